@@ -1,0 +1,1 @@
+//! The multithreaded CPU backend.

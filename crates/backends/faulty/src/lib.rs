@@ -1,0 +1,1 @@
+//! A backend that wraps another and fails on command.

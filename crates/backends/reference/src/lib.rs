@@ -1,0 +1,1 @@
+//! The slow f64 definition of every primitive.

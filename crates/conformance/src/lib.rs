@@ -1,0 +1,1 @@
+//! Every operation's cases on every backend, against the reference.

@@ -1,0 +1,1 @@
+//! The operations, their types, and the graphs made of them.

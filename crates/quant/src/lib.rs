@@ -1,0 +1,1 @@
+//! Block-quantised number formats: layout, quantise, dequantise.

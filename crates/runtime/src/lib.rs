@@ -1,0 +1,1 @@
+//! Backends, planning, execution and failing over.

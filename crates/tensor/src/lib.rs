@@ -1,0 +1,1 @@
+//! Lazy tensors with PyTorch's names.

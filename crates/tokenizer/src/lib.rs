@@ -1,0 +1,1 @@
+//! Tokenizers described by GGUF metadata.
