@@ -1,1 +1,62 @@
 //! Block-quantised number formats: layout, quantise, dequantise.
+//!
+//! The formats are those of [ggml](https://github.com/ggml-org/ggml), which GGUF files hold. Each lives in its own file with its block as a plain struct, the
+//! bytes of which are the bytes in the file; [`BlockFormat`] names them at run time and converts whole rows, [`Block`] names them at compile time.
+//!
+//! Quantising gives the bytes of ggml's reference quantisers without importance matrix, dequantising the values of the Python package `gguf`, bit for bit:
+//! f32 arithmetic in the same order, a product and a sum never fused. A ggml that was compiled with fused multiply-add (as on ARM) differs from
+//! that in rare last bits.
+//!
+//! ```
+//! use rustorch_quant::BlockFormat;
+//!
+//! let format: BlockFormat = "Q8_0".parse()?;
+//! let row = [0.5_f32; 64];
+//! let mut bytes = vec![0; format.row_bytes(row.len()).expect("64 is a multiple of the block's 32")];
+//! format.quantize(&row, &mut bytes)?;
+//!
+//! let mut back = [0.0; 64];
+//! format.dequantize(&bytes, &mut back)?;
+//! assert!(back.iter().all(|value| (value - 0.5).abs() < 1e-3));
+//! # Ok::<(), rustorch_quant::QuantError>(())
+//! ```
+
+#[cfg(target_endian = "big")]
+compile_error!(
+    "blocks are used in place as their little-endian bytes: a big-endian target needs conversions that do not exist"
+);
+
+mod bits;
+mod block;
+mod error;
+mod format;
+mod packed_scales;
+mod q2_k;
+mod q3_k;
+mod q4_0;
+mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
+mod q8_0;
+mod q8_1;
+mod q8_k;
+
+pub use block::Block;
+pub use error::QuantError;
+pub use format::BlockFormat;
+pub use packed_scales::unpack_scales_mins;
+pub use q2_k::BlockQ2K;
+pub use q3_k::BlockQ3K;
+pub use q4_0::BlockQ4_0;
+pub use q4_1::BlockQ4_1;
+pub use q4_k::BlockQ4K;
+pub use q5_0::BlockQ5_0;
+pub use q5_1::BlockQ5_1;
+pub use q5_k::BlockQ5K;
+pub use q6_k::BlockQ6K;
+pub use q8_0::BlockQ8_0;
+pub use q8_1::BlockQ8_1;
+pub use q8_k::BlockQ8K;

@@ -1,0 +1,29 @@
+//! Bit fields in planes, the one layout that all formats use for their codes.
+//!
+//! A chunk of `STRIDE` bytes holds `8 / BITS` planes of `STRIDE` codes each: the lowest bits of all bytes are the first `STRIDE` codes in order, the next bits the
+//! next `STRIDE` codes, and so on. A vector unit unpacks a plane with one shift and one mask.
+
+/// Adds the fields of `packed`, shifted left by `at`, to `codes`.
+#[inline(always)]
+pub(crate) fn unpack<const BITS: usize, const STRIDE: usize>(
+    packed: &[u8],
+    at: u32,
+    codes: &mut [u8],
+) {
+    for (bytes, codes) in packed
+        .as_chunks::<STRIDE>()
+        .0
+        .iter()
+        .zip(codes.chunks_exact_mut(STRIDE * 8 / BITS))
+    {
+        for (plane, codes) in codes.as_chunks_mut::<STRIDE>().0.iter_mut().enumerate() {
+            for (code, byte) in codes.iter_mut().zip(bytes) {
+                *code |= ((byte >> (plane * BITS)) & mask::<BITS>()) << at;
+            }
+        }
+    }
+}
+
+const fn mask<const BITS: usize>() -> u8 {
+    u8::MAX >> (8 - BITS)
+}

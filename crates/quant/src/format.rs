@@ -1,0 +1,149 @@
+//! The run-time view: one table of all formats, from which everything else is derived.
+
+use crate::block::{Block, dequantize_blocks};
+use crate::{
+    BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K, BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K,
+    BlockQ8_0, BlockQ8_1, BlockQ8K, QuantError,
+};
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! formats {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $block:ty;)+) => {
+        /// A block format, by ggml's name.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum BlockFormat {
+            $($(#[$doc])* $variant),+
+        }
+
+        impl BlockFormat {
+            /// Every format.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            const fn codec(self) -> &'static Codec {
+                match self {
+                    $(Self::$variant => const { &Codec::of::<$block>($name) }),+
+                }
+            }
+        }
+    };
+}
+
+formats! {
+    /// 32 values of 4 bits and a scale: 4.5 bits a value.
+    Q4_0 = "Q4_0", BlockQ4_0;
+    /// 32 values of 4 bits, a scale and a minimum: 5 bits a value.
+    Q4_1 = "Q4_1", BlockQ4_1;
+    /// 32 values of 5 bits and a scale: 5.5 bits a value.
+    Q5_0 = "Q5_0", BlockQ5_0;
+    /// 32 values of 5 bits, a scale and a minimum: 6 bits a value.
+    Q5_1 = "Q5_1", BlockQ5_1;
+    /// 32 values of 8 bits and a scale: 8.5 bits a value.
+    Q8_0 = "Q8_0", BlockQ8_0;
+    /// `Q8_0` with the sum of the values, for dot products with formats that have a minimum: 9 bits a value.
+    Q8_1 = "Q8_1", BlockQ8_1;
+    /// 16 groups of 16 values of 2 bits, 4-bit scales and minima: 2.625 bits a value.
+    Q2K = "Q2_K", BlockQ2K;
+    /// 16 groups of 16 values of 3 bits, 6-bit scales: 3.4375 bits a value.
+    Q3K = "Q3_K", BlockQ3K;
+    /// 8 groups of 32 values of 4 bits, 6-bit scales and minima: 4.5 bits a value.
+    Q4K = "Q4_K", BlockQ4K;
+    /// 8 groups of 32 values of 5 bits, 6-bit scales and minima: 5.5 bits a value.
+    Q5K = "Q5_K", BlockQ5K;
+    /// 16 groups of 16 values of 6 bits, 8-bit scales: 6.5625 bits a value.
+    Q6K = "Q6_K", BlockQ6K;
+    /// 256 values of 8 bits and an f32 scale, with sums of 16, for dot products with the other K formats: 9.125 bits a value.
+    Q8K = "Q8_K", BlockQ8K;
+}
+
+/// What the table derives from a block type.
+struct Codec {
+    name: &'static str,
+    block_len: usize,
+    block_bytes: usize,
+    dequantize: fn(&[u8], &mut [f32]),
+}
+
+impl Codec {
+    const fn of<B: Block>(name: &'static str) -> Self {
+        Self {
+            name,
+            block_len: B::LEN,
+            block_bytes: size_of::<B>(),
+            dequantize: dequantize_blocks::<B>,
+        }
+    }
+}
+
+impl BlockFormat {
+    /// ggml's name, such as `Q4_K`.
+    pub const fn name(self) -> &'static str {
+        self.codec().name
+    }
+
+    /// Values in a block.
+    pub const fn block_len(self) -> usize {
+        self.codec().block_len
+    }
+
+    /// Bytes in a block.
+    pub const fn block_bytes(self) -> usize {
+        self.codec().block_bytes
+    }
+
+    /// Bytes of a row of `k` values, or `None` if `k` does not fill whole blocks or the size overflows.
+    pub const fn row_bytes(self, k: usize) -> Option<usize> {
+        if k.is_multiple_of(self.block_len()) {
+            (k / self.block_len()).checked_mul(self.block_bytes())
+        } else {
+            None
+        }
+    }
+
+    /// Writes the values of the blocks `src`, which may have any alignment, to `dst`.
+    ///
+    /// # Errors
+    /// [`QuantError`] unless `dst` fills whole blocks and `src` has exactly their bytes.
+    pub fn dequantize(self, src: &[u8], dst: &mut [f32]) -> Result<(), QuantError> {
+        self.check(dst.len(), src.len())?;
+        (self.codec().dequantize)(src, dst);
+        Ok(())
+    }
+
+    fn check(self, elements: usize, bytes: usize) -> Result<(), QuantError> {
+        let expected = self.row_bytes(elements).ok_or(QuantError::PartialBlock {
+            format: self,
+            elements,
+        })?;
+        if bytes == expected {
+            Ok(())
+        } else {
+            Err(QuantError::BufferLength {
+                format: self,
+                elements,
+                expected,
+                bytes,
+            })
+        }
+    }
+}
+
+impl fmt::Display for BlockFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for BlockFormat {
+    type Err = QuantError;
+
+    /// Reads a format's name in any case: ggml prints `q4_K`, its quantiser `Q4_K`.
+    fn from_str(name: &str) -> Result<Self, QuantError> {
+        let found = Self::ALL
+            .iter()
+            .find(|format| format.name().eq_ignore_ascii_case(name));
+        found.copied().ok_or_else(|| QuantError::UnknownFormat {
+            name: name.to_owned(),
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! `Q2_K`: value = d × scale × q − dmin × min, q of 2 bits, a scale and a minimum of 4 bits for 16 values.
+
+use crate::bits::unpack;
+use crate::block::exact_mut;
+use crate::{Block, BlockFormat};
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+/// 256 values in 16 groups with their own scales and minima.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockQ2K {
+    /// The groups' scales in the low halves, their minima in the high halves.
+    pub scales: [u8; 16],
+    /// Codes, two bits each: 128 values in 32 bytes, four planes of 32.
+    pub qs: [u8; 64],
+    /// The scale of the scales.
+    pub d: f16,
+    /// The scale of the minima.
+    pub dmin: f16,
+}
+
+const _: () = assert!(size_of::<BlockQ2K>() == 84);
+
+impl BlockQ2K {
+    /// The codes, 0 to 3, in the order of the values.
+    #[inline]
+    pub fn codes(&self) -> [u8; 256] {
+        let mut codes = [0; 256];
+        unpack::<2, 32>(&self.qs, 0, &mut codes);
+        codes
+    }
+}
+
+impl Block for BlockQ2K {
+    const FORMAT: BlockFormat = BlockFormat::Q2K;
+    const LEN: usize = 256;
+
+    fn dequantize(&self, out: &mut [f32]) {
+        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
+        let codes = self.codes();
+        let groups = exact_mut::<256>(out)
+            .as_chunks_mut::<16>()
+            .0
+            .iter_mut()
+            .zip(codes.as_chunks::<16>().0);
+        for ((out, codes), packed) in groups.zip(self.scales) {
+            let (scale, min) = (d * f32::from(packed & 0xF), dmin * f32::from(packed >> 4));
+            for (out, &q) in out.iter_mut().zip(codes) {
+                *out = scale * f32::from(q) - min;
+            }
+        }
+    }
+}

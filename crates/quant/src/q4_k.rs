@@ -1,0 +1,55 @@
+//! `Q4_K`: value = d × scale × q − dmin × min, q of 4 bits, a scale and a minimum of 6 bits for 32 values.
+
+use crate::bits::unpack;
+use crate::block::exact_mut;
+use crate::{Block, BlockFormat, unpack_scales_mins};
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+/// 256 values in 8 groups with their own scales and minima.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockQ4K {
+    /// The scale of the scales.
+    pub d: f16,
+    /// The scale of the minima.
+    pub dmin: f16,
+    /// The groups' scales and minima, see [`unpack_scales_mins`].
+    pub scales: [u8; 12],
+    /// Codes, four bits each: 64 values in 32 bytes, two planes of 32.
+    pub qs: [u8; 128],
+}
+
+const _: () = assert!(size_of::<BlockQ4K>() == 144);
+
+impl BlockQ4K {
+    /// The codes, 0 to 15, in the order of the values.
+    #[inline]
+    pub fn codes(&self) -> [u8; 256] {
+        let mut codes = [0; 256];
+        unpack::<4, 32>(&self.qs, 0, &mut codes);
+        codes
+    }
+}
+
+impl Block for BlockQ4K {
+    const FORMAT: BlockFormat = BlockFormat::Q4K;
+    const LEN: usize = 256;
+
+    fn dequantize(&self, out: &mut [f32]) {
+        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
+        let (scales, mins) = unpack_scales_mins(&self.scales);
+        let codes = self.codes();
+        let groups = exact_mut::<256>(out)
+            .as_chunks_mut::<32>()
+            .0
+            .iter_mut()
+            .zip(codes.as_chunks::<32>().0);
+        for ((out, codes), (scale, min)) in groups.zip(scales.into_iter().zip(mins)) {
+            let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
+            for (out, &q) in out.iter_mut().zip(codes) {
+                *out = scale * f32::from(q) - min;
+            }
+        }
+    }
+}

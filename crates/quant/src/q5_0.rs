@@ -1,0 +1,44 @@
+//! `Q5_0`: value = d × (q − 16), q of 5 bits.
+
+use crate::bits::unpack;
+use crate::block::exact_mut;
+use crate::{Block, BlockFormat};
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+/// 32 values with a common scale.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockQ5_0 {
+    /// The scale.
+    pub d: f16,
+    /// The highest bits of the codes, one after the other.
+    pub qh: [u8; 4],
+    /// The low four bits: the low halves are values 0 to 15, the high halves 16 to 31.
+    pub qs: [u8; 16],
+}
+
+const _: () = assert!(size_of::<BlockQ5_0>() == 22);
+
+impl BlockQ5_0 {
+    /// The codes, 0 to 31, in the order of the values.
+    #[inline]
+    pub fn codes(&self) -> [u8; 32] {
+        let mut codes = [0; 32];
+        unpack::<4, 16>(&self.qs, 0, &mut codes);
+        unpack::<1, 1>(&self.qh, 4, &mut codes);
+        codes
+    }
+}
+
+impl Block for BlockQ5_0 {
+    const FORMAT: BlockFormat = BlockFormat::Q5_0;
+    const LEN: usize = 32;
+
+    fn dequantize(&self, out: &mut [f32]) {
+        let d = self.d.to_f32();
+        for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.codes()) {
+            *out = f32::from(q as i8 - 16) * d;
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! `Q8_K`: value = d × q, q of 8 bits with sign, and sums of the codes. No file holds it: it is the other operand of dot products with K formats.
+
+use crate::block::exact_mut;
+use crate::{Block, BlockFormat};
+use bytemuck::{Pod, Zeroable};
+
+/// 256 values with a common scale.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockQ8K {
+    /// The scale.
+    pub d: f32,
+    /// The codes.
+    pub qs: [i8; 256],
+    /// The sums of 16 codes each.
+    pub bsums: [i16; 16],
+}
+
+const _: () = assert!(size_of::<BlockQ8K>() == 292);
+
+impl Block for BlockQ8K {
+    const FORMAT: BlockFormat = BlockFormat::Q8K;
+    const LEN: usize = 256;
+
+    fn dequantize(&self, out: &mut [f32]) {
+        for (out, q) in exact_mut::<256>(out).iter_mut().zip(self.qs) {
+            *out = self.d * f32::from(q);
+        }
+    }
+}
