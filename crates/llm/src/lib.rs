@@ -1,1 +1,3 @@
 //! Language models from GGUF files.
+
+pub mod sampler;

@@ -1,0 +1,43 @@
+//! Min-p (Nguyen et al., <https://arxiv.org/abs/2407.01082>).
+
+use super::Sampler;
+use super::candidates::Candidates;
+
+/// Keeps candidates at least `p` times as likely as the best one, in their order; `p` is above 0.
+pub(super) struct MinP(pub(super) f32);
+
+impl Sampler for MinP {
+    fn apply(&mut self, candidates: &mut Candidates) {
+        // Above 1 not even the best would be left.
+        let threshold = candidates.entries[candidates.best()].logit + self.0.min(1.0).ln();
+        candidates
+            .entries
+            .retain(|candidate| candidate.logit >= threshold);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::candidates::tests::check;
+    use super::*;
+
+    #[test]
+    fn probabilities_are_those_of_llama_cpp() {
+        let before = [0.1, 0.2, 0.3, 0.4];
+        let three = [0.2 / 0.9, 0.3 / 0.9, 0.4 / 0.9];
+        let two = [0.3 / 0.7, 0.4 / 0.7];
+        let cases: [(f32, &[f32]); 8] = [
+            (0.24, &before),
+            (0.26, &three),
+            (0.49, &three),
+            (0.51, &two),
+            (0.74, &two),
+            (0.76, &[1.0]),
+            (1.00, &[1.0]),
+            (1.05, &[1.0]),
+        ];
+        for (p, after) in cases {
+            check(&mut MinP(p), &before, after);
+        }
+    }
+}
