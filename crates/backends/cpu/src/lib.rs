@@ -1,1 +1,3 @@
 //! The multithreaded CPU backend.
+
+pub mod pool;

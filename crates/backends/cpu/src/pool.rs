@@ -1,0 +1,377 @@
+//! The worker pool: a parallel loop that costs about a microsecond.
+//!
+//! A token's decoding is hundreds of short parallel loops with little between them, so workers that slept after each would spend more time waking than working. Here
+//! they spin for a moment after each loop, then give way to other threads, and park only after a pause in the work. The thread that calls [`Pool::run`] works
+//! too, and never waits for a worker that has not begun: on a busy machine it does the whole loop itself.
+
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long an idle worker spins before it offers its core to other threads.
+const SPIN: Duration = Duration::from_micros(30);
+/// How long an idle worker stays awake in all.
+const LINGER: Duration = Duration::from_micros(200);
+
+/// Worker threads that share loops. Results do not depend on their number: see [`Pool::run`].
+pub struct Pool {
+    shared: Arc<Shared>,
+    /// Held by the caller whose loop runs: loops of several callers go one after the other.
+    turn: Mutex<()>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// The body of a loop, called with the index of a chunk.
+type Body<'a> = dyn Fn(usize) + Sync + 'a;
+
+/// One loop: its body, borrowed from the caller's stack, and the number of its chunks.
+#[derive(Clone, Copy)]
+struct Job {
+    body: *const Body<'static>,
+    chunks: usize,
+}
+
+/// A cache line of its own, so that a counter's traffic does not slow its neighbours.
+#[repr(align(128))]
+struct Line<T>(T);
+
+struct Shared {
+    /// Which loop is open and how many workers are inside: see [`OPEN`].
+    state: Line<AtomicU64>,
+    /// The next chunk to claim.
+    next: Line<AtomicUsize>,
+    /// Written by the caller while the loop is closed and empty, read by workers inside it.
+    job: UnsafeCell<Option<Job>>,
+    /// Workers that are parked or about to park.
+    sleepers: AtomicUsize,
+    sleep: Mutex<()>,
+    wake: Condvar,
+    /// The first panic of the running loop.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: `job` is the one field that is not `Sync` by itself. It is written only by the holder of the turn while no worker is inside and none can enter (`OPEN` is
+// clear), and read only by workers inside; the release and acquire operations on `state` order the two. The body it points to is `Sync`.
+unsafe impl Sync for Shared {}
+// SAFETY: the body that `job` points to is `Sync`, so it may be called from any thread.
+unsafe impl Send for Shared {}
+
+// `state` holds, from the lowest bit: the workers inside the loop (31 bits), whether it is open, whether the pool shuts down, and the number of the loop.
+const INSIDE: u64 = OPEN - 1;
+const OPEN: u64 = 1 << 31;
+const SHUTDOWN: u64 = 1 << 32;
+const LOOP: u64 = 1 << 33;
+
+thread_local! {
+    /// Set while this thread runs a chunk: a loop started from inside runs inline.
+    static INSIDE_CHUNK: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Pool {
+    /// A pool of `threads` threads, the caller of [`Self::run`] included; at least one. Fewer if the system refuses to start them.
+    pub fn new(threads: usize) -> Self {
+        let shared = Arc::new(Shared {
+            state: Line(AtomicU64::new(0)),
+            next: Line(AtomicUsize::new(0)),
+            job: UnsafeCell::new(None),
+            sleepers: AtomicUsize::new(0),
+            sleep: Mutex::new(()),
+            wake: Condvar::new(),
+            panic: Mutex::new(None),
+        });
+        let workers = (1..threads)
+            .map_while(|i| {
+                let shared = Arc::clone(&shared);
+                std::thread::Builder::new()
+                    .name(format!("rustorch-cpu-{i}"))
+                    .spawn(move || shared.work())
+                    .ok()
+            })
+            .collect();
+        Self {
+            shared,
+            turn: Mutex::new(()),
+            workers,
+        }
+    }
+
+    /// The pool of this process, with a thread for each physical core that the process may use.
+    pub fn global() -> &'static Self {
+        static GLOBAL: OnceLock<Pool> = OnceLock::new();
+        GLOBAL.get_or_init(|| {
+            let available = std::thread::available_parallelism().map_or(1, usize::from);
+            Self::new(available.min(num_cpus::get_physical()))
+        })
+    }
+
+    /// Threads that share a loop, the caller included.
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Calls `body` once with each of `0..chunks`, in any order and on any of the threads, and returns when all are done.
+    ///
+    /// Chunks are claimed one at a time, so uneven ones balance. Called from inside a chunk (of any pool) it runs inline.
+    ///
+    /// # Panics
+    /// With the panic of a chunk; the chunks not begun by then are dropped, and the pool stays usable.
+    pub fn run(&self, chunks: usize, body: &Body<'_>) {
+        if self.workers.is_empty() || chunks <= 1 || INSIDE_CHUNK.get() {
+            return (0..chunks).for_each(body);
+        }
+        let turn = lock(&self.turn);
+        let body: *const Body<'_> = body;
+        // SAFETY: only the lifetime changes. Workers use the body only while they are inside the loop, and `close` returns when none is.
+        let body = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
+        let job = Job { body, chunks };
+        self.shared.open(job);
+        self.shared.run_chunks(job);
+        self.shared.close();
+        let panic = lock(&self.shared.panic).take();
+        drop(turn);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.state.0.fetch_or(SHUTDOWN, Ordering::SeqCst);
+        self.shared.wake(usize::MAX);
+        for worker in self.workers.drain(..) {
+            // A worker catches the panics of chunks, so it ends without one.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Lets workers into a new loop.
+    fn open(&self, job: Job) {
+        // SAFETY: the caller has the turn, and the last loop was closed: no worker reads the job.
+        unsafe { *self.job.get() = Some(job) };
+        self.next.0.store(0, Ordering::Relaxed);
+        // Sequentially consistent, here and in `park`: either the worker about to park sees the open loop or this sees the worker.
+        self.state.0.fetch_add(LOOP | OPEN, Ordering::SeqCst);
+        self.wake(job.chunks - 1);
+    }
+
+    /// Shuts the loop and waits for the workers inside.
+    fn close(&self) {
+        let mut inside = self.state.0.fetch_and(!OPEN, Ordering::AcqRel) & INSIDE;
+        let mut idle = Idle::default();
+        while inside != 0 {
+            // A chunk is being finished: never park, its end is near.
+            idle.wait();
+            inside = self.state.0.load(Ordering::Acquire) & INSIDE;
+        }
+    }
+
+    /// Claims and runs chunks until none is left.
+    fn run_chunks(&self, job: Job) {
+        INSIDE_CHUNK.set(true);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: the loop's caller waits in `close` while this thread is inside, so the body it borrowed is alive.
+            let body = unsafe { &*job.body };
+            loop {
+                let chunk = self.next.0.fetch_add(1, Ordering::Relaxed);
+                if chunk >= job.chunks {
+                    break;
+                }
+                body(chunk);
+            }
+        }));
+        INSIDE_CHUNK.set(false);
+        if let Err(panic) = result {
+            // Far from overflow, as each thread adds one at most.
+            self.next.0.store(usize::MAX / 2, Ordering::Relaxed);
+            lock(&self.panic).get_or_insert(panic);
+        }
+    }
+
+    /// The life of a worker.
+    fn work(&self) {
+        let mut done = 0;
+        let mut idle = Idle::default();
+        loop {
+            let state = self.state.0.load(Ordering::Acquire);
+            if state & SHUTDOWN != 0 {
+                return;
+            }
+            if state & OPEN == 0 || state / LOOP == done {
+                if !idle.wait() {
+                    self.park(state);
+                    idle = Idle::default();
+                }
+                continue;
+            }
+            let entered = self.state.0.compare_exchange(
+                state,
+                state + 1,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+            if entered.is_ok() {
+                // SAFETY: the caller wrote the job before it opened the loop, and will not write again while this worker is inside.
+                if let Some(job) = unsafe { *self.job.get() } {
+                    self.run_chunks(job);
+                }
+                self.state.0.fetch_sub(1, Ordering::Release);
+                done = state / LOOP;
+                idle = Idle::default();
+            }
+        }
+    }
+
+    /// Sleeps until the state is not `seen` any more, or for no reason.
+    fn park(&self, seen: u64) {
+        let guard = lock(&self.sleep);
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        // Workers that leave a loop change the state too, which only means another round of spinning.
+        if self.state.0.load(Ordering::SeqCst) == seen {
+            drop(self.wake.wait(guard));
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Wakes up to `workers` sleepers.
+    fn wake(&self, workers: usize) {
+        let sleepers = self.sleepers.load(Ordering::SeqCst);
+        if sleepers == 0 {
+            return;
+        }
+        // A worker holds the lock from its last look at the state until it sleeps.
+        drop(lock(&self.sleep));
+        for _ in 0..sleepers.min(workers) {
+            self.wake.notify_one();
+        }
+    }
+}
+
+/// The wait of a thread with nothing to do: first spinning, then giving way.
+#[derive(Default)]
+struct Idle {
+    rounds: u32,
+    since: Option<Instant>,
+    gives_way: bool,
+}
+
+impl Idle {
+    /// Waits a moment. False once it has lasted for [`LINGER`].
+    fn wait(&mut self) -> bool {
+        self.rounds += 1;
+        if self.gives_way {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+        // The clock is not free: look at it now and then.
+        if !self.rounds.is_multiple_of(16) {
+            return true;
+        }
+        let elapsed = self.since.get_or_insert_with(Instant::now).elapsed();
+        self.gives_way = elapsed > SPIN;
+        elapsed < LINGER
+    }
+}
+
+/// Locks, also after a panic: none of the mutexes here guards data that a panic could leave half-written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a loop and returns how often each chunk was called.
+    fn calls(pool: &Pool, chunks: usize) -> Vec<usize> {
+        let counts: Vec<AtomicUsize> = (0..chunks).map(|_| AtomicUsize::new(0)).collect();
+        pool.run(chunks, &|chunk| {
+            counts[chunk].fetch_add(1, Ordering::Relaxed);
+        });
+        counts.into_iter().map(AtomicUsize::into_inner).collect()
+    }
+
+    #[test]
+    fn every_chunk_runs_once() {
+        for threads in [0, 1, 2, 3, 8] {
+            let pool = Pool::new(threads);
+            assert_eq!(pool.threads(), threads.max(1));
+            for chunks in [0, 1, 2, 3, 64, 1000] {
+                assert_eq!(calls(&pool, chunks), vec![1; chunks], "{threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn many_short_loops_and_pauses() {
+        let pool = Pool::new(4);
+        for round in 0..5000 {
+            assert_eq!(calls(&pool, 5), [1; 5]);
+            if round % 500 == 0 {
+                // Long enough for the workers to park.
+                std::thread::sleep(2 * LINGER);
+            }
+        }
+    }
+
+    #[test]
+    fn workers_take_part() {
+        let pool = Pool::new(2);
+        // Two chunks that each wait for the other can only finish on two threads.
+        let barrier = std::sync::Barrier::new(2);
+        pool.run(2, &|_| {
+            barrier.wait();
+        });
+    }
+
+    #[test]
+    fn a_nested_loop_runs_inline() {
+        let pool = Pool::new(3);
+        let total = AtomicUsize::new(0);
+        pool.run(6, &|_| {
+            let outer = std::thread::current().id();
+            pool.run(7, &|_| {
+                assert_eq!(std::thread::current().id(), outer);
+                total.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(total.into_inner(), 42);
+    }
+
+    #[test]
+    fn callers_take_turns() {
+        let pool = Pool::new(3);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        assert_eq!(calls(&pool, 9), [1; 9]);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_the_pool_survives() {
+        let pool = Pool::new(3);
+        for guilty in [0, 7, 99] {
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(100, &|chunk| assert!(chunk != guilty, "chunk {guilty}"));
+            }));
+            let panic = result.expect_err("the panic was swallowed");
+            assert_eq!(
+                panic.downcast_ref::<String>(),
+                Some(&format!("chunk {guilty}"))
+            );
+            assert_eq!(calls(&pool, 50), [1; 50]);
+        }
+    }
+}
