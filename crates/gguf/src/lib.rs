@@ -1,1 +1,41 @@
 //! Reading and writing GGUF model files.
+//!
+//! [`Gguf`] opens a model (one file or the parts of a split one), [`Metadata`] is what the model says about itself,
+//! [`TensorInfo`] describes a tensor, and [`GgufWriter`] writes a file. The format is documented in the source of the
+//! `header` module.
+//!
+//! A file is never trusted: whatever its bytes, reading it gives a model whose every tensor lies within the file, or
+//! one [`GgufError`] that says what is wrong, where, and what to do. Memory is reserved only for what the file can hold.
+//!
+//! ```no_run
+//! use rustorch_gguf::Gguf;
+//!
+//! let model = Gguf::open("model.gguf")?;
+//! println!("{} blocks", model.metadata.u32("llama.block_count")?);
+//! for tensor in model.tensors() {
+//!     println!("{} {:?} {}: {} bytes", tensor.name, tensor.shape(), tensor.ty, model.data(tensor).len());
+//! }
+//! # Ok::<(), rustorch_gguf::GgufError>(())
+//! ```
+
+mod cursor;
+mod error;
+mod ggml_type;
+mod gguf;
+mod header;
+mod metadata;
+mod sniff;
+mod split;
+mod storage;
+mod tensor;
+mod value;
+mod writer;
+
+pub use error::{GgufError, KeyProblem, SplitProblem, TensorProblem};
+pub use ggml_type::GgmlType;
+pub use gguf::Gguf;
+pub use metadata::{FromValue, Metadata};
+pub use storage::TensorBytes;
+pub use tensor::TensorInfo;
+pub use value::{Array, Value, ValueType};
+pub use writer::GgufWriter;

@@ -1,0 +1,192 @@
+//! The element types of ggml: one table, from which names, numbers and sizes are read.
+
+use std::fmt;
+
+use rustorch_quant::BlockFormat;
+
+/// How a type lays its elements out.
+enum Layout {
+    /// One element after the other, each of this many bytes.
+    Scalar(&'static str, usize),
+    /// Blocks that RusTorch computes with.
+    Block(BlockFormat),
+    /// Blocks (elements, bytes) that RusTorch knows only by name and size.
+    Foreign(&'static str, usize, usize),
+}
+use Layout::{Block, Foreign, Scalar};
+
+macro_rules! ggml_types {
+    ($($variant:ident = $id:literal, $layout:expr;)*) => {
+        /// The element type of a tensor in a GGUF file, by ggml's numbers.
+        ///
+        /// Source: `enum ggml_type` in ggml.h and the block structures in ggml-common.h (ggml 0.25).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum GgmlType {
+            $(#[doc = concat!("Type number ", $id, ".")] $variant = $id,)*
+        }
+
+        impl GgmlType {
+            /// Every type, by increasing number.
+            pub const ALL: &[GgmlType] = &[$(GgmlType::$variant),*];
+
+            /// The type with this number, if ggml has one.
+            pub fn from_id(id: u32) -> Option<Self> {
+                match id {
+                    $($id => Some(GgmlType::$variant),)*
+                    _ => None,
+                }
+            }
+
+            fn layout(self) -> Layout {
+                match self {
+                    $(GgmlType::$variant => $layout,)*
+                }
+            }
+        }
+    };
+}
+
+ggml_types! {
+    F32 = 0, Scalar("F32", 4);
+    F16 = 1, Scalar("F16", 2);
+    Q4_0 = 2, Block(BlockFormat::Q4_0);
+    Q4_1 = 3, Block(BlockFormat::Q4_1);
+    Q5_0 = 6, Block(BlockFormat::Q5_0);
+    Q5_1 = 7, Block(BlockFormat::Q5_1);
+    Q8_0 = 8, Block(BlockFormat::Q8_0);
+    Q8_1 = 9, Block(BlockFormat::Q8_1);
+    Q2K = 10, Block(BlockFormat::Q2K);
+    Q3K = 11, Block(BlockFormat::Q3K);
+    Q4K = 12, Block(BlockFormat::Q4K);
+    Q5K = 13, Block(BlockFormat::Q5K);
+    Q6K = 14, Block(BlockFormat::Q6K);
+    Q8K = 15, Block(BlockFormat::Q8K);
+    Iq2Xxs = 16, Foreign("IQ2_XXS", 256, 66);
+    Iq2Xs = 17, Foreign("IQ2_XS", 256, 74);
+    Iq3Xxs = 18, Foreign("IQ3_XXS", 256, 98);
+    Iq1S = 19, Foreign("IQ1_S", 256, 50);
+    Iq4Nl = 20, Foreign("IQ4_NL", 32, 18);
+    Iq3S = 21, Foreign("IQ3_S", 256, 110);
+    Iq2S = 22, Foreign("IQ2_S", 256, 82);
+    Iq4Xs = 23, Foreign("IQ4_XS", 256, 136);
+    I8 = 24, Scalar("I8", 1);
+    I16 = 25, Scalar("I16", 2);
+    I32 = 26, Scalar("I32", 4);
+    I64 = 27, Scalar("I64", 8);
+    F64 = 28, Scalar("F64", 8);
+    Iq1M = 29, Foreign("IQ1_M", 256, 56);
+    BF16 = 30, Scalar("BF16", 2);
+    Tq1_0 = 34, Foreign("TQ1_0", 256, 54);
+    Tq2_0 = 35, Foreign("TQ2_0", 256, 66);
+    Mxfp4 = 39, Foreign("MXFP4", 32, 17);
+    Nvfp4 = 40, Foreign("NVFP4", 64, 36);
+    Q1_0 = 41, Foreign("Q1_0", 128, 18);
+    Q2_0 = 42, Foreign("Q2_0", 64, 18);
+}
+
+impl GgmlType {
+    /// ggml's number for the type.
+    pub fn id(self) -> u32 {
+        self as u32
+    }
+
+    /// ggml's name for the type, such as `F16` or `Q4_K`.
+    pub fn name(self) -> &'static str {
+        match self.layout() {
+            Scalar(name, _) | Foreign(name, ..) => name,
+            Block(format) => format.name(),
+        }
+    }
+
+    /// The block format, for the block-quantised types that RusTorch computes with.
+    pub fn block_format(self) -> Option<BlockFormat> {
+        match self.layout() {
+            Block(format) => Some(format),
+            Scalar(..) | Foreign(..) => None,
+        }
+    }
+
+    /// Whether RusTorch computes with the type. The others can be listed and copied, not used.
+    pub fn is_supported(self) -> bool {
+        !matches!(self.layout(), Foreign(..))
+    }
+
+    /// Elements in one block; 1 for scalar types.
+    pub fn block_len(self) -> usize {
+        match self.layout() {
+            Scalar(..) => 1,
+            Block(format) => format.block_len(),
+            Foreign(_, len, _) => len,
+        }
+    }
+
+    /// Bytes of one block; of one element for scalar types.
+    pub fn block_bytes(self) -> usize {
+        match self.layout() {
+            Scalar(_, bytes) | Foreign(_, _, bytes) => bytes,
+            Block(format) => format.block_bytes(),
+        }
+    }
+}
+
+impl fmt::Display for GgmlType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_unique_and_lead_back() {
+        let mut names: Vec<_> = GgmlType::ALL.iter().map(|ty| ty.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), GgmlType::ALL.len());
+        for &ty in GgmlType::ALL {
+            assert_eq!(GgmlType::from_id(ty.id()), Some(ty));
+        }
+        for withdrawn in [4, 5, 31, 32, 33, 36, 37, 38, 43, u32::MAX] {
+            assert_eq!(GgmlType::from_id(withdrawn), None);
+        }
+    }
+
+    /// Bits per weight as llama.cpp's documentation gives them.
+    #[test]
+    fn sizes_give_the_known_bits_per_weight() {
+        let known = [
+            (GgmlType::F32, 32.0),
+            (GgmlType::BF16, 16.0),
+            (GgmlType::Q8_0, 8.5),
+            (GgmlType::Q6K, 6.5625),
+            (GgmlType::Q5K, 5.5),
+            (GgmlType::Q4K, 4.5),
+            (GgmlType::Q4_0, 4.5),
+            (GgmlType::Q3K, 3.4375),
+            (GgmlType::Iq4Xs, 4.25),
+            (GgmlType::Iq2Xxs, 2.0625),
+            (GgmlType::Mxfp4, 4.25),
+        ];
+        for (ty, bits) in known {
+            assert_eq!(
+                8.0 * ty.block_bytes() as f64 / ty.block_len() as f64,
+                bits,
+                "{ty}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_blocks_with_a_format_are_supported_blocks() {
+        for &ty in GgmlType::ALL {
+            assert_eq!(
+                ty.block_format().is_some(),
+                ty.is_supported() && ty.block_len() > 1,
+                "{ty}"
+            );
+        }
+    }
+}

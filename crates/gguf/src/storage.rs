@@ -1,0 +1,99 @@
+//! Where a file's bytes are: mapped from disk, in the program itself, or in memory.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::ops::{Deref, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+use memmap2::Mmap;
+
+use crate::error::GgufError;
+
+/// All bytes of one file, shared by everything that looks into it.
+pub(crate) type Storage = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Maps a file into memory.
+pub(crate) fn map(path: &Path) -> Result<Storage, GgufError> {
+    let opening = |error| GgufError::io("open the file", error);
+    // Asked of the path first, because opening a pipe waits for someone to write into it.
+    expect_file(&fs::metadata(path).map_err(opening)?)?;
+    let file = File::open(path).map_err(opening)?;
+    if file.metadata().map_err(opening)?.len() == 0 {
+        return Err(GgufError::Empty);
+    }
+    // SAFETY: the mapping is read-only and nothing here writes to the file. Its content is only ever taken as plain
+    // bytes, validated on use, so that a change by another program can falsify results but break no invariant.
+    let mapping = unsafe { Mmap::map(&file) };
+    Ok(Arc::new(mapping.map_err(|error| {
+        GgufError::io("map the file into memory", error)
+    })?))
+}
+
+/// Fails, saying what it is, unless this is an ordinary file.
+pub(crate) fn expect_file(metadata: &fs::Metadata) -> Result<(), GgufError> {
+    if metadata.is_file() {
+        Ok(())
+    } else {
+        Err(GgufError::NotAFile {
+            found: kind(metadata),
+        })
+    }
+}
+
+#[cfg(unix)]
+fn kind(metadata: &fs::Metadata) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+
+    let ty = metadata.file_type();
+    match () {
+        () if ty.is_dir() => "a directory",
+        () if ty.is_fifo() => "a pipe",
+        () if ty.is_socket() => "a socket",
+        _ => "a device",
+    }
+}
+
+#[cfg(not(unix))]
+fn kind(metadata: &fs::Metadata) -> &'static str {
+    if metadata.is_dir() {
+        "a directory"
+    } else {
+        "a device"
+    }
+}
+
+/// The data of one tensor. Dereferences to its bytes and keeps the file they are in mapped, or in memory, for as long
+/// as it or a clone of it lives.
+#[derive(Clone)]
+pub struct TensorBytes {
+    storage: Storage,
+    range: Range<usize>,
+}
+
+impl TensorBytes {
+    /// These bytes of a file, within which the range must lie.
+    pub(crate) fn new(storage: Storage, range: Range<usize>) -> Self {
+        TensorBytes { storage, range }
+    }
+}
+
+impl Deref for TensorBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &(*self.storage).as_ref()[self.range.clone()]
+    }
+}
+
+impl AsRef<[u8]> for TensorBytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for TensorBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TensorBytes({} bytes)", self.len())
+    }
+}
