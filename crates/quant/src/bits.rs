@@ -24,6 +24,27 @@ pub(crate) fn unpack<const BITS: usize, const STRIDE: usize>(
     }
 }
 
+/// Takes the fields of `packed` from `codes`, shifted right by `at`. `packed` comes in zeroed.
+#[inline(always)]
+pub(crate) fn pack<const BITS: usize, const STRIDE: usize>(
+    codes: &[u8],
+    at: u32,
+    packed: &mut [u8],
+) {
+    for (bytes, codes) in packed
+        .as_chunks_mut::<STRIDE>()
+        .0
+        .iter_mut()
+        .zip(codes.chunks_exact(STRIDE * 8 / BITS))
+    {
+        for (plane, codes) in codes.as_chunks::<STRIDE>().0.iter().enumerate() {
+            for (code, byte) in codes.iter().zip(bytes.iter_mut()) {
+                *byte |= ((code >> at) & mask::<BITS>()) << (plane * BITS);
+            }
+        }
+    }
+}
+
 const fn mask<const BITS: usize>() -> u8 {
     u8::MAX >> (8 - BITS)
 }

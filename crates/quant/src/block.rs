@@ -18,6 +18,12 @@ pub trait Block: Pod {
     /// # Panics
     /// Unless `out` holds [`Self::LEN`] values.
     fn dequantize(&self, out: &mut [f32]);
+
+    /// Quantises [`Self::LEN`] values. NaN and infinities give a block without meaning.
+    ///
+    /// # Panics
+    /// Unless `x` holds [`Self::LEN`] values.
+    fn quantize(x: &[f32]) -> Self;
 }
 
 /// Converts whole blocks of any alignment. The caller has matched the lengths.
@@ -30,7 +36,37 @@ pub(crate) fn dequantize_blocks<B: Block>(src: &[u8], dst: &mut [f32]) {
     }
 }
 
-/// The block's output as an array, which makes the length known to the compiler.
+/// Converts to whole blocks of any alignment. The caller has matched the lengths.
+pub(crate) fn quantize_blocks<B: Block>(src: &[f32], dst: &mut [u8]) {
+    for (x, bytes) in src
+        .chunks_exact(B::LEN)
+        .zip(dst.chunks_exact_mut(size_of::<B>()))
+    {
+        bytes.copy_from_slice(bytemuck::bytes_of(&B::quantize(x)));
+    }
+}
+
+/// A block's input as an array, which makes the length known to the compiler.
+#[inline(always)]
+pub(crate) fn exact<const N: usize>(x: &[f32]) -> &[f32; N] {
+    x.try_into().unwrap_or_else(|_| {
+        panic!(
+            "a block of {N} values cannot be made from a slice of {}",
+            x.len()
+        )
+    })
+}
+
+/// A block's input as groups, likewise.
+#[inline(always)]
+pub(crate) fn groups<const GROUP: usize, const GROUPS: usize>(
+    x: &[f32],
+) -> &[[f32; GROUP]; GROUPS] {
+    bytemuck::cast_ref(exact::<256>(x))
+}
+
+/// A block's output as an array, likewise.
+#[inline(always)]
 pub(crate) fn exact_mut<const N: usize>(out: &mut [f32]) -> &mut [f32; N] {
     let len = out.len();
     out.try_into()

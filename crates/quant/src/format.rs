@@ -1,6 +1,6 @@
 //! The run-time view: one table of all formats, from which everything else is derived.
 
-use crate::block::{Block, dequantize_blocks};
+use crate::block::{Block, dequantize_blocks, quantize_blocks};
 use crate::{
     BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K, BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K,
     BlockQ8_0, BlockQ8_1, BlockQ8K, QuantError,
@@ -62,6 +62,7 @@ struct Codec {
     block_len: usize,
     block_bytes: usize,
     dequantize: fn(&[u8], &mut [f32]),
+    quantize: fn(&[f32], &mut [u8]),
 }
 
 impl Codec {
@@ -71,6 +72,7 @@ impl Codec {
             block_len: B::LEN,
             block_bytes: size_of::<B>(),
             dequantize: dequantize_blocks::<B>,
+            quantize: quantize_blocks::<B>,
         }
     }
 }
@@ -107,6 +109,16 @@ impl BlockFormat {
     pub fn dequantize(self, src: &[u8], dst: &mut [f32]) -> Result<(), QuantError> {
         self.check(dst.len(), src.len())?;
         (self.codec().dequantize)(src, dst);
+        Ok(())
+    }
+
+    /// Quantises the values `src` to blocks in `dst`, which may have any alignment. NaN and infinities give blocks without meaning.
+    ///
+    /// # Errors
+    /// [`QuantError`] unless `src` fills whole blocks and `dst` has exactly their bytes.
+    pub fn quantize(self, src: &[f32], dst: &mut [u8]) -> Result<(), QuantError> {
+        self.check(src.len(), dst.len())?;
+        (self.codec().quantize)(src, dst);
         Ok(())
     }
 

@@ -26,10 +26,12 @@ compile_error!(
     "blocks are used in place as their little-endian bytes: a big-endian target needs conversions that do not exist"
 );
 
+mod affine;
 mod bits;
 mod block;
 mod error;
 mod format;
+mod numerics;
 mod packed_scales;
 mod q2_k;
 mod q3_k;

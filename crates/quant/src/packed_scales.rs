@@ -15,3 +15,14 @@ pub fn unpack_scales_mins(packed: &[u8; 12]) -> ([u8; 8], [u8; 8]) {
     }
     (scales, mins)
 }
+
+/// Packs scales and minima below 64, the inverse of [`unpack_scales_mins`].
+pub(crate) fn pack_scales_mins(scales: &[u8; 8], mins: &[u8; 8]) -> [u8; 12] {
+    let mut packed = [0; 12];
+    for j in 0..4 {
+        packed[j] = scales[j] | (scales[j + 4] >> 4) << 6;
+        packed[j + 4] = mins[j] | (mins[j + 4] >> 4) << 6;
+        packed[j + 8] = scales[j + 4] & 0x0F | (mins[j + 4] & 0x0F) << 4;
+    }
+    packed
+}

@@ -1,7 +1,8 @@
 //! `Q2_K`: value = d × scale × q − dmin × min, q of 2 bits, a scale and a minimum of 4 bits for 16 values.
 
-use crate::bits::unpack;
-use crate::block::exact_mut;
+use crate::affine::Search;
+use crate::bits::{pack, unpack};
+use crate::block::{exact_mut, groups};
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -39,16 +40,37 @@ impl Block for BlockQ2K {
     fn dequantize(&self, out: &mut [f32]) {
         let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
         let codes = self.codes();
-        let groups = exact_mut::<256>(out)
+        let pairs = exact_mut::<256>(out)
             .as_chunks_mut::<16>()
             .0
             .iter_mut()
             .zip(codes.as_chunks::<16>().0);
-        for ((out, codes), packed) in groups.zip(self.scales) {
+        for ((out, codes), packed) in pairs.zip(self.scales) {
             let (scale, min) = (d * f32::from(packed & 0xF), dmin * f32::from(packed >> 4));
             for (out, &q) in out.iter_mut().zip(codes) {
                 *out = scale * f32::from(q) - min;
             }
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let search = Search {
+            max_code: 3,
+            max_scale: 15,
+            first_step: -0.5,
+            candidates: 16,
+            weights: |x: &[f32; 16]| x.map(f32::abs),
+            error: f32::abs,
+        };
+        let block = search.quantize::<16, 16>(groups(x));
+        let mut qs = [0; 64];
+        pack::<2, 32>(block.codes.as_flattened(), 0, &mut qs);
+        let scales = std::array::from_fn(|j| block.scales[j] | block.mins[j] << 4);
+        Self {
+            scales,
+            qs,
+            d: block.d,
+            dmin: block.dmin,
         }
     }
 }

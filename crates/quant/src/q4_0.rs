@@ -1,7 +1,8 @@
 //! `Q4_0`: value = d × (q − 8), q of 4 bits.
 
-use crate::bits::unpack;
-use crate::block::exact_mut;
+use crate::bits::{pack, unpack};
+use crate::block::{exact, exact_mut};
+use crate::numerics::{inverse, peak, truncate};
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -36,6 +37,18 @@ impl Block for BlockQ4_0 {
         let d = self.d.to_f32();
         for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.codes()) {
             *out = f32::from(q as i8 - 8) * d;
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let d = peak(x) / -8.0;
+        let inverse = inverse(d);
+        let codes = exact::<32>(x).map(|x| (truncate(x * inverse + 8.5) as i8).min(15) as u8);
+        let mut qs = [0; 16];
+        pack::<4, 16>(&codes, 0, &mut qs);
+        Self {
+            d: f16::from_f32(d),
+            qs,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `Q4_1`: value = d × q + m, q of 4 bits.
 
-use crate::bits::unpack;
-use crate::block::exact_mut;
+use crate::bits::{pack, unpack};
+use crate::block::{exact, exact_mut};
+use crate::numerics::{inverse, range, truncate};
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -38,6 +39,21 @@ impl Block for BlockQ4_1 {
         let (d, m) = (self.d.to_f32(), self.m.to_f32());
         for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.codes()) {
             *out = f32::from(q) * d + m;
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let (min, max) = range(x);
+        let d = (max - min) / 15.0;
+        let inverse = inverse(d);
+        let codes =
+            exact::<32>(x).map(|x| (truncate((x - min) * inverse + 0.5) as i8).min(15) as u8);
+        let mut qs = [0; 16];
+        pack::<4, 16>(&codes, 0, &mut qs);
+        Self {
+            d: f16::from_f32(d),
+            m: f16::from_f32(min),
+            qs,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `Q5_0`: value = d × (q − 16), q of 5 bits.
 
-use crate::bits::unpack;
-use crate::block::exact_mut;
+use crate::bits::{pack, unpack};
+use crate::block::{exact, exact_mut};
+use crate::numerics::{inverse, peak, truncate};
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -39,6 +40,20 @@ impl Block for BlockQ5_0 {
         let d = self.d.to_f32();
         for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.codes()) {
             *out = f32::from(q as i8 - 16) * d;
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let d = peak(x) / -16.0;
+        let inverse = inverse(d);
+        let codes = exact::<32>(x).map(|x| (truncate(x * inverse + 16.5) as i8).min(31) as u8);
+        let (mut qh, mut qs) = ([0; 4], [0; 16]);
+        pack::<4, 16>(&codes, 0, &mut qs);
+        pack::<1, 1>(&codes, 4, &mut qh);
+        Self {
+            d: f16::from_f32(d),
+            qh,
+            qs,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `Q5_1`: value = d × q + m, q of 5 bits.
 
-use crate::bits::unpack;
-use crate::block::exact_mut;
+use crate::bits::{pack, unpack};
+use crate::block::{exact, exact_mut};
+use crate::numerics::{inverse, range, truncate};
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -41,6 +42,22 @@ impl Block for BlockQ5_1 {
         let (d, m) = (self.d.to_f32(), self.m.to_f32());
         for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.codes()) {
             *out = f32::from(q) * d + m;
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let (min, max) = range(x);
+        let d = (max - min) / 31.0;
+        let inverse = inverse(d);
+        let codes = exact::<32>(x).map(|x| truncate((x - min) * inverse + 0.5) as u8);
+        let (mut qh, mut qs) = ([0; 4], [0; 16]);
+        pack::<4, 16>(&codes, 0, &mut qs);
+        pack::<1, 1>(&codes, 4, &mut qh);
+        Self {
+            d: f16::from_f32(d),
+            m: f16::from_f32(min),
+            qh,
+            qs,
         }
     }
 }

@@ -1,8 +1,10 @@
 //! `Q5_K`: value = d × scale × q − dmin × min, q of 5 bits, a scale and a minimum of 6 bits for 32 values.
 
-use crate::bits::unpack;
-use crate::block::exact_mut;
-use crate::{Block, BlockFormat, unpack_scales_mins};
+use crate::affine::{Search, magnitude_and_rms};
+use crate::bits::{pack, unpack};
+use crate::block::{exact_mut, groups};
+use crate::packed_scales::{pack_scales_mins, unpack_scales_mins};
+use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
@@ -43,16 +45,39 @@ impl Block for BlockQ5K {
         let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
         let (scales, mins) = unpack_scales_mins(&self.scales);
         let codes = self.codes();
-        let groups = exact_mut::<256>(out)
+        let pairs = exact_mut::<256>(out)
             .as_chunks_mut::<32>()
             .0
             .iter_mut()
             .zip(codes.as_chunks::<32>().0);
-        for ((out, codes), (scale, min)) in groups.zip(scales.into_iter().zip(mins)) {
+        for ((out, codes), (scale, min)) in pairs.zip(scales.into_iter().zip(mins)) {
             let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
             for (out, &q) in out.iter_mut().zip(codes) {
                 *out = scale * f32::from(q) - min;
             }
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let search = Search {
+            max_code: 31,
+            max_scale: 63,
+            first_step: -0.5,
+            candidates: 16,
+            weights: magnitude_and_rms,
+            error: |x| x * x,
+        };
+        let block = search.quantize::<32, 8>(groups(x));
+        let codes = block.codes.as_flattened();
+        let (mut qh, mut qs) = ([0; 32], [0; 128]);
+        pack::<4, 32>(codes, 0, &mut qs);
+        pack::<1, 32>(codes, 4, &mut qh);
+        Self {
+            d: block.d,
+            dmin: block.dmin,
+            scales: pack_scales_mins(&block.scales, &block.mins),
+            qh,
+            qs,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `Q8_0`: value = d × q, q of 8 bits with sign.
 
-use crate::block::exact_mut;
+use crate::block::{exact, exact_mut};
+use crate::numerics::{inverse, peak, round_ties_away};
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -25,6 +26,15 @@ impl Block for BlockQ8_0 {
         let d = self.d.to_f32();
         for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.qs) {
             *out = f32::from(q) * d;
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let d = peak(x).abs() / 127.0;
+        let inverse = inverse(d);
+        Self {
+            d: f16::from_f32(d),
+            qs: exact::<32>(x).map(|x| round_ties_away(x * inverse) as i8),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `Q8_1`: value = d × q, q of 8 bits with sign, and the sum of the values.
 
-use crate::block::exact_mut;
+use crate::block::{exact, exact_mut};
+use crate::numerics::{inverse, peak, round_ties_away};
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -27,6 +28,18 @@ impl Block for BlockQ8_1 {
         let d = self.d.to_f32();
         for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.qs) {
             *out = f32::from(q) * d;
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let d = peak(x).abs() / 127.0;
+        let inverse = inverse(d);
+        let qs = exact::<32>(x).map(|x| round_ties_away(x * inverse) as i8);
+        let sum: i32 = qs.iter().copied().map(i32::from).sum();
+        Self {
+            d: f16::from_f32(d),
+            s: f16::from_f32(sum as f32 * d),
+            qs,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `Q8_K`: value = d × q, q of 8 bits with sign, and sums of the codes. No file holds it: it is the other operand of dot products with K formats.
 
-use crate::block::exact_mut;
+use crate::block::{exact, exact_mut};
+use crate::numerics::{nearest_int, peak};
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 
@@ -25,6 +26,24 @@ impl Block for BlockQ8K {
     fn dequantize(&self, out: &mut [f32]) {
         for (out, q) in exact_mut::<256>(out).iter_mut().zip(self.qs) {
             *out = self.d * f32::from(q);
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let peak = peak(x);
+        if peak == 0.0 {
+            return Self::zeroed();
+        }
+        let inverse = -127.0 / peak;
+        let qs = exact::<256>(x).map(|x| nearest_int(inverse * x).min(127) as i8);
+        let mut bsums = [0; 16];
+        for (sum, qs) in bsums.iter_mut().zip(qs.as_chunks::<16>().0) {
+            *sum = qs.iter().copied().map(i16::from).sum();
+        }
+        Self {
+            d: 1.0 / inverse,
+            qs,
+            bsums,
         }
     }
 }

@@ -1,0 +1,68 @@
+//! Rounding as ggml does it, on which the bytes of its files depend.
+
+/// Groups whose largest magnitude is below this become zero (ggml's `GROUP_MAX_EPS`).
+pub(crate) const NEGLIGIBLE: f32 = 1e-15;
+
+/// The nearest integer, ties to even, for |x| < 2²².
+///
+/// Adding 1.5 × 2²³ leaves the integer in the low bits of the sum. Larger values wrap, infinities give −2²² and NaN 0: odd, but ggml's files have it so where a
+/// scale overflowed.
+#[inline(always)]
+pub(crate) fn nearest_int(x: f32) -> i32 {
+    let bits = (x + 12_582_912.0).to_bits();
+    (bits & 0x007F_FFFF) as i32 - 0x0040_0000
+}
+
+/// The nearest integer from 0 to `max`, ties to even; NaN gives 0. Unlike [`nearest_int`] it stays in floating point, so that loops over it vectorise.
+#[inline(always)]
+pub(crate) fn nearest_level(x: f32, max: f32) -> f32 {
+    let rounded = (x + 12_582_912.0) - 12_582_912.0;
+    let not_negative = if rounded > 0.0 { rounded } else { 0.0 };
+    if not_negative < max {
+        not_negative
+    } else {
+        max
+    }
+}
+
+/// The integer part; 0 for what an i32 cannot hold.
+///
+/// C leaves the latter undefined. x86 gives −2³¹, whose low byte, all that ggml keeps, is 0.
+#[inline(always)]
+pub(crate) fn truncate(x: f32) -> i32 {
+    if x.abs() < 2_147_483_648.0 {
+        x as i32
+    } else {
+        0
+    }
+}
+
+/// The nearest integer, ties away from zero, like C's `roundf`; 0 for what an i32 cannot hold.
+#[inline(always)]
+pub(crate) fn round_ties_away(x: f32) -> i32 {
+    // With a full half, the sum for the largest value below one half would round up to 1.
+    truncate(x + const { 0.5_f32.next_down() }.copysign(x))
+}
+
+/// The first value of the largest magnitude, with its sign; 0 if there is none.
+#[inline(always)]
+pub(crate) fn peak(x: &[f32]) -> f32 {
+    x.iter().fold(
+        0.0,
+        |peak: f32, &x| if x.abs() > peak.abs() { x } else { peak },
+    )
+}
+
+/// The smallest and the largest value.
+#[inline(always)]
+pub(crate) fn range(x: &[f32]) -> (f32, f32) {
+    x.iter().fold((f32::MAX, f32::MIN), |(min, max), &x| {
+        (if x < min { x } else { min }, if x > max { x } else { max })
+    })
+}
+
+/// 1 / x, or 0 for 0.
+#[inline(always)]
+pub(crate) fn inverse(x: f32) -> f32 {
+    if x == 0.0 { 0.0 } else { 1.0 / x }
+}
