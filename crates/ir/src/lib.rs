@@ -1,1 +1,25 @@
 //! The operations, their types, and the graphs made of them.
+//!
+//! An [`Op`] is closed plain data: it can be hashed, compared, printed and cut into
+//! pieces. What differs from op to op lives in the op's own file under [`ops`] and is
+//! reached through one table, [`OpDef`]; everything else ([`Graph`], planner, backends)
+//! treats nodes uniformly.
+
+mod build;
+pub mod case;
+mod dtype;
+mod error;
+mod graph;
+mod layout;
+mod op;
+pub mod ops;
+mod scalar;
+mod shape;
+
+pub use dtype::{BlockFormat, DType};
+pub use error::OpError;
+pub use graph::{Graph, Node, ValueId};
+pub use layout::Layout;
+pub use op::{Named, Op, OpClass, OpDef, OpKind, Role, Signature, TensorType};
+pub use scalar::{Param, Scalar};
+pub use shape::{Shape, broadcast_shapes, normalize_dim};

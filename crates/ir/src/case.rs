@@ -1,0 +1,117 @@
+//! Conformance cases: small examples of an operation.
+
+use crate::{DType, Op, Shape, TensorType};
+
+/// How an operand's elements are chosen.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Fill {
+    /// Evenly from `low..high`.
+    Uniform(f64, f64),
+    /// Whole numbers from `low..high`.
+    Ints(i64, i64),
+    /// A few special values of a floating type (0, −0, ±1, ±∞, NaN, large, tiny) repeated.
+    Special,
+}
+
+/// How an operand lies in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrange {
+    /// Row-major without gaps.
+    Contiguous,
+    /// Stored with its dimensions in reverse order.
+    Transposed,
+    /// Every second element along the last dimension of a larger storage, not at its start.
+    Strided,
+    /// The rows of a wider storage: dense rows with gaps between them.
+    Rows,
+    /// One element of each dimension stored, the others broadcast from it.
+    Broadcast,
+}
+
+/// One operand of a case.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Operand {
+    /// Type of the operand.
+    pub ty: TensorType,
+    /// Its elements.
+    pub fill: Fill,
+    /// Its place in memory.
+    pub arrange: Arrange,
+}
+
+impl Operand {
+    /// A contiguous operand, filled evenly from −2 to 2 (integers: −4 to 5; unsigned and
+    /// booleans from 0).
+    pub fn new(shape: impl Into<Shape>, dtype: DType) -> Self {
+        let fill = match dtype {
+            DType::Bool => Fill::Ints(0, 2),
+            DType::U8 | DType::U32 => Fill::Ints(0, 9),
+            d if d.is_int() => Fill::Ints(-4, 5),
+            _ => Fill::Uniform(-2.0, 2.0),
+        };
+        Self {
+            ty: TensorType::new(shape, dtype),
+            fill,
+            arrange: Arrange::Contiguous,
+        }
+    }
+
+    /// With other elements.
+    pub fn fill(mut self, fill: Fill) -> Self {
+        self.fill = fill;
+        self
+    }
+
+    /// In another place.
+    pub fn arrange(mut self, arrange: Arrange) -> Self {
+        self.arrange = arrange;
+        self
+    }
+}
+
+/// An operation with operands.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Case {
+    /// The operation.
+    pub op: Op,
+    /// Its operands.
+    pub inputs: Vec<Operand>,
+}
+
+impl Case {
+    /// A case of `op` on `inputs`.
+    pub fn new(op: impl Into<Op>, inputs: impl Into<Vec<Operand>>) -> Self {
+        Self {
+            op: op.into(),
+            inputs: inputs.into(),
+        }
+    }
+}
+
+/// Shapes that every elementwise kernel is tried on: rank 0, size 1, empty, odd sizes
+/// beyond a vector register, several dimensions.
+pub const SHAPES: [&[usize]; 6] = [&[], &[1], &[0, 3], &[67], &[3, 1, 5], &[2, 3, 4, 17]];
+
+/// Arrangements that every kernel that reads strides is tried on.
+pub const ARRANGEMENTS: [Arrange; 5] = [
+    Arrange::Contiguous,
+    Arrange::Transposed,
+    Arrange::Strided,
+    Arrange::Rows,
+    Arrange::Broadcast,
+];
+
+/// The operation on one operand: each dtype, shape and arrangement.
+pub fn elementwise(op: &Op, dtypes: &[DType], adjust: impl Fn(Operand) -> Operand) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &dtype in dtypes {
+        for shape in SHAPES {
+            cases.push(Case::new(op.clone(), [adjust(Operand::new(shape, dtype))]));
+        }
+        for arrange in ARRANGEMENTS {
+            let operand = Operand::new([3, 5, 7], dtype).arrange(arrange);
+            cases.push(Case::new(op.clone(), [adjust(operand)]));
+        }
+    }
+    cases
+}

@@ -1,0 +1,264 @@
+//! Where the elements of a tensor lie in its storage.
+
+use smallvec::SmallVec;
+
+use crate::Shape;
+
+/// Shape, strides and offset, in elements, of a view of a storage.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Layout {
+    /// Sizes of the dimensions.
+    pub shape: Shape,
+    /// Step in the storage from one index to the next, for each dimension; 0 where a
+    /// dimension is broadcast.
+    pub strides: SmallVec<[usize; 6]>,
+    /// Position of the first element.
+    pub offset: usize,
+}
+
+impl Layout {
+    /// Row-major order without gaps, from the storage's start.
+    pub fn contiguous(shape: &Shape) -> Self {
+        let mut strides: SmallVec<[usize; 6]> = shape.iter().map(|_| 1).collect();
+        for i in (1..shape.len()).rev() {
+            strides[i - 1] = strides[i] * shape[i].max(1);
+        }
+        Self {
+            shape: shape.clone(),
+            strides,
+            offset: 0,
+        }
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements seen through the view.
+    pub fn elements(&self) -> usize {
+        self.shape.elements()
+    }
+
+    /// Are the elements one gapless row-major run (from `offset`)?
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
+            if size != 1 && stride != expected {
+                return self.elements() == 0;
+            }
+            expected *= size;
+        }
+        true
+    }
+
+    /// Are the elements of the last dimension neighbours? True for rank 0.
+    pub fn has_dense_rows(&self) -> bool {
+        match (self.shape.last(), self.strides.last()) {
+            (Some(&size), Some(&stride)) => size <= 1 || stride == 1,
+            _ => true,
+        }
+    }
+
+    /// One past the last element position that the view can reach; 0 if it is empty.
+    pub fn end(&self) -> usize {
+        if self.elements() == 0 {
+            return 0;
+        }
+        let last = |(&size, &stride): (&usize, &usize)| (size - 1) * stride;
+        self.offset
+            + self
+                .shape
+                .iter()
+                .zip(&self.strides)
+                .map(last)
+                .sum::<usize>()
+            + 1
+    }
+
+    /// The view broadcast to `shape`, aligned at the last dimension. The caller has
+    /// checked that the shapes broadcast.
+    pub fn broadcast_to(&self, shape: &Shape) -> Self {
+        let lead = shape.len() - self.rank();
+        let strides = (0..shape.len())
+            .map(|i| match i.checked_sub(lead) {
+                Some(j) if self.shape[j] == shape[i] => self.strides[j],
+                _ => 0,
+            })
+            .collect();
+        Self {
+            shape: shape.clone(),
+            strides,
+            offset: self.offset,
+        }
+    }
+
+    /// The view with its dimensions in the order `dims`.
+    pub fn permute(&self, dims: &[usize]) -> Self {
+        Self {
+            shape: dims.iter().map(|&d| self.shape[d]).collect(),
+            strides: dims.iter().map(|&d| self.strides[d]).collect(),
+            offset: self.offset,
+        }
+    }
+
+    /// Every `step`-th of `len` indices of `dim`, beginning with `start`.
+    pub fn slice(&self, dim: usize, start: usize, len: usize, step: usize) -> Self {
+        let mut out = self.clone();
+        out.shape = out.shape.with_dim(dim, len);
+        if len > 0 {
+            out.offset += start * self.strides[dim];
+        }
+        out.strides[dim] *= step;
+        out
+    }
+
+    /// The same elements in another shape without moving them, if strides allow.
+    pub fn reshape(&self, shape: &Shape) -> Option<Self> {
+        if self.elements() == 0 {
+            return Some(Self::contiguous(shape));
+        }
+        // Runs of old dimensions that are contiguous among themselves can be cut anew.
+        let mut strides: SmallVec<[usize; 6]> = shape.iter().map(|_| 0).collect();
+        let old: SmallVec<[(usize, usize); 6]> = (self.shape.iter().copied())
+            .zip(self.strides.iter().copied())
+            .filter(|&(size, _)| size != 1)
+            .collect();
+        let mut new = shape.len();
+        let mut i = old.len();
+        while i > 0 {
+            let (mut run, stride) = old[i - 1];
+            i -= 1;
+            while i > 0 && old[i - 1].1 == stride * run {
+                i -= 1;
+                run *= old[i].0;
+            }
+            let mut filled = 1;
+            while filled < run {
+                new = new.checked_sub(1)?;
+                strides[new] = stride * filled;
+                filled *= shape[new];
+            }
+            if filled != run {
+                return None;
+            }
+        }
+        Some(Self {
+            shape: shape.clone(),
+            strides,
+            offset: self.offset,
+        })
+    }
+
+    /// The same walk over the elements with as few dimensions as possible: dimensions of
+    /// size 1 dropped, neighbours joined where every one of `views` allows it.
+    pub fn collapse<const N: usize>(views: [&Self; N]) -> [Self; N] {
+        let mut out = views.map(|v| Self {
+            shape: Shape::default(),
+            strides: SmallVec::new(),
+            offset: v.offset,
+        });
+        for d in 0..views[0].rank() {
+            let size = views[0].shape[d];
+            if size == 1 {
+                continue;
+            }
+            let joins = out[0].rank() > 0
+                && (out.iter().zip(&views))
+                    .all(|(o, v)| o.strides[o.rank() - 1] == v.strides[d] * size);
+            for (o, v) in out.iter_mut().zip(&views) {
+                let last = o.rank().wrapping_sub(1);
+                if joins {
+                    o.shape.to_mut()[last] *= size;
+                    o.strides[last] = v.strides[d];
+                } else {
+                    o.shape.to_mut().push(size);
+                    o.strides.push(v.strides[d]);
+                }
+            }
+        }
+        out
+    }
+
+    /// Storage positions of all elements, in row-major order.
+    pub fn positions(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut index: SmallVec<[usize; 6]> = self.shape.iter().map(|_| 0).collect();
+        let mut position = self.offset;
+        (0..self.elements()).map(move |_| {
+            let here = position;
+            for d in (0..index.len()).rev() {
+                index[d] += 1;
+                position += self.strides[d];
+                if index[d] < self.shape[d] {
+                    break;
+                }
+                position -= self.strides[d] * self.shape[d];
+                index[d] = 0;
+            }
+            here
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn positions(l: &Layout) -> Vec<usize> {
+        l.positions().collect()
+    }
+
+    #[test]
+    fn views() {
+        let l = Layout::contiguous(&[2, 3].into());
+        assert_eq!(positions(&l.permute(&[1, 0])), [0, 3, 1, 4, 2, 5]);
+        assert_eq!(positions(&l.slice(1, 0, 2, 2)), [0, 2, 3, 5]);
+        assert_eq!(
+            positions(&l.slice(0, 1, 1, 1).broadcast_to(&[2, 3].into())),
+            [3, 4, 5, 3, 4, 5]
+        );
+        assert_eq!(l.slice(1, 1, 2, 1).end(), 6);
+        assert_eq!(l.slice(0, 2, 0, 1).end(), 0);
+    }
+
+    #[test]
+    fn reshape_keeps_order_or_refuses() {
+        let l = Layout::contiguous(&[2, 3, 4].into());
+        assert_eq!(
+            positions(&l.reshape(&[6, 4].into()).unwrap()),
+            positions(&l)
+        );
+        let t = l.permute(&[0, 2, 1]);
+        assert!(t.reshape(&[2, 12].into()).is_none());
+        assert_eq!(
+            positions(&t.reshape(&[1, 2, 2, 2, 3].into()).unwrap()),
+            positions(&t)
+        );
+        let one = Layout::contiguous(&[1, 1].into());
+        assert_eq!(positions(&one.reshape(&[].into()).unwrap()), [0]);
+        assert!(l.slice(2, 0, 0, 1).reshape(&[0].into()).is_some());
+    }
+
+    #[test]
+    fn contiguity() {
+        let l = Layout::contiguous(&[2, 1, 3].into());
+        assert!(l.is_contiguous() && l.permute(&[1, 0, 2]).is_contiguous());
+        assert!(!l.permute(&[2, 1, 0]).is_contiguous());
+        assert!(l.slice(0, 1, 1, 1).is_contiguous());
+        assert!(
+            !Layout::contiguous(&[1].into())
+                .broadcast_to(&[4].into())
+                .is_contiguous()
+        );
+    }
+
+    #[test]
+    fn collapse_walks_the_same() {
+        let a = Layout::contiguous(&[2, 3, 1, 4].into());
+        let b = Layout::contiguous(&[3, 1, 4].into()).broadcast_to(&a.shape);
+        let [ca, cb] = Layout::collapse([&a, &b]);
+        assert_eq!(ca.shape, Shape::from([2, 12]));
+        assert_eq!(positions(&ca), positions(&a));
+        assert_eq!(positions(&cb), positions(&b));
+    }
+}

@@ -1,0 +1,111 @@
+use super::*;
+use crate::case::{Case, Fill, elementwise};
+use crate::ops::BinaryOp;
+use crate::{Graph, Named, OpClass, OpDef, ValueId};
+
+/// An activation function of each element of a floating-point tensor.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Activation {
+    /// The function.
+    pub kind: ActivationKind,
+}
+
+/// Activation functions, as PyTorch names them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ActivationKind {
+    /// `max(x, 0)`.
+    Relu,
+    /// `1 / (1 + e⁻ˣ)`.
+    Sigmoid,
+    /// `x · sigmoid(x)`.
+    Silu,
+    /// `x / 2 · (1 + erf(x / √2))`.
+    Gelu,
+    /// GELU by its tanh approximation: `x / 2 · (1 + tanh(√(2/π) (x + 0.044715 x³)))`.
+    GeluTanh,
+}
+
+impl ActivationKind {
+    /// Every function.
+    pub const ALL: &[Self] = &[
+        Self::Relu,
+        Self::Sigmoid,
+        Self::Silu,
+        Self::Gelu,
+        Self::GeluTanh,
+    ];
+}
+
+impl OpDef for Activation {
+    fn class(&self) -> OpClass {
+        OpClass::Activation
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        require_float(Self::NAME, x)?;
+        Ok(x.clone())
+    }
+
+    fn is_composite(&self) -> bool {
+        true
+    }
+
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+        let dtype = g.ty(inputs[0]).dtype;
+        let x = g.cast(inputs[0], compute_dtype(dtype))?;
+        let y = match self.kind {
+            ActivationKind::Relu => {
+                let zero = g.constant(0.0, g.ty(x).dtype)?;
+                g.binary(BinaryOp::Maximum, x, zero)?
+            }
+            ActivationKind::Sigmoid => sigmoid(g, x)?,
+            ActivationKind::Silu => {
+                let s = sigmoid(g, x)?;
+                g.mul(x, s)?
+            }
+            ActivationKind::Gelu => {
+                let scaled = g.mul_scalar(x, std::f64::consts::FRAC_1_SQRT_2)?;
+                let erf = g.unary(UnaryOp::Erf, scaled)?;
+                half_x_times_one_plus(g, x, erf)?
+            }
+            ActivationKind::GeluTanh => {
+                let square = g.mul(x, x)?;
+                let cubic = g.mul_scalar(square, 0.044715)?;
+                let factor = g.add_scalar(cubic, 1.0)?;
+                let inner = g.mul(x, factor)?;
+                let inner = g.mul_scalar(inner, (2.0 / std::f64::consts::PI).sqrt())?;
+                let tanh = g.unary(UnaryOp::Tanh, inner)?;
+                half_x_times_one_plus(g, x, tanh)?
+            }
+        };
+        g.cast(y, dtype)
+    }
+}
+
+impl Named for Activation {
+    const NAME: &'static str = "activation";
+
+    fn cases() -> Vec<Case> {
+        (ActivationKind::ALL.iter())
+            .flat_map(|&kind| {
+                elementwise(&Self { kind }.into(), &DType::FLOATS, |x| {
+                    x.fill(Fill::Uniform(-6.0, 6.0))
+                })
+            })
+            .collect()
+    }
+}
+
+fn sigmoid(g: &mut Graph, x: ValueId) -> Result<ValueId, OpError> {
+    let minus = g.unary(UnaryOp::Neg, x)?;
+    let exp = g.unary(UnaryOp::Exp, minus)?;
+    let sum = g.add_scalar(exp, 1.0)?;
+    g.unary(UnaryOp::Reciprocal, sum)
+}
+
+fn half_x_times_one_plus(g: &mut Graph, x: ValueId, y: ValueId) -> Result<ValueId, OpError> {
+    let half = g.mul_scalar(x, 0.5)?;
+    let one_plus = g.add_scalar(y, 1.0)?;
+    g.mul(half, one_plus)
+}

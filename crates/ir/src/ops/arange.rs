@@ -1,0 +1,57 @@
+use super::*;
+use crate::case::Case;
+use crate::{Named, OpClass, OpDef, Scalar};
+
+/// `start + i · step` for `i` from 0 up to `len`. No operands; result `[len]`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Arange {
+    /// The first element.
+    pub start: Scalar,
+    /// Difference between neighbours.
+    pub step: Scalar,
+    /// Number of elements.
+    pub len: usize,
+    /// Type of the result.
+    pub dtype: DType,
+}
+
+impl OpDef for Arange {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        operands::<0>(Self::NAME, inputs)?;
+        let out = TensorType::new([self.len], self.dtype);
+        require(
+            Self::NAME,
+            self.dtype.is_float() || self.dtype.is_int(),
+            "an integer or floating-point dtype",
+            self.dtype,
+        )?;
+        Ok(out)
+    }
+}
+
+impl Named for Arange {
+    const NAME: &'static str = "arange";
+
+    fn cases() -> Vec<Case> {
+        let dtypes = DType::FLOATS.into_iter().chain(DType::INTS);
+        let arange = |dtype, len| {
+            let (start, step) = (Scalar::Int(2), Scalar::Int(3));
+            Case::new(
+                Self {
+                    start,
+                    step,
+                    len,
+                    dtype,
+                },
+                [],
+            )
+        };
+        dtypes
+            .flat_map(|d| [0, 1, 37].map(|len| arange(d, len)))
+            .collect()
+    }
+}

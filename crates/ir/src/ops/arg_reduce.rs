@@ -1,0 +1,61 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Named, OpClass, OpDef, Shape};
+
+/// Index of the largest or smallest element along a dimension, which is dropped. The first
+/// one where several are equal; NaN beats every number. Result `i64`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ArgReduce {
+    /// The largest, not the smallest?
+    pub largest: bool,
+    /// The dimension.
+    pub dim: usize,
+}
+
+impl OpDef for ArgReduce {
+    fn class(&self) -> OpClass {
+        OpClass::Reduction
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        let ordered = x.dtype.is_float() || x.dtype.is_int();
+        require(
+            Self::NAME,
+            ordered,
+            "an integer or floating-point tensor",
+            x,
+        )?;
+        require_dim(Self::NAME, x, self.dim)?;
+        require(
+            Self::NAME,
+            x.shape[self.dim] > 0,
+            "at least one element to choose from",
+            x,
+        )?;
+        let mut shape: Shape = x.shape.clone();
+        shape.to_mut().remove(self.dim);
+        Ok(TensorType::new(shape, DType::I64))
+    }
+}
+
+impl Named for ArgReduce {
+    const NAME: &'static str = "arg_reduce";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::FLOATS.into_iter().chain(DType::INTS) {
+            for largest in [true, false] {
+                for dim in 0..3 {
+                    for arrange in ARRANGEMENTS {
+                        let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                        cases.push(Case::new(Self { largest, dim }, [x]));
+                    }
+                }
+                let x = Operand::new([0, 5], dtype);
+                cases.push(Case::new(Self { largest, dim: 1 }, [x]));
+            }
+        }
+        cases
+    }
+}

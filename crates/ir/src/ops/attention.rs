@@ -1,0 +1,220 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::ops::{CompareOp, ReduceOp, Softmax};
+use crate::{Graph, Named, OpClass, OpDef, Param, ValueId};
+
+/// Scaled dot-product attention with grouped queries.
+///
+/// Operands: `q` `[…, h, t, d]`; `k` `[…, g, s, d]` and `v` `[…, g, s, dv]`, of one
+/// floating-point dtype, `g` dividing `h`; then, where the fields say so, `mask`, which
+/// broadcasts to `[…, h, t, s]`, of `q`'s dtype, added to the scores; and `past`, one `i32`
+/// read at run time. Result `[…, h, t, dv]` of `q`'s dtype.
+///
+/// Query `i` sees keys `0 ..= i + past` if `causal`, else all keys. A causal run without
+/// `past` aligns the first query with the first key.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Attention {
+    /// Multiplier of the scores.
+    pub scale: Param,
+    /// Only keys up to the query's own position?
+    pub causal: bool,
+    /// `c · tanh(score / c)` where `c` is given (before the mask).
+    pub soft_cap: Option<Param>,
+    /// Is `mask` among the operands?
+    pub mask: bool,
+    /// Is `past` among the operands? Needs `causal`.
+    pub past: bool,
+}
+
+impl OpDef for Attention {
+    fn class(&self) -> OpClass {
+        OpClass::LinearAlgebra
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let count = 3 + usize::from(self.mask) + usize::from(self.past);
+        require(
+            Self::NAME,
+            inputs.len() == count,
+            format!("{count} operands"),
+            inputs.len(),
+        )?;
+        let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
+        require_float(Self::NAME, q)?;
+        require_float(Self::NAME, k)?;
+        require_same(Self::NAME, k, v)?;
+        let r = q.rank();
+        let got = format!("{q}, {k} and {v}");
+        let expected = "q [.., h, t, d], k [.., g, s, d] and v [.., g, s, dv]";
+        let ranks = r >= 3 && k.rank() == r && v.rank() == r;
+        require(Self::NAME, ranks, expected, &got)?;
+        let sizes = q.shape[..r - 3] == k.shape[..r - 3]
+            && k.shape[..r - 1] == v.shape[..r - 1]
+            && q.shape[r - 1] == k.shape[r - 1];
+        require(Self::NAME, sizes, expected, &got)?;
+        let groups = k.shape[r - 3] > 0 && q.shape[r - 3].is_multiple_of(k.shape[r - 3]);
+        require(
+            Self::NAME,
+            groups,
+            "a number of query heads that the key heads divide",
+            &got,
+        )?;
+        require(Self::NAME, k.shape[r - 2] > 0, "at least one key", &got)?;
+        if self.mask {
+            let mask = inputs[3];
+            require_same(Self::NAME, q, mask)?;
+            let scores = q.shape.clone().with_dim(r - 1, k.shape[r - 2]);
+            let fits = crate::broadcast_shapes(Self::NAME, &mask.shape, &scores)? == scores;
+            require(
+                Self::NAME,
+                fits,
+                format!("a mask that broadcasts to {scores}"),
+                mask,
+            )?;
+        }
+        if self.past {
+            let past = inputs[count - 1];
+            let one = self.causal && past.dtype == DType::I32 && past.shape.elements() == 1;
+            require(Self::NAME, one, "past of one i32, with causal", past)?;
+        }
+        let shape = q.shape.clone().with_dim(r - 1, v.shape[r - 1]);
+        Ok(TensorType {
+            shape,
+            dtype: q.dtype,
+        })
+    }
+
+    fn is_composite(&self) -> bool {
+        true
+    }
+
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+        let (q_ty, k_ty, v_ty) = (g.ty(inputs[0]), g.ty(inputs[1]), g.ty(inputs[2]));
+        let (q_ty, k_ty, v_ty) = (q_ty.clone(), k_ty.clone(), v_ty.clone());
+        let r = q_ty.rank();
+        let lead = &q_ty.shape[..r - 3];
+        let (heads, t, s) = (q_ty.shape[r - 3], q_ty.shape[r - 2], k_ty.shape[r - 2]);
+        let groups = k_ty.shape[r - 3];
+        let each = heads / groups;
+        let compute = compute_dtype(q_ty.dtype);
+
+        // Queries of one group share its keys: [.., g, each, t, d] with [.., g, 1, s, d].
+        let q = g.cast(inputs[0], compute)?;
+        let q = g.reshape(q, [lead, &[groups, each, t, q_ty.shape[r - 1]]].concat())?;
+        let shared = |g: &mut Graph, x: ValueId, ty: &TensorType| {
+            let x = g.cast(x, compute)?;
+            g.reshape(x, [lead, &[groups, 1, s, ty.shape[r - 1]]].concat())
+        };
+        let (k, v) = (shared(g, inputs[1], &k_ty)?, shared(g, inputs[2], &v_ty)?);
+        let k = g.transpose(k)?;
+        let scores = g.matmul(q, k)?;
+        let mut scores = g.mul_scalar(scores, self.scale.0)?;
+        if let Some(cap) = self.soft_cap {
+            let x = g.mul_scalar(scores, 1.0 / cap.0)?;
+            let x = g.unary(UnaryOp::Tanh, x)?;
+            scores = g.mul_scalar(x, cap.0)?;
+        }
+        if self.mask {
+            let mask = g.cast(inputs[3], compute)?;
+            let full = [lead, &[heads, t, s]].concat();
+            let mask = g.broadcast(mask, full)?;
+            let mask = g.reshape(mask, [lead, &[groups, each, t, s]].concat())?;
+            scores = g.add(scores, mask)?;
+        }
+        let mut hidden = None;
+        if self.causal {
+            let keys = g.arange(s, DType::I32)?;
+            let queries = g.arange(t, DType::I32)?;
+            let mut last = g.reshape(queries, [t, 1])?;
+            if self.past {
+                let past = g.reshape(inputs[inputs.len() - 1], [1, 1])?;
+                last = g.add(last, past)?;
+            }
+            let seen = g.compare(CompareOp::Le, keys, last)?;
+            let never = g.constant(f64::NEG_INFINITY, compute)?;
+            scores = g.select(seen, scores, never)?;
+            hidden = Some(seen);
+        }
+        let dim = r;
+        let weights = Softmax { dim }.decompose(g, &[scores])?;
+        // Cache rows that no query sees may hold anything, NaN included.
+        let v = match hidden {
+            Some(seen) => {
+                let any = g.push(
+                    Reduce {
+                        op: ReduceOp::Max,
+                        dims: [0].into_iter().collect(),
+                        keepdim: false,
+                    },
+                    &[seen],
+                )?;
+                let any = g.reshape(any, [s, 1])?;
+                let zero = g.constant(0.0, compute)?;
+                g.select(any, v, zero)?
+            }
+            None => v,
+        };
+        let y = g.matmul(weights, v)?;
+        let y = g.reshape(y, q_ty.shape.clone().with_dim(r - 1, v_ty.shape[r - 1]))?;
+        g.cast(y, q_ty.dtype)
+    }
+}
+
+impl Named for Attention {
+    const NAME: &'static str = "attention";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        let plain = Self {
+            scale: 0.25.into(),
+            causal: false,
+            soft_cap: None,
+            mask: false,
+            past: false,
+        };
+        let causal = Self {
+            causal: true,
+            ..plain.clone()
+        };
+        let cached = Self {
+            past: true,
+            ..causal.clone()
+        };
+        let capped = Self {
+            soft_cap: Some(5.0.into()),
+            ..causal.clone()
+        };
+        let masked = Self {
+            mask: true,
+            ..plain.clone()
+        };
+        let past = || Operand::new([1], DType::I32).fill(Fill::Ints(6, 7));
+        for dtype in DType::FLOATS {
+            for cache in DType::FLOATS {
+                for (heads, groups, t, s) in [(4, 2, 3, 11), (2, 2, 1, 7), (8, 1, 5, 40)] {
+                    let q = Operand::new([heads, t, 16], dtype);
+                    let k = Operand::new([groups, s, 16], cache);
+                    let v = Operand::new([groups, s, 12], cache);
+                    for op in [&plain, &causal, &capped] {
+                        cases.push(Case::new(op.clone(), [q.clone(), k.clone(), v.clone()]));
+                    }
+                    let mask = Operand::new([t, s], dtype);
+                    let inputs = [q.clone(), k.clone(), v.clone(), mask];
+                    cases.push(Case::new(masked.clone(), inputs));
+                    if s >= t + 6 {
+                        cases.push(Case::new(cached.clone(), [q, k, v, past()]));
+                    }
+                }
+            }
+            for arrange in ARRANGEMENTS {
+                let x =
+                    |heads: usize, t: usize| Operand::new([2, heads, t, 8], dtype).arrange(arrange);
+                cases.push(Case::new(causal.clone(), [x(4, 3), x(2, 5), x(2, 5)]));
+            }
+            let none = Operand::new([2, 0, 8], dtype);
+            let keys = Operand::new([2, 5, 8], dtype);
+            cases.push(Case::new(plain.clone(), [none, keys.clone(), keys]));
+        }
+        cases
+    }
+}

@@ -1,0 +1,61 @@
+use super::*;
+use crate::case::{Case, Fill, Operand, elementwise};
+use crate::{BlockFormat, Named, OpClass, OpDef};
+
+/// The values in another dtype.
+///
+/// Floating point to integer cuts towards zero and saturates (NaN becomes 0); to a smaller
+/// integer the upper bits are dropped; to a smaller float rounds to nearest even; complex to
+/// real drops the imaginary part; to `bool` is `!= 0`. From a block format: dequantised
+/// ([`BlockFormat::dequantize`]); no cast makes one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Cast {
+    /// Type of the result.
+    pub dtype: DType,
+}
+
+impl OpDef for Cast {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        let out = TensorType::new(x.shape.clone(), self.dtype);
+        require_scalar(Self::NAME, &out)?;
+        let legal = !x.dtype.is_block() || self.dtype.is_float();
+        require(
+            Self::NAME,
+            legal,
+            "a float dtype for dequantised values",
+            &out,
+        )?;
+        Ok(out)
+    }
+}
+
+impl Named for Cast {
+    const NAME: &'static str = "cast";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::SCALARS {
+            cases.extend(elementwise(&Self { dtype }.into(), &[DType::F32], |x| x));
+            for from in DType::SCALARS {
+                let x = Operand::new([37], from);
+                let x = match from {
+                    f if f.is_float() && !dtype.is_float() => x.fill(Fill::Uniform(0.0, 100.0)),
+                    _ => x,
+                };
+                cases.push(Case::new(Self { dtype }, [x]));
+            }
+        }
+        for &format in BlockFormat::ALL {
+            for dtype in DType::FLOATS {
+                let w = Operand::new([3, 256], DType::Block(format));
+                cases.push(Case::new(Self { dtype }, [w]));
+            }
+        }
+        cases
+    }
+}

@@ -1,0 +1,84 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
+use crate::{Named, OpClass, OpDef, broadcast_shapes};
+
+/// A comparison of two operands of one dtype, broadcast against each other. Result `bool`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Compare {
+    /// Which comparison.
+    pub op: CompareOp,
+}
+
+/// Comparisons; every one but `Ne` is false where an operand is NaN.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CompareOp {
+    /// `a == b`.
+    Eq,
+    /// `a != b`.
+    Ne,
+    /// `a < b`.
+    Lt,
+    /// `a <= b`.
+    Le,
+    /// `a > b`.
+    Gt,
+    /// `a >= b`.
+    Ge,
+}
+
+impl CompareOp {
+    /// Every comparison.
+    pub const ALL: &[Self] = &[Self::Eq, Self::Ne, Self::Lt, Self::Le, Self::Gt, Self::Ge];
+
+    /// Complex numbers have no order.
+    pub fn accepts(self, dtype: DType) -> bool {
+        match self {
+            Self::Eq | Self::Ne => !dtype.is_block(),
+            _ => !dtype.is_block() && !dtype.is_complex(),
+        }
+    }
+}
+
+impl OpDef for Compare {
+    fn class(&self) -> OpClass {
+        OpClass::Activation
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [a, b] = operands(Self::NAME, inputs)?;
+        require_same(Self::NAME, a, b)?;
+        let expected = format!("a dtype that {:?} is defined for", self.op);
+        require(Self::NAME, self.op.accepts(a.dtype), expected, a)?;
+        let shape = broadcast_shapes(Self::NAME, &a.shape, &b.shape)?;
+        Ok(TensorType::new(shape, DType::Bool))
+    }
+}
+
+impl Named for Compare {
+    const NAME: &'static str = "compare";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for &op in CompareOp::ALL {
+            for dtype in DType::SCALARS.into_iter().filter(|&d| op.accepts(d)) {
+                let x = |shape: &[usize]| Operand::new(shape, dtype).fill(Fill::Ints(0, 3));
+                let mut push = |a, b| cases.push(Case::new(Self { op }, [a, b]));
+                for shape in SHAPES {
+                    push(x(shape), x(shape));
+                }
+                push(x(&[3, 1, 5]), x(&[4, 1]));
+                for arrange in ARRANGEMENTS {
+                    push(x(&[3, 5, 7]).arrange(arrange), x(&[7]));
+                }
+                if dtype.is_float() {
+                    let special = Operand::new([8, 1], dtype).fill(Fill::Special);
+                    push(
+                        special.clone(),
+                        Operand::new([8], dtype).fill(Fill::Special),
+                    );
+                }
+            }
+        }
+        cases
+    }
+}

@@ -1,0 +1,27 @@
+use super::*;
+use crate::case::{Case, elementwise};
+use crate::{Named, OpClass, OpDef};
+
+/// The same elements copied to row-major order without gaps.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Contiguous;
+
+impl OpDef for Contiguous {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        require_scalar(Self::NAME, x)?;
+        Ok(x.clone())
+    }
+}
+
+impl Named for Contiguous {
+    const NAME: &'static str = "contiguous";
+
+    fn cases() -> Vec<Case> {
+        elementwise(&Self.into(), &DType::SCALARS, |x| x)
+    }
+}

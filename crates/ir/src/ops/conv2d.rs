@@ -1,0 +1,156 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Named, OpClass, OpDef};
+
+/// 2-D convolution (cross-correlation, as in PyTorch).
+///
+/// Operands: `x` `[n, c, h, w]`; `weight` `[o, c / groups, kh, kw]`; optionally `bias` `[o]`;
+/// one floating-point dtype. Result `[n, o, h', w']` with
+/// `h' = (h + 2 padding - dilation (kh - 1) - 1) / stride + 1`. Pairs are (height, width).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Conv2d {
+    /// Distance between windows.
+    pub stride: [usize; 2],
+    /// Zeros added on each side.
+    pub padding: [usize; 2],
+    /// Distance between the elements of a window.
+    pub dilation: [usize; 2],
+    /// Groups of channels that do not see each other.
+    pub groups: usize,
+}
+
+impl Default for Conv2d {
+    fn default() -> Self {
+        Self {
+            stride: [1; 2],
+            padding: [0; 2],
+            dilation: [1; 2],
+            groups: 1,
+        }
+    }
+}
+
+/// Number of windows of `kernel` elements along one side; `None` if not even one fits.
+pub(crate) fn windows(
+    size: usize,
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+    dilation: usize,
+) -> Option<usize> {
+    let reach = dilation
+        .checked_mul(kernel.checked_sub(1)?)?
+        .checked_add(1)?;
+    let padded = size.checked_add(padding.checked_mul(2)?)?;
+    Some(padded.checked_sub(reach)?.checked_div(stride)? + 1)
+}
+
+/// What convolutions ask of their operands: rank 4, one float dtype, a bias of `channels`.
+pub(crate) fn require_conv(
+    op: &'static str,
+    inputs: &[&TensorType],
+    channels: impl Fn(&TensorType) -> usize,
+) -> Result<(), OpError> {
+    require(
+        op,
+        matches!(inputs.len(), 2 | 3),
+        "2 or 3 operands",
+        inputs.len(),
+    )?;
+    let (x, weight) = (inputs[0], inputs[1]);
+    require_float(op, x)?;
+    require_same(op, x, weight)?;
+    let ranks = x.rank() == 4 && weight.rank() == 4;
+    require(
+        op,
+        ranks,
+        "x and weight of rank 4",
+        format!("{x} and {weight}"),
+    )?;
+    if let Some(bias) = inputs.get(2) {
+        require_same(op, x, bias)?;
+        let n = channels(weight);
+        require(op, *bias.shape == [n], format!("a bias [{n}]"), bias)?;
+    }
+    Ok(())
+}
+
+impl OpDef for Conv2d {
+    fn class(&self) -> OpClass {
+        OpClass::Convolution
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        require_conv(Self::NAME, inputs, |w| w.shape[0])?;
+        let (x, w) = (inputs[0], inputs[1]);
+        let got = format!("{x} and {w} in {} groups", self.groups);
+        let grouped = self.groups > 0
+            && w.shape[0].is_multiple_of(self.groups)
+            && w.shape[1].checked_mul(self.groups) == Some(x.shape[1]);
+        require(
+            Self::NAME,
+            grouped,
+            "channels of x = weight's · groups",
+            &got,
+        )?;
+        let side = |i: usize| {
+            windows(
+                x.shape[2 + i],
+                w.shape[2 + i],
+                self.stride[i],
+                self.padding[i],
+                self.dilation[i],
+            )
+            .filter(|_| self.dilation[i] > 0)
+        };
+        let (Some(h), Some(width)) = (side(0), side(1)) else {
+            let expected = "a window that fits the padded input, stride and dilation > 0";
+            return Err(OpError::new(
+                Self::NAME,
+                expected,
+                format!("{got}, {self:?}"),
+            ));
+        };
+        Ok(TensorType::new([x.shape[0], w.shape[0], h, width], x.dtype))
+    }
+}
+
+impl Named for Conv2d {
+    const NAME: &'static str = "conv2d";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::FLOATS {
+            for stride in [[1, 1], [2, 1]] {
+                for padding in [[0, 0], [1, 2]] {
+                    for dilation in [[1, 1], [1, 2]] {
+                        for groups in [1, 2] {
+                            let op = Self {
+                                stride,
+                                padding,
+                                dilation,
+                                groups,
+                            };
+                            let x = Operand::new([2, 4, 7, 9], dtype);
+                            let w = Operand::new([6, 4 / groups, 3, 2], dtype);
+                            let bias = Operand::new([6], dtype);
+                            cases.push(Case::new(op.clone(), [x.clone(), w.clone()]));
+                            cases.push(Case::new(op, [x, w, bias]));
+                        }
+                    }
+                }
+            }
+            for arrange in ARRANGEMENTS {
+                let x = Operand::new([1, 3, 6, 6], dtype).arrange(arrange);
+                let w = Operand::new([5, 3, 1, 1], dtype).arrange(arrange);
+                cases.push(Case::new(Self::default(), [x, w]));
+            }
+            let (x, w) = (
+                Operand::new([0, 3, 6, 6], dtype),
+                Operand::new([5, 3, 3, 3], dtype),
+            );
+            cases.push(Case::new(Self::default(), [x, w]));
+        }
+        cases
+    }
+}

@@ -1,0 +1,112 @@
+use super::conv2d::require_conv;
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Named, OpClass, OpDef};
+
+/// Transposed 2-D convolution: `torch.nn.functional.conv_transpose2d`.
+///
+/// Operands: `x` `[n, c, h, w]`; `weight` `[c, o / groups, kh, kw]`; optionally `bias` `[o]`;
+/// one floating-point dtype. Result `[n, o, h', w']` with
+/// `h' = (h - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ConvTranspose2d {
+    /// Distance between the windows that inputs are spread to.
+    pub stride: [usize; 2],
+    /// Rows and columns cut from each side of the result.
+    pub padding: [usize; 2],
+    /// Rows and columns added at the end of the result; less than stride or dilation.
+    pub output_padding: [usize; 2],
+    /// Distance between the elements of a window.
+    pub dilation: [usize; 2],
+    /// Groups of channels that do not see each other.
+    pub groups: usize,
+}
+
+impl Default for ConvTranspose2d {
+    fn default() -> Self {
+        Self {
+            stride: [1; 2],
+            padding: [0; 2],
+            output_padding: [0; 2],
+            dilation: [1; 2],
+            groups: 1,
+        }
+    }
+}
+
+impl ConvTranspose2d {
+    fn side(&self, i: usize, size: usize, kernel: usize) -> Option<usize> {
+        let spread = size.checked_sub(1)?.checked_mul(self.stride[i])?;
+        let reach = self.dilation[i].checked_mul(kernel.checked_sub(1)?)?;
+        (spread
+            .checked_add(reach)?
+            .checked_add(self.output_padding[i] + 1)?)
+        .checked_sub(self.padding[i].checked_mul(2)?)
+        .filter(|_| self.output_padding[i] < self.stride[i].max(self.dilation[i]))
+    }
+}
+
+impl OpDef for ConvTranspose2d {
+    fn class(&self) -> OpClass {
+        OpClass::Convolution
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        require_conv(Self::NAME, inputs, |w| w.shape[1] * self.groups)?;
+        let (x, w) = (inputs[0], inputs[1]);
+        let got = format!("{x} and {w} in {} groups", self.groups);
+        let channels = w.shape[1].checked_mul(self.groups);
+        let grouped =
+            self.groups > 0 && w.shape[0] == x.shape[1] && x.shape[1].is_multiple_of(self.groups);
+        let (true, Some(channels)) = (grouped, channels) else {
+            let expected = "weight [c, o / groups, kh, kw] for x [n, c, h, w]";
+            return Err(OpError::new(Self::NAME, expected, got));
+        };
+        let side = |i: usize| self.side(i, x.shape[2 + i], w.shape[2 + i]);
+        let (Some(h), Some(width)) = (side(0), side(1)) else {
+            let expected = "a result of at least one element, output_padding < stride or dilation";
+            return Err(OpError::new(
+                Self::NAME,
+                expected,
+                format!("{got}, {self:?}"),
+            ));
+        };
+        Ok(TensorType::new([x.shape[0], channels, h, width], x.dtype))
+    }
+}
+
+impl Named for ConvTranspose2d {
+    const NAME: &'static str = "conv_transpose2d";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::FLOATS {
+            for (stride, output_padding) in [([1, 1], [0, 0]), ([2, 3], [1, 2])] {
+                for padding in [[0, 0], [1, 1]] {
+                    for dilation in [[1, 1], [2, 1]] {
+                        for groups in [1, 2] {
+                            let op = Self {
+                                stride,
+                                padding,
+                                output_padding,
+                                dilation,
+                                groups,
+                            };
+                            let x = Operand::new([2, 4, 5, 6], dtype);
+                            let w = Operand::new([4, 6 / groups, 3, 2], dtype);
+                            let bias = Operand::new([6], dtype);
+                            cases.push(Case::new(op.clone(), [x.clone(), w.clone()]));
+                            cases.push(Case::new(op, [x, w, bias]));
+                        }
+                    }
+                }
+            }
+            for arrange in ARRANGEMENTS {
+                let x = Operand::new([1, 3, 4, 4], dtype).arrange(arrange);
+                let w = Operand::new([3, 5, 2, 2], dtype).arrange(arrange);
+                cases.push(Case::new(Self::default(), [x, w]));
+            }
+        }
+        cases
+    }
+}

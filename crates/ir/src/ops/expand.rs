@@ -1,0 +1,51 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Layout, Named, OpClass, OpDef, Role, Shape};
+
+/// Broadcast to a shape: `torch.broadcast_to`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Expand {
+    /// Shape of the result.
+    pub shape: Shape,
+}
+
+impl OpDef for Expand {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn role(&self) -> Role {
+        Role::View
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        require_scalar(Self::NAME, x)?;
+        let fits = crate::broadcast_shapes(Self::NAME, &x.shape, &self.shape)? == self.shape;
+        let expected = format!("a shape that {x} broadcasts to");
+        require(Self::NAME, fits, expected, &self.shape)?;
+        Ok(TensorType::new(self.shape.clone(), x.dtype))
+    }
+
+    fn view(&self, input: &Layout) -> Option<Layout> {
+        Some(input.broadcast_to(&self.shape))
+    }
+}
+
+impl Named for Expand {
+    const NAME: &'static str = "expand";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::SCALARS {
+            for arrange in ARRANGEMENTS {
+                let shape = [2, 3, 5].into();
+                let x = Operand::new([3, 1], dtype).arrange(arrange);
+                cases.push(Case::new(Self { shape }, [x]));
+            }
+            let shape = [0, 4].into();
+            cases.push(Case::new(Self { shape }, [Operand::new([], dtype)]));
+        }
+        cases
+    }
+}

@@ -1,0 +1,66 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::{Named, OpClass, OpDef};
+
+/// `out[i][j][k] = x[i][index[i][j][k]][k]` for `dim` 1: `torch.gather`.
+///
+/// Operands: `x`; `index`, of `i64` or `i32`, of `x`'s rank and nowhere larger than `x`
+/// except in `dim`. An index outside the dimension is the caller's mistake.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Gather {
+    /// The dimension that is indexed.
+    pub dim: usize,
+}
+
+/// `index` addresses `x` along `dim`: the check that gather and scatter share.
+pub(crate) fn require_indexed(
+    op: &'static str,
+    x: &TensorType,
+    index: &TensorType,
+    dim: usize,
+) -> Result<(), OpError> {
+    require_scalar(op, x)?;
+    require_dim(op, x, dim)?;
+    require_index(op, index)?;
+    let inside =
+        x.rank() == index.rank() && (0..x.rank()).all(|d| d == dim || index.shape[d] <= x.shape[d]);
+    let expected = format!("an index no larger than {x} except in dim {dim}");
+    require(op, inside, expected, index)
+}
+
+impl OpDef for Gather {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x, index] = operands(Self::NAME, inputs)?;
+        require_indexed(Self::NAME, x, index, self.dim)?;
+        Ok(TensorType::new(index.shape.clone(), x.dtype))
+    }
+}
+
+impl Named for Gather {
+    const NAME: &'static str = "gather";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::SCALARS {
+            for index in [DType::I64, DType::I32] {
+                for dim in 0..3 {
+                    for arrange in ARRANGEMENTS {
+                        let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                        let index = Operand::new([2, 3, 5], index).fill(Fill::Ints(0, 3));
+                        cases.push(Case::new(Self { dim }, [x, index.arrange(arrange)]));
+                    }
+                }
+            }
+        }
+        let index = Operand::new([0, 2], DType::I64);
+        cases.push(Case::new(
+            Self { dim: 1 },
+            [Operand::new([3, 4], DType::F32), index],
+        ));
+        cases
+    }
+}

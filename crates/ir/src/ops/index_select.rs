@@ -1,0 +1,52 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::{Named, OpClass, OpDef};
+
+/// The listed indices of one dimension: `torch.index_select`.
+///
+/// Operands: `x`; `index` `[n]`, of `i64` or `i32`. An index outside the dimension is the
+/// caller's mistake, found at run time.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct IndexSelect {
+    /// The dimension.
+    pub dim: usize,
+}
+
+impl OpDef for IndexSelect {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x, index] = operands(Self::NAME, inputs)?;
+        require_scalar(Self::NAME, x)?;
+        require_dim(Self::NAME, x, self.dim)?;
+        require_index(Self::NAME, index)?;
+        require(Self::NAME, index.rank() == 1, "an index of rank 1", index)?;
+        let shape = x.shape.clone().with_dim(self.dim, index.shape[0]);
+        Ok(TensorType {
+            shape,
+            dtype: x.dtype,
+        })
+    }
+}
+
+impl Named for IndexSelect {
+    const NAME: &'static str = "index_select";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::SCALARS {
+            for index in [DType::I64, DType::I32] {
+                let index = |n: usize| Operand::new([n], index).fill(Fill::Ints(0, 3));
+                for (dim, n) in [(0, 5), (1, 1), (2, 7), (1, 0)] {
+                    for arrange in ARRANGEMENTS {
+                        let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                        cases.push(Case::new(Self { dim }, [x, index(n)]));
+                    }
+                }
+            }
+        }
+        cases
+    }
+}

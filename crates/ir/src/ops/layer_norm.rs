@@ -1,0 +1,108 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Graph, Named, OpClass, OpDef, Param, ValueId};
+
+/// `(x - mean) / √(var + eps) · weight + bias` over the last `dims` dimensions.
+///
+/// Operands: `x`, floating point; optionally `weight`, then `bias`, of `x`'s dtype and the
+/// shape of those dimensions. The variance is the biased one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LayerNorm {
+    /// Number of dimensions, from the last, that are normalised together.
+    pub dims: usize,
+    /// Added to the variance.
+    pub eps: Param,
+}
+
+impl OpDef for LayerNorm {
+    fn class(&self) -> OpClass {
+        OpClass::Normalization
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        require(
+            Self::NAME,
+            matches!(inputs.len(), 1..=3),
+            "1 to 3 operands",
+            inputs.len(),
+        )?;
+        let x = inputs[0];
+        require_float(Self::NAME, x)?;
+        let valid = (1..=x.rank()).contains(&self.dims);
+        require(
+            Self::NAME,
+            valid,
+            format!("1 to {} dimensions", x.rank()),
+            self.dims,
+        )?;
+        let inner = &x.shape[x.rank() - self.dims..];
+        for affine in &inputs[1..] {
+            require_same(Self::NAME, x, affine)?;
+            let expected = format!("weight and bias {inner:?}");
+            require(Self::NAME, *affine.shape == *inner, expected, affine)?;
+        }
+        Ok(x.clone())
+    }
+
+    fn is_composite(&self) -> bool {
+        true
+    }
+
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+        let out = g.ty(inputs[0]).clone();
+        let compute = compute_dtype(out.dtype);
+        let (outer, inner) = out.shape.split_at(out.rank() - self.dims);
+        let inner = inner.iter().product();
+        let x = g.cast(inputs[0], compute)?;
+        let x = g.reshape(x, [outer.iter().product(), inner])?;
+        let mean = g.mean(x, 1)?;
+        let centred = g.sub(x, mean)?;
+        let square = g.mul(centred, centred)?;
+        let variance = g.mean(square, 1)?;
+        let variance = g.add_scalar(variance, self.eps.0)?;
+        let inverse = g.unary(UnaryOp::Rsqrt, variance)?;
+        let mut y = g.mul(centred, inverse)?;
+        if let Some(&weight) = inputs.get(1) {
+            let weight = g.cast(weight, compute)?;
+            let weight = g.reshape(weight, [inner])?;
+            y = g.mul(y, weight)?;
+        }
+        if let Some(&bias) = inputs.get(2) {
+            let bias = g.cast(bias, compute)?;
+            let bias = g.reshape(bias, [inner])?;
+            y = g.add(y, bias)?;
+        }
+        let y = g.reshape(y, out.shape)?;
+        g.cast(y, out.dtype)
+    }
+}
+
+impl Named for LayerNorm {
+    const NAME: &'static str = "layer_norm";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::FLOATS {
+            for dims in [1, 2] {
+                for arrange in ARRANGEMENTS {
+                    let op = Self {
+                        dims,
+                        eps: 1e-5.into(),
+                    };
+                    let x = Operand::new([3, 4, 37], dtype).arrange(arrange);
+                    let inner = if dims == 1 { vec![37] } else { vec![4, 37] };
+                    let affine = Operand::new(inner, dtype);
+                    cases.push(Case::new(op.clone(), [x.clone()]));
+                    cases.push(Case::new(op.clone(), [x.clone(), affine.clone()]));
+                    cases.push(Case::new(op, [x, affine.clone(), affine]));
+                }
+            }
+            let op = Self {
+                dims: 1,
+                eps: 1e-5.into(),
+            };
+            cases.push(Case::new(op, [Operand::new([0, 8], dtype)]));
+        }
+        cases
+    }
+}

@@ -1,0 +1,61 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
+use crate::{Named, OpClass, OpDef, Shape, broadcast_shapes};
+
+/// Matrix product of `a` `[…, m, k]` and `b` `[…, k, n]`; leading dimensions broadcast.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Matmul;
+
+impl OpDef for Matmul {
+    fn class(&self) -> OpClass {
+        OpClass::LinearAlgebra
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [a, b] = operands(Self::NAME, inputs)?;
+        require_same(Self::NAME, a, b)?;
+        require_scalar(Self::NAME, a)?;
+        require(Self::NAME, a.dtype != DType::Bool, "numbers", a)?;
+        let got = format!("{a} and {b}");
+        require(
+            Self::NAME,
+            a.rank() >= 2 && b.rank() >= 2,
+            "operands of rank 2 or more",
+            &got,
+        )?;
+        let (batch_a, mk) = a.shape.split_at(a.rank() - 2);
+        let (batch_b, kn) = b.shape.split_at(b.rank() - 2);
+        require(Self::NAME, mk[1] == kn[0], "equal inner sizes", &got)?;
+        let mut shape: Shape = broadcast_shapes(Self::NAME, batch_a, batch_b)?;
+        shape.to_mut().extend_from_slice(&[mk[0], kn[1]]);
+        Ok(TensorType::new(shape, a.dtype))
+    }
+}
+
+impl Named for Matmul {
+    const NAME: &'static str = "matmul";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::SCALARS.into_iter().filter(|&d| d != DType::Bool) {
+            let x = |shape: &[usize]| Operand::new(shape, dtype);
+            let mut push = |a, b| cases.push(Case::new(Self, [a, b]));
+            push(x(&[1, 1]), x(&[1, 1]));
+            push(x(&[5, 0]), x(&[0, 3]));
+            push(x(&[0, 4]), x(&[4, 3]));
+            push(x(&[17, 33]), x(&[33, 19]));
+            push(x(&[1, 70]), x(&[70, 9]));
+            push(x(&[2, 1, 4, 5]), x(&[3, 5, 6]));
+            push(x(&[0, 4, 5]), x(&[5, 6]));
+            for arrange in ARRANGEMENTS {
+                push(x(&[2, 7, 9]).arrange(arrange), x(&[2, 9, 8]));
+                push(x(&[2, 7, 9]), x(&[9, 8]).arrange(arrange));
+            }
+            push(
+                x(&[7, 9]).arrange(Arrange::Transposed),
+                x(&[9, 8]).arrange(Arrange::Transposed),
+            );
+        }
+        cases
+    }
+}

@@ -1,0 +1,160 @@
+//! One file for each operation: parameters, inference, decomposition, conformance cases.
+
+pub(crate) mod activation;
+pub(crate) mod arange;
+pub(crate) mod arg_reduce;
+pub(crate) mod as_strided;
+pub(crate) mod attention;
+pub(crate) mod batch_norm;
+pub(crate) mod binary;
+pub(crate) mod cast;
+pub(crate) mod compare;
+pub(crate) mod concat;
+pub(crate) mod contiguous;
+pub(crate) mod conv2d;
+pub(crate) mod conv_transpose2d;
+pub(crate) mod cumsum;
+pub(crate) mod embedding;
+pub(crate) mod expand;
+pub(crate) mod full;
+pub(crate) mod gather;
+pub(crate) mod index_select;
+pub(crate) mod layer_norm;
+pub(crate) mod linear;
+pub(crate) mod matmul;
+pub(crate) mod pad;
+pub(crate) mod permute;
+pub(crate) mod pool2d;
+pub(crate) mod random;
+pub(crate) mod reduce;
+pub(crate) mod reshape;
+pub(crate) mod rms_norm;
+pub(crate) mod rope;
+pub(crate) mod scatter;
+pub(crate) mod select;
+pub(crate) mod slice;
+pub(crate) mod softmax;
+pub(crate) mod top_k;
+pub(crate) mod unary;
+pub(crate) mod update_slice;
+
+pub use activation::{Activation, ActivationKind};
+pub use arange::Arange;
+pub use arg_reduce::ArgReduce;
+pub use as_strided::AsStrided;
+pub use attention::Attention;
+pub use batch_norm::BatchNorm;
+pub use binary::{Binary, BinaryOp};
+pub use cast::Cast;
+pub use compare::{Compare, CompareOp};
+pub use concat::Concat;
+pub use contiguous::Contiguous;
+pub use conv_transpose2d::ConvTranspose2d;
+pub use conv2d::Conv2d;
+pub use cumsum::Cumsum;
+pub use embedding::Embedding;
+pub use expand::Expand;
+pub use full::Full;
+pub use gather::Gather;
+pub use index_select::IndexSelect;
+pub use layer_norm::LayerNorm;
+pub use linear::Linear;
+pub use matmul::Matmul;
+pub use pad::Pad;
+pub use permute::Permute;
+pub use pool2d::{Pool2d, PoolKind};
+pub use random::{Distribution, Random, philox};
+pub use reduce::{Reduce, ReduceOp};
+pub use reshape::Reshape;
+pub use rms_norm::RmsNorm;
+pub use rope::{Rope, RopeLayout, RopeScaling};
+pub use scatter::{Scatter, ScatterMode};
+pub use select::Where;
+pub use slice::Slice;
+pub use softmax::Softmax;
+pub use top_k::TopK;
+pub use unary::{Unary, UnaryOp};
+pub use update_slice::UpdateSlice;
+
+use crate::{DType, OpError, TensorType};
+
+/// The operands as an array, or an error that says how many there should be.
+pub(crate) fn operands<'a, const N: usize>(
+    op: &'static str,
+    inputs: &[&'a TensorType],
+) -> Result<[&'a TensorType; N], OpError> {
+    inputs
+        .try_into()
+        .map_err(|_| OpError::new(op, format!("{N} operands"), inputs.len()))
+}
+
+/// Fails unless `condition`.
+pub(crate) fn require(
+    op: &'static str,
+    condition: bool,
+    expected: impl ToString,
+    got: impl ToString,
+) -> Result<(), OpError> {
+    if condition {
+        Ok(())
+    } else {
+        Err(OpError::new(op, expected, got))
+    }
+}
+
+/// Fails unless `dim` is a dimension of `x`.
+pub(crate) fn require_dim(op: &'static str, x: &TensorType, dim: usize) -> Result<(), OpError> {
+    require(
+        op,
+        dim < x.rank(),
+        format!("a dimension of {x}"),
+        format!("dim {dim}"),
+    )
+}
+
+/// Fails unless both have the same dtype.
+pub(crate) fn require_same(
+    op: &'static str,
+    a: &TensorType,
+    b: &TensorType,
+) -> Result<(), OpError> {
+    require(
+        op,
+        a.dtype == b.dtype,
+        "operands of one dtype",
+        format!("{a} and {b}"),
+    )
+}
+
+/// Fails unless the dtype is a real floating-point one.
+pub(crate) fn require_float(op: &'static str, x: &TensorType) -> Result<(), OpError> {
+    require(op, x.dtype.is_float(), "a floating-point tensor", x)
+}
+
+/// Fails unless the elements can be addressed one by one.
+pub(crate) fn require_scalar(op: &'static str, x: &TensorType) -> Result<(), OpError> {
+    require(
+        op,
+        !x.dtype.is_block(),
+        "a tensor of scalars (cast block formats first)",
+        x,
+    )
+}
+
+/// Fails unless the dtype can be an index.
+pub(crate) fn require_index(op: &'static str, x: &TensorType) -> Result<(), OpError> {
+    require(
+        op,
+        matches!(x.dtype, DType::I64 | DType::I32),
+        "an index tensor of i64 or i32",
+        x,
+    )
+}
+
+/// The dtype that composites compute in: at least single precision.
+pub(crate) fn compute_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        other => other,
+    }
+}

@@ -1,0 +1,63 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Named, OpClass, OpDef, Scalar};
+use smallvec::SmallVec;
+
+/// One value added around a tensor.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Pad {
+    /// For each dimension, how many indices are added before and after.
+    pub padding: SmallVec<[(usize, usize); 6]>,
+    /// The value of the new elements.
+    pub value: Scalar,
+}
+
+impl OpDef for Pad {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        require_scalar(Self::NAME, x)?;
+        let expected = format!("a padding for each of {} dimensions", x.rank());
+        require(
+            Self::NAME,
+            self.padding.len() == x.rank(),
+            expected,
+            self.padding.len(),
+        )?;
+        let grow = |(&n, &(a, b)): (&usize, &(usize, usize))| n.checked_add(a)?.checked_add(b);
+        let shape = (x.shape.iter().zip(&self.padding))
+            .map(grow)
+            .collect::<Option<_>>()
+            .ok_or_else(|| OpError::new(Self::NAME, "sizes that fit", "an overflow"))?;
+        Ok(TensorType {
+            shape,
+            dtype: x.dtype,
+        })
+    }
+}
+
+impl Named for Pad {
+    const NAME: &'static str = "pad";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::SCALARS {
+            for arrange in ARRANGEMENTS {
+                let padding = [(1, 0), (0, 2), (3, 1)].into_iter().collect();
+                let value = Scalar::Int(1);
+                let x = Operand::new([2, 3, 4], dtype).arrange(arrange);
+                cases.push(Case::new(Self { padding, value }, [x]));
+            }
+            let padding = [(2, 1)].into_iter().collect();
+            let value = Scalar::Int(0);
+            cases.push(Case::new(
+                Self { padding, value },
+                [Operand::new([0], dtype)],
+            ));
+        }
+        cases
+    }
+}

@@ -1,0 +1,56 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Layout, Named, OpClass, OpDef, Role};
+use smallvec::SmallVec;
+
+/// Dimensions in another order: `torch.permute`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Permute {
+    /// For each dimension of the result, the dimension of the operand it is.
+    pub dims: SmallVec<[usize; 6]>,
+}
+
+impl OpDef for Permute {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn role(&self) -> Role {
+        Role::View
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        require_scalar(Self::NAME, x)?;
+        let mut sorted = self.dims.clone();
+        sorted.sort_unstable();
+        let valid = sorted.iter().copied().eq(0..x.rank());
+        let expected = format!("each dimension of {x} once");
+        require(Self::NAME, valid, expected, format!("{:?}", self.dims))?;
+        let shape = self.dims.iter().map(|&d| x.shape[d]).collect();
+        Ok(TensorType {
+            shape,
+            dtype: x.dtype,
+        })
+    }
+
+    fn view(&self, input: &Layout) -> Option<Layout> {
+        Some(input.permute(&self.dims))
+    }
+}
+
+impl Named for Permute {
+    const NAME: &'static str = "permute";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::SCALARS {
+            for arrange in ARRANGEMENTS {
+                let dims = [2, 0, 1].into_iter().collect();
+                let x = Operand::new([2, 3, 4], dtype).arrange(arrange);
+                cases.push(Case::new(Self { dims }, [x]));
+            }
+        }
+        cases
+    }
+}

@@ -1,0 +1,88 @@
+use super::conv2d::windows;
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Named, OpClass, OpDef};
+
+/// The maximum or average of 2-D windows of `x` `[n, c, h, w]`, floating point.
+///
+/// The result's sides are those of a convolution. Padding counts as −∞ for the maximum,
+/// and as zeros that are counted for the average (`count_include_pad`, PyTorch's default).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Pool2d {
+    /// What becomes of a window.
+    pub kind: PoolKind,
+    /// Size of a window.
+    pub kernel: [usize; 2],
+    /// Distance between windows.
+    pub stride: [usize; 2],
+    /// Rows and columns added on each side, at most half the kernel.
+    pub padding: [usize; 2],
+    /// Distance between the elements of a window.
+    pub dilation: [usize; 2],
+}
+
+/// What becomes of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PoolKind {
+    /// Its largest element; NaN where one is NaN.
+    Max,
+    /// Its mean.
+    Average,
+}
+
+impl OpDef for Pool2d {
+    fn class(&self) -> OpClass {
+        OpClass::Convolution
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        require_float(Self::NAME, x)?;
+        require(Self::NAME, x.rank() == 4, "x [n, c, h, w]", x)?;
+        let side = |i: usize| {
+            windows(
+                x.shape[2 + i],
+                self.kernel[i],
+                self.stride[i],
+                self.padding[i],
+                self.dilation[i],
+            )
+            .filter(|_| self.padding[i] <= self.kernel[i] / 2 && self.dilation[i] > 0)
+        };
+        let (Some(h), Some(w)) = (side(0), side(1)) else {
+            let expected = "a window that fits, stride and dilation > 0, padding <= kernel / 2";
+            return Err(OpError::new(Self::NAME, expected, format!("{x}, {self:?}")));
+        };
+        Ok(TensorType::new([x.shape[0], x.shape[1], h, w], x.dtype))
+    }
+}
+
+impl Named for Pool2d {
+    const NAME: &'static str = "pool2d";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::FLOATS {
+            for kind in [PoolKind::Max, PoolKind::Average] {
+                for (kernel, stride, padding, dilation) in [
+                    ([2, 2], [2, 2], [0, 0], [1, 1]),
+                    ([3, 2], [1, 2], [1, 1], [1, 1]),
+                    ([3, 3], [2, 1], [1, 0], [2, 1]),
+                ] {
+                    for arrange in ARRANGEMENTS {
+                        let op = Self {
+                            kind,
+                            kernel,
+                            stride,
+                            padding,
+                            dilation,
+                        };
+                        let x = Operand::new([2, 3, 7, 8], dtype).arrange(arrange);
+                        cases.push(Case::new(op, [x]));
+                    }
+                }
+            }
+        }
+        cases
+    }
+}

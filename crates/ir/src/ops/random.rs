@@ -1,0 +1,161 @@
+use super::*;
+use crate::case::Case;
+use crate::{Named, OpClass, OpDef, Shape};
+
+/// Random numbers that depend only on the seed and the element's index, so that every
+/// device draws the same. No operands.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Random {
+    /// What is drawn.
+    pub distribution: Distribution,
+    /// Key of the generator.
+    pub seed: u64,
+    /// Shape of the result.
+    pub shape: Shape,
+    /// Type of the result: floating point, or complex for `Normal`.
+    pub dtype: DType,
+}
+
+/// Distributions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Distribution {
+    /// Even in `[0, 1)`, on a grid that the dtype holds exactly.
+    Uniform,
+    /// Normal with mean 0 and variance 1; complex numbers have variance ½ in each part.
+    Normal,
+}
+
+/// One block of Philox4x32-10: four random words for a 64-bit counter and key
+/// ([Salmon et al. 2011](https://doi.org/10.1145/2063384.2063405)).
+pub fn philox(counter: u64, key: u64) -> [u32; 4] {
+    let mut x = [counter as u32, (counter >> 32) as u32, 0, 0];
+    let mut key = [key as u32, (key >> 32) as u32];
+    for _ in 0..10 {
+        let a = u64::from(x[0]) * 0xD251_1F53;
+        let b = u64::from(x[2]) * 0xCD9E_8D57;
+        x = [
+            (b >> 32) as u32 ^ x[1] ^ key[0],
+            b as u32,
+            (a >> 32) as u32 ^ x[3] ^ key[1],
+            a as u32,
+        ];
+        key[0] = key[0].wrapping_add(0x9E37_79B9);
+        key[1] = key[1].wrapping_add(0xBB67_AE85);
+    }
+    x
+}
+
+impl Random {
+    /// The `index`-th real number of the stream: the definition that every kernel follows.
+    /// Complex element `i` is the numbers `2i` and `2i + 1`, each divided by √2.
+    pub fn draw(&self, index: u64) -> f64 {
+        let words = philox(index / 4, self.seed);
+        let lane = (index % 4) as usize;
+        match self.distribution {
+            Distribution::Uniform => {
+                // As many bits as the significand holds, so that 1 is never reached.
+                let bits = match self.dtype {
+                    DType::F16 => 11,
+                    DType::BF16 => 8,
+                    DType::F32 => 24,
+                    _ => 32,
+                };
+                f64::from(words[lane] >> (32 - bits)) / f64::from(bits as u32).exp2()
+            }
+            Distribution::Normal => {
+                // Box and Muller: two words make two normals.
+                let (first, second) = (words[lane & 2], words[lane | 1]);
+                let scale = 32f64.exp2();
+                let radius = (-2.0 * ((f64::from(first) + 1.0) / scale).ln()).sqrt();
+                let angle = std::f64::consts::TAU * f64::from(second) / scale;
+                radius
+                    * if lane.is_multiple_of(2) {
+                        angle.cos()
+                    } else {
+                        angle.sin()
+                    }
+            }
+        }
+    }
+}
+
+impl OpDef for Random {
+    fn class(&self) -> OpClass {
+        OpClass::Distribution
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        operands::<0>(Self::NAME, inputs)?;
+        let legal = self.dtype.is_float()
+            || (self.distribution == Distribution::Normal && self.dtype.is_complex());
+        let expected = "a floating-point dtype, or a complex one for normal numbers";
+        require(Self::NAME, legal, expected, self.dtype)?;
+        Ok(TensorType::new(self.shape.clone(), self.dtype))
+    }
+}
+
+impl Named for Random {
+    const NAME: &'static str = "random";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for distribution in [Distribution::Uniform, Distribution::Normal] {
+            let complex = match distribution {
+                Distribution::Uniform => [].iter(),
+                Distribution::Normal => DType::COMPLEX.iter(),
+            };
+            for &dtype in DType::FLOATS.iter().chain(complex) {
+                for shape in [[].as_slice(), &[0], &[3, 37]] {
+                    let shape = shape.into();
+                    let seed = 0x1234_5678_9abc_def0;
+                    cases.push(Case::new(
+                        Self {
+                            distribution,
+                            seed,
+                            shape,
+                            dtype,
+                        },
+                        [],
+                    ));
+                }
+            }
+        }
+        cases
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Known answers of Random123 (`kat_vectors`, philox4x32 10), words 2 and 3 of the
+    /// counter being zero.
+    #[test]
+    fn philox_known_answer() {
+        assert_eq!(
+            philox(0, 0),
+            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
+        );
+    }
+
+    #[test]
+    fn moments() {
+        let draw = |distribution| {
+            let random = Random {
+                distribution,
+                seed: 7,
+                shape: [].into(),
+                dtype: DType::F32,
+            };
+            let n = 1 << 16;
+            let x: Vec<f64> = (0..n).map(|i| random.draw(i)).collect();
+            let mean = x.iter().sum::<f64>() / n as f64;
+            let var = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n as f64;
+            (mean, var)
+        };
+        let (mean, var) = draw(Distribution::Uniform);
+        assert!((mean - 0.5).abs() < 0.005 && (var - 1.0 / 12.0).abs() < 0.002);
+        let (mean, var) = draw(Distribution::Normal);
+        assert!(mean.abs() < 0.02 && (var - 1.0).abs() < 0.02);
+    }
+}

@@ -1,0 +1,116 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::{Named, OpClass, OpDef};
+use smallvec::SmallVec;
+
+/// Elements combined over some dimensions.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Reduce {
+    /// How two elements are combined.
+    pub op: ReduceOp,
+    /// The dimensions, in rising order.
+    pub dims: SmallVec<[usize; 6]>,
+    /// Keep the reduced dimensions with size 1?
+    pub keepdim: bool,
+}
+
+/// Reductions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ReduceOp {
+    /// Sum; of integers and booleans an `i64`, as in PyTorch.
+    Sum,
+    /// Product; of integers and booleans an `i64`.
+    Prod,
+    /// Largest element; NaN where one is NaN. Of `bool`: any.
+    Max,
+    /// Smallest element; NaN where one is NaN. Of `bool`: all.
+    Min,
+}
+
+impl ReduceOp {
+    /// Every reduction.
+    pub const ALL: &[Self] = &[Self::Sum, Self::Prod, Self::Max, Self::Min];
+
+    /// Is the reduction defined for elements of `dtype`?
+    pub fn accepts(self, dtype: DType) -> bool {
+        match self {
+            Self::Sum | Self::Prod => !dtype.is_block(),
+            Self::Max | Self::Min => !dtype.is_block() && !dtype.is_complex(),
+        }
+    }
+
+    /// Type of the result for elements of `dtype`.
+    pub fn output(self, dtype: DType) -> DType {
+        match self {
+            Self::Sum | Self::Prod if dtype.is_int() || dtype == DType::Bool => DType::I64,
+            _ => dtype,
+        }
+    }
+}
+
+impl OpDef for Reduce {
+    fn class(&self) -> OpClass {
+        OpClass::Reduction
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        let expected = format!("a dtype that {:?} is defined for", self.op);
+        require(Self::NAME, self.op.accepts(x.dtype), expected, x)?;
+        let rising =
+            self.dims.is_sorted_by(|a, b| a < b) && self.dims.last().is_none_or(|&d| d < x.rank());
+        let expected = format!("dimensions of {x}, each at most once, in order");
+        require(Self::NAME, rising, expected, format!("{:?}", self.dims))?;
+        let empty = self.dims.iter().any(|&d| x.shape[d] == 0);
+        let has_identity = matches!(self.op, ReduceOp::Sum | ReduceOp::Prod);
+        require(
+            Self::NAME,
+            has_identity || !empty,
+            "at least one element to choose from",
+            x,
+        )?;
+        let keep = |(d, &size): (usize, &usize)| match self.dims.contains(&d) {
+            true => self.keepdim.then_some(1),
+            false => Some(size),
+        };
+        let shape = x.shape.iter().enumerate().filter_map(keep).collect();
+        Ok(TensorType {
+            shape,
+            dtype: self.op.output(x.dtype),
+        })
+    }
+}
+
+impl Named for Reduce {
+    const NAME: &'static str = "reduce";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for &op in ReduceOp::ALL {
+            for dtype in DType::SCALARS.into_iter().filter(|&d| op.accepts(d)) {
+                let fill = match op {
+                    ReduceOp::Prod if !dtype.is_float() => Fill::Ints(1, 3),
+                    ReduceOp::Prod => Fill::Uniform(0.8, 1.2),
+                    _ => Operand::new([], dtype).fill,
+                };
+                let mut push = |shape: &[usize], dims: &[usize], keepdim, arrange| {
+                    let dims = dims.into();
+                    let x = Operand::new(shape, dtype).fill(fill).arrange(arrange);
+                    cases.push(Case::new(Self { op, dims, keepdim }, [x]));
+                };
+                for arrange in ARRANGEMENTS {
+                    for dims in [&[0][..], &[1], &[2], &[0, 2], &[0, 1, 2], &[]] {
+                        push(&[3, 4, 9], dims, dims.len() == 1, arrange);
+                    }
+                }
+                push(&[], &[], false, ARRANGEMENTS[0]);
+                push(&[0, 3], &[1], false, ARRANGEMENTS[0]);
+                push(&[2, 1000], &[1], false, ARRANGEMENTS[0]);
+                if matches!(op, ReduceOp::Sum | ReduceOp::Prod) {
+                    push(&[0, 3], &[0], true, ARRANGEMENTS[0]);
+                }
+            }
+        }
+        cases
+    }
+}

@@ -1,0 +1,62 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Layout, Named, OpClass, OpDef, Role, Shape};
+
+/// The same elements, in row-major order, in another shape: `torch.reshape`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Reshape {
+    /// Shape of the result.
+    pub shape: Shape,
+}
+
+impl OpDef for Reshape {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn role(&self) -> Role {
+        Role::View
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        let out = TensorType::new(self.shape.clone(), x.dtype);
+        let same = self.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+        let same = same == Some(x.shape.elements());
+        let expected = format!("a shape of {} elements", x.shape.elements());
+        require(Self::NAME, same, expected, &self.shape)?;
+        let rows = !x.dtype.is_block() || x.shape.last() == self.shape.last();
+        require(Self::NAME, rows, "the rows of blocks kept whole", &out)?;
+        Ok(out)
+    }
+
+    fn view(&self, input: &Layout) -> Option<Layout> {
+        input.reshape(&self.shape)
+    }
+}
+
+impl Named for Reshape {
+    const NAME: &'static str = "reshape";
+
+    fn cases() -> Vec<Case> {
+        let case = |shape: &[usize], x| {
+            Case::new(
+                Self {
+                    shape: shape.into(),
+                },
+                [x],
+            )
+        };
+        let mut cases = vec![
+            case(&[], Operand::new([1, 1], DType::F32)),
+            case(&[0, 7], Operand::new([3, 0], DType::F32)),
+        ];
+        for dtype in DType::SCALARS {
+            for arrange in ARRANGEMENTS {
+                let x = Operand::new([4, 6], dtype).arrange(arrange);
+                cases.push(case(&[2, 3, 4], x));
+            }
+        }
+        cases
+    }
+}

@@ -1,0 +1,77 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Layout, Named, OpClass, OpDef, Role};
+
+/// Every `step`-th index of one dimension, from `start` up to but without `end`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Slice {
+    /// The dimension.
+    pub dim: usize,
+    /// First index.
+    pub start: usize,
+    /// End of the range, at most the dimension's size.
+    pub end: usize,
+    /// Distance between chosen indices, at least 1.
+    pub step: usize,
+}
+
+impl Slice {
+    fn len(&self) -> usize {
+        (self.end - self.start).div_ceil(self.step)
+    }
+}
+
+impl OpDef for Slice {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn role(&self) -> Role {
+        Role::View
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        require_scalar(Self::NAME, x)?;
+        require_dim(Self::NAME, x, self.dim)?;
+        let valid = self.start <= self.end && self.end <= x.shape[self.dim] && self.step > 0;
+        let expected = format!("start <= end <= {} and step > 0", x.shape[self.dim]);
+        let got = format!("{}..{} step {}", self.start, self.end, self.step);
+        require(Self::NAME, valid, expected, got)?;
+        let shape = x.shape.clone().with_dim(self.dim, self.len());
+        Ok(TensorType {
+            shape,
+            dtype: x.dtype,
+        })
+    }
+
+    fn view(&self, input: &Layout) -> Option<Layout> {
+        Some(input.slice(self.dim, self.start, self.len(), self.step))
+    }
+}
+
+impl Named for Slice {
+    const NAME: &'static str = "slice";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::SCALARS {
+            for arrange in ARRANGEMENTS {
+                for (start, end, step) in [(1, 6, 2), (0, 7, 1), (6, 7, 1), (3, 3, 1)] {
+                    let x = Operand::new([2, 7, 3], dtype).arrange(arrange);
+                    let dim = 1;
+                    cases.push(Case::new(
+                        Self {
+                            dim,
+                            start,
+                            end,
+                            step,
+                        },
+                        [x],
+                    ));
+                }
+            }
+        }
+        cases
+    }
+}

@@ -1,0 +1,61 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
+use crate::ops::ReduceOp;
+use crate::{Graph, Named, OpClass, OpDef, ValueId};
+
+/// `exp(x - max) / Σ exp(x - max)` along a dimension of a floating-point tensor.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Softmax {
+    /// The dimension.
+    pub dim: usize,
+}
+
+impl OpDef for Softmax {
+    fn class(&self) -> OpClass {
+        OpClass::Normalization
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        require_float(Self::NAME, x)?;
+        require_dim(Self::NAME, x, self.dim)?;
+        require(Self::NAME, x.shape[self.dim] > 0, "at least one element", x)?;
+        Ok(x.clone())
+    }
+
+    fn is_composite(&self) -> bool {
+        true
+    }
+
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+        let dtype = g.ty(inputs[0]).dtype;
+        let x = g.cast(inputs[0], compute_dtype(dtype))?;
+        let max = g.reduce(ReduceOp::Max, x, self.dim)?;
+        let shifted = g.sub(x, max)?;
+        let exp = g.unary(UnaryOp::Exp, shifted)?;
+        let sum = g.reduce(ReduceOp::Sum, exp, self.dim)?;
+        let y = g.div(exp, sum)?;
+        g.cast(y, dtype)
+    }
+}
+
+impl Named for Softmax {
+    const NAME: &'static str = "softmax";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::FLOATS {
+            for dim in 0..3 {
+                for arrange in ARRANGEMENTS {
+                    let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                    cases.push(Case::new(Self { dim }, [x]));
+                }
+            }
+            let large = Operand::new([2, 300], dtype).fill(Fill::Uniform(-1000.0, 1000.0));
+            cases.push(Case::new(Self { dim: 1 }, [large]));
+            cases.push(Case::new(Self { dim: 1 }, [Operand::new([0, 3], dtype)]));
+            cases.push(Case::new(Self { dim: 0 }, [Operand::new([1], dtype)]));
+        }
+        cases
+    }
+}

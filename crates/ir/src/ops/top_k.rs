@@ -1,0 +1,61 @@
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Named, OpClass, OpDef};
+
+/// Indices of the `k` largest or smallest elements along a dimension, best first; the
+/// earlier one first where several are equal; NaN counts as the largest. Result `i64`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TopK {
+    /// How many, at most the dimension's size.
+    pub k: usize,
+    /// The dimension.
+    pub dim: usize,
+    /// The largest, not the smallest?
+    pub largest: bool,
+}
+
+impl OpDef for TopK {
+    fn class(&self) -> OpClass {
+        OpClass::Reduction
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        let ordered = x.dtype.is_float() || x.dtype.is_int();
+        require(
+            Self::NAME,
+            ordered,
+            "an integer or floating-point tensor",
+            x,
+        )?;
+        require_dim(Self::NAME, x, self.dim)?;
+        let size = x.shape[self.dim];
+        require(
+            Self::NAME,
+            self.k <= size,
+            format!("k of at most {size}"),
+            self.k,
+        )?;
+        let shape = x.shape.clone().with_dim(self.dim, self.k);
+        Ok(TensorType::new(shape, DType::I64))
+    }
+}
+
+impl Named for TopK {
+    const NAME: &'static str = "top_k";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::FLOATS.into_iter().chain(DType::INTS) {
+            for largest in [true, false] {
+                for (dim, k) in [(0, 2), (1, 4), (2, 1), (2, 0)] {
+                    for arrange in ARRANGEMENTS {
+                        let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
+                        cases.push(Case::new(Self { k, dim, largest }, [x]));
+                    }
+                }
+            }
+        }
+        cases
+    }
+}

@@ -1,0 +1,74 @@
+use super::*;
+use crate::case::{Case, Fill, Operand};
+use crate::{Named, OpClass, OpDef, Role};
+
+/// Writes `source` into the state buffer `state` at index `start` of dimension `dim`.
+///
+/// Operands: `state`; `source`, of `state`'s shape except in `dim`, of any floating-point
+/// dtype, or `state`'s own; `start`, one `i32` read at run time. The result is the state.
+/// A range that does not fit is the caller's mistake, found at run time.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct UpdateSlice {
+    /// The dimension.
+    pub dim: usize,
+}
+
+impl OpDef for UpdateSlice {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn role(&self) -> Role {
+        Role::State
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+        let [state, source, start] = operands(Self::NAME, inputs)?;
+        require_scalar(Self::NAME, state)?;
+        require_dim(Self::NAME, state, self.dim)?;
+        let convertible = state.dtype.is_float() && source.dtype.is_float();
+        let got = format!("{state} and {source}");
+        let expected = "one dtype, or two floating-point ones";
+        require(
+            Self::NAME,
+            convertible || state.dtype == source.dtype,
+            expected,
+            &got,
+        )?;
+        let fits = source.rank() == state.rank()
+            && source.shape[self.dim] <= state.shape[self.dim]
+            && source
+                .shape
+                .clone()
+                .with_dim(self.dim, state.shape[self.dim])
+                == state.shape;
+        require(Self::NAME, fits, "a source that fits the state", &got)?;
+        let one = start.dtype == DType::I32 && start.shape.elements() == 1;
+        require(Self::NAME, one, "a start of one i32", start)?;
+        Ok(state.clone())
+    }
+}
+
+impl Named for UpdateSlice {
+    const NAME: &'static str = "update_slice";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        let start = || Operand::new([1], DType::I32).fill(Fill::Ints(2, 3));
+        for state in DType::FLOATS {
+            for source in DType::FLOATS {
+                let source = Operand::new([2, 3, 4], source);
+                let state = Operand::new([2, 5, 4], state);
+                cases.push(Case::new(Self { dim: 1 }, [state, source, start()]));
+            }
+        }
+        for dtype in DType::INTS.into_iter().chain(DType::COMPLEX) {
+            let state = Operand::new([6], dtype);
+            cases.push(Case::new(
+                Self { dim: 0 },
+                [state, Operand::new([4], dtype), start()],
+            ));
+        }
+        cases
+    }
+}
