@@ -1,20 +1,39 @@
-//! Quantising to scale × code − minimum, as the K formats with minima do: `Q2_K`, `Q4_K`, `Q5_K`.
+//! The K formats with minima: `Q2_K`, `Q4_K`, `Q5_K`.
 //!
-//! Every group gets the scale and the minimum of the least weighted error; those of all groups are
-//! then rounded to a few bits, and the values are coded anew with what the rounding left. Source of
-//! the method: `make_qkx2_quants` and its callers in ggml-quants.c.
+//! To quantise, every group gets the scale and the minimum of the least weighted error; those of all
+//! groups are then rounded to a few bits, and the values are coded anew with what the rounding left.
+//! Source of the method: `make_qkx2_quants` and its callers in ggml-quants.c.
 
-use crate::numerics::{nearest_int, nearest_level};
+use crate::numerics::{nearest_int, nearest_level, transpose};
 use half::f16;
 use std::array::from_fn;
 
-/// A block in codes, not yet packed.
+/// A block unpacked: value = d × scale × code − dmin × min.
 pub(crate) struct Affine<const GROUP: usize, const GROUPS: usize> {
     pub(crate) d: f16,
     pub(crate) dmin: f16,
     pub(crate) scales: [u8; GROUPS],
     pub(crate) mins: [u8; GROUPS],
     pub(crate) codes: [[u8; GROUP]; GROUPS],
+}
+
+impl<const GROUP: usize, const GROUPS: usize> Affine<GROUP, GROUPS> {
+    /// A group's scale and minimum.
+    #[inline(always)]
+    fn group(&self, g: usize) -> (f32, f32) {
+        let scale = self.d.to_f32() * f32::from(self.scales[g]);
+        let min = self.dmin.to_f32() * f32::from(self.mins[g]);
+        (scale, min)
+    }
+
+    /// Writes the block's values.
+    #[inline(always)]
+    pub(crate) fn dequantize(&self, out: &mut [[f32; GROUP]; GROUPS]) {
+        for (g, out) in out.iter_mut().enumerate() {
+            let (scale, min) = self.group(g);
+            *out = self.codes[g].map(|code| scale * f32::from(code) - min);
+        }
+    }
 }
 
 /// What distinguishes the formats.
@@ -50,28 +69,26 @@ impl<W, E: Fn(f32) -> f32> Search<W, E> {
     where
         W: Fn(&[f32; GROUP]) -> [f32; GROUP],
     {
-        let Fit {
-            scales,
-            mins,
-            mut codes,
-        } = self.fit(x);
-        let (d, scales) = round_scales(scales, self.max_scale);
-        let (dmin, mins) = round_scales(mins, self.max_scale);
-        for (j, (codes, x)) in codes.iter_mut().zip(x).enumerate() {
-            let scale = d.to_f32() * f32::from(scales[j]);
-            let min = dmin.to_f32() * f32::from(mins[j]);
-            if scale != 0.0 {
-                let max_code = i32::from(self.max_code);
-                *codes = x.map(|x| nearest_int((x + min) / scale).clamp(0, max_code) as u8);
-            }
-        }
-        Affine {
+        let fit = self.fit(x);
+        let (d, scales) = round_scales(fit.scales, self.max_scale);
+        let (dmin, mins) = round_scales(fit.mins, self.max_scale);
+        let codes = fit.codes;
+        let mut block = Affine {
             d,
             dmin,
             scales,
             mins,
             codes,
+        };
+        let max_code = i32::from(self.max_code);
+        for (g, x) in x.iter().enumerate() {
+            let (scale, min) = block.group(g);
+            if scale != 0.0 {
+                let code = |x| nearest_int((x + min) / scale).clamp(0, max_code) as u8;
+                block.codes[g] = x.map(code);
+            }
         }
+        block
     }
 
     /// Searches the scales and minima: those of the group's range to begin with, then for every
@@ -107,7 +124,7 @@ impl<W, E: Fn(f32) -> f32> Search<W, E> {
         let mut least_error = [0.0; GROUPS];
         for (x, w) in x.iter().zip(&w) {
             for g in 0..GROUPS {
-                let level = nearest_level(inverse[g] * (x[g] - min[g]), max_code);
+                let level = nearest_level(inverse[g] * (x[g] - min[g]), 0.0, max_code);
                 least_error[g] += w[g] * (self.error)(scale[g] * level + min[g] - x[g]);
             }
         }
@@ -121,7 +138,7 @@ impl<W, E: Fn(f32) -> f32> Search<W, E> {
             let mut sum_xl = [0.0; GROUPS];
             for ((x, w), levels) in x.iter().zip(&w).zip(&mut levels) {
                 for g in 0..GROUPS {
-                    let level = nearest_level(candidate[g] * (x[g] - min[g]), max_code);
+                    let level = nearest_level(candidate[g] * (x[g] - min[g]), 0.0, max_code);
                     levels[g] = level;
                     sum_l[g] += w[g] * level;
                     sum_l2[g] += w[g] * level * level;
@@ -155,7 +172,7 @@ impl<W, E: Fn(f32) -> f32> Search<W, E> {
             }
         }
 
-        let code = |g: usize, x| nearest_level(inverse[g] * (x - origin[g]), max_code) as u8;
+        let code = |g: usize, x| nearest_level(inverse[g] * (x - origin[g]), 0.0, max_code) as u8;
         let codes = from_fn(|g| groups[g].map(|x| code(g, x)));
         Fit {
             scales: scale,
@@ -170,10 +187,6 @@ pub(crate) fn magnitude_and_rms<const GROUP: usize>(x: &[f32; GROUP]) -> [f32; G
     let squares = x.iter().fold(0.0, |sum, x| sum + x * x);
     let rms = (squares / GROUP as f32).sqrt();
     x.map(|x| rms + x.abs())
-}
-
-fn transpose<const M: usize, const N: usize>(x: &[[f32; M]; N]) -> [[f32; N]; M] {
-    from_fn(|m| from_fn(|n| x[n][m]))
 }
 
 /// The inverse of a scale so small that it overflows codes everything as 0, see [`nearest_int`].

@@ -72,3 +72,11 @@ pub(crate) fn exact_mut<const N: usize>(out: &mut [f32]) -> &mut [f32; N] {
     out.try_into()
         .unwrap_or_else(|_| panic!("a block of {N} values cannot be written to a slice of {len}"))
 }
+
+/// A block's output as groups, likewise.
+#[inline(always)]
+pub(crate) fn groups_mut<const GROUP: usize, const GROUPS: usize>(
+    out: &mut [f32],
+) -> &mut [[f32; GROUP]; GROUPS] {
+    bytemuck::cast_mut(exact_mut::<256>(out))
+}

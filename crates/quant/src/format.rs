@@ -1,15 +1,14 @@
 //! The run-time view: one table of all formats, from which everything else is derived.
 
+use crate::QuantError;
 use crate::block::{Block, dequantize_blocks, quantize_blocks};
-use crate::{
-    BlockQ2K, BlockQ3K, BlockQ4_0, BlockQ4_1, BlockQ4K, BlockQ5_0, BlockQ5_1, BlockQ5K, BlockQ6K,
-    BlockQ8_0, BlockQ8_1, BlockQ8K, QuantError,
-};
 use std::fmt;
 use std::str::FromStr;
 
 macro_rules! formats {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $block:ty;)+) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $module:ident::$block:ident;)+) => {
+        $(pub use crate::$module::$block;)+
+
         /// A block format, by ggml's name.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum BlockFormat {
@@ -31,29 +30,29 @@ macro_rules! formats {
 
 formats! {
     /// 32 values of 4 bits and a scale: 4.5 bits a value.
-    Q4_0 = "Q4_0", BlockQ4_0;
+    Q4_0 = "Q4_0", q4_0::BlockQ4_0;
     /// 32 values of 4 bits, a scale and a minimum: 5 bits a value.
-    Q4_1 = "Q4_1", BlockQ4_1;
+    Q4_1 = "Q4_1", q4_1::BlockQ4_1;
     /// 32 values of 5 bits and a scale: 5.5 bits a value.
-    Q5_0 = "Q5_0", BlockQ5_0;
+    Q5_0 = "Q5_0", q5_0::BlockQ5_0;
     /// 32 values of 5 bits, a scale and a minimum: 6 bits a value.
-    Q5_1 = "Q5_1", BlockQ5_1;
+    Q5_1 = "Q5_1", q5_1::BlockQ5_1;
     /// 32 values of 8 bits and a scale: 8.5 bits a value.
-    Q8_0 = "Q8_0", BlockQ8_0;
+    Q8_0 = "Q8_0", q8_0::BlockQ8_0;
     /// `Q8_0` with the sum of the values, for dot products with formats that have a minimum: 9 bits a value.
-    Q8_1 = "Q8_1", BlockQ8_1;
+    Q8_1 = "Q8_1", q8_1::BlockQ8_1;
     /// 16 groups of 16 values of 2 bits, 4-bit scales and minima: 2.625 bits a value.
-    Q2K = "Q2_K", BlockQ2K;
+    Q2K = "Q2_K", q2_k::BlockQ2K;
     /// 16 groups of 16 values of 3 bits, 6-bit scales: 3.4375 bits a value.
-    Q3K = "Q3_K", BlockQ3K;
+    Q3K = "Q3_K", q3_k::BlockQ3K;
     /// 8 groups of 32 values of 4 bits, 6-bit scales and minima: 4.5 bits a value.
-    Q4K = "Q4_K", BlockQ4K;
+    Q4K = "Q4_K", q4_k::BlockQ4K;
     /// 8 groups of 32 values of 5 bits, 6-bit scales and minima: 5.5 bits a value.
-    Q5K = "Q5_K", BlockQ5K;
+    Q5K = "Q5_K", q5_k::BlockQ5K;
     /// 16 groups of 16 values of 6 bits, 8-bit scales: 6.5625 bits a value.
-    Q6K = "Q6_K", BlockQ6K;
+    Q6K = "Q6_K", q6_k::BlockQ6K;
     /// 256 values of 8 bits and an f32 scale, with sums of 16, for dot products with the other K formats: 9.125 bits a value.
-    Q8K = "Q8_K", BlockQ8K;
+    Q8K = "Q8_K", q8_k::BlockQ8K;
 }
 
 /// What the table derives from a block type.

@@ -1,5 +1,7 @@
 //! Rounding as ggml does it, on which the bytes of its files depend.
 
+use std::array::from_fn;
+
 /// Groups whose largest magnitude is below this become zero (ggml's `GROUP_MAX_EPS`).
 pub(crate) const NEGLIGIBLE: f32 = 1e-15;
 
@@ -13,16 +15,13 @@ pub(crate) fn nearest_int(x: f32) -> i32 {
     (bits & 0x007F_FFFF) as i32 - 0x0040_0000
 }
 
-/// The nearest integer from 0 to `max`, ties to even; NaN gives 0. Unlike [`nearest_int`] it stays in floating point, so that loops over it vectorise.
+/// The nearest integer, ties to even, from `min` to `max`, one of which may be 0; NaN gives the lower.
+/// Unlike [`nearest_int`] it stays in floating point, so that loops over it vectorise.
 #[inline(always)]
-pub(crate) fn nearest_level(x: f32, max: f32) -> f32 {
+pub(crate) fn nearest_level(x: f32, min: f32, max: f32) -> f32 {
     let rounded = (x + 12_582_912.0) - 12_582_912.0;
-    let not_negative = if rounded > 0.0 { rounded } else { 0.0 };
-    if not_negative < max {
-        not_negative
-    } else {
-        max
-    }
+    let bounded = if rounded > min { rounded } else { min };
+    if bounded < max { bounded } else { max }
 }
 
 /// The integer part; 0 for what an i32 cannot hold.
@@ -44,18 +43,38 @@ pub(crate) fn round_ties_away(x: f32) -> i32 {
     truncate(x + const { 0.5_f32.next_down() }.copysign(x))
 }
 
-/// The first value of the largest magnitude, with its sign; 0 if there is none.
+/// The largest magnitude. `N` is a multiple of the lanes, which a few vector registers hold.
 #[inline(always)]
-pub(crate) fn peak(x: &[f32]) -> f32 {
-    x.iter().fold(
-        0.0,
-        |peak: f32, &x| if x.abs() > peak.abs() { x } else { peak },
-    )
+pub(crate) fn magnitude<const N: usize>(x: &[f32; N]) -> f32 {
+    let mut lanes = [0.0; 8];
+    for x in x.as_chunks::<8>().0 {
+        lanes = from_fn(|i| {
+            if x[i].abs() > lanes[i] {
+                x[i].abs()
+            } else {
+                lanes[i]
+            }
+        });
+    }
+    lanes.into_iter().fold(0.0, f32::max)
 }
 
-/// The smallest and the largest value.
+/// The first value of the largest magnitude, with its sign; 0, never −0, if all are zero.
 #[inline(always)]
-pub(crate) fn range(x: &[f32]) -> (f32, f32) {
+pub(crate) fn peak<const N: usize>(x: &[f32; N]) -> f32 {
+    match magnitude(x) {
+        0.0 => 0.0,
+        magnitude => x
+            .iter()
+            .copied()
+            .find(|x| x.abs() == magnitude)
+            .unwrap_or(0.0),
+    }
+}
+
+/// The smallest and the largest value, the first of several zeros, whose sign a block keeps.
+#[inline(always)]
+pub(crate) fn range<const N: usize>(x: &[f32; N]) -> (f32, f32) {
     x.iter().fold((f32::MAX, f32::MIN), |(min, max), &x| {
         (if x < min { x } else { min }, if x > max { x } else { max })
     })
@@ -65,4 +84,9 @@ pub(crate) fn range(x: &[f32]) -> (f32, f32) {
 #[inline(always)]
 pub(crate) fn inverse(x: f32) -> f32 {
     if x == 0.0 { 0.0 } else { 1.0 / x }
+}
+
+/// Groups of values to the groups' first values, second values, and so on.
+pub(crate) fn transpose<const M: usize, const N: usize>(x: &[[f32; M]; N]) -> [[f32; N]; M] {
+    from_fn(|m| from_fn(|n| x[n][m]))
 }

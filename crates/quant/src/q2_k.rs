@@ -1,8 +1,8 @@
 //! `Q2_K`: value = d × scale × q − dmin × min, q of 2 bits, a scale and a minimum of 4 bits for 16 values.
 
-use crate::affine::Search;
+use crate::affine::{Affine, Search};
 use crate::bits::{pack, unpack};
-use crate::block::{exact_mut, groups};
+use crate::block::{groups, groups_mut};
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -38,19 +38,17 @@ impl Block for BlockQ2K {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
-        let codes = self.codes();
-        let pairs = exact_mut::<256>(out)
-            .as_chunks_mut::<16>()
-            .0
-            .iter_mut()
-            .zip(codes.as_chunks::<16>().0);
-        for ((out, codes), packed) in pairs.zip(self.scales) {
-            let (scale, min) = (d * f32::from(packed & 0xF), dmin * f32::from(packed >> 4));
-            for (out, &q) in out.iter_mut().zip(codes) {
-                *out = scale * f32::from(q) - min;
-            }
-        }
+        let scales = self.scales.map(|packed| packed & 0xF);
+        let mins = self.scales.map(|packed| packed >> 4);
+        let codes = bytemuck::cast(self.codes());
+        let block = Affine {
+            d: self.d,
+            dmin: self.dmin,
+            scales,
+            mins,
+            codes,
+        };
+        block.dequantize(groups_mut::<16, 16>(out));
     }
 
     fn quantize(x: &[f32]) -> Self {

@@ -1,8 +1,9 @@
 //! `Q3_K`: value = d × scale × (q − 4), q of 3 bits, a scale of 6 bits for 16 values.
 
 use crate::bits::{pack, unpack};
-use crate::block::{exact_mut, groups};
+use crate::block::{groups, groups_mut};
 use crate::numerics::{NEGLIGIBLE, nearest_int, peak};
+use crate::symmetric::Symmetric;
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -35,12 +36,17 @@ impl BlockQ3K {
 
     /// The groups' scales, −32 to 31.
     #[inline]
-    pub fn scales(&self) -> [i8; 16] {
-        let mut scales = [0; 16];
-        unpack::<4, 8>(&self.scales[..8], 0, &mut scales);
-        unpack::<2, 4>(&self.scales[8..], 4, &mut scales);
-        scales.map(|scale| scale as i8 - 32)
+    pub fn group_scales(&self) -> [i8; 16] {
+        unpack_scales(&self.scales)
     }
+}
+
+#[inline(always)]
+fn unpack_scales(packed: &[u8; 12]) -> [i8; 16] {
+    let mut scales = [0; 16];
+    unpack::<4, 8>(&packed[..8], 0, &mut scales);
+    unpack::<2, 4>(&packed[8..], 4, &mut scales);
+    scales.map(|scale| scale as i8 - 32)
 }
 
 impl Block for BlockQ3K {
@@ -48,89 +54,84 @@ impl Block for BlockQ3K {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        let d = self.d.to_f32();
-        let codes = self.codes();
-        let pairs = exact_mut::<256>(out)
-            .as_chunks_mut::<16>()
-            .0
-            .iter_mut()
-            .zip(codes.as_chunks::<16>().0);
-        for ((out, codes), scale) in pairs.zip(self.scales()) {
-            let scale = d * f32::from(scale);
-            for (out, &q) in out.iter_mut().zip(codes) {
-                *out = scale * f32::from(q as i8 - 4);
-            }
-        }
+        let codes = bytemuck::cast(self.codes());
+        let block = Symmetric::<4> {
+            d: self.d,
+            scales: self.group_scales(),
+            codes,
+        };
+        block.dequantize(groups_mut(out));
     }
 
     fn quantize(x: &[f32]) -> Self {
         let x: &[[f32; 16]; 16] = groups(x);
         let fits = x.each_ref().map(fit);
-        let largest = peak(&fits.each_ref().map(|fit| fit.scale));
-        let mut block = Self::zeroed();
+        let fit_scales = fits.map(|(scale, _)| scale);
+        let largest = peak(&fit_scales);
+        let (mut d, mut scales) = (f16::ZERO, [0; 12]);
         if largest != 0.0 {
             let inverse = -32.0 / largest;
-            let scales = fits
-                .each_ref()
-                .map(|fit| ((nearest_int(inverse * fit.scale) as i8).clamp(-32, 31) + 32) as u8);
-            pack::<4, 8>(&scales, 0, &mut block.scales[..8]);
-            pack::<2, 4>(&scales, 4, &mut block.scales[8..]);
-            block.d = f16::from_f32(1.0 / inverse);
+            d = f16::from_f32(1.0 / inverse);
+            let rounded = fit_scales.map(|scale| nearest_int(inverse * scale) as i8);
+            let offset = rounded.map(|scale| (scale.clamp(-32, 31) + 32) as u8);
+            pack::<4, 8>(&offset, 0, &mut scales[..8]);
+            pack::<2, 4>(&offset, 4, &mut scales[8..]);
         }
-        let mut codes = fits.map(|fit| fit.codes);
-        for ((codes, x), scale) in codes.iter_mut().zip(x).zip(block.scales()) {
-            let scale = block.d.to_f32() * f32::from(scale);
-            if scale != 0.0 {
-                *codes = x.map(|x| (nearest_int(x / scale).clamp(-4, 3) + 4) as u8);
-            }
+        let codes = fits.map(|(_, codes)| codes);
+        let mut block = Symmetric::<4> {
+            d,
+            scales: unpack_scales(&scales),
+            codes,
+        };
+        block.recode(x);
+        let codes = block.codes.as_flattened();
+        let (mut hmask, mut qs) = ([0; 32], [0; 64]);
+        pack::<2, 32>(codes, 0, &mut qs);
+        pack::<1, 32>(codes, 2, &mut hmask);
+        Self {
+            hmask,
+            qs,
+            scales,
+            d,
         }
-        pack::<2, 32>(codes.as_flattened(), 0, &mut block.qs);
-        pack::<1, 32>(codes.as_flattened(), 2, &mut block.hmask);
-        block
     }
 }
 
-/// A group's scale and codes.
-struct Fit {
-    scale: f32,
-    codes: [u8; 16],
-}
-
-/// Searches the codes of least squared error, weighted with the squares of the values: starting from those of the group's range, one code at a time moves where that
-/// improves the fit, in at most five passes. Source of the method: `make_q3_quants` in ggml-quants.c.
-fn fit(x: &[f32; 16]) -> Fit {
+/// Searches a group's codes of least squared error, weighted with the squares of the values, and the
+/// scale that goes with them: starting from the codes of the group's range, one at a time moves
+/// where that improves the fit, in at most five passes. Source of the method: `make_q3_quants` in
+/// ggml-quants.c.
+fn fit(x: &[f32; 16]) -> (f32, [u8; 16]) {
     let peak = peak(x);
     if peak.abs() < NEGLIGIBLE {
-        return Fit {
-            scale: 0.0,
-            codes: [0; 16],
-        };
+        return (0.0, [0; 16]);
     }
     let inverse = -4.0 / peak;
-    let mut codes = x.map(|x| nearest_int(inverse * x).clamp(-4, 3));
-    // Weighted sums of value × code and of code². The scale of least error is their quotient, and the error falls as sum_xl² / sum_l2 rises.
+    let mut codes = x.map(|x| nearest_int(inverse * x).clamp(-4, 3) as f32);
+    // Weighted sums of value × code and code²: the scale of least error is their quotient, and the
+    // error falls as sum_xl² / sum_l2 rises.
     let (mut sum_xl, mut sum_l2) = (0.0, 0.0);
-    for (x, &code) in x.iter().zip(&codes) {
-        sum_xl += x * x * x * code as f32;
-        sum_l2 += x * x * code as f32 * code as f32;
+    for (x, code) in x.iter().zip(codes) {
+        sum_xl += x * x * x * code;
+        sum_l2 += x * x * code * code;
     }
     for _ in 0..5 {
         let mut changed = false;
         for (x, code) in x.iter().zip(&mut codes) {
             let weight = x * x;
-            let (old, other_xl) = (*code as f32, sum_xl - weight * x * *code as f32);
-            if other_xl <= 0.0 {
+            let others_xl = sum_xl - weight * x * *code;
+            let others_l2 = sum_l2 - weight * *code * *code;
+            if others_xl <= 0.0 {
                 continue;
             }
-            let other_l2 = sum_l2 - weight * old * old;
-            let moved = nearest_int(x * other_l2 / other_xl).clamp(-4, 3);
+            let moved = nearest_int(x * others_l2 / others_xl).clamp(-4, 3) as f32;
             if moved == *code {
                 continue;
             }
-            let new_xl = other_xl + weight * x * moved as f32;
-            let new_l2 = other_l2 + weight * moved as f32 * moved as f32;
-            if new_l2 > 0.0 && new_xl * new_xl * sum_l2 > sum_xl * sum_xl * new_l2 {
-                (*code, sum_xl, sum_l2) = (moved, new_xl, new_l2);
+            let moved_xl = others_xl + weight * x * moved;
+            let moved_l2 = others_l2 + weight * moved * moved;
+            if moved_l2 > 0.0 && moved_xl * moved_xl * sum_l2 > sum_xl * sum_xl * moved_l2 {
+                (*code, sum_xl, sum_l2) = (moved, moved_xl, moved_l2);
                 changed = true;
             }
         }
@@ -139,8 +140,5 @@ fn fit(x: &[f32; 16]) -> Fit {
         }
     }
     let scale = if sum_l2 > 0.0 { sum_xl / sum_l2 } else { 0.0 };
-    Fit {
-        scale,
-        codes: codes.map(|code| (code + 4) as u8),
-    }
+    (scale, codes.map(|code| (code + 4.0) as u8))
 }

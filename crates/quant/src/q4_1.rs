@@ -43,11 +43,11 @@ impl Block for BlockQ4_1 {
     }
 
     fn quantize(x: &[f32]) -> Self {
+        let x = exact::<32>(x);
         let (min, max) = range(x);
         let d = (max - min) / 15.0;
         let inverse = inverse(d);
-        let codes =
-            exact::<32>(x).map(|x| (truncate((x - min) * inverse + 0.5) as i8).min(15) as u8);
+        let codes = x.map(|x| (truncate((x - min) * inverse + 0.5) as i8).min(15) as u8);
         let mut qs = [0; 16];
         pack::<4, 16>(&codes, 0, &mut qs);
         Self {

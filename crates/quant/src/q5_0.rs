@@ -44,9 +44,10 @@ impl Block for BlockQ5_0 {
     }
 
     fn quantize(x: &[f32]) -> Self {
+        let x = exact::<32>(x);
         let d = peak(x) / -16.0;
         let inverse = inverse(d);
-        let codes = exact::<32>(x).map(|x| (truncate(x * inverse + 16.5) as i8).min(31) as u8);
+        let codes = x.map(|x| (truncate(x * inverse + 16.5) as i8).min(31) as u8);
         let (mut qh, mut qs) = ([0; 4], [0; 16]);
         pack::<4, 16>(&codes, 0, &mut qs);
         pack::<1, 1>(&codes, 4, &mut qh);

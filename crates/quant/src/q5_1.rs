@@ -46,10 +46,11 @@ impl Block for BlockQ5_1 {
     }
 
     fn quantize(x: &[f32]) -> Self {
+        let x = exact::<32>(x);
         let (min, max) = range(x);
         let d = (max - min) / 31.0;
         let inverse = inverse(d);
-        let codes = exact::<32>(x).map(|x| truncate((x - min) * inverse + 0.5) as u8);
+        let codes = x.map(|x| truncate((x - min) * inverse + 0.5) as u8);
         let (mut qh, mut qs) = ([0; 4], [0; 16]);
         pack::<4, 16>(&codes, 0, &mut qs);
         pack::<1, 1>(&codes, 4, &mut qh);

@@ -1,8 +1,8 @@
 //! `Q5_K`: value = d × scale × q − dmin × min, q of 5 bits, a scale and a minimum of 6 bits for 32 values.
 
-use crate::affine::{Search, magnitude_and_rms};
+use crate::affine::{Affine, Search, magnitude_and_rms};
 use crate::bits::{pack, unpack};
-use crate::block::{exact_mut, groups};
+use crate::block::{groups, groups_mut};
 use crate::packed_scales::{pack_scales_mins, unpack_scales_mins};
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
@@ -42,20 +42,16 @@ impl Block for BlockQ5K {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        let (d, dmin) = (self.d.to_f32(), self.dmin.to_f32());
         let (scales, mins) = unpack_scales_mins(&self.scales);
-        let codes = self.codes();
-        let pairs = exact_mut::<256>(out)
-            .as_chunks_mut::<32>()
-            .0
-            .iter_mut()
-            .zip(codes.as_chunks::<32>().0);
-        for ((out, codes), (scale, min)) in pairs.zip(scales.into_iter().zip(mins)) {
-            let (scale, min) = (d * f32::from(scale), dmin * f32::from(min));
-            for (out, &q) in out.iter_mut().zip(codes) {
-                *out = scale * f32::from(q) - min;
-            }
-        }
+        let codes = bytemuck::cast(self.codes());
+        let block = Affine {
+            d: self.d,
+            dmin: self.dmin,
+            scales,
+            mins,
+            codes,
+        };
+        block.dequantize(groups_mut::<32, 8>(out));
     }
 
     fn quantize(x: &[f32]) -> Self {

@@ -1,11 +1,13 @@
 //! `Q6_K`: value = d × scale × (q − 32), q of 6 bits, a scale of 8 bits for 16 values.
 
 use crate::bits::{pack, unpack};
-use crate::block::{exact_mut, groups};
-use crate::numerics::{NEGLIGIBLE, nearest_int, peak};
+use crate::block::{groups, groups_mut};
+use crate::numerics::{NEGLIGIBLE, nearest_int, nearest_level, peak, transpose};
+use crate::symmetric::Symmetric;
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
+use std::array::from_fn;
 
 /// 256 values in 16 groups with their own scales.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
@@ -39,81 +41,75 @@ impl Block for BlockQ6K {
     const LEN: usize = 256;
 
     fn dequantize(&self, out: &mut [f32]) {
-        let d = self.d.to_f32();
-        let codes = self.codes();
-        let pairs = exact_mut::<256>(out)
-            .as_chunks_mut::<16>()
-            .0
-            .iter_mut()
-            .zip(codes.as_chunks::<16>().0);
-        for ((out, codes), scale) in pairs.zip(self.scales) {
-            let scale = d * f32::from(scale);
-            for (out, &q) in out.iter_mut().zip(codes) {
-                *out = scale * f32::from(q as i8 - 32);
-            }
-        }
+        let codes = bytemuck::cast(self.codes());
+        let block = Symmetric::<32> {
+            d: self.d,
+            scales: self.scales,
+            codes,
+        };
+        block.dequantize(groups_mut(out));
     }
 
     fn quantize(x: &[f32]) -> Self {
-        let x: &[[f32; 16]; 16] = groups(x);
-        let fits = x.each_ref().map(fit);
-        let largest = peak(&fits.each_ref().map(|fit| fit.scale));
-        let mut block = Self::zeroed();
+        let x = groups(x);
+        let (scales, codes) = fit(x);
+        let largest = peak(&scales);
         if largest.abs() < NEGLIGIBLE {
-            return block;
+            return Self::zeroed();
         }
         let inverse = -128.0 / largest;
-        block.d = f16::from_f32(1.0 / inverse);
-        block.scales = fits
-            .each_ref()
-            .map(|fit| nearest_int(inverse * fit.scale).min(127) as i8);
-        let mut codes = fits.map(|fit| fit.codes);
-        for ((codes, x), scale) in codes.iter_mut().zip(x).zip(block.scales) {
-            let scale = block.d.to_f32() * f32::from(scale);
-            if scale != 0.0 {
-                *codes = x.map(|x| (nearest_int(x / scale).clamp(-32, 31) + 32) as u8);
+        let d = f16::from_f32(1.0 / inverse);
+        let scales = scales.map(|scale| nearest_int(inverse * scale).min(127) as i8);
+        let mut block = Symmetric::<32> { d, scales, codes };
+        block.recode(x);
+        let codes = block.codes.as_flattened();
+        let (mut ql, mut qh) = ([0; 128], [0; 64]);
+        pack::<4, 64>(codes, 0, &mut ql);
+        pack::<2, 32>(codes, 4, &mut qh);
+        Self { ql, qh, scales, d }
+    }
+}
+
+/// Searches the groups' scales of least squared error, weighted with the squares of the values, and
+/// the codes that go with them: the least-squares fits to the codes that 19 scales around that of
+/// the group's range give. Source of the method: `make_qx_quants` in ggml-quants.c.
+///
+/// The sums over a group must be added up in order, which vectorises only across the groups.
+fn fit(groups: &[[f32; 16]; 16]) -> ([f32; 16], [[u8; 16]; 16]) {
+    let x = transpose(groups);
+    let peaks = groups.each_ref().map(peak);
+    let (mut inverse, mut scales) = ([0.0; 16], [0.0; 16]);
+    let mut best = [f32::NEG_INFINITY; 16];
+    for step in std::iter::once(0).chain(-9..=-1).chain(1..=9) {
+        let levels = -(32.0 + 0.1 * step as f32);
+        let candidate = peaks.map(|peak| levels / peak);
+        let (mut sum_xl, mut sum_l2) = ([0.0; 16], [0.0; 16]);
+        for x in &x {
+            for g in 0..16 {
+                let level = nearest_level(candidate[g] * x[g], -32.0, 31.0);
+                sum_xl[g] += x[g] * x[g] * x[g] * level;
+                sum_l2[g] += x[g] * x[g] * level * level;
             }
         }
-        pack::<4, 64>(codes.as_flattened(), 0, &mut block.ql);
-        pack::<2, 32>(codes.as_flattened(), 4, &mut block.qh);
-        block
-    }
-}
-
-/// A group's scale and codes.
-struct Fit {
-    scale: f32,
-    codes: [u8; 16],
-}
-
-/// Searches the scale of least squared error, weighted with the squares of the values: the least-squares fits to the codes that 19 scales around the one of
-/// the group's range give. Source of the method: `make_qx_quants` in ggml-quants.c.
-fn fit(x: &[f32; 16]) -> Fit {
-    let peak = peak(x);
-    if peak.abs() < NEGLIGIBLE {
-        return Fit {
-            scale: 0.0,
-            codes: [0; 16],
-        };
-    }
-    let (mut best_inverse, mut scale, mut best) = (0.0, 0.0, f32::NEG_INFINITY);
-    for step in std::iter::once(0).chain(-9..=-1).chain(1..=9) {
-        let inverse = -(32.0 + 0.1 * step as f32) / peak;
-        let (mut sum_xl, mut sum_l2) = (0.0, 0.0);
-        for x in x {
-            let level = nearest_int(inverse * x).clamp(-32, 31) as f32;
-            sum_xl += x * x * x * level;
-            sum_l2 += x * x * level * level;
-        }
-        // The error falls as sum_xl² / sum_l2 rises.
-        if step == 0 || sum_l2 > 0.0 && sum_xl * sum_xl > best * sum_l2 {
-            scale = if sum_l2 == 0.0 { 0.0 } else { sum_xl / sum_l2 };
-            best = scale * sum_xl;
-            best_inverse = inverse;
+        for g in 0..16 {
+            // The error falls as sum_xl² / sum_l2 rises.
+            if step == 0 || sum_l2[g] > 0.0 && sum_xl[g] * sum_xl[g] > best[g] * sum_l2[g] {
+                scales[g] = if sum_l2[g] == 0.0 {
+                    0.0
+                } else {
+                    sum_xl[g] / sum_l2[g]
+                };
+                best[g] = scales[g] * sum_xl[g];
+                inverse[g] = candidate[g];
+            }
         }
     }
-    Fit {
-        scale,
-        codes: x.map(|x| (nearest_int(best_inverse * x).clamp(-32, 31) + 32) as u8),
+    let mut codes =
+        from_fn(|g| groups[g].map(|x| (nearest_level(inverse[g] * x, -32.0, 31.0) + 32.0) as u8));
+    for g in 0..16 {
+        if peaks[g].abs() < NEGLIGIBLE {
+            (scales[g], codes[g]) = (0.0, [0; 16]);
+        }
     }
+    (scales, codes)
 }

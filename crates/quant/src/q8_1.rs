@@ -1,7 +1,7 @@
 //! `Q8_1`: value = d × q, q of 8 bits with sign, and the sum of the values.
 
 use crate::block::{exact, exact_mut};
-use crate::numerics::{inverse, peak, round_ties_away};
+use crate::numerics::{inverse, magnitude, round_ties_away};
 use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -32,9 +32,10 @@ impl Block for BlockQ8_1 {
     }
 
     fn quantize(x: &[f32]) -> Self {
-        let d = peak(x).abs() / 127.0;
+        let x = exact::<32>(x);
+        let d = magnitude(x) / 127.0;
         let inverse = inverse(d);
-        let qs = exact::<32>(x).map(|x| round_ties_away(x * inverse) as i8);
+        let qs = x.map(|x| round_ties_away(x * inverse) as i8);
         let sum: i32 = qs.iter().copied().map(i32::from).sum();
         Self {
             d: f16::from_f32(d),

@@ -30,12 +30,13 @@ impl Block for BlockQ8K {
     }
 
     fn quantize(x: &[f32]) -> Self {
+        let x = exact::<256>(x);
         let peak = peak(x);
         if peak == 0.0 {
             return Self::zeroed();
         }
         let inverse = -127.0 / peak;
-        let qs = exact::<256>(x).map(|x| nearest_int(inverse * x).min(127) as i8);
+        let qs = x.map(|x| nearest_int(inverse * x).min(127) as i8);
         let mut bsums = [0; 16];
         for (sum, qs) in bsums.iter_mut().zip(qs.as_chunks::<16>().0) {
             *sum = qs.iter().copied().map(i16::from).sum();
