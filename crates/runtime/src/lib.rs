@@ -1,1 +1,31 @@
 //! Backends, planning, execution and failing over.
+//!
+//! ```text
+//! Graph ─► plan: route each node ─► segments ─► Backend::compile ─► Program
+//!                    ▲                                                 │ run
+//!                    └──── failure class: memo, free, quarantine ◄─────┘
+//! ```
+//!
+//! A [`Runtime`] owns the devices in their order of preference. It turns a
+//! [`Graph`](rustorch_ir::Graph) into an [`Executable`], which is planned once, replayed
+//! often, and planned anew when a device fails.
+
+mod backend;
+mod device;
+mod error;
+mod executor;
+mod lower;
+mod memory;
+mod planner;
+mod storage;
+mod trace;
+
+pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program};
+pub use device::{DeviceInfo, DeviceType, GpuDevice};
+pub use error::{DeviceError, FailureClass, RunError};
+pub use executor::{Executable, Routing, Runtime};
+pub use lower::{Lowered, Place, Slot, Step, lower};
+pub use memory::{DeviceBuffer, DeviceMemory, HOST_ALIGNMENT, HostBuffer, HostMemory};
+pub use planner::{Assignment, DeviceId, Plan, Reason, Segment};
+pub use storage::Storage;
+pub use trace::{Explanation, Fallback};

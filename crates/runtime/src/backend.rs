@@ -1,0 +1,99 @@
+//! What a device has to offer to the runtime.
+
+use std::sync::Arc;
+
+use rustorch_ir::{Graph, Op, OpKind, Signature};
+
+use crate::{DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory};
+
+/// A device that compiles graphs.
+pub trait Backend: Send + Sync {
+    /// What the device says of itself.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Is there a kernel for this? Answered from the same [`KernelTable`] that
+    /// [`Backend::compile`] launches from, so that the two cannot differ.
+    fn supports(&self, signature: &Signature) -> bool;
+
+    /// The device's memory.
+    fn memory(&self) -> &dyn DeviceMemory;
+
+    /// Makes a graph runnable. Every node of it is supported.
+    ///
+    /// # Errors
+    /// A kernel does not compile, memory is refused, or the device is lost.
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError>;
+}
+
+/// A compiled graph.
+pub trait Program: Send + Sync {
+    /// Runs the graph and waits for it. `probe` is asked before each kernel.
+    ///
+    /// Inputs and outputs are in the graph's order, in this device's memory; inputs that
+    /// the graph updates as state are written to, others are not.
+    ///
+    /// # Errors
+    /// Any class. State buffers may then be half updated: running again is safe, since
+    /// updates are idempotent.
+    fn run(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError>;
+}
+
+/// Looks on while a program runs.
+pub trait Probe: Sync {
+    /// Called before node `node` is launched. An error stops the run and becomes its result.
+    ///
+    /// # Errors
+    /// Whatever the run is to end with.
+    fn before(&self, node: usize, op: &Op) -> Result<(), DeviceError>;
+}
+
+/// Lets everything pass.
+#[derive(Clone, Copy, Debug)]
+pub struct NoProbe;
+
+impl Probe for NoProbe {
+    fn before(&self, _node: usize, _op: &Op) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+/// Which operand layouts a kernel reads. Others are copied first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layouts {
+    /// Any strides.
+    Any,
+    /// Any strides but in the last dimension, whose elements are neighbours.
+    DenseRows,
+    /// Row-major without gaps.
+    Contiguous,
+}
+
+/// One kernel: what it is for, and how it is launched in the backend's own terms.
+pub struct KernelEntry<L> {
+    /// The operation.
+    pub kind: OpKind,
+    /// The dtypes and parameters it takes.
+    pub accepts: fn(&Signature) -> bool,
+    /// The operand layouts it takes.
+    pub layouts: Layouts,
+    /// How it is launched.
+    pub launch: L,
+}
+
+/// A backend's kernels; the first that accepts is the one that runs.
+pub struct KernelTable<L>(pub Vec<KernelEntry<L>>);
+
+impl<L> KernelTable<L> {
+    /// The kernel for a signature.
+    pub fn find(&self, signature: &Signature) -> Option<&KernelEntry<L>> {
+        let kind = signature.op.kind();
+        self.0
+            .iter()
+            .find(|k| k.kind == kind && (k.accepts)(signature))
+    }
+}

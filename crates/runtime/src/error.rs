@@ -1,0 +1,117 @@
+//! What can go wrong on a device, by what to do about it.
+
+use std::fmt;
+
+use rustorch_ir::OpError;
+
+use crate::DeviceType;
+
+/// Why a device did not do what it was asked, by the answer it calls for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FailureClass {
+    /// No kernel, or its compilation failed: remembered; the next device does it.
+    Unsupported,
+    /// Memory was refused. Caches are freed and it is tried once more here, unless it can
+    /// never fit; then the next device.
+    OutOfMemory {
+        /// More was asked for than the device has at all.
+        never_fits: bool,
+    },
+    /// The device cannot be trusted any more (sticky error, timeout, removed). It is
+    /// avoided from now on, and what only its memory held is gone.
+    Lost,
+    /// The caller's mistake, such as an index out of range: reported at once, never retried.
+    Caller,
+}
+
+impl fmt::Display for FailureClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unsupported => "unsupported",
+            Self::OutOfMemory { never_fits: false } => "out of memory",
+            Self::OutOfMemory { never_fits: true } => "can never fit in memory",
+            Self::Lost => "device lost",
+            Self::Caller => "invalid argument",
+        })
+    }
+}
+
+/// A failure on a device.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{device}: {class}{}: {message}", .op.map(|op| format!(" in {op}")).unwrap_or_default())]
+pub struct DeviceError {
+    /// The device.
+    pub device: DeviceType,
+    /// What to do about it.
+    pub class: FailureClass,
+    /// The operation that failed, where one did.
+    pub op: Option<&'static str>,
+    /// Index of the failed node in the compiled graph, where one did.
+    pub node: Option<usize>,
+    /// What happened, in the driver's or kernel's words.
+    pub message: String,
+}
+
+impl DeviceError {
+    /// A failure of no particular operation.
+    pub fn new(device: DeviceType, class: FailureClass, message: impl Into<String>) -> Self {
+        Self {
+            device,
+            class,
+            op: None,
+            node: None,
+            message: message.into(),
+        }
+    }
+
+    /// The failure of node `node`, which is `op`.
+    pub fn at(mut self, node: usize, op: &'static str) -> Self {
+        self.node = Some(node);
+        self.op = Some(op);
+        self
+    }
+}
+
+/// Why a graph could not be run.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RunError {
+    /// The graph itself is wrong.
+    #[error(transparent)]
+    Op(#[from] OpError),
+    /// A device failed, and no other could take over; or the caller made a mistake.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// No device is left that could run an operation.
+    #[error("no device can run {op}: {tried}")]
+    NoDevice {
+        /// The operation with its types.
+        op: String,
+        /// Each device with its reason.
+        tried: String,
+    },
+    /// The only copy of an input was in the memory of a device that is lost. It has to be
+    /// made again from its recipe.
+    #[error("input {input} was lost with {device}")]
+    DataLost {
+        /// Which graph input.
+        input: usize,
+        /// The device that held it.
+        device: DeviceType,
+    },
+    /// A state buffer is in use by another run, or bound to two inputs.
+    #[error("input {input} is in use: a state buffer can serve one run at a time")]
+    Busy {
+        /// Which graph input.
+        input: usize,
+    },
+    /// An input does not have the graph's type.
+    #[error("input {input}: expected {expected} bytes, got {got}")]
+    WrongInput {
+        /// Which graph input.
+        input: usize,
+        /// Bytes of the graph's input.
+        expected: usize,
+        /// Bytes of the storage given.
+        got: usize,
+    },
+}

@@ -1,0 +1,284 @@
+//! Memory of devices; the host's own.
+
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::{DeviceError, DeviceType, FailureClass};
+
+/// Alignment and granularity of the host allocator: Apple's page size, so that the same
+/// pages can serve CPU, Metal, Core ML and OpenCL without a copy.
+pub const HOST_ALIGNMENT: usize = 16 * 1024;
+
+/// Below this size only the processor's vector units and cache lines matter.
+const SMALL: usize = 64 * 1024;
+
+/// Memory on a device.
+pub trait DeviceBuffer: Send + Sync + fmt::Debug {
+    /// Size in bytes.
+    fn bytes(&self) -> usize;
+
+    /// Copies bytes from `offset` on to the host.
+    ///
+    /// # Safety
+    /// Nothing writes to the buffer meanwhile.
+    ///
+    /// # Errors
+    /// The device is lost. The range must lie inside the buffer.
+    unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError>;
+
+    /// Copies bytes from the host to `offset`.
+    ///
+    /// # Safety
+    /// Nothing else uses the buffer meanwhile.
+    ///
+    /// # Errors
+    /// The device is lost. The range must lie inside the buffer.
+    unsafe fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError>;
+
+    /// The host memory that this buffer is, where device and host share it.
+    fn host(&self) -> Option<&HostBuffer>;
+
+    /// For the backend that made the buffer.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Takes and gives the memory of one device.
+pub trait DeviceMemory: Send + Sync {
+    /// Uninitialised memory.
+    ///
+    /// # Errors
+    /// Out of memory, or the device is lost.
+    fn alloc(&self, bytes: usize) -> Result<Arc<dyn DeviceBuffer>, DeviceError>;
+
+    /// Makes host memory usable on the device: the same pages where it can, else a copy.
+    ///
+    /// # Errors
+    /// Out of memory, or the device is lost.
+    fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError>;
+
+    /// Gives cached memory back to the system.
+    fn trim(&self);
+}
+
+/// A piece of host memory: allocated, or borrowed from an owner such as a mapped file.
+///
+/// Clones share the same bytes. They are reached through a raw pointer; who may write when
+/// is [`Storage`](crate::Storage)'s concern.
+#[derive(Clone)]
+pub struct HostBuffer {
+    start: NonNull<u8>,
+    bytes: usize,
+    owner: Owner,
+}
+
+#[derive(Clone)]
+enum Owner {
+    Allocated(#[expect(dead_code, reason = "keeps the memory alive")] Arc<Allocation>),
+    Borrowed(#[expect(dead_code, reason = "keeps the memory alive")] Arc<dyn Any + Send + Sync>),
+}
+
+// SAFETY: the owner is Send and Sync and keeps the bytes alive; access to them is unsafe.
+unsafe impl Send for HostBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for HostBuffer {}
+
+struct Allocation {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: an allocation has no thread affinity.
+unsafe impl Send for Allocation {}
+// SAFETY: it is only touched when it is dropped.
+unsafe impl Sync for Allocation {}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `HostBuffer::allocate` with this layout.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+impl HostBuffer {
+    /// Uninitialised memory; `None` if there is not enough.
+    pub fn uninit(bytes: usize) -> Option<Self> {
+        Self::allocate(bytes, alloc)
+    }
+
+    /// Zeros; the system provides their pages when they are first touched.
+    pub fn zeroed(bytes: usize) -> Option<Self> {
+        Self::allocate(bytes, alloc_zeroed)
+    }
+
+    fn allocate(bytes: usize, how: unsafe fn(Layout) -> *mut u8) -> Option<Self> {
+        let granule = if bytes < SMALL { 64 } else { HOST_ALIGNMENT };
+        let size = bytes.max(1).checked_next_multiple_of(granule)?;
+        let layout = Layout::from_size_align(size, granule).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let start = NonNull::new(unsafe { how(layout) })?;
+        Some(Self {
+            start,
+            bytes,
+            owner: Owner::Allocated(Arc::new(Allocation { start, layout })),
+        })
+    }
+
+    /// A copy of `bytes`; `None` if there is not enough memory.
+    pub fn copy_of(bytes: &[u8]) -> Option<Self> {
+        let buffer = Self::uninit(bytes.len())?;
+        // SAFETY: freshly allocated with this length.
+        unsafe {
+            buffer
+                .as_ptr()
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
+        Some(buffer)
+    }
+
+    /// Bytes that `owner` holds and that stay where they are as long as it lives.
+    pub fn borrowed<T: AsRef<[u8]> + Send + Sync + 'static>(owner: T) -> Self {
+        let owner = Arc::new(owner);
+        let slice = (*owner).as_ref();
+        Self {
+            start: NonNull::from(slice).cast(),
+            bytes: slice.len(),
+            owner: Owner::Borrowed(owner),
+        }
+    }
+
+    /// First byte.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// May the bytes be written to? Borrowed ones may not.
+    pub fn is_writable(&self) -> bool {
+        matches!(self.owner, Owner::Allocated(_))
+    }
+
+    /// Is this the same memory as `other`?
+    pub fn same_memory(&self, other: &Self) -> bool {
+        self.start == other.start && self.bytes == other.bytes
+    }
+}
+
+impl fmt::Debug for HostBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostBuffer({} bytes)", self.bytes)
+    }
+}
+
+impl DeviceBuffer for HostBuffer {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        assert!(
+            offset
+                .checked_add(to.len())
+                .is_some_and(|end| end <= self.bytes)
+        );
+        // SAFETY: in bounds, as just asserted; nothing writes, as the caller promises.
+        unsafe {
+            self.as_ptr()
+                .add(offset)
+                .copy_to_nonoverlapping(to.as_mut_ptr(), to.len())
+        };
+        Ok(())
+    }
+
+    unsafe fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
+        assert!(self.is_writable());
+        assert!(
+            offset
+                .checked_add(from.len())
+                .is_some_and(|end| end <= self.bytes)
+        );
+        // SAFETY: in bounds, as just asserted; nothing else uses it, as the caller promises.
+        unsafe {
+            self.as_ptr()
+                .add(offset)
+                .copy_from_nonoverlapping(from.as_ptr(), from.len())
+        };
+        Ok(())
+    }
+
+    fn host(&self) -> Option<&HostBuffer> {
+        Some(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The memory of a device that computes in host memory.
+#[derive(Debug)]
+pub struct HostMemory {
+    device: DeviceType,
+}
+
+impl HostMemory {
+    /// Host memory as `device`'s own.
+    pub fn new(device: DeviceType) -> Self {
+        Self { device }
+    }
+}
+
+impl DeviceMemory for HostMemory {
+    fn alloc(&self, bytes: usize) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        match HostBuffer::uninit(bytes) {
+            Some(buffer) => Ok(Arc::new(buffer)),
+            None => Err(DeviceError::new(
+                self.device,
+                FailureClass::OutOfMemory { never_fits: false },
+                format!("the system refused {bytes} bytes"),
+            )),
+        }
+    }
+
+    fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        Ok(Arc::new(host.clone()))
+    }
+
+    fn trim(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_are_aligned_and_zeroed() {
+        let b = HostBuffer::zeroed(100_000).unwrap();
+        assert_eq!(b.as_ptr() as usize % HOST_ALIGNMENT, 0);
+        let mut bytes = [1; 8];
+        // SAFETY: nothing else uses the buffer.
+        unsafe {
+            b.read(99_992, &mut bytes).unwrap();
+            assert_eq!(bytes, [0; 8]);
+            b.write(3, &[7, 8]).unwrap();
+            b.read(0, &mut bytes).unwrap();
+        }
+        assert_eq!(bytes, [0, 0, 0, 7, 8, 0, 0, 0]);
+        assert!(HostBuffer::uninit(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn borrowed_bytes_are_not_copied() {
+        let owner = vec![1u8, 2, 3];
+        let at = owner.as_ptr();
+        let b = HostBuffer::borrowed(owner);
+        assert_eq!(b.as_ptr().cast_const(), at);
+        assert!(!b.is_writable());
+    }
+}
