@@ -1,3 +1,4 @@
 //! Language models from GGUF files.
 
+pub mod quantize;
 pub mod sampler;
