@@ -1,3 +1,128 @@
 //! The multithreaded CPU backend.
+//!
+//! Each operation's kernel is in the file of the operation's name and is listed in
+//! [`kernels`]. Kernels are functions of typed slices; parallel loops go through one
+//! [`Pool`](pool::Pool) of threads.
 
+mod kernel;
+mod kernels;
 pub mod pool;
+mod program;
+pub mod qmatmul;
+mod view;
+
+use std::sync::Arc;
+
+use rustorch_ir::{Graph, Signature};
+use rustorch_runtime::{
+    Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, HostMemory,
+    KernelTable, Layouts, Program, lower,
+};
+
+use crate::kernel::Launch;
+use crate::pool::Pool;
+use crate::program::CpuProgram;
+
+/// The processor as a device.
+pub struct Cpu {
+    info: DeviceInfo,
+    memory: HostMemory,
+    pool: Arc<Pool>,
+    kernels: KernelTable<Launch>,
+}
+
+impl Cpu {
+    /// The processor with `threads` worker threads; 0 for as many as it has physical cores.
+    pub fn new(threads: usize) -> Self {
+        let threads = match threads {
+            0 => physical_cores(),
+            n => n,
+        };
+        let pool = Pool::new(threads);
+        Self {
+            info: DeviceInfo {
+                device: DeviceType::Cpu,
+                name: processor_name(),
+                memory_bytes: total_memory(),
+                details: vec![
+                    ("threads".to_owned(), pool.threads().to_string()),
+                    (
+                        "vector instructions".to_owned(),
+                        qmatmul::Level::current().name().to_owned(),
+                    ),
+                ],
+            },
+            memory: HostMemory::new(DeviceType::Cpu),
+            pool: Arc::new(pool),
+            kernels: kernels::table(),
+        }
+    }
+}
+
+/// Physical cores that this process may use: hyper-threads share what kernels are bound by.
+fn physical_cores() -> usize {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    available.min(num_cpus::get_physical())
+}
+
+/// What the system calls the processor.
+fn processor_name() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|l| l.strip_prefix("model name"));
+    match model.and_then(|l| l.split_once(':')) {
+        Some((_, name)) => name.trim().to_owned(),
+        None => format!("{} processor", std::env::consts::ARCH),
+    }
+}
+
+/// Bytes of main memory, where the system tells.
+fn total_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+impl Backend for Cpu {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn supports(&self, signature: &Signature) -> bool {
+        self.kernels.find(signature).is_some()
+    }
+
+    fn memory(&self) -> &dyn DeviceMemory {
+        &self.memory
+    }
+
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
+        let unsupported =
+            |message: String| DeviceError::new(DeviceType::Cpu, FailureClass::Unsupported, message);
+        let layouts = |node: &_| {
+            graph.with_signature(node, |s| {
+                self.kernels.find(s).map_or(Layouts::Any, |k| k.layouts)
+            })
+        };
+        let lowered = lower(graph, layouts).map_err(|e| unsupported(e.to_string()))?;
+        let launches = (lowered.steps.iter())
+            .map(|step| {
+                let inputs: Vec<_> = step.inputs.iter().map(|p| &p.ty).collect();
+                let signature = Signature {
+                    op: &step.op,
+                    inputs: &inputs,
+                    output: &step.output.ty,
+                };
+                let kernel = self.kernels.find(&signature).ok_or_else(|| {
+                    unsupported("no kernel".to_owned()).at(step.node, step.op.name())
+                })?;
+                Ok(kernel.launch)
+            })
+            .collect::<Result<_, DeviceError>>()?;
+        Ok(Box::new(CpuProgram::new(
+            self.pool.clone(),
+            lowered,
+            launches,
+        )))
+    }
+}

@@ -1,0 +1,253 @@
+//! Attention with grouped queries: for each group of heads and block of queries, scores by
+//! matrix product, softmax, and a second product with the values.
+
+use std::cell::RefCell;
+
+use gemm::Parallelism;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use rustorch_ir::ops::Attention;
+use rustorch_ir::{DType, Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use crate::kernel::{Args, Launch, Misuse, SharedMut};
+use crate::view::View;
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::Attention,
+    accepts,
+    layouts: Layouts::Contiguous,
+    launch,
+};
+
+/// Query rows that are worked on together: their scores stay in the cache.
+const BLOCK: usize = 64;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// A thread's working memory: as large as its largest block so far.
+#[derive(Default)]
+struct Scratch {
+    scores: Vec<f32>,
+    keys: Vec<f32>,
+    values: Vec<f32>,
+}
+
+fn accepts(s: &Signature) -> bool {
+    let cache = s.inputs[1].dtype;
+    s.output.dtype == DType::F32 && matches!(cache, DType::F32 | DType::F16 | DType::BF16)
+}
+
+/// Sizes of one call.
+struct Sizes {
+    /// Query heads that share a key head.
+    each: usize,
+    t: usize,
+    s: usize,
+    d: usize,
+    dv: usize,
+    past: usize,
+}
+
+impl Sizes {
+    /// Keys that query `t` may see.
+    fn visible(&self, op: &Attention, t: usize) -> usize {
+        if op.causal {
+            (self.past + t + 1).min(self.s)
+        } else {
+            self.s
+        }
+    }
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    let Op::Attention(op) = args.op else {
+        return Err(Misuse("not an attention".to_owned()));
+    };
+    let [q, k, v] = [&args.inputs[0], &args.inputs[1], &args.inputs[2]];
+    let r = q.shape().len();
+    let past = match args.inputs.last().filter(|_| op.past) {
+        Some(past) => {
+            let past = past.data::<i32>()[0];
+            usize::try_from(past).map_err(|_| Misuse(format!("past is {past}, less than 0")))?
+        }
+        None => 0,
+    };
+    let sizes = Sizes {
+        each: q.shape()[r - 3] / k.shape()[r - 3],
+        t: q.shape()[r - 2],
+        s: k.shape()[r - 2],
+        d: q.shape()[r - 1],
+        dv: v.shape()[r - 1],
+        past,
+    };
+    if op.past && past + sizes.t > sizes.s {
+        let got = format!("{past} past and {} new tokens", sizes.t);
+        return Err(Misuse(format!("{got} in a cache of {}", sizes.s)));
+    }
+    let groups: usize = k.shape()[..r - 2].iter().product();
+    let rows = sizes.each * sizes.t;
+    if rows == 0 || groups == 0 {
+        return Ok(());
+    }
+    let mask = args
+        .inputs
+        .get(3)
+        .filter(|_| op.mask)
+        .map(|m| expand_mask(m, &args));
+    let queries: &[f32] = q.data();
+    let blocks = rows.div_ceil(BLOCK);
+    let out = SharedMut(args.output.data::<f32>().as_mut_ptr());
+    args.pool.run(groups * blocks, &|task| {
+        let (group, first) = (task / blocks, task % blocks * BLOCK);
+        let count = BLOCK.min(rows - first);
+        let at = group * rows + first;
+        // SAFETY: each task writes rows of its own.
+        let out = unsafe { out.range(at * sizes.dv, count * sizes.dv) };
+        let block = Block {
+            op,
+            sizes: &sizes,
+            queries: &queries[at * sizes.d..][..count * sizes.d],
+            mask: mask
+                .as_deref()
+                .map(|m| &m[at * sizes.s..][..count * sizes.s]),
+            first,
+        };
+        SCRATCH.with_borrow_mut(|scratch| block.run(k, v, group, scratch, out));
+    });
+    Ok(())
+}
+
+/// The mask for each row of scores.
+fn expand_mask(mask: &View, args: &Args) -> Vec<f32> {
+    let q = args.inputs[0].shape();
+    let s = args.inputs[1].shape()[q.len() - 2];
+    let scores = rustorch_ir::Shape::from(q).with_dim(q.len() - 1, s);
+    let layout = mask.layout.broadcast_to(&scores);
+    let data: &[f32] = mask.data();
+    layout
+        .positions()
+        .map(|at| data[at - layout.offset])
+        .collect()
+}
+
+/// Some query rows of one group of heads.
+struct Block<'a> {
+    op: &'a Attention,
+    sizes: &'a Sizes,
+    queries: &'a [f32],
+    mask: Option<&'a [f32]>,
+    /// First row within the group: row r is query r % t of head r / t.
+    first: usize,
+}
+
+impl Block<'_> {
+    fn run(&self, k: &View, v: &View, group: usize, scratch: &mut Scratch, out: &mut [f32]) {
+        let Sizes { t, s, d, dv, .. } = *self.sizes;
+        let rows = self.queries.len() / d.max(1);
+        let seen = (0..rows)
+            .map(|row| self.sizes.visible(self.op, (self.first + row) % t))
+            .max()
+            .unwrap_or(0);
+        let Scratch {
+            scores,
+            keys,
+            values,
+        } = scratch;
+        let keys = floats(k, group * s * d, seen * d, keys);
+        let values = floats(v, group * s * dv, seen * dv, values);
+        scores.resize(rows * seen, 0.0);
+        // scores = queries · keysᵀ
+        product(
+            scores,
+            [rows, d, seen],
+            self.queries,
+            keys,
+            [1, d],
+            self.op.scale.0 as f32,
+        );
+        for (row, scores) in scores.chunks_exact_mut(seen).enumerate() {
+            let visible = self.sizes.visible(self.op, (self.first + row) % t);
+            if let Some(cap) = self.op.soft_cap {
+                let cap = cap.0 as f32;
+                scores.iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
+            }
+            if let Some(mask) = self.mask {
+                let mask = &mask[row * s..];
+                scores.iter_mut().zip(mask).for_each(|(x, m)| *x += m);
+            }
+            scores[visible..].fill(0.0);
+            softmax(&mut scores[..visible]);
+        }
+        // out = scores · values
+        product(out, [rows, seen, dv], scores, values, [dv, 1], 1.0);
+    }
+}
+
+/// `len` elements of a cache from `start` on, in single precision.
+fn floats<'a>(cache: &View<'a>, start: usize, len: usize, scratch: &'a mut Vec<f32>) -> &'a [f32] {
+    match cache.dtype() {
+        DType::F32 => return &cache.data::<f32>()[start..][..len],
+        DType::F16 => {
+            scratch.resize(len, 0.0);
+            cache.data::<f16>()[start..][..len].convert_to_f32_slice(scratch);
+        }
+        _ => {
+            scratch.resize(len, 0.0);
+            cache.data::<bf16>()[start..][..len].convert_to_f32_slice(scratch);
+        }
+    }
+    scratch
+}
+
+/// `out [m, n] = scale · a [m, k] · b`, where `b`'s element `(i, j)` is at
+/// `i · strides[0] + j · strides[1]`.
+fn product(
+    out: &mut [f32],
+    [m, k, n]: [usize; 3],
+    a: &[f32],
+    b: &[f32],
+    [b_row, b_column]: [usize; 2],
+    scale: f32,
+) {
+    assert!(out.len() >= m * n && a.len() >= m * k && b.len() >= k * n);
+    // SAFETY: `a` and `out` are row-major of the sizes just checked; the strides reach all
+    // of `b`'s k · n elements and no more: they are [1, k] or [n, 1].
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out.as_mut_ptr(),
+            1,
+            n as isize,
+            false,
+            a.as_ptr(),
+            1,
+            k as isize,
+            b.as_ptr(),
+            b_column as isize,
+            b_row as isize,
+            0.0,
+            scale,
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
+    }
+}
+
+/// In place; a row that sees nothing at all (a mask of −∞) becomes NaN, as by definition.
+fn softmax(x: &mut [f32]) {
+    let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0.0f32;
+    for x in x.iter_mut() {
+        *x = (*x - max).exp();
+        sum += *x;
+    }
+    let scale = 1.0 / sum;
+    x.iter_mut().for_each(|x| *x *= scale);
+}

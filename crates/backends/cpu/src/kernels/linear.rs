@@ -1,0 +1,60 @@
+//! `x · wᵀ + bias` for `f32` activations, from weights as they lie in memory.
+
+use std::cell::RefCell;
+
+use rustorch_ir::{DType, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::qmatmul::{self, Scratch, Weight, WeightType};
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::Linear,
+    accepts,
+    layouts: Layouts::Contiguous,
+    launch,
+};
+
+thread_local! {
+    /// Converted activations: as large as the largest product of this thread so far.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// The type of weights that a dtype is.
+fn weight_type(dtype: DType) -> Option<WeightType> {
+    match dtype {
+        DType::F32 => Some(WeightType::F32),
+        DType::F16 => Some(WeightType::F16),
+        DType::BF16 => Some(WeightType::BF16),
+        DType::Block(format) => Some(WeightType::Block(format)),
+        _ => None,
+    }
+}
+
+fn accepts(s: &Signature) -> bool {
+    s.inputs[0].dtype == DType::F32 && weight_type(s.inputs[1].dtype).is_some()
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    let (x, w) = (&args.inputs[0], &args.inputs[1]);
+    let (n, k) = (w.shape()[0], w.shape()[1]);
+    let x: &[f32] = x.data();
+    let rows: usize = args.output.shape().iter().rev().skip(1).product();
+    let misuse = |e: &dyn ToString| Misuse(e.to_string());
+    let weight = weight_type(w.dtype()).ok_or_else(|| misuse(&"weights of no known type"))?;
+    let weights = &w.bytes()[..w.ty.bytes()];
+    let weight = Weight::new(weight, weights, n, k).map_err(|e| misuse(&e))?;
+    let out: &mut [f32] = args.output.data();
+    SCRATCH.with_borrow_mut(|scratch| {
+        qmatmul::linear(args.pool, &weight, x, rows, out, scratch);
+    });
+    if let Some(bias) = args.inputs.get(2) {
+        let bias: &[f32] = bias.data();
+        for_rows(args.pool, out, n, n, |_, part| {
+            for row in part.chunks_exact_mut(n) {
+                row.iter_mut().zip(bias).for_each(|(y, b)| *y += b);
+            }
+        });
+    }
+    Ok(())
+}

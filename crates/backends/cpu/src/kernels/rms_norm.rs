@@ -1,0 +1,62 @@
+//! Root-mean-square norm of `f32` rows.
+
+use rustorch_ir::{DType, Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use crate::kernel::{Args, Launch, Misuse, for_rows};
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::RmsNorm,
+    accepts,
+    layouts: Layouts::Contiguous,
+    launch,
+};
+
+/// Partial sums that are kept apart, so that the sum is fast and its error small.
+const LANES: usize = 16;
+
+fn accepts(s: &Signature) -> bool {
+    s.output.dtype == DType::F32
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    let Op::RmsNorm(op) = args.op else {
+        return Err(Misuse("not an rms_norm".to_owned()));
+    };
+    let eps = op.eps.0 as f32;
+    let width = *args.output.shape().last().unwrap_or(&1);
+    let x: &[f32] = args.inputs[0].data();
+    let weight: Option<&[f32]> = args.inputs.get(1).map(|w| w.data());
+    for_rows(
+        args.pool,
+        args.output.data(),
+        width,
+        2 * width,
+        |first, part| {
+            let rows = x[first * width..].chunks_exact(width);
+            for (out, x) in part.chunks_exact_mut(width).zip(rows) {
+                let scale = 1.0 / (sum_of_squares(x) / width as f32 + eps).sqrt();
+                match weight {
+                    Some(w) => {
+                        (out.iter_mut().zip(x).zip(w)).for_each(|((y, x), w)| *y = x * scale * w)
+                    }
+                    None => out.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale),
+                }
+            }
+        },
+    );
+    Ok(())
+}
+
+fn sum_of_squares(x: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let chunks = x.chunks_exact(LANES);
+    let rest: f32 = chunks.remainder().iter().map(|x| x * x).sum();
+    for chunk in chunks {
+        lanes
+            .iter_mut()
+            .zip(chunk)
+            .for_each(|(sum, x)| *sum += x * x);
+    }
+    lanes.iter().sum::<f32>() + rest
+}

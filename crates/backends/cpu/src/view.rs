@@ -1,0 +1,124 @@
+//! Operands of a kernel: memory with a layout, given out as typed slices.
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+use rustorch_ir::{DType, Layout, TensorType};
+
+/// An operand that is read.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    start: *const u8,
+    bytes: usize,
+    /// Where the elements lie, counted from the start of the buffer.
+    pub(crate) layout: &'a Layout,
+    /// Shape and element type.
+    pub(crate) ty: &'a TensorType,
+    memory: PhantomData<&'a [u8]>,
+}
+
+// SAFETY: a view is a shared borrow of plain bytes.
+unsafe impl Sync for View<'_> {}
+
+impl<'a> View<'a> {
+    /// A view of `bytes` bytes at `start`.
+    ///
+    /// # Safety
+    /// They are readable for `'a`, hold what `ty` and `layout` say, and nothing writes to
+    /// them meanwhile, except through the [`Target`] of a kernel that updates state, which
+    /// reads its state only through that.
+    pub(crate) unsafe fn new(
+        start: *const u8,
+        bytes: usize,
+        layout: &'a Layout,
+        ty: &'a TensorType,
+    ) -> Self {
+        Self {
+            start,
+            bytes,
+            layout,
+            ty,
+            memory: PhantomData,
+        }
+    }
+
+    /// Element type.
+    pub(crate) fn dtype(&self) -> DType {
+        self.ty.dtype
+    }
+
+    /// Sizes of the dimensions.
+    pub(crate) fn shape(&self) -> &'a [usize] {
+        &self.ty.shape
+    }
+
+    /// All bytes of the buffer.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        // SAFETY: readable and not written to, by the contract of `new`.
+        unsafe { std::slice::from_raw_parts(self.start, self.bytes) }
+    }
+
+    /// The buffer's elements from the first of the view to the last: index them with sums
+    /// of index · stride. Contiguous views are exactly this slice.
+    pub(crate) fn data<T: Pod>(&self) -> &'a [T] {
+        debug_assert_eq!(Some(size_of::<T>()), self.ty.dtype.size());
+        let end = self.layout.end();
+        let start = self.layout.offset.min(end);
+        let size = size_of::<T>();
+        bytemuck::cast_slice(&self.bytes()[start * size..end * size])
+    }
+}
+
+/// The operand that is written: contiguous, unless it is a state.
+pub(crate) struct Target<'a> {
+    start: *mut u8,
+    bytes: usize,
+    /// Where the elements lie, counted from the start of the buffer.
+    pub(crate) layout: &'a Layout,
+    /// Shape and element type.
+    pub(crate) ty: &'a TensorType,
+    memory: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Target<'a> {
+    /// A target of `bytes` bytes at `start`.
+    ///
+    /// # Safety
+    /// They are writable for `'a`, hold what `ty` and `layout` say, and nothing else uses
+    /// them meanwhile.
+    pub(crate) unsafe fn new(
+        start: *mut u8,
+        bytes: usize,
+        layout: &'a Layout,
+        ty: &'a TensorType,
+    ) -> Self {
+        Self {
+            start,
+            bytes,
+            layout,
+            ty,
+            memory: PhantomData,
+        }
+    }
+
+    /// Element type.
+    pub(crate) fn dtype(&self) -> DType {
+        self.ty.dtype
+    }
+
+    /// Sizes of the dimensions.
+    pub(crate) fn shape(&self) -> &'a [usize] {
+        &self.ty.shape
+    }
+
+    /// The elements, from the first to the last that the layout reaches.
+    pub(crate) fn data<T: Pod>(&mut self) -> &mut [T] {
+        debug_assert_eq!(Some(size_of::<T>()), self.ty.dtype.size());
+        // SAFETY: writable and exclusively ours, by the contract of `new`.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) };
+        let end = self.layout.end();
+        let start = self.layout.offset.min(end);
+        let size = size_of::<T>();
+        bytemuck::cast_slice_mut(&mut bytes[start * size..end * size])
+    }
+}
