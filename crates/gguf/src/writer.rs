@@ -1,6 +1,6 @@
 //! Writing GGUF files.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use crate::error::{GgufError, KeyProblem, TensorProblem, quoted};
@@ -112,8 +112,11 @@ impl GgufWriter {
     ) -> Result<(), GgufError> {
         let alignment = header::alignment(&self.metadata)?;
         let header = self.header(alignment)?;
-        out.write_all(&header)
-            .map_err(|error| GgufError::io("write the header", error))?;
+        let writing_header = |error| GgufError::io("write the header", error);
+        out.write_all(&header).map_err(writing_header)?;
+        if !self.tensors.is_empty() {
+            pad(out, header.len(), alignment).map_err(writing_header)?;
+        }
         for tensor in &self.tensors {
             let mut data = Exactly {
                 out,
@@ -129,9 +132,8 @@ impl GgufWriter {
                     TensorProblem::WrongSize { found, expected },
                 ));
             }
-            let padding = vec![0; tensor.bytes().next_multiple_of(alignment) - tensor.bytes()];
             filled
-                .and_then(|()| out.write_all(&padding))
+                .and_then(|()| pad(out, tensor.bytes(), alignment))
                 .map_err(|error| {
                     GgufError::io(format!("write tensor {}", quoted(&tensor.name)), error)
                 })?;
@@ -139,7 +141,7 @@ impl GgufWriter {
         Ok(())
     }
 
-    /// All that stands before the tensor data, padding included.
+    /// All that stands before the tensor data, without padding.
     fn header(&self, alignment: usize) -> Result<Vec<u8>, GgufError> {
         tensor::sort_by_name(&self.tensors)?;
         let mut out = Vec::new();
@@ -166,9 +168,15 @@ impl GgufWriter {
             let padded = (tensor.bytes() as u64).next_multiple_of(alignment as u64);
             offset = offset.saturating_add(padded);
         }
-        out.resize(out.len().next_multiple_of(alignment), 0);
         Ok(out)
     }
+}
+
+/// Writes the zeros that must follow something of this length.
+fn pad(out: &mut impl Write, len: usize, alignment: usize) -> io::Result<()> {
+    let zeros = len.next_multiple_of(alignment) - len;
+    io::copy(&mut io::repeat(0).take(zeros as u64), out)?;
+    Ok(())
 }
 
 /// Fails on what [`Gguf`](crate::Gguf) would refuse to read.

@@ -180,3 +180,13 @@ fn places_that_cannot_be_written_are_named() {
         assert!(message.contains(expected), "{message}");
     }
 }
+
+#[test]
+fn without_tensors_nothing_is_padded() {
+    let mut metadata = Metadata::new();
+    metadata.insert("general.alignment", 1u32 << 31);
+    let mut file = Vec::new();
+    GgufWriter::new(metadata).write_to(&mut file, fill).unwrap();
+    assert!(file.len() < 100, "{} bytes", file.len());
+    assert_eq!(Gguf::from_bytes(file).unwrap().alignment(), 1 << 31);
+}
