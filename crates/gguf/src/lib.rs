@@ -5,7 +5,8 @@
 //! `header` module.
 //!
 //! A file is never trusted: whatever its bytes, reading it gives a model whose every tensor lies within the file, or
-//! one [`GgufError`] that says what is wrong, where, and what to do. Memory is reserved only for what the file can hold.
+//! one [`GgufError`] that says what is wrong, where, and what to do. Memory is reserved only for what the file can
+//! hold.
 //!
 //! ```no_run
 //! use rustorch_gguf::Gguf;
