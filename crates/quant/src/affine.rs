@@ -1,8 +1,8 @@
 //! The K formats with minima: `Q2_K`, `Q4_K`, `Q5_K`.
 //!
-//! To quantise, every group gets the scale and the minimum of the least weighted error; those of all
-//! groups are then rounded to a few bits, and the values are coded anew with what the rounding left.
-//! Source of the method: `make_qkx2_quants` and its callers in ggml-quants.c.
+//! To quantise, every group gets the scale and the minimum of least weighted error; those of all
+//! groups are then rounded to a few bits, and the values are coded anew with what the rounding has
+//! left. Source of the method: `make_qkx2_quants` and its callers in ggml-quants.c.
 
 use crate::numerics::{nearest_int, nearest_level, transpose};
 use half::f16;
@@ -53,13 +53,6 @@ pub(crate) struct Search<W, E> {
     pub(crate) error: E,
 }
 
-/// The groups' scales, minima (negated, as blocks store them) and codes.
-struct Fit<const GROUP: usize, const GROUPS: usize> {
-    scales: [f32; GROUPS],
-    mins: [f32; GROUPS],
-    codes: [[u8; GROUP]; GROUPS],
-}
-
 impl<W, E: Fn(f32) -> f32> Search<W, E> {
     /// Quantises a block's values.
     pub(crate) fn quantize<const GROUP: usize, const GROUPS: usize>(
@@ -69,10 +62,9 @@ impl<W, E: Fn(f32) -> f32> Search<W, E> {
     where
         W: Fn(&[f32; GROUP]) -> [f32; GROUP],
     {
-        let fit = self.fit(x);
-        let (d, scales) = round_scales(fit.scales, self.max_scale);
-        let (dmin, mins) = round_scales(fit.mins, self.max_scale);
-        let codes = fit.codes;
+        let (scales, mins, codes) = self.fit(x);
+        let (d, scales) = round_scales(scales, self.max_scale);
+        let (dmin, mins) = round_scales(mins, self.max_scale);
         let mut block = Affine {
             d,
             dmin,
@@ -91,94 +83,132 @@ impl<W, E: Fn(f32) -> f32> Search<W, E> {
         block
     }
 
-    /// Searches the scales and minima: those of the group's range to begin with, then for every
-    /// candidate scale the weighted least-squares fit to the codes that it gives.
-    ///
-    /// The sums over a group must be added up in order, which vectorises only across the groups.
+    /// Searches the scales and minima (negated, as blocks store them) with the codes they give:
+    /// those of the group's range to begin with, then for every candidate scale the weighted
+    /// least-squares fit to the codes that it gives.
     fn fit<const GROUP: usize, const GROUPS: usize>(
         &self,
         groups: &[[f32; GROUP]; GROUPS],
-    ) -> Fit<GROUP, GROUPS>
+    ) -> ([f32; GROUPS], [f32; GROUPS], [[u8; GROUP]; GROUPS])
     where
         W: Fn(&[f32; GROUP]) -> [f32; GROUP],
     {
-        let x = transpose(groups);
-        let w = transpose(&groups.each_ref().map(&self.weights));
+        let lanes = Lanes::new(groups, &groups.each_ref().map(&self.weights));
         let max_code = f32::from(self.max_code);
+        let max = lanes.fold([f32::MIN; GROUPS], |max, x| if x > max { x } else { max });
+        let mut min = lanes.fold([0.0; GROUPS], |min, x| if x < min { x } else { min });
 
-        let (mut min, mut max) = ([0.0; GROUPS], x[0]);
-        let (mut sum_w, mut sum_x) = ([0.0; GROUPS], [0.0; GROUPS]);
-        for (x, w) in x.iter().zip(&w) {
-            for g in 0..GROUPS {
-                min[g] = if x[g] < min[g] { x[g] } else { min[g] };
-                max[g] = if x[g] > max[g] { x[g] } else { max[g] };
-                sum_w[g] += w[g];
-                sum_x[g] += w[g] * x[g];
-            }
-        }
-
-        let range: [f32; GROUPS] = from_fn(|g| max_code / (max[g] - min[g]));
-        let mut scale = range.map(|inverse| 1.0 / inverse);
+        let mut inverse = from_fn(|g| max_code / (max[g] - min[g]));
+        let mut scale = inverse.map(|inverse| 1.0 / inverse);
+        inverse = inverse.map(finite_or_zero);
         // The codes of the best fit so far are those of (x − origin) × inverse.
-        let (mut inverse, mut origin) = (range.map(finite_or_zero), min);
-        let mut least_error = [0.0; GROUPS];
-        for (x, w) in x.iter().zip(&w) {
-            for g in 0..GROUPS {
-                let level = nearest_level(inverse[g] * (x[g] - min[g]), 0.0, max_code);
-                least_error[g] += w[g] * (self.error)(scale[g] * level + min[g] - x[g]);
-            }
-        }
+        let mut origin = min;
+        let levels = lanes.levels(&inverse, &origin, max_code);
+        let mut least_error = lanes.error(&levels, &scale, &min, &self.error);
 
         for step in 0..self.candidates {
-            let levels_wanted = self.first_step + 0.1 * f32::from(step) + max_code;
-            let candidate: [f32; GROUPS] =
-                from_fn(|g| finite_or_zero(levels_wanted / (max[g] - min[g])));
-            let mut levels = [[0.0; GROUPS]; GROUP];
-            let (mut sum_l, mut sum_l2) = ([0.0; GROUPS], [0.0; GROUPS]);
-            let mut sum_xl = [0.0; GROUPS];
-            for ((x, w), levels) in x.iter().zip(&w).zip(&mut levels) {
-                for g in 0..GROUPS {
-                    let level = nearest_level(candidate[g] * (x[g] - min[g]), 0.0, max_code);
-                    levels[g] = level;
-                    sum_l[g] += w[g] * level;
-                    sum_l2[g] += w[g] * level * level;
-                    sum_xl[g] += w[g] * level * x[g];
-                }
-            }
-
-            let (mut determinant, mut errors) = ([0.0; GROUPS], [0.0; GROUPS]);
-            let (mut fit_scale, mut fit_min) = ([0.0; GROUPS], [0.0; GROUPS]);
+            let steps = self.first_step + 0.1 * f32::from(step) + max_code;
+            let candidate = from_fn(|g| finite_or_zero(steps / (max[g] - min[g])));
+            let levels = lanes.levels(&candidate, &min, max_code);
+            let (fit_scale, fit_min) = lanes.least_squares(&levels);
+            let error = lanes.error(&levels, &fit_scale, &fit_min, &self.error);
             for g in 0..GROUPS {
-                determinant[g] = sum_w[g] * sum_l2[g] - sum_l[g] * sum_l[g];
-                fit_scale[g] = (sum_w[g] * sum_xl[g] - sum_x[g] * sum_l[g]) / determinant[g];
-                fit_min[g] = (sum_l2[g] * sum_x[g] - sum_l[g] * sum_xl[g]) / determinant[g];
-                if fit_min[g] > 0.0 {
-                    fit_min[g] = 0.0;
-                    fit_scale[g] = sum_xl[g] / sum_l2[g];
-                }
-            }
-            for ((x, w), levels) in x.iter().zip(&w).zip(&levels) {
-                for g in 0..GROUPS {
-                    let fitted = fit_scale[g] * levels[g] + fit_min[g];
-                    errors[g] += w[g] * (self.error)(fitted - x[g]);
-                }
-            }
-            for g in 0..GROUPS {
-                if determinant[g] > 0.0 && errors[g] < least_error[g] {
-                    least_error[g] = errors[g];
+                if error[g] < least_error[g] {
+                    least_error[g] = error[g];
                     (inverse[g], origin[g]) = (candidate[g], min[g]);
                     (scale[g], min[g]) = (fit_scale[g], fit_min[g]);
                 }
             }
         }
 
-        let code = |g: usize, x| nearest_level(inverse[g] * (x - origin[g]), 0.0, max_code) as u8;
-        let codes = from_fn(|g| groups[g].map(|x| code(g, x)));
-        Fit {
-            scales: scale,
-            mins: min.map(|min| -min),
-            codes,
+        let levels = lanes.levels(&inverse, &origin, max_code);
+        let codes = transpose(&levels).map(|levels| levels.map(|level| level as u8));
+        (scale, min.map(|min| -min), codes)
+    }
+}
+
+/// A block's groups side by side, a group a lane: sums over a group must be added up in order, so
+/// that only work on several groups vectorises.
+struct Lanes<const GROUP: usize, const GROUPS: usize> {
+    x: [[f32; GROUPS]; GROUP],
+    w: [[f32; GROUPS]; GROUP],
+    sum_w: [f32; GROUPS],
+    sum_x: [f32; GROUPS],
+}
+
+impl<const GROUP: usize, const GROUPS: usize> Lanes<GROUP, GROUPS> {
+    fn new(x: &[[f32; GROUP]; GROUPS], weights: &[[f32; GROUP]; GROUPS]) -> Self {
+        let (x, w) = (transpose(x), transpose(weights));
+        let (mut sum_w, mut sum_x) = ([0.0; GROUPS], [0.0; GROUPS]);
+        for (x, w) in x.iter().zip(&w) {
+            for g in 0..GROUPS {
+                sum_w[g] += w[g];
+                sum_x[g] += w[g] * x[g];
+            }
         }
+        Self { x, w, sum_w, sum_x }
+    }
+
+    fn fold(&self, start: [f32; GROUPS], f: impl Fn(f32, f32) -> f32) -> [f32; GROUPS] {
+        self.x.iter().fold(start, |a, x| from_fn(|g| f(a[g], x[g])))
+    }
+
+    /// The codes of (x − origin) × inverse.
+    #[inline(always)]
+    fn levels(
+        &self,
+        inverse: &[f32; GROUPS],
+        origin: &[f32; GROUPS],
+        max_code: f32,
+    ) -> [[f32; GROUPS]; GROUP] {
+        let level = |g: usize, x| nearest_level(inverse[g] * (x - origin[g]), 0.0, max_code);
+        self.x.map(|x| from_fn(|g| level(g, x[g])))
+    }
+
+    /// The weighted error of scale × level + min.
+    #[inline(always)]
+    fn error(
+        &self,
+        levels: &[[f32; GROUPS]; GROUP],
+        scale: &[f32; GROUPS],
+        min: &[f32; GROUPS],
+        error: impl Fn(f32) -> f32,
+    ) -> [f32; GROUPS] {
+        let mut sum = [0.0; GROUPS];
+        for ((x, w), levels) in self.x.iter().zip(&self.w).zip(levels) {
+            for g in 0..GROUPS {
+                sum[g] += w[g] * error(scale[g] * levels[g] + min[g] - x[g]);
+            }
+        }
+        sum
+    }
+
+    /// The scale and the minimum, at most 0, of least squared error; NaN where there are none, as
+    /// where all levels are the same.
+    #[inline(always)]
+    fn least_squares(&self, levels: &[[f32; GROUPS]; GROUP]) -> ([f32; GROUPS], [f32; GROUPS]) {
+        let (mut sum_l, mut sum_l2) = ([0.0; GROUPS], [0.0; GROUPS]);
+        let mut sum_xl = [0.0; GROUPS];
+        for ((x, w), levels) in self.x.iter().zip(&self.w).zip(levels) {
+            for g in 0..GROUPS {
+                sum_l[g] += w[g] * levels[g];
+                sum_l2[g] += w[g] * levels[g] * levels[g];
+                sum_xl[g] += w[g] * levels[g] * x[g];
+            }
+        }
+        let (mut scale, mut min) = ([f32::NAN; GROUPS], [f32::NAN; GROUPS]);
+        for g in 0..GROUPS {
+            let (sum_w, sum_x) = (self.sum_w[g], self.sum_x[g]);
+            let determinant = sum_w * sum_l2[g] - sum_l[g] * sum_l[g];
+            if determinant > 0.0 {
+                scale[g] = (sum_w * sum_xl[g] - sum_x * sum_l[g]) / determinant;
+                min[g] = (sum_l2[g] * sum_x - sum_l[g] * sum_xl[g]) / determinant;
+                if min[g] > 0.0 {
+                    (scale[g], min[g]) = (sum_xl[g] / sum_l2[g], 0.0);
+                }
+            }
+        }
+        (scale, min)
     }
 }
 

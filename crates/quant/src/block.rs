@@ -5,8 +5,8 @@ use bytemuck::Pod;
 
 /// A block of a format: [`Self::LEN`] values in the bytes that a GGUF file holds for them.
 ///
-/// Blocks need two-byte alignment at most (`Q8_K`, which no file holds: four), so the bytes of a mapped tensor can be viewed in place with
-/// `bytemuck::try_cast_slice::<u8, Self>`.
+/// Blocks have an alignment of two bytes (`Q8_K`, which no file holds, of four), so the bytes of a
+/// mapped tensor can be viewed in place with `bytemuck::try_cast_slice::<u8, Self>`.
 pub trait Block: Pod {
     /// The run-time name of this format.
     const FORMAT: BlockFormat;

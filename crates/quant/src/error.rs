@@ -6,7 +6,10 @@ use crate::BlockFormat;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantError {
     /// The number of values does not fill whole blocks.
-    #[error("{elements} values do not fill whole {format} blocks: pass a multiple of {}", .format.block_len())]
+    #[error(
+        "{elements} values do not fill whole {format} blocks: pass a multiple of {}",
+        .format.block_len()
+    )]
     PartialBlock {
         /// The format asked for.
         format: BlockFormat,
@@ -15,7 +18,7 @@ pub enum QuantError {
     },
     /// The bytes and the values describe different numbers of blocks.
     #[error(
-        "{elements} values in {format} take {expected} bytes, but the buffer holds {bytes}: pass matching lengths"
+        "{elements} values in {format} take {expected} bytes, not {bytes}: pass matching lengths"
     )]
     BufferLength {
         /// The format asked for.

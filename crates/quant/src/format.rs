@@ -8,6 +8,7 @@ use std::str::FromStr;
 macro_rules! formats {
     ($($(#[$doc:meta])* $variant:ident = $name:literal, $module:ident::$block:ident;)+) => {
         $(pub use crate::$module::$block;)+
+        $(const _: () = assert!(<$block>::FORMAT as u8 == BlockFormat::$variant as u8);)+
 
         /// A block format, by ggml's name.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,7 +40,7 @@ formats! {
     Q5_1 = "Q5_1", q5_1::BlockQ5_1;
     /// 32 values of 8 bits and a scale: 8.5 bits a value.
     Q8_0 = "Q8_0", q8_0::BlockQ8_0;
-    /// `Q8_0` with the sum of the values, for dot products with formats that have a minimum: 9 bits a value.
+    /// `Q8_0` with the sum of the values, for dot products with `Q4_1` and `Q5_1`: 9 bits a value.
     Q8_1 = "Q8_1", q8_1::BlockQ8_1;
     /// 16 groups of 16 values of 2 bits, 4-bit scales and minima: 2.625 bits a value.
     Q2K = "Q2_K", q2_k::BlockQ2K;
@@ -51,7 +52,8 @@ formats! {
     Q5K = "Q5_K", q5_k::BlockQ5K;
     /// 16 groups of 16 values of 6 bits, 8-bit scales: 6.5625 bits a value.
     Q6K = "Q6_K", q6_k::BlockQ6K;
-    /// 256 values of 8 bits and an f32 scale, with sums of 16, for dot products with the other K formats: 9.125 bits a value.
+    /// 256 values of 8 bits, an f32 scale and sums of 16, for dot products with the other K
+    /// formats: 9.125 bits a value.
     Q8K = "Q8_K", q8_k::BlockQ8K;
 }
 
@@ -92,7 +94,7 @@ impl BlockFormat {
         self.codec().block_bytes
     }
 
-    /// Bytes of a row of `k` values, or `None` if `k` does not fill whole blocks or the size overflows.
+    /// Bytes of a row of `k` values, or `None` if they do not fill whole blocks or overflow.
     pub const fn row_bytes(self, k: usize) -> Option<usize> {
         if k.is_multiple_of(self.block_len()) {
             (k / self.block_len()).checked_mul(self.block_bytes())
@@ -111,7 +113,8 @@ impl BlockFormat {
         Ok(())
     }
 
-    /// Quantises the values `src` to blocks in `dst`, which may have any alignment. NaN and infinities give blocks without meaning.
+    /// Quantises the values `src` to blocks in `dst`, which may have any alignment. NaN and
+    /// infinities give blocks without meaning.
     ///
     /// # Errors
     /// [`QuantError`] unless `src` fills whole blocks and `dst` has exactly their bytes.
@@ -156,5 +159,36 @@ impl FromStr for BlockFormat {
         found.copied().ok_or_else(|| QuantError::UnknownFormat {
             name: name.to_owned(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for &format in BlockFormat::ALL {
+            assert_eq!(format.to_string().parse(), Ok(format));
+            assert_eq!(format.name().to_lowercase().parse(), Ok(format));
+        }
+        assert_eq!(BlockFormat::Q4K.to_string(), "Q4_K");
+        assert!("".parse::<BlockFormat>().is_err());
+    }
+
+    #[test]
+    fn row_bytes_are_whole_blocks() {
+        assert_eq!(BlockFormat::Q4_0.row_bytes(64), Some(36));
+        assert_eq!(BlockFormat::Q6K.row_bytes(512), Some(420));
+        assert_eq!(BlockFormat::Q6K.row_bytes(500), None);
+        assert_eq!(BlockFormat::Q8K.row_bytes(usize::MAX - 255), None);
+    }
+
+    #[test]
+    fn blocks_can_be_viewed_in_mapped_bytes() {
+        let aligned = [0_u16; 144];
+        let bytes: &[u8] = bytemuck::cast_slice(&aligned);
+        let blocks: &[BlockQ4K] = bytemuck::try_cast_slice(bytes).unwrap();
+        assert_eq!(blocks.len(), 2);
     }
 }

@@ -1,18 +1,20 @@
 //! Block-quantised number formats: layout, quantise, dequantise.
 //!
-//! The formats are those of [ggml](https://github.com/ggml-org/ggml), which GGUF files hold. Each lives in its own file with its block as a plain struct, the
-//! bytes of which are the bytes in the file; [`BlockFormat`] names them at run time and converts whole rows, [`Block`] names them at compile time.
+//! The formats are those of [ggml](https://github.com/ggml-org/ggml), which GGUF files hold. Each
+//! lives in its own file with its block as a plain struct whose bytes are those in a GGUF file.
+//! [`BlockFormat`] names them at run time and converts rows, [`Block`] does so at compile time.
 //!
-//! Quantising gives the bytes of ggml's reference quantisers without importance matrix, dequantising the values of the Python package `gguf`, bit for bit:
-//! f32 arithmetic in the same order, a product and a sum never fused. A ggml that was compiled with fused multiply-add (as on ARM) differs from
-//! that in rare last bits.
+//! Quantising gives the bytes of ggml's reference quantisers (`quantize_row_*_ref`, no importance
+//! matrix), dequantising the values of the Python package `gguf`, bit for bit: f32 arithmetic in
+//! the same order, no product fused with a sum. That is what ggml's C code means and its x86 builds
+//! do; a build whose compiler fuses them, as on ARM, may differ in a last bit.
 //!
 //! ```
 //! use rustorch_quant::BlockFormat;
 //!
 //! let format: BlockFormat = "Q8_0".parse()?;
 //! let row = [0.5_f32; 64];
-//! let mut bytes = vec![0; format.row_bytes(row.len()).expect("64 is a multiple of the block's 32")];
+//! let mut bytes = vec![0; format.row_bytes(row.len()).expect("64 values are two blocks")];
 //! format.quantize(&row, &mut bytes)?;
 //!
 //! let mut back = [0.0; 64];
@@ -23,7 +25,7 @@
 
 #[cfg(target_endian = "big")]
 compile_error!(
-    "blocks are used in place as their little-endian bytes: a big-endian target needs conversions that do not exist"
+    "blocks are used in place as their bytes, which are little-endian: build for such a target"
 );
 
 mod affine;

@@ -7,15 +7,16 @@ pub(crate) const NEGLIGIBLE: f32 = 1e-15;
 
 /// The nearest integer, ties to even, for |x| < 2²².
 ///
-/// Adding 1.5 × 2²³ leaves the integer in the low bits of the sum. Larger values wrap, infinities give −2²² and NaN 0: odd, but ggml's files have it so where a
-/// scale overflowed.
+/// Adding 1.5 × 2²³ leaves the integer in the low bits of the sum. Larger values wrap, infinities
+/// give −2²² and NaN 0: odd, but ggml's files have it so where a scale overflowed.
 #[inline(always)]
 pub(crate) fn nearest_int(x: f32) -> i32 {
     let bits = (x + 12_582_912.0).to_bits();
     (bits & 0x007F_FFFF) as i32 - 0x0040_0000
 }
 
-/// The nearest integer, ties to even, from `min` to `max`, one of which may be 0; NaN gives the lower.
+/// The nearest integer from `min` to `max`, ties to even; NaN gives `min`.
+///
 /// Unlike [`nearest_int`] it stays in floating point, so that loops over it vectorise.
 #[inline(always)]
 pub(crate) fn nearest_level(x: f32, min: f32, max: f32) -> f32 {
@@ -89,4 +90,66 @@ pub(crate) fn inverse(x: f32) -> f32 {
 /// Groups of values to the groups' first values, second values, and so on.
 pub(crate) fn transpose<const M: usize, const N: usize>(x: &[[f32; M]; N]) -> [[f32; N]; M] {
     from_fn(|m| from_fn(|n| x[n][m]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_int_takes_ties_to_even() {
+        for (x, expected) in [
+            (0.5, 0),
+            (1.5, 2),
+            (-2.5, -2),
+            (-3.5, -4),
+            (7.4, 7),
+            (-7.6, -8),
+        ] {
+            assert_eq!(nearest_int(x), expected, "{x}");
+        }
+        assert_eq!(nearest_int(f32::INFINITY), -(1 << 22));
+        assert_eq!(nearest_int(f32::NEG_INFINITY), -(1 << 22));
+        assert_eq!(nearest_int(f32::NAN), 0);
+    }
+
+    #[test]
+    fn nearest_level_is_bounded() {
+        for (x, expected) in [
+            (-3.0, 0.0),
+            (1.5, 2.0),
+            (2.5, 2.0),
+            (99.0, 15.0),
+            (f32::NAN, 0.0),
+        ] {
+            assert_eq!(nearest_level(x, 0.0, 15.0), expected, "{x}");
+        }
+    }
+
+    #[test]
+    fn round_ties_away_is_round() {
+        for x in (-40_000..40_000).map(|i| i as f32 / 256.0) {
+            for x in [x.next_down(), x, x.next_up()] {
+                assert_eq!(round_ties_away(x), x.round() as i32, "{x}");
+            }
+        }
+        assert_eq!(round_ties_away(f32::INFINITY), 0);
+    }
+
+    #[test]
+    fn truncate_is_zero_out_of_range() {
+        for (x, expected) in [(-1.9, -1), (1.9, 1), (3e9, 0), (-3e9, 0), (f32::NAN, 0)] {
+            assert_eq!(truncate(x), expected, "{x}");
+        }
+    }
+
+    #[test]
+    fn peak_is_the_first_of_the_largest() {
+        let mut x = [0.0; 16];
+        assert_eq!(peak(&x).to_bits(), 0);
+        x[0] = -0.0;
+        assert_eq!(peak(&x).to_bits(), 0);
+        (x[3], x[9], x[12]) = (1.0, -2.0, 2.0);
+        assert_eq!(peak(&x), -2.0);
+    }
 }

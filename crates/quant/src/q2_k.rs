@@ -1,4 +1,4 @@
-//! `Q2_K`: value = d × scale × q − dmin × min, q of 2 bits, a scale and a minimum of 4 bits for 16 values.
+//! `Q2_K`: value = d × scale × q − dmin × min, q of 2 bits, scale and min of 4 bits for 16 values.
 
 use crate::affine::{Affine, Search};
 use crate::bits::{pack, unpack};

@@ -16,7 +16,8 @@ pub struct BlockQ3K {
     pub hmask: [u8; 32],
     /// The low two bits: 128 values in 32 bytes, four planes of 32.
     pub qs: [u8; 64],
-    /// The groups' scales plus 32: the low four bits in eight bytes, two planes of 8, then the high two bits in four bytes, four planes of 4.
+    /// The groups' scales plus 32: the low four bits in eight bytes, two planes of 8, then the high
+    /// two bits in four bytes, four planes of 4.
     pub scales: [u8; 12],
     /// The scale of the scales.
     pub d: f16,
@@ -97,8 +98,8 @@ impl Block for BlockQ3K {
     }
 }
 
-/// Searches a group's codes of least squared error, weighted with the squares of the values, and the
-/// scale that goes with them: starting from the codes of the group's range, one at a time moves
+/// Searches a group's codes of least squared error, weighted with the squares of the values, and
+/// the scale that goes with them: starting from the codes of the group's range, one at a time moves
 /// where that improves the fit, in at most five passes. Source of the method: `make_q3_quants` in
 /// ggml-quants.c.
 fn fit(x: &[f32; 16]) -> (f32, [u8; 16]) {

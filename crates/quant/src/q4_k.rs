@@ -1,4 +1,4 @@
-//! `Q4_K`: value = d × scale × q − dmin × min, q of 4 bits, a scale and a minimum of 6 bits for 32 values.
+//! `Q4_K`: value = d × scale × q − dmin × min, q of 4 bits, scale and min of 6 bits for 32 values.
 
 use crate::affine::{Affine, Search, magnitude_and_rms};
 use crate::bits::{pack, unpack};

@@ -1,4 +1,6 @@
-//! `Q8_K`: value = d × q, q of 8 bits with sign, and sums of the codes. No file holds it: it is the other operand of dot products with K formats.
+//! `Q8_K`: value = d × q, q of 8 bits with sign, and sums of the codes.
+//!
+//! No file holds it: it is the other operand of dot products with the K formats.
 
 use crate::block::{exact, exact_mut};
 use crate::numerics::{nearest_int, peak};
