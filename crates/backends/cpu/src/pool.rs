@@ -8,7 +8,7 @@ use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,7 @@ thread_local! {
 }
 
 impl Pool {
-    /// A pool of `threads` threads, the caller of [`Self::run`] included; at least one. Fewer if the system refuses to start them.
+    /// A pool of `threads` threads, such as [`default_threads`], the caller of [`Self::run`] included; at least one. Fewer if the system refuses to start them.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
             state: Line(AtomicU64::new(0)),
@@ -97,15 +97,6 @@ impl Pool {
             turn: Mutex::new(()),
             workers,
         }
-    }
-
-    /// The pool of this process, with a thread for each physical core that the process may use.
-    pub fn global() -> &'static Self {
-        static GLOBAL: OnceLock<Pool> = OnceLock::new();
-        GLOBAL.get_or_init(|| {
-            let available = std::thread::available_parallelism().map_or(1, usize::from);
-            Self::new(available.min(num_cpus::get_physical()))
-        })
     }
 
     /// Threads that share a loop, the caller included.
@@ -136,6 +127,31 @@ impl Pool {
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
+    }
+
+    /// Cuts `data` into chunks of `len` elements, the last one shorter, and calls `body` once with the start of each and its elements, as [`Self::run`] does.
+    ///
+    /// # Panics
+    /// As [`Self::run`] does, and if `len` is zero.
+    pub fn for_each_chunk<T: Send>(
+        &self,
+        data: &mut [T],
+        len: usize,
+        body: &(dyn Fn(usize, &mut [T]) + Sync),
+    ) {
+        /// The start of the elements, which different threads reach through it at different offsets.
+        struct Start<T>(*mut T);
+        // SAFETY: elements go to one thread each, which `T: Send` allows.
+        unsafe impl<T: Send> Sync for Start<T> {}
+
+        let (total, data) = (data.len(), &Start(data.as_mut_ptr()));
+        self.run(total.div_ceil(len), &|chunk| {
+            let start = chunk * len;
+            let len = len.min(total - start);
+            // SAFETY: the range lies within the data, no other chunk has a part of it, and `run` calls each chunk once.
+            let chunk = unsafe { std::slice::from_raw_parts_mut(data.0.add(start), len) };
+            body(start, chunk);
+        });
     }
 }
 
@@ -253,6 +269,12 @@ impl Shared {
     }
 }
 
+/// The physical cores that this process may use: a second thread on a core would share its vector units and its way to memory.
+pub fn default_threads() -> usize {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    available.min(num_cpus::get_physical()).max(1)
+}
+
 /// The wait of a thread with nothing to do: first spinning, then giving way.
 #[derive(Default)]
 struct Idle {
@@ -306,6 +328,20 @@ mod tests {
             for chunks in [0, 1, 2, 3, 64, 1000] {
                 assert_eq!(calls(&pool, chunks), vec![1; chunks], "{threads} threads");
             }
+        }
+    }
+
+    #[test]
+    fn chunks_cover_the_data() {
+        let pool = Pool::new(3);
+        for total in [0, 1, 9, 10, 101] {
+            let mut data = vec![0; total];
+            pool.for_each_chunk(&mut data, 10, &|start, chunk| {
+                for (i, value) in chunk.iter_mut().enumerate() {
+                    *value += start + i;
+                }
+            });
+            assert!(data.into_iter().eq(0..total));
         }
     }
 

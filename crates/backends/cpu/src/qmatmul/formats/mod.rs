@@ -1,0 +1,103 @@
+//! How the codes, scales and minima of each block format get into vectors. The layouts are documented where the blocks are: `rustorch_quant`.
+
+mod q2_k;
+mod q3_k;
+mod q4_0;
+mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
+mod q8_0;
+mod q8_1;
+mod q8_k;
+
+use super::activations::lane_of;
+use super::simd::{Planes, Simd};
+
+/// For each lane the group of 16 weights that it belongs to: the inverse of [`lane_of`].
+static SIXTEENS: [u8; 16] = groups(16);
+/// For each lane the group of 32 weights that it belongs to.
+static THIRTY_TWOS: [u8; 16] = groups(32);
+
+const fn groups(size: usize) -> [u8; 16] {
+    let mut groups = [0; 16];
+    let mut sixteen = 0;
+    while sixteen < 16 {
+        groups[lane_of(sixteen)] = (sixteen * 16 / size) as u8;
+        sixteen += 1;
+    }
+    groups
+}
+
+/// The eight scales (or minima) of a slab of blocks of 32.
+#[inline(always)]
+fn scales_of_32<S: Simd, B>(s: S, slab: &[B; 8], scale: impl Fn(&B) -> half::f16) -> S::F {
+    let mut bits = [0; 8];
+    for (bits, block) in bits.iter_mut().zip(slab) {
+        *bits = scale(block).to_bits();
+    }
+    s.pick_f16(&bits, &THIRTY_TWOS)
+}
+
+/// The 4-bit codes of a slab of blocks of 32 whose halves are planes.
+#[inline(always)]
+fn nibbles_of_32<S: Simd, B>(s: S, slab: &[B; 8], nibbles: impl Fn(&B) -> &[u8; 16]) -> [S::V; 4] {
+    let mut codes = [s.splat(0); 4];
+    for (codes, pair) in codes.iter_mut().zip(slab.as_chunks::<2>().0) {
+        *codes = s.planes_of_16::<4>(nibbles(&pair[0]), nibbles(&pair[1]));
+    }
+    codes
+}
+
+/// The 5-bit codes of a slab of blocks of 32: the highest bits are in a word.
+#[inline(always)]
+fn fives_of_32<S: Simd, B>(
+    s: S,
+    slab: &[B; 8],
+    nibbles: impl Fn(&B) -> &[u8; 16],
+    high: impl Fn(&B) -> [u8; 4],
+) -> [S::V; 4] {
+    let mut codes = nibbles_of_32(s, slab, nibbles);
+    for (codes, [first, second]) in codes.iter_mut().zip(slab.as_chunks::<2>().0) {
+        let bits = [first, second].map(|block| u64::from(u32::from_le_bytes(high(block))));
+        *codes = s.join(*codes, s.spread_bits(bits[0] | bits[1] << 32), 4);
+    }
+    codes
+}
+
+/// The codes of a slab of blocks of 32 bytes with sign, shifted to be without.
+#[inline(always)]
+fn bytes_of_32<S: Simd, B>(s: S, slab: &[B; 8], bytes: impl Fn(&B) -> &[i8; 32]) -> [S::V; 4] {
+    let mut codes = [s.splat(0x80); 4];
+    for (codes, [first, second]) in codes.iter_mut().zip(slab.as_chunks::<2>().0) {
+        let halves = [first, second].map(|block| bytemuck::cast_ref(bytes(block)));
+        *codes = s.xor(*codes, s.load_halves(halves[0], halves[1]));
+    }
+    codes
+}
+
+/// The eight 6-bit scales and minima that `Q4_K` and `Q5_K` keep in 12 bytes, as bytes: `rustorch_quant::unpack_scales_mins`, a word at a time.
+#[inline(always)]
+fn six_bits(packed: &[u8; 12]) -> [[u8; 16]; 2] {
+    let [a, b, c] = bytemuck::cast::<_, [u32; 3]>(*packed);
+    let scales = [a & 0x3F3F_3F3F, c & 0x0F0F_0F0F | a >> 2 & 0x3030_3030];
+    let minima = [b & 0x3F3F_3F3F, c >> 4 & 0x0F0F_0F0F | b >> 2 & 0x3030_3030];
+    [scales, minima].map(|[low, high]| bytemuck::cast([low, high, 0, 0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustorch_quant::unpack_scales_mins;
+
+    #[test]
+    fn six_bits_are_those_of_the_format() {
+        let packed = std::array::from_fn(|i| (i * 89 + 41) as u8);
+        let (scales, minima) = unpack_scales_mins(&packed);
+        let unpacked = six_bits(&packed);
+        assert_eq!(unpacked[0][..8], scales);
+        assert_eq!(unpacked[1][..8], minima);
+    }
+}

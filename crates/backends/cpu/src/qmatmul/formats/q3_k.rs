@@ -1,0 +1,39 @@
+//! `Q3_K`.
+
+use super::SIXTEENS;
+use crate::qmatmul::activations::Offset;
+use crate::qmatmul::quantized::{Unpack, Unpacked};
+use crate::qmatmul::simd::{Planes, Simd};
+use rustorch_quant::BlockQ3K;
+
+impl Unpack for BlockQ3K {
+    type Slab = Self;
+    const GROUP: usize = 16;
+    const OFFSET: Offset = Offset::ZeroPoint(4);
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, slab: &Self) -> Unpacked<S> {
+        let mut codes = [s.splat(0); 4];
+        let chunks = codes
+            .as_chunks_mut::<2>()
+            .0
+            .iter_mut()
+            .zip(slab.qs.as_chunks::<32>().0);
+        for (i, (codes, chunk)) in chunks.enumerate() {
+            for (j, codes) in codes.iter_mut().enumerate() {
+                let plane = 2 * j as u32;
+                let low = s.planes_of_32::<2>(chunk, plane);
+                let high = s.planes_of_32::<1>(&slab.hmask, 4 * i as u32 + plane);
+                *codes = s.join(low, high, 2);
+            }
+        }
+        Unpacked {
+            codes,
+            scales: s.mul(
+                s.pick_i8(&slab.scales(), &SIXTEENS),
+                s.splat_f16(slab.d.to_bits()),
+            ),
+            minima: s.splat_f32(0.0),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! `Q4_K`.
+
+use super::{THIRTY_TWOS, six_bits};
+use crate::qmatmul::activations::Offset;
+use crate::qmatmul::quantized::{Unpack, Unpacked};
+use crate::qmatmul::simd::{Planes, Simd};
+use rustorch_quant::BlockQ4K;
+
+impl Unpack for BlockQ4K {
+    type Slab = Self;
+    const GROUP: usize = 32;
+    const OFFSET: Offset = Offset::Minimum;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, slab: &Self) -> Unpacked<S> {
+        let mut codes = [s.splat(0); 4];
+        for (codes, chunk) in codes.iter_mut().zip(slab.qs.as_chunks::<32>().0) {
+            *codes = s.planes_of_32::<4>(chunk, 0);
+        }
+        let [scales, minima] = six_bits(&slab.scales);
+        Unpacked {
+            codes,
+            scales: s.mul(
+                s.pick_u8(&scales, &THIRTY_TWOS),
+                s.splat_f16(slab.d.to_bits()),
+            ),
+            minima: s.mul(
+                s.pick_u8(&minima, &THIRTY_TWOS),
+                s.splat_f16(slab.dmin.to_bits()),
+            ),
+        }
+    }
+}

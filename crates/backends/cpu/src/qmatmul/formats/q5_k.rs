@@ -1,0 +1,38 @@
+//! `Q5_K`.
+
+use super::{THIRTY_TWOS, six_bits};
+use crate::qmatmul::activations::Offset;
+use crate::qmatmul::quantized::{Unpack, Unpacked};
+use crate::qmatmul::simd::{Planes, Simd};
+use rustorch_quant::BlockQ5K;
+
+impl Unpack for BlockQ5K {
+    type Slab = Self;
+    const GROUP: usize = 32;
+    const OFFSET: Offset = Offset::Minimum;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, slab: &Self) -> Unpacked<S> {
+        let mut codes = [s.splat(0); 4];
+        for (i, (codes, chunk)) in codes
+            .iter_mut()
+            .zip(slab.qs.as_chunks::<32>().0)
+            .enumerate()
+        {
+            let high = s.planes_of_32::<1>(&slab.qh, 2 * i as u32);
+            *codes = s.join(s.planes_of_32::<4>(chunk, 0), high, 4);
+        }
+        let [scales, minima] = six_bits(&slab.scales);
+        Unpacked {
+            codes,
+            scales: s.mul(
+                s.pick_u8(&scales, &THIRTY_TWOS),
+                s.splat_f16(slab.d.to_bits()),
+            ),
+            minima: s.mul(
+                s.pick_u8(&minima, &THIRTY_TWOS),
+                s.splat_f16(slab.dmin.to_bits()),
+            ),
+        }
+    }
+}

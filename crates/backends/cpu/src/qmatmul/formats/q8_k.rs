@@ -1,0 +1,25 @@
+//! `Q8_K`.
+
+use crate::qmatmul::activations::Offset;
+use crate::qmatmul::quantized::{Unpack, Unpacked};
+use crate::qmatmul::simd::Simd;
+use rustorch_quant::BlockQ8K;
+
+impl Unpack for BlockQ8K {
+    type Slab = Self;
+    const GROUP: usize = 32;
+    const OFFSET: Offset = Offset::ZeroPoint(128);
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, slab: &Self) -> Unpacked<S> {
+        let mut codes = [s.splat(0x80); 4];
+        for (codes, bytes) in codes.iter_mut().zip(slab.qs.as_chunks::<64>().0) {
+            *codes = s.xor(*codes, s.load(bytemuck::cast_ref(bytes)));
+        }
+        Unpacked {
+            codes,
+            scales: s.splat_f32(slab.d),
+            minima: s.splat_f32(0.0),
+        }
+    }
+}

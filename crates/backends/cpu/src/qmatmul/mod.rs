@@ -1,0 +1,204 @@
+//! `y = x · Wᵀ`, the product that a language model spends its time in, with `W` in a block format or of floats.
+//!
+//! [`linear`] converts the activations once ([`activations`]) and then goes one of two ways. For a few rows it streams the weights from memory as they are ([`decode`]). For
+//! many it unpacks them, panel by panel, into a form in which one vector instruction serves 16 rows of weights ([`gemm`]). Both are written once, over three things
+//! that vary on their own: the type of the weights ([`operand`]; [`quantized`] with one file a format in [`formats`], or [`float`]) and the
+//! machine's vector instructions ([`simd`], chosen in [`level`]).
+//!
+//! A row's result depends on nothing but its operands and the way: neither on the number of threads nor on how rows are shared among them. The two ways add in
+//! different orders, so they differ in the last bits.
+
+mod activations;
+mod decode;
+mod float;
+mod formats;
+mod gemm;
+pub mod level;
+mod operand;
+mod quantized;
+mod scratch;
+mod simd;
+mod tile;
+mod weight;
+
+pub use scratch::Scratch;
+pub use weight::{Weight, WeightError, WeightType};
+
+use crate::pool::Pool;
+use activations::SLAB;
+use level::Level;
+use operand::{Matrix, Operand, ROWS};
+use simd::{Kernel, Simd};
+use tile::Output;
+
+/// Bytes of weights that are worth a chunk of their own.
+const CHUNK_BYTES: usize = 32 << 10;
+/// Slabs of activations that are worth a chunk of their own.
+const CHUNK_SLABS: usize = 32;
+/// Chunks for each thread, so that one which is late is no great loss.
+const CHUNKS: usize = 8;
+/// Rows of activations that stay in a second-level cache, a slab of each, while panels of weights come and go.
+const CHUNK_TOKENS: usize = 512;
+
+/// Computes `y = x · Wᵀ`: `y[i × n + j]` is the product of row `i` of `x` with row `j` of `w`, for `t` rows of `x`.
+///
+/// With block formats, activations are rounded to 8 bits with a scale for every 32; a float format's products are in f32. Sums are in f32.
+///
+/// # Panics
+/// Unless `x` holds `t × k` and `y` holds `t × n` values.
+pub fn linear(
+    pool: &Pool,
+    w: &Weight<'_>,
+    x: &[f32],
+    t: usize,
+    y: &mut [f32],
+    scratch: &mut Scratch,
+) {
+    Product {
+        level: Level::current(),
+        pool,
+        w,
+        x,
+        t,
+        y,
+        scratch,
+    }
+    .run();
+}
+
+/// A call of [`linear`] at some level.
+pub(crate) struct Product<'a> {
+    level: Level,
+    pool: &'a Pool,
+    w: &'a Weight<'a>,
+    x: &'a [f32],
+    t: usize,
+    y: &'a mut [f32],
+    scratch: &'a mut Scratch,
+}
+
+impl Product<'_> {
+    fn run(self) {
+        let (t, n, k) = (self.t, self.w.n(), self.w.k());
+        let (x, y) = (self.x.len(), self.y.len());
+        assert!(x == t * k, "{t} rows of {k} activations in {x} values");
+        assert!(y == t * n, "{t} rows of {n} results in {y} values");
+        if k == 0 {
+            self.y.fill(0.0);
+        } else if y > 0 {
+            (self.w.weight_type().kernels().product)(self);
+        }
+    }
+}
+
+/// The product with weights of type `O`. None of the sizes is zero.
+fn compute<O: Operand>(product: Product<'_>) {
+    let Product {
+        level,
+        pool,
+        w,
+        x,
+        t,
+        y,
+        scratch,
+    } = product;
+    let weights = Matrix::<O>::new(bytemuck::cast_slice(w.bytes()), w.n());
+    let slabs = scratch.slabs::<O::X>(w.k().div_ceil(SLAB) * t);
+    pool.for_each_chunk(slabs, CHUNK_SLABS, &|start, slabs| {
+        level.run(Convert::<O> { x, t, start, slabs });
+    });
+    let y = Output::new(y, w.n());
+    if t <= decode::MAX_TOKENS {
+        stream(level, pool, weights, slabs, y, t);
+    } else {
+        multiply(level, pool, weights, slabs, y, t);
+    }
+}
+
+/// Cuts rows of activations into slabs: the first of all rows, then the second of all and so on.
+struct Convert<'a, O: Operand> {
+    x: &'a [f32],
+    t: usize,
+    /// The first of `slabs` among all.
+    start: usize,
+    slabs: &'a mut [O::X],
+}
+
+impl<O: Operand> Kernel for Convert<'_, O> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let k = self.x.len() / self.t;
+        for (i, slab) in (self.start..).zip(self.slabs) {
+            let row = &self.x[i % self.t * k..][..k];
+            let values = &row[i / self.t * SLAB..];
+            *slab = if let Some(values) = values.first_chunk() {
+                O::x(values)
+            } else {
+                let mut filled = [0.0; SLAB];
+                filled[..values.len()].copy_from_slice(values);
+                O::x(&filled)
+            };
+        }
+    }
+}
+
+/// Shares the rows of weights among the threads.
+fn stream<O: Operand>(
+    level: Level,
+    pool: &Pool,
+    weights: Matrix<'_, O>,
+    x: &[O::X],
+    y: Output<'_>,
+    t: usize,
+) {
+    let n = weights.rows();
+    let rows = (CHUNK_BYTES / weights.row_bytes())
+        .max(n / (CHUNKS * pool.threads()))
+        .max(1);
+    pool.run(n.div_ceil(rows), &|chunk| {
+        let first = chunk * rows;
+        // SAFETY: chunks have different columns.
+        let y = unsafe { y.tile(0..t, first..n.min(first + rows)) };
+        level.run(decode::Decode {
+            weights,
+            first,
+            x,
+            y,
+        });
+    });
+}
+
+/// Shares the rows of weights among the threads, and the rows of activations where those are too few.
+fn multiply<O: Operand>(
+    level: Level,
+    pool: &Pool,
+    weights: Matrix<'_, O>,
+    x: &[O::X],
+    y: Output<'_>,
+    t: usize,
+) {
+    let n = weights.rows();
+    let panels = size_of::<O::Panels>() / size_of::<O::Panel>();
+    let rows = ROWS * (n / ROWS / (CHUNKS * pool.threads())).clamp(1, panels);
+    let row_chunks = n.div_ceil(rows);
+    let token_chunks = t
+        .div_ceil(CHUNK_TOKENS)
+        .max(pool.threads().div_ceil(row_chunks));
+    let tokens = t.div_ceil(token_chunks);
+    pool.run(row_chunks * t.div_ceil(tokens), &|chunk| {
+        let (first, token) = (chunk % row_chunks * rows, chunk / row_chunks * tokens);
+        // SAFETY: chunks have different rows or different columns.
+        let y = unsafe { y.tile(token..t.min(token + tokens), first..n.min(first + rows)) };
+        level.run(gemm::Gemm {
+            weights,
+            first,
+            x,
+            tokens: t,
+            token,
+            y,
+        });
+    });
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! What a type of weights must offer to be multiplied.
+
+use super::activations::SLAB;
+use super::simd::Simd;
+use bytemuck::{Pod, Zeroable};
+
+/// Rows of weights in a panel: one for each lane.
+pub(crate) const ROWS: usize = 16;
+
+/// A type of weights.
+pub(crate) trait Operand {
+    /// What rows are made of: a block of a format, or a float.
+    type Element: Pod + Sync;
+    /// 256 weights of a row.
+    type Slab: Pod;
+    /// The 256 activations that meet them.
+    type X: Pod + Send + Sync;
+    /// The slabs of 16 rows with the rows side by side, ready to be multiplied by many slabs of activations.
+    type Panel: Pod;
+    /// As many panels as fit a first-level cache beside the activations.
+    type Panels: Pod + AsMut<[Self::Panel]>;
+
+    /// Converts activations, which do not depend on the level: vectors are the compiler's business here.
+    fn x(values: &[f32; SLAB]) -> Self::X;
+
+    /// Adds the products of one row's slab with `T` slabs of activations to `sums`: lanes that are yet to be added up.
+    fn dot<S: Simd, const T: usize>(
+        s: S,
+        slab: &Self::Slab,
+        x: &[Self::X; T],
+        sums: &mut [S::F; T],
+    );
+
+    fn pack<S: Simd>(s: S, rows: [&Self::Slab; ROWS], panel: &mut Self::Panel);
+
+    /// Adds the products of a panel's rows, one a lane, with `T` slabs of activations to `sums`.
+    fn multiply<S: Simd, const T: usize>(
+        s: S,
+        panel: &Self::Panel,
+        x: &[Self::X; T],
+        sums: &mut [S::F; T],
+    );
+}
+
+/// Rows of weights, each of whole elements.
+pub(crate) struct Matrix<'a, O: Operand> {
+    elements: &'a [O::Element],
+    rows: usize,
+}
+
+impl<O: Operand> Clone for Matrix<'_, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<O: Operand> Copy for Matrix<'_, O> {}
+
+impl<'a, O: Operand> Matrix<'a, O> {
+    /// `rows` rows of equal length, one after the other.
+    pub(crate) fn new(elements: &'a [O::Element], rows: usize) -> Self {
+        Self { elements, rows }
+    }
+
+    pub(crate) fn rows(self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn row_bytes(self) -> usize {
+        size_of_val(self.elements) / self.rows
+    }
+
+    /// Whole slabs of a row, and what is left of it.
+    #[inline(always)]
+    pub(crate) fn row(self, row: usize) -> (&'a [O::Slab], &'a [O::Element]) {
+        let len = self.elements.len() / self.rows;
+        let row = &self.elements[row * len..][..len];
+        let in_slab = size_of::<O::Slab>() / size_of::<O::Element>();
+        let (whole, rest) = row.split_at(len / in_slab * in_slab);
+        (bytemuck::cast_slice(whole), rest)
+    }
+
+    /// A slab that starts with `rest` and goes on with zeros.
+    #[inline(always)]
+    pub(crate) fn fill(rest: &[O::Element]) -> O::Slab {
+        let mut slab = O::Slab::zeroed();
+        let elements = bytemuck::cast_slice_mut(std::slice::from_mut(&mut slab));
+        elements[..rest.len()].copy_from_slice(rest);
+        slab
+    }
+}

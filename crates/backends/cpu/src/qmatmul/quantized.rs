@@ -1,0 +1,168 @@
+//! Products of block formats with rounded activations, in integers within a group of weights.
+//!
+//! A group of weights is `a × code − b` with codes without sign, so its product with activations `scale × x` is `a × scale × Σ code·x − b × scale × Σ x`, where the last sum comes
+//! with the activations. Formats with a zero point have `b = a × zero point`; there the sum is corrected in integers. A format's own part is [`Unpack`].
+
+use super::activations::{Offset, Rounded, SLAB, Scheme, lane_of};
+use super::operand::{Operand, ROWS};
+use super::simd::Simd;
+use bytemuck::{Pod, Zeroable};
+use std::marker::PhantomData;
+
+/// A block format, as the kernels read it.
+pub(crate) trait Unpack: Pod + Sync {
+    /// The blocks of 256 weights.
+    type Slab: Pod;
+    /// Weights that share a scale: 16 or 32.
+    const GROUP: usize;
+    const OFFSET: Offset;
+
+    fn unpack<S: Simd>(s: S, slab: &Self::Slab) -> Unpacked<S>;
+}
+
+/// 256 weights: codes in their order, scales and minima in the order of [`lane_of`], groups of 32 twice.
+pub(crate) struct Unpacked<S: Simd> {
+    pub(crate) codes: [S::V; 4],
+    pub(crate) scales: S::F,
+    /// Ignored for formats with a zero point.
+    pub(crate) minima: S::F,
+}
+
+/// The slabs of 16 rows.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub(crate) struct Panel {
+    /// Codes `4i` to `4i + 3` of each row.
+    codes: [[u8; 64]; SLAB / 4],
+    /// Each row's scale, for each [`lane_of`].
+    scales: [[f32; ROWS]; 16],
+    /// Each row's minimum, for each [`lane_of`].
+    minima: [[f32; ROWS]; 16],
+}
+
+/// Whether codes are above 127.
+const fn is_wide(offset: Offset) -> bool {
+    matches!(offset, Offset::ZeroPoint(128))
+}
+
+/// Weights in blocks `B`.
+pub(crate) struct Blocks<B>(PhantomData<B>);
+
+impl<B: Unpack> Operand for Blocks<B> {
+    type Element = B;
+    type Slab = B::Slab;
+    type X = Rounded;
+    type Panel = Panel;
+    type Panels = [Panel; 4];
+
+    #[inline(always)]
+    fn x(values: &[f32; SLAB]) -> Rounded {
+        let scheme = Scheme {
+            offset: B::OFFSET,
+            group: B::GROUP,
+        };
+        Rounded::new(values, scheme)
+    }
+
+    #[inline(always)]
+    fn dot<S: Simd, const T: usize>(s: S, slab: &B::Slab, x: &[Rounded; T], sums: &mut [S::F; T]) {
+        let weights = B::unpack(s, slab);
+        for (x, sum) in x.iter().zip(sums) {
+            let (chunks, _) = x.codes.as_chunks::<64>();
+            let mut dots = [s.splat_i32(0); 4];
+            for ((dot, codes), x) in dots.iter_mut().zip(weights.codes).zip(chunks) {
+                *dot = s.dot4(*dot, codes, s.load(x), is_wide(B::OFFSET));
+            }
+            let mut dots = s.sum_quarters(dots);
+            let scales = s.mul(weights.scales, s.load_f32(&x.scales));
+            match B::OFFSET {
+                Offset::ZeroPoint(_) => {
+                    dots = s.add(dots, s.load(bytemuck::cast_ref(&x.corrections)));
+                }
+                Offset::Minimum => *sum = s.mul_sub(*sum, weights.minima, s.load_f32(&x.sums)),
+            }
+            *sum = s.mul_add(*sum, scales, s.to_f32(dots));
+        }
+    }
+
+    #[inline(always)]
+    fn pack<S: Simd>(s: S, rows: [&B::Slab; ROWS], panel: &mut Panel) {
+        let mut codes = [[[0; 64]; ROWS]; 4];
+        for (i, row) in rows.into_iter().enumerate() {
+            let weights = B::unpack(s, row);
+            for (codes, row) in codes.iter_mut().zip(weights.codes) {
+                s.store(row, &mut codes[i]);
+            }
+            s.store_f32(weights.scales, &mut panel.scales[i]);
+            if let Offset::Minimum = B::OFFSET {
+                s.store_f32(weights.minima, &mut panel.minima[i]);
+            }
+        }
+        let (chunks, _) = panel.codes.as_chunks_mut::<16>();
+        for (rows, columns) in codes.iter().zip(chunks) {
+            transpose(s, rows, columns);
+        }
+        let scales = panel.scales;
+        transpose(
+            s,
+            bytemuck::cast_ref(&scales),
+            bytemuck::cast_mut(&mut panel.scales),
+        );
+        if let Offset::Minimum = B::OFFSET {
+            let minima = panel.minima;
+            transpose(
+                s,
+                bytemuck::cast_ref(&minima),
+                bytemuck::cast_mut(&mut panel.minima),
+            );
+        }
+    }
+
+    #[inline(always)]
+    fn multiply<S: Simd, const T: usize>(
+        s: S,
+        panel: &Panel,
+        x: &[Rounded; T],
+        sums: &mut [S::F; T],
+    ) {
+        let steps = B::GROUP / 4;
+        for group in 0..SLAB / B::GROUP {
+            let lane = lane_of(group * B::GROUP / 16);
+            let mut dots = [s.splat_i32(0); T];
+            if let Offset::ZeroPoint(_) = B::OFFSET {
+                for (dot, x) in dots.iter_mut().zip(x) {
+                    *dot = s.splat_i32(x.corrections[lane]);
+                }
+            }
+            for step in group * steps..(group + 1) * steps {
+                let codes = s.load(&panel.codes[step]);
+                for (dot, x) in dots.iter_mut().zip(x) {
+                    let (words, _) = x.codes.as_chunks::<4>();
+                    let x = s.splat_i32(i32::from_le_bytes(words[step]));
+                    *dot = s.dot4(*dot, codes, x, is_wide(B::OFFSET));
+                }
+            }
+            let scales = s.load_f32(&panel.scales[lane]);
+            let minima = s.load_f32(&panel.minima[lane]);
+            for ((sum, dot), x) in sums.iter_mut().zip(dots).zip(x) {
+                if let Offset::Minimum = B::OFFSET {
+                    *sum = s.mul_sub(*sum, minima, s.splat_f32(x.sums[lane]));
+                }
+                let product = s.mul(scales, s.to_f32(dot));
+                *sum = s.mul_add(*sum, product, s.splat_f32(x.scales[lane]));
+            }
+        }
+    }
+}
+
+/// Writes the transpose of a matrix of 4-byte words.
+#[inline(always)]
+fn transpose<S: Simd>(s: S, rows: &[[u8; 64]; 16], columns: &mut [[u8; 64]; 16]) {
+    let mut vs = [s.splat(0); 16];
+    for (v, row) in vs.iter_mut().zip(rows) {
+        *v = s.load(row);
+    }
+    for (v, column) in s.transpose(vs).into_iter().zip(columns) {
+        s.store(v, column);
+    }
+}

@@ -1,0 +1,143 @@
+//! The vector unit as the kernels see it.
+//!
+//! Every kernel is written once, generic over [`Simd`]; a level of machine is one implementation of the trait. Its vectors are 64 bytes or 16 f32 on every level (one
+//! AVX-512 register, two of AVX2), and its sums are added in one order, so that levels with fused multiply-add agree to the last bit.
+//!
+//! A value of an implementing type is the proof that the machine has the level's instructions: only `detect` makes one.
+
+/// Methods of [`Simd`] whose bodies are instructions of a level.
+#[cfg(target_arch = "x86_64")]
+macro_rules! instructions {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $out:ty)? $body:block)+) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $type),*) $(-> $out)? {
+            // SAFETY: `self` proves that the machine has the instructions, and memory is reached through references to all of the bytes.
+            unsafe { $body }
+        }
+    )+};
+}
+
+mod plain;
+
+pub(crate) use plain::Plain;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use {avx2::Avx2, avx512::Avx512};
+
+/// A computation to be compiled for a level. `run` and all that it calls with vectors must be `#[inline(always)]`: instructions of the level are
+/// only generated within [`Simd::run`].
+pub(crate) trait Kernel {
+    fn run<S: Simd>(self, s: S);
+}
+
+/// Operations on vectors: `V` of 64 bytes, also seen as 16 lanes of i32, and `F` of 16 f32. A quarter is 16 bytes or 4 lanes, a half two quarters.
+pub(crate) trait Simd: Copy {
+    type V: Copy;
+    type F: Copy;
+
+    /// Rows of activations whose sums fit the registers beside what a product needs.
+    const TOKENS: usize;
+
+    /// Runs a kernel with the level's instructions.
+    fn run<K: Kernel>(self, kernel: K);
+
+    fn load(self, bytes: &[u8; 64]) -> Self::V;
+    /// `low` in the first half, `high` in the second.
+    fn load_halves(self, low: &[u8; 32], high: &[u8; 32]) -> Self::V;
+    /// `low` in the first two quarters, `high` in the last two.
+    fn load_quarters(self, low: &[u8; 16], high: &[u8; 16]) -> Self::V;
+    fn store(self, v: Self::V, out: &mut [u8; 64]);
+    fn splat(self, byte: u8) -> Self::V;
+    fn splat_i32(self, lane: i32) -> Self::V;
+    /// A byte of 0 or 1 for each bit, the lowest first.
+    fn spread_bits(self, bits: u64) -> Self::V;
+
+    fn and(self, a: Self::V, b: Self::V) -> Self::V;
+    fn or(self, a: Self::V, b: Self::V) -> Self::V;
+    fn xor(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Shifts bytes, or wider lanes: bits may cross into a byte from its neighbour.
+    fn shl(self, v: Self::V, by: u32) -> Self::V;
+    /// Shifts as [`Self::shl`] does, the first half by `low` and the second by `high`.
+    fn shr_halves(self, v: Self::V, low: u32, high: u32) -> Self::V;
+    /// Shifts as [`Self::shl`] does, the first and third quarter by `even`, the others by `odd`.
+    fn shr_quarters(self, v: Self::V, even: u32, odd: u32) -> Self::V;
+
+    /// Adds the lanes of i32.
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// Adds to each lane the sum of its four products of a `codes` byte without sign and an `x` byte with sign. Codes above 127 need `wide`.
+    fn dot4(self, sum: Self::V, codes: Self::V, x: Self::V, wide: bool) -> Self::V;
+    /// Adds up the lanes of every quarter: lane `4q + i` of the result is the sum over quarter `q` of `vs[i]`.
+    fn sum_quarters(self, vs: [Self::V; 4]) -> Self::V;
+    /// Lane `j` of result `i` is lane `i` of `rows[j]`.
+    fn transpose(self, rows: [Self::V; 16]) -> [Self::V; 16];
+
+    fn to_f32(self, v: Self::V) -> Self::F;
+    /// The lanes' bits.
+    fn bits(self, f: Self::F) -> Self::V;
+    fn load_f32(self, lanes: &[f32; 16]) -> Self::F;
+    /// Lanes from the bits of f16.
+    fn load_f16(self, lanes: &[u16; 16]) -> Self::F;
+    /// Lanes from the bits of bf16.
+    fn load_bf16(self, lanes: &[u16; 16]) -> Self::F;
+    fn store_f32(self, f: Self::F, out: &mut [f32; 16]);
+    fn splat_f32(self, lane: f32) -> Self::F;
+    /// All lanes from the bits of one f16.
+    fn splat_f16(self, lane: u16) -> Self::F;
+    /// Lane `i` is `bytes[order[i]]`.
+    fn pick_u8(self, bytes: &[u8; 16], order: &'static [u8; 16]) -> Self::F;
+    /// Lane `i` is `bytes[order[i]]`.
+    fn pick_i8(self, bytes: &[i8; 16], order: &'static [u8; 16]) -> Self::F;
+    /// Lane `i` is `halves[order[i]]`, from the bits of f16.
+    fn pick_f16(self, halves: &[u16; 8], order: &'static [u8; 16]) -> Self::F;
+
+    fn add_f32(self, a: Self::F, b: Self::F) -> Self::F;
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `sum + a × b`, rounded once where the machine can.
+    fn mul_add(self, sum: Self::F, a: Self::F, b: Self::F) -> Self::F;
+    /// `sum − a × b`, rounded once where the machine can.
+    fn mul_sub(self, sum: Self::F, a: Self::F, b: Self::F) -> Self::F;
+    /// The sum of the lanes: halves first, then quarters, then neighbours at distance two and one.
+    fn sum(self, f: Self::F) -> f32;
+
+    /// Asks for the memory at `address`, which need not be valid, to be brought near.
+    fn prefetch(self, address: *const u8);
+}
+
+/// Fields of `BITS` bits that lie in planes: bits `BITS × p` and up of all bytes of a chunk are the codes of plane `p`.
+pub(crate) trait Planes: Simd {
+    /// Plane `plane` of a chunk of 64 bytes.
+    #[inline(always)]
+    fn plane_of_64<const BITS: u32>(self, chunk: &[u8; 64], plane: u32) -> Self::V {
+        let shift = BITS * plane;
+        let fields = self.shr_halves(self.load(chunk), shift, shift);
+        self.and(fields, self.splat(0xFF >> (8 - BITS)))
+    }
+
+    /// Plane `plane` of a chunk of 32 bytes, then the plane after it.
+    #[inline(always)]
+    fn planes_of_32<const BITS: u32>(self, chunk: &[u8; 32], plane: u32) -> Self::V {
+        let shift = BITS * plane;
+        let fields = self.shr_halves(self.load_halves(chunk, chunk), shift, shift + BITS);
+        self.and(fields, self.splat(0xFF >> (8 - BITS)))
+    }
+
+    /// Planes 0 and 1 of one chunk of 16 bytes, then of another.
+    #[inline(always)]
+    fn planes_of_16<const BITS: u32>(self, first: &[u8; 16], second: &[u8; 16]) -> Self::V {
+        let fields = self.shr_quarters(self.load_quarters(first, second), 0, BITS);
+        self.and(fields, self.splat(0xFF >> (8 - BITS)))
+    }
+
+    /// Codes with `high` fields above `at` bits of `low` fields.
+    #[inline(always)]
+    fn join(self, low: Self::V, high: Self::V, at: u32) -> Self::V {
+        self.or(low, self.shl(high, at))
+    }
+}
+
+impl<S: Simd> Planes for S {}

@@ -1,0 +1,292 @@
+//! Products of every type of weights at every level of this machine, against sums in f64.
+
+use super::*;
+use rustorch_quant::BlockFormat;
+
+/// A fixed sequence of values that look gaussian, with standard deviation 1.
+struct Noise(u64);
+
+impl Noise {
+    fn next_u64(&mut self) -> u64 {
+        // splitmix64, by Sebastiano Vigna, in the public domain.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    fn gaussian(&mut self) -> f32 {
+        // Twelve uniform values have variance 1.
+        (0..12)
+            .map(|_| (self.next_u64() >> 40) as f32 / (1 << 24) as f32)
+            .sum::<f32>()
+            - 6.0
+    }
+
+    fn gaussians(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.gaussian()).collect()
+    }
+}
+
+const TYPES: [WeightType; 15] = [
+    WeightType::F32,
+    WeightType::F16,
+    WeightType::BF16,
+    WeightType::Block(BlockFormat::Q4_0),
+    WeightType::Block(BlockFormat::Q4_1),
+    WeightType::Block(BlockFormat::Q5_0),
+    WeightType::Block(BlockFormat::Q5_1),
+    WeightType::Block(BlockFormat::Q8_0),
+    WeightType::Block(BlockFormat::Q8_1),
+    WeightType::Block(BlockFormat::Q2K),
+    WeightType::Block(BlockFormat::Q3K),
+    WeightType::Block(BlockFormat::Q4K),
+    WeightType::Block(BlockFormat::Q5K),
+    WeightType::Block(BlockFormat::Q6K),
+    WeightType::Block(BlockFormat::Q8K),
+];
+
+/// Weights in memory, and their values.
+struct Stored {
+    weight_type: WeightType,
+    words: Vec<u64>,
+    bytes: usize,
+    values: Vec<f32>,
+    n: usize,
+}
+
+impl Stored {
+    /// Blocks of random codes and scales; their f16 (or f32) scales are gaussian too.
+    fn random(weight_type: WeightType, n: usize, k: usize, noise: &mut Noise) -> Self {
+        let gaussians = noise.gaussians(n * k);
+        let bytes: Vec<u8> = match weight_type {
+            WeightType::F32 => bytemuck::cast_slice(&gaussians).to_vec(),
+            WeightType::F16 => gaussians
+                .iter()
+                .flat_map(|v| half::f16::from_f32(*v).to_le_bytes())
+                .collect(),
+            WeightType::BF16 => gaussians
+                .iter()
+                .flat_map(|v| half::bf16::from_f32(*v).to_le_bytes())
+                .collect(),
+            WeightType::Block(format) => {
+                let mut bytes = vec![0; format.row_bytes(k).unwrap() * n];
+                bytes.fill_with(|| noise.next_u64() as u8);
+                for block in bytes.chunks_exact_mut(format.block_bytes()) {
+                    for &at in scales_at(format) {
+                        let scale = half::f16::from_f32(noise.gaussian());
+                        block[at..at + 2].copy_from_slice(&scale.to_le_bytes());
+                    }
+                    if format == BlockFormat::Q8K {
+                        block[..4].copy_from_slice(&noise.gaussian().to_le_bytes());
+                    }
+                }
+                bytes
+            }
+        };
+        let values = match weight_type {
+            WeightType::F32 => gaussians,
+            WeightType::F16 => halves(&bytes)
+                .map(|bits| half::f16::from_bits(bits).to_f32())
+                .collect(),
+            WeightType::BF16 => halves(&bytes)
+                .map(|bits| half::bf16::from_bits(bits).to_f32())
+                .collect(),
+            WeightType::Block(format) => {
+                let mut values = vec![0.0; n * k];
+                format.dequantize(&bytes, &mut values).unwrap();
+                values
+            }
+        };
+        let mut words = vec![0; bytes.len().div_ceil(8)];
+        bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(&bytes);
+        Self {
+            weight_type,
+            words,
+            bytes: bytes.len(),
+            values,
+            n,
+        }
+    }
+
+    fn weight(&self) -> Weight<'_> {
+        let bytes = &bytemuck::cast_slice(&self.words)[..self.bytes];
+        Weight::new(self.weight_type, bytes, self.n, self.values.len() / self.n).unwrap()
+    }
+}
+
+/// Where a block has f16 scales.
+fn scales_at(format: BlockFormat) -> &'static [usize] {
+    match format {
+        BlockFormat::Q4_0 | BlockFormat::Q5_0 | BlockFormat::Q8_0 => &[0],
+        BlockFormat::Q4_1 | BlockFormat::Q5_1 | BlockFormat::Q8_1 => &[0, 2],
+        BlockFormat::Q4K | BlockFormat::Q5K => &[0, 2],
+        BlockFormat::Q2K => &[80, 82],
+        BlockFormat::Q3K => &[108],
+        BlockFormat::Q6K => &[208],
+        BlockFormat::Q8K => &[],
+    }
+}
+
+fn halves(bytes: &[u8]) -> impl Iterator<Item = u16> {
+    bytes
+        .as_chunks()
+        .0
+        .iter()
+        .map(|half| u16::from_le_bytes(*half))
+}
+
+fn product(level: Level, threads: usize, w: &Weight<'_>, x: &[f32], t: usize) -> Vec<f32> {
+    let mut y = vec![f32::NAN; t * w.n()];
+    let (pool, mut scratch) = (Pool::new(threads), Scratch::new());
+    Product {
+        level,
+        pool: &pool,
+        w,
+        x,
+        t,
+        y: &mut y,
+        scratch: &mut scratch,
+    }
+    .run();
+    y
+}
+
+/// The mean squared error over the mean square that results have where nothing cancels: the product of the rows' own squares.
+fn nmse(actual: &[f32], expected: &[f64], values: &[f32], x: &[f32], k: usize) -> f64 {
+    let square = |v: &[f32]| v.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
+    let error: f64 = actual
+        .iter()
+        .zip(expected)
+        .map(|(a, e)| (f64::from(*a) - e).powi(2))
+        .sum();
+    error * k as f64 / (square(values) * square(x))
+}
+
+fn exact(values: &[f32], x: &[f32], t: usize) -> Vec<f64> {
+    let k = x.len() / t;
+    let dot = |w: &[f32], x: &[f32]| {
+        w.iter()
+            .zip(x)
+            .map(|(w, x)| f64::from(*w) * f64::from(*x))
+            .sum()
+    };
+    x.chunks_exact(k)
+        .flat_map(|x| values.chunks_exact(k).map(move |w| dot(w, x)))
+        .collect()
+}
+
+/// Sizes of rows: less than a slab, a slab, some slabs, some and a part of one.
+fn row_sizes(weight_type: WeightType) -> &'static [usize] {
+    match weight_type {
+        WeightType::Block(format) if format.block_len() == 256 => &[256, 768],
+        WeightType::Block(_) => &[32, 256, 288, 736],
+        _ => &[1, 17, 256, 700],
+    }
+}
+
+#[test]
+fn products_are_near_the_exact_ones() {
+    let mut noise = Noise(1);
+    for weight_type in TYPES {
+        // A few activations may round badly, all in all they may not.
+        let (each, all) = match weight_type {
+            WeightType::Block(_) => (5e-4, 5e-5),
+            _ => (1e-11, 1e-12),
+        };
+        for level in Level::available() {
+            let mut errors = Vec::new();
+            for &k in row_sizes(weight_type) {
+                for n in [1, 16, 53] {
+                    let stored = Stored::random(weight_type, n, k, &mut noise);
+                    for t in [1, 2, 3, 4, 5, 7, 8, 16, 33] {
+                        let x = noise.gaussians(t * k);
+                        let actual = product(level, 2, &stored.weight(), &x, t);
+                        let expected = exact(&stored.values, &x, t);
+                        let error = nmse(&actual, &expected, &stored.values, &x, k);
+                        assert!(
+                            error < each,
+                            "{weight_type} {level}: {error:e} with n {n} k {k} t {t}"
+                        );
+                        errors.push(error);
+                    }
+                }
+            }
+            let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+            println!("{weight_type:5} {level:11} {mean:.1e}");
+            assert!(mean < all, "{weight_type} {level}: {mean:e}");
+        }
+    }
+}
+
+#[test]
+fn levels_ways_and_threads_agree() {
+    let mut noise = Noise(2);
+    for weight_type in TYPES {
+        let (n, t, k) = (300, 9, 768);
+        let stored = Stored::random(weight_type, n, k, &mut noise);
+        let x = noise.gaussians(t * k);
+        let mut best: Option<Vec<f32>> = None;
+        for level in Level::available().into_iter().rev() {
+            let many = product(level, 1, &stored.weight(), &x, t);
+            assert_eq!(
+                many,
+                product(level, 3, &stored.weight(), &x, t),
+                "{weight_type} {level}"
+            );
+            let few: Vec<f32> = x
+                .chunks(3 * k)
+                .flat_map(|x| product(level, 2, &stored.weight(), x, 3))
+                .collect();
+            let one: Vec<f32> = x
+                .chunks(k)
+                .flat_map(|x| product(level, 3, &stored.weight(), x, 1))
+                .collect();
+            assert_eq!(few, one, "{weight_type} {level}");
+            let exact = many.iter().map(|y| f64::from(*y)).collect::<Vec<_>>();
+            let error = nmse(&few, &exact, &stored.values, &x, k);
+            assert!(error < 1e-12, "{weight_type} {level}: {error:e}");
+            match &best {
+                None => best = Some(many),
+                Some(best) if level.name() == "plain" => {
+                    let error = nmse(best, &exact, &stored.values, &x, k);
+                    assert!(error < 1e-12, "{weight_type} {level}: {error:e}");
+                }
+                Some(best) => assert_eq!(&many, best, "{weight_type} {level}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn empty_sizes() {
+    let (pool, mut scratch) = (Pool::new(2), Scratch::new());
+    for (n, k, t) in [(0, 32, 3), (4, 0, 3), (4, 32, 0), (0, 0, 0)] {
+        let bytes = vec![0_u16; n * k / 32 * 17];
+        let weight_type = WeightType::Block(BlockFormat::Q8_0);
+        let w = Weight::new(weight_type, bytemuck::cast_slice(&bytes), n, k).unwrap();
+        let mut y = vec![f32::NAN; t * n];
+        linear(&pool, &w, &vec![1.0; t * k], t, &mut y, &mut scratch);
+        assert_eq!(y, vec![0.0; t * n]);
+    }
+}
+
+#[test]
+fn what_is_not_a_number_stays_so() {
+    let mut noise = Noise(3);
+    for weight_type in TYPES {
+        let stored = Stored::random(weight_type, 5, 512, &mut noise);
+        for t in [1, 6] {
+            let mut x = noise.gaussians(t * 512);
+            x[300] = f32::NAN;
+            for level in Level::available() {
+                let y = product(level, 1, &stored.weight(), &x, t);
+                assert!(y[..5].iter().all(|y| y.is_nan()), "{weight_type} {level}");
+                assert!(
+                    y[5..].iter().all(|y| y.is_finite()),
+                    "{weight_type} {level}"
+                );
+            }
+        }
+    }
+}
