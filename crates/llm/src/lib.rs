@@ -1,4 +1,21 @@
-//! Language models from GGUF files.
+//! Language models from GGUF files: load one with [`Model`], run it with [`Session`].
 
+pub mod arch;
+mod blocks;
+mod config;
+mod error;
+mod kv_cache;
+mod model;
+mod perplexity;
 pub mod quantize;
 pub mod sampler;
+mod session;
+mod weights;
+
+pub use config::Config;
+pub use error::LlmError;
+pub use kv_cache::LayerCache;
+pub use model::{Model, load_tokenizer};
+pub use perplexity::{Perplexity, perplexity};
+pub use session::{Session, SessionOptions};
+pub use weights::Weights;

@@ -1,1 +1,305 @@
-//! A backend that wraps another and fails on command.
+//! A backend that wraps another and fails on command, for tests and for `--inject`.
+//!
+//! A fault strikes before a kernel is launched (or, for [`FaultKind::Sync`], after all of
+//! them). A loss is a true one: from then on every call on the device fails and its memory
+//! cannot be read.
+
+mod fault;
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustorch_ir::ops::philox;
+use rustorch_ir::{Graph, Op, OpKind, Signature};
+use rustorch_runtime::{
+    Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass,
+    HostBuffer, Probe, Program,
+};
+
+pub use fault::{Fault, FaultError, FaultKind, Faults, When};
+
+/// A backend with faults.
+pub struct Faulty {
+    inner: Arc<dyn Backend>,
+    memory: FaultyMemory,
+    state: Arc<State>,
+}
+
+/// What is shared by a faulty device, its programs and its memory.
+struct State {
+    device: DeviceType,
+    faults: Vec<Armed>,
+    launches: AtomicU64,
+    lost: AtomicBool,
+    /// The message of a fault that shows only when the work is waited for.
+    late: Mutex<Option<String>>,
+}
+
+/// A fault with the number of its matching launches so far.
+struct Armed {
+    fault: Fault,
+    seen: AtomicU64,
+}
+
+impl Faulty {
+    /// `inner`, failing as the faults of its device say.
+    pub fn new(inner: Arc<dyn Backend>, faults: impl IntoIterator<Item = Fault>) -> Self {
+        let device = inner.info().device;
+        let arm = |fault| Armed {
+            fault,
+            seen: AtomicU64::new(0),
+        };
+        let state = Arc::new(State {
+            device,
+            faults: (faults.into_iter())
+                .filter(|f| f.device == device)
+                .map(arm)
+                .collect(),
+            launches: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
+            late: Mutex::default(),
+        });
+        let memory = FaultyMemory {
+            inner: inner.clone(),
+            state: state.clone(),
+        };
+        Self {
+            inner,
+            memory,
+            state,
+        }
+    }
+
+    /// Kernel launches so far, failed ones included.
+    pub fn launches(&self) -> u64 {
+        self.state.launches.load(Ordering::Relaxed)
+    }
+}
+
+impl State {
+    fn error(&self, class: FailureClass, message: impl Into<String>) -> DeviceError {
+        DeviceError::new(self.device, class, message)
+    }
+
+    fn check_alive(&self) -> Result<(), DeviceError> {
+        match self.lost.load(Ordering::Acquire) {
+            true => Err(self.error(FailureClass::Lost, "injected: the device is gone")),
+            false => Ok(()),
+        }
+    }
+
+    /// Counts a launch, and fails if a fault strikes.
+    fn strike(&self, kind: OpKind) -> Result<(), DeviceError> {
+        self.check_alive()?;
+        self.launches.fetch_add(1, Ordering::Relaxed);
+        let mut struck = Ok(());
+        for armed in &self.faults {
+            if armed.fault.op.is_none_or(|op| op == kind) && armed.strikes() && struck.is_ok() {
+                struck = self.fail(armed.fault.kind);
+            }
+        }
+        struck
+    }
+
+    fn fail(&self, kind: FaultKind) -> Result<(), DeviceError> {
+        let (class, message) = match kind {
+            FaultKind::Unsupported => (FailureClass::Unsupported, "injected: no kernel"),
+            FaultKind::Compile => (FailureClass::Unsupported, "injected: compilation failed"),
+            FaultKind::OutOfMemory => {
+                let class = FailureClass::OutOfMemory { never_fits: false };
+                (class, "injected: allocation refused")
+            }
+            FaultKind::Lost => (FailureClass::Lost, "injected: device lost"),
+            FaultKind::Timeout => (FailureClass::Lost, "injected: no answer in time"),
+            FaultKind::Sync => {
+                let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+                *late = Some("injected: found when waiting for the work".to_owned());
+                return Ok(());
+            }
+        };
+        if class == FailureClass::Lost {
+            self.lost.store(true, Ordering::Release);
+        }
+        Err(self.error(class, message))
+    }
+}
+
+impl Armed {
+    /// Counts a matching launch: is it one that fails?
+    fn strikes(&self) -> bool {
+        let count = self.seen.fetch_add(1, Ordering::Relaxed);
+        match self.fault.when {
+            When::Nth(n) => count + 1 == n,
+            When::Probability { p, seed } => f64::from(philox(count, seed)[0]) < p * 32f64.exp2(),
+        }
+    }
+}
+
+impl Backend for Faulty {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn supports(&self, signature: &Signature) -> bool {
+        self.inner.supports(signature)
+    }
+
+    fn memory(&self) -> &dyn DeviceMemory {
+        &self.memory
+    }
+
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
+        self.state.check_alive()?;
+        Ok(Box::new(FaultyProgram {
+            inner: self.inner.compile(graph)?,
+            state: self.state.clone(),
+        }))
+    }
+}
+
+struct FaultyProgram {
+    inner: Box<dyn Program>,
+    state: Arc<State>,
+}
+
+/// Strikes before a launch, then asks the run's own probe.
+struct Striking<'a> {
+    state: &'a State,
+    next: &'a dyn Probe,
+}
+
+impl Probe for Striking<'_> {
+    fn before(&self, node: usize, op: &Op) -> Result<(), DeviceError> {
+        self.state
+            .strike(op.kind())
+            .map_err(|e| e.at(node, op.name()))?;
+        self.next.before(node, op)
+    }
+}
+
+impl Program for FaultyProgram {
+    fn run(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        self.state.check_alive()?;
+        let inputs: Vec<_> = inputs.iter().map(unwrap).collect();
+        let outputs: Vec<_> = outputs.iter().map(unwrap).collect();
+        let striking = Striking {
+            state: &self.state,
+            next: probe,
+        };
+        self.inner.run(&inputs, &outputs, &striking)?;
+        let mut late = self
+            .state
+            .late
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match late.take() {
+            Some(message) => {
+                self.state.lost.store(true, Ordering::Release);
+                Err(self.state.error(FailureClass::Lost, message))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+struct FaultyMemory {
+    inner: Arc<dyn Backend>,
+    state: Arc<State>,
+}
+
+impl FaultyMemory {
+    fn wrap(&self, inner: Arc<dyn DeviceBuffer>, owned: bool) -> Arc<dyn DeviceBuffer> {
+        Arc::new(FaultyBuffer {
+            inner,
+            state: self.state.clone(),
+            owned,
+        })
+    }
+}
+
+impl DeviceMemory for FaultyMemory {
+    fn alloc(&self, bytes: usize) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        self.state.check_alive()?;
+        Ok(self.wrap(self.inner.memory().alloc(bytes)?, true))
+    }
+
+    /// Memory that may be written to is copied, as to a device with memory of its own, so
+    /// that state is truly gone with the device. Weights are shared.
+    fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        self.state.check_alive()?;
+        if !host.is_writable() {
+            return Ok(self.wrap(self.inner.memory().adopt(host)?, false));
+        }
+        let mut bytes = vec![0; host.bytes()];
+        let copy = self.alloc(host.bytes())?;
+        // SAFETY: the runtime keeps writers away while it moves data; the copy is new.
+        unsafe {
+            host.read(0, &mut bytes)?;
+            copy.write(0, &bytes)?;
+        }
+        Ok(copy)
+    }
+
+    fn trim(&self) {
+        self.inner.memory().trim();
+    }
+}
+
+struct FaultyBuffer {
+    inner: Arc<dyn DeviceBuffer>,
+    state: Arc<State>,
+    /// Is it the device's own memory, not the host's?
+    owned: bool,
+}
+
+impl fmt::Debug for FaultyBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Faulty({:?})", self.inner)
+    }
+}
+
+/// The wrapped device's buffer.
+fn unwrap(buffer: &Arc<dyn DeviceBuffer>) -> Arc<dyn DeviceBuffer> {
+    match buffer.as_any().downcast_ref::<FaultyBuffer>() {
+        Some(faulty) => faulty.inner.clone(),
+        None => buffer.clone(),
+    }
+}
+
+impl DeviceBuffer for FaultyBuffer {
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+
+    unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.state.check_alive()?;
+        // SAFETY: promised by the caller.
+        unsafe { self.inner.read(offset, to) }
+    }
+
+    unsafe fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
+        self.state.check_alive()?;
+        // SAFETY: promised by the caller.
+        unsafe { self.inner.write(offset, from) }
+    }
+
+    fn host(&self) -> Option<&HostBuffer> {
+        // Memory of its own counts as the device's even where it is the host's, so that it
+        // is truly gone with the device.
+        match self.owned {
+            true => None,
+            false => self.inner.host(),
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

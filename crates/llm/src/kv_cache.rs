@@ -1,0 +1,44 @@
+//! Keys and values of the tokens so far.
+
+use rustorch_ir::DType;
+use rustorch_runtime::{HostBuffer, Storage};
+use rustorch_tensor::Tensor;
+
+use crate::LlmError;
+use crate::config::Config;
+
+/// One layer's keys `[kv heads, context, key width]` and values `[…, value width]`: state
+/// that forward passes write to in place.
+pub struct LayerCache {
+    pub(crate) keys: Tensor,
+    pub(crate) values: Tensor,
+}
+
+/// A new, empty cache of `context` tokens for every layer, in `dtype`.
+///
+/// # Errors
+/// There is not enough memory.
+pub fn new_cache(c: &Config, context: usize, dtype: DType) -> Result<Vec<LayerCache>, LlmError> {
+    let state = |width: usize| -> Result<Tensor, LlmError> {
+        let shape = [c.kv_heads, context, width];
+        let bytes = dtype.bytes_of(&shape);
+        let buffer = bytes.and_then(HostBuffer::zeroed).ok_or_else(|| {
+            LlmError::Input(format!(
+                "no memory for a cache of {context} tokens: choose a smaller context with -c"
+            ))
+        })?;
+        Ok(Tensor::from_storage(
+            Storage::from_host(buffer),
+            &shape,
+            dtype,
+        )?)
+    };
+    (0..c.layers)
+        .map(|_| {
+            Ok(LayerCache {
+                keys: state(c.key_width)?,
+                values: state(c.value_width)?,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,276 @@
+//! A run of a model: tokens in, logits out.
+
+use std::ops::Range;
+
+use rustorch_ir::DType;
+use rustorch_runtime::{HostBuffer, Routing, RunError, Runtime, Storage};
+use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_runtime};
+
+use crate::LlmError;
+use crate::kv_cache::{LayerCache, new_cache};
+use crate::model::Model;
+
+/// How a [`Session`] runs.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// Tokens the context has room for; 0 for as many as the model was trained with.
+    pub context: usize,
+    /// Tokens of a prompt that go through the model together.
+    pub batch: usize,
+    /// Element type of keys and values: `f16` or `f32`.
+    pub cache_dtype: DType,
+    /// Which devices may be used.
+    pub routing: Routing,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            context: 0,
+            batch: 512,
+            cache_dtype: DType::F16,
+            routing: Routing::default(),
+        }
+    }
+}
+
+/// Tokens so far, with their keys and values, and the programs that add more.
+///
+/// When a device is lost, so is what only its memory held. The session then makes its cache
+/// again from the tokens, on whatever device is next, and goes on.
+pub struct Session<'m> {
+    model: &'m Model,
+    runtime: Runtime,
+    options: SessionOptions,
+    context: usize,
+    tokens: Vec<u32>,
+    cache: Vec<LayerCache>,
+    /// The program for one token, and the one for the latest other size.
+    decode: Option<Step>,
+    prompt: Option<Step>,
+}
+
+/// A traced forward pass of a fixed number of tokens.
+struct Step {
+    /// Tokens in, rows of logits out.
+    size: (usize, usize),
+    trace: Trace,
+    /// Token ids and positions, `i32`.
+    inputs: [Storage; 2],
+}
+
+impl<'m> Session<'m> {
+    /// An empty session of `model` on the devices of `runtime`.
+    ///
+    /// # Errors
+    /// There is no memory for the cache; an option makes no sense.
+    pub fn new(
+        model: &'m Model,
+        runtime: &Runtime,
+        options: SessionOptions,
+    ) -> Result<Self, LlmError> {
+        let context = match options.context {
+            0 => model.config().context,
+            n => n,
+        };
+        if options.batch == 0 {
+            return Err(LlmError::Input(
+                "a batch needs at least one token".to_owned(),
+            ));
+        }
+        if !matches!(options.cache_dtype, DType::F16 | DType::F32) {
+            let given = options.cache_dtype;
+            return Err(LlmError::Input(format!(
+                "a cache of {given}: expected f16 or f32"
+            )));
+        }
+        Ok(Self {
+            model,
+            runtime: runtime.clone(),
+            context,
+            tokens: Vec::with_capacity(context.min(1 << 16)),
+            cache: new_cache(model.config(), context, options.cache_dtype)?,
+            options,
+            decode: None,
+            prompt: None,
+        })
+    }
+
+    /// The tokens so far.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Tokens the context has room for.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Forgets all tokens but the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.tokens.truncate(len);
+    }
+
+    /// Adds tokens; `logits` becomes the scores `[vocab]` of the token after the last.
+    ///
+    /// # Errors
+    /// They do not fit the context, one is outside the vocabulary, or no device is left.
+    pub fn feed(&mut self, tokens: &[u32], logits: &mut Vec<f32>) -> Result<(), LlmError> {
+        self.check(tokens)?;
+        let batches = tokens.chunks(self.options.batch);
+        let last = batches.len().saturating_sub(1);
+        for (i, batch) in batches.enumerate() {
+            if i == last {
+                self.step(batch, 1, logits)?;
+            } else {
+                // Only the cache counts.
+                self.step(batch, 1, &mut Vec::new())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds tokens and hands out the logits of every one of them: for each batch, the
+    /// positions and their rows of `[vocab]`.
+    ///
+    /// # Errors
+    /// As [`Self::feed`], and those of `each`.
+    pub fn feed_all<E: From<LlmError>>(
+        &mut self,
+        tokens: &[u32],
+        mut each: impl FnMut(Range<usize>, &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.check(tokens)?;
+        let mut logits = Vec::new();
+        for batch in tokens.chunks(self.options.batch) {
+            let start = self.tokens.len();
+            self.step(batch, batch.len(), &mut logits)?;
+            each(start..self.tokens.len(), &logits)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, tokens: &[u32]) -> Result<(), LlmError> {
+        let (have, more) = (self.tokens.len(), tokens.len());
+        if have + more > self.context {
+            return Err(LlmError::ContextFull {
+                have,
+                more,
+                size: self.context,
+                trained: self.model.config().context,
+            });
+        }
+        let vocab = self.model.config().vocab;
+        match tokens.iter().find(|&&id| id as usize >= vocab) {
+            Some(&id) => Err(LlmError::Token { id, vocab }),
+            None => Ok(()),
+        }
+    }
+
+    /// One pass over a batch. Should the cache be lost with its device, it is made again.
+    fn step(&mut self, batch: &[u32], rows: usize, logits: &mut Vec<f32>) -> Result<(), LlmError> {
+        let mut result = self.pass(self.tokens.len(), batch, rows, logits);
+        while let Err(LlmError::Tensor(RusTorchError::Run(RunError::DataLost { device, .. }))) =
+            result
+        {
+            tracing::warn!(
+                "the cache was lost with {device}: making it again from {} tokens",
+                self.tokens.len()
+            );
+            result = self
+                .rebuild()
+                .and_then(|()| self.pass(self.tokens.len(), batch, rows, logits));
+        }
+        result?;
+        self.tokens.extend_from_slice(batch);
+        Ok(())
+    }
+
+    /// Makes the cache again from the tokens so far.
+    fn rebuild(&mut self) -> Result<(), LlmError> {
+        let cache = new_cache(self.model.config(), self.context, self.options.cache_dtype)?;
+        for step in [&mut self.decode, &mut self.prompt].into_iter().flatten() {
+            for (old, new) in self.cache.iter().zip(&cache) {
+                step.trace.rebind(&old.keys, &new.keys)?;
+                step.trace.rebind(&old.values, &new.values)?;
+            }
+        }
+        self.cache = cache;
+        let tokens = std::mem::take(&mut self.tokens);
+        let mut ignored = Vec::new();
+        let mut done = 0;
+        let result = tokens.chunks(self.options.batch).try_for_each(|batch| {
+            let result = self.pass(done, batch, 1, &mut ignored);
+            done += batch.len();
+            result
+        });
+        self.tokens = tokens;
+        result
+    }
+
+    /// Runs the program for a batch that begins at position `past`.
+    fn pass(
+        &mut self,
+        past: usize,
+        batch: &[u32],
+        rows: usize,
+        logits: &mut Vec<f32>,
+    ) -> Result<(), LlmError> {
+        let size = (batch.len(), rows);
+        let routing = self.options.routing;
+        let slot = match batch.len() {
+            1 => &mut self.decode,
+            _ => &mut self.prompt,
+        };
+        if slot.as_ref().is_none_or(|s| s.size != size) {
+            // The old program's memory goes before the new one's comes.
+            *slot = None;
+            let (model, cache) = (self.model, &self.cache);
+            let step = with_runtime(&self.runtime, routing, || Step::new(model, cache, size))?;
+            *slot = Some(step);
+        }
+        let Some(step) = slot else { return Ok(()) };
+        let ids = batch.iter().map(|&id| id as i32);
+        let positions = (past as i32..).take(batch.len());
+        for (storage, values) in step.inputs.iter().zip([collect(ids), collect(positions)]) {
+            self.runtime
+                .write(storage, &values)
+                .map_err(RusTorchError::from)?;
+        }
+        let outputs = step.trace.run(&step.inputs)?;
+        logits.resize(rows * self.model.config().vocab, 0.0);
+        let bytes = bytemuck::cast_slice_mut(logits);
+        self.runtime
+            .read(&outputs[0], 0, bytes)
+            .map_err(RusTorchError::from)?;
+        Ok(())
+    }
+}
+
+fn collect(values: impl Iterator<Item = i32>) -> smallvec::SmallVec<[u8; 64]> {
+    values.flat_map(i32::to_ne_bytes).collect()
+}
+
+impl Step {
+    fn new(model: &Model, cache: &[LayerCache], size: (usize, usize)) -> Result<Self, LlmError> {
+        let (t, rows) = size;
+        let input = || {
+            let buffer = HostBuffer::zeroed(4 * t);
+            let buffer = buffer.ok_or_else(|| LlmError::Input("out of memory".to_owned()))?;
+            Ok::<_, LlmError>(Storage::from_host(buffer))
+        };
+        let trace = || -> RusTorchResult<Trace> {
+            let tokens = Tensor::placeholder(&[t], DType::I32)?;
+            let positions = Tensor::placeholder(&[t], DType::I32)?;
+            let logits = model
+                .architecture()
+                .forward(&tokens, &positions, cache, rows)?;
+            Trace::new(&[&tokens, &positions], &[&logits])
+        };
+        Ok(Self {
+            size,
+            trace: trace()?,
+            inputs: [input()?, input()?],
+        })
+    }
+}
