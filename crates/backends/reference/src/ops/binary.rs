@@ -1,0 +1,131 @@
+use num_complex::Complex64;
+use rustorch_ir::ops::{Binary, BinaryOp};
+
+use crate::Values;
+use crate::operand::{Call, Misuse};
+
+pub(crate) fn evaluate(op: &Binary, call: &Call) -> Result<Values, Misuse> {
+    let a = call.inputs[0].broadcast(&call.output.shape);
+    let b = call.inputs[1].broadcast(&call.output.shape);
+    Ok(match (&*a, &*b) {
+        (Values::Float(a), Values::Float(b)) if op.op == BinaryOp::Complex => {
+            let pairs = a.iter().zip(b);
+            Values::Complex(pairs.map(|(&re, &im)| Complex64::new(re, im)).collect())
+        }
+        (Values::Float(a), Values::Float(b)) => {
+            let pairs = a.iter().zip(b);
+            Values::Float(pairs.map(|(&a, &b)| real(op.op, a, b)).collect())
+        }
+        (Values::Int(a), Values::Int(b)) => {
+            let pairs = a.iter().zip(b).enumerate();
+            let results = pairs.map(|(i, (&a, &b))| {
+                integer(op.op, a, b)
+                    .ok_or_else(|| Misuse(format!("element {i} is {a} divided by 0")))
+            });
+            Values::Int(results.collect::<Result<_, _>>()?)
+        }
+        (Values::Complex(a), Values::Complex(b)) => {
+            let pairs = a.iter().zip(b);
+            Values::Complex(pairs.map(|(&a, &b)| complex(op.op, a, b)).collect())
+        }
+        _ => unreachable!("inference admits only operands of one dtype"),
+    })
+}
+
+fn real(op: BinaryOp, a: f64, b: f64) -> f64 {
+    match op {
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Div => a / b,
+        BinaryOp::FloorDivide => (a / b).floor(),
+        BinaryOp::Remainder => remainder(a, b),
+        BinaryOp::Pow => a.powf(b),
+        BinaryOp::Maximum => maximum(a, b),
+        BinaryOp::Minimum => minimum(a, b),
+        _ => unreachable!("{op:?} of real numbers"),
+    }
+}
+
+/// The exact remainder, with the sign of the divisor.
+fn remainder(a: f64, b: f64) -> f64 {
+    let r = a % b;
+    if r != 0.0 && (r < 0.0) != (b < 0.0) {
+        r + b
+    } else {
+        r
+    }
+}
+
+/// The larger; NaN where one is NaN.
+pub(crate) fn maximum(a: f64, b: f64) -> f64 {
+    if a > b || a.is_nan() { a } else { b }
+}
+
+/// The smaller; NaN where one is NaN.
+pub(crate) fn minimum(a: f64, b: f64) -> f64 {
+    if a < b || a.is_nan() { a } else { b }
+}
+
+/// `None` for a division by zero. The program brings the result into the dtype's range.
+fn integer(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
+    Some(match op {
+        BinaryOp::Add => a.wrapping_add(b),
+        BinaryOp::Sub => a.wrapping_sub(b),
+        BinaryOp::Mul => a.wrapping_mul(b),
+        BinaryOp::FloorDivide if b == 0 => return None,
+        BinaryOp::Remainder if b == 0 => return None,
+        BinaryOp::FloorDivide => {
+            let crosses = a.wrapping_rem(b) != 0 && (a < 0) != (b < 0);
+            a.wrapping_div(b) - i64::from(crosses)
+        }
+        BinaryOp::Remainder => {
+            let r = a.wrapping_rem(b);
+            let crosses = r != 0 && (r < 0) != (b < 0);
+            if crosses { r + b } else { r }
+        }
+        BinaryOp::Pow => power(a, b),
+        BinaryOp::Maximum => a.max(b),
+        BinaryOp::Minimum => a.min(b),
+        BinaryOp::And => a & b,
+        BinaryOp::Or => a | b,
+        BinaryOp::Xor => a ^ b,
+        _ => unreachable!("{op:?} of integers"),
+    })
+}
+
+fn power(base: i64, exponent: i64) -> i64 {
+    let odd = exponent & 1 != 0;
+    match (base, exponent) {
+        (1, _) => 1,
+        (-1, _) => {
+            if odd {
+                -1
+            } else {
+                1
+            }
+        }
+        (_, ..0) => 0,
+        _ => {
+            let (mut result, mut square, mut rest) = (1i64, base, exponent);
+            while rest > 0 {
+                if rest & 1 != 0 {
+                    result = result.wrapping_mul(square);
+                }
+                square = square.wrapping_mul(square);
+                rest >>= 1;
+            }
+            result
+        }
+    }
+}
+
+fn complex(op: BinaryOp, a: Complex64, b: Complex64) -> Complex64 {
+    match op {
+        BinaryOp::Add => a + b,
+        BinaryOp::Sub => a - b,
+        BinaryOp::Mul => a * b,
+        BinaryOp::Div => a / b,
+        _ => unreachable!("{op:?} of complex numbers"),
+    }
+}

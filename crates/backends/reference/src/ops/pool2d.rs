@@ -1,0 +1,33 @@
+use rustorch_ir::ops::{Pool2d, PoolKind};
+
+use super::binary::maximum;
+use super::conv2d::{sizes, windows};
+use crate::Values;
+use crate::operand::{Call, Misuse};
+use crate::values::Element;
+
+pub(crate) fn evaluate(op: &Pool2d, call: &Call) -> Result<Values, Misuse> {
+    let x = &call.inputs[0];
+    let [_, _, height, width] = sizes(x.shape());
+    let [batch, channels, out_h, out_w] = sizes(&call.output.shape);
+    let x = f64::of(&x.values);
+    let steps = |side| [op.stride[side], op.dilation[side], op.padding[side]];
+    let rows = windows(out_h, op.kernel[0], height, steps(0));
+    let columns = windows(out_w, op.kernel[1], width, steps(1));
+    let window_size = (op.kernel[0] * op.kernel[1]) as f64;
+    let mut out = Vec::with_capacity(batch * channels * out_h * out_w);
+    for plane in 0..batch * channels {
+        let x = &x[plane * height * width..];
+        for rows in &rows {
+            for columns in &columns {
+                let line = |&(_, row): &_| columns.iter().map(move |&(_, z)| x[row * width + z]);
+                let window = rows.iter().flat_map(line);
+                out.push(match op.kind {
+                    PoolKind::Max => window.fold(f64::NEG_INFINITY, maximum),
+                    PoolKind::Average => window.sum::<f64>() / window_size,
+                });
+            }
+        }
+    }
+    Ok(Values::Float(out))
+}

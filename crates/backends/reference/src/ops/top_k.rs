@@ -1,0 +1,38 @@
+use std::cmp::Ordering;
+
+use rustorch_ir::ops::TopK;
+
+use crate::Values;
+use crate::operand::{Call, Misuse, from_last};
+
+pub(crate) fn evaluate(op: &TopK, call: &Call) -> Result<Values, Misuse> {
+    let x = &call.inputs[0];
+    let size = x.shape()[op.dim];
+    let best = match &*x.with_last(&[op.dim]) {
+        Values::Float(x) => best(x, size, op, |a, b| nan_last(*a, *b)),
+        Values::Int(x) => best(x, size, op, Ord::cmp),
+        _ => unreachable!("inference admits only ordered values"),
+    };
+    Ok(from_last(&Values::Int(best), &call.output.shape, op.dim))
+}
+
+/// Numbers in their order, then NaN.
+fn nan_last(a: f64, b: f64) -> Ordering {
+    let by_nan = || a.is_nan().cmp(&b.is_nan());
+    a.partial_cmp(&b).unwrap_or_else(by_nan)
+}
+
+/// In each run of `size` elements, the indices of the best.
+fn best<T>(x: &[T], size: usize, op: &TopK, order: impl Fn(&T, &T) -> Ordering) -> Vec<i64> {
+    let indices = |run: &[T]| {
+        let mut indices: Vec<usize> = (0..run.len()).collect();
+        // A stable sort leaves equal elements in their order.
+        indices.sort_by(|&i, &j| match op.largest {
+            true => order(&run[j], &run[i]),
+            false => order(&run[i], &run[j]),
+        });
+        indices.truncate(op.k);
+        indices.into_iter().map(|i| i as i64)
+    };
+    x.chunks(size.max(1)).flat_map(indices).collect()
+}

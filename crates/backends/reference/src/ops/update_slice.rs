@@ -1,0 +1,37 @@
+use rustorch_ir::Layout;
+use rustorch_ir::ops::UpdateSlice;
+
+use crate::Values;
+use crate::operand::{Call, Misuse};
+use crate::values::{Element, each_type};
+
+/// The updated state; the program writes it back.
+pub(crate) fn evaluate(op: &UpdateSlice, call: &Call) -> Result<Values, Misuse> {
+    let [state, source, start] = call.inputs else {
+        unreachable!("inference admits only three operands");
+    };
+    let (size, count) = (state.shape()[op.dim], source.shape()[op.dim]);
+    let start = i64::of(&start.values)[0];
+    let first = usize::try_from(start).ok().filter(|&s| s <= size - count);
+    let first = first.ok_or_else(|| {
+        Misuse(format!(
+            "{count} indices from {start} on do not fit dimension {} of {}: start at 0 to {}",
+            op.dim,
+            state.ty,
+            size - count
+        ))
+    })?;
+    let part = state.layout().slice(op.dim, first, count, 1);
+    Ok(each_type!(&*state.values, state => {
+        let mut state = state.clone();
+        assign(&mut state, &part, Element::of(&source.values));
+        state
+    }))
+}
+
+/// Sets the elements that `at` sees to `values`, in their order.
+pub(crate) fn assign<T: Copy>(to: &mut [T], at: &Layout, values: &[T]) {
+    for (position, &value) in at.positions().zip(values) {
+        to[position] = value;
+    }
+}

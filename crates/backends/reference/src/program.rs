@@ -1,0 +1,145 @@
+//! Runs a graph node by node.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustorch_ir::{Graph, Node, Role, TensorType, ValueId};
+use rustorch_runtime::{DeviceBuffer, DeviceError, DeviceType, FailureClass, Probe, Program};
+
+use crate::Values;
+use crate::kernels::Launch;
+use crate::operand::{Call, Operand};
+
+/// A graph with the kernel of each node.
+pub(crate) struct Interpreter {
+    graph: Graph,
+    launches: Vec<Launch>,
+    /// For each value, the last node that reads it; past the end for outputs.
+    last_use: Vec<usize>,
+}
+
+impl Interpreter {
+    /// A program of `graph`, with one launch for each node.
+    pub(crate) fn new(graph: Graph, launches: Vec<Launch>) -> Self {
+        let mut last_use = vec![0; graph.len()];
+        for (index, node) in graph.nodes().iter().enumerate() {
+            for input in &node.inputs {
+                last_use[input.index()] = index;
+            }
+        }
+        for output in graph.outputs() {
+            last_use[output.index()] = usize::MAX;
+        }
+        Self {
+            graph,
+            launches,
+            last_use,
+        }
+    }
+}
+
+impl Program for Interpreter {
+    fn run(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        let mut run = Run {
+            graph: &self.graph,
+            inputs,
+            values: vec![None; self.graph.len()],
+        };
+        for (index, (node, &launch)) in self.graph.nodes().iter().zip(&self.launches).enumerate() {
+            if node.op.def().role() != Role::View {
+                probe.before(index, &node.op)?;
+            }
+            let value = run
+                .evaluate(node, launch)
+                .map_err(|e| e.at(index, node.op.name()))?;
+            run.values[self.graph.value_of(index).index()] = Some(value);
+            for input in &node.inputs {
+                if self.last_use[input.index()] <= index {
+                    run.values[input.index()] = None;
+                }
+            }
+        }
+        for (&value, buffer) in self.graph.outputs().iter().zip(outputs) {
+            let bytes = run.value(value)?.encode(self.graph.ty(value).dtype);
+            // SAFETY: an output is this run's own.
+            unsafe { buffer.write(0, &bytes)? };
+        }
+        Ok(())
+    }
+}
+
+/// The values of one run.
+struct Run<'a> {
+    graph: &'a Graph,
+    inputs: &'a [Arc<dyn DeviceBuffer>],
+    /// What has been computed, or read, and is still needed.
+    values: Vec<Option<Rc<Values>>>,
+}
+
+impl Run<'_> {
+    /// The elements of a value; inputs are read when they are first asked for.
+    fn value(&mut self, value: ValueId) -> Result<Rc<Values>, DeviceError> {
+        if let Some(values) = &self.values[value.index()] {
+            return Ok(values.clone());
+        }
+        let buffer = &self.inputs[value.index()];
+        let mut bytes = vec![0; buffer.bytes()];
+        // SAFETY: nobody else writes to a run's inputs, and `evaluate` does not meanwhile.
+        unsafe { buffer.read(0, &mut bytes)? };
+        let values = Rc::new(Values::decode(bytes, self.graph.ty(value).dtype));
+        self.values[value.index()] = Some(values.clone());
+        Ok(values)
+    }
+
+    fn evaluate(&mut self, node: &Node, launch: Launch) -> Result<Rc<Values>, DeviceError> {
+        let graph = self.graph;
+        let operands = (node.inputs.iter())
+            .map(|&input| {
+                Ok(Operand {
+                    ty: graph.ty(input),
+                    values: self.value(input)?,
+                })
+            })
+            .collect::<Result<Vec<_>, DeviceError>>()?;
+        check_memory(&node.output)?;
+        let call = Call {
+            inputs: &operands,
+            output: &node.output,
+        };
+        let mut values = launch(&node.op, &call).map_err(|misuse| {
+            DeviceError::new(DeviceType::Reference, FailureClass::Caller, misuse.0)
+        })?;
+        drop(operands);
+        if let Some(own) = Rc::get_mut(&mut values) {
+            own.wrap(node.output.dtype);
+        }
+        if let (Role::State, Some(root)) = (node.op.def().role(), graph.state_root(node.inputs[0]))
+        {
+            let bytes = values.encode(node.output.dtype);
+            // SAFETY: a state is this run's own while it lasts.
+            unsafe { self.inputs[root.index()].write(0, &bytes)? };
+            self.values[root.index()] = None;
+            values = Rc::new(Values::decode(bytes, node.output.dtype));
+        }
+        Ok(values)
+    }
+}
+
+/// A result that the system has no memory for is an error, not the end of the process.
+fn check_memory(ty: &TensorType) -> Result<(), DeviceError> {
+    let bytes = (ty.shape.elements()).checked_mul(size_of::<num_complex::Complex64>());
+    let granted = |n| Vec::<u8>::new().try_reserve_exact(n).is_ok();
+    if bytes.is_some_and(granted) {
+        return Ok(());
+    }
+    Err(DeviceError::new(
+        DeviceType::Reference,
+        FailureClass::OutOfMemory { never_fits: false },
+        format!("the system has no memory for {ty} in double precision"),
+    ))
+}
