@@ -34,6 +34,42 @@ fn quantised_bytes_are_ggmls() {
     }
 }
 
+/// Rows of random products and rows of random integers: what few rows are unlikely to meet, such as
+/// the last candidate of a search, many do.
+fn many() -> Vec<f32> {
+    const N: u32 = 1024 * 256;
+    let uniform = |counter: u32| {
+        let n = counter.wrapping_mul(0x9E37_79B9);
+        let n = (n ^ n >> 16).wrapping_mul(0x85EB_CA6B);
+        let n = (n ^ n >> 13).wrapping_mul(0xC2B2_AE35);
+        (n ^ n >> 16) as i32 as f32 / 2_147_483_648.0
+    };
+    let value = |i: u32| match i / 256 % 2 {
+        0 => uniform(i) * uniform(N + i),
+        _ => (uniform(i) * 33.5).trunc(),
+    };
+    (0..N).map(value).collect()
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, step)
+}
+
+#[test]
+fn quantised_bytes_of_many_rows_have_ggmls_hashes() {
+    let x = many();
+    let lines = String::from_utf8(data("quantize/many.txt")).unwrap();
+    assert_eq!(lines.lines().count(), BlockFormat::ALL.len());
+    for line in lines.lines() {
+        let (format, hash) = line.split_once(' ').unwrap();
+        let format: BlockFormat = format.parse().unwrap();
+        let mut blocks = vec![0; format.row_bytes(x.len()).unwrap()];
+        format.quantize(&x, &mut blocks).unwrap();
+        assert_eq!(format!("{:016x}", fnv1a(&blocks)), hash, "{format}");
+    }
+}
+
 #[test]
 fn dequantised_values_are_those_of_gguf() {
     // The package has no Q8_1 and no Q8_K, which no file holds.

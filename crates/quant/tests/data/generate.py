@@ -2,6 +2,7 @@
 
   quantize/inputs.f32        rows of 256 values, each of another kind
   quantize/<format>.blocks   those rows as ggml's quantize_row_<format>_ref gives them
+  quantize/many.txt          FNV-1a hashes of the blocks of many more rows, a format a line
   dequantize/<format>.blocks random blocks
   dequantize/<format>.f32    their values by gguf.quants.dequantize
 
@@ -51,6 +52,25 @@ def inputs(rng):
     yield 0.1 + 2 * np.cos(np.arange(256))
 
 
+def many():
+    """Rows of random products and rows of random integers, which tests/goldens.rs computes likewise."""
+    n = np.arange(2 * 1024 * 256, dtype=np.uint32) * np.uint32(0x9E3779B9)
+    n = (n ^ (n >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    n = (n ^ (n >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    uniform = (n ^ (n >> np.uint32(16))).view(np.int32).astype(np.float32) / np.float32(2**31)
+    a, b = uniform.reshape(2, 1024, 256)
+    a[0::2] *= b[0::2]
+    a[1::2] = np.trunc(a[1::2] * np.float32(33.5))
+    return a.ravel()
+
+
+def fnv1a(data):
+    hash = 0xCBF29CE484222325
+    for byte in data.tobytes():
+        hash = (hash ^ byte) * 0x100000001B3 % 2**64
+    return hash
+
+
 def quantize(ggml, name, x):
     length, size = GGML_QUANT_SIZES[GGMLQuantizationType[name]]
     if name == "Q8_1":
@@ -82,6 +102,9 @@ def main():
     x = np.concatenate([np.asarray(row).astype(np.float32) for row in inputs(rng)])
     assert np.isfinite(x).all()
     x.tofile(HERE / "quantize/inputs.f32")
+    hashes = ((name, fnv1a(quantize(ggml, name, many()))) for name in ALL)
+    text = "".join(f"{name} {hash:016x}\n" for name, hash in hashes)
+    (HERE / "quantize/many.txt").write_text(text)
     for name in ALL:
         quantize(ggml, name, x).tofile(HERE / f"quantize/{name}.blocks")
         if name not in NOT_IN_GGUF:
