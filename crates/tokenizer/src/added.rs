@@ -1,0 +1,134 @@
+//! Finds added tokens in text: those that stand for themselves instead of being built from bytes.
+
+use std::cmp::Reverse;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use rustorch_gguf::Metadata;
+
+use crate::TokenizerError;
+use crate::vocab::{TokenType, Vocab};
+
+/// A part of a text.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Fragment<'t> {
+    /// Text to be encoded.
+    Text(&'t str),
+    /// An added token.
+    Token(u32),
+}
+
+/// The added tokens of a vocabulary.
+pub(crate) struct AddedTokens {
+    /// In the order in which text is searched for them: the longest first.
+    tokens: Vec<AddedToken>,
+    /// Finds out, in one pass, which of them a text has at all.
+    automaton: AhoCorasick,
+}
+
+struct AddedToken {
+    id: u32,
+    text: Box<str>,
+    /// Found only where special tokens are to be parsed.
+    special: bool,
+    /// White space before it is dropped.
+    strips_left: bool,
+    /// White space after it is dropped.
+    strips_right: bool,
+}
+
+impl AddedTokens {
+    /// The control, unknown and user-defined tokens of `vocab`.
+    ///
+    /// Files do not say which tokens strip white space. Like at the end of llama.cpp's
+    /// `llama_vocab::impl::load`, a few models are known by their names.
+    pub(crate) fn new(metadata: &Metadata, vocab: &Vocab) -> Result<Self, TokenizerError> {
+        let model = metadata
+            .opt_str("general.name")?
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let pre_tokenizer = metadata.opt_str("tokenizer.ggml.pre")?.unwrap_or_default();
+        let phi_3 = model.contains("phi-3") || model.contains("phi3");
+        let mask = match pre_tokenizer {
+            "jina-v2-de" | "jina-v2-es" | "jina-v2-code" => Some("<mask>"),
+            _ if model.contains("modern-bert") => Some("[MASK]"),
+            _ => None,
+        };
+
+        let mut tokens: Vec<AddedToken> = vocab
+            .iter()
+            .filter_map(|(id, text, ty)| {
+                let special = match ty {
+                    TokenType::Control | TokenType::Unknown => true,
+                    TokenType::UserDefined => false,
+                    _ => return None,
+                };
+                Some(AddedToken {
+                    id,
+                    text: text.into(),
+                    special,
+                    strips_left: mask == Some(text),
+                    strips_right: phi_3 && !["<unk>", "<s>", "<|endoftext|>"].contains(&text),
+                })
+            })
+            .collect();
+        tokens.sort_by_key(|token| Reverse(token.text.len()));
+        // Of the kinds of automata, this one's size is in proportion to the texts.
+        let automaton = AhoCorasick::builder()
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .build(tokens.iter().map(|token| token.text.as_bytes()))?;
+        Ok(AddedTokens { tokens, automaton })
+    }
+
+    /// Cuts `text` at its added tokens; at special ones only if `parse_special`.
+    ///
+    /// The longest token is searched for first, in all of the text, then the next one in what is
+    /// left: so a long token wins against a shorter one that begins before it.
+    pub(crate) fn split<'t>(&self, text: &'t str, parse_special: bool) -> Vec<Fragment<'t>> {
+        let mut found: Vec<usize> = self
+            .automaton
+            .find_overlapping_iter(text)
+            .map(|found| found.pattern().as_usize())
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+
+        let mut fragments = vec![Fragment::Text(text)];
+        for token in found.into_iter().map(|index| &self.tokens[index]) {
+            if token.special && !parse_special {
+                continue;
+            }
+            let mut parts = Vec::with_capacity(fragments.len());
+            for fragment in fragments {
+                match fragment {
+                    Fragment::Text(text) => token.split(text, &mut parts),
+                    Fragment::Token(_) => parts.push(fragment),
+                }
+            }
+            fragments = parts;
+        }
+        fragments.retain(|fragment| *fragment != Fragment::Text(""));
+        fragments
+    }
+}
+
+impl AddedToken {
+    /// Appends the fragments into which this token cuts `text`.
+    fn split<'t>(&self, mut text: &'t str, fragments: &mut Vec<Fragment<'t>>) {
+        while let Some((mut left, mut right)) = text.split_once(&*self.text) {
+            if self.strips_left {
+                left = left.trim_end_matches(is_space);
+            }
+            if self.strips_right {
+                right = right.trim_start_matches(is_space);
+            }
+            fragments.extend([Fragment::Text(left), Fragment::Token(self.id)]);
+            text = right;
+        }
+        fragments.push(Fragment::Text(text));
+    }
+}
+
+/// C's `isspace`.
+fn is_space(char: char) -> bool {
+    matches!(char, ' ' | '\t'..='\r')
+}

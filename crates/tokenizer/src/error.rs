@@ -1,0 +1,98 @@
+//! Why metadata describes no tokenizer that can be used.
+
+use rustorch_gguf::GgufError;
+use thiserror::Error;
+
+/// A failure to build a tokenizer. Its text is one line that says what is wrong, where, and what to do.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TokenizerError {
+    /// A key is missing or has the wrong type.
+    #[error(transparent)]
+    Metadata(#[from] GgufError),
+
+    /// A kind of tokenizer that is not implemented.
+    #[error(
+        "tokenizer.ggml.model is {}, which is not supported; only \"llama\" (SentencePiece BPE) and \
+         \"gpt2\" (byte-level BPE) are, so use a model with one of these",
+        quoted(model)
+    )]
+    Model {
+        /// The kind found.
+        model: String,
+    },
+
+    /// A pre-tokenizer that is not implemented.
+    #[error(
+        "tokenizer.ggml.pre is {}, which is not supported; supported are {}; \
+         convert the model again with its right name, or use another model", quoted(name), supported.join(", ")
+    )]
+    PreTokenizer {
+        /// The name found.
+        name: String,
+        /// Every name that is understood.
+        supported: Vec<&'static str>,
+    },
+
+    /// There are no tokens.
+    #[error("tokenizer.ggml.tokens is empty; use a model file that holds its vocabulary")]
+    NoTokens,
+
+    /// Two tokens have the same text, so that text would have two encodings.
+    #[error(
+        "tokenizer.ggml.tokens has {} twice, as {first} and as {second}; convert the model again",
+        quoted(text)
+    )]
+    DuplicateToken {
+        /// The text.
+        text: String,
+        /// The first id with it.
+        first: usize,
+        /// The second id with it.
+        second: usize,
+    },
+
+    /// An array that describes the tokens is shorter than their list.
+    #[error(
+        "{key} has {found} elements for {tokens} tokens; the file is damaged, convert the model again"
+    )]
+    TooFew {
+        /// The array's key.
+        key: &'static str,
+        /// Its length.
+        found: usize,
+        /// The number of tokens.
+        tokens: usize,
+    },
+
+    /// The added tokens are more than can be searched for.
+    #[error(
+        "the added tokens cannot be searched for ({0}); the file is damaged, convert the model again"
+    )]
+    AddedTokens(#[from] aho_corasick::BuildError),
+}
+
+/// A text from a file, fit for one line of a terminal: escaped, and shortened where long.
+pub(crate) fn quoted(text: &str) -> String {
+    const LONGEST: usize = 80;
+    let mut rest = text.chars();
+    let shown: String = rest.by_ref().take(LONGEST).collect();
+    format!(
+        "{shown:?}{}",
+        if rest.as_str().is_empty() { "" } else { "…" }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_from_files_are_escaped_and_shortened() {
+        assert_eq!(quoted("a\n\u{1b}"), r#""a\n\u{1b}""#);
+        assert_eq!(
+            quoted(&"é".repeat(1000)),
+            format!("\"{}\"…", "é".repeat(80))
+        );
+    }
+}

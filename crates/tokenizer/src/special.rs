@@ -1,0 +1,255 @@
+//! Tokens with a role: which begin and end a text, and which end a generation.
+//!
+//! Keys name them; where they do not, llama.cpp knows many by their text. Both, and what follows for
+//! the tokens' types, are as in the second half of its `llama_vocab::impl::load`.
+
+use std::collections::BTreeSet;
+
+use rustorch_gguf::Metadata;
+use tracing::warn;
+
+use crate::TokenizerError;
+use crate::vocab::{TokenType, Vocab};
+
+/// The ids of special tokens.
+pub(crate) struct SpecialTokens {
+    pub(crate) bos: Option<u32>,
+    pub(crate) eos: Option<u32>,
+    pub(crate) eot: Option<u32>,
+    pub(crate) unknown: Option<u32>,
+    /// All that end a generation.
+    pub(crate) ends: BTreeSet<u32>,
+}
+
+/// The ids that a kind of tokenizer gives to special tokens that the file does not name.
+pub(crate) struct Defaults {
+    pub(crate) bos: Option<u32>,
+    pub(crate) eos: Option<u32>,
+    pub(crate) unknown: Option<u32>,
+}
+
+/// A role that tokens are known for by their text, if no key names the token.
+struct Role {
+    /// Keys that name it; the last one counts.
+    keys: &'static [&'static str],
+    /// Its texts. llama.cpp takes any one that a vocabulary has; here it is the first.
+    texts: &'static [&'static str],
+    /// Whether such a token ends a generation.
+    ends: bool,
+}
+
+const END_OF_TURN: Role = Role {
+    keys: &["tokenizer.ggml.eot_token_id"],
+    texts: &[
+        "<|eot_id|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<end_of_turn>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<EOT>",
+        "_<EOT>",
+        "[EOT]",
+        "<｜end▁of▁sentence｜>",
+        "<end_of_utterance>",
+    ],
+    ends: true,
+};
+
+const OTHER_ROLES: &[Role] = &[
+    // end of message
+    Role {
+        keys: &["tokenizer.ggml.eom_token_id"],
+        texts: &["<|eom_id|>"],
+        ends: true,
+    },
+    // fill in the middle: prefix, suffix, middle, padding, repository, file separator
+    Role {
+        keys: &[
+            "tokenizer.ggml.fim_pre_token_id",
+            "tokenizer.ggml.prefix_token_id",
+        ],
+        texts: &[
+            "<|fim_prefix|>",
+            "<fim-prefix>",
+            "<fim_prefix>",
+            "<｜fim▁begin｜>",
+            "<PRE>",
+            "▁<PRE>",
+            "<|code_prefix|>",
+            "<|prefix|>",
+        ],
+        ends: false,
+    },
+    Role {
+        keys: &[
+            "tokenizer.ggml.fim_suf_token_id",
+            "tokenizer.ggml.suffix_token_id",
+        ],
+        texts: &[
+            "<|fim_suffix|>",
+            "<fim-suffix>",
+            "<fim_suffix>",
+            "<｜fim▁hole｜>",
+            "<SUF>",
+            "▁<SUF>",
+            "<|code_suffix|>",
+            "<|suffix|>",
+        ],
+        ends: false,
+    },
+    Role {
+        keys: &[
+            "tokenizer.ggml.fim_mid_token_id",
+            "tokenizer.ggml.middle_token_id",
+        ],
+        texts: &[
+            "<|fim_middle|>",
+            "<fim-middle>",
+            "<fim_middle>",
+            "<｜fim▁end｜>",
+            "<MID>",
+            "▁<MID>",
+            "<|code_middle|>",
+            "<|middle|>",
+        ],
+        ends: false,
+    },
+    Role {
+        keys: &["tokenizer.ggml.fim_pad_token_id"],
+        texts: &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"],
+        ends: true,
+    },
+    Role {
+        keys: &["tokenizer.ggml.fim_rep_token_id"],
+        texts: &[
+            "<|fim_repo|>",
+            "<|repo_name|>",
+            "<fim-repo>",
+            "<REPO>",
+            "<reponame>",
+        ],
+        ends: true,
+    },
+    Role {
+        keys: &["tokenizer.ggml.fim_sep_token_id"],
+        texts: &["<|file_sep|>"],
+        ends: true,
+    },
+];
+
+/// Texts of tokens that end a generation in whatever model has them.
+const ENDS: &[&str] = &[
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<｜end▁of▁sentence｜>",
+    "[e~[",
+];
+
+/// Texts of tokens that structure an answer (gpt-oss) and are always shown.
+const SHOWN: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
+
+impl SpecialTokens {
+    /// Finds the special tokens of `vocab`, and corrects the types of those known by their texts.
+    pub(crate) fn find(
+        metadata: &Metadata,
+        vocab: &mut Vocab,
+        defaults: Defaults,
+    ) -> Result<Self, TokenizerError> {
+        let tokens = vocab.len();
+        let id = |key, default| special_id(metadata, key, default, tokens);
+        let bos = id("tokenizer.ggml.bos_token_id", defaults.bos)?;
+        let eos = id("tokenizer.ggml.eos_token_id", defaults.eos)?;
+        let unknown = id("tokenizer.ggml.unknown_token_id", defaults.unknown)?;
+
+        let mut ends = BTreeSet::from_iter(eos);
+        let eot = END_OF_TURN.find(metadata, vocab)?;
+        ends.extend(eot);
+        for role in OTHER_ROLES {
+            let token = role.find(metadata, vocab)?;
+            ends.extend(token.filter(|_| role.ends));
+        }
+        ends.extend(
+            ENDS.iter()
+                .filter_map(|text| vocab.set_type(text, TokenType::Control)),
+        );
+        for text in SHOWN {
+            vocab.set_type(text, TokenType::UserDefined);
+        }
+
+        let is_end = |text| vocab.id(text).is_some_and(|id| ends.contains(&id));
+        // Beside these, `<|end|>` only ends a part of the answer (gpt-oss, Solar Open).
+        let within = (is_end("<|call|>") || is_end("<|calls|>"))
+            && (is_end("<|return|>") || is_end("<|flush|>"));
+        // Beside these, `</s>` is an ordinary token (Gemma 4, PLaMo).
+        let ordinary = is_end("<|tool_response>") || is_end("<|plamo:eos|>");
+        for (text, applies, ty) in [
+            ("<|end|>", within, TokenType::UserDefined),
+            ("</s>", ordinary, TokenType::Normal),
+        ] {
+            if applies && let Some(id) = vocab.id(text).filter(|id| ends.contains(id)) {
+                ends.remove(&id);
+                vocab.set_type(text, ty);
+            }
+        }
+        Ok(SpecialTokens {
+            bos,
+            eos,
+            eot,
+            unknown,
+            ends,
+        })
+    }
+}
+
+impl Role {
+    /// The token that has the role. One found by its text becomes a control token.
+    fn find(&self, metadata: &Metadata, vocab: &mut Vocab) -> Result<Option<u32>, TokenizerError> {
+        let mut named = None;
+        for key in self.keys {
+            named = special_id(metadata, key, named, vocab.len())?;
+        }
+        let mut known = self
+            .texts
+            .iter()
+            .filter_map(|text| vocab.set_type(text, TokenType::Control));
+        Ok(named.or_else(|| known.next()))
+    }
+}
+
+/// The id at `key`; `default`, if it lies in the vocabulary, where the key is missing or wrong.
+fn special_id(
+    metadata: &Metadata,
+    key: &str,
+    default: Option<u32>,
+    tokens: usize,
+) -> Result<Option<u32>, TokenizerError> {
+    let in_vocab = |id: &u32| (*id as usize) < tokens;
+    let default = default.filter(in_vocab);
+    let Some(id) = metadata.opt_u32(key)? else {
+        return Ok(default);
+    };
+    if !in_vocab(&id) {
+        warn!("{key} is {id}, but there are only {tokens} tokens; using {default:?} instead");
+        return Ok(default);
+    }
+    Ok(Some(id))
+}
