@@ -168,6 +168,12 @@ impl Runtime {
         executable
     }
 
+    /// The device whose memory a storage is in: [`DeviceType::Cpu`] if it is only the host's.
+    pub fn device_of(&self, storage: &Storage) -> DeviceType {
+        let device = storage.device();
+        device.map_or(DeviceType::Cpu, |device| self.devices.device_type(device))
+    }
+
     /// Copies a storage's bytes from `offset` on to the host.
     ///
     /// # Errors

@@ -62,6 +62,16 @@ impl Storage {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// A number that tells this storage from any other while a handle on it lives.
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    /// A device that has a copy; `None` if only the host has one.
+    pub(crate) fn device(&self) -> Option<DeviceId> {
+        self.copies().devices.first().map(|(device, _)| *device)
+    }
+
     fn copies(&self) -> MutexGuard<'_, Copies> {
         self.0.copies.lock().unwrap_or_else(PoisonError::into_inner)
     }

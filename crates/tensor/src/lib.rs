@@ -1,1 +1,44 @@
 //! Lazy tensors with PyTorch's names.
+//!
+//! A [`Tensor`]'s methods record operations and check shapes and dtypes as they do; values
+//! are computed when they are asked for, by the current [`runtime`]. [`Trace`] records a
+//! computation once and runs it often.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `tensor.rs` | the handle, recording, shape and dtype |
+//! | `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
+//! | `creation.rs`, `random.rs`, `macros.rs` | new tensors |
+//! | `views.rs`, `index.rs`, `join.rs` | other shapes, chosen elements, tensors put together |
+//! | `promote.rs`, `elementwise.rs`, `ops_traits.rs` | functions of elements, operators |
+//! | `reduce.rs`, `linalg.rs`, `nn.rs`, `conv.rs`, `attention.rs` | the other families |
+//! | `display.rs` | printing |
+
+mod attention;
+mod capture;
+mod creation;
+mod devices;
+mod dims;
+mod element;
+mod elementwise;
+mod error;
+mod eval;
+mod index;
+mod macros;
+mod nn;
+mod promote;
+mod reduce;
+mod tensor;
+mod trace;
+mod views;
+
+pub use attention::AttentionOptions;
+pub use devices::{backends, runtime, with_runtime};
+pub use dims::{Dims, Sizes};
+pub use element::Element;
+pub use error::{RusTorchError, RusTorchResult};
+pub use eval::eval_all;
+pub use macros::{Literal, literal};
+pub use promote::Operand;
+pub use tensor::Tensor;
+pub use trace::Trace;

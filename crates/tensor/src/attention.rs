@@ -1,0 +1,98 @@
+//! What transformers are made of beside the common layers.
+
+use rustorch_ir::ops::{Attention, Rope, UpdateSlice};
+use rustorch_ir::{DType, Param};
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+/// The optional arguments of [`Tensor::scaled_dot_product_attention`].
+#[derive(Clone, Copy, Default)]
+pub struct AttentionOptions<'a> {
+    /// Broadcasts to `[…, h, t, s]`: `bool`, true where a query may see a key; or of the
+    /// queries' dtype, added to the scores.
+    pub mask: Option<&'a Tensor>,
+    /// Does query `i` see only keys `0 ..= i + past`?
+    pub is_causal: bool,
+    /// Multiplier of the scores; `1 / √d` if it is not given.
+    pub scale: Option<f64>,
+    /// `c`, for scores `c · tanh(score / c)` before the mask.
+    pub soft_cap: Option<f64>,
+    /// How many keys came before the first query: one `i32`, read at run time. For causal
+    /// attention to a cache; 0 if it is not given.
+    pub past: Option<&'a Tensor>,
+}
+
+impl Tensor {
+    /// Attention of queries `self` `[…, h, t, d]` to `k` `[…, g, s, d]` and `v`
+    /// `[…, g, s, dv]`: `softmax(scale · q kᵀ + mask) v`, of shape `[…, h, t, dv]` and the
+    /// queries' dtype. `g` divides `h`: each group of `h / g` queries shares its keys.
+    ///
+    /// Floats; `k` and `v` may have another dtype than the queries.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these; `past` without `is_causal`.
+    pub fn scaled_dot_product_attention(
+        &self,
+        k: &Self,
+        v: &Self,
+        options: AttentionOptions,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "scaled_dot_product_attention";
+        require(NAME, self.rank() >= 3, "q [.., h, t, d]", self.ty())?;
+        let width = self.dims()[self.rank() - 1];
+        let op = Attention {
+            scale: Param(options.scale.unwrap_or(1.0 / (width as f64).sqrt())),
+            causal: options.is_causal,
+            soft_cap: options.soft_cap.map(Param),
+            mask: options.mask.is_some(),
+            past: options.past.is_some(),
+        };
+        let mask = match options.mask {
+            Some(mask) if mask.dtype() == DType::Bool => {
+                let seen = Self::where_(mask, 0.0, f64::NEG_INFINITY)?;
+                Some(seen.cast(NAME, self.dtype())?)
+            }
+            mask => mask.cloned(),
+        };
+        let inputs: Vec<&Self> = ([self, k, v].into_iter())
+            .chain(&mask)
+            .chain(options.past)
+            .collect();
+        Self::apply(NAME, op, &inputs)
+    }
+
+    /// Rotary position embedding: pairs of the last dimension's features turned by angles
+    /// that grow with `positions`. `self` is `[…, t, d]`, floats; `positions` `[t]`, `i32`;
+    /// `factors` `[dims / 2]`, `f32`, divide the frequencies. Result as `self`.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these; odd `dims`, or more than `d`.
+    pub fn rope(
+        &self,
+        positions: &Self,
+        factors: Option<&Self>,
+        rope: &Rope,
+    ) -> RusTorchResult<Self> {
+        let inputs: Vec<&Self> = [self, positions].into_iter().chain(factors).collect();
+        Self::apply("rope", rope.clone(), &inputs)
+    }
+
+    /// Writes `source` into this tensor's memory at index `start` of `dim`, and returns the
+    /// tensor with that change. `source` has this tensor's shape except in `dim`, and its
+    /// dtype, or both are floats; `start` is one `i32`, read at run time.
+    ///
+    /// The change happens when the result is computed. From then on this tensor shows it
+    /// too, so read the result, not this tensor. What is not in memory yet is computed
+    /// first, unless it is the result of another update.
+    ///
+    /// # Errors
+    /// A source or start other than these; a view of a part of some memory; when computed,
+    /// a range that does not fit.
+    pub fn update_slice_(&self, source: &Self, dim: isize, start: &Self) -> RusTorchResult<Self> {
+        const NAME: &str = "update_slice_";
+        let dim = self.dim(NAME, dim)?;
+        self.prepare_update(NAME)?;
+        Self::apply(NAME, UpdateSlice { dim }, &[self, source, start])
+    }
+}

@@ -1,0 +1,219 @@
+//! New tensors.
+
+use rustorch_ir::ops::{Arange, Full};
+use rustorch_ir::{DType, OpError, Scalar, Shape};
+use rustorch_runtime::{HostBuffer, Storage};
+
+use crate::error::{RusTorchError, RusTorchResult, require};
+use crate::tensor::View;
+use crate::{Element, Tensor};
+
+impl Tensor {
+    /// The elements `data`, in row-major order, as a tensor of `shape`.
+    ///
+    /// # Errors
+    /// Another number of elements than the shape has; the host is out of memory.
+    pub fn from_slice<T: Element>(data: &[T], shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        const NAME: &str = "from_slice";
+        let shape = Shape::from(shape.as_ref());
+        let bytes: &[u8] = bytemuck::cast_slice(data);
+        require(
+            NAME,
+            T::DTYPE.bytes_of(&shape) == Some(bytes.len()),
+            format!("as many elements as {shape} has"),
+            data.len(),
+        )?;
+        let buffer = HostBuffer::copy_of(bytes).ok_or(RusTorchError::OutOfMemory {
+            op: NAME,
+            bytes: bytes.len(),
+        })?;
+        let view = View::whole(Storage::from_host(buffer), &shape);
+        Ok(Self::ready(T::DTYPE, view))
+    }
+
+    /// [`Tensor::from_slice`] of a vector.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_slice`].
+    pub fn from_vec<T: Element>(
+        data: impl AsRef<[T]>,
+        shape: impl AsRef<[usize]>,
+    ) -> RusTorchResult<Self> {
+        Self::from_slice(data.as_ref(), shape)
+    }
+
+    /// A tensor of a whole storage: its bytes are the elements in row-major order. This is
+    /// how weights in a block format come in.
+    ///
+    /// # Errors
+    /// The storage does not hold exactly the bytes of this shape and dtype.
+    pub fn from_storage(
+        storage: Storage,
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+    ) -> RusTorchResult<Self> {
+        let shape = Shape::from(shape.as_ref());
+        require(
+            "from_storage",
+            dtype.bytes_of(&shape) == Some(storage.bytes()),
+            format!("the bytes of {dtype}{shape}"),
+            format!("{} bytes", storage.bytes()),
+        )?;
+        Ok(Self::ready(dtype, View::whole(storage, &shape)))
+    }
+
+    /// One number as a tensor of rank 0.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn scalar(value: impl Into<Scalar>, dtype: DType) -> RusTorchResult<Self> {
+        Self::full([], value, dtype)
+    }
+
+    /// A tensor of one value.
+    ///
+    /// # Errors
+    /// A shape that no memory could hold; a block format.
+    pub fn full(
+        shape: impl AsRef<[usize]>,
+        value: impl Into<Scalar>,
+        dtype: DType,
+    ) -> RusTorchResult<Self> {
+        Self::filled("full", shape.as_ref(), value.into(), dtype)
+    }
+
+    fn filled(
+        name: &'static str,
+        shape: &[usize],
+        value: Scalar,
+        dtype: DType,
+    ) -> RusTorchResult<Self> {
+        let shape = shape.into();
+        let full = Full {
+            shape,
+            value,
+            dtype,
+        };
+        Self::apply(name, full, &[])
+    }
+
+    /// A tensor of zeros.
+    ///
+    /// # Errors
+    /// As [`Tensor::full`].
+    pub fn zeros(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
+        Self::filled("zeros", shape.as_ref(), Scalar::Int(0), dtype)
+    }
+
+    /// A tensor of ones.
+    ///
+    /// # Errors
+    /// As [`Tensor::full`].
+    pub fn ones(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
+        Self::filled("ones", shape.as_ref(), Scalar::Int(1), dtype)
+    }
+
+    /// One value in this tensor's shape and dtype.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn full_like(&self, value: impl Into<Scalar>) -> RusTorchResult<Self> {
+        Self::filled("full_like", self.dims(), value.into(), self.dtype())
+    }
+
+    /// Zeros in this tensor's shape and dtype.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn zeros_like(&self) -> RusTorchResult<Self> {
+        self.full_like(0)
+    }
+
+    /// Ones in this tensor's shape and dtype.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn ones_like(&self) -> RusTorchResult<Self> {
+        self.full_like(1)
+    }
+
+    /// `start`, `start + step`, … up to but without `end`, of shape `[⌈(end - start) / step⌉]`.
+    ///
+    /// # Errors
+    /// A step of 0, or one that leads away from `end`; bounds that are not finite; a dtype
+    /// that is neither integer nor float.
+    pub fn arange(
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        step: impl Into<Scalar>,
+        dtype: DType,
+    ) -> RusTorchResult<Self> {
+        let (start, end, step) = (start.into(), end.into(), step.into());
+        let Some(len) = arange_len(start, end, step) else {
+            let expected = "finite bounds and a step other than 0 that leads to the end";
+            let got = format!("{start} to {end} by {step}");
+            return Err(OpError::new("arange", expected, got).into());
+        };
+        let arange = Arange {
+            start,
+            step,
+            len,
+            dtype,
+        };
+        Self::apply("arange", arange, &[])
+    }
+
+    /// `steps` numbers, evenly from `start` to `end`, both included. Floats.
+    ///
+    /// # Errors
+    /// Another dtype.
+    pub fn linspace(start: f64, end: f64, steps: usize, dtype: DType) -> RusTorchResult<Self> {
+        const NAME: &str = "linspace";
+        require(NAME, dtype.is_float(), "a floating-point dtype", dtype)?;
+        let step = match steps {
+            0 | 1 => 0.0,
+            _ => (end - start) / (steps - 1) as f64,
+        };
+        let line = |start: f64, step: f64| {
+            let (start, step) = (start.into(), step.into());
+            let arange = Arange {
+                start,
+                step,
+                len: steps,
+                dtype: DType::F64,
+            };
+            Self::apply(NAME, arange, &[])
+        };
+        // The second half is counted back from the end, so that both ends are exact.
+        let index = line(0.0, 1.0)?;
+        let (rising, falling) = (line(start, step)?, index.mul(-step)?);
+        let falling = falling.add(end + step * steps.saturating_sub(1) as f64)?;
+        let first_half = index.lt((steps.div_ceil(2)) as f64)?;
+        Self::where_(&first_half, &rising, &falling)?.cast(NAME, dtype)
+    }
+
+    /// The `n` × `n` identity matrix.
+    ///
+    /// # Errors
+    /// A matrix that no memory could hold; a block format.
+    pub fn eye(n: usize, dtype: DType) -> RusTorchResult<Self> {
+        const NAME: &str = "eye";
+        let index = Self::arange(0, n as i64, 1, DType::I64)?;
+        index.unsqueeze(1)?.eq(&index)?.cast(NAME, dtype)
+    }
+}
+
+/// Number of elements of an arange; integers are counted exactly.
+fn arange_len(start: Scalar, end: Scalar, step: Scalar) -> Option<usize> {
+    if let (Scalar::Int(start), Scalar::Int(end), Scalar::Int(step)) = (start, end, step) {
+        let (way, step) = (i128::from(end) - i128::from(start), i128::from(step));
+        let fits = step != 0 && (way == 0 || (way > 0) == (step > 0));
+        let len = way.unsigned_abs().checked_div(step.unsigned_abs())?;
+        let rest = way.unsigned_abs() % step.unsigned_abs();
+        return usize::try_from(len + u128::from(rest > 0))
+            .ok()
+            .filter(|_| fits);
+    }
+    let len = ((end.as_f64() - start.as_f64()) / step.as_f64()).ceil();
+    (len.is_finite() && len >= 0.0 && len <= isize::MAX as f64).then_some(len as usize)
+}

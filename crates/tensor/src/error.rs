@@ -1,0 +1,55 @@
+//! What can go wrong with tensors.
+
+use rustorch_ir::OpError;
+use rustorch_runtime::{DeviceError, RunError};
+
+/// The result of an operation on tensors.
+pub type RusTorchResult<T> = Result<T, RusTorchError>;
+
+/// Why a tensor could not be made, read or computed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RusTorchError {
+    /// The arguments do not fit the operation: which one, what it expected, what it got.
+    /// Found where the operation is called, not where it is computed.
+    #[error(transparent)]
+    Op(#[from] OpError),
+    /// A device failed and no other could take over, or a value was wrong that is only
+    /// known at run time, such as an index out of range.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The computation could not be run.
+    #[error(transparent)]
+    Run(RunError),
+    /// The host has no memory for a tensor's elements.
+    #[error("{op}: the host has no {bytes} bytes of memory left")]
+    OutOfMemory {
+        /// The method that asked for them.
+        op: &'static str,
+        /// How many.
+        bytes: usize,
+    },
+}
+
+impl From<RunError> for RusTorchError {
+    fn from(e: RunError) -> Self {
+        match e {
+            RunError::Op(e) => Self::Op(e),
+            RunError::Device(e) => Self::Device(e),
+            other => Self::Run(other),
+        }
+    }
+}
+
+/// Fails unless `condition`.
+pub(crate) fn require(
+    op: &'static str,
+    condition: bool,
+    expected: impl ToString,
+    got: impl ToString,
+) -> RusTorchResult<()> {
+    match condition {
+        true => Ok(()),
+        false => Err(OpError::new(op, expected, got).into()),
+    }
+}

@@ -1,0 +1,126 @@
+//! Operands that may be numbers, and the dtype that operands of several meet in.
+
+use num_complex::Complex;
+use rustorch_ir::ops::{Cast, Full};
+use rustorch_ir::{DType, OpError, Scalar, Shape};
+
+use crate::Tensor;
+use crate::error::RusTorchResult;
+
+/// The other operand of a function of two: a tensor or a number.
+#[derive(Clone, Copy)]
+pub enum Operand<'a> {
+    /// A tensor.
+    Tensor(&'a Tensor),
+    /// A number.
+    Scalar(Scalar),
+}
+
+impl<'a> From<&'a Tensor> for Operand<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::Tensor(tensor)
+    }
+}
+
+macro_rules! operand_from {
+    ($($number:ty),*) => {
+        $(impl From<$number> for Operand<'_> {
+            fn from(number: $number) -> Self {
+                Self::Scalar(number.into())
+            }
+        })*
+    };
+}
+
+operand_from!(Scalar, f64, f32, i64, i32);
+
+impl From<Complex<f64>> for Operand<'_> {
+    fn from(number: Complex<f64>) -> Self {
+        Self::Scalar(Scalar::Complex(number.re.into(), number.im.into()))
+    }
+}
+
+/// The dtype that the operands are converted to, by `torch.result_type`: numbers and
+/// tensors of rank 0 count only where their kind (bool, integer, float, complex) is above
+/// that of the other operands. A number counts as `i64`, `f32` or `complex64`.
+pub(crate) fn result_dtype(op: &'static str, operands: &[Operand]) -> RusTorchResult<DType> {
+    // From the strongest to the weakest: tensors with dimensions, without, numbers.
+    let mut kinds: [Option<DType>; 3] = [None; 3];
+    for operand in operands {
+        let (kind, dtype) = match operand {
+            Operand::Tensor(t) if t.rank() > 0 => (0, t.dtype()),
+            Operand::Tensor(t) => (1, t.dtype()),
+            Operand::Scalar(Scalar::Int(_)) => (2, DType::I64),
+            Operand::Scalar(Scalar::Float(_)) => (2, DType::F32),
+            Operand::Scalar(Scalar::Complex(..)) => (2, DType::Complex64),
+        };
+        kinds[kind] = match kinds[kind] {
+            None => Some(dtype),
+            Some(other) => Some(promote(op, other, dtype)?),
+        };
+    }
+    let [tensors, rank_0, numbers] = kinds;
+    let weak = combine(op, rank_0, numbers)?;
+    let dtype = combine(op, tensors, weak)?;
+    dtype.ok_or_else(|| OpError::new(op, "operands", "none").into())
+}
+
+fn promote(op: &'static str, a: DType, b: DType) -> Result<DType, OpError> {
+    let got = || OpError::new(op, "dtypes that promote", format!("{a} and {b}"));
+    a.promote(b).ok_or_else(got)
+}
+
+fn combine(
+    op: &'static str,
+    strong: Option<DType>,
+    weak: Option<DType>,
+) -> Result<Option<DType>, OpError> {
+    let (Some(strong), Some(weak)) = (strong, weak) else {
+        return Ok(strong.or(weak));
+    };
+    let both = promote(op, strong, weak)?;
+    Ok(Some(match strong {
+        s if s.is_complex() => s,
+        s if s.is_float() && weak.is_complex() => s.complex().unwrap_or(DType::Complex64),
+        s if s.is_float() => s,
+        s if s.is_int() && (weak.is_int() || weak == DType::Bool) => s,
+        _ => both,
+    }))
+}
+
+impl Operand<'_> {
+    /// The operand as a tensor of `dtype`.
+    pub(crate) fn to_tensor(self, op: &'static str, dtype: DType) -> RusTorchResult<Tensor> {
+        match self {
+            Self::Tensor(tensor) => tensor.cast(op, dtype),
+            Self::Scalar(value) => {
+                let shape = Shape::default();
+                let full = Full {
+                    shape,
+                    value,
+                    dtype,
+                };
+                Tensor::apply(op, full, &[])
+            }
+        }
+    }
+}
+
+impl Tensor {
+    /// The values in another dtype: floats to integers are cut towards zero and saturate,
+    /// complex to real drops the imaginary part, to `bool` is `!= 0`, block formats are
+    /// dequantised.
+    ///
+    /// # Errors
+    /// To a block format (quantising is not a cast), or from one to other than floats.
+    pub fn to_dtype(&self, dtype: DType) -> RusTorchResult<Self> {
+        self.cast("to_dtype", dtype)
+    }
+
+    pub(crate) fn cast(&self, op: &'static str, dtype: DType) -> RusTorchResult<Self> {
+        match self.dtype() == dtype {
+            true => Ok(self.clone()),
+            false => Self::apply(op, Cast { dtype }, &[self]),
+        }
+    }
+}

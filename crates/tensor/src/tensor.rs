@@ -1,0 +1,240 @@
+//! The tensor: a handle on a value that is computed when it is asked for.
+
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustorch_ir::{DType, Layout, Op, OpError, Role, Shape, TensorType, normalize_dim};
+use rustorch_runtime::{DeviceType, Storage};
+use smallvec::SmallVec;
+
+use crate::devices::runtime;
+use crate::error::RusTorchResult;
+
+/// A multi-dimensional array of one element type.
+///
+/// Operations are recorded and computed when values are asked for ([`Tensor::eval`],
+/// [`Tensor::to_vec`], printing), so that the runtime sees them together and chooses
+/// devices for them. Shapes and dtypes are checked when an operation is recorded.
+///
+/// Clones are handles on the same value. Views of computed tensors share their memory.
+#[derive(Clone)]
+pub struct Tensor(Arc<Node>);
+
+struct Node {
+    ty: TensorType,
+    state: Mutex<State>,
+}
+
+/// What is known of a tensor's value.
+#[derive(Clone)]
+pub(crate) enum State {
+    /// How it is computed.
+    Pending(Arc<Pending>),
+    /// Where it is.
+    Ready(View),
+    /// It is given when a [`Trace`](crate::Trace) is run.
+    Placeholder,
+}
+
+/// An operation that was not computed yet.
+pub(crate) struct Pending {
+    pub(crate) op: Op,
+    pub(crate) inputs: SmallVec<[Tensor; 4]>,
+}
+
+/// Elements in a storage.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) storage: Storage,
+    pub(crate) layout: Layout,
+}
+
+impl View {
+    /// A whole storage, in row-major order.
+    pub(crate) fn whole(storage: Storage, shape: &Shape) -> Self {
+        let layout = Layout::contiguous(shape);
+        Self { storage, layout }
+    }
+
+    /// Does the view show all of its storage in row-major order, as `dtype`?
+    pub(crate) fn is_whole(&self, dtype: DType) -> bool {
+        self.layout.offset == 0
+            && self.layout.is_contiguous()
+            && dtype.bytes_of(&self.layout.shape) == Some(self.storage.bytes())
+    }
+}
+
+impl Node {
+    /// Takes the inputs, so that dropping a node never drops another inside it.
+    fn take_inputs(&mut self) -> SmallVec<[Tensor; 4]> {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match mem::replace(state, State::Placeholder) {
+            State::Pending(pending) => Arc::into_inner(pending)
+                .map(|p| p.inputs)
+                .unwrap_or_default(),
+            State::Ready(_) | State::Placeholder => SmallVec::new(),
+        }
+    }
+}
+
+impl Drop for Node {
+    /// A history can be long: it is taken apart in a loop, not by recursion.
+    fn drop(&mut self) {
+        let mut rest = self.take_inputs();
+        while let Some(tensor) = rest.pop() {
+            if let Some(mut node) = Arc::into_inner(tensor.0) {
+                rest.extend(node.take_inputs());
+            }
+        }
+    }
+}
+
+impl Tensor {
+    fn new(ty: TensorType, state: State) -> Self {
+        let state = Mutex::new(state);
+        Self(Arc::new(Node { ty, state }))
+    }
+
+    /// A tensor whose elements are in memory.
+    pub(crate) fn ready(dtype: DType, view: View) -> Self {
+        let shape = view.layout.shape.clone();
+        Self::new(TensorType { shape, dtype }, State::Ready(view))
+    }
+
+    /// A value that is known only when a [`Trace`](crate::Trace) is run.
+    ///
+    /// # Errors
+    /// The shape's bytes overflow, or its rows are not whole blocks of `dtype`.
+    pub fn placeholder(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
+        let ty = TensorType::new(shape.as_ref(), dtype);
+        check_bytes("placeholder", &ty)?;
+        Ok(Self::new(ty, State::Placeholder))
+    }
+
+    /// Records `op` on `inputs`; `name` is what errors call it. A view of a tensor in memory
+    /// becomes another one at once.
+    pub(crate) fn apply(
+        name: &'static str,
+        op: impl Into<Op>,
+        inputs: &[&Self],
+    ) -> RusTorchResult<Self> {
+        let op = op.into();
+        let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|t| t.ty()).collect();
+        let ty = (op.def().infer(&types)).map_err(|e| OpError { op: name, ..e })?;
+        check_bytes(name, &ty)?;
+        if op.def().role() == Role::View
+            && let State::Ready(view) = inputs[0].state()
+            && let Some(layout) = op.def().view(&view.layout)
+        {
+            let storage = view.storage;
+            return Ok(Self::ready(ty.dtype, View { storage, layout }));
+        }
+        let inputs = inputs.iter().copied().cloned().collect();
+        Ok(Self::new(
+            ty,
+            State::Pending(Arc::new(Pending { op, inputs })),
+        ))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.lock().clone()
+    }
+
+    /// Replaces the history by the value.
+    pub(crate) fn store(&self, view: View) {
+        let mut state = self.lock();
+        if matches!(*state, State::Pending(_)) {
+            let history = mem::replace(&mut *state, State::Ready(view));
+            // The history may be long, and the lock is not needed for dropping it.
+            drop(state);
+            drop(history);
+        }
+    }
+
+    /// Tells this tensor from others.
+    pub(crate) fn key(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    pub(crate) fn ty(&self) -> &TensorType {
+        &self.0.ty
+    }
+
+    /// Sizes of the dimensions.
+    pub fn shape(&self) -> &Shape {
+        &self.ty().shape
+    }
+
+    /// Sizes of the dimensions, as a slice.
+    pub fn dims(&self) -> &[usize] {
+        self.shape()
+    }
+
+    /// Size of one dimension; negative ones count from the last.
+    ///
+    /// # Errors
+    /// There is no such dimension.
+    pub fn size(&self, dim: isize) -> RusTorchResult<usize> {
+        Ok(self.shape()[self.dim("size", dim)?])
+    }
+
+    /// Type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.ty().dtype
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.ty().rank()
+    }
+
+    /// Number of dimensions, by PyTorch's name.
+    pub fn ndim(&self) -> usize {
+        self.rank()
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.shape().elements()
+    }
+
+    /// Are the elements one row-major run without gaps? What is not computed yet will be.
+    pub fn is_contiguous(&self) -> bool {
+        match self.state() {
+            State::Ready(view) => view.layout.is_contiguous(),
+            State::Pending(_) | State::Placeholder => true,
+        }
+    }
+
+    /// Was the value computed, or given?
+    pub fn is_ready(&self) -> bool {
+        matches!(*self.lock(), State::Ready(_))
+    }
+
+    /// The device in whose memory the elements are; `None` while they are not computed.
+    pub fn device(&self) -> Option<DeviceType> {
+        match self.state() {
+            State::Ready(view) => Some(runtime().device_of(&view.storage)),
+            State::Pending(_) | State::Placeholder => None,
+        }
+    }
+
+    /// The index of a dimension that may be counted from the last.
+    pub(crate) fn dim(&self, op: &'static str, dim: isize) -> RusTorchResult<usize> {
+        Ok(normalize_dim(op, dim, self.rank())?)
+    }
+}
+
+/// Fails if a tensor of this type cannot exist.
+pub(crate) fn check_bytes(op: &'static str, ty: &TensorType) -> RusTorchResult<()> {
+    crate::error::require(
+        op,
+        (ty.dtype.bytes_of(&ty.shape)).is_some_and(|bytes| bytes <= isize::MAX as usize),
+        "a tensor of whole blocks that fits the address space",
+        ty,
+    )
+}

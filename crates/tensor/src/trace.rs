@@ -1,0 +1,109 @@
+//! Computations that are recorded once and run often.
+
+use rustorch_ir::TensorType;
+use rustorch_runtime::{Executable, Storage};
+
+use crate::Tensor;
+use crate::capture::Capture;
+use crate::devices::current;
+use crate::error::{RusTorchResult, require};
+
+/// A recorded computation: inputs that differ from run to run, tensors in memory that stay
+/// (weights, and states that the computation updates), outputs.
+///
+/// It is planned with its first run; further ones only launch kernels.
+///
+/// ```no_run
+/// use rustorch_ir::DType;
+/// use rustorch_tensor::{Tensor, Trace, tensor};
+///
+/// # fn main() -> rustorch_tensor::RusTorchResult<()> {
+/// let weight = tensor![[1.0, 2.0], [3.0, 4.0]];
+/// let x = Tensor::placeholder([1, 2], DType::F32)?;
+/// let trace = Trace::new(&[&x], &[&x.linear(&weight, None)?])?;
+/// let y = trace.run(&[tensor![[1.0, 0.0]].storage()?])?;
+/// let y = Tensor::from_storage(y[0].clone(), [1, 2], DType::F32)?;
+/// assert_eq!(y.to_vec::<f32>()?, [1.0, 3.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Trace {
+    executable: Executable,
+    placeholders: usize,
+    leaves: Vec<Storage>,
+    outputs: Vec<TensorType>,
+}
+
+impl Trace {
+    /// Records how `outputs` are computed from `placeholders` and from tensors in memory,
+    /// for the current [`runtime`](crate::runtime).
+    ///
+    /// A tensor in memory that the computation updates ([`Tensor::update_slice_`]) is
+    /// updated in place by every run.
+    ///
+    /// # Errors
+    /// A placeholder in the computation that is not among `placeholders`; a state that is
+    /// read otherwise than through the result of its update.
+    pub fn new(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
+        let capture = Capture::new(placeholders, outputs)?;
+        let (runtime, routing) = current();
+        Ok(Self {
+            executable: runtime.prepare(capture.graph, routing),
+            placeholders: placeholders.len(),
+            leaves: capture.leaves,
+            outputs: outputs.iter().map(|t| t.ty().clone()).collect(),
+        })
+    }
+
+    /// Runs with values for the placeholders, in their order, and returns the outputs'
+    /// elements, each contiguous. An output that is a state is that state's storage.
+    ///
+    /// # Errors
+    /// Another number of storages than placeholders, or of other sizes; those of
+    /// [`Executable::run`].
+    pub fn run(&self, inputs: &[Storage]) -> RusTorchResult<Vec<Storage>> {
+        let expected = format!("{} storages for the placeholders", self.placeholders);
+        let count = inputs.len();
+        require("trace", count == self.placeholders, expected, count)?;
+        let inputs: Vec<Storage> = inputs.iter().chain(&self.leaves).cloned().collect();
+        let mut outputs = self.executable.run(&inputs)?;
+        // Behind the outputs come the states.
+        outputs.truncate(self.outputs.len());
+        Ok(outputs)
+    }
+
+    /// Shape and dtype of each output.
+    pub fn outputs(&self) -> &[TensorType] {
+        &self.outputs
+    }
+
+    /// The prepared graph: its inputs are the placeholders, then the storages of
+    /// [`Trace::leaf`].
+    pub fn executable(&self) -> &Executable {
+        &self.executable
+    }
+
+    /// The storage that is bound to an input of the graph, counted as
+    /// [`RunError::DataLost`](rustorch_runtime::RunError::DataLost) counts them; `None` for
+    /// placeholders.
+    pub fn leaf(&self, input: usize) -> Option<&Storage> {
+        self.leaves.get(input.checked_sub(self.placeholders)?)
+    }
+
+    /// Puts `new` in the place of the storage `old`, which must have its size: a lost state
+    /// is replaced without recording again.
+    ///
+    /// # Errors
+    /// The computation does not use `old`, or `new` has another size.
+    pub fn rebind(&mut self, old: &Storage, new: &Storage) -> RusTorchResult<()> {
+        let (expected, got) = (format!("{} bytes", old.bytes()), new.bytes());
+        require("rebind", old.bytes() == new.bytes(), expected, got)?;
+        let mut found = false;
+        for leaf in self.leaves.iter_mut().filter(|leaf| leaf.same_as(old)) {
+            *leaf = new.clone();
+            found = true;
+        }
+        let expected = "a storage that the computation uses";
+        require("rebind", found, expected, "another one")
+    }
+}

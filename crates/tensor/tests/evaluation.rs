@@ -1,0 +1,129 @@
+//! Evaluation: laziness, sharing, long histories, views, errors.
+
+use rustorch_ir::DType;
+use rustorch_runtime::{Routing, Runtime};
+use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, eval_all, tensor, with_runtime};
+
+type Outcome = RusTorchResult<()>;
+
+#[test]
+fn operations_are_computed_when_asked_for() -> Outcome {
+    let x = tensor![[1.0, 2.0], [3.0, 4.0]];
+    let y = x.add(&x)?.mul(0.5)?;
+    assert!(!y.is_ready());
+    assert_eq!(y.device(), None);
+    assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+    assert!(y.is_ready());
+    assert!(y.device().is_some());
+    Ok(())
+}
+
+#[test]
+fn shared_parts_and_several_outputs() -> Outcome {
+    let x = tensor![1.0, 2.0];
+    // Without sharing, 2^200 additions.
+    let mut y = x.clone();
+    for _ in 0..60 {
+        y = y.add(&y)?;
+    }
+    let z = y.neg()?;
+    eval_all(&[&y, &z, &y, &x])?;
+    let scale = 2f32.powi(60);
+    assert_eq!(y.to_vec::<f32>()?, [scale, 2.0 * scale]);
+    assert_eq!(z.to_vec::<f32>()?, [-scale, -2.0 * scale]);
+    Ok(())
+}
+
+#[test]
+fn long_histories_do_not_overflow_the_stack() -> Outcome {
+    let chain = |n: usize| -> RusTorchResult<Tensor> {
+        let mut x = tensor![0i64];
+        for _ in 0..n {
+            x = x.add(1)?;
+        }
+        Ok(x)
+    };
+    drop(chain(100_000)?);
+    assert_eq!(chain(100_000)?.item::<i64>()?, 100_000);
+    Ok(())
+}
+
+#[test]
+fn views_of_tensors_in_memory_share_it() -> Outcome {
+    let x = Tensor::arange(0, 24, 1, DType::I64)?.reshape([2, 3, 4])?;
+    x.eval()?;
+    let storage = x.storage()?;
+    let shares = |view: &Tensor| -> RusTorchResult<bool> {
+        assert!(view.is_ready());
+        // The same bytes in another order: reshaped back to rank 1 where strides allow it.
+        Ok(view.storage()?.same_as(&storage))
+    };
+    assert!(shares(&x.view([6, -1])?)?);
+    assert!(shares(&x.unsqueeze(-1)?)?);
+    assert!(shares(&x.permute([2, 0, 1])?.permute([1, 2, 0])?)?);
+    let t = x.transpose(0, -1)?;
+    assert!(t.is_ready() && !t.is_contiguous());
+    assert_eq!(t.dims(), [4, 3, 2]);
+    assert_eq!(t.select(0, 1)?.to_vec::<i64>()?, [1, 13, 5, 17, 9, 21]);
+    assert!(t.view([24]).is_err());
+    assert_eq!(
+        t.reshape([24])?.narrow(0, 0, 4)?.to_vec::<i64>()?,
+        [0, 12, 4, 16]
+    );
+    assert!(t.contiguous()?.is_contiguous());
+    // A transposed and a plain view of one storage in one computation: one input.
+    let both = t.add(&x.select(1, 0)?.t()?.unsqueeze(1)?)?;
+    assert_eq!(both.select(0, 3)?.to_vec::<i64>()?, [6, 30, 10, 34, 14, 38]);
+    let part = x.slice(2, 1, -1, 1)?.select(0, -1)?;
+    assert_eq!(part.to_vec::<i64>()?, [13, 14, 17, 18, 21, 22]);
+    Ok(())
+}
+
+#[test]
+fn a_failed_evaluation_can_be_repeated_elsewhere() -> Outcome {
+    let y = tensor![1.0, 2.0].add(1)?;
+    let nothing = Runtime::new([]);
+    let failed = with_runtime(&nothing, Routing::default(), || y.eval().map(|_| ()));
+    assert!(matches!(failed, Err(RusTorchError::Run(_))), "{failed:?}");
+    assert_eq!(y.to_vec::<f32>()?, [2.0, 3.0]);
+    Ok(())
+}
+
+#[test]
+fn reading_checks_what_it_is_asked_for() -> Outcome {
+    let x = tensor![1.0, 2.0];
+    let error = |e: RusTorchError| e.to_string();
+    assert_eq!(
+        x.to_vec::<i64>().map_err(error),
+        Err("to_vec: expected a tensor of i64, got f32[2]".to_owned())
+    );
+    assert_eq!(
+        x.item::<f32>().map_err(error),
+        Err("item: expected one element, got f32[2]".to_owned())
+    );
+    assert_eq!(x.select(0, -1)?.item::<f32>()?, 2.0);
+    assert_eq!(x.narrow(0, 1, 0)?.to_vec::<f32>()?, []);
+    let placeholder = Tensor::placeholder([2], DType::F32)?;
+    assert!(placeholder.add(&x)?.eval().is_err());
+    assert!(Tensor::from_slice(&[1i32, 2, 3], [2, 2]).is_err());
+    assert!(Tensor::zeros([usize::MAX, 2], DType::F32).is_err());
+    Ok(())
+}
+
+#[test]
+fn a_bad_index_is_an_error() -> Outcome {
+    let table = tensor![[1.0, 2.0], [3.0, 4.0]];
+    let good = table.embedding(&tensor![[1i64], [0]])?;
+    assert_eq!(good.to_vec::<f32>()?, [3.0, 4.0, 1.0, 2.0]);
+    for bad in [-1, 2] {
+        let rows = table.embedding(&tensor![bad])?;
+        assert!(matches!(
+            rows.to_vec::<f32>(),
+            Err(RusTorchError::Device(_))
+        ));
+        assert!(table.index_select(0, &tensor![bad])?.eval().is_err());
+    }
+    let zero = tensor![1, 2].floor_divide(0)?;
+    assert!(zero.eval().is_err());
+    Ok(())
+}
