@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustorch_ir::{Graph, Node, Op, TensorType, ValueId};
+use rustorch_ir::{Graph, Node, Op, Role, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::planner::{Constraints, plan};
@@ -479,24 +479,25 @@ impl Executable {
         }
         *prepared = None;
         let slot = &self.devices.slots[device.0];
-        match (error.class, memo) {
-            (FailureClass::Unsupported, Some(memo)) => {
-                lock(&self.devices.unsupported).insert((device, memo));
+        // Each answer rules something out that was not before, so that this ends.
+        let memo = memo.filter(|(op, ..)| op.def().role() != Role::View);
+        let learnt = error.class == FailureClass::Unsupported
+            && memo.is_some_and(|m| lock(&self.devices.unsupported).insert((device, m)));
+        match error.class {
+            FailureClass::Unsupported if learnt => {
                 self.devices.epoch.fetch_add(1, Ordering::Release);
             }
-            (FailureClass::OutOfMemory { never_fits: false }, _)
-                if memory.trimmed.insert(device) =>
-            {
+            FailureClass::OutOfMemory { never_fits: false } if memory.trimmed.insert(device) => {
                 slot.backend.memory().trim();
             }
-            (FailureClass::OutOfMemory { .. } | FailureClass::Unsupported, _) => {
+            FailureClass::OutOfMemory { .. } | FailureClass::Unsupported => {
                 memory.full.insert(device);
             }
-            (FailureClass::Lost, _) => {
+            FailureClass::Lost => {
                 slot.lost.store(true, Ordering::Release);
                 self.devices.epoch.fetch_add(1, Ordering::Release);
             }
-            (FailureClass::Caller, _) => {}
+            FailureClass::Caller => {}
         }
         let to = self.next_device(&error, memory);
         let fallback = Fallback { error, to };
