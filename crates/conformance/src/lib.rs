@@ -1,1 +1,247 @@
 //! Every operation's cases on every backend, against the reference.
+//!
+//! [`check`] runs each case of [`OpKind::cases`] on the device under test and on the
+//! [`Reference`], from the same bytes, and compares the results. Composite operations are
+//! run twice, with the device's own kernel and decomposed. What the caller can do wrong at
+//! run time has to be answered as the caller's mistake.
+
+mod compare;
+mod mistakes;
+mod operand;
+mod report;
+
+use std::sync::Arc;
+
+use rustorch_ir::case::Case;
+use rustorch_ir::ops::AsStrided;
+use rustorch_ir::{Graph, OpError, OpKind, Role, ValueId};
+use rustorch_reference::{Reference, Values};
+use rustorch_runtime::{Backend, FailureClass, HostBuffer, Routing, RunError, Runtime, Storage};
+
+use crate::compare::Tolerance;
+use crate::operand::Prepared;
+pub use crate::report::{Check, Outcome, Report};
+
+/// Runs the cases of the operations that `kinds` chooses on `backend`.
+pub fn check(backend: Arc<dyn Backend>, kinds: impl Fn(OpKind) -> bool) -> Report {
+    let reference: Arc<dyn Backend> = Arc::new(Reference::new());
+    let device = backend.info().device;
+    let bench = Bench {
+        reference: Runtime::new([reference]),
+        tested: Runtime::new([backend.clone()]),
+        backend,
+    };
+    let mut checks = Vec::new();
+    for &kind in OpKind::ALL.iter().filter(|&&kind| kinds(kind)) {
+        for case in kind.cases() {
+            bench.check(kind, &case, &mut checks);
+        }
+        for case in mistakes::of(kind) {
+            bench.check_refused(kind, &case, &mut checks);
+        }
+    }
+    Report { device, checks }
+}
+
+/// How an operation is put into a graph.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// As it is.
+    Native,
+    /// As what it is made of.
+    Decomposed,
+}
+
+struct Bench {
+    backend: Arc<dyn Backend>,
+    tested: Runtime,
+    reference: Runtime,
+}
+
+impl Bench {
+    /// Compares a case's result with the reference's.
+    fn check(&self, kind: OpKind, case: &Case, checks: &mut Vec<Check>) {
+        let operands = operand::prepare(case);
+        let composite = case.op.def().is_composite();
+        let (definition, ways) = match composite {
+            true => (Way::Decomposed, &[Way::Native, Way::Decomposed][..]),
+            false => (Way::Native, &[Way::Native][..]),
+        };
+        let expected = graph(case, &operands, definition)
+            .map_err(|e| e.to_string())
+            .and_then(|graph| run(&self.reference, &graph, &operands).map_err(|e| e.to_string()));
+        for &way in ways {
+            let outcome = match &expected {
+                Ok(expected) => self.compare(case, &operands, way, expected),
+                Err(e) => Outcome::Failed(format!("the reference: {e}")),
+            };
+            let how = match way {
+                Way::Decomposed => ", decomposed",
+                Way::Native => "",
+            };
+            checks.push(Check {
+                kind,
+                case: format!("{}{how}", describe(case)),
+                outcome,
+            });
+        }
+    }
+
+    fn compare(&self, case: &Case, operands: &[Prepared], way: Way, expected: &Values) -> Outcome {
+        let graph = match graph(case, operands, way) {
+            Ok(graph) => graph,
+            Err(e) => return Outcome::Failed(e.to_string()),
+        };
+        if let Some(reason) = self.lacks(&graph) {
+            return Outcome::Skipped(reason);
+        }
+        let output = graph.ty(graph.outputs()[0]).dtype;
+        match run(&self.tested, &graph, operands) {
+            Ok(result) => match Tolerance::of(case, output).compare(&result, expected) {
+                Ok(()) => Outcome::Passed,
+                Err(difference) => Outcome::Failed(difference),
+            },
+            Err(e) => Outcome::Failed(e.to_string()),
+        }
+    }
+
+    /// A case that the caller got wrong has to be refused as such.
+    fn check_refused(&self, kind: OpKind, case: &Case, checks: &mut Vec<Check>) {
+        let operands = operand::prepare(case);
+        let way = match case.op.def().is_composite() {
+            true => Way::Decomposed,
+            false => Way::Native,
+        };
+        let outcome = match graph(case, &operands, way) {
+            Ok(graph) => match self.lacks(&graph) {
+                Some(reason) => Outcome::Skipped(reason),
+                None => match run(&self.tested, &graph, &operands) {
+                    Err(Failure::Run(RunError::Device(e))) if e.class == FailureClass::Caller => {
+                        Outcome::Passed
+                    }
+                    Err(e) => Outcome::Failed(format!("not told to be the caller's mistake: {e}")),
+                    Ok(_) => Outcome::Failed("was not refused".to_owned()),
+                },
+            },
+            Err(e) => Outcome::Failed(e.to_string()),
+        };
+        checks.push(Check {
+            kind,
+            case: format!("{}, a mistake", describe(case)),
+            outcome,
+        });
+    }
+
+    /// Why the device cannot run `graph`.
+    fn lacks(&self, graph: &Graph) -> Option<String> {
+        let missing = graph.nodes().iter().find(|node| {
+            let is_view = node.op.def().role() == Role::View;
+            !is_view && !graph.with_signature(node, |s| self.backend.supports(s))
+        })?;
+        let types: Vec<String> = (missing.inputs.iter())
+            .map(|&v| graph.ty(v).dtype.to_string())
+            .collect();
+        Some(match types.is_empty() {
+            true => format!(
+                "no kernel for {} of {}",
+                missing.op.name(),
+                missing.output.dtype
+            ),
+            false => format!(
+                "no kernel for {} of {}",
+                missing.op.name(),
+                types.join(", ")
+            ),
+        })
+    }
+}
+
+fn describe(case: &Case) -> String {
+    let operands: Vec<String> = case.inputs.iter().map(operand::describe).collect();
+    match operands.is_empty() {
+        true => format!("{:?}", case.op),
+        false => format!("{:?} of {}", case.op, operands.join(", ")),
+    }
+}
+
+/// The case as a graph of one operation on operands that lie as the case says.
+fn graph(case: &Case, operands: &[Prepared], way: Way) -> Result<Graph, OpError> {
+    let mut graph = Graph::new();
+    let stored = (operands.iter())
+        .map(|x| graph.input(x.stored.clone()))
+        .collect::<Result<Vec<ValueId>, _>>()?;
+    let mut inputs = Vec::with_capacity(stored.len());
+    for (value, operand) in stored.into_iter().zip(operands) {
+        inputs.push(match &operand.view {
+            Some(layout) => {
+                let layout = layout.clone();
+                graph.push(AsStrided { layout }, &[value])?
+            }
+            None => value,
+        });
+    }
+    let result = match way {
+        Way::Native => graph.push(case.op.clone(), &inputs)?,
+        Way::Decomposed => graph.expand(&case.op, &inputs)?,
+    };
+    graph.output(result);
+    Ok(graph)
+}
+
+/// Why there is no result to compare.
+enum Failure {
+    Run(RunError),
+    /// An operand that is no state has changed.
+    Overwritten(usize),
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Run(e) => e.fmt(f),
+            Self::Overwritten(i) => write!(f, "operand {i} was written to"),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(e: RunError) -> Self {
+        Self::Run(e)
+    }
+}
+
+/// Runs a graph of one output on fresh copies of the operands.
+fn run(runtime: &Runtime, graph: &Graph, operands: &[Prepared]) -> Result<Values, Failure> {
+    let inputs: Vec<Storage> = operands.iter().map(|x| storage(&x.bytes)).collect();
+    let routing = Routing {
+        strict: true,
+        ..Routing::default()
+    };
+    let outputs = runtime.prepare(graph.clone(), routing).run(&inputs)?;
+    let is_state = |i: usize| {
+        let states = graph
+            .nodes()
+            .iter()
+            .filter(|n| n.op.def().role() == Role::State);
+        let mut roots = states.filter_map(|n| graph.state_root(n.inputs[0]));
+        roots.any(|root| root.index() == i)
+    };
+    for (i, (input, operand)) in inputs.iter().zip(operands).enumerate() {
+        if !is_state(i) && read(runtime, input)? != operand.bytes {
+            return Err(Failure::Overwritten(i));
+        }
+    }
+    let output = read(runtime, &outputs[0])?;
+    Ok(Values::decode(output, graph.ty(graph.outputs()[0]).dtype))
+}
+
+fn storage(bytes: &[u8]) -> Storage {
+    let buffer = HostBuffer::copy_of(bytes);
+    Storage::from_host(buffer.expect("the host has memory for a small operand"))
+}
+
+fn read(runtime: &Runtime, storage: &Storage) -> Result<Vec<u8>, RunError> {
+    let mut bytes = vec![0; storage.bytes()];
+    runtime.read(storage, 0, &mut bytes)?;
+    Ok(bytes)
+}

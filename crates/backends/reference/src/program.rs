@@ -118,7 +118,8 @@ impl Run<'_> {
         if let Some(own) = Rc::get_mut(&mut values) {
             own.wrap(node.output.dtype);
         }
-        if let (Role::State, Some(root)) = (node.op.def().role(), graph.state_root(node.inputs[0]))
+        if node.op.def().role() == Role::State
+            && let Some(root) = graph.state_root(node.inputs[0])
         {
             let bytes = values.encode(node.output.dtype);
             // SAFETY: a state is this run's own while it lasts.

@@ -1,0 +1,62 @@
+//! What a caller can do wrong so that only the data show it.
+
+use rustorch_ir::case::{Case, Fill, Operand};
+use rustorch_ir::ops::{
+    Binary, BinaryOp, Embedding, Gather, IndexSelect, Scatter, ScatterMode, UpdateSlice,
+};
+use rustorch_ir::{DType, OpKind};
+
+/// Cases of an operation that have to be refused as the caller's mistake.
+pub(crate) fn of(kind: OpKind) -> Vec<Case> {
+    let x = || Operand::new([2, 3], DType::F32);
+    let constant = |x: Operand, value| x.fill(Fill::Ints(value, value + 1));
+    let outside = |size: i64| [size, -1];
+    let mut cases = Vec::new();
+    match kind {
+        OpKind::Binary => {
+            for dtype in DType::INTS {
+                for op in [BinaryOp::FloorDivide, BinaryOp::Remainder] {
+                    let zeros = constant(Operand::new([3], dtype), 0);
+                    cases.push(Case::new(Binary { op }, [Operand::new([3], dtype), zeros]));
+                }
+            }
+        }
+        OpKind::IndexSelect => {
+            for (at, dtype) in outside(3).into_iter().zip([DType::I64, DType::I32]) {
+                let index = constant(Operand::new([2], dtype), at);
+                cases.push(Case::new(IndexSelect { dim: 1 }, [x(), index]));
+            }
+        }
+        OpKind::Gather => {
+            for (at, dtype) in outside(3).into_iter().zip([DType::I64, DType::I32]) {
+                let index = constant(Operand::new([2, 1], dtype), at);
+                cases.push(Case::new(Gather { dim: 1 }, [x(), index]));
+            }
+        }
+        OpKind::Scatter => {
+            for (at, mode) in outside(3)
+                .into_iter()
+                .zip([ScatterMode::Set, ScatterMode::Add])
+            {
+                let index = constant(Operand::new([2, 1], DType::I64), at);
+                let source = Operand::new([2, 1], DType::F32);
+                cases.push(Case::new(Scatter { dim: 1, mode }, [x(), index, source]));
+            }
+        }
+        OpKind::UpdateSlice => {
+            for start in outside(2) {
+                let start = constant(Operand::new([1], DType::I32), start);
+                let source = Operand::new([2, 2], DType::F32);
+                cases.push(Case::new(UpdateSlice { dim: 1 }, [x(), source, start]));
+            }
+        }
+        OpKind::Embedding => {
+            for id in outside(2) {
+                let ids = constant(Operand::new([2], DType::I32), id);
+                cases.push(Case::new(Embedding { dtype: DType::F32 }, [x(), ids]));
+            }
+        }
+        _ => {}
+    }
+    cases
+}

@@ -1,0 +1,127 @@
+//! A case's operands as bytes.
+
+use num_complex::Complex64;
+use rustorch_ir::case::{Arrange, Case, Fill, Operand};
+use rustorch_ir::ops::philox;
+use rustorch_ir::{DType, Layout, Role, Shape, TensorType};
+use rustorch_reference::Values;
+
+/// An operand in memory.
+pub(crate) struct Prepared {
+    /// Type of what is stored: the operand itself, or elements that it is a view of.
+    pub(crate) stored: TensorType,
+    /// The view of `stored` that the operand is, where it is not all of it in order.
+    pub(crate) view: Option<Layout>,
+    /// What is stored.
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// The operands of a case, the same in every run.
+pub(crate) fn prepare(case: &Case) -> Vec<Prepared> {
+    let is_state = |i| i == 0 && case.op.def().role() == Role::State;
+    (case.inputs.iter().enumerate())
+        .map(|(i, operand)| {
+            let arranged = match is_state(i) {
+                true => None,
+                false => arranged(&operand.ty.shape, operand.arrange),
+            };
+            let (stored, view) = match arranged {
+                Some((elements, layout)) => {
+                    (TensorType::new([elements], operand.ty.dtype), Some(layout))
+                }
+                None => (operand.ty.clone(), None),
+            };
+            let bytes = bytes(&stored, operand.fill, i as u64);
+            Prepared {
+                stored,
+                view,
+                bytes,
+            }
+        })
+        .collect()
+}
+
+/// Number of elements stored, and where in them a tensor of `shape` lies; `None` if it is
+/// all there is.
+fn arranged(shape: &Shape, arrange: Arrange) -> Option<(usize, Layout)> {
+    let last = shape.len().checked_sub(1)?;
+    let size = shape[last];
+    let stored = |s: &Shape| (s.elements(), Layout::contiguous(s));
+    match arrange {
+        Arrange::Contiguous => None,
+        Arrange::Transposed => {
+            let reversed: Shape = shape.iter().rev().copied().collect();
+            let order: Vec<usize> = (0..=last).rev().collect();
+            let (elements, layout) = stored(&reversed);
+            Some((elements, layout.permute(&order)))
+        }
+        Arrange::Strided => {
+            let (elements, layout) = stored(&shape.clone().with_dim(last, 2 * size));
+            Some((elements, layout.slice(last, 1, size, 2)))
+        }
+        Arrange::Rows => {
+            let (elements, layout) = stored(&shape.clone().with_dim(last, size + 3));
+            Some((elements, layout.slice(last, 1, size, 1)))
+        }
+        Arrange::Broadcast => {
+            let one = |(d, &size): (usize, &usize)| if d % 2 == 0 { 1 } else { size };
+            let (elements, layout) = stored(&shape.iter().enumerate().map(one).collect());
+            Some((elements, layout.broadcast_to(shape)))
+        }
+    }
+}
+
+/// The bytes of a tensor filled with the numbers of stream `stream`.
+fn bytes(ty: &TensorType, fill: Fill, stream: u64) -> Vec<u8> {
+    let count = ty.shape.elements();
+    let draw = |i: usize| number(fill, ty.dtype, i, stream);
+    match ty.dtype {
+        DType::Block(format) => {
+            let row: Vec<f32> = (0..count).map(|i| draw(i) as f32).collect();
+            let mut bytes = vec![0; ty.bytes()];
+            let whole = format.quantize(&row, &mut bytes);
+            whole.expect("cases of block formats have rows of whole blocks");
+            bytes
+        }
+        DType::Bool => {
+            let bits = (0..count).map(|i| i64::from(draw(i) != 0.0));
+            Values::Int(bits.collect()).encode(ty.dtype)
+        }
+        d if d.is_float() => Values::Float((0..count).map(draw).collect()).encode(d),
+        d if d.is_complex() => {
+            let z = (0..count).map(|i| Complex64::new(draw(2 * i), draw(2 * i + 1)));
+            Values::Complex(z.collect()).encode(d)
+        }
+        d => Values::Int((0..count).map(|i| draw(i) as i64).collect()).encode(d),
+    }
+}
+
+/// The `i`-th number of a stream.
+fn number(fill: Fill, dtype: DType, i: usize, stream: u64) -> f64 {
+    let word = philox(i as u64 / 4, stream)[i % 4];
+    let unit = f64::from(word) / 32f64.exp2();
+    match fill {
+        Fill::Uniform(low, high) => low + unit * (high - low),
+        Fill::Ints(low, high) => low as f64 + (unit * (high - low) as f64).floor(),
+        Fill::Special => {
+            // Large and tiny numbers of the dtype that devices without subnormal numbers
+            // can work with.
+            let (large, tiny) = match dtype {
+                DType::F16 => (6e4, 1e-4),
+                _ => (1e30, 1e-30),
+            };
+            let (inf, nan) = (f64::INFINITY, f64::NAN);
+            [
+                0.0, -0.0, 1.0, -1.0, inf, -inf, nan, large, tiny, -large, -tiny,
+            ][i % 11]
+        }
+    }
+}
+
+/// An operand's type, and how it lies in memory where that is unusual.
+pub(crate) fn describe(operand: &Operand) -> String {
+    match operand.arrange {
+        Arrange::Contiguous => operand.ty.to_string(),
+        other => format!("{} {}", format!("{other:?}").to_lowercase(), operand.ty),
+    }
+}

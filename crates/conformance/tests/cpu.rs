@@ -1,0 +1,30 @@
+//! The CPU is held to the reference, in everything.
+
+use std::sync::Arc;
+
+use rustorch_conformance::check;
+use rustorch_cpu::Cpu;
+use rustorch_ir::OpKind;
+
+#[test]
+fn the_cpu_conforms() {
+    let report = check(Arc::new(Cpu::new(2)), |_| true);
+    println!("{report}");
+    assert_eq!(report.failed().count(), 0, "see the report above");
+    // Of composites the decomposed form has to run, so no case is left out.
+    let mut primitives = OpKind::ALL.iter().filter(|kind| {
+        let mut cases = kind.cases().into_iter();
+        cases.all(|c| !c.op.def().is_composite())
+    });
+    assert!(primitives.all(|kind| report.checks.iter().any(|c| c.kind == *kind)));
+    let left_out = report.skipped().filter(|(check, _)| {
+        let decomposed = |c: &&rustorch_conformance::Check| {
+            c.kind == check.kind && c.case == format!("{}, decomposed", check.case)
+        };
+        !report.checks.iter().any(|c| decomposed(&c))
+    });
+    let left_out: Vec<_> = left_out
+        .map(|(check, why)| format!("{}: {why}", check.case))
+        .collect();
+    assert!(left_out.is_empty(), "{left_out:#?}");
+}
