@@ -3,6 +3,7 @@
 //! For float weights a slab is the values themselves. For block formats they are rounded to 8 bits with an f32 scale for every 32 values (a gaussian row loses
 //! 2.5e-5 of its power, half of what one scale for 256 loses) and carry the sums that correct for weight codes being without sign.
 
+use super::simd::Simd;
 use bytemuck::{Pod, Zeroable};
 
 /// Values in a slab, the unit in which kernels go along a row. The last slab of a row is filled up with zeros.
@@ -47,55 +48,55 @@ pub(crate) const fn lane_of(sixteen: usize) -> usize {
 
 impl Rounded {
     #[inline(always)]
-    pub(crate) fn new(x: &[f32; SLAB], scheme: Scheme) -> Self {
-        let mut out = Self::zeroed();
+    pub(crate) fn set<S: Simd>(&mut self, s: S, x: &[f32; SLAB], scheme: Scheme) {
         let (groups, _) = x.as_chunks::<SCALED>();
-        let (codes, _) = out.codes.as_chunks_mut::<SCALED>();
+        let (codes, _) = self.codes.as_chunks_mut::<SCALED>();
         for (i, (x, codes)) in groups.iter().zip(codes).enumerate() {
             // Magnitudes compare as their bits do, and NaN above all: it reaches the scale and through it the result.
-            let peak = x.iter().fold(0, |peak, x| peak.max(x.abs().to_bits()));
-            let scale = f32::from_bits(peak) / 127.0;
+            let scale = f32::from_bits(s.peak(x)) / 127.0;
             let inverse = if scale >= f32::MIN_POSITIVE {
                 1.0 / scale
             } else {
                 0.0
             };
-            for (code, x) in codes.iter_mut().zip(x) {
-                *code = round(x * inverse);
+            *codes = s.round(x, inverse);
+            self.scales[lane_of(2 * i)] = scale;
+            self.scales[lane_of(2 * i + 1)] = scale;
+        }
+        let mut sums = [s.splat(0); 4];
+        for (sum, codes) in sums.iter_mut().zip(self.codes.as_chunks().0) {
+            *sum = s.dot4(*sum, s.splat(1), s.load(codes), false);
+        }
+        let mut lanes = [0; 64];
+        s.store(s.sum_quarters(sums), &mut lanes);
+        let mut sums: [i32; 16] = bytemuck::cast(lanes);
+        if scheme.group == SCALED {
+            for first in [0, 1, 2, 3, 8, 9, 10, 11] {
+                sums[first] += sums[first + 4];
+                sums[first + 4] = 0;
             }
-            let sums = [sum(&codes[..16]), sum(&codes[16..])];
-            let sums = if scheme.group == 32 {
-                [sums[0] + sums[1], 0]
-            } else {
-                sums
-            };
-            for (j, sum) in sums.into_iter().enumerate() {
-                let lane = lane_of(2 * i + j);
-                out.scales[lane] = scale;
-                match scheme.offset {
-                    Offset::ZeroPoint(zero) => out.corrections[lane] = -i32::from(zero) * sum,
-                    Offset::Minimum => out.sums[lane] = scale * sum as f32,
+        }
+        match scheme.offset {
+            Offset::ZeroPoint(zero) => self.corrections = sums.map(|sum| -i32::from(zero) * sum),
+            Offset::Minimum => {
+                for (out, (scale, sum)) in self.sums.iter_mut().zip(self.scales.iter().zip(sums)) {
+                    *out = scale * sum as f32;
                 }
             }
         }
-        out
     }
-}
-
-/// The nearest integer, ties to even, of a value within ±127, as the bits of an i8: adding 1.5 × 2²³ leaves it in the lowest bits.
-#[inline(always)]
-fn round(x: f32) -> u8 {
-    (x + 12_582_912.0).to_bits() as u8
-}
-
-#[inline(always)]
-fn sum(codes: &[u8]) -> i32 {
-    codes.iter().map(|&code| i32::from(code as i8)).sum()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::simd::Plain;
     use super::*;
+
+    fn rounded(x: &[f32; SLAB], scheme: Scheme) -> Rounded {
+        let mut rounded = Rounded::zeroed();
+        rounded.set(Plain, x, scheme);
+        rounded
+    }
 
     fn wave(i: usize) -> f32 {
         (i as f32 * 0.37).sin() * (1.0 + (i / 32) as f32)
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn rounds_to_half_a_step() {
         let x = std::array::from_fn(wave);
-        let rounded = Rounded::new(
+        let rounded = rounded(
             &x,
             Scheme {
                 offset: Offset::Minimum,
@@ -125,14 +126,14 @@ mod tests {
     fn sums_are_of_the_rounded_values() {
         let x = std::array::from_fn(wave);
         for group in [16, 32] {
-            let minimum = Rounded::new(
+            let minimum = rounded(
                 &x,
                 Scheme {
                     offset: Offset::Minimum,
                     group,
                 },
             );
-            let zero_point = Rounded::new(
+            let zero_point = rounded(
                 &x,
                 Scheme {
                     offset: Offset::ZeroPoint(8),
@@ -141,8 +142,9 @@ mod tests {
             );
             for (i, codes) in minimum.codes.chunks(group).enumerate() {
                 let lane = lane_of(i * group / 16);
-                assert_eq!(zero_point.corrections[lane], -8 * sum(codes));
-                assert_eq!(minimum.sums[lane], minimum.scales[lane] * sum(codes) as f32);
+                let sum: i32 = codes.iter().map(|&code| i32::from(code as i8)).sum();
+                assert_eq!(zero_point.corrections[lane], -8 * sum);
+                assert_eq!(minimum.sums[lane], minimum.scales[lane] * sum as f32);
             }
         }
     }
@@ -153,15 +155,15 @@ mod tests {
             offset: Offset::ZeroPoint(128),
             group: 32,
         };
-        assert_eq!(Rounded::new(&[0.0; SLAB], scheme).scales, [0.0; 16]);
-        assert!(Rounded::new(&[f32::NAN; SLAB], scheme).scales[0].is_nan());
+        assert_eq!(rounded(&[0.0; SLAB], scheme).scales, [0.0; 16]);
+        assert!(rounded(&[f32::NAN; SLAB], scheme).scales[0].is_nan());
         assert_eq!(
-            Rounded::new(&[f32::INFINITY; SLAB], scheme).scales[0],
+            rounded(&[f32::INFINITY; SLAB], scheme).scales[0],
             f32::INFINITY
         );
-        assert_eq!(Rounded::new(&[1e-44; SLAB], scheme).codes, [0; SLAB]);
+        assert_eq!(rounded(&[1e-44; SLAB], scheme).codes, [0; SLAB]);
         assert_eq!(
-            Rounded::new(&[-3.0; SLAB], scheme).codes,
+            rounded(&[-3.0; SLAB], scheme).codes,
             [(-127_i8) as u8; SLAB]
         );
     }

@@ -57,8 +57,8 @@ impl<W: Float> Operand for Floats<W> {
     type Panels = [Panel; 2];
 
     #[inline(always)]
-    fn x(values: &[f32; SLAB]) -> Values {
-        Values(*values)
+    fn convert<S: Simd>(_: S, values: &[f32; SLAB], x: &mut Values) {
+        x.0 = *values;
     }
 
     #[inline(always)]

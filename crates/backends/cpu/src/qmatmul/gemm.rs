@@ -6,6 +6,9 @@ use super::tile::Tile;
 use bytemuck::Zeroable;
 use std::array::from_fn;
 
+/// Rows of `y` that are asked for ahead of being written.
+const AHEAD: usize = 8;
+
 /// The product of the rows of weights from `first` on, one for each of `y`'s columns, with the rows of activations from `token` on, one for each of `y`'s rows.
 pub(crate) struct Gemm<'a, O: Operand> {
     pub(crate) weights: Matrix<'a, O>,
@@ -17,6 +20,8 @@ pub(crate) struct Gemm<'a, O: Operand> {
     pub(crate) tokens: usize,
     pub(crate) token: usize,
     pub(crate) y: Tile<'a>,
+    /// Where `y` grows, whatever its place in memory: a token's sums for each panel, then the next token's. Overwritten.
+    pub(crate) sums: &'a mut Vec<[f32; ROWS]>,
 }
 
 impl<O: Operand> Kernel for Gemm<'_, O> {
@@ -24,19 +29,27 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
     fn run<S: Simd>(mut self, s: S) {
         let mut panels = O::Panels::zeroed();
         let panels = &mut panels.as_mut()[..self.y.columns().div_ceil(ROWS)];
+        self.sums.clear();
+        self.sums.resize(self.y.rows() * panels.len(), [0.0; ROWS]);
         for (slab, x) in self.x.chunks_exact(self.tokens).enumerate() {
             for (i, panel) in panels.iter_mut().enumerate() {
                 self.pack(s, slab, i * ROWS, panel);
             }
-            let x = &x[self.token..][..self.y.rows()];
-            let fresh = slab == 0;
-            let mut done = 0;
-            done = self.multiply::<S, 12>(s, panels, x, done, fresh);
-            done = self.multiply::<S, 8>(s, panels, x, done, fresh);
-            done = self.multiply::<S, 4>(s, panels, x, done, fresh);
-            done = self.multiply::<S, 3>(s, panels, x, done, fresh);
-            done = self.multiply::<S, 2>(s, panels, x, done, fresh);
-            self.multiply::<S, 1>(s, panels, x, done, fresh);
+            let mut x = &x[self.token..][..self.y.rows()];
+            let mut sums = &mut self.sums[..];
+            multiply::<O, S, 12>(s, panels, &mut x, &mut sums);
+            multiply::<O, S, 3>(s, panels, &mut x, &mut sums);
+            multiply::<O, S, 1>(s, panels, &mut x, &mut sums);
+        }
+        for (token, sums) in self.sums.chunks_exact(panels.len()).enumerate() {
+            // The rows of `y` are far apart, where the processor does not look ahead by itself.
+            if token + AHEAD < self.y.rows() {
+                for lanes in self.y.row(token + AHEAD).chunks(ROWS) {
+                    s.prefetch(lanes.as_ptr().cast());
+                }
+            }
+            let y = self.y.row(token);
+            y.copy_from_slice(&sums.as_flattened()[..y.len()]);
         }
     }
 }
@@ -47,65 +60,40 @@ impl<O: Operand> Gemm<'_, O> {
     fn pack<S: Simd>(&self, s: S, slab: usize, column: usize, panel: &mut O::Panel) {
         let last = self.y.columns() - 1;
         let rows: [_; ROWS] = from_fn(|i| self.weights.row(self.first + last.min(column + i)));
-        if slab < rows[0].0.len() {
-            O::pack(s, rows.map(|(slabs, _)| &slabs[slab]), panel);
+        let filled: [O::Slab; ROWS];
+        let slabs = if slab < rows[0].0.len() {
+            rows.map(|(slabs, _)| &slabs[slab])
         } else {
-            let slabs = rows.map(|(_, rest)| Matrix::<O>::fill(rest));
-            O::pack(s, slabs.each_ref(), panel);
-        }
+            filled = rows.map(|(_, rest)| Matrix::<O>::fill(rest));
+            filled.each_ref()
+        };
+        O::pack(s, slabs, panel);
     }
+}
 
-    /// Multiplies the panels with the slabs of activations from `done` on, `T` at a time while so many are left. Returns how many are done.
-    #[inline(always)]
-    fn multiply<S: Simd, const T: usize>(
-        &mut self,
-        s: S,
-        panels: &[O::Panel],
-        x: &[O::X],
-        mut done: usize,
-        fresh: bool,
-    ) -> usize {
-        if T > S::TOKENS {
-            return done;
-        }
-        for x in x[done..].as_chunks::<T>().0 {
-            for (i, panel) in panels.iter().enumerate() {
-                let columns = i * ROWS..self.y.columns().min((i + 1) * ROWS);
-                let mut sums = [s.splat_f32(0.0); T];
-                if !fresh {
-                    for (token, sum) in sums.iter_mut().enumerate() {
-                        *sum = load(s, &self.y.row(done + token)[columns.clone()]);
-                    }
-                }
-                O::multiply(s, panel, x, &mut sums);
-                for (token, sum) in sums.into_iter().enumerate() {
-                    store(s, sum, &mut self.y.row(done + token)[columns.clone()]);
-                }
+/// Adds the products of the panels with the first slabs of `x` to the first of `sums`, `T` slabs at a time while so many are left, and leaves the rest of both.
+#[inline(always)]
+fn multiply<O: Operand, S: Simd, const T: usize>(
+    s: S,
+    panels: &[O::Panel],
+    x: &mut &[O::X],
+    sums: &mut &mut [[f32; ROWS]],
+) {
+    if T > S::TOKENS {
+        return;
+    }
+    while let Some((slabs, rest)) = x.split_first_chunk::<T>() {
+        let (lanes, more) = std::mem::take(sums).split_at_mut(T * panels.len());
+        for (i, panel) in panels.iter().enumerate() {
+            let mut tile = [s.splat_f32(0.0); T];
+            for (token, sum) in tile.iter_mut().enumerate() {
+                *sum = s.load_f32(&lanes[token * panels.len() + i]);
             }
-            done += T;
+            O::multiply(s, panel, slabs, &mut tile);
+            for (token, sum) in tile.into_iter().enumerate() {
+                s.store_f32(sum, &mut lanes[token * panels.len() + i]);
+            }
         }
-        done
+        (*x, *sums) = (rest, more);
     }
-}
-
-/// Loads up to 16 lanes, the others zero.
-#[inline(always)]
-fn load<S: Simd>(s: S, lanes: &[f32]) -> S::F {
-    if let Ok(lanes) = lanes.try_into() {
-        return s.load_f32(lanes);
-    }
-    let mut all = [0.0; ROWS];
-    all[..lanes.len()].copy_from_slice(lanes);
-    s.load_f32(&all)
-}
-
-/// Stores the first lanes.
-#[inline(always)]
-fn store<S: Simd>(s: S, sum: S::F, lanes: &mut [f32]) {
-    if let Ok(lanes) = lanes.try_into() {
-        return s.store_f32(sum, lanes);
-    }
-    let mut all = [0.0; ROWS];
-    s.store_f32(sum, &mut all);
-    lanes.copy_from_slice(&all[..lanes.len()]);
 }

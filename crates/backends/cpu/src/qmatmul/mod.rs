@@ -28,7 +28,8 @@ use crate::pool::Pool;
 use activations::SLAB;
 use level::Level;
 use operand::{Matrix, Operand, ROWS};
-use simd::{Kernel, Simd};
+pub(crate) use simd::{Kernel, Simd};
+use std::cell::RefCell;
 use tile::Output;
 
 /// Bytes of weights that are worth a chunk of their own.
@@ -126,18 +127,18 @@ struct Convert<'a, O: Operand> {
 
 impl<O: Operand> Kernel for Convert<'_, O> {
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Simd>(self, s: S) {
         let k = self.x.len() / self.t;
         for (i, slab) in (self.start..).zip(self.slabs) {
             let row = &self.x[i % self.t * k..][..k];
             let values = &row[i / self.t * SLAB..];
-            *slab = if let Some(values) = values.first_chunk() {
-                O::x(values)
+            if let Some(values) = values.first_chunk() {
+                O::convert(s, values, slab);
             } else {
                 let mut filled = [0.0; SLAB];
                 filled[..values.len()].copy_from_slice(values);
-                O::x(&filled)
-            };
+                O::convert(s, &filled, slab);
+            }
         }
     }
 }
@@ -189,15 +190,23 @@ fn multiply<O: Operand>(
         let (first, token) = (chunk % row_chunks * rows, chunk / row_chunks * tokens);
         // SAFETY: chunks have different rows or different columns.
         let y = unsafe { y.tile(token..t.min(token + tokens), first..n.min(first + rows)) };
-        level.run(gemm::Gemm {
-            weights,
-            first,
-            x,
-            tokens: t,
-            token,
-            y,
+        SUMS.with_borrow_mut(|sums| {
+            level.run(gemm::Gemm {
+                weights,
+                first,
+                x,
+                tokens: t,
+                token,
+                y,
+                sums,
+            });
         });
     });
+}
+
+thread_local! {
+    /// A thread's share of the sums of a product, as large as the largest so far.
+    static SUMS: RefCell<Vec<[f32; ROWS]>> = const { RefCell::new(Vec::new()) };
 }
 
 #[cfg(test)]

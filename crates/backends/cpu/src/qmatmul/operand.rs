@@ -20,8 +20,7 @@ pub(crate) trait Operand {
     /// As many panels as fit a first-level cache beside the activations.
     type Panels: Pod + AsMut<[Self::Panel]>;
 
-    /// Converts activations, which do not depend on the level: vectors are the compiler's business here.
-    fn x(values: &[f32; SLAB]) -> Self::X;
+    fn convert<S: Simd>(s: S, values: &[f32; SLAB], x: &mut Self::X);
 
     /// Adds the products of one row's slab with `T` slabs of activations to `sums`: lanes that are yet to be added up.
     fn dot<S: Simd, const T: usize>(

@@ -56,12 +56,12 @@ impl<B: Unpack> Operand for Blocks<B> {
     type Panels = [Panel; 4];
 
     #[inline(always)]
-    fn x(values: &[f32; SLAB]) -> Rounded {
+    fn convert<S: Simd>(s: S, values: &[f32; SLAB], x: &mut Rounded) {
         let scheme = Scheme {
             offset: B::OFFSET,
             group: B::GROUP,
         };
-        Rounded::new(values, scheme)
+        x.set(s, values, scheme);
     }
 
     #[inline(always)]

@@ -30,7 +30,7 @@ impl Unpack for BlockQ3K {
         Unpacked {
             codes,
             scales: s.mul(
-                s.pick_i8(&slab.scales(), &SIXTEENS),
+                s.pick_i8(&slab.group_scales(), &SIXTEENS),
                 s.splat_f16(slab.d.to_bits()),
             ),
             minima: s.splat_f32(0.0),

@@ -234,6 +234,39 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
             ]
         }
 
+        fn peak(x: &[f32; 32]) -> u32 {
+            let magnitude = _mm256_set1_epi32(i32::MAX);
+            let mut peak = _mm256_setzero_si256();
+            for x in x.as_chunks::<8>().0 {
+                let x = _mm256_loadu_si256(x.as_ptr().cast());
+                peak = _mm256_max_epu32(peak, _mm256_and_si256(x, magnitude));
+            }
+            let peak = _mm_max_epu32(
+                _mm256_castsi256_si128(peak),
+                _mm256_extracti128_si256::<1>(peak),
+            );
+            let peak = _mm_max_epu32(peak, _mm_shuffle_epi32::<0b01_00_11_10>(peak));
+            let peak = _mm_max_epu32(peak, _mm_shuffle_epi32::<0b10_11_00_01>(peak));
+            _mm_cvtsi128_si32(peak).cast_unsigned()
+        }
+        fn round(x: &[f32; 32], factor: f32) -> [u8; 32] {
+            let factor = _mm256_set1_ps(factor);
+            let mut lanes = [_mm256_setzero_si256(); 4];
+            for (lanes, x) in lanes.iter_mut().zip(x.as_chunks::<8>().0) {
+                *lanes = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x.as_ptr()), factor));
+            }
+            let [a, b, c, d] = lanes;
+            // Halves are packed each on its own, which leaves words of four codes in the order 0 2 4 6 1 3 5 7.
+            let codes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+            let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            let mut out = [0; 32];
+            _mm256_storeu_si256(
+                out.as_mut_ptr().cast(),
+                _mm256_permutevar8x32_epi32(codes, order),
+            );
+            out
+        }
+
         fn add_f32(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
             [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])]
         }

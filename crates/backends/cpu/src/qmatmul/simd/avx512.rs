@@ -168,6 +168,25 @@ impl Simd for Avx512 {
             _mm512_permutexvar_ps(order, _mm512_castps256_ps512(values))
         }
 
+        fn peak(x: &[f32; 32]) -> u32 {
+            let magnitude = _mm512_set1_epi32(i32::MAX);
+            let low = _mm512_loadu_si512(x.as_ptr().cast());
+            let high = _mm512_loadu_si512(x.as_ptr().add(16).cast());
+            let low = _mm512_and_si512(low, magnitude);
+            _mm512_reduce_max_epu32(_mm512_max_epu32(low, _mm512_and_si512(high, magnitude)))
+        }
+        fn round(x: &[f32; 32], factor: f32) -> [u8; 32] {
+            let factor = _mm512_set1_ps(factor);
+            let low = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x.as_ptr()), factor));
+            let high = _mm512_loadu_ps(x.as_ptr().add(16));
+            let high = _mm512_cvtps_epi32(_mm512_mul_ps(high, factor));
+            let mut codes = [0_u8; 32];
+            let out = codes.as_mut_ptr().cast::<__m128i>();
+            _mm_storeu_si128(out, _mm512_cvtepi32_epi8(low));
+            _mm_storeu_si128(out.add(1), _mm512_cvtepi32_epi8(high));
+            codes
+        }
+
         fn add_f32(a: __m512, b: __m512) -> __m512 {
             _mm512_add_ps(a, b)
         }

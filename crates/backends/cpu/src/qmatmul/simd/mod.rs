@@ -95,6 +95,11 @@ pub(crate) trait Simd: Copy {
     /// Lane `i` is `halves[order[i]]`, from the bits of f16.
     fn pick_f16(self, halves: &[u16; 8], order: &'static [u8; 16]) -> Self::F;
 
+    /// The largest of the values' bits without their signs.
+    fn peak(self, x: &[f32; 32]) -> u32;
+    /// The nearest integers, ties to even, of `x × factor` as the bits of i8: of values beyond, anything.
+    fn round(self, x: &[f32; 32], factor: f32) -> [u8; 32];
+
     fn add_f32(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
     /// `sum + a × b`, rounded once where the machine can.

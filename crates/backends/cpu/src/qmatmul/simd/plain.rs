@@ -172,6 +172,17 @@ impl Simd for Plain {
     }
 
     #[inline(always)]
+    fn peak(self, x: &[f32; 32]) -> u32 {
+        x.iter().fold(0, |peak, x| peak.max(x.abs().to_bits()))
+    }
+
+    #[inline(always)]
+    fn round(self, x: &[f32; 32], factor: f32) -> [u8; 32] {
+        // At 1.5 × 2²³ floats are integers, and the lowest bits are those of what is added.
+        x.map(|x| (x * factor + 12_582_912.0).to_bits() as u8)
+    }
+
+    #[inline(always)]
     fn add_f32(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         from_fn(|i| a[i] + b[i])
     }
