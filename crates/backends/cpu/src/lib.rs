@@ -4,8 +4,12 @@
 //! [`kernels`]. Kernels are functions of typed slices; parallel loops go through one
 //! [`Pool`](pool::Pool) of threads.
 
+mod element;
+mod elementwise;
+mod index;
 mod kernel;
 mod kernels;
+mod math;
 pub mod pool;
 mod program;
 pub mod qmatmul;
@@ -48,7 +52,7 @@ impl Cpu {
                     ("threads".to_owned(), pool.threads().to_string()),
                     (
                         "vector instructions".to_owned(),
-                        qmatmul::Level::current().name().to_owned(),
+                        qmatmul::level::Level::current().name().to_owned(),
                     ),
                 ],
             },

@@ -1,0 +1,194 @@
+//! The Rust types of dtypes' elements, and the types that kernels compute in.
+
+use bytemuck::Pod;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use num_complex::Complex;
+use rustorch_ir::Scalar;
+
+/// Evaluates `$body` with `$T` standing for the element type of `$dtype`, which is of the
+/// named class; a [`Misuse`](crate::kernel::Misuse) if it is not. `bool`s are bytes, and
+/// words are plain bits of the right size, for kernels that only move elements.
+macro_rules! with_type {
+    ($dtype:expr, floats $T:ident => $body:expr) => {
+        $crate::element::with_type!(@ $dtype, $T => $body,
+            F64: f64, F32: f32, F16: half::f16, BF16: half::bf16)
+    };
+    ($dtype:expr, ints $T:ident => $body:expr) => {
+        $crate::element::with_type!(@ $dtype, $T => $body,
+            I64: i64, I32: i32, I16: i16, I8: i8, U8: u8, U32: u32, Bool: u8)
+    };
+    ($dtype:expr, complex $T:ident => $body:expr) => {
+        $crate::element::with_type!(@ $dtype, $T => $body,
+            Complex64: num_complex::Complex<f32>, Complex128: num_complex::Complex<f64>)
+    };
+    ($dtype:expr, reals $T:ident => $body:expr) => {
+        match $dtype {
+            d if d.is_float() => $crate::element::with_type!(d, floats $T => $body),
+            d => $crate::element::with_type!(d, ints $T => $body),
+        }
+    };
+    ($dtype:expr, numbers $T:ident => $body:expr) => {
+        match $dtype {
+            d if d.is_complex() => $crate::element::with_type!(d, complex $T => $body),
+            d => $crate::element::with_type!(d, reals $T => $body),
+        }
+    };
+    ($dtype:expr, words $T:ident => $body:expr) => {
+        match $dtype.size() {
+            Some(1) => { type $T = u8; $body }
+            Some(2) => { type $T = u16; $body }
+            Some(4) => { type $T = u32; $body }
+            // Of the alignment that complex numbers have.
+            Some(8) => { type $T = [u32; 2]; $body }
+            Some(16) => { type $T = [u32; 4]; $body }
+            _ => Err($crate::element::unknown($dtype)),
+        }
+    };
+    (@ $dtype:expr, $T:ident => $body:expr, $($variant:ident: $type:ty),+) => {
+        match $dtype {
+            $(rustorch_ir::DType::$variant => { type $T = $type; $body })+
+            other => Err($crate::element::unknown(other)),
+        }
+    };
+}
+pub(crate) use with_type;
+
+/// The answer to a dtype that a kernel did not say it accepts.
+pub(crate) fn unknown(dtype: rustorch_ir::DType) -> crate::kernel::Misuse {
+    crate::kernel::Misuse(format!("no kernel for elements of {dtype}"))
+}
+
+/// An element as memory holds it.
+pub(crate) trait Element: Pod + Send + Sync {
+    /// What kernels compute in: the type itself, or single precision for half precision.
+    type Compute: Element<Compute = Self::Compute>;
+
+    /// The elements in the compute type, put into `buffer` if they are not as they are.
+    fn widen<'a>(x: &'a [Self], buffer: &'a mut Vec<Self::Compute>) -> &'a [Self::Compute];
+
+    /// Lets `compute` write results for `out`, through `buffer` if they need rounding.
+    fn write<R>(
+        out: &mut [Self],
+        buffer: &mut Vec<Self::Compute>,
+        compute: impl FnOnce(&mut [Self::Compute]) -> R,
+    ) -> R;
+}
+
+macro_rules! computes_as_itself {
+    ($($type:ty),+) => {$(
+        impl Element for $type {
+            type Compute = Self;
+
+            fn widen<'a>(x: &'a [Self], _: &'a mut Vec<Self>) -> &'a [Self] {
+                x
+            }
+
+            fn write<R>(
+                out: &mut [Self],
+                _: &mut Vec<Self>,
+                compute: impl FnOnce(&mut [Self]) -> R,
+            ) -> R {
+                compute(out)
+            }
+        }
+    )+};
+}
+
+computes_as_itself!(
+    f64, f32, i64, i32, i16, i8, u8, u16, u32, [u32; 2], [u32; 4]
+);
+computes_as_itself!(Complex<f32>, Complex<f64>);
+
+macro_rules! computes_in_single_precision {
+    ($($type:ty),+) => {$(
+        impl Element for $type {
+            type Compute = f32;
+
+            fn widen<'a>(x: &'a [Self], buffer: &'a mut Vec<f32>) -> &'a [f32] {
+                buffer.resize(x.len(), 0.0);
+                x.convert_to_f32_slice(buffer);
+                buffer
+            }
+
+            fn write<R>(
+                out: &mut [Self],
+                buffer: &mut Vec<f32>,
+                compute: impl FnOnce(&mut [f32]) -> R,
+            ) -> R {
+                buffer.resize(out.len(), 0.0);
+                let result = compute(buffer);
+                out.convert_from_f32_slice(buffer);
+                result
+            }
+        }
+    )+};
+}
+
+computes_in_single_precision!(f16, bf16);
+
+/// An element that a parameter of an operation can stand for.
+pub(crate) trait FromScalar: Element {
+    /// The element that is `value`, rounded or cut to the type.
+    fn from_scalar(value: Scalar) -> Self;
+}
+
+macro_rules! from_scalar {
+    ($($type:ty: $value:ident => $from:expr;)+) => {$(
+        impl FromScalar for $type {
+            fn from_scalar($value: Scalar) -> Self {
+                $from
+            }
+        }
+    )+};
+}
+
+from_scalar! {
+    f64: v => v.as_f64();
+    f32: v => v.as_f64() as f32;
+    f16: v => Self::from_f32(to_odd(v.as_f64()));
+    bf16: v => Self::from_f32(to_odd(v.as_f64()));
+    i64: v => v.as_i64();
+    i32: v => v.as_i64() as Self;
+    i16: v => v.as_i64() as Self;
+    i8: v => v.as_i64() as Self;
+    u8: v => v.as_i64() as Self;
+    u32: v => v.as_i64() as Self;
+    Complex<f32>: v => Self::new(v.as_f64() as f32, v.imag() as f32);
+    Complex<f64>: v => Self::new(v.as_f64(), v.imag());
+}
+
+/// `x` in single precision so that rounding it once more, to half precision, gives what
+/// rounding `x` directly would: the last bit of an inexact result is made odd, which keeps
+/// it off ties ([Boldo and Melquiond 2008](https://doi.org/10.1109/TC.2008.107)).
+pub(crate) fn to_odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    if f64::from(nearest) == x || x.is_nan() {
+        return nearest;
+    }
+    let cut = nearest.to_bits() - u32::from(f64::from(nearest).abs() > x.abs());
+    f32::from_bits(cut | 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_are_rounded_once() {
+        // Just above the tie between 1 and its neighbour, where single precision is the tie.
+        let above = 1.0 + (-11f64).exp2() + (-40f64).exp2();
+        assert_eq!(f16::from_f32(above as f32).to_f64(), 1.0);
+        assert_eq!(
+            f16::from_scalar(above.into()).to_f64(),
+            1.0 + (-10f64).exp2()
+        );
+        assert_eq!(
+            f16::from_scalar((-above).into()).to_f64(),
+            -1.0 - (-10f64).exp2()
+        );
+        assert_eq!(f16::from_scalar(1e300.into()), f16::INFINITY);
+        assert_eq!(bf16::from_scalar(1e300.into()), bf16::INFINITY);
+        assert!(bf16::from_scalar(f64::NAN.into()).is_nan());
+    }
+}

@@ -1,0 +1,69 @@
+//! Activation functions in one pass.
+
+use rustorch_ir::ops::ActivationKind;
+use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use crate::element::{Element, with_type};
+use crate::elementwise::map1;
+use crate::kernel::{Args, Launch, Misuse};
+use crate::math::{Real, apply};
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::Activation,
+    accepts,
+    layouts: Layouts::Any,
+    launch,
+};
+
+/// Cost of an exponential beside an addition.
+const WORK: usize = 4;
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    let Op::Activation(op) = args.op else {
+        return Err(Misuse("not an activation".to_owned()));
+    };
+    with_type!(args.output.dtype(), floats T => {
+        map1::<T, T>(&mut args, WORK, function::<<T as Element>::Compute>(op.kind));
+        Ok(())
+    })
+}
+
+fn function<T: Real>(kind: ActivationKind) -> fn(&[T], &mut [T]) {
+    match kind {
+        ActivationKind::Relu => |x, y| apply(x, y, relu),
+        ActivationKind::Sigmoid => |x, y| apply(x, y, sigmoid),
+        ActivationKind::Silu => |x, y| apply(x, y, |x| x * sigmoid(x)),
+        ActivationKind::Gelu => |x, y| apply(x, y, gelu),
+        ActivationKind::GeluTanh => |x, y| apply(x, y, gelu_tanh),
+    }
+}
+
+/// NaN stays.
+#[inline(always)]
+fn relu<T: Real>(x: T) -> T {
+    if x < T::zero() { T::zero() } else { x }
+}
+
+#[inline(always)]
+fn sigmoid<T: Real>(x: T) -> T {
+    T::one() / (T::one() + (-x).exponential())
+}
+
+#[inline(always)]
+fn gelu<T: Real>(x: T) -> T {
+    let erf = (x * T::constant(std::f64::consts::FRAC_1_SQRT_2)).error_function();
+    T::constant(0.5) * x * (T::one() + erf)
+}
+
+/// By `(1 + tanh u) / 2 = sigmoid 2u`, which does not cancel.
+#[inline(always)]
+fn gelu_tanh<T: Real>(x: T) -> T {
+    let scale = T::constant(2.0 * (2.0 / std::f64::consts::PI).sqrt());
+    let u = scale * x * (T::one() + T::constant(0.044715) * x * x);
+    x * sigmoid(u)
+}

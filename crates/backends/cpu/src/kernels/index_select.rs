@@ -1,0 +1,51 @@
+//! Listed indices of a dimension.
+
+use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use crate::element::{Element, with_type};
+use crate::elementwise::Reader;
+use crate::index::indices;
+use crate::kernel::{Args, Launch, Misuse, for_rows};
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::IndexSelect,
+    accepts,
+    layouts: Layouts::Any,
+    launch,
+};
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    let Op::IndexSelect(op) = args.op else {
+        return Err(Misuse("not an index_select".to_owned()));
+    };
+    let picks = indices(&args.inputs[1], &args.inputs[0], op.dim)?;
+    with_type!(args.output.dtype(), words T => {
+        select::<T>(&mut args, op.dim, &picks);
+        Ok(())
+    })
+}
+
+/// Copies row by row: what is behind one index of `dim`.
+fn select<T: Element>(args: &mut Args, dim: usize, picks: &[usize]) {
+    let x = &args.inputs[0];
+    let size = x.shape()[dim];
+    let row: usize = x.shape()[dim + 1..].iter().product();
+    let x = Reader::<T>::new(x, x.layout);
+    for_rows(
+        args.pool,
+        args.output.data::<T>(),
+        row,
+        row,
+        |first, part| {
+            for (i, out) in part.chunks_exact_mut(row).enumerate() {
+                let (outer, pick) = ((first + i) / picks.len(), picks[(first + i) % picks.len()]);
+                x.copy((outer * size + pick) * row, out);
+            }
+        },
+    );
+}

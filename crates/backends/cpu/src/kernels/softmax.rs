@@ -1,0 +1,53 @@
+//! Softmax of lines along any dimension.
+
+use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use crate::element::with_type;
+use crate::elementwise::map_lines;
+use crate::kernel::{Args, Launch, Misuse};
+use crate::math::{Real, fold, sum};
+use crate::qmatmul::level::Level;
+use crate::qmatmul::{Kernel, Simd};
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::Softmax,
+    accepts,
+    layouts: Layouts::Any,
+    launch,
+};
+
+/// Cost of an element beside an addition.
+const WORK: usize = 4;
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    let Op::Softmax(op) = args.op else {
+        return Err(Misuse("not a softmax".to_owned()));
+    };
+    with_type!(args.output.dtype(), floats T => {
+        map_lines::<T, T>(&mut args, op.dim, WORK, |x, y| Level::current().run(Line { x, y }));
+        Ok(())
+    })
+}
+
+struct Line<'a, T> {
+    x: &'a [T],
+    y: &'a mut [T],
+}
+
+impl<T: Real> Kernel for Line<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let larger = |a, b| if b > a { b } else { a };
+        let max = fold(self.x, T::neg_infinity(), larger, larger);
+        for (y, &x) in self.y.iter_mut().zip(self.x) {
+            *y = (x - max).exponential();
+        }
+        let scale = T::constant(1.0 / sum(self.y, |y| y.as_()));
+        self.y.iter_mut().for_each(|y| *y = *y * scale);
+    }
+}

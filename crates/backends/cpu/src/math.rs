@@ -1,0 +1,271 @@
+//! Elementary functions in the precision that kernels compute in.
+//!
+//! Those of single precision have no branches, so that loops over them become vector
+//! instructions, and use neither fused operations nor the system's library: every machine
+//! and every vector width gives the same bits.
+
+use num_traits::{AsPrimitive, Float};
+
+use crate::element::Element;
+use crate::qmatmul::level::Level;
+use crate::qmatmul::{Kernel, Simd};
+
+/// A type that real numbers are computed in.
+pub(crate) trait Real: Float + AsPrimitive<f64> + Element<Compute = Self> {
+    /// eˣ.
+    fn exponential(self) -> Self;
+    /// Hyperbolic tangent.
+    fn hyperbolic_tangent(self) -> Self;
+    /// Error function.
+    fn error_function(self) -> Self;
+    /// A constant, rounded.
+    fn constant(value: f64) -> Self;
+    /// Nearest integer, halves to even.
+    fn round_ties_even(self) -> Self;
+}
+
+impl Real for f64 {
+    fn exponential(self) -> Self {
+        self.exp()
+    }
+
+    fn hyperbolic_tangent(self) -> Self {
+        self.tanh()
+    }
+
+    fn error_function(self) -> Self {
+        libm::erf(self)
+    }
+
+    fn constant(value: f64) -> Self {
+        value
+    }
+
+    fn round_ties_even(self) -> Self {
+        self.round_ties_even()
+    }
+}
+
+impl Real for f32 {
+    #[inline(always)]
+    fn exponential(self) -> Self {
+        exp(self)
+    }
+
+    #[inline(always)]
+    fn hyperbolic_tangent(self) -> Self {
+        tanh(self)
+    }
+
+    #[inline(always)]
+    fn error_function(self) -> Self {
+        erf(self)
+    }
+
+    #[inline(always)]
+    fn constant(value: f64) -> Self {
+        value as Self
+    }
+
+    #[inline(always)]
+    fn round_ties_even(self) -> Self {
+        self.round_ties_even()
+    }
+}
+
+/// `y[i] = f(x[i])` with the machine's best vector instructions.
+pub(crate) fn apply<X: Copy, Y>(x: &[X], y: &mut [Y], f: impl Fn(X) -> Y) {
+    Level::current().run(Apply { x, y, f });
+}
+
+struct Apply<'a, X, Y, F> {
+    x: &'a [X],
+    y: &'a mut [Y],
+    f: F,
+}
+
+impl<X: Copy, Y, F: Fn(X) -> Y> Kernel for Apply<'_, X, Y, F> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        for (y, &x) in self.y.iter_mut().zip(self.x) {
+            *y = (self.f)(x);
+        }
+    }
+}
+
+/// Partial results that are kept apart in [`fold`]: a few vector registers of them.
+const LANES: usize = 16;
+
+/// Combines elements with `step`, in an order that depends on nothing but their number and
+/// that vector instructions can follow: every 16th belongs to one partial result. `start`
+/// is neutral.
+#[inline(always)]
+pub(crate) fn fold<T: Copy, A: Copy>(
+    x: &[T],
+    start: A,
+    step: impl Fn(A, T) -> A,
+    join: impl Fn(A, A) -> A,
+) -> A {
+    let mut lanes = [start; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+            *lane = step(*lane, x);
+        }
+    }
+    for (lane, &x) in lanes.iter_mut().zip(rest) {
+        *lane = step(*lane, x);
+    }
+    lanes.into_iter().reduce(join).unwrap_or(start)
+}
+
+/// The sum in double precision.
+#[inline(always)]
+pub(crate) fn sum<T: AsPrimitive<f64>>(x: &[T], f: impl Fn(T) -> f64) -> f64 {
+    fold(x, 0.0, |sum, x| sum + f(x), |a, b| a + b)
+}
+
+/// eˣ within 1 ulp, by Cody and Waite's reduction to `2ⁿ eʳ` and the polynomial of
+/// [Cephes](https://www.netlib.org/cephes/)' `expf`.
+#[inline(always)]
+fn exp(x: f32) -> f32 {
+    /// Added to a small number, it leaves the nearest integer in the lower bits.
+    const SHIFT: f32 = 12_582_912.0;
+    /// The upper bits of ln 2, so few that `n` times them is exact, and the rest.
+    const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+
+    // Beyond these the result is infinite or zero; NaN passes.
+    let x = if x < -104.0 { -104.0 } else { x };
+    let x = if x > 89.0 { 89.0 } else { x };
+    let shifted = x * std::f32::consts::LOG2_E + SHIFT;
+    let n = shifted - SHIFT;
+    let r = x - n * LN_2[0] - n * LN_2[1];
+    let p = polynomial(
+        r,
+        [
+            5.000_000_1e-1,
+            1.666_666_5e-1,
+            4.166_579_6e-2,
+            8.333_452e-3,
+            1.398_2e-3,
+            1.987_569_1e-4,
+        ],
+    );
+    // 2ⁿ in two factors, as n goes beyond the exponents of normal numbers.
+    let n = shifted.to_bits().wrapping_sub(SHIFT.to_bits()) as i32;
+    let power = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
+    (p * (r * r) + r + 1.0) * power(n >> 1) * power(n - (n >> 1))
+}
+
+/// Within 2 ulp. Near 0 the polynomial of [Cephes](https://www.netlib.org/cephes/)'
+/// `tanhf`; elsewhere `1 - 2 / (e²ˣ + 1)`.
+#[inline(always)]
+fn tanh(x: f32) -> f32 {
+    let square = x * x;
+    let p = polynomial(
+        square,
+        [
+            -3.333_328_2e-1,
+            1.333_144_2e-1,
+            -5.373_971_6e-2,
+            2.063_908_9e-2,
+            -5.704_987_3e-3,
+        ],
+    );
+    let near = p * square * x + x;
+    let far = 1.0 - 2.0 / (exp(2.0 * x.abs()) + 1.0);
+    // The sign also of 0.
+    (if x.abs() < 0.625 { near } else { far }).copysign(x)
+}
+
+/// Within 2 ulp: `x + x P(x²)` near 0, elsewhere `1 - exp(-Q(|x|))`. The coefficients are
+/// least-squares fits with Lawson's weights, which make the largest relative error small,
+/// to `erf(√z) / √z - 1` for `z` up to 0.81 and to `-ln erfc(t)` for `t` from 0.9 to 4.
+#[inline(always)]
+fn erf(x: f32) -> f32 {
+    let near = polynomial(
+        x * x,
+        [
+            0.128_379_15,
+            -0.376_125_34,
+            0.112_822_3,
+            -0.026_781_958,
+            0.005_016_228,
+            -0.000_611_129_16,
+        ],
+    );
+    let near = x + x * near;
+    // From 4 on the result rounds to 1; NaN passes.
+    let t = if x.abs() > 4.0 { 4.0 } else { x.abs() };
+    let far = polynomial(
+        t,
+        [
+            0.000_166_439_09,
+            1.127_797_2,
+            0.636_976,
+            0.104_113_74,
+            -0.022_315_249,
+            0.003_065_499_7,
+            -0.000_198_220_7,
+        ],
+    );
+    let far = (1.0 - exp(-far)).copysign(x);
+    if t < 0.9 { near } else { far }
+}
+
+/// `c₀ + c₁ x + c₂ x² + …`
+#[inline(always)]
+fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+    let (lower, highest) = (&coefficients[..N - 1], coefficients[N - 1]);
+    lower.iter().rev().fold(highest, |sum, c| sum * x + c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The largest error in units of the last place, over numbers from `low` to `high`.
+    fn error(f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, low: f32, high: f32) -> f64 {
+        const STEPS: usize = 2_000_000;
+        let at = |i| low + (high - low) * (i as f32 / STEPS as f32);
+        (0..=STEPS).map(at).fold(0.0, |worst: f64, x| {
+            let expected = exact(x.into());
+            let near = (expected.abs() as f32).max(f32::MIN_POSITIVE);
+            let ulp = f64::from(near.next_up() - near);
+            worst.max((f64::from(f(x)) - expected).abs() / ulp)
+        })
+    }
+
+    #[test]
+    fn errors_are_small() {
+        let cases: [(&str, f64); 8] = [
+            ("exp", error(exp, f64::exp, -104.5, 88.7)),
+            ("exp near 0", error(exp, f64::exp, -1.0, 1.0)),
+            ("tanh", error(tanh, f64::tanh, -10.0, 10.0)),
+            ("tanh near 0", error(tanh, f64::tanh, -1.0, 1.0)),
+            ("tanh at 0", error(tanh, f64::tanh, -1e-3, 1e-3)),
+            ("erf", error(erf, libm::erf, -5.0, 5.0)),
+            ("erf near 0", error(erf, libm::erf, -1.0, 1.0)),
+            ("erf at 0", error(erf, libm::erf, -1e-3, 1e-3)),
+        ];
+        for (name, error) in cases {
+            assert!(error < 2.0, "{name}: {error} ulp");
+        }
+    }
+
+    #[test]
+    fn limits() {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        assert!(exp(nan).is_nan() && tanh(nan).is_nan() && erf(nan).is_nan());
+        assert_eq!(
+            [exp(inf), exp(89.0), exp(-inf), exp(-0.0)],
+            [inf, inf, 0.0, 1.0]
+        );
+        assert_eq!(
+            [tanh(inf), tanh(-inf), erf(inf), erf(-inf)],
+            [1.0, -1.0, 1.0, -1.0]
+        );
+        let zeros = [tanh(-0.0), erf(-0.0)];
+        assert!(zeros.iter().all(|x| *x == 0.0 && x.is_sign_negative()));
+    }
+}
