@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use rustorch_ir::DType;
-use rustorch_runtime::{HostBuffer, Routing, RunError, Runtime, Storage};
+use rustorch_runtime::{Explanation, HostBuffer, Routing, RunError, Runtime, Storage};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_runtime};
 
 use crate::LlmError;
@@ -96,6 +96,16 @@ impl<'m> Session<'m> {
         })
     }
 
+    /// The model.
+    pub fn model(&self) -> &'m Model {
+        self.model
+    }
+
+    /// Tokens of a prompt that go through the model together.
+    pub fn batch(&self) -> usize {
+        self.options.batch
+    }
+
     /// The tokens so far.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
@@ -150,7 +160,19 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    fn check(&self, tokens: &[u32]) -> Result<(), LlmError> {
+    /// Where each operation of a pass over `tokens` tokens would go now, and why.
+    ///
+    /// # Errors
+    /// No device can run some operation.
+    pub fn explain(&self, tokens: usize) -> Result<Vec<Explanation>, LlmError> {
+        let step = with_runtime(&self.runtime, self.options.routing, || {
+            Step::new(self.model, &self.cache, (tokens, 1))
+        })?;
+        Ok(step.trace.executable().explain().map_err(RusTorchError::from)?)
+    }
+
+    /// Whether `tokens` could be added.
+    pub(crate) fn check(&self, tokens: &[u32]) -> Result<(), LlmError> {
         let (have, more) = (self.tokens.len(), tokens.len());
         if have + more > self.context {
             return Err(LlmError::ContextFull {
@@ -191,8 +213,9 @@ impl<'m> Session<'m> {
         let cache = new_cache(self.model.config(), self.context, self.options.cache_dtype)?;
         for step in [&mut self.decode, &mut self.prompt].into_iter().flatten() {
             for (old, new) in self.cache.iter().zip(&cache) {
-                step.trace.rebind(&old.keys, &new.keys)?;
-                step.trace.rebind(&old.values, &new.values)?;
+                for (old, new) in [(&old.keys, &new.keys), (&old.values, &new.values)] {
+                    step.trace.rebind(&old.storage()?, &new.storage()?)?;
+                }
             }
         }
         self.cache = cache;

@@ -5,15 +5,16 @@ use std::sync::{Arc, LazyLock};
 
 use rustorch_runtime::{Backend, Routing, Runtime};
 
-/// Every device of this machine, best first: the one list of backends.
-pub fn backends() -> Vec<Arc<dyn Backend>> {
+/// Every device of this machine, best first: the one list of backends. The processor works
+/// with `threads` threads, 0 for as many as it has physical cores.
+pub fn backends(threads: usize) -> Vec<Arc<dyn Backend>> {
     vec![
-        Arc::new(rustorch_cpu::Cpu::new(0)),
+        Arc::new(rustorch_cpu::Cpu::new(threads)),
         Arc::new(rustorch_reference::Reference::new()),
     ]
 }
 
-static GLOBAL: LazyLock<Runtime> = LazyLock::new(|| Runtime::new(backends()));
+static GLOBAL: LazyLock<Runtime> = LazyLock::new(|| Runtime::new(backends(0)));
 
 thread_local! {
     static CHOSEN: RefCell<Vec<(Runtime, Routing)>> = const { RefCell::new(Vec::new()) };

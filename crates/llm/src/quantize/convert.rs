@@ -43,7 +43,7 @@ pub(super) fn is_convertible(ty: GgmlType) -> bool {
 }
 
 /// The data `src` of type `from`, rows of `row` elements, as type `to`.
-pub(super) fn convert(
+pub(crate) fn convert(
     src: &[u8],
     from: GgmlType,
     to: GgmlType,

@@ -16,6 +16,7 @@ use rustorch_gguf::{GgmlType, Gguf, GgufError, GgufWriter, Metadata, TensorInfo,
 use thiserror::Error;
 
 pub use convert::ConvertError;
+pub(crate) use convert::convert;
 pub use file_type::{FileType, FileTypeError};
 pub use mix::{Choice, ModelTraits, Seen, tensor_type};
 
@@ -144,7 +145,7 @@ pub fn quantize(
         if ty == tensor.ty {
             return out.write_all(data);
         }
-        match convert::convert(data, tensor.ty, ty, tensor.dims[0] as usize, threads) {
+        match convert(data, tensor.ty, ty, tensor.dims[0] as usize, threads) {
             Ok(data) => out.write_all(&data),
             Err(error) => {
                 failure = Some(QuantizeError::Convert {

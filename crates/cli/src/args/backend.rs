@@ -1,0 +1,78 @@
+//! The value of `-b`: a backend, or llama.cpp's batch size.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rustorch_runtime::DeviceType;
+
+/// What `-b` was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BackendArg {
+    /// A device, or `auto`.
+    Device(DeviceType),
+    /// Apple's Core ML and Metal together, by one of the names of that.
+    Hybrid(&'static str),
+    /// Tokens of a batch.
+    Batch(usize),
+}
+
+/// Ways to combine Apple's devices.
+const HYBRIDS: [&str; 2] = ["mac-hybrid", "hybrid-f32"];
+
+impl FromStr for BackendArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with(|c: char| c.is_ascii_digit()) {
+            return match text.parse() {
+                Ok(0) | Err(_) => Err("a batch size is a whole number above 0".to_owned()),
+                Ok(size) => Ok(Self::Batch(size)),
+            };
+        }
+        match HYBRIDS.into_iter().find(|name| *name == text) {
+            Some(name) => Ok(Self::Hybrid(name)),
+            None => text.parse().map(Self::Device).map_err(|_| {
+                format!(
+                    "no backend has this name; there are auto, cpu, reference, cuda[:N], metal[:N], \
+                     opencl[:N], coreml[:N] and {} (a number is taken as the batch size)",
+                    HYBRIDS.join(", ")
+                )
+            }),
+        }
+    }
+}
+
+impl fmt::Display for BackendArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(device) => device.fmt(f),
+            Self::Hybrid(name) => f.write_str(name),
+            Self::Batch(size) => size.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers() {
+        let parse = |text: &str| text.parse::<BackendArg>();
+        assert_eq!(parse("auto"), Ok(BackendArg::Device(DeviceType::Auto)));
+        assert_eq!(parse("cuda:1"), Ok(BackendArg::Device(DeviceType::Cuda(1))));
+        assert_eq!(parse("mac-hybrid"), Ok(BackendArg::Hybrid("mac-hybrid")));
+        assert_eq!(parse("2048"), Ok(BackendArg::Batch(2048)));
+        for bad in [
+            "",
+            "0",
+            "-1",
+            "12x",
+            "gpu",
+            "cpu:1",
+            "99999999999999999999999",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+}

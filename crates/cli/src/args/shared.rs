@@ -1,0 +1,187 @@
+//! Options that several commands have.
+
+use std::path::PathBuf;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueEnum};
+use rustorch_faulty::Faults;
+
+use super::BackendArg;
+
+/// More threads than any machine has cores are a mistake.
+const MAX_THREADS: u64 = 1024;
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
+
+/// Which model.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ModelArgs {
+    /// GGUF file of the model; of a split model, the first part [default: the bundled model]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) model: Option<PathBuf>,
+}
+
+/// Where it is computed.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Devices")]
+pub(crate) struct DeviceArgs {
+    /// Backend to compute with: auto, cpu, reference, cuda[:N], metal[:N], opencl[:N],
+    /// coreml[:N], mac-hybrid or hybrid-f32; what it fails at moves to the next device.
+    /// A number is taken as llama.cpp's --batch-size. May be given once for each
+    #[arg(short, long, visible_aliases = ["batch-size", "device"], value_name = "BACKEND|SIZE")]
+    pub(crate) backend: Vec<BackendArg>,
+
+    /// Worker threads of the CPU [default: as many as physical cores]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(..=MAX_THREADS))]
+    pub(crate) threads: usize,
+
+    /// Fail where the chosen backend fails, rather than move on to another
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// Make devices fail, to see what happens: device=cpu;op=linear;nth=3;kind=lost.
+    /// Keys: device, op (default: any), nth, or p and seed, and kind (unsupported, oom,
+    /// lost, compile, timeout, sync). Several are separated by commas
+    #[arg(
+        long,
+        value_name = "FAULTS",
+        env = "RUSTORCH_INJECT",
+        hide_env_values = true
+    )]
+    pub(crate) inject: Option<Faults>,
+}
+
+/// The type of cached keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CacheType {
+    /// Half precision
+    F16,
+    /// Single precision
+    F32,
+}
+
+/// How the model runs.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Context")]
+pub(crate) struct ContextArgs {
+    /// Tokens that the context has room for; 0 for as many as the model was trained with
+    /// [default: the same, but at most 8192]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) ctx_size: Option<usize>,
+
+    /// Tokens of a prompt that are computed together, if -b is not less
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    pub(crate) ubatch_size: usize,
+
+    /// Type of cached keys (-ctk)
+    #[arg(long, value_name = "TYPE", default_value = "f16")]
+    pub(crate) cache_type_k: CacheType,
+
+    /// Type of cached values (-ctv), the same as that of the keys
+    #[arg(long, value_name = "TYPE", default_value = "f16")]
+    pub(crate) cache_type_v: CacheType,
+}
+
+/// A text from the command line or a file.
+#[derive(Clone, Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct TextArgs {
+    /// The text
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<String>,
+
+    /// A file with the text, in UTF-8
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// How the next token is chosen; llama.cpp's chain, in its order, with its defaults.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Sampling")]
+pub(crate) struct SamplingArgs {
+    /// Seed of the random choices; -1 for another one each time
+    #[arg(short, long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
+    pub(crate) seed: i64,
+
+    /// Temperature: higher is more surprising, 0 always takes the likeliest token
+    #[arg(
+        long,
+        visible_alias = "temperature",
+        value_name = "T",
+        default_value_t = 0.8
+    )]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) temp: f32,
+
+    /// Choose among the K likeliest tokens; 0 for all
+    #[arg(
+        long,
+        value_name = "K",
+        default_value_t = 40,
+        allow_negative_numbers = true
+    )]
+    pub(crate) top_k: i64,
+
+    /// Choose among the likeliest tokens that together have probability P; 1 for all
+    #[arg(long, value_name = "P", default_value_t = 0.95)]
+    pub(crate) top_p: f32,
+
+    /// Leave out tokens less likely than P times the likeliest; 0 for none
+    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    pub(crate) min_p: f32,
+
+    /// Choose among locally typical tokens of probability P together; 1 for all
+    #[arg(
+        long,
+        visible_alias = "typical-p",
+        value_name = "P",
+        default_value_t = 1.0
+    )]
+    pub(crate) typical: f32,
+
+    /// How many of the last tokens are looked at for repetitions; 0 for none, -1 for all
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 64,
+        allow_negative_numbers = true
+    )]
+    pub(crate) repeat_last_n: i64,
+
+    /// What divides a repeated token's score; 1 for nothing
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    pub(crate) repeat_penalty: f32,
+
+    /// What is taken from a repeated token's score once
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub(crate) presence_penalty: f32,
+
+    /// What is taken from a repeated token's score for every time it occurred
+    #[arg(
+        long,
+        value_name = "X",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
+    pub(crate) frequency_penalty: f32,
+}

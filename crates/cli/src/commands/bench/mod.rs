@@ -1,0 +1,191 @@
+//! `bench`: how fast a model is, by llama-bench's methods.
+
+mod bandwidth;
+mod measure;
+mod report;
+
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use rustorch_llm::quantize::FileType;
+use rustorch_llm::{Model, Preset};
+
+use crate::args::{ContextArgs, DeviceArgs};
+use crate::devices::Devices;
+use crate::failure::Usage;
+use crate::model::Source;
+use crate::output::note;
+use crate::{bundled, progress};
+use measure::Test;
+
+/// Prompt and generation are measured apart, each after a run to warm up: prompts of random
+/// tokens in batches, generation of random tokens one by one. Beside the speed stands, for
+/// generation, the share of the memory's bandwidth that it reaches: bytes of weights and cached
+/// keys and values read for a token, by tokens a second, over what plain reading reaches.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// GGUF file of the model [default: the bundled model]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "preset")]
+    model: Option<PathBuf>,
+
+    /// Shape of a model to be made with random weights: classics-13m, tinyllama-1.1b, llama-3-8b
+    #[arg(long, value_name = "NAME")]
+    preset: Option<Preset>,
+
+    /// File type of the preset
+    #[arg(
+        long,
+        value_name = "TYPE",
+        default_value = "Q4_K_M",
+        requires = "preset"
+    )]
+    quant: FileType,
+
+    /// Write the preset to a file and measure nothing: for llama-bench, or for -m
+    #[arg(long, value_name = "FILE", requires = "preset")]
+    save: Option<PathBuf>,
+
+    /// Lengths of prompts; 0 for none
+    #[arg(
+        short = 'p',
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        default_value = "512"
+    )]
+    n_prompt: Vec<usize>,
+
+    /// Numbers of tokens to generate; 0 for none
+    #[arg(
+        short,
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        default_value = "128"
+    )]
+    n_gen: Vec<usize>,
+
+    /// Tokens that are in the context before
+    #[arg(
+        short = 'd',
+        long,
+        value_name = "N,…",
+        value_delimiter = ',',
+        default_value = "0"
+    )]
+    n_depth: Vec<usize>,
+
+    /// How often each is measured
+    #[arg(short, long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: u32,
+
+    /// How the results are written
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Output,
+
+    #[command(flatten)]
+    context: ContextArgs,
+
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// A table
+    #[default]
+    Md,
+    /// A list of objects with llama-bench's fields
+    Json,
+}
+
+pub(super) fn run(options: &Options) -> Result<()> {
+    if let (Some(preset), Some(path)) = (options.preset, &options.save) {
+        let spinner = progress::spinner("making the model");
+        preset.save(options.quant, path)?;
+        spinner.finish_and_clear();
+        note(format_args!(
+            "{}: {} {}",
+            path.display(),
+            preset.name,
+            options.quant
+        ));
+        return Ok(());
+    }
+    let tests = options.tests();
+    if tests.is_empty() {
+        return Err(Usage("-p and -n are 0: there is nothing to measure".to_owned()).into());
+    }
+    let devices = Devices::open(&options.devices)?;
+    let (name, model) = options.model()?;
+    let bar = progress::steps("measuring", 1 + tests.len());
+    let bandwidth = bandwidth::measure(devices.threads);
+    let settings = options.context.session(&model, &devices)?;
+    let mut results = Vec::with_capacity(tests.len());
+    for test in tests {
+        bar.inc(1);
+        results.push(measure::run(
+            &model,
+            &devices,
+            &settings,
+            test,
+            options.repetitions,
+        )?);
+    }
+    bar.finish_and_clear();
+
+    let run = report::Run {
+        name: &name,
+        model: &model,
+        devices: &devices,
+        settings: &settings,
+        bandwidth,
+        results: &results,
+    };
+    let out = &mut io::stdout().lock();
+    match options.output {
+        Output::Md => run.table(out)?,
+        Output::Json => run.json(out)?,
+    }
+    Ok(())
+}
+
+impl Options {
+    fn tests(&self) -> Vec<Test> {
+        let mut tests = Vec::new();
+        for &depth in &self.n_depth {
+            let prompts = self.n_prompt.iter().map(|&prompt| (prompt, 0));
+            let generations = self.n_gen.iter().map(|&generate| (0, generate));
+            for (prompt, generate) in prompts.chain(generations).filter(|&test| test != (0, 0)) {
+                tests.push(Test {
+                    prompt,
+                    generate,
+                    depth,
+                });
+            }
+        }
+        tests
+    }
+
+    /// The model, and its name.
+    fn model(&self) -> Result<(String, Model)> {
+        let Some(preset) = self.preset else {
+            let source = Source::new(self.model.clone());
+            let name = self.model.as_ref().map(|path| path.display().to_string());
+            return Ok((
+                name.unwrap_or_else(|| bundled::NAME.to_owned()),
+                source.load()?,
+            ));
+        };
+        let spinner = progress::spinner("making the model");
+        let gguf = preset.build(self.quant)?;
+        spinner.finish_and_clear();
+        Ok((
+            preset.name.to_owned(),
+            Model::load(gguf).context(preset.name)?,
+        ))
+    }
+}

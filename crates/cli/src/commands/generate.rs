@@ -1,0 +1,328 @@
+//! Generating text: what the program does without a command.
+
+use std::io::{self, StdoutLock, Write};
+use std::ops::ControlFlow;
+use std::process::{self, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use indicatif::ProgressBar;
+use rustorch_llm::sampler::SamplerChain;
+use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, Speed, Stop, generate};
+use rustorch_runtime::Fallback;
+use rustorch_tokenizer::{EncodeOptions, StreamDecoder, Tokenizer};
+use serde_json::json;
+
+use super::text;
+use crate::args::{ContextArgs, DeviceArgs, Format, ModelArgs, SamplingArgs, TextArgs};
+use crate::devices::Devices;
+use crate::failure::INTERRUPTED;
+use crate::model::Source;
+use crate::output::{json_line, note};
+use crate::{bundled, progress};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    model: ModelArgs,
+
+    #[command(flatten)]
+    text: TextArgs,
+
+    /// Tokens to generate; -1 for as many as the context has room for
+    #[arg(short, long, visible_alias = "predict", value_name = "N", default_value_t = -1)]
+    #[arg(allow_negative_numbers = true)]
+    n_predict: i64,
+
+    /// Go on where the model would end the text
+    #[arg(long)]
+    ignore_eos: bool,
+
+    /// Read \n, \t, \r, \\, \' and \" in the prompt as the characters they stand for
+    #[arg(short, long)]
+    escape: bool,
+
+    /// Write only what is generated, not the prompt before it
+    #[arg(long)]
+    no_display_prompt: bool,
+
+    /// Write special tokens, which are not shown otherwise (-sp)
+    #[arg(long)]
+    special: bool,
+
+    /// text streams; json is one object at the end: prompt_ids, ids, text (the generated
+    /// one), backend, devices, fallbacks, stop, seed, timings
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+
+    #[command(flatten)]
+    sampling: SamplingArgs,
+
+    #[command(flatten)]
+    context: ContextArgs,
+
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+/// A prompt as text and as tokens.
+pub(super) struct Prompt {
+    text: String,
+    pub(super) ids: Vec<u32>,
+}
+
+pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
+    let mut sampler = options.sampling.chain()?;
+    let (devices, source) = (options.devices()?, options.source());
+    let model = source.load()?;
+    let tokenizer = model.tokenizer().with_context(|| source.to_string())?;
+    let prompt = options.prompt(&source, tokenizer)?;
+    let mut session = options.session(&model, &devices)?;
+    let interrupted = interrupts()?;
+    let load = start.elapsed();
+
+    let mut writer = Writer::new(options, tokenizer, &prompt);
+    let generated = generate(
+        &mut session,
+        &prompt.ids,
+        &mut sampler,
+        &options.limits(),
+        |event| {
+            writer.hear(event)?;
+            Ok::<_, anyhow::Error>(match interrupted.load(Ordering::Relaxed) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            })
+        },
+    );
+    let text = writer.end()?;
+    let generated = generated?;
+
+    match options.format {
+        Format::Text => summary(&session, &devices, &sampler, &generated, load),
+        Format::Json => {
+            let timings = json!({
+                "load_ms": milliseconds(load),
+                "prompt_n": generated.prompt.tokens,
+                "prompt_tps": generated.prompt.per_second(),
+                "decode_n": generated.decode.tokens,
+                "decode_tps": generated.decode.per_second(),
+            });
+            let result = json!({
+                "prompt_ids": prompt.ids,
+                "ids": generated.ids,
+                "text": text,
+                "backend": devices.name,
+                "devices": devices.used(),
+                "fallbacks": devices.runtime.fallbacks().iter().map(fallback_json).collect::<Vec<_>>(),
+                "stop": stop_name(generated.stop),
+                "seed": sampler.seed(),
+                "timings": timings,
+            });
+            json_line(&mut io::stdout().lock(), &result)?;
+        }
+    }
+    Ok(match generated.stop {
+        Stop::Caller => ExitCode::from(INTERRUPTED),
+        Stop::End | Stop::Limit | Stop::Context => ExitCode::SUCCESS,
+    })
+}
+
+impl Options {
+    pub(super) fn devices(&self) -> Result<Devices> {
+        Devices::open(&self.devices)
+    }
+
+    pub(super) fn source(&self) -> Source {
+        Source::from(&self.model)
+    }
+
+    pub(super) fn session<'m>(&self, model: &'m Model, devices: &Devices) -> Result<Session<'m>> {
+        let options = self.context.session(model, devices)?;
+        Ok(Session::new(model, &devices.runtime, options)?)
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The prompt that was given. Without one, a model begins by itself if it can, and the
+    /// bundled one tells a story.
+    pub(super) fn prompt(&self, source: &Source, tokenizer: &Tokenizer) -> Result<Prompt> {
+        let text = match text::prompt(&self.text)? {
+            Some(text) if self.escape => text::unescape(&text),
+            Some(text) => text,
+            None if source.is_bundled() => bundled::OPENING.to_owned(),
+            None => String::new(),
+        };
+        // As in llama.cpp, a prompt may contain special tokens.
+        let encode = EncodeOptions {
+            add_special: true,
+            parse_special: true,
+        };
+        let ids = tokenizer.encode(&text, encode);
+        Ok(Prompt { text, ids })
+    }
+
+    fn limits(&self) -> GenerateOptions {
+        GenerateOptions {
+            max_tokens: usize::try_from(self.n_predict).ok(),
+            ignore_end: self.ignore_eos,
+        }
+    }
+}
+
+/// A flag that Ctrl-C sets; a second Ctrl-C ends the program at once.
+fn interrupts() -> Result<Arc<AtomicBool>> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = interrupted.clone();
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            process::exit(INTERRUPTED.into());
+        }
+    })
+    .context("Ctrl-C cannot be handled")?;
+    Ok(interrupted)
+}
+
+/// Shows what comes as it comes: text on standard output, the prompt's progress on standard
+/// error.
+struct Writer<'a> {
+    options: &'a Options,
+    tokenizer: &'a Tokenizer,
+    prompt: &'a Prompt,
+    bar: ProgressBar,
+    decoder: StreamDecoder<'a>,
+    out: StdoutLock<'a>,
+    /// What was generated.
+    text: String,
+    ends_line: bool,
+}
+
+impl<'a> Writer<'a> {
+    fn new(options: &'a Options, tokenizer: &'a Tokenizer, prompt: &'a Prompt) -> Self {
+        Self {
+            options,
+            tokenizer,
+            prompt,
+            bar: progress::steps("prompt", prompt.ids.len()),
+            decoder: tokenizer.decoder(),
+            out: io::stdout().lock(),
+            text: String::new(),
+            ends_line: true,
+        }
+    }
+
+    fn hear(&mut self, event: Event) -> io::Result<()> {
+        match event {
+            Event::Prompt { done } if done < self.prompt.ids.len() => {
+                self.bar.set_position(done as u64);
+                Ok(())
+            }
+            // The bar goes before text comes: both may be on the same terminal.
+            Event::Prompt { .. } => {
+                self.bar.finish_and_clear();
+                match self.options.no_display_prompt {
+                    true => Ok(()),
+                    false => self.show(&self.prompt.text),
+                }
+            }
+            Event::Token(id) => {
+                let mut text = self.decoder.push(id).to_owned();
+                if self.options.special && self.tokenizer.is_control(id) {
+                    text.push_str(self.tokenizer.token_text(id).unwrap_or_default());
+                }
+                self.text.push_str(&text);
+                self.show(&text)
+            }
+        }
+    }
+
+    /// Writes what is left and ends the line. Returns the generated text.
+    fn end(mut self) -> io::Result<String> {
+        self.bar.finish_and_clear();
+        let rest = std::mem::replace(&mut self.decoder, self.tokenizer.decoder()).finish();
+        self.text.push_str(&rest);
+        self.show(&rest)?;
+        if !self.ends_line {
+            self.show("\n")?;
+        }
+        Ok(self.text)
+    }
+
+    fn show(&mut self, text: &str) -> io::Result<()> {
+        if self.options.format == Format::Json || text.is_empty() {
+            return Ok(());
+        }
+        self.ends_line = text.ends_with('\n');
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()
+    }
+}
+
+/// How it went, on standard error.
+fn summary(
+    session: &Session,
+    devices: &Devices,
+    sampler: &SamplerChain,
+    generated: &Generated,
+    load: Duration,
+) {
+    if generated.stop == Stop::Context {
+        note(format_args!(
+            "\nstopped: the context of {} tokens is full (-c sets its size)",
+            session.context()
+        ));
+    }
+    let speed = |speed: Speed| match speed.per_second() {
+        Some(rate) => format!("{} tokens, {rate:.1} tokens/s", speed.tokens),
+        None => format!("{} tokens", speed.tokens),
+    };
+    note(format_args!(
+        "\nload {:.0} ms · prompt {} · decode {} · seed {}",
+        milliseconds(load),
+        speed(generated.prompt),
+        speed(generated.decode),
+        sampler.seed(),
+    ));
+    let used = match devices.used() {
+        used if used.is_empty() => "none".to_owned(),
+        used => used.join(", "),
+    };
+    let fallbacks = match devices.runtime.fallbacks().len() {
+        0 => "no fallbacks".to_owned(),
+        1 => "1 fallback".to_owned(),
+        n => format!("{n} fallbacks"),
+    };
+    note(format_args!(
+        "backend {} · ran on {used} · {} CPU threads · {fallbacks}",
+        devices.name, devices.threads,
+    ));
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn stop_name(stop: Stop) -> &'static str {
+    match stop {
+        Stop::End => "end",
+        Stop::Limit => "limit",
+        Stop::Context => "context",
+        Stop::Caller => "interrupt",
+    }
+}
+
+fn fallback_json(fallback: &Fallback) -> serde_json::Value {
+    let error = &fallback.error;
+    json!({
+        "from": error.device.to_string(),
+        "to": fallback.to.map(|device| device.to_string()),
+        "op": error.op,
+        "class": error.class.to_string(),
+        "message": error.message,
+    })
+}

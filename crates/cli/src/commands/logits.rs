@@ -1,0 +1,67 @@
+//! `logits`: token ids to the scores of every token after them.
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::Result;
+use clap::Args;
+use rustorch_llm::Session;
+
+use crate::args::{ContextArgs, DeviceArgs, ModelArgs};
+use crate::devices::Devices;
+use crate::failure::Usage;
+use crate::model::Source;
+
+/// Scores are written for every position: `{"n_vocab":V,"logits":[[…],…]}`. They are written
+/// as they are computed, so that a long input takes no more memory than a short one.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    model: ModelArgs,
+
+    /// Token ids, separated by commas
+    #[arg(long, value_name = "ID,…", value_delimiter = ',', required = true)]
+    ids: Vec<u32>,
+
+    /// Only the scores after the last token
+    #[arg(long)]
+    last: bool,
+
+    #[command(flatten)]
+    context: ContextArgs,
+
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+pub(super) fn run(options: &Options) -> Result<()> {
+    if options.ids.is_empty() {
+        return Err(Usage("--ids: give at least one token id".to_owned()).into());
+    }
+    let devices = Devices::open(&options.devices)?;
+    let model = Source::from(&options.model).load()?;
+    let session_options = options.context.session(&model, &devices)?;
+    let mut session = Session::new(&model, &devices.runtime, session_options)?;
+    let vocab = model.config().vocab;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut begun = false;
+    let mut row = |logits: &[f32]| -> io::Result<()> {
+        match begun {
+            false => write!(out, "{{\"n_vocab\":{vocab},\"logits\":[")?,
+            true => write!(out, ",")?,
+        }
+        begun = true;
+        Ok(serde_json::to_writer(&mut out, logits)?)
+    };
+    if options.last {
+        let mut logits = Vec::new();
+        session.feed(&options.ids, &mut logits)?;
+        row(&logits)?;
+    } else {
+        session.feed_all(&options.ids, |_, logits| -> Result<()> {
+            Ok(logits.chunks_exact(vocab).try_for_each(&mut row)?)
+        })?;
+    }
+    writeln!(out, "]}}")?;
+    out.flush()?;
+    Ok(())
+}

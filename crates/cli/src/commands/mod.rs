@@ -1,0 +1,60 @@
+//! The commands, one file each.
+
+mod bench;
+mod devices;
+mod explain;
+pub(crate) mod generate;
+mod inspect;
+mod logits;
+mod perplexity;
+mod quantize;
+mod text;
+mod tokenize;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::args::Cli;
+
+/// What to do other than to generate text.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Turn text into token ids: a JSON array
+    Tokenize(tokenize::Options),
+    /// The model's scores of every token after the given ones: JSON
+    Logits(logits::Options),
+    /// How well a model predicts a text, measured as llama.cpp does
+    Perplexity(perplexity::Options),
+    /// Measure speed, of a file or of a well-known shape with random weights
+    Bench(bench::Options),
+    /// Write a smaller file of a model
+    Quantize(quantize::Options),
+    /// What is in a model file: keys, tensors, types, sizes
+    Inspect(inspect::Options),
+    /// The devices of this machine, what they can do, and what is missing
+    Devices(devices::Options),
+    /// Where each operation of a run would go, and why; takes the options of the run
+    Explain(Box<generate::Options>),
+}
+
+/// Does what was asked for; `start` is when the program started.
+///
+/// # Errors
+/// It cannot be done.
+pub(crate) fn run(cli: Cli, start: Instant) -> Result<ExitCode> {
+    let done = match &cli.command {
+        None => return generate::run(&cli.generate, start),
+        Some(Command::Tokenize(options)) => tokenize::run(options),
+        Some(Command::Logits(options)) => logits::run(options),
+        Some(Command::Perplexity(options)) => perplexity::run(options),
+        Some(Command::Bench(options)) => bench::run(options),
+        Some(Command::Quantize(options)) => quantize::run(options),
+        Some(Command::Inspect(options)) => inspect::run(options),
+        Some(Command::Devices(options)) => devices::run(options),
+        Some(Command::Explain(options)) => explain::run(options),
+    };
+    done.map(|()| ExitCode::SUCCESS)
+}

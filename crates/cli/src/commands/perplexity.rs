@@ -1,0 +1,91 @@
+//! `perplexity`: how well a model predicts a text.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use rustorch_llm::{Session, perplexity};
+use rustorch_tokenizer::EncodeOptions;
+
+use super::text;
+use crate::args::{ContextArgs, DeviceArgs, ModelArgs, TextArgs};
+use crate::devices::Devices;
+use crate::model::Source;
+use crate::output::note;
+use crate::progress;
+
+/// The text is cut into pieces of the context's size. Each is scored on its second half, with
+/// the first half as its context: llama.cpp's method, so that figures can be compared. The
+/// last line is the result.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    model: ModelArgs,
+
+    /// A file with the text, in UTF-8
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+
+    /// Score only the first K pieces
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    chunks: Option<u32>,
+
+    #[command(flatten)]
+    context: ContextArgs,
+
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+/// llama.cpp's size of a piece.
+const DEFAULT_CONTEXT: usize = 512;
+
+pub(super) fn run(options: &Options) -> Result<()> {
+    let devices = Devices::open(&options.devices)?;
+    let model = Source::from(&options.model).load()?;
+    let tokenizer = model.tokenizer()?;
+    let text = text::prompt(&TextArgs {
+        prompt: None,
+        file: Some(options.file.clone()),
+    })?;
+    let encode = EncodeOptions {
+        add_special: true,
+        parse_special: false,
+    };
+    let tokens = tokenizer.encode(&text.unwrap_or_default(), encode);
+    let mut session_options = options.context.session(&model, &devices)?;
+    if options.context.ctx_size.is_none() {
+        session_options.context = DEFAULT_CONTEXT;
+    }
+    let mut session = Session::new(&model, &devices.runtime, session_options)?;
+    let size = session.context();
+    let limit = options.chunks.map(|n| n as usize);
+    let chunks = limit.unwrap_or(usize::MAX).min(tokens.len() / size);
+    note(format_args!(
+        "{} tokens, {chunks} chunks of {size}",
+        tokens.len()
+    ));
+
+    let bar = progress::steps("perplexity", chunks);
+    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let mut out = io::stdout().lock();
+    let mut written = Ok(());
+    let result = perplexity(&mut session, &tokens, bos, limit, |so_far| {
+        bar.inc(1);
+        let line = bar.suspend(|| {
+            writeln!(
+                out,
+                "[{}] {:.4} ± {:.4}",
+                so_far.chunks, so_far.value, so_far.error
+            )
+        });
+        if written.is_ok() {
+            written = line.and_then(|()| out.flush());
+        }
+    })?;
+    bar.finish_and_clear();
+    written?;
+    writeln!(out, "PPL = {:.4}", result.value)?;
+    Ok(())
+}

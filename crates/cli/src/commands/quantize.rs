@@ -1,0 +1,68 @@
+//! `quantize`: a smaller file of a model.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use rustorch_llm::quantize::{FileType, Progress, QuantizeOptions, quantize};
+
+use crate::model::Source;
+use crate::output::{bytes, note};
+use crate::progress;
+
+/// The new file has the bytes that llama.cpp's llama-quantize gives it.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// The model, best in F16, BF16 or F32
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+
+    /// The new file
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+
+    /// Its type: Q4_K_M, Q5_K_M, Q6_K, Q8_0, F16, …
+    #[arg(value_name = "TYPE")]
+    file_type: FileType,
+
+    /// Quantise what is quantised already, although both losses add up
+    #[arg(long)]
+    allow_requantize: bool,
+
+    /// Threads that convert [default: all]
+    #[arg(short, long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+}
+
+pub(super) fn run(options: &Options) -> Result<()> {
+    let source = Source::new(Some(options.input.clone()));
+    let input = source.open()?;
+    let settings = QuantizeOptions {
+        allow_requantize: options.allow_requantize,
+        threads: options.threads,
+    };
+    let bar = progress::steps("quantising", input.tensors().len());
+    let mut show = |progress: Progress| bar.set_position(progress.index as u64);
+    let result = quantize(
+        &input,
+        &options.output,
+        options.file_type,
+        &settings,
+        &mut show,
+    );
+    bar.finish_and_clear();
+    let summary = result.with_context(|| format!("{source} to {}", options.file_type))?;
+    let fallbacks = match summary.fallbacks {
+        0 => String::new(),
+        n => format!("; {n} tensors got another type, their rows being no whole blocks"),
+    };
+    note(format_args!(
+        "{}: {} tensors, {} became {}{fallbacks}",
+        options.output.display(),
+        summary.tensors,
+        bytes(summary.input_bytes),
+        bytes(summary.output_bytes),
+    ));
+    Ok(())
+}

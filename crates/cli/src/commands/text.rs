@@ -1,0 +1,101 @@
+//! Reading texts.
+
+use std::io::{self, IsTerminal, Read};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::args::TextArgs;
+
+/// The text of the options, if they have one.
+///
+/// # Errors
+/// The file cannot be read, or is not UTF-8.
+pub(super) fn given(args: &TextArgs) -> Result<Option<String>> {
+    match (&args.prompt, &args.file) {
+        (Some(text), _) => Ok(Some(text.clone())),
+        (None, Some(path)) => from_file(path).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// A prompt: of the options, else what is piped in. One line break at the end of a file or
+/// pipe is not part of it, as in llama.cpp.
+///
+/// # Errors
+/// As [`given`].
+pub(super) fn prompt(args: &TextArgs) -> Result<Option<String>> {
+    let text = match given(args)? {
+        None if !io::stdin().is_terminal() => from_stdin()?,
+        text => text,
+    };
+    Ok(
+        text.map(|text| match (&args.prompt, text.strip_suffix('\n')) {
+            (None, Some(line)) => line.to_owned(),
+            _ => text,
+        }),
+    )
+}
+
+/// The contents of a file.
+fn from_file(path: &Path) -> Result<String> {
+    let name = path.display();
+    let read = || std::fs::read(path);
+    let bytes = read().with_context(|| format!("{name}: cannot read the file; check the path"))?;
+    utf8(bytes).with_context(|| name.to_string())
+}
+
+/// What is piped in, if anything is.
+fn from_stdin() -> Result<Option<String>> {
+    let mut bytes = Vec::new();
+    let read = io::stdin().read_to_end(&mut bytes);
+    read.context("standard input: cannot be read; give a prompt with -p")?;
+    let text = utf8(bytes).context("standard input")?;
+    Ok((!text.is_empty()).then_some(text))
+}
+
+/// The text with `\n`, `\t`, `\r`, `\\`, `\'` and `\"` replaced by what they stand for; other
+/// backslashes stay, as in llama.cpp.
+pub(super) fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        let escaped = match (char, chars.clone().next()) {
+            ('\\', Some('n')) => '\n',
+            ('\\', Some('t')) => '\t',
+            ('\\', Some('r')) => '\r',
+            ('\\', Some(same @ ('\\' | '\'' | '"'))) => same,
+            _ => {
+                plain.push(char);
+                continue;
+            }
+        };
+        plain.push(escaped);
+        chars.next();
+    }
+    plain
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        anyhow!("byte {at} is not UTF-8 text; convert the text to UTF-8, with iconv for example")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes() {
+        assert_eq!(unescape(r"a\nb\\n\t\q\"), "a\nb\\n\t\\q\\");
+        assert_eq!(unescape("plain"), "plain");
+    }
+
+    #[test]
+    fn the_place_of_a_wrong_byte_is_told() {
+        let error = utf8(b"ab\xffc".to_vec()).unwrap_err().to_string();
+        assert!(error.starts_with("byte 2 "), "{error}");
+    }
+}

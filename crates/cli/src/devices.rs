@@ -1,0 +1,179 @@
+//! The devices of this machine, as the options ask for them.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use rustorch_cpu::pool::default_threads;
+use rustorch_faulty::{Fault, Faults, Faulty};
+use rustorch_runtime::{Backend, DeviceType, Routing, Runtime};
+
+use crate::args::{BackendArg, DeviceArgs};
+
+/// The runtime of a run, and what was asked for.
+pub(crate) struct Devices {
+    pub(crate) runtime: Runtime,
+    pub(crate) routing: Routing,
+    /// The backend that was asked for.
+    pub(crate) name: String,
+    /// Worker threads of the CPU.
+    pub(crate) threads: usize,
+    /// llama.cpp's batch size, if one was given.
+    pub(crate) batch: Option<usize>,
+}
+
+/// A device that projects like this one know, and this program has not.
+pub(crate) struct Missing {
+    pub(crate) name: &'static str,
+    pub(crate) reason: &'static str,
+    pub(crate) cure: &'static str,
+}
+
+const CURE: &str = "use -b auto, which takes the best device there is, or -b cpu";
+
+/// Every device that could be asked for and is not in [`rustorch_tensor::backends`].
+pub(crate) const MISSING: [Missing; 4] = [
+    Missing {
+        name: "cuda",
+        reason: "this version has no CUDA backend",
+        cure: CURE,
+    },
+    Missing {
+        name: "metal",
+        reason: "this version has no Metal backend",
+        cure: CURE,
+    },
+    Missing {
+        name: "opencl",
+        reason: "this version has no OpenCL backend",
+        cure: CURE,
+    },
+    Missing {
+        name: "coreml",
+        reason: "this version has no Core ML backend",
+        cure: CURE,
+    },
+];
+
+impl Devices {
+    /// The devices that the options ask for.
+    ///
+    /// # Errors
+    /// The backend is not one of this machine's.
+    pub(crate) fn open(args: &DeviceArgs) -> Result<Self> {
+        let backends = with_faults(
+            rustorch_tensor::backends(args.threads),
+            args.inject.as_ref(),
+        );
+        let batch = |arg: &BackendArg| match arg {
+            BackendArg::Batch(size) => Some(*size),
+            _ => None,
+        };
+        let named = (args.backend.iter().rev()).find(|arg| batch(arg).is_none());
+        let device = match named {
+            None => DeviceType::Auto,
+            Some(arg) => find(*arg, &backends)?,
+        };
+        Ok(Self {
+            runtime: Runtime::new(backends),
+            routing: Routing {
+                device,
+                strict: args.strict,
+            },
+            name: named.map_or_else(|| device.to_string(), BackendArg::to_string),
+            threads: match args.threads {
+                0 => default_threads(),
+                n => n,
+            },
+            batch: args.backend.iter().rev().find_map(batch),
+        })
+    }
+
+    /// The devices that have computed something, by name.
+    pub(crate) fn used(&self) -> Vec<String> {
+        let used = self.runtime.used_devices();
+        used.iter().map(|(device, _)| device.to_string()).collect()
+    }
+}
+
+/// The device that an argument names, if it is here.
+fn find(arg: BackendArg, backends: &[Arc<dyn Backend>]) -> Result<DeviceType> {
+    if let BackendArg::Device(wanted) = arg {
+        let is_here = backends.iter().any(|b| b.info().device == wanted);
+        if is_here || wanted == DeviceType::Auto {
+            return Ok(wanted);
+        }
+    }
+    let name = arg.to_string();
+    // What combines Apple's devices needs the first of them.
+    let kind = match arg {
+        BackendArg::Hybrid(_) => "coreml",
+        _ => &name,
+    };
+    match MISSING
+        .iter()
+        .find(|missing| kind.starts_with(missing.name))
+    {
+        Some(Missing { reason, cure, .. }) => bail!("-b {name}: {reason}; {cure}"),
+        None => bail!("-b {name}: this machine has no such device; {CURE}"),
+    }
+}
+
+/// The backends, those with faults wrapped so that they fail on command.
+fn with_faults(backends: Vec<Arc<dyn Backend>>, faults: Option<&Faults>) -> Vec<Arc<dyn Backend>> {
+    let faults: &[Fault] = faults.map_or(&[], |faults| &faults.0);
+    for fault in faults {
+        if !backends.iter().any(|b| b.info().device == fault.device) {
+            tracing::warn!("--inject: there is no {} that could fail", fault.device);
+        }
+    }
+    let wrap = |backend: Arc<dyn Backend>| -> Arc<dyn Backend> {
+        match faults.iter().any(|f| f.device == backend.info().device) {
+            true => Arc::new(Faulty::new(backend, faults.iter().cloned())),
+            false => backend,
+        }
+    };
+    backends.into_iter().map(wrap).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(backend: &[&str], inject: Option<&str>) -> Result<Devices> {
+        Devices::open(&DeviceArgs {
+            backend: backend.iter().map(|b| b.parse().unwrap()).collect(),
+            threads: 1,
+            strict: false,
+            inject: inject.map(|faults| faults.parse().unwrap()),
+        })
+    }
+
+    #[test]
+    fn backend_and_batch_size_go_together() {
+        let devices = open(&["64", "cpu", "128"], None).unwrap();
+        assert_eq!((devices.name.as_str(), devices.batch), ("cpu", Some(128)));
+        assert_eq!(devices.routing.device, DeviceType::Cpu);
+        let devices = open(&[], None).unwrap();
+        assert_eq!((devices.name.as_str(), devices.batch), ("auto", None));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_a_cure() {
+        for name in [
+            "cuda",
+            "cuda:3",
+            "metal",
+            "opencl:1",
+            "coreml",
+            "mac-hybrid",
+            "hybrid-f32",
+        ] {
+            let error = open(&[name], None).err().unwrap().to_string();
+            let shown = format!("-b {}", name.parse::<BackendArg>().unwrap());
+            assert!(
+                error.starts_with(&shown) && error.contains("-b auto"),
+                "{error}"
+            );
+        }
+    }
+}

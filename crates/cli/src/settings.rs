@@ -1,0 +1,93 @@
+//! What the options of a run mean to the libraries.
+
+use anyhow::Result;
+use rustorch_ir::DType;
+use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
+use rustorch_llm::{Model, SessionOptions};
+
+use crate::args::{CacheType, ContextArgs, SamplingArgs};
+use crate::devices::Devices;
+use crate::failure::Usage;
+
+/// Contexts beyond this are only made when they are asked for: their cache is large.
+const DEFAULT_CONTEXT: usize = 8192;
+
+/// llama.cpp's `--batch-size`, where none is given.
+pub(crate) const DEFAULT_BATCH: usize = 2048;
+
+impl ContextArgs {
+    /// The options of a session of `model` on `devices`.
+    ///
+    /// # Errors
+    /// They contradict each other.
+    pub(crate) fn session(&self, model: &Model, devices: &Devices) -> Result<SessionOptions> {
+        let trained = model.config().context;
+        let context = match self.ctx_size {
+            None => trained.min(DEFAULT_CONTEXT),
+            Some(0) => trained,
+            Some(size) => size,
+        };
+        if context > trained {
+            tracing::warn!(
+                "a context of {context} tokens: the model was trained with {trained}, and what it \
+                 writes beyond them may make no sense"
+            );
+        }
+        if self.ubatch_size == 0 {
+            return Err(
+                Usage("--ubatch-size 0: a batch needs at least one token".to_owned()).into(),
+            );
+        }
+        Ok(SessionOptions {
+            context,
+            batch: devices.batch.unwrap_or(DEFAULT_BATCH).min(self.ubatch_size),
+            cache_dtype: self.cache_dtype()?,
+            routing: devices.routing,
+        })
+    }
+
+    /// The element type of the cache.
+    ///
+    /// # Errors
+    /// Keys and values differ.
+    pub(crate) fn cache_dtype(&self) -> Result<DType, Usage> {
+        if self.cache_type_k != self.cache_type_v {
+            let problem = "-ctk and -ctv differ: keys and values are cached in one type";
+            return Err(Usage(problem.to_owned()));
+        }
+        Ok(match self.cache_type_k {
+            CacheType::F16 => DType::F16,
+            CacheType::F32 => DType::F32,
+        })
+    }
+}
+
+impl SamplingArgs {
+    /// The chain that chooses tokens.
+    ///
+    /// # Errors
+    /// A value is impossible.
+    pub(crate) fn chain(&self) -> Result<SamplerChain, Usage> {
+        let seed =
+            match self.seed {
+                -1 => None,
+                seed => Some(u32::try_from(seed).map_err(|_| {
+                    Usage(format!("--seed {seed}: expected -1, or 0 to {}", u32::MAX))
+                })?),
+            };
+        let config = SamplerConfig {
+            seed,
+            // llama.cpp takes -1 for the whole text.
+            penalty_last_n: usize::try_from(self.repeat_last_n).unwrap_or(usize::MAX),
+            repeat_penalty: self.repeat_penalty,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            top_k: usize::try_from(self.top_k).unwrap_or(0),
+            typical_p: self.typical,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            temperature: self.temp,
+        };
+        SamplerChain::new(&config).map_err(|e| Usage(e.to_string()))
+    }
+}

@@ -1,0 +1,173 @@
+//! The generation loop: a prompt goes in, tokens come out one by one.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use crate::LlmError;
+use crate::sampler::SamplerChain;
+use crate::session::Session;
+
+/// When [`generate`] stops by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GenerateOptions {
+    /// Tokens to generate at most; `None` for as many as the context has room for.
+    pub max_tokens: Option<usize>,
+    /// Makes tokens that end the text impossible, as llama.cpp's `--ignore-eos`.
+    pub ignore_end: bool,
+}
+
+/// Why generation stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The model ended the text; the token that says so is the last one generated.
+    End,
+    /// The limit of the options was reached.
+    Limit,
+    /// The context has no room for another token.
+    Context,
+    /// The caller asked for it.
+    Caller,
+}
+
+/// What [`generate`] reports while it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A part of the prompt went through the model.
+    Prompt {
+        /// Tokens of the prompt that are done.
+        done: usize,
+    },
+    /// This token was generated.
+    Token(u32),
+}
+
+/// Tokens that went through the model, and the time they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Speed {
+    /// How many.
+    pub tokens: usize,
+    /// How long.
+    pub time: Duration,
+}
+
+impl Speed {
+    /// Tokens per second; `None` if there were none.
+    pub fn per_second(&self) -> Option<f64> {
+        let seconds = self.time.as_secs_f64();
+        (self.tokens > 0 && seconds > 0.0).then(|| self.tokens as f64 / seconds)
+    }
+
+    fn add(&mut self, tokens: usize, since: Instant) {
+        self.tokens += tokens;
+        self.time += since.elapsed();
+    }
+}
+
+/// What [`generate`] did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generated {
+    /// The new tokens, with the one that ended the text.
+    pub ids: Vec<u32>,
+    /// Why there are no more.
+    pub stop: Stop,
+    /// The prompt's way through the model.
+    pub prompt: Speed,
+    /// The same for the new tokens, of which the last is not fed back.
+    pub decode: Speed,
+}
+
+/// Adds `prompt` to the session, then lets the model go on. `on_event` hears of each part of
+/// the prompt and each token as it comes, and may stop.
+///
+/// # Errors
+/// The prompt is empty or does not fit the context, no device is left, or `on_event` failed.
+pub fn generate<E: From<LlmError>>(
+    session: &mut Session,
+    prompt: &[u32],
+    sampler: &mut SamplerChain,
+    options: &GenerateOptions,
+    mut on_event: impl FnMut(Event) -> Result<ControlFlow<()>, E>,
+) -> Result<Generated, E> {
+    if prompt.is_empty() {
+        return Err(LlmError::Input(
+            "the prompt is empty, and this model does not begin texts by itself: give it some text"
+                .to_owned(),
+        )
+        .into());
+    }
+    session.check(prompt)?;
+    let mut run = Generated {
+        ids: Vec::new(),
+        stop: Stop::Caller,
+        prompt: Speed::default(),
+        decode: Speed::default(),
+    };
+    let mut logits = Vec::new();
+    for batch in prompt.chunks(session.batch()) {
+        let start = Instant::now();
+        session.feed(batch, &mut logits)?;
+        run.prompt.add(batch.len(), start);
+        let done = run.prompt.tokens;
+        if on_event(Event::Prompt { done })?.is_break() {
+            return Ok(run);
+        }
+    }
+    prompt.iter().for_each(|&id| sampler.accept(id));
+
+    let ends = end_tokens(session);
+    run.stop = loop {
+        if options
+            .max_tokens
+            .is_some_and(|limit| run.ids.len() >= limit)
+        {
+            break Stop::Limit;
+        }
+        if let Some(&last) = run.ids.last() {
+            if session.tokens().len() >= session.context() {
+                break Stop::Context;
+            }
+            let start = Instant::now();
+            session.feed(&[last], &mut logits)?;
+            run.decode.add(1, start);
+        }
+        if options.ignore_end {
+            ends.iter()
+                .for_each(|&id| logits[id as usize] = f32::NEG_INFINITY);
+        }
+        let id = sampler.sample(&logits);
+        sampler.accept(id);
+        run.ids.push(id);
+        if on_event(Event::Token(id))?.is_break() {
+            break Stop::Caller;
+        }
+        if ends.contains(&id) {
+            break Stop::End;
+        }
+    };
+    Ok(run)
+}
+
+/// The tokens that end a text: none if the model has no vocabulary.
+fn end_tokens(session: &Session) -> Vec<u32> {
+    let Ok(tokenizer) = session.model().tokenizer() else {
+        return Vec::new();
+    };
+    (0..tokenizer.vocab_size() as u32)
+        .filter(|&id| tokenizer.is_end_of_generation(id))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speed_of_nothing_is_unknown() {
+        assert_eq!(Speed::default().per_second(), None);
+        let speed = Speed {
+            tokens: 3,
+            time: Duration::from_millis(500),
+        };
+        assert_eq!(speed.per_second(), Some(6.0));
+    }
+}
