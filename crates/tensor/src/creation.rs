@@ -17,12 +17,7 @@ impl Tensor {
         const NAME: &str = "from_slice";
         let shape = Shape::from(shape.as_ref());
         let bytes: &[u8] = bytemuck::cast_slice(data);
-        require(
-            NAME,
-            T::DTYPE.bytes_of(&shape) == Some(bytes.len()),
-            format!("as many elements as {shape} has"),
-            data.len(),
-        )?;
+        require_elements(NAME, data, &shape)?;
         let buffer = HostBuffer::copy_of(bytes).ok_or(RusTorchError::OutOfMemory {
             op: NAME,
             bytes: bytes.len(),
@@ -31,15 +26,16 @@ impl Tensor {
         Ok(Self::ready(T::DTYPE, view))
     }
 
-    /// [`Tensor::from_slice`] of a vector.
+    /// [`Tensor::from_slice`] of a vector, whose memory becomes the tensor's.
     ///
     /// # Errors
-    /// As [`Tensor::from_slice`].
-    pub fn from_vec<T: Element>(
-        data: impl AsRef<[T]>,
-        shape: impl AsRef<[usize]>,
-    ) -> RusTorchResult<Self> {
-        Self::from_slice(data.as_ref(), shape)
+    /// Another number of elements than the shape has.
+    pub fn from_vec<T: Element>(data: Vec<T>, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        let shape = Shape::from(shape.as_ref());
+        require_elements("from_vec", &data, &shape)?;
+        let buffer = HostBuffer::borrowed(Elements(data));
+        let view = View::whole(Storage::from_host(buffer), &shape);
+        Ok(Self::ready(T::DTYPE, view))
     }
 
     /// A tensor of a whole storage: its bytes are the elements in row-major order. This is
@@ -186,8 +182,8 @@ impl Tensor {
         };
         // The second half is counted back from the end, so that both ends are exact.
         let index = line(0.0, 1.0)?;
-        let (rising, falling) = (line(start, step)?, index.mul(-step)?);
-        let falling = falling.add(end + step * steps.saturating_sub(1) as f64)?;
+        let from_end = line(steps.saturating_sub(1) as f64, -1.0)?;
+        let (rising, falling) = (line(start, step)?, from_end.mul(-step)?.add(end)?);
         let first_half = index.lt((steps.div_ceil(2)) as f64)?;
         Self::where_(&first_half, &rising, &falling)?.cast(NAME, dtype)
     }
@@ -201,6 +197,21 @@ impl Tensor {
         let index = Self::arange(0, n as i64, 1, DType::I64)?;
         index.unsqueeze(1)?.eq(&index)?.cast(NAME, dtype)
     }
+}
+
+/// A vector as the owner of its bytes.
+struct Elements<T>(Vec<T>);
+
+impl<T: Element> AsRef<[u8]> for Elements<T> {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
+}
+
+fn require_elements<T: Element>(op: &'static str, data: &[T], shape: &Shape) -> RusTorchResult<()> {
+    let fits = T::DTYPE.bytes_of(shape) == Some(size_of_val(data));
+    let expected = format!("as many elements as {shape} has");
+    require(op, fits, expected, data.len())
 }
 
 /// Number of elements of an arange; integers are counted exactly.

@@ -21,7 +21,9 @@ impl Tensor {
     /// # Errors
     /// Another dtype; no such dimension, or an empty one.
     pub fn log_softmax(&self, dim: isize) -> RusTorchResult<Self> {
-        self.sub(&self.logsumexp(dim, true)?)
+        self.require_float("log_softmax")?;
+        let shifted = self.sub(&self.max(dim, true)?)?;
+        shifted.sub(&shifted.exp()?.sum(dim, true)?.log()?)
     }
 
     /// `self · weightᵀ + bias`: `self` `[…, k]`, floats; `weight` `[n, k]`, floats or a block

@@ -25,7 +25,7 @@ impl Tensor {
         Ok(dims.iter().map(|&d| self.dims()[d]).product())
     }
 
-    fn require_float(&self, name: &'static str) -> RusTorchResult<()> {
+    pub(crate) fn require_float(&self, name: &'static str) -> RusTorchResult<()> {
         let float = self.dtype().is_float();
         require(name, float, "a floating-point tensor", self.ty())
     }

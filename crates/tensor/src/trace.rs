@@ -13,7 +13,7 @@ use crate::error::{RusTorchResult, require};
 ///
 /// It is planned with its first run; further ones only launch kernels.
 ///
-/// ```no_run
+/// ```
 /// use rustorch_ir::DType;
 /// use rustorch_tensor::{Tensor, Trace, tensor};
 ///

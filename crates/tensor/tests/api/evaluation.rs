@@ -1,10 +1,9 @@
 //! Evaluation: laziness, sharing, long histories, views, errors.
 
+use crate::Outcome;
 use rustorch_ir::DType;
 use rustorch_runtime::{Routing, Runtime};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, eval_all, tensor, with_runtime};
-
-type Outcome = RusTorchResult<()>;
 
 #[test]
 fn operations_are_computed_when_asked_for() -> Outcome {
@@ -116,12 +115,12 @@ fn a_bad_index_is_an_error() -> Outcome {
     let good = table.embedding(&tensor![[1i64], [0]])?;
     assert_eq!(good.to_vec::<f32>()?, [3.0, 4.0, 1.0, 2.0]);
     for bad in [-1, 2] {
-        let rows = table.embedding(&tensor![bad])?;
+        let rows = table.embedding(&tensor!([bad]))?;
         assert!(matches!(
             rows.to_vec::<f32>(),
             Err(RusTorchError::Device(_))
         ));
-        assert!(table.index_select(0, &tensor![bad])?.eval().is_err());
+        assert!(table.index_select(0, &tensor!([bad]))?.eval().is_err());
     }
     let zero = tensor![1, 2].floor_divide(0)?;
     assert!(zero.eval().is_err());

@@ -1,10 +1,9 @@
 //! Recorded computations.
 
+use crate::Outcome;
 use rustorch_ir::DType;
 use rustorch_runtime::{HostBuffer, Storage};
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, Trace, runtime, tensor};
-
-type Outcome = RusTorchResult<()>;
 
 fn read(storage: &Storage, shape: &[usize]) -> RusTorchResult<Vec<f32>> {
     Tensor::from_storage(storage.clone(), shape, DType::F32)?.to_vec()
@@ -71,7 +70,7 @@ fn a_lost_state_is_replaced() -> Outcome {
     let (keys, values) = (cache(2)?, cache(2)?);
     let mut trace = step(&keys, &values)?;
     let inputs = [
-        tensor![[[1.0, 2.0]]].storage()?,
+        tensor!([[[1.0, 2.0]]]).storage()?,
         Tensor::from_slice(&[0i32], [1])?.storage()?,
     ];
     trace.run(&inputs)?;
@@ -117,7 +116,7 @@ fn wrong_inputs_are_errors() -> Outcome {
 fn a_state_has_no_other_readers() -> Outcome {
     let keys = cache(2)?;
     let start = Tensor::from_slice(&[0i32], [1])?;
-    let source = tensor![[[1.0, 2.0]]];
+    let source = tensor!([[[1.0, 2.0]]]);
     let updated = keys.update_slice_(&source, 1, &start)?;
     let both = updated.add(&keys)?;
     let error = both.eval().map(|_| ()).expect_err("reads the old state");

@@ -1,0 +1,237 @@
+//! Printing, as PyTorch prints.
+
+use std::fmt::{self, Write};
+
+use num_complex::Complex64;
+use rustorch_ir::DType;
+
+use crate::Tensor;
+use crate::error::RusTorchResult;
+
+/// Digits after the point.
+const PRECISION: usize = 4;
+/// Tensors of more elements are abridged,
+const THRESHOLD: usize = 1000;
+/// to so many at each end of a dimension.
+const EDGE: usize = 3;
+/// Lines are broken here.
+const LINE_WIDTH: usize = 80;
+/// What every line but the first is indented by: the length of `tensor(`.
+const INDENT: usize = 7;
+
+/// Prints the values, computing them first. What cannot be computed prints its error.
+impl fmt::Display for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Printed::new(self) {
+            Ok(printed) => f.write_str(&printed.text()),
+            Err(e) => write!(
+                f,
+                "tensor(<{e}>, size={:?}, dtype={})",
+                self.dims(),
+                self.dtype()
+            ),
+        }
+    }
+}
+
+/// As [`fmt::Display`].
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What is printed of a tensor.
+struct Printed<'a> {
+    tensor: &'a Tensor,
+    /// The sizes of what is left after abridging.
+    dims: Vec<usize>,
+    /// Each element of that.
+    elements: Vec<String>,
+}
+
+impl<'a> Printed<'a> {
+    fn new(tensor: &'a Tensor) -> RusTorchResult<Self> {
+        let shown = abridge(&tensor.cast("display", printable(tensor.dtype()))?)?;
+        let elements = match shown.dtype() {
+            DType::Bool => {
+                let name = |b| if b { "True" } else { "False" }.to_owned();
+                let names: Vec<String> = shown.to_vec()?.into_iter().map(name).collect();
+                aligned(&names, names.iter())
+            }
+            DType::I64 => {
+                let values: Vec<i64> = shown.to_vec()?;
+                let texts: Vec<String> = values.iter().map(i64::to_string).collect();
+                aligned(&texts, texts.iter())
+            }
+            DType::Complex128 => complex(&shown.to_vec()?),
+            _ => floats(&shown.to_vec()?),
+        };
+        Ok(Self {
+            tensor,
+            dims: shown.dims().to_vec(),
+            elements,
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut text = "tensor(".to_owned();
+        match self.tensor.numel() {
+            0 => text.push_str("[]"),
+            _ => self.nested(&mut text, 0, &self.elements),
+        }
+        if self.tensor.numel() == 0 && self.tensor.rank() != 1 {
+            let sizes: Vec<String> = self.tensor.dims().iter().map(usize::to_string).collect();
+            text.extend([", size=(", &sizes.join(", "), ")"]);
+        }
+        let is_default = matches!(
+            self.tensor.dtype(),
+            DType::F32 | DType::I64 | DType::Bool | DType::Complex64
+        );
+        if !is_default {
+            text.extend([", dtype=", self.tensor.dtype().name()]);
+        }
+        text.push(')');
+        text
+    }
+
+    /// Appends the elements of dimension `depth` and what is inside it.
+    fn nested(&self, text: &mut String, depth: usize, elements: &[String]) {
+        let Some(&size) = self.dims.get(depth) else {
+            text.push_str(&elements[0]);
+            return;
+        };
+        let is_abridged = size != self.tensor.dims()[depth];
+        let indent = " ".repeat(INDENT + depth + 1);
+        text.push('[');
+        if depth + 1 == self.dims.len() {
+            let mut items: Vec<&str> = elements.iter().map(String::as_str).collect();
+            if is_abridged {
+                items.insert(EDGE, " ...");
+            }
+            let per_line = (LINE_WIDTH - indent.len()) / (elements[0].chars().count() + 2);
+            let lines: Vec<String> = (items.chunks(per_line.max(1)))
+                .map(|line| line.join(", "))
+                .collect();
+            text.push_str(&lines.join(&format!(",\n{indent}")));
+        } else {
+            // Higher dimensions are set apart by empty lines.
+            let separator = format!(",{}{indent}", "\n".repeat(self.dims.len() - depth - 1));
+            for (i, part) in elements.chunks(elements.len() / size).enumerate() {
+                if i > 0 {
+                    text.push_str(&separator);
+                }
+                if i == EDGE && is_abridged {
+                    text.extend(["...", &separator]);
+                }
+                self.nested(text, depth + 1, part);
+            }
+        }
+        text.push(']');
+    }
+}
+
+/// The dtype that elements are read as.
+fn printable(dtype: DType) -> DType {
+    match dtype {
+        DType::Bool => DType::Bool,
+        d if d.is_int() => DType::I64,
+        d if d.is_complex() => DType::Complex128,
+        _ => DType::F64,
+    }
+}
+
+/// Only the ends of the dimensions of a large tensor.
+fn abridge(tensor: &Tensor) -> RusTorchResult<Tensor> {
+    let mut shown = tensor.clone();
+    if tensor.numel() > THRESHOLD {
+        for dim in 0..tensor.rank() {
+            let (size, dim) = (tensor.dims()[dim], dim as isize);
+            if size > 2 * EDGE {
+                let first = shown.narrow(dim, 0, EDGE)?;
+                let last = shown.narrow(dim, size - EDGE, EDGE)?;
+                shown = Tensor::cat(&[&first, &last], dim)?;
+            }
+        }
+    }
+    Ok(shown)
+}
+
+/// The texts, filled up on the left to the width of the longest of `guides`.
+fn aligned<'a>(texts: &[String], guides: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let width = guides.map(String::len).max().unwrap_or(0);
+    texts.iter().map(|t| format!("{t:>width$}")).collect()
+}
+
+/// Zeros, NaN and infinities have no say in style and width, as in PyTorch.
+fn counts(x: f64) -> bool {
+    x.is_finite() && x != 0.0
+}
+
+fn floats(values: &[f64]) -> Vec<String> {
+    let style = Style::of(values);
+    let texts: Vec<String> = values.iter().map(|&x| style.text(x)).collect();
+    let guides = (values.iter().zip(&texts)).filter(|&(&x, _)| counts(x));
+    aligned(&texts, guides.map(|(_, text)| text))
+}
+
+fn complex(values: &[Complex64]) -> Vec<String> {
+    let part = |of: fn(&Complex64) -> f64| floats(&values.iter().map(of).collect::<Vec<f64>>());
+    let (re, im) = (part(|z| z.re), part(|z| z.im));
+    (re.iter().zip(&im))
+        .map(|(re, im)| match im.trim_start() {
+            im if im.starts_with('-') => format!("{re}{im}j"),
+            im => format!("{re}+{im}j"),
+        })
+        .collect()
+}
+
+/// How all floats of a tensor are written.
+#[derive(Clone, Copy)]
+enum Style {
+    /// `2.`
+    Whole,
+    /// `2.5000`
+    Fixed,
+    /// `2.5000e+10`
+    Scientific,
+}
+
+impl Style {
+    fn of(values: &[f64]) -> Self {
+        let lengths = || values.iter().filter(|&&x| counts(x)).map(|x| x.abs());
+        let largest = lengths().fold(0.0, f64::max);
+        let smallest = lengths().fold(f64::INFINITY, f64::min);
+        let is_whole = lengths().all(|x| x.fract() == 0.0);
+        let is_wide = largest / smallest > 1000.0 || largest > 1e8;
+        match is_whole {
+            _ if is_wide => Self::Scientific,
+            true => Self::Whole,
+            false if smallest < 1e-4 => Self::Scientific,
+            false => Self::Fixed,
+        }
+    }
+
+    fn text(self, x: f64) -> String {
+        match self {
+            _ if x.is_nan() => "nan".to_owned(),
+            _ if x.is_infinite() => if x > 0.0 { "inf" } else { "-inf" }.to_owned(),
+            Self::Whole => format!("{x:.0}."),
+            Self::Fixed => format!("{x:.PRECISION$}"),
+            Self::Scientific => {
+                let text = format!("{x:.PRECISION$e}");
+                // At least two digits and a sign, as C prints exponents.
+                let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+                let exponent: i32 = exponent.parse().unwrap_or(0);
+                let mut out = digits.to_owned();
+                let _ = write!(
+                    out,
+                    "e{}{:02}",
+                    if exponent < 0 { '-' } else { '+' },
+                    exponent.abs()
+                );
+                out
+            }
+        }
+    }
+}

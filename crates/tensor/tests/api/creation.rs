@@ -1,0 +1,181 @@
+//! New tensors.
+
+use half::{bf16, f16};
+use num_complex::Complex;
+use rustorch_ir::{BlockFormat, DType};
+use rustorch_runtime::{HostBuffer, Storage};
+use rustorch_tensor::{Element, Tensor, manual_seed, tensor};
+
+use crate::{Outcome, error};
+
+fn round_trip<T: Element>(values: [T; 2]) -> Outcome {
+    let x = Tensor::from_slice(&values, [2, 1])?;
+    assert_eq!((x.dims(), x.dtype()), (&[2, 1][..], T::DTYPE));
+    assert_eq!(x.to_vec::<T>()?, values);
+    assert_eq!(
+        Tensor::from_vec(values.to_vec(), [2])?
+            .contiguous()?
+            .to_vec::<T>()?,
+        values
+    );
+    // Past a kernel, too.
+    assert_eq!(
+        Tensor::cat(&[&x, &x], 1)?.select(1, 1)?.to_vec::<T>()?,
+        values
+    );
+    Ok(())
+}
+
+#[test]
+fn every_element_type() -> Outcome {
+    round_trip([1.5f64, -0.0])?;
+    round_trip([1.5f32, f32::INFINITY])?;
+    round_trip([f16::from_f32(1.5), f16::MAX])?;
+    round_trip([bf16::from_f32(1.5), bf16::MIN])?;
+    round_trip([i64::MIN, i64::MAX])?;
+    round_trip([i32::MIN, i32::MAX])?;
+    round_trip([i16::MIN, i16::MAX])?;
+    round_trip([i8::MIN, i8::MAX])?;
+    round_trip([0u8, u8::MAX])?;
+    round_trip([0u32, u32::MAX])?;
+    round_trip([true, false])?;
+    round_trip([Complex::new(1.0f32, -2.0), Complex::new(0.0, 0.5)])?;
+    round_trip([Complex::new(1.0f64, -2.0), Complex::new(0.0, 0.5)])
+}
+
+#[test]
+fn written_down() -> Outcome {
+    let x = tensor![[[1, 2, 3], [4, 5, 6]]];
+    assert_eq!(
+        (x.dims(), x.dtype()),
+        (&[2, 3][..], DType::I64),
+        "one value is taken as it is"
+    );
+    assert_eq!(tensor!(2.5).item::<f32>()?, 2.5);
+    assert_eq!(tensor![true, false].to_vec::<bool>()?, [true, false]);
+    assert_eq!(tensor!([[1u8; 2]; 3]).dims(), [3, 2]);
+    Ok(())
+}
+
+#[test]
+fn filled() -> Outcome {
+    assert_eq!(
+        Tensor::zeros([2], DType::F16)?.to_vec::<f16>()?,
+        [f16::ZERO; 2]
+    );
+    assert_eq!(Tensor::ones([], DType::Bool)?.item::<bool>()?, true);
+    let x = Tensor::full([1, 2], -3, DType::I8)?;
+    assert_eq!(x.to_vec::<i8>()?, [-3, -3]);
+    assert_eq!(x.full_like(7)?.to_vec::<i8>()?, [7, 7]);
+    assert_eq!(
+        x.zeros_like()?.add(&x.ones_like()?)?.to_vec::<i8>()?,
+        [1, 1]
+    );
+    assert_eq!(
+        Tensor::eye(3, DType::F32)?.to_vec::<f32>()?,
+        [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
+    );
+    assert_eq!(Tensor::eye(0, DType::F32)?.dims(), [0, 0]);
+    assert_eq!(Tensor::scalar(2, DType::F64)?.item::<f64>()?, 2.0);
+    Ok(())
+}
+
+#[test]
+fn ranges() -> Outcome {
+    assert_eq!(
+        Tensor::arange(2, 11, 3, DType::I32)?.to_vec::<i32>()?,
+        [2, 5, 8]
+    );
+    assert_eq!(
+        Tensor::arange(3, 0, -2, DType::I64)?.to_vec::<i64>()?,
+        [3, 1]
+    );
+    assert_eq!(
+        Tensor::arange(0.5, 2.0, 0.5, DType::F32)?.to_vec::<f32>()?,
+        [0.5, 1.0, 1.5]
+    );
+    assert_eq!(Tensor::arange(1, 1, 1, DType::F32)?.numel(), 0);
+    for (start, end, step) in [(0, 1, 0), (0, 1, -1), (1, 0, 1)] {
+        assert!(error(Tensor::arange(start, end, step, DType::F32)).starts_with("arange: "));
+    }
+    assert!(Tensor::arange(0.0, f64::INFINITY, 1.0, DType::F32).is_err());
+    assert!(
+        Tensor::arange(i64::MIN, i64::MAX, 1, DType::I64).is_err(),
+        "no memory holds that"
+    );
+    let line = Tensor::linspace(0.1, 0.7, 7, DType::F64)?.to_vec::<f64>()?;
+    assert_eq!((line[0], line[6]), (0.1, 0.7));
+    assert!((line[3] - 0.4).abs() < 1e-15);
+    assert_eq!(
+        Tensor::linspace(3.0, -3.0, 3, DType::F32)?.to_vec::<f32>()?,
+        [3.0, 0.0, -3.0]
+    );
+    assert_eq!(
+        Tensor::linspace(3.0, 5.0, 1, DType::F32)?.to_vec::<f32>()?,
+        [3.0]
+    );
+    assert_eq!(Tensor::linspace(3.0, 5.0, 0, DType::F32)?.numel(), 0);
+    Ok(())
+}
+
+#[test]
+fn random() -> Outcome {
+    let draw = |seed| Tensor::randn_seeded([1000], DType::F32, seed)?.to_vec::<f32>();
+    assert_eq!(draw(7)?, draw(7)?);
+    assert_ne!(draw(7)?, draw(8)?);
+    let x = Tensor::randn_seeded([10_000], DType::F64, 1)?;
+    assert!(x.mean(None, false)?.item::<f64>()?.abs() < 0.05);
+    assert!((x.std(None, 1, false)?.item::<f64>()? - 1.0).abs() < 0.05);
+    let u = Tensor::rand_seeded([1000], DType::F32, 3)?;
+    assert!(
+        u.ge(0)?
+            .logical_and(&u.lt(1)?)?
+            .all(None, false)?
+            .item::<bool>()?
+    );
+    let dice = Tensor::randint_seeded(1, 7, [600], DType::I64, 5)?.to_vec::<i64>()?;
+    for face in 1..=6 {
+        let count = dice.iter().filter(|&&d| d == face).count();
+        assert!((60..140).contains(&count), "{face}: {count}");
+    }
+    assert!(dice.iter().all(|d| (1..7).contains(d)));
+    assert!(Tensor::randint(3, 3, [1], DType::I64).is_err());
+    assert!(Tensor::rand([1], DType::I64).is_err());
+    // The generator's seeds, in an order that only this test draws them.
+    manual_seed(42);
+    let first = [
+        Tensor::rand([3], DType::F32)?,
+        Tensor::randn([3], DType::F32)?,
+    ];
+    assert!(!first[0].equal(&Tensor::rand([3], DType::F32)?)?);
+    manual_seed(42);
+    let second = [
+        Tensor::rand([3], DType::F32)?,
+        Tensor::randn([3], DType::F32)?,
+    ];
+    assert!(first[0].equal(&second[0])? && first[1].equal(&second[1])?);
+    assert_eq!(
+        Tensor::randn(&[10, 10], DType::Complex64)?.eval()?.dtype(),
+        DType::Complex64
+    );
+    Ok(())
+}
+
+#[test]
+fn of_storages() -> Outcome {
+    // One block of Q8_0 is an f16 scale and 32 bytes.
+    let mut bytes = vec![0u8; 34];
+    bytes[..2].copy_from_slice(&f16::from_f32(0.5).to_bits().to_le_bytes());
+    bytes[2] = 4;
+    bytes[33] = 0xff;
+    let storage = Storage::from_host(HostBuffer::copy_of(&bytes).expect("memory"));
+    let q8_0 = DType::Block(BlockFormat::Q8_0);
+    let x = Tensor::from_storage(storage.clone(), [1, 32], q8_0)?;
+    let values = x.to_dtype(DType::F32)?.to_vec::<f32>()?;
+    assert_eq!((values[0], values[1], values[31]), (2.0, 0.0, -0.5));
+    assert!(x.reshape([32])?.storage()?.same_as(&storage));
+    assert!(x.reshape([2, 16]).is_err(), "rows of blocks stay whole");
+    assert!(x.narrow(1, 0, 16).is_err());
+    assert!(error(Tensor::from_storage(storage, [32], DType::F32)).contains("34 bytes"));
+    Ok(())
+}

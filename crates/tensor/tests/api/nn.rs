@@ -1,0 +1,210 @@
+//! Layers.
+
+use half::f16;
+use rustorch_ir::ops::{Conv2d, ConvTranspose2d, Rope, RopeLayout, RopeScaling};
+use rustorch_ir::{BlockFormat, DType};
+use rustorch_runtime::{HostBuffer, Storage};
+use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, tensor};
+
+use crate::{Outcome, assert_close, error};
+
+#[test]
+fn softmax() -> Outcome {
+    let x = tensor![[0.0, 2f64.ln()], [1000.0, 1000.0]];
+    assert_close(&x.softmax(-1)?, &[1.0 / 3.0, 2.0 / 3.0, 0.5, 0.5]);
+    assert_close(&x.log_softmax(1)?.exp()?, &[1.0 / 3.0, 2.0 / 3.0, 0.5, 0.5]);
+    let far = tensor![0.0, 200.0].log_softmax(0)?;
+    assert_close(&far, &[-200.0, 0.0]);
+    assert!(tensor![1, 2].softmax(0).is_err());
+    Ok(())
+}
+
+#[test]
+fn linear_and_embedding() -> Outcome {
+    let x = tensor![[[1.0, 2.0]], [[3.0, 4.0]]];
+    let w = tensor![[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]];
+    let b = tensor![0.0, 10.0, 20.0];
+    let y = x.linear(&w, Some(&b))?;
+    assert_eq!(y.dims(), [2, 1, 3]);
+    assert_close(&y, &[1.0, 12.0, 23.0, 3.0, 14.0, 27.0]);
+    assert_close(
+        &x.linear(&w.to_dtype(DType::F16)?, None)?,
+        &[1.0, 2.0, 3.0, 3.0, 4.0, 7.0],
+    );
+    assert!(error(x.linear(&b, None)).starts_with("linear: expected x [.., k] and w [n, k]"));
+    let ids = Tensor::from_slice(&[2i32, 0], [2])?;
+    assert_close(&w.embedding(&ids)?, &[1.0, 1.0, 1.0, 0.0]);
+    let half = w.to_dtype(DType::F16)?;
+    assert_eq!(half.embedding(&ids)?.dtype(), DType::F16);
+    assert_close(&half.embedding_as(&ids, DType::F32)?, &[1.0, 1.0, 1.0, 0.0]);
+    Ok(())
+}
+
+#[test]
+fn block_weights() -> Outcome {
+    // Row r of Q8_0: scale 0.5, element 0 is r + 1, the others are 0.
+    let mut bytes = vec![0u8; 2 * 34];
+    for (r, row) in bytes.chunks_exact_mut(34).enumerate() {
+        row[..2].copy_from_slice(&f16::from_f32(0.5).to_bits().to_le_bytes());
+        row[2] = r as u8 + 1;
+    }
+    let storage = Storage::from_host(HostBuffer::copy_of(&bytes).expect("memory"));
+    let w = Tensor::from_storage(storage, [2, 32], DType::Block(BlockFormat::Q8_0))?;
+    let x = Tensor::full([1, 32], 4, DType::F32)?;
+    assert_close(&x.linear(&w, None)?, &[2.0, 4.0]);
+    let rows = w.embedding(&tensor![1, 1])?;
+    assert_eq!((rows.dims(), rows.dtype()), (&[2, 32][..], DType::F32));
+    assert_close(&rows.select(1, 0)?, &[1.0, 1.0]);
+    assert!(error(w.add(1)).starts_with("add: expected dtypes that promote"));
+    assert!(w.permute([1, 0]).is_err());
+    Ok(())
+}
+
+#[test]
+fn norms() -> Outcome {
+    let x = tensor![[1.0, 3.0], [-2.0, 2.0]];
+    assert_close(
+        &x.layer_norm([2], None, None, 0.0)?,
+        &[-1.0, 1.0, -1.0, 1.0],
+    );
+    let (w, b) = (tensor![2.0, 3.0], tensor![0.5, 0.0]);
+    assert_close(
+        &x.layer_norm([2], Some(&w), Some(&b), 0.0)?,
+        &[-1.5, 3.0, -1.5, 3.0],
+    );
+    assert_close(
+        &x.layer_norm([2], None, Some(&b), 0.0)?,
+        &[-0.5, 1.0, -0.5, 1.0],
+    );
+    let both = x.layer_norm([2, 2], None, None, 0.0)?;
+    assert_close(&both.mean(None, false)?, &[0.0]);
+    assert!(error(x.layer_norm([3], None, None, 0.0)).starts_with("layer_norm: expected a tensor"));
+    let r = tensor![[3.0, 4.0]].rms_norm(Some(&w), 0.0)?;
+    assert_close(&r, &[6.0 / 12.5f32.sqrt(), 12.0 / 12.5f32.sqrt()]);
+    assert!(x.rms_norm(Some(&tensor![1.0, 2.0, 3.0]), 0.0).is_err());
+    let (mean, var) = (tensor![1.0, 0.0], tensor![4.0, 1.0]);
+    let image = Tensor::from_vec(vec![3.0f32, 5.0, 1.0, 2.0], [1, 2, 2])?;
+    assert_close(
+        &image.batch_norm(&mean, &var, None, None, 0.0)?,
+        &[1.0, 2.0, 1.0, 2.0],
+    );
+    let y = image.batch_norm(&mean, &var, Some(&w), Some(&b), 0.0)?;
+    assert_close(&y, &[2.5, 4.5, 3.0, 6.0]);
+    let y = image.batch_norm(&mean, &var, None, Some(&b), 0.0)?;
+    assert_close(&y, &[1.5, 2.5, 1.0, 2.0]);
+    Ok(())
+}
+
+#[test]
+fn images() -> Outcome {
+    let x = Tensor::arange(1, 10, 1, DType::F32)?.reshape([1, 1, 3, 3])?;
+    let ones = Tensor::ones([1, 1, 2, 2], DType::F32)?;
+    let y = x.conv2d(&ones, None, &Conv2d::default())?;
+    assert_close(&y, &[12.0, 16.0, 24.0, 28.0]);
+    let padded = Conv2d {
+        stride: [2, 2],
+        padding: [1, 1],
+        ..Default::default()
+    };
+    let y = x.conv2d(&ones, Some(&tensor!([0.5])), &padded)?;
+    assert_close(&y, &[1.5, 5.5, 11.5, 28.5]);
+    let spread = ConvTranspose2d {
+        stride: [2, 2],
+        ..Default::default()
+    };
+    let y = x.narrow(3, 0, 1)?.conv_transpose2d(&ones, None, &spread)?;
+    assert_eq!(y.dims(), [1, 1, 6, 2]);
+    assert_close(&y.select(3, 1)?, &[1.0, 1.0, 4.0, 4.0, 7.0, 7.0]);
+    let pool = x.max_pool2d([2, 2], [1, 1], [0, 0], [1, 1])?;
+    assert_close(&pool, &[5.0, 6.0, 8.0, 9.0]);
+    let pool = x.avg_pool2d([3, 3], [3, 3], [1, 1])?;
+    assert_close(&pool, &[12.0 / 9.0]);
+    assert!(error(x.avg_pool2d([4, 4], [1, 1], [0, 0])).starts_with("avg_pool2d: "));
+    Ok(())
+}
+
+#[test]
+fn rotary_embedding() -> Outcome {
+    let x = tensor![[1.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0]];
+    let positions = Tensor::from_slice(&[0i32, 1], [2])?;
+    let rope = |layout| Rope {
+        dims: 4,
+        layout,
+        base: 100.0.into(),
+        scaling: RopeScaling::NONE,
+    };
+    // Frequencies 1 and 0.1: pair i turns by position · frequency i.
+    let (c0, s0, c1, s1) = (1f32.cos(), 1f32.sin(), 0.1f32.cos(), 0.1f32.sin());
+    let y = x.rope(&positions, None, &rope(RopeLayout::Interleaved))?;
+    assert_close(&y, &[1.0, 0.0, 0.0, 1.0, c0, s0, -s1, c1]);
+    let y = x.rope(&positions, None, &rope(RopeLayout::Halves))?;
+    assert_close(&y, &[1.0, 0.0, 0.0, 1.0, c0, -s1, s0, c1]);
+    let factors = tensor![1.0, 0.1];
+    let y = x.rope(&positions, Some(&factors), &rope(RopeLayout::Interleaved))?;
+    assert_close(&y.select(0, 1)?, &[c0, s0, -s0, c0]);
+    assert!(
+        x.rope(&tensor![0, 1], None, &rope(RopeLayout::Halves))
+            .is_err(),
+        "i64 positions"
+    );
+    Ok(())
+}
+
+#[test]
+fn attention() -> Outcome {
+    let head = |values: &[f32]| Tensor::from_slice(values, [1, values.len(), 1]);
+    let attend = |options| -> RusTorchResult<Tensor> {
+        let zeros = head(&[0.0, 0.0])?;
+        zeros.scaled_dot_product_attention(&zeros, &head(&[1.0, 3.0])?, options)
+    };
+    assert_close(&attend(AttentionOptions::default())?, &[2.0, 2.0]);
+    let causal = AttentionOptions {
+        is_causal: true,
+        ..Default::default()
+    };
+    assert_close(&attend(causal)?, &[1.0, 2.0]);
+    let seen = tensor![[false, true], [true, true]];
+    let masked = AttentionOptions {
+        mask: Some(&seen),
+        ..Default::default()
+    };
+    assert_close(&attend(masked)?, &[3.0, 2.0]);
+    let bias = tensor![[0.0, 3f64.ln()], [0.0, 0.0]];
+    let added = AttentionOptions {
+        mask: Some(&bias),
+        ..Default::default()
+    };
+    assert_close(&attend(added)?, &[2.5, 2.0]);
+    // Two query heads share one key head; scale and cap act on the scores.
+    let q = Tensor::from_slice(&[1.0f32, 2.0], [2, 1, 1])?;
+    let (k, v) = (head(&[0.0, 1.0])?, head(&[0.0, 1.0])?);
+    let scaled = AttentionOptions {
+        scale: Some(3f64.ln()),
+        ..Default::default()
+    };
+    assert_close(
+        &q.scaled_dot_product_attention(&k, &v, scaled)?,
+        &[0.75, 0.9],
+    );
+    let capped = AttentionOptions {
+        scale: Some(1e6),
+        soft_cap: Some(3f64.ln()),
+        ..Default::default()
+    };
+    assert_close(
+        &q.scaled_dot_product_attention(&k, &v, capped)?,
+        &[0.75, 0.75],
+    );
+    let past = Tensor::from_slice(&[0i32], [1])?;
+    let past_only = AttentionOptions {
+        past: Some(&past),
+        ..Default::default()
+    };
+    assert!(attend(past_only).is_err(), "past without is_causal");
+    assert!(
+        tensor![1.0]
+            .scaled_dot_product_attention(&k, &v, causal)
+            .is_err()
+    );
+    Ok(())
+}
