@@ -1,1 +1,57 @@
-//! Lazy tensors.
+//! A tensor runtime with PyTorch's names whose programs run on the best device a machine
+//! has, operation by operation.
+//!
+//! ```
+//! use rustorch::prelude::*;
+//!
+//! # fn main() -> RusTorchResult<()> {
+//! let x = tensor![[1.0, 2.0], [3.0, 4.0]];
+//! let weight = Tensor::eye(2, DType::F32)?;
+//! // Shapes and dtypes are checked here; nothing is computed yet.
+//! let y = (x.linear(&weight, None)? + 1.0)?.relu()?;
+//! assert_eq!(y.shape(), [2, 2]);
+//! // Asking for values plans the computation and runs it.
+//! assert_eq!(y.to_vec::<f32>()?, [2.0, 3.0, 4.0, 5.0]);
+//! // What does not fit is an error that says what, at the line that asked for it.
+//! let error = x.matmul(&tensor![1.0, 2.0, 3.0]).unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "matmul: expected equal inner sizes, got f32[2, 2] and f32[3, 1]"
+//! );
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Tensor`] has the operations; [`tensor!`] and its associated functions make tensors.
+//! - [`Trace`] records a computation once and runs it often, with state that is updated in
+//!   place.
+//! - [`Runtime`] owns the devices. One of all of them is made when it is first needed
+//!   ([`runtime()`]); [`with_runtime`] chooses another, or certain devices.
+//!
+//! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
+//! happened, and [`Executable::explain`] where each operation goes and why.
+
+pub use rustorch_ir::ops::{Conv2d, ConvTranspose2d, Rope, RopeLayout, RopeScaling};
+pub use rustorch_ir::{BlockFormat, DType, OpError, Param, Scalar, TensorType};
+pub use rustorch_runtime::{
+    DeviceError, DeviceInfo, DeviceType, Executable, Explanation, FailureClass, Fallback,
+    GpuDevice, HostBuffer, Routing, RunError, Runtime, Storage,
+};
+pub use rustorch_tensor::{
+    AttentionOptions, Dims, Element, Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace,
+    backends, eval_all, manual_seed, runtime, tensor, with_runtime,
+};
+
+/// What most programs need: `use rustorch::prelude::*`.
+pub mod prelude {
+    pub use crate::{
+        AttentionOptions, Conv2d, ConvTranspose2d, DType, DeviceType, Element, Rope, RopeLayout,
+        RopeScaling, Routing, Runtime, RusTorchError, RusTorchResult, Storage, Tensor, Trace,
+        eval_all, manual_seed, runtime, tensor, with_runtime,
+    };
+}
+
+/// The examples of the README, which are compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -40,7 +40,7 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "scaled_dot_product_attention";
         require(NAME, self.rank() >= 3, "q [.., h, t, d]", self.ty())?;
-        let width = self.dims()[self.rank() - 1];
+        let width = self.shape()[self.rank() - 1];
         let op = Attention {
             scale: Param(options.scale.unwrap_or(1.0 / (width as f64).sqrt())),
             causal: options.is_causal,

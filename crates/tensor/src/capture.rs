@@ -152,9 +152,9 @@ fn add_view(
     view: &View,
 ) -> Result<ValueId, OpError> {
     if view.is_whole(tensor.dtype()) {
-        return match graph.ty(input).shape == *tensor.shape() {
+        return match graph.ty(input).shape == tensor.ty().shape {
             true => Ok(input),
-            false => graph.reshape(input, tensor.shape().clone()),
+            false => graph.reshape(input, tensor.ty().shape.clone()),
         };
     }
     let elements = graph.ty(input).shape.elements();

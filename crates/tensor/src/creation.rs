@@ -114,7 +114,7 @@ impl Tensor {
     /// # Errors
     /// A block format.
     pub fn full_like(&self, value: impl Into<Scalar>) -> RusTorchResult<Self> {
-        Self::filled("full_like", self.dims(), value.into(), self.dtype())
+        Self::filled("full_like", self.shape(), value.into(), self.dtype())
     }
 
     /// Zeros in this tensor's shape and dtype.

@@ -27,7 +27,7 @@ impl fmt::Display for Tensor {
             Err(e) => write!(
                 f,
                 "tensor(<{e}>, size={:?}, dtype={})",
-                self.dims(),
+                self.shape(),
                 self.dtype()
             ),
         }
@@ -69,7 +69,7 @@ impl<'a> Printed<'a> {
         };
         Ok(Self {
             tensor,
-            dims: shown.dims().to_vec(),
+            dims: shown.shape().to_vec(),
             elements,
         })
     }
@@ -81,7 +81,7 @@ impl<'a> Printed<'a> {
             _ => self.nested(&mut text, 0, &self.elements),
         }
         if self.tensor.numel() == 0 && self.tensor.rank() != 1 {
-            let sizes: Vec<String> = self.tensor.dims().iter().map(usize::to_string).collect();
+            let sizes: Vec<String> = self.tensor.shape().iter().map(usize::to_string).collect();
             text.extend([", size=(", &sizes.join(", "), ")"]);
         }
         let is_default = matches!(
@@ -101,7 +101,7 @@ impl<'a> Printed<'a> {
             text.push_str(&elements[0]);
             return;
         };
-        let is_abridged = size != self.tensor.dims()[depth];
+        let is_abridged = size != self.tensor.shape()[depth];
         let indent = " ".repeat(INDENT + depth + 1);
         text.push('[');
         if depth + 1 == self.dims.len() {
@@ -146,7 +146,7 @@ fn abridge(tensor: &Tensor) -> RusTorchResult<Tensor> {
     let mut shown = tensor.clone();
     if tensor.numel() > THRESHOLD {
         for dim in 0..tensor.rank() {
-            let (size, dim) = (tensor.dims()[dim], dim as isize);
+            let (size, dim) = (tensor.shape()[dim], dim as isize);
             if size > 2 * EDGE {
                 let first = shown.narrow(dim, 0, EDGE)?;
                 let last = shown.narrow(dim, size - EDGE, EDGE)?;

@@ -336,8 +336,8 @@ impl Tensor {
         let value = value.to_tensor("masked_fill", dtype)?;
         let filled = Self::apply("masked_fill", Where, &[mask, &value, self])?;
         if filled.shape() != self.shape() {
-            let expected = format!("a mask and value that broadcast to {}", self.shape());
-            return Err(OpError::new("masked_fill", expected, filled.shape()).into());
+            let expected = format!("a mask and value that broadcast to {}", self.ty().shape);
+            return Err(OpError::new("masked_fill", expected, filled.ty()).into());
         }
         Ok(filled)
     }

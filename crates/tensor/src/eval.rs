@@ -34,7 +34,7 @@ pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
     let (runtime, routing) = current();
     let results = runtime.run(&graph, &leaves, routing)?;
     for (tensor, storage) in pending.into_iter().chain(&states).zip(results) {
-        tensor.store(View::whole(storage, tensor.shape()));
+        tensor.store(View::whole(storage, &tensor.ty().shape));
     }
     Ok(())
 }

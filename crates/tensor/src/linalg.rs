@@ -67,7 +67,7 @@ impl Tensor {
     /// Shapes or dtypes other than these.
     pub fn bmm(&self, other: &Self) -> RusTorchResult<Self> {
         let got = format!("{} and {}", self.ty(), other.ty());
-        let same = self.dims().first() == other.dims().first();
+        let same = self.shape().first() == other.shape().first();
         require("bmm", same, "batches of one size", got)?;
         self.product_of_ranks("bmm", other, (3, 3))
     }

@@ -18,8 +18,8 @@ use crate::{Element, Tensor};
 /// use rustorch_tensor::tensor;
 ///
 /// let matrix = tensor![[1.0, 2.0], [3.0, 4.0]];
-/// assert_eq!((matrix.dims(), matrix.dtype()), (&[2, 2][..], DType::F32));
-/// assert_eq!(tensor!([1, 2, 3]).dims(), tensor![1, 2, 3].dims());
+/// assert_eq!((matrix.shape(), matrix.dtype()), (&[2, 2][..], DType::F32));
+/// assert_eq!(tensor!([1, 2, 3]).shape(), tensor![1, 2, 3].shape());
 /// assert_eq!(tensor!(true).rank(), 0);
 /// assert_eq!(tensor!([1u8, 2]).dtype(), DType::U8);
 /// ```

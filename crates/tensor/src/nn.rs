@@ -75,7 +75,7 @@ impl Tensor {
         let expected = format!("a tensor [.., {inner:?}]");
         require(
             "layer_norm",
-            self.dims().ends_with(inner),
+            self.shape().ends_with(inner),
             expected,
             self.ty(),
         )?;

@@ -22,7 +22,7 @@ impl Tensor {
     /// How many elements each result of a reduction is made of.
     fn reduced_elements(&self, name: &'static str, dims: &Dims) -> RusTorchResult<usize> {
         let dims = dims.resolve(name, self.rank())?;
-        Ok(dims.iter().map(|&d| self.dims()[d]).product())
+        Ok(dims.iter().map(|&d| self.shape()[d]).product())
     }
 
     pub(crate) fn require_float(&self, name: &'static str) -> RusTorchResult<()> {

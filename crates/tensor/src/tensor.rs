@@ -164,14 +164,9 @@ impl Tensor {
         &self.0.ty
     }
 
-    /// Sizes of the dimensions.
-    pub fn shape(&self) -> &Shape {
+    /// Sizes of the dimensions, slowest first.
+    pub fn shape(&self) -> &[usize] {
         &self.ty().shape
-    }
-
-    /// Sizes of the dimensions, as a slice.
-    pub fn dims(&self) -> &[usize] {
-        self.shape()
     }
 
     /// Size of one dimension; negative ones count from the last.
@@ -199,7 +194,7 @@ impl Tensor {
 
     /// Number of elements.
     pub fn numel(&self) -> usize {
-        self.shape().elements()
+        self.ty().shape.elements()
     }
 
     /// Are the elements one row-major run without gaps? What is not computed yet will be.

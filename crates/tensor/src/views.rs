@@ -31,7 +31,7 @@ impl Tensor {
             "view",
             !copies,
             "a shape that needs no copy (reshape makes one)",
-            format!("{} for strides of {}", view.shape(), self.ty()),
+            format!("{:?} for strides of {}", view.shape(), self.ty()),
         )?;
         Ok(view)
     }
@@ -53,7 +53,7 @@ impl Tensor {
         let (first, last) = (self.dim("flatten", start)?, self.dim("flatten", end)?);
         let got = format!("{start} and {end}");
         require("flatten", first <= last, "start <= end", got)?;
-        let dims = self.dims();
+        let dims = self.shape();
         let joined = dims[first..=last].iter().product();
         let shape = [&dims[..first], &[joined], &dims[last + 1..]].concat();
         self.reshape(&shape[..])
@@ -66,7 +66,7 @@ impl Tensor {
     pub fn squeeze(&self, dims: impl Into<Dims>) -> RusTorchResult<Self> {
         let dims = dims.into().resolve("squeeze", self.rank())?;
         let kept = |&(d, &size): &(usize, &usize)| size != 1 || !dims.contains(&d);
-        let shape = (self.dims().iter().enumerate().filter(kept))
+        let shape = (self.shape().iter().enumerate().filter(kept))
             .map(|(_, &size)| size)
             .collect();
         Self::apply("squeeze", Reshape { shape }, &[self])
@@ -78,7 +78,7 @@ impl Tensor {
     /// There is no such place.
     pub fn unsqueeze(&self, dim: isize) -> RusTorchResult<Self> {
         let at = rustorch_ir::normalize_dim("unsqueeze", dim, self.rank() + 1)?;
-        let mut shape = self.shape().clone();
+        let mut shape = self.ty().shape.clone();
         shape.to_mut().insert(at, 1);
         Self::apply("unsqueeze", Reshape { shape }, &[self])
     }
@@ -124,7 +124,7 @@ impl Tensor {
     /// There is no such dimension, or `step` is 0.
     pub fn slice(&self, dim: isize, start: isize, end: isize, step: usize) -> RusTorchResult<Self> {
         let dim = self.dim("slice", dim)?;
-        let size = self.dims()[dim];
+        let size = self.shape()[dim];
         let clip = |i: isize| match i {
             ..0 => size.saturating_sub(i.unsigned_abs()),
             _ => size.min(i.unsigned_abs()),
@@ -145,7 +145,7 @@ impl Tensor {
     /// There is no such dimension, or the range leaves it.
     pub fn narrow(&self, dim: isize, start: usize, length: usize) -> RusTorchResult<Self> {
         let dim = self.dim("narrow", dim)?;
-        let size = self.dims()[dim];
+        let size = self.shape()[dim];
         let end = start.checked_add(length).filter(|&end| end <= size);
         let Some(end) = end else {
             let got = format!("{length} from {start} on");
@@ -166,7 +166,7 @@ impl Tensor {
     /// There is no such dimension or index.
     pub fn select(&self, dim: isize, index: isize) -> RusTorchResult<Self> {
         let dim = self.dim("select", dim)?;
-        let size = self.dims()[dim];
+        let size = self.shape()[dim];
         let start = match index {
             ..0 => size.checked_sub(index.unsigned_abs()),
             _ => Some(index.unsigned_abs()),
@@ -175,7 +175,7 @@ impl Tensor {
             let expected = format!("an index of {size}");
             return Err(OpError::new("select", expected, index).into());
         };
-        let mut shape = self.shape().clone();
+        let mut shape = self.ty().shape.clone();
         shape.to_mut().remove(dim);
         let end = start + 1;
         let step = 1;
@@ -194,7 +194,7 @@ impl Tensor {
     /// # Errors
     /// A size that is neither 1 nor kept.
     pub fn expand(&self, shape: impl Into<Sizes>) -> RusTorchResult<Self> {
-        let shape: Shape = shape.into().keep("expand", self.dims())?;
+        let shape: Shape = shape.into().keep("expand", self.shape())?;
         Self::apply("expand", Expand { shape }, &[self])
     }
 
@@ -211,7 +211,7 @@ impl Tensor {
     /// # Errors
     /// There is no such dimension, or `size` is 0.
     pub fn split(&self, size: usize, dim: isize) -> RusTorchResult<Vec<Self>> {
-        let total = self.size(dim)?;
+        let total = self.shape()[self.dim("split", dim)?];
         require("split", size > 0, "parts of at least one index", size)?;
         if total == 0 {
             return Ok(vec![self.clone()]);
@@ -228,7 +228,8 @@ impl Tensor {
     /// There is no such dimension, or `chunks` is 0.
     pub fn chunk(&self, chunks: usize, dim: isize) -> RusTorchResult<Vec<Self>> {
         require("chunk", chunks > 0, "at least one chunk", chunks)?;
-        self.split(self.size(dim)?.div_ceil(chunks).max(1), dim)
+        let total = self.shape()[self.dim("chunk", dim)?];
+        self.split(total.div_ceil(chunks).max(1), dim)
     }
 
     /// The elements in row-major order without gaps: a copy where they are not yet.

@@ -10,7 +10,7 @@ use crate::{Outcome, error};
 
 fn round_trip<T: Element>(values: [T; 2]) -> Outcome {
     let x = Tensor::from_slice(&values, [2, 1])?;
-    assert_eq!((x.dims(), x.dtype()), (&[2, 1][..], T::DTYPE));
+    assert_eq!((x.shape(), x.dtype()), (&[2, 1][..], T::DTYPE));
     assert_eq!(x.to_vec::<T>()?, values);
     assert_eq!(
         Tensor::from_vec(values.to_vec(), [2])?
@@ -47,13 +47,13 @@ fn every_element_type() -> Outcome {
 fn written_down() -> Outcome {
     let x = tensor![[[1, 2, 3], [4, 5, 6]]];
     assert_eq!(
-        (x.dims(), x.dtype()),
+        (x.shape(), x.dtype()),
         (&[2, 3][..], DType::I64),
         "one value is taken as it is"
     );
     assert_eq!(tensor!(2.5).item::<f32>()?, 2.5);
     assert_eq!(tensor![true, false].to_vec::<bool>()?, [true, false]);
-    assert_eq!(tensor!([[1u8; 2]; 3]).dims(), [3, 2]);
+    assert_eq!(tensor!([[1u8; 2]; 3]).shape(), [3, 2]);
     Ok(())
 }
 
@@ -63,7 +63,7 @@ fn filled() -> Outcome {
         Tensor::zeros([2], DType::F16)?.to_vec::<f16>()?,
         [f16::ZERO; 2]
     );
-    assert_eq!(Tensor::ones([], DType::Bool)?.item::<bool>()?, true);
+    assert!(Tensor::ones([], DType::Bool)?.item::<bool>()?);
     let x = Tensor::full([1, 2], -3, DType::I8)?;
     assert_eq!(x.to_vec::<i8>()?, [-3, -3]);
     assert_eq!(x.full_like(7)?.to_vec::<i8>()?, [7, 7]);
@@ -75,7 +75,7 @@ fn filled() -> Outcome {
         Tensor::eye(3, DType::F32)?.to_vec::<f32>()?,
         [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
     );
-    assert_eq!(Tensor::eye(0, DType::F32)?.dims(), [0, 0]);
+    assert_eq!(Tensor::eye(0, DType::F32)?.shape(), [0, 0]);
     assert_eq!(Tensor::scalar(2, DType::F64)?.item::<f64>()?, 2.0);
     Ok(())
 }
@@ -155,7 +155,7 @@ fn random() -> Outcome {
     ];
     assert!(first[0].equal(&second[0])? && first[1].equal(&second[1])?);
     assert_eq!(
-        Tensor::randn(&[10, 10], DType::Complex64)?.eval()?.dtype(),
+        Tensor::randn([10, 10], DType::Complex64)?.eval()?.dtype(),
         DType::Complex64
     );
     Ok(())

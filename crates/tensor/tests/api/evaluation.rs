@@ -62,7 +62,7 @@ fn views_of_tensors_in_memory_share_it() -> Outcome {
     assert!(shares(&x.permute([2, 0, 1])?.permute([1, 2, 0])?)?);
     let t = x.transpose(0, -1)?;
     assert!(t.is_ready() && !t.is_contiguous());
-    assert_eq!(t.dims(), [4, 3, 2]);
+    assert_eq!(t.shape(), [4, 3, 2]);
     assert_eq!(t.select(0, 1)?.to_vec::<i64>()?, [1, 13, 5, 17, 9, 21]);
     assert!(t.view([24]).is_err());
     assert_eq!(

@@ -40,7 +40,8 @@ fn selected() -> Outcome {
     let picked = x.index_select(-1, &tensor![2, 2, 0])?;
     assert_eq!(picked.to_vec::<i64>()?, [3, 3, 1, 6, 6, 4]);
     assert_eq!(
-        x.index_select(0, &tensor!([1i64]).narrow(0, 0, 0)?)?.dims(),
+        x.index_select(0, &tensor!([1i64]).narrow(0, 0, 0)?)?
+            .shape(),
         [0, 3]
     );
     assert!(x.index_select(0, &tensor![[0, 1], [1, 0]]).is_err());

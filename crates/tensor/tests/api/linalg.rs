@@ -28,8 +28,8 @@ fn products_by_rank() -> Outcome {
     );
     assert_close(&batch.matmul(&v)?, &[-1.0, -1.0, -1.0, -1.0]);
     let (wide, deep) = (batch.unsqueeze(1)?, b.unsqueeze(0)?);
-    assert_eq!(wide.matmul(&deep)?.dims(), [2, 1, 2, 2]);
-    assert_eq!(v.matmul(&batch)?.dims(), [2, 2]);
+    assert_eq!(wide.matmul(&deep)?.shape(), [2, 1, 2, 2]);
+    assert_eq!(v.matmul(&batch)?.shape(), [2, 2]);
     assert_eq!(
         tensor![[1, 2], [3, 4]]
             .matmul(&tensor![1, 1])?

@@ -25,7 +25,7 @@ fn linear_and_embedding() -> Outcome {
     let w = tensor![[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]];
     let b = tensor![0.0, 10.0, 20.0];
     let y = x.linear(&w, Some(&b))?;
-    assert_eq!(y.dims(), [2, 1, 3]);
+    assert_eq!(y.shape(), [2, 1, 3]);
     assert_close(&y, &[1.0, 12.0, 23.0, 3.0, 14.0, 27.0]);
     assert_close(
         &x.linear(&w.to_dtype(DType::F16)?, None)?,
@@ -53,7 +53,7 @@ fn block_weights() -> Outcome {
     let x = Tensor::full([1, 32], 4, DType::F32)?;
     assert_close(&x.linear(&w, None)?, &[2.0, 4.0]);
     let rows = w.embedding(&tensor![1, 1])?;
-    assert_eq!((rows.dims(), rows.dtype()), (&[2, 32][..], DType::F32));
+    assert_eq!((rows.shape(), rows.dtype()), (&[2, 32][..], DType::F32));
     assert_close(&rows.select(1, 0)?, &[1.0, 1.0]);
     assert!(error(w.add(1)).starts_with("add: expected dtypes that promote"));
     assert!(w.permute([1, 0]).is_err());
@@ -113,7 +113,7 @@ fn images() -> Outcome {
         ..Default::default()
     };
     let y = x.narrow(3, 0, 1)?.conv_transpose2d(&ones, None, &spread)?;
-    assert_eq!(y.dims(), [1, 1, 6, 2]);
+    assert_eq!(y.shape(), [1, 1, 6, 2]);
     assert_close(&y.select(3, 1)?, &[1.0, 1.0, 4.0, 4.0, 7.0, 7.0]);
     let pool = x.max_pool2d([2, 2], [1, 1], [0, 0], [1, 1])?;
     assert_close(&pool, &[5.0, 6.0, 8.0, 9.0]);

@@ -11,8 +11,8 @@ fn sums_and_extremes() -> Outcome {
     let x = tensor![[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]];
     assert_close(&x.sum(None, false)?, &[5.0]);
     assert_close(&x.sum(0, false)?, &[5.0, 3.0, -3.0]);
-    assert_eq!(x.sum(-1, true)?.dims(), [2, 1]);
-    assert_eq!(x.sum([0, -1], true)?.dims(), [1, 1]);
+    assert_eq!(x.sum(-1, true)?.shape(), [2, 1]);
+    assert_eq!(x.sum([0, -1], true)?.shape(), [1, 1]);
     assert_close(&x.prod(1, false)?, &[-6.0, -120.0]);
     assert_close(&x.max(0, false)?, &[4.0, 5.0, 3.0]);
     assert_close(&x.min(None, false)?, &[-6.0]);
@@ -80,9 +80,9 @@ fn any_and_all() -> Outcome {
 fn positions() -> Outcome {
     let x = tensor![[1.0, 7.0, 7.0], [9.0, -2.0, 0.0]];
     assert_eq!(x.argmax(1, false)?.to_vec::<i64>()?, [1, 0]);
-    assert_eq!(x.argmin(-1, true)?.dims(), [2, 1]);
+    assert_eq!(x.argmin(-1, true)?.shape(), [2, 1]);
     assert_eq!(x.argmax(None, false)?.item::<i64>()?, 3);
-    assert_eq!(x.argmin(None, true)?.dims(), [1, 1]);
+    assert_eq!(x.argmin(None, true)?.shape(), [1, 1]);
     let (values, indices) = x.topk(2, 1, true)?;
     assert_close(&values, &[7.0, 7.0, 9.0, 0.0]);
     assert_eq!(indices.to_vec::<i64>()?, [1, 2, 0, 2]);
@@ -100,8 +100,8 @@ fn positions() -> Outcome {
 #[test]
 fn logarithms_and_norms() -> Outcome {
     let x = tensor![[1000.0, 1000.0], [0.0, f64::NEG_INFINITY]];
-    assert_close(&x.logsumexp(1, false)?, &[1000.693_1, 0.0]);
-    assert_eq!(x.logsumexp([0, 1], true)?.dims(), [1, 1]);
+    assert_close(&x.logsumexp(1, false)?, &[1_000.693_1, 0.0]);
+    assert_eq!(x.logsumexp([0, 1], true)?.shape(), [1, 1]);
     let nothing = tensor![f64::NEG_INFINITY, f64::NEG_INFINITY];
     assert_eq!(
         nothing.logsumexp(0, false)?.item::<f32>()?,

@@ -14,18 +14,18 @@ fn count<const N: usize>(shape: [usize; N]) -> RusTorchResult<Tensor> {
 #[test]
 fn shapes() -> Outcome {
     let x = count([2, 3, 4])?;
-    assert_eq!(x.reshape([-1, 6])?.dims(), [4, 6]);
-    assert_eq!(x.reshape(&[24usize][..])?.dims(), [24]);
-    assert_eq!(x.flatten(0, -1)?.dims(), [24]);
-    assert_eq!(x.flatten(1, 2)?.dims(), [2, 12]);
-    assert_eq!(tensor!(1).flatten(0, -1)?.dims(), [1]);
-    assert_eq!(x.unsqueeze(0)?.unsqueeze(-1)?.dims(), [1, 2, 3, 4, 1]);
+    assert_eq!(x.reshape([-1, 6])?.shape(), [4, 6]);
+    assert_eq!(x.reshape(&[24usize][..])?.shape(), [24]);
+    assert_eq!(x.flatten(0, -1)?.shape(), [24]);
+    assert_eq!(x.flatten(1, 2)?.shape(), [2, 12]);
+    assert_eq!(tensor!(1).flatten(0, -1)?.shape(), [1]);
+    assert_eq!(x.unsqueeze(0)?.unsqueeze(-1)?.shape(), [1, 2, 3, 4, 1]);
     let ones = count([1, 2, 1])?;
-    assert_eq!(ones.squeeze(None)?.dims(), [2]);
-    assert_eq!(ones.squeeze(-1)?.dims(), [1, 2]);
-    assert_eq!(ones.squeeze([0, 1])?.dims(), [2, 1]);
+    assert_eq!(ones.squeeze(None)?.shape(), [2]);
+    assert_eq!(ones.squeeze(-1)?.shape(), [1, 2]);
+    assert_eq!(ones.squeeze([0, 1])?.shape(), [2, 1]);
     assert_eq!((x.rank(), x.ndim(), x.numel(), x.size(-1)?), (3, 3, 24, 4));
-    assert_eq!(count([2, 0])?.reshape([0, 5])?.dims(), [0, 5]);
+    assert_eq!(count([2, 0])?.reshape([0, 5])?.shape(), [0, 5]);
     for bad in [x.reshape([5, -1]), x.reshape([-1, -1]), x.reshape([-2, 12])] {
         assert!(error(bad).starts_with("reshape: expected a shape of 24 elements"));
     }
@@ -41,8 +41,8 @@ fn shapes() -> Outcome {
 fn order_of_dimensions() -> Outcome {
     let x = count([2, 3])?;
     assert_eq!(x.t()?.to_vec::<i64>()?, [0, 3, 1, 4, 2, 5]);
-    assert_eq!(x.transpose(-1, 0)?.dims(), [3, 2]);
-    assert_eq!(count([2, 3, 4])?.permute([-1, 0, 1])?.dims(), [4, 2, 3]);
+    assert_eq!(x.transpose(-1, 0)?.shape(), [3, 2]);
+    assert_eq!(count([2, 3, 4])?.permute([-1, 0, 1])?.shape(), [4, 2, 3]);
     assert!(error(x.permute([0, 0])).starts_with("permute: expected each dimension"));
     assert!(x.permute([0]).is_err());
     assert!(count([2, 3, 4])?.t().is_err());
@@ -89,7 +89,7 @@ fn parts() -> Outcome {
 fn broadcasting() -> Outcome {
     let x = count([2, 1])?;
     assert_eq!(x.expand([2, 3])?.to_vec::<i64>()?, [0, 0, 0, 1, 1, 1]);
-    assert_eq!(x.expand([4, -1, 2])?.dims(), [4, 2, 2]);
+    assert_eq!(x.expand([4, -1, 2])?.shape(), [4, 2, 2]);
     assert!(x.expand([2, 3])?.storage()?.bytes() > x.storage()?.bytes());
     assert!(x.broadcast_to([3, 1]).is_err());
     assert!(
@@ -104,17 +104,17 @@ fn broadcasting() -> Outcome {
 fn joined() -> Outcome {
     let (a, b) = (count([1, 2])?, tensor![[5.5, 6.5], [7.5, 8.5]]);
     let ab = Tensor::cat(&[&a, &b], 0)?;
-    assert_eq!((ab.dims(), ab.dtype()), (&[3, 2][..], DType::F32));
+    assert_eq!((ab.shape(), ab.dtype()), (&[3, 2][..], DType::F32));
     assert_eq!(ab.to_vec::<f32>()?, [0.0, 1.0, 5.5, 6.5, 7.5, 8.5]);
     assert!(error(Tensor::cat(&[&a, &b], 1)).starts_with("cat: "));
     assert!(Tensor::cat(&[], 0).is_err());
     let s = Tensor::stack(&[&a, &a.mul(10)?], -1)?;
-    assert_eq!(s.dims(), [1, 2, 2]);
+    assert_eq!(s.shape(), [1, 2, 2]);
     assert_eq!(s.to_vec::<i64>()?, [0, 0, 1, 10]);
     assert!(Tensor::stack(&[&a, &b], 0).is_err());
     assert!(Tensor::stack(&[], 0).is_err());
     let padded = a.pad([1, 0, 0, 1], 9)?;
-    assert_eq!(padded.dims(), [2, 3]);
+    assert_eq!(padded.shape(), [2, 3]);
     assert_eq!(padded.to_vec::<i64>()?, [9, 0, 1, 9, 9, 9]);
     assert!(a.pad([1], 0).is_err() && a.pad([1; 6], 0).is_err());
     assert!(a.pad([usize::MAX, 1], 0).is_err());
