@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use num_complex::Complex;
-use rustorch_ir::Scalar;
+use rustorch_ir::{DType, Scalar};
 
 /// Evaluates `$body` with `$T` standing for the element type of `$dtype`, which is of the
 /// named class; a [`Misuse`](crate::kernel::Misuse) if it is not. `bool`s are bytes, and
@@ -55,7 +55,7 @@ macro_rules! with_type {
 pub(crate) use with_type;
 
 /// The answer to a dtype that a kernel did not say it accepts.
-pub(crate) fn unknown(dtype: rustorch_ir::DType) -> crate::kernel::Misuse {
+pub(crate) fn unknown(dtype: DType) -> crate::kernel::Misuse {
     crate::kernel::Misuse(format!("no kernel for elements of {dtype}"))
 }
 
@@ -131,6 +131,14 @@ computes_in_single_precision!(f16, bf16);
 pub(crate) trait FromScalar: Element {
     /// The element that is `value`, rounded or cut to the type.
     fn from_scalar(value: Scalar) -> Self;
+
+    /// The same for elements of `dtype`, where booleans are 0 or 1.
+    fn filling(value: Scalar, dtype: DType) -> Self {
+        Self::from_scalar(match dtype {
+            DType::Bool => Scalar::from(value.as_i64() != 0),
+            _ => value,
+        })
+    }
 }
 
 macro_rules! from_scalar {

@@ -124,6 +124,11 @@ impl<'a, T: Element> Reader<'a, T> {
         Self::of(view.data(), &layout)
     }
 
+    /// Reads `view` as it is.
+    pub(crate) fn whole(view: &View<'a>) -> Self {
+        Self::new(view, view.layout)
+    }
+
     /// Reads `data` through `layout`.
     pub(crate) fn of(data: &'a [T], layout: &Layout) -> Self {
         let [layout] = Layout::collapse([layout]);
@@ -157,6 +162,11 @@ impl<'a, T: Element> Reader<'a, T> {
         T::widen(stored, &mut self.widened)
     }
 
+    /// All elements.
+    pub(crate) fn all(&mut self) -> &[T::Compute] {
+        self.read(0, self.layout.elements())
+    }
+
     /// The first element, counted in row-major order, for which `is` holds.
     pub(crate) fn position(&self, is: impl Fn(T) -> bool) -> Option<usize> {
         let mut before = 0;
@@ -179,12 +189,11 @@ impl<'a, T: Element> Reader<'a, T> {
 
 /// All elements of an operand in row-major order.
 pub(crate) fn read_all<T: Element>(view: &View) -> Vec<T::Compute> {
-    let mut reader = Reader::<T>::new(view, view.layout);
-    reader.read(0, view.layout.elements()).to_vec()
+    Reader::<T>::whole(view).all().to_vec()
 }
 
 /// A reader of operand `i` broadcast to the shape of the result.
-fn operand<'a, T: Element>(args: &Args<'a>, i: usize) -> Reader<'a, T> {
+pub(crate) fn operand<'a, T: Element>(args: &Args<'a>, i: usize) -> Reader<'a, T> {
     let view = &args.inputs[i];
     Reader::new(view, &view.layout.broadcast_to(&args.output.ty.shape))
 }

@@ -1,14 +1,17 @@
 //! Operands that are indices, and places in a tensor as messages name them.
 
-use rustorch_ir::DType;
+use rustorch_ir::{DType, Layout, Shape};
+use smallvec::SmallVec;
 
-use crate::elementwise::{Reader, read_all};
-use crate::kernel::Misuse;
+use crate::element::Element;
+use crate::elementwise::{Reader, Runs, read_all};
+use crate::kernel::{Misuse, for_rows};
+use crate::pool::Pool;
 use crate::view::View;
 
 /// The coordinates of the element that is number `flat` in row-major order.
-pub(crate) fn coordinates(shape: &[usize], mut flat: usize) -> Vec<usize> {
-    let mut coordinates = vec![0; shape.len()];
+pub(crate) fn coordinates(shape: &[usize], mut flat: usize) -> SmallVec<[usize; 6]> {
+    let mut coordinates = SmallVec::from_elem(0, shape.len());
     for (at, &size) in coordinates.iter_mut().zip(shape).rev() {
         *at = flat % size.max(1);
         flat /= size.max(1);
@@ -22,8 +25,8 @@ pub(crate) fn indices(index: &View, x: &View, dim: usize) -> Result<Vec<usize>, 
     let size = x.shape()[dim];
     let inside = |i: i64| usize::try_from(i).is_ok_and(|i| i < size);
     let outside = match index.dtype() {
-        DType::I64 => Reader::<i64>::new(index, index.layout).position(|i| !inside(i)),
-        _ => Reader::<i32>::new(index, index.layout).position(|i| !inside(i.into())),
+        DType::I64 => Reader::<i64>::whole(index).position(|i| !inside(i)),
+        _ => Reader::<i32>::whole(index).position(|i| !inside(i.into())),
     };
     let all: Vec<i64> = match index.dtype() {
         DType::I64 => read_all::<i64>(index),
@@ -37,4 +40,32 @@ pub(crate) fn indices(index: &View, x: &View, dim: usize) -> Result<Vec<usize>, 
         }
         None => Ok(all.into_iter().map(|i| i as usize).collect()),
     }
+}
+
+/// Sets each element of `out`, of shape `shape`, to the element of `x` at the same
+/// coordinates, but for that of `dim`, which `pick` tells for the number of the element.
+pub(crate) fn take<T: Element>(
+    pool: &Pool,
+    out: &mut [T],
+    shape: &Shape,
+    x: &View,
+    dim: usize,
+    pick: impl Fn(usize) -> usize + Sync,
+) {
+    let data: &[T] = x.data();
+    let mut lines = x.layout.clone();
+    let stride = std::mem::take(&mut lines.strides[dim]);
+    lines.offset = 0;
+    lines.shape = shape.clone();
+    let [lines] = Layout::collapse([&lines]);
+    for_rows(pool, out, 1, 4, |first, part| {
+        let mut next = first;
+        for run in Runs::new(&lines, first..first + part.len()) {
+            let out = &mut part[next - first..][..run.len];
+            for (i, y) in out.iter_mut().enumerate() {
+                *y = data[run.at + i * run.stride + pick(next + i) * stride];
+            }
+            next += run.len;
+        }
+    });
 }

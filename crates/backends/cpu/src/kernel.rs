@@ -60,6 +60,15 @@ pub(crate) struct SharedMut<T>(pub(crate) *mut T);
 unsafe impl<T: Send> Sync for SharedMut<T> {}
 
 impl<T> SharedMut<T> {
+    /// The address of element `index`.
+    ///
+    /// # Safety
+    /// It is inside the slice, which is alive.
+    pub(crate) unsafe fn at(&self, index: usize) -> *mut T {
+        // SAFETY: promised by the caller.
+        unsafe { self.0.add(index) }
+    }
+
     /// `len` elements from `start` on.
     ///
     /// # Safety

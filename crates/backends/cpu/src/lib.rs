@@ -6,14 +6,17 @@
 
 mod element;
 mod elementwise;
+mod fold;
 mod index;
 mod kernel;
 mod kernels;
 mod math;
 pub mod pool;
+mod product;
 mod program;
 pub mod qmatmul;
 mod view;
+mod window;
 
 use std::sync::Arc;
 

@@ -93,38 +93,6 @@ impl<X: Copy, Y, F: Fn(X) -> Y> Kernel for Apply<'_, X, Y, F> {
     }
 }
 
-/// Partial results that are kept apart in [`fold`]: a few vector registers of them.
-const LANES: usize = 16;
-
-/// Combines elements with `step`, in an order that depends on nothing but their number and
-/// that vector instructions can follow: every 16th belongs to one partial result. `start`
-/// is neutral.
-#[inline(always)]
-pub(crate) fn fold<T: Copy, A: Copy>(
-    x: &[T],
-    start: A,
-    step: impl Fn(A, T) -> A,
-    join: impl Fn(A, A) -> A,
-) -> A {
-    let mut lanes = [start; LANES];
-    let (chunks, rest) = x.as_chunks::<LANES>();
-    for chunk in chunks {
-        for (lane, &x) in lanes.iter_mut().zip(chunk) {
-            *lane = step(*lane, x);
-        }
-    }
-    for (lane, &x) in lanes.iter_mut().zip(rest) {
-        *lane = step(*lane, x);
-    }
-    lanes.into_iter().reduce(join).unwrap_or(start)
-}
-
-/// The sum in double precision.
-#[inline(always)]
-pub(crate) fn sum<T: AsPrimitive<f64>>(x: &[T], f: impl Fn(T) -> f64) -> f64 {
-    fold(x, 0.0, |sum, x| sum + f(x), |a, b| a + b)
-}
-
 /// eˣ within 1 ulp, by Cody and Waite's reduction to `2ⁿ eʳ` and the polynomial of
 /// [Cephes](https://www.netlib.org/cephes/)' `expf`.
 #[inline(always)]

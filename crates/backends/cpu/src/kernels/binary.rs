@@ -195,7 +195,7 @@ fn check_divisors<T: Element<Compute = T> + PrimInt>(
     divisors: &View,
     divides: bool,
 ) -> Result<(), Misuse> {
-    let zero = Reader::<T>::new(divisors, divisors.layout).position(|x| x == T::zero());
+    let zero = Reader::<T>::whole(divisors).position(|x| x == T::zero());
     match zero.filter(|_| divides) {
         Some(at) => {
             let at = coordinates(divisors.shape(), at);

@@ -5,7 +5,7 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
 use crate::elementwise::Reader;
-use crate::index::indices;
+use crate::index::{indices, take};
 use crate::kernel::{Args, Launch, Misuse, for_rows};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
@@ -35,7 +35,11 @@ fn select<T: Element>(args: &mut Args, dim: usize, picks: &[usize]) {
     let x = &args.inputs[0];
     let size = x.shape()[dim];
     let row: usize = x.shape()[dim + 1..].iter().product();
-    let x = Reader::<T>::new(x, x.layout);
+    if row == 1 {
+        let (shape, out) = (&args.output.ty.shape, args.output.data::<T>());
+        return take(args.pool, out, shape, x, dim, |i| picks[i % picks.len()]);
+    }
+    let x = Reader::<T>::whole(x);
     for_rows(
         args.pool,
         args.output.data::<T>(),

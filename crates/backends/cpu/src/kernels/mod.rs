@@ -1,16 +1,34 @@
 //! One file for each operation, of the operation's name, and the table of them.
 
 mod activation;
+mod arange;
+mod arg_reduce;
 mod attention;
 mod binary;
 mod cast;
+mod compare;
+mod concat;
 mod contiguous;
+mod conv2d;
+mod conv_transpose2d;
+mod cumsum;
 mod embedding;
+mod full;
+mod gather;
 mod index_select;
+mod layer_norm;
 mod linear;
+mod matmul;
+mod pad;
+mod pool2d;
+mod random;
+mod reduce;
 mod rms_norm;
 mod rope;
+mod scatter;
+mod select;
 mod softmax;
+mod top_k;
 mod unary;
 mod update_slice;
 
@@ -22,16 +40,34 @@ use crate::kernel::Launch;
 pub(crate) fn table() -> KernelTable<Launch> {
     KernelTable(vec![
         activation::KERNEL,
+        arange::KERNEL,
+        arg_reduce::KERNEL,
         attention::KERNEL,
         binary::KERNEL,
         cast::KERNEL,
+        compare::KERNEL,
+        concat::KERNEL,
         contiguous::KERNEL,
+        conv2d::KERNEL,
+        conv_transpose2d::KERNEL,
+        cumsum::KERNEL,
         embedding::KERNEL,
+        full::KERNEL,
+        gather::KERNEL,
         index_select::KERNEL,
+        layer_norm::KERNEL,
         linear::KERNEL,
+        matmul::KERNEL,
+        pad::KERNEL,
+        pool2d::KERNEL,
+        random::KERNEL,
+        reduce::KERNEL,
         rms_norm::KERNEL,
         rope::KERNEL,
+        scatter::KERNEL,
+        select::KERNEL,
         softmax::KERNEL,
+        top_k::KERNEL,
         unary::KERNEL,
         update_slice::KERNEL,
     ])

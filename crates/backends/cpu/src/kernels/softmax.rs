@@ -5,8 +5,9 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
 use crate::elementwise::map_lines;
+use crate::fold::{Ordered, fold, sum};
 use crate::kernel::{Args, Launch, Misuse};
-use crate::math::{Real, fold, sum};
+use crate::math::Real;
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};
 
@@ -39,11 +40,10 @@ struct Line<'a, T> {
     y: &'a mut [T],
 }
 
-impl<T: Real> Kernel for Line<'_, T> {
+impl<T: Real + Ordered> Kernel for Line<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let larger = |a, b| if b > a { b } else { a };
-        let max = fold(self.x, T::neg_infinity(), larger, larger);
+        let max = fold(self.x, T::LEAST, T::larger, T::larger);
         for (y, &x) in self.y.iter_mut().zip(self.x) {
             *y = (x - max).exponential();
         }

@@ -1,0 +1,156 @@
+//! Combining many elements: sums, products, the largest and the smallest.
+
+use std::num::Wrapping;
+
+use num_complex::Complex;
+use num_traits::{AsPrimitive, Num};
+
+use crate::element::Element;
+use crate::math::Real;
+
+/// A number that sums and products are made of.
+pub(crate) trait Addend: Copy {
+    /// What they are computed in: double precision, or integers that wrap.
+    type Total: Num + Copy + Send + Sync;
+    /// What they are rounded to.
+    type Result: Element<Compute = Self::Result>;
+
+    /// The number as a total.
+    fn widen(self) -> Self::Total;
+    /// The total, rounded.
+    fn narrow(total: Self::Total) -> Self::Result;
+}
+
+impl<T: Real> Addend for T {
+    type Total = f64;
+    type Result = T;
+
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        self.as_()
+    }
+
+    fn narrow(total: f64) -> T {
+        T::constant(total)
+    }
+}
+
+macro_rules! addends {
+    ($($int:ty),+; $($part:ty),+) => {
+        $(impl Addend for $int {
+            type Total = Wrapping<i64>;
+            type Result = i64;
+
+            #[inline(always)]
+            fn widen(self) -> Wrapping<i64> {
+                Wrapping(self.into())
+            }
+
+            fn narrow(total: Wrapping<i64>) -> i64 {
+                total.0
+            }
+        })+
+        $(impl Addend for Complex<$part> {
+            type Total = Complex<f64>;
+            type Result = Self;
+
+            #[inline(always)]
+            fn widen(self) -> Complex<f64> {
+                Complex::new(self.re.into(), self.im.into())
+            }
+
+            fn narrow(total: Complex<f64>) -> Self {
+                Self::new(total.re.as_(), total.im.as_())
+            }
+        })+
+    };
+}
+
+addends!(i64, i32, i16, i8, u8, u32; f32, f64);
+
+/// A type with an order, NaN being beyond both ends.
+pub(crate) trait Ordered: PartialOrd + Copy + Send + Sync {
+    /// Not above any number.
+    const LEAST: Self;
+    /// Not below any number.
+    const GREATEST: Self;
+
+    /// The larger; NaN where one is NaN.
+    #[inline(always)]
+    fn larger(self, other: Self) -> Self {
+        if other > self || other.is_unordered() {
+            other
+        } else {
+            self
+        }
+    }
+
+    /// The smaller; NaN where one is NaN.
+    #[inline(always)]
+    fn smaller(self, other: Self) -> Self {
+        if other < self || other.is_unordered() {
+            other
+        } else {
+            self
+        }
+    }
+
+    /// NaN?
+    #[inline(always)]
+    #[expect(clippy::eq_op, reason = "what NaN is")]
+    fn is_unordered(self) -> bool {
+        self != self
+    }
+}
+
+macro_rules! ordered {
+    ($($type:ty: $least:ident, $greatest:ident;)+) => {$(
+        impl Ordered for $type {
+            const LEAST: Self = Self::$least;
+            const GREATEST: Self = Self::$greatest;
+        }
+    )+};
+}
+
+ordered! {
+    f64: NEG_INFINITY, INFINITY;
+    f32: NEG_INFINITY, INFINITY;
+    i64: MIN, MAX;
+    i32: MIN, MAX;
+    i16: MIN, MAX;
+    i8: MIN, MAX;
+    u8: MIN, MAX;
+    u32: MIN, MAX;
+}
+
+/// Partial results that are kept apart in [`fold`]: a few vector registers of them.
+const LANES: usize = 16;
+
+/// Combines elements with `step`, in an order that depends on nothing but their number and
+/// that vector instructions can follow: every 16th belongs to one partial result. `start`
+/// is neutral.
+#[inline(always)]
+pub(crate) fn fold<T: Copy, A: Copy>(
+    x: &[T],
+    start: A,
+    step: impl Fn(A, T) -> A,
+    join: impl Fn(A, A) -> A,
+) -> A {
+    let mut lanes = [start; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, &x) in lanes.iter_mut().zip(chunk) {
+            *lane = step(*lane, x);
+        }
+    }
+    for (lane, &x) in lanes.iter_mut().zip(rest) {
+        *lane = step(*lane, x);
+    }
+    lanes.into_iter().reduce(join).unwrap_or(start)
+}
+
+/// The sum in double precision.
+#[inline(always)]
+pub(crate) fn sum<T: AsPrimitive<f64>>(x: &[T], f: impl Fn(T) -> f64) -> f64 {
+    fold(x, 0.0, |sum, x| sum + f(x), |a, b| a + b)
+}

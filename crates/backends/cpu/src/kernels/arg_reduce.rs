@@ -1,0 +1,77 @@
+//! The place of the largest or smallest element of each line.
+
+use rustorch_ir::ops::ArgReduce;
+use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use crate::element::{Element, with_type};
+use crate::elementwise::Reader;
+use crate::fold::{Ordered, fold};
+use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::qmatmul::level::Level;
+use crate::qmatmul::{Kernel, Simd};
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::ArgReduce,
+    accepts,
+    layouts: Layouts::Any,
+    launch,
+};
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    let Op::ArgReduce(op) = args.op else {
+        return Err(Misuse("not an arg_reduce".to_owned()));
+    };
+    with_type!(args.inputs[0].dtype(), reals T => {
+        arg_reduce::<T>(&mut args, op);
+        Ok(())
+    })
+}
+
+fn arg_reduce<T: Element<Compute: Ordered>>(args: &mut Args, op: &ArgReduce) {
+    let x = &args.inputs[0];
+    let len = x.shape()[op.dim];
+    let mut order: Vec<usize> = (0..x.shape().len()).filter(|&d| d != op.dim).collect();
+    order.push(op.dim);
+    let x = Reader::<T>::new(x, &x.layout.permute(&order));
+    for_rows(
+        args.pool,
+        args.output.data::<i64>(),
+        1,
+        len,
+        |first, part| {
+            let mut x = x.clone();
+            for (row, at) in (first..).zip(part) {
+                let line = x.read(row * len, len);
+                Level::current().run(Extreme {
+                    line,
+                    largest: op.largest,
+                    at,
+                });
+            }
+        },
+    );
+}
+
+struct Extreme<'a, T> {
+    line: &'a [T],
+    largest: bool,
+    at: &'a mut i64,
+}
+
+impl<T: Ordered> Kernel for Extreme<'_, T> {
+    /// Finds what the extreme is, then where it is first.
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let extreme = match self.largest {
+            true => fold(self.line, T::LEAST, T::larger, T::larger),
+            false => fold(self.line, T::GREATEST, T::smaller, T::smaller),
+        };
+        let is_it = |x: &T| *x == extreme || (x.is_unordered() && extreme.is_unordered());
+        *self.at = self.line.iter().position(is_it).unwrap_or(0) as i64;
+    }
+}

@@ -1,0 +1,100 @@
+//! Normalisation of lines to mean 0 and variance 1.
+
+use rustorch_ir::ops::LayerNorm;
+use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use crate::element::{Element, with_type};
+use crate::elementwise::{Reader, read_all};
+use crate::fold::sum;
+use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::math::Real;
+use crate::qmatmul::level::Level;
+use crate::qmatmul::{Kernel, Simd};
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::LayerNorm,
+    accepts,
+    layouts: Layouts::Any,
+    launch,
+};
+
+/// Cost of an element beside an addition.
+const WORK: usize = 4;
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    let Op::LayerNorm(op) = args.op else {
+        return Err(Misuse("not a layer_norm".to_owned()));
+    };
+    with_type!(args.output.dtype(), floats T => {
+        layer_norm::<T>(&mut args, op);
+        Ok(())
+    })
+}
+
+fn layer_norm<T: Element<Compute: Real>>(args: &mut Args, op: &LayerNorm) {
+    let x = &args.inputs[0];
+    let len: usize = x.shape()[x.shape().len() - op.dims..].iter().product();
+    let x = Reader::<T>::whole(x);
+    let weight = args.inputs.get(1).map(read_all::<T>);
+    let bias = args.inputs.get(2).map(read_all::<T>);
+    for_rows(
+        args.pool,
+        args.output.data::<T>(),
+        len,
+        WORK * len,
+        |first, part| {
+            let (mut x, mut buffer) = (x.clone(), Vec::new());
+            for (line, out) in (first..).zip(part.chunks_exact_mut(len)) {
+                T::write(out, &mut buffer, |y| {
+                    let (weight, bias) = (weight.as_deref(), bias.as_deref());
+                    let x = x.read(line * len, len);
+                    Level::current().run(Line {
+                        x,
+                        eps: op.eps.0,
+                        weight,
+                        bias,
+                        y,
+                    });
+                });
+            }
+        },
+    );
+}
+
+struct Line<'a, T> {
+    x: &'a [T],
+    eps: f64,
+    weight: Option<&'a [T]>,
+    bias: Option<&'a [T]>,
+    y: &'a mut [T],
+}
+
+impl<T: Real> Kernel for Line<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let n = self.x.len() as f64;
+        let mean = sum(self.x, |x| x.as_()) / n;
+        let variance = sum(self.x, |x| (x.as_() - mean).powi(2)) / n;
+        let (mean, scale) = (
+            T::constant(mean),
+            T::constant(1.0 / (variance + self.eps).sqrt()),
+        );
+        for (y, &x) in self.y.iter_mut().zip(self.x) {
+            *y = (x - mean) * scale;
+        }
+        if let Some(weight) = self.weight {
+            self.y
+                .iter_mut()
+                .zip(weight)
+                .for_each(|(y, &w)| *y = *y * w);
+        }
+        if let Some(bias) = self.bias {
+            self.y.iter_mut().zip(bias).for_each(|(y, &b)| *y = *y + b);
+        }
+    }
+}

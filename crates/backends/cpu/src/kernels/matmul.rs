@@ -1,0 +1,168 @@
+//! Matrix products of batches.
+
+use rustorch_ir::{DType, Layout, OpKind, Shape, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use num_complex::Complex;
+use num_traits::{One, WrappingAdd, WrappingMul, Zero};
+
+use crate::element::{Element, with_type};
+use crate::elementwise::Reader;
+use crate::kernel::{Args, Launch, Misuse, SharedMut, for_rows};
+use crate::pool::Pool;
+use crate::product::{Matrix, for_tiles, multiply};
+use crate::view::View;
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::Matmul,
+    accepts,
+    layouts: Layouts::Any,
+    launch,
+};
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    match args.output.dtype() {
+        DType::F64 => as_stored::<f64>(&mut args),
+        DType::F32 => as_stored::<f32>(&mut args),
+        DType::Complex64 => as_stored::<Complex<f32>>(&mut args),
+        DType::Complex128 => as_stored::<Complex<f64>>(&mut args),
+        d if d.is_float() => {
+            return with_type!(d, floats T => {
+                widened::<T>(&mut args);
+                Ok(())
+            });
+        }
+        d => {
+            return with_type!(d, ints T => {
+                integers::<T>(&mut args);
+                Ok(())
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A batch of matrices.
+struct Batch<'a, T> {
+    data: &'a [T],
+    /// Where each matrix starts.
+    starts: Vec<usize>,
+    strides: [usize; 2],
+}
+
+impl<'a, T> Batch<'a, T> {
+    /// The matrices of `layout`, whose last two dimensions they are, with the dimensions
+    /// before broadcast to `lead`.
+    fn new(data: &'a [T], layout: &Layout, lead: &Shape) -> Self {
+        let matrix = layout.rank() - 2;
+        let batch = Layout {
+            shape: layout.shape[..matrix].into(),
+            strides: layout.strides[..matrix].into(),
+            offset: 0,
+        };
+        Self {
+            data,
+            starts: batch.broadcast_to(lead).positions().collect(),
+            strides: [layout.strides[matrix], layout.strides[matrix + 1]],
+        }
+    }
+
+    fn get(&self, i: usize) -> Matrix<'a, T> {
+        // Empty matrices may start behind the end.
+        let start = self.starts[i].min(self.data.len());
+        Matrix {
+            data: &self.data[start..],
+            strides: self.strides,
+        }
+    }
+}
+
+/// The batch dimensions of the result, and `[m, k, n]`.
+fn sizes(args: &Args) -> (Shape, [usize; 3]) {
+    let (out, a) = (args.output.shape(), args.inputs[0].shape());
+    let matrix = out.len() - 2;
+    (
+        out[..matrix].into(),
+        [out[matrix], a[a.len() - 1], out[matrix + 1]],
+    )
+}
+
+/// Products of operands with any strides, which are read in place.
+fn as_stored<T: Element + Zero + One>(args: &mut Args) {
+    let (lead, sizes) = sizes(args);
+    let [a, b] = [0, 1].map(|i| {
+        let view = &args.inputs[i];
+        Batch::<T>::new(view.data(), view.layout, &lead)
+    });
+    products(args.pool, &a, &b, sizes, args.output.data());
+}
+
+/// Products in another type than the operands', which are converted first.
+fn widened<T: Element<Compute: Zero + One>>(args: &mut Args) {
+    let (lead, sizes) = sizes(args);
+    let [mut a, mut b] = [0, 1].map(|i| Reader::<T>::whole(&args.inputs[i]));
+    let a = row_major(&mut a, &args.inputs[0], &lead);
+    let b = row_major(&mut b, &args.inputs[1], &lead);
+    T::write(args.output.data::<T>(), &mut Vec::new(), |out| {
+        products(args.pool, &a, &b, sizes, out);
+    });
+}
+
+/// The matrices of an operand in row-major order.
+fn row_major<'a, T: Element>(
+    reader: &'a mut Reader<T>,
+    view: &View,
+    lead: &Shape,
+) -> Batch<'a, T::Compute> {
+    let layout = Layout::contiguous(&view.ty.shape);
+    Batch::new(reader.all(), &layout, lead)
+}
+
+fn products<T: Zero + One + Send + Sync + 'static>(
+    pool: &Pool,
+    a: &Batch<T>,
+    b: &Batch<T>,
+    [m, k, n]: [usize; 3],
+    out: &mut [T],
+) {
+    let out = SharedMut(out.as_mut_ptr());
+    for_tiles(pool, a.starts.len(), [m, k, n], |batch, rows, columns| {
+        let a = a.get(batch).from(rows.start, 0);
+        let b = b.get(batch).from(0, columns.start);
+        let sizes = [rows.len(), k, columns.len()];
+        let start = (batch * m + rows.start) * n + columns.start;
+        // SAFETY: tiles lie within the result, which nothing else uses, and are disjoint.
+        unsafe { multiply(sizes, a, b, out.at(start), n) };
+    });
+}
+
+/// Products of integers, which wrap.
+fn integers<T: Element<Compute = T> + WrappingAdd + WrappingMul>(args: &mut Args) {
+    let (lead, [m, k, n]) = sizes(args);
+    let [mut a, mut b] = [0, 1].map(|i| Reader::<T>::whole(&args.inputs[i]));
+    let a = row_major(&mut a, &args.inputs[0], &lead);
+    let b = row_major(&mut b, &args.inputs[1], &lead);
+    for_rows(
+        args.pool,
+        args.output.data::<T>(),
+        n,
+        k * n,
+        |first, part| {
+            for (row, out) in (first..).zip(part.chunks_exact_mut(n)) {
+                let a = a.get(row / m).from(row % m, 0).data.iter().take(k);
+                let b = b.get(row / m).data;
+                out.fill(T::zeroed());
+                for (i, x) in a.enumerate() {
+                    let b = &b[i * n..][..n];
+                    for (out, b) in out.iter_mut().zip(b) {
+                        *out = out.wrapping_add(&x.wrapping_mul(b));
+                    }
+                }
+            }
+        },
+    );
+}

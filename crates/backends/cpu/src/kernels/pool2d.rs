@@ -1,0 +1,97 @@
+//! The maximum or average of windows.
+
+use num_traits::Zero;
+use rustorch_ir::ops::{Pool2d, PoolKind};
+use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use crate::element::{Element, with_type};
+use crate::elementwise::Reader;
+use crate::fold::Ordered;
+use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::math::Real;
+use crate::window::Side;
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::Pool2d,
+    accepts,
+    layouts: Layouts::Any,
+    launch,
+};
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    let Op::Pool2d(op) = args.op else {
+        return Err(Misuse("not a pool2d".to_owned()));
+    };
+    with_type!(args.output.dtype(), floats T => {
+        pool2d::<T>(&mut args, op);
+        Ok(())
+    })
+}
+
+fn pool2d<T: Element<Compute: Real + Ordered>>(args: &mut Args, op: &Pool2d) {
+    let (x, to) = (&args.inputs[0], args.output.ty.shape.clone());
+    let from = x.shape();
+    let side = |i: usize| Side {
+        size: from[2 + i],
+        count: to[2 + i],
+        stride: op.stride[i],
+        padding: op.padding[i],
+        dilation: op.dilation[i],
+    };
+    let sides = [side(0), side(1)];
+    let (pixels, plane) = (from[2] * from[3], to[2] * to[3]);
+    let elements = op.kernel[0] * op.kernel[1];
+    let x = Reader::<T>::whole(x);
+    let work = elements * plane;
+    for_rows(
+        args.pool,
+        args.output.data::<T>(),
+        plane,
+        work,
+        |first, part| {
+            let (mut x, mut buffer) = (x.clone(), Vec::new());
+            for (index, out) in (first..).zip(part.chunks_exact_mut(plane)) {
+                let x = x.read(index * pixels, pixels);
+                T::write(out, &mut buffer, |out| match op.kind {
+                    PoolKind::Max => {
+                        out.fill(T::Compute::LEAST);
+                        fold_windows(x, sides, op.kernel, out, T::Compute::larger);
+                    }
+                    PoolKind::Average => {
+                        out.fill(T::Compute::zero());
+                        fold_windows(x, sides, op.kernel, out, |sum, x| sum + x);
+                        let scale = T::Compute::constant(1.0 / elements as f64);
+                        out.iter_mut().for_each(|y| *y = *y * scale);
+                    }
+                });
+            }
+        },
+    );
+}
+
+/// Combines each of `out` with the elements of its window in `x`.
+fn fold_windows<T: Copy>(
+    x: &[T],
+    [down, across]: [Side; 2],
+    [height, width]: [usize; 2],
+    out: &mut [T],
+    step: impl Fn(T, T) -> T,
+) {
+    for (i, j) in (0..height).flat_map(|i| (0..width).map(move |j| (i, j))) {
+        let inside = across.windows(j);
+        if inside.is_empty() {
+            continue;
+        }
+        for y in down.windows(i) {
+            let first = down.at(y, i) * across.size + across.at(inside.start, j);
+            let x = x[first..].iter().step_by(across.stride);
+            let out = &mut out[y * across.count..][inside.clone()];
+            out.iter_mut().zip(x).for_each(|(y, &x)| *y = step(*y, x));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Elements put, or added, to places along a dimension.
+
+use rustorch_ir::ops::{Scatter, ScatterMode};
+use rustorch_ir::{Layout, Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use crate::element::{Element, with_type};
+use crate::elementwise::{Reader, Runs};
+use crate::index::indices;
+use crate::kernel::{Args, Launch, Misuse, for_rows};
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::Scatter,
+    accepts,
+    layouts: Layouts::Any,
+    launch,
+};
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    let Op::Scatter(op) = args.op else {
+        return Err(Misuse("not a scatter".to_owned()));
+    };
+    let picks = indices(&args.inputs[1], &args.inputs[0], op.dim)?;
+    let dtype = args.output.dtype();
+    match op.mode {
+        ScatterMode::Set => with_type!(dtype, words T => {
+            scatter::<T>(&mut args, op, &picks, |_, source| source);
+            Ok(())
+        }),
+        ScatterMode::Add if dtype.is_float() => with_type!(dtype, floats T => {
+            scatter::<T>(&mut args, op, &picks, |x, source| x + source);
+            Ok(())
+        }),
+        ScatterMode::Add if dtype.is_complex() => with_type!(dtype, complex T => {
+            scatter::<T>(&mut args, op, &picks, |x, source| x + source);
+            Ok(())
+        }),
+        ScatterMode::Add => with_type!(dtype, ints T => {
+            scatter::<T>(&mut args, op, &picks, |x: T, source| x.wrapping_add(source));
+            Ok(())
+        }),
+    }
+}
+
+/// Copies `x` and puts `combine(old, new)` where the index says, in row-major order. What
+/// is behind different indices of the first dimension is done in parallel, if that is not
+/// the dimension that is indexed.
+fn scatter<T: Element>(
+    args: &mut Args,
+    op: &Scatter,
+    picks: &[usize],
+    combine: impl Fn(T, T) -> T + Sync,
+) {
+    let [x, index, source] = [&args.inputs[0], &args.inputs[1], &args.inputs[2]];
+    let slabs = if op.dim == 0 { 1 } else { x.shape()[0] };
+    let indexed = if op.dim == 0 { 1 } else { index.shape()[0] };
+    // Elements of the result and of the index in a slab.
+    let slab = x.layout.elements() / slabs.max(1);
+    let picked = picks.len() / indexed.max(1);
+    let mut lines = Layout::contiguous(&args.output.ty.shape);
+    let stride = std::mem::take(&mut lines.strides[op.dim]);
+    lines.shape = index.ty.shape.clone();
+    let [lines] = Layout::collapse([&lines]);
+    let (x, source) = (Reader::<T>::whole(x), Reader::<T>::whole(source));
+    for_rows(
+        args.pool,
+        args.output.data::<T>(),
+        slab,
+        slab,
+        |first, part| {
+            let base = first * slab;
+            x.copy(base, part);
+            let start = (first * picked).min(picks.len());
+            let end = (start + part.len() / slab * picked).min(picks.len());
+            let mut new = vec![T::zeroed(); end - start];
+            source.copy(start, &mut new);
+            let places = Runs::new(&lines, start..end)
+                .flat_map(|run| (0..run.len).map(move |i| run.at + i * run.stride));
+            for ((place, pick), new) in places.zip(&picks[start..]).zip(new) {
+                let old = &mut part[place + pick * stride - base];
+                *old = combine(*old, new);
+            }
+        },
+    );
+}

@@ -1,0 +1,113 @@
+//! Matrix products, cut into tiles that threads share.
+
+use std::ops::Range;
+
+use gemm::Parallelism;
+use num_traits::{One, Zero};
+
+use crate::pool::Pool;
+
+/// Multiplications below which a product is not worth sharing.
+const SHARE: usize = 32 * 1024;
+
+/// A matrix in a slice: element `(i, j)` is at `i · strides[0] + j · strides[1]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'a, T> {
+    /// The elements, from the matrix's first on.
+    pub(crate) data: &'a [T],
+    /// Distances of rows and of columns.
+    pub(crate) strides: [usize; 2],
+}
+
+impl<'a, T> Matrix<'a, T> {
+    /// The matrix from `row` and `column` on.
+    pub(crate) fn from(self, row: usize, column: usize) -> Self {
+        let start = row * self.strides[0] + column * self.strides[1];
+        Self {
+            data: &self.data[start.min(self.data.len())..],
+            ..self
+        }
+    }
+
+    /// Does the slice hold `rows` times `columns` elements?
+    fn holds(&self, rows: usize, columns: usize) -> bool {
+        let last = |count: usize, stride| Some(count.checked_sub(1)? * stride);
+        match (last(rows, self.strides[0]), last(columns, self.strides[1])) {
+            (Some(row), Some(column)) => row + column < self.data.len(),
+            _ => true,
+        }
+    }
+}
+
+/// Writes `a [m, k] · b [k, n]` to `out [m, n]`, whose rows are `row` elements apart, on
+/// this thread.
+///
+/// # Safety
+/// The elements of `out` are writable, and no other thread uses them.
+///
+/// # Panics
+/// `a` or `b` has fewer elements.
+pub(crate) unsafe fn multiply<T: Zero + One + 'static>(
+    [m, k, n]: [usize; 3],
+    a: Matrix<T>,
+    b: Matrix<T>,
+    out: *mut T,
+    row: usize,
+) {
+    assert!(a.holds(m, k) && b.holds(k, n), "operands of a product");
+    // SAFETY: the operands have just been checked, the result is the caller's promise.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out,
+            1,
+            row as isize,
+            false,
+            a.data.as_ptr(),
+            a.strides[1] as isize,
+            a.strides[0] as isize,
+            b.data.as_ptr(),
+            b.strides[1] as isize,
+            b.strides[0] as isize,
+            T::zero(),
+            T::one(),
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
+    }
+}
+
+/// Calls `body` with each of `batches` and each tile, as rows and columns, of a result
+/// `[m, n]`, in parallel. `k` is the length of the sums. Tiles depend on nothing but the
+/// sizes, for the order of summation depends on them.
+pub(crate) fn for_tiles(
+    pool: &Pool,
+    batches: usize,
+    [m, k, n]: [usize; 3],
+    body: impl Fn(usize, Range<usize>, Range<usize>) + Sync,
+) {
+    let side = |size: usize, parts: usize| size.div_ceil(parts).next_multiple_of(64).min(512);
+    let (height, width) = (side(m, 4), side(n, 8));
+    if height == 0 || width == 0 {
+        return;
+    }
+    let (down, across) = (m.div_ceil(height), n.div_ceil(width));
+    let tile = |index: usize| {
+        let (batch, tile) = (index / (down * across), index % (down * across));
+        let (row, column) = (tile / across * height, tile % across * width);
+        body(
+            batch,
+            row..m.min(row + height),
+            column..n.min(column + width),
+        );
+    };
+    let tiles = batches * down * across;
+    let each = SHARE.div_ceil((height.min(m) * width.min(n) * k).max(1));
+    pool.run(tiles.div_ceil(each), &|chunk| {
+        (chunk * each..tiles.min((chunk + 1) * each)).for_each(tile);
+    });
+}
