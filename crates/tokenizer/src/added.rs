@@ -39,7 +39,7 @@ struct AddedToken {
 impl AddedTokens {
     /// The control, unknown and user-defined tokens of `vocab`.
     ///
-    /// Files do not say which tokens strip white space. Like at the end of llama.cpp's
+    /// Files do not say which tokens strip white space. As at the end of llama.cpp's
     /// `llama_vocab::impl::load`, a few models are known by their names.
     pub(crate) fn new(metadata: &Metadata, vocab: &Vocab) -> Result<Self, TokenizerError> {
         let model = metadata
@@ -84,17 +84,14 @@ impl AddedTokens {
     /// The longest token is searched for first, in all of the text, then the next one in what is
     /// left: so a long token wins against a shorter one that begins before it.
     pub(crate) fn split<'t>(&self, text: &'t str, parse_special: bool) -> Vec<Fragment<'t>> {
-        let mut found: Vec<usize> = self
-            .automaton
-            .find_overlapping_iter(text)
-            .map(|found| found.pattern().as_usize())
-            .collect();
-        found.sort_unstable();
-        found.dedup();
+        let mut present = vec![false; self.tokens.len()];
+        for found in self.automaton.find_overlapping_iter(text) {
+            present[found.pattern()] = true;
+        }
 
         let mut fragments = vec![Fragment::Text(text)];
-        for token in found.into_iter().map(|index| &self.tokens[index]) {
-            if token.special && !parse_special {
+        for (token, present) in self.tokens.iter().zip(present) {
+            if !present || (token.special && !parse_special) {
                 continue;
             }
             let mut parts = Vec::with_capacity(fragments.len());

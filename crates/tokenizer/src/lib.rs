@@ -13,6 +13,16 @@
 //! ids ─► bytes of each ─► complete UTF-8 only (decoder.rs) ─► text
 //! ```
 //!
+//! ```no_run
+//! use rustorch_gguf::Gguf;
+//! use rustorch_tokenizer::{EncodeOptions, Tokenizer};
+//!
+//! let tokenizer = Tokenizer::from_gguf(&Gguf::open("model.gguf")?.metadata)?;
+//! let ids = tokenizer.encode("Once upon a time", EncodeOptions { add_special: true, parse_special: false });
+//! assert_eq!(tokenizer.decode(&ids).trim_start(), "Once upon a time");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Unicode classes are those of the regular-expression library (Unicode 16); llama.cpp's tables are
 //! those of Unicode 15.1, so characters that Unicode 16 added may be split differently.
 

@@ -157,13 +157,14 @@ impl SentencePiece {
 /// Where a symbol begins and ends in its text.
 type Span = (usize, usize);
 
-/// Turns a score into a rank: numbers that are ordered the other way round. NaN comes last.
+/// Turns a score into a rank: numbers that are ordered the other way round.
 fn rank(score: f32) -> u32 {
+    // NaN comes last, and -0.0 is 0.0.
     let score = if score.is_nan() {
         f32::NEG_INFINITY
     } else {
         score + 0.0
-    }; // no -0.0 either
+    };
     let bits = score.to_bits();
     if score.is_sign_negative() {
         bits

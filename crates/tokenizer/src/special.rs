@@ -138,29 +138,18 @@ const OTHER_ROLES: &[Role] = &[
     },
 ];
 
-/// Texts of tokens that end a generation in whatever model has them.
-const ENDS: &[&str] = &[
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
+/// Texts of tokens that end a generation in whatever model has them, beside those of [`END_OF_TURN`].
+const OTHER_ENDS: &[&str] = &[
     "<|return|>",
     "<|call|>",
-    "<|flush|>",
     "<|calls|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "</s>",
+    "<|flush|>",
     "<|eom_id|>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "<|end_of_text|>",
-    "<end_of_utterance>",
-    "<eos>",
-    "<turn|>",
     "<|tool_response>",
-    "<｜end▁of▁sentence｜>",
+    "<turn|>",
+    "<eos>",
+    "[EOS]",
+    "</s>",
     "[e~[",
 ];
 
@@ -187,10 +176,9 @@ impl SpecialTokens {
             let token = role.find(metadata, vocab)?;
             ends.extend(token.filter(|_| role.ends));
         }
-        ends.extend(
-            ENDS.iter()
-                .filter_map(|text| vocab.set_type(text, TokenType::Control)),
-        );
+        for text in END_OF_TURN.texts.iter().chain(OTHER_ENDS) {
+            ends.extend(vocab.set_type(text, TokenType::Control));
+        }
         for text in SHOWN {
             vocab.set_type(text, TokenType::UserDefined);
         }

@@ -1,0 +1,8 @@
+//! Tests of the tokenizers as others use them.
+
+mod common;
+mod decoding;
+mod hostile;
+mod llama_cpp;
+mod special_tokens;
+mod vocabs;
