@@ -103,6 +103,8 @@ fn number(fill: Fill, dtype: DType, i: usize, stream: u64) -> f64 {
     match fill {
         Fill::Uniform(low, high) => low + unit * (high - low),
         Fill::Ints(low, high) => low as f64 + (unit * (high - low) as f64).floor(),
+        Fill::Mask if i.is_multiple_of(5) || unit < 0.5 => 0.0,
+        Fill::Mask => f64::NEG_INFINITY,
         Fill::Special => {
             // Large and tiny numbers of the dtype that devices without subnormal numbers
             // can work with.

@@ -11,6 +11,8 @@ pub enum Fill {
     Ints(i64, i64),
     /// A few special values of a floating type (0, −0, ±1, ±∞, NaN, large, tiny) repeated.
     Special,
+    /// 0 and −∞, as masks of scores hold them; never more than four −∞ one after another.
+    Mask,
 }
 
 /// How an operand lies in memory.
@@ -24,7 +26,7 @@ pub enum Arrange {
     Strided,
     /// The rows of a wider storage: dense rows with gaps between them.
     Rows,
-    /// One element of each dimension stored, the others broadcast from it.
+    /// Every second dimension, the first among them, broadcast from one stored index.
     Broadcast,
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::case::{Case, Fill, elementwise};
+use crate::case::{Case, Fill, Operand, elementwise};
 use crate::ops::BinaryOp;
 use crate::{Graph, Named, OpClass, OpDef, ValueId};
 
@@ -87,13 +87,16 @@ impl Named for Activation {
     const NAME: &'static str = "activation";
 
     fn cases() -> Vec<Case> {
-        (ActivationKind::ALL.iter())
-            .flat_map(|&kind| {
-                elementwise(&Self { kind }.into(), &DType::FLOATS, |x| {
-                    x.fill(Fill::Uniform(-6.0, 6.0))
-                })
-            })
-            .collect()
+        let mut cases = Vec::new();
+        for &kind in ActivationKind::ALL {
+            let wide = |x: Operand| x.fill(Fill::Uniform(-6.0, 6.0));
+            cases.extend(elementwise(&Self { kind }.into(), &DType::FLOATS, wide));
+            for dtype in DType::FLOATS {
+                let special = Operand::new([64], dtype).fill(Fill::Special);
+                cases.push(Case::new(Self { kind }, [special]));
+            }
+        }
+        cases
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::{Named, OpClass, OpDef, Shape};
 
 /// Index of the largest or smallest element along a dimension, which is dropped. The first
@@ -54,6 +54,10 @@ impl Named for ArgReduce {
                 }
                 let x = Operand::new([0, 5], dtype);
                 cases.push(Case::new(Self { largest, dim: 1 }, [x]));
+                for dim in (0..2).filter(|_| dtype.is_float()) {
+                    let x = Operand::new([15, 5], dtype).fill(Fill::Special);
+                    cases.push(Case::new(Self { largest, dim }, [x]));
+                }
             }
         }
         cases

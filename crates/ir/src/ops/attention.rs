@@ -1,6 +1,6 @@
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::ops::{CompareOp, ReduceOp, Softmax};
+use crate::ops::{CompareOp, Softmax};
 use crate::{Graph, Named, OpClass, OpDef, Param, ValueId};
 
 /// Scaled dot-product attention with grouped queries.
@@ -121,33 +121,27 @@ impl OpDef for Attention {
             let mask = g.reshape(mask, [lead, &[groups, each, t, s]].concat())?;
             scores = g.add(scores, mask)?;
         }
-        let mut hidden = None;
+        let mut seen_by_any = None;
         if self.causal {
             let keys = g.arange(s, DType::I32)?;
             let queries = g.arange(t, DType::I32)?;
             let mut last = g.reshape(queries, [t, 1])?;
+            let mut newest = g.constant(t as i64 - 1, DType::I32)?;
             if self.past {
-                let past = g.reshape(inputs[inputs.len() - 1], [1, 1])?;
+                let past = g.reshape(inputs[inputs.len() - 1], [1])?;
                 last = g.add(last, past)?;
+                newest = g.add(newest, past)?;
             }
             let seen = g.compare(CompareOp::Le, keys, last)?;
             let never = g.constant(f64::NEG_INFINITY, compute)?;
             scores = g.select(seen, scores, never)?;
-            hidden = Some(seen);
+            seen_by_any = Some(g.compare(CompareOp::Le, keys, newest)?);
         }
         let dim = r;
         let weights = Softmax { dim }.decompose(g, &[scores])?;
         // Cache rows that no query sees may hold anything, NaN included.
-        let v = match hidden {
-            Some(seen) => {
-                let any = g.push(
-                    Reduce {
-                        op: ReduceOp::Max,
-                        dims: [0].into_iter().collect(),
-                        keepdim: false,
-                    },
-                    &[seen],
-                )?;
+        let v = match seen_by_any {
+            Some(any) => {
                 let any = g.reshape(any, [s, 1])?;
                 let zero = g.constant(0.0, compute)?;
                 g.select(any, v, zero)?
@@ -199,8 +193,10 @@ impl Named for Attention {
                         cases.push(Case::new(op.clone(), [q.clone(), k.clone(), v.clone()]));
                     }
                     let mask = Operand::new([t, s], dtype);
-                    let inputs = [q.clone(), k.clone(), v.clone(), mask];
-                    cases.push(Case::new(masked.clone(), inputs));
+                    for mask in [mask.clone(), mask.fill(Fill::Mask)] {
+                        let inputs = [q.clone(), k.clone(), v.clone(), mask];
+                        cases.push(Case::new(masked.clone(), inputs));
+                    }
                     if s >= t + 6 {
                         cases.push(Case::new(cached.clone(), [q, k, v, past()]));
                     }
@@ -211,9 +207,11 @@ impl Named for Attention {
                     |heads: usize, t: usize| Operand::new([2, heads, t, 8], dtype).arrange(arrange);
                 cases.push(Case::new(causal.clone(), [x(4, 3), x(2, 5), x(2, 5)]));
             }
-            let none = Operand::new([2, 0, 8], dtype);
-            let keys = Operand::new([2, 5, 8], dtype);
-            cases.push(Case::new(plain.clone(), [none, keys.clone(), keys]));
+            for op in [&plain, &causal] {
+                let none = Operand::new([2, 0, 8], dtype);
+                let keys = Operand::new([2, 5, 8], dtype);
+                cases.push(Case::new(op.clone(), [none, keys.clone(), keys]));
+            }
         }
         cases
     }

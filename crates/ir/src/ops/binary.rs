@@ -103,6 +103,19 @@ impl Named for Binary {
 
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
+        for op in [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul] {
+            for dtype in DType::INTS {
+                let any = Fill::Ints(i32::MIN.into(), i32::MAX.into());
+                let wraps = Operand::new([67], dtype).fill(any);
+                cases.push(Case::new(Self { op }, [wraps.clone(), wraps]));
+            }
+        }
+        for op in [BinaryOp::Maximum, BinaryOp::Minimum] {
+            for dtype in DType::FLOATS {
+                let special = |shape: &[usize]| Operand::new(shape, dtype).fill(Fill::Special);
+                cases.push(Case::new(Self { op }, [special(&[11, 1]), special(&[11])]));
+            }
+        }
         for &op in BinaryOp::ALL {
             for dtype in DType::SCALARS.into_iter().filter(|&d| op.accepts(d)) {
                 // Quotients are compared where rounding cannot cross an integer, powers

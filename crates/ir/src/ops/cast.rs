@@ -50,6 +50,21 @@ impl Named for Cast {
                 cases.push(Case::new(Self { dtype }, [x]));
             }
         }
+        // What does not fit: saturated from floating point, cut from integers.
+        for dtype in DType::INTS {
+            for from in DType::FLOATS {
+                let x = Operand::new([55], from);
+                cases.push(Case::new(Self { dtype }, [x.clone().fill(Fill::Special)]));
+                cases.push(Case::new(
+                    Self { dtype },
+                    [x.fill(Fill::Uniform(-300.0, 300.0))],
+                ));
+            }
+            for from in [DType::I64, DType::I32] {
+                let x = Operand::new([55], from).fill(Fill::Ints(-1_000_000_000, 1_000_000_000));
+                cases.push(Case::new(Self { dtype }, [x]));
+            }
+        }
         for &format in BlockFormat::ALL {
             for dtype in DType::FLOATS {
                 let w = Operand::new([3, 256], DType::Block(format));

@@ -38,11 +38,11 @@ impl ConvTranspose2d {
     fn side(&self, i: usize, size: usize, kernel: usize) -> Option<usize> {
         let spread = size.checked_sub(1)?.checked_mul(self.stride[i])?;
         let reach = self.dilation[i].checked_mul(kernel.checked_sub(1)?)?;
-        (spread
-            .checked_add(reach)?
-            .checked_add(self.output_padding[i] + 1)?)
-        .checked_sub(self.padding[i].checked_mul(2)?)
-        .filter(|_| self.output_padding[i] < self.stride[i].max(self.dilation[i]))
+        let extra = self.output_padding[i].checked_add(1)?;
+        (spread.checked_add(reach)?.checked_add(extra)?)
+            .checked_sub(self.padding[i].checked_mul(2)?)
+            .filter(|&size| size > 0)
+            .filter(|_| self.output_padding[i] < self.stride[i].max(self.dilation[i]))
     }
 }
 
@@ -52,7 +52,9 @@ impl OpDef for ConvTranspose2d {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
-        require_conv(Self::NAME, inputs, |w| w.shape[1] * self.groups)?;
+        require_conv(Self::NAME, inputs, |w| {
+            w.shape[1].saturating_mul(self.groups)
+        })?;
         let (x, w) = (inputs[0], inputs[1]);
         let got = format!("{x} and {w} in {} groups", self.groups);
         let channels = w.shape[1].checked_mul(self.groups);

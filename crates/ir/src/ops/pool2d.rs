@@ -1,6 +1,6 @@
 use super::conv2d::windows;
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::{Named, OpClass, OpDef};
 
 /// The maximum or average of 2-D windows of `x` `[n, c, h, w]`, floating point.
@@ -69,16 +69,20 @@ impl Named for Pool2d {
                     ([3, 2], [1, 2], [1, 1], [1, 1]),
                     ([3, 3], [2, 1], [1, 0], [2, 1]),
                 ] {
+                    let op = Self {
+                        kind,
+                        kernel,
+                        stride,
+                        padding,
+                        dilation,
+                    };
+                    if kind == PoolKind::Max {
+                        let x = Operand::new([1, 1, 7, 8], dtype).fill(Fill::Special);
+                        cases.push(Case::new(op.clone(), [x]));
+                    }
                     for arrange in ARRANGEMENTS {
-                        let op = Self {
-                            kind,
-                            kernel,
-                            stride,
-                            padding,
-                            dilation,
-                        };
                         let x = Operand::new([2, 3, 7, 8], dtype).arrange(arrange);
-                        cases.push(Case::new(op, [x]));
+                        cases.push(Case::new(op.clone(), [x]));
                     }
                 }
             }

@@ -108,6 +108,12 @@ impl Named for Reduce {
                 push(&[2, 1000], &[1], false, ARRANGEMENTS[0]);
                 if matches!(op, ReduceOp::Sum | ReduceOp::Prod) {
                     push(&[0, 3], &[0], true, ARRANGEMENTS[0]);
+                } else if dtype.is_float() {
+                    let x = Operand::new([15, 5], dtype).fill(Fill::Special);
+                    for dims in [&[0][..], &[1]] {
+                        let (dims, keepdim) = (dims.into(), false);
+                        cases.push(Case::new(Self { op, dims, keepdim }, [x.clone()]));
+                    }
                 }
             }
         }

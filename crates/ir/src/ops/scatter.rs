@@ -60,7 +60,8 @@ impl Named for Scatter {
                 for dim in 0..3 {
                     for arrange in ARRANGEMENTS {
                         let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
-                        let index = Operand::new([2, 3, 5], DType::I64).fill(Fill::Ints(0, 3));
+                        let index = [DType::I64, DType::I32][dim % 2];
+                        let index = Operand::new([2, 3, 5], index).fill(Fill::Ints(0, 3));
                         let source = Operand::new([2, 3, 5], dtype).arrange(arrange);
                         cases.push(Case::new(Self { dim, mode }, [x, index, source]));
                     }

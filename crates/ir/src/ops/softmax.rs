@@ -53,6 +53,8 @@ impl Named for Softmax {
             }
             let large = Operand::new([2, 300], dtype).fill(Fill::Uniform(-1000.0, 1000.0));
             cases.push(Case::new(Self { dim: 1 }, [large]));
+            let masked = Operand::new([4, 70], dtype).fill(Fill::Mask);
+            cases.push(Case::new(Self { dim: 1 }, [masked]));
             cases.push(Case::new(Self { dim: 1 }, [Operand::new([0, 3], dtype)]));
             cases.push(Case::new(Self { dim: 0 }, [Operand::new([1], dtype)]));
         }

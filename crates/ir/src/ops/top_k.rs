@@ -1,5 +1,5 @@
 use super::*;
-use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::{Named, OpClass, OpDef};
 
 /// Indices of the `k` largest or smallest elements along a dimension, best first; the
@@ -48,6 +48,10 @@ impl Named for TopK {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS.into_iter().chain(DType::INTS) {
             for largest in [true, false] {
+                for dim in (0..2).filter(|_| dtype.is_float()) {
+                    let x = Operand::new([15, 5], dtype).fill(Fill::Special);
+                    cases.push(Case::new(Self { k: 5, dim, largest }, [x]));
+                }
                 for (dim, k) in [(0, 2), (1, 4), (2, 1), (2, 0)] {
                     for arrange in ARRANGEMENTS {
                         let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
