@@ -1,5 +1,6 @@
 //! How far a result may be from the reference's.
 
+use num_complex::Complex64;
 use rustorch_ir::case::{Case, Fill};
 use rustorch_ir::ops::ScatterMode;
 use rustorch_ir::{DType, Op, OpClass};
@@ -45,15 +46,15 @@ impl Tolerance {
     pub(crate) fn compare(self, result: &Values, expected: &Values) -> Result<(), String> {
         match (result, expected) {
             (Values::Int(result), Values::Int(expected)) => {
+                same_count(result.len(), expected.len())?;
                 let differs = |(a, b)| a != b;
                 let first = result.iter().zip(expected).position(differs);
                 first.map_or(Ok(()), |i| Err(element(i, result[i], expected[i])))
             }
             (Values::Float(result), Values::Float(expected)) => self.floats(result, expected),
             (Values::Complex(result), Values::Complex(expected)) => {
-                let re = |z: &[num_complex::Complex64]| z.iter().map(|z| z.re).collect::<Vec<_>>();
-                let im = |z: &[num_complex::Complex64]| z.iter().map(|z| z.im).collect::<Vec<_>>();
-                let parts = |z| [re(z), im(z)].concat();
+                let parts =
+                    |z: &[Complex64]| -> Vec<f64> { z.iter().flat_map(|z| [z.re, z.im]).collect() };
                 self.floats(&parts(result), &parts(expected))
             }
             _ => Err("the results are not of one type".to_owned()),
@@ -61,10 +62,7 @@ impl Tolerance {
     }
 
     fn floats(self, result: &[f64], expected: &[f64]) -> Result<(), String> {
-        if result.len() != expected.len() {
-            let (got, wanted) = (result.len(), expected.len());
-            return Err(format!("{got} elements, should be {wanted}"));
-        }
+        same_count(result.len(), expected.len())?;
         let (mut error, mut signal, mut worst) = (0.0, 0.0, (0, 0.0));
         for (i, (&a, &b)) in result.iter().zip(expected).enumerate() {
             if a == b || (a.is_nan() && b.is_nan()) {
@@ -94,6 +92,13 @@ impl Tolerance {
             )),
             _ => Ok(()),
         }
+    }
+}
+
+fn same_count(got: usize, expected: usize) -> Result<(), String> {
+    match got == expected {
+        true => Ok(()),
+        false => Err(format!("{got} elements, should be {expected}")),
     }
 }
 
