@@ -1,8 +1,9 @@
 //! The parts that decoders are made of. Each declares its weights by their GGUF names and
 //! says its forward pass in tensor operations, once, for every weight format and device.
 
+use rustorch_ir::DType;
 use rustorch_ir::ops::Rope;
-use rustorch_tensor::{RusTorchResult, Tensor};
+use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
 use crate::LlmError;
 use crate::config::Config;
@@ -159,8 +160,12 @@ impl SelfAttention {
         let v = cache
             .values
             .update_slice_(&v.permute(&[1, 0, 2])?, 1, step.past)?;
-        let scale = 1.0 / (self.key_width as f64).sqrt();
-        let y = q.cached_attention(&k, &v, step.past, scale)?;
+        let options = AttentionOptions {
+            is_causal: true,
+            past: Some(step.past),
+            ..AttentionOptions::default()
+        };
+        let y = q.scaled_dot_product_attention(&k, &v, options)?;
         let y = y
             .permute(&[1, 0, 2])?
             .reshape(&[t, self.heads * self.value_width])?;
@@ -270,7 +275,7 @@ impl Decoder {
             positions,
             past: &past,
         };
-        let mut x = self.embedding.embedding(tokens)?;
+        let mut x = self.embedding.embedding_as(tokens, DType::F32)?;
         for (layer, cache) in self.layers.iter().zip(cache) {
             x = layer.forward(&x, &step, &self.rotary, cache)?;
         }

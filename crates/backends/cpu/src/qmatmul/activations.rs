@@ -1,15 +1,18 @@
 //! Activations as the kernels read them: rows of `x` cut into slabs of 256 values.
 //!
-//! For float weights a slab is the values themselves. For block formats they are rounded to 8 bits with an f32 scale for every 32 values (a gaussian row loses
-//! 2.5e-5 of its power, half of what one scale for 256 loses) and carry the sums that correct for weight codes being without sign.
+//! For float weights a slab is the values themselves. For block formats they are rounded to 8 bits
+//! as llama.cpp rounds them, so that its logits are met closely: one scale for as many values as a
+//! block of the weights has, 32 (with the scale rounded to f16, its `Q8_0`) or 256 (its `Q8_K`).
+//! They carry the sums that correct for weight codes being without sign.
 
 use super::simd::Simd;
 use bytemuck::{Pod, Zeroable};
+use half::f16;
 
 /// Values in a slab, the unit in which kernels go along a row. The last slab of a row is filled up with zeros.
 pub(crate) const SLAB: usize = 256;
 
-/// Values that share a scale.
+/// Values that share a scale at least.
 const SCALED: usize = 32;
 
 /// How the codes of a weight format relate to values: value = scale × (code − zero point), or = scale × code − minimum.
@@ -25,6 +28,15 @@ pub(crate) struct Scheme {
     pub(crate) offset: Offset,
     /// Weights that share a scale: 16 or 32.
     pub(crate) group: usize,
+    /// Do all activations of a slab share their scale, as with blocks of 256?
+    pub(crate) one_scale: bool,
+}
+
+/// The scale of values up to `peak`, as far as `f16` holds it.
+fn half_scale(peak: f32) -> f32 {
+    let scale = peak / 127.0;
+    let half = f16::from_f32(scale).to_f32();
+    if half.is_finite() { half } else { scale }
 }
 
 /// 256 rounded activations: value `i` is `scales[lane_of(i / 16)] × codes[i]`.
@@ -51,15 +63,29 @@ impl Rounded {
     pub(crate) fn set<S: Simd>(&mut self, s: S, x: &[f32; SLAB], scheme: Scheme) {
         let (groups, _) = x.as_chunks::<SCALED>();
         let (codes, _) = self.codes.as_chunks_mut::<SCALED>();
+        // Magnitudes compare as their bits do, and NaN above all: it reaches the scale and through
+        // it the result.
+        let mut peaks = [0; SLAB / SCALED];
+        for (peak, x) in peaks.iter_mut().zip(groups) {
+            *peak = s.peak(x);
+        }
+        if scheme.one_scale {
+            let peak = peaks.into_iter().fold(0, u32::max);
+            peaks = [peak; SLAB / SCALED];
+        }
         for (i, (x, codes)) in groups.iter().zip(codes).enumerate() {
-            // Magnitudes compare as their bits do, and NaN above all: it reaches the scale and through it the result.
-            let scale = f32::from_bits(s.peak(x)) / 127.0;
-            let inverse = if scale >= f32::MIN_POSITIVE {
-                1.0 / scale
+            let peak = f32::from_bits(peaks[i]);
+            let inverse = if peak / 127.0 >= f32::MIN_POSITIVE {
+                127.0 / peak
             } else {
                 0.0
             };
             *codes = s.round(x, inverse);
+            let scale = if scheme.one_scale {
+                peak / 127.0
+            } else {
+                half_scale(peak)
+            };
             self.scales[lane_of(2 * i)] = scale;
             self.scales[lane_of(2 * i + 1)] = scale;
         }
@@ -110,6 +136,7 @@ mod tests {
             Scheme {
                 offset: Offset::Minimum,
                 group: 16,
+                one_scale: true,
             },
         );
         for (i, x) in x.into_iter().enumerate() {
@@ -131,6 +158,7 @@ mod tests {
                 Scheme {
                     offset: Offset::Minimum,
                     group,
+                    one_scale: true,
                 },
             );
             let zero_point = rounded(
@@ -138,6 +166,7 @@ mod tests {
                 Scheme {
                     offset: Offset::ZeroPoint(8),
                     group,
+                    one_scale: true,
                 },
             );
             for (i, codes) in minimum.codes.chunks(group).enumerate() {
@@ -154,6 +183,7 @@ mod tests {
         let scheme = Scheme {
             offset: Offset::ZeroPoint(128),
             group: 32,
+            one_scale: false,
         };
         assert_eq!(rounded(&[0.0; SLAB], scheme).scales, [0.0; 16]);
         assert!(rounded(&[f32::NAN; SLAB], scheme).scales[0].is_nan());

@@ -53,13 +53,14 @@ impl<B: Unpack> Operand for Blocks<B> {
     type Slab = B::Slab;
     type X = Rounded;
     type Panel = Panel;
-    type Panels = [Panel; 4];
+    type Pairs = [[Panel; 2]; 2];
 
     #[inline(always)]
     fn convert<S: Simd>(s: S, values: &[f32; SLAB], x: &mut Rounded) {
         let scheme = Scheme {
             offset: B::OFFSET,
             group: B::GROUP,
+            one_scale: size_of::<B>() == size_of::<B::Slab>(),
         };
         x.set(s, values, scheme);
     }
@@ -121,35 +122,39 @@ impl<B: Unpack> Operand for Blocks<B> {
     #[inline(always)]
     fn multiply<S: Simd, const T: usize>(
         s: S,
-        panel: &Panel,
+        pair: &[Panel; 2],
         x: &[Rounded; T],
-        sums: &mut [S::F; T],
+        sums: &mut [[S::F; 2]; T],
     ) {
         let steps = B::GROUP / 4;
         for group in 0..SLAB / B::GROUP {
             let lane = lane_of(group * B::GROUP / 16);
-            let mut dots = [s.splat_i32(0); T];
+            let mut dots = [[s.splat_i32(0); 2]; T];
             if let Offset::ZeroPoint(_) = B::OFFSET {
-                for (dot, x) in dots.iter_mut().zip(x) {
-                    *dot = s.splat_i32(x.corrections[lane]);
+                for (dots, x) in dots.iter_mut().zip(x) {
+                    *dots = [s.splat_i32(x.corrections[lane]); 2];
                 }
             }
             for step in group * steps..(group + 1) * steps {
-                let codes = s.load(&panel.codes[step]);
-                for (dot, x) in dots.iter_mut().zip(x) {
+                let codes = [s.load(&pair[0].codes[step]), s.load(&pair[1].codes[step])];
+                for (dots, x) in dots.iter_mut().zip(x) {
                     let (words, _) = x.codes.as_chunks::<4>();
                     let x = s.splat_i32(i32::from_le_bytes(words[step]));
-                    *dot = s.dot4(*dot, codes, x, is_wide(B::OFFSET));
+                    for (dot, codes) in dots.iter_mut().zip(codes) {
+                        *dot = s.dot4(*dot, codes, x, is_wide(B::OFFSET));
+                    }
                 }
             }
-            let scales = s.load_f32(&panel.scales[lane]);
-            let minima = s.load_f32(&panel.minima[lane]);
-            for ((sum, dot), x) in sums.iter_mut().zip(dots).zip(x) {
-                if let Offset::Minimum = B::OFFSET {
-                    *sum = s.mul_sub(*sum, minima, s.splat_f32(x.sums[lane]));
+            for (i, panel) in pair.iter().enumerate() {
+                let scales = s.load_f32(&panel.scales[lane]);
+                let minima = s.load_f32(&panel.minima[lane]);
+                for ((sums, dots), x) in sums.iter_mut().zip(dots).zip(x) {
+                    if let Offset::Minimum = B::OFFSET {
+                        sums[i] = s.mul_sub(sums[i], minima, s.splat_f32(x.sums[lane]));
+                    }
+                    let product = s.mul(scales, s.to_f32(dots[i]));
+                    sums[i] = s.mul_add(sums[i], product, s.splat_f32(x.scales[lane]));
                 }
-                let product = s.mul(scales, s.to_f32(dot));
-                *sum = s.mul_add(*sum, product, s.splat_f32(x.scales[lane]));
             }
         }
     }
