@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use rustorch_cpu::pool::default_threads;
-use rustorch_faulty::{Fault, Faults, Faulty};
+use rustorch_faulty::{Fault, Faulty};
 use rustorch_runtime::{Backend, DeviceType, Routing, Runtime};
 
 use crate::args::{BackendArg, DeviceArgs};
@@ -60,10 +60,7 @@ impl Devices {
     /// # Errors
     /// The backend is not one of this machine's.
     pub(crate) fn open(args: &DeviceArgs) -> Result<Self> {
-        let backends = with_faults(
-            rustorch_tensor::backends(args.threads),
-            args.inject.as_ref(),
-        );
+        let backends = with_faults(rustorch_tensor::backends(args.threads), &args.inject.0);
         let batch = |arg: &BackendArg| match arg {
             BackendArg::Batch(size) => Some(*size),
             _ => None,
@@ -119,8 +116,7 @@ fn find(arg: BackendArg, backends: &[Arc<dyn Backend>]) -> Result<DeviceType> {
 }
 
 /// The backends, those with faults wrapped so that they fail on command.
-fn with_faults(backends: Vec<Arc<dyn Backend>>, faults: Option<&Faults>) -> Vec<Arc<dyn Backend>> {
-    let faults: &[Fault] = faults.map_or(&[], |faults| &faults.0);
+fn with_faults(backends: Vec<Arc<dyn Backend>>, faults: &[Fault]) -> Vec<Arc<dyn Backend>> {
     for fault in faults {
         if !backends.iter().any(|b| b.info().device == fault.device) {
             tracing::warn!("--inject: there is no {} that could fail", fault.device);
@@ -139,21 +135,21 @@ fn with_faults(backends: Vec<Arc<dyn Backend>>, faults: Option<&Faults>) -> Vec<
 mod tests {
     use super::*;
 
-    fn open(backend: &[&str], inject: Option<&str>) -> Result<Devices> {
+    fn open(backend: &[&str]) -> Result<Devices> {
         Devices::open(&DeviceArgs {
             backend: backend.iter().map(|b| b.parse().unwrap()).collect(),
             threads: 1,
             strict: false,
-            inject: inject.map(|faults| faults.parse().unwrap()),
+            inject: Default::default(),
         })
     }
 
     #[test]
     fn backend_and_batch_size_go_together() {
-        let devices = open(&["64", "cpu", "128"], None).unwrap();
+        let devices = open(&["64", "cpu", "128"]).unwrap();
         assert_eq!((devices.name.as_str(), devices.batch), ("cpu", Some(128)));
         assert_eq!(devices.routing.device, DeviceType::Cpu);
-        let devices = open(&[], None).unwrap();
+        let devices = open(&[]).unwrap();
         assert_eq!((devices.name.as_str(), devices.batch), ("auto", None));
     }
 
@@ -168,7 +164,7 @@ mod tests {
             "mac-hybrid",
             "hybrid-f32",
         ] {
-            let error = open(&[name], None).err().unwrap().to_string();
+            let error = open(&[name]).err().unwrap().to_string();
             let shown = format!("-b {}", name.parse::<BackendArg>().unwrap());
             assert!(
                 error.starts_with(&shown) && error.contains("-b auto"),

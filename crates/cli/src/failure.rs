@@ -36,7 +36,16 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
     }
-    note(format_args!("error: {}", one_line(&format!("{error:#}"))));
+    // All other failures of the system say where they happened.
+    let place = if error.is::<io::Error>() {
+        "cannot write the output: "
+    } else {
+        ""
+    };
+    note(format_args!(
+        "error: {place}{}",
+        one_line(&format!("{error:#}"))
+    ));
     match error.downcast_ref() {
         Some(Usage(_)) => ExitCode::from(USAGE),
         None => ExitCode::FAILURE,

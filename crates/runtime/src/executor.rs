@@ -512,11 +512,11 @@ impl Executable {
     /// Where what failed goes now: the device that the new plan has for that operation.
     fn next_device(&self, error: &DeviceError, memory: &RunMemory) -> Option<DeviceType> {
         let plan = self.plan(memory).ok()?;
-        let mut rows = plan.explain(&self.devices).into_iter();
-        match error.op {
-            Some(op) => rows.rfind(|r| r.op == op).map(|r| r.device),
-            None => rows.next().map(|r| r.device),
-        }
+        let rows = plan.explain(&self.devices);
+        let of_op = |row: &&Explanation| error.op.is_none_or(|op| row.op == op);
+        // An operation that is made of others there has no row, but its neighbours have.
+        let row = rows.iter().rev().find(of_op).or(rows.last());
+        row.map(|row| row.device)
     }
 }
 

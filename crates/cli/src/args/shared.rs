@@ -4,20 +4,18 @@ use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
-use rustorch_faulty::Faults;
+use rustorch_faulty::{FaultError, Faults};
 
 use super::BackendArg;
 
 /// More threads than any machine has cores are a mistake.
 const MAX_THREADS: u64 = 1024;
 
-/// How results are written.
+/// How results are written: for people, or for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people
     #[default]
     Text,
-    /// For programs
     Json,
 }
 
@@ -40,13 +38,8 @@ pub(crate) struct DeviceArgs {
     pub(crate) backend: Vec<BackendArg>,
 
     /// Worker threads of the CPU [default: as many as physical cores]
-    #[arg(
-        short,
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    #[arg(hide_default_value = true)]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(..=MAX_THREADS))]
     pub(crate) threads: usize,
 
@@ -57,21 +50,24 @@ pub(crate) struct DeviceArgs {
     /// Make devices fail, to see what happens: device=cpu;op=linear;nth=3;kind=lost.
     /// Keys: device, op (default: any), nth, or p and seed, and kind (unsupported, oom,
     /// lost, compile, timeout, sync). Several are separated by commas
-    #[arg(
-        long,
-        value_name = "FAULTS",
-        env = "RUSTORCH_INJECT",
-        hide_env_values = true
-    )]
-    pub(crate) inject: Option<Faults>,
+    #[arg(long, value_name = "FAULTS", value_parser = faults)]
+    #[arg(env = "RUSTORCH_INJECT", hide_env_values = true)]
+    #[arg(default_value = "", hide_default_value = true)]
+    pub(crate) inject: Faults,
+}
+
+/// Reads faults; nothing stands for none, so that an empty variable has no effect.
+fn faults(text: &str) -> Result<Faults, FaultError> {
+    match text {
+        "" => Ok(Faults::default()),
+        text => text.parse(),
+    }
 }
 
 /// The type of cached keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CacheType {
-    /// Half precision
     F16,
-    /// Single precision
     F32,
 }
 
@@ -97,11 +93,11 @@ pub(crate) struct ContextArgs {
     pub(crate) cache_type_v: CacheType,
 }
 
-/// A text from the command line or a file.
+/// A text from the command line or a file. Without either it is what is piped in.
 #[derive(Clone, Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct TextArgs {
-    /// The text
+    /// The text; instead of -p or -f, it may be piped in
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<String>,
 

@@ -84,6 +84,7 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     let interrupted = interrupts()?;
     let load = start.elapsed();
 
+    tracing::info!("generating, after {} tokens of prompt", prompt.ids.len());
     let mut writer = Writer::new(options, tokenizer, &prompt);
     let generated = generate(
         &mut session,

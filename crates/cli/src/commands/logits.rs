@@ -11,9 +11,11 @@ use crate::devices::Devices;
 use crate::failure::Usage;
 use crate::model::Source;
 
-/// Scores are written for every position: `{"n_vocab":V,"logits":[[…],…]}`. They are written
-/// as they are computed, so that a long input takes no more memory than a short one.
+const FORMAT: &str =
+    r#"Written is {"n_vocab":V,"logits":[[…],…]}: a list of V scores for each id."#;
+
 #[derive(Debug, Args)]
+#[command(after_help = FORMAT)]
 pub(crate) struct Options {
     #[command(flatten)]
     model: ModelArgs,

@@ -12,13 +12,15 @@ use super::text;
 use crate::args::{ContextArgs, DeviceArgs, ModelArgs, TextArgs};
 use crate::devices::Devices;
 use crate::model::Source;
-use crate::output::note;
 use crate::progress;
 
-/// The text is cut into pieces of the context's size. Each is scored on its second half, with
-/// the first half as its context: llama.cpp's method, so that figures can be compared. The
-/// last line is the result.
+const METHOD: &str = "\
+The text is cut into pieces of the context's size. Each is scored on its second half, with the
+first half as its context: llama.cpp's method, so that figures can be compared. The last line is
+the result.";
+
 #[derive(Debug, Args)]
+#[command(after_help = METHOD)]
 pub(crate) struct Options {
     #[command(flatten)]
     model: ModelArgs,
@@ -62,11 +64,6 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let size = session.context();
     let limit = options.chunks.map(|n| n as usize);
     let chunks = limit.unwrap_or(usize::MAX).min(tokens.len() / size);
-    note(format_args!(
-        "{} tokens, {chunks} chunks of {size}",
-        tokens.len()
-    ));
-
     let bar = progress::steps("perplexity", chunks);
     let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
     let mut out = io::stdout().lock();

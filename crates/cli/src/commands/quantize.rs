@@ -11,8 +11,10 @@ use crate::model::Source;
 use crate::output::{bytes, note};
 use crate::progress;
 
-/// The new file has the bytes that llama.cpp's llama-quantize gives it.
+const METHOD: &str = "The new file has the bytes that llama.cpp's llama-quantize gives it.";
+
 #[derive(Debug, Args)]
+#[command(after_help = METHOD)]
 pub(crate) struct Options {
     /// The model, best in F16, BF16 or F32
     #[arg(value_name = "IN")]

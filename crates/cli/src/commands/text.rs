@@ -7,28 +7,25 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::args::TextArgs;
 
-/// The text of the options, if they have one.
+/// The text that was given: by the options, else what is piped in. `None` if nothing is.
 ///
 /// # Errors
-/// The file cannot be read, or is not UTF-8.
+/// The file or pipe cannot be read, or is not UTF-8.
 pub(super) fn given(args: &TextArgs) -> Result<Option<String>> {
     match (&args.prompt, &args.file) {
         (Some(text), _) => Ok(Some(text.clone())),
         (None, Some(path)) => from_file(path).map(Some),
+        (None, None) if !io::stdin().is_terminal() => from_stdin(),
         (None, None) => Ok(None),
     }
 }
 
-/// A prompt: of the options, else what is piped in. One line break at the end of a file or
-/// pipe is not part of it, as in llama.cpp.
+/// A prompt: [`given`], without one line break at the end of a file or pipe, as in llama.cpp.
 ///
 /// # Errors
 /// As [`given`].
 pub(super) fn prompt(args: &TextArgs) -> Result<Option<String>> {
-    let text = match given(args)? {
-        None if !io::stdin().is_terminal() => from_stdin()?,
-        text => text,
-    };
+    let text = given(args)?;
     Ok(
         text.map(|text| match (&args.prompt, text.strip_suffix('\n')) {
             (None, Some(line)) => line.to_owned(),

@@ -8,6 +8,7 @@ use rustorch_tokenizer::EncodeOptions;
 
 use super::text;
 use crate::args::{ModelArgs, TextArgs};
+use crate::failure::Usage;
 use crate::model::Source;
 use crate::output::json_line;
 
@@ -17,7 +18,6 @@ pub(crate) struct Options {
     model: ModelArgs,
 
     #[command(flatten)]
-    #[group(required = true)]
     text: TextArgs,
 
     /// Leave out the tokens that the model puts around a text (BOS)
@@ -30,8 +30,10 @@ pub(crate) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Result<()> {
+    let text = text::given(&options.text)?;
+    let text =
+        text.ok_or_else(|| Usage("no text: give one with -p or -f, or pipe it in".to_owned()))?;
     let tokenizer = Source::from(&options.model).tokenizer()?;
-    let text = text::given(&options.text)?.unwrap_or_default();
     let encode = EncodeOptions {
         add_special: !options.no_bos,
         parse_special: options.special,

@@ -20,11 +20,15 @@ use crate::output::note;
 use crate::{bundled, progress};
 use measure::Test;
 
-/// Prompt and generation are measured apart, each after a run to warm up: prompts of random
-/// tokens in batches, generation of random tokens one by one. Beside the speed stands, for
-/// generation, the share of the memory's bandwidth that it reaches: bytes of weights and cached
-/// keys and values read for a token, by tokens a second, over what plain reading reaches.
+const METHOD: &str = "\
+Prompts (pp) and generation (tg) are measured apart, each after a run to warm up: prompts of random
+tokens in batches, generation of random tokens one by one. Beside generation stands the share of
+the memory's bandwidth that it reaches: the bytes of weights, cached keys and values that a token
+reads, times tokens a second, of what plain reading by the same threads reaches. A model that fits
+the processor's caches can exceed it.";
+
 #[derive(Debug, Args)]
+#[command(after_help = METHOD)]
 pub(crate) struct Options {
     /// GGUF file of the model [default: the bundled model]
     #[arg(short, long, value_name = "FILE", conflicts_with = "preset")]
@@ -82,7 +86,7 @@ pub(crate) struct Options {
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
 
-    /// How the results are written
+    /// How the results are written: a table, or a list of objects with llama-bench's fields
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 
@@ -95,10 +99,8 @@ pub(crate) struct Options {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// A table
     #[default]
     Md,
-    /// A list of objects with llama-bench's fields
     Json,
 }
 

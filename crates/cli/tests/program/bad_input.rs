@@ -1,0 +1,234 @@
+//! What cannot be done ends with one line that says so, and with the right status.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{model, model_arg, run, run_with_input};
+
+/// Asserts one line with these parts.
+#[track_caller]
+fn refused(args: &[&str], status: i32, parts: &[&str]) {
+    let line = run(args).error(status);
+    for part in parts {
+        assert!(line.contains(part), "no {part:?} in: {line}");
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+#[test]
+fn no_such_model() {
+    for command in [
+        &["-m"][..],
+        &["inspect"],
+        &["tokenize", "-p", "x", "-m"],
+        &["bench", "-m"],
+    ] {
+        let args: Vec<&str> = command.iter().copied().chain(["/no/such.gguf"]).collect();
+        refused(
+            &args,
+            1,
+            &["/no/such.gguf", "cannot open", "check the path"],
+        );
+    }
+}
+
+#[test]
+fn a_folder_is_no_model() {
+    let folder = tempfile::tempdir().unwrap();
+    refused(
+        &["-m", text(folder.path())],
+        1,
+        &[text(folder.path()), "directory"],
+    );
+    refused(&["-f", text(folder.path())], 1, &[text(folder.path())]);
+}
+
+#[cfg(unix)]
+#[test]
+fn no_permission() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("secret.gguf");
+    fs::copy(model("classics-13m-Q4_K_M.gguf"), &path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    if fs::File::open(&path).is_ok() {
+        eprintln!("skipped: this user (root?) may read everything");
+        return;
+    }
+    refused(&["-m", text(&path)], 1, &[text(&path), "permission"]);
+    refused(&["-f", text(&path)], 1, &[text(&path)]);
+}
+
+#[test]
+fn files_that_are_no_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = fs::read(model("classics-13m-Q4_K_M.gguf")).unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    for (name, length) in [
+        ("magic", 2),
+        ("header", 20),
+        ("keys", 9000),
+        ("tensors", 1 << 20),
+    ] {
+        let path = write(name, &whole[..length]);
+        refused(&["-m", text(&path), "-p", "x"], 1, &[text(&path)]);
+        refused(&["inspect", text(&path)], 1, &[text(&path)]);
+    }
+    refused(&["-m", text(&write("empty", b""))], 1, &["empty"]);
+    let zip = write("zip", b"PK\x03\x04 and so on, long enough for a header");
+    refused(&["-m", text(&zip)], 1, &["not a GGUF file"]);
+    let mut future = whole.clone();
+    future[4] = 99;
+    refused(&["-m", text(&write("future", &future))], 1, &["version 99"]);
+
+    // The file says that it is of an architecture of which there is none.
+    let mut foreign = whole;
+    let at = foreign
+        .windows(5)
+        .position(|bytes| bytes == b"llama")
+        .unwrap();
+    foreign[at..at + 5].copy_from_slice(b"lemma");
+    let path = write("foreign", &foreign);
+    refused(
+        &["-m", text(&path), "-p", "x"],
+        1,
+        &[text(&path), "lemma", "llama"],
+    );
+}
+
+#[test]
+fn a_prompt_that_does_not_fit() {
+    let long = "word ".repeat(40);
+    let full = run(["-p", &long, "-c", "16"]);
+    assert_eq!(full.stdout, "");
+    let line = full.error(1);
+    assert!(line.contains("16") && line.contains("-c"), "{line}");
+    refused(
+        &["logits", "--ids", "1,2,3,4", "-c", "3"],
+        1,
+        &["context", "-c"],
+    );
+}
+
+#[test]
+fn an_empty_prompt_for_a_model_that_needs_one() {
+    // The model begins a text by itself: an empty prompt is one.
+    run(["-p", "", "-n", "1"]).ok();
+    refused(&["tokenize"], 2, &["no text", "-p"]);
+}
+
+#[test]
+fn texts_that_are_not_utf8() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("latin1.txt");
+    fs::write(&path, b"caf\xe9").unwrap();
+    for command in [&["-f"][..], &["tokenize", "-f"], &["perplexity", "-f"]] {
+        let args: Vec<&str> = command.iter().copied().chain([text(&path)]).collect();
+        refused(&args, 1, &[text(&path), "byte 3", "UTF-8"]);
+    }
+    let line = run_with_input(&["-n", "1"], b"caf\xe9").error(1);
+    assert!(
+        line.contains("standard input") && line.contains("byte 3"),
+        "{line}"
+    );
+}
+
+#[test]
+fn impossible_options() {
+    for args in [
+        &["--no-such-option"][..],
+        &["no-such-command"],
+        &["-p"],
+        &["-p", "x", "-f", "y"],
+        &["-n", "many"],
+        &["-c", "-1"],
+        &["-t", "1000000"],
+        &["-ub", "0", "-p", "x"],
+        &["--temp", "warm"],
+        &["--top-p", "nan", "-p", "x"],
+        &["--repeat-penalty", "0", "-p", "x"],
+        &["-s", "-2", "-p", "x"],
+        &["-ctk", "q4_0"],
+        &["-ctk", "f32", "-p", "x"],
+        &["--format", "xml"],
+        &["logits"],
+        &["logits", "--ids", "one"],
+        &["logits", "--ids", "-1"],
+        &["perplexity"],
+        &["perplexity", "-f", "x", "--chunks", "0"],
+        &["bench", "--preset", "gpt-5"],
+        &["bench", "--quant", "q4_k_m"],
+        &["bench", "-m", "x", "--preset", "classics-13m"],
+        &["bench", "-p", "0", "-n", "0"],
+        &["bench", "-r", "0"],
+        &["quantize", "in", "out"],
+        &["inspect", "a", "b"],
+    ] {
+        refused(args, 2, &["--help"]);
+    }
+}
+
+#[test]
+fn unknown_backends_types_and_faults() {
+    refused(&["-b", "gpu"], 2, &["gpu", "auto, cpu, reference"]);
+    refused(&["-b", "cpu:1"], 2, &["cpu:1"]);
+    refused(&["-b", "0"], 2, &["batch size"]);
+    refused(&["quantize", "in", "out", "Q9"], 2, &["Q9", "Q4_K_M"]);
+    refused(&["quantize", "in", "out", "IQ2_XS"], 2, &["IQ2_XS"]);
+    refused(
+        &["bench", "--preset", "classics-13m", "--quant", "x"],
+        2,
+        &["Q4_K_M"],
+    );
+    refused(&["--inject", "nth=1;kind=lost"], 2, &["device is missing"]);
+    refused(
+        &["--inject", "device=cpu;op=magic;nth=1;kind=lost"],
+        2,
+        &["magic"],
+    );
+    let none = run(["-p", "x", "-n", "1", "--inject", ""]);
+    none.ok();
+}
+
+#[test]
+fn tokens_outside_the_vocabulary() {
+    refused(&["logits", "--ids", "5,4096"], 1, &["4096", "vocabulary"]);
+}
+
+#[test]
+fn a_text_too_short_for_its_perplexity() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("short.txt");
+    fs::write(&path, "A few words.").unwrap();
+    refused(
+        &["perplexity", "-f", text(&path)],
+        1,
+        &["tokens", "longer text"],
+    );
+}
+
+#[test]
+fn files_that_cannot_be_written() {
+    let f16 = model_arg("classics-13m-f16.gguf");
+    refused(
+        &["quantize", &f16, "/no/such/folder/out.gguf", "Q8_0"],
+        1,
+        &["/no/such/folder"],
+    );
+    let save = [
+        "bench",
+        "--preset",
+        "classics-13m",
+        "--save",
+        "/no/such/folder/out.gguf",
+    ];
+    refused(&save, 1, &["/no/such/folder"]);
+}

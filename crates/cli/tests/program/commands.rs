@@ -1,0 +1,325 @@
+//! The commands other than generating, each on the bundled model.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::support::{model_arg, run, run_with_input};
+
+#[test]
+fn help_and_version() {
+    let help = run(["--help"]).ok();
+    for part in [
+        "Usage: rustorch-cli",
+        "--temp",
+        "--ctx-size",
+        "quantize",
+        "Examples:",
+    ] {
+        assert!(help.contains(part), "{part}");
+    }
+    for command in [
+        "tokenize",
+        "logits",
+        "perplexity",
+        "bench",
+        "quantize",
+        "inspect",
+        "devices",
+        "explain",
+    ] {
+        assert!(help.contains(command), "{command}");
+        let help = run([command, "--help"]).ok();
+        assert!(
+            help.contains(&format!("Usage: rustorch-cli {command}")),
+            "{help}"
+        );
+    }
+    assert!(run(["--version"]).ok().starts_with("rustorch-cli "));
+}
+
+#[test]
+fn tokenize() {
+    let args = ["tokenize", "-p", "Alice was beginning to"];
+    assert_eq!(run(args).json(), json!([0, 3890, 563, 310, 2459, 279]));
+    let no_bos = run(args.iter().copied().chain(["--no-bos"])).json();
+    assert_eq!(no_bos, json!([3890, 563, 310, 2459, 279]));
+    // Of a file or pipe, every character counts.
+    let piped = run_with_input(&["tokenize"], b"Alice was beginning to\n").json();
+    assert_eq!(piped.as_array().unwrap().len(), 7);
+
+    let special = run(["tokenize", "--no-bos", "-p", "<|end_of_text|>", "--special"]).json();
+    assert_eq!(special, json!([1]));
+    let plain = run(["tokenize", "--no-bos", "-p", "<|end_of_text|>"]).json();
+    assert!(plain.as_array().unwrap().len() > 1, "{plain}");
+}
+
+fn rows(json: &Value) -> Vec<Vec<f64>> {
+    serde_json::from_value(json["logits"].clone()).unwrap()
+}
+
+#[test]
+fn logits_of_every_position_or_the_last() {
+    let json = run(["logits", "--ids", "0,48,1299,602"]).json();
+    assert_eq!(json["n_vocab"], 4096);
+    let all = rows(&json);
+    assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [4096; 4]);
+    let last = rows(&run(["logits", "--ids", "0,48,1299,602", "--last", "-b", "cpu"]).json());
+    assert_eq!(last.len(), 1);
+    let difference = |a: f64, b: f64| (a - b).abs();
+    let worst = last[0]
+        .iter()
+        .zip(&all[3])
+        .map(|(a, b)| difference(*a, *b))
+        .fold(0.0, f64::max);
+    assert!(worst < 1e-3, "{worst}");
+}
+
+#[test]
+fn logits_need_no_vocabulary() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("random.gguf").display().to_string();
+    run([
+        "bench",
+        "--preset",
+        "classics-13m",
+        "--quant",
+        "q8_0",
+        "--save",
+        &path,
+    ])
+    .ok();
+    let json = run(["logits", "-m", &path, "--ids", "1,2,3", "--last"]).json();
+    assert!(rows(&json)[0].iter().all(|logit| logit.is_finite()));
+    let refused = run(["-m", &path, "-p", "text"]).error(1);
+    assert!(
+        refused.contains("random.gguf") && refused.contains("no vocabulary"),
+        "{refused}"
+    );
+    let refused = run(["tokenize", "-m", &path, "-p", "text"]).error(1);
+    assert!(refused.contains("no vocabulary"), "{refused}");
+}
+
+#[test]
+fn perplexity_as_llama_cpp_measures_it() {
+    let text = model_arg("classics-eval.txt");
+    let out = run(["perplexity", "-f", &text, "-c", "256", "--chunks", "2"]).ok();
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 3, "{out}");
+    assert!(lines[0].starts_with("[1] "), "{out}");
+    let value = lines[2].strip_prefix("PPL = ").expect("the result");
+    assert_eq!(value.split_once('.').unwrap().1.len(), 4, "{value}");
+    let value: f64 = value.parse().unwrap();
+    // About that of the whole text, 22.4.
+    assert!((10.0..50.0).contains(&value), "{value}");
+}
+
+#[test]
+fn quantize_and_run_the_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("small.gguf").display().to_string();
+    let f16 = model_arg("classics-13m-f16.gguf");
+    let run_it = run(["quantize", &f16, &path, "Q4_K_M"]);
+    assert!(run_it.stderr.contains("56 tensors"), "{}", run_it.stderr);
+    run_it.ok();
+    let bundled = std::fs::read(model_arg("classics-13m-Q4_K_M.gguf")).unwrap();
+    assert!(std::fs::read(&path).unwrap() == bundled, "the bytes differ");
+
+    let other = folder.path().join("other.gguf").display().to_string();
+    let again = run(["quantize", &path, &other, "Q8_0"]).error(1);
+    assert!(again.contains("Q6_K already"), "{again}");
+    run([
+        "quantize",
+        &path,
+        &other,
+        "Q8_0",
+        "--allow-requantize",
+        "-t",
+        "1",
+    ])
+    .ok();
+    run(["-m", &other, "-p", "The king", "-n", "2"]).ok();
+}
+
+#[test]
+fn inspect() {
+    let text = run(["inspect"]).ok();
+    for part in [
+        "general.architecture = \"llama\"",
+        "blk.5.ffn_up.weight",
+        "[4096, 512]",
+        "Q6_K",
+        "56 tensors",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json = run([
+        "inspect",
+        &model_arg("classics-13m-f16.gguf"),
+        "--format",
+        "json",
+    ])
+    .json();
+    assert_eq!(json["version"], 3);
+    assert_eq!(json["metadata"]["llama.context_length"], 1024);
+    assert_eq!(
+        json["metadata"]["tokenizer.ggml.tokens"]
+            .as_array()
+            .unwrap()
+            .len(),
+        4096
+    );
+    let tensors = json["tensors"].as_array().unwrap();
+    let embedding = tensors
+        .iter()
+        .find(|t| t["name"] == "token_embd.weight")
+        .unwrap();
+    assert_eq!(embedding["type"], "F16");
+    assert_eq!(embedding["shape"], json!([4096, 512]));
+    assert_eq!(embedding["bytes"], 4096 * 512 * 2);
+}
+
+#[test]
+fn devices_found_and_missing() {
+    let text = run(["devices"]).ok();
+    assert!(text.contains("cpu") && text.contains("reference"), "{text}");
+    let json = run(["devices", "--format", "json"]).json();
+    let names = |list: &Value| -> BTreeSet<String> {
+        let list = list.as_array().unwrap().iter();
+        list.map(|device| device["device"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let found = names(&json["devices"]);
+    assert!(
+        found.contains("cpu") && found.contains("reference"),
+        "{found:?}"
+    );
+    let missing = names(&json["missing"]);
+    assert!(missing.is_disjoint(&found));
+    for device in json["missing"].as_array().unwrap() {
+        let name = device["device"].as_str().unwrap();
+        assert!(
+            device["reason"].is_string() && device["cure"].is_string(),
+            "{device}"
+        );
+        let refused = run(["-b", name, "-p", "The"]).error(1);
+        assert!(
+            refused.contains(device["reason"].as_str().unwrap()),
+            "{refused}"
+        );
+        assert!(
+            refused.contains(device["cure"].as_str().unwrap()),
+            "{refused}"
+        );
+    }
+    let cpu = json["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|d| d["device"] == "cpu")
+        .unwrap();
+    let dtypes = cpu["dtypes"].as_array().unwrap();
+    assert!(
+        dtypes.contains(&json!("f32")) && dtypes.contains(&json!("Q4_K")),
+        "{cpu}"
+    );
+    assert!(!cpu["operations"]["full"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn explain_places_every_operation() {
+    let text = run(["explain", "-p", "The king", "-b", "cpu"]).ok();
+    assert!(
+        text.contains("decode: 1 at a time") && text.contains("attention"),
+        "{text}"
+    );
+    let json = run([
+        "explain",
+        "-p",
+        "The king",
+        "--format",
+        "json",
+        "-b",
+        "reference",
+    ])
+    .json();
+    let passes = json.as_array().unwrap();
+    assert_eq!(
+        passes.iter().map(|p| &p["pass"]).collect::<Vec<_>>(),
+        ["prompt", "decode"]
+    );
+    for pass in passes {
+        let operations = pass["operations"].as_array().unwrap();
+        assert!(!operations.is_empty());
+        for operation in operations {
+            assert_eq!(operation["device"], "reference", "{operation}");
+            assert!(
+                !operation["reason"].as_str().unwrap().is_empty(),
+                "{operation}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bench_rows_have_the_fields_of_llama_bench() {
+    let args = [
+        "bench", "-p", "8", "-n", "4", "-d", "0,16", "-r", "2", "-t", "1", "-b", "cpu", "-b", "64",
+    ];
+    let json = run(args.iter().copied().chain(["-o", "json"])).json();
+    let rows = json.as_array().unwrap();
+    let test =
+        |row: &Value| ["n_prompt", "n_gen", "n_depth"].map(|field| row[field].as_u64().unwrap());
+    let tests: Vec<_> = rows.iter().map(test).collect();
+    assert_eq!(tests, [[8, 0, 0], [0, 4, 0], [8, 0, 16], [0, 4, 16]]);
+    for row in rows {
+        assert_eq!(row["model_n_params"], 13_113_856);
+        assert_eq!(row["model_type"], "llama 13.1 M Q4_K_M");
+        assert_eq!(row["n_threads"], 1);
+        assert_eq!(row["n_batch"], 64);
+        assert_eq!(row["type_k"], "f16");
+        assert_eq!(row["backend"], "cpu");
+        assert_eq!(row["devices"], json!(["cpu"]));
+        let samples = row["samples_ts"].as_array().unwrap();
+        assert_eq!(samples.len(), 2);
+        let sum: f64 = samples.iter().map(|s| s.as_f64().unwrap()).sum();
+        let mean = row["avg_ts"].as_f64().unwrap();
+        assert!((sum / 2.0 - mean).abs() < 1e-6 * mean, "{row}");
+        assert!(
+            row["stddev_ts"].is_number() && row["avg_ns"].is_u64(),
+            "{row}"
+        );
+        assert!(row["memory_bandwidth"].as_f64().unwrap() > 0.0);
+        assert_eq!(row["bandwidth_share"].is_number(), row["n_gen"] != 0);
+    }
+    // Two keys and values for a layer, of 2 heads of 64, in halves; in the middle 2 more tokens.
+    let read = |row: &Value| row["bytes_per_token"].as_f64().unwrap();
+    assert_eq!(
+        read(&rows[3]) - read(&rows[1]),
+        16.0 * (6 * 2 * 2 * 64 * 2) as f64
+    );
+}
+
+#[test]
+fn bench_makes_models_of_known_shapes() {
+    let table = run([
+        "bench",
+        "--preset",
+        "classics-13m",
+        "--quant",
+        "q6_k",
+        "-p",
+        "4",
+        "-n",
+        "2",
+        "-r",
+        "1",
+    ])
+    .ok();
+    let tests = ["pp4", "tg2"].map(|test| table.lines().filter(|line| line.contains(test)).count());
+    assert_eq!(tests, [1, 1], "{table}");
+    assert!(
+        table.contains("llama 13.1 M Q6_K") && table.contains("GB/s"),
+        "{table}"
+    );
+}

@@ -1,0 +1,197 @@
+//! Generating text.
+
+use serde_json::Value;
+
+use crate::support::{model_arg, run, run_with_input};
+
+const KING: &str = "Once upon a time there was a king who";
+
+fn ids(value: &Value) -> Vec<u64> {
+    let ids = value.as_array().expect("a list");
+    ids.iter()
+        .map(|id| id.as_u64().expect("a token id"))
+        .collect()
+}
+
+/// Prompt ids, and llama.cpp's first greedy tokens, from the goldens of the bundled model.
+fn golden() -> (Vec<u64>, Vec<u64>) {
+    let text = std::fs::read_to_string(model_arg("goldens/classics-13m-Q4_K_M.jsonl")).unwrap();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let line = lines
+        .into_iter()
+        .find(|line| line["prompt"] == KING)
+        .unwrap();
+    let steps = line["steps"].as_array().unwrap();
+    (
+        ids(&line["ids"]),
+        steps
+            .iter()
+            .map(|step| step["id"].as_u64().unwrap())
+            .collect(),
+    )
+}
+
+#[test]
+fn json_tells_all_of_a_run() {
+    let json = run(["-p", KING, "-n", "6", "--temp", "0", "--format", "json"]).json();
+    let (prompt, steps) = golden();
+    assert_eq!(ids(&json["prompt_ids"]), prompt);
+    assert_eq!(ids(&json["ids"]), steps[..6]);
+    assert_eq!(json["text"], " had been a king, and");
+    assert_eq!(json["backend"], "auto");
+    assert_eq!(json["devices"], serde_json::json!(["cpu"]));
+    assert_eq!(json["fallbacks"], serde_json::json!([]));
+    assert_eq!(json["stop"], "limit");
+    for timing in ["load_ms", "prompt_tps", "decode_tps"] {
+        assert!(json["timings"][timing].as_f64().unwrap() > 0.0, "{json}");
+    }
+}
+
+#[test]
+fn prompt_and_text_go_to_standard_output_and_the_rest_elsewhere() {
+    let told = run(["-p", KING, "-n", "6", "--temp", "0", "-b", "cpu", "-t", "1"]);
+    assert_eq!(told.stdout, format!("{KING} had been a king, and\n"));
+    assert_eq!(told.status, 0);
+    for part in [
+        "prompt 11 tokens",
+        "decode 5 tokens",
+        "ran on cpu",
+        "1 CPU threads",
+        "no fallbacks",
+    ] {
+        assert!(told.stderr.contains(part), "{}", told.stderr);
+    }
+    let text = run(["-p", KING, "-n", "6", "--temp", "0", "--no-display-prompt"]).ok();
+    assert_eq!(text, " had been a king, and\n");
+}
+
+#[test]
+fn without_anything_it_tells_a_story() {
+    let story = run(["-n", "3", "--temp", "0"]).ok();
+    assert!(story.starts_with("Once upon a time"), "{story}");
+    assert!(story.len() > 45, "{story}");
+}
+
+#[test]
+fn a_file_runs_as_the_bundled_model_does() {
+    let args = ["-p", KING, "-n", "8", "--temp", "0"];
+    let file = model_arg("classics-13m-Q4_K_M.gguf");
+    let from_file = run(args.iter().copied().chain(["-m", &file])).ok();
+    assert_eq!(from_file, run(args).ok());
+}
+
+#[test]
+fn prompts_come_from_files_and_pipes() {
+    let expected = run(["-p", KING, "-n", "4", "--temp", "0"]).ok();
+    let piped = run_with_input(&["-n", "4", "--temp", "0"], format!("{KING}\n").as_bytes());
+    assert_eq!(piped.ok(), expected);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prompt.txt");
+    std::fs::write(&path, format!("{KING}\n")).unwrap();
+    let path = path.display().to_string();
+    assert_eq!(run(["-f", &path, "-n", "4", "--temp", "0"]).ok(), expected);
+    // What is given goes before what is piped in.
+    let both = run_with_input(&["-p", KING, "-n", "4", "--temp", "0"], b"something else");
+    assert_eq!(both.ok(), expected);
+}
+
+#[test]
+fn escapes_are_read_on_request() {
+    let text = |args: &[&str]| run(args.iter().copied().chain(["-n", "0"])).ok();
+    assert_eq!(text(&["-p", r"one\ntwo"]), "one\\ntwo\n");
+    assert_eq!(text(&["-p", r"one\ntwo", "-e"]), "one\ntwo\n");
+}
+
+#[test]
+fn a_seed_repeats_a_text() {
+    let with_seed = |seed: &str| run(["-p", "The sea", "-n", "24", "-s", seed]).ok();
+    assert_eq!(with_seed("7"), with_seed("7"));
+    assert_ne!(with_seed("7"), with_seed("8"));
+    let json = run(["-p", "The sea", "-n", "1", "-s", "7", "--format", "json"]).json();
+    assert_eq!(json["seed"], 7);
+}
+
+#[test]
+fn the_size_of_batches_does_not_change_the_text() {
+    let args = ["-p", KING, "-n", "8", "--temp", "0"];
+    let expected = run(args).ok();
+    for batch in [["-b", "4"], ["-ub", "3"]] {
+        assert_eq!(
+            run(args.iter().copied().chain(batch)).ok(),
+            expected,
+            "{batch:?}"
+        );
+    }
+    // Single precision is another computation, with the same best tokens here.
+    let single = run(args.iter().copied().chain(["-ctk", "f32", "-ctv", "f32"]));
+    assert_eq!(single.ok(), expected);
+}
+
+#[test]
+fn the_end_of_the_context_ends_the_text() {
+    let args = ["-p", "The king", "-c", "12", "--ignore-eos", "--temp", "0"];
+    let full = run(args);
+    assert!(
+        full.stderr.contains("the context of 12 tokens is full"),
+        "{}",
+        full.stderr
+    );
+    let json = run(args.iter().copied().chain(["--format", "json"])).json();
+    assert_eq!(json["stop"], "context");
+    // The last token is written and not fed back.
+    assert_eq!(ids(&json["prompt_ids"]).len() + ids(&json["ids"]).len(), 13);
+}
+
+#[test]
+fn special_tokens_are_read_and_shown_on_request() {
+    let args = ["-p", "<|end_of_text|>", "-n", "0", "--format", "json"];
+    assert_eq!(ids(&run(args).json()["prompt_ids"]), [0, 1]);
+    // Even the text of a token that may not come is never split up.
+    let ended = run([
+        "-p",
+        "The end.<|end_of_text|>",
+        "-n",
+        "40",
+        "-s",
+        "3",
+        "--special",
+    ])
+    .ok();
+    assert!(ended.starts_with("The end.<|end_of_text|>"), "{ended}");
+}
+
+#[test]
+fn a_device_that_fails_changes_nothing_but_the_report() {
+    let args = ["-p", KING, "-n", "3", "--temp", "0", "--format", "json"];
+    let expected = run(args).json();
+    let faults = "device=cpu;op=linear;nth=50;kind=lost";
+    let failed = run(args.iter().copied().chain(["--inject", faults])).json();
+    assert_eq!(failed["ids"], expected["ids"]);
+    assert_eq!(failed["devices"], serde_json::json!(["cpu", "reference"]));
+    let fallback = &failed["fallbacks"][0];
+    assert_eq!(fallback["from"], "cpu");
+    assert_eq!(fallback["to"], "reference");
+    assert_eq!(fallback["class"], "device lost");
+    assert_eq!(fallback["op"], "linear");
+
+    let mut command = crate::support::program(args);
+    let by_variable = command.env("RUSTORCH_INJECT", faults).output().unwrap();
+    let json: Value = serde_json::from_slice(&by_variable.stdout).unwrap();
+    assert_eq!(json["fallbacks"], failed["fallbacks"]);
+
+    let strict = run([
+        "-p", KING, "-n", "3", "-b", "cpu", "--strict", "--inject", faults,
+    ]);
+    let line = strict.error(1);
+    assert!(line.contains("cpu") && line.contains("lost"), "{line}");
+}
+
+#[test]
+fn the_definition_tells_the_same_story() {
+    let story =
+        |backend: &str| run(["-p", "The king", "-n", "2", "--temp", "0", "-b", backend]).ok();
+    assert_eq!(story("reference"), story("cpu"));
+}

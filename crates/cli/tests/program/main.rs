@@ -1,0 +1,10 @@
+//! The program as its users meet it: arguments and standard input in; standard output, standard
+//! error and an exit status out.
+
+mod bad_input;
+mod commands;
+mod generate;
+mod support;
+
+#[cfg(unix)]
+mod signals;
