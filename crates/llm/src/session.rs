@@ -44,6 +44,9 @@ pub struct Session<'m> {
     options: SessionOptions,
     context: usize,
     tokens: Vec<u32>,
+    /// How the tokens were fed: the length of each batch. Kernels for one token and for many
+    /// add in different orders, so the cache is made again in the same batches.
+    batches: Vec<usize>,
     cache: Vec<LayerCache>,
     /// The program for one token, and the one for the latest other size.
     decode: Option<Step>,
@@ -89,6 +92,7 @@ impl<'m> Session<'m> {
             runtime: runtime.clone(),
             context,
             tokens: Vec::with_capacity(context.min(1 << 16)),
+            batches: Vec::with_capacity(context.min(1 << 16)),
             cache: new_cache(model.config(), context, options.cache_dtype)?,
             options,
             decode: None,
@@ -119,6 +123,12 @@ impl<'m> Session<'m> {
     /// Forgets all tokens but the first `len`.
     pub fn truncate(&mut self, len: usize) {
         self.tokens.truncate(len);
+        let mut rest = self.tokens.len();
+        self.batches.retain_mut(|batch| {
+            *batch = rest.min(*batch);
+            rest -= *batch;
+            *batch > 0
+        });
     }
 
     /// Adds tokens; `logits` becomes the scores `[vocab]` of the token after the last.
@@ -205,6 +215,7 @@ impl<'m> Session<'m> {
         }
         result?;
         self.tokens.extend_from_slice(batch);
+        self.batches.push(batch.len());
         Ok(())
     }
 
@@ -219,16 +230,14 @@ impl<'m> Session<'m> {
             }
         }
         self.cache = cache;
-        let tokens = std::mem::take(&mut self.tokens);
+        let (tokens, batches) = (self.tokens.clone(), self.batches.clone());
         let mut ignored = Vec::new();
         let mut done = 0;
-        let result = tokens.chunks(self.options.batch).try_for_each(|batch| {
-            let result = self.pass(done, batch, 1, &mut ignored);
-            done += batch.len();
-            result
-        });
-        self.tokens = tokens;
-        result
+        for len in batches {
+            self.pass(done, &tokens[done..done + len], 1, &mut ignored)?;
+            done += len;
+        }
+        Ok(())
     }
 
     /// Runs the program for a batch that begins at position `past`.

@@ -1,9 +1,9 @@
 //! The bundled model in five types against llama.cpp's tokens, logits and perplexity.
 //!
 //! `models/goldens` was made by llama.cpp 0.5.0: for each prompt its tokens, then 48 greedy
-//! steps with their five largest logits. Tokens are compared up to the first step where
-//! llama.cpp's own two best are nearer than its rounding noise, logits at every step with
-//! llama.cpp's tokens fed.
+//! steps with their five largest logits. Tokens and logits are compared at every step, with
+//! llama.cpp's tokens fed; where its own two best are nearer than its rounding noise, either
+//! may win.
 //!
 //! With K formats llama.cpp rounds activations to 8 bits with one scale for 256. A sum in
 //! another order tips some of them to the next step, which tips more in the next layer, so
@@ -44,7 +44,7 @@ const Q8_0: Bounds = Bounds {
 
 /// llama.cpp against itself: up to 0.34, in the mean 0.046 to 0.068.
 const K_FORMATS: Bounds = Bounds {
-    near: 0.2,
+    near: 0.35,
     worst: 0.4,
     mean: 0.075,
 };
@@ -116,10 +116,8 @@ fn check_goldens(name: &str, bounds: &Bounds) {
         session.truncate(0);
         let mut logits = Vec::new();
         session.feed(&ids, &mut logits).unwrap();
-        let mut free = true;
         for (i, step) in golden.steps.iter().enumerate() {
-            free &= step.top[0].1 - step.top[1].1 >= bounds.near;
-            if free {
+            if step.top[0].1 - step.top[1].1 >= bounds.near {
                 let chosen = argmax(&logits);
                 assert_eq!(chosen, step.id, "{name}: {:?} step {i}", golden.prompt);
                 compared += 1;

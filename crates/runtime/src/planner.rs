@@ -139,7 +139,7 @@ enum Way {
 impl<C: Constraints> Planner<'_, C> {
     fn node(&mut self, node: &Node, inputs: &[ValueId]) -> Result<ValueId, RunError> {
         if node.op.def().role() == Role::View {
-            let device = self.neighbour(inputs[0]);
+            let device = self.neighbour(node, inputs)?;
             return self.push(node.op.clone(), inputs, device, Reason::Neighbour);
         }
         let mut declined = Vec::new();
@@ -176,12 +176,20 @@ impl<C: Constraints> Planner<'_, C> {
         })
     }
 
-    /// The device of the node that computes `value`; of a graph input, that of the last node.
-    fn neighbour(&self, value: ValueId) -> DeviceId {
-        let computed = value.index().checked_sub(self.graph.inputs().len());
-        computed
-            .or(self.assignments.len().checked_sub(1))
-            .map_or(self.chain[0], |i| self.assignments[i].device)
+    /// The device of the node that computes a view's input; for a graph input that of the last
+    /// node, or the first one that may be used.
+    fn neighbour(&self, view: &Node, inputs: &[ValueId]) -> Result<DeviceId, RunError> {
+        let computed = inputs[0].index().checked_sub(self.graph.inputs().len());
+        if let Some(i) = computed.or(self.assignments.len().checked_sub(1)) {
+            return Ok(self.assignments[i].device);
+        }
+        let alone = isolate(&self.graph, &view.op, inputs)?;
+        let forbidden = |d| self.constraints.forbids(d, &alone, &alone.nodes()[0]);
+        let mut allowed = self.chain.iter().filter(|d| forbidden(**d).is_none());
+        allowed.next().copied().ok_or_else(|| RunError::NoDevice {
+            op: describe(&self.graph, view, inputs),
+            tried: "no device is left".to_owned(),
+        })
     }
 
     fn push(
@@ -353,12 +361,17 @@ impl Plan {
             if node.op.def().role() == Role::View {
                 continue;
             }
+            // An update writes as much as its source has.
+            let written = match node.op.def().role() {
+                Role::State => self.graph.ty(node.inputs[1]),
+                _ => &node.output,
+            };
             let row = Explanation {
                 op: node.op.name(),
                 count: 1,
                 device: devices.backend(assignment.device).info().device,
                 reason: assignment.reason.to_string(),
-                bytes: node.output.bytes(),
+                bytes: written.bytes(),
             };
             let same = |r: &&mut Explanation| {
                 (r.op, r.device, &r.reason) == (row.op, row.device, &row.reason)
