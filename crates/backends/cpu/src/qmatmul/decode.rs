@@ -8,7 +8,7 @@ use super::tile::Tile;
 pub(crate) const MAX_TOKENS: usize = 4;
 
 /// How far ahead of its use memory is asked for.
-const AHEAD: usize = 1024;
+const AHEAD: usize = 1536;
 
 /// The product of the rows of weights from `first` on, one for each of `y`'s columns, with all rows of activations, one for each of `y`'s rows.
 pub(crate) struct Decode<'a, O: Operand> {
@@ -21,37 +21,41 @@ pub(crate) struct Decode<'a, O: Operand> {
 
 impl<O: Operand> Kernel for Decode<'_, O> {
     #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        match self.y.rows() {
-            1 => self.stream::<S, 1>(s),
-            2 => self.stream::<S, 2>(s),
-            3 => self.stream::<S, 3>(s),
-            MAX_TOKENS => self.stream::<S, MAX_TOKENS>(s),
-            tokens => unreachable!("{tokens} rows of activations are too many to stream weights"),
+    fn run<S: Simd>(mut self, s: S) {
+        for column in 0..self.y.columns() {
+            let token = self.dot::<S, 4>(s, column, 0);
+            let token = self.dot::<S, 2>(s, column, token);
+            self.dot::<S, 1>(s, column, token);
         }
     }
 }
 
 impl<O: Operand> Decode<'_, O> {
+    /// Multiplies a row of weights with the rows of activations from `token` on, `T` at a time while so many are left. Returns the first that is left.
     #[inline(always)]
-    fn stream<S: Simd, const T: usize>(mut self, s: S) {
-        let (x, _) = self.x.as_chunks::<T>();
-        for column in 0..self.y.columns() {
+    fn dot<S: Simd, const T: usize>(&mut self, s: S, column: usize, mut token: usize) -> usize {
+        let tokens = self.y.rows();
+        while T <= S::TOKENS && token + T <= tokens {
             let (slabs, rest) = self.weights.row(self.first + column);
             let mut sums = [s.splat_f32(0.0); T];
-            for (slab, x) in slabs.iter().zip(x) {
+            let mut xs = self.x.chunks_exact(tokens).map(|x| &x[token..]);
+            for (slab, x) in slabs.iter().zip(&mut xs) {
                 let start: *const u8 = std::ptr::from_ref(slab).cast();
                 for line in (0..size_of::<O::Slab>()).step_by(64) {
                     s.prefetch(start.wrapping_add(AHEAD + line));
                 }
-                O::dot(s, slab, x, &mut sums);
+                if let Some(x) = x.first_chunk() {
+                    O::dot(s, slab, x, &mut sums);
+                }
             }
-            if !rest.is_empty() {
-                O::dot(s, &Matrix::<O>::fill(rest), &x[slabs.len()], &mut sums);
+            if let Some(x) = xs.next().and_then(|x| x.first_chunk()) {
+                O::dot(s, &Matrix::<O>::fill(rest), x, &mut sums);
             }
-            for (token, sum) in sums.into_iter().enumerate() {
+            for sum in sums {
                 self.y.row(token)[column] = s.sum(sum);
+                token += 1;
             }
         }
+        token
     }
 }

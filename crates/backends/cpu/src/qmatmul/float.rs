@@ -54,7 +54,7 @@ impl<W: Float> Operand for Floats<W> {
     type Slab = [W; SLAB];
     type X = Values;
     type Panel = Panel;
-    type Panels = [Panel; 2];
+    type Pairs = [[Panel; 2]; 1];
 
     #[inline(always)]
     fn convert<S: Simd>(_: S, values: &[f32; SLAB], x: &mut Values) {
@@ -99,14 +99,17 @@ impl<W: Float> Operand for Floats<W> {
     #[inline(always)]
     fn multiply<S: Simd, const T: usize>(
         s: S,
-        panel: &Panel,
+        pair: &[Panel; 2],
         x: &[Values; T],
-        sums: &mut [S::F; T],
+        sums: &mut [[S::F; 2]; T],
     ) {
-        for (i, weights) in panel.0.iter().enumerate() {
-            let weights = s.load_f32(weights);
-            for (sum, x) in sums.iter_mut().zip(x) {
-                *sum = s.mul_add(*sum, weights, s.splat_f32(x.0[i]));
+        for i in 0..SLAB {
+            let weights = [s.load_f32(&pair[0].0[i]), s.load_f32(&pair[1].0[i])];
+            for (sums, x) in sums.iter_mut().zip(x) {
+                let x = s.splat_f32(x.0[i]);
+                for (sum, weights) in sums.iter_mut().zip(weights) {
+                    *sum = s.mul_add(*sum, weights, x);
+                }
             }
         }
     }

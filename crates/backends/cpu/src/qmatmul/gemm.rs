@@ -6,13 +6,16 @@ use super::tile::Tile;
 use bytemuck::Zeroable;
 use std::array::from_fn;
 
+/// Sums of a pair of panels.
+pub(crate) type Sums = [[f32; ROWS]; 2];
+
 /// Rows of `y` that are asked for ahead of being written.
 const AHEAD: usize = 8;
 
 /// The product of the rows of weights from `first` on, one for each of `y`'s columns, with the rows of activations from `token` on, one for each of `y`'s rows.
 pub(crate) struct Gemm<'a, O: Operand> {
     pub(crate) weights: Matrix<'a, O>,
-    /// As many rows at most as [`Operand::Panels`] hold.
+    /// As many rows at most as [`Operand::Pairs`] hold.
     pub(crate) first: usize,
     /// The first slabs of all rows of activations, then their second slabs and so on.
     pub(crate) x: &'a [O::X],
@@ -20,28 +23,29 @@ pub(crate) struct Gemm<'a, O: Operand> {
     pub(crate) tokens: usize,
     pub(crate) token: usize,
     pub(crate) y: Tile<'a>,
-    /// Where `y` grows, whatever its place in memory: a token's sums for each panel, then the next token's. Overwritten.
-    pub(crate) sums: &'a mut Vec<[f32; ROWS]>,
+    /// Where `y` grows, whatever its place in memory: a token's sums for each pair of panels, then the next token's. Overwritten.
+    pub(crate) sums: &'a mut Vec<Sums>,
 }
 
 impl<O: Operand> Kernel for Gemm<'_, O> {
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        let mut panels = O::Panels::zeroed();
-        let panels = &mut panels.as_mut()[..self.y.columns().div_ceil(ROWS)];
+        let mut pairs = O::Pairs::zeroed();
+        let pairs = &mut pairs.as_mut()[..self.y.columns().div_ceil(2 * ROWS)];
         self.sums.clear();
-        self.sums.resize(self.y.rows() * panels.len(), [0.0; ROWS]);
+        self.sums
+            .resize(self.y.rows() * pairs.len(), [[0.0; ROWS]; 2]);
         for (slab, x) in self.x.chunks_exact(self.tokens).enumerate() {
-            for (i, panel) in panels.iter_mut().enumerate() {
+            for (i, panel) in pairs.as_flattened_mut().iter_mut().enumerate() {
                 self.pack(s, slab, i * ROWS, panel);
             }
             let mut x = &x[self.token..][..self.y.rows()];
             let mut sums = &mut self.sums[..];
-            multiply::<O, S, 12>(s, panels, &mut x, &mut sums);
-            multiply::<O, S, 3>(s, panels, &mut x, &mut sums);
-            multiply::<O, S, 1>(s, panels, &mut x, &mut sums);
+            multiply::<O, S, 6>(s, pairs, &mut x, &mut sums);
+            multiply::<O, S, 2>(s, pairs, &mut x, &mut sums);
+            multiply::<O, S, 1>(s, pairs, &mut x, &mut sums);
         }
-        for (token, sums) in self.sums.chunks_exact(panels.len()).enumerate() {
+        for (token, sums) in self.sums.chunks_exact(pairs.len()).enumerate() {
             // The rows of `y` are far apart, where the processor does not look ahead by itself.
             if token + AHEAD < self.y.rows() {
                 for lanes in self.y.row(token + AHEAD).chunks(ROWS) {
@@ -49,7 +53,7 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
                 }
             }
             let y = self.y.row(token);
-            y.copy_from_slice(&sums.as_flattened()[..y.len()]);
+            y.copy_from_slice(&sums.as_flattened().as_flattened()[..y.len()]);
         }
     }
 }
@@ -75,23 +79,27 @@ impl<O: Operand> Gemm<'_, O> {
 #[inline(always)]
 fn multiply<O: Operand, S: Simd, const T: usize>(
     s: S,
-    panels: &[O::Panel],
+    pairs: &[[O::Panel; 2]],
     x: &mut &[O::X],
-    sums: &mut &mut [[f32; ROWS]],
+    sums: &mut &mut [Sums],
 ) {
     if T > S::TOKENS {
         return;
     }
     while let Some((slabs, rest)) = x.split_first_chunk::<T>() {
-        let (lanes, more) = std::mem::take(sums).split_at_mut(T * panels.len());
-        for (i, panel) in panels.iter().enumerate() {
-            let mut tile = [s.splat_f32(0.0); T];
-            for (token, sum) in tile.iter_mut().enumerate() {
-                *sum = s.load_f32(&lanes[token * panels.len() + i]);
+        let (lanes, more) = std::mem::take(sums).split_at_mut(T * pairs.len());
+        for (i, pair) in pairs.iter().enumerate() {
+            let mut tile = [[s.splat_f32(0.0); 2]; T];
+            for (token, tile) in tile.iter_mut().enumerate() {
+                *tile = lanes[token * pairs.len() + i]
+                    .each_ref()
+                    .map(|lanes| s.load_f32(lanes));
             }
-            O::multiply(s, panel, slabs, &mut tile);
-            for (token, sum) in tile.into_iter().enumerate() {
-                s.store_f32(sum, &mut lanes[token * panels.len() + i]);
+            O::multiply(s, pair, slabs, &mut tile);
+            for (token, tile) in tile.into_iter().enumerate() {
+                for (sum, lanes) in tile.into_iter().zip(&mut lanes[token * pairs.len() + i]) {
+                    s.store_f32(sum, lanes);
+                }
             }
         }
         (*x, *sums) = (rest, more);

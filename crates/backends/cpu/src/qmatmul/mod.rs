@@ -43,7 +43,7 @@ const CHUNK_TOKENS: usize = 512;
 
 /// Computes `y = x · Wᵀ`: `y[i × n + j]` is the product of row `i` of `x` with row `j` of `w`, for `t` rows of `x`.
 ///
-/// With block formats, activations are rounded to 8 bits with a scale for every 32; a float format's products are in f32. Sums are in f32.
+/// With block formats, activations are rounded to 8 bits (see [`activations`]); a float format's products are in f32. Sums are in f32.
 ///
 /// # Panics
 /// Unless `x` holds `t × k` and `y` holds `t × n` values.
@@ -179,8 +179,8 @@ fn multiply<O: Operand>(
     t: usize,
 ) {
     let n = weights.rows();
-    let panels = size_of::<O::Panels>() / size_of::<O::Panel>();
-    let rows = ROWS * (n / ROWS / (CHUNKS * pool.threads())).clamp(1, panels);
+    let pairs = size_of::<O::Pairs>() / size_of::<[O::Panel; 2]>();
+    let rows = 2 * ROWS * (n / (2 * ROWS) / (CHUNKS * pool.threads())).clamp(1, pairs);
     let row_chunks = n.div_ceil(rows);
     let token_chunks = t
         .div_ceil(CHUNK_TOKENS)
@@ -206,7 +206,7 @@ fn multiply<O: Operand>(
 
 thread_local! {
     /// A thread's share of the sums of a product, as large as the largest so far.
-    static SUMS: RefCell<Vec<[f32; ROWS]>> = const { RefCell::new(Vec::new()) };
+    static SUMS: RefCell<Vec<gemm::Sums>> = const { RefCell::new(Vec::new()) };
 }
 
 #[cfg(test)]

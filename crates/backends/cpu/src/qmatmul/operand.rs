@@ -17,8 +17,8 @@ pub(crate) trait Operand {
     type X: Pod + Send + Sync;
     /// The slabs of 16 rows with the rows side by side, ready to be multiplied by many slabs of activations.
     type Panel: Pod;
-    /// As many panels as fit a first-level cache beside the activations.
-    type Panels: Pod + AsMut<[Self::Panel]>;
+    /// As many pairs of panels as fit a first-level cache beside the activations.
+    type Pairs: Pod + AsMut<[[Self::Panel; 2]]>;
 
     fn convert<S: Simd>(s: S, values: &[f32; SLAB], x: &mut Self::X);
 
@@ -32,12 +32,12 @@ pub(crate) trait Operand {
 
     fn pack<S: Simd>(s: S, rows: [&Self::Slab; ROWS], panel: &mut Self::Panel);
 
-    /// Adds the products of a panel's rows, one a lane, with `T` slabs of activations to `sums`.
+    /// Adds the products of the panels' rows, one a lane, with `T` slabs of activations to `sums`.
     fn multiply<S: Simd, const T: usize>(
         s: S,
-        panel: &Self::Panel,
+        pair: &[Self::Panel; 2],
         x: &[Self::X; T],
-        sums: &mut [S::F; T],
+        sums: &mut [[S::F; 2]; T],
     );
 }
 

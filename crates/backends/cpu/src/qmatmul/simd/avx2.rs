@@ -31,7 +31,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     type V = [__m256i; 2];
     type F = [__m256; 2];
 
-    const TOKENS: usize = if VNNI { 3 } else { 2 };
+    const TOKENS: usize = 1;
 
     #[inline(always)]
     fn run<K: Kernel>(self, kernel: K) {

@@ -30,7 +30,7 @@ impl Simd for Avx512 {
     type V = __m512i;
     type F = __m512;
 
-    const TOKENS: usize = 12;
+    const TOKENS: usize = 6;
 
     #[inline(always)]
     fn run<K: Kernel>(self, kernel: K) {

@@ -40,7 +40,7 @@ pub(crate) trait Simd: Copy {
     type V: Copy;
     type F: Copy;
 
-    /// Rows of activations whose sums fit the registers beside what a product needs.
+    /// Rows of activations whose sums with two panels fit the registers beside what a product needs.
     const TOKENS: usize;
 
     /// Runs a kernel with the level's instructions.

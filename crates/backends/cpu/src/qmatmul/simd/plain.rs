@@ -1,7 +1,8 @@
 //! Rust without vector instructions of its own: what the compiler makes of loops over arrays.
 
 use super::{Kernel, Simd};
-use half::{bf16, f16};
+use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use std::array::from_fn;
 
 /// Any machine.
@@ -12,203 +13,209 @@ impl Simd for Plain {
     type V = [u8; 64];
     type F = [f32; 16];
 
-    const TOKENS: usize = 2;
+    const TOKENS: usize = 1;
 
-    #[inline(always)]
+    #[inline]
     fn run<K: Kernel>(self, kernel: K) {
         kernel.run(self);
     }
 
-    #[inline(always)]
+    #[inline]
     fn load(self, bytes: &[u8; 64]) -> [u8; 64] {
         *bytes
     }
 
-    #[inline(always)]
+    #[inline]
     fn load_halves(self, low: &[u8; 32], high: &[u8; 32]) -> [u8; 64] {
         bytemuck::cast([*low, *high])
     }
 
-    #[inline(always)]
+    #[inline]
     fn load_quarters(self, low: &[u8; 16], high: &[u8; 16]) -> [u8; 64] {
         bytemuck::cast([*low, *low, *high, *high])
     }
 
-    #[inline(always)]
+    #[inline]
     fn store(self, v: [u8; 64], out: &mut [u8; 64]) {
         *out = v;
     }
 
-    #[inline(always)]
+    #[inline]
     fn splat(self, byte: u8) -> [u8; 64] {
         [byte; 64]
     }
 
-    #[inline(always)]
+    #[inline]
     fn splat_i32(self, lane: i32) -> [u8; 64] {
         bytemuck::cast([lane; 16])
     }
 
-    #[inline(always)]
+    #[inline]
     fn spread_bits(self, bits: u64) -> [u8; 64] {
         from_fn(|i| (bits >> i & 1) as u8)
     }
 
-    #[inline(always)]
+    #[inline]
     fn and(self, a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
         from_fn(|i| a[i] & b[i])
     }
 
-    #[inline(always)]
+    #[inline]
     fn or(self, a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
         from_fn(|i| a[i] | b[i])
     }
 
-    #[inline(always)]
+    #[inline]
     fn xor(self, a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
         from_fn(|i| a[i] ^ b[i])
     }
 
-    #[inline(always)]
+    #[inline]
     fn shl(self, v: [u8; 64], by: u32) -> [u8; 64] {
         v.map(|byte| byte << by)
     }
 
-    #[inline(always)]
+    #[inline]
     fn shr_halves(self, v: [u8; 64], low: u32, high: u32) -> [u8; 64] {
         from_fn(|i| v[i] >> if i < 32 { low } else { high })
     }
 
-    #[inline(always)]
+    #[inline]
     fn shr_quarters(self, v: [u8; 64], even: u32, odd: u32) -> [u8; 64] {
         from_fn(|i| v[i] >> if i / 16 % 2 == 0 { even } else { odd })
     }
 
-    #[inline(always)]
+    #[inline]
     fn add(self, a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
         let (a, b): ([i32; 16], [i32; 16]) = (bytemuck::cast(a), bytemuck::cast(b));
         bytemuck::cast::<[i32; 16], _>(from_fn(|i| a[i] + b[i]))
     }
 
-    #[inline(always)]
+    #[inline]
     fn dot4(self, sum: [u8; 64], codes: [u8; 64], x: [u8; 64], _wide: bool) -> [u8; 64] {
+        // Byte by byte of the lanes: loops over lanes are what compilers vectorise.
+        let (codes, x): ([i32; 16], [i32; 16]) = (bytemuck::cast(codes), bytemuck::cast(x));
         let mut sum: [i32; 16] = bytemuck::cast(sum);
-        for (i, sum) in sum.iter_mut().enumerate() {
-            for j in 4 * i..4 * i + 4 {
-                *sum += i32::from(codes[j]) * i32::from(x[j] as i8);
+        for byte in 0..4 {
+            for (sum, (codes, x)) in sum.iter_mut().zip(codes.iter().zip(x)) {
+                *sum += (codes >> (8 * byte) & 0xFF) * (x << (24 - 8 * byte) >> 24);
             }
         }
         bytemuck::cast(sum)
     }
 
-    #[inline(always)]
+    #[inline]
     fn sum_quarters(self, vs: [[u8; 64]; 4]) -> [u8; 64] {
         let vs: [[[i32; 4]; 4]; 4] = bytemuck::cast(vs);
         let sums: [[i32; 4]; 4] = from_fn(|quarter| vs.map(|v| v[quarter].iter().sum()));
         bytemuck::cast(sums)
     }
 
-    #[inline(always)]
+    #[inline]
     fn transpose(self, rows: [[u8; 64]; 16]) -> [[u8; 64]; 16] {
         let rows: [[u32; 16]; 16] = bytemuck::cast(rows);
         let columns: [[u32; 16]; 16] = from_fn(|i| from_fn(|j| rows[j][i]));
         bytemuck::cast(columns)
     }
 
-    #[inline(always)]
+    #[inline]
     fn to_f32(self, v: [u8; 64]) -> [f32; 16] {
         bytemuck::cast::<_, [i32; 16]>(v).map(|lane| lane as f32)
     }
 
-    #[inline(always)]
+    #[inline]
     fn bits(self, f: [f32; 16]) -> [u8; 64] {
         bytemuck::cast(f)
     }
 
-    #[inline(always)]
+    #[inline]
     fn load_f32(self, lanes: &[f32; 16]) -> [f32; 16] {
         *lanes
     }
 
-    #[inline(always)]
+    #[inline]
     fn load_f16(self, lanes: &[u16; 16]) -> [f32; 16] {
-        lanes.map(|bits| f16::from_bits(bits).to_f32())
+        let mut values = [0.0; 16];
+        lanes
+            .reinterpret_cast::<f16>()
+            .convert_to_f32_slice(&mut values);
+        values
     }
 
-    #[inline(always)]
+    #[inline]
     fn load_bf16(self, lanes: &[u16; 16]) -> [f32; 16] {
-        lanes.map(|bits| bf16::from_bits(bits).to_f32())
+        lanes.map(|bits| f32::from_bits(u32::from(bits) << 16))
     }
 
-    #[inline(always)]
+    #[inline]
     fn store_f32(self, f: [f32; 16], out: &mut [f32; 16]) {
         *out = f;
     }
 
-    #[inline(always)]
+    #[inline]
     fn splat_f32(self, lane: f32) -> [f32; 16] {
         [lane; 16]
     }
 
-    #[inline(always)]
+    #[inline]
     fn splat_f16(self, lane: u16) -> [f32; 16] {
         [f16::from_bits(lane).to_f32(); 16]
     }
 
-    #[inline(always)]
+    #[inline]
     fn pick_u8(self, bytes: &[u8; 16], order: &'static [u8; 16]) -> [f32; 16] {
         order.map(|i| f32::from(bytes[usize::from(i)]))
     }
 
-    #[inline(always)]
+    #[inline]
     fn pick_i8(self, bytes: &[i8; 16], order: &'static [u8; 16]) -> [f32; 16] {
         order.map(|i| f32::from(bytes[usize::from(i)]))
     }
 
-    #[inline(always)]
+    #[inline]
     fn pick_f16(self, halves: &[u16; 8], order: &'static [u8; 16]) -> [f32; 16] {
         let halves = halves.map(|bits| f16::from_bits(bits).to_f32());
         order.map(|i| halves[usize::from(i)])
     }
 
-    #[inline(always)]
+    #[inline]
     fn peak(self, x: &[f32; 32]) -> u32 {
         x.iter().fold(0, |peak, x| peak.max(x.abs().to_bits()))
     }
 
-    #[inline(always)]
+    #[inline]
     fn round(self, x: &[f32; 32], factor: f32) -> [u8; 32] {
         // At 1.5 × 2²³ floats are integers, and the lowest bits are those of what is added.
         x.map(|x| (x * factor + 12_582_912.0).to_bits() as u8)
     }
 
-    #[inline(always)]
+    #[inline]
     fn add_f32(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         from_fn(|i| a[i] + b[i])
     }
 
-    #[inline(always)]
+    #[inline]
     fn mul(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         from_fn(|i| a[i] * b[i])
     }
 
-    #[inline(always)]
+    #[inline]
     fn mul_add(self, sum: [f32; 16], a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         from_fn(|i| sum[i] + a[i] * b[i])
     }
 
-    #[inline(always)]
+    #[inline]
     fn mul_sub(self, sum: [f32; 16], a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         from_fn(|i| sum[i] - a[i] * b[i])
     }
 
-    #[inline(always)]
+    #[inline]
     fn sum(self, f: [f32; 16]) -> f32 {
         let f: [f32; 8] = from_fn(|i| f[i] + f[i + 8]);
         let f: [f32; 4] = from_fn(|i| f[i] + f[i + 4]);
         (f[0] + f[2]) + (f[1] + f[3])
     }
 
-    #[inline(always)]
+    #[inline]
     fn prefetch(self, _address: *const u8) {}
 }
