@@ -1,11 +1,11 @@
 //! New tensors.
 
 use rustorch_ir::ops::{Arange, Full};
-use rustorch_ir::{DType, OpError, Scalar, Shape};
+use rustorch_ir::{DType, OpError, Scalar, TensorType};
 use rustorch_runtime::{HostBuffer, Storage};
 
 use crate::error::{RusTorchError, RusTorchResult, require};
-use crate::tensor::View;
+use crate::tensor::{View, check_type};
 use crate::{Element, Tensor};
 
 impl Tensor {
@@ -15,14 +15,13 @@ impl Tensor {
     /// Another number of elements than the shape has; the host is out of memory.
     pub fn from_slice<T: Element>(data: &[T], shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
         const NAME: &str = "from_slice";
-        let shape = Shape::from(shape.as_ref());
+        let ty = type_of(NAME, data, shape.as_ref())?;
         let bytes: &[u8] = bytemuck::cast_slice(data);
-        require_elements(NAME, data, &shape)?;
         let buffer = HostBuffer::copy_of(bytes).ok_or(RusTorchError::OutOfMemory {
             op: NAME,
             bytes: bytes.len(),
         })?;
-        let view = View::whole(Storage::from_host(buffer), &shape);
+        let view = View::whole(Storage::from_host(buffer), &ty.shape);
         Ok(Self::ready(T::DTYPE, view))
     }
 
@@ -31,10 +30,9 @@ impl Tensor {
     /// # Errors
     /// Another number of elements than the shape has.
     pub fn from_vec<T: Element>(data: Vec<T>, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
-        let shape = Shape::from(shape.as_ref());
-        require_elements("from_vec", &data, &shape)?;
+        let ty = type_of("from_vec", &data, shape.as_ref())?;
         let buffer = HostBuffer::borrowed(Elements(data));
-        let view = View::whole(Storage::from_host(buffer), &shape);
+        let view = View::whole(Storage::from_host(buffer), &ty.shape);
         Ok(Self::ready(T::DTYPE, view))
     }
 
@@ -48,14 +46,18 @@ impl Tensor {
         shape: impl AsRef<[usize]>,
         dtype: DType,
     ) -> RusTorchResult<Self> {
-        let shape = Shape::from(shape.as_ref());
+        const NAME: &str = "from_storage";
+        let ty = TensorType::new(shape.as_ref(), dtype);
+        check_type(NAME, &ty)?;
+        let (expected, got) = (ty.bytes(), storage.bytes());
+        let fits = expected == got;
         require(
-            "from_storage",
-            dtype.bytes_of(&shape) == Some(storage.bytes()),
-            format!("the bytes of {dtype}{shape}"),
-            format!("{} bytes", storage.bytes()),
+            NAME,
+            fits,
+            format!("{expected} bytes for {ty}"),
+            format!("{got} bytes"),
         )?;
-        Ok(Self::ready(dtype, View::whole(storage, &shape)))
+        Ok(Self::ready(dtype, View::whole(storage, &ty.shape)))
     }
 
     /// One number as a tensor of rank 0.
@@ -208,10 +210,22 @@ impl<T: Element> AsRef<[u8]> for Elements<T> {
     }
 }
 
-fn require_elements<T: Element>(op: &'static str, data: &[T], shape: &Shape) -> RusTorchResult<()> {
-    let fits = T::DTYPE.bytes_of(shape) == Some(size_of_val(data));
-    let expected = format!("as many elements as {shape} has");
-    require(op, fits, expected, data.len())
+/// The type of `data` in this shape, if they fit.
+fn type_of<T: Element>(
+    op: &'static str,
+    data: &[T],
+    shape: &[usize],
+) -> RusTorchResult<TensorType> {
+    let ty = TensorType::new(shape, T::DTYPE);
+    check_type(op, &ty)?;
+    let fits = ty.bytes() == size_of_val(data);
+    require(
+        op,
+        fits,
+        format!("{} elements for {ty}", ty.shape.elements()),
+        data.len(),
+    )?;
+    Ok(ty)
 }
 
 /// Number of elements of an arange; integers are counted exactly.

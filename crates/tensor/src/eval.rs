@@ -14,7 +14,8 @@ use crate::{Element, Tensor};
 const READ_BYTES: usize = 256 * 1024;
 
 /// Computes several tensors together, so that what they share is computed once. Each then
-/// has its value and forgets how it was computed.
+/// has its value and forgets how it was computed. What lies between keeps no value: name it
+/// here if it is to be used again.
 ///
 /// # Errors
 /// A placeholder among what they are computed from; a failure that no device could make

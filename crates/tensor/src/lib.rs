@@ -13,6 +13,7 @@
 //! | `promote.rs`, `elementwise.rs`, `ops_traits.rs` | functions of elements, operators |
 //! | `reduce.rs`, `linalg.rs`, `nn.rs`, `conv.rs`, `attention.rs` | the other families |
 //! | `display.rs` | printing |
+//! | `dims.rs`, `element.rs`, `error.rs`, `devices.rs` | types of arguments and errors, the devices |
 
 mod attention;
 mod capture;

@@ -107,7 +107,7 @@ impl Tensor {
     /// The shape's bytes overflow, or its rows are not whole blocks of `dtype`.
     pub fn placeholder(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
         let ty = TensorType::new(shape.as_ref(), dtype);
-        check_bytes("placeholder", &ty)?;
+        check_type("placeholder", &ty)?;
         Ok(Self::new(ty, State::Placeholder))
     }
 
@@ -121,7 +121,7 @@ impl Tensor {
         let op = op.into();
         let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|t| t.ty()).collect();
         let ty = (op.def().infer(&types)).map_err(|e| OpError { op: name, ..e })?;
-        check_bytes(name, &ty)?;
+        check_type(name, &ty)?;
         if op.def().role() == Role::View
             && let State::Ready(view) = inputs[0].state()
             && let Some(layout) = op.def().view(&view.layout)
@@ -224,11 +224,14 @@ impl Tensor {
     }
 }
 
-/// Fails if a tensor of this type cannot exist.
-pub(crate) fn check_bytes(op: &'static str, ty: &TensorType) -> RusTorchResult<()> {
+/// Fails if a tensor of this type cannot exist. Sizes of 0 do not excuse the others: strides
+/// are products of them.
+pub(crate) fn check_type(op: &'static str, ty: &TensorType) -> RusTorchResult<()> {
+    let elements = (ty.shape.iter()).try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
+    let bytes = elements.and_then(|n| n.checked_mul(ty.dtype.size().unwrap_or(1)));
     crate::error::require(
         op,
-        (ty.dtype.bytes_of(&ty.shape)).is_some_and(|bytes| bytes <= isize::MAX as usize),
+        bytes.is_some_and(|n| n <= isize::MAX as usize) && ty.dtype.bytes_of(&ty.shape).is_some(),
         "a tensor of whole blocks that fits the address space",
         ty,
     )

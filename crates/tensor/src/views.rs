@@ -134,7 +134,8 @@ impl Tensor {
             dim,
             start,
             end: clip(end).max(start),
-            step,
+            // A longer step skips everything but the first index just the same.
+            step: step.min(size.max(1)),
         };
         Self::apply("slice", op, &[self])
     }

@@ -126,3 +126,33 @@ fn a_bad_index_is_an_error() -> Outcome {
     assert!(zero.eval().is_err());
     Ok(())
 }
+
+#[test]
+fn threads_share_tensors() -> Outcome {
+    let x = tensor![1.0, 2.0, 3.0];
+    let shared = x.mul(&x)?.exp()?;
+    std::thread::scope(|scope| {
+        let run = || shared.sum(None, false)?.add(&shared)?.to_vec::<f32>();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+        let alone = run()?;
+        for thread in threads {
+            assert_eq!(thread.join().expect("no panic")?, alone);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn memory_that_cannot_be_written_to_is_copied_for_updates() -> Outcome {
+    let state = Tensor::from_vec(vec![0.0f32; 3], [3])?;
+    let view = state.view([1, 3])?;
+    let start = Tensor::from_slice(&[1i32], [1])?;
+    let updated = state.update_slice_(&tensor!([7.0]), 0, &start)?;
+    assert_eq!(updated.to_vec::<f32>()?, [0.0, 7.0, 0.0]);
+    assert_eq!(
+        view.to_vec::<f32>()?,
+        [0.0, 7.0, 0.0],
+        "views show the change"
+    );
+    Ok(())
+}

@@ -4,6 +4,7 @@ mod creation;
 mod display;
 mod elementwise;
 mod evaluation;
+mod extremes;
 mod index;
 mod linalg;
 mod nn;
