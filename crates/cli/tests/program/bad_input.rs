@@ -54,7 +54,7 @@ fn no_permission() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secret.gguf");
     fs::copy(model("classics-13m-Q4_K_M.gguf"), &path).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&path).is_ok() {
         eprintln!("skipped: this user (root?) may read everything");
         return;
