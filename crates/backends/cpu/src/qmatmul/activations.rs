@@ -9,13 +9,15 @@ use super::simd::Simd;
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
-/// Values in a slab, the unit in which kernels go along a row. The last slab of a row is filled up with zeros.
+/// Values in a slab, the unit in which kernels go along a row. The last slab of a row is filled up
+/// with zeros.
 pub(crate) const SLAB: usize = 256;
 
 /// Values that share a scale at least.
 const SCALED: usize = 32;
 
-/// How the codes of a weight format relate to values: value = scale × (code − zero point), or = scale × code − minimum.
+/// How the codes of a weight format relate to values: value = scale × (code − zero point), or
+/// = scale × code − minimum.
 #[derive(Clone, Copy)]
 pub(crate) enum Offset {
     ZeroPoint(u8),
@@ -28,32 +30,27 @@ pub(crate) struct Scheme {
     pub(crate) offset: Offset,
     /// Weights that share a scale: 16 or 32.
     pub(crate) group: usize,
-    /// Do all activations of a slab share their scale, as with blocks of 256?
-    pub(crate) one_scale: bool,
-}
-
-/// The scale of values up to `peak`, as far as `f16` holds it.
-fn half_scale(peak: f32) -> f32 {
-    let scale = peak / 127.0;
-    let half = f16::from_f32(scale).to_f32();
-    if half.is_finite() { half } else { scale }
+    /// Activations that share a scale: 32 or 256.
+    pub(crate) scaled: usize,
 }
 
 /// 256 rounded activations: value `i` is `scales[lane_of(i / 16)] × codes[i]`.
 ///
-/// What belongs to 16 values lies in the order of [`lane_of`]. Sums over groups of 32 are in the lane of their first half, with zero in the other.
+/// What belongs to 16 values lies in the order of [`lane_of`]. Sums over groups of 32 are in the
+/// lane of their first half, with zero in the other.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Rounded {
     pub(crate) codes: [u8; SLAB],
     pub(crate) scales: [f32; 16],
-    /// Sums of the values, where weights have a minimum.
+    /// Sums of the codes, where weights have a minimum.
     pub(crate) sums: [f32; 16],
-    /// Sums of the codes times minus the weights' zero point.
+    /// Sums of the codes times minus the weights' zero point, where they have one.
     pub(crate) corrections: [i32; 16],
 }
 
-/// The lane that holds what belongs to values `16 × sixteen` and up of a slab: where [`super::simd::Simd::sum_quarters`] leaves their sum.
+/// The lane that holds what belongs to values `16 × sixteen` and up of a slab: where
+/// [`super::simd::Simd::sum_quarters`] leaves their sum.
 pub(crate) const fn lane_of(sixteen: usize) -> usize {
     4 * (sixteen % 4) + sixteen / 4
 }
@@ -69,22 +66,22 @@ impl Rounded {
         for (peak, x) in peaks.iter_mut().zip(groups) {
             *peak = s.peak(x);
         }
-        if scheme.one_scale {
-            let peak = peaks.into_iter().fold(0, u32::max);
-            peaks = [peak; SLAB / SCALED];
+        if scheme.scaled == SLAB {
+            peaks = [peaks.into_iter().fold(0, u32::max); SLAB / SCALED];
         }
         for (i, (x, codes)) in groups.iter().zip(codes).enumerate() {
             let peak = f32::from_bits(peaks[i]);
-            let inverse = if peak / 127.0 >= f32::MIN_POSITIVE {
+            let scale = peak / 127.0;
+            let inverse = if scale >= f32::MIN_POSITIVE {
                 127.0 / peak
             } else {
                 0.0
             };
             *codes = s.round(x, inverse);
-            let scale = if scheme.one_scale {
-                peak / 127.0
+            let scale = if scheme.scaled == SLAB {
+                scale
             } else {
-                half_scale(peak)
+                half(scale)
             };
             self.scales[lane_of(2 * i)] = scale;
             self.scales[lane_of(2 * i + 1)] = scale;
@@ -104,12 +101,18 @@ impl Rounded {
         }
         match scheme.offset {
             Offset::ZeroPoint(zero) => self.corrections = sums.map(|sum| -i32::from(zero) * sum),
-            Offset::Minimum => {
-                for (out, (scale, sum)) in self.sums.iter_mut().zip(self.scales.iter().zip(sums)) {
-                    *out = scale * sum as f32;
-                }
-            }
+            Offset::Minimum => self.sums = sums.map(|sum| sum as f32),
         }
+    }
+}
+
+/// The nearest f16, where that is a number with all of its bits.
+fn half(scale: f32) -> f32 {
+    let half = f16::from_f32(scale);
+    if half.is_normal() {
+        half.to_f32()
+    } else {
+        scale
     }
 }
 
@@ -136,7 +139,7 @@ mod tests {
             Scheme {
                 offset: Offset::Minimum,
                 group: 16,
-                one_scale: true,
+                scaled: 256,
             },
         );
         for (i, x) in x.into_iter().enumerate() {
@@ -158,7 +161,7 @@ mod tests {
                 Scheme {
                     offset: Offset::Minimum,
                     group,
-                    one_scale: true,
+                    scaled: 256,
                 },
             );
             let zero_point = rounded(
@@ -166,14 +169,14 @@ mod tests {
                 Scheme {
                     offset: Offset::ZeroPoint(8),
                     group,
-                    one_scale: true,
+                    scaled: 256,
                 },
             );
             for (i, codes) in minimum.codes.chunks(group).enumerate() {
                 let lane = lane_of(i * group / 16);
                 let sum: i32 = codes.iter().map(|&code| i32::from(code as i8)).sum();
                 assert_eq!(zero_point.corrections[lane], -8 * sum);
-                assert_eq!(minimum.sums[lane], minimum.scales[lane] * sum as f32);
+                assert_eq!(minimum.sums[lane], sum as f32);
             }
         }
     }
@@ -183,7 +186,7 @@ mod tests {
         let scheme = Scheme {
             offset: Offset::ZeroPoint(128),
             group: 32,
-            one_scale: false,
+            scaled: 32,
         };
         assert_eq!(rounded(&[0.0; SLAB], scheme).scales, [0.0; 16]);
         assert!(rounded(&[f32::NAN; SLAB], scheme).scales[0].is_nan());

@@ -101,8 +101,8 @@ impl<W: Float> Operand for Floats<W> {
         s: S,
         pair: &[Panel; 2],
         x: &[Values; T],
-        sums: &mut [[S::F; 2]; T],
-    ) {
+    ) -> [[S::F; 2]; T] {
+        let mut sums = [[s.splat_f32(0.0); 2]; T];
         for i in 0..SLAB {
             let weights = [s.load_f32(&pair[0].0[i]), s.load_f32(&pair[1].0[i])];
             for (sums, x) in sums.iter_mut().zip(x) {
@@ -112,5 +112,6 @@ impl<W: Float> Operand for Floats<W> {
                 }
             }
         }
+        sums
     }
 }

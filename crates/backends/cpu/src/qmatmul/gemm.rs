@@ -89,16 +89,11 @@ fn multiply<O: Operand, S: Simd, const T: usize>(
     while let Some((slabs, rest)) = x.split_first_chunk::<T>() {
         let (lanes, more) = std::mem::take(sums).split_at_mut(T * pairs.len());
         for (i, pair) in pairs.iter().enumerate() {
-            let mut tile = [[s.splat_f32(0.0); 2]; T];
-            for (token, tile) in tile.iter_mut().enumerate() {
-                *tile = lanes[token * pairs.len() + i]
-                    .each_ref()
-                    .map(|lanes| s.load_f32(lanes));
-            }
-            O::multiply(s, pair, slabs, &mut tile);
-            for (token, tile) in tile.into_iter().enumerate() {
-                for (sum, lanes) in tile.into_iter().zip(&mut lanes[token * pairs.len() + i]) {
-                    s.store_f32(sum, lanes);
+            let products = O::multiply(s, pair, slabs);
+            for (token, products) in products.into_iter().enumerate() {
+                let sums = &mut lanes[token * pairs.len() + i];
+                for (sum, product) in sums.iter_mut().zip(products) {
+                    s.store_f32(s.add_f32(s.load_f32(sum), product), sum);
                 }
             }
         }

@@ -32,13 +32,12 @@ pub(crate) trait Operand {
 
     fn pack<S: Simd>(s: S, rows: [&Self::Slab; ROWS], panel: &mut Self::Panel);
 
-    /// Adds the products of the panels' rows, one a lane, with `T` slabs of activations to `sums`.
+    /// The products of the panels' rows, one a lane, with `T` slabs of activations.
     fn multiply<S: Simd, const T: usize>(
         s: S,
         pair: &[Self::Panel; 2],
         x: &[Self::X; T],
-        sums: &mut [[S::F; 2]; T],
-    );
+    ) -> [[S::F; 2]; T];
 }
 
 /// Rows of weights, each of whole elements.

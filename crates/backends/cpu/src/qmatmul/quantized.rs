@@ -1,7 +1,9 @@
 //! Products of block formats with rounded activations, in integers within a group of weights.
 //!
-//! A group of weights is `a × code − b` with codes without sign, so its product with activations `scale × x` is `a × scale × Σ code·x − b × scale × Σ x`, where the last sum comes
-//! with the activations. Formats with a zero point have `b = a × zero point`; there the sum is corrected in integers. A format's own part is [`Unpack`].
+//! A group of weights is `a × code − b` with codes without sign, so its product with activations
+//! `scale × x` is `scale × (a × Σ code·x − b × Σ x)`, where the last sum comes with the
+//! activations. Formats with a zero point have `b = a × zero point`; there the sum of products is
+//! corrected in integers. A format's own part is [`Unpack`].
 
 use super::activations::{Offset, Rounded, SLAB, Scheme, lane_of};
 use super::operand::{Operand, ROWS};
@@ -48,6 +50,14 @@ const fn is_wide(offset: Offset) -> bool {
 /// Weights in blocks `B`.
 pub(crate) struct Blocks<B>(PhantomData<B>);
 
+impl<B: Unpack> Blocks<B> {
+    const SCHEME: Scheme = Scheme {
+        offset: B::OFFSET,
+        group: B::GROUP,
+        scaled: SLAB / (size_of::<B::Slab>() / size_of::<B>()),
+    };
+}
+
 impl<B: Unpack> Operand for Blocks<B> {
     type Element = B;
     type Slab = B::Slab;
@@ -57,12 +67,7 @@ impl<B: Unpack> Operand for Blocks<B> {
 
     #[inline(always)]
     fn convert<S: Simd>(s: S, values: &[f32; SLAB], x: &mut Rounded) {
-        let scheme = Scheme {
-            offset: B::OFFSET,
-            group: B::GROUP,
-            one_scale: size_of::<B>() == size_of::<B::Slab>(),
-        };
-        x.set(s, values, scheme);
+        x.set(s, values, Self::SCHEME);
     }
 
     #[inline(always)]
@@ -74,15 +79,18 @@ impl<B: Unpack> Operand for Blocks<B> {
             for ((dot, codes), x) in dots.iter_mut().zip(weights.codes).zip(chunks) {
                 *dot = s.dot4(*dot, codes, s.load(x), is_wide(B::OFFSET));
             }
-            let mut dots = s.sum_quarters(dots);
-            let scales = s.mul(weights.scales, s.load_f32(&x.scales));
-            match B::OFFSET {
+            let dots = s.sum_quarters(dots);
+            let products = match B::OFFSET {
                 Offset::ZeroPoint(_) => {
-                    dots = s.add(dots, s.load(bytemuck::cast_ref(&x.corrections)));
+                    let dots = s.add(dots, s.load(bytemuck::cast_ref(&x.corrections)));
+                    s.mul(weights.scales, s.to_f32(dots))
                 }
-                Offset::Minimum => *sum = s.mul_sub(*sum, weights.minima, s.load_f32(&x.sums)),
-            }
-            *sum = s.mul_add(*sum, scales, s.to_f32(dots));
+                Offset::Minimum => {
+                    let products = s.mul(weights.scales, s.to_f32(dots));
+                    s.mul_sub(products, weights.minima, s.load_f32(&x.sums))
+                }
+            };
+            *sum = s.mul_add(*sum, products, s.load_f32(&x.scales));
         }
     }
 
@@ -124,9 +132,10 @@ impl<B: Unpack> Operand for Blocks<B> {
         s: S,
         pair: &[Panel; 2],
         x: &[Rounded; T],
-        sums: &mut [[S::F; 2]; T],
-    ) {
+    ) -> [[S::F; 2]; T] {
+        let one_scale = Self::SCHEME.scaled == SLAB;
         let steps = B::GROUP / 4;
+        let mut sums = [[s.splat_f32(0.0); 2]; T];
         for group in 0..SLAB / B::GROUP {
             let lane = lane_of(group * B::GROUP / 16);
             let mut dots = [[s.splat_i32(0); 2]; T];
@@ -149,14 +158,30 @@ impl<B: Unpack> Operand for Blocks<B> {
                 let scales = s.load_f32(&panel.scales[lane]);
                 let minima = s.load_f32(&panel.minima[lane]);
                 for ((sums, dots), x) in sums.iter_mut().zip(dots).zip(x) {
+                    let sum = &mut sums[i];
+                    let dots = s.to_f32(dots[i]);
+                    let mut products = if one_scale {
+                        s.mul_add(*sum, scales, dots)
+                    } else {
+                        s.mul(scales, dots)
+                    };
                     if let Offset::Minimum = B::OFFSET {
-                        sums[i] = s.mul_sub(sums[i], minima, s.splat_f32(x.sums[lane]));
+                        products = s.mul_sub(products, minima, s.splat_f32(x.sums[lane]));
                     }
-                    let product = s.mul(scales, s.to_f32(dots[i]));
-                    sums[i] = s.mul_add(sums[i], product, s.splat_f32(x.scales[lane]));
+                    *sum = if one_scale {
+                        products
+                    } else {
+                        s.mul_add(*sum, products, s.splat_f32(x.scales[lane]))
+                    };
                 }
             }
         }
+        if one_scale {
+            for (sums, x) in sums.iter_mut().zip(x) {
+                *sums = sums.map(|sum| s.mul(sum, s.splat_f32(x.scales[0])));
+            }
+        }
+        sums
     }
 }
 
