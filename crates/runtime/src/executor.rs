@@ -1,14 +1,14 @@
 //! Runs graphs, and answers failures.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustorch_ir::{Graph, Node, Op, Role, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::planner::{Constraints, plan};
-use crate::storage::StorageError;
+use crate::storage::{Owner, StorageError};
 use crate::{
     Backend, DeviceBuffer, DeviceError, DeviceId, DeviceInfo, DeviceType, Explanation,
     FailureClass, Fallback, NoProbe, Plan, Program, RunError, Storage,
@@ -36,7 +36,7 @@ pub(crate) struct Devices {
 
 struct Slot {
     backend: Arc<dyn Backend>,
-    lost: AtomicBool,
+    owner: Arc<Owner>,
     /// Segments that ran here.
     runs: AtomicU64,
 }
@@ -55,7 +55,7 @@ impl Devices {
     }
 
     pub(crate) fn is_lost(&self, device: DeviceId) -> bool {
-        self.slots[device.0].lost.load(Ordering::Acquire)
+        self.slots[device.0].owner.is_lost()
     }
 
     fn device_type(&self, device: DeviceId) -> DeviceType {
@@ -95,9 +95,9 @@ pub struct Runtime {
 impl Runtime {
     /// A runtime of these devices, best first.
     pub fn new(backends: impl IntoIterator<Item = Arc<dyn Backend>>) -> Self {
-        let slot = |backend| Slot {
+        let slot = |backend: Arc<dyn Backend>| Slot {
+            owner: Owner::new(backend.info().device),
             backend,
-            lost: AtomicBool::new(false),
             runs: AtomicU64::new(0),
         };
         Self {
@@ -170,8 +170,7 @@ impl Runtime {
 
     /// The device whose memory a storage is in: [`DeviceType::Cpu`] if it is only the host's.
     pub fn device_of(&self, storage: &Storage) -> DeviceType {
-        let device = storage.device();
-        device.map_or(DeviceType::Cpu, |device| self.devices.device_type(device))
+        storage.device().unwrap_or(DeviceType::Cpu)
     }
 
     /// Copies a storage's bytes from `offset` on to the host.
@@ -179,7 +178,7 @@ impl Runtime {
     /// # Errors
     /// The only copy was on a device that is lost. The range must lie inside the storage.
     pub fn read(&self, storage: &Storage, offset: usize, to: &mut [u8]) -> Result<(), RunError> {
-        let result = storage.read(offset, to, &self.devices);
+        let result = storage.read(offset, to);
         result.map_err(|e| data_error(e, 0, DeviceType::Auto))
     }
 
@@ -412,6 +411,7 @@ impl Executable {
         for (segment, program) in plan.segments.iter().zip(programs) {
             let device = segment.device;
             let device_type = self.devices.device_type(device);
+            let slot = &self.devices.slots[device.0];
             let fail = |e| self.failed(plan, segment.first, device, e);
             buffers.clear();
             for (&value, &write) in segment.inputs.iter().zip(&segment.writes) {
@@ -419,7 +419,7 @@ impl Executable {
                 let root = plan.graph.state_root(value).unwrap_or(value);
                 let storage = values[root.index()].as_ref();
                 let buffer = match storage {
-                    Some(s) => s.on(device, write, &self.devices),
+                    Some(s) => s.on(&slot.owner, slot.backend.memory(), write),
                     None => Err(StorageError::Gone),
                 };
                 buffers.push(buffer.map_err(|e| match e.on_device(device_type) {
@@ -439,15 +439,14 @@ impl Executable {
             outputs.clear();
             for &value in &segment.outputs {
                 let bytes = plan.graph.ty(value).bytes();
-                let buffer = self.devices.backend(device).memory().alloc(bytes);
+                let buffer = slot.backend.memory().alloc(bytes);
                 let buffer = buffer.map_err(&fail)?;
-                values[value.index()] = Some(Storage::on_device(device, buffer.clone()));
+                values[value.index()] =
+                    Some(Storage::on_device(slot.owner.clone(), buffer.clone()));
                 outputs.push(buffer);
             }
             program.run(buffers, outputs, &NoProbe).map_err(&fail)?;
-            self.devices.slots[device.0]
-                .runs
-                .fetch_add(1, Ordering::Relaxed);
+            slot.runs.fetch_add(1, Ordering::Relaxed);
         }
         drop(held);
         let output = |&v: &ValueId| {
@@ -494,7 +493,7 @@ impl Executable {
                 memory.full.insert(device);
             }
             FailureClass::Lost => {
-                slot.lost.store(true, Ordering::Release);
+                slot.owner.set_lost();
                 self.devices.epoch.fetch_add(1, Ordering::Release);
             }
             FailureClass::Caller => {}

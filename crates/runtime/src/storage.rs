@@ -1,12 +1,38 @@
 //! Bytes that may be in the memory of several devices.
 
-use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
-use crate::executor::Devices;
-use crate::{DeviceBuffer, DeviceError, DeviceId, FailureClass, HostBuffer};
+use crate::{DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, HostBuffer};
+
+/// A device of some runtime, as storages know it.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) device: DeviceType,
+    lost: AtomicBool,
+}
+
+impl Owner {
+    pub(crate) fn new(device: DeviceType) -> Arc<Self> {
+        Arc::new(Self {
+            device,
+            lost: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_lost(&self) {
+        self.lost.store(true, Ordering::Release);
+    }
+}
+
+/// A device with the copy in its memory.
+type Copy = (Arc<Owner>, Arc<dyn DeviceBuffer>);
 
 /// The elements of a tensor, wherever they are: on the host, on devices, or both.
 ///
@@ -26,7 +52,7 @@ struct Inner {
 #[derive(Debug, Default)]
 struct Copies {
     host: Option<HostBuffer>,
-    devices: SmallVec<[(DeviceId, Arc<dyn DeviceBuffer>); 2]>,
+    devices: SmallVec<[Copy; 2]>,
 }
 
 impl Storage {
@@ -35,16 +61,12 @@ impl Storage {
         Self::new(host.bytes(), Some(host), SmallVec::new())
     }
 
-    pub(crate) fn on_device(device: DeviceId, buffer: Arc<dyn DeviceBuffer>) -> Self {
+    pub(crate) fn on_device(device: Arc<Owner>, buffer: Arc<dyn DeviceBuffer>) -> Self {
         let bytes = buffer.bytes();
         Self::new(bytes, None, [(device, buffer)].into_iter().collect())
     }
 
-    fn new(
-        bytes: usize,
-        host: Option<HostBuffer>,
-        devices: SmallVec<[(DeviceId, Arc<dyn DeviceBuffer>); 2]>,
-    ) -> Self {
+    fn new(bytes: usize, host: Option<HostBuffer>, devices: SmallVec<[Copy; 2]>) -> Self {
         Self(Arc::new(Inner {
             bytes,
             copies: Mutex::new(Copies { host, devices }),
@@ -68,8 +90,8 @@ impl Storage {
     }
 
     /// A device that has a copy; `None` if only the host has one.
-    pub(crate) fn device(&self) -> Option<DeviceId> {
-        self.copies().devices.first().map(|(device, _)| *device)
+    pub(crate) fn device(&self) -> Option<DeviceType> {
+        self.copies().devices.first().map(|(owner, _)| owner.device)
     }
 
     fn copies(&self) -> MutexGuard<'_, Copies> {
@@ -99,17 +121,16 @@ impl Storage {
     /// change it, so it has to be writable and becomes the only one.
     pub(crate) fn on(
         &self,
-        device: DeviceId,
+        device: &Arc<Owner>,
+        memory: &dyn DeviceMemory,
         write: bool,
-        devices: &Devices,
     ) -> Result<Arc<dyn DeviceBuffer>, StorageError> {
         let mut copies = self.copies();
-        copies.devices.retain(|(d, _)| !devices.is_lost(*d));
-        let found = copies.devices.iter().find(|(d, _)| *d == device);
+        copies.devices.retain(|(owner, _)| !owner.is_lost());
+        let found = copies.devices.iter().find(|(d, _)| Arc::ptr_eq(d, device));
         let buffer = match found {
             Some((_, buffer)) => buffer.clone(),
             None => {
-                let memory = devices.backend(device).memory();
                 let buffer = match &copies.host {
                     Some(host) if !write || host.is_writable() => memory.adopt(host)?,
                     _ => {
@@ -120,7 +141,7 @@ impl Storage {
                         buffer
                     }
                 };
-                copies.devices.push((device, buffer.clone()));
+                copies.devices.push((device.clone(), buffer.clone()));
                 buffer
             }
         };
@@ -129,23 +150,18 @@ impl Storage {
             if !copies.host.as_ref().is_some_and(shared) {
                 copies.host = None;
             }
-            copies.devices.retain(|(d, _)| *d == device);
+            copies.devices.retain(|(d, _)| Arc::ptr_eq(d, device));
         }
         Ok(buffer)
     }
 
     /// Copies the bytes from `offset` on to `to`.
-    pub(crate) fn read(
-        &self,
-        offset: usize,
-        to: &mut [u8],
-        devices: &Devices,
-    ) -> Result<(), StorageError> {
+    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), StorageError> {
         while !self.acquire(false) {
             std::thread::yield_now();
         }
         let mut copies = self.copies();
-        copies.devices.retain(|(d, _)| !devices.is_lost(*d));
+        copies.devices.retain(|(owner, _)| !owner.is_lost());
         let result = copies.read(offset, to);
         drop(copies);
         self.release(false);

@@ -61,7 +61,11 @@ fn weights(n: usize, seed: f32) -> Storage {
 /// Runs all steps. A lost state is made again by running the steps so far, as its recipe says.
 fn run(runtime: &Runtime) -> Vec<Vec<f32>> {
     let executable = runtime.prepare(decode_step(), Routing::default());
-    let constants = [weights(10 * WIDTH, 0.7), weights(WIDTH * WIDTH, 1.3), weights(WIDTH, 2.1)];
+    let constants = [
+        weights(10 * WIDTH, 0.7),
+        weights(WIDTH * WIDTH, 1.3),
+        weights(WIDTH, 2.1),
+    ];
     let new_state = || Storage::from_host(HostBuffer::zeroed(CONTEXT * WIDTH * 2).unwrap());
     let mut state = new_state();
     let mut results = Vec::new();
@@ -75,7 +79,9 @@ fn run(runtime: &Runtime) -> Vec<Vec<f32>> {
         match executable.run(&inputs) {
             Ok(outputs) => {
                 let mut y = vec![0f32; WIDTH];
-                runtime.read(&outputs[0], 0, bytemuck::cast_slice_mut(&mut y)).unwrap();
+                runtime
+                    .read(&outputs[0], 0, bytemuck::cast_slice_mut(&mut y))
+                    .unwrap();
                 results.push(y);
                 step += 1;
             }
@@ -109,6 +115,23 @@ fn chain(first: Arc<Faulty>) -> Runtime {
     Runtime::new(backends)
 }
 
+/// The same kernels give the same bits. What has no kernel any more is made of its parts on
+/// the same device, which round in other places.
+fn check(got: &[Vec<f32>], expected: &[Vec<f32>], kind: FaultKind, n: u64) {
+    let tolerance = match kind {
+        FaultKind::Unsupported | FaultKind::Compile => 1e-5,
+        _ => 0.0,
+    };
+    assert_eq!(got.len(), expected.len());
+    for (x, y) in got.iter().flatten().zip(expected.iter().flatten()) {
+        assert!(
+            (x - y).abs() <= tolerance,
+            "{} at launch {n}: {x} instead of {y}",
+            kind.name()
+        );
+    }
+}
+
 #[test]
 fn every_fault_at_every_kernel_gives_the_same_answer() {
     let healthy = faulty(nth(u64::MAX, FaultKind::Lost));
@@ -121,7 +144,7 @@ fn every_fault_at_every_kernel_gives_the_same_answer() {
         for n in 1..=launches {
             let device = faulty(nth(n, kind));
             let runtime = chain(device.clone());
-            assert_eq!(run(&runtime), expected, "{} at launch {n}", kind.name());
+            check(&run(&runtime), &expected, kind, n);
             let fallbacks = runtime.fallbacks();
             let Some(first) = fallbacks.first() else {
                 panic!("{} at launch {n} left no trace", kind.name());
@@ -143,23 +166,26 @@ fn every_fault_at_every_kernel_gives_the_same_answer() {
     }
 }
 
-#[test]
-fn what_no_fast_device_does_runs_on_the_last_one() {
-    let always = |device| Fault {
-        device,
-        op: Some(OpKind::Linear),
+/// The devices of a run in which the first one never has a kernel for these.
+fn without(ops: &[OpKind]) -> Vec<DeviceType> {
+    let missing = ops.iter().map(|&op| Fault {
+        device: DeviceType::Cpu,
+        op: Some(op),
         when: When::Probability { p: 1.0, seed: 0 },
         kind: FaultKind::Unsupported,
-    };
+    });
     let expected = run(&Runtime::new([Arc::new(Cpu::new(1)) as Arc<dyn Backend>]));
-    let first = faulty(always(DeviceType::Cpu));
-    let runtime = Runtime::new([first as Arc<dyn Backend>, Arc::new(Reference::new())]);
-    let results = run(&runtime);
-    for (x, y) in results.iter().flatten().zip(expected.iter().flatten()) {
-        assert!((x - y).abs() < 1e-5, "{x} instead of {y}");
-    }
-    let used: Vec<DeviceType> = runtime.used_devices().into_iter().map(|d| d.0).collect();
-    assert_eq!(used, [DeviceType::Cpu, DeviceType::Reference]);
+    let first: Arc<dyn Backend> = Arc::new(Faulty::new(Arc::new(Cpu::new(1)), missing));
+    let runtime = Runtime::new([first, Arc::new(Reference::new())]);
+    check(&run(&runtime), &expected, FaultKind::Unsupported, 0);
+    runtime.used_devices().into_iter().map(|d| d.0).collect()
+}
+
+#[test]
+fn the_ladder_goes_by_the_parts_to_the_next_device() {
+    assert_eq!(without(&[OpKind::Linear]), [DeviceType::Cpu]);
+    let both = [DeviceType::Cpu, DeviceType::Reference];
+    assert_eq!(without(&[OpKind::Linear, OpKind::Matmul]), both);
 }
 
 #[test]
@@ -177,7 +203,10 @@ fn strict_mode_names_what_failed() {
     g.output(y);
     let inputs = [weights(8, 0.3), weights(16, 0.4)];
     let error = runtime.run(&g, &inputs, routing).unwrap_err();
-    assert_eq!(error.to_string(), "cpu: unsupported in rms_norm: injected: no kernel");
+    assert_eq!(
+        error.to_string(),
+        "cpu: unsupported in rms_norm: injected: no kernel"
+    );
 }
 
 #[test]
@@ -187,12 +216,16 @@ fn a_callers_mistake_is_not_retried() {
     let mut g = Graph::new();
     let table = g.input(TensorType::new([3, 4], DType::F32)).unwrap();
     let ids = g.input(TensorType::new([2], DType::I32)).unwrap();
-    let y = g.push(Embedding { dtype: DType::F32 }, &[table, ids]).unwrap();
+    let y = g
+        .push(Embedding { dtype: DType::F32 }, &[table, ids])
+        .unwrap();
     g.output(y);
     let inputs = [weights(12, 0.3), storage(&[1, 3])];
     let error = runtime.run(&g, &inputs, Routing::default()).unwrap_err();
     assert!(
-        error.to_string().contains("id 3 at position 1 is outside a table of 3 rows"),
+        error
+            .to_string()
+            .contains("id 3 at position 1 is outside a table of 3 rows"),
         "{error}"
     );
     assert_eq!(device.launches(), 1);
@@ -206,7 +239,9 @@ fn a_state_serves_one_input() {
     let state = g.input(TensorType::new([4], DType::F32)).unwrap();
     let source = g.input(TensorType::new([4], DType::F32)).unwrap();
     let start = g.input(TensorType::new([1], DType::I32)).unwrap();
-    let y = g.push(UpdateSlice { dim: 0 }, &[state, source, start]).unwrap();
+    let y = g
+        .push(UpdateSlice { dim: 0 }, &[state, source, start])
+        .unwrap();
     g.output(y);
     let both = storage(&[0f32; 4]);
     let inputs = [both.clone(), both, storage(&[0i32])];
