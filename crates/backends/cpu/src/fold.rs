@@ -139,9 +139,7 @@ pub(crate) fn fold<T: Copy, A: Copy>(
     let mut lanes = [start; LANES];
     let (chunks, rest) = x.as_chunks::<LANES>();
     for chunk in chunks {
-        for (lane, &x) in lanes.iter_mut().zip(chunk) {
-            *lane = step(*lane, x);
-        }
+        lanes = std::array::from_fn(|i| step(lanes[i], chunk[i]));
     }
     for (lane, &x) in lanes.iter_mut().zip(rest) {
         *lane = step(*lane, x);

@@ -1,12 +1,14 @@
 //! Operands that are indices, and places in a tensor as messages name them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rustorch_ir::{DType, Layout, Shape};
 use smallvec::SmallVec;
 
 use crate::element::Element;
-use crate::elementwise::{Reader, Runs, read_all};
 use crate::kernel::{Misuse, for_rows};
 use crate::pool::Pool;
+use crate::reader::{Reader, Runs};
 use crate::view::View;
 
 /// The coordinates of the element that is number `flat` in row-major order.
@@ -21,24 +23,48 @@ pub(crate) fn coordinates(shape: &[usize], mut flat: usize) -> SmallVec<[usize; 
 
 /// The elements of an `i64` or `i32` operand, in row-major order, as indices of dimension
 /// `dim` of `x`.
-pub(crate) fn indices(index: &View, x: &View, dim: usize) -> Result<Vec<usize>, Misuse> {
+pub(crate) fn indices(
+    pool: &Pool,
+    index: &View,
+    x: &View,
+    dim: usize,
+) -> Result<Vec<usize>, Misuse> {
     let size = x.shape()[dim];
-    let inside = |i: i64| usize::try_from(i).is_ok_and(|i| i < size);
-    let outside = match index.dtype() {
-        DType::I64 => Reader::<i64>::whole(index).position(|i| !inside(i)),
-        _ => Reader::<i32>::whole(index).position(|i| !inside(i.into())),
+    let found = match index.dtype() {
+        DType::I64 => convert::<i64>(pool, index, size),
+        _ => convert::<i32>(pool, index, size),
     };
-    let all: Vec<i64> = match index.dtype() {
-        DType::I64 => read_all::<i64>(index),
-        _ => read_all::<i32>(index).into_iter().map(i64::from).collect(),
-    };
-    match outside {
-        Some(at) => {
-            let (value, at) = (all[at], coordinates(index.shape(), at));
-            let range = format!("outside the {size} indices of dimension {dim} of {}", x.ty);
-            Err(Misuse(format!("the index {value} at {at:?} is {range}")))
+    found.map_err(|(at, value)| {
+        let at = coordinates(index.shape(), at);
+        let range = format!("outside the {size} indices of dimension {dim} of {}", x.ty);
+        Misuse(format!("the index {value} at {at:?} is {range}"))
+    })
+}
+
+/// The indices, or place and value of the first that is not below `size`.
+fn convert<I: Element<Compute = I> + Into<i64>>(
+    pool: &Pool,
+    index: &View,
+    size: usize,
+) -> Result<Vec<usize>, (usize, i64)> {
+    let index = Reader::<I>::whole(index);
+    let outside = AtomicUsize::new(usize::MAX);
+    let mut indices = vec![0; index.len()];
+    for_rows(pool, &mut indices, 1, 1, |first, part| {
+        let mut index = index.clone();
+        let values = index.read(first, part.len());
+        for (i, (to, &from)) in part.iter_mut().zip(values).enumerate() {
+            match usize::try_from(from.into()) {
+                Ok(inside) if inside < size => *to = inside,
+                _ => {
+                    outside.fetch_min(first + i, Ordering::Relaxed);
+                }
+            }
         }
-        None => Ok(all.into_iter().map(|i| i as usize).collect()),
+    });
+    match outside.into_inner() {
+        usize::MAX => Ok(indices),
+        at => Err((at, index.clone().read(at, 1)[0].into())),
     }
 }
 

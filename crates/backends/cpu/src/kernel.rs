@@ -1,5 +1,7 @@
 //! The form of a kernel, and loops over its operands.
 
+use std::ops::Range;
+
 use rustorch_ir::Op;
 
 use crate::pool::Pool;
@@ -27,6 +29,23 @@ pub(crate) type Launch = fn(Args) -> Result<(), Misuse>;
 /// Elements below which a loop is not worth sharing.
 const SHARE: usize = 8 * 1024;
 
+/// Calls `body` with ranges that cover `0..count`, in parallel. `work` is the cost of one
+/// index in element operations.
+pub(crate) fn for_ranges(
+    pool: &Pool,
+    count: usize,
+    work: usize,
+    body: impl Fn(Range<usize>) + Sync,
+) {
+    let each = count
+        .div_ceil(4 * pool.threads())
+        .max(SHARE.div_ceil(work.max(1)));
+    pool.run(count.div_ceil(each), &|chunk| {
+        let first = chunk * each;
+        body(first..count.min(first + each));
+    });
+}
+
 /// Splits `out` into chunks of whole rows and calls `body` with the index of the first row
 /// of each chunk, in parallel. `work` is the cost of a row in element operations.
 pub(crate) fn for_rows<T: Send>(
@@ -39,17 +58,11 @@ pub(crate) fn for_rows<T: Send>(
     if out.is_empty() {
         return;
     }
-    let rows = out.len() / row;
-    let per_chunk = rows
-        .div_ceil(4 * pool.threads())
-        .max(SHARE.div_ceil(work.max(1)));
     let base = SharedMut(out.as_mut_ptr());
-    pool.run(rows.div_ceil(per_chunk), &|chunk| {
-        let first = chunk * per_chunk;
-        let count = per_chunk.min(rows - first);
-        // SAFETY: chunks are disjoint ranges of `out`, which outlives the loop.
-        let part = unsafe { base.range(first * row, count * row) };
-        body(first, part);
+    for_ranges(pool, out.len() / row, work, |rows| {
+        // SAFETY: ranges are disjoint and inside `out`, which outlives the loop.
+        let part = unsafe { base.range(rows.start * row, rows.len() * row) };
+        body(rows.start, part);
     });
 }
 

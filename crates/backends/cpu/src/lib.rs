@@ -10,11 +10,13 @@ mod fold;
 mod index;
 mod kernel;
 mod kernels;
+mod lines;
 mod math;
 pub mod pool;
 mod product;
 mod program;
 pub mod qmatmul;
+mod reader;
 mod view;
 mod window;
 

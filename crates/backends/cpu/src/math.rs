@@ -14,6 +14,8 @@ use crate::qmatmul::{Kernel, Simd};
 pub(crate) trait Real: Float + AsPrimitive<f64> + Element<Compute = Self> {
     /// eˣ.
     fn exponential(self) -> Self;
+    /// Natural logarithm.
+    fn logarithm(self) -> Self;
     /// Hyperbolic tangent.
     fn hyperbolic_tangent(self) -> Self;
     /// Error function.
@@ -27,6 +29,10 @@ pub(crate) trait Real: Float + AsPrimitive<f64> + Element<Compute = Self> {
 impl Real for f64 {
     fn exponential(self) -> Self {
         self.exp()
+    }
+
+    fn logarithm(self) -> Self {
+        self.ln()
     }
 
     fn hyperbolic_tangent(self) -> Self {
@@ -50,6 +56,11 @@ impl Real for f32 {
     #[inline(always)]
     fn exponential(self) -> Self {
         exp(self)
+    }
+
+    #[inline(always)]
+    fn logarithm(self) -> Self {
+        ln(self)
     }
 
     #[inline(always)]
@@ -93,15 +104,16 @@ impl<X: Copy, Y, F: Fn(X) -> Y> Kernel for Apply<'_, X, Y, F> {
     }
 }
 
+/// The upper bits of ln 2, so few that their products with exponents are exact, and the
+/// rest.
+const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+
 /// eˣ within 1 ulp, by Cody and Waite's reduction to `2ⁿ eʳ` and the polynomial of
 /// [Cephes](https://www.netlib.org/cephes/)' `expf`.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     /// Added to a small number, it leaves the nearest integer in the lower bits.
     const SHIFT: f32 = 12_582_912.0;
-    /// The upper bits of ln 2, so few that `n` times them is exact, and the rest.
-    const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
-
     // Beyond these the result is infinite or zero; NaN passes.
     let x = if x < -104.0 { -104.0 } else { x };
     let x = if x > 89.0 { 89.0 } else { x };
@@ -111,11 +123,11 @@ fn exp(x: f32) -> f32 {
     let p = polynomial(
         r,
         [
-            5.000_000_1e-1,
+            0.5,
             1.666_666_5e-1,
             4.166_579_6e-2,
             8.333_452e-3,
-            1.398_2e-3,
+            1.398_199_9e-3,
             1.987_569_1e-4,
         ],
     );
@@ -123,6 +135,45 @@ fn exp(x: f32) -> f32 {
     let n = shifted.to_bits().wrapping_sub(SHIFT.to_bits()) as i32;
     let power = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
     (p * (r * r) + r + 1.0) * power(n >> 1) * power(n - (n >> 1))
+}
+
+/// Within 1 ulp: of `2ᵉ m` with `m` near 1 it is `e ln 2` and the polynomial of
+/// [Cephes](https://www.netlib.org/cephes/)' `logf`.
+#[inline(always)]
+fn ln(x: f32) -> f32 {
+    /// The least `m`, √½.
+    const LEAST: u32 = std::f32::consts::FRAC_1_SQRT_2.to_bits();
+
+    // Numbers without a full exponent get one.
+    let (scaled, shift) = if x < f32::MIN_POSITIVE {
+        (x * 8_388_608.0, 23.0)
+    } else {
+        (x, 0.0)
+    };
+    let bits = scaled.to_bits();
+    let exponent = (bits.wrapping_sub(LEAST) as i32) >> 23;
+    let m = f32::from_bits(bits.wrapping_sub((exponent as u32) << 23));
+    let (e, r) = (exponent as f32 - shift, m - 1.0);
+    let p = polynomial(
+        r,
+        [
+            3.333_333e-1,
+            -2.499_999_4e-1,
+            2.000_071_4e-1,
+            -1.666_805_8e-1,
+            1.424_932_3e-1,
+            -1.242_014_1e-1,
+            1.167_699_8e-1,
+            -1.151_461e-1,
+            7.037_683_6e-2,
+        ],
+    );
+    let square = r * r;
+    let result = p * square * r + e * LN_2[1] - 0.5 * square + r + e * LN_2[0];
+    // Infinity and NaN are their own logarithms.
+    let result = if x < f32::INFINITY { result } else { x };
+    let result = if x < 0.0 { f32::NAN } else { result };
+    if x == 0.0 { f32::NEG_INFINITY } else { result }
 }
 
 /// Within 2 ulp. Near 0 the polynomial of [Cephes](https://www.netlib.org/cephes/)'
@@ -133,11 +184,11 @@ fn tanh(x: f32) -> f32 {
     let p = polynomial(
         square,
         [
-            -3.333_328_2e-1,
+            -0.333_332_8,
             1.333_144_2e-1,
-            -5.373_971_6e-2,
-            2.063_908_9e-2,
-            -5.704_987_3e-3,
+            -5.373_971_5e-2,
+            0.020_639_088,
+            -5.704_988_7e-3,
         ],
     );
     let near = p * square * x + x;
@@ -206,7 +257,10 @@ mod tests {
 
     #[test]
     fn errors_are_small() {
-        let cases: [(&str, f64); 8] = [
+        let cases: [(&str, f64); 11] = [
+            ("ln", error(ln, f64::ln, f32::MIN_POSITIVE, 1e5)),
+            ("ln near 1", error(ln, f64::ln, 0.5, 2.0)),
+            ("ln near 0", error(ln, f64::ln, 1e-44, 1e-38)),
             ("exp", error(exp, f64::exp, -104.5, 88.7)),
             ("exp near 0", error(exp, f64::exp, -1.0, 1.0)),
             ("tanh", error(tanh, f64::tanh, -10.0, 10.0)),
@@ -232,6 +286,11 @@ mod tests {
         assert_eq!(
             [tanh(inf), tanh(-inf), erf(inf), erf(-inf)],
             [1.0, -1.0, 1.0, -1.0]
+        );
+        assert!(ln(nan).is_nan() && ln(-1.0).is_nan() && ln(-inf).is_nan());
+        assert_eq!(
+            [ln(inf), ln(0.0), ln(-0.0), ln(1.0)],
+            [inf, -inf, -inf, 0.0]
         );
         let zeros = [tanh(-0.0), erf(-0.0)];
         assert!(zeros.iter().all(|x| *x == 0.0 && x.is_sign_negative()));

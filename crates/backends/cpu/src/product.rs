@@ -5,10 +5,8 @@ use std::ops::Range;
 use gemm::Parallelism;
 use num_traits::{One, Zero};
 
+use crate::kernel::for_ranges;
 use crate::pool::Pool;
-
-/// Multiplications below which a product is not worth sharing.
-const SHARE: usize = 32 * 1024;
 
 /// A matrix in a slice: element `(i, j)` is at `i · strides[0] + j · strides[1]`.
 #[derive(Clone, Copy)]
@@ -96,18 +94,13 @@ pub(crate) fn for_tiles(
         return;
     }
     let (down, across) = (m.div_ceil(height), n.div_ceil(width));
-    let tile = |index: usize| {
-        let (batch, tile) = (index / (down * across), index % (down * across));
-        let (row, column) = (tile / across * height, tile % across * width);
-        body(
-            batch,
-            row..m.min(row + height),
-            column..n.min(column + width),
-        );
-    };
-    let tiles = batches * down * across;
-    let each = SHARE.div_ceil((height.min(m) * width.min(n) * k).max(1));
-    pool.run(tiles.div_ceil(each), &|chunk| {
-        (chunk * each..tiles.min((chunk + 1) * each)).for_each(tile);
+    let work = height.min(m) * width.min(n) * k;
+    for_ranges(pool, batches * down * across, work, |tiles| {
+        for tile in tiles {
+            let (batch, tile) = (tile / (down * across), tile % (down * across));
+            let (row, column) = (tile / across * height, tile % across * width);
+            let (rows, columns) = (row..m.min(row + height), column..n.min(column + width));
+            body(batch, rows, columns);
+        }
     });
 }

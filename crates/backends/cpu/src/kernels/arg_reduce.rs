@@ -5,11 +5,11 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::elementwise::Reader;
 use crate::fold::{Ordered, fold};
 use crate::kernel::{Args, Launch, Misuse, for_rows};
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};
+use crate::reader::Reader;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::ArgReduce,

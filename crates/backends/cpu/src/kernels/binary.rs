@@ -7,10 +7,11 @@ use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, unknown, with_type};
-use crate::elementwise::{Reader, map2};
+use crate::elementwise::map2;
 use crate::index::coordinates;
 use crate::kernel::{Args, Launch, Misuse};
 use crate::math::Real;
+use crate::reader::Reader;
 use crate::view::View;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {

@@ -4,8 +4,8 @@ use rustorch_ir::{OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
-use crate::elementwise::map1;
 use crate::kernel::{Args, Launch, Misuse};
+use crate::reader::Reader;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Contiguous,
@@ -20,7 +20,8 @@ fn accepts(_: &Signature) -> bool {
 
 fn launch(mut args: Args) -> Result<(), Misuse> {
     with_type!(args.output.dtype(), words T => {
-        map1::<T, T>(&mut args, 1, |x, y| y.copy_from_slice(x));
+        let x = Reader::<T>::whole(&args.inputs[0]);
+        x.copy_all(args.pool, args.output.data());
         Ok(())
     })
 }

@@ -7,9 +7,9 @@ use rustorch_runtime::{KernelEntry, Layouts};
 use std::ops::{AddAssign, Range};
 
 use crate::element::{Element, with_type};
-use crate::elementwise::{Reader, read_all};
 use crate::kernel::{Args, Launch, Misuse, SharedMut};
 use crate::product::{Matrix, for_tiles, multiply};
+use crate::reader::{Reader, read_all};
 use crate::window::Side;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {

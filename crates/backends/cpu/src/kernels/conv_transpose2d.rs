@@ -8,9 +8,9 @@ use rustorch_runtime::{KernelEntry, Layouts};
 use std::ops::AddAssign;
 
 use crate::element::{Element, with_type};
-use crate::elementwise::{Reader, read_all};
 use crate::kernel::{Args, Launch, Misuse, for_rows};
 use crate::product::{Matrix, multiply};
+use crate::reader::{Reader, read_all};
 use crate::window::Side;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {

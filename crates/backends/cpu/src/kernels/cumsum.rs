@@ -5,9 +5,9 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::elementwise::map_lines;
 use crate::fold::Addend;
 use crate::kernel::{Args, Launch, Misuse};
+use crate::lines::map_lines;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Cumsum,

@@ -23,7 +23,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         return Err(Misuse("not a gather".to_owned()));
     };
     let (x, index) = (&args.inputs[0], &args.inputs[1]);
-    let picks = indices(index, x, op.dim)?;
+    let picks = indices(args.pool, index, x, op.dim)?;
     let shape = &args.output.ty.shape;
     with_type!(args.output.dtype(), words T => {
         take::<T>(args.pool, args.output.data(), shape, x, op.dim, |i| picks[i]);

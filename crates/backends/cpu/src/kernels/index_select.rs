@@ -4,9 +4,9 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::elementwise::Reader;
 use crate::index::{indices, take};
 use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::reader::Reader;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::IndexSelect,
@@ -23,7 +23,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     let Op::IndexSelect(op) = args.op else {
         return Err(Misuse("not an index_select".to_owned()));
     };
-    let picks = indices(&args.inputs[1], &args.inputs[0], op.dim)?;
+    let picks = indices(args.pool, &args.inputs[1], &args.inputs[0], op.dim)?;
     with_type!(args.output.dtype(), words T => {
         select::<T>(&mut args, op.dim, &picks);
         Ok(())

@@ -5,12 +5,12 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::elementwise::{Reader, read_all};
 use crate::fold::sum;
 use crate::kernel::{Args, Launch, Misuse, for_rows};
 use crate::math::Real;
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};
+use crate::reader::{Reader, read_all};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::LayerNorm,

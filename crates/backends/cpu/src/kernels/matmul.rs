@@ -7,10 +7,12 @@ use num_complex::Complex;
 use num_traits::{One, WrappingAdd, WrappingMul, Zero};
 
 use crate::element::{Element, with_type};
-use crate::elementwise::Reader;
 use crate::kernel::{Args, Launch, Misuse, SharedMut, for_rows};
 use crate::pool::Pool;
 use crate::product::{Matrix, for_tiles, multiply};
+use crate::qmatmul::level::Level;
+use crate::qmatmul::{Kernel, Simd};
+use crate::reader::Reader;
 use crate::view::View;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
@@ -19,6 +21,9 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     layouts: Layouts::Any,
     launch,
 };
+
+/// Rows of an integer matrix that are gone through at once.
+const DEPTH: usize = 64;
 
 fn accepts(_: &Signature) -> bool {
     true
@@ -146,23 +151,43 @@ fn integers<T: Element<Compute = T> + WrappingAdd + WrappingMul>(args: &mut Args
     let [mut a, mut b] = [0, 1].map(|i| Reader::<T>::whole(&args.inputs[i]));
     let a = row_major(&mut a, &args.inputs[0], &lead);
     let b = row_major(&mut b, &args.inputs[1], &lead);
+    let level = Level::current();
     for_rows(
         args.pool,
         args.output.data::<T>(),
         n,
         k * n,
         |first, part| {
-            for (row, out) in (first..).zip(part.chunks_exact_mut(n)) {
-                let a = a.get(row / m).from(row % m, 0).data.iter().take(k);
-                let b = b.get(row / m).data;
-                out.fill(T::zeroed());
-                for (i, x) in a.enumerate() {
-                    let b = &b[i * n..][..n];
-                    for (out, b) in out.iter_mut().zip(b) {
-                        *out = out.wrapping_add(&x.wrapping_mul(b));
+            // Rows of `b` that stay in the cache while those of the result go by.
+            for depth in (0..k.max(1)).step_by(DEPTH) {
+                for (row, out) in (first..).zip(part.chunks_exact_mut(n)) {
+                    let a = a.get(row / m).from(row % m, 0).data;
+                    let a = &a[depth..k.min(depth + DEPTH)];
+                    let b = b.get(row / m).from(depth, 0).data;
+                    if depth == 0 {
+                        out.fill(T::zeroed());
                     }
+                    level.run(Row { a, b, out });
                 }
             }
         },
     );
+}
+
+/// Adds the product of a row with a matrix to a row.
+struct Row<'a, T> {
+    a: &'a [T],
+    b: &'a [T],
+    out: &'a mut [T],
+}
+
+impl<T: Copy + WrappingAdd + WrappingMul> Kernel for Row<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        for (x, b) in self.a.iter().zip(self.b.chunks_exact(self.out.len())) {
+            for (out, b) in self.out.iter_mut().zip(b) {
+                *out = out.wrapping_add(&x.wrapping_mul(b));
+            }
+        }
+    }
 }

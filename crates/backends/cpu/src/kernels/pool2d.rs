@@ -6,10 +6,10 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::elementwise::Reader;
 use crate::fold::Ordered;
 use crate::kernel::{Args, Launch, Misuse, for_rows};
 use crate::math::Real;
+use crate::reader::Reader;
 use crate::window::Side;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {

@@ -7,11 +7,11 @@ use rustorch_runtime::{KernelEntry, Layouts};
 use smallvec::SmallVec;
 
 use crate::element::{Element, with_type};
-use crate::elementwise::Reader;
 use crate::fold::{Addend, Ordered, fold};
 use crate::kernel::{Args, Launch, Misuse, for_rows};
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};
+use crate::reader::Reader;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Reduce,

@@ -5,9 +5,9 @@ use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::elementwise::{Reader, Runs};
 use crate::index::indices;
 use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::reader::{Reader, Runs};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Scatter,
@@ -24,7 +24,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     let Op::Scatter(op) = args.op else {
         return Err(Misuse("not a scatter".to_owned()));
     };
-    let picks = indices(&args.inputs[1], &args.inputs[0], op.dim)?;
+    let picks = indices(args.pool, &args.inputs[1], &args.inputs[0], op.dim)?;
     let dtype = args.output.dtype();
     match op.mode {
         ScatterMode::Set => with_type!(dtype, words T => {

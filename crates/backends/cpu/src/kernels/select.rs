@@ -1,5 +1,7 @@
 //! Elements of one operand or another.
 
+use std::hint::select_unpredictable;
+
 use rustorch_ir::{OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
@@ -35,7 +37,7 @@ fn select<T: Element<Compute = T>>(args: &mut Args) {
         let condition = condition.read(at, out.len());
         let either = a.read(at, out.len()).iter().zip(b.read(at, out.len()));
         for ((out, &condition), (&a, &b)) in out.iter_mut().zip(condition).zip(either) {
-            *out = if condition != 0 { a } else { b };
+            *out = select_unpredictable(condition != 0, a, b);
         }
     });
 }

@@ -4,9 +4,9 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
-use crate::elementwise::map_lines;
 use crate::fold::{Ordered, fold, sum};
 use crate::kernel::{Args, Launch, Misuse};
+use crate::lines::map_lines;
 use crate::math::Real;
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};

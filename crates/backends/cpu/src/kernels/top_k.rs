@@ -6,9 +6,9 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
-use crate::elementwise::map_lines;
 use crate::fold::Ordered;
 use crate::kernel::{Args, Launch, Misuse};
+use crate::lines::map_lines;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::TopK,
@@ -41,14 +41,23 @@ fn top<T: Ordered>(x: &[T], largest: bool, best: &mut [i64]) {
         let order = if largest { order.reverse() } else { order };
         order.then(a.cmp(&b))
     };
+    // Candidates, thinned out to the best when there are twice as many as needed; later
+    // ones have to be better than the worst of those.
     let k = best.len();
-    let mut places: Vec<i64> = (0..x.len() as i64).collect();
-    if k < places.len() {
-        places.select_nth_unstable_by(k, better);
+    let mut places = Vec::with_capacity(x.len().min(2 * k));
+    let mut worst = None;
+    for place in 0..x.len() as i64 {
+        if worst.is_none_or(|worst| better(&place, &worst).is_lt()) {
+            places.push(place);
+        }
+        if places.len() == 2 * k {
+            worst = Some(*places.select_nth_unstable_by(k - 1, better).1);
+            places.truncate(k);
+        }
     }
-    let places = &mut places[..k];
     places.sort_unstable_by(better);
-    best.copy_from_slice(places);
+    places.truncate(k);
+    best.copy_from_slice(&places);
 }
 
 /// By size, NaN being the largest.

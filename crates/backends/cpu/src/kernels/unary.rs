@@ -72,7 +72,7 @@ fn real<T: Real>(op: UnaryOp) -> Option<Loop<T>> {
         UnaryOp::Abs => |x, y| apply(x, y, |x| x.abs()),
         UnaryOp::Sign => |x, y| apply(x, y, sign),
         UnaryOp::Exp => |x, y| apply(x, y, |x| x.exponential()),
-        UnaryOp::Log => |x, y| apply(x, y, |x| x.ln()),
+        UnaryOp::Log => |x, y| apply(x, y, |x| x.logarithm()),
         UnaryOp::Sqrt => |x, y| apply(x, y, |x| x.sqrt()),
         UnaryOp::Rsqrt => |x, y| apply(x, y, |x| x.sqrt().recip()),
         UnaryOp::Reciprocal => |x, y| apply(x, y, |x| x.recip()),

@@ -1,0 +1,101 @@
+//! Functions of lines: of all elements along a dimension.
+
+use std::ops::Range;
+
+use rustorch_ir::Layout;
+use smallvec::SmallVec;
+
+use crate::element::Element;
+use crate::kernel::{Args, SharedMut, for_ranges, for_rows};
+use crate::reader::{Reader, Runs};
+
+/// Lines that are gathered together where their elements are not neighbours, but those of
+/// different lines are.
+const STRIP: usize = 16;
+
+/// Elements between gathered lines: cache lines that differ by a power of two would push
+/// each other out.
+const GAP: usize = 16;
+
+/// Computes each line of the result along dimension `dim` from the operand's line there;
+/// `work` is the cost of an element of the operand.
+pub(crate) fn map_lines<X: Element, Y: Element>(
+    args: &mut Args,
+    dim: usize,
+    work: usize,
+    f: impl Fn(&[X::Compute], &mut [Y::Compute]) + Sync,
+) {
+    let (x, pool) = (&args.inputs[0], args.pool);
+    let shape = &args.output.ty.shape;
+    let (from, to) = (x.shape()[dim], shape[dim]);
+    let is_last = shape[dim + 1..].iter().all(|&size| size == 1);
+    if is_last && x.layout.has_dense_rows() {
+        let x = Reader::<X>::whole(x);
+        return for_rows(
+            pool,
+            args.output.data::<Y>(),
+            to,
+            from * work,
+            |first, part| {
+                let (mut x, mut buffer) = (x.clone(), Vec::new());
+                for (line, y) in (first..).zip(part.chunks_exact_mut(to)) {
+                    let x = x.read(line * from, from);
+                    Y::write(y, &mut buffer, |y| f(x, y));
+                }
+            },
+        );
+    }
+    let (sources, apart) = lines(x.layout, dim);
+    let (targets, distance) = lines(&Layout::contiguous(shape), dim);
+    let data: &[X] = x.data();
+    let out = args.output.data::<Y>();
+    if out.is_empty() {
+        return;
+    }
+    let out = SharedMut(out.as_mut_ptr());
+    let count = targets.elements();
+    let strips = count.div_ceil(STRIP);
+    for_ranges(pool, strips, STRIP * from * work, |strips| {
+        let (mut gathered, mut results) = (Vec::new(), Vec::new());
+        let (mut widened, mut buffer) = (Vec::new(), Vec::new());
+        for first in strips.map(|strip| strip * STRIP) {
+            let lines = first..count.min(first + STRIP);
+            gathered.resize(lines.len() * (from + GAP), X::zeroed());
+            results.resize(lines.len() * (to + GAP), Y::zeroed());
+            let starts = places(&sources, lines.clone());
+            for i in 0..from {
+                for (line, start) in starts.iter().enumerate() {
+                    gathered[line * (from + GAP) + i] = data[start + i * apart];
+                }
+            }
+            let results_of_lines = results.chunks_exact_mut(to + GAP);
+            for (x, y) in gathered.chunks_exact(from + GAP).zip(results_of_lines) {
+                let x = X::widen(&x[..from], &mut widened);
+                Y::write(&mut y[..to], &mut buffer, |y| f(x, y));
+            }
+            let starts = places(&targets, lines);
+            for i in 0..to {
+                for (line, start) in starts.iter().enumerate() {
+                    // SAFETY: an element of the result, of a line that only this strip has.
+                    let y = unsafe { &mut *out.at(start + i * distance) };
+                    *y = results[line * (to + GAP) + i];
+                }
+            }
+        }
+    });
+}
+
+/// The first elements of all lines along `dim`, counted from the layout's own first, and
+/// the distance of elements in a line.
+fn lines(layout: &Layout, dim: usize) -> (Layout, usize) {
+    let mut firsts = layout.slice(dim, 0, 1, 1);
+    firsts.offset = 0;
+    (firsts, layout.strides[dim])
+}
+
+/// Where some elements are.
+fn places(layout: &Layout, range: Range<usize>) -> SmallVec<[usize; STRIP]> {
+    Runs::new(layout, range)
+        .flat_map(|run| (0..run.len).map(move |i| run.at + i * run.stride))
+        .collect()
+}

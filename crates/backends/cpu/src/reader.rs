@@ -1,0 +1,290 @@
+//! Operands of any layout, given out as slices.
+
+use std::ops::Range;
+
+use rustorch_ir::Layout;
+use smallvec::SmallVec;
+
+use crate::element::Element;
+use crate::kernel::{SharedMut, for_ranges, for_rows};
+use crate::pool::Pool;
+use crate::view::View;
+
+/// Elements along each side of the tiles that transposing copies go through: a cache line
+/// of the common types.
+const TILE: usize = 16;
+
+/// Rows of tiles that are gone through together: neighbouring cache lines are fetched as
+/// neighbours.
+const STRIP: usize = 4 * TILE;
+
+/// Elements of a layout that lie at equal distances.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    /// Position of the first.
+    pub(crate) at: usize,
+    /// Distance of neighbours.
+    pub(crate) stride: usize,
+    /// Number of elements.
+    pub(crate) len: usize,
+}
+
+/// The runs that a range of a layout's elements, in row-major order, consists of.
+#[derive(Clone)]
+pub(crate) struct Runs<'a> {
+    layout: &'a Layout,
+    /// Of the row that the next run is in, without the last dimension.
+    index: SmallVec<[usize; 6]>,
+    row: usize,
+    /// Elements of that row before the run.
+    skip: usize,
+    left: usize,
+}
+
+impl<'a> Runs<'a> {
+    /// The elements `range` of `layout`. Runs are longest if the layout is collapsed.
+    pub(crate) fn new(layout: &'a Layout, range: Range<usize>) -> Self {
+        let rows = layout.rank().saturating_sub(1);
+        let width = layout.shape.last().map_or(1, |&w| w.max(1));
+        let mut index = SmallVec::from_elem(0, rows);
+        let mut rest = range.start / width;
+        let mut row = layout.offset;
+        for d in (0..rows).rev() {
+            let size = layout.shape[d].max(1);
+            index[d] = rest % size;
+            rest /= size;
+            row += index[d] * layout.strides[d];
+        }
+        Self {
+            layout,
+            index,
+            row,
+            skip: range.start % width,
+            left: range.len(),
+        }
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Run;
+
+    fn next(&mut self) -> Option<Run> {
+        if self.left == 0 {
+            return None;
+        }
+        let width = self.layout.shape.last().map_or(1, |&w| w);
+        let stride = self.layout.strides.last().map_or(1, |&s| s);
+        let len = (width - self.skip).min(self.left);
+        let at = self.row + self.skip * stride;
+        self.left -= len;
+        self.skip = 0;
+        for d in (0..self.index.len()).rev() {
+            let (size, stride) = (self.layout.shape[d], self.layout.strides[d]);
+            self.index[d] += 1;
+            self.row += stride;
+            if self.index[d] < size {
+                break;
+            }
+            self.row -= stride * size;
+            self.index[d] = 0;
+        }
+        Some(Run { at, stride, len })
+    }
+}
+
+/// Copies runs of `data` to `out`, one after the other.
+fn gather<T: Copy>(data: &[T], runs: Runs, mut out: &mut [T]) {
+    for run in runs {
+        let (part, rest) = out.split_at_mut(run.len);
+        copy_run(data, run, part);
+        out = rest;
+    }
+}
+
+fn copy_run<T: Copy>(data: &[T], run: Run, out: &mut [T]) {
+    match run.stride {
+        0 => out.fill(data[run.at]),
+        1 => out.copy_from_slice(&data[run.at..][..run.len]),
+        stride => {
+            let data = data[run.at..].iter().step_by(stride);
+            out.iter_mut().zip(data).for_each(|(y, x)| *y = *x);
+        }
+    }
+}
+
+/// An operand seen through a layout, of which it gives out pieces.
+#[derive(Clone)]
+pub(crate) struct Reader<'a, T: Element> {
+    data: &'a [T],
+    /// Collapsed, and counted from the first element of `data`.
+    layout: Layout,
+    gathered: Vec<T>,
+    /// The position of the one element that `gathered` repeats.
+    repeated: Option<usize>,
+    widened: Vec<T::Compute>,
+}
+
+impl<'a, T: Element> Reader<'a, T> {
+    /// Reads `view` through `layout`, made from the view's own by looking at it in another
+    /// way.
+    pub(crate) fn new(view: &View<'a>, layout: &Layout) -> Self {
+        let mut layout = layout.clone();
+        layout.offset = layout.offset.saturating_sub(view.layout.offset);
+        Self::of(view.data(), &layout)
+    }
+
+    /// Reads `view` as it is.
+    pub(crate) fn whole(view: &View<'a>) -> Self {
+        Self::new(view, view.layout)
+    }
+
+    /// Reads `data` through `layout`.
+    pub(crate) fn of(data: &'a [T], layout: &Layout) -> Self {
+        let [layout] = Layout::collapse([layout]);
+        Self {
+            data,
+            layout,
+            gathered: Vec::new(),
+            repeated: None,
+            widened: Vec::new(),
+        }
+    }
+
+    /// `len` elements from `start` on, in row-major order and in the type that kernels
+    /// compute in. Neighbours that are of that type are not copied.
+    pub(crate) fn read(&mut self, start: usize, len: usize) -> &[T::Compute] {
+        let runs = Runs::new(&self.layout, start..start + len);
+        let stored = match runs.clone().next().filter(|run| run.len == len) {
+            Some(Run { at, stride: 1, .. }) => &self.data[at..at + len],
+            Some(Run { at, stride: 0, .. })
+                if self.repeated == Some(at) && self.gathered.len() >= len =>
+            {
+                &self.gathered[..len]
+            }
+            run => {
+                self.repeated = run.filter(|run| run.stride == 0).map(|run| run.at);
+                self.gathered.resize(len, T::zeroed());
+                gather(self.data, runs, &mut self.gathered);
+                &self.gathered
+            }
+        };
+        T::widen(stored, &mut self.widened)
+    }
+
+    /// Number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.layout.elements()
+    }
+
+    /// All elements.
+    pub(crate) fn all(&mut self) -> &[T::Compute] {
+        self.read(0, self.len())
+    }
+
+    /// The first element, counted in row-major order, for which `is` holds.
+    pub(crate) fn position(&self, is: impl Fn(T) -> bool) -> Option<usize> {
+        let mut before = 0;
+        for run in Runs::new(&self.layout, 0..self.layout.elements()) {
+            let found = (0..run.len).position(|i| is(self.data[run.at + i * run.stride]));
+            if let Some(i) = found {
+                return Some(before + i);
+            }
+            before += run.len;
+        }
+        None
+    }
+
+    /// Copies elements from `start` on to `out`.
+    pub(crate) fn copy(&self, start: usize, out: &mut [T]) {
+        let runs = Runs::new(&self.layout, start..start + out.len());
+        gather(self.data, runs, out);
+    }
+
+    /// Copies all elements to `out`, in parallel.
+    pub(crate) fn copy_all(&self, pool: &Pool, out: &mut [T]) {
+        let last = self.layout.rank().saturating_sub(1);
+        let strides = &self.layout.strides;
+        let nearest = (0..last)
+            .filter(|&d| strides[d] > 0)
+            .min_by_key(|&d| strides[d]);
+        match nearest.filter(|&d| strides[d] < strides[last] && !out.is_empty()) {
+            Some(dim) => self.transpose(dim, pool, out),
+            None => for_rows(pool, out, 1, 1, |start, part| self.copy(start, part)),
+        }
+    }
+
+    /// Copies all elements by tiles of the last dimension, along which the elements of the
+    /// result are neighbours, and of `dim`, along which those of the operand are: each cache
+    /// line is visited once.
+    fn transpose(&self, dim: usize, pool: &Pool, out: &mut [T]) {
+        let (from, strides) = (&self.layout, &self.layout.strides);
+        let to = Layout::contiguous(&from.shape);
+        let last = from.rank() - 1;
+        let (height, width) = (from.shape[dim], from.shape[last]);
+        // What is left are planes of `dim` and the last dimension.
+        let planes = |layout: &Layout| -> Vec<usize> {
+            let plane = layout.slice(dim, 0, 1, 1).slice(last, 0, 1, 1);
+            plane.positions().collect()
+        };
+        let (sources, targets) = (planes(from), planes(&to));
+        let strips = height.div_ceil(STRIP);
+        assert_eq!(out.len(), to.elements());
+        let out = SharedMut(out.as_mut_ptr());
+        for_ranges(pool, sources.len() * strips, STRIP * width, |tasks| {
+            let mut tile = [[T::zeroed(); TILE]; TILE];
+            for (plane, strip) in tasks.map(|task| (task / strips, task % strips)) {
+                let rows = strip * STRIP..height.min((strip + 1) * STRIP);
+                let columns = (0..width).step_by(TILE);
+                let corners = columns.flat_map(|c| rows.clone().step_by(TILE).map(move |r| (r, c)));
+                for (row, column) in corners {
+                    let (len, columns) = (TILE.min(rows.end - row), TILE.min(width - column));
+                    for (i, tile) in tile[..columns].iter_mut().enumerate() {
+                        let at = row * strides[dim] + (column + i) * strides[last];
+                        let (at, stride) = (sources[plane] + at, strides[dim]);
+                        copy_run(self.data, Run { at, stride, len }, &mut tile[..len]);
+                    }
+                    for i in 0..len {
+                        let start = targets[plane] + (row + i) * to.strides[dim] + column;
+                        // SAFETY: part of a row of the result; each row is in one task.
+                        let out = unsafe { out.range(start, columns) };
+                        out.iter_mut().zip(&tile).for_each(|(y, x)| *y = x[i]);
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// All elements of an operand in row-major order.
+pub(crate) fn read_all<T: Element>(view: &View) -> Vec<T::Compute> {
+    Reader::<T>::whole(view).all().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_begin_anywhere() {
+        let whole = Layout::contiguous(&[2, 3, 4].into());
+        for layout in [
+            whole.permute(&[1, 0, 2]),
+            whole.permute(&[2, 1, 0]),
+            whole.slice(2, 1, 2, 2),
+            whole.slice(0, 1, 1, 1).broadcast_to(&[5, 3, 4].into()),
+            Layout::contiguous(&[].into()),
+            Layout::contiguous(&[3, 0].into()),
+        ] {
+            let positions: Vec<usize> = layout.positions().collect();
+            let [layout] = Layout::collapse([&layout]);
+            for start in 0..=positions.len() {
+                for end in start..=positions.len() {
+                    let walked: Vec<usize> = Runs::new(&layout, start..end)
+                        .flat_map(|run| (0..run.len).map(move |i| run.at + i * run.stride))
+                        .collect();
+                    assert_eq!(walked, positions[start..end], "{layout:?} {start}..{end}");
+                }
+            }
+        }
+    }
+}
