@@ -1,8 +1,10 @@
 //! The worker pool: a parallel loop that costs about a microsecond.
 //!
-//! A token's decoding is hundreds of short parallel loops with little between them, so workers that slept after each would spend more time waking than working. Here
-//! they spin for a moment after each loop, then give way to other threads, and park only after a pause in the work. The thread that calls [`Pool::run`] works
-//! too, and never waits for a worker that has not begun: on a busy machine it does the whole loop itself.
+//! A token's decoding is hundreds of short parallel loops with little between them, so workers that
+//! slept after each would spend more time waking than working. Here they spin for a moment after
+//! each loop, then give way to other threads, and park only after a pause in the work. The thread
+//! that calls [`Pool::run`] works too, and never waits for a worker that has not begun: on a busy
+//! machine it does the whole loop itself.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -54,13 +56,16 @@ struct Shared {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: `job` is the one field that is not `Sync` by itself. It is written only by the holder of the turn while no worker is inside and none can enter (`OPEN` is
-// clear), and read only by workers inside; the release and acquire operations on `state` order the two. The body it points to is `Sync`.
+// SAFETY: `job` is the one field that is not `Sync` by itself. It is written only by the holder of
+// the turn while no worker is inside and none can enter (`OPEN` is clear), and read only by workers
+// inside; the release and acquire operations on `state` order the two. The body it points to is
+// `Sync`.
 unsafe impl Sync for Shared {}
 // SAFETY: the body that `job` points to is `Sync`, so it may be called from any thread.
 unsafe impl Send for Shared {}
 
-// `state` holds, from the lowest bit: the workers inside the loop (31 bits), whether it is open, whether the pool shuts down, and the number of the loop.
+// `state` holds, from the lowest bit: the workers inside the loop (31 bits), whether it is open,
+// whether the pool shuts down, and the number of the loop.
 const INSIDE: u64 = OPEN - 1;
 const OPEN: u64 = 1 << 31;
 const SHUTDOWN: u64 = 1 << 32;
@@ -72,7 +77,8 @@ thread_local! {
 }
 
 impl Pool {
-    /// A pool of `threads` threads, such as [`default_threads`], the caller of [`Self::run`] included; at least one. Fewer if the system refuses to start them.
+    /// A pool of `threads` threads, such as [`default_threads`], the caller of [`Self::run`]
+    /// included; at least one. Fewer if the system refuses to start them.
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
             state: Line(AtomicU64::new(0)),
@@ -104,19 +110,23 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Calls `body` once with each of `0..chunks`, in any order and on any of the threads, and returns when all are done.
+    /// Calls `body` once with each of `0..chunks`, in any order and on any of the threads, and
+    /// returns when all are done.
     ///
-    /// Chunks are claimed one at a time, so uneven ones balance. Called from inside a chunk (of any pool) it runs inline.
+    /// Chunks are claimed one at a time, so uneven ones balance. Called from inside a chunk (of any
+    /// pool) it runs inline.
     ///
     /// # Panics
-    /// With the panic of a chunk; the chunks not begun by then are dropped, and the pool stays usable.
+    /// With the panic of a chunk; the chunks not begun by then are dropped, and the pool stays
+    /// usable.
     pub fn run(&self, chunks: usize, body: &Body<'_>) {
         if self.workers.is_empty() || chunks <= 1 || INSIDE_CHUNK.get() {
             return (0..chunks).for_each(body);
         }
         let turn = lock(&self.turn);
         let body: *const Body<'_> = body;
-        // SAFETY: only the lifetime changes. Workers use the body only while they are inside the loop, and `close` returns when none is.
+        // SAFETY: only the lifetime changes. Workers use the body only while they are inside the
+        // loop, and `close` returns when none is.
         let body = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
         let job = Job { body, chunks };
         self.shared.open(job);
@@ -129,7 +139,8 @@ impl Pool {
         }
     }
 
-    /// Cuts `data` into chunks of `len` elements, the last one shorter, and calls `body` once with the start of each and its elements, as [`Self::run`] does.
+    /// Cuts `data` into chunks of `len` elements, the last one shorter, and calls `body` once with
+    /// the start of each and its elements, as [`Self::run`] does.
     ///
     /// # Panics
     /// As [`Self::run`] does, and if `len` is zero.
@@ -139,7 +150,8 @@ impl Pool {
         len: usize,
         body: &(dyn Fn(usize, &mut [T]) + Sync),
     ) {
-        /// The start of the elements, which different threads reach through it at different offsets.
+        /// The start of the elements, which different threads reach through it at different
+        /// offsets.
         struct Start<T>(*mut T);
         // SAFETY: elements go to one thread each, which `T: Send` allows.
         unsafe impl<T: Send> Sync for Start<T> {}
@@ -148,7 +160,8 @@ impl Pool {
         self.run(total.div_ceil(len), &|chunk| {
             let start = chunk * len;
             let len = len.min(total - start);
-            // SAFETY: the range lies within the data, no other chunk has a part of it, and `run` calls each chunk once.
+            // SAFETY: the range lies within the data, no other chunk has a part of it, and `run`
+            // calls each chunk once.
             let chunk = unsafe { std::slice::from_raw_parts_mut(data.0.add(start), len) };
             body(start, chunk);
         });
@@ -172,7 +185,8 @@ impl Shared {
         // SAFETY: the caller has the turn, and the last loop was closed: no worker reads the job.
         unsafe { *self.job.get() = Some(job) };
         self.next.0.store(0, Ordering::Relaxed);
-        // Sequentially consistent, here and in `park`: either the worker about to park sees the open loop or this sees the worker.
+        // Sequentially consistent, here and in `park`: either the worker about to park sees the
+        // open loop or this sees the worker.
         self.state.0.fetch_add(LOOP | OPEN, Ordering::SeqCst);
         self.wake(job.chunks - 1);
     }
@@ -192,7 +206,8 @@ impl Shared {
     fn run_chunks(&self, job: Job) {
         INSIDE_CHUNK.set(true);
         let result = catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: the loop's caller waits in `close` while this thread is inside, so the body it borrowed is alive.
+            // SAFETY: the loop's caller waits in `close` while this thread is inside, so the body
+            // it borrowed is alive.
             let body = unsafe { &*job.body };
             loop {
                 let chunk = self.next.0.fetch_add(1, Ordering::Relaxed);
@@ -233,7 +248,8 @@ impl Shared {
                 Ordering::Relaxed,
             );
             if entered.is_ok() {
-                // SAFETY: the caller wrote the job before it opened the loop, and will not write again while this worker is inside.
+                // SAFETY: the caller wrote the job before it opened the loop, and will not write
+                // again while this worker is inside.
                 if let Some(job) = unsafe { *self.job.get() } {
                     self.run_chunks(job);
                 }
@@ -248,7 +264,8 @@ impl Shared {
     fn park(&self, seen: u64) {
         let guard = lock(&self.sleep);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        // Workers that leave a loop change the state too, which only means another round of spinning.
+        // Workers that leave a loop change the state too, which only means another round of
+        // spinning.
         if self.state.0.load(Ordering::SeqCst) == seen {
             drop(self.wake.wait(guard));
         }
@@ -269,7 +286,8 @@ impl Shared {
     }
 }
 
-/// The physical cores that this process may use: a second thread on a core would share its vector units and its way to memory.
+/// The physical cores that this process may use: a second thread on a core would share its vector
+/// units and its way to memory.
 pub fn default_threads() -> usize {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     available.min(num_cpus::get_physical()).max(1)
@@ -302,7 +320,8 @@ impl Idle {
     }
 }
 
-/// Locks, also after a panic: none of the mutexes here guards data that a panic could leave half-written.
+/// Locks, also after a panic: none of the mutexes here guards data that a panic could leave
+/// half-written.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,8 @@ pub(crate) const MAX_TOKENS: usize = 4;
 /// How far ahead of its use memory is asked for.
 const AHEAD: usize = 1536;
 
-/// The product of the rows of weights from `first` on, one for each of `y`'s columns, with all rows of activations, one for each of `y`'s rows.
+/// The product of the rows of weights from `first` on, one for each of `y`'s columns, with all rows
+/// of activations, one for each of `y`'s rows.
 pub(crate) struct Decode<'a, O: Operand> {
     pub(crate) weights: Matrix<'a, O>,
     pub(crate) first: usize,
@@ -31,7 +32,8 @@ impl<O: Operand> Kernel for Decode<'_, O> {
 }
 
 impl<O: Operand> Decode<'_, O> {
-    /// Multiplies a row of weights with the rows of activations from `token` on, `T` at a time while so many are left. Returns the first that is left.
+    /// Multiplies a row of weights with the rows of activations from `token` on, `T` at a time
+    /// while so many are left. Returns the first that is left.
     #[inline(always)]
     fn dot<S: Simd, const T: usize>(&mut self, s: S, column: usize, mut token: usize) -> usize {
         let tokens = self.y.rows();

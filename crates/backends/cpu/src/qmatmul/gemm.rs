@@ -1,4 +1,5 @@
-//! Products with many rows of activations: weights are unpacked into panels, each of which meets all of the activations.
+//! Products with many rows of activations: weights are unpacked into panels, each of which meets
+//! all of the activations.
 
 use super::operand::{Matrix, Operand, ROWS};
 use super::simd::{Kernel, Simd};
@@ -12,7 +13,8 @@ pub(crate) type Sums = [[f32; ROWS]; 2];
 /// Rows of `y` that are asked for ahead of being written.
 const AHEAD: usize = 8;
 
-/// The product of the rows of weights from `first` on, one for each of `y`'s columns, with the rows of activations from `token` on, one for each of `y`'s rows.
+/// The product of the rows of weights from `first` on, one for each of `y`'s columns, with the rows
+/// of activations from `token` on, one for each of `y`'s rows.
 pub(crate) struct Gemm<'a, O: Operand> {
     pub(crate) weights: Matrix<'a, O>,
     /// As many rows at most as [`Operand::Pairs`] hold.
@@ -23,7 +25,8 @@ pub(crate) struct Gemm<'a, O: Operand> {
     pub(crate) tokens: usize,
     pub(crate) token: usize,
     pub(crate) y: Tile<'a>,
-    /// Where `y` grows, whatever its place in memory: a token's sums for each pair of panels, then the next token's. Overwritten.
+    /// Where `y` grows, whatever its place in memory: a token's sums for each pair of panels, then
+    /// the next token's. Overwritten.
     pub(crate) sums: &'a mut Vec<Sums>,
 }
 
@@ -59,7 +62,8 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
 }
 
 impl<O: Operand> Gemm<'_, O> {
-    /// Packs a slab of the rows for the columns of `y` from `column` on. In place of rows past the last, that one is packed again: the product is dropped.
+    /// Packs a slab of the rows for the columns of `y` from `column` on. In place of rows past the
+    /// last, that one is packed again: the product is dropped.
     #[inline(always)]
     fn pack<S: Simd>(&self, s: S, slab: usize, column: usize, panel: &mut O::Panel) {
         let last = self.y.columns() - 1;
@@ -75,7 +79,8 @@ impl<O: Operand> Gemm<'_, O> {
     }
 }
 
-/// Adds the products of the panels with the first slabs of `x` to the first of `sums`, `T` slabs at a time while so many are left, and leaves the rest of both.
+/// Adds the products of the panels with the first slabs of `x` to the first of `sums`, `T` slabs at
+/// a time while so many are left, and leaves the rest of both.
 #[inline(always)]
 fn multiply<O: Operand, S: Simd, const T: usize>(
     s: S,

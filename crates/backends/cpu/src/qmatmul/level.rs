@@ -57,7 +57,8 @@ levels! {
 }
 
 impl Level {
-    /// The level that products use: the machine's best, or the one that `RUSTORCH_CPU_LEVEL` names if the machine has it. Found once.
+    /// The level that products use: the machine's best, or the one that `RUSTORCH_CPU_LEVEL` names
+    /// if the machine has it. Found once.
     pub fn current() -> Self {
         static CURRENT: OnceLock<Level> = OnceLock::new();
         *CURRENT.get_or_init(|| {

@@ -1,12 +1,16 @@
-//! `y = x · Wᵀ`, the product that a language model spends its time in, with `W` in a block format or of floats.
+//! `y = x · Wᵀ`, the product that a language model spends its time in, with `W` in a block format
+//! or of floats.
 //!
-//! [`linear`] converts the activations once ([`activations`]) and then goes one of two ways. For a few rows it streams the weights from memory as they are ([`decode`]). For
-//! many it unpacks them, panel by panel, into a form in which one vector instruction serves 16 rows of weights ([`gemm`]). Both are written once, over three things
-//! that vary on their own: the type of the weights ([`operand`]; [`quantized`] with one file a format in [`formats`], or [`float`]) and the
-//! machine's vector instructions ([`simd`], chosen in [`level`]).
+//! [`linear`] converts the activations once (`activations`) and then goes one of two ways. For a
+//! few rows it streams the weights from memory as they are (`decode`). For many it unpacks them,
+//! panel by panel, into a form in which one vector instruction serves 16 rows of weights (`gemm`).
+//! Both are written once, over three things that vary on their own: the type of the weights
+//! (`operand`; `quantized` with one file a format in `formats`, or `float`) and the machine's
+//! vector instructions (`simd`, chosen in [`level`]).
 //!
-//! A row's result depends on nothing but its operands and the way: neither on the number of threads nor on how rows are shared among them. The two ways add in
-//! different orders, so they differ in the last bits.
+//! A row's result depends on nothing but its operands and the way: neither on the number of threads
+//! nor on how rows are shared among them. The two ways add in different orders, so they differ in
+//! the last bits.
 
 mod activations;
 mod decode;
@@ -38,12 +42,15 @@ const CHUNK_BYTES: usize = 32 << 10;
 const CHUNK_SLABS: usize = 32;
 /// Chunks for each thread, so that one which is late is no great loss.
 const CHUNKS: usize = 8;
-/// Rows of activations that stay in a second-level cache, a slab of each, while panels of weights come and go.
+/// Rows of activations that stay in a second-level cache, a slab of each, while panels of weights
+/// come and go.
 const CHUNK_TOKENS: usize = 512;
 
-/// Computes `y = x · Wᵀ`: `y[i × n + j]` is the product of row `i` of `x` with row `j` of `w`, for `t` rows of `x`.
+/// Computes `y = x · Wᵀ`: `y[i × n + j]` is the product of row `i` of `x` with row `j` of `w`, for
+/// `t` rows of `x`.
 ///
-/// With block formats, activations are rounded to 8 bits (see [`activations`]); a float format's products are in f32. Sums are in f32.
+/// With block formats, activations are rounded to 8 bits (see `activations`); a float format's
+/// products are in f32. Sums are in f32.
 ///
 /// # Panics
 /// Unless `x` holds `t × k` and `y` holds `t × n` values.
@@ -169,7 +176,8 @@ fn stream<O: Operand>(
     });
 }
 
-/// Shares the rows of weights among the threads, and the rows of activations where those are too few.
+/// Shares the rows of weights among the threads, and the rows of activations where those are too
+/// few.
 fn multiply<O: Operand>(
     level: Level,
     pool: &Pool,

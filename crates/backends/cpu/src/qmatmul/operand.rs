@@ -15,14 +15,16 @@ pub(crate) trait Operand {
     type Slab: Pod;
     /// The 256 activations that meet them.
     type X: Pod + Send + Sync;
-    /// The slabs of 16 rows with the rows side by side, ready to be multiplied by many slabs of activations.
+    /// The slabs of 16 rows with the rows side by side, ready to be multiplied by many slabs of
+    /// activations.
     type Panel: Pod;
     /// As many pairs of panels as fit a first-level cache beside the activations.
     type Pairs: Pod + AsMut<[[Self::Panel; 2]]>;
 
     fn convert<S: Simd>(s: S, values: &[f32; SLAB], x: &mut Self::X);
 
-    /// Adds the products of one row's slab with `T` slabs of activations to `sums`: lanes that are yet to be added up.
+    /// Adds the products of one row's slab with `T` slabs of activations to `sums`: lanes that are
+    /// yet to be added up.
     fn dot<S: Simd, const T: usize>(
         s: S,
         slab: &Self::Slab,

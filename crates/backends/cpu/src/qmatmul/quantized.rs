@@ -22,7 +22,8 @@ pub(crate) trait Unpack: Pod + Sync {
     fn unpack<S: Simd>(s: S, slab: &Self::Slab) -> Unpacked<S>;
 }
 
-/// 256 weights: codes in their order, scales and minima in the order of [`lane_of`], groups of 32 twice.
+/// 256 weights: codes in their order, scales and minima in the order of [`lane_of`], groups of 32
+/// twice.
 pub(crate) struct Unpacked<S: Simd> {
     pub(crate) codes: [S::V; 4],
     pub(crate) scales: S::F,

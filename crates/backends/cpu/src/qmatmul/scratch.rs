@@ -2,7 +2,8 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// Memory that products work in. It grows to what the largest product needs and is then reused: no allocation for a token.
+/// Memory that products work in. It grows to what the largest product needs and is then reused: no
+/// allocation for a token.
 #[derive(Default)]
 pub struct Scratch {
     lines: Vec<Line>,

@@ -152,7 +152,8 @@ fn product(level: Level, threads: usize, w: &Weight<'_>, x: &[f32], t: usize) ->
     y
 }
 
-/// The mean squared error over the mean square that results have where nothing cancels: the product of the rows' own squares.
+/// The mean squared error over the mean square that results have where nothing cancels: the product
+/// of the rows' own squares.
 fn nmse(actual: &[f32], expected: &[f64], values: &[f32], x: &[f32], k: usize) -> f64 {
     let square = |v: &[f32]| v.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
     let error: f64 = actual

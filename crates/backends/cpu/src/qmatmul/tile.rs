@@ -12,7 +12,8 @@ pub(crate) struct Output<'a> {
     matrix: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: like a `&mut [f32]`, which may be sent; what threads share, `tile`, leaves the avoidance of conflicts to its caller.
+// SAFETY: like a `&mut [f32]`, which may be sent; what threads share, `tile`, leaves the avoidance
+// of conflicts to its caller.
 unsafe impl Send for Output<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Output<'_> {}
@@ -69,7 +70,8 @@ impl Tile<'_> {
     #[inline(always)]
     pub(crate) fn row(&mut self, row: usize) -> &mut [f32] {
         assert!(row < self.rows);
-        // SAFETY: the row lies within the matrix, as the rectangle does, and belongs to this rectangle alone.
+        // SAFETY: the row lies within the matrix, as the rectangle does, and belongs to this
+        // rectangle alone.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.stride), self.columns) }
     }
 }

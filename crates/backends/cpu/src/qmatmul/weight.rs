@@ -136,7 +136,8 @@ impl<'a> Weight<'a> {
     /// Rows of `k` weights, `n` of them one after the other, in little-endian bytes.
     ///
     /// # Errors
-    /// [`WeightError`] unless `k` fills blocks, `bytes` has exactly the bytes of all rows and begins at a multiple of the type's alignment (four at most).
+    /// [`WeightError`] unless `k` fills blocks, `bytes` has exactly the bytes of all rows and
+    /// begins at a multiple of the type's alignment (four at most).
     pub fn new(
         weight_type: WeightType,
         bytes: &'a [u8],

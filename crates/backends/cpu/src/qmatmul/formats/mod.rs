@@ -1,4 +1,5 @@
-//! How the codes, scales and minima of each block format get into vectors. The layouts are documented where the blocks are: `rustorch_quant`.
+//! How the codes, scales and minima of each block format get into vectors. The layouts are
+//! documented where the blocks are: `rustorch_quant`.
 
 mod q2_k;
 mod q3_k;
@@ -78,7 +79,8 @@ fn bytes_of_32<S: Simd, B>(s: S, slab: &[B; 8], bytes: impl Fn(&B) -> &[i8; 32])
     codes
 }
 
-/// The eight 6-bit scales and minima that `Q4_K` and `Q5_K` keep in 12 bytes, as bytes: `rustorch_quant::unpack_scales_mins`, a word at a time.
+/// The eight 6-bit scales and minima that `Q4_K` and `Q5_K` keep in 12 bytes, as bytes:
+/// `rustorch_quant::unpack_scales_mins`, a word at a time.
 #[inline(always)]
 fn six_bits(packed: &[u8; 12]) -> [[u8; 16]; 2] {
     let [a, b, c] = bytemuck::cast::<_, [u32; 3]>(*packed);

@@ -1,4 +1,5 @@
-//! AVX2: 64 bytes are two registers. Its byte dot product is put together from two instructions, or is one instruction with AVX-VNNI.
+//! AVX2: 64 bytes are two registers. Its byte dot product is put together from two instructions, or
+//! is one instruction with AVX-VNNI.
 
 use super::{Kernel, Simd};
 use std::arch::x86_64::*;
@@ -119,8 +120,9 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
                     *sum = _mm256_dpbusd_avx_epi32(*sum, codes, x);
                     continue;
                 }
-                // The products of two neighbours are added in 16 bits, which two of 127 × 127 fit but not two of 255 × 127: the highest bits of wide
-                // codes are multiplied on their own.
+                // The products of two neighbours are added in 16 bits, which two of 127 × 127 fit
+                // but not two of 255 × 127: the highest bits of wide codes are multiplied on their
+                // own.
                 let low = if wide { _mm256_and_si256(codes, _mm256_set1_epi8(0x7F)) } else { codes };
                 let pairs = _mm256_maddubs_epi16(low, x);
                 *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
@@ -256,7 +258,8 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
                 *lanes = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x.as_ptr()), factor));
             }
             let [a, b, c, d] = lanes;
-            // Halves are packed each on its own, which leaves words of four codes in the order 0 2 4 6 1 3 5 7.
+            // Halves are packed each on its own, which leaves words of four codes in the order 0 2
+            // 4 6 1 3 5 7.
             let codes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
             let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
             let mut out = [0; 32];

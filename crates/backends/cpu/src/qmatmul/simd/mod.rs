@@ -1,9 +1,12 @@
 //! The vector unit as the kernels see it.
 //!
-//! Every kernel is written once, generic over [`Simd`]; a level of machine is one implementation of the trait. Its vectors are 64 bytes or 16 f32 on every level (one
-//! AVX-512 register, two of AVX2), and its sums are added in one order, so that levels with fused multiply-add agree to the last bit.
+//! Every kernel is written once, generic over [`Simd`]; a level of machine is one implementation of
+//! the trait. Its vectors are 64 bytes or 16 f32 on every level (one AVX-512 register, two of
+//! AVX2), and its sums are added in one order, so that levels with fused multiply-add agree to the
+//! last bit.
 //!
-//! A value of an implementing type is the proof that the machine has the level's instructions: only `detect` makes one.
+//! A value of an implementing type is the proof that the machine has the level's instructions: only
+//! `detect` makes one.
 
 /// Methods of [`Simd`] whose bodies are instructions of a level.
 #[cfg(target_arch = "x86_64")]
@@ -11,7 +14,8 @@ macro_rules! instructions {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $out:ty)? $body:block)+) => {$(
         #[inline(always)]
         fn $name(self, $($arg: $type),*) $(-> $out)? {
-            // SAFETY: `self` proves that the machine has the instructions, and memory is reached through references to all of the bytes.
+            // SAFETY: `self` proves that the machine has the instructions, and memory is reached
+            // through references to all of the bytes.
             unsafe { $body }
         }
     )+};
@@ -29,18 +33,20 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use {avx2::Avx2, avx512::Avx512};
 
-/// A computation to be compiled for a level. `run` and all that it calls with vectors must be `#[inline(always)]`: instructions of the level are
-/// only generated within [`Simd::run`].
+/// A computation to be compiled for a level. `run` and all that it calls with vectors must be
+/// `#[inline(always)]`: instructions of the level are only generated within [`Simd::run`].
 pub(crate) trait Kernel {
     fn run<S: Simd>(self, s: S);
 }
 
-/// Operations on vectors: `V` of 64 bytes, also seen as 16 lanes of i32, and `F` of 16 f32. A quarter is 16 bytes or 4 lanes, a half two quarters.
+/// Operations on vectors: `V` of 64 bytes, also seen as 16 lanes of i32, and `F` of 16 f32. A
+/// quarter is 16 bytes or 4 lanes, a half two quarters.
 pub(crate) trait Simd: Copy {
     type V: Copy;
     type F: Copy;
 
-    /// Rows of activations whose sums with two panels fit the registers beside what a product needs.
+    /// Rows of activations whose sums with two panels fit the registers beside what a product
+    /// needs.
     const TOKENS: usize;
 
     /// Runs a kernel with the level's instructions.
@@ -69,9 +75,11 @@ pub(crate) trait Simd: Copy {
 
     /// Adds the lanes of i32.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
-    /// Adds to each lane the sum of its four products of a `codes` byte without sign and an `x` byte with sign. Codes above 127 need `wide`.
+    /// Adds to each lane the sum of its four products of a `codes` byte without sign and an `x`
+    /// byte with sign. Codes above 127 need `wide`.
     fn dot4(self, sum: Self::V, codes: Self::V, x: Self::V, wide: bool) -> Self::V;
-    /// Adds up the lanes of every quarter: lane `4q + i` of the result is the sum over quarter `q` of `vs[i]`.
+    /// Adds up the lanes of every quarter: lane `4q + i` of the result is the sum over quarter `q`
+    /// of `vs[i]`.
     fn sum_quarters(self, vs: [Self::V; 4]) -> Self::V;
     /// Lane `j` of result `i` is lane `i` of `rows[j]`.
     fn transpose(self, rows: [Self::V; 16]) -> [Self::V; 16];
@@ -97,7 +105,8 @@ pub(crate) trait Simd: Copy {
 
     /// The largest of the values' bits without their signs.
     fn peak(self, x: &[f32; 32]) -> u32;
-    /// The nearest integers, ties to even, of `x × factor` as the bits of i8: of values beyond, anything.
+    /// The nearest integers, ties to even, of `x × factor` as the bits of i8: of values beyond,
+    /// anything.
     fn round(self, x: &[f32; 32], factor: f32) -> [u8; 32];
 
     fn add_f32(self, a: Self::F, b: Self::F) -> Self::F;
@@ -113,7 +122,8 @@ pub(crate) trait Simd: Copy {
     fn prefetch(self, address: *const u8);
 }
 
-/// Fields of `BITS` bits that lie in planes: bits `BITS × p` and up of all bytes of a chunk are the codes of plane `p`.
+/// Fields of `BITS` bits that lie in planes: bits `BITS × p` and up of all bytes of a chunk are the
+/// codes of plane `p`.
 pub(crate) trait Planes: Simd {
     /// Plane `plane` of a chunk of 64 bytes.
     #[inline(always)]
