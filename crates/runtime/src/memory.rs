@@ -86,7 +86,7 @@ unsafe impl Send for HostBuffer {}
 unsafe impl Sync for HostBuffer {}
 
 struct Allocation {
-    start: NonNull<u8>,
+    base: NonNull<u8>,
     layout: Layout,
 }
 
@@ -98,7 +98,7 @@ unsafe impl Sync for Allocation {}
 impl Drop for Allocation {
     fn drop(&mut self) {
         // SAFETY: allocated in `HostBuffer::allocate` with this layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }
 
@@ -113,16 +113,22 @@ impl HostBuffer {
         Self::allocate(bytes, alloc_zeroed)
     }
 
+    /// Aligned by hand, for of larger alignments than malloc's own the standard library writes
+    /// the zeros, which takes time and touches every page.
     fn allocate(bytes: usize, how: unsafe fn(Layout) -> *mut u8) -> Option<Self> {
+        const MALLOC_ALIGNMENT: usize = 16;
         let granule = if bytes < SMALL { 64 } else { HOST_ALIGNMENT };
         let size = bytes.max(1).checked_next_multiple_of(granule)?;
-        let layout = Layout::from_size_align(size, granule).ok()?;
+        let layout = Layout::from_size_align(size.checked_add(granule)?, MALLOC_ALIGNMENT).ok()?;
         // SAFETY: the layout's size is not zero.
-        let start = NonNull::new(unsafe { how(layout) })?;
+        let base = NonNull::new(unsafe { how(layout) })?;
+        let address = base.addr().get();
+        let padding = address.next_multiple_of(granule) - address;
         Some(Self {
-            start,
+            // SAFETY: the padding is less than a granule, by which the allocation is larger.
+            start: unsafe { base.add(padding) },
             bytes,
-            owner: Owner::Allocated(Arc::new(Allocation { start, layout })),
+            owner: Owner::Allocated(Arc::new(Allocation { base, layout })),
         })
     }
 
