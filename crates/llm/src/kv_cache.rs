@@ -18,7 +18,11 @@ pub struct LayerCache {
 ///
 /// # Errors
 /// There is not enough memory.
-pub(crate) fn new_cache(c: &Config, context: usize, dtype: DType) -> Result<Vec<LayerCache>, LlmError> {
+pub(crate) fn new_cache(
+    c: &Config,
+    context: usize,
+    dtype: DType,
+) -> Result<Vec<LayerCache>, LlmError> {
     let state = |width: usize| -> Result<Tensor, LlmError> {
         let shape = [c.kv_heads, context, width];
         let bytes = dtype.bytes_of(&shape);

@@ -178,7 +178,11 @@ impl<'m> Session<'m> {
         let step = with_runtime(&self.runtime, self.options.routing, || {
             Step::new(self.model, &self.cache, (tokens, 1))
         })?;
-        Ok(step.trace.executable().explain().map_err(RusTorchError::from)?)
+        Ok(step
+            .trace
+            .executable()
+            .explain()
+            .map_err(RusTorchError::from)?)
     }
 
     /// Whether `tokens` could be added.

@@ -57,7 +57,7 @@ pub(crate) fn convert(
     let chunks = src
         .chunks(bytes(from, chunk))
         .zip(dst.chunks_mut(bytes(to, chunk)));
-    let helpers = (threads.get() - 1).min(chunks.len().saturating_sub(1));
+    let workers = (threads.get() - 1).min(chunks.len().saturating_sub(1));
     let chunks = Mutex::new(chunks);
     let next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || -> Result<(), ConvertError> {
@@ -69,15 +69,15 @@ pub(crate) fn convert(
         Ok(())
     };
     thread::scope(|scope| {
-        // Threads that the system refuses are only helpers.
-        let helpers: Vec<_> = (0..helpers)
+        // Threads that the system refuses are only workers.
+        let workers: Vec<_> = (0..workers)
             .map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
             .collect();
-        let join = |helper: ScopedJoinHandle<_>| {
-            helper.join().unwrap_or_else(|panic| resume_unwind(panic))
+        let join = |worker: ScopedJoinHandle<_>| {
+            worker.join().unwrap_or_else(|panic| resume_unwind(panic))
         };
         let mine = work();
-        helpers.into_iter().map(join).fold(mine, Result::and)
+        workers.into_iter().map(join).fold(mine, Result::and)
     })?;
     Ok(dst)
 }
