@@ -81,7 +81,8 @@ pub(crate) fn install_panic_hook() {
             .map(|at| format!(" at {at}"))
             .unwrap_or_default();
         note(format_args!(
-            "error: a bug in rustorch-cli: {message}{place}; please report it with the command that led to it"
+            "error: a bug in rustorch-cli: {message}{place}; please report it, with the command \
+             that led to it"
         ));
         process::exit(1);
     }));

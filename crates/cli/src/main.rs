@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         Err(status) => return status,
     };
     logging::init(cli.verbose);
-    match commands::run(cli, start) {
+    match commands::run(&cli, start) {
         Ok(status) => status,
         Err(error) => failure::report(&error),
     }

@@ -33,8 +33,8 @@ impl FromStr for BackendArg {
             Some(name) => Ok(Self::Hybrid(name)),
             None => text.parse().map(Self::Device).map_err(|_| {
                 format!(
-                    "no backend has this name; there are auto, cpu, reference, cuda[:N], metal[:N], \
-                     opencl[:N], coreml[:N] and {} (a number is taken as the batch size)",
+                    "no backend has this name; there are auto, cpu, reference, cuda[:N], \
+                     metal[:N], opencl[:N], coreml[:N], {}; a number is the batch size",
                     HYBRIDS.join(", ")
                 )
             }),

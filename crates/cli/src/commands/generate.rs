@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
-use rustorch_llm::sampler::SamplerChain;
 use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, Speed, Stop, generate};
 use rustorch_runtime::Fallback;
 use rustorch_tokenizer::{EncodeOptions, StreamDecoder, Tokenizer};
@@ -100,33 +99,20 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
         },
     );
     let text = writer.end()?;
-    let generated = generated?;
-
+    let outcome = Outcome {
+        prompt: &prompt,
+        generated: generated?,
+        text,
+        devices: &devices,
+        seed: sampler.seed(),
+        context: session.context(),
+        load,
+    };
     match options.format {
-        Format::Text => summary(&session, &devices, &sampler, &generated, load),
-        Format::Json => {
-            let timings = json!({
-                "load_ms": milliseconds(load),
-                "prompt_n": generated.prompt.tokens,
-                "prompt_tps": generated.prompt.per_second(),
-                "decode_n": generated.decode.tokens,
-                "decode_tps": generated.decode.per_second(),
-            });
-            let result = json!({
-                "prompt_ids": prompt.ids,
-                "ids": generated.ids,
-                "text": text,
-                "backend": devices.name,
-                "devices": devices.used(),
-                "fallbacks": devices.runtime.fallbacks().iter().map(fallback_json).collect::<Vec<_>>(),
-                "stop": stop_name(generated.stop),
-                "seed": sampler.seed(),
-                "timings": timings,
-            });
-            json_line(&mut io::stdout().lock(), &result)?;
-        }
+        Format::Text => outcome.summary(),
+        Format::Json => json_line(&mut io::stdout().lock(), &outcome.json())?,
     }
-    Ok(match generated.stop {
+    Ok(match outcome.generated.stop {
         Stop::Caller => ExitCode::from(INTERRUPTED),
         Stop::End | Stop::Limit | Stop::Context => ExitCode::SUCCESS,
     })
@@ -264,44 +250,83 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// How it went, on standard error.
-fn summary(
-    session: &Session,
-    devices: &Devices,
-    sampler: &SamplerChain,
-    generated: &Generated,
+/// What came of a run.
+struct Outcome<'a> {
+    prompt: &'a Prompt,
+    generated: Generated,
+    text: String,
+    devices: &'a Devices,
+    seed: u32,
+    context: usize,
+    /// From the program's start until the prompt.
     load: Duration,
-) {
-    if generated.stop == Stop::Context {
+}
+
+impl Outcome<'_> {
+    /// Says on standard error how it went.
+    fn summary(&self) {
+        let Generated {
+            stop,
+            prompt,
+            decode,
+            ..
+        } = self.generated;
+        if stop == Stop::Context {
+            note(format_args!(
+                "\nstopped: the context of {} tokens is full (-c sets its size)",
+                self.context
+            ));
+        }
+        let speed = |speed: Speed| match speed.per_second() {
+            Some(rate) => format!("{} tokens, {rate:.1} tokens/s", speed.tokens),
+            None => format!("{} tokens", speed.tokens),
+        };
         note(format_args!(
-            "\nstopped: the context of {} tokens is full (-c sets its size)",
-            session.context()
+            "\nload {:.0} ms · prompt {} · decode {} · seed {}",
+            milliseconds(self.load),
+            speed(prompt),
+            speed(decode),
+            self.seed,
+        ));
+        let fallbacks = match self.devices.runtime.fallbacks().len() {
+            0 => "no fallbacks".to_owned(),
+            1 => "1 fallback".to_owned(),
+            n => format!("{n} fallbacks"),
+        };
+        note(format_args!(
+            "backend {} · ran on {} · {} CPU threads · {fallbacks}",
+            self.devices.name,
+            self.devices.used().join(", "),
+            self.devices.threads,
         ));
     }
-    let speed = |speed: Speed| match speed.per_second() {
-        Some(rate) => format!("{} tokens, {rate:.1} tokens/s", speed.tokens),
-        None => format!("{} tokens", speed.tokens),
-    };
-    note(format_args!(
-        "\nload {:.0} ms · prompt {} · decode {} · seed {}",
-        milliseconds(load),
-        speed(generated.prompt),
-        speed(generated.decode),
-        sampler.seed(),
-    ));
-    let used = match devices.used() {
-        used if used.is_empty() => "none".to_owned(),
-        used => used.join(", "),
-    };
-    let fallbacks = match devices.runtime.fallbacks().len() {
-        0 => "no fallbacks".to_owned(),
-        1 => "1 fallback".to_owned(),
-        n => format!("{n} fallbacks"),
-    };
-    note(format_args!(
-        "backend {} · ran on {used} · {} CPU threads · {fallbacks}",
-        devices.name, devices.threads,
-    ));
+
+    fn json(&self) -> serde_json::Value {
+        let Generated {
+            stop,
+            prompt,
+            decode,
+            ref ids,
+        } = self.generated;
+        let fallbacks = self.devices.runtime.fallbacks();
+        json!({
+            "prompt_ids": self.prompt.ids,
+            "ids": ids,
+            "text": self.text,
+            "backend": self.devices.name,
+            "devices": self.devices.used(),
+            "fallbacks": fallbacks.iter().map(fallback_json).collect::<Vec<_>>(),
+            "stop": stop_name(stop),
+            "seed": self.seed,
+            "timings": {
+                "load_ms": milliseconds(self.load),
+                "prompt_n": prompt.tokens,
+                "prompt_tps": prompt.per_second(),
+                "decode_n": decode.tokens,
+                "decode_tps": decode.per_second(),
+            },
+        })
+    }
 }
 
 fn milliseconds(time: Duration) -> f64 {

@@ -44,7 +44,7 @@ pub(crate) enum Command {
 ///
 /// # Errors
 /// It cannot be done.
-pub(crate) fn run(cli: Cli, start: Instant) -> Result<ExitCode> {
+pub(crate) fn run(cli: &Cli, start: Instant) -> Result<ExitCode> {
     let done = match &cli.command {
         None => return generate::run(&cli.generate, start),
         Some(Command::Tokenize(options)) => tokenize::run(options),
