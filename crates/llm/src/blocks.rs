@@ -144,7 +144,7 @@ impl SelfAttention {
         cache: &LayerCache,
     ) -> RusTorchResult<Tensor> {
         let t = x.shape()[0];
-        let heads = |x: Tensor, n: usize, width: usize| x.reshape(&[t, n, width]);
+        let heads = |x: Tensor, n: usize, width: usize| x.reshape([t, n, width]);
         let normed = |x: Tensor, norm: &Option<RmsNorm>| match norm {
             Some(norm) => norm.forward(&x),
             None => Ok(x),
@@ -152,14 +152,14 @@ impl SelfAttention {
         let q = heads(self.q.forward(x)?, self.heads, self.key_width)?;
         let k = heads(self.k.forward(x)?, self.kv_heads, self.key_width)?;
         let v = heads(self.v.forward(x)?, self.kv_heads, self.value_width)?;
-        let q = normed(q, &self.q_norm)?.permute(&[1, 0, 2])?;
-        let k = normed(k, &self.k_norm)?.permute(&[1, 0, 2])?;
+        let q = normed(q, &self.q_norm)?.permute([1, 0, 2])?;
+        let k = normed(k, &self.k_norm)?.permute([1, 0, 2])?;
         let q = rotary.forward(&q, step.positions)?;
         let k = rotary.forward(&k, step.positions)?;
         let k = cache.keys.update_slice_(&k, 1, step.past)?;
         let v = cache
             .values
-            .update_slice_(&v.permute(&[1, 0, 2])?, 1, step.past)?;
+            .update_slice_(&v.permute([1, 0, 2])?, 1, step.past)?;
         let options = AttentionOptions {
             is_causal: true,
             past: Some(step.past),
@@ -167,8 +167,8 @@ impl SelfAttention {
         };
         let y = q.scaled_dot_product_attention(&k, &v, options)?;
         let y = y
-            .permute(&[1, 0, 2])?
-            .reshape(&[t, self.heads * self.value_width])?;
+            .permute([1, 0, 2])?
+            .reshape([t, self.heads * self.value_width])?;
         self.output.forward(&y)
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn new_cache(
         })?;
         Ok(Tensor::from_storage(
             Storage::from_host(buffer),
-            &shape,
+            shape,
             dtype,
         )?)
     };

@@ -108,7 +108,9 @@ mod tests {
     #[test]
     fn error_is_that_of_the_mean() {
         let mut sum = Sum::default();
-        [1.0, 3.0].map(|x| sum.add(x));
+        for x in [1.0, 3.0] {
+            sum.add(x);
+        }
         let p = sum.perplexity(1);
         assert!((p.value - 2f64.exp()).abs() < 1e-12);
         assert!((p.error - 2f64.exp()).abs() < 1e-12);

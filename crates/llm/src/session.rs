@@ -296,8 +296,8 @@ impl Step {
             Ok::<_, LlmError>(Storage::from_host(buffer))
         };
         let trace = || -> RusTorchResult<Trace> {
-            let tokens = Tensor::placeholder(&[t], DType::I32)?;
-            let positions = Tensor::placeholder(&[t], DType::I32)?;
+            let tokens = Tensor::placeholder([t], DType::I32)?;
+            let positions = Tensor::placeholder([t], DType::I32)?;
             let logits = model
                 .architecture()
                 .forward(&tokens, &positions, cache, rows)?;

@@ -1,8 +1,8 @@
 //! The multithreaded CPU backend.
 //!
 //! Each operation's kernel is in the file of the operation's name and is listed in
-//! [`kernels`]. Kernels are functions of typed slices; parallel loops go through one
-//! [`Pool`](pool::Pool) of threads.
+//! `kernels`. Kernels are functions of typed slices; parallel loops go through one
+//! [`pool::Pool`] of threads.
 
 mod element;
 mod elementwise;

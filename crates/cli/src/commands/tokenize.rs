@@ -24,7 +24,7 @@ pub(crate) struct Options {
     #[arg(long)]
     no_bos: bool,
 
-    /// Take the texts of special tokens, such as <s>, for these tokens
+    /// Take the texts of special tokens for these tokens
     #[arg(long)]
     special: bool,
 }
