@@ -1,10 +1,11 @@
 //! Convolution as a matrix product with the windows as columns, tile by tile.
 
+use std::ops::{AddAssign, Range};
+
 use num_traits::{One, Zero};
 use rustorch_ir::ops::Conv2d;
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
-use std::ops::{AddAssign, Range};
 
 use crate::element::{Element, with_type};
 use crate::kernel::{Args, Launch, Misuse, SharedMut};

@@ -1,11 +1,12 @@
 //! Transposed convolution: for each channel of the result, products of the weights with
 //! all channels of the operand, spread to their windows.
 
+use std::ops::AddAssign;
+
 use num_traits::{One, Zero};
 use rustorch_ir::ops::ConvTranspose2d;
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
-use std::ops::AddAssign;
 
 use crate::element::{Element, with_type};
 use crate::kernel::{Args, Launch, Misuse, for_rows};

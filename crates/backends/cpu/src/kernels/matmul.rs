@@ -1,10 +1,9 @@
 //! Matrix products of batches.
 
-use rustorch_ir::{DType, Layout, OpKind, Shape, Signature};
-use rustorch_runtime::{KernelEntry, Layouts};
-
 use num_complex::Complex;
 use num_traits::{One, WrappingAdd, WrappingMul, Zero};
+use rustorch_ir::{DType, Layout, OpKind, Shape, Signature};
+use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
 use crate::kernel::{Args, Launch, Misuse, SharedMut, for_rows};
