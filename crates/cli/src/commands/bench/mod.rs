@@ -123,20 +123,24 @@ pub(super) fn run(options: &Options) -> Result<()> {
     }
     let devices = Devices::open(&options.devices)?;
     let (name, model) = options.model()?;
-    let bar = progress::steps("measuring", 1 + tests.len());
-    let bandwidth = bandwidth::measure(devices.threads);
+    let bar = progress::steps("measuring", tests.len());
+    let before = bandwidth::measure(devices.threads);
     let settings = options.context.session(&model, &devices)?;
     let mut results = Vec::with_capacity(tests.len());
     for test in tests {
-        bar.inc(1);
+        let repetitions = options.repetitions;
         results.push(measure::run(
             &model,
             &devices,
             &settings,
             test,
-            options.repetitions,
+            repetitions,
         )?);
+        bar.inc(1);
     }
+    // Before and after, for other programs may have used the memory meanwhile.
+    let after = bandwidth::measure(devices.threads);
+    let bandwidth = before.into_iter().chain(after).reduce(f64::max);
     bar.finish_and_clear();
 
     let run = report::Run {
