@@ -206,11 +206,9 @@ impl<'m> Session<'m> {
     /// One pass over a batch. Should the cache be lost with its device, it is made again.
     fn step(&mut self, batch: &[u32], rows: usize, logits: &mut Vec<f32>) -> Result<(), LlmError> {
         let mut result = self.pass(self.tokens.len(), batch, rows, logits);
-        while let Err(LlmError::Tensor(RusTorchError::Run(RunError::DataLost { device, .. }))) =
-            result
-        {
+        while let Err(LlmError::Tensor(RusTorchError::Run(RunError::DataLost { .. }))) = result {
             tracing::warn!(
-                "the cache was lost with {device}: making it again from {} tokens",
+                "the cache was lost with its device: making it again from {} tokens",
                 self.tokens.len()
             );
             result = self

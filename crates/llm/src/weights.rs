@@ -64,13 +64,7 @@ impl Weights {
         }
         let dtype =
             dtype(info.ty).ok_or_else(|| wrong(name, format!("type {}", info.ty.name())))?;
-        let bytes = self.gguf.data_shared(info);
-        // Scalars are read in place only where their type's alignment is kept.
-        let aligned = (bytes.as_ptr() as usize).is_multiple_of(dtype.size().unwrap_or(2).min(8));
-        let buffer = match aligned {
-            true => HostBuffer::borrowed(bytes),
-            false => HostBuffer::copy_of(&bytes).ok_or_else(|| wrong(name, "out of memory"))?,
-        };
+        let buffer = HostBuffer::borrowed(self.gguf.data_shared(info));
         Ok(Some(Tensor::from_storage(
             Storage::from_host(buffer),
             shape,

@@ -91,12 +91,10 @@ pub enum RunError {
     },
     /// The only copy of an input was in the memory of a device that is lost. It has to be
     /// made again from its recipe.
-    #[error("input {input} was lost with {device}")]
+    #[error("the only copy of input {input} was lost with its device")]
     DataLost {
         /// Which graph input.
         input: usize,
-        /// The device that held it.
-        device: DeviceType,
     },
     /// A state buffer is in use by another run, or bound to two inputs.
     #[error("input {input} is in use: a state buffer can serve one run at a time")]

@@ -195,7 +195,7 @@ impl Runtime {
 fn data_error(e: StorageError, input: usize, device: DeviceType) -> RunError {
     match e.on_device(device) {
         Some(e) => RunError::Device(e),
-        None => RunError::DataLost { input, device },
+        None => RunError::DataLost { input },
     }
 }
 
@@ -426,7 +426,6 @@ impl Executable {
                     Some(e) => fail(e),
                     None if root.index() < inputs.len() => Attempt::Final(RunError::DataLost {
                         input: root.index(),
-                        device: device_type,
                     }),
                     // An intermediate result is computed again.
                     None => fail(DeviceError::new(

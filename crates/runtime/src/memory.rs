@@ -12,6 +12,9 @@ use crate::{DeviceError, DeviceType, FailureClass};
 /// pages can serve CPU, Metal, Core ML and OpenCL without a copy.
 pub const HOST_ALIGNMENT: usize = 16 * 1024;
 
+/// Alignment of the largest scalar, a complex number of two doubles, and of every block.
+const SCALAR_ALIGNMENT: usize = 8;
+
 /// Below this size only the processor's vector units and cache lines matter.
 const SMALL: usize = 64 * 1024;
 
@@ -252,8 +255,19 @@ impl DeviceMemory for HostMemory {
         }
     }
 
+    /// The same memory, unless it is borrowed from where scalars are not aligned.
     fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
-        Ok(Arc::new(host.clone()))
+        if host.as_ptr().addr().is_multiple_of(SCALAR_ALIGNMENT) {
+            return Ok(Arc::new(host.clone()));
+        }
+        let copy = self.alloc(host.bytes())?;
+        // SAFETY: both have these bytes; the copy is new, and nothing writes to what a storage
+        // is moved from.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(host.as_ptr(), host.bytes());
+            copy.write(0, bytes)?;
+        }
+        Ok(copy)
     }
 
     fn trim(&self) {}
@@ -277,6 +291,25 @@ mod tests {
         }
         assert_eq!(bytes, [0, 0, 0, 7, 8, 0, 0, 0]);
         assert!(HostBuffer::uninit(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn misaligned_bytes_are_copied_to_be_used() {
+        struct Shifted(Vec<u8>);
+        impl AsRef<[u8]> for Shifted {
+            fn as_ref(&self) -> &[u8] {
+                &self.0[1..]
+            }
+        }
+        let host = HostBuffer::borrowed(Shifted((0..65).collect()));
+        let memory = HostMemory::new(DeviceType::Cpu);
+        let adopted = memory.adopt(&host).unwrap();
+        let used = adopted.host().unwrap();
+        assert!(used.as_ptr().addr().is_multiple_of(8) && !used.same_memory(&host));
+        let mut bytes = [0; 64];
+        // SAFETY: nothing writes to the buffer.
+        unsafe { adopted.read(0, &mut bytes).unwrap() };
+        assert!((1..65).eq(bytes));
     }
 
     #[test]

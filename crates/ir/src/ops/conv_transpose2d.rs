@@ -41,7 +41,7 @@ impl ConvTranspose2d {
         let extra = self.output_padding[i].checked_add(1)?;
         (spread.checked_add(reach)?.checked_add(extra)?)
             .checked_sub(self.padding[i].checked_mul(2)?)
-            .filter(|&size| size > 0)
+            .filter(|&size| size > 0 && self.stride[i] > 0 && self.dilation[i] > 0)
             .filter(|_| self.output_padding[i] < self.stride[i].max(self.dilation[i]))
     }
 }

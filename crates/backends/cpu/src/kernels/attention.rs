@@ -10,7 +10,9 @@ use rustorch_ir::ops::Attention;
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use super::softmax::InPlace;
 use crate::kernel::{Args, Launch, Misuse, SharedMut};
+use crate::qmatmul::level::Level;
 use crate::view::View;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
@@ -179,7 +181,7 @@ impl Block<'_> {
                 scores.iter_mut().zip(mask).for_each(|(x, m)| *x += m);
             }
             scores[visible..].fill(0.0);
-            softmax(&mut scores[..visible]);
+            Level::current().run(InPlace(&mut scores[..visible]));
         }
         // out = scores · values
         product(out, [rows, seen, dv], scores, values, [dv, 1], 1.0);
@@ -238,16 +240,4 @@ fn product(
             Parallelism::None,
         );
     }
-}
-
-/// In place; a row that sees nothing at all (a mask of −∞) becomes NaN, as by definition.
-fn softmax(x: &mut [f32]) {
-    let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0f32;
-    for x in x.iter_mut() {
-        *x = (*x - max).exp();
-        sum += *x;
-    }
-    let scale = 1.0 / sum;
-    x.iter_mut().for_each(|x| *x *= scale);
 }

@@ -42,12 +42,23 @@ struct Line<'a, T> {
 
 impl<T: Real + Ordered> Kernel for Line<'_, T> {
     #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        self.y.copy_from_slice(self.x);
+        InPlace(self.y).run(s);
+    }
+}
+
+/// The softmax of a line in its place. One that sees nothing at all (a mask of −∞) becomes
+/// NaN, as by definition.
+pub(super) struct InPlace<'a, T>(pub(super) &'a mut [T]);
+
+impl<T: Real + Ordered> Kernel for InPlace<'_, T> {
+    #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let max = fold(self.x, T::LEAST, T::larger, T::larger);
-        for (y, &x) in self.y.iter_mut().zip(self.x) {
-            *y = (x - max).exponential();
-        }
-        let scale = T::constant(1.0 / sum(self.y, |y| y.as_()));
-        self.y.iter_mut().for_each(|y| *y = *y * scale);
+        let line = self.0;
+        let max = fold(line, T::LEAST, T::larger, T::larger);
+        line.iter_mut().for_each(|x| *x = (*x - max).exponential());
+        let scale = T::constant(1.0 / sum(line, |x| x.as_()));
+        line.iter_mut().for_each(|x| *x = *x * scale);
     }
 }
