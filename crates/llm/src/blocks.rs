@@ -6,6 +6,7 @@ use rustorch_ir::ops::Rope;
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
 use crate::LlmError;
+use crate::arch::Architecture;
 use crate::config::Config;
 use crate::kv_cache::LayerCache;
 use crate::weights::Weights;
@@ -233,8 +234,10 @@ impl Layer {
     }
 }
 
-/// A whole decoder of such layers, from token ids to logits.
+/// A whole decoder of such layers, from token ids to logits: an architecture, if its parts
+/// are these.
 pub(crate) struct Decoder {
+    config: Config,
     embedding: Tensor,
     layers: Vec<Layer>,
     norm: RmsNorm,
@@ -244,7 +247,8 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// All weights; the embedding table serves as the head where the file has none.
-    pub(crate) fn load(w: &Weights, c: &Config) -> Result<Self, LlmError> {
+    pub(crate) fn load(w: &Weights, config: Config) -> Result<Self, LlmError> {
+        let c = &config;
         let embedding = w.get("token_embd.weight", &[c.vocab, c.width])?;
         let head = match w.opt("output.weight", &[c.vocab, c.width])? {
             Some(_) => Linear::load(w, "output", c.vocab, c.width)?,
@@ -258,11 +262,17 @@ impl Decoder {
             rotary: Rotary::load(w, c)?,
             embedding,
             head,
+            config,
         })
     }
+}
 
-    /// Logits `[rows, vocab]` of the last `rows` of the tokens `[t]` at `positions` `[t]`.
-    pub(crate) fn forward(
+impl Architecture for Decoder {
+    fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn forward(
         &self,
         tokens: &Tensor,
         positions: &Tensor,
