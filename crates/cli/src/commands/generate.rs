@@ -33,7 +33,7 @@ pub(crate) struct Options {
 
     /// Tokens to generate; -1 for as many as the context has room for
     #[arg(short, long, visible_alias = "predict", value_name = "N", default_value_t = -1)]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     n_predict: i64,
 
     /// Go on where the model would end the text

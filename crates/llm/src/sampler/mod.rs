@@ -109,7 +109,10 @@ impl SamplerConfig {
             }
         };
         const FINITE: &str = "a finite number";
-        let share = |option, value: f32| check(value >= 0.0, option, value, "a number from 0 to 1");
+        let share = |option, value: f32| {
+            let inside = (0.0..=1.0).contains(&value);
+            check(inside, option, value, "a number from 0 to 1")
+        };
         share("top_p", self.top_p)?;
         share("min_p", self.min_p)?;
         share("typical_p", self.typical_p)?;
@@ -159,7 +162,7 @@ impl SamplerChain {
     /// Builds the chain; samplers that are off take no part.
     ///
     /// # Errors
-    /// [`SamplerError`] for a value that is NaN, infinite or negative where that has no meaning.
+    /// [`SamplerError`] for a value that is NaN, infinite or out of range where that has no meaning.
     pub fn new(config: &SamplerConfig) -> Result<Self, SamplerError> {
         config.validate()?;
         let seed = config.seed.unwrap_or_else(random_seed);
