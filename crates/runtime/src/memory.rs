@@ -74,13 +74,9 @@ pub trait DeviceMemory: Send + Sync {
 pub struct HostBuffer {
     start: NonNull<u8>,
     bytes: usize,
-    owner: Owner,
-}
-
-#[derive(Clone)]
-enum Owner {
-    Allocated(#[expect(dead_code, reason = "keeps the memory alive")] Arc<Allocation>),
-    Borrowed(#[expect(dead_code, reason = "keeps the memory alive")] Arc<dyn Any + Send + Sync>),
+    writable: bool,
+    /// Keeps the memory alive.
+    _owner: Arc<dyn Any + Send + Sync>,
 }
 
 // SAFETY: the owner is Send and Sync and keeps the bytes alive; access to them is unsafe.
@@ -131,7 +127,8 @@ impl HostBuffer {
             // SAFETY: the padding is less than a granule, by which the allocation is larger.
             start: unsafe { base.add(padding) },
             bytes,
-            owner: Owner::Allocated(Arc::new(Allocation { base, layout })),
+            writable: true,
+            _owner: Arc::new(Allocation { base, layout }),
         })
     }
 
@@ -154,7 +151,8 @@ impl HostBuffer {
         Self {
             start: NonNull::from(slice).cast(),
             bytes: slice.len(),
-            owner: Owner::Borrowed(owner),
+            writable: false,
+            _owner: owner,
         }
     }
 
@@ -170,7 +168,7 @@ impl HostBuffer {
 
     /// May the bytes be written to? Borrowed ones may not.
     pub fn is_writable(&self) -> bool {
-        matches!(self.owner, Owner::Allocated(_))
+        self.writable
     }
 
     /// Is this the same memory as `other`?

@@ -1,5 +1,6 @@
 //! The form of a kernel, and loops over its operands.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use rustorch_ir::Op;
@@ -58,40 +59,48 @@ pub(crate) fn for_rows<T: Send>(
     if out.is_empty() {
         return;
     }
-    let base = SharedMut(out.as_mut_ptr());
-    for_ranges(pool, out.len() / row, work, |rows| {
-        // SAFETY: ranges are disjoint and inside `out`, which outlives the loop.
+    let count = out.len() / row;
+    let base = SharedMut::new(out);
+    for_ranges(pool, count, work, |rows| {
+        // SAFETY: ranges are disjoint and inside `out`.
         let part = unsafe { base.range(rows.start * row, rows.len() * row) };
         body(rows.start, part);
     });
 }
 
-/// A mutable slice's start that threads may share, each for a range of its own.
-pub(crate) struct SharedMut<T>(pub(crate) *mut T);
+/// A mutable slice that threads share, each using elements of its own.
+pub(crate) struct SharedMut<'a, T> {
+    start: *mut T,
+    slice: PhantomData<&'a mut [T]>,
+}
 
-// SAFETY: `range` makes its caller promise that ranges are disjoint.
-unsafe impl<T: Send> Sync for SharedMut<T> {}
+// SAFETY: its methods make their caller promise that no two threads use one element.
+unsafe impl<T: Send> Sync for SharedMut<'_, T> {}
 
-impl<T> SharedMut<T> {
+impl<'a, T> SharedMut<'a, T> {
+    /// Shares `slice`.
+    pub(crate) fn new(slice: &'a mut [T]) -> Self {
+        Self {
+            start: slice.as_mut_ptr(),
+            slice: PhantomData,
+        }
+    }
+
     /// The address of element `index`.
     ///
     /// # Safety
-    /// It is inside the slice, which is alive.
+    /// It is inside the slice.
     pub(crate) unsafe fn at(&self, index: usize) -> *mut T {
         // SAFETY: promised by the caller.
-        unsafe { self.0.add(index) }
+        unsafe { self.start.add(index) }
     }
 
     /// `len` elements from `start` on.
     ///
     /// # Safety
-    /// They are inside the slice, which is alive, and no other thread uses them.
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "disjoint ranges of one exclusive slice"
-    )]
-    pub(crate) unsafe fn range(&self, start: usize, len: usize) -> &mut [T] {
+    /// They are inside the slice, and nothing else uses them.
+    pub(crate) unsafe fn range(&self, start: usize, len: usize) -> &'a mut [T] {
         // SAFETY: promised by the caller.
-        unsafe { std::slice::from_raw_parts_mut(self.0.add(start), len) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn map_lines<X: Element, Y: Element>(
     if out.is_empty() {
         return;
     }
-    let out = SharedMut(out.as_mut_ptr());
+    let out = SharedMut::new(out);
     let count = targets.elements();
     let strips = count.div_ceil(STRIP);
     for_ranges(pool, strips, STRIP * from * work, |strips| {

@@ -229,7 +229,7 @@ impl<'a, T: Element> Reader<'a, T> {
         let (sources, targets) = (planes(from), planes(&to));
         let strips = height.div_ceil(STRIP);
         assert_eq!(out.len(), to.elements());
-        let out = SharedMut(out.as_mut_ptr());
+        let out = SharedMut::new(out);
         for_ranges(pool, sources.len() * strips, STRIP * width, |tasks| {
             let mut tile = [[T::zeroed(); TILE]; TILE];
             for (plane, strip) in tasks.map(|task| (task / strips, task % strips)) {

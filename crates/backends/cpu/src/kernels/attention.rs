@@ -101,7 +101,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         .map(|m| expand_mask(m, &args));
     let queries: &[f32] = q.data();
     let blocks = rows.div_ceil(BLOCK);
-    let out = SharedMut(args.output.data::<f32>().as_mut_ptr());
+    let out = SharedMut::new(args.output.data::<f32>());
     args.pool.run(groups * blocks, &|task| {
         let (group, first) = (task / blocks, task % blocks * BLOCK);
         let count = BLOCK.min(rows - first);

@@ -64,7 +64,7 @@ where
     let sizes = [outputs, inner, pixels];
 
     T::write(args.output.data::<T>(), &mut Vec::new(), |out| {
-        let out = SharedMut(out.as_mut_ptr());
+        let out = SharedMut::new(out);
         for_tiles(pool, to[0] * op.groups, sizes, |batch, rows, columns| {
             let x = &x[batch * image..][..image];
             let first = batch % op.groups * outputs + rows.start;

@@ -133,7 +133,7 @@ fn products<T: Zero + One + Send + Sync + 'static>(
     [m, k, n]: [usize; 3],
     out: &mut [T],
 ) {
-    let out = SharedMut(out.as_mut_ptr());
+    let out = SharedMut::new(out);
     for_tiles(pool, a.starts.len(), [m, k, n], |batch, rows, columns| {
         let a = a.get(batch).from(rows.start, 0);
         let b = b.get(batch).from(0, columns.start);
