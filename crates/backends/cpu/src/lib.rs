@@ -44,7 +44,7 @@ impl Cpu {
     /// The processor with `threads` worker threads; 0 for as many as it has physical cores.
     pub fn new(threads: usize) -> Self {
         let threads = match threads {
-            0 => physical_cores(),
+            0 => pool::default_threads(),
             n => n,
         };
         let pool = Pool::new(threads);
@@ -66,12 +66,6 @@ impl Cpu {
             kernels: kernels::table(),
         }
     }
-}
-
-/// Physical cores that this process may use: hyper-threads share what kernels are bound by.
-fn physical_cores() -> usize {
-    let available = std::thread::available_parallelism().map_or(1, usize::from);
-    available.min(num_cpus::get_physical())
 }
 
 /// What the system calls the processor.

@@ -4,13 +4,13 @@
 use std::cell::RefCell;
 
 use gemm::Parallelism;
-use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use rustorch_ir::ops::Attention;
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use super::softmax::InPlace;
+use crate::element::Element;
 use crate::kernel::{Args, Launch, Misuse, SharedMut};
 use crate::qmatmul::level::Level;
 use crate::view::View;
@@ -190,18 +190,14 @@ impl Block<'_> {
 
 /// `len` elements of a cache from `start` on, in single precision.
 fn floats<'a>(cache: &View<'a>, start: usize, len: usize, scratch: &'a mut Vec<f32>) -> &'a [f32] {
-    match cache.dtype() {
-        DType::F32 => return &cache.data::<f32>()[start..][..len],
-        DType::F16 => {
-            scratch.resize(len, 0.0);
-            cache.data::<f16>()[start..][..len].convert_to_f32_slice(scratch);
-        }
-        _ => {
-            scratch.resize(len, 0.0);
-            cache.data::<bf16>()[start..][..len].convert_to_f32_slice(scratch);
-        }
+    fn part<'a, T: Element>(cache: &View<'a>, start: usize, len: usize) -> &'a [T] {
+        &cache.data()[start..][..len]
     }
-    scratch
+    match cache.dtype() {
+        DType::F16 => f16::widen(part(cache, start, len), scratch),
+        DType::BF16 => bf16::widen(part(cache, start, len), scratch),
+        _ => part(cache, start, len),
+    }
 }
 
 /// `out [m, n] = scale · a [m, k] · b`, where `b`'s element `(i, j)` is at

@@ -1,10 +1,11 @@
 //! Writing into a state buffer, with conversion between floating-point types.
 
 use bytemuck::Pod;
-use half::{bf16, f16};
-use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
+use num_traits::AsPrimitive;
+use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use crate::element::with_type;
 use crate::kernel::{Args, Launch, Misuse};
 use crate::view::View;
 
@@ -38,80 +39,17 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     };
     let window = args.output.layout.slice(op.dim, first, len, 1);
     let base = args.output.layout.offset;
-    match (args.output.dtype(), source.dtype()) {
-        (DType::F64, from) => floats(source, from, args.output.data::<f64>(), &window, base),
-        (DType::F32, from) => floats(source, from, args.output.data::<f32>(), &window, base),
-        (DType::F16, from) => floats(source, from, args.output.data::<f16>(), &window, base),
-        (DType::BF16, from) => floats(source, from, args.output.data::<bf16>(), &window, base),
-        (to, _) => match to.size() {
-            Some(1) => copy(source, args.output.data::<u8>(), &window, base, |x: u8| x),
-            Some(2) => copy(source, args.output.data::<i16>(), &window, base, |x: i16| x),
-            Some(4) => copy(source, args.output.data::<i32>(), &window, base, |x: i32| x),
-            Some(16) => copy(
-                source,
-                args.output.data::<[f64; 2]>(),
-                &window,
-                base,
-                |x: [f64; 2]| x,
-            ),
-            _ => copy(source, args.output.data::<u64>(), &window, base, |x: u64| x),
-        },
-    }
-    Ok(())
-}
-
-/// A floating-point type that others convert to through `f64`, exactly or rounded once.
-trait Float: Pod {
-    fn from_f64(x: f64) -> Self;
-    fn from_f32(x: f32) -> Self;
-}
-
-impl Float for f64 {
-    fn from_f64(x: f64) -> Self {
-        x
-    }
-    fn from_f32(x: f32) -> Self {
-        x.into()
-    }
-}
-
-impl Float for f32 {
-    fn from_f64(x: f64) -> Self {
-        x as f32
-    }
-    fn from_f32(x: f32) -> Self {
-        x
-    }
-}
-
-impl Float for f16 {
-    fn from_f64(x: f64) -> Self {
-        Self::from_f64(x)
-    }
-    fn from_f32(x: f32) -> Self {
-        Self::from_f32(x)
-    }
-}
-
-impl Float for bf16 {
-    fn from_f64(x: f64) -> Self {
-        Self::from_f64(x)
-    }
-    fn from_f32(x: f32) -> Self {
-        Self::from_f32(x)
-    }
-}
-
-fn floats<T: Float>(source: &View, from: DType, state: &mut [T], window: &Layout, base: usize) {
-    match from {
-        DType::F64 => copy(source, state, window, base, T::from_f64),
-        DType::F32 => copy(source, state, window, base, T::from_f32),
-        DType::F16 => copy(source, state, window, base, |x: f16| {
-            T::from_f32(x.to_f32())
-        }),
-        _ => copy(source, state, window, base, |x: bf16| {
-            T::from_f32(x.to_f32())
-        }),
+    let (from, to) = (source.dtype(), args.output.dtype());
+    if to.is_float() {
+        with_type!(to, floats Y => with_type!(from, floats X => {
+            copy(source, args.output.data::<Y>(), &window, base, |x: X| x.as_());
+            Ok(())
+        }))
+    } else {
+        with_type!(to, words W => {
+            copy(source, args.output.data::<W>(), &window, base, |x: W| x);
+            Ok(())
+        })
     }
 }
 
