@@ -130,11 +130,26 @@ impl FromStr for GpuDevice {
     }
 }
 
+/// What computes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Hardware {
+    /// The machine's processor, whichever driver it is reached through.
+    Processor,
+    /// A graphics processor, or an accelerator that is programmed like one.
+    Gpu,
+    /// A machine's units for neural networks.
+    NeuralEngine,
+}
+
 /// What a device says of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {
     /// Which device it is.
     pub device: DeviceType,
+    /// What it is.
+    pub hardware: Hardware,
+    /// Does it compute in the host's memory, so that nothing has to be copied?
+    pub shares_host_memory: bool,
     /// Its name, for people: the processor's or driver's own.
     pub name: String,
     /// Bytes of memory that tensors can use, where it is known.

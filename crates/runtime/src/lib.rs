@@ -21,7 +21,7 @@ mod storage;
 mod trace;
 
 pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program};
-pub use device::{DeviceInfo, DeviceType, GpuDevice};
+pub use device::{DeviceInfo, DeviceType, GpuDevice, Hardware};
 pub use error::{DeviceError, FailureClass, RunError};
 pub use executor::{Executable, Routing, Runtime};
 pub use lower::{Lowered, Place, Slot, Step, lower};

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use rustorch_ir::{Graph, Signature};
 use rustorch_runtime::{
-    Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, HostMemory,
+    Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Hardware, HostMemory,
     KernelTable, Layouts, Program, lower,
 };
 
@@ -51,6 +51,8 @@ impl Cpu {
         Self {
             info: DeviceInfo {
                 device: DeviceType::Cpu,
+                hardware: Hardware::Processor,
+                shares_host_memory: true,
                 name: processor_name(),
                 memory_bytes: total_memory(),
                 details: vec![

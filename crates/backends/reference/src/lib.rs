@@ -14,7 +14,7 @@ mod values;
 
 use rustorch_ir::{Graph, Signature};
 use rustorch_runtime::{
-    Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, HostMemory,
+    Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Hardware, HostMemory,
     KernelTable, Program,
 };
 
@@ -35,6 +35,8 @@ impl Reference {
         Self {
             info: DeviceInfo {
                 device: DeviceType::Reference,
+                hardware: Hardware::Processor,
+                shares_host_memory: true,
                 name: "scalar definition in double precision".to_owned(),
                 memory_bytes: None,
                 details: Vec::new(),

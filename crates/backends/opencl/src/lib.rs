@@ -1,0 +1,1 @@
+//! OpenCL as a driver of the GPU layer.
