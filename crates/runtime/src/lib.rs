@@ -14,6 +14,7 @@ mod backend;
 mod device;
 mod error;
 mod executor;
+mod fuse;
 mod lower;
 mod memory;
 mod planner;
@@ -24,7 +25,7 @@ pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Pr
 pub use device::{DeviceInfo, DeviceType, GpuDevice, Hardware};
 pub use error::{DeviceError, FailureClass, RunError};
 pub use executor::{Executable, Routing, Runtime};
-pub use lower::{Lowered, Place, Slot, Step, lower};
+pub use lower::{Kernels, Lowered, Operand, Part, Place, Slot, Step, lower};
 pub use memory::{DeviceBuffer, DeviceMemory, HOST_ALIGNMENT, HostBuffer, HostMemory};
 pub use planner::{Assignment, DeviceId, Plan, Reason, Segment};
 pub use storage::Storage;

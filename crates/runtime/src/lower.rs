@@ -1,12 +1,14 @@
 //! From a graph to kernel launches on buffers: what every backend needs and none should
-//! write again. Views become layouts, copies are put in where a kernel needs them, and
-//! intermediate values share one arena by their lifetimes.
+//! write again. Views become layouts, copies are put in where a kernel needs them, chains of
+//! elementwise operations become one launch, and intermediate values share one arena by their
+//! lifetimes.
 
 use rustorch_ir::ops::Contiguous;
-use rustorch_ir::{Graph, Layout, Node, Op, OpError, Role, TensorType, ValueId};
+use rustorch_ir::{DType, Graph, Layout, Node, Op, OpError, Role, Signature, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::Layouts;
+use crate::fuse::fuse;
 
 /// The buffer a value lies in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -30,17 +32,45 @@ pub struct Place {
     pub ty: TensorType,
 }
 
-/// One kernel launch.
+/// One kernel launch: an operation, or several elementwise ones fused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Index of the node in the graph that it is for.
-    pub node: usize,
-    /// What is done.
-    pub op: Op,
+    /// What is done, in order. The result of the last part is the step's. Several parts are
+    /// elementwise operations on one shape, the result's.
+    pub parts: SmallVec<[Part; 1]>,
     /// The operands.
     pub inputs: SmallVec<[Place; 4]>,
     /// The result, contiguous; for a state operation the state itself.
     pub output: Place,
+}
+
+/// One operation of a [`Step`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Index of the node in the graph that it is for.
+    pub node: usize,
+    /// The operation.
+    pub op: Op,
+    /// Its operands.
+    pub operands: SmallVec<[Operand; 4]>,
+    /// Element type of its result.
+    pub dtype: DType,
+}
+
+/// Where a [`Part`] has an operand from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operand {
+    /// The step's operand of this index.
+    Input(usize),
+    /// The result of the part of this index.
+    Part(usize),
+}
+
+impl Step {
+    /// The last part: the only one, unless the step is fused.
+    pub fn last(&self) -> &Part {
+        &self.parts[self.parts.len() - 1]
+    }
 }
 
 /// A graph as kernel launches.
@@ -57,29 +87,46 @@ const ARENA_ALIGNMENT: usize = 64;
 
 /// Values while their buffers are not known yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Root {
+pub(crate) enum Root {
     Input(usize),
     /// Result of the step with this index.
     Step(usize),
 }
 
-struct Builder<'g, F> {
+/// A step before its buffers are known.
+pub(crate) struct Draft {
+    pub(crate) step: Step,
+    /// Where each operand is from.
+    pub(crate) roots: SmallVec<[Root; 4]>,
+    /// May it be fused with its neighbours?
+    pub(crate) fuses: bool,
+}
+
+/// What a backend's kernels are like.
+pub trait Kernels {
+    /// The layouts that the kernel for this reads.
+    fn layouts(&self, signature: &Signature) -> Layouts;
+
+    /// Is this an elementwise kernel that the backend can fuse with others?
+    fn fuses(&self, signature: &Signature) -> bool;
+}
+
+struct Builder<'g, K> {
     graph: &'g Graph,
-    layouts: F,
-    /// Steps with the roots of their operands, and whether they write to memory of their own.
-    steps: Vec<(Step, SmallVec<[Root; 4]>)>,
+    kernels: &'g K,
+    steps: Vec<Draft>,
     /// For each value, its root and layout.
     values: Vec<(Root, Layout)>,
 }
 
-/// Lowers `graph`; `layouts` tells what the kernel for a node reads.
+/// Lowers `graph` to `kernels`.
 ///
 /// # Errors
 /// None for graphs of verified nodes; the types of inserted copies are inferred.
-pub fn lower(graph: &Graph, layouts: impl Fn(&Node) -> Layouts) -> Result<Lowered, OpError> {
+pub fn lower(graph: &Graph, kernels: &impl Kernels) -> Result<Lowered, OpError> {
     let mut builder = Builder {
         graph,
-        layouts,
+        kernels,
         steps: Vec::with_capacity(graph.nodes().len()),
         values: (graph.inputs().iter().enumerate())
             .map(|(i, ty)| (Root::Input(i), Layout::contiguous(&ty.shape)))
@@ -88,11 +135,12 @@ pub fn lower(graph: &Graph, layouts: impl Fn(&Node) -> Layouts) -> Result<Lowere
     for (index, node) in graph.nodes().iter().enumerate() {
         builder.node(index, node);
     }
-    let outputs = builder.outputs();
-    Ok(builder.place(&outputs))
+    let mut writers = builder.outputs();
+    let steps = fuse(builder.steps, &mut writers);
+    Ok(place(steps, &writers))
 }
 
-impl<F: Fn(&Node) -> Layouts> Builder<'_, F> {
+impl<K: Kernels> Builder<'_, K> {
     fn node(&mut self, index: usize, node: &Node) {
         match node.op.def().role() {
             Role::View => {
@@ -134,7 +182,7 @@ impl<F: Fn(&Node) -> Layouts> Builder<'_, F> {
         node: &Node,
         keep: usize,
     ) -> Vec<(Root, Layout, TensorType)> {
-        let accepted = (self.layouts)(node);
+        let accepted = self.graph.with_signature(node, |s| self.kernels.layouts(s));
         let mut operands = Vec::with_capacity(node.inputs.len());
         for (i, &input) in node.inputs.iter().enumerate() {
             let (root, layout) = self.value(input).clone();
@@ -170,19 +218,32 @@ impl<F: Fn(&Node) -> Layouts> Builder<'_, F> {
         ty: TensorType,
     ) -> (Root, Layout) {
         let roots = operands.iter().map(|o| o.0).collect();
+        let fuses = {
+            let types: SmallVec<[&TensorType; 4]> = operands.iter().map(|o| &o.2).collect();
+            self.kernels.fuses(&Signature {
+                op: &op,
+                inputs: &types,
+                output: &ty,
+            })
+        };
         let place = |layout, ty| Place {
             slot: Slot::Arena(0),
             layout,
             ty,
         };
         let layout = Layout::contiguous(&ty.shape);
-        let step = Step {
+        let part = Part {
             node,
             op,
+            operands: (0..operands.len()).map(Operand::Input).collect(),
+            dtype: ty.dtype,
+        };
+        let step = Step {
+            parts: [part].into_iter().collect(),
             inputs: operands.into_iter().map(|(_, l, t)| place(l, t)).collect(),
             output: place(layout.clone(), ty),
         };
-        self.steps.push((step, roots));
+        self.steps.push(Draft { step, roots, fuses });
         (Root::Step(self.steps.len() - 1), layout)
     }
 
@@ -194,7 +255,7 @@ impl<F: Fn(&Node) -> Layouts> Builder<'_, F> {
             let whole = layout.offset == 0 && layout.is_contiguous();
             let direct = match root {
                 Root::Step(s) if whole && !writers.contains(&s) => {
-                    let ty = &self.steps[s].0.output.ty;
+                    let ty = &self.steps[s].step.output.ty;
                     (ty.shape.elements() == layout.elements()).then_some(s)
                 }
                 _ => None,
@@ -209,43 +270,46 @@ impl<F: Fn(&Node) -> Layouts> Builder<'_, F> {
         }
         writers
     }
+}
 
-    /// Finds a buffer for each step's result: an output, or bytes of the arena that no
-    /// value alive at that time uses.
-    fn place(self, writers: &[usize]) -> Lowered {
-        let is_state = |step: &Step| step.op.def().role() == Role::State;
-        let mut last_use: Vec<usize> = (0..self.steps.len()).collect();
-        for (at, (_, roots)) in self.steps.iter().enumerate() {
-            for root in roots {
-                if let Root::Step(s) = root {
-                    last_use[*s] = at;
-                }
+/// Finds a buffer for each step's result: an output, or bytes of the arena that no value alive
+/// at that time uses.
+fn place(drafts: Vec<Draft>, writers: &[usize]) -> Lowered {
+    let is_state = |step: &Step| step.last().op.def().role() == Role::State;
+    let mut last_use: Vec<usize> = (0..drafts.len()).collect();
+    for (at, draft) in drafts.iter().enumerate() {
+        for root in &draft.roots {
+            if let Root::Step(s) = root {
+                last_use[*s] = at;
             }
         }
-        let mut arena = Arena::default();
-        let mut slots: Vec<Slot> = Vec::with_capacity(self.steps.len());
-        let mut steps: Vec<Step> = Vec::with_capacity(self.steps.len());
-        for (at, (mut step, roots)) in self.steps.into_iter().enumerate() {
-            let slot_of = |root: &Root| match *root {
-                Root::Input(i) => Slot::Input(i),
-                Root::Step(s) => slots[s],
-            };
-            for (place, root) in step.inputs.iter_mut().zip(&roots) {
-                place.slot = slot_of(root);
-            }
-            let slot = match writers.iter().position(|&w| w == at) {
-                _ if is_state(&step) => step.inputs[0].slot,
-                Some(output) => Slot::Output(output),
-                None => Slot::Arena(arena.take(step.output.ty.bytes(), at, last_use[at])),
-            };
-            step.output.slot = slot;
-            slots.push(slot);
-            steps.push(step);
+    }
+    let mut arena = Arena::default();
+    let mut slots: Vec<Slot> = Vec::with_capacity(drafts.len());
+    let mut steps: Vec<Step> = Vec::with_capacity(drafts.len());
+    for (at, draft) in drafts.into_iter().enumerate() {
+        let Draft {
+            mut step, roots, ..
+        } = draft;
+        let slot_of = |root: &Root| match *root {
+            Root::Input(i) => Slot::Input(i),
+            Root::Step(s) => slots[s],
+        };
+        for (place, root) in step.inputs.iter_mut().zip(&roots) {
+            place.slot = slot_of(root);
         }
-        Lowered {
-            steps,
-            arena_bytes: arena.size,
-        }
+        let slot = match writers.iter().position(|&w| w == at) {
+            _ if is_state(&step) => step.inputs[0].slot,
+            Some(output) => Slot::Output(output),
+            None => Slot::Arena(arena.take(step.output.ty.bytes(), at, last_use[at])),
+        };
+        step.output.slot = slot;
+        slots.push(slot);
+        steps.push(step);
+    }
+    Lowered {
+        steps,
+        arena_bytes: arena.size,
     }
 }
 
@@ -283,6 +347,19 @@ mod tests {
     use rustorch_ir::DType;
     use rustorch_ir::ops::UnaryOp;
 
+    /// Kernels that read these layouts and are not fused.
+    struct Reads(Layouts);
+
+    impl Kernels for Reads {
+        fn layouts(&self, _: &Signature) -> Layouts {
+            self.0
+        }
+
+        fn fuses(&self, _: &Signature) -> bool {
+            false
+        }
+    }
+
     fn chain(n: usize) -> Graph {
         let mut g = Graph::new();
         let mut x = g.input(TensorType::new([64], DType::F32)).unwrap();
@@ -295,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_chain_needs_two_buffers() {
-        let lowered = lower(&chain(10), |_| Layouts::Any).unwrap();
+        let lowered = lower(&chain(10), &Reads(Layouts::Any)).unwrap();
         assert_eq!(lowered.steps.len(), 10);
         assert_eq!(lowered.arena_bytes, 2 * 64 * 4);
         assert_eq!(lowered.steps[9].output.slot, Slot::Output(0));
@@ -311,7 +388,7 @@ mod tests {
             values.push(g.add(a, b).unwrap());
         }
         g.output(values[30]);
-        let steps = lower(&g, |_| Layouts::Any).unwrap().steps;
+        let steps = lower(&g, &Reads(Layouts::Any)).unwrap().steps;
         for (i, step) in steps.iter().enumerate() {
             let Slot::Arena(start) = step.output.slot else {
                 continue;
@@ -342,10 +419,10 @@ mod tests {
         let t = g.permute(x, &[1, 0]).unwrap();
         let y = g.unary(UnaryOp::Exp, t).unwrap();
         g.output(y);
-        assert_eq!(lower(&g, |_| Layouts::Any).unwrap().steps.len(), 1);
-        let dense = lower(&g, |_| Layouts::DenseRows).unwrap();
+        assert_eq!(lower(&g, &Reads(Layouts::Any)).unwrap().steps.len(), 1);
+        let dense = lower(&g, &Reads(Layouts::DenseRows)).unwrap();
         assert_eq!(dense.steps.len(), 2);
-        assert_eq!(dense.steps[0].op, Contiguous.into());
+        assert_eq!(dense.steps[0].last().op, Contiguous.into());
     }
 
     #[test]
@@ -357,7 +434,7 @@ mod tests {
         for v in [x, t, y, y] {
             g.output(v);
         }
-        let steps = lower(&g, |_| Layouts::Any).unwrap().steps;
+        let steps = lower(&g, &Reads(Layouts::Any)).unwrap().steps;
         let mut outputs: Vec<Slot> = steps.iter().map(|s| s.output.slot).collect();
         outputs.sort_by_key(|s| format!("{s:?}"));
         assert_eq!(outputs, [0, 1, 2, 3].map(Slot::Output));

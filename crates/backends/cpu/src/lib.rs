@@ -25,7 +25,7 @@ use std::sync::Arc;
 use rustorch_ir::{Graph, Signature};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Hardware, HostMemory,
-    KernelTable, Layouts, Program, lower,
+    KernelTable, Kernels, Layouts, Program, lower,
 };
 
 use crate::kernel::Launch;
@@ -104,22 +104,18 @@ impl Backend for Cpu {
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
         let unsupported =
             |message: String| DeviceError::new(DeviceType::Cpu, FailureClass::Unsupported, message);
-        let layouts = |node: &_| {
-            graph.with_signature(node, |s| {
-                self.kernels.find(s).map_or(Layouts::Any, |k| k.layouts)
-            })
-        };
-        let lowered = lower(graph, layouts).map_err(|e| unsupported(e.to_string()))?;
+        let lowered = lower(graph, self).map_err(|e| unsupported(e.to_string()))?;
         let launches = (lowered.steps.iter())
             .map(|step| {
                 let inputs: Vec<_> = step.inputs.iter().map(|p| &p.ty).collect();
+                let part = step.last();
                 let signature = Signature {
-                    op: &step.op,
+                    op: &part.op,
                     inputs: &inputs,
                     output: &step.output.ty,
                 };
                 let kernel = self.kernels.find(&signature).ok_or_else(|| {
-                    unsupported("no kernel".to_owned()).at(step.node, step.op.name())
+                    unsupported("no kernel".to_owned()).at(part.node, part.op.name())
                 })?;
                 Ok(kernel.launch)
             })
@@ -129,5 +125,16 @@ impl Backend for Cpu {
             lowered,
             launches,
         )))
+    }
+}
+
+impl Kernels for Cpu {
+    fn layouts(&self, signature: &Signature) -> Layouts {
+        let kernel = self.kernels.find(signature);
+        kernel.map_or(Layouts::Any, |k| k.layouts)
+    }
+
+    fn fuses(&self, _: &Signature) -> bool {
+        false
     }
 }

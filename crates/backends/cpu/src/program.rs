@@ -83,7 +83,8 @@ impl Program for CpuProgram {
             })
         };
         for (step, launch) in self.lowered.steps.iter().zip(&self.launches) {
-            probe.before(step.node, &step.op)?;
+            let part = step.last();
+            probe.before(part.node, &part.op)?;
             let mut views: SmallVec<[View; 4]> = SmallVec::new();
             for place in &step.inputs {
                 let (start, bytes) = find(place)?;
@@ -94,14 +95,14 @@ impl Program for CpuProgram {
             let (start, bytes) = find(&step.output)?;
             let args = Args {
                 pool: &self.pool,
-                op: &step.op,
+                op: &part.op,
                 inputs: &views,
                 // SAFETY: as above; a state is exclusively this run's.
                 output: unsafe { Target::new(start, bytes, &step.output.layout, &step.output.ty) },
             };
             launch(args).map_err(|misuse| {
                 DeviceError::new(DeviceType::Cpu, FailureClass::Caller, misuse.0)
-                    .at(step.node, step.op.name())
+                    .at(part.node, part.op.name())
             })?;
         }
         *self.arena.lock().unwrap_or_else(PoisonError::into_inner) = Some(arena);

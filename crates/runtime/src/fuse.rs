@@ -1,0 +1,234 @@
+//! Chains of elementwise operations become one launch, so that what is between them never
+//! reaches memory.
+
+use rustorch_ir::OpKind;
+use smallvec::SmallVec;
+
+use crate::lower::{Draft, Operand, Part, Place, Root, Step};
+
+/// Operands of a fused step: a GPU's kernel has a limited number of buffers.
+const MAX_INPUTS: usize = 8;
+
+/// Operations of a fused step, so that a processor's registers and caches hold its values.
+const MAX_PARTS: usize = 24;
+
+/// Fuses steps with the only step that reads them. `writers` are the steps that write the
+/// graph's outputs; they are renumbered.
+pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [usize]) -> Vec<Draft> {
+    let mut users: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); drafts.len()];
+    for (at, draft) in drafts.iter().enumerate() {
+        for root in &draft.roots {
+            if let Root::Step(s) = *root
+                && !users[s].contains(&at)
+            {
+                users[s].push(at);
+            }
+        }
+    }
+    let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
+    for at in 0..drafts.len() {
+        while let Some(from) = candidate(&drafts, &users, writers, at) {
+            let Some(into) = drafts[at].take() else { break };
+            let Some(producer) = drafts[from].take() else {
+                break;
+            };
+            let alone = users[from].as_slice() == [at];
+            for root in &producer.roots {
+                if let Root::Step(s) = *root {
+                    let known = users[s].contains(&at);
+                    users[s].retain(|u| *u != from || !known);
+                    users[s]
+                        .iter_mut()
+                        .filter(|u| **u == from)
+                        .for_each(|u| *u = at);
+                }
+            }
+            users[from].retain(|u| *u != at);
+            drafts[at] = Some(merge(&producer, into, from));
+            if !alone {
+                drafts[from] = Some(producer);
+            }
+        }
+    }
+    renumber(drafts, writers)
+}
+
+/// A step that can be made part of step `at`, which reads it.
+fn candidate(
+    drafts: &[Option<Draft>],
+    users: &[SmallVec<[usize; 4]>],
+    writers: &[usize],
+    at: usize,
+) -> Option<usize> {
+    let into = drafts[at].as_ref().filter(|d| d.fuses)?;
+    let fits = |from: usize| {
+        let producer = drafts[from].as_ref().filter(|d| d.fuses)?;
+        // A constant costs less to repeat than to read.
+        let constant = is_constant(&producer.step);
+        let free = constant || users[from].as_slice() == [at];
+        let whole = |place: &Place| {
+            let same = place.layout.shape == into.step.output.ty.shape;
+            constant || (same && place.layout.offset == 0 && place.layout.is_contiguous())
+        };
+        let read = into.step.inputs.iter().zip(&into.roots);
+        let mut places = read
+            .filter(|(_, root)| **root == Root::Step(from))
+            .map(|(p, _)| p);
+        let inputs = into.step.inputs.len() - 1 + producer.step.inputs.len();
+        let parts = into.step.parts.len() + producer.step.parts.len();
+        let small = inputs <= MAX_INPUTS && parts <= MAX_PARTS;
+        (free && small && !writers.contains(&from) && places.all(whole)).then_some(from)
+    };
+    into.roots.iter().find_map(|root| match *root {
+        Root::Step(s) => fits(s),
+        Root::Input(_) => None,
+    })
+}
+
+/// One number everywhere?
+fn is_constant(step: &Step) -> bool {
+    step.parts.len() == 1 && step.last().op.kind() == OpKind::Full
+}
+
+/// `into`, which reads step `from`, with what `producer` does in it.
+fn merge(producer: &Draft, into: Draft, from: usize) -> Draft {
+    let mut inputs: SmallVec<[Place; 4]> = producer.step.inputs.clone();
+    let mut roots = producer.roots.clone();
+    let before = producer.step.parts.len();
+    // Where each operand of `into` is found now.
+    let mut moved: SmallVec<[Operand; 4]> = SmallVec::new();
+    for (place, root) in into.step.inputs.into_iter().zip(into.roots) {
+        if root == Root::Step(from) {
+            moved.push(Operand::Part(before - 1));
+            continue;
+        }
+        let known = roots
+            .iter()
+            .zip(&inputs)
+            .position(|(r, p)| *r == root && *p == place);
+        moved.push(Operand::Input(known.unwrap_or_else(|| {
+            inputs.push(place);
+            roots.push(root);
+            inputs.len() - 1
+        })));
+    }
+    let rename = |mut part: Part| {
+        for operand in &mut part.operands {
+            *operand = match *operand {
+                Operand::Input(i) => moved[i],
+                Operand::Part(i) => Operand::Part(i + before),
+            };
+        }
+        part
+    };
+    let mut parts = producer.step.parts.clone();
+    parts.extend(into.step.parts.into_iter().map(rename));
+    Draft {
+        step: Step {
+            parts,
+            inputs,
+            output: into.step.output,
+        },
+        roots,
+        fuses: true,
+    }
+}
+
+/// The steps that are left, numbered anew.
+fn renumber(drafts: Vec<Option<Draft>>, writers: &mut [usize]) -> Vec<Draft> {
+    let mut numbers = Vec::with_capacity(drafts.len());
+    let mut next = 0;
+    for draft in &drafts {
+        numbers.push(next);
+        next += usize::from(draft.is_some());
+    }
+    writers.iter_mut().for_each(|w| *w = numbers[*w]);
+    let mut left: Vec<Draft> = drafts.into_iter().flatten().collect();
+    for root in left.iter_mut().flat_map(|draft| &mut draft.roots) {
+        if let Root::Step(s) = root {
+            *s = numbers[*s];
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Kernels, Layouts, Lowered, lower};
+    use rustorch_ir::ops::{BinaryOp, UnaryOp};
+    use rustorch_ir::{DType, Graph, OpKind, Signature, TensorType, ValueId};
+
+    struct Elementwise;
+
+    impl Kernels for Elementwise {
+        fn layouts(&self, _: &Signature) -> Layouts {
+            Layouts::Any
+        }
+
+        fn fuses(&self, s: &Signature) -> bool {
+            let kind = s.op.kind();
+            matches!(kind, OpKind::Unary | OpKind::Binary | OpKind::Full)
+        }
+    }
+
+    fn lowered(build: impl FnOnce(&mut Graph, ValueId)) -> Lowered {
+        let mut g = Graph::new();
+        let x = g.input(TensorType::new([4, 6], DType::F32)).unwrap();
+        build(&mut g, x);
+        lower(&g, &Elementwise).unwrap()
+    }
+
+    #[test]
+    fn a_chain_with_constants_is_one_launch() {
+        let lowered = lowered(|g, x| {
+            let y = g.mul_scalar(x, 2.0).unwrap();
+            let y = g.unary(UnaryOp::Exp, y).unwrap();
+            let y = g.binary(BinaryOp::Add, y, x).unwrap();
+            g.output(y);
+        });
+        assert_eq!((lowered.steps.len(), lowered.arena_bytes), (1, 0));
+        let step = &lowered.steps[0];
+        assert_eq!((step.inputs.len(), step.parts.len()), (1, 4));
+    }
+
+    #[test]
+    fn a_value_read_twice_in_one_launch_is_computed_once() {
+        let lowered = lowered(|g, x| {
+            let t = g.unary(UnaryOp::Exp, x).unwrap();
+            let u = g.unary(UnaryOp::Neg, t).unwrap();
+            let y = g.binary(BinaryOp::Mul, t, u).unwrap();
+            g.output(y);
+        });
+        assert_eq!(lowered.steps.len(), 1);
+        assert_eq!(lowered.steps[0].parts.len(), 3);
+    }
+
+    #[test]
+    fn what_others_need_is_not_swallowed() {
+        let lowered = lowered(|g, x| {
+            let t = g.unary(UnaryOp::Exp, x).unwrap();
+            let y = g.unary(UnaryOp::Neg, t).unwrap();
+            let turned = g.permute(t, &[1, 0]).unwrap();
+            let z = g.unary(UnaryOp::Neg, turned).unwrap();
+            let out = g.unary(UnaryOp::Abs, y).unwrap();
+            g.output(y);
+            g.output(z);
+            g.output(out);
+        });
+        // exp is read in two orders, and the first neg is an output of its own.
+        assert_eq!(lowered.steps.len(), 4);
+        assert!(lowered.steps.iter().all(|s| s.parts.len() == 1));
+    }
+
+    #[test]
+    fn long_chains_are_cut() {
+        let lowered = lowered(|g, mut x| {
+            for _ in 0..60 {
+                x = g.unary(UnaryOp::Neg, x).unwrap();
+            }
+            g.output(x);
+        });
+        let parts: usize = lowered.steps.iter().map(|s| s.parts.len()).sum();
+        assert_eq!((lowered.steps.len(), parts), (3, 60));
+    }
+}
