@@ -4,7 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::{Op, OpError, Role, Signature, TensorType};
+use crate::{DeviceType, Op, OpError, Role, Signature, TensorType};
 
 /// A value in a [`Graph`]: an input, or the result of a node. Inputs are numbered first,
 /// then nodes in their order.
@@ -27,6 +27,8 @@ pub struct Node {
     pub inputs: SmallVec<[ValueId; 4]>,
     /// Type of the result.
     pub output: TensorType,
+    /// The device that the user wants it on; `None` to leave the choice to the planner.
+    pub pin: Option<DeviceType>,
 }
 
 /// A program without branches: typed inputs, nodes that only use earlier values, outputs.
@@ -79,8 +81,28 @@ impl Graph {
             op,
             inputs: inputs.into(),
             output,
+            pin: None,
         });
         Ok(ValueId((self.len() - 1) as u32))
+    }
+
+    /// Asks for the node that computes `value` to run on a device, or takes that back. Inputs
+    /// have no node to ask for.
+    pub fn pin(&mut self, value: ValueId, device: Option<DeviceType>) {
+        let node = value.index().checked_sub(self.inputs.len());
+        if let Some(node) = node.and_then(|i| self.nodes.get_mut(i)) {
+            node.pin = device;
+        }
+    }
+
+    /// Adds `node` of another graph, on `inputs` of this one, and returns its result.
+    ///
+    /// # Errors
+    /// As [`Graph::push`].
+    pub fn push_node(&mut self, node: &Node, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+        let value = self.push(node.op.clone(), inputs)?;
+        self.pin(value, node.pin);
+        Ok(value)
     }
 
     /// A state buffer is an input that nothing else in the graph has read.
@@ -203,6 +225,9 @@ impl fmt::Display for Graph {
             )?;
             for v in &node.inputs {
                 write!(f, " %{}", v.0)?;
+            }
+            if let Some(device) = node.pin {
+                write!(f, " on {device}")?;
             }
             writeln!(f)?;
         }

@@ -7,6 +7,7 @@
 
 mod build;
 pub mod case;
+mod device;
 mod dtype;
 mod error;
 mod graph;
@@ -16,6 +17,7 @@ pub mod ops;
 mod scalar;
 mod shape;
 
+pub use device::{DeviceType, GpuDevice, UnknownDevice};
 pub use dtype::{BlockFormat, DType};
 pub use error::OpError;
 pub use graph::{Graph, Node, ValueId};

@@ -22,11 +22,12 @@ mod storage;
 mod trace;
 
 pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program};
-pub use device::{DeviceInfo, DeviceType, GpuDevice, Hardware};
+pub use device::{Absent, DeviceInfo, Hardware};
 pub use error::{DeviceError, FailureClass, RunError};
 pub use executor::{Executable, Routing, Runtime};
 pub use lower::{Kernels, Lowered, Operand, Part, Place, Slot, Step, lower};
 pub use memory::{DeviceBuffer, DeviceMemory, HOST_ALIGNMENT, HostBuffer, HostMemory};
 pub use planner::{Assignment, DeviceId, Plan, Reason, Segment};
+pub use rustorch_ir::{DeviceType, GpuDevice};
 pub use storage::Storage;
 pub use trace::{Explanation, Fallback};

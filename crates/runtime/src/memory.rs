@@ -41,8 +41,14 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// The device is lost. The range must lie inside the buffer.
     unsafe fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError>;
 
-    /// The host memory that this buffer is, where device and host share it.
-    fn host(&self) -> Option<&HostBuffer>;
+    /// The host memory that this buffer is, where device and host share it, with all that the
+    /// device wrote to it; the host may use it until the buffer's next launch.
+    ///
+    /// Cheap while the device has not written since the last call.
+    ///
+    /// # Errors
+    /// The device is lost.
+    fn host(&self) -> Result<Option<&HostBuffer>, DeviceError>;
 
     /// For the backend that made the buffer.
     fn as_any(&self) -> &dyn Any;
@@ -219,8 +225,8 @@ impl DeviceBuffer for HostBuffer {
         Ok(())
     }
 
-    fn host(&self) -> Option<&HostBuffer> {
-        Some(self)
+    fn host(&self) -> Result<Option<&HostBuffer>, DeviceError> {
+        Ok(Some(self))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -302,7 +308,7 @@ mod tests {
         let host = HostBuffer::borrowed(Shifted((0..65).collect()));
         let memory = HostMemory::new(DeviceType::Cpu);
         let adopted = memory.adopt(&host).unwrap();
-        let used = adopted.host().unwrap();
+        let used = adopted.host().unwrap().unwrap();
         assert!(used.as_ptr().addr().is_multiple_of(8) && !used.same_memory(&host));
         let mut bytes = [0; 64];
         // SAFETY: nothing writes to the buffer.

@@ -146,8 +146,11 @@ impl Storage {
             }
         };
         if write {
-            let shared = |h: &HostBuffer| buffer.host().is_some_and(|b| b.same_memory(h));
-            if !copies.host.as_ref().is_some_and(shared) {
+            let shared = match (&copies.host, buffer.host()?) {
+                (Some(host), Some(own)) => own.same_memory(host),
+                _ => false,
+            };
+            if !shared {
                 copies.host = None;
             }
             copies.devices.retain(|(d, _)| Arc::ptr_eq(d, device));
@@ -205,7 +208,8 @@ impl Copies {
                 // SAFETY: the storage was acquired for writing.
                 unsafe { host.write(0, from)? };
                 let host = host.clone();
-                (self.devices).retain(|(_, b)| b.host().is_some_and(|b| b.same_memory(&host)));
+                (self.devices)
+                    .retain(|(_, b)| matches!(b.host(), Ok(Some(b)) if b.same_memory(&host)));
             }
             _ => {
                 self.host = Some(HostBuffer::copy_of(from).ok_or(StorageError::NoHostMemory)?);

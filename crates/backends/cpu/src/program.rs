@@ -49,7 +49,7 @@ impl CpuProgram {
 
 /// The host memory that a buffer of this backend is.
 fn host(buffer: &Arc<dyn DeviceBuffer>) -> Result<&HostBuffer, DeviceError> {
-    buffer.host().ok_or_else(|| {
+    buffer.host()?.ok_or_else(|| {
         DeviceError::new(
             DeviceType::Cpu,
             FailureClass::Unsupported,

@@ -290,11 +290,12 @@ impl DeviceBuffer for FaultyBuffer {
         unsafe { self.inner.write(offset, from) }
     }
 
-    fn host(&self) -> Option<&HostBuffer> {
+    fn host(&self) -> Result<Option<&HostBuffer>, DeviceError> {
+        self.state.check_alive()?;
         // Memory of its own counts as the device's even where it is the host's, so that it
         // is truly gone with the device.
         match self.owned {
-            true => None,
+            true => Ok(None),
             false => self.inner.host(),
         }
     }
