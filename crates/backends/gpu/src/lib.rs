@@ -1,5 +1,190 @@
-//! What the GPU backends share.
+//! What the GPU backends share: kernels in a portable C dialect, the table of them, launch
+//! logic, fusion, memory. A driver ([`Driver`]) is all that differs.
+//!
+//! ```text
+//! Graph ─► lower ─► Step ─► ops/*.rs: Kernel (text + arguments) ─► Dispatch
+//!                             kernels/*.c        prelude.h, opencl.h ─► Driver::compile
+//! ```
 
+mod cache;
 mod driver;
+mod emit;
+mod kernel;
+mod ops;
+mod pool;
+mod program;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustorch_ir::{DType, Graph, Signature, TensorType};
+use rustorch_runtime::{
+    Backend, DeviceError, DeviceInfo, DeviceMemory, FailureClass, KernelTable, Kernels, Layouts,
+    Program, lower,
+};
+use sha2::{Digest, Sha256};
 
 pub use driver::{Dialect, Driver, Launch, Limits};
+
+use crate::cache::{Cache, Key};
+use crate::emit::{Emit, emit};
+use crate::kernel::Dispatch;
+use crate::pool::{GpuMemory, Pool};
+use crate::program::GpuProgram;
+
+/// A GPU as a backend.
+pub struct Gpu<D: Driver> {
+    pool: Arc<Pool<D>>,
+    memory: GpuMemory<D>,
+    table: KernelTable<Emit>,
+    /// What every source begins with.
+    prelude: String,
+    kernels: Mutex<HashMap<Key, Arc<D::Kernel>>>,
+    cache: Option<Cache>,
+}
+
+impl<D: Driver> Gpu<D> {
+    /// The backend of a driver's device.
+    pub fn new(driver: D) -> Self {
+        let prelude = kernel::prelude(driver.dialect(), driver.limits().has_f64);
+        let pool = Arc::new(Pool::new(driver));
+        Self {
+            memory: GpuMemory(pool.clone()),
+            pool,
+            table: ops::table(),
+            prelude,
+            kernels: Mutex::default(),
+            cache: Cache::of_user(),
+        }
+    }
+
+    fn driver(&self) -> &D {
+        &self.pool.driver
+    }
+
+    fn unsupported(&self, message: impl Into<String>) -> DeviceError {
+        DeviceError::new(self.info().device, FailureClass::Unsupported, message)
+    }
+
+    /// The compiled kernel of a launch: from this process, from disk, or from its source.
+    fn kernel(&self, dispatch: &Dispatch) -> Result<Arc<D::Kernel>, DeviceError> {
+        let key = self.key(&dispatch.source);
+        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = kernels.get(&key) {
+            return Ok(kernel.clone());
+        }
+        let kept = self.cache.as_ref().and_then(|cache| cache.get(&key));
+        let kept = kept.and_then(|binary| self.driver().load(&binary, dispatch.name).ok());
+        let kernel = Arc::new(match kept {
+            Some(kernel) => kernel,
+            None => {
+                let source = format!("{}{}", self.prelude, dispatch.source);
+                let binary = self.driver().compile(&source)?;
+                let kernel = self.driver().load(&binary, dispatch.name)?;
+                if let Some(cache) = &self.cache {
+                    cache.put(&key, &binary);
+                }
+                kernel
+            }
+        });
+        kernels.insert(key, kernel.clone());
+        Ok(kernel)
+    }
+
+    fn key(&self, source: &str) -> Key {
+        let info = self.info();
+        let mut hash = Sha256::new();
+        let details = info.details.iter().flat_map(|(key, value)| [key, value]);
+        for text in [&info.name, &self.prelude].into_iter().chain(details) {
+            hash.update(text.len().to_le_bytes());
+            hash.update(text);
+        }
+        hash.update(source);
+        hash.finalize().into()
+    }
+}
+
+/// Kernels count elements, and the bytes of blocks, in 32 bits.
+fn is_addressable(ty: &TensorType) -> bool {
+    let units = match ty.dtype {
+        DType::Block(_) => ty.bytes(),
+        _ => ty.shape.elements(),
+    };
+    u32::try_from(units).is_ok()
+}
+
+fn needs_f64(ty: &TensorType) -> bool {
+    matches!(ty.dtype, DType::F64 | DType::Complex128)
+}
+
+impl<D: Driver> Backend for Gpu<D> {
+    fn info(&self) -> &DeviceInfo {
+        self.driver().info()
+    }
+
+    fn supports(&self, signature: &Signature) -> bool {
+        let mut types = signature.inputs.iter().copied().chain([signature.output]);
+        let has_f64 = self.driver().limits().has_f64;
+        types.all(|ty| is_addressable(ty) && (has_f64 || !needs_f64(ty)))
+            && self.table.find(signature).is_some()
+    }
+
+    fn memory(&self) -> &dyn DeviceMemory {
+        &self.memory
+    }
+
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
+        if let Some(ty) = graph.inputs().iter().find(|ty| !is_addressable(ty)) {
+            return Err(self.unsupported(format!("{ty} has more than 2³² elements")));
+        }
+        let lowered = lower(graph, self).map_err(|e| self.unsupported(e.to_string()))?;
+        let mut emits = Vec::with_capacity(lowered.steps.len());
+        for step in &lowered.steps {
+            let part = step.last();
+            let emit = match step.parts.len() {
+                1 => {
+                    let inputs: Vec<&TensorType> = step.inputs.iter().map(|p| &p.ty).collect();
+                    let signature = Signature {
+                        op: &part.op,
+                        inputs: &inputs,
+                        output: &step.output.ty,
+                    };
+                    self.table.find(&signature).map(|entry| entry.launch)
+                }
+                _ => Some(ops::pointwise::emit as Emit),
+            };
+            let missing = || self.unsupported("no kernel").at(part.node, part.op.name());
+            emits.push(emit.ok_or_else(missing)?);
+        }
+        let driver = self.driver();
+        let emitted = emit(&lowered, &emits, driver.limits(), driver.dialect());
+        let mut kernels = Vec::with_capacity(emitted.dispatches.len());
+        let mut step = 0;
+        for (at, dispatch) in emitted.dispatches.iter().enumerate() {
+            while emitted.ends[step] <= at {
+                step += 1;
+            }
+            let part = lowered.steps[step].last();
+            let kernel = self.kernel(dispatch);
+            kernels.push(kernel.map_err(|e| e.at(part.node, part.op.name()))?);
+        }
+        let pool = self.pool.clone();
+        Ok(Box::new(GpuProgram::new(
+            pool,
+            lowered.steps,
+            emitted,
+            kernels,
+        )))
+    }
+}
+
+impl<D: Driver> Kernels for Gpu<D> {
+    fn layouts(&self, signature: &Signature) -> Layouts {
+        let kernel = self.table.find(signature);
+        kernel.map_or(Layouts::Any, |k| k.layouts)
+    }
+
+    fn fuses(&self, signature: &Signature) -> bool {
+        ops::pointwise::accepts(signature)
+    }
+}

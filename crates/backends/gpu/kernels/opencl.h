@@ -1,0 +1,45 @@
+// The portable dialect in OpenCL C 1.2. What differs between the drivers' languages is here
+// and nowhere else.
+
+#if HAS_F64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+#define GLOBAL __global
+#define LOCAL __local
+#define GROUP_ID(d) ((uint)get_group_id(d))
+#define LANE ((uint)get_local_id(0))
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+// Inside a kernel's outermost braces.
+#define LOCAL_ARRAY(type, name, length) __local type name[length]
+#define FUNCTION inline
+
+#define BITS_OF_F32(x) as_uint(x)
+#define F32_OF_BITS(x) as_float(x)
+#define BITS_OF_F64(x) as_ulong(x)
+#define F64_OF_BITS(x) as_double(x)
+#define LEADING_ZEROS_64(x) ((uint)clz(x))
+#define MUL_HIGH(a, b) mul_hi((uint)(a), (uint)(b))
+#define ATOMIC_ADD_I32(p, v) atomic_add(p, v)
+
+typedef ushort storage_f16;
+
+FUNCTION float f16_to_f32(ushort x) {
+    ushort bits = x;
+    return vload_half(0, (const __private half*)&bits);
+}
+
+FUNCTION ushort f32_to_f16(float x) {
+    ushort bits;
+    vstore_half_rte(x, 0, (__private half*)&bits);
+    return bits;
+}
+
+#define load_f16(p, i) vload_half(i, (const __global half*)(p))
+#define store_f16(p, i, v) vstore_half_rte(v, i, (__global half*)(p))
+
+// The dot product of four signed bytes each, added to `sum`.
+FUNCTION int dot4(int a, int b, int sum) {
+    char4 x = as_char4(a), y = as_char4(b);
+    return sum + (int)x.s0 * y.s0 + (int)x.s1 * y.s1 + (int)x.s2 * y.s2 + (int)x.s3 * y.s3;
+}

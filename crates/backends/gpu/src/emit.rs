@@ -1,0 +1,103 @@
+//! From a lowered graph to launches, without knowing the driver.
+
+use rustorch_runtime::{Lowered, Step};
+
+use crate::driver::{Dialect, Limits};
+use crate::kernel::{Dispatch, GRANULE, Kernel, Scratch};
+
+/// Appends the launches of a step.
+pub(crate) type Emit = fn(&Step, &mut Emitter);
+
+/// A mistake of the caller that a kernel may find in its data.
+pub(crate) struct Mistake {
+    pub(crate) node: usize,
+    pub(crate) op: &'static str,
+    pub(crate) message: String,
+}
+
+/// Collects launches.
+pub(crate) struct Emitter<'a> {
+    /// What the device can do.
+    pub(crate) limits: &'a Limits,
+    dialect: Dialect,
+    dispatches: Vec<Dispatch>,
+    mistakes: Vec<Mistake>,
+    /// Bytes of the values in the arena; scratch memory is behind them.
+    values: usize,
+    /// Bytes of scratch memory of this step so far, and of the step that has most.
+    scratch: usize,
+    most_scratch: usize,
+}
+
+/// The launches of a graph.
+pub(crate) struct Emitted {
+    /// All launches.
+    pub(crate) dispatches: Vec<Dispatch>,
+    /// For each step, the number of launches up to its end.
+    pub(crate) ends: Vec<usize>,
+    /// What the codes in the status word mean, from 1 on.
+    pub(crate) mistakes: Vec<Mistake>,
+    /// Bytes of values and scratch memory.
+    pub(crate) arena_bytes: usize,
+}
+
+/// The launches of `lowered`; `emits` has one function for each step.
+pub(crate) fn emit(
+    lowered: &Lowered,
+    emits: &[Emit],
+    limits: &Limits,
+    dialect: Dialect,
+) -> Emitted {
+    let mut emitter = Emitter {
+        limits,
+        dialect,
+        dispatches: Vec::new(),
+        mistakes: Vec::new(),
+        values: lowered.arena_bytes.next_multiple_of(GRANULE),
+        scratch: 0,
+        most_scratch: 0,
+    };
+    let mut ends = Vec::with_capacity(emits.len());
+    for (step, emit) in lowered.steps.iter().zip(emits) {
+        emitter.scratch = 0;
+        if step.output.ty.shape.elements() > 0 {
+            emit(step, &mut emitter);
+        }
+        emitter.most_scratch = emitter.most_scratch.max(emitter.scratch);
+        ends.push(emitter.dispatches.len());
+    }
+    Emitted {
+        dispatches: emitter.dispatches,
+        ends,
+        mistakes: emitter.mistakes,
+        arena_bytes: emitter.values + emitter.most_scratch,
+    }
+}
+
+impl Emitter<'_> {
+    /// Appends a launch, unless it has no groups.
+    pub(crate) fn launch(&mut self, kernel: Kernel) {
+        let dispatch = kernel.finish(self.dialect);
+        if !dispatch.groups.contains(&0) {
+            self.dispatches.push(dispatch);
+        }
+    }
+
+    /// Memory until the end of the step, uninitialised.
+    pub(crate) fn scratch(&mut self, bytes: usize) -> Scratch {
+        let at = self.values + self.scratch;
+        self.scratch += bytes.next_multiple_of(GRANULE);
+        Scratch { at }
+    }
+
+    /// The code for a kernel to report a mistake of the caller in part `part` of `step`, with
+    /// `message`.
+    pub(crate) fn mistake(&mut self, step: &Step, part: usize, message: String) -> u32 {
+        self.mistakes.push(Mistake {
+            node: step.parts[part].node,
+            op: step.parts[part].op.name(),
+            message,
+        });
+        self.mistakes.len() as u32
+    }
+}

@@ -1,0 +1,291 @@
+//! A kernel in the portable dialect with the arguments of one launch.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use rustorch_ir::DType;
+use rustorch_runtime::{Place, Slot};
+use smallvec::SmallVec;
+
+use crate::driver::Dialect;
+
+/// The buffer that a kernel's argument is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Buffer {
+    /// A graph input.
+    Input(usize),
+    /// A graph output.
+    Output(usize),
+    /// Intermediate values and scratch memory.
+    Arena,
+    /// The word that a kernel tells the caller's mistakes in.
+    Status,
+}
+
+/// A kernel's argument that is memory.
+struct Argument {
+    name: String,
+    /// The dtype's name, as in `storage_f32`.
+    element: &'static str,
+    written: bool,
+    buffer: Buffer,
+}
+
+/// Memory for the time of one step, from a byte of the arena on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scratch {
+    pub(crate) at: usize,
+}
+
+/// A kernel to be launched.
+///
+/// Its text says `KERNEL_BEGIN … KERNEL_END` around the body. There, each buffer is a pointer
+/// of its name to `storage_*` elements, and each parameter is a field of `p`.
+pub(crate) struct Kernel {
+    name: &'static str,
+    text: Cow<'static, str>,
+    group: u32,
+    groups: [u32; 3],
+    definitions: String,
+    arguments: Vec<Argument>,
+    /// Fields of the parameter structure.
+    fields: String,
+    /// Their words.
+    params: Vec<u32>,
+}
+
+/// A kernel's source, and what its launch is given.
+pub(crate) struct Dispatch {
+    pub(crate) name: &'static str,
+    /// All but the prelude.
+    pub(crate) source: String,
+    pub(crate) buffers: SmallVec<[Buffer; 8]>,
+    pub(crate) params: Vec<u32>,
+    pub(crate) group: u32,
+    pub(crate) groups: [u32; 3],
+}
+
+/// The name that kernels give a dtype; blocks are bytes to them.
+pub(crate) fn name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Block(_) => "u8",
+        scalar => scalar.name(),
+    }
+}
+
+/// The type that sums of a dtype are made in.
+pub(crate) fn accumulator(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "double",
+        _ => "float",
+    }
+}
+
+/// Where an argument begins in its buffer.
+#[derive(Clone, Copy)]
+struct Start {
+    /// Granules of the arena, which may be larger than a 32-bit number of bytes.
+    granules: usize,
+    /// Then elements; bytes for blocks.
+    elements: usize,
+}
+
+/// Bytes of the unit that positions in the arena are counted in.
+pub(crate) const GRANULE: usize = 64;
+
+fn start(place: &Place) -> Start {
+    let offset = place.layout.offset;
+    Start {
+        granules: match place.slot {
+            Slot::Arena(at) => at / GRANULE,
+            Slot::Input(_) | Slot::Output(_) => 0,
+        },
+        elements: match place.ty.dtype {
+            DType::Block(format) => format.row_bytes(offset).unwrap_or(0),
+            _ => offset,
+        },
+    }
+}
+
+impl Kernel {
+    /// The kernel `name` of `text`, in groups of `group` work-items.
+    pub(crate) fn new(name: &'static str, text: impl Into<Cow<'static, str>>, group: u32) -> Self {
+        let mut kernel = Self {
+            name,
+            text: text.into(),
+            group,
+            groups: [1; 3],
+            definitions: String::new(),
+            arguments: Vec::new(),
+            fields: String::new(),
+            params: Vec::new(),
+        };
+        kernel.define("GROUP", group);
+        kernel
+    }
+
+    /// The number of groups.
+    pub(crate) fn groups(mut self, x: usize, y: usize, z: usize) -> Self {
+        // Tensors have fewer than 2³² elements, so grids have fewer groups.
+        self.groups = [x, y, z].map(|n| n as u32);
+        self
+    }
+
+    /// A macro: what the kernel is specialised by.
+    pub(crate) fn define(&mut self, name: &str, value: impl std::fmt::Display) {
+        let _ = writeln!(self.definitions, "#define {name} {value}");
+    }
+
+    /// A macro that is the name of a dtype.
+    pub(crate) fn define_dtype(&mut self, macro_name: &str, dtype: DType) {
+        self.define(macro_name, name(dtype));
+    }
+
+    /// Memory that is read.
+    pub(crate) fn read(&mut self, name: &str, place: &Place) {
+        self.place(name, place, false);
+    }
+
+    /// Memory that is written, and may be read.
+    pub(crate) fn write(&mut self, name: &str, place: &Place) {
+        self.place(name, place, true);
+    }
+
+    fn place(&mut self, name: &str, place: &Place, written: bool) {
+        let buffer = match place.slot {
+            Slot::Input(i) => Buffer::Input(i),
+            Slot::Output(i) => Buffer::Output(i),
+            Slot::Arena(_) => Buffer::Arena,
+        };
+        let element = self::name(place.ty.dtype);
+        self.argument(name, element, written, buffer, start(place));
+    }
+
+    /// Scratch memory of elements of `dtype`, that is written if `written`.
+    pub(crate) fn scratch(&mut self, name: &str, dtype: DType, scratch: Scratch, written: bool) {
+        let start = Start {
+            granules: scratch.at / GRANULE,
+            elements: 0,
+        };
+        self.argument(name, self::name(dtype), written, Buffer::Arena, start);
+    }
+
+    /// The text, where it is generated with the arguments.
+    pub(crate) fn set_text(&mut self, text: String) {
+        self.text = text.into();
+    }
+
+    /// The status word as `name`, and the parameter `name_code` to `REPORT` there.
+    pub(crate) fn status(&mut self, name: &str, code: u32) {
+        let start = Start {
+            granules: 0,
+            elements: 0,
+        };
+        self.argument(name, "u32", true, Buffer::Status, start);
+        self.word(&format!("{name}_code"), code as usize);
+    }
+
+    fn argument(
+        &mut self,
+        name: &str,
+        element: &'static str,
+        written: bool,
+        buffer: Buffer,
+        start: Start,
+    ) {
+        self.arguments.push(Argument {
+            name: name.to_owned(),
+            element,
+            written,
+            buffer,
+        });
+        if buffer == Buffer::Arena {
+            self.word(&format!("{name}_granule"), start.granules);
+        }
+        self.word(&format!("{name}_at"), start.elements);
+    }
+
+    /// A parameter that is a `uint`: a size or position, below 2³².
+    pub(crate) fn word(&mut self, name: &str, value: usize) {
+        let _ = writeln!(self.fields, "    uint {name};");
+        self.params.push(value as u32);
+    }
+
+    /// A parameter that is an array of `uint`, of at least one element.
+    pub(crate) fn words(&mut self, name: &str, values: &[usize]) {
+        let _ = writeln!(self.fields, "    uint {name}[{}];", values.len().max(1));
+        match values.is_empty() {
+            true => self.params.push(0),
+            false => self.params.extend(values.iter().map(|&v| v as u32)),
+        }
+    }
+
+    /// A parameter that is a `float`.
+    pub(crate) fn float(&mut self, name: &str, value: f32) {
+        let _ = writeln!(self.fields, "    float {name};");
+        self.params.push(value.to_bits());
+    }
+
+    /// The launch, in the language of a driver.
+    pub(crate) fn finish(self, dialect: Dialect) -> Dispatch {
+        let mut source = self.definitions;
+        let _ = writeln!(source, "typedef struct {{\n{}}} Params;", self.fields);
+        match dialect {
+            Dialect::OpenCl => {
+                opencl_signature(&mut source, self.name, self.group, &self.arguments)
+            }
+        }
+        source.push_str(&self.text);
+        Dispatch {
+            name: self.name,
+            source,
+            buffers: self.arguments.iter().map(|a| a.buffer).collect(),
+            params: self.params,
+            group: self.group,
+            groups: self.groups,
+        }
+    }
+}
+
+/// Defines `KERNEL_BEGIN` and `KERNEL_END`: the signature, and the pointers to where the
+/// arguments begin in their buffers.
+fn opencl_signature(source: &mut String, name: &str, group: u32, arguments: &[Argument]) {
+    let _ = write!(
+        source,
+        "#define KERNEL_BEGIN __kernel __attribute__((reqd_work_group_size({group}, 1, 1))) \
+         void {name}("
+    );
+    let mut pointers = String::new();
+    for Argument {
+        name,
+        element,
+        written,
+        buffer,
+    } in arguments
+    {
+        let constant = if *written { "" } else { "const " };
+        let pointer = format!("__global {constant}storage_{element}*");
+        let _ = write!(source, "{pointer} {name}_, ");
+        let base = match buffer {
+            Buffer::Arena => format!(
+                "(({pointer})((__global {constant}uchar*){name}_ \
+                 + (ulong)p.{name}_granule * {GRANULE}))"
+            ),
+            _ => format!("{name}_"),
+        };
+        let _ = write!(pointers, " {pointer} {name} = {base} + p.{name}_at;");
+    }
+    let _ = writeln!(
+        source,
+        "const Params p) {{{pointers}\n#define KERNEL_END }}"
+    );
+}
+
+/// What every source of a device begins with.
+pub(crate) fn prelude(dialect: Dialect, has_f64: bool) -> String {
+    let language = match dialect {
+        Dialect::OpenCl => include_str!("../kernels/opencl.h"),
+    };
+    let common = include_str!("../kernels/prelude.h");
+    format!("#define HAS_F64 {}\n{language}{common}", u8::from(has_f64))
+}

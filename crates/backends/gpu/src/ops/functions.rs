@@ -1,0 +1,206 @@
+//! Elementwise operations as expressions of the portable dialect.
+
+use rustorch_ir::ops::{ActivationKind, BinaryOp, CompareOp, UnaryOp};
+use rustorch_ir::{DType, Op};
+
+use crate::kernel::name;
+
+/// The result of `op`, of type `to`, on operands `x` of type `from`. It may have more digits
+/// than `to`; storing or [`rounded`] drops them.
+pub(crate) fn expression(op: &Op, from: DType, to: DType, x: &[&str]) -> Option<String> {
+    Some(match op {
+        Op::Contiguous(_) => x[0].to_owned(),
+        Op::Unary(op) => unary(op.op, from, x[0])?,
+        Op::Binary(op) => binary(op.op, from, x[0], x[1])?,
+        Op::Compare(op) => compare(op.op, from, x[0], x[1])?,
+        Op::Where(_) => format!("({} ? {} : {})", x[0], x[1], x[2]),
+        Op::Activation(op) => activation(op.kind, from, x[0])?,
+        Op::Cast(_) => cast(from, to, x[0])?,
+        _ => return None,
+    })
+}
+
+/// `value` as it is when it has been stored as `dtype` and loaded.
+pub(crate) fn rounded(dtype: DType, value: String) -> String {
+    match dtype {
+        DType::F16 | DType::BF16 => format!("round_{dtype}({value})"),
+        _ => value,
+    }
+}
+
+fn unary(op: UnaryOp, dtype: DType, x: &str) -> Option<String> {
+    let t = name(dtype);
+    if dtype.is_complex() {
+        return Some(match op {
+            UnaryOp::Neg => format!("make_{t}(-{x}.re, -{x}.im)"),
+            UnaryOp::Conj => format!("make_{t}({x}.re, -{x}.im)"),
+            UnaryOp::Exp => format!("exp_{t}({x})"),
+            UnaryOp::Reciprocal => format!("inverse_{t}({x})"),
+            UnaryOp::Abs => format!("hypot({x}.re, {x}.im)"),
+            UnaryOp::Real => format!("{x}.re"),
+            UnaryOp::Imag => format!("{x}.im"),
+            _ => return None,
+        });
+    }
+    let c = format!("compute_{t}");
+    if !dtype.is_float() {
+        // Through unsigned numbers, whose overflow is defined.
+        let negative = format!("(({c})(0 - (ulong){x}))");
+        return Some(match op {
+            UnaryOp::Neg => negative,
+            UnaryOp::Abs => format!("({x} < 0 ? {negative} : {x})"),
+            UnaryOp::Sign => format!("(({c})(({x} > 0) - ({x} < 0)))"),
+            UnaryOp::Not => format!("(({c})({x} == 0))"),
+            _ => return None,
+        });
+    }
+    let function = |name: &str| format!("{name}({x})");
+    Some(match op {
+        UnaryOp::Neg => format!("(-{x})"),
+        UnaryOp::Abs => function("fabs"),
+        UnaryOp::Sign => format!("(({c})(({x} > 0) - ({x} < 0)))"),
+        UnaryOp::Exp => function("exp"),
+        UnaryOp::Log => function("log"),
+        UnaryOp::Sqrt => function("sqrt"),
+        UnaryOp::Rsqrt => format!("(1 / sqrt({x}))"),
+        UnaryOp::Reciprocal => format!("(1 / {x})"),
+        UnaryOp::Sin => function("sin"),
+        UnaryOp::Cos => function("cos"),
+        UnaryOp::Tan => function("tan"),
+        UnaryOp::Tanh => function("tanh"),
+        UnaryOp::Erf => function("erf"),
+        UnaryOp::Floor => function("floor"),
+        UnaryOp::Ceil => function("ceil"),
+        UnaryOp::Round => function("rint"),
+        UnaryOp::Trunc => function("trunc"),
+        UnaryOp::IsNan => format!("((uchar)({x} != {x}))"),
+        UnaryOp::Not | UnaryOp::Conj | UnaryOp::Real | UnaryOp::Imag => return None,
+    })
+}
+
+fn binary(op: BinaryOp, dtype: DType, a: &str, b: &str) -> Option<String> {
+    let t = name(dtype);
+    if dtype.is_complex() {
+        let function = match op {
+            BinaryOp::Add => "add",
+            BinaryOp::Sub => "sub",
+            BinaryOp::Mul => "mul",
+            BinaryOp::Div => "div",
+            _ => return None,
+        };
+        return Some(format!("{function}_{t}({a}, {b})"));
+    }
+    // Functions of single precision serve halves.
+    let t = if dtype.is_float() && dtype != DType::F64 {
+        "f32"
+    } else {
+        t
+    };
+    if dtype.is_float() {
+        return Some(match op {
+            BinaryOp::Add => format!("({a} + {b})"),
+            BinaryOp::Sub => format!("({a} - {b})"),
+            BinaryOp::Mul => format!("({a} * {b})"),
+            BinaryOp::Div => format!("({a} / {b})"),
+            BinaryOp::FloorDivide => format!("floor_divide_{t}({a}, {b})"),
+            BinaryOp::Remainder => format!("remainder_{t}({a}, {b})"),
+            BinaryOp::Pow => format!("pow({a}, {b})"),
+            BinaryOp::Maximum => format!("({a} > {b} || {a} != {a} ? {a} : {b})"),
+            BinaryOp::Minimum => format!("({a} < {b} || {a} != {a} ? {a} : {b})"),
+            BinaryOp::Complex => format!("make_{}({a}, {b})", name(dtype.complex()?)),
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => return None,
+        });
+    }
+    let wrapping = |sign: &str| format!("((compute_{t})((ulong){a} {sign} (ulong){b}))");
+    Some(match op {
+        BinaryOp::Add => wrapping("+"),
+        BinaryOp::Sub => wrapping("-"),
+        BinaryOp::Mul => wrapping("*"),
+        BinaryOp::And => wrapping("&"),
+        BinaryOp::Or => wrapping("|"),
+        BinaryOp::Xor => wrapping("^"),
+        BinaryOp::Maximum => format!("({a} > {b} ? {a} : {b})"),
+        BinaryOp::Minimum => format!("({a} < {b} ? {a} : {b})"),
+        BinaryOp::Pow => format!("pow_{t}({a}, {b})"),
+        BinaryOp::FloorDivide => format!("({b} == 0 ? {b} : floor_divide_{t}({a}, {b}))"),
+        BinaryOp::Remainder => format!("({b} == 0 ? {b} : remainder_{t}({a}, {b}))"),
+        BinaryOp::Div | BinaryOp::Complex => return None,
+    })
+}
+
+fn compare(op: CompareOp, dtype: DType, a: &str, b: &str) -> Option<String> {
+    if dtype.is_complex() {
+        let (each, both) = match op {
+            CompareOp::Eq => ("==", "&&"),
+            CompareOp::Ne => ("!=", "||"),
+            _ => return None,
+        };
+        return Some(format!(
+            "((uchar)({a}.re {each} {b}.re {both} {a}.im {each} {b}.im))"
+        ));
+    }
+    let sign = match op {
+        CompareOp::Eq => "==",
+        CompareOp::Ne => "!=",
+        CompareOp::Lt => "<",
+        CompareOp::Le => "<=",
+        CompareOp::Gt => ">",
+        CompareOp::Ge => ">=",
+    };
+    Some(format!("((uchar)({a} {sign} {b}))"))
+}
+
+fn activation(kind: ActivationKind, dtype: DType, x: &str) -> Option<String> {
+    if !dtype.is_float() {
+        return None;
+    }
+    // A constant in the precision that is computed in.
+    let number = |value: f64| match dtype {
+        DType::F64 => format!("{value:?}"),
+        _ => format!("{:?}f", value as f32),
+    };
+    let sigmoid = format!("(1 / (1 + exp(-{x})))");
+    Some(match kind {
+        ActivationKind::Relu => format!("({x} < 0 ? 0 : {x})"),
+        ActivationKind::Sigmoid => sigmoid,
+        ActivationKind::Silu => format!("({x} * {sigmoid})"),
+        ActivationKind::Gelu => {
+            let (half, root) = (number(0.5), number(std::f64::consts::FRAC_1_SQRT_2));
+            format!("({half} * {x} * (1 + erf({x} * {root})))")
+        }
+        ActivationKind::GeluTanh => {
+            let scale = number((2.0 / std::f64::consts::PI).sqrt());
+            let (half, cubic) = (number(0.5), number(0.044715));
+            format!("({half} * {x} * (1 + tanh({scale} * ({x} + {cubic} * {x} * {x} * {x}))))")
+        }
+    })
+}
+
+fn cast(from: DType, to: DType, x: &str) -> Option<String> {
+    if to == DType::Bool {
+        return Some(match from.is_complex() {
+            true => format!("((uchar)({x}.re != 0 || {x}.im != 0))"),
+            false => format!("((uchar)({x} != 0))"),
+        });
+    }
+    if to.is_complex() {
+        let (re, im) = match from.is_complex() {
+            true => (format!("{x}.re"), format!("{x}.im")),
+            false => (x.to_owned(), "0".to_owned()),
+        };
+        return Some(format!("make_{}({re}, {im})", name(to)));
+    }
+    // Only the real part of a complex number is left.
+    let (x, from) = match from.is_complex() {
+        true => (format!("{x}.re"), from.real()),
+        false => (x.to_owned(), from),
+    };
+    let halves = matches!(to, DType::F16 | DType::BF16);
+    Some(match (from.is_float(), to.is_float()) {
+        // Not rounded twice.
+        (true, true) if halves && from == DType::F64 => format!("odd_of_f64({x})"),
+        (false, true) if halves => format!("odd_of_i64((long){x})"),
+        (true, false) => format!("cut_{}({x})", name(to)),
+        _ => format!("((compute_{}){x})", name(to)),
+    })
+}

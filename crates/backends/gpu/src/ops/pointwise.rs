@@ -1,0 +1,246 @@
+//! Elementwise operations, one or a chain of them: the kernel is generated.
+
+use std::fmt::Write;
+
+use rustorch_ir::ops::{BinaryOp, Full};
+use rustorch_ir::{DType, Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts, Operand, Part, Place, Step};
+
+use super::functions::{expression, rounded};
+use crate::emit::{Emit, Emitter};
+use crate::kernel::{Kernel, name};
+
+const fn entry(kind: OpKind) -> KernelEntry<Emit> {
+    KernelEntry {
+        kind,
+        accepts,
+        layouts: Layouts::Any,
+        launch: emit,
+    }
+}
+
+pub(crate) const KERNELS: [KernelEntry<Emit>; 8] = [
+    entry(OpKind::Full),
+    entry(OpKind::Contiguous),
+    entry(OpKind::Cast),
+    entry(OpKind::Unary),
+    entry(OpKind::Binary),
+    entry(OpKind::Compare),
+    entry(OpKind::Where),
+    entry(OpKind::Activation),
+];
+
+/// Work-items of a group.
+const GROUP: u32 = 256;
+
+/// Is it an elementwise operation on scalars?
+pub(crate) fn accepts(signature: &Signature) -> bool {
+    let mut types = signature.inputs.iter().copied().chain([signature.output]);
+    if types.any(|ty| ty.dtype.is_block()) {
+        return false;
+    }
+    let Some(last) = signature.inputs.last() else {
+        return signature.op.kind() == OpKind::Full;
+    };
+    let operands = vec!["x"; signature.inputs.len()];
+    expression(signature.op, last.dtype, signature.output.dtype, &operands).is_some()
+}
+
+/// Appends the kernel of a step.
+pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
+    let n = step.output.ty.shape.elements();
+    let mut kernel = Kernel::new("pointwise", "", GROUP);
+    let mut body = String::from(
+        "KERNEL_BEGIN\n    const uint i = GROUP_ID(0) * GROUP + LANE;\n    if (i < p.n) {\n",
+    );
+    kernel.word("n", n);
+    operands(step, &mut kernel, &mut body);
+    for (at, part) in step.parts.iter().enumerate() {
+        compute(step, at, part, &mut kernel, &mut body, emitter);
+    }
+    kernel.write("y", &step.output);
+    let (last, y) = (step.parts.len() - 1, name(step.output.ty.dtype));
+    let _ = writeln!(
+        body,
+        "        STORE({y}, y, i, t{last});\n    }}\nKERNEL_END"
+    );
+    kernel.set_text(body);
+    emitter.launch(kernel.groups(n.div_ceil(GROUP as usize), 1, 1));
+}
+
+/// Loads the operands as `v0`, `v1` and so on.
+fn operands(step: &Step, kernel: &mut Kernel, body: &mut String) {
+    let (shape, strides) = collapse(step);
+    let rank = shape.len();
+    let linear: Vec<usize> = contiguous_strides(&shape);
+    let is_strided = |strides: &[usize]| *strides != linear && strides.iter().any(|&s| s != 0);
+    if strides.iter().any(|s| is_strided(s)) {
+        kernel.words("shape", &shape);
+        let _ = writeln!(body, "        uint rest = i;");
+        for d in (1..rank).rev() {
+            let _ = writeln!(
+                body,
+                "        const uint at{d} = rest % p.shape[{d}]; rest /= p.shape[{d}];"
+            );
+        }
+        let _ = writeln!(body, "        const uint at0 = rest;");
+    }
+    for (k, (place, strides)) in step.inputs.iter().zip(&strides).enumerate() {
+        kernel.read(&format!("x{k}"), place);
+        let index = if is_strided(strides) {
+            kernel.words(&format!("strides{k}"), strides);
+            let terms: Vec<String> = (0..rank)
+                .filter(|&d| strides[d] != 0)
+                .map(|d| format!("at{d} * p.strides{k}[{d}]"))
+                .collect();
+            terms.join(" + ")
+        } else if *strides == linear {
+            "i".to_owned()
+        } else {
+            "0".to_owned()
+        };
+        let x = name(place.ty.dtype);
+        let _ = writeln!(
+            body,
+            "        const compute_{x} v{k} = LOAD({x}, x{k}, {index});"
+        );
+    }
+}
+
+/// Computes part `at` as `t0`, `t1` and so on.
+fn compute(
+    step: &Step,
+    at: usize,
+    part: &Part,
+    kernel: &mut Kernel,
+    body: &mut String,
+    emitter: &mut Emitter,
+) {
+    let value = match &part.op {
+        Op::Full(full) => constant(at, full, kernel),
+        op => {
+            let names: Vec<String> = (part.operands.iter())
+                .map(|operand| match operand {
+                    Operand::Input(k) => format!("v{k}"),
+                    Operand::Part(k) => format!("t{k}"),
+                })
+                .collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            // A condition comes before the operands that it chooses from.
+            let from = part.operands.last().map_or(part.dtype, |o| dtype(step, *o));
+            if divides_integers(op, from) {
+                let message = "integer division by zero".to_owned();
+                let code = emitter.mistake(step, at, message);
+                kernel.status(&format!("status{at}"), code);
+                let divisor = names[1];
+                let _ = writeln!(
+                    body,
+                    "        if ({divisor} == 0) REPORT(status{at}, p.status{at}_code);"
+                );
+            }
+            // `accepts` has asked for it before.
+            expression(op, from, part.dtype, &names).unwrap_or_default()
+        }
+    };
+    let value = match at + 1 == step.parts.len() {
+        true => value,
+        false => rounded(part.dtype, value),
+    };
+    let t = name(part.dtype);
+    let _ = writeln!(body, "        const compute_{t} t{at} = {value};");
+}
+
+fn dtype(step: &Step, operand: Operand) -> DType {
+    match operand {
+        Operand::Input(k) => step.inputs[k].ty.dtype,
+        Operand::Part(k) => step.parts[k].dtype,
+    }
+}
+
+fn divides_integers(op: &Op, dtype: DType) -> bool {
+    let divides = |op: BinaryOp| matches!(op, BinaryOp::FloorDivide | BinaryOp::Remainder);
+    matches!(op, Op::Binary(b) if divides(b.op)) && !dtype.is_float()
+}
+
+/// A number as parameters, so that another one does not need another kernel.
+fn constant(at: usize, full: &Full, kernel: &mut Kernel) -> String {
+    let k = format!("k{at}");
+    let (re, im) = (full.value.as_f64(), full.value.imag());
+    let words = |bits: u64| [bits as u32 as usize, (bits >> 32) as usize];
+    let double = |name: &str| format!("F64_OF_BITS((ulong)p.{name}[0] | (ulong)p.{name}[1] << 32)");
+    match full.dtype {
+        DType::F32 => kernel.float(&k, re as f32),
+        DType::F16 => kernel.float(&k, half::f16::from_f64(re).to_f32()),
+        DType::BF16 => kernel.float(&k, half::bf16::from_f64(re).to_f32()),
+        DType::F64 => {
+            kernel.words(&k, &words(re.to_bits()));
+            return double(&k);
+        }
+        DType::Complex64 => {
+            let i = format!("i{at}");
+            kernel.float(&k, re as f32);
+            kernel.float(&i, im as f32);
+            return format!("make_complex64(p.{k}, p.{i})");
+        }
+        DType::Complex128 => {
+            let i = format!("i{at}");
+            kernel.words(&k, &words(re.to_bits()));
+            kernel.words(&i, &words(im.to_bits()));
+            return format!("make_complex128({}, {})", double(&k), double(&i));
+        }
+        DType::I64 => {
+            kernel.words(&k, &words(full.value.as_i64() as u64));
+            return format!("((long)((ulong)p.{k}[0] | (ulong)p.{k}[1] << 32))");
+        }
+        DType::Bool => kernel.word(&k, usize::from(full.value.as_i64() != 0)),
+        _ => kernel.word(&k, full.value.as_i64() as u32 as usize),
+    }
+    format!("((compute_{})p.{k})", name(full.dtype))
+}
+
+/// The output's shape and each operand's strides in it, with neighbouring dimensions made one
+/// wherever all operands step through them alike.
+fn collapse(step: &Step) -> (Vec<usize>, Vec<Vec<usize>>) {
+    let whole = &step.output.ty.shape;
+    let layouts: Vec<_> = (step.inputs.iter())
+        .map(|place: &Place| place.layout.broadcast_to(whole))
+        .collect();
+    let mut shape: Vec<usize> = Vec::new();
+    let mut strides: Vec<Vec<usize>> = vec![Vec::new(); layouts.len()];
+    for (d, &size) in whole.iter().enumerate() {
+        if size == 1 {
+            continue;
+        }
+        let joins = !shape.is_empty()
+            && (strides.iter().zip(&layouts))
+                .all(|(own, l)| own.last().is_some_and(|&s| s == l.strides[d] * size));
+        match shape.last_mut() {
+            Some(last) if joins => {
+                *last *= size;
+                for (own, l) in strides.iter_mut().zip(&layouts) {
+                    own.pop();
+                    own.push(l.strides[d]);
+                }
+            }
+            _ => {
+                shape.push(size);
+                for (own, l) in strides.iter_mut().zip(&layouts) {
+                    own.push(l.strides[d]);
+                }
+            }
+        }
+    }
+    if shape.is_empty() {
+        shape.push(1);
+        strides.iter_mut().for_each(|own| own.push(0));
+    }
+    (shape, strides)
+}
+
+fn contiguous_strides(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for d in (1..shape.len()).rev() {
+        strides[d - 1] = strides[d] * shape[d];
+    }
+    strides
+}

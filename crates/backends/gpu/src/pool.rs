@@ -1,0 +1,198 @@
+//! Memory of a device, kept for the next who asks for as much.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustorch_runtime::{DeviceBuffer, DeviceError, DeviceMemory, FailureClass, HostBuffer};
+
+use crate::driver::Driver;
+
+/// A driver, and buffers that nobody uses.
+pub(crate) struct Pool<D: Driver> {
+    pub(crate) driver: D,
+    free: Mutex<Free<D::Buffer>>,
+}
+
+struct Free<B> {
+    /// By their size.
+    buffers: HashMap<usize, Vec<B>>,
+    bytes: u64,
+}
+
+/// The sizes that buffers come in: eight between a power of two and the next.
+fn size_class(bytes: usize) -> usize {
+    let step = (bytes.max(1).next_power_of_two() / 16).max(256);
+    bytes.max(1).next_multiple_of(step)
+}
+
+impl<D: Driver> Pool<D> {
+    pub(crate) fn new(driver: D) -> Self {
+        Self {
+            driver,
+            free: Mutex::new(Free {
+                buffers: HashMap::new(),
+                bytes: 0,
+            }),
+        }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free<D::Buffer>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Uninitialised memory.
+    pub(crate) fn alloc(self: &Arc<Self>, bytes: usize) -> Result<GpuBuffer<D>, DeviceError> {
+        let size = size_class(bytes);
+        let kept = {
+            let mut free = self.free();
+            let kept = free.buffers.get_mut(&size).and_then(Vec::pop);
+            if kept.is_some() {
+                free.bytes -= size as u64;
+            }
+            kept
+        };
+        let buffer = match kept {
+            Some(buffer) => buffer,
+            None if size as u64 > self.driver.limits().max_buffer => {
+                let most = self.driver.limits().max_buffer;
+                return Err(DeviceError::new(
+                    self.driver.info().device,
+                    FailureClass::OutOfMemory { never_fits: true },
+                    format!("{bytes} bytes are more than a buffer can have, {most}"),
+                ));
+            }
+            None => self.driver.alloc(size)?,
+        };
+        Ok(GpuBuffer {
+            pool: self.clone(),
+            buffer: Some(buffer),
+            bytes,
+            pooled: Some(size),
+        })
+    }
+
+    fn keep(&self, buffer: D::Buffer, size: usize) {
+        let mut free = self.free();
+        // A quarter of the memory for what may never be asked for again.
+        if free.bytes + size as u64 <= self.driver.limits().memory / 4 {
+            free.bytes += size as u64;
+            free.buffers.entry(size).or_default().push(buffer);
+        }
+    }
+
+    fn clear(&self) {
+        let mut free = self.free();
+        free.buffers.clear();
+        free.bytes = 0;
+    }
+}
+
+/// A buffer that goes back to its pool.
+pub(crate) struct GpuBuffer<D: Driver> {
+    pool: Arc<Pool<D>>,
+    /// `None` only while it is dropped.
+    buffer: Option<D::Buffer>,
+    bytes: usize,
+    /// Its size class, unless it is memory of the host's.
+    pooled: Option<usize>,
+}
+
+impl<D: Driver> GpuBuffer<D> {
+    /// The driver's buffer.
+    pub(crate) fn inner(&self) -> &D::Buffer {
+        let buffer = self.buffer.as_ref();
+        buffer.expect("a buffer is taken only when it is dropped")
+    }
+}
+
+impl<D: Driver> Drop for GpuBuffer<D> {
+    fn drop(&mut self) {
+        if let (Some(buffer), Some(size)) = (self.buffer.take(), self.pooled) {
+            self.pool.keep(buffer, size);
+        }
+    }
+}
+
+impl<D: Driver> fmt::Debug for GpuBuffer<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of {} bytes", self.buffer, self.bytes)
+    }
+}
+
+impl<D: Driver> DeviceBuffer for GpuBuffer<D> {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        assert!(inside(offset, to.len(), self.bytes));
+        // SAFETY: in bounds, as just asserted.
+        unsafe { self.pool.driver.read(self.inner(), offset, to) }
+    }
+
+    unsafe fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
+        assert!(inside(offset, from.len(), self.bytes));
+        // SAFETY: in bounds, as just asserted; nothing else uses it, as the caller promises.
+        unsafe { self.pool.driver.write(self.inner(), offset, from) }
+    }
+
+    fn host(&self) -> Result<Option<&HostBuffer>, DeviceError> {
+        self.pool.driver.host(self.inner())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn inside(offset: usize, len: usize, bytes: usize) -> bool {
+    offset.checked_add(len).is_some_and(|end| end <= bytes)
+}
+
+/// The memory of a driver's device.
+pub(crate) struct GpuMemory<D: Driver>(pub(crate) Arc<Pool<D>>);
+
+impl<D: Driver> DeviceMemory for GpuMemory<D> {
+    fn alloc(&self, bytes: usize) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        Ok(Arc::new(self.0.alloc(bytes)?))
+    }
+
+    fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        if let Some(buffer) = self.0.driver.share(host)? {
+            return Ok(Arc::new(GpuBuffer {
+                pool: self.0.clone(),
+                buffer: Some(buffer),
+                bytes: host.bytes(),
+                pooled: None,
+            }));
+        }
+        let copy = self.0.alloc(host.bytes())?;
+        // SAFETY: the host's memory has these bytes, and nothing writes to what a storage is
+        // moved from; the copy is new and as large.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(host.as_ptr(), host.bytes());
+            copy.write(0, bytes)?;
+        }
+        Ok(Arc::new(copy))
+    }
+
+    fn trim(&self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_classes_waste_little() {
+        for bytes in [1, 255, 256, 257, 5000, 1 << 20, (1 << 20) + 1, 123_456_789] {
+            let size = size_class(bytes);
+            assert!(size >= bytes && size_class(size) == size, "{bytes} {size}");
+            assert!(size - bytes < 256.max(bytes / 8), "{bytes} {size}");
+        }
+    }
+}
