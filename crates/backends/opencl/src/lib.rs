@@ -1,1 +1,21 @@
 //! OpenCL as a driver of the GPU layer.
+//!
+//! The OpenCL library is loaded at run time, so that a program needs none to start:
+//! [`devices`] gives the devices there are, or says what is [`Absent`].
+//!
+//! Memory of a device that shares the host's is host memory used in place. Who may use it is
+//! tracked as the standard wants it: mapped, it is the host's; a launch hands it to the device.
+
+mod api;
+mod buffer;
+mod context;
+mod device;
+mod discover;
+mod driver;
+mod program;
+mod status;
+
+pub use buffer::Buffer;
+pub use discover::{Absent, devices};
+pub use driver::OpenCl;
+pub use program::Kernel;

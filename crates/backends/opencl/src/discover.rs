@@ -1,0 +1,184 @@
+//! Finding the devices there are, or what is missing.
+
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use opencl_sys::*;
+use rustorch_runtime::DeviceType;
+
+use crate::OpenCl;
+use crate::api::{Api, api};
+use crate::device::Device;
+use crate::status::{Failure, check};
+
+/// Why there is no OpenCL device, and what would bring one.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{reason}; {cure}")]
+pub struct Absent {
+    /// What is missing.
+    pub reason: String,
+    /// What to do about it.
+    pub cure: String,
+}
+
+const INSTALL_DRIVER: &str = "install the GPU vendor's OpenCL driver, or PoCL for the processor \
+                              (Debian: pocl-opencl-icd)";
+
+impl Absent {
+    pub(crate) fn no_library(why: &str) -> Self {
+        Self {
+            reason: format!("the OpenCL library cannot be loaded: {why}"),
+            cure: format!(
+                "install the ICD loader (Debian: ocl-icd-libopencl1); and {INSTALL_DRIVER}"
+            ),
+        }
+    }
+
+    fn no_platform(why: &str) -> Self {
+        let place = if cfg!(any(windows, target_os = "macos")) {
+            String::new()
+        } else if std::env::var_os("OCL_ICD_VENDORS").is_some() {
+            format!(" in {}, as OCL_ICD_VENDORS says", vendors().display())
+        } else {
+            format!(" in {}", vendors().display())
+        };
+        Self {
+            reason: format!("the OpenCL library finds no driver that works{place}{why}"),
+            cure: INSTALL_DRIVER.to_owned(),
+        }
+    }
+
+    fn damaged(file: &Path) -> Self {
+        let file = file.display();
+        Self {
+            reason: format!("{file} does not name an OpenCL driver, but has zero bytes"),
+            cure: format!("delete {file}, and install its driver again"),
+        }
+    }
+
+    fn no_device(left_out: &[String]) -> Self {
+        let why = if left_out.is_empty() {
+            "the OpenCL drivers have no device".to_owned()
+        } else {
+            format!("no OpenCL device can be used: {}", left_out.join("; "))
+        };
+        Self {
+            reason: why,
+            cure: INSTALL_DRIVER.to_owned(),
+        }
+    }
+}
+
+/// Opens every OpenCL device there is: GPUs and accelerators first, then processors.
+///
+/// A device's index is its place in this list. One that cannot be used is left out, with a
+/// line in the log.
+///
+/// # Errors
+/// There is none, for the reason given.
+pub fn devices() -> Result<Vec<OpenCl>, Absent> {
+    if let Some(file) = damaged_file() {
+        return Err(Absent::damaged(&file));
+    }
+    let found = listed(api()?)?;
+    let mut devices = Vec::with_capacity(found.len());
+    let mut left_out = Vec::new();
+    for device in found {
+        match open(device, DeviceType::OpenCL(devices.len())) {
+            Ok(device) => devices.push(device),
+            Err(why) => {
+                let line = format!("{}: {why}", device.name());
+                tracing::warn!("OpenCL device left out: {line}");
+                left_out.push(line);
+            }
+        }
+    }
+    if devices.is_empty() {
+        return Err(Absent::no_device(&left_out));
+    }
+    Ok(devices)
+}
+
+/// Where the system lists its drivers: a folder of files that name one library each.
+fn vendors() -> PathBuf {
+    let folder = std::env::var_os("OCL_ICD_VENDORS");
+    folder.map_or_else(|| "/etc/OpenCL/vendors".into(), PathBuf::from)
+}
+
+/// A file there that holds zeros, as after a crash of the system. The widespread loader
+/// `ocl-icd` (2.3) does not survive to read one.
+fn damaged_file() -> Option<PathBuf> {
+    let files = std::fs::read_dir(vendors()).ok()?;
+    let mut files = files.filter_map(|file| Some(file.ok()?.path()));
+    files.find(|path| {
+        path.extension().is_some_and(|extension| extension == "icd")
+            && std::fs::read(path).is_ok_and(|text| text.contains(&0))
+    })
+}
+
+fn open(device: Device, name: DeviceType) -> Result<OpenCl, String> {
+    match device.unfit() {
+        Ok(None) => OpenCl::new(device, name).map_err(|failure| failure.to_string()),
+        Ok(Some(why)) => Err(why),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+/// The devices of all platforms, processors last.
+fn listed(api: &'static Api) -> Result<Vec<Device>, Absent> {
+    let platforms = match platforms(api) {
+        Ok(platforms) if !platforms.is_empty() => platforms,
+        Ok(_) => return Err(Absent::no_platform("")),
+        Err(failure) if failure.status() == CL_PLATFORM_NOT_FOUND_KHR => {
+            return Err(Absent::no_platform(""));
+        }
+        Err(failure) => return Err(Absent::no_platform(&format!(" ({failure})"))),
+    };
+    let mut devices = Vec::new();
+    for platform in platforms {
+        match devices_of(api, platform) {
+            Ok(found) => devices.extend(found),
+            Err(failure) => tracing::warn!("OpenCL platform left out: {failure}"),
+        }
+    }
+    devices.sort_by_key(|device| device.is_processor().unwrap_or(true));
+    Ok(devices)
+}
+
+fn platforms(api: &Api) -> Result<Vec<cl_platform_id>, Failure> {
+    list("clGetPlatformIDs", |count, to, found| {
+        // SAFETY: there is room for `count` ids.
+        unsafe { (api.get_platform_ids)(count, to, found) }
+    })
+}
+
+fn devices_of(api: &'static Api, platform: cl_platform_id) -> Result<Vec<Device>, Failure> {
+    let kinds = CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CPU;
+    let ids = list("clGetDeviceIDs", |count, to, found| {
+        // SAFETY: the platform is valid, and there is room for `count` ids.
+        unsafe { (api.get_device_ids)(platform, kinds, count, to, found) }
+    });
+    let ids = match ids {
+        Err(failure) if failure.status() == CL_DEVICE_NOT_FOUND => Vec::new(),
+        ids => ids?,
+    };
+    // SAFETY: the platform listed it.
+    let device = |id| unsafe { Device::new(api, platform, id) };
+    Ok(ids.into_iter().map(device).collect())
+}
+
+/// Ids, of which `ask` gives the number, and then as many as there is room for.
+fn list<T>(
+    call: &'static str,
+    ask: impl Fn(cl_uint, *mut *mut T, *mut cl_uint) -> cl_int,
+) -> Result<Vec<*mut T>, Failure> {
+    let mut count = 0;
+    check(call, ask(0, ptr::null_mut(), &raw mut count))?;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let mut ids = vec![ptr::null_mut(); count as usize];
+    check(call, ask(count, ids.as_mut_ptr(), &raw mut count))?;
+    ids.truncate(count as usize);
+    Ok(ids)
+}

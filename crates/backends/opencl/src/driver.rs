@@ -1,0 +1,243 @@
+//! The driver: what the GPU layer asks of a device.
+
+use std::ptr;
+use std::sync::{Arc, PoisonError};
+
+use opencl_sys::*;
+use rustorch_gpu::{Dialect, Driver, Launch, Limits};
+use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, HostBuffer};
+
+use crate::buffer::Buffer;
+use crate::context::Context;
+use crate::device::Device;
+use crate::program::{self, Kernel};
+use crate::status::{Failure, check, check_wait};
+
+/// Alignment that host memory needs to be used by a processor: that of the widest loads that
+/// kernels make.
+const VECTOR: usize = 16;
+
+/// Alignment that host memory needs to be used by a GPU. Of less than whole pages its driver
+/// would make a copy of its own, in secret (Intel, "Getting the Most from OpenCL 1.2: How to
+/// Increase Performance by Minimizing Buffer Copies").
+const PAGE: usize = 4096;
+
+/// An OpenCL device.
+pub struct OpenCl {
+    context: Arc<Context>,
+    info: DeviceInfo,
+    limits: Limits,
+}
+
+impl OpenCl {
+    pub(crate) fn new(device: Device, name: DeviceType) -> Result<Self, Failure> {
+        Ok(Self {
+            info: device.info(name)?,
+            limits: device.limits()?,
+            context: Arc::new(Context::new(device, name)?),
+        })
+    }
+
+    fn failed(&self, failure: Failure) -> DeviceError {
+        self.context.failed(failure)
+    }
+
+    fn try_alloc(&self, bytes: usize) -> Result<Buffer, DeviceError> {
+        let buffer = if self.info.shares_host_memory {
+            let host = HostBuffer::uninit(bytes).ok_or_else(|| {
+                let class = FailureClass::OutOfMemory { never_fits: false };
+                let message = format!("the system refused {bytes} bytes");
+                self.context.error(class, message)
+            })?;
+            Buffer::over(&self.context, &host)
+        } else {
+            Buffer::on_device(&self.context, bytes)
+        };
+        buffer.map_err(|failure| self.failed(failure))
+    }
+
+    fn try_launch(&self, kernel: &Kernel, launch: &Launch<'_, Self>) -> Result<(), Failure> {
+        for buffer in launch.buffers {
+            buffer.to_device()?;
+        }
+        let api = self.context.api;
+        let _arguments = kernel
+            .arguments
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut index = 0;
+        let mut set = |bytes: usize, value: *const u32| {
+            // SAFETY: the value has these bytes, as the caller promises the parameter does.
+            let status = unsafe { (api.set_kernel_arg)(kernel.raw(), index, bytes, value.cast()) };
+            index += 1;
+            check("clSetKernelArg", status)
+        };
+        for buffer in launch.buffers {
+            let memory = buffer.memory();
+            set(size_of_val(&memory), (&raw const memory).cast())?;
+        }
+        if !launch.params.is_empty() {
+            set(size_of_val(launch.params), launch.params.as_ptr())?;
+        }
+        let local = [launch.group as usize, 1, 1];
+        let [x, y, z] = launch.groups.map(|n| n as usize);
+        let global = [x.saturating_mul(local[0]), y, z];
+        // SAFETY: three sizes each; of the rest, the caller takes care.
+        let status = unsafe {
+            (api.enqueue_nd_range_kernel)(
+                self.context.queue(),
+                kernel.raw(),
+                3,
+                ptr::null(),
+                global.as_ptr(),
+                local.as_ptr(),
+                0,
+                ptr::null(),
+                ptr::null_mut(),
+            )
+        };
+        check("clEnqueueNDRangeKernel", status)?;
+        self.context.launched()
+    }
+}
+
+impl Driver for OpenCl {
+    type Buffer = Buffer;
+    type Kernel = Kernel;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn dialect(&self) -> Dialect {
+        Dialect::OpenCl
+    }
+
+    /// What was released is free again only when queued work is done with it, so that is
+    /// waited for before giving up.
+    fn alloc(&self, bytes: usize) -> Result<Buffer, DeviceError> {
+        let largest = self.limits.max_buffer;
+        if u64::try_from(bytes).is_ok_and(|bytes| bytes > largest) {
+            return Err(self.context.error(
+                FailureClass::OutOfMemory { never_fits: true },
+                format!("{bytes} bytes in one piece, of which the device has {largest} at most"),
+            ));
+        }
+        match self.try_alloc(bytes) {
+            Err(e) if matches!(e.class, FailureClass::OutOfMemory { .. }) => {
+                self.wait()?;
+                self.try_alloc(bytes)
+            }
+            result => result,
+        }
+    }
+
+    fn share(&self, host: &HostBuffer) -> Result<Option<Buffer>, DeviceError> {
+        let alignment = if self.limits.is_processor {
+            VECTOR
+        } else {
+            PAGE
+        };
+        let aligned = host.bytes() == 0 || host.as_ptr().addr().is_multiple_of(alignment);
+        if !self.info.shares_host_memory || !aligned {
+            return Ok(None);
+        }
+        match Buffer::over(&self.context, host) {
+            Ok(buffer) => Ok(Some(buffer)),
+            Err(failure) if failure.class() == FailureClass::Lost => Err(self.failed(failure)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn host<'b>(&self, buffer: &'b Buffer) -> Result<Option<&'b HostBuffer>, DeviceError> {
+        buffer.to_host().map_err(|failure| self.failed(failure))
+    }
+
+    unsafe fn read(
+        &self,
+        buffer: &Buffer,
+        offset: usize,
+        to: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        if let Some(host) = self.host(buffer)? {
+            // SAFETY: the range lies inside the buffer, as the caller promises; it is the host's
+            // now, and nothing writes to it.
+            unsafe {
+                let from = host.as_ptr().add(offset);
+                from.copy_to_nonoverlapping(to.as_mut_ptr(), to.len());
+            }
+            return Ok(());
+        }
+        // SAFETY: the range lies inside the buffer, and the call waits until it is copied.
+        let status = unsafe {
+            (self.context.api.enqueue_read_buffer)(
+                self.context.queue(),
+                buffer.memory(),
+                CL_TRUE,
+                offset,
+                to.len(),
+                to.as_mut_ptr().cast(),
+                0,
+                ptr::null(),
+                ptr::null_mut(),
+            )
+        };
+        check_wait("clEnqueueReadBuffer", status).map_err(|failure| self.failed(failure))
+    }
+
+    unsafe fn write(&self, buffer: &Buffer, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        if let Some(host) = self.host(buffer)? {
+            // SAFETY: the range lies inside the buffer, which may be written to, as the caller
+            // promises; it is the host's now, and nothing else uses it.
+            unsafe {
+                let to = host.as_ptr().add(offset);
+                to.copy_from_nonoverlapping(from.as_ptr(), from.len());
+            }
+            return Ok(());
+        }
+        // SAFETY: the range lies inside the buffer, and the call waits until it is copied.
+        let status = unsafe {
+            (self.context.api.enqueue_write_buffer)(
+                self.context.queue(),
+                buffer.memory(),
+                CL_TRUE,
+                offset,
+                from.len(),
+                from.as_ptr().cast(),
+                0,
+                ptr::null(),
+                ptr::null_mut(),
+            )
+        };
+        check_wait("clEnqueueWriteBuffer", status).map_err(|failure| self.failed(failure))
+    }
+
+    fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {
+        program::compile(&self.context, source)
+    }
+
+    fn load(&self, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {
+        program::load(&self.context, binary, name)
+    }
+
+    unsafe fn launch(&self, kernel: &Kernel, launch: &Launch<'_, Self>) -> Result<(), DeviceError> {
+        self.try_launch(kernel, launch)
+            .map_err(|failure| self.failed(failure))
+    }
+
+    fn wait(&self) -> Result<(), DeviceError> {
+        // SAFETY: the queue is valid.
+        let status = unsafe { (self.context.api.finish)(self.context.queue()) };
+        check_wait("clFinish", status).map_err(|failure| self.failed(failure))
+    }
+}

@@ -1,0 +1,141 @@
+//! Compiling kernels.
+
+use std::ffi::{CString, c_char};
+use std::ptr;
+use std::sync::Mutex;
+
+use opencl_sys::*;
+use rustorch_runtime::{DeviceError, FailureClass};
+
+use crate::api::Object;
+use crate::context::Context;
+use crate::status::{check, query, text};
+
+/// A compiled kernel.
+pub struct Kernel {
+    kernel: Object,
+    /// Held from the first argument set until the launch is queued: the arguments are the
+    /// kernel's, not the launch's.
+    pub(crate) arguments: Mutex<()>,
+}
+
+impl Kernel {
+    pub(crate) fn raw(&self) -> cl_kernel {
+        self.kernel.raw()
+    }
+}
+
+/// Compiles a source to the driver's own format.
+pub(crate) fn compile(context: &Context, source: &str) -> Result<Vec<u8>, DeviceError> {
+    let (mut text, length) = (source.as_ptr().cast::<c_char>(), source.len());
+    let mut status = CL_SUCCESS;
+    // SAFETY: there is one text, with its length.
+    let program = unsafe {
+        (context.api.create_program_with_source)(
+            context.context(),
+            1,
+            &raw mut text,
+            &raw const length,
+            &raw mut status,
+        )
+    };
+    check("clCreateProgramWithSource", status).map_err(|f| context.failed(f))?;
+    // SAFETY: it was just made, and nobody else has it.
+    let program = unsafe { Object::new(program, context.api.release_program) };
+    build(context, &program)?;
+    binary(context, &program)
+}
+
+/// Makes a kernel of what [`compile`] gave.
+pub(crate) fn load(context: &Context, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {
+    let unsupported = |message| context.error(FailureClass::Unsupported, message);
+    let c_name = CString::new(name)
+        .map_err(|_| unsupported(format!("a kernel cannot be called {name:?}")))?;
+    if binary.is_empty() {
+        return Err(unsupported(
+            "an empty file is no compiled kernel".to_owned(),
+        ));
+    }
+    let (id, mut bytes, length) = (context.device.id(), binary.as_ptr(), binary.len());
+    let (mut valid, mut status) = (CL_SUCCESS, CL_SUCCESS);
+    // SAFETY: there is one device with one binary of this length.
+    let program = unsafe {
+        (context.api.create_program_with_binary)(
+            context.context(),
+            1,
+            &raw const id,
+            &raw const length,
+            &raw mut bytes,
+            &raw mut valid,
+            &raw mut status,
+        )
+    };
+    check("clCreateProgramWithBinary", status).map_err(|f| context.failed(f))?;
+    // SAFETY: it was just made, and nobody else has it.
+    let program = unsafe { Object::new(program, context.api.release_program) };
+    build(context, &program)?;
+    let create = context.api.create_kernel;
+    // SAFETY: the program is built, and the name ends with a zero.
+    let kernel = unsafe { create(program.raw(), c_name.as_ptr(), &raw mut status) };
+    check("clCreateKernel", status)
+        .map_err(|f| context.error(f.class(), format!("{f}, of {name:?}")))?;
+    Ok(Kernel {
+        // SAFETY: as for the program, which it keeps.
+        kernel: unsafe { Object::new(kernel, context.api.release_kernel) },
+        arguments: Mutex::new(()),
+    })
+}
+
+fn build(context: &Context, program: &Object) -> Result<(), DeviceError> {
+    let id = context.device.id();
+    // SAFETY: the program is valid, and the options end with a zero.
+    let status = unsafe {
+        (context.api.build_program)(
+            program.raw(),
+            1,
+            &raw const id,
+            context.options.as_ptr(),
+            None,
+            ptr::null_mut(),
+        )
+    };
+    check("clBuildProgram", status).map_err(|failure| {
+        let log = query("clGetProgramBuildInfo", |size, to, needed| {
+            let ask = context.api.get_program_build_info;
+            // SAFETY: `query` gives room for `size` bytes.
+            unsafe { ask(program.raw(), id, CL_PROGRAM_BUILD_LOG, size, to, needed) }
+        });
+        let log = log.map_or_else(|failure| failure.to_string(), |log| text(&log));
+        context.error(failure.class(), format!("{failure}\n{log}"))
+    })
+}
+
+/// What a built program is in the driver's own format.
+fn binary(context: &Context, program: &Object) -> Result<Vec<u8>, DeviceError> {
+    let call = "clGetProgramInfo";
+    let ask = context.api.get_program_info;
+    let sizes = query(call, |size, to, needed| {
+        // SAFETY: `query` gives room for `size` bytes.
+        unsafe { ask(program.raw(), CL_PROGRAM_BINARY_SIZES, size, to, needed) }
+    });
+    let sizes = sizes.map_err(|f| context.failed(f))?;
+    let size = sizes.first_chunk().map_or(0, |n| usize::from_ne_bytes(*n));
+    if size == 0 {
+        let message = "the driver does not give compiled kernels out";
+        return Err(context.error(FailureClass::Unsupported, message));
+    }
+    let mut binary = vec![0; size];
+    let mut to = binary.as_mut_ptr();
+    // SAFETY: the value is one pointer for the one device, to as many bytes as it asked for.
+    let status = unsafe {
+        ask(
+            program.raw(),
+            CL_PROGRAM_BINARIES,
+            size_of_val(&to),
+            (&raw mut to).cast(),
+            ptr::null_mut(),
+        )
+    };
+    check(call, status).map_err(|f| context.failed(f))?;
+    Ok(binary)
+}
