@@ -1,6 +1,6 @@
 //! A device as its driver lists it, and what it says of itself.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 
 use opencl_sys::*;
 use rustorch_gpu::Limits;
@@ -102,13 +102,14 @@ impl Device {
     }
 
     /// Does it compute in the host's memory?
-    fn shares_host_memory(&self) -> Result<bool, Failure> {
-        Ok(self.number(CL_DEVICE_HOST_UNIFIED_MEMORY)? != 0)
+    fn shares_host_memory(&self) -> bool {
+        self.number(CL_DEVICE_HOST_UNIFIED_MEMORY)
+            .is_ok_and(|answer| answer != 0)
     }
 
     /// Options of its compiler: the language, and division as exact as the device can. Nothing
     /// that makes arithmetic less exact than the standard's default.
-    pub(crate) fn build_options(&self) -> Result<&'static std::ffi::CStr, Failure> {
+    pub(crate) fn build_options(&self) -> Result<&'static CStr, Failure> {
         let float = self.number(CL_DEVICE_SINGLE_FP_CONFIG)?;
         Ok(if float & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0 {
             c"-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
@@ -176,7 +177,7 @@ impl Device {
             } else {
                 Hardware::Gpu
             },
-            shares_host_memory: self.shares_host_memory()?,
+            shares_host_memory: self.shares_host_memory(),
             name: self.name(),
             memory_bytes: Some(self.number(CL_DEVICE_GLOBAL_MEM_SIZE)?),
             details: details.map(|(key, value)| (key.to_owned(), value)).into(),

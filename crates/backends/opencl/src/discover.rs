@@ -21,8 +21,8 @@ pub struct Absent {
     pub cure: String,
 }
 
-const INSTALL_DRIVER: &str = "install the GPU vendor's OpenCL driver, or PoCL for the processor \
-                              (Debian: pocl-opencl-icd)";
+const INSTALL_DRIVER: &str = "install the GPU vendor's OpenCL driver, or PoCL for the \
+                              processor (Debian: pocl-opencl-icd)";
 
 impl Absent {
     pub(crate) fn no_library(why: &str) -> Self {

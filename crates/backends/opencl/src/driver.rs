@@ -167,8 +167,8 @@ impl Driver for OpenCl {
             return Ok(());
         }
         if let Some(host) = self.host(buffer)? {
-            // SAFETY: the range lies inside the buffer, as the caller promises; it is the host's
-            // now, and nothing writes to it.
+            // SAFETY: the range lies inside the buffer, as the caller promises; it is the
+            // host's now, and nothing writes to it.
             unsafe {
                 let from = host.as_ptr().add(offset);
                 from.copy_to_nonoverlapping(to.as_mut_ptr(), to.len());
@@ -226,6 +226,8 @@ impl Driver for OpenCl {
         program::compile(&self.context, source)
     }
 
+    /// Drivers know a format that is not theirs, but may crash on a damaged file of their own:
+    /// what is kept in files needs a checksum.
     fn load(&self, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {
         program::load(&self.context, binary, name)
     }

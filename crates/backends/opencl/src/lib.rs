@@ -3,8 +3,9 @@
 //! The OpenCL library is loaded at run time, so that a program needs none to start:
 //! [`devices`] gives the devices there are, or says what is [`Absent`].
 //!
-//! Memory of a device that shares the host's is host memory used in place. Who may use it is
-//! tracked as the standard wants it: mapped, it is the host's; a launch hands it to the device.
+//! Memory of a device that shares the host's is host memory used in place. Whose it is is
+//! kept track of as the standard wants it: mapped, it is the host's; a launch hands it to the
+//! device.
 
 mod api;
 mod buffer;

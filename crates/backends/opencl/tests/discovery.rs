@@ -1,8 +1,6 @@
 //! What is found, and what is said to be missing, in different surroundings. OpenCL libraries
 //! look at the environment once, when they are loaded, so each case is a process of its own.
 
-use std::process::Command;
-
 /// Run by the other tests in a process of its own.
 #[test]
 fn discover() {
@@ -12,21 +10,23 @@ fn discover() {
     }
 }
 
-/// What [`discover`] prints, with this variable set.
-fn discover_with(variable: &str, value: &std::path::Path) -> String {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "discover", "--nocapture"])
-        .env(variable, value)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert!(output.stderr.is_empty(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
+/// On other systems the drivers are listed in places that a test cannot change.
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::*;
+    use std::path::Path;
+    use std::process::Command;
+
+    /// What [`super::discover`] prints, with this variable set.
+    fn discover_with(variable: &str, value: &Path) -> String {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "discover", "--nocapture"])
+            .env(variable, value)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
 
     #[test]
     fn no_drivers() {

@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use rustorch_gpu::{Driver, Launch};
 use rustorch_opencl::{Buffer, Kernel, OpenCl};
@@ -400,9 +401,11 @@ fn memory_outlives_the_work_that_was_queued() {
     drop(a);
     assert_eq!(read(device, &b, COUNT), doubled(&values));
     // Nothing holds the memory now; the driver may need a moment to say so.
-    while !GONE.load(Ordering::Acquire) {
-        thread::yield_now();
-    }
+    let gone = || GONE.load(Ordering::Acquire);
+    (0..1000)
+        .take_while(|_| !gone())
+        .for_each(|_| thread::sleep(Duration::from_millis(10)));
+    assert!(gone());
 }
 
 #[test]
