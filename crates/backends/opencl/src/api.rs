@@ -72,6 +72,7 @@ api! {
     get_program_build_info: "clGetProgramBuildInfo" as clGetProgramBuildInfo_t,
     release_program: "clReleaseProgram" as clReleaseProgram_t,
     create_kernel: "clCreateKernel" as clCreateKernel_t,
+    get_kernel_info: "clGetKernelInfo" as clGetKernelInfo_t,
     release_kernel: "clReleaseKernel" as clReleaseKernel_t,
     set_kernel_arg: "clSetKernelArg" as clSetKernelArg_t,
     enqueue_nd_range_kernel: "clEnqueueNDRangeKernel" as clEnqueueNDRangeKernel_t,

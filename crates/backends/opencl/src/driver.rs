@@ -233,6 +233,12 @@ impl Driver for OpenCl {
     }
 
     unsafe fn launch(&self, kernel: &Kernel, launch: &Launch<'_, Self>) -> Result<(), DeviceError> {
+        let given = launch.buffers.len() + usize::from(!launch.params.is_empty());
+        if given != kernel.parameters {
+            // Some drivers notice it only later, when it is too late for the whole queue.
+            let message = format!("{given} arguments for {} parameters", kernel.parameters);
+            return Err(self.context.error(FailureClass::Unsupported, message));
+        }
         self.try_launch(kernel, launch)
             .map_err(|failure| self.failed(failure))
     }

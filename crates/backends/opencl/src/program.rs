@@ -14,6 +14,8 @@ use crate::status::{check, query, text};
 /// A compiled kernel.
 pub struct Kernel {
     kernel: Object,
+    /// How many parameters it has.
+    pub(crate) parameters: usize,
     /// Held from the first argument set until the launch is queued: the arguments are the
     /// kernel's, not the launch's.
     pub(crate) arguments: Mutex<()>,
@@ -79,9 +81,20 @@ pub(crate) fn load(context: &Context, binary: &[u8], name: &str) -> Result<Kerne
     let kernel = unsafe { create(program.raw(), c_name.as_ptr(), &raw mut status) };
     check("clCreateKernel", status)
         .map_err(|f| context.error(f.class(), format!("{f}, of {name:?}")))?;
+    // SAFETY: as for the program, which it keeps.
+    let kernel = unsafe { Object::new(kernel, context.api.release_kernel) };
+    let parameters = query("clGetKernelInfo", |size, to, needed| {
+        let ask = context.api.get_kernel_info;
+        // SAFETY: `query` gives room for `size` bytes.
+        unsafe { ask(kernel.raw(), CL_KERNEL_NUM_ARGS, size, to, needed) }
+    });
+    let parameters = parameters.map_err(|f| context.failed(f))?;
+    let parameters = parameters
+        .first_chunk()
+        .map_or(0, |n| u32::from_ne_bytes(*n));
     Ok(Kernel {
-        // SAFETY: as for the program, which it keeps.
-        kernel: unsafe { Object::new(kernel, context.api.release_kernel) },
+        kernel,
+        parameters: parameters as usize,
         arguments: Mutex::new(()),
     })
 }

@@ -23,8 +23,8 @@ pub(crate) struct Failure {
 enum Answer {
     /// Memory was refused.
     Memory,
-    /// Memory was refused; or, after waiting, a kernel crashed.
-    MemoryOrCrash,
+    /// A launch needs more than there is; or, after waiting, a kernel crashed.
+    Resources,
     /// More memory was asked for than there can be.
     TooLarge,
     /// The device, or what the driver knows of it, is gone.
@@ -46,7 +46,7 @@ macro_rules! statuses {
 
 statuses! {
     Memory: CL_MEM_OBJECT_ALLOCATION_FAILURE CL_OUT_OF_HOST_MEMORY;
-    MemoryOrCrash: CL_OUT_OF_RESOURCES;
+    Resources: CL_OUT_OF_RESOURCES;
     TooLarge: CL_INVALID_BUFFER_SIZE;
     Lost: CL_DEVICE_NOT_FOUND CL_DEVICE_NOT_AVAILABLE CL_MAP_FAILURE
         CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST CL_INVALID_PLATFORM CL_INVALID_DEVICE
@@ -110,10 +110,10 @@ impl Failure {
 
     pub(crate) fn class(self) -> FailureClass {
         match describe(self.status).1 {
-            Answer::MemoryOrCrash if self.waited => FailureClass::Lost,
-            Answer::Memory | Answer::MemoryOrCrash => {
-                FailureClass::OutOfMemory { never_fits: false }
-            }
+            Answer::Memory => FailureClass::OutOfMemory { never_fits: false },
+            // Work was accepted, and failed.
+            _ if self.waited => FailureClass::Lost,
+            Answer::Resources => FailureClass::OutOfMemory { never_fits: false },
             Answer::TooLarge => FailureClass::OutOfMemory { never_fits: true },
             Answer::Lost => FailureClass::Lost,
             Answer::Unsupported => FailureClass::Unsupported,
@@ -152,8 +152,10 @@ mod tests {
 
     #[test]
     fn a_crash_shows_when_it_is_waited_for() {
-        let failure = check_wait("clFinish", CL_OUT_OF_RESOURCES).unwrap_err();
-        assert_eq!(failure.class(), FailureClass::Lost);
+        for status in [CL_OUT_OF_RESOURCES, CL_INVALID_KERNEL_ARGS] {
+            let failure = check_wait("clFinish", status).unwrap_err();
+            assert_eq!(failure.class(), FailureClass::Lost);
+        }
         let failure = check_wait("clFinish", CL_OUT_OF_HOST_MEMORY).unwrap_err();
         assert_ne!(failure.class(), FailureClass::Lost);
     }

@@ -247,6 +247,7 @@ fn wrong_arguments_are_unsupported() {
     for (group, buffers, params) in [
         (GROUP, &[&b, &b] as &[&Buffer], &[0u32] as &[u32]),
         (GROUP, &[&b], &[]),
+        (GROUP, &[], &[0]),
         (too_large, &[&b], &[0]),
     ] {
         let launch = Launch {
