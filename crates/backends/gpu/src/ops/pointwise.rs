@@ -70,11 +70,16 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
 
 /// Loads the operands as `v0`, `v1` and so on.
 fn operands(step: &Step, kernel: &mut Kernel, body: &mut String) {
-    let (shape, strides) = collapse(step);
-    let rank = shape.len();
-    let linear: Vec<usize> = contiguous_strides(&shape);
-    let is_strided = |strides: &[usize]| *strides != linear && strides.iter().any(|&s| s != 0);
-    if strides.iter().any(|s| is_strided(s)) {
+    let (mut shape, mut strides) = collapse(step);
+    let linear = contiguous_strides(&shape);
+    let is_linear: Vec<bool> = strides.iter().map(|own| *own == linear).collect();
+    if is_linear.contains(&false) {
+        // Ranks in classes, so that few kernels serve all shapes.
+        let rank = shape.len().next_power_of_two().max(2);
+        for dimensions in strides.iter_mut().chain([&mut shape]) {
+            let missing = rank - dimensions.len();
+            dimensions.splice(0..0, std::iter::repeat_n(1, missing));
+        }
         kernel.words("shape", &shape);
         let _ = writeln!(body, "        uint rest = i;");
         for d in (1..rank).rev() {
@@ -87,17 +92,13 @@ fn operands(step: &Step, kernel: &mut Kernel, body: &mut String) {
     }
     for (k, (place, strides)) in step.inputs.iter().zip(&strides).enumerate() {
         kernel.read(&format!("x{k}"), place);
-        let index = if is_strided(strides) {
-            kernel.words(&format!("strides{k}"), strides);
-            let terms: Vec<String> = (0..rank)
-                .filter(|&d| strides[d] != 0)
-                .map(|d| format!("at{d} * p.strides{k}[{d}]"))
-                .collect();
-            terms.join(" + ")
-        } else if *strides == linear {
+        let index = if is_linear[k] {
             "i".to_owned()
         } else {
-            "0".to_owned()
+            kernel.words(&format!("strides{k}"), strides);
+            let term = |d| format!("at{d} * p.strides{k}[{d}]");
+            let terms: Vec<String> = (0..strides.len()).map(term).collect();
+            terms.join(" + ")
         };
         let x = name(place.ty.dtype);
         let _ = writeln!(
@@ -230,9 +231,10 @@ fn collapse(step: &Step) -> (Vec<usize>, Vec<Vec<usize>>) {
             }
         }
     }
+    // A single element: any step is as good.
     if shape.is_empty() {
         shape.push(1);
-        strides.iter_mut().for_each(|own| own.push(0));
+        strides.iter_mut().for_each(|own| own.push(1));
     }
     (shape, strides)
 }
