@@ -75,6 +75,7 @@ impl Devices {
             routing: Routing {
                 device,
                 strict: args.strict,
+                ..Routing::AUTO
             },
             name: named.map_or_else(|| device.to_string(), BackendArg::to_string),
             threads: match args.threads {

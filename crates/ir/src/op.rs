@@ -110,6 +110,12 @@ pub trait OpDef {
         Role::Compute
     }
 
+    /// Multiplications, each with its addition, that a result takes, where those and not the
+    /// bytes are what takes time.
+    fn products(&self, _signature: &Signature) -> usize {
+        0
+    }
+
     /// For views: the input's layout seen through the operation; `None` where strides
     /// cannot express it, so that a copy has to be made.
     fn view(&self, _input: &Layout) -> Option<Layout> {

@@ -11,23 +11,37 @@
 //! often, and planned anew when a device fails.
 
 mod backend;
+mod capability;
+mod costs;
 mod device;
 mod error;
 mod executor;
 mod fuse;
+mod journal;
 mod lower;
 mod memory;
 mod planner;
+mod policy;
+mod profile;
+mod runtime;
+mod segment;
 mod storage;
 mod trace;
+mod transfers;
 
 pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program};
+pub use capability::{DeviceCapability, OpType, Support, TensorInfo};
+pub use costs::Costs;
 pub use device::{Absent, DeviceInfo, Hardware};
 pub use error::{DeviceError, FailureClass, RunError};
-pub use executor::{Executable, Routing, Runtime};
+pub use executor::Executable;
+pub use journal::{AccessCounters, FaultStatistics, Moved};
 pub use lower::{Kernels, Lowered, Operand, Part, Place, Slot, Step, lower};
 pub use memory::{DeviceBuffer, DeviceMemory, HOST_ALIGNMENT, HostBuffer, HostMemory};
-pub use planner::{Assignment, DeviceId, Plan, Reason, Segment};
+pub use planner::Reason;
+pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing};
+pub use runtime::Runtime;
 pub use rustorch_ir::{DeviceType, GpuDevice};
 pub use storage::Storage;
 pub use trace::{Explanation, Fallback};
+pub use transfers::{MemoryManager, PoolUsage, RouteTraffic, TransferMethod};

@@ -179,7 +179,20 @@ impl HostBuffer {
 
     /// Is this the same memory as `other`?
     pub fn same_memory(&self, other: &Self) -> bool {
-        self.start == other.start && self.bytes == other.bytes
+        self.same_start(other) && self.bytes == other.bytes
+    }
+
+    /// Do both begin at the same byte? A device may have more memory than it was asked for.
+    pub(crate) fn same_start(&self, other: &Self) -> bool {
+        self.start == other.start
+    }
+
+    /// The first `bytes` bytes, or all if there are fewer.
+    pub(crate) fn first(&self, bytes: usize) -> Self {
+        Self {
+            bytes: self.bytes.min(bytes),
+            ..self.clone()
+        }
     }
 }
 

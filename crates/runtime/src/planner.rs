@@ -1,36 +1,50 @@
-//! Chooses a device for each node and cuts the graph into segments.
+//! Chooses a device for each node.
 
 use std::collections::HashMap;
 use std::fmt;
 
-use rustorch_ir::{Graph, Node, Op, OpError, Role, TensorType, ValueId};
+use rustorch_ir::{Graph, Node, Op, OpError, Role, ValueId};
 use smallvec::SmallVec;
 
-use crate::executor::Devices;
-use crate::{Explanation, RunError};
+use crate::policy::{Offer, Policy, Subject};
+use crate::runtime::Devices;
+use crate::segment::{Segment, cut};
+use crate::{DeviceType, OpType, Routing, RunError};
 
 /// A device of a [`Runtime`](crate::Runtime), by its place in the list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct DeviceId(pub usize);
+pub(crate) struct DeviceId(pub(crate) usize);
 
 /// Why a node goes to its device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// The first device of the chain, or the only one asked for, has a kernel.
+    /// The user pinned it there.
+    Pinned(DeviceType),
+    /// Its operation, or the family of that, has a route there.
+    Routed(DeviceType),
+    /// The run was asked to go there.
+    Asked(DeviceType),
+    /// By a rule of the [`DeviceSelector`](crate::DeviceSelector).
+    Policy(&'static str),
+    /// The first device of the chain.
     Preferred,
-    /// As its neighbour: a view costs nothing where its input is.
+    /// As its neighbour: a view costs nothing there, and moving data less than elsewhere.
     Neighbour,
     /// It is part of the named operation, which the device has no kernel for.
     Decomposed(&'static str),
-    /// Devices before it in the chain declined, with their reasons.
+    /// Devices before it in the order declined, with their reasons.
     Fallback(String),
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Pinned(device) => write!(f, "pinned to {device}"),
+            Self::Routed(device) => write!(f, "routed to {device}"),
+            Self::Asked(device) => write!(f, "{device} was asked for"),
+            Self::Policy(rule) => f.write_str(rule),
             Self::Preferred => f.write_str("first in the chain"),
-            Self::Neighbour => f.write_str("where its input is"),
+            Self::Neighbour => f.write_str("where its neighbour is"),
             Self::Decomposed(op) => write!(f, "part of {op}, which has no kernel here"),
             Self::Fallback(why) => f.write_str(why),
         }
@@ -39,85 +53,58 @@ impl fmt::Display for Reason {
 
 /// Where a node goes, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Assignment {
-    /// The device.
-    pub device: DeviceId,
-    /// The reason.
-    pub reason: Reason,
-}
-
-/// Neighbouring nodes of one device, as a graph of their own.
-#[derive(Clone, Debug)]
-pub struct Segment {
-    /// The device.
-    pub device: DeviceId,
-    /// The nodes. Its node `i` is node `first + i` of the plan's graph.
-    pub graph: Graph,
-    /// Index of its first node in the plan's graph.
-    pub first: usize,
-    /// The values of the plan's graph that are its inputs. A state input is written to.
-    pub inputs: Vec<ValueId>,
-    /// For each input, is it updated as state?
-    pub writes: Vec<bool>,
-    /// The values of the plan's graph that are its outputs.
-    pub outputs: Vec<ValueId>,
+pub(crate) struct Assignment {
+    pub(crate) device: DeviceId,
+    pub(crate) reason: Reason,
 }
 
 /// A graph with every node placed.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The graph after decompositions; same inputs and outputs as the planned one.
-    pub graph: Graph,
+    pub(crate) graph: Graph,
     /// One for each node of `graph`.
-    pub assignments: Vec<Assignment>,
+    pub(crate) assignments: Vec<Assignment>,
     /// The nodes in runs of one device.
-    pub segments: Vec<Segment>,
+    pub(crate) segments: Vec<Segment>,
 }
 
-/// What the planner may not do, besides what the devices decline.
-pub(crate) trait Constraints {
-    /// Why `device` may not run this; `None` if it may.
-    fn forbids(&self, device: DeviceId, graph: &Graph, node: &Node) -> Option<String>;
+/// What a plan is made from, besides the graph.
+pub(crate) struct Request<'a> {
+    pub(crate) devices: &'a Devices,
+    pub(crate) policy: &'a Policy,
+    pub(crate) routing: Routing,
+    /// Devices that ran out of memory in this run, with what they said.
+    pub(crate) full: &'a [(DeviceId, String)],
 }
 
-struct Planner<'a, C> {
-    devices: &'a Devices,
-    chain: &'a [DeviceId],
-    constraints: &'a C,
-    graph: Graph,
-    assignments: Vec<Assignment>,
-}
-
-/// Plans `graph` on the devices of `chain`, best first.
+/// Plans `graph`.
 ///
 /// The ladder for one node: native kernel → decomposed on the same device → next device.
 ///
 /// # Errors
-/// No device of the chain can run some node.
-pub(crate) fn plan(
-    graph: &Graph,
-    devices: &Devices,
-    chain: &[DeviceId],
-    constraints: &impl Constraints,
-) -> Result<Plan, RunError> {
+/// No device that is offered can run some node.
+pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
     let mut planner = Planner {
-        devices,
-        chain,
-        constraints,
+        source: graph,
+        request,
+        bytes: bytes_of(graph),
         graph: Graph::new(),
         assignments: Vec::with_capacity(graph.nodes().len()),
+        values: Vec::with_capacity(graph.len()),
+        views: HashMap::new(),
     };
-    let mut values: Vec<ValueId> = Vec::with_capacity(graph.len());
     for ty in graph.inputs() {
-        values.push(planner.graph.input(ty.clone())?);
+        let input = planner.graph.input(ty.clone())?;
+        planner.values.push(Some(input));
     }
     for node in graph.nodes() {
-        let inputs: SmallVec<[ValueId; 4]> =
-            (node.inputs.iter()).map(|v| values[v.index()]).collect();
-        values.push(planner.node(node, &inputs)?);
+        let value = planner.node(node)?;
+        planner.values.push(value);
     }
-    for output in graph.outputs() {
-        planner.graph.output(values[output.index()]);
+    for &output in graph.outputs() {
+        let value = planner.output(output)?;
+        planner.graph.output(value);
     }
     let Planner {
         graph, assignments, ..
@@ -130,113 +117,259 @@ pub(crate) fn plan(
     })
 }
 
+/// The bytes that a graph is judged by: of its inputs and of its outputs.
+fn bytes_of(graph: &Graph) -> usize {
+    let mut computed = graph.outputs().to_vec();
+    computed.sort();
+    computed.dedup();
+    computed.retain(|&v| graph.node(v).is_some() && graph.state_root(v).is_none());
+    let outputs = computed.into_iter().map(|v| graph.ty(v));
+    let all = graph.inputs().iter().chain(outputs);
+    all.fold(0, |sum, ty| sum.saturating_add(ty.bytes()))
+}
+
+struct Planner<'a> {
+    source: &'a Graph,
+    request: &'a Request<'a>,
+    bytes: usize,
+    graph: Graph,
+    assignments: Vec<Assignment>,
+    /// The planned value of each of the source's; `None` for views of graph inputs, which are
+    /// put in where they are read.
+    values: Vec<Option<ValueId>>,
+    /// Views of graph inputs by where they were put in.
+    views: HashMap<(ValueId, DeviceId), ValueId>,
+}
+
 /// How a device can run a node.
 enum Way {
     Native,
     Decomposed(Graph),
 }
 
-impl<C: Constraints> Planner<'_, C> {
-    fn node(&mut self, node: &Node, inputs: &[ValueId]) -> Result<ValueId, RunError> {
+impl Planner<'_> {
+    /// Places a node of the source; `None` if that waits for its reader.
+    fn node(&mut self, node: &Node) -> Result<Option<ValueId>, RunError> {
         if node.op.def().role() == Role::View {
-            let device = self.neighbour(node, inputs)?;
-            return self.push(node.op.clone(), inputs, device, Reason::Neighbour);
+            return self.view(node);
         }
-        let mut declined = Vec::new();
-        for &device in self.chain {
-            match self.way(device, node, inputs) {
+        let mut offer = self.offer(node);
+        let mut declined = std::mem::take(&mut offer.passed);
+        for &device in &offer.ids {
+            match self.way(device, node) {
                 Ok(way) => {
-                    let fallback = match declined.is_empty() {
-                        true => Reason::Preferred,
+                    let reason = match declined.is_empty() {
+                        true => offer.reason,
                         false => Reason::Fallback(declined.join("; ")),
                     };
-                    return match way {
-                        Way::Native => self.push(node.op.clone(), inputs, device, fallback),
-                        Way::Decomposed(parts) => {
-                            let reason = match fallback {
-                                Reason::Preferred => Reason::Decomposed(node.op.name()),
-                                other => other,
-                            };
-                            self.splice(&parts, inputs, device, &reason)
-                        }
-                    };
+                    return self.place(node, way, device, reason).map(Some);
                 }
-                Err(why) => {
-                    let name = self.devices.backend(device).info().device;
-                    declined.push(format!("{name}: {why}"));
-                }
+                Err(why) => declined.push(format!("{}: {why}", self.name(device))),
             }
         }
-        Err(RunError::NoDevice {
-            op: describe(&self.graph, node, inputs),
-            tried: match declined.is_empty() {
-                true => "no device is left".to_owned(),
-                false => declined.join("; "),
-            },
-        })
+        Err(self.nowhere(node, &declined))
     }
 
-    /// The device of the node that computes a view's input; for a graph input that of the last
-    /// node, or the first one that may be used.
-    fn neighbour(&self, view: &Node, inputs: &[ValueId]) -> Result<DeviceId, RunError> {
-        let computed = inputs[0].index().checked_sub(self.graph.inputs().len());
-        if let Some(i) = computed.or(self.assignments.len().checked_sub(1)) {
-            return Ok(self.assignments[i].device);
+    fn place(
+        &mut self,
+        node: &Node,
+        way: Way,
+        device: DeviceId,
+        reason: Reason,
+    ) -> Result<ValueId, RunError> {
+        let inputs: SmallVec<[ValueId; 4]> = (node.inputs.iter())
+            .map(|&v| self.resolve(v, device))
+            .collect::<Result<_, _>>()?;
+        match way {
+            Way::Native => self.push(node, &inputs, device, reason),
+            Way::Decomposed(parts) => {
+                let reason = match reason {
+                    fallback @ Reason::Fallback(_) => fallback,
+                    _ => Reason::Decomposed(node.op.name()),
+                };
+                self.splice(&parts, &inputs, node.pin, device, &reason)
+            }
         }
-        let alone = isolate(&self.graph, &view.op, inputs)?;
-        let forbidden = |d| self.constraints.forbids(d, &alone, &alone.nodes()[0]);
-        let mut allowed = self.chain.iter().filter(|d| forbidden(**d).is_none());
-        allowed.next().copied().ok_or_else(|| RunError::NoDevice {
-            op: describe(&self.graph, view, inputs),
-            tried: "no device is left".to_owned(),
-        })
+    }
+
+    /// A view is made where its input is computed, or where it is pinned to.
+    fn view(&mut self, node: &Node) -> Result<Option<ValueId>, RunError> {
+        let input = match self.values[node.inputs[0].index()] {
+            Some(input) if self.graph.node(input).is_some() => input,
+            // Of a graph input, or of a view of one.
+            _ => return Ok(None),
+        };
+        let at = input.index() - self.graph.inputs().len();
+        let (device, reason) = match node.pin {
+            Some(_) => self.first_allowed(node)?,
+            None => (self.assignments[at].device, Reason::Neighbour),
+        };
+        self.push(node, &[input], device, reason).map(Some)
+    }
+
+    /// A graph output's value.
+    fn output(&mut self, value: ValueId) -> Result<ValueId, RunError> {
+        match (self.values[value.index()], self.source.node(value)) {
+            (None, Some(view)) => {
+                let device = self.first_allowed(view)?.0;
+                self.resolve(value, device)
+            }
+            (placed, _) => Ok(placed.unwrap_or(value)),
+        }
+    }
+
+    /// The planned value of one of the source's, for a reader on `device`.
+    fn resolve(&mut self, value: ValueId, device: DeviceId) -> Result<ValueId, RunError> {
+        // Views of views can be many: in a loop, not by recursion.
+        let source = self.source;
+        let mut chain: SmallVec<[(ValueId, &Node); 4]> = SmallVec::new();
+        let mut at = value;
+        let mut planned = loop {
+            let known = self.values[at.index()].or(self.views.get(&(at, device)).copied());
+            match (known, source.node(at)) {
+                (Some(planned), _) => break planned,
+                (None, Some(view)) => {
+                    chain.push((at, view));
+                    at = view.inputs[0];
+                }
+                // Inputs are known.
+                (None, None) => break at,
+            }
+        };
+        for (value, view) in chain.into_iter().rev() {
+            planned = self.push(view, &[planned], device, Reason::Neighbour)?;
+            self.views.insert((value, device), planned);
+        }
+        Ok(planned)
+    }
+
+    fn offer(&self, node: &Node) -> Offer {
+        let Request {
+            devices,
+            policy,
+            routing,
+            ..
+        } = *self.request;
+        let types = node.inputs.iter().map(|&v| self.source.ty(v));
+        let ranks = types.chain([&node.output]).map(|ty| ty.rank());
+        let op_type = self.source.with_signature(node, OpType::of);
+        let subject = Subject {
+            kind: Some(node.op.kind()),
+            op_type,
+            dtype: node.output.dtype,
+            rank: ranks.max().unwrap_or(0),
+            custom_kernel: op_type == Some(OpType::CustomKernel),
+            bytes: self.bytes,
+        };
+        let mut offer = policy.offer(devices, routing, node.pin, &subject);
+        let free = matches!(offer.reason, Reason::Preferred | Reason::Policy(_));
+        if op_type.is_none() && free {
+            self.prefer_neighbour(node, &mut offer);
+        }
+        offer
+    }
+
+    /// What only moves data goes first to where its first operand is computed.
+    fn prefer_neighbour(&self, node: &Node, offer: &mut Offer) {
+        let inputs = node.inputs.iter();
+        let planned = inputs.filter_map(|v| self.values[v.index()]);
+        let computed = |v: ValueId| v.index().checked_sub(self.graph.inputs().len());
+        let Some(at) = planned.filter_map(computed).next() else {
+            return;
+        };
+        let device = self.assignments[at].device;
+        let place = offer.ids.iter().position(|&id| id == device);
+        if let Some(place) = place.filter(|&place| place > 0) {
+            offer.ids[..=place].rotate_right(1);
+            offer.reason = Reason::Neighbour;
+        }
+    }
+
+    /// The first device that may be used for a node which needs no kernel.
+    fn first_allowed(&self, node: &Node) -> Result<(DeviceId, Reason), RunError> {
+        let alone = isolate(self.source, node)?;
+        let mut offer = self.offer(node);
+        let mut declined = std::mem::take(&mut offer.passed);
+        for &device in &offer.ids {
+            match self.forbids(device, &alone, &alone.nodes()[0]) {
+                None if declined.is_empty() => return Ok((device, offer.reason)),
+                None => return Ok((device, Reason::Fallback(declined.join("; ")))),
+                Some(why) => declined.push(format!("{}: {why}", self.name(device))),
+            }
+        }
+        Err(self.nowhere(node, &declined))
+    }
+
+    fn name(&self, device: DeviceId) -> DeviceType {
+        self.request.devices.info(device).device
+    }
+
+    fn nowhere(&self, node: &Node, declined: &[String]) -> RunError {
+        let types = node.inputs.iter().map(|&v| self.source.ty(v).to_string());
+        let types: Vec<String> = types.collect();
+        RunError::NoDevice {
+            op: format!("{} of {}", node.op.name(), types.join(", ")),
+            tried: match declined.is_empty() {
+                true => "there is no device".to_owned(),
+                false => declined.join("; "),
+            },
+        }
     }
 
     fn push(
         &mut self,
-        op: Op,
+        node: &Node,
         inputs: &[ValueId],
         device: DeviceId,
         reason: Reason,
     ) -> Result<ValueId, RunError> {
-        let value = self.graph.push(op, inputs)?;
+        let value = self.graph.push_node(node, inputs)?;
         self.assignments.push(Assignment { device, reason });
         Ok(value)
     }
 
-    fn way(&self, device: DeviceId, node: &Node, inputs: &[ValueId]) -> Result<Way, String> {
+    fn way(&self, device: DeviceId, node: &Node) -> Result<Way, String> {
         // The node on its own, so that its parts can be tried before they are spliced in.
-        let alone = isolate(&self.graph, &node.op, inputs).map_err(|e| e.to_string())?;
-        let declined = match self.permits(device, &alone, &alone.nodes()[0]) {
+        let alone = isolate(self.source, node).map_err(|e| e.to_string())?;
+        let declined = match self.declines(device, &alone, &alone.nodes()[0]) {
             None => return Ok(Way::Native),
             Some(why) => why,
         };
         if !node.op.def().is_composite() {
             return Err(declined);
         }
-        let parts = decompose(&alone).map_err(|e| e.to_string())?;
+        let parts = decompose(&alone, &node.op).map_err(|e| e.to_string())?;
         for part in parts.nodes() {
             if part.op.def().role() == Role::View {
                 continue;
             }
-            if let Some(why) = self.permits(device, &parts, part) {
-                return Err(format!(
-                    "{declined}, and its part {}: {why}",
-                    part.op.name()
-                ));
+            if let Some(why) = self.declines(device, &parts, part) {
+                return Err(match why == declined {
+                    true => declined,
+                    false => format!("{declined}, and its part {}: {why}", part.op.name()),
+                });
             }
         }
         Ok(Way::Decomposed(parts))
     }
 
     /// Why `device` does not run a node as it is; `None` if it does.
-    fn permits(&self, device: DeviceId, graph: &Graph, node: &Node) -> Option<String> {
-        if let Some(why) = self.constraints.forbids(device, graph, node) {
+    fn declines(&self, device: DeviceId, graph: &Graph, node: &Node) -> Option<String> {
+        if let Some(why) = self.forbids(device, graph, node) {
             return Some(why);
         }
-        let backend = self.devices.backend(device);
+        let backend = self.request.devices.backend(device);
         let supported = graph.with_signature(node, |s| backend.supports(s));
         (!supported).then(|| format!("no kernel for {} of {}", node.op.name(), node.output.dtype))
+    }
+
+    /// Why `device` may not run a node, whatever it says itself.
+    fn forbids(&self, device: DeviceId, graph: &Graph, node: &Node) -> Option<String> {
+        let full = self.request.full.iter().find(|(full, _)| *full == device);
+        match full {
+            Some((_, message)) => Some(message.clone()),
+            None => self.request.devices.forbids(device, graph, node),
+        }
     }
 
     /// Appends the nodes of `parts`, whose inputs are `inputs`.
@@ -244,6 +377,7 @@ impl<C: Constraints> Planner<'_, C> {
         &mut self,
         parts: &Graph,
         inputs: &[ValueId],
+        pin: Option<DeviceType>,
         device: DeviceId,
         reason: &Reason,
     ) -> Result<ValueId, RunError> {
@@ -251,139 +385,32 @@ impl<C: Constraints> Planner<'_, C> {
         for part in parts.nodes() {
             let operands: SmallVec<[ValueId; 4]> =
                 part.inputs.iter().map(|v| values[v.index()]).collect();
-            values.push(self.push(part.op.clone(), &operands, device, reason.clone())?);
+            let value = self.push(part, &operands, device, reason.clone())?;
+            self.graph.pin(value, pin);
+            values.push(value);
         }
         Ok(values[parts.outputs()[0].index()])
     }
 }
 
-/// A graph of just one node on inputs of the given values' types.
-fn isolate(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<Graph, OpError> {
+/// A graph of just one node on inputs of its operands' types.
+fn isolate(graph: &Graph, node: &Node) -> Result<Graph, OpError> {
     let mut alone = Graph::new();
-    let operands = (inputs.iter())
+    let operands = (node.inputs.iter())
         .map(|&v| alone.input(graph.ty(v).clone()))
         .collect::<Result<SmallVec<[ValueId; 4]>, _>>()?;
-    let value = alone.push(op.clone(), &operands)?;
+    let value = alone.push_node(node, &operands)?;
     alone.output(value);
     Ok(alone)
 }
 
 /// The definition of a graph's only node, a composite, on the same inputs.
-fn decompose(alone: &Graph) -> Result<Graph, OpError> {
+fn decompose(alone: &Graph, op: &Op) -> Result<Graph, OpError> {
     let mut parts = Graph::new();
-    let node = &alone.nodes()[0];
     let operands = (alone.inputs().iter())
         .map(|ty| parts.input(ty.clone()))
         .collect::<Result<SmallVec<[ValueId; 4]>, _>>()?;
-    let value = parts.expand(&node.op, &operands)?;
+    let value = parts.expand(op, &operands)?;
     parts.output(value);
     Ok(parts)
-}
-
-fn describe(graph: &Graph, node: &Node, inputs: &[ValueId]) -> String {
-    let types: Vec<String> = inputs.iter().map(|&v| graph.ty(v).to_string()).collect();
-    format!("{} of {}", node.op.name(), types.join(", "))
-}
-
-/// Cuts the nodes into runs of one device. What a run computes and a later one, or the
-/// caller, needs is its output.
-fn cut(graph: &Graph, assignments: &[Assignment]) -> Result<Vec<Segment>, OpError> {
-    let mut last_use: HashMap<ValueId, usize> = HashMap::new();
-    for (i, node) in graph.nodes().iter().enumerate() {
-        for &v in &node.inputs {
-            last_use.insert(v, i);
-        }
-    }
-    for &v in graph.outputs() {
-        last_use.insert(v, usize::MAX);
-    }
-    let mut segments = Vec::new();
-    let mut first = 0;
-    for run in assignments.chunk_by(|a, b| a.device == b.device) {
-        let nodes = first..first + run.len();
-        segments.push(segment(graph, nodes, run[0].device, &last_use)?);
-        first += run.len();
-    }
-    Ok(segments)
-}
-
-fn segment(
-    graph: &Graph,
-    nodes: std::ops::Range<usize>,
-    device: DeviceId,
-    last_use: &HashMap<ValueId, usize>,
-) -> Result<Segment, OpError> {
-    let mut out = Segment {
-        device,
-        graph: Graph::new(),
-        first: nodes.start,
-        inputs: Vec::new(),
-        writes: Vec::new(),
-        outputs: Vec::new(),
-    };
-    let mut local: HashMap<ValueId, ValueId> = HashMap::new();
-    let computed_here = |v: ValueId| nodes.contains(&v.index().wrapping_sub(graph.inputs().len()));
-    for node in &graph.nodes()[nodes.clone()] {
-        for &v in &node.inputs {
-            if !computed_here(v) && !local.contains_key(&v) {
-                let ty: TensorType = graph.ty(v).clone();
-                local.insert(v, out.graph.input(ty)?);
-                out.inputs.push(v);
-                out.writes.push(false);
-            }
-        }
-    }
-    for (offset, node) in graph.nodes()[nodes.clone()].iter().enumerate() {
-        let operands: SmallVec<[ValueId; 4]> = node.inputs.iter().map(|v| local[v]).collect();
-        let value = graph.value_of(nodes.start + offset);
-        local.insert(value, out.graph.push(node.op.clone(), &operands)?);
-        if node.op.def().role() == Role::State {
-            // The state lives in its input's storage, which later segments read.
-            if let Some(root) = out.graph.state_root(operands[0]) {
-                out.writes[root.index()] = true;
-            }
-        }
-        let needed_later = last_use.get(&value).is_some_and(|&at| at >= nodes.end);
-        let stays_in_state = graph.state_root(value).is_some();
-        if needed_later && !stays_in_state {
-            out.graph.output(local[&value]);
-            out.outputs.push(value);
-        }
-    }
-    Ok(out)
-}
-
-impl Plan {
-    /// The plan as rows: nodes of one op, device and reason counted together.
-    pub(crate) fn explain(&self, devices: &Devices) -> Vec<Explanation> {
-        let mut rows: Vec<Explanation> = Vec::new();
-        for (node, assignment) in self.graph.nodes().iter().zip(&self.assignments) {
-            if node.op.def().role() == Role::View {
-                continue;
-            }
-            // An update writes as much as its source has.
-            let written = match node.op.def().role() {
-                Role::State => self.graph.ty(node.inputs[1]),
-                _ => &node.output,
-            };
-            let row = Explanation {
-                op: node.op.name(),
-                count: 1,
-                device: devices.backend(assignment.device).info().device,
-                reason: assignment.reason.to_string(),
-                bytes: written.bytes(),
-            };
-            let same = |r: &&mut Explanation| {
-                (r.op, r.device, &r.reason) == (row.op, row.device, &row.reason)
-            };
-            match rows.iter_mut().find(same) {
-                Some(r) => {
-                    r.count += 1;
-                    r.bytes += row.bytes;
-                }
-                None => rows.push(row),
-            }
-        }
-        rows
-    }
 }

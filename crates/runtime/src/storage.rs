@@ -1,43 +1,22 @@
 //! Bytes that may be in the memory of several devices.
+//!
+//! Devices that share the host's memory use one piece of it. Before the host, or another
+//! device, reads or writes such memory, every device that shares it is asked for
+//! [`DeviceBuffer::host`]: its own writes are then visible, and it will see those of others
+//! with its next launch.
 
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use smallvec::SmallVec;
 
+use crate::journal::{Owner, lock};
 use crate::{DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, HostBuffer};
-
-/// A device of some runtime, as storages know it.
-#[derive(Debug)]
-pub(crate) struct Owner {
-    pub(crate) device: DeviceType,
-    lost: AtomicBool,
-}
-
-impl Owner {
-    pub(crate) fn new(device: DeviceType) -> Arc<Self> {
-        Arc::new(Self {
-            device,
-            lost: AtomicBool::new(false),
-        })
-    }
-
-    pub(crate) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set_lost(&self) {
-        self.lost.store(true, Ordering::Release);
-    }
-}
-
-/// A device with the copy in its memory.
-type Copy = (Arc<Owner>, Arc<dyn DeviceBuffer>);
 
 /// The elements of a tensor, wherever they are: on the host, on devices, or both.
 ///
 /// Clones are handles on the same bytes. Copies on further devices are made when they are
-/// first needed there; a write leaves one valid copy.
+/// first needed there; a write leaves one valid copy, and those that are the same memory.
 #[derive(Clone, Debug)]
 pub struct Storage(Arc<Inner>);
 
@@ -51,25 +30,80 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Copies {
-    host: Option<HostBuffer>,
+    host: Option<HostCopy>,
     devices: SmallVec<[Copy; 2]>,
+    /// The device that wrote last, until the host was shown what.
+    unseen: Option<Arc<Owner>>,
+}
+
+#[derive(Debug)]
+struct HostCopy {
+    memory: HostBuffer,
+    /// The device's buffer whose memory it is, so that it is not used for something else.
+    _provider: Option<Arc<dyn DeviceBuffer>>,
+}
+
+impl HostCopy {
+    fn of(memory: HostBuffer) -> Self {
+        let _provider = None;
+        Self { memory, _provider }
+    }
+}
+
+/// A device with the copy in its memory.
+#[derive(Debug)]
+struct Copy {
+    owner: Arc<Owner>,
+    buffer: Arc<dyn DeviceBuffer>,
+    /// Is it the memory of the host's copy?
+    in_host: bool,
+    /// Bytes of the device's memory that it takes.
+    takes: usize,
+}
+
+impl Copy {
+    fn new(owner: &Arc<Owner>, buffer: Arc<dyn DeviceBuffer>, in_host: bool) -> Self {
+        let takes = if in_host { 0 } else { buffer.bytes() };
+        owner.took(takes);
+        Self {
+            owner: owner.clone(),
+            buffer,
+            in_host,
+            takes,
+        }
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        self.owner.gave(self.takes);
+    }
 }
 
 impl Storage {
     /// Host memory.
     pub fn from_host(host: HostBuffer) -> Self {
-        Self::new(host.bytes(), Some(host), SmallVec::new())
+        let bytes = host.bytes();
+        let copies = Copies {
+            host: Some(HostCopy::of(host)),
+            ..Copies::default()
+        };
+        Self::new(bytes, copies)
     }
 
-    pub(crate) fn on_device(device: Arc<Owner>, buffer: Arc<dyn DeviceBuffer>) -> Self {
+    /// A new buffer of a device, which is going to write it.
+    pub(crate) fn on_device(owner: &Arc<Owner>, buffer: Arc<dyn DeviceBuffer>) -> Self {
         let bytes = buffer.bytes();
-        Self::new(bytes, None, [(device, buffer)].into_iter().collect())
+        let mut copies = Copies::default();
+        copies.devices.push(Copy::new(owner, buffer, false));
+        copies.unseen = Some(owner.clone());
+        Self::new(bytes, copies)
     }
 
-    fn new(bytes: usize, host: Option<HostBuffer>, devices: SmallVec<[Copy; 2]>) -> Self {
+    fn new(bytes: usize, copies: Copies) -> Self {
         Self(Arc::new(Inner {
             bytes,
-            copies: Mutex::new(Copies { host, devices }),
+            copies: Mutex::new(copies),
             users: AtomicIsize::new(0),
         }))
     }
@@ -89,13 +123,20 @@ impl Storage {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// A device that has a copy; `None` if only the host has one.
-    pub(crate) fn device(&self) -> Option<DeviceType> {
-        self.copies().devices.first().map(|(owner, _)| owner.device)
+    /// Is this the only handle?
+    pub(crate) fn is_unique(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
+    /// The devices that have a copy.
+    pub(crate) fn devices(&self) -> SmallVec<[DeviceType; 2]> {
+        let copies = self.copies();
+        let present = copies.devices.iter().filter(|c| !c.owner.is_lost());
+        present.map(|c| c.owner.device).collect()
     }
 
     fn copies(&self) -> MutexGuard<'_, Copies> {
-        self.0.copies.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.copies)
     }
 
     /// Registers a run; `false` if that must wait for another to end.
@@ -117,45 +158,38 @@ impl Storage {
         self.0.users.fetch_add(change, Ordering::Release);
     }
 
-    /// The copy on `device`, made if there is none yet. `write`: the caller is going to
-    /// change it, so it has to be writable and becomes the only one.
+    /// The copy on `owner`'s device, made if there is none yet. `write`: the caller is going
+    /// to change it, so it has to be writable and becomes the only one.
     pub(crate) fn on(
         &self,
-        device: &Arc<Owner>,
+        owner: &Arc<Owner>,
         memory: &dyn DeviceMemory,
         write: bool,
     ) -> Result<Arc<dyn DeviceBuffer>, StorageError> {
         let mut copies = self.copies();
-        copies.devices.retain(|(owner, _)| !owner.is_lost());
-        let found = copies.devices.iter().find(|(d, _)| Arc::ptr_eq(d, device));
-        let buffer = match found {
-            Some((_, buffer)) => buffer.clone(),
-            None => {
-                let buffer = match &copies.host {
-                    Some(host) if !write || host.is_writable() => memory.adopt(host)?,
-                    _ => {
-                        let bytes = copies.read_all(self.0.bytes)?;
-                        let buffer = memory.alloc(self.0.bytes)?;
-                        // SAFETY: nobody else has the new buffer.
-                        unsafe { buffer.write(0, &bytes)? };
-                        buffer
-                    }
-                };
-                copies.devices.push((device.clone(), buffer.clone()));
-                buffer
-            }
-        };
+        copies.show_host(self.0.bytes, Some(owner));
+        if copies.find(owner, write).is_none() {
+            let copy = copies.place(self.0.bytes, owner, memory, write)?;
+            copies.devices.retain(|c| !Arc::ptr_eq(&c.owner, owner));
+            copies.devices.push(copy);
+        }
+        let found = copies.find(owner, write);
+        let buffer = copies.devices[found.ok_or(StorageError::Gone)?]
+            .buffer
+            .clone();
         if write {
-            let shared = match (&copies.host, buffer.host()?) {
-                (Some(host), Some(own)) => own.same_memory(host),
-                _ => false,
-            };
-            if !shared {
-                copies.host = None;
-            }
-            copies.devices.retain(|(d, _)| Arc::ptr_eq(d, device));
+            copies.keep_only(owner);
         }
         Ok(buffer)
+    }
+
+    /// The copy on `owner`'s device, if there is one, to be overwritten as a whole.
+    pub(crate) fn overwrite(&self, owner: &Arc<Owner>) -> Option<Arc<dyn DeviceBuffer>> {
+        let mut copies = self.copies();
+        copies.show_host(self.0.bytes, Some(owner));
+        let buffer = copies.devices[copies.find(owner, true)?].buffer.clone();
+        copies.keep_only(owner);
+        Some(buffer)
     }
 
     /// Copies the bytes from `offset` on to `to`.
@@ -163,59 +197,176 @@ impl Storage {
         while !self.acquire(false) {
             std::thread::yield_now();
         }
-        let mut copies = self.copies();
-        copies.devices.retain(|(owner, _)| !owner.is_lost());
-        let result = copies.read(offset, to);
-        drop(copies);
+        let result = self.copies().read(self.0.bytes, offset, to);
         self.release(false);
         result
     }
 
-    /// Replaces the bytes; the host's copy becomes the only one.
+    /// Replaces the bytes; the host's memory becomes the only copy.
     pub(crate) fn write(&self, from: &[u8]) -> Result<(), StorageError> {
         while !self.acquire(true) {
             std::thread::yield_now();
         }
-        let mut copies = self.copies();
-        let result = copies.write(from);
-        drop(copies);
+        let result = self.copies().write(self.0.bytes, from);
         self.release(true);
         result
     }
 }
 
 impl Copies {
-    fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), StorageError> {
-        let buffer: &dyn DeviceBuffer = match (&self.host, self.devices.first()) {
-            (Some(host), _) => host,
-            (None, Some((_, buffer))) => &**buffer,
-            (None, None) => return Err(StorageError::Gone),
+    /// Forgets what was in the memory of lost devices.
+    fn drop_lost(&mut self) {
+        if self.devices.iter().all(|c| !c.owner.is_lost()) {
+            return;
+        }
+        if let Some(writer) = self.unseen.take_if(|w| w.is_lost()) {
+            let is_writer = |c: &Copy| Arc::ptr_eq(&c.owner, &writer);
+            // What it wrote last to the host's memory may never have arrived there.
+            if self.devices.iter().any(|c| is_writer(c) && c.in_host) {
+                self.host = None;
+                self.devices.retain(|c| !c.in_host);
+            }
+        }
+        self.devices.retain(|c| !c.owner.is_lost());
+    }
+
+    /// Makes what devices wrote to shared memory visible to the host, and what the host or
+    /// another device then writes to them. `but`: the device that is going to use it.
+    fn show_host(&mut self, bytes: usize, but: Option<&Arc<Owner>>) {
+        self.drop_lost();
+        for copy in &mut self.devices {
+            if but.is_some_and(|owner| Arc::ptr_eq(owner, &copy.owner)) {
+                continue;
+            }
+            match copy.buffer.host() {
+                Ok(Some(memory)) => {
+                    let host = self.host.get_or_insert_with(|| HostCopy {
+                        memory: memory.first(bytes),
+                        _provider: Some(copy.buffer.clone()),
+                    });
+                    copy.in_host = host.memory.same_start(memory);
+                }
+                Ok(None) => {}
+                Err(e) => {
+                    copy.owner.fail(e);
+                    continue;
+                }
+            }
+            self.unseen.take_if(|w| Arc::ptr_eq(w, &copy.owner));
+        }
+        self.drop_lost();
+    }
+
+    /// The usable copy of a device.
+    fn find(&self, owner: &Arc<Owner>, write: bool) -> Option<usize> {
+        let read_only = self.host.as_ref().is_some_and(|h| !h.memory.is_writable());
+        let found = self
+            .devices
+            .iter()
+            .position(|c| Arc::ptr_eq(&c.owner, owner))?;
+        let fits = !write || !read_only || !self.devices[found].in_host;
+        fits.then_some(found)
+    }
+
+    /// A new copy on a device.
+    fn place(
+        &mut self,
+        bytes: usize,
+        owner: &Arc<Owner>,
+        memory: &dyn DeviceMemory,
+        write: bool,
+    ) -> Result<Copy, StorageError> {
+        let host = match &self.host {
+            Some(host) => host.memory.clone(),
+            None => self.stage(bytes)?,
         };
-        // SAFETY: the storage was acquired, so no run writes to it.
-        Ok(unsafe { buffer.read(offset, to) }?)
+        let journal = &owner.journal;
+        if write && !host.is_writable() {
+            let buffer = memory.alloc(bytes)?;
+            // SAFETY: the storage was acquired, so nobody writes to the host's memory, and
+            // nobody else has the new buffer.
+            unsafe {
+                let all = std::slice::from_raw_parts(host.as_ptr(), bytes);
+                buffer.write(0, all)?;
+            }
+            journal.moved(DeviceType::Cpu, owner.device, bytes);
+            return Ok(Copy::new(owner, buffer, false));
+        }
+        let buffer = memory.adopt(&host)?;
+        let own = buffer.host()?;
+        let in_host = own.is_some_and(|own| own.same_start(&host));
+        match in_host {
+            true => {
+                self.host.get_or_insert_with(|| HostCopy::of(host));
+            }
+            false => journal.moved(DeviceType::Cpu, owner.device, bytes),
+        }
+        Ok(Copy::new(owner, buffer, in_host))
     }
 
-    fn read_all(&self, bytes: usize) -> Result<Vec<u8>, StorageError> {
-        let mut all = vec![0; bytes];
-        self.read(0, &mut all)?;
-        Ok(all)
+    /// The bytes of a device with memory of its own, brought to the host.
+    fn stage(&mut self, bytes: usize) -> Result<HostBuffer, StorageError> {
+        let host = HostBuffer::zeroed(bytes).ok_or(StorageError::NoHostMemory)?;
+        // SAFETY: nobody else has the new memory, which was initialised.
+        let all = unsafe { std::slice::from_raw_parts_mut(host.as_ptr(), bytes) };
+        self.fetch(0, all)?;
+        Ok(host)
     }
 
-    fn write(&mut self, from: &[u8]) -> Result<(), StorageError> {
-        // A copy that is the host's own memory stays valid.
+    /// Copies bytes from the first device that can give them.
+    fn fetch(&mut self, offset: usize, to: &mut [u8]) -> Result<(), StorageError> {
+        while let Some(copy) = self.devices.first() {
+            // SAFETY: the storage was acquired, so no run writes to it.
+            match unsafe { copy.buffer.read(offset, to) } {
+                Ok(()) => {
+                    let owner = &copy.owner;
+                    owner.accessed(1);
+                    (owner.journal).moved(owner.device, DeviceType::Cpu, to.len());
+                    return Ok(());
+                }
+                Err(e) => copy.owner.fail(e),
+            }
+            self.drop_lost();
+        }
+        Err(StorageError::Gone)
+    }
+
+    /// Drops what a write to a device's copy makes outdated.
+    fn keep_only(&mut self, owner: &Arc<Owner>) {
+        let is_owner = |c: &Copy| Arc::ptr_eq(&c.owner, owner);
+        let in_host = self.devices.iter().any(|c| is_owner(c) && c.in_host);
+        if !in_host {
+            self.host = None;
+        }
+        self.devices
+            .retain(|c| is_owner(c) || (in_host && c.in_host));
+        self.unseen = Some(owner.clone());
+    }
+
+    fn read(&mut self, bytes: usize, offset: usize, to: &mut [u8]) -> Result<(), StorageError> {
+        self.show_host(bytes, None);
         match &self.host {
-            Some(host) if host.is_writable() => {
+            // SAFETY: the storage was acquired, so no run writes to it.
+            Some(host) => Ok(unsafe { host.memory.read(offset, to) }?),
+            None => self.fetch(offset, to),
+        }
+    }
+
+    fn write(&mut self, bytes: usize, from: &[u8]) -> Result<(), StorageError> {
+        self.show_host(bytes, None);
+        match &self.host {
+            Some(host) if host.memory.is_writable() => {
                 // SAFETY: the storage was acquired for writing.
-                unsafe { host.write(0, from)? };
-                let host = host.clone();
-                (self.devices)
-                    .retain(|(_, b)| matches!(b.host(), Ok(Some(b)) if b.same_memory(&host)));
+                unsafe { host.memory.write(0, from)? };
+                self.devices.retain(|c| c.in_host);
             }
             _ => {
-                self.host = Some(HostBuffer::copy_of(from).ok_or(StorageError::NoHostMemory)?);
+                let copy = HostBuffer::copy_of(from).ok_or(StorageError::NoHostMemory)?;
+                self.host = Some(HostCopy::of(copy));
                 self.devices.clear();
             }
         }
+        self.unseen = None;
         Ok(())
     }
 }
@@ -227,7 +378,7 @@ pub(crate) enum StorageError {
     Gone,
     /// The host has no memory for one.
     NoHostMemory,
-    /// A device failed.
+    /// The device that they are wanted on failed.
     Device(DeviceError),
 }
 
@@ -238,8 +389,8 @@ impl From<DeviceError> for StorageError {
 }
 
 impl StorageError {
-    /// As an error of `device`; `Err` gives back that nothing is left.
-    pub(crate) fn on_device(self, device: crate::DeviceType) -> Option<DeviceError> {
+    /// As an error of `device`; `None` says that nothing is left.
+    pub(crate) fn on_device(self, device: DeviceType) -> Option<DeviceError> {
         match self {
             Self::Gone => None,
             Self::NoHostMemory => Some(DeviceError::new(

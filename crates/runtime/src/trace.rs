@@ -1,8 +1,15 @@
 //! What ran where, and why.
 
+use std::collections::HashSet;
 use std::fmt;
+use std::time::Duration;
 
-use crate::{DeviceError, DeviceType};
+use rustorch_ir::{Graph, Node, OpClass, Role, ValueId};
+
+use crate::planner::{Assignment, Plan};
+use crate::profile::Profile;
+use crate::runtime::Devices;
+use crate::{DeviceError, DeviceType, TransferMethod};
 
 /// One failure and where the work went.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,4 +42,138 @@ pub struct Explanation {
     pub reason: String,
     /// Bytes of their results.
     pub bytes: usize,
+    /// Bytes of operands that have to be copied to the device's memory. Those that the host
+    /// has are copied once.
+    pub moved: usize,
+    /// The time that they should take together; `None` unless the device was
+    /// [calibrated](crate::Runtime::calibrate).
+    pub expected: Option<Duration>,
+    /// The time that they took together, in the mean of the runs; `None` if none was timed.
+    pub measured: Option<Duration>,
+}
+
+/// Bytes that a node reads and writes, about.
+pub(crate) fn traffic(graph: &Graph, node: &Node) -> usize {
+    let def = node.op.def();
+    let written = node.output.bytes();
+    let read = node.inputs.iter().map(|&v| match graph.ty(v).bytes() {
+        // What is taken out of a table is as much as comes out.
+        table if def.class() == OpClass::Memory => table.min(written),
+        operand => operand,
+    });
+    match def.role() {
+        Role::View => 0,
+        // A state's update reads its source and writes as much.
+        Role::State => 2 * graph.ty(node.inputs[1]).bytes(),
+        Role::Compute => read.fold(written, usize::saturating_add),
+    }
+}
+
+/// A plan as rows: nodes of one op, device and reason counted together.
+pub(crate) fn explain(
+    plan: &Plan,
+    devices: &Devices,
+    profile: Option<&Profile>,
+) -> Vec<Explanation> {
+    let mut rows: Vec<Explanation> = Vec::new();
+    let mut moves = Moves::new(plan, devices);
+    for (index, (node, assignment)) in plan.graph.nodes().iter().zip(&plan.assignments).enumerate()
+    {
+        if node.op.def().role() == Role::View {
+            continue;
+        }
+        // An update writes as much as its source has.
+        let written = match node.op.def().role() {
+            Role::State => plan.graph.ty(node.inputs[1]),
+            _ => &node.output,
+        };
+        let row = Explanation {
+            op: node.op.name(),
+            count: 1,
+            device: devices.info(assignment.device).device,
+            reason: assignment.reason.to_string(),
+            bytes: written.bytes(),
+            moved: moves.to(node, assignment),
+            expected: devices.expected(assignment.device, &plan.graph, node),
+            measured: profile.and_then(|p| p.time(index)),
+        };
+        let same =
+            |r: &&mut Explanation| (r.op, r.device, &r.reason) == (row.op, row.device, &row.reason);
+        match rows.iter_mut().find(same) {
+            Some(r) => {
+                r.count += 1;
+                r.bytes += row.bytes;
+                r.moved += row.moved;
+                r.expected = sum(r.expected, row.expected);
+                r.measured = sum(r.measured, row.measured);
+            }
+            None => rows.push(row),
+        }
+    }
+    rows
+}
+
+/// What fused operations take together is known of one of them.
+fn sum(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a + b),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Counts what has to be copied, each value once for each device.
+struct Moves<'a> {
+    plan: &'a Plan,
+    devices: &'a Devices,
+    there: HashSet<(ValueId, DeviceType)>,
+}
+
+impl<'a> Moves<'a> {
+    fn new(plan: &'a Plan, devices: &'a Devices) -> Self {
+        Self {
+            plan,
+            devices,
+            there: HashSet::new(),
+        }
+    }
+
+    /// Bytes that come to a node's device for it.
+    fn to(&mut self, node: &Node, assignment: &Assignment) -> usize {
+        let graph = &self.plan.graph;
+        let to = self.devices.info(assignment.device).device;
+        let mut bytes = 0;
+        for &input in &node.inputs {
+            // A view shows what is elsewhere: the value that has to come is what it shows.
+            let value = self.shown(input, to);
+            let from = match value.index().checked_sub(graph.inputs().len()) {
+                Some(i) => {
+                    let from = self.plan.assignments[i].device;
+                    self.devices.info(from).device
+                }
+                None => DeviceType::Cpu,
+            };
+            let is_there = from == to
+                || self.devices.transfer_method(from, to) == TransferMethod::ZeroCopy
+                || !self.there.insert((value, to));
+            if !is_there {
+                bytes += graph.ty(value).bytes();
+            }
+        }
+        bytes
+    }
+
+    /// The value that views on `device` show.
+    fn shown(&self, mut value: ValueId, device: DeviceType) -> ValueId {
+        let graph = &self.plan.graph;
+        let root = |v: ValueId| graph.state_root(v).unwrap_or(v);
+        while let Some(node) = graph.node(value) {
+            let at = value.index() - graph.inputs().len();
+            let here = self.devices.info(self.plan.assignments[at].device).device;
+            if node.op.def().role() != Role::View || here != device {
+                break;
+            }
+            value = node.inputs[0];
+        }
+        root(value)
+    }
 }

@@ -194,6 +194,7 @@ fn strict_mode_names_what_failed() {
     let routing = Routing {
         device: DeviceType::Cpu,
         strict: true,
+        ..Routing::AUTO
     };
     let mut g = Graph::new();
     let x = g.input(TensorType::new([2, 4], DType::F32)).unwrap();

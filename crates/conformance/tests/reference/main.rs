@@ -44,6 +44,7 @@ fn filled(shape: impl Into<Shape>, f: impl Fn(f64) -> f64) -> Tensor {
 const STRICT: Routing = Routing {
     device: DeviceType::Reference,
     strict: true,
+    ..Routing::AUTO
 };
 
 fn runtime() -> Runtime {

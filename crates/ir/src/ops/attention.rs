@@ -1,7 +1,7 @@
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::{CompareOp, Softmax};
-use crate::{Graph, Named, OpClass, OpDef, Param, ValueId};
+use crate::{Graph, Named, OpClass, OpDef, Param, Signature, ValueId};
 
 /// Scaled dot-product attention with grouped queries.
 ///
@@ -29,6 +29,11 @@ pub struct Attention {
 impl OpDef for Attention {
     fn class(&self) -> OpClass {
         OpClass::LinearAlgebra
+    }
+
+    fn products(&self, s: &Signature) -> usize {
+        let keys = s.inputs[1].shape.iter().rev().nth(1).map_or(0, |&n| n);
+        keys * (s.inputs[0].shape.elements() + s.output.shape.elements())
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {

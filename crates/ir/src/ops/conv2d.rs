@@ -1,6 +1,6 @@
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, Signature};
 
 /// 2-D convolution (cross-correlation, as in PyTorch).
 ///
@@ -78,6 +78,10 @@ pub(crate) fn require_conv(
 impl OpDef for Conv2d {
     fn class(&self) -> OpClass {
         OpClass::Convolution
+    }
+
+    fn products(&self, s: &Signature) -> usize {
+        s.output.shape.elements() * s.inputs[1].shape[1..].iter().product::<usize>()
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {

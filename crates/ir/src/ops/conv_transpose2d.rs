@@ -1,7 +1,7 @@
 use super::conv2d::require_conv;
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, Signature};
 
 /// Transposed 2-D convolution: `torch.nn.functional.conv_transpose2d`.
 ///
@@ -49,6 +49,10 @@ impl ConvTranspose2d {
 impl OpDef for ConvTranspose2d {
     fn class(&self) -> OpClass {
         OpClass::Convolution
+    }
+
+    fn products(&self, s: &Signature) -> usize {
+        s.inputs[0].shape.elements() * s.inputs[1].shape[1..].iter().product::<usize>()
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::case::{Case, Fill, Operand};
-use crate::{BlockFormat, Graph, Named, OpClass, OpDef, ValueId};
+use crate::{BlockFormat, Graph, Named, OpClass, OpDef, Signature, ValueId};
 
 /// `x · wᵀ + bias`, with weights in any floating-point dtype or block format.
 ///
@@ -12,6 +12,10 @@ pub struct Linear;
 impl OpDef for Linear {
     fn class(&self) -> OpClass {
         OpClass::LinearAlgebra
+    }
+
+    fn products(&self, s: &Signature) -> usize {
+        s.output.shape.elements() * s.inputs[0].shape.last().map_or(0, |&k| k)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
-use crate::{Named, OpClass, OpDef, Shape, broadcast_shapes};
+use crate::{Named, OpClass, OpDef, Shape, Signature, broadcast_shapes};
 
 /// Matrix product of `a` `[…, m, k]` and `b` `[…, k, n]`; leading dimensions broadcast.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -9,6 +9,10 @@ pub struct Matmul;
 impl OpDef for Matmul {
     fn class(&self) -> OpClass {
         OpClass::LinearAlgebra
+    }
+
+    fn products(&self, s: &Signature) -> usize {
+        s.output.shape.elements() * s.inputs[0].shape.last().map_or(0, |&k| k)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {

@@ -1,0 +1,188 @@
+//! What a device can do: asked of it, operation by operation.
+
+use rustorch_ir::{DType, OpClass, OpKind, Role, Signature, TensorType};
+
+use crate::{Backend, DeviceType};
+
+/// The families of operations that device policies speak of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum OpType {
+    /// Matrix products and what is made of them.
+    LinearAlgebra,
+    /// Convolutions and pooling.
+    Convolution,
+    /// Elementwise functions.
+    Activation,
+    /// Reductions, scans and selections.
+    Reduction,
+    /// Softmax and the norms.
+    Normalization,
+    /// Anything on complex numbers.
+    ComplexMath,
+    /// Random numbers.
+    Distribution,
+    /// A user's own kernel.
+    CustomKernel,
+    /// Communication between devices.
+    DistributedOps,
+}
+
+impl OpType {
+    /// The family of an operation; `None` for what only moves data, which goes with its
+    /// neighbours.
+    pub fn of(signature: &Signature) -> Option<Self> {
+        let types = signature.inputs.iter().copied().chain([signature.output]);
+        let is_complex = types.map(|ty| ty.dtype).any(DType::is_complex);
+        Some(match signature.op.def().class() {
+            OpClass::Memory => return None,
+            _ if is_complex => Self::ComplexMath,
+            OpClass::LinearAlgebra => Self::LinearAlgebra,
+            OpClass::Convolution => Self::Convolution,
+            OpClass::Activation => Self::Activation,
+            OpClass::Reduction => Self::Reduction,
+            OpClass::Normalization => Self::Normalization,
+            OpClass::ComplexMath => Self::ComplexMath,
+            OpClass::Distribution => Self::Distribution,
+            OpClass::CustomKernel => Self::CustomKernel,
+            OpClass::DistributedOps => Self::DistributedOps,
+        })
+    }
+}
+
+/// What is asked about a tensor before a device is chosen for an operation on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TensorInfo {
+    /// Its shape and element type.
+    pub ty: TensorType,
+    /// Is it for a user's own kernel?
+    pub custom_kernel: bool,
+}
+
+impl TensorInfo {
+    /// A tensor for an ordinary operation.
+    pub fn new(ty: TensorType) -> Self {
+        let custom_kernel = false;
+        Self { ty, custom_kernel }
+    }
+}
+
+/// For how many of an operation's examples a device has a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Support {
+    /// For all, whatever their dtypes.
+    Full,
+    /// For some.
+    Partial,
+    /// For none: made of others where it can be, else left to other devices.
+    None,
+}
+
+/// What a device can do.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DeviceCapability {
+    /// The device.
+    pub device: DeviceType,
+    /// Does it compute with half precision?
+    pub supports_f16: bool,
+    /// Does it compute with single precision?
+    pub supports_f32: bool,
+    /// Does it compute with double precision?
+    pub supports_f64: bool,
+    /// Does it compute with complex numbers?
+    pub supports_complex: bool,
+    /// Does it communicate with other devices?
+    pub supports_distributed: bool,
+    /// Gigabytes (10⁹ bytes) of memory that tensors can use, where it is known.
+    pub memory_gb: Option<f64>,
+    /// The families that it has kernels of.
+    pub operations: Vec<OpType>,
+    /// Its kernels, operation by operation; views need none and are not listed.
+    pub kernels: Vec<(OpKind, Support)>,
+    /// Types of the operands that some kernel takes: scalars, then blocks.
+    pub dtypes: Vec<DType>,
+}
+
+impl DeviceCapability {
+    /// Asks a device for each operation's examples.
+    pub fn ask(backend: &dyn Backend) -> Self {
+        let info = backend.info();
+        let mut found = Self {
+            device: info.device,
+            supports_f16: false,
+            supports_f32: false,
+            supports_f64: false,
+            supports_complex: false,
+            supports_distributed: false,
+            memory_gb: info.memory_bytes.map(|bytes| bytes as f64 / 1e9),
+            operations: Vec::new(),
+            kernels: Vec::new(),
+            dtypes: Vec::new(),
+        };
+        for &kind in OpKind::ALL {
+            found.ask_for(kind, backend);
+        }
+        (found.dtypes).sort_by_key(|dtype| (dtype.is_block(), dtype.to_string()));
+        found.operations.sort();
+        found
+    }
+
+    fn ask_for(&mut self, kind: OpKind, backend: &dyn Backend) {
+        let (mut asked, mut answered) = (0, 0);
+        for case in kind.cases() {
+            let inputs: Vec<&TensorType> = case.inputs.iter().map(|operand| &operand.ty).collect();
+            let def = case.op.def();
+            let launched = def.role() != Role::View;
+            let Some(output) = def.infer(&inputs).ok().filter(|_| launched) else {
+                continue;
+            };
+            asked += 1;
+            let signature = Signature {
+                op: &case.op,
+                inputs: &inputs,
+                output: &output,
+            };
+            if backend.supports(&signature) {
+                answered += 1;
+                self.note(&signature);
+            }
+        }
+        let support = match answered {
+            _ if asked == 0 => return,
+            0 => Support::None,
+            n if n < asked => Support::Partial,
+            _ => Support::Full,
+        };
+        self.kernels.push((kind, support));
+    }
+
+    fn note(&mut self, signature: &Signature) {
+        let op_type = OpType::of(signature);
+        for dtype in signature.inputs.iter().map(|ty| ty.dtype) {
+            if !self.dtypes.contains(&dtype) {
+                self.dtypes.push(dtype);
+            }
+            // Moving elements is not computing with them.
+            if op_type.is_some() {
+                self.supports_f16 |= dtype == DType::F16;
+                self.supports_f32 |= dtype == DType::F32;
+                self.supports_f64 |= dtype == DType::F64;
+                self.supports_complex |= dtype.is_complex();
+            }
+        }
+        self.supports_distributed |= op_type == Some(OpType::DistributedOps);
+        if let Some(op_type) = op_type.filter(|t| !self.operations.contains(t)) {
+            self.operations.push(op_type);
+        }
+    }
+
+    /// Does it have kernels of this family for elements of this type?
+    pub fn supports(&self, op_type: OpType, dtype: DType) -> bool {
+        self.operations.contains(&op_type) && self.dtypes.contains(&dtype)
+    }
+
+    /// The operations with this much support.
+    pub fn with_support(&self, support: Support) -> impl Iterator<Item = OpKind> + '_ {
+        let these = self.kernels.iter().filter(move |(_, s)| *s == support);
+        these.map(|(kind, _)| *kind)
+    }
+}

@@ -1,0 +1,226 @@
+//! What happens on the devices of a runtime: failures, accesses, bytes that move.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::{DeviceError, DeviceType, FailureClass, Fallback};
+
+/// Failures that a runtime remembers.
+const REMEMBERED_FALLBACKS: usize = 1000;
+
+/// Locks, also after a panic: nothing here is left half-written by one.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where bytes moved from, and to; the host goes by [`DeviceType::Cpu`].
+type Way = (DeviceType, DeviceType);
+
+/// The record of one runtime.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    start: Instant,
+    /// Counts what makes plans outdated.
+    epoch: AtomicU64,
+    fallbacks: Mutex<Vec<Fallback>>,
+    faults: Mutex<HashMap<(DeviceType, FailureClass), u64>>,
+    moved: Mutex<HashMap<Way, Moved>>,
+    conversions: AtomicU64,
+}
+
+/// Bytes that were copied on one way, and in how many copies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    /// Bytes.
+    pub bytes: u64,
+    /// Copies.
+    pub copies: u64,
+}
+
+impl Journal {
+    pub(crate) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            epoch: AtomicU64::new(0),
+            fallbacks: Mutex::default(),
+            faults: Mutex::default(),
+            moved: Mutex::default(),
+            conversions: AtomicU64::new(0),
+        }
+    }
+
+    /// The number of what plans are made from.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Plans made so far are outdated.
+    pub(crate) fn outdate(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts a failure that ended a run.
+    pub(crate) fn count_fault(&self, error: &DeviceError) {
+        let mut faults = lock(&self.faults);
+        *faults.entry((error.device, error.class)).or_default() += 1;
+    }
+
+    /// Records a failure that did not end a run, or a device's loss.
+    pub(crate) fn fell_back(&self, fallback: Fallback) {
+        tracing::warn!("{fallback}");
+        self.count_fault(&fallback.error);
+        let mut fallbacks = lock(&self.fallbacks);
+        if fallbacks.len() < REMEMBERED_FALLBACKS {
+            fallbacks.push(fallback);
+        }
+    }
+
+    pub(crate) fn fallbacks(&self) -> Vec<Fallback> {
+        lock(&self.fallbacks).clone()
+    }
+
+    pub(crate) fn faults(&self) -> FaultStatistics {
+        let faults = lock(&self.faults);
+        let mut faults: Vec<_> = faults.iter().map(|(&(d, c), &n)| (d, c, n)).collect();
+        faults.sort_by_key(|(device, class, _)| (device.to_string(), class.to_string()));
+        FaultStatistics(faults)
+    }
+
+    /// Counts bytes that were copied.
+    pub(crate) fn moved(&self, from: DeviceType, to: DeviceType, bytes: usize) {
+        let mut moved = lock(&self.moved);
+        let way = moved.entry((from, to)).or_default();
+        way.bytes += bytes as u64;
+        way.copies += 1;
+    }
+
+    pub(crate) fn ways(&self) -> HashMap<Way, Moved> {
+        lock(&self.moved).clone()
+    }
+
+    pub(crate) fn count_conversions(&self, count: u64) {
+        if count > 0 {
+            self.conversions.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn conversions(&self) -> u64 {
+        self.conversions.load(Ordering::Relaxed)
+    }
+}
+
+/// A device of some runtime, as storages know it.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) device: DeviceType,
+    pub(crate) journal: Arc<Journal>,
+    lost: AtomicBool,
+    accesses: AtomicU64,
+    /// Nanoseconds from the journal's start to the last access, and one; 0 for none.
+    last_access: AtomicU64,
+    in_use: AtomicU64,
+    peak: AtomicU64,
+}
+
+impl Owner {
+    pub(crate) fn new(device: DeviceType, journal: Arc<Journal>) -> Arc<Self> {
+        Arc::new(Self {
+            device,
+            journal,
+            lost: AtomicBool::new(false),
+            accesses: AtomicU64::new(0),
+            last_access: AtomicU64::new(0),
+            in_use: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// The device is avoided from now on.
+    pub(crate) fn set_lost(&self) {
+        if !self.lost.swap(true, Ordering::AcqRel) {
+            self.journal.outdate();
+        }
+    }
+
+    /// The device could not give back what it holds.
+    pub(crate) fn fail(&self, error: DeviceError) {
+        if !self.is_lost() {
+            self.set_lost();
+            self.journal.fell_back(Fallback { error, to: None });
+        }
+    }
+
+    /// Counts uses of buffers.
+    pub(crate) fn accessed(&self, count: usize) {
+        let now = self.journal.start.elapsed().as_nanos() as u64 + 1;
+        self.accesses.fetch_add(count as u64, Ordering::Relaxed);
+        self.last_access.store(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn accesses(&self) -> AccessCounters {
+        let last = self.last_access.load(Ordering::Relaxed).checked_sub(1);
+        AccessCounters {
+            accesses: self.accesses.load(Ordering::Relaxed),
+            last_access: last.map(|ns| self.journal.start + Duration::from_nanos(ns)),
+        }
+    }
+
+    /// Counts memory that was taken on the device.
+    pub(crate) fn took(&self, bytes: usize) {
+        let bytes = bytes as u64;
+        let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// Counts memory that was given back.
+    pub(crate) fn gave(&self, bytes: usize) {
+        self.in_use.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes that tensors have on the device now, and had at most.
+    pub(crate) fn usage(&self) -> (u64, u64) {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (load(&self.in_use), load(&self.peak))
+    }
+}
+
+/// How often a device used tensors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessCounters {
+    /// Operands and results of the segments that it ran, and reads by the host.
+    pub accesses: u64,
+    /// When the last one was.
+    pub last_access: Option<Instant>,
+}
+
+/// The failures of devices, counted by device and class.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FaultStatistics(pub Vec<(DeviceType, FailureClass, u64)>);
+
+impl FaultStatistics {
+    /// All failures.
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|(.., count)| count).sum()
+    }
+
+    /// The failures of one device.
+    pub fn of(&self, device: DeviceType) -> u64 {
+        let its = self.0.iter().filter(|(d, ..)| *d == device);
+        its.map(|(.., count)| count).sum()
+    }
+}
+
+impl fmt::Display for FaultStatistics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = |(device, class, count)| format!("{device}: {class} × {count}");
+        let lines: Vec<String> = self.0.iter().copied().map(line).collect();
+        f.write_str(&lines.join(", "))
+    }
+}

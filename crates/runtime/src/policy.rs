@@ -1,0 +1,322 @@
+//! Which devices an operation is offered to, in which order.
+//!
+//! The order of reasons: the user's pin, the table of routes, the device asked for, the rules
+//! of the [`DeviceSelector`]. What a device cannot do is found out by the planner, which goes
+//! down the order.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use rustorch_ir::{DType, OpKind};
+use smallvec::SmallVec;
+
+use crate::planner::{DeviceId, Reason};
+use crate::runtime::Devices;
+use crate::{DeviceInfo, DeviceType, Hardware, OpType};
+
+/// What part the processor plays beside a GPU.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum GpuExecutionStrategy {
+    /// GPUs and neural engines. The processor takes what none of them can do, and nothing in
+    /// strict mode.
+    GpuOnly,
+    /// [`DeviceType::Cpu`] alone, whatever else is asked for.
+    CpuOnly,
+    /// Every device; graphs below a size begin with the CPU.
+    Hybrid {
+        /// Bytes of a graph's inputs and outputs from which on it is worth a GPU.
+        gpu_threshold: usize,
+    },
+}
+
+impl GpuExecutionStrategy {
+    /// Every device, and the processor for graphs below 1 MiB.
+    pub const HYBRID: Self = Self::Hybrid {
+        gpu_threshold: 1 << 20,
+    };
+
+    /// Is the device left out?
+    fn excludes(self, info: &DeviceInfo, strict: bool) -> bool {
+        match self {
+            Self::GpuOnly => strict && info.hardware == Hardware::Processor,
+            Self::CpuOnly => info.device != DeviceType::Cpu,
+            Self::Hybrid { .. } => false,
+        }
+    }
+}
+
+impl fmt::Display for GpuExecutionStrategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GpuOnly => "GPU only",
+            Self::CpuOnly => "CPU only",
+            Self::Hybrid { .. } => "hybrid",
+        })
+    }
+}
+
+/// Which devices a graph may use.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Routing {
+    /// The device asked for, which overrules the [`DeviceSelector`]; [`DeviceType::Auto`] for
+    /// the chain.
+    pub device: DeviceType,
+    /// No falling back: what the first device cannot do is an error.
+    pub strict: bool,
+    /// The processor's part.
+    pub strategy: GpuExecutionStrategy,
+}
+
+impl Routing {
+    /// The best device for each operation, and the next where it cannot or fails.
+    pub const AUTO: Self = Self {
+        device: DeviceType::Auto,
+        strict: false,
+        strategy: GpuExecutionStrategy::HYBRID,
+    };
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self::AUTO
+    }
+}
+
+/// Operations that are sent to a device of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Route {
+    /// A family.
+    Type(OpType),
+    /// One operation, which goes before its family.
+    Kind(OpKind),
+}
+
+impl From<OpType> for Route {
+    fn from(op_type: OpType) -> Self {
+        Self::Type(op_type)
+    }
+}
+
+impl From<OpKind> for Route {
+    fn from(kind: OpKind) -> Self {
+        Self::Kind(kind)
+    }
+}
+
+/// The rules by which [`DeviceType::Auto`] chooses.
+///
+/// A graph is judged as a whole, by the bytes of its inputs and outputs: a step of a language
+/// model has gigabytes of weights, and must not go back and forth between devices because its
+/// activations are small.
+///
+/// | bytes | order |
+/// | --- | --- |
+/// | below [`GpuExecutionStrategy::Hybrid`]'s threshold | CPU, then the chain |
+/// | up to `large_bytes` | the chain: Core ML, GPUs, CPU |
+/// | above | GPUs, then the chain |
+///
+/// Core ML is only offered what it is good for: linear algebra, convolutions and activations
+/// of `f16` and `f32` up to rank 5, reductions and norms up to rank 4, and what only moves
+/// data between those.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceSelector {
+    /// Bytes from which on a GPU goes before Core ML.
+    pub large_bytes: usize,
+}
+
+impl Default for DeviceSelector {
+    fn default() -> Self {
+        Self {
+            large_bytes: 100 << 20,
+        }
+    }
+}
+
+/// What the rules look at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject {
+    pub(crate) kind: Option<OpKind>,
+    /// `None` for what only moves data.
+    pub(crate) op_type: Option<OpType>,
+    /// Type of the result.
+    pub(crate) dtype: DType,
+    /// The largest of operands and result.
+    pub(crate) rank: usize,
+    pub(crate) custom_kernel: bool,
+    /// Of the whole graph.
+    pub(crate) bytes: usize,
+}
+
+impl DeviceSelector {
+    /// Sorts devices that are in the platform's order by the rules.
+    fn sort(&self, devices: &mut Offer, threshold: usize, subject: &Subject, all: &Devices) {
+        let info = |id: DeviceId| all.info(id);
+        devices.ids.retain(|&mut id| {
+            let is_coreml = matches!(info(id).device, DeviceType::CoreML(_));
+            !is_coreml || coreml_takes(subject)
+        });
+        let first: fn(&DeviceInfo) -> bool = match subject.bytes {
+            n if n < threshold => |info| info.device == DeviceType::Cpu,
+            n if n > self.large_bytes => |info| info.hardware == Hardware::Gpu,
+            _ => return,
+        };
+        // Says nothing where there is nothing to choose between.
+        let chosen = devices.ids.iter().position(|&id| first(info(id)));
+        if chosen.is_some_and(|at| at > 0) {
+            devices.reason = Reason::Policy(match subject.bytes < threshold {
+                true => "too small for a GPU",
+                false => "large enough for the best GPU",
+            });
+            devices.ids.sort_by_key(|&id| !first(info(id)));
+        }
+    }
+}
+
+/// Is this what Core ML is good for?
+fn coreml_takes(subject: &Subject) -> bool {
+    let is_float = matches!(subject.dtype, DType::F16 | DType::F32);
+    let most = match subject.op_type {
+        None | Some(OpType::LinearAlgebra | OpType::Convolution | OpType::Activation) => 5,
+        Some(OpType::Reduction | OpType::Normalization) => 4,
+        Some(
+            OpType::ComplexMath
+            | OpType::Distribution
+            | OpType::CustomKernel
+            | OpType::DistributedOps,
+        ) => 0,
+    };
+    is_float && !subject.custom_kernel && subject.rank <= most && most > 0
+}
+
+/// A device's place in the platform's chain.
+pub(crate) fn place_in_chain(info: &DeviceInfo) -> usize {
+    match (info.device, info.hardware) {
+        (DeviceType::Reference, _) => 6,
+        (DeviceType::Cpu, _) => 4,
+        // The processor through another driver.
+        (_, Hardware::Processor) | (DeviceType::Auto, _) => 5,
+        (DeviceType::CoreML(_) | DeviceType::CoreMLHybrid { .. }, _) => 0,
+        (DeviceType::Metal(_), _) => 1,
+        (DeviceType::Cuda(_), _) => 2,
+        (DeviceType::OpenCL(_), _) => 3,
+    }
+}
+
+/// What users have set, besides a run's [`Routing`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Policy {
+    pub(crate) selector: DeviceSelector,
+    pub(crate) routes: HashMap<Route, DeviceType>,
+}
+
+/// The devices that an operation is offered to.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    /// Best first.
+    pub(crate) ids: SmallVec<[DeviceId; 8]>,
+    /// Why the first one is.
+    pub(crate) reason: Reason,
+    /// What was asked for and cannot be offered, with the reasons.
+    pub(crate) passed: Vec<String>,
+}
+
+impl Policy {
+    /// The devices for one operation, pinned or not.
+    pub(crate) fn offer(
+        &self,
+        all: &Devices,
+        routing: Routing,
+        pin: Option<DeviceType>,
+        subject: &Subject,
+    ) -> Offer {
+        let mut offer = Offer {
+            ids: SmallVec::new(),
+            reason: Reason::Preferred,
+            passed: Vec::new(),
+        };
+        let route = (subject.kind.map(Route::Kind).into_iter())
+            .chain(subject.op_type.map(Route::Type))
+            .find_map(|route| self.routes.get(&route));
+        let asked = Some(routing.device);
+        let wishes = [
+            (pin, Reason::Pinned as fn(DeviceType) -> Reason),
+            (route.copied(), Reason::Routed),
+            (asked, Reason::Asked),
+        ];
+        let wishes = (wishes.into_iter())
+            .filter_map(|(wish, reason)| Some((wish?, reason)))
+            .filter(|(wish, _)| *wish != DeviceType::Auto);
+        let mut is_first = true;
+        for (wish, reason) in wishes {
+            if is_first {
+                offer.reason = reason(wish);
+            }
+            offer.add(wish, all, routing);
+            is_first = false;
+            if routing.strict {
+                return offer;
+            }
+        }
+        let mut rest = Offer {
+            ids: all.ids().collect(),
+            reason: Reason::Preferred,
+            passed: Vec::new(),
+        };
+        let excluded = |id| routing.strategy.excludes(all.info(id), routing.strict);
+        rest.ids.retain(|id| !excluded(*id));
+        let threshold = match routing.strategy {
+            GpuExecutionStrategy::Hybrid { gpu_threshold } => gpu_threshold,
+            GpuExecutionStrategy::GpuOnly | GpuExecutionStrategy::CpuOnly => 0,
+        };
+        self.selector.sort(&mut rest, threshold, subject, all);
+        if is_first {
+            offer.reason = rest.reason;
+        }
+        let known = offer.ids.clone();
+        let more = rest.ids.into_iter().filter(|id| !known.contains(id));
+        offer.ids.extend(more);
+        if routing.strict {
+            offer.ids.truncate(1);
+        }
+        offer
+    }
+}
+
+impl Offer {
+    /// Appends the devices of that name, or notes why there is none.
+    fn add(&mut self, wish: DeviceType, all: &Devices, routing: Routing) {
+        let gpu = |id: &DeviceId| all.info(*id).hardware == Hardware::Gpu;
+        let names: SmallVec<[DeviceType; 2]> = match wish {
+            DeviceType::CoreMLHybrid {
+                coreml_id,
+                fallback_gpu,
+            } => {
+                let next = || all.ids().find(gpu).map(|id| all.info(id).device);
+                let gpu = fallback_gpu.map(DeviceType::from).or_else(next);
+                [DeviceType::CoreML(coreml_id)]
+                    .into_iter()
+                    .chain(gpu)
+                    .collect()
+            }
+            name => [name].into_iter().collect(),
+        };
+        for name in names {
+            let mut found = all
+                .ids()
+                .filter(|&id| all.info(id).device == name)
+                .peekable();
+            if found.peek().is_none() {
+                self.passed.push(format!("{name}: not on this machine"));
+            }
+            for id in found {
+                if routing.strategy.excludes(all.info(id), routing.strict) {
+                    let strategy = routing.strategy;
+                    self.passed
+                        .push(format!("{name}: left out by the strategy {strategy}"));
+                } else if !self.ids.contains(&id) {
+                    self.ids.push(id);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The devices of a program, what has been learnt about them, and graphs compiled for them.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use rustorch_ir::{Graph, Node, Op, Role, TensorType};
+use smallvec::SmallVec;
+
+use crate::executor::Executable;
+use crate::journal::{Journal, Owner, lock};
+use crate::planner::DeviceId;
+use crate::policy::{Policy, Subject, place_in_chain};
+use crate::storage::StorageError;
+use crate::{
+    Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, FailureClass,
+    Fallback, Hardware, MemoryManager, OpType, Route, Routing, RunError, Storage, TensorInfo,
+    TransferMethod,
+};
+
+/// Graphs that a runtime remembers the programs of.
+const CACHED_GRAPHS: usize = 256;
+
+/// The devices and what has been learnt about them.
+pub(crate) struct Devices {
+    slots: Vec<Slot>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) policy: Mutex<Policy>,
+    /// What a device has turned out not to support.
+    unsupported: Mutex<HashSet<(DeviceId, Memo)>>,
+    /// Are segments timed?
+    pub(crate) profiling: AtomicBool,
+    /// How bytes get from one device to another, as far as somebody asked.
+    pub(crate) methods: Mutex<HashMap<(DeviceType, DeviceType), TransferMethod>>,
+    cache: Weak<Mutex<Cache>>,
+}
+
+/// Graphs that were run before, by their hash.
+type Cache = HashMap<u64, SmallVec<[Arc<Executable>; 1]>>;
+
+pub(crate) struct Slot {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) owner: Arc<Owner>,
+    /// Segments that ran here.
+    pub(crate) runs: AtomicU64,
+    capability: OnceLock<DeviceCapability>,
+    pub(crate) costs: Mutex<Option<Costs>>,
+}
+
+/// An operation with its operand and result types: what support is remembered by.
+pub(crate) type Memo = (Op, SmallVec<[TensorType; 4]>, TensorType);
+
+pub(crate) fn memo(graph: &Graph, node: &Node) -> Memo {
+    let inputs = node.inputs.iter().map(|&v| graph.ty(v).clone()).collect();
+    (node.op.clone(), inputs, node.output.clone())
+}
+
+impl Devices {
+    fn new(
+        backends: impl IntoIterator<Item = Arc<dyn Backend>>,
+        cache: &Arc<Mutex<Cache>>,
+    ) -> Self {
+        let journal = Arc::new(Journal::new());
+        let slot = |backend: Arc<dyn Backend>| Slot {
+            owner: Owner::new(backend.info().device, journal.clone()),
+            backend,
+            runs: AtomicU64::new(0),
+            capability: OnceLock::new(),
+            costs: Mutex::default(),
+        };
+        let mut slots: Vec<Slot> = backends.into_iter().map(slot).collect();
+        slots.sort_by_key(|slot| place_in_chain(slot.backend.info()));
+        Self {
+            slots,
+            journal,
+            policy: Mutex::default(),
+            unsupported: Mutex::default(),
+            profiling: AtomicBool::new(false),
+            methods: Mutex::default(),
+            cache: Arc::downgrade(cache),
+        }
+    }
+
+    /// All devices, in the platform's order.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = DeviceId> + use<> {
+        (0..self.slots.len()).map(DeviceId)
+    }
+
+    pub(crate) fn slot(&self, device: DeviceId) -> &Slot {
+        &self.slots[device.0]
+    }
+
+    pub(crate) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    pub(crate) fn backend(&self, device: DeviceId) -> &dyn Backend {
+        &*self.slots[device.0].backend
+    }
+
+    pub(crate) fn info(&self, device: DeviceId) -> &DeviceInfo {
+        self.backend(device).info()
+    }
+
+    /// The devices of that name.
+    pub(crate) fn named(&self, device: DeviceType) -> impl Iterator<Item = &Slot> {
+        let slots = self.slots.iter();
+        slots.filter(move |slot| slot.owner.device == device)
+    }
+
+    /// Why `device` may not run a node, from what it has been seen to do.
+    pub(crate) fn forbids(&self, device: DeviceId, graph: &Graph, node: &Node) -> Option<String> {
+        if self.slot(device).owner.is_lost() {
+            return Some("lost".to_owned());
+        }
+        let unsupported = lock(&self.unsupported);
+        let known = !unsupported.is_empty() && unsupported.contains(&(device, memo(graph, node)));
+        known.then(|| "failed as unsupported before".to_owned())
+    }
+
+    /// Remembers what a device does not support; `false` if that was known, or if `memo` is a
+    /// view, which needs no support.
+    pub(crate) fn learn_unsupported(&self, device: DeviceId, memo: Option<Memo>) -> bool {
+        let memo = memo.filter(|(op, ..)| op.def().role() != Role::View);
+        let learnt = memo.is_some_and(|memo| lock(&self.unsupported).insert((device, memo)));
+        if learnt {
+            self.journal.outdate();
+        }
+        learnt
+    }
+
+    /// Gives back memory that is only kept for later.
+    pub(crate) fn free_caches(&self, device: DeviceId) {
+        if let Some(cache) = self.cache.upgrade() {
+            lock(&cache).clear();
+        }
+        self.backend(device).memory().trim();
+    }
+
+    fn capability(&self, device: DeviceId) -> &DeviceCapability {
+        let slot = self.slot(device);
+        let ask = || DeviceCapability::ask(&*slot.backend);
+        slot.capability.get_or_init(ask)
+    }
+}
+
+/// Devices in their order of preference, and graphs compiled for them.
+///
+/// Clones share everything.
+#[derive(Clone)]
+pub struct Runtime {
+    devices: Arc<Devices>,
+    cache: Arc<Mutex<Cache>>,
+    hasher: RandomState,
+}
+
+impl Runtime {
+    /// A runtime of these devices. They are put into the platform's order: Core ML, Metal,
+    /// CUDA, OpenCL, CPU, the processor through other drivers, the reference; those of one
+    /// kind stay as they are given.
+    pub fn new(backends: impl IntoIterator<Item = Arc<dyn Backend>>) -> Self {
+        let cache = Arc::default();
+        Self {
+            devices: Arc::new(Devices::new(backends, &cache)),
+            cache,
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// What each device says of itself, in the platform's order.
+    pub fn devices(&self) -> impl Iterator<Item = &DeviceInfo> {
+        self.devices.slots.iter().map(|s| s.backend.info())
+    }
+
+    /// What each device can do. The devices are asked once.
+    pub fn capabilities(&self) -> impl Iterator<Item = &DeviceCapability> {
+        let ids = self.devices.ids();
+        ids.map(|id| self.devices.capability(id))
+    }
+
+    /// The devices that have run something, with the number of segments.
+    pub fn used_devices(&self) -> Vec<(DeviceType, u64)> {
+        let slots = self.devices.slots.iter();
+        slots
+            .map(|s| (s.owner.device, s.runs.load(Ordering::Relaxed)))
+            .filter(|&(_, runs)| runs > 0)
+            .collect()
+    }
+
+    /// Was this device lost?
+    pub fn is_lost(&self, device: DeviceType) -> bool {
+        self.devices.named(device).any(|slot| slot.owner.is_lost())
+    }
+
+    /// The failures so far, oldest first.
+    pub fn fallbacks(&self) -> Vec<Fallback> {
+        self.devices.journal.fallbacks()
+    }
+
+    /// What is in the devices' memory, and what moved between them.
+    pub fn memory(&self) -> MemoryManager {
+        MemoryManager::new(self.devices.clone())
+    }
+
+    /// Sends an operation, or a family of them, to a device from now on. Pins go before
+    /// routes, routes before the device that a run asks for.
+    pub fn set_route(&self, route: impl Into<Route>, device: DeviceType) {
+        let route = route.into();
+        self.change_policy(|policy| {
+            policy.routes.insert(route, device);
+        });
+    }
+
+    /// Takes all routes back.
+    pub fn clear_routes(&self) {
+        self.change_policy(|policy| policy.routes.clear());
+    }
+
+    /// Replaces the rules by which [`DeviceType::Auto`] chooses.
+    pub fn set_selector(&self, selector: DeviceSelector) {
+        self.change_policy(|policy| policy.selector = selector);
+    }
+
+    fn change_policy(&self, change: impl FnOnce(&mut Policy)) {
+        change(&mut lock(&self.devices.policy));
+        self.devices.journal.outdate();
+    }
+
+    /// Should runs be timed, for [`Executable::explain`] to tell? They are then a little
+    /// slower.
+    pub fn set_profiling(&self, on: bool) {
+        self.devices.profiling.store(on, Ordering::Relaxed);
+    }
+
+    /// The devices that would be tried for an operation of a family on such a tensor alone,
+    /// best first: by routes and rules, then by what the devices can do. Lost ones are left
+    /// out.
+    pub fn candidates(
+        &self,
+        op_type: OpType,
+        tensor: &TensorInfo,
+        routing: Routing,
+    ) -> Vec<DeviceType> {
+        let subject = Subject {
+            kind: None,
+            op_type: Some(op_type),
+            dtype: tensor.ty.dtype,
+            rank: tensor.ty.rank(),
+            custom_kernel: tensor.custom_kernel,
+            bytes: tensor.ty.bytes(),
+        };
+        let devices = &*self.devices;
+        let offer = lock(&devices.policy).offer(devices, routing, None, &subject);
+        let can = |id: &DeviceId| {
+            let lost = devices.slot(*id).owner.is_lost();
+            !lost && devices.capability(*id).supports(op_type, tensor.ty.dtype)
+        };
+        let able = offer.ids.into_iter().filter(can);
+        able.map(|id| devices.info(id).device).collect()
+    }
+
+    pub(crate) fn slots_named(&self, device: DeviceType) -> impl Iterator<Item = &Slot> {
+        self.devices.named(device)
+    }
+
+    /// Is there a graphics processor that was not lost?
+    pub fn has_gpu(&self) -> bool {
+        let slots = self.devices.slots.iter();
+        let gpus = slots.filter(|s| s.backend.info().hardware == Hardware::Gpu);
+        gpus.filter(|s| !s.owner.is_lost()).count() > 0
+    }
+
+    /// Prepares `graph` to be run often. Planning happens with the first run.
+    pub fn prepare(&self, graph: Graph, routing: Routing) -> Executable {
+        Executable::new(self.devices.clone(), graph, routing, true)
+    }
+
+    /// Runs `graph` once; its program is remembered for graphs that are equal.
+    ///
+    /// # Errors
+    /// See [`Executable::run`].
+    pub fn run(
+        &self,
+        graph: &Graph,
+        inputs: &[Storage],
+        routing: Routing,
+    ) -> Result<Vec<Storage>, RunError> {
+        self.cached(graph, routing).run(inputs)
+    }
+
+    fn cached(&self, graph: &Graph, routing: Routing) -> Arc<Executable> {
+        let hash = self.hasher.hash_one((graph, routing));
+        let mut cache = lock(&self.cache);
+        let same = |e: &&Arc<Executable>| e.routing() == routing && e.graph() == graph;
+        if let Some(executable) = cache.get(&hash).and_then(|found| found.iter().find(same)) {
+            return executable.clone();
+        }
+        if cache.len() >= CACHED_GRAPHS {
+            cache.clear();
+        }
+        let devices = self.devices.clone();
+        let executable = Arc::new(Executable::new(devices, graph.clone(), routing, false));
+        cache.entry(hash).or_default().push(executable.clone());
+        executable
+    }
+
+    /// The device whose memory a storage is in: [`DeviceType::Cpu`] if it is only the host's.
+    pub fn device_of(&self, storage: &Storage) -> DeviceType {
+        let devices = storage.devices();
+        devices.first().copied().unwrap_or(DeviceType::Cpu)
+    }
+
+    /// Brings a storage's bytes to a device, whose operations then find them there.
+    ///
+    /// # Errors
+    /// There is no such device; it fails; the only copy was on a device that is lost.
+    pub fn place(&self, storage: &Storage, device: DeviceType) -> Result<(), RunError> {
+        let Some(slot) = self.devices.named(device).next() else {
+            return Err(RunError::NoDevice {
+                op: format!("{} bytes", storage.bytes()),
+                tried: format!("{device}: not on this machine"),
+            });
+        };
+        if !storage.acquire(false) {
+            return Err(RunError::Busy { input: 0 });
+        }
+        let placed = storage.on(&slot.owner, slot.backend.memory(), false);
+        storage.release(false);
+        match placed {
+            Ok(_) => Ok(()),
+            Err(e) => {
+                let error = data_error(e, device);
+                if let RunError::Device(error) = &error {
+                    self.devices.journal.count_fault(error);
+                    if error.class == FailureClass::Lost {
+                        slot.owner.set_lost();
+                    }
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Copies a storage's bytes from `offset` on to the host.
+    ///
+    /// # Errors
+    /// The only copy was on a device that is lost. The range must lie inside the storage.
+    pub fn read(&self, storage: &Storage, offset: usize, to: &mut [u8]) -> Result<(), RunError> {
+        let result = storage.read(offset, to);
+        result.map_err(|e| data_error(e, DeviceType::Cpu))
+    }
+
+    /// Replaces a storage's bytes.
+    ///
+    /// # Errors
+    /// The host is out of memory.
+    pub fn write(&self, storage: &Storage, from: &[u8]) -> Result<(), RunError> {
+        let result = storage.write(from);
+        result.map_err(|e| data_error(e, DeviceType::Cpu))
+    }
+}
+
+fn data_error(e: StorageError, device: DeviceType) -> RunError {
+    match e.on_device(device) {
+        Some(e) => RunError::Device(e),
+        None => RunError::DataLost { input: 0 },
+    }
+}

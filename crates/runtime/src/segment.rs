@@ -1,0 +1,105 @@
+//! Runs of nodes of one device, as graphs of their own.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use rustorch_ir::{Graph, OpError, OpKind, Role, ValueId};
+use smallvec::SmallVec;
+
+use crate::planner::{Assignment, DeviceId};
+
+/// Neighbouring nodes of one device, as a graph of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) device: DeviceId,
+    /// The nodes. Its node `i` is node `first + i` of the plan's graph.
+    pub(crate) graph: Graph,
+    /// Index of its first node in the plan's graph.
+    pub(crate) first: usize,
+    /// The values of the plan's graph that are its inputs.
+    pub(crate) inputs: Vec<ValueId>,
+    /// For each input, is it updated as state?
+    pub(crate) writes: Vec<bool>,
+    /// The values of the plan's graph that are its outputs.
+    pub(crate) outputs: Vec<ValueId>,
+}
+
+impl Segment {
+    /// Indices of its nodes in the plan's graph.
+    pub(crate) fn nodes(&self) -> Range<usize> {
+        self.first..self.first + self.graph.nodes().len()
+    }
+
+    /// Conversions of a tensor's elements to another type.
+    pub(crate) fn conversions(&self) -> usize {
+        let nodes = self.graph.nodes().iter();
+        nodes.filter(|n| n.op.kind() == OpKind::Cast).count()
+    }
+}
+
+/// Cuts the nodes into runs of one device. What a run computes and a later one, or the
+/// caller, needs is its output.
+pub(crate) fn cut(graph: &Graph, assignments: &[Assignment]) -> Result<Vec<Segment>, OpError> {
+    let mut last_use: HashMap<ValueId, usize> = HashMap::new();
+    for (i, node) in graph.nodes().iter().enumerate() {
+        for &v in &node.inputs {
+            last_use.insert(v, i);
+        }
+    }
+    for &v in graph.outputs() {
+        last_use.insert(v, usize::MAX);
+    }
+    let mut segments = Vec::new();
+    let mut first = 0;
+    for run in assignments.chunk_by(|a, b| a.device == b.device) {
+        let nodes = first..first + run.len();
+        segments.push(segment(graph, nodes, run[0].device, &last_use)?);
+        first += run.len();
+    }
+    Ok(segments)
+}
+
+fn segment(
+    graph: &Graph,
+    nodes: Range<usize>,
+    device: DeviceId,
+    last_use: &HashMap<ValueId, usize>,
+) -> Result<Segment, OpError> {
+    let mut out = Segment {
+        device,
+        graph: Graph::new(),
+        first: nodes.start,
+        inputs: Vec::new(),
+        writes: Vec::new(),
+        outputs: Vec::new(),
+    };
+    let mut local: HashMap<ValueId, ValueId> = HashMap::new();
+    let computed_here = |v: ValueId| nodes.contains(&v.index().wrapping_sub(graph.inputs().len()));
+    for node in &graph.nodes()[nodes.clone()] {
+        for &v in &node.inputs {
+            if !computed_here(v) && !local.contains_key(&v) {
+                local.insert(v, out.graph.input(graph.ty(v).clone())?);
+                out.inputs.push(v);
+                out.writes.push(false);
+            }
+        }
+    }
+    for (offset, node) in graph.nodes()[nodes.clone()].iter().enumerate() {
+        let operands: SmallVec<[ValueId; 4]> = node.inputs.iter().map(|v| local[v]).collect();
+        let value = graph.value_of(nodes.start + offset);
+        local.insert(value, out.graph.push_node(node, &operands)?);
+        if node.op.def().role() == Role::State {
+            // The state lives in its input's storage, which later segments read.
+            if let Some(root) = out.graph.state_root(operands[0]) {
+                out.writes[root.index()] = true;
+            }
+        }
+        let needed_later = last_use.get(&value).is_some_and(|&at| at >= nodes.end);
+        let stays_in_state = graph.state_root(value).is_some();
+        if needed_later && !stays_in_state {
+            out.graph.output(local[&value]);
+            out.outputs.push(value);
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,156 @@
+//! What is in the devices' memory, and what moves between them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::DeviceType;
+use crate::journal::{AccessCounters, FaultStatistics, Moved, lock};
+use crate::runtime::{Devices, Slot};
+
+/// Pairs of devices whose way is remembered.
+const REMEMBERED_WAYS: usize = 64;
+
+/// How bytes get from one device to another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TransferMethod {
+    /// Not at all: both use the same memory.
+    ZeroCopy,
+    /// Over the host's memory, since each has its own.
+    HostStaging,
+    /// In one copy.
+    Standard,
+}
+
+/// The memory that tensors take of one device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PoolUsage {
+    /// The device.
+    pub device: DeviceType,
+    /// Bytes that tensors have there now. Memory of the host that the device uses in place
+    /// is not counted.
+    pub in_use: u64,
+    /// The most that they have had.
+    pub peak: u64,
+    /// Bytes that there are, where it is known.
+    pub capacity: Option<u64>,
+}
+
+/// Bytes that were copied from one device to another; the host is [`DeviceType::Cpu`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouteTraffic {
+    /// From where.
+    pub from: DeviceType,
+    /// To where.
+    pub to: DeviceType,
+    /// How much, and how often.
+    pub moved: Moved,
+}
+
+impl fmt::Display for RouteTraffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Moved { bytes, copies } = self.moved;
+        write!(
+            f,
+            "{} → {}: {bytes} bytes in {copies} copies",
+            self.from, self.to
+        )
+    }
+}
+
+/// The memory of a runtime's devices: pools, ways between them, and counters of what really
+/// happened.
+#[derive(Clone)]
+pub struct MemoryManager {
+    devices: Arc<Devices>,
+}
+
+impl MemoryManager {
+    pub(crate) fn new(devices: Arc<Devices>) -> Self {
+        Self { devices }
+    }
+
+    /// Each device's pool, in the platform's order.
+    pub fn pools(&self) -> Vec<PoolUsage> {
+        let pool = |slot: &Slot| {
+            let (in_use, peak) = slot.owner.usage();
+            PoolUsage {
+                device: slot.owner.device,
+                in_use,
+                peak,
+                capacity: slot.backend.info().memory_bytes,
+            }
+        };
+        self.devices.slots().iter().map(pool).collect()
+    }
+
+    /// Gives memory that is kept for later use back to the system.
+    pub fn trim(&self) {
+        self.devices
+            .ids()
+            .for_each(|id| self.devices.free_caches(id));
+    }
+
+    /// How bytes get from one device to another.
+    pub fn optimize_transfer(&self, from: DeviceType, to: DeviceType) -> TransferMethod {
+        let mut methods = lock(&self.devices.methods);
+        if let Some(method) = methods.get(&(from, to)) {
+            return *method;
+        }
+        if methods.len() >= REMEMBERED_WAYS {
+            methods.clear();
+        }
+        let method = self.devices.transfer_method(from, to);
+        methods.insert((from, to), method);
+        method
+    }
+
+    /// How often a device used tensors, and when last.
+    pub fn accesses(&self, device: DeviceType) -> Option<AccessCounters> {
+        let slot = self.devices.named(device).next();
+        slot.map(|slot| slot.owner.accesses())
+    }
+
+    /// The failures of devices so far.
+    pub fn faults(&self) -> FaultStatistics {
+        self.devices.journal.faults()
+    }
+
+    /// Bytes that were copied, by route. Host memory that a device uses in place is not
+    /// copied.
+    pub fn routes(&self) -> Vec<RouteTraffic> {
+        let ways = self.devices.journal.ways().into_iter();
+        let mut routes: Vec<_> = ways
+            .map(|((from, to), moved)| RouteTraffic { from, to, moved })
+            .collect();
+        routes.sort_by_key(|r| (r.from.to_string(), r.to.to_string()));
+        routes
+    }
+
+    /// Bytes that were copied on one route.
+    pub fn moved(&self, from: DeviceType, to: DeviceType) -> Moved {
+        let ways = self.devices.journal.ways();
+        ways.get(&(from, to)).copied().unwrap_or_default()
+    }
+
+    /// Tensors whose elements were converted to another type, by operations of that kind.
+    pub fn conversions(&self) -> u64 {
+        self.devices.journal.conversions()
+    }
+}
+
+impl Devices {
+    /// How bytes get from one device to another.
+    pub(crate) fn transfer_method(&self, from: DeviceType, to: DeviceType) -> TransferMethod {
+        let in_host_memory = |device: DeviceType| {
+            let info = self.named(device).next().map(|slot| slot.backend.info());
+            // The processor's memory is the host's, whether there is a backend for it or not.
+            info.map_or(device == DeviceType::Cpu, |info| info.shares_host_memory)
+        };
+        match (in_host_memory(from), in_host_memory(to)) {
+            _ if from == to => TransferMethod::ZeroCopy,
+            (true, true) => TransferMethod::ZeroCopy,
+            (false, false) => TransferMethod::HostStaging,
+            _ => TransferMethod::Standard,
+        }
+    }
+}
