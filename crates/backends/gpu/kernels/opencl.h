@@ -5,11 +5,17 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
 
+// Results that are defined to the bit need each operation rounded; MULTIPLY_ADD, a * b + c, may
+// be rounded once.
+#pragma OPENCL FP_CONTRACT OFF
+#define MULTIPLY_ADD(a, b, c) mad(a, b, c)
+
 #define GLOBAL __global
 #define LOCAL __local
 #define GROUP_ID(d) ((uint)get_group_id(d))
 #define LANE ((uint)get_local_id(0))
-#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+// A group of one has nobody to wait for.
+#define BARRIER do { if (GROUP > 1) barrier(CLK_LOCAL_MEM_FENCE); } while (0)
 // Inside a kernel's outermost braces.
 #define LOCAL_ARRAY(type, name, length) __local type name[length]
 #define FUNCTION inline

@@ -222,6 +222,14 @@ FUNCTION words4 philox(uint counter_low, uint counter_high, uint key_low, uint k
     return out;
 }
 
+// Adds to `offset` where element `index` of an array of `rank` dimensions of `shape` lies in one
+// of `strides`.
+#define ADD_OFFSET(offset, index, rank, shape, strides) \
+    for (uint rest_ = (index), d_ = (rank); d_ > 0; d_--) { \
+        (offset) += rest_ % (shape)[d_ - 1] * (strides)[d_ - 1]; \
+        rest_ /= (shape)[d_ - 1]; \
+    }
+
 // The combination of all lanes' `value` by `combine`, in every lane. `shared` is a local array
 // of GROUP elements, a power of two, and free again afterwards.
 #define GROUP_REDUCE(shared, value, combine) \

@@ -1,7 +1,10 @@
 //! One file for each operation, of the operation's name, and the table of them.
 
 mod functions;
+mod linear;
+mod matmul;
 pub(crate) mod pointwise;
+mod product;
 mod softmax;
 
 use rustorch_runtime::KernelTable;
@@ -10,7 +13,7 @@ use crate::emit::Emit;
 
 /// Every kernel. What is not here, GPUs do not do.
 pub(crate) fn table() -> KernelTable<Emit> {
-    let mut kernels = vec![softmax::KERNEL];
+    let mut kernels = vec![softmax::KERNEL, matmul::KERNEL, linear::KERNEL];
     kernels.extend(pointwise::KERNELS);
     KernelTable(kernels)
 }

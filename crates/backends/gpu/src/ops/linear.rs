@@ -1,0 +1,40 @@
+//! `x · wᵀ + bias`.
+
+use rustorch_ir::{OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts, Step};
+
+use super::product::{Factor, Product};
+use crate::emit::{Emit, Emitter};
+
+pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+    kind: OpKind::Linear,
+    accepts,
+    layouts: Layouts::Contiguous,
+    launch: emit,
+};
+
+fn accepts(s: &Signature) -> bool {
+    s.inputs[1].dtype.is_float()
+}
+
+fn emit(step: &Step, emitter: &mut Emitter) {
+    let (x, w) = (&step.inputs[0], &step.inputs[1]);
+    let (n, k) = (w.ty.shape[0], w.ty.shape[1]);
+    let rows = |place| Factor {
+        place,
+        outer: k,
+        inner: 1,
+        batch: Vec::new(),
+    };
+    Product {
+        m: step.output.ty.shape.elements() / n,
+        k,
+        n,
+        batch: Vec::new(),
+        a: rows(x),
+        b: rows(w),
+        bias: step.inputs.get(2),
+        y: &step.output,
+    }
+    .emit(emitter);
+}

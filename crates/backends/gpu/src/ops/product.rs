@@ -1,0 +1,249 @@
+//! The product of two matrices, or batches of them: what `matmul` and `linear` share.
+
+use rustorch_ir::{DType, Layout};
+use rustorch_runtime::Place;
+
+use crate::emit::Emitter;
+use crate::kernel::{Kernel, accumulator, name};
+
+/// A product `y = a · b + bias`, `[m, k] · [k, n]` for each index of the batch.
+pub(crate) struct Product<'a> {
+    pub(crate) m: usize,
+    pub(crate) k: usize,
+    pub(crate) n: usize,
+    /// Sizes of the batch's dimensions.
+    pub(crate) batch: Vec<usize>,
+    pub(crate) a: Factor<'a>,
+    pub(crate) b: Factor<'a>,
+    /// `[n]`.
+    pub(crate) bias: Option<&'a Place>,
+    /// Contiguous.
+    pub(crate) y: &'a Place,
+}
+
+/// A matrix, or a batch of them, with any strides.
+pub(crate) struct Factor<'a> {
+    pub(crate) place: &'a Place,
+    /// The stride along the dimension that the result keeps.
+    pub(crate) outer: usize,
+    /// The stride along the dimension that is summed over.
+    pub(crate) inner: usize,
+    /// The strides of the batch's dimensions.
+    pub(crate) batch: Vec<usize>,
+}
+
+/// The strides of a matrix as the kernels see them: where neighbours are in memory is known when
+/// they are compiled.
+#[derive(PartialEq)]
+enum Neighbours {
+    AlongInner,
+    AlongOuter,
+    Neither,
+}
+
+impl Factor<'_> {
+    fn neighbours(&self) -> Neighbours {
+        match (self.inner, self.outer) {
+            (1, _) => Neighbours::AlongInner,
+            (_, 1) => Neighbours::AlongOuter,
+            _ => Neighbours::Neither,
+        }
+    }
+
+    /// Tells the kernel of the operand `name`, whose dimension that the result keeps is `outer`.
+    fn define(&self, kernel: &mut Kernel, name: &str, outer: &str) {
+        let operand = name.to_lowercase();
+        kernel.define_dtype(name, self.place.ty.dtype);
+        kernel.read(&operand, self.place);
+        kernel.word(&format!("{operand}_outer"), self.outer);
+        kernel.word(&format!("{operand}_inner"), self.inner);
+        kernel.words(&format!("{operand}_batch"), &self.batch);
+        let neighbours = self.neighbours();
+        let mut stride = |dimension: &str, part: &str, is_one| match is_one {
+            true => kernel.define(&format!("{name}_{dimension}"), "1"),
+            false => kernel.define(
+                &format!("{name}_{dimension}"),
+                format!("p.{operand}_{part}"),
+            ),
+        };
+        stride(outer, "outer", neighbours == Neighbours::AlongOuter);
+        stride("K", "inner", neighbours == Neighbours::AlongInner);
+        let along_k = neighbours != Neighbours::AlongOuter;
+        kernel.define(&format!("{name}_ALONG_K"), u8::from(along_k));
+    }
+}
+
+/// The most rows of a result that are made together by reading the other factor once.
+const FEW: usize = 8;
+
+/// How a group makes a tile of the result.
+struct Tile {
+    lanes: [u32; 2],
+    /// Rows and columns of a work-item.
+    each: [u32; 2],
+    depth: u32,
+}
+
+/// For processors: inner loops over many columns, which the compiler turns into vectors.
+const OF_ONE: Tile = Tile {
+    lanes: [1, 1],
+    each: [16, 64],
+    depth: 64,
+};
+
+/// For results that give all of a GPU's units work.
+const LARGE: Tile = Tile {
+    lanes: [16, 16],
+    each: [8, 8],
+    depth: 16,
+};
+
+const SMALL: Tile = Tile {
+    lanes: [16, 16],
+    each: [4, 4],
+    depth: 16,
+};
+
+/// For elements of 16 bytes.
+const WIDE: Tile = Tile {
+    lanes: [16, 16],
+    each: [2, 2],
+    depth: 16,
+};
+
+impl Tile {
+    fn rows(&self) -> u32 {
+        self.lanes[0] * self.each[0]
+    }
+
+    fn columns(&self) -> u32 {
+        self.lanes[1] * self.each[1]
+    }
+}
+
+impl Product<'_> {
+    /// Appends the launch.
+    pub(crate) fn emit(mut self, emitter: &mut Emitter) {
+        let is_swapped = self.n < self.m;
+        if is_swapped {
+            // yᵀ = bᵀ · aᵀ
+            std::mem::swap(&mut self.m, &mut self.n);
+            std::mem::swap(&mut self.a, &mut self.b);
+        }
+        let is_few = self.m <= FEW;
+        let mut kernel = match is_few {
+            true => self.few(emitter),
+            false => self.many(emitter),
+        };
+        arithmetic(&mut kernel, self.y.ty.dtype);
+        self.a.define(&mut kernel, "A", "ROW");
+        self.b.define(&mut kernel, "B", "COLUMN");
+        kernel.define_dtype("Y", self.y.ty.dtype);
+        kernel.write("y", self.y);
+        for (name, size) in [("m", self.m), ("k", self.k), ("n", self.n)] {
+            kernel.word(name, size);
+        }
+        let [y_row, y_column] = match is_swapped {
+            true => [1, self.m],
+            false => [self.n, 1],
+        };
+        kernel.word("y_row", y_row);
+        kernel.word("y_column", y_column);
+        kernel.define("BATCH_RANK", self.batch.len());
+        kernel.words("batch", &self.batch);
+        kernel.define("HAS_BIAS", u8::from(self.bias.is_some()));
+        if let Some(bias) = self.bias {
+            kernel.read("bias", bias);
+            kernel.define("BIAS_ROW", u8::from(is_swapped));
+            kernel.define("BIAS_COLUMN", u8::from(!is_swapped));
+        }
+        emitter.launch(kernel);
+    }
+
+    fn batches(&self) -> usize {
+        self.batch.iter().product()
+    }
+
+    /// The kernel for few rows.
+    fn few(&self, emitter: &Emitter) -> Kernel {
+        let along_k = self.b.neighbours() != Neighbours::AlongOuter;
+        // Work-items along k and along the columns; terms and columns of each.
+        let ([lanes_k, lanes_n], [lane_k, lane_n]) = match (emitter.limits.is_processor, along_k) {
+            (true, true) => ([1, 1], [32, 1]),
+            (true, false) => ([1, 1], [1, 64]),
+            (false, true) => ([32, 4], [4, 1]),
+            (false, false) => ([8, 32], [4, 1]),
+        };
+        let text = include_str!("../../kernels/matvec.c");
+        let mut kernel = Kernel::new("matvec", text, lanes_k * lanes_n);
+        kernel.define("M", self.m.max(1).next_power_of_two());
+        kernel.define("LANES_K", lanes_k);
+        kernel.define("LANES_N", lanes_n);
+        kernel.define("LANE_K", lane_k);
+        kernel.define("LANE_N", lane_n);
+        let columns = self.n.div_ceil((lanes_n * lane_n) as usize);
+        kernel.groups(columns * self.batches(), 1, 1)
+    }
+
+    /// The kernel for many rows and columns.
+    fn many(&self, emitter: &Emitter) -> Kernel {
+        let groups = |tile: &Tile| {
+            let rows = self.m.div_ceil(tile.rows() as usize);
+            let columns = self.n.div_ceil(tile.columns() as usize);
+            rows * columns * self.batches()
+        };
+        let dtype = self.y.ty.dtype;
+        let tile = match dtype.size() {
+            _ if emitter.limits.is_processor => OF_ONE,
+            Some(16) => WIDE,
+            Some(1..=4) if groups(&LARGE) >= emitter.limits.compute_units => LARGE,
+            _ => SMALL,
+        };
+        let group = tile.lanes[0] * tile.lanes[1];
+        let mut kernel = Kernel::new("matmul", include_str!("../../kernels/matmul.c"), group);
+        kernel.define("ROWS", tile.rows());
+        kernel.define("COLUMNS", tile.columns());
+        kernel.define("DEPTH", tile.depth);
+        kernel.define("LANES_ROW", tile.lanes[0]);
+        kernel.define("LANES_COLUMN", tile.lanes[1]);
+        kernel.define("LANE_ROWS", tile.each[0]);
+        kernel.define("LANE_COLUMNS", tile.each[1]);
+        // So that lanes along k write to different banks of local memory.
+        kernel.define("PAD", if group == 1 { 0 } else { 2 });
+        kernel.groups(groups(&tile), 1, 1)
+    }
+}
+
+/// The arithmetic of sums of products of a dtype.
+fn arithmetic(kernel: &mut Kernel, dtype: DType) {
+    if dtype.is_complex() {
+        let t = name(dtype);
+        kernel.define("ACCUMULATOR", t);
+        kernel.define("ZERO", format!("make_{t}(0, 0)"));
+        kernel.define("ADD(a, b)", format!("add_{t}(a, b)"));
+        kernel.define(
+            "ADD_PRODUCT(sum, a, b)",
+            format!("add_{t}(sum, mul_{t}(a, b))"),
+        );
+        return;
+    }
+    kernel.define("ZERO", "0");
+    kernel.define("ADD(a, b)", "((a) + (b))");
+    if dtype.is_float() {
+        kernel.define("ACCUMULATOR", accumulator(dtype));
+        kernel.define("ADD_PRODUCT(sum, a, b)", "MULTIPLY_ADD(a, b, sum)");
+    } else {
+        // Unsigned numbers wrap, and their low bits are those of numbers with a sign.
+        let wide = dtype == DType::I64;
+        kernel.define("ACCUMULATOR", if wide { "ulong" } else { "uint" });
+        kernel.define("ADD_PRODUCT(sum, a, b)", "((sum) + (a) * (b))");
+    }
+}
+
+/// The batch that two operands are broadcast to, with as few dimensions as possible, and each
+/// one's strides in it.
+pub(crate) fn batch(a: &Layout, b: &Layout) -> (Vec<usize>, [Vec<usize>; 2]) {
+    let both = Layout::collapse([a, b]);
+    let strides = [&both[0], &both[1]].map(|layout| layout.strides.to_vec());
+    (both[0].shape.to_vec(), strides)
+}
