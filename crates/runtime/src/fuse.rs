@@ -66,9 +66,13 @@ fn candidate(
         // A constant costs less to repeat than to read.
         let constant = is_constant(&producer.step);
         let free = constant || users[from].as_slice() == [at];
+        // All of it, and not reshaped: operands of parts broadcast to one shape.
+        let shape = &into.step.output.ty.shape;
+        let same = producer.step.output.ty.shape == *shape;
         let whole = |place: &Place| {
-            let same = place.layout.shape == into.step.output.ty.shape;
-            constant || (same && place.layout.offset == 0 && place.layout.is_contiguous())
+            let layout = &place.layout;
+            let whole = layout.shape == *shape && layout.offset == 0 && layout.is_contiguous();
+            constant || (same && whole)
         };
         let read = into.step.inputs.iter().zip(&into.roots);
         let mut places = read
@@ -218,6 +222,17 @@ mod tests {
         // exp is read in two orders, and the first neg is an output of its own.
         assert_eq!(lowered.steps.len(), 4);
         assert!(lowered.steps.iter().all(|s| s.parts.len() == 1));
+    }
+
+    #[test]
+    fn what_is_reshaped_stays_apart() {
+        let lowered = lowered(|g, x| {
+            let t = g.unary(UnaryOp::Exp, x).unwrap();
+            let t = g.reshape(t, [24]).unwrap();
+            let y = g.unary(UnaryOp::Neg, t).unwrap();
+            g.output(y);
+        });
+        assert_eq!(lowered.steps.len(), 2);
     }
 
     #[test]

@@ -64,15 +64,39 @@ pub(crate) trait Element: Pod + Send + Sync {
     /// What kernels compute in: the type itself, or single precision for half precision.
     type Compute: Element<Compute = Self::Compute>;
 
+    /// Is that another type?
+    const CONVERTED: bool;
+
     /// The elements in the compute type, put into `buffer` if they are not as they are.
-    fn widen<'a>(x: &'a [Self], buffer: &'a mut Vec<Self::Compute>) -> &'a [Self::Compute];
+    fn widen<'a>(x: &'a [Self], buffer: &'a mut impl Buffer<Self::Compute>) -> &'a [Self::Compute];
 
     /// Lets `compute` write results for `out`, through `buffer` if they need rounding.
     fn write<R>(
         out: &mut [Self],
-        buffer: &mut Vec<Self::Compute>,
+        buffer: &mut impl Buffer<Self::Compute>,
         compute: impl FnOnce(&mut [Self::Compute]) -> R,
     ) -> R;
+}
+
+/// Room for converted elements.
+pub(crate) trait Buffer<T> {
+    /// Room for `len` of them, holding anything.
+    fn room(&mut self, len: usize) -> &mut [T];
+}
+
+/// Grows.
+impl<T: Pod> Buffer<T> for Vec<T> {
+    fn room(&mut self, len: usize) -> &mut [T] {
+        self.resize(len, T::zeroed());
+        self
+    }
+}
+
+/// For at most `N`.
+impl<T, const N: usize> Buffer<T> for [T; N] {
+    fn room(&mut self, len: usize) -> &mut [T] {
+        &mut self[..len]
+    }
 }
 
 macro_rules! computes_as_itself {
@@ -80,13 +104,15 @@ macro_rules! computes_as_itself {
         impl Element for $type {
             type Compute = Self;
 
-            fn widen<'a>(x: &'a [Self], _: &'a mut Vec<Self>) -> &'a [Self] {
+            const CONVERTED: bool = false;
+
+            fn widen<'a>(x: &'a [Self], _: &'a mut impl Buffer<Self>) -> &'a [Self] {
                 x
             }
 
             fn write<R>(
                 out: &mut [Self],
-                _: &mut Vec<Self>,
+                _: &mut impl Buffer<Self>,
                 compute: impl FnOnce(&mut [Self]) -> R,
             ) -> R {
                 compute(out)
@@ -105,18 +131,20 @@ macro_rules! computes_in_single_precision {
         impl Element for $type {
             type Compute = f32;
 
-            fn widen<'a>(x: &'a [Self], buffer: &'a mut Vec<f32>) -> &'a [f32] {
-                buffer.resize(x.len(), 0.0);
+            const CONVERTED: bool = true;
+
+            fn widen<'a>(x: &'a [Self], buffer: &'a mut impl Buffer<f32>) -> &'a [f32] {
+                let buffer = buffer.room(x.len());
                 x.convert_to_f32_slice(buffer);
                 buffer
             }
 
             fn write<R>(
                 out: &mut [Self],
-                buffer: &mut Vec<f32>,
+                buffer: &mut impl Buffer<f32>,
                 compute: impl FnOnce(&mut [f32]) -> R,
             ) -> R {
-                buffer.resize(out.len(), 0.0);
+                let buffer = buffer.room(out.len());
                 let result = compute(buffer);
                 out.convert_from_f32_slice(buffer);
                 result

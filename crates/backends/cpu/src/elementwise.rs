@@ -1,60 +1,122 @@
-//! Functions of each element: operands are read in blocks, and functions see nothing but
-//! slices.
+//! Functions of each element, made so that any of them can follow any other: they see blocks
+//! of elements as bytes.
+
+use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 
 use crate::element::Element;
-use crate::kernel::{Args, for_rows};
-use crate::reader::Reader;
 
-/// Elements that are worked on together: copies of operands stay in the cache.
-const BLOCK: usize = 2048;
-
-/// A reader of operand `i` broadcast to the shape of the result.
-pub(crate) fn operand<'a, T: Element>(args: &Args<'a>, i: usize) -> Reader<'a, T> {
-    let view = &args.inputs[i];
-    Reader::new(view, &view.layout.broadcast_to(&args.output.ty.shape))
+/// What an elementwise operation does.
+pub(crate) enum Function {
+    /// Nothing: its result is its operand.
+    Identity,
+    /// Every element of its result is this one.
+    Constant(Word),
+    /// A function of its operands' elements.
+    Loop(Loop),
 }
 
-/// `out = f(x)`; `work` is the cost of an element, an addition's being 1.
-pub(crate) fn map1<X: Element, Y: Element>(
-    args: &mut Args,
-    work: usize,
-    f: impl Fn(&[X::Compute], &mut [Y::Compute]) + Sync,
-) {
-    let x = operand::<X>(args, 0);
-    for_blocks::<Y, _>(args, work, &x, |x, at, y| f(x.read(at, y.len()), y));
+/// An element of any type: its bytes come first.
+pub(crate) type Word = [u32; 4];
+
+/// A loop over a block of an operand.
+pub(crate) type Loop1<X, Y = X> = fn(&[X], &mut [Y]);
+
+/// A loop over blocks of two operands.
+pub(crate) type Loop2<X, Y = X> = fn(&[X], &[X], &mut [Y]);
+
+/// A loop over blocks of operands of any types.
+type AnyLoop = dyn Fn(&[&[u8]], &mut [u8]) + Send + Sync;
+
+/// A function of elements as a loop over blocks.
+pub(crate) struct Loop {
+    run: Box<AnyLoop>,
+    /// Cost of an element, an addition's being 1.
+    pub(crate) work: usize,
 }
 
-/// `out = f(a, b)` of two broadcast operands.
-pub(crate) fn map2<X: Element, Y: Element>(
-    args: &mut Args,
-    work: usize,
-    f: impl Fn(&[X::Compute], &[X::Compute], &mut [Y::Compute]) + Sync,
-) {
-    let operands = (operand::<X>(args, 0), operand::<X>(args, 1));
-    for_blocks::<Y, _>(args, work, &operands, |(a, b), at, y| {
-        f(a.read(at, y.len()), b.read(at, y.len()), y);
-    });
+impl Loop {
+    /// Computes the elements of a block from those of the operands, which are as many.
+    pub(crate) fn run(&self, operands: &[&[u8]], out: &mut [u8]) {
+        (self.run)(operands, out);
+    }
 }
 
-/// Calls `body` with the position and elements of each block of the result, in parallel,
-/// and a copy of `operands` to read from.
-pub(crate) fn for_blocks<Y: Element, R: Clone + Sync>(
-    args: &mut Args,
-    work: usize,
-    operands: &R,
-    body: impl Fn(&mut R, usize, &mut [Y::Compute]) + Sync,
-) {
-    for_rows(
-        args.pool,
-        args.output.data::<Y>(),
-        1,
-        work,
-        |start, part| {
-            let (mut operands, mut buffer) = (operands.clone(), Vec::new());
-            for (i, block) in part.chunks_mut(BLOCK).enumerate() {
-                let at = start + i * BLOCK;
-                Y::write(block, &mut buffer, |y| body(&mut operands, at, y));
+/// Elements that are converted together to be computed with.
+const CHUNK: usize = 256;
+
+/// How many elements a function is given at a time.
+const fn chunk<X: Element, Y: Element>() -> usize {
+    if X::CONVERTED || Y::CONVERTED {
+        CHUNK
+    } else {
+        usize::MAX
+    }
+}
+
+impl Function {
+    /// `value` everywhere.
+    pub(crate) fn constant<T: Pod>(value: T) -> Self {
+        let mut word = Word::zeroed();
+        bytemuck::bytes_of_mut(&mut word)[..size_of::<T>()]
+            .copy_from_slice(bytemuck::bytes_of(&value));
+        Self::Constant(word)
+    }
+
+    /// `y = f(x)`, of an element costing `work`.
+    pub(crate) fn unary<X: Element, Y: Element>(
+        work: usize,
+        f: Loop1<X::Compute, Y::Compute>,
+    ) -> Self {
+        Self::of(work, move |[x]: [&[X]; 1], y: &mut [Y]| {
+            let mut wide = [X::Compute::zeroed(); CHUNK];
+            let mut results = [Y::Compute::zeroed(); CHUNK];
+            let chunk = chunk::<X, Y>();
+            for (x, y) in x.chunks(chunk).zip(y.chunks_mut(chunk)) {
+                let x = X::widen(x, &mut wide);
+                Y::write(y, &mut results, |y| f(x, y));
             }
-        },
-    );
+        })
+    }
+
+    /// `y = f(a, b)`, of an element costing `work`.
+    pub(crate) fn binary<X: Element, Y: Element>(
+        work: usize,
+        f: Loop2<X::Compute, Y::Compute>,
+    ) -> Self {
+        Self::of(work, move |[a, b]: [&[X]; 2], y: &mut [Y]| {
+            let mut wide = [[X::Compute::zeroed(); CHUNK]; 2];
+            let mut results = [Y::Compute::zeroed(); CHUNK];
+            let chunk = chunk::<X, Y>();
+            let operands = a.chunks(chunk).zip(b.chunks(chunk));
+            for ((a, b), y) in operands.zip(y.chunks_mut(chunk)) {
+                let [wide_a, wide_b] = &mut wide;
+                let (a, b) = (X::widen(a, wide_a), X::widen(b, wide_b));
+                Y::write(y, &mut results, |y| f(a, b, y));
+            }
+        })
+    }
+
+    /// `f` of blocks of `N` operands of one type.
+    fn of<X: Pod, Y: Pod, const N: usize>(
+        work: usize,
+        f: impl Fn([&[X]; N], &mut [Y]) + Send + Sync + 'static,
+    ) -> Self {
+        Self::of_bytes(work, move |operands: [&[u8]; N], y| {
+            f(operands.map(cast_slice), cast_slice_mut(y));
+        })
+    }
+
+    /// `f` of the bytes of blocks of `N` operands.
+    pub(crate) fn of_bytes<const N: usize>(
+        work: usize,
+        f: impl Fn([&[u8]; N], &mut [u8]) + Send + Sync + 'static,
+    ) -> Self {
+        let run = move |operands: &[&[u8]], y: &mut [u8]| {
+            f(std::array::from_fn(|i| operands[i]), y);
+        };
+        Self::Loop(Loop {
+            run: Box::new(run),
+            work,
+        })
+    }
 }

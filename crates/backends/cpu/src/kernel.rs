@@ -24,9 +24,6 @@ pub(crate) struct Args<'a> {
 #[derive(Debug)]
 pub(crate) struct Misuse(pub(crate) String);
 
-/// How a kernel is launched.
-pub(crate) type Launch = fn(Args) -> Result<(), Misuse>;
-
 /// Elements below which a loop is not worth sharing.
 const SHARE: usize = 8 * 1024;
 

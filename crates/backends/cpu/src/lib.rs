@@ -7,9 +7,11 @@
 mod element;
 mod elementwise;
 mod fold;
+mod fused;
 mod index;
 mod kernel;
 mod kernels;
+mod launch;
 mod lines;
 mod math;
 pub mod pool;
@@ -28,7 +30,7 @@ use rustorch_runtime::{
     KernelTable, Kernels, Layouts, Program, lower,
 };
 
-use crate::kernel::Launch;
+use crate::launch::{Launch, Prepared};
 use crate::pool::Pool;
 use crate::program::CpuProgram;
 
@@ -102,23 +104,11 @@ impl Backend for Cpu {
     }
 
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
-        let unsupported =
-            |message: String| DeviceError::new(DeviceType::Cpu, FailureClass::Unsupported, message);
-        let lowered = lower(graph, self).map_err(|e| unsupported(e.to_string()))?;
+        let lowered = lower(graph, self).map_err(|e| {
+            DeviceError::new(DeviceType::Cpu, FailureClass::Unsupported, e.to_string())
+        })?;
         let launches = (lowered.steps.iter())
-            .map(|step| {
-                let inputs: Vec<_> = step.inputs.iter().map(|p| &p.ty).collect();
-                let part = step.last();
-                let signature = Signature {
-                    op: &part.op,
-                    inputs: &inputs,
-                    output: &step.output.ty,
-                };
-                let kernel = self.kernels.find(&signature).ok_or_else(|| {
-                    unsupported("no kernel".to_owned()).at(part.node, part.op.name())
-                })?;
-                Ok(kernel.launch)
-            })
+            .map(|step| Prepared::new(step, &self.kernels))
             .collect::<Result<_, DeviceError>>()?;
         Ok(Box::new(CpuProgram::new(
             self.pool.clone(),
@@ -134,7 +124,8 @@ impl Kernels for Cpu {
         kernel.map_or(Layouts::Any, |k| k.layouts)
     }
 
-    fn fuses(&self, _: &Signature) -> bool {
-        false
+    fn fuses(&self, signature: &Signature) -> bool {
+        let kernel = self.kernels.find(signature);
+        kernel.is_some_and(|kernel| kernel.launch.fuses())
     }
 }

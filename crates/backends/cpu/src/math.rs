@@ -86,19 +86,43 @@ impl Real for f32 {
 
 /// `y[i] = f(x[i])` with the machine's best vector instructions.
 pub(crate) fn apply<X: Copy, Y>(x: &[X], y: &mut [Y], f: impl Fn(X) -> Y) {
+    let x = x.iter().copied();
+    Level::current().run(Apply { x, y, f });
+}
+
+/// `y[i] = f(a[i], b[i])` with the machine's best vector instructions.
+pub(crate) fn apply2<A: Copy, B: Copy, Y>(a: &[A], b: &[B], y: &mut [Y], f: impl Fn(A, B) -> Y) {
+    let x = a.iter().copied().zip(b.iter().copied());
+    let f = |(a, b)| f(a, b);
+    Level::current().run(Apply { x, y, f });
+}
+
+/// `y[i] = f(a[i], b[i], c[i])` with the machine's best vector instructions.
+pub(crate) fn apply3<A: Copy, B: Copy, C: Copy, Y>(
+    a: &[A],
+    b: &[B],
+    c: &[C],
+    y: &mut [Y],
+    f: impl Fn(A, B, C) -> Y,
+) {
+    let x = a
+        .iter()
+        .copied()
+        .zip(b.iter().copied().zip(c.iter().copied()));
+    let f = |(a, (b, c))| f(a, b, c);
     Level::current().run(Apply { x, y, f });
 }
 
 struct Apply<'a, X, Y, F> {
-    x: &'a [X],
+    x: X,
     y: &'a mut [Y],
     f: F,
 }
 
-impl<X: Copy, Y, F: Fn(X) -> Y> Kernel for Apply<'_, X, Y, F> {
+impl<X: Iterator, Y, F: Fn(X::Item) -> Y> Kernel for Apply<'_, X, Y, F> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        for (y, &x) in self.y.iter_mut().zip(self.x) {
+        for (y, x) in self.y.iter_mut().zip(self.x) {
             *y = (self.f)(x);
         }
     }

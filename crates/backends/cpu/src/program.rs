@@ -8,7 +8,8 @@ use rustorch_runtime::{
 };
 use smallvec::SmallVec;
 
-use crate::kernel::{Args, Launch};
+use crate::kernel::Args;
+use crate::launch::Prepared;
 use crate::pool::Pool;
 use crate::view::{Target, View};
 
@@ -17,13 +18,13 @@ pub(crate) struct CpuProgram {
     pool: Arc<Pool>,
     lowered: Lowered,
     /// One for each step.
-    launches: Vec<Launch>,
+    launches: Vec<Prepared>,
     /// Memory of intermediate values, kept between runs.
     arena: Mutex<Option<HostBuffer>>,
 }
 
 impl CpuProgram {
-    pub(crate) fn new(pool: Arc<Pool>, lowered: Lowered, launches: Vec<Launch>) -> Self {
+    pub(crate) fn new(pool: Arc<Pool>, lowered: Lowered, launches: Vec<Prepared>) -> Self {
         Self {
             pool,
             lowered,
@@ -83,8 +84,10 @@ impl Program for CpuProgram {
             })
         };
         for (step, launch) in self.lowered.steps.iter().zip(&self.launches) {
+            for part in &step.parts {
+                probe.before(part.node, &part.op)?;
+            }
             let part = step.last();
-            probe.before(part.node, &part.op)?;
             let mut views: SmallVec<[View; 4]> = SmallVec::new();
             for place in &step.inputs {
                 let (start, bytes) = find(place)?;
@@ -100,7 +103,7 @@ impl Program for CpuProgram {
                 // SAFETY: as above; a state is exclusively this run's.
                 output: unsafe { Target::new(start, bytes, &step.output.layout, &step.output.ty) },
             };
-            launch(args).map_err(|misuse| {
+            launch.launch(args).map_err(|misuse| {
                 DeviceError::new(DeviceType::Cpu, FailureClass::Caller, misuse.0)
                     .at(part.node, part.op.name())
             })?;

@@ -93,7 +93,7 @@ impl Iterator for Runs<'_> {
 }
 
 /// Copies runs of `data` to `out`, one after the other.
-fn gather<T: Copy>(data: &[T], runs: Runs, mut out: &mut [T]) {
+pub(crate) fn gather<T: Copy>(data: &[T], runs: Runs, mut out: &mut [T]) {
     for run in runs {
         let (part, rest) = out.split_at_mut(run.len);
         copy_run(data, run, part);

@@ -61,11 +61,15 @@ impl<'a> View<'a> {
     /// The buffer's elements from the first of the view to the last: index them with sums
     /// of index · stride. Contiguous views are exactly this slice.
     pub(crate) fn data<T: Pod>(&self) -> &'a [T] {
-        debug_assert_eq!(Some(size_of::<T>()), self.ty.dtype.size());
+        bytemuck::cast_slice(self.span(size_of::<T>()))
+    }
+
+    /// The bytes of [`Self::data`], of elements of `size` bytes.
+    pub(crate) fn span(&self, size: usize) -> &'a [u8] {
+        debug_assert_eq!(Some(size), self.ty.dtype.size());
         let end = self.layout.end();
         let start = self.layout.offset.min(end);
-        let size = size_of::<T>();
-        bytemuck::cast_slice(&self.bytes()[start * size..end * size])
+        &self.bytes()[start * size..end * size]
     }
 }
 
@@ -113,12 +117,16 @@ impl<'a> Target<'a> {
 
     /// The elements, from the first to the last that the layout reaches.
     pub(crate) fn data<T: Pod>(&mut self) -> &mut [T] {
-        debug_assert_eq!(Some(size_of::<T>()), self.ty.dtype.size());
+        bytemuck::cast_slice_mut(self.span(size_of::<T>()))
+    }
+
+    /// The bytes of [`Self::data`], of elements of `size` bytes.
+    pub(crate) fn span(&mut self, size: usize) -> &mut [u8] {
+        debug_assert_eq!(Some(size), self.ty.dtype.size());
         // SAFETY: writable and exclusively ours, by the contract of `new`.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) };
         let end = self.layout.end();
         let start = self.layout.offset.min(end);
-        let size = size_of::<T>();
-        bytemuck::cast_slice_mut(&mut bytes[start * size..end * size])
+        &mut bytes[start * size..end * size]
     }
 }

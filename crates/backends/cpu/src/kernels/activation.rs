@@ -5,15 +5,19 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::elementwise::map1;
-use crate::kernel::{Args, Launch, Misuse};
+use crate::elementwise::Function;
+use crate::kernel::Misuse;
+use crate::launch::Launch;
 use crate::math::{Real, apply};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Activation,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Elementwise {
+        function,
+        check: None,
+    },
 };
 
 /// Cost of an exponential beside an addition.
@@ -23,17 +27,16 @@ fn accepts(_: &Signature) -> bool {
     true
 }
 
-fn launch(mut args: Args) -> Result<(), Misuse> {
-    let Op::Activation(op) = args.op else {
+fn function(signature: &Signature) -> Result<Function, Misuse> {
+    let Op::Activation(op) = signature.op else {
         return Err(Misuse("not an activation".to_owned()));
     };
-    with_type!(args.output.dtype(), floats T => {
-        map1::<T, T>(&mut args, WORK, function::<<T as Element>::Compute>(op.kind));
-        Ok(())
+    with_type!(signature.output.dtype, floats T => {
+        Ok(Function::unary::<T, T>(WORK, real::<<T as Element>::Compute>(op.kind)))
     })
 }
 
-fn function<T: Real>(kind: ActivationKind) -> fn(&[T], &mut [T]) {
+fn real<T: Real>(kind: ActivationKind) -> fn(&[T], &mut [T]) {
     match kind {
         ActivationKind::Relu => |x, y| apply(x, y, relu),
         ActivationKind::Sigmoid => |x, y| apply(x, y, sigmoid),

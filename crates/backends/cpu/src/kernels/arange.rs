@@ -4,13 +4,14 @@ use rustorch_ir::{Op, OpKind, Scalar, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{FromScalar, with_type};
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Arange,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 fn accepts(_: &Signature) -> bool {

@@ -6,7 +6,8 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
 use crate::fold::{Ordered, fold};
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};
 use crate::reader::Reader;
@@ -15,7 +16,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::ArgReduce,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 fn accepts(_: &Signature) -> bool {

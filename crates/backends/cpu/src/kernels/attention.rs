@@ -11,7 +11,8 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use super::softmax::InPlace;
 use crate::element::Element;
-use crate::kernel::{Args, Launch, Misuse, SharedMut};
+use crate::kernel::{Args, Misuse, SharedMut};
+use crate::launch::Launch;
 use crate::qmatmul::level::Level;
 use crate::view::View;
 
@@ -19,7 +20,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Attention,
     accepts,
     layouts: Layouts::Contiguous,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 /// Query rows that are worked on together: their scores stay in the cache.

@@ -7,95 +7,89 @@ use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, unknown, with_type};
-use crate::elementwise::map2;
+use crate::elementwise::{Function, Loop2};
 use crate::index::coordinates;
-use crate::kernel::{Args, Launch, Misuse};
-use crate::math::Real;
+use crate::kernel::{Args, Misuse};
+use crate::launch::Launch;
+use crate::math::{Real, apply2};
 use crate::reader::Reader;
-use crate::view::View;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Binary,
-    accepts,
+    accepts: |signature| !divides_integers(signature),
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Elementwise {
+        function,
+        check: None,
+    },
 };
 
-/// A loop over blocks of two operands.
-type Loop<X, Y = X> = fn(&[X], &[X], &mut [Y]);
+pub(crate) const INTEGER_DIVISION: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::Binary,
+    accepts: divides_integers,
+    layouts: Layouts::Any,
+    launch: Launch::Elementwise {
+        function,
+        check: Some(check_divisors),
+    },
+};
 
 /// Cost of a division or power beside an addition.
 const SLOW: usize = 8;
 
-fn accepts(_: &Signature) -> bool {
-    true
+fn divides_integers(signature: &Signature) -> bool {
+    let Op::Binary(op) = signature.op else {
+        return false;
+    };
+    let divides = matches!(op.op, BinaryOp::FloorDivide | BinaryOp::Remainder);
+    divides && signature.output.dtype.is_int()
 }
 
-fn launch(mut args: Args) -> Result<(), Misuse> {
-    let Op::Binary(op) = args.op else {
+fn function(signature: &Signature) -> Result<Function, Misuse> {
+    let Op::Binary(op) = signature.op else {
         return Err(Misuse("not a binary".to_owned()));
     };
-    let dtype = args.inputs[0].dtype();
-    match dtype {
-        DType::F32 if op.op == BinaryOp::Complex => pair::<f32>(&mut args),
-        DType::F64 if op.op == BinaryOp::Complex => pair::<f64>(&mut args),
-        d if d.is_float() => with_type!(d, floats T => run::<T>(&mut args, op.op, real(op.op))),
-        d if d.is_complex() => with_type!(d, complex T => {
-            run::<T>(&mut args, op.op, complex(op.op))
-        }),
-        d => with_type!(d, ints T => {
-            if matches!(op.op, BinaryOp::FloorDivide | BinaryOp::Remainder) {
-                let somewhere = args.output.ty.shape.elements() > 0;
-                check_divisors::<T>(&args.inputs[1], somewhere)?;
-            }
-            run::<T>(&mut args, op.op, int(op.op))
-        }),
-    }
+    let (op, dtype) = (op.op, signature.inputs[0].dtype);
+    let function = match dtype {
+        DType::F32 if op == BinaryOp::Complex => Some(pair::<f32>()),
+        DType::F64 if op == BinaryOp::Complex => Some(pair::<f64>()),
+        d if d.is_float() => with_type!(d, floats T => Ok(same::<T>(op, real(op))))?,
+        d if d.is_complex() => with_type!(d, complex T => Ok(same::<T>(op, complex(op))))?,
+        d => with_type!(d, ints T => Ok(same::<T>(op, int(op))))?,
+    };
+    function.ok_or_else(|| unknown(dtype))
 }
 
-fn run<T: Element>(
-    args: &mut Args,
-    op: BinaryOp,
-    f: Option<Loop<T::Compute>>,
-) -> Result<(), Misuse> {
-    let f = f.ok_or_else(|| unknown(args.inputs[0].dtype()))?;
+/// A function whose results are of its operands' type.
+fn same<T: Element>(op: BinaryOp, f: Option<Loop2<T::Compute>>) -> Option<Function> {
     let work = match op {
         BinaryOp::Pow | BinaryOp::FloorDivide | BinaryOp::Remainder => SLOW,
         _ => 1,
     };
-    map2::<T, T>(args, work, f);
-    Ok(())
+    Some(Function::binary::<T, T>(work, f?))
 }
 
-fn pair<T: Element<Compute = T>>(args: &mut Args) -> Result<(), Misuse>
+fn pair<T: Element<Compute = T>>() -> Function
 where
     Complex<T>: Element<Compute = Complex<T>>,
 {
-    map2::<T, Complex<T>>(args, 1, |re, im, z| each(re, im, z, Complex::new));
-    Ok(())
+    Function::binary::<T, Complex<T>>(1, |re, im, z| apply2(re, im, z, Complex::new))
 }
 
-/// `out[i] = f(a[i], b[i])`.
-fn each<X: Copy, Y>(a: &[X], b: &[X], out: &mut [Y], f: impl Fn(X, X) -> Y) {
-    for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
-        *out = f(a, b);
-    }
-}
-
-fn real<T: Real>(op: BinaryOp) -> Option<Loop<T>> {
+fn real<T: Real>(op: BinaryOp) -> Option<Loop2<T>> {
     Some(match op {
-        BinaryOp::Add => |a, b, out| each(a, b, out, |a, b| a + b),
-        BinaryOp::Sub => |a, b, out| each(a, b, out, |a, b| a - b),
-        BinaryOp::Mul => |a, b, out| each(a, b, out, |a, b| a * b),
-        BinaryOp::Div => |a, b, out| each(a, b, out, |a, b| a / b),
-        BinaryOp::FloorDivide => |a, b, out| each(a, b, out, floor_divide),
-        BinaryOp::Remainder => |a, b, out| each(a, b, out, remainder),
-        BinaryOp::Pow => |a, b, out| each(a, b, out, T::powf),
+        BinaryOp::Add => |a, b, out| apply2(a, b, out, |a, b| a + b),
+        BinaryOp::Sub => |a, b, out| apply2(a, b, out, |a, b| a - b),
+        BinaryOp::Mul => |a, b, out| apply2(a, b, out, |a, b| a * b),
+        BinaryOp::Div => |a, b, out| apply2(a, b, out, |a, b| a / b),
+        BinaryOp::FloorDivide => |a, b, out| apply2(a, b, out, floor_divide),
+        BinaryOp::Remainder => |a, b, out| apply2(a, b, out, remainder),
+        BinaryOp::Pow => |a, b, out| apply2(a, b, out, T::powf),
         BinaryOp::Maximum => |a, b, out| {
-            each(a, b, out, |a, b| if a > b || a.is_nan() { a } else { b });
+            apply2(a, b, out, |a, b| if a > b || a.is_nan() { a } else { b });
         },
         BinaryOp::Minimum => |a, b, out| {
-            each(a, b, out, |a, b| if a < b || a.is_nan() { a } else { b });
+            apply2(a, b, out, |a, b| if a < b || a.is_nan() { a } else { b });
         },
         _ => return None,
     })
@@ -127,19 +121,19 @@ trait Int: PrimInt + CheckedRem + WrappingAdd + WrappingSub + WrappingMul {}
 
 impl<T: PrimInt + CheckedRem + WrappingAdd + WrappingSub + WrappingMul> Int for T {}
 
-fn int<T: Int>(op: BinaryOp) -> Option<Loop<T>> {
+fn int<T: Int>(op: BinaryOp) -> Option<Loop2<T>> {
     Some(match op {
-        BinaryOp::Add => |a, b, out| each(a, b, out, |a, b| a.wrapping_add(&b)),
-        BinaryOp::Sub => |a, b, out| each(a, b, out, |a, b| a.wrapping_sub(&b)),
-        BinaryOp::Mul => |a, b, out| each(a, b, out, |a, b| a.wrapping_mul(&b)),
-        BinaryOp::FloorDivide => |a, b, out| each(a, b, out, int_floor_divide),
-        BinaryOp::Remainder => |a, b, out| each(a, b, out, int_remainder),
-        BinaryOp::Pow => |a, b, out| each(a, b, out, int_pow),
-        BinaryOp::Maximum => |a, b, out| each(a, b, out, T::max),
-        BinaryOp::Minimum => |a, b, out| each(a, b, out, T::min),
-        BinaryOp::And => |a, b, out| each(a, b, out, |a, b| a & b),
-        BinaryOp::Or => |a, b, out| each(a, b, out, |a, b| a | b),
-        BinaryOp::Xor => |a, b, out| each(a, b, out, |a, b| a ^ b),
+        BinaryOp::Add => |a, b, out| apply2(a, b, out, |a, b| a.wrapping_add(&b)),
+        BinaryOp::Sub => |a, b, out| apply2(a, b, out, |a, b| a.wrapping_sub(&b)),
+        BinaryOp::Mul => |a, b, out| apply2(a, b, out, |a, b| a.wrapping_mul(&b)),
+        BinaryOp::FloorDivide => |a, b, out| apply2(a, b, out, int_floor_divide),
+        BinaryOp::Remainder => |a, b, out| apply2(a, b, out, int_remainder),
+        BinaryOp::Pow => |a, b, out| apply2(a, b, out, int_pow),
+        BinaryOp::Maximum => |a, b, out| apply2(a, b, out, T::max),
+        BinaryOp::Minimum => |a, b, out| apply2(a, b, out, T::min),
+        BinaryOp::And => |a, b, out| apply2(a, b, out, |a, b| a & b),
+        BinaryOp::Or => |a, b, out| apply2(a, b, out, |a, b| a | b),
+        BinaryOp::Xor => |a, b, out| apply2(a, b, out, |a, b| a ^ b),
         _ => return None,
     })
 }
@@ -192,28 +186,28 @@ fn int_pow<T: Int>(base: T, exponent: T) -> T {
 }
 
 /// Refuses divisors of 0, unless nothing is divided.
-fn check_divisors<T: Element<Compute = T> + PrimInt>(
-    divisors: &View,
-    divides: bool,
-) -> Result<(), Misuse> {
-    let zero = Reader::<T>::whole(divisors).position(|x| x == T::zero());
-    match zero.filter(|_| divides) {
-        Some(at) => {
-            let at = coordinates(divisors.shape(), at);
-            Err(Misuse(format!(
-                "integer division by zero: the divisor at {at:?} is 0"
-            )))
-        }
-        None => Ok(()),
+fn check_divisors(args: &Args) -> Result<(), Misuse> {
+    let divisors = &args.inputs[1];
+    if args.output.ty.shape.elements() == 0 {
+        return Ok(());
     }
+    let zero = with_type!(divisors.dtype(), ints T => {
+        Ok(Reader::<T>::whole(divisors).position(|x| x == 0))
+    })?;
+    zero.map_or(Ok(()), |at| {
+        let at = coordinates(divisors.shape(), at);
+        Err(Misuse(format!(
+            "integer division by zero: the divisor at {at:?} is 0"
+        )))
+    })
 }
 
-fn complex<F: Real>(op: BinaryOp) -> Option<Loop<Complex<F>>> {
+fn complex<F: Real>(op: BinaryOp) -> Option<Loop2<Complex<F>>> {
     Some(match op {
-        BinaryOp::Add => |a, b, out| each(a, b, out, |a, b| a + b),
-        BinaryOp::Sub => |a, b, out| each(a, b, out, |a, b| a - b),
-        BinaryOp::Mul => |a, b, out| each(a, b, out, |a, b| a * b),
-        BinaryOp::Div => |a, b, out| each(a, b, out, |a, b| a / b),
+        BinaryOp::Add => |a, b, out| apply2(a, b, out, |a, b| a + b),
+        BinaryOp::Sub => |a, b, out| apply2(a, b, out, |a, b| a - b),
+        BinaryOp::Mul => |a, b, out| apply2(a, b, out, |a, b| a * b),
+        BinaryOp::Div => |a, b, out| apply2(a, b, out, |a, b| a / b),
         _ => return None,
     })
 }

@@ -7,55 +7,57 @@ use rustorch_ir::{BlockFormat, DType, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, to_odd, with_type};
-use crate::elementwise::map1;
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::elementwise::Function;
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
+use crate::math::apply;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Cast,
-    accepts,
+    accepts: |signature| !is_dequantization(signature),
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Elementwise {
+        function,
+        check: None,
+    },
 };
 
-fn accepts(_: &Signature) -> bool {
-    true
+pub(crate) const DEQUANTIZATION: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::Cast,
+    accepts: is_dequantization,
+    layouts: Layouts::Any,
+    launch: Launch::Whole(dequantization),
+};
+
+/// Cost of rounding to half precision from more than single precision.
+const SLOW: usize = 4;
+
+fn is_dequantization(signature: &Signature) -> bool {
+    signature.inputs[0].dtype.is_block()
 }
 
-fn launch(mut args: Args) -> Result<(), Misuse> {
-    let (from, to) = (args.inputs[0].dtype(), args.output.dtype());
+fn function(signature: &Signature) -> Result<Function, Misuse> {
+    let (from, to) = (signature.inputs[0].dtype, signature.output.dtype);
     let single = matches!(from, DType::F32 | DType::F16 | DType::BF16);
-    match (from, to) {
-        (DType::Block(format), _) => with_type!(to, floats Y => {
-            dequantize::<Y>(&mut args, format)
+    match to {
+        DType::Bool => with_type!(from, numbers X => {
+            Ok(Function::unary::<X, u8>(1, |x, y| apply(x, y, |x| x.is_something().into())))
         }),
-        (_, DType::Bool) => with_type!(from, numbers X => {
-            map1::<X, u8>(&mut args, 1, |x, y| each(x, y, |x| x.is_something().into()));
-            Ok(())
+        DType::F16 if !single => with_type!(from, numbers X => {
+            Ok(Function::unary::<X, f16>(SLOW, |x, y| apply(x, y, |x| to_odd(x.real().as_()))))
         }),
-        (_, DType::F16) if !single => with_type!(from, numbers X => {
-            map1::<X, f16>(&mut args, 4, |x, y| each(x, y, |x| to_odd(x.real().as_())));
-            Ok(())
-        }),
-        (_, DType::BF16) if !single => with_type!(from, numbers X => {
-            map1::<X, bf16>(&mut args, 4, |x, y| each(x, y, |x| to_odd(x.real().as_())));
-            Ok(())
+        DType::BF16 if !single => with_type!(from, numbers X => {
+            Ok(Function::unary::<X, bf16>(SLOW, |x, y| apply(x, y, |x| to_odd(x.real().as_()))))
         }),
         _ if to.is_complex() => with_type!(to, complex Y => with_type!(from, numbers X => {
-            map1::<X, Y>(&mut args, 1, |x, y| {
-                each(x, y, |x| Y::new(x.real().as_(), x.imaginary().as_()));
-            });
-            Ok(())
+            Ok(Function::unary::<X, Y>(1, |x, y| {
+                apply(x, y, |x| Y::new(x.real().as_(), x.imaginary().as_()));
+            }))
         })),
         _ => with_type!(to, reals Y => with_type!(from, numbers X => {
-            map1::<X, Y>(&mut args, 1, |x, y| each(x, y, |x| x.real().as_()));
-            Ok(())
+            Ok(Function::unary::<X, Y>(1, |x, y| apply(x, y, |x| x.real().as_())))
         })),
     }
-}
-
-/// `y[i] = f(x[i])`.
-fn each<X: Copy, Y>(x: &[X], y: &mut [Y], f: impl Fn(X) -> Y) {
-    y.iter_mut().zip(x).for_each(|(y, &x)| *y = f(x));
 }
 
 /// A number as its parts.
@@ -105,6 +107,13 @@ macro_rules! numbers {
 
 numbers!(f64, f32, i64, i32, i16, i8, u8, u32; f32, f64);
 
+fn dequantization(mut args: Args) -> Result<(), Misuse> {
+    let DType::Block(format) = args.inputs[0].dtype() else {
+        return Err(Misuse("not of blocks".to_owned()));
+    };
+    with_type!(args.output.dtype(), floats Y => dequantize::<Y>(&mut args, format))
+}
+
 /// Dequantises row by row.
 fn dequantize<Y: Element<Compute: 'static>>(
     args: &mut Args,
@@ -133,7 +142,7 @@ where
                 let blocks = &data[(first + i) * bytes..][..bytes];
                 let converted = format.dequantize(blocks, &mut row);
                 debug_assert!(converted.is_ok());
-                Y::write(out, &mut buffer, |y| each(&row, y, |x| x.as_()));
+                Y::write(out, &mut buffer, |y| apply(&row, y, |x| x.as_()));
             }
         },
     );

@@ -3,25 +3,19 @@
 use rustorch_ir::{OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use crate::element::with_type;
-use crate::kernel::{Args, Launch, Misuse};
-use crate::reader::Reader;
+use crate::elementwise::Function;
+use crate::launch::Launch;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Contiguous,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Elementwise {
+        function: |_| Ok(Function::Identity),
+        check: None,
+    },
 };
 
 fn accepts(_: &Signature) -> bool {
     true
-}
-
-fn launch(mut args: Args) -> Result<(), Misuse> {
-    with_type!(args.output.dtype(), words T => {
-        let x = Reader::<T>::whole(&args.inputs[0]);
-        x.copy_all(args.pool, args.output.data());
-        Ok(())
-    })
 }

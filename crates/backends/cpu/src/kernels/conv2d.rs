@@ -8,7 +8,8 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::kernel::{Args, Launch, Misuse, SharedMut};
+use crate::kernel::{Args, Misuse, SharedMut};
+use crate::launch::Launch;
 use crate::product::{Matrix, for_tiles, multiply};
 use crate::reader::{Reader, read_all};
 use crate::window::Side;
@@ -17,7 +18,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Conv2d,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 fn accepts(_: &Signature) -> bool {

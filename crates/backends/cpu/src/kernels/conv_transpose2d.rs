@@ -9,7 +9,8 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
 use crate::product::{Matrix, multiply};
 use crate::reader::{Reader, read_all};
 use crate::window::Side;
@@ -18,7 +19,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::ConvTranspose2d,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 fn accepts(s: &Signature) -> bool {

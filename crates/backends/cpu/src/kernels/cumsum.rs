@@ -6,14 +6,15 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
 use crate::fold::Addend;
-use crate::kernel::{Args, Launch, Misuse};
+use crate::kernel::{Args, Misuse};
+use crate::launch::Launch;
 use crate::lines::map_lines;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Cumsum,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 fn accepts(_: &Signature) -> bool {

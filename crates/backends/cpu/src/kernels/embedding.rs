@@ -4,13 +4,14 @@ use half::{bf16, f16};
 use rustorch_ir::{DType, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Embedding,
     accepts,
     layouts: Layouts::Contiguous,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 fn accepts(s: &Signature) -> bool {

@@ -5,13 +5,14 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
 use crate::index::{indices, take};
-use crate::kernel::{Args, Launch, Misuse};
+use crate::kernel::{Args, Misuse};
+use crate::launch::Launch;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Gather,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 fn accepts(_: &Signature) -> bool {

@@ -6,7 +6,8 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
 use crate::fold::sum;
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
 use crate::math::Real;
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};
@@ -16,7 +17,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::LayerNorm,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 /// Cost of an element beside an addition.

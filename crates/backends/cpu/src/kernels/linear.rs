@@ -5,14 +5,15 @@ use std::cell::RefCell;
 use rustorch_ir::{DType, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
 use crate::qmatmul::{self, Scratch, Weight, WeightType};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Linear,
     accepts,
     layouts: Layouts::Contiguous,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 thread_local! {

@@ -6,7 +6,8 @@ use rustorch_ir::{DType, Layout, OpKind, Shape, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::kernel::{Args, Launch, Misuse, SharedMut, for_rows};
+use crate::kernel::{Args, Misuse, SharedMut, for_rows};
+use crate::launch::Launch;
 use crate::pool::Pool;
 use crate::product::{Matrix, for_tiles, multiply};
 use crate::qmatmul::level::Level;
@@ -18,7 +19,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Matmul,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 /// Rows of an integer matrix that are gone through at once.

@@ -34,7 +34,7 @@ mod update_slice;
 
 use rustorch_runtime::KernelTable;
 
-use crate::kernel::Launch;
+use crate::launch::Launch;
 
 /// Every kernel. What is not here, the CPU does not do.
 pub(crate) fn table() -> KernelTable<Launch> {
@@ -43,7 +43,9 @@ pub(crate) fn table() -> KernelTable<Launch> {
         arange::KERNEL,
         arg_reduce::KERNEL,
         attention::KERNEL,
+        binary::INTEGER_DIVISION,
         binary::KERNEL,
+        cast::DEQUANTIZATION,
         cast::KERNEL,
         compare::KERNEL,
         concat::KERNEL,

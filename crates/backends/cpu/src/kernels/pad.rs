@@ -6,14 +6,15 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{FromScalar, with_type};
 use crate::index::coordinates;
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
 use crate::reader::Reader;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Pad,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 fn accepts(_: &Signature) -> bool {

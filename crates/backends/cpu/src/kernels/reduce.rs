@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 
 use crate::element::{Element, with_type};
 use crate::fold::{Addend, Ordered, fold};
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};
 use crate::reader::Reader;
@@ -17,7 +18,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Reduce,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 /// Elements of a row that are combined by themselves: longer rows are shared by threads.

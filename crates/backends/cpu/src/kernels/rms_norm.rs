@@ -3,13 +3,14 @@
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::RmsNorm,
     accepts,
     layouts: Layouts::Contiguous,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 /// Partial sums that are kept apart, so that the sum is fast and its error small.

@@ -4,13 +4,14 @@ use rustorch_ir::ops::{Rope, RopeLayout};
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Rope,
     accepts,
     layouts: Layouts::DenseRows,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 fn accepts(s: &Signature) -> bool {

@@ -6,14 +6,15 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
 use crate::index::indices;
-use crate::kernel::{Args, Launch, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
+use crate::launch::Launch;
 use crate::reader::{Reader, Runs};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Scatter,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 fn accepts(_: &Signature) -> bool {

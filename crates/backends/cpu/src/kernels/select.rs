@@ -2,42 +2,36 @@
 
 use std::hint::select_unpredictable;
 
+use bytemuck::{cast_slice, cast_slice_mut};
 use rustorch_ir::{OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use crate::element::{Element, with_type};
-use crate::elementwise::{for_blocks, operand};
-use crate::kernel::{Args, Launch, Misuse};
+use crate::element::with_type;
+use crate::elementwise::Function;
+use crate::kernel::Misuse;
+use crate::launch::Launch;
+use crate::math::apply3;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Where,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Elementwise {
+        function,
+        check: None,
+    },
 };
 
 fn accepts(_: &Signature) -> bool {
     true
 }
 
-fn launch(mut args: Args) -> Result<(), Misuse> {
-    with_type!(args.output.dtype(), words T => {
-        select::<T>(&mut args);
-        Ok(())
+fn function(signature: &Signature) -> Result<Function, Misuse> {
+    with_type!(signature.output.dtype, words T => {
+        Ok(Function::of_bytes(1, |[condition, a, b], y| {
+            let (a, b): (&[T], &[T]) = (cast_slice(a), cast_slice(b));
+            let choose = |condition, a, b| select_unpredictable(condition != 0, a, b);
+            apply3(condition, a, b, cast_slice_mut(y), choose);
+        }))
     })
-}
-
-fn select<T: Element<Compute = T>>(args: &mut Args) {
-    let operands = (
-        operand::<u8>(args, 0),
-        operand::<T>(args, 1),
-        operand::<T>(args, 2),
-    );
-    for_blocks::<T, _>(args, 1, &operands, |(condition, a, b), at, out| {
-        let condition = condition.read(at, out.len());
-        let either = a.read(at, out.len()).iter().zip(b.read(at, out.len()));
-        for ((out, &condition), (&a, &b)) in out.iter_mut().zip(condition).zip(either) {
-            *out = select_unpredictable(condition != 0, a, b);
-        }
-    });
 }

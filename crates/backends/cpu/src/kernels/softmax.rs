@@ -5,7 +5,8 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
 use crate::fold::{Ordered, fold, sum};
-use crate::kernel::{Args, Launch, Misuse};
+use crate::kernel::{Args, Misuse};
+use crate::launch::Launch;
 use crate::lines::map_lines;
 use crate::math::Real;
 use crate::qmatmul::level::Level;
@@ -15,7 +16,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Softmax,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 /// Cost of an element beside an addition.

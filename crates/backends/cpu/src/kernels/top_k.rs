@@ -7,14 +7,15 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
 use crate::fold::Ordered;
-use crate::kernel::{Args, Launch, Misuse};
+use crate::kernel::{Args, Misuse};
+use crate::launch::Launch;
 use crate::lines::map_lines;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::TopK,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 /// Cost of an element beside an addition.

@@ -7,66 +7,72 @@ use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, unknown, with_type};
-use crate::elementwise::map1;
-use crate::kernel::{Args, Launch, Misuse};
+use crate::elementwise::{Function, Loop1};
+use crate::kernel::Misuse;
+use crate::launch::Launch;
 use crate::math::{Real, apply};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Unary,
     accepts,
     layouts: Layouts::Any,
-    launch,
+    launch: Launch::Elementwise {
+        function,
+        check: None,
+    },
 };
 
-/// A loop over a block.
-type Loop<X, Y = X> = fn(&[X], &mut [Y]);
-
 /// Cost of an elementary function beside an addition.
-const WORK: usize = 8;
+const SLOW: usize = 8;
 
 fn accepts(_: &Signature) -> bool {
     true
 }
 
-fn launch(mut args: Args) -> Result<(), Misuse> {
-    let Op::Unary(op) = args.op else {
+fn function(signature: &Signature) -> Result<Function, Misuse> {
+    let Op::Unary(op) = signature.op else {
         return Err(Misuse("not a unary".to_owned()));
     };
-    match args.inputs[0].dtype() {
-        d if d.is_float() && op.op == UnaryOp::IsNan => with_type!(d, floats T => {
-            map1::<T, u8>(&mut args, 1, |x, y| apply(x, y, |x| x.is_nan().into()));
-            Ok(())
-        }),
-        d if d.is_float() => with_type!(d, floats T => run::<T>(&mut args, real(op.op))),
-        DType::Complex64 => complex_launch::<f32>(&mut args, op.op),
-        DType::Complex128 => complex_launch::<f64>(&mut args, op.op),
-        DType::Bool => run::<u8>(&mut args, Some(|x, y| apply(x, y, |x| u8::from(x == 0)))),
-        d => with_type!(d, ints T => run::<T>(&mut args, int(op.op))),
-    }
+    let (op, dtype) = (op.op, signature.inputs[0].dtype);
+    let function = match dtype {
+        d if d.is_float() && op == UnaryOp::IsNan => with_type!(d, floats T => {
+            let f: Loop1<<T as Element>::Compute, u8> = |x, y| apply(x, y, |x| x.is_nan().into());
+            Ok(Some(Function::unary::<T, u8>(1, f)))
+        })?,
+        d if d.is_float() => with_type!(d, floats T => Ok(same::<T>(op, real(op))))?,
+        DType::Complex64 => of_complex::<f32>(op),
+        DType::Complex128 => of_complex::<f64>(op),
+        DType::Bool => same::<u8>(op, Some(|x, y| apply(x, y, |x| u8::from(x == 0)))),
+        d => with_type!(d, ints T => Ok(same::<T>(op, int(op))))?,
+    };
+    function.ok_or_else(|| unknown(dtype))
 }
 
-fn run<T: Element>(args: &mut Args, f: Option<Loop<T::Compute>>) -> Result<(), Misuse> {
-    let f = f.ok_or_else(|| unknown(args.inputs[0].dtype()))?;
-    map1::<T, T>(args, WORK, f);
-    Ok(())
+/// A function whose results are of its operand's type.
+fn same<T: Element>(op: UnaryOp, f: Option<Loop1<T::Compute>>) -> Option<Function> {
+    let work = match op {
+        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Not | UnaryOp::Conj => 1,
+        UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc => 1,
+        _ => SLOW,
+    };
+    Some(Function::unary::<T, T>(work, f?))
 }
 
 /// Functions of complex numbers with parts of `F`.
-fn complex_launch<F: Real>(args: &mut Args, op: UnaryOp) -> Result<(), Misuse>
+fn of_complex<F: Real>(op: UnaryOp) -> Option<Function>
 where
     Complex<F>: Element<Compute = Complex<F>>,
 {
-    let parts: Loop<Complex<F>, F> = match op {
+    let parts: Loop1<Complex<F>, F> = match op {
         UnaryOp::Abs => |x, y| apply(x, y, |z| z.re.hypot(z.im)),
         UnaryOp::Real => |x, y| apply(x, y, |z| z.re),
         UnaryOp::Imag => |x, y| apply(x, y, |z| z.im),
-        _ => return run::<Complex<F>>(args, complex(op)),
+        _ => return same::<Complex<F>>(op, complex(op)),
     };
-    map1::<Complex<F>, F>(args, 1, parts);
-    Ok(())
+    Some(Function::unary::<Complex<F>, F>(1, parts))
 }
 
-fn real<T: Real>(op: UnaryOp) -> Option<Loop<T>> {
+fn real<T: Real>(op: UnaryOp) -> Option<Loop1<T>> {
     Some(match op {
         UnaryOp::Neg => |x, y| apply(x, y, |x| -x),
         UnaryOp::Abs => |x, y| apply(x, y, |x| x.abs()),
@@ -96,7 +102,7 @@ fn sign<T: Real>(x: T) -> T {
     if x < T::zero() { -T::one() } else { positive }
 }
 
-fn int<T: PrimInt + WrappingSub>(op: UnaryOp) -> Option<Loop<T>> {
+fn int<T: PrimInt + WrappingSub>(op: UnaryOp) -> Option<Loop1<T>> {
     Some(match op {
         UnaryOp::Neg => |x, y| apply(x, y, negative),
         UnaryOp::Abs => |x, y| apply(x, y, |x| if x < T::zero() { negative(x) } else { x }),
@@ -116,7 +122,7 @@ fn negative<T: PrimInt + WrappingSub>(x: T) -> T {
     T::zero().wrapping_sub(&x)
 }
 
-fn complex<F: Real>(op: UnaryOp) -> Option<Loop<Complex<F>>> {
+fn complex<F: Real>(op: UnaryOp) -> Option<Loop1<Complex<F>>> {
     Some(match op {
         UnaryOp::Neg => |x, y| apply(x, y, |z| -z),
         UnaryOp::Exp => |x, y| apply(x, y, |z| z.exp()),

@@ -6,14 +6,15 @@ use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
-use crate::kernel::{Args, Launch, Misuse};
+use crate::kernel::{Args, Misuse};
+use crate::launch::Launch;
 use crate::view::View;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::UpdateSlice,
     accepts,
     layouts: Layouts::DenseRows,
-    launch,
+    launch: Launch::Whole(launch),
 };
 
 fn accepts(_: &Signature) -> bool {

@@ -1,0 +1,101 @@
+//! How operations are launched.
+
+use rustorch_ir::{Signature, TensorType};
+use rustorch_runtime::{DeviceError, DeviceType, FailureClass, KernelTable, Operand, Part, Step};
+use smallvec::SmallVec;
+
+use crate::elementwise::Function;
+use crate::fused::Plan;
+use crate::kernel::{Args, Misuse};
+
+/// How the kernel of an operation is launched.
+#[derive(Clone, Copy)]
+pub(crate) enum Launch {
+    /// By a function that does all of it.
+    Whole(fn(Args) -> Result<(), Misuse>),
+    /// By blocks of elements.
+    Elementwise {
+        /// What is done to elements.
+        function: fn(&Signature) -> Result<Function, Misuse>,
+        /// What the operands have to pass before; an operation with this is not fused.
+        check: Option<Check>,
+    },
+}
+
+impl Launch {
+    /// Can it be one of several operations of a launch?
+    pub(crate) fn fuses(&self) -> bool {
+        matches!(self, Self::Elementwise { check: None, .. })
+    }
+}
+
+/// A search for mistakes in operands.
+pub(crate) type Check = fn(&Args) -> Result<(), Misuse>;
+
+/// A step, ready to be launched.
+pub(crate) enum Prepared {
+    /// An operation by itself.
+    Whole(fn(Args) -> Result<(), Misuse>),
+    /// Elementwise operations.
+    Elementwise {
+        /// What is done.
+        plan: Plan,
+        /// What comes before.
+        check: Option<Check>,
+    },
+}
+
+fn unsupported(part: &Part, why: String) -> DeviceError {
+    DeviceError::new(DeviceType::Cpu, FailureClass::Unsupported, why).at(part.node, part.op.name())
+}
+
+impl Prepared {
+    /// Prepares `step` with kernels from the table.
+    pub(crate) fn new(step: &Step, kernels: &KernelTable<Launch>) -> Result<Self, DeviceError> {
+        let shape = &step.output.ty.shape;
+        let results: SmallVec<[TensorType; 4]> = (step.parts.iter())
+            .map(|part| TensorType::new(shape.clone(), part.dtype))
+            .collect();
+        let mut functions = Vec::with_capacity(step.parts.len());
+        let mut needed = None;
+        for (part, output) in step.parts.iter().zip(&results) {
+            let inputs: SmallVec<[&TensorType; 4]> = (part.operands.iter())
+                .map(|operand| match *operand {
+                    Operand::Input(i) => &step.inputs[i].ty,
+                    Operand::Part(i) => &results[i],
+                })
+                .collect();
+            let signature = Signature {
+                op: &part.op,
+                inputs: &inputs,
+                output,
+            };
+            let kernel = kernels
+                .find(&signature)
+                .ok_or_else(|| unsupported(part, "no kernel".to_owned()))?;
+            match kernel.launch {
+                Launch::Whole(launch) => return Ok(Self::Whole(launch)),
+                Launch::Elementwise { function, check } => {
+                    functions.push(function(&signature).map_err(|why| unsupported(part, why.0))?);
+                    needed = check;
+                }
+            }
+        }
+        Ok(Self::Elementwise {
+            plan: Plan::new(step, functions).map_err(|why| unsupported(step.last(), why.0))?,
+            check: needed,
+        })
+    }
+
+    /// Runs the step.
+    pub(crate) fn launch(&self, args: Args) -> Result<(), Misuse> {
+        match self {
+            Self::Whole(launch) => launch(args),
+            Self::Elementwise { plan, check } => {
+                check.map_or(Ok(()), |check| check(&args))?;
+                plan.run(args);
+                Ok(())
+            }
+        }
+    }
+}
