@@ -118,6 +118,9 @@ COMPLEX_FUNCTIONS(complex64, float)
     }
 DIVISION_FUNCTIONS(float, f32)
 
+// Exactly ±1 where the result rounds to that, which not every library's is.
+FUNCTION float tanh_f32(float x) { return fabs(x) > 9.5f ? (x < 0 ? -1.0f : 1.0f) : tanh(x); }
+
 // Division rounds down; the one quotient that does not fit wraps. Divisors are not 0.
 #define INTEGER_FUNCTIONS(T, name) \
     FUNCTION T remainder_##name(T a, T b) { \
@@ -190,6 +193,7 @@ typedef complex128 compute_complex128;
 #define store_complex128(p, i, v) (p)[i] = (v)
 COMPLEX_FUNCTIONS(complex128, double)
 DIVISION_FUNCTIONS(double, f64)
+FUNCTION double tanh_f64(double x) { return fabs(x) > 20.0 ? (x < 0 ? -1.0 : 1.0) : tanh(x); }
 
 // A double in single precision so that rounding it once more gives what rounding the double
 // would: the last bit of an inexact result is made odd.
@@ -221,6 +225,17 @@ FUNCTION words4 philox(uint counter_low, uint counter_high, uint key_low, uint k
     out.x[0] = x0; out.x[1] = x1; out.x[2] = x2; out.x[3] = x3;
     return out;
 }
+
+// Little-endian numbers among bytes, at addresses that are multiples of 2 or of 4.
+FUNCTION float f16_at(GLOBAL const uchar* p) { return f16_to_f32(((GLOBAL const ushort*)p)[0]); }
+FUNCTION uint word_at_4(GLOBAL const uchar* p) { return ((GLOBAL const uint*)p)[0]; }
+FUNCTION uint word_at_2(GLOBAL const uchar* p) {
+    GLOBAL const ushort* halves = (GLOBAL const ushort*)p;
+    return (uint)halves[0] | (uint)halves[1] << 16;
+}
+
+// The lowest four bits, each the lowest of a byte.
+FUNCTION uint spread_bits(uint bits) { return (bits & 15u) * 0x00204081u & 0x01010101u; }
 
 // Adds to `offset` where element `index` of an array of `rank` dimensions of `shape` lies in one
 // of `strides`.

@@ -3,7 +3,7 @@
 use rustorch_ir::ops::{ActivationKind, BinaryOp, CompareOp, UnaryOp};
 use rustorch_ir::{DType, Op};
 
-use crate::kernel::name;
+use crate::kernel::{Kernel, name};
 
 /// The result of `op`, of type `to`, on operands `x` of type `from`. It may have more digits
 /// than `to`; storing or [`rounded`] drops them.
@@ -26,6 +26,15 @@ pub(crate) fn rounded(dtype: DType, value: String) -> String {
         DType::F16 | DType::BF16 => format!("round_{dtype}({value})"),
         _ => value,
     }
+}
+
+/// Defines `CONVERT`, which makes a value of scalar type `to` of one of type `from`.
+pub(crate) fn convert(kernel: &mut Kernel, from: DType, to: DType) {
+    let value = match from == to {
+        true => None,
+        false => cast(from, to, "(x)"),
+    };
+    kernel.define("CONVERT(x)", value.as_deref().unwrap_or("(x)"));
 }
 
 fn unary(op: UnaryOp, dtype: DType, x: &str) -> Option<String> {
@@ -67,7 +76,7 @@ fn unary(op: UnaryOp, dtype: DType, x: &str) -> Option<String> {
         UnaryOp::Sin => function("sin"),
         UnaryOp::Cos => function("cos"),
         UnaryOp::Tan => function("tan"),
-        UnaryOp::Tanh => function("tanh"),
+        UnaryOp::Tanh => function(tanh(dtype)),
         UnaryOp::Erf => function("erf"),
         UnaryOp::Floor => function("floor"),
         UnaryOp::Ceil => function("ceil"),
@@ -150,6 +159,13 @@ fn compare(op: CompareOp, dtype: DType, a: &str, b: &str) -> Option<String> {
     Some(format!("((uchar)({a} {sign} {b}))"))
 }
 
+fn tanh(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "tanh_f64",
+        _ => "tanh_f32",
+    }
+}
+
 fn activation(kind: ActivationKind, dtype: DType, x: &str) -> Option<String> {
     if !dtype.is_float() {
         return None;
@@ -171,7 +187,8 @@ fn activation(kind: ActivationKind, dtype: DType, x: &str) -> Option<String> {
         ActivationKind::GeluTanh => {
             let scale = number((2.0 / std::f64::consts::PI).sqrt());
             let (half, cubic) = (number(0.5), number(0.044715));
-            format!("({half} * {x} * (1 + tanh({scale} * ({x} + {cubic} * {x} * {x} * {x}))))")
+            let inner = format!("{scale} * ({x} + {cubic} * {x} * {x} * {x})");
+            format!("({half} * {x} * (1 + {}({inner})))", tanh(dtype))
         }
     })
 }
