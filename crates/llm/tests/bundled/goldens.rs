@@ -11,14 +11,14 @@
 //! prompt at a time against token by token, its logits differ by up to 0.27 (Q4_K_M), 0.32
 //! (Q5_K_M), 0.25 (Q6_K), with and without its repacked kernels by up to 0.34 (Q4_K_M).
 
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustorch_gguf::Gguf;
-use rustorch_llm::quantize::{FileType, QuantizeOptions, quantize};
-use rustorch_llm::{LlmError, Model, Session, SessionOptions, perplexity};
-use rustorch_tensor::runtime;
+use rustorch_cpu::Cpu;
+use rustorch_llm::{LlmError, Session, SessionOptions, perplexity};
+use rustorch_runtime::{Backend, Runtime};
 use rustorch_tokenizer::EncodeOptions;
-use serde::Deserialize;
+
+use crate::common::{argmax, goldens, load, models, opencl};
 
 /// How far logits may be from llama.cpp's.
 struct Bounds {
@@ -49,61 +49,10 @@ const K_FORMATS: Bounds = Bounds {
     mean: 0.075,
 };
 
-#[derive(Deserialize)]
-struct Golden {
-    prompt: String,
-    ids: Vec<u32>,
-    steps: Vec<Step>,
-}
-
-#[derive(Deserialize)]
-struct Step {
-    id: u32,
-    top: Vec<(u32, f32)>,
-}
-
-fn models() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
-}
-
-fn goldens(name: &str) -> Vec<Golden> {
-    let path = models().join(format!("goldens/classics-13m-{name}.jsonl"));
-    let text = std::fs::read_to_string(path).unwrap();
-    text.lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect()
-}
-
-/// The model in a type: as it lies in the repository, or quantised from the f16 file.
-fn load(name: &str) -> Model {
-    let shipped = models().join(format!("classics-13m-{name}.gguf"));
-    if shipped.exists() {
-        return Model::load(Gguf::open(shipped).unwrap()).unwrap();
-    }
-    let source = Gguf::open(models().join("classics-13m-f16.gguf")).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("model.gguf");
-    let file_type: FileType = name.parse().unwrap();
-    quantize(
-        &source,
-        &path,
-        file_type,
-        &QuantizeOptions::default(),
-        &mut |_| (),
-    )
-    .unwrap();
-    Model::load(Gguf::from_bytes(std::fs::read(path).unwrap()).unwrap()).unwrap()
-}
-
-fn argmax(logits: &[f32]) -> u32 {
-    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    best.unwrap().0 as u32
-}
-
 /// Tokens and logits against the goldens.
-fn check_goldens(name: &str, bounds: &Bounds) {
+fn check_goldens(runtime: &Runtime, name: &str, bounds: &Bounds) {
     let model = load(name);
-    let mut session = Session::new(&model, &runtime(), SessionOptions::default()).unwrap();
+    let mut session = Session::new(&model, runtime, SessionOptions::default()).unwrap();
     let mut compared = 0;
     let mut differences: Vec<f32> = Vec::new();
     for golden in goldens(name) {
@@ -142,7 +91,7 @@ fn check_goldens(name: &str, bounds: &Bounds) {
 }
 
 /// Perplexity of the first 20 chunks within 0.3 % of llama.cpp's.
-fn check_perplexity(name: &str, expected: f64) {
+fn check_perplexity(runtime: &Runtime, name: &str, expected: f64) {
     let model = load(name);
     let text = std::fs::read_to_string(models().join("classics-eval.txt")).unwrap();
     let tokenizer = model.tokenizer().unwrap();
@@ -155,7 +104,7 @@ fn check_perplexity(name: &str, expected: f64) {
         context: 512,
         ..SessionOptions::default()
     };
-    let mut session = Session::new(&model, &runtime(), options).unwrap();
+    let mut session = Session::new(&model, runtime, options).unwrap();
     let result = perplexity(&mut session, &tokens, tokenizer.bos(), Some(20), |_| ()).unwrap();
     println!(
         "{name}: perplexity {:.4}, llama.cpp {expected:.4}",
@@ -171,10 +120,9 @@ fn check_perplexity(name: &str, expected: f64) {
 }
 
 /// All 48 tokens of every prompt: with f16 weights, near-ties are decided the same way.
-#[test]
-fn f16_all_tokens() {
+fn check_all_tokens(runtime: &Runtime) {
     let model = load("f16");
-    let mut session = Session::new(&model, &runtime(), SessionOptions::default()).unwrap();
+    let mut session = Session::new(&model, runtime, SessionOptions::default()).unwrap();
     for golden in goldens("f16") {
         session.truncate(0);
         let mut logits = Vec::new();
@@ -187,34 +135,65 @@ fn f16_all_tokens() {
     }
 }
 
-#[test]
-fn f16() {
-    check_goldens("f16", &F16);
-    check_perplexity("f16", 21.2514);
+/// A device on its own, that nothing can stand in for.
+fn alone(backend: Arc<dyn Backend>) -> Runtime {
+    Runtime::new([backend])
 }
 
-#[test]
-fn q8_0() {
-    check_goldens("Q8_0", &Q8_0);
-    check_perplexity("Q8_0", 21.2571);
+fn cpu() -> Runtime {
+    alone(Arc::new(Cpu::new(0)))
 }
 
-#[test]
-fn q6_k() {
-    check_goldens("Q6_K", &K_FORMATS);
-    check_perplexity("Q6_K", 21.3654);
+fn f16(runtime: &Runtime) {
+    check_all_tokens(runtime);
+    check_goldens(runtime, "f16", &F16);
+    check_perplexity(runtime, "f16", 21.2514);
 }
 
-#[test]
-fn q5_k_m() {
-    check_goldens("Q5_K_M", &K_FORMATS);
-    check_perplexity("Q5_K_M", 21.4312);
+fn q8_0(runtime: &Runtime) {
+    check_goldens(runtime, "Q8_0", &Q8_0);
+    check_perplexity(runtime, "Q8_0", 21.2571);
 }
 
-#[test]
-fn q4_k_m() {
-    check_goldens("Q4_K_M", &K_FORMATS);
-    check_perplexity("Q4_K_M", 21.8918);
+fn q6_k(runtime: &Runtime) {
+    check_goldens(runtime, "Q6_K", &K_FORMATS);
+    check_perplexity(runtime, "Q6_K", 21.3654);
+}
+
+fn q5_k_m(runtime: &Runtime) {
+    check_goldens(runtime, "Q5_K_M", &K_FORMATS);
+    check_perplexity(runtime, "Q5_K_M", 21.4312);
+}
+
+fn q4_k_m(runtime: &Runtime) {
+    check_goldens(runtime, "Q4_K_M", &K_FORMATS);
+    check_perplexity(runtime, "Q4_K_M", 21.8918);
+}
+
+mod on_the_cpu {
+    macro_rules! tests {
+        ($($name:ident),+) => {$(
+            #[test]
+            fn $name() {
+                super::$name(&super::cpu());
+            }
+        )+};
+    }
+    tests!(f16, q8_0, q6_k, q5_k_m, q4_k_m);
+}
+
+mod on_opencl {
+    macro_rules! tests {
+        ($($name:ident),+) => {$(
+            #[test]
+            fn $name() {
+                for device in super::opencl() {
+                    super::$name(&super::alone(device));
+                }
+            }
+        )+};
+    }
+    tests!(f16, q8_0, q6_k, q5_k_m, q4_k_m);
 }
 
 #[test]
@@ -224,7 +203,7 @@ fn a_full_context_is_refused() {
         context: 8,
         ..SessionOptions::default()
     };
-    let mut session = Session::new(&model, &runtime(), options).unwrap();
+    let mut session = Session::new(&model, &cpu(), options).unwrap();
     let mut logits = Vec::new();
     session.feed(&[1; 6], &mut logits).unwrap();
     let error = session.feed(&[1; 3], &mut logits).unwrap_err();

@@ -1,0 +1,6 @@
+//! The bundled model: llama.cpp's answers, on every device, and when devices fail.
+
+mod common;
+mod faults;
+mod goldens;
+mod soak;
