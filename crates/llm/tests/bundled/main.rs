@@ -4,3 +4,4 @@ mod common;
 mod faults;
 mod goldens;
 mod soak;
+mod zero_copy;
