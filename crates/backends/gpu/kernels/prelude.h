@@ -240,9 +240,13 @@ FUNCTION uint spread_bits(uint bits) { return (bits & 15u) * 0x00204081u & 0x010
 // Adds to `offset` where element `index` of an array of `rank` dimensions of `shape` lies in one
 // of `strides`.
 #define ADD_OFFSET(offset, index, rank, shape, strides) \
-    for (uint rest_ = (index), d_ = (rank); d_ > 0; d_--) { \
-        (offset) += rest_ % (shape)[d_ - 1] * (strides)[d_ - 1]; \
-        rest_ /= (shape)[d_ - 1]; \
+    { \
+        uint rest_ = (index); \
+        for (uint d_ = (rank); d_ > 1; d_--) { \
+            (offset) += rest_ % (shape)[d_ - 1] * (strides)[d_ - 1]; \
+            rest_ /= (shape)[d_ - 1]; \
+        } \
+        (offset) += rest_ * (strides)[0]; \
     }
 
 // The combination of all lanes' `value` by `combine`, in every lane. `shared` is a local array

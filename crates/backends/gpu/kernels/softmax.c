@@ -1,27 +1,47 @@
-// Softmax along one dimension: a group for each line of `n` elements `stride` apart.
+// Softmax along one dimension: a team for each line.
 //
-// X: dtype. `outer` lines of stride `x_outer` and, inside each, `inner` of stride 1.
+// X: dtype. ACCUMULATOR: type that is computed in. LOWEST: its smallest number.
+// Lines that are not held in registers are read twice: their sum is rescaled whenever the
+// maximum grows (Milakov and Gimelshein 2018, arXiv:1805.02867).
 
 KERNEL_BEGIN
     LOCAL_ARRAY(ACCUMULATOR, shared, GROUP);
-    const uint line = GROUP_ID(0);
-    const uint x_start = line / p.inner * p.n * p.inner + line % p.inner;
+    const uint line = LINE;
+    const bool exists = line < p.count;
+    uint x_start = 0, y_start = 0;
+    ADD_OFFSET(x_start, exists ? line : 0, p.starts_rank, p.starts_shape, p.x_strides);
+    ADD_OFFSET(y_start, exists ? line : 0, p.starts_rank, p.starts_shape, p.y_strides);
 
-    ACCUMULATOR largest = -INFINITY;
-    for (uint j = LANE; j < p.n; j += GROUP) {
-        const ACCUMULATOR v = LOAD(X, x, x_start + j * p.inner);
-        largest = v > largest || v != v ? v : largest;
-    }
-    GROUP_REDUCE(shared, largest, MAX_OR_NAN);
-
+    // Never minus infinity, which cannot be subtracted from itself: of the elements it is
+    // the only one that may be, unless there is no other.
+    ACCUMULATOR largest = LOWEST;
     ACCUMULATOR sum = 0;
-    for (uint j = LANE; j < p.n; j += GROUP) {
-        sum += exp(LOAD(X, x, x_start + j * p.inner) - largest);
+    HOLD(ACCUMULATOR);
+#if HELD
+    FOR_OWN(k, j) largest = MAX_OR_NAN(held[k], largest);
+    TEAM_REDUCE(shared, largest, MAX_OR_NAN);
+    FOR_OWN(k, j) {
+        held[k] = exp(held[k] - largest);
+        sum += held[k];
     }
-    GROUP_REDUCE(shared, sum, PLUS);
-
-    for (uint j = LANE; j < p.n; j += GROUP) {
-        const uint at = x_start + j * p.inner;
-        STORE(X, y, at, exp(LOAD(X, x, at) - largest) / sum);
+    TEAM_REDUCE(shared, sum, PLUS);
+    FOR_OWN(k, j) if (exists) STORE(X, y, y_start + j * p.y_step, held[k] / sum);
+#else
+    FOR_OWN(k, j) {
+        const ACCUMULATOR v = OWN(k, j);
+        if (v > largest) {
+            sum = sum * exp(largest - v) + 1;
+            largest = v;
+        } else {
+            sum += exp(v - largest);
+        }
     }
+    const ACCUMULATOR own_largest = largest;
+    TEAM_REDUCE(shared, largest, MAX_OR_NAN);
+    sum *= exp(own_largest - largest);
+    TEAM_REDUCE(shared, sum, PLUS);
+    FOR_OWN(k, j) {
+        if (exists) STORE(X, y, y_start + j * p.y_step, exp(OWN(k, j) - largest) / sum);
+    }
+#endif
 KERNEL_END

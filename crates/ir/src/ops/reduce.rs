@@ -89,6 +89,8 @@ impl Named for Reduce {
         for &op in ReduceOp::ALL {
             for dtype in DType::SCALARS.into_iter().filter(|&d| op.accepts(d)) {
                 let fill = match op {
+                    // About 1 in magnitude, so that no product overflows.
+                    ReduceOp::Prod if dtype.is_complex() => Fill::Uniform(0.6, 0.8),
                     ReduceOp::Prod if !dtype.is_float() => Fill::Ints(1, 3),
                     ReduceOp::Prod => Fill::Uniform(0.8, 1.2),
                     _ => Operand::new([], dtype).fill,

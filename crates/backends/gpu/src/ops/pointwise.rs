@@ -164,7 +164,7 @@ fn divides_integers(op: &Op, dtype: DType) -> bool {
 }
 
 /// A number as parameters, so that another one does not need another kernel.
-fn constant(at: usize, full: &Full, kernel: &mut Kernel) -> String {
+pub(super) fn constant(at: usize, full: &Full, kernel: &mut Kernel) -> String {
     let k = format!("k{at}");
     let (re, im) = (full.value.as_f64(), full.value.imag());
     let words = |bits: u64| [bits as u32 as usize, (bits >> 32) as usize];

@@ -1,20 +1,17 @@
 //! Softmax along a dimension.
 
-use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
+use super::lines::line_kernel;
 use crate::emit::{Emit, Emitter};
-use crate::kernel::{Kernel, accumulator};
 
 pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
     kind: OpKind::Softmax,
     accepts,
-    layouts: Layouts::Contiguous,
+    layouts: Layouts::Any,
     launch: emit,
 };
-
-/// Work-items that share a line.
-const GROUP: u32 = 64;
 
 fn accepts(_: &Signature) -> bool {
     true
@@ -24,14 +21,17 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Softmax(op) = &step.last().op else {
         return;
     };
-    let shape = &step.output.ty.shape;
-    let (n, inner) = (shape[op.dim], shape[op.dim + 1..].iter().product::<usize>());
-    let mut kernel = Kernel::new("softmax", include_str!("../../kernels/softmax.c"), GROUP);
-    kernel.define_dtype("X", step.output.ty.dtype);
-    kernel.define("ACCUMULATOR", accumulator(step.output.ty.dtype));
-    kernel.read("x", &step.inputs[0]);
-    kernel.write("y", &step.output);
-    kernel.word("n", n);
-    kernel.word("inner", inner);
-    emitter.launch(kernel.groups(shape.elements() / n, 1, 1));
+    let text = concat!(
+        include_str!("../../kernels/lines.h"),
+        include_str!("../../kernels/softmax.c")
+    );
+    let y = Layout::contiguous(&step.output.ty.shape);
+    let views = [&step.inputs[0].layout, &y];
+    let mut kernel = line_kernel("softmax", text, step, views, op.dim, emitter.limits);
+    let lowest = match step.output.ty.dtype {
+        DType::F64 => format!("{:?}", f64::MIN),
+        _ => format!("{:?}f", f32::MIN),
+    };
+    kernel.define("LOWEST", lowest);
+    emitter.launch(kernel);
 }

@@ -1,0 +1,36 @@
+// Lines with mean 0 and variance 1: a team for each line.
+//
+// X: dtype. ACCUMULATOR: type that is computed in. EPS: added to the variance.
+// HAS_WEIGHT, HAS_BIAS: are there a weight `w` and a bias `b`?
+
+KERNEL_BEGIN
+    LOCAL_ARRAY(ACCUMULATOR, shared, GROUP);
+    const uint line = LINE;
+    const bool exists = line < p.count;
+    uint x_start = 0, y_start = 0;
+    ADD_OFFSET(x_start, exists ? line : 0, p.starts_rank, p.starts_shape, p.x_strides);
+    ADD_OFFSET(y_start, exists ? line : 0, p.starts_rank, p.starts_shape, p.y_strides);
+
+    HOLD(ACCUMULATOR);
+    ACCUMULATOR sum = 0;
+    FOR_OWN(k, j) sum += OWN(k, j);
+    TEAM_REDUCE(shared, sum, PLUS);
+    const ACCUMULATOR mean = sum / p.len;
+    ACCUMULATOR squares = 0;
+    FOR_OWN(k, j) {
+        const ACCUMULATOR v = OWN(k, j) - mean;
+        squares += v * v;
+    }
+    TEAM_REDUCE(shared, squares, PLUS);
+    const ACCUMULATOR scale = 1 / sqrt(squares / p.len + EPS);
+    FOR_OWN(k, j) {
+        ACCUMULATOR v = (OWN(k, j) - mean) * scale;
+#if HAS_WEIGHT
+        v *= LOAD(X, w, j);
+#endif
+#if HAS_BIAS
+        v += LOAD(X, b, j);
+#endif
+        if (exists) STORE(X, y, y_start + j * p.y_step, v);
+    }
+KERNEL_END

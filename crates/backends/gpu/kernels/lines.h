@@ -1,0 +1,36 @@
+// Lines of elements, and how the lanes of a group share them.
+//
+// A group has GROUP = p.lines * p.team lanes: p.team of them for each of p.lines lines.
+// Neighbours are members of a team where a line's elements are neighbours in memory, else of
+// different lines.
+
+#define LINE (GROUP_ID(0) * p.lines + LANE / p.line_step % p.lines)
+#define MEMBER (LANE / p.member_step % p.team)
+
+// The combination of a team's `value`s by `combine`, in each of its lanes. `shared` is a local
+// array of GROUP elements, free again afterwards.
+#define TEAM_REDUCE(shared, value, combine) \
+    (shared)[LANE] = (value); \
+    BARRIER; \
+    for (uint half_ = p.team / 2; half_ > 0; half_ /= 2) { \
+        if (MEMBER < half_) { \
+            (shared)[LANE] = combine((shared)[LANE], (shared)[LANE + half_ * p.member_step]); \
+        } \
+        BARRIER; \
+    } \
+    (value) = (shared)[LANE - MEMBER * p.member_step]; \
+    BARRIER
+
+// A lane's elements of its line, for kernels that go through them more than once: HELD of
+// them in registers, or read again if HELD is 0. FOR_OWN is a loop over them by their number
+// `k` in the lane and `j` in the line; HOLD declares what OWN gives, in type `T`.
+#if HELD
+#define FOR_OWN(k, j) \
+    for (uint k = 0, j = MEMBER; k < HELD; k++, j += p.team) if (j < p.len)
+#define HOLD(T) T held[HELD]; FOR_OWN(k, j) held[k] = LOAD(X, x, x_start + j * p.x_step)
+#define OWN(k, j) held[k]
+#else
+#define FOR_OWN(k, j) for (uint k = 0, j = MEMBER; j < p.len; k++, j += p.team)
+#define HOLD(T)
+#define OWN(k, j) LOAD(X, x, x_start + j * p.x_step)
+#endif

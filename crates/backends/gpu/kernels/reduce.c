@@ -1,0 +1,28 @@
+// Elements combined over some dimensions: a team for each result and, where results are few,
+// for each of several segments of what it is made of.
+//
+// X, A, Y: dtypes of the elements, of what is combined, of the results.
+// COMBINE(a, b): how. START: what a lane begins with.
+// ALONG_RANK: 1, or the parameter that says how many dimensions a line has.
+
+KERNEL_BEGIN
+    LOCAL_ARRAY(COMPUTE(A), shared, GROUP);
+    const uint line = LINE;
+    const bool exists = line < p.count;
+    const uint begin = GROUP_ID(1) * p.segment;
+    const uint end = p.len - begin < p.segment ? p.len : begin + p.segment;
+    uint x_start = 0;
+    ADD_OFFSET(x_start, exists ? line : 0, p.starts_rank, p.starts_shape, p.starts_strides);
+
+    COMPUTE(A) value = START;
+    for (uint j = begin + MEMBER; j < end; j += p.team) {
+        uint at = x_start;
+        ADD_OFFSET(at, j, ALONG_RANK, p.along_shape, p.along_strides);
+        const COMPUTE(A) element = LOAD(X, x, at);
+        value = COMBINE(value, element);
+    }
+    TEAM_REDUCE(shared, value, COMBINE);
+    if (exists && MEMBER == 0) {
+        STORE(Y, y, line * p.y_line + GROUP_ID(1) * p.y_segment, value);
+    }
+KERNEL_END

@@ -1,0 +1,213 @@
+//! Lines of elements, and how groups share them: the Rust side of `lines.h`.
+
+use rustorch_ir::ops::Full;
+use rustorch_ir::{DType, Layout, Param, Scalar};
+use rustorch_runtime::{Place, Step};
+
+use super::pointwise::constant;
+use crate::driver::Limits;
+use crate::kernel::{Kernel, Scratch, accumulator};
+
+/// Memory that a kernel is given.
+#[derive(Clone, Copy)]
+pub(super) enum Memory<'a> {
+    /// An operand or result.
+    Place(&'a Place),
+    /// Scratch memory of elements of a dtype.
+    Scratch(DType, Scratch),
+}
+
+impl Memory<'_> {
+    pub(super) fn dtype(self) -> DType {
+        match self {
+            Self::Place(place) => place.ty.dtype,
+            Self::Scratch(dtype, _) => dtype,
+        }
+    }
+
+    pub(super) fn read(self, kernel: &mut Kernel, name: &str) {
+        match self {
+            Self::Place(place) => kernel.read(name, place),
+            Self::Scratch(dtype, scratch) => kernel.scratch(name, dtype, scratch, false),
+        }
+    }
+
+    pub(super) fn write(self, kernel: &mut Kernel, name: &str) {
+        match self {
+            Self::Place(place) => kernel.write(name, place),
+            Self::Scratch(dtype, scratch) => kernel.scratch(name, dtype, scratch, true),
+        }
+    }
+}
+
+/// Least length of the arrays that [`walk`] makes, so that few ranks need another source.
+const RANK: usize = 6;
+
+/// The parameters for `ADD_OFFSET` to find the elements of views of one shape: `{name}_rank`,
+/// `{name}_shape`, and `{view}_strides` for each. Returns the rank, which is at least 1 and
+/// as small as can be.
+pub(super) fn walk<const N: usize>(
+    kernel: &mut Kernel,
+    name: &str,
+    views: [(&str, &Layout); N],
+) -> usize {
+    let collapsed = Layout::collapse(views.map(|(_, layout)| layout));
+    let rank = collapsed[0].rank().max(1);
+    let padded = |values: &[usize], with: usize| {
+        let mut values = values.to_vec();
+        values.resize(rank, with);
+        values.resize(rank.max(RANK), 0);
+        values
+    };
+    kernel.word(&format!("{name}_rank"), rank);
+    kernel.words(&format!("{name}_shape"), &padded(&collapsed[0].shape, 1));
+    for ((view, _), layout) in views.iter().zip(&collapsed) {
+        kernel.words(&format!("{view}_strides"), &padded(&layout.strides, 0));
+    }
+    rank
+}
+
+/// The dimensions `dims` of a view.
+pub(super) fn dims(layout: &Layout, dims: impl Iterator<Item = usize>) -> Layout {
+    layout.permute(&dims.collect::<Vec<_>>())
+}
+
+/// All dimensions of a view but one, and that one.
+pub(super) fn split(layout: &Layout, dim: usize) -> (Layout, Layout) {
+    let others = dims(layout, (0..layout.rank()).filter(|&d| d != dim));
+    (others, dims(layout, [dim].into_iter()))
+}
+
+/// Step to the nearest other element; `None` if there is none.
+pub(super) fn nearest(layout: &Layout) -> Option<usize> {
+    let dims = layout.shape.iter().zip(&layout.strides);
+    dims.filter(|&(&size, _)| size > 1).map(|(_, &s)| s).min()
+}
+
+/// Work-items of a group. Lanes of a processor take turns, so that many of them would only
+/// go through the same memory many times.
+pub(super) fn group(limits: &Limits) -> usize {
+    let most = if limits.is_processor { 16 } else { 256 };
+    1 << most.min(limits.max_group.max(1)).ilog2()
+}
+
+/// Groups that keep the device busy.
+pub(super) fn enough_groups(limits: &Limits) -> usize {
+    const EACH: usize = 4;
+    limits.compute_units.saturating_mul(EACH)
+}
+
+/// Elements of a line that a lane goes through before another one is worth its cost.
+const PER_LANE: usize = 4;
+
+/// Numbers of elements that lanes may keep in registers.
+const HELD: [usize; 3] = [4, 16, 32];
+
+/// Lines side by side that are read at once, where their elements are far apart.
+const SIDE_BY_SIDE: usize = 32;
+
+/// How a group's lanes are shared out: `lines` × `team` of them.
+pub(super) struct Tile {
+    /// Lines of a group.
+    pub(super) lines: usize,
+    /// Lanes for each.
+    pub(super) team: usize,
+    /// Are neighbouring lanes at different lines?
+    pub(super) is_across: bool,
+}
+
+impl Tile {
+    /// For `count` lines of `len` elements, the lines at positions `lines` and each one's
+    /// elements at `along`.
+    pub(super) fn new(limits: &Limits, lines: &Layout, along: &Layout) -> Self {
+        let group = group(limits);
+        let (count, len) = (lines.elements().max(1), along.elements().max(1));
+        let is_across = match (nearest(lines), nearest(along)) {
+            (Some(lines), Some(along)) => lines < along,
+            _ => false,
+        };
+        let team = if is_across {
+            let enough = enough_groups(limits);
+            let mut side = group;
+            while side > SIDE_BY_SIDE && count.div_ceil(side) < enough {
+                side /= 2;
+            }
+            group / side
+        } else {
+            len.div_ceil(PER_LANE).next_power_of_two()
+        };
+        let team = team.min(len.next_power_of_two()).min(group);
+        Self {
+            lines: group / team,
+            team,
+            is_across,
+        }
+    }
+
+    /// Groups for `count` lines.
+    pub(super) fn groups(&self, count: usize) -> usize {
+        count.div_ceil(self.lines)
+    }
+
+    /// The parameters that `lines.h` asks for.
+    pub(super) fn declare(&self, kernel: &mut Kernel) {
+        let (line_step, member_step) = match self.is_across {
+            true => (1, self.lines),
+            false => (self.team, 1),
+        };
+        kernel.word("lines", self.lines);
+        kernel.word("team", self.team);
+        kernel.word("line_step", line_step);
+        kernel.word("member_step", member_step);
+    }
+}
+
+/// The kernel `name` of `text`, which goes through whole lines along `dim` of operand 0 of
+/// `step` and writes lines of the result. They are seen as `views` of one shape.
+pub(super) fn line_kernel(
+    name: &'static str,
+    text: &'static str,
+    step: &Step,
+    views: [&Layout; 2],
+    dim: usize,
+    limits: &Limits,
+) -> Kernel {
+    let [(x_starts, x_along), (y_starts, y_along)] = views.map(|view| split(view, dim));
+    let (count, len) = (x_starts.elements(), x_along.elements());
+    let tile = Tile::new(limits, &x_starts, &x_along);
+    let mut kernel = Kernel::new(name, text, group(limits) as u32);
+    let dtype = step.output.ty.dtype;
+    let each = len.div_ceil(tile.team);
+    kernel.define_dtype("X", dtype);
+    kernel.define("ACCUMULATOR", accumulator(dtype));
+    kernel.define(
+        "HELD",
+        HELD.into_iter().find(|&held| each <= held).unwrap_or(0),
+    );
+    kernel.read("x", &step.inputs[0]);
+    kernel.write("y", &step.output);
+    tile.declare(&mut kernel);
+    walk(&mut kernel, "starts", [("x", &x_starts), ("y", &y_starts)]);
+    kernel.word("count", count);
+    kernel.word("len", len);
+    kernel.word("x_step", x_along.strides[0]);
+    kernel.word("y_step", y_along.strides[0]);
+    kernel.groups(tile.groups(count), 1, 1)
+}
+
+/// A macro for a number, in the precision that elements of `dtype` are computed in; it is a
+/// parameter, so that another one does not need another source.
+pub(super) fn define_real(kernel: &mut Kernel, name: &str, dtype: DType, value: Param) {
+    let compute = if dtype == DType::F64 {
+        dtype
+    } else {
+        DType::F32
+    };
+    let full = Full {
+        value: Scalar::Float(value),
+        shape: [].into(),
+        dtype: compute,
+    };
+    let value = constant(0, &full, kernel);
+    kernel.define(name, value);
+}

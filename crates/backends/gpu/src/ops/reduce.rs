@@ -1,0 +1,165 @@
+//! Reductions over any dimensions, in two passes where results are few and elements many.
+
+use rustorch_ir::ops::ReduceOp;
+use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts, Step};
+
+use super::lines::{Memory, Tile, dims, enough_groups, group, walk};
+use crate::emit::{Emit, Emitter};
+use crate::kernel::{Kernel, name};
+
+pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+    kind: OpKind::Reduce,
+    accepts,
+    layouts: Layouts::Any,
+    launch: emit,
+};
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn emit(step: &Step, emitter: &mut Emitter) {
+    let Op::Reduce(op) = &step.last().op else {
+        return;
+    };
+    let x = &step.inputs[0];
+    let strides = &x.layout.strides;
+    let (mut along, kept): (Vec<usize>, Vec<usize>) =
+        (0..strides.len()).partition(|d| op.dims.contains(d));
+    // Any order will do; that of memory reads it in order.
+    along.sort_by_key(|&d| std::cmp::Reverse(strides[d]));
+    let lines = Lines {
+        x: Memory::Place(x),
+        starts: dims(&x.layout, kept.into_iter()),
+        along: dims(&x.layout, along.into_iter()),
+    };
+    lines.reduce(op.op, Memory::Place(&step.output), emitter);
+}
+
+/// Lines whose elements are combined.
+pub(super) struct Lines<'a> {
+    /// Their memory.
+    pub(super) x: Memory<'a>,
+    /// Where they start.
+    pub(super) starts: Layout,
+    /// Where a line's elements are from there.
+    pub(super) along: Layout,
+}
+
+impl Lines<'_> {
+    /// Writes each line's result to `y`, which lies without gaps.
+    fn reduce(&self, op: ReduceOp, y: Memory, emitter: &mut Emitter) {
+        let (count, len) = (self.starts.elements(), self.along.elements());
+        let tile = Tile::new(emitter.limits, &self.starts, &self.along);
+        // More elements than these for each lane can be shared with more groups.
+        const FEW: usize = 16;
+        let most = len / (tile.team * FEW);
+        let enough = enough_groups(emitter.limits).div_ceil(tile.groups(count));
+        let segments = enough.min(most).max(1);
+        if segments == 1 {
+            return self.pass(op, len, y, [1, 0], emitter);
+        }
+        let segment = len.div_ceil(segments).next_multiple_of(tile.team);
+        let segments = len.div_ceil(segment);
+        let dtype = accumulator(op, self.x.dtype());
+        let bytes = dtype.size().unwrap_or(0) * count * segments;
+        let partial = Memory::Scratch(dtype, emitter.scratch(bytes));
+        // Partial results lie as the elements do.
+        let strides = match tile.is_across {
+            true => [1, count],
+            false => [segments, 1],
+        };
+        self.pass(op, segment, partial, strides, emitter);
+        let line = |n: usize, stride: usize| Layout {
+            shape: [n].into(),
+            strides: [stride].into_iter().collect(),
+            offset: 0,
+        };
+        let partial = Lines {
+            x: partial,
+            starts: line(count, strides[0]),
+            along: line(segments, strides[1]),
+        };
+        partial.reduce(op, y, emitter);
+    }
+
+    /// Reduces each segment of `segment` elements of each line. Results are in steps of
+    /// `strides` for the line and the segment.
+    pub(super) fn pass(
+        &self,
+        op: ReduceOp,
+        segment: usize,
+        y: Memory,
+        strides: [usize; 2],
+        emitter: &mut Emitter,
+    ) {
+        let (count, len) = (self.starts.elements(), self.along.elements());
+        let tile = Tile::new(emitter.limits, &self.starts, &self.along);
+        let text = concat!(
+            include_str!("../../kernels/lines.h"),
+            include_str!("../../kernels/reduce.c")
+        );
+        let mut kernel = Kernel::new("reduce", text, group(emitter.limits) as u32);
+        let dtype = accumulator(op, self.x.dtype());
+        kernel.define_dtype("X", self.x.dtype());
+        kernel.define_dtype("A", dtype);
+        kernel.define_dtype("Y", y.dtype());
+        kernel.define("COMBINE(a, b)", combination(op, dtype));
+        kernel.define("START", start(op, dtype));
+        self.x.read(&mut kernel, "x");
+        y.write(&mut kernel, "y");
+        tile.declare(&mut kernel);
+        walk(&mut kernel, "starts", [("starts", &self.starts)]);
+        let rank = walk(&mut kernel, "along", [("along", &self.along)]);
+        kernel.define("ALONG_RANK", if rank == 1 { "1" } else { "p.along_rank" });
+        kernel.word("count", count);
+        kernel.word("len", len);
+        kernel.word("segment", segment);
+        kernel.word("y_line", strides[0]);
+        kernel.word("y_segment", strides[1]);
+        let segments = len.div_ceil(segment.max(1)).max(1);
+        emitter.launch(kernel.groups(tile.groups(count), segments, 1));
+    }
+}
+
+/// The type that elements of `dtype` are combined in.
+pub(super) fn accumulator(op: ReduceOp, dtype: DType) -> DType {
+    match op.output(dtype) {
+        DType::F16 | DType::BF16 => DType::F32,
+        other => other,
+    }
+}
+
+/// `a` and `b` combined.
+fn combination(op: ReduceOp, dtype: DType) -> String {
+    let symbol = match op {
+        ReduceOp::Sum => "+",
+        ReduceOp::Prod => "*",
+        ReduceOp::Max => return "MAX_OR_NAN(a, b)".to_owned(),
+        ReduceOp::Min => return "MIN_OR_NAN(a, b)".to_owned(),
+    };
+    match dtype {
+        d if d.is_complex() => {
+            let function = if op == ReduceOp::Sum { "add" } else { "mul" };
+            format!("{function}_{}(a, b)", name(d))
+        }
+        // Through unsigned numbers, whose overflow is defined.
+        DType::I64 => format!("((long)((ulong)(a) {symbol} (ulong)(b)))"),
+        _ => format!("((a) {symbol} (b))"),
+    }
+}
+
+/// What changes nothing when it is combined with a line's elements.
+fn start(op: ReduceOp, dtype: DType) -> String {
+    let number = match op {
+        ReduceOp::Sum => "0",
+        ReduceOp::Prod => "1",
+        // Such lines have elements, and the first may be taken twice.
+        ReduceOp::Max | ReduceOp::Min => "LOAD(X, x, x_start)",
+    };
+    match dtype.is_complex() {
+        true => format!("make_{}({number}, 0)", name(dtype)),
+        false => number.to_owned(),
+    }
+}
