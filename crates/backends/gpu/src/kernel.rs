@@ -81,6 +81,11 @@ pub(crate) fn accumulator(dtype: DType) -> &'static str {
     }
 }
 
+/// The words of a number of 64 bits, the low one first.
+pub(crate) fn halves(bits: u64) -> [usize; 2] {
+    [bits as u32 as usize, (bits >> 32) as usize]
+}
+
 /// Where an argument begins in its buffer.
 #[derive(Clone, Copy)]
 struct Start {
@@ -224,6 +229,20 @@ impl Kernel {
     pub(crate) fn float(&mut self, name: &str, value: f32) {
         let _ = writeln!(self.fields, "    float {name};");
         self.params.push(value.to_bits());
+    }
+
+    /// A parameter that is a number in the precision of `dtype`'s sums, under the name of a
+    /// macro.
+    pub(crate) fn real(&mut self, name: &str, dtype: DType, value: f64) {
+        let field = name.to_lowercase();
+        if dtype == DType::F64 {
+            self.words(&field, &halves(value.to_bits()));
+            let bits = format!("(ulong)p.{field}[0] | (ulong)p.{field}[1] << 32");
+            self.define(name, format!("F64_OF_BITS({bits})"));
+        } else {
+            self.float(&field, value as f32);
+            self.define(name, format!("p.{field}"));
+        }
     }
 
     /// The launch, in the language of a driver.

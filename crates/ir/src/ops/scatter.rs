@@ -66,6 +66,11 @@ impl Named for Scatter {
                         cases.push(Case::new(Self { dim, mode }, [x, index, source]));
                     }
                 }
+                // Many lines, and many places in each.
+                let x = Operand::new([70, 300], dtype);
+                let index = Operand::new([4, 300], DType::I64).fill(Fill::Ints(66, 69));
+                let source = Operand::new([4, 300], dtype);
+                cases.push(Case::new(Self { dim: 0, mode }, [x, index, source]));
             }
         }
         cases

@@ -3,7 +3,7 @@
 use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{define_real, line_kernel};
+use super::lines::line_kernel;
 use crate::emit::{Emit, Emitter};
 
 pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
@@ -31,7 +31,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let view = Layout::contiguous(&[outer, inner].into());
     let views = [&view, &view];
     let mut kernel = line_kernel("layer_norm", text, step, views, 1, emitter.limits);
-    define_real(&mut kernel, "EPS", step.output.ty.dtype, op.eps);
+    kernel.real("EPS", step.output.ty.dtype, op.eps.0);
     for (i, (name, macro_name)) in [("w", "HAS_WEIGHT"), ("b", "HAS_BIAS")].iter().enumerate() {
         let operand = step.inputs.get(1 + i);
         kernel.define(macro_name, u8::from(operand.is_some()));

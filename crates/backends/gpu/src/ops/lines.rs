@@ -1,88 +1,11 @@
 //! Lines of elements, and how groups share them: the Rust side of `lines.h`.
 
-use rustorch_ir::ops::Full;
-use rustorch_ir::{DType, Layout, Param, Scalar};
-use rustorch_runtime::{Place, Step};
+use rustorch_ir::Layout;
+use rustorch_runtime::Step;
 
-use super::pointwise::constant;
+use super::views::{nearest, split, walk};
 use crate::driver::Limits;
-use crate::kernel::{Kernel, Scratch, accumulator};
-
-/// Memory that a kernel is given.
-#[derive(Clone, Copy)]
-pub(super) enum Memory<'a> {
-    /// An operand or result.
-    Place(&'a Place),
-    /// Scratch memory of elements of a dtype.
-    Scratch(DType, Scratch),
-}
-
-impl Memory<'_> {
-    pub(super) fn dtype(self) -> DType {
-        match self {
-            Self::Place(place) => place.ty.dtype,
-            Self::Scratch(dtype, _) => dtype,
-        }
-    }
-
-    pub(super) fn read(self, kernel: &mut Kernel, name: &str) {
-        match self {
-            Self::Place(place) => kernel.read(name, place),
-            Self::Scratch(dtype, scratch) => kernel.scratch(name, dtype, scratch, false),
-        }
-    }
-
-    pub(super) fn write(self, kernel: &mut Kernel, name: &str) {
-        match self {
-            Self::Place(place) => kernel.write(name, place),
-            Self::Scratch(dtype, scratch) => kernel.scratch(name, dtype, scratch, true),
-        }
-    }
-}
-
-/// Least length of the arrays that [`walk`] makes, so that few ranks need another source.
-const RANK: usize = 6;
-
-/// The parameters for `ADD_OFFSET` to find the elements of views of one shape: `{name}_rank`,
-/// `{name}_shape`, and `{view}_strides` for each. Returns the rank, which is at least 1 and
-/// as small as can be.
-pub(super) fn walk<const N: usize>(
-    kernel: &mut Kernel,
-    name: &str,
-    views: [(&str, &Layout); N],
-) -> usize {
-    let collapsed = Layout::collapse(views.map(|(_, layout)| layout));
-    let rank = collapsed[0].rank().max(1);
-    let padded = |values: &[usize], with: usize| {
-        let mut values = values.to_vec();
-        values.resize(rank, with);
-        values.resize(rank.max(RANK), 0);
-        values
-    };
-    kernel.word(&format!("{name}_rank"), rank);
-    kernel.words(&format!("{name}_shape"), &padded(&collapsed[0].shape, 1));
-    for ((view, _), layout) in views.iter().zip(&collapsed) {
-        kernel.words(&format!("{view}_strides"), &padded(&layout.strides, 0));
-    }
-    rank
-}
-
-/// The dimensions `dims` of a view.
-pub(super) fn dims(layout: &Layout, dims: impl Iterator<Item = usize>) -> Layout {
-    layout.permute(&dims.collect::<Vec<_>>())
-}
-
-/// All dimensions of a view but one, and that one.
-pub(super) fn split(layout: &Layout, dim: usize) -> (Layout, Layout) {
-    let others = dims(layout, (0..layout.rank()).filter(|&d| d != dim));
-    (others, dims(layout, [dim].into_iter()))
-}
-
-/// Step to the nearest other element; `None` if there is none.
-pub(super) fn nearest(layout: &Layout) -> Option<usize> {
-    let dims = layout.shape.iter().zip(&layout.strides);
-    dims.filter(|&(&size, _)| size > 1).map(|(_, &s)| s).min()
-}
+use crate::kernel::{Kernel, accumulator};
 
 /// Work-items of a group. Lanes of a processor take turns, so that many of them would only
 /// go through the same memory many times.
@@ -193,21 +116,4 @@ pub(super) fn line_kernel(
     kernel.word("x_step", x_along.strides[0]);
     kernel.word("y_step", y_along.strides[0]);
     kernel.groups(tile.groups(count), 1, 1)
-}
-
-/// A macro for a number, in the precision that elements of `dtype` are computed in; it is a
-/// parameter, so that another one does not need another source.
-pub(super) fn define_real(kernel: &mut Kernel, name: &str, dtype: DType, value: Param) {
-    let compute = if dtype == DType::F64 {
-        dtype
-    } else {
-        DType::F32
-    };
-    let full = Full {
-        value: Scalar::Float(value),
-        shape: [].into(),
-        dtype: compute,
-    };
-    let value = constant(0, &full, kernel);
-    kernel.define(name, value);
 }

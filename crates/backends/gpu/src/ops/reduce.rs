@@ -4,7 +4,8 @@ use rustorch_ir::ops::ReduceOp;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{Memory, Tile, dims, enough_groups, group, walk};
+use super::lines::{Tile, enough_groups, group};
+use super::views::{Memory, define_rank, dims, walk};
 use crate::emit::{Emit, Emitter};
 use crate::kernel::{Kernel, name};
 
@@ -112,7 +113,7 @@ impl Lines<'_> {
         tile.declare(&mut kernel);
         walk(&mut kernel, "starts", [("starts", &self.starts)]);
         let rank = walk(&mut kernel, "along", [("along", &self.along)]);
-        kernel.define("ALONG_RANK", if rank == 1 { "1" } else { "p.along_rank" });
+        define_rank(&mut kernel, "ALONG_RANK", rank, "along_rank");
         kernel.word("count", count);
         kernel.word("len", len);
         kernel.word("segment", segment);
@@ -131,22 +132,26 @@ pub(super) fn accumulator(op: ReduceOp, dtype: DType) -> DType {
     }
 }
 
-/// `a` and `b` combined.
+/// `a` and `b` combined, of what elements are combined in.
 fn combination(op: ReduceOp, dtype: DType) -> String {
-    let symbol = match op {
-        ReduceOp::Sum => "+",
-        ReduceOp::Prod => "*",
-        ReduceOp::Max => return "MAX_OR_NAN(a, b)".to_owned(),
-        ReduceOp::Min => return "MIN_OR_NAN(a, b)".to_owned(),
-    };
-    match dtype {
-        d if d.is_complex() => {
-            let function = if op == ReduceOp::Sum { "add" } else { "mul" };
-            format!("{function}_{}(a, b)", name(d))
-        }
+    match op {
+        ReduceOp::Sum => sum(dtype),
+        ReduceOp::Prod if dtype.is_complex() => format!("mul_{}(a, b)", name(dtype)),
+        ReduceOp::Prod if dtype.is_float() => "((a) * (b))".to_owned(),
         // Through unsigned numbers, whose overflow is defined.
-        DType::I64 => format!("((long)((ulong)(a) {symbol} (ulong)(b)))"),
-        _ => format!("((a) {symbol} (b))"),
+        ReduceOp::Prod => format!("((compute_{dtype})((ulong)(a) * (ulong)(b)))"),
+        ReduceOp::Max => "MAX_OR_NAN(a, b)".to_owned(),
+        ReduceOp::Min => "MIN_OR_NAN(a, b)".to_owned(),
+    }
+}
+
+/// The sum of `a` and `b`, computed in the type that elements of `dtype` are.
+pub(super) fn sum(dtype: DType) -> String {
+    let name = name(dtype);
+    match dtype {
+        d if d.is_complex() => format!("add_{name}(a, b)"),
+        d if d.is_float() => "((a) + (b))".to_owned(),
+        _ => format!("((compute_{name})((ulong)(a) + (ulong)(b)))"),
     }
 }
 

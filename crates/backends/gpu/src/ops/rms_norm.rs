@@ -3,7 +3,7 @@
 use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{define_real, line_kernel};
+use super::lines::line_kernel;
 use crate::emit::{Emit, Emitter};
 
 pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
@@ -28,7 +28,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let y = Layout::contiguous(&step.output.ty.shape);
     let (views, last) = ([&step.inputs[0].layout, &y], y.rank() - 1);
     let mut kernel = line_kernel("rms_norm", text, step, views, last, emitter.limits);
-    define_real(&mut kernel, "EPS", step.output.ty.dtype, op.eps);
+    kernel.real("EPS", step.output.ty.dtype, op.eps.0);
     kernel.define("HAS_WEIGHT", step.inputs.len() - 1);
     if let Some(weight) = step.inputs.get(1) {
         kernel.read("w", weight);

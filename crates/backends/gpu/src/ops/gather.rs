@@ -1,0 +1,54 @@
+//! Elements that an index picks along a dimension.
+
+use rustorch_ir::{Layout, Op, OpKind, Signature, TensorType};
+use rustorch_runtime::{KernelEntry, Layouts, Step};
+
+use super::views::{define_rank, for_each, walk, words};
+use crate::emit::{Emit, Emitter};
+
+pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+    kind: OpKind::Gather,
+    accepts,
+    layouts: Layouts::Any,
+    launch: emit,
+};
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn emit(step: &Step, emitter: &mut Emitter) {
+    let Op::Gather(op) = &step.last().op else {
+        return;
+    };
+    gather(step, op.dim, &step.inputs[1].layout, emitter);
+}
+
+/// Appends the kernel for a result of `index`'s shape; `index` is the second operand, which
+/// says for each element where along `dim` it is from.
+pub(super) fn gather(step: &Step, dim: usize, index: &Layout, emitter: &mut Emitter) {
+    let (x, y) = (words(&step.inputs[0]), words(&step.output));
+    let count = y.ty.shape.elements();
+    let mut kernel = for_each("gather", include_str!("../../kernels/gather.c"), count);
+    kernel.define_dtype("X", x.ty.dtype);
+    kernel.define_dtype("INDEX", step.inputs[1].ty.dtype);
+    kernel.read("x", &x);
+    kernel.read("index", &step.inputs[1]);
+    kernel.write("y", &y);
+    // The index is a dimension's only step in x.
+    let mut lines = x.layout.clone();
+    lines.shape = index.shape.clone();
+    kernel.word("step", std::mem::take(&mut lines.strides[dim]));
+    kernel.word("size", x.ty.shape[dim]);
+    let rank = walk(&mut kernel, "view", [("x", &lines), ("index", index)]);
+    define_rank(&mut kernel, "RANK", rank, "view_rank");
+    let message = outside(&step.inputs[0].ty, dim);
+    kernel.status("status", emitter.mistake(step, 0, message));
+    emitter.launch(kernel);
+}
+
+/// What to tell the caller of an index that is no place along dimension `dim` of `x`.
+pub(super) fn outside(x: &TensorType, dim: usize) -> String {
+    let size = x.shape[dim];
+    format!("an index is outside: dimension {dim} of {x} has indices 0 up to, but without, {size}")
+}

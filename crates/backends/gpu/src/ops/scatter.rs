@@ -1,0 +1,115 @@
+//! Elements put, or added, to places along a dimension, in an order that is always the same.
+
+use rustorch_ir::ops::{Scatter, ScatterMode};
+use rustorch_ir::{Layout, Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
+
+use super::concat::copy;
+use super::gather::outside;
+use super::reduce::sum;
+use super::views::{dimensions, for_each, split, walk, words};
+use crate::emit::{Emit, Emitter};
+use crate::kernel::Kernel;
+
+pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+    kind: OpKind::Scatter,
+    accepts,
+    layouts: Layouts::Any,
+    launch: emit,
+};
+
+/// Lines that keep a device busy, with a work-item for each.
+const MANY_LINES: usize = 256;
+
+/// Places of a line that may look for theirs by themselves, even so.
+const FEW_PLACES: usize = 64;
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn emit(step: &Step, emitter: &mut Emitter) {
+    let Op::Scatter(op) = &step.last().op else {
+        return;
+    };
+    let index = &step.inputs[1];
+    let (lines, _) = split(&index.layout, op.dim);
+    if lines.elements() >= MANY_LINES && step.output.ty.shape[op.dim] > FEW_PLACES {
+        by_lines(step, op, emitter);
+    } else {
+        by_places(step, op, emitter);
+    }
+}
+
+/// Each line of the index is gone through in order.
+fn by_lines(step: &Step, op: &Scatter, emitter: &mut Emitter) {
+    copy(&step.inputs[0], &step.output, emitter);
+    let index = &step.inputs[1].layout;
+    let whole = Layout {
+        shape: index.shape.clone(),
+        ..Layout::contiguous(&step.output.ty.shape)
+    };
+    let (y_lines, y_along) = split(&whole, op.dim);
+    let (index_lines, _) = split(index, op.dim);
+    let (source_lines, _) = split(&step.inputs[2].layout, op.dim);
+    let text = include_str!("../../kernels/scatter_lines.c");
+    let mut kernel = for_each("scatter_lines", text, index_lines.elements());
+    declare(step, op, &mut kernel, emitter);
+    let views = [
+        ("y", &y_lines),
+        ("index", &index_lines),
+        ("source", &source_lines),
+    ];
+    walk(&mut kernel, "lines", views);
+    kernel.word("y_step", y_along.strides[0]);
+    emitter.launch(kernel);
+}
+
+/// Each element of the result looks for what is put there.
+fn by_places(step: &Step, op: &Scatter, emitter: &mut Emitter) {
+    let [x, index, source] = [0, 1, 2].map(|i| &step.inputs[i].layout);
+    let text = include_str!("../../kernels/scatter.c");
+    let mut kernel = for_each("scatter", text, step.output.ty.shape.elements());
+    let place = declare(step, op, &mut kernel, emitter);
+    kernel.read("x", &place(&step.inputs[0]));
+    kernel.word("rank", x.rank());
+    kernel.word("dim", op.dim);
+    dimensions(&mut kernel, "shape", &x.shape);
+    dimensions(&mut kernel, "index_shape", &index.shape);
+    dimensions(&mut kernel, "x_strides", &x.strides);
+    dimensions(&mut kernel, "index_strides", &index.strides);
+    dimensions(&mut kernel, "source_strides", &source.strides);
+    emitter.launch(kernel);
+}
+
+/// What both kernels need. Returns how places are seen.
+fn declare(
+    step: &Step,
+    op: &Scatter,
+    kernel: &mut Kernel,
+    emitter: &mut Emitter,
+) -> fn(&Place) -> Place {
+    let place = match op.mode {
+        ScatterMode::Set => words,
+        ScatterMode::Add => Place::clone,
+    };
+    let [index, source] = [&step.inputs[1], &step.inputs[2]];
+    let y = place(&step.output);
+    kernel.define_dtype("X", y.ty.dtype);
+    kernel.define_dtype("INDEX", index.ty.dtype);
+    let combination = match op.mode {
+        ScatterMode::Set => "(b)".to_owned(),
+        ScatterMode::Add => sum(y.ty.dtype),
+    };
+    kernel.define("COMBINE(a, b)", combination);
+    kernel.read("index", index);
+    kernel.read("source", &place(source));
+    kernel.write("y", &y);
+    kernel.word("picks", index.layout.shape[op.dim]);
+    kernel.word("size", y.ty.shape[op.dim]);
+    kernel.word("index_step", index.layout.strides[op.dim]);
+    kernel.word("source_step", source.layout.strides[op.dim]);
+    let message = outside(&step.output.ty, op.dim);
+    kernel.status("status", emitter.mistake(step, 0, message));
+    place
+}

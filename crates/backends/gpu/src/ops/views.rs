@@ -1,0 +1,128 @@
+//! Operands seen as views: where kernels find elements.
+
+use rustorch_ir::{DType, Layout};
+use rustorch_runtime::Place;
+
+use crate::kernel::{Kernel, Scratch};
+
+/// Memory that a kernel is given.
+#[derive(Clone, Copy)]
+pub(super) enum Memory<'a> {
+    /// An operand or result.
+    Place(&'a Place),
+    /// Scratch memory of elements of a dtype.
+    Scratch(DType, Scratch),
+}
+
+impl Memory<'_> {
+    pub(super) fn dtype(self) -> DType {
+        match self {
+            Self::Place(place) => place.ty.dtype,
+            Self::Scratch(dtype, _) => dtype,
+        }
+    }
+
+    pub(super) fn read(self, kernel: &mut Kernel, name: &str) {
+        match self {
+            Self::Place(place) => kernel.read(name, place),
+            Self::Scratch(dtype, scratch) => kernel.scratch(name, dtype, scratch, false),
+        }
+    }
+
+    pub(super) fn write(self, kernel: &mut Kernel, name: &str) {
+        match self {
+            Self::Place(place) => kernel.write(name, place),
+            Self::Scratch(dtype, scratch) => kernel.scratch(name, dtype, scratch, true),
+        }
+    }
+}
+
+/// Least length of arrays of dimensions, so that few ranks need another source.
+const RANK: usize = 6;
+
+/// A parameter that has a number for each dimension.
+pub(super) fn dimensions(kernel: &mut Kernel, name: &str, values: &[usize]) {
+    let mut values = values.to_vec();
+    values.resize(values.len().max(RANK), 0);
+    kernel.words(name, &values);
+}
+
+/// The parameters for `ADD_OFFSET` to find the elements of views of one shape: `{name}_rank`,
+/// `{name}_shape`, and `{view}_strides` for each. Returns the rank, which is at least 1 and
+/// as small as can be.
+pub(super) fn walk<const N: usize>(
+    kernel: &mut Kernel,
+    name: &str,
+    views: [(&str, &Layout); N],
+) -> usize {
+    let collapsed = Layout::collapse(views.map(|(_, layout)| layout));
+    let rank = collapsed[0].rank().max(1);
+    let padded = |values: &[usize], with: usize| {
+        let mut values = values.to_vec();
+        values.resize(rank, with);
+        values
+    };
+    kernel.word(&format!("{name}_rank"), rank);
+    dimensions(
+        kernel,
+        &format!("{name}_shape"),
+        &padded(&collapsed[0].shape, 1),
+    );
+    for ((view, _), layout) in views.iter().zip(&collapsed) {
+        dimensions(
+            kernel,
+            &format!("{view}_strides"),
+            &padded(&layout.strides, 0),
+        );
+    }
+    rank
+}
+
+/// The macro `name` for the rank that [`walk`] made `parameter`: 1 is a kernel of its own.
+pub(super) fn define_rank(kernel: &mut Kernel, name: &str, rank: usize, parameter: &str) {
+    match rank {
+        1 => kernel.define(name, 1),
+        _ => kernel.define(name, format!("p.{parameter}")),
+    }
+}
+
+/// The dimensions `dims` of a view.
+pub(super) fn dims(layout: &Layout, dims: impl Iterator<Item = usize>) -> Layout {
+    layout.permute(&dims.collect::<Vec<_>>())
+}
+
+/// All dimensions of a view but one, and that one.
+pub(super) fn split(layout: &Layout, dim: usize) -> (Layout, Layout) {
+    let others = dims(layout, (0..layout.rank()).filter(|&d| d != dim));
+    (others, dims(layout, [dim].into_iter()))
+}
+
+/// Step to the nearest other element; `None` if there is none.
+pub(super) fn nearest(layout: &Layout) -> Option<usize> {
+    let dims = layout.shape.iter().zip(&layout.strides);
+    dims.filter(|&(&size, _)| size > 1).map(|(_, &s)| s).min()
+}
+
+/// Work-items of a group, where each is by itself.
+const GROUP: u32 = 256;
+
+/// The kernel `name` of `text` with a work-item for each of `p.count` numbers.
+pub(super) fn for_each(name: &'static str, text: &'static str, count: usize) -> Kernel {
+    let mut kernel = Kernel::new(name, text, GROUP);
+    kernel.word("count", count);
+    kernel.groups(count.div_ceil(GROUP as usize), 1, 1)
+}
+
+/// The place of elements that are moved only: seen as numbers of their size, so that few
+/// kernels serve all dtypes.
+pub(super) fn words(place: &Place) -> Place {
+    let mut place = place.clone();
+    place.ty.dtype = match place.ty.dtype.size() {
+        Some(1) => DType::U8,
+        Some(2) => DType::I16,
+        Some(4) => DType::U32,
+        Some(8) => DType::I64,
+        _ => place.ty.dtype,
+    };
+    place
+}
