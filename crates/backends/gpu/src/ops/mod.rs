@@ -1,7 +1,11 @@
 //! One file for each operation, of the operation's name, and the table of them.
 
 mod arange;
+mod attention;
+mod blocks;
+mod cast;
 mod concat;
+mod embedding;
 mod functions;
 mod gather;
 mod index_select;
@@ -15,8 +19,10 @@ mod product;
 mod random;
 mod reduce;
 mod rms_norm;
+mod rope;
 mod scatter;
 mod softmax;
+mod update_slice;
 mod views;
 
 use rustorch_runtime::KernelTable;
@@ -25,7 +31,16 @@ use crate::emit::Emit;
 
 /// Every kernel. What is not here, GPUs do not do.
 pub(crate) fn table() -> KernelTable<Emit> {
-    let mut kernels = vec![softmax::KERNEL, matmul::KERNEL, linear::KERNEL];
+    let mut kernels = vec![
+        softmax::KERNEL,
+        matmul::KERNEL,
+        linear::KERNEL,
+        embedding::KERNEL,
+        cast::KERNEL,
+        update_slice::KERNEL,
+        rope::KERNEL,
+        attention::KERNEL,
+    ];
     kernels.extend([
         arange::KERNEL,
         concat::KERNEL,

@@ -1,0 +1,13 @@
+// Q5_1: a scale, a minimum, a word of the highest bits and 32 times 4 low bits, the low halves
+// before the high ones.
+#define SPAN 32
+#define ZERO_POINT 0
+#define HAS_MINIMUM 1
+
+FUNCTION uint codes_at(GLOBAL const uchar* block, uint i) {
+    const uint low = word_at_4(block + 8 + i % 4 * 4) >> (i / 4 * 4) & 0x0f0f0f0fu;
+    return low | spread_bits(word_at_4(block + 4) >> (4 * i)) << 4;
+}
+
+FUNCTION float scale_of(GLOBAL const uchar* block, uint span) { return f16_at(block); }
+FUNCTION float minimum_of(GLOBAL const uchar* block, uint span) { return -f16_at(block + 2); }
