@@ -8,7 +8,7 @@ use rustorch_ir::Op;
 
 use crate::journal::lock;
 use crate::segment::Segment;
-use crate::{DeviceError, DeviceInfo, Hardware, Probe};
+use crate::{DeviceError, DeviceInfo, DeviceType, Probe};
 
 /// Times of a plan's nodes over its runs.
 #[derive(Default)]
@@ -21,8 +21,8 @@ pub(crate) struct Profile {
 impl Profile {
     /// Runs a segment with the clock on.
     ///
-    /// On a processor each kernel's time is its own. Other devices work behind the caller's
-    /// back: the segment's time is shared out by the bytes that its operations read and write.
+    /// On the CPU each kernel's time is its own. Other devices work behind the caller's back:
+    /// the segment's time is shared out by the bytes that its operations read and write.
     pub(crate) fn run(
         &mut self,
         segment: &Segment,
@@ -34,7 +34,7 @@ impl Profile {
             times: Mutex::new(&mut self.times),
             first: segment.first,
         };
-        if info.hardware == Hardware::Processor {
+        if matches!(info.device, DeviceType::Cpu | DeviceType::Reference) {
             run(&timer)?;
             timer.turn(None);
             return Ok(());
