@@ -60,6 +60,8 @@ struct Step {
     trace: Trace,
     /// Token ids and positions, `i32`.
     inputs: [Storage; 2],
+    /// The logits of the last run, whose memory the next one uses again.
+    outputs: Vec<Storage>,
 }
 
 impl<'m> Session<'m> {
@@ -271,11 +273,11 @@ impl<'m> Session<'m> {
                 .write(storage, &values)
                 .map_err(RusTorchError::from)?;
         }
-        let outputs = step.trace.run(&step.inputs)?;
+        step.trace.run_into(&step.inputs, &mut step.outputs)?;
         logits.resize(rows * self.model.config().vocab, 0.0);
         let bytes = bytemuck::cast_slice_mut(logits);
         self.runtime
-            .read(&outputs[0], 0, bytes)
+            .read(&step.outputs[0], 0, bytes)
             .map_err(RusTorchError::from)?;
         Ok(())
     }
@@ -305,6 +307,7 @@ impl Step {
             size,
             trace: trace()?,
             inputs: [input()?, input()?],
+            outputs: Vec::new(),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Computations that are recorded once and run often.
 
-use rustorch_ir::TensorType;
+use rustorch_ir::{OpError, TensorType};
 use rustorch_runtime::{Executable, Storage};
 
 use crate::Tensor;
@@ -62,14 +62,25 @@ impl Trace {
     /// Another number of storages than placeholders, or of other sizes; those of
     /// [`Executable::run`].
     pub fn run(&self, inputs: &[Storage]) -> RusTorchResult<Vec<Storage>> {
-        let expected = format!("{} storages for the placeholders", self.placeholders);
-        let count = inputs.len();
-        require("trace", count == self.placeholders, expected, count)?;
-        let inputs: Vec<Storage> = inputs.iter().chain(&self.leaves).cloned().collect();
-        let mut outputs = self.executable.run(&inputs)?;
+        let mut outputs = Vec::new();
+        self.run_into(inputs, &mut outputs)?;
+        Ok(outputs)
+    }
+
+    /// [`Trace::run`] for replaying: `outputs` is cleared and filled, and storages of an
+    /// earlier run that nobody else holds are used again, so that no memory is taken.
+    ///
+    /// # Errors
+    /// As [`Trace::run`].
+    pub fn run_into(&self, inputs: &[Storage], outputs: &mut Vec<Storage>) -> RusTorchResult<()> {
+        if inputs.len() != self.placeholders {
+            let expected = format!("{} storages for the placeholders", self.placeholders);
+            return Err(OpError::new("trace", expected, inputs.len()).into());
+        }
+        self.executable.run_into(&[inputs, &self.leaves], outputs)?;
         // Behind the outputs come the states.
         outputs.truncate(self.outputs.len());
-        Ok(outputs)
+        Ok(())
     }
 
     /// Shape and dtype of each output.

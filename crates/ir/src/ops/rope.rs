@@ -89,17 +89,18 @@ impl Rope {
     ///
     /// With `factors`, frequency `i` is divided by `factors[i]`.
     pub fn frequencies(&self, factors: Option<&[f32]>) -> (Vec<f64>, f64) {
-        let magnitude = self.magnitude();
-        let frequencies = (0..self.dims / 2)
-            .map(|i| {
-                let exponent = -2.0 * i as f64 / self.dims as f64;
-                let f = self.base.0.powf(exponent);
-                let f = factors.map_or(f, |x| f / f64::from(x[i]));
-                let kept = self.kept(i as f64);
-                f * (self.factor() * (1.0 - kept) + kept)
-            })
-            .collect();
-        (frequencies, magnitude)
+        let pairs = 0..self.dims / 2;
+        let frequencies = pairs.map(|pair| self.frequency(pair, factors)).collect();
+        (frequencies, self.magnitude())
+    }
+
+    /// The frequency of one pair, see [`Rope::frequencies`].
+    pub fn frequency(&self, pair: usize, factors: Option<&[f32]>) -> f64 {
+        let exponent = -2.0 * pair as f64 / self.dims as f64;
+        let f = self.base.0.powf(exponent);
+        let f = factors.map_or(f, |x| f / f64::from(x[pair]));
+        let kept = self.kept(pair as f64);
+        f * (self.factor() * (1.0 - kept) + kept)
     }
 
     fn factor(&self) -> f64 {
@@ -142,7 +143,7 @@ impl Rope {
     }
 
     /// Multiplier of sine and cosine.
-    fn magnitude(&self) -> f64 {
+    pub fn magnitude(&self) -> f64 {
         match self.scaling {
             RopeScaling::Linear { .. } => 1.0,
             RopeScaling::Yarn {

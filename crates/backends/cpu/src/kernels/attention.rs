@@ -1,5 +1,8 @@
 //! Attention with grouped queries: for each group of heads and block of queries, scores by
-//! matrix product, softmax, and a second product with the values.
+//! matrix product, softmax, and a second product with the values. One query for each head
+//! goes by `single`.
+
+mod single;
 
 use std::cell::RefCell;
 
@@ -9,10 +12,13 @@ use rustorch_ir::ops::Attention;
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use self::single::Single;
 use super::softmax::InPlace;
 use crate::element::Element;
 use crate::kernel::{Args, Misuse, SharedMut};
 use crate::launch::Launch;
+use crate::pool::Pool;
+use crate::qmatmul::Float;
 use crate::qmatmul::level::Level;
 use crate::view::View;
 
@@ -28,6 +34,8 @@ const BLOCK: usize = 64;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
+    /// Scores of single queries: as many as the largest cache so far has room for.
+    static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A thread's working memory: as large as its largest block so far.
@@ -101,6 +109,16 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         .filter(|_| op.mask)
         .map(|m| expand_mask(m, &args));
     let queries: &[f32] = q.data();
+    if sizes.t == 1 && sizes.d > 0 {
+        let out = args.output.data::<f32>();
+        let mask = mask.as_deref();
+        match k.dtype() {
+            DType::F16 => one_by_one::<f16>(args.pool, op, &sizes, [k, v], queries, mask, out),
+            DType::BF16 => one_by_one::<bf16>(args.pool, op, &sizes, [k, v], queries, mask, out),
+            _ => one_by_one::<f32>(args.pool, op, &sizes, [k, v], queries, mask, out),
+        }
+        return Ok(());
+    }
     let blocks = rows.div_ceil(BLOCK);
     let out = SharedMut::new(args.output.data::<f32>());
     args.pool.run(groups * blocks, &|task| {
@@ -121,6 +139,48 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         SCRATCH.with_borrow_mut(|scratch| block.run(k, v, group, scratch, out));
     });
     Ok(())
+}
+
+/// Attention of one query for each head.
+fn one_by_one<T: Float>(
+    pool: &Pool,
+    op: &Attention,
+    sizes: &Sizes,
+    [k, v]: [&View; 2],
+    queries: &[f32],
+    mask: Option<&[f32]>,
+    out: &mut [f32],
+) {
+    let Sizes { each, s, d, dv, .. } = *sizes;
+    let (groups, seen) = (queries.len() / (each * d), sizes.visible(op, 0));
+    let (keys, values): (&[T], &[T]) = (k.data(), v.data());
+    SCORES.with_borrow_mut(|scores| {
+        if scores.len() < groups * each * s {
+            scores.resize(groups * each * s, 0.0);
+        }
+        let (scores, out) = (SharedMut::new(scores), SharedMut::new(out));
+        pool.run(groups, &|group| {
+            let rows = group * each;
+            // SAFETY: each group has rows of its own.
+            let (scores, out) = unsafe {
+                (
+                    scores.range(rows * s, each * s),
+                    out.range(rows * dv, each * dv),
+                )
+            };
+            Level::current().run(Single {
+                queries: &queries[rows * d..][..each * d],
+                width: d,
+                keys: &keys[group * s * d..][..seen * d],
+                values: &values[group * s * dv..][..seen * dv],
+                scale: op.scale.0 as f32,
+                soft_cap: op.soft_cap.map(|cap| cap.0 as f32),
+                mask: mask.map(|mask| &mask[rows * s..][..each * s]),
+                scores,
+                out,
+            });
+        });
+    });
 }
 
 /// The mask for each row of scores.

@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 use rustorch_ir::{DType, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
+use smallvec::SmallVec;
 
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
@@ -23,9 +24,9 @@ fn accepts(s: &Signature) -> bool {
 fn launch(mut args: Args) -> Result<(), Misuse> {
     let (table, ids) = (&args.inputs[0], &args.inputs[1]);
     let (rows, width) = (table.shape()[0], table.shape()[1]);
-    let ids: Vec<i64> = match ids.dtype() {
+    let ids: SmallVec<[i64; 16]> = match ids.dtype() {
         DType::I32 => ids.data::<i32>().iter().map(|&i| i.into()).collect(),
-        _ => ids.data::<i64>().to_vec(),
+        _ => ids.data::<i64>().into(),
     };
     if let Some((at, id)) = ids
         .iter()

@@ -1,11 +1,15 @@
 //! Rotary position embedding of `f32` rows.
 
+use std::cell::RefCell;
+
 use rustorch_ir::ops::{Rope, RopeLayout};
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
+use crate::pool::Pool;
+use crate::view::View;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Rope,
@@ -23,44 +27,71 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         return Err(Misuse("not a rope".to_owned()));
     };
     let (x, positions) = (&args.inputs[0], &args.inputs[1]);
-    let positions: Vec<i32> = (positions.layout.positions())
-        .map(|at| positions.data::<i32>()[at - positions.layout.offset])
-        .collect();
     let factors: Option<&[f32]> = args.inputs.get(2).map(|f| f.data());
-    let turns = turns(op, &positions, factors);
-
-    // Rows in row-major order; row r has position r % t and starts where its layout says.
-    let (t, d) = (positions.len(), *x.shape().last().unwrap_or(&0));
-    let data: &[f32] = x.data();
-    let mut rows = x.layout.clone();
-    rows.shape = rows.shape.with_dim(x.shape().len() - 1, 1);
-    let starts: Vec<usize> = rows.positions().map(|at| at - x.layout.offset).collect();
-    for_rows(
-        args.pool,
-        args.output.data::<f32>(),
-        d,
-        4 * d,
-        |first, part| {
-            for (i, out) in part.chunks_exact_mut(d).enumerate() {
-                let row = &data[starts[first + i]..][..d];
-                let turns = &turns[(first + i) % t * (op.dims / 2)..][..op.dims / 2];
-                turn(op, turns, row, out);
-            }
-        },
-    );
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.fill(op, x, positions, factors);
+        let Scratch { turns, starts, .. } = scratch;
+        rotate(args.pool, op, x, turns, starts, args.output.data());
+    });
     Ok(())
 }
 
-/// Cosine and sine, with their magnitude, for each position and pair.
-fn turns(op: &Rope, positions: &[i32], factors: Option<&[f32]>) -> Vec<(f32, f32)> {
-    let (frequencies, magnitude) = op.frequencies(factors);
-    let turn = |angle: f64| {
-        let (sin, cos) = angle.sin_cos();
-        ((cos * magnitude) as f32, (sin * magnitude) as f32)
-    };
-    (positions.iter())
-        .flat_map(|&p| frequencies.iter().map(move |f| turn(f64::from(p) * f)))
-        .collect()
+/// What a thread prepares for a call: as large as its largest so far.
+#[derive(Default)]
+struct Scratch {
+    frequencies: Vec<f64>,
+    /// Cosine and sine, with their magnitude, for each position and pair.
+    turns: Vec<(f32, f32)>,
+    /// Where the rows start.
+    starts: Vec<usize>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Scratch {
+    fn fill(&mut self, op: &Rope, x: &View, positions: &View, factors: Option<&[f32]>) {
+        let pairs = 0..op.dims / 2;
+        self.frequencies.clear();
+        (self.frequencies).extend(pairs.map(|pair| op.frequency(pair, factors)));
+        let magnitude = op.magnitude();
+        self.turns.clear();
+        let (layout, data) = (positions.layout, positions.data::<i32>());
+        for at in layout.positions() {
+            let position = f64::from(data[at - layout.offset]);
+            self.turns.extend(self.frequencies.iter().map(|f| {
+                let (sin, cos) = (position * f).sin_cos();
+                ((cos * magnitude) as f32, (sin * magnitude) as f32)
+            }));
+        }
+        // Rows in row-major order; row r has position r % t and starts where its layout says.
+        let mut rows = x.layout.clone();
+        rows.shape = rows.shape.with_dim(x.shape().len() - 1, 1);
+        self.starts.clear();
+        (self.starts).extend(rows.positions().map(|at| at - x.layout.offset));
+    }
+}
+
+fn rotate(
+    pool: &Pool,
+    op: &Rope,
+    x: &View,
+    turns: &[(f32, f32)],
+    starts: &[usize],
+    out: &mut [f32],
+) {
+    let d = *x.shape().last().unwrap_or(&0);
+    let pairs = op.dims / 2;
+    let positions = turns.len().checked_div(pairs).unwrap_or(1);
+    let data: &[f32] = x.data();
+    for_rows(pool, out, d, 4 * d, |first, part| {
+        for (i, out) in part.chunks_exact_mut(d).enumerate() {
+            let row = &data[starts[first + i]..][..d];
+            let turns = &turns[(first + i) % positions * pairs..][..pairs];
+            turn(op, turns, row, out);
+        }
+    });
 }
 
 fn turn(op: &Rope, turns: &[(f32, f32)], row: &[f32], out: &mut [f32]) {

@@ -30,6 +30,7 @@ pub use weight::{Weight, WeightError, WeightType};
 
 use crate::pool::Pool;
 use activations::SLAB;
+pub(crate) use float::Float;
 use level::Level;
 use operand::{Matrix, Operand, ROWS};
 pub(crate) use simd::{Kernel, Simd};
