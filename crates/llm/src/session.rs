@@ -172,19 +172,26 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// Where each operation of a pass over `tokens` tokens would go now, and why.
+    /// Where each operation of a pass over `tokens` tokens would go now, and why; how long it
+    /// took, if the session has run such a pass while the runtime was
+    /// [profiling](Runtime::set_profiling).
     ///
     /// # Errors
     /// No device can run some operation.
     pub fn explain(&self, tokens: usize) -> Result<Vec<Explanation>, LlmError> {
-        let step = with_runtime(&self.runtime, self.options.routing, || {
-            Step::new(self.model, &self.cache, (tokens, 1))
-        })?;
-        Ok(step
-            .trace
-            .executable()
-            .explain()
-            .map_err(RusTorchError::from)?)
+        let size = (tokens, 1);
+        let mut known = [&self.decode, &self.prompt].into_iter().flatten();
+        let explained = match known.find(|step| step.size == size) {
+            Some(step) => step.trace.executable().explain(),
+            None => {
+                let routing = self.options.routing;
+                let step = with_runtime(&self.runtime, routing, || {
+                    Step::new(self.model, &self.cache, size)
+                })?;
+                step.trace.executable().explain()
+            }
+        };
+        Ok(explained.map_err(RusTorchError::from)?)
     }
 
     /// Whether `tokens` could be added.

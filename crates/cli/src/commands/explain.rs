@@ -1,44 +1,76 @@
-//! `explain`: where each operation of a run would go, and why.
+//! `explain`: where each operation of a run goes, why, and how long it takes.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustorch_runtime::Explanation;
+use rustorch_llm::Session;
+use rustorch_runtime::{DeviceType, Explanation, Runtime};
 use serde_json::json;
 
 use super::generate::Options;
 use crate::args::Format;
 use crate::output::{bytes, json_line};
 
+/// Tokens that are decoded to measure a step.
+const STEPS: usize = 8;
+
+/// The operations of one forward pass.
+struct Pass {
+    name: &'static str,
+    tokens: usize,
+    rows: Vec<Explanation>,
+}
+
 pub(super) fn run(options: &Options) -> Result<()> {
     let (devices, source) = (options.devices()?, options.source());
     let model = source.load()?;
-    let session = options.session(&model, &devices)?;
+    let mut session = options.session(&model, &devices)?;
     // Without a vocabulary there is no prompt, and still a token to decode.
     let prompt = match model.tokenizer() {
-        Ok(tokenizer) => options.prompt(&source, tokenizer)?.ids.len(),
-        Err(_) => 1,
+        Ok(tokenizer) => options.prompt(&source, tokenizer)?.ids,
+        Err(_) => vec![0],
     };
-    let batch = prompt.clamp(1, session.batch());
-    let passes = [("prompt", batch), ("decode", 1)]
-        .into_iter()
-        .map(|(name, tokens)| {
-            let rows = session
-                .explain(tokens)
-                .with_context(|| source.to_string())?;
-            Ok((name, tokens, rows))
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let batch = &prompt[..prompt.len().min(session.batch())];
+    let plan = |session: &Session| {
+        [("prompt", batch.len().max(1)), ("decode", 1)]
+            .into_iter()
+            .map(|(name, tokens)| {
+                let rows = session
+                    .explain(tokens)
+                    .with_context(|| source.to_string())?;
+                Ok(Pass { name, tokens, rows })
+            })
+            .collect::<Result<Vec<_>>>()
+    };
+    // A device that fails while it is measured changes the plan, which is then shown.
+    let used: BTreeSet<String> = (plan(&session)?.iter())
+        .flat_map(|pass| pass.rows.iter().map(|row| row.device.to_string()))
+        .collect();
+    for device in used
+        .iter()
+        .filter_map(|name| name.parse::<DeviceType>().ok())
+    {
+        if let Err(e) = devices.runtime.calibrate(device) {
+            tracing::warn!("{device} was not calibrated: {e}");
+        }
+    }
+    if let Err(e) = measure(&mut session, &devices.runtime, batch) {
+        tracing::warn!("no times were measured: {e:#}");
+    }
+    let passes = plan(&session)?;
 
     let out = &mut io::stdout().lock();
     match options.format() {
         Format::Text => {
-            for (name, tokens, rows) in &passes {
+            for Pass { name, tokens, rows } in &passes {
                 writeln!(out, "{name}: {tokens} at a time")?;
                 table(rows, out)?;
             }
         }
         Format::Json => {
+            let micros = |time: Option<Duration>| time.map(|t| t.as_secs_f64() * 1e6);
             let row = |row: &Explanation| {
                 json!({
                     "op": row.op,
@@ -46,9 +78,12 @@ pub(super) fn run(options: &Options) -> Result<()> {
                     "device": row.device.to_string(),
                     "reason": row.reason,
                     "bytes": row.bytes,
+                    "moved_bytes": row.moved,
+                    "expected_us": micros(row.expected),
+                    "measured_us": micros(row.measured),
                 })
             };
-            let pass = |(name, tokens, rows): &(&str, usize, Vec<Explanation>)| {
+            let pass = |Pass { name, tokens, rows }: &Pass| {
                 let rows: Vec<_> = rows.iter().map(row).collect();
                 json!({"pass": name, "tokens": tokens, "operations": rows})
             };
@@ -58,22 +93,49 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Runs both passes with the clock on, after once without.
+fn measure(session: &mut Session, runtime: &Runtime, prompt: &[u32]) -> Result<()> {
+    let steps = STEPS.min(session.context().saturating_sub(prompt.len()));
+    let mut logits = Vec::new();
+    for timed in [false, true] {
+        runtime.set_profiling(timed);
+        session.truncate(0);
+        session.feed(prompt, &mut logits)?;
+        for _ in 0..steps {
+            session.feed(&prompt[..1], &mut logits)?;
+        }
+    }
+    runtime.set_profiling(false);
+    Ok(())
+}
+
 fn table(rows: &[Explanation], out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "  {:<16} {:>6} {:<12} {:>10}  why",
-        "operation", "count", "device", "results"
+        "  {:<16} {:>6} {:<12} {:>10} {:>10} {:>10} {:>10}  why",
+        "operation", "count", "device", "results", "moved", "expected", "measured"
     )?;
     for row in rows {
         writeln!(
             out,
-            "  {:<16} {:>6} {:<12} {:>10}  {}",
+            "  {:<16} {:>6} {:<12} {:>10} {:>10} {:>10} {:>10}  {}",
             row.op,
             row.count,
             row.device.to_string(),
             bytes(row.bytes as u64),
+            bytes(row.moved as u64),
+            time(row.expected),
+            time(row.measured),
             row.reason,
         )?;
     }
     writeln!(out)
+}
+
+fn time(time: Option<Duration>) -> String {
+    match time.map(|t| t.as_secs_f64() * 1e6) {
+        None => "-".to_owned(),
+        Some(us) if us < 1000.0 => format!("{us:.1} µs"),
+        Some(us) => format!("{:.2} ms", us / 1000.0),
+    }
 }

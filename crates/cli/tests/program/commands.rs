@@ -257,6 +257,12 @@ fn explain_places_every_operation() {
                 !operation["reason"].as_str().unwrap().is_empty(),
                 "{operation}"
             );
+            assert!(
+                operation["expected_us"].as_f64().unwrap() > 0.0
+                    && operation["measured_us"].as_f64().unwrap() > 0.0,
+                "{operation}"
+            );
+            assert_eq!(operation["moved_bytes"], 0, "{operation}");
         }
     }
 }
