@@ -46,6 +46,20 @@ FUNCTION ushort f32_to_f16(float x) {
 
 // The dot product of four signed bytes each, added to `sum`.
 FUNCTION int dot4(int a, int b, int sum) {
-    char4 x = as_char4(a), y = as_char4(b);
-    return sum + (int)x.s0 * y.s0 + (int)x.s1 * y.s1 + (int)x.s2 * y.s2 + (int)x.s3 * y.s3;
+#if defined(__NV_CL_C_VERSION)
+    // An instruction since compute capability 6.1; NVIDIA's OpenCL has no other name for it.
+    int result;
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(sum));
+    return result;
+#elif defined(__opencl_c_integer_dot_product_input_4x8bit_packed)
+    return sum + dot_4x8packed_ss_int((uint)a, (uint)b);
+#else
+    // In words, of which compilers for processors make vectors.
+    return sum + (a << 24 >> 24) * (b << 24 >> 24) + (a << 16 >> 24) * (b << 16 >> 24)
+        + (a << 8 >> 24) * (b << 8 >> 24) + (a >> 24) * (b >> 24);
+#endif
 }
+
+// A little-endian word at an address that is a multiple of 2.
+typedef struct __attribute__((packed, aligned(2))) { uint word; } half_aligned;
+FUNCTION uint word_at_2(GLOBAL const uchar* p) { return ((GLOBAL const half_aligned*)p)->word; }

@@ -226,13 +226,9 @@ FUNCTION words4 philox(uint counter_low, uint counter_high, uint key_low, uint k
     return out;
 }
 
-// Little-endian numbers among bytes, at addresses that are multiples of 2 or of 4.
+// Little-endian numbers among bytes, at addresses that are multiples of 2 and of 4.
 FUNCTION float f16_at(GLOBAL const uchar* p) { return f16_to_f32(((GLOBAL const ushort*)p)[0]); }
 FUNCTION uint word_at_4(GLOBAL const uchar* p) { return ((GLOBAL const uint*)p)[0]; }
-FUNCTION uint word_at_2(GLOBAL const uchar* p) {
-    GLOBAL const ushort* halves = (GLOBAL const ushort*)p;
-    return (uint)halves[0] | (uint)halves[1] << 16;
-}
 
 // The lowest four bits, each the lowest of a byte.
 FUNCTION uint spread_bits(uint bits) { return (bits & 15u) * 0x00204081u & 0x01010101u; }

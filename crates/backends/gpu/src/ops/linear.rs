@@ -4,6 +4,7 @@ use rustorch_ir::{OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::product::{Factor, Product};
+use super::{blocks, quantized};
 use crate::emit::{Emit, Emitter};
 
 pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
@@ -13,12 +14,15 @@ pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
     launch: emit,
 };
 
-fn accepts(s: &Signature) -> bool {
-    s.inputs[1].dtype.is_float()
+fn accepts(_: &Signature) -> bool {
+    true
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {
     let (x, w) = (&step.inputs[0], &step.inputs[1]);
+    if let Some(format) = blocks::format(w.ty.dtype) {
+        return quantized::emit(step, format, emitter);
+    }
     let (n, k) = (w.ty.shape[0], w.ty.shape[1]);
     let rows = |place| Factor {
         place,

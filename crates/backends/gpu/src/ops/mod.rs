@@ -16,6 +16,7 @@ mod matmul;
 mod pad;
 pub(crate) mod pointwise;
 mod product;
+mod quantized;
 mod random;
 mod reduce;
 mod rms_norm;
