@@ -15,13 +15,16 @@ pub(super) fn group(limits: &Limits) -> usize {
 }
 
 /// Groups that keep the device busy.
-pub(super) fn enough_groups(limits: &Limits) -> usize {
+fn enough_groups(limits: &Limits) -> usize {
     const EACH: usize = 4;
     limits.compute_units.saturating_mul(EACH)
 }
 
 /// Elements of a line that a lane goes through before another one is worth its cost.
 const PER_LANE: usize = 4;
+
+/// Elements for each lane of a segment that is worth a group of its own.
+const PER_SEGMENT: usize = 16;
 
 /// Numbers of elements that lanes may keep in registers.
 const HELD: [usize; 3] = [4, 16, 32];
@@ -70,6 +73,17 @@ impl Tile {
     /// Groups for `count` lines.
     pub(super) fn groups(&self, count: usize) -> usize {
         count.div_ceil(self.lines)
+    }
+
+    /// Elements of `count` lines of `len` that a group goes through: all of a line's, or fewer
+    /// where otherwise there were not groups enough. At least 1.
+    pub(super) fn segment(&self, limits: &Limits, count: usize, len: usize) -> usize {
+        let most = len / (self.team * PER_SEGMENT);
+        let enough = enough_groups(limits).div_ceil(self.groups(count).max(1));
+        match enough.min(most) {
+            0 | 1 => len.max(1),
+            segments => len.div_ceil(segments).next_multiple_of(self.team),
+        }
     }
 
     /// The parameters that `lines.h` asks for.

@@ -4,7 +4,7 @@ use rustorch_ir::ops::ReduceOp;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{Tile, enough_groups, group};
+use super::lines::{Tile, group};
 use super::views::{Memory, define_rank, dims, walk};
 use crate::emit::{Emit, Emitter};
 use crate::kernel::{Kernel, name};
@@ -53,15 +53,10 @@ impl Lines<'_> {
     fn reduce(&self, op: ReduceOp, y: Memory, emitter: &mut Emitter) {
         let (count, len) = (self.starts.elements(), self.along.elements());
         let tile = Tile::new(emitter.limits, &self.starts, &self.along);
-        // More elements than these for each lane can be shared with more groups.
-        const FEW: usize = 16;
-        let most = len / (tile.team * FEW);
-        let enough = enough_groups(emitter.limits).div_ceil(tile.groups(count));
-        let segments = enough.min(most).max(1);
-        if segments == 1 {
+        let segment = tile.segment(emitter.limits, count, len);
+        if segment >= len {
             return self.pass(op, len, y, [1, 0], emitter);
         }
-        let segment = len.div_ceil(segments).next_multiple_of(tile.team);
         let segments = len.div_ceil(segment);
         let dtype = accumulator(op, self.x.dtype());
         let bytes = dtype.size().unwrap_or(0) * count * segments;
@@ -156,7 +151,7 @@ pub(super) fn sum(dtype: DType) -> String {
 }
 
 /// What changes nothing when it is combined with a line's elements.
-fn start(op: ReduceOp, dtype: DType) -> String {
+pub(super) fn start(op: ReduceOp, dtype: DType) -> String {
     let number = match op {
         ReduceOp::Sum => "0",
         ReduceOp::Prod => "1",

@@ -1,0 +1,101 @@
+//! Index of the best element along a dimension, in two passes where lines are few and long.
+
+use rustorch_ir::{DType, Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
+
+use super::lines::{Tile, group};
+use super::views::{Memory, split, walk};
+use crate::emit::{Emit, Emitter};
+use crate::kernel::Kernel;
+
+pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+    kind: OpKind::ArgReduce,
+    accepts,
+    layouts: Layouts::Any,
+    launch: emit,
+};
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn emit(step: &Step, emitter: &mut Emitter) {
+    let Op::ArgReduce(op) = &step.last().op else {
+        return;
+    };
+    let choice = Choice {
+        x: &step.inputs[0],
+        dim: op.dim,
+        largest: op.largest,
+    };
+    let (starts, along) = split(&choice.x.layout, op.dim);
+    let (count, len) = (starts.elements(), along.elements());
+    let tile = Tile::new(emitter.limits, &starts, &along);
+    let segment = tile.segment(emitter.limits, count, len);
+    let segments = len.div_ceil(segment);
+    let y = Memory::Place(&step.output);
+    if segments == 1 {
+        return choice.pass(None, len, segment, y, emitter);
+    }
+    let index = DType::U32;
+    let bytes = count * segments * index.size().unwrap_or(0);
+    let candidates = Memory::Scratch(index, emitter.scratch(bytes));
+    choice.pass(None, len, segment, candidates, emitter);
+    choice.pass(Some(candidates), segments, segments, y, emitter);
+}
+
+/// What is best, and where.
+struct Choice<'a> {
+    x: &'a Place,
+    dim: usize,
+    largest: bool,
+}
+
+impl Choice<'_> {
+    /// The best of each segment of `segment` among `len` candidates of each line.
+    fn pass(
+        &self,
+        candidates: Option<Memory>,
+        len: usize,
+        segment: usize,
+        y: Memory,
+        emitter: &mut Emitter,
+    ) {
+        let (starts, along) = split(&self.x.layout, self.dim);
+        let count = starts.elements();
+        let tile = Tile::new(emitter.limits, &starts, &along);
+        let text = concat!(
+            include_str!("../../kernels/lines.h"),
+            include_str!("../../kernels/arg_reduce.c")
+        );
+        let mut kernel = Kernel::new("arg_reduce", text, group(emitter.limits) as u32);
+        kernel.define_dtype("X", self.x.ty.dtype);
+        kernel.define_dtype("Y", y.dtype());
+        kernel.define("BEATS(a, b)", better(self.x.ty.dtype, self.largest, true));
+        kernel.define("HAS_CANDIDATES", u8::from(candidates.is_some()));
+        kernel.read("x", self.x);
+        if let Some(candidates) = candidates {
+            candidates.read(&mut kernel, "candidates");
+        }
+        y.write(&mut kernel, "y");
+        tile.declare(&mut kernel);
+        walk(&mut kernel, "starts", [("starts", &starts)]);
+        let segments = len.div_ceil(segment);
+        kernel.word("count", count);
+        kernel.word("len", len);
+        kernel.word("segment", segment);
+        kernel.word("segments", segments);
+        kernel.word("step", along.strides[0]);
+        emitter.launch(kernel.groups(tile.groups(count), segments, 1));
+    }
+}
+
+/// Is `a` better than `b`: larger, or smaller, and NaN better than numbers, or worse?
+pub(super) fn better(dtype: DType, largest: bool, nan_is_best: bool) -> String {
+    let sign = if largest { ">" } else { "<" };
+    if !dtype.is_float() {
+        return format!("((a) {sign} (b))");
+    }
+    let (nan, number) = if nan_is_best { ("a", "b") } else { ("b", "a") };
+    format!("((a) {sign} (b) || (({nan}) != ({nan}) && ({number}) == ({number})))")
+}

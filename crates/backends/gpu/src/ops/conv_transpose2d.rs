@@ -1,0 +1,35 @@
+//! Transposed 2-D convolution.
+
+use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts, Step};
+
+use super::windows::{Windows, add_weights, kernel};
+use crate::emit::{Emit, Emitter};
+
+pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+    kind: OpKind::ConvTranspose2d,
+    accepts,
+    layouts: Layouts::Any,
+    launch: emit,
+};
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn emit(step: &Step, emitter: &mut Emitter) {
+    let Op::ConvTranspose2d(op) = &step.last().op else {
+        return;
+    };
+    let weight = &step.inputs[1].ty.shape;
+    let windows = Windows {
+        kernel_size: [weight[2], weight[3]],
+        stride: op.stride,
+        padding: op.padding,
+        dilation: op.dilation,
+    };
+    let text = include_str!("../../kernels/conv_transpose2d.c");
+    let mut kernel = kernel("conv_transpose2d", text, step, &windows);
+    add_weights(&mut kernel, step, op.groups);
+    emitter.launch(kernel);
+}

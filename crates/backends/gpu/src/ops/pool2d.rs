@@ -1,0 +1,45 @@
+//! The maximum or average of 2-D windows.
+
+use rustorch_ir::ops::PoolKind;
+use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts, Step};
+
+use super::windows::{Windows, kernel};
+use crate::emit::{Emit, Emitter};
+
+pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+    kind: OpKind::Pool2d,
+    accepts,
+    layouts: Layouts::Any,
+    launch: emit,
+};
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn emit(step: &Step, emitter: &mut Emitter) {
+    let Op::Pool2d(op) = &step.last().op else {
+        return;
+    };
+    let windows = Windows {
+        kernel_size: op.kernel,
+        stride: op.stride,
+        padding: op.padding,
+        dilation: op.dilation,
+    };
+    let text = include_str!("../../kernels/pool2d.c");
+    let mut kernel = kernel("pool2d", text, step, &windows);
+    let (start, combine, finish) = match op.kind {
+        PoolKind::Max => ("-INFINITY", "MAX_OR_NAN(a, b)", "(a)"),
+        PoolKind::Average => (
+            "0",
+            "((a) + (b))",
+            "((a) / (ACCUMULATOR)(p.kernel_size[0] * p.kernel_size[1]))",
+        ),
+    };
+    kernel.define("START", start);
+    kernel.define("COMBINE(a, b)", combine);
+    kernel.define("FINISH(a)", finish);
+    emitter.launch(kernel);
+}
