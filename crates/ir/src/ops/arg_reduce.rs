@@ -60,6 +60,11 @@ impl Named for ArgReduce {
                 }
             }
         }
+        // Few long lines, with many elements that are equal.
+        for (shape, dim) in [([2, 9000], 1), ([9000, 3], 0)] {
+            let x = Operand::new(shape, DType::F32).fill(Fill::Ints(-50, 50));
+            cases.push(Case::new(Self { largest: true, dim }, [x]));
+        }
         cases
     }
 }

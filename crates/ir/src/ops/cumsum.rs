@@ -38,6 +38,10 @@ impl Named for Cumsum {
             }
             cases.push(Case::new(Self { dim: 0 }, [Operand::new([0, 2], dtype)]));
         }
+        // Few long lines.
+        for (shape, dim) in [([2, 9000], 1), ([9000, 3], 0)] {
+            cases.push(Case::new(Self { dim }, [Operand::new(shape, DType::F32)]));
+        }
         cases
     }
 }

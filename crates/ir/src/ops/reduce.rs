@@ -118,6 +118,20 @@ impl Named for Reduce {
                     }
                 }
             }
+            // Few results of many elements.
+            for (shape, dims) in [
+                ([2, 9000], &[1][..]),
+                ([9000, 3], &[0]),
+                ([9000, 3], &[0, 1]),
+            ] {
+                let x = Operand::new(shape, DType::F32);
+                let (dims, keepdim) = (dims.into(), false);
+                let x = match op {
+                    ReduceOp::Prod => x.fill(Fill::Uniform(0.95, 1.05)),
+                    _ => x,
+                };
+                cases.push(Case::new(Self { op, dims, keepdim }, [x]));
+            }
         }
         cases
     }

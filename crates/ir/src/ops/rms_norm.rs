@@ -74,6 +74,8 @@ impl Named for RmsNorm {
                 cases.push(Case::new(op, [x, Operand::new([37], dtype)]));
             }
             let op = Self { eps: 1e-6.into() };
+            let long = [Operand::new([2, 9000], dtype), Operand::new([9000], dtype)];
+            cases.push(Case::new(op.clone(), long));
             cases.push(Case::new(op.clone(), [Operand::new([0, 8], dtype)]));
             cases.push(Case::new(op, [Operand::new([1], dtype)]));
         }

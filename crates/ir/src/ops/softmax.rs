@@ -55,6 +55,9 @@ impl Named for Softmax {
             cases.push(Case::new(Self { dim: 1 }, [large]));
             let masked = Operand::new([4, 70], dtype).fill(Fill::Mask);
             cases.push(Case::new(Self { dim: 1 }, [masked]));
+            for (shape, dim) in [([2, 9000], 1), ([9000, 3], 0)] {
+                cases.push(Case::new(Self { dim }, [Operand::new(shape, dtype)]));
+            }
             cases.push(Case::new(Self { dim: 1 }, [Operand::new([0, 3], dtype)]));
             cases.push(Case::new(Self { dim: 0 }, [Operand::new([1], dtype)]));
         }

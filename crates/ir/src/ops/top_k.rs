@@ -60,6 +60,13 @@ impl Named for TopK {
                 }
             }
         }
+        // Long lines, with many elements that are equal.
+        for (shape, dim, k) in [([2, 3000], 1, 40), ([2, 3000], 1, 3000), ([700, 3], 0, 500)] {
+            for largest in [true, false] {
+                let x = Operand::new(shape, DType::F32).fill(Fill::Ints(-50, 50));
+                cases.push(Case::new(Self { k, dim, largest }, [x]));
+            }
+        }
         cases
     }
 }
