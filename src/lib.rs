@@ -27,6 +27,8 @@
 //!   place.
 //! - [`Runtime`] owns the devices. One of all of them is made when it is first needed
 //!   ([`runtime()`]); [`with_runtime`] chooses another, or certain devices.
+//! - [`Tensor::to_device`], [`set_device`] and [`GpuContext`] say where things go;
+//!   [`HybridExecutor`] tells where they would go by themselves.
 //!
 //! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
 //! happened, and [`Executable::explain`] where each operation goes and why.
@@ -34,12 +36,16 @@
 pub use rustorch_ir::ops::{Conv2d, ConvTranspose2d, Rope, RopeLayout, RopeScaling};
 pub use rustorch_ir::{BlockFormat, DType, OpError, Param, Scalar, TensorType};
 pub use rustorch_runtime::{
-    DeviceError, DeviceInfo, DeviceType, Executable, Explanation, FailureClass, Fallback,
-    GpuDevice, HostBuffer, Routing, RunError, Runtime, Storage,
+    Absent, AccessCounters, Costs, DeviceCapability, DeviceError, DeviceInfo, DeviceSelector,
+    DeviceType, Executable, Explanation, FailureClass, Fallback, FaultStatistics, GpuDevice,
+    GpuExecutionStrategy, HostBuffer, MemoryManager, OpType, Route, Routing, RunError, Runtime,
+    Storage, TensorInfo, TransferMethod,
 };
 pub use rustorch_tensor::{
-    AttentionOptions, Dims, Element, Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace,
-    backends, eval_all, manual_seed, runtime, tensor, with_runtime,
+    AttentionOptions, DeviceManager, Dims, Discovered, Element, GpuContext, HybridExecutor,
+    Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace, backends, current_device,
+    discover, eval_all, is_gpu_available, manual_seed, runtime, set_device, tensor, with_device,
+    with_runtime,
 };
 
 /// What most programs need: `use rustorch::prelude::*`.
@@ -47,7 +53,8 @@ pub mod prelude {
     pub use crate::{
         AttentionOptions, Conv2d, ConvTranspose2d, DType, DeviceType, Element, Rope, RopeLayout,
         RopeScaling, Routing, Runtime, RusTorchError, RusTorchResult, Storage, Tensor, Trace,
-        eval_all, manual_seed, runtime, tensor, with_runtime,
+        current_device, eval_all, is_gpu_available, manual_seed, runtime, set_device, tensor,
+        with_device, with_runtime,
     };
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use rustorch_ir::{Graph, Node, Op, OpError, Role, ValueId};
+use rustorch_ir::{Graph, Node, Op, OpClass, OpError, Role, ValueId};
 use smallvec::SmallVec;
 
 use crate::policy::{Offer, Policy, Subject};
@@ -92,7 +92,7 @@ pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
         graph: Graph::new(),
         assignments: Vec::with_capacity(graph.nodes().len()),
         values: Vec::with_capacity(graph.len()),
-        views: HashMap::new(),
+        put_in: HashMap::new(),
     };
     for ty in graph.inputs() {
         let input = planner.graph.input(ty.clone())?;
@@ -134,11 +134,11 @@ struct Planner<'a> {
     bytes: usize,
     graph: Graph,
     assignments: Vec<Assignment>,
-    /// The planned value of each of the source's; `None` for views of graph inputs, which are
-    /// put in where they are read.
+    /// The planned value of each of the source's; `None` for views of graph inputs and for
+    /// constants, which are put in where they are read.
     values: Vec<Option<ValueId>>,
-    /// Views of graph inputs by where they were put in.
-    views: HashMap<(ValueId, DeviceId), ValueId>,
+    /// What was put in, by where.
+    put_in: HashMap<(ValueId, DeviceId), ValueId>,
 }
 
 /// How a device can run a node.
@@ -150,9 +150,15 @@ enum Way {
 impl Planner<'_> {
     /// Places a node of the source; `None` if that waits for its reader.
     fn node(&mut self, node: &Node) -> Result<Option<ValueId>, RunError> {
-        if node.op.def().role() == Role::View {
-            return self.view(node);
+        match node.op.def().role() {
+            Role::View => self.view(node),
+            Role::Compute if is_constant(node) => Ok(None),
+            Role::Compute | Role::State => self.assign(node).map(Some),
         }
+    }
+
+    /// Places a node on the first device that can run it.
+    fn assign(&mut self, node: &Node) -> Result<ValueId, RunError> {
         let mut offer = self.offer(node);
         let mut declined = std::mem::take(&mut offer.passed);
         for &device in &offer.ids {
@@ -162,7 +168,7 @@ impl Planner<'_> {
                         true => offer.reason,
                         false => Reason::Fallback(declined.join("; ")),
                     };
-                    return self.place(node, way, device, reason).map(Some);
+                    return self.place(node, way, device, reason);
                 }
                 Err(why) => declined.push(format!("{}: {why}", self.name(device))),
             }
@@ -210,6 +216,7 @@ impl Planner<'_> {
     /// A graph output's value.
     fn output(&mut self, value: ValueId) -> Result<ValueId, RunError> {
         match (self.values[value.index()], self.source.node(value)) {
+            (None, Some(node)) if is_constant(node) => self.assign(node),
             (None, Some(view)) => {
                 let device = self.first_allowed(view)?.0;
                 self.resolve(value, device)
@@ -225,9 +232,12 @@ impl Planner<'_> {
         let mut chain: SmallVec<[(ValueId, &Node); 4]> = SmallVec::new();
         let mut at = value;
         let mut planned = loop {
-            let known = self.values[at.index()].or(self.views.get(&(at, device)).copied());
+            let known = self.values[at.index()].or(self.put_in.get(&(at, device)).copied());
             match (known, source.node(at)) {
                 (Some(planned), _) => break planned,
+                (None, Some(node)) if is_constant(node) => {
+                    break self.constant(at, node, device)?;
+                }
                 (None, Some(view)) => {
                     chain.push((at, view));
                     at = view.inputs[0];
@@ -238,8 +248,23 @@ impl Planner<'_> {
         };
         for (value, view) in chain.into_iter().rev() {
             planned = self.push(view, &[planned], device, Reason::Neighbour)?;
-            self.views.insert((value, device), planned);
+            self.put_in.insert((value, device), planned);
         }
+        Ok(planned)
+    }
+
+    /// A constant for a reader on `device`, made there if that has a kernel for it.
+    fn constant(
+        &mut self,
+        value: ValueId,
+        node: &Node,
+        device: DeviceId,
+    ) -> Result<ValueId, RunError> {
+        let planned = match self.way(device, node) {
+            Ok(way) => self.place(node, way, device, Reason::Neighbour)?,
+            Err(_) => self.assign(node)?,
+        };
+        self.put_in.insert((value, device), planned);
         Ok(planned)
     }
 
@@ -391,6 +416,11 @@ impl Planner<'_> {
         }
         Ok(values[parts.outputs()[0].index()])
     }
+}
+
+/// Is it made of nothing but its parameters, and not pinned anywhere?
+fn is_constant(node: &Node) -> bool {
+    node.inputs.is_empty() && node.pin.is_none() && node.op.def().class() == OpClass::Memory
 }
 
 /// A graph of just one node on inputs of its operands' types.

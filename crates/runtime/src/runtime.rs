@@ -311,6 +311,11 @@ impl Runtime {
         devices.first().copied().unwrap_or(DeviceType::Cpu)
     }
 
+    /// Has a device a copy of a storage's bytes?
+    pub fn has_copy(&self, storage: &Storage, device: DeviceType) -> bool {
+        storage.devices().contains(&device)
+    }
+
     /// Brings a storage's bytes to a device, whose operations then find them there.
     ///
     /// # Errors

@@ -83,7 +83,9 @@ impl Capture {
         for (tensor, pending) in &history.nodes {
             let inputs: SmallVec<[ValueId; 4]> =
                 pending.inputs.iter().map(|t| values[&t.key()]).collect();
-            values.insert(tensor.key(), graph.push(pending.op.clone(), &inputs)?);
+            let value = graph.push(pending.op.clone(), &inputs)?;
+            graph.pin(value, pending.pin);
+            values.insert(tensor.key(), value);
             if pending.op.def().role() == Role::State {
                 states.push(tensor.clone());
             }

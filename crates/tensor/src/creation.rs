@@ -22,7 +22,7 @@ impl Tensor {
             bytes: bytes.len(),
         })?;
         let view = View::whole(Storage::from_host(buffer), &ty.shape);
-        Ok(Self::ready(T::DTYPE, view))
+        Self::created(T::DTYPE, view)
     }
 
     /// [`Tensor::from_slice`] of a vector, whose memory becomes the tensor's.
@@ -33,7 +33,7 @@ impl Tensor {
         let ty = type_of("from_vec", &data, shape.as_ref())?;
         let buffer = HostBuffer::borrowed(Elements(data));
         let view = View::whole(Storage::from_host(buffer), &ty.shape);
-        Ok(Self::ready(T::DTYPE, view))
+        Self::created(T::DTYPE, view)
     }
 
     /// A tensor of a whole storage: its bytes are the elements in row-major order. This is
@@ -57,7 +57,7 @@ impl Tensor {
             format!("{expected} bytes for {ty}"),
             format!("{got} bytes"),
         )?;
-        Ok(Self::ready(dtype, View::whole(storage, &ty.shape)))
+        Self::created(dtype, View::whole(storage, &ty.shape))
     }
 
     /// One number as a tensor of rank 0.

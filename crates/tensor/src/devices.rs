@@ -3,18 +3,100 @@
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
 
-use rustorch_runtime::{Backend, Routing, Runtime};
+use rustorch_runtime::{Absent, Backend, Routing, Runtime};
 
-/// Every device of this machine, best first: the one list of backends. The processor works
-/// with `threads` threads, 0 for as many as it has physical cores.
-pub fn backends(threads: usize) -> Vec<Arc<dyn Backend>> {
-    vec![
-        Arc::new(rustorch_cpu::Cpu::new(threads)),
-        Arc::new(rustorch_reference::Reference::new()),
-    ]
+/// Set to anything but `0` or `false`, it leaves all devices out but the processor.
+const DISABLE_GPU: &str = "RUSTORCH_DISABLE_GPU";
+
+/// What was found on this machine.
+pub struct Discovered {
+    /// The devices.
+    pub backends: Vec<Arc<dyn Backend>>,
+    /// The kinds of which there are none, with the reasons.
+    pub absent: Vec<Absent>,
 }
 
-static GLOBAL: LazyLock<Runtime> = LazyLock::new(|| Runtime::new(backends(0)));
+/// A kind of device: its name, and how its devices are found.
+type Kind = (&'static str, fn() -> Result<Vec<Arc<dyn Backend>>, Absent>);
+
+/// Every kind besides the processor: the one list of them.
+const KINDS: [Kind; 4] = [
+    ("coreml", || Err(not_built("coreml", "Core ML"))),
+    ("metal", || Err(not_built("metal", "Metal"))),
+    ("cuda", || Err(not_built("cuda", "CUDA"))),
+    ("opencl", opencl),
+];
+
+fn not_built(device: &str, name: &str) -> Absent {
+    let cure = "use one of the devices that are there";
+    Absent::new(device, format!("this version has no {name} backend"), cure)
+}
+
+fn opencl() -> Result<Vec<Arc<dyn Backend>>, Absent> {
+    let devices = rustorch_opencl::devices()
+        .map_err(|absent| Absent::new("opencl", absent.reason, absent.cure))?;
+    let backend = |device| Arc::new(rustorch_gpu::Gpu::new(device)) as Arc<dyn Backend>;
+    Ok(devices.into_iter().map(backend).collect())
+}
+
+/// Looks for every device of this machine. The processor works with `threads` threads, 0 for
+/// as many as it has physical cores.
+///
+/// With `RUSTORCH_DISABLE_GPU` set, the processor is all there is.
+pub fn discover(threads: usize) -> Discovered {
+    find(threads, is_set(std::env::var(DISABLE_GPU).ok().as_deref()))
+}
+
+fn find(threads: usize, gpus_disabled: bool) -> Discovered {
+    let mut found = Discovered {
+        backends: vec![
+            Arc::new(rustorch_cpu::Cpu::new(threads)),
+            Arc::new(rustorch_reference::Reference::new()),
+        ],
+        absent: Vec::new(),
+    };
+    for (name, devices) in KINDS {
+        let devices = match gpus_disabled {
+            true => Err(Absent::new(
+                name,
+                format!("{DISABLE_GPU} is set"),
+                format!("unset {DISABLE_GPU}"),
+            )),
+            false => devices(),
+        };
+        match devices {
+            Ok(devices) => found.backends.extend(devices),
+            Err(absent) => found.absent.push(absent),
+        }
+    }
+    found
+}
+
+/// Does a variable of this value switch something on?
+fn is_set(value: Option<&str>) -> bool {
+    !matches!(value, None | Some("" | "0" | "false"))
+}
+
+/// The devices that [`discover`] finds.
+pub fn backends(threads: usize) -> Vec<Arc<dyn Backend>> {
+    discover(threads).backends
+}
+
+/// The runtime of all devices, and what is absent.
+static GLOBAL: LazyLock<(Runtime, Vec<Absent>)> = LazyLock::new(|| {
+    let found = discover(0);
+    (Runtime::new(found.backends), found.absent)
+});
+
+/// The runtime of all devices, made when it is first needed.
+pub(crate) fn global() -> &'static Runtime {
+    &GLOBAL.0
+}
+
+/// The kinds of devices that this machine has none of.
+pub(crate) fn absent() -> &'static [Absent] {
+    &GLOBAL.1
+}
 
 thread_local! {
     static CHOSEN: RefCell<Vec<(Runtime, Routing)>> = const { RefCell::new(Vec::new()) };
@@ -29,7 +111,7 @@ pub fn runtime() -> Runtime {
 /// [`runtime`], and which of its devices may be used.
 pub(crate) fn current() -> (Runtime, Routing) {
     let chosen = CHOSEN.with_borrow(|chosen| chosen.last().cloned());
-    chosen.unwrap_or_else(|| (GLOBAL.clone(), Routing::default()))
+    chosen.unwrap_or_else(|| (global().clone(), Routing::default()))
 }
 
 /// Calls `f`; what it evaluates on this thread is computed by `runtime`, on the devices that
@@ -45,4 +127,50 @@ pub fn with_runtime<R>(runtime: &Runtime, routing: Routing, f: impl FnOnce() -> 
     CHOSEN.with_borrow_mut(|chosen| chosen.push((runtime.clone(), routing)));
     let _restore = Restore;
     f()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustorch_runtime::{DeviceType, Hardware};
+
+    #[test]
+    fn gpus_can_be_disabled() {
+        for (value, on) in [
+            (None, false),
+            (Some(""), false),
+            (Some("0"), false),
+            (Some("false"), false),
+            (Some("1"), true),
+            (Some("yes"), true),
+        ] {
+            assert_eq!(is_set(value), on, "{value:?}");
+        }
+        let found = find(1, true);
+        let infos = || found.backends.iter().map(|b| b.info());
+        assert!(infos().all(|info| info.hardware == Hardware::Processor));
+        assert!(infos().any(|info| info.device == DeviceType::Cpu));
+        let names: Vec<&str> = found.absent.iter().map(|a| a.device.as_str()).collect();
+        assert_eq!(names, ["coreml", "metal", "cuda", "opencl"]);
+        let why = found.absent[3].to_string();
+        assert_eq!(
+            why,
+            "opencl: RUSTORCH_DISABLE_GPU is set; unset RUSTORCH_DISABLE_GPU"
+        );
+    }
+
+    #[test]
+    fn every_kind_is_there_or_says_why_not() {
+        let found = find(1, false);
+        for (name, _) in KINDS {
+            let device = |text: String| text.starts_with(name);
+            let is_here = found
+                .backends
+                .iter()
+                .any(|b| device(b.info().device.to_string()));
+            let why = found.absent.iter().find(|absent| absent.device == name);
+            assert_ne!(is_here, why.is_some(), "{name}");
+            assert!(why.is_none_or(|a| !a.reason.is_empty() && !a.cure.is_empty()));
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! What can go wrong with tensors.
 
 use rustorch_ir::OpError;
-use rustorch_runtime::{DeviceError, RunError};
+use rustorch_runtime::{Absent, DeviceError, RunError};
 
 /// The result of an operation on tensors.
 pub type RusTorchResult<T> = Result<T, RusTorchError>;
@@ -21,6 +21,9 @@ pub enum RusTorchError {
     /// The computation could not be run.
     #[error(transparent)]
     Run(RunError),
+    /// A device was asked for that is not there.
+    #[error("{0}")]
+    Absent(Absent),
     /// The host has no memory for a tensor's elements.
     #[error("{op}: the host has no {bytes} bytes of memory left")]
     OutOfMemory {
@@ -29,6 +32,12 @@ pub enum RusTorchError {
         /// How many.
         bytes: usize,
     },
+}
+
+impl From<Absent> for RusTorchError {
+    fn from(absent: Absent) -> Self {
+        Self::Absent(absent)
+    }
 }
 
 impl From<RunError> for RusTorchError {

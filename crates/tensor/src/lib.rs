@@ -13,7 +13,8 @@
 //! | `promote.rs`, `elementwise.rs`, `ops_traits.rs` | functions of elements, operators |
 //! | `reduce.rs`, `linalg.rs`, `nn.rs`, `conv.rs`, `attention.rs` | the other families |
 //! | `display.rs` | printing |
-//! | `dims.rs`, `element.rs`, `error.rs`, `devices.rs` | types of arguments and errors, the devices |
+//! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
+//! | `dims.rs`, `element.rs`, `error.rs` | types of arguments and errors |
 
 mod attention;
 mod capture;
@@ -26,10 +27,12 @@ mod element;
 mod elementwise;
 mod error;
 mod eval;
+mod hybrid;
 mod index;
 mod join;
 mod linalg;
 mod macros;
+mod manager;
 mod nn;
 mod ops_traits;
 mod promote;
@@ -40,12 +43,16 @@ mod trace;
 mod views;
 
 pub use attention::AttentionOptions;
-pub use devices::{backends, runtime, with_runtime};
+pub use devices::{Discovered, backends, discover, runtime, with_runtime};
 pub use dims::{Dims, Sizes};
 pub use element::Element;
 pub use error::{RusTorchError, RusTorchResult};
 pub use eval::eval_all;
+pub use hybrid::HybridExecutor;
 pub use macros::{Literal, literal};
+pub use manager::{
+    DeviceManager, GpuContext, current_device, is_gpu_available, set_device, with_device,
+};
 pub use promote::Operand;
 pub use random::manual_seed;
 pub use tensor::Tensor;

@@ -3,12 +3,14 @@
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustorch_ir::ops::Reshape;
 use rustorch_ir::{DType, Layout, Op, OpError, Role, Shape, TensorType, normalize_dim};
-use rustorch_runtime::{DeviceType, Storage};
+use rustorch_runtime::{DeviceType, RunError, Storage};
 use smallvec::SmallVec;
 
-use crate::devices::runtime;
+use crate::devices::{current, runtime};
 use crate::error::RusTorchResult;
+use crate::manager::{current_pin, pin};
 
 /// A multi-dimensional array of one element type.
 ///
@@ -22,6 +24,8 @@ pub struct Tensor(Arc<Node>);
 
 struct Node {
     ty: TensorType,
+    /// The device that this and what is computed from it are wanted on.
+    pin: Option<DeviceType>,
     state: Mutex<State>,
 }
 
@@ -40,6 +44,8 @@ pub(crate) enum State {
 pub(crate) struct Pending {
     pub(crate) op: Op,
     pub(crate) inputs: SmallVec<[Tensor; 4]>,
+    /// The device that the user wants it on.
+    pub(crate) pin: Option<DeviceType>,
 }
 
 /// Elements in a storage.
@@ -90,15 +96,24 @@ impl Drop for Node {
 }
 
 impl Tensor {
-    fn new(ty: TensorType, state: State) -> Self {
+    fn new(ty: TensorType, pin: Option<DeviceType>, state: State) -> Self {
         let state = Mutex::new(state);
-        Self(Arc::new(Node { ty, state }))
+        Self(Arc::new(Node { ty, pin, state }))
     }
 
     /// A tensor whose elements are in memory.
-    pub(crate) fn ready(dtype: DType, view: View) -> Self {
+    fn ready(dtype: DType, pin: Option<DeviceType>, view: View) -> Self {
         let shape = view.layout.shape.clone();
-        Self::new(TensorType { shape, dtype }, State::Ready(view))
+        Self::new(TensorType { shape, dtype }, pin, State::Ready(view))
+    }
+
+    /// A new tensor, brought to the current device if there is one.
+    pub(crate) fn created(dtype: DType, view: View) -> RusTorchResult<Self> {
+        let tensor = Self::ready(dtype, None, view);
+        match current_pin() {
+            Some(device) => tensor.to_device(device),
+            None => Ok(tensor),
+        }
     }
 
     /// A value that is known only when a [`Trace`](crate::Trace) is run.
@@ -108,7 +123,7 @@ impl Tensor {
     pub fn placeholder(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
         let ty = TensorType::new(shape.as_ref(), dtype);
         check_type("placeholder", &ty)?;
-        Ok(Self::new(ty, State::Placeholder))
+        Ok(Self::new(ty, current_pin(), State::Placeholder))
     }
 
     /// Records `op` on `inputs`; `name` is what errors call it. A view of a tensor in memory
@@ -127,13 +142,24 @@ impl Tensor {
             && let Some(layout) = op.def().view(&view.layout)
         {
             let storage = view.storage;
-            return Ok(Self::ready(ty.dtype, View { storage, layout }));
+            return Ok(Self::ready(
+                ty.dtype,
+                inputs[0].pin(),
+                View { storage, layout },
+            ));
         }
+        // Work goes where what it works on was moved to.
+        let pin = inputs.iter().find_map(|t| t.pin()).or_else(current_pin);
         let inputs = inputs.iter().copied().cloned().collect();
-        Ok(Self::new(
-            ty,
-            State::Pending(Arc::new(Pending { op, inputs })),
-        ))
+        Ok(Self::pending(ty, Pending { op, inputs, pin }))
+    }
+
+    fn pending(ty: TensorType, pending: Pending) -> Self {
+        Self::new(ty, pending.pin, State::Pending(Arc::new(pending)))
+    }
+
+    fn pin(&self) -> Option<DeviceType> {
+        self.0.pin
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -210,11 +236,51 @@ impl Tensor {
         matches!(*self.lock(), State::Ready(_))
     }
 
-    /// The device in whose memory the elements are; `None` while they are not computed.
+    /// The device in whose memory the elements are, which is the one that computed them;
+    /// `None` while they are not computed. With copies on several, the one that the tensor
+    /// was moved to.
     pub fn device(&self) -> Option<DeviceType> {
-        match self.state() {
-            State::Ready(view) => Some(runtime().device_of(&view.storage)),
-            State::Pending(_) | State::Placeholder => None,
+        let State::Ready(view) = self.state() else {
+            return None;
+        };
+        let runtime = runtime();
+        let wanted = (self.pin()).filter(|device| runtime.has_copy(&view.storage, *device));
+        Some(wanted.unwrap_or_else(|| runtime.device_of(&view.storage)))
+    }
+
+    /// The same elements on another device; what is computed from them is computed there
+    /// too. [`DeviceType::Auto`] leaves the choice to the runtime again.
+    ///
+    /// Elements in memory are brought there now, others are computed there. What the device
+    /// cannot do, or fails at, goes down the chain, unless the runtime's routing is strict.
+    ///
+    /// # Errors
+    /// The only copy was on a device that is lost; in strict mode, the device is not there or
+    /// fails.
+    pub fn to_device(&self, device: DeviceType) -> RusTorchResult<Self> {
+        let pin = pin(device);
+        match (self.state(), pin) {
+            (State::Ready(view), None) => Ok(Self::ready(self.dtype(), pin, view)),
+            (State::Ready(view), Some(device)) => {
+                let (runtime, routing) = current();
+                match runtime.place(&view.storage, device) {
+                    Err(e) if routing.strict || matches!(e, RunError::DataLost { .. }) => {
+                        return Err(e.into());
+                    }
+                    // What needs it there will say why it went elsewhere.
+                    Ok(()) | Err(_) => {}
+                }
+                Ok(Self::ready(self.dtype(), pin, view))
+            }
+            (State::Pending(_) | State::Placeholder, _) => {
+                let ty = self.ty().clone();
+                let shape = ty.shape.clone();
+                let (op, inputs) = (
+                    Reshape { shape }.into(),
+                    [self.clone()].into_iter().collect(),
+                );
+                Ok(Self::pending(ty, Pending { op, inputs, pin }))
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 use opencl_sys::*;
 use rustorch_runtime::DeviceType;
@@ -77,6 +78,9 @@ impl Absent {
 /// # Errors
 /// There is none, for the reason given.
 pub fn devices() -> Result<Vec<OpenCl>, Absent> {
+    // PoCL (3.1) shows other threads devices that it has not found out about yet.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(file) = damaged_file() {
         return Err(Absent::damaged(&file));
     }

@@ -7,14 +7,15 @@ use rustorch_tensor::{Tensor, backends, tensor, with_runtime};
 
 use crate::Outcome;
 
-/// Runs `f` on each device alone.
+/// Runs `f` on each device, and what that has no kernel for on the next.
 fn on_each_device(f: impl Fn() -> Outcome) -> Outcome {
-    for backend in backends(1) {
-        let strict = Routing {
-            strict: true,
+    let runtime = Runtime::new(backends(1));
+    for info in runtime.devices() {
+        let routing = Routing {
+            device: info.device,
             ..Routing::default()
         };
-        with_runtime(&Runtime::new([backend]), strict, &f)?;
+        with_runtime(&runtime, routing, &f)?;
     }
     Ok(())
 }

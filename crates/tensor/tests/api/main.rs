@@ -1,6 +1,7 @@
 //! The public interface, by the families of its source files.
 
 mod creation;
+mod devices;
 mod display;
 mod elementwise;
 mod evaluation;

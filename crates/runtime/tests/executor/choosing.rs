@@ -1,0 +1,375 @@
+//! Which device an operation goes to, and the reason that is given.
+
+use rustorch_ir::ops::{Distribution, Linear, Random, RmsNorm, UnaryOp};
+use rustorch_ir::{DType, GpuDevice, Graph, OpKind, TensorType};
+use rustorch_runtime::{
+    DeviceSelector, DeviceType, GpuExecutionStrategy, Hardware, OpType, Routing, RunError, Runtime,
+    TensorInfo,
+};
+
+use crate::fake::{Fake, cpu};
+use crate::{GPU, choice, explain, graph, neg, on, storage, strict, sum, values};
+
+const COREML: DeviceType = DeviceType::CoreML(0);
+const METAL: DeviceType = DeviceType::Metal(0);
+const CUDA: DeviceType = DeviceType::Cuda(0);
+
+/// Elements of a graph that is worth a GPU, and of one that is large.
+const MEDIUM: usize = 1 << 18;
+const LARGE: usize = 1 << 25;
+
+fn runtime() -> Runtime {
+    Runtime::new([cpu(), Fake::gpu(GPU).backend()])
+}
+
+fn mac() -> Runtime {
+    Runtime::new([
+        cpu(),
+        Fake::gpu(METAL).backend(),
+        Fake::new(COREML, Hardware::NeuralEngine).backend(),
+    ])
+}
+
+#[test]
+fn devices_are_in_the_platforms_order() {
+    let processor = DeviceType::OpenCL(1);
+    let runtime = Runtime::new([
+        Fake::new(DeviceType::Reference, Hardware::Processor).backend(),
+        Fake::new(processor, Hardware::Processor).backend(),
+        cpu(),
+        Fake::gpu(GPU).backend(),
+        Fake::gpu(CUDA).backend(),
+        Fake::gpu(METAL).backend(),
+        Fake::new(COREML, Hardware::NeuralEngine).backend(),
+    ]);
+    let order: Vec<DeviceType> = runtime.devices().map(|info| info.device).collect();
+    let cpu = DeviceType::Cpu;
+    let reference = DeviceType::Reference;
+    assert_eq!(order, [COREML, METAL, CUDA, GPU, cpu, processor, reference]);
+}
+
+#[test]
+fn a_graph_is_judged_by_its_size() {
+    let place = |runtime: &Runtime, n: usize| choice(runtime, &graph(n, neg), Routing::AUTO);
+    let runtime = runtime();
+    let small = (DeviceType::Cpu, "too small for a GPU".to_owned());
+    assert_eq!(place(&runtime, 1000), small);
+    assert_eq!(place(&runtime, MEDIUM).0, GPU);
+    let mac = mac();
+    assert_eq!(place(&mac, 1000), small);
+    assert_eq!(
+        place(&mac, MEDIUM),
+        (COREML, "first in the chain".to_owned())
+    );
+    let large = (METAL, "large enough for the best GPU".to_owned());
+    assert_eq!(place(&mac, LARGE), large);
+    mac.set_selector(DeviceSelector {
+        large_bytes: usize::MAX,
+    });
+    assert_eq!(place(&mac, LARGE).0, COREML);
+    // A step with large weights does not leave its device for small activations.
+    let mut g = Graph::new();
+    let x = g.input(TensorType::new([1, 512], DType::F32)).unwrap();
+    let w = g.input(TensorType::new([512, 512], DType::F32)).unwrap();
+    let y = g.push(Linear, &[x, w]).unwrap();
+    let y = neg(&mut g, y);
+    g.output(y);
+    let rows = explain(&runtime, &g, Routing::AUTO);
+    assert!(rows.iter().all(|row| row.device == GPU), "{rows:?}");
+}
+
+#[test]
+fn without_a_gpu_nothing_is_said_of_one() {
+    let runtime = Runtime::new([cpu()]);
+    let found = choice(&runtime, &graph(4, neg), Routing::AUTO);
+    assert_eq!(found, (DeviceType::Cpu, "first in the chain".to_owned()));
+}
+
+#[test]
+fn core_ml_is_offered_what_it_is_good_for() {
+    let mac = mac();
+    let device = |graph: &Graph| explain(&mac, graph, Routing::AUTO)[0].device;
+    let typed = |shape: &[usize], dtype| {
+        let mut g = Graph::new();
+        let x = g.input(TensorType::new(shape, dtype)).unwrap();
+        let y = g.unary(UnaryOp::Neg, x).unwrap();
+        g.output(y);
+        g
+    };
+    assert_eq!(device(&typed(&[MEDIUM], DType::F16)), COREML);
+    assert_eq!(device(&typed(&[1, 1, 1, 1, MEDIUM], DType::F32)), COREML);
+    assert_eq!(device(&typed(&[1, 1, 1, 1, 1, MEDIUM], DType::F32)), METAL);
+    assert_eq!(device(&typed(&[MEDIUM], DType::F64)), METAL);
+    assert_eq!(device(&typed(&[MEDIUM], DType::Complex64)), METAL);
+    let reduced = |shape: &[usize]| {
+        let mut g = Graph::new();
+        let x = g.input(TensorType::new(shape, DType::F32)).unwrap();
+        let y = sum(&mut g, x);
+        g.output(y);
+        g
+    };
+    assert_eq!(device(&reduced(&[1, 1, 1, MEDIUM])), COREML);
+    assert_eq!(device(&reduced(&[1, 1, 1, 1, MEDIUM])), METAL);
+    let mut random = Graph::new();
+    let op = Random {
+        shape: [MEDIUM].into(),
+        dtype: DType::F32,
+        seed: 1,
+        distribution: Distribution::Normal,
+    };
+    let y = random.push(op, &[]).unwrap();
+    random.output(y);
+    assert_eq!(device(&random), METAL);
+}
+
+#[test]
+fn a_pin_goes_before_everything() {
+    let runtime = runtime();
+    runtime.set_route(OpKind::Unary, DeviceType::Cpu);
+    let mut g = graph(4, neg);
+    g.pin(g.outputs()[0], Some(GPU));
+    let pinned = (GPU, "pinned to opencl:0".to_owned());
+    for routing in [
+        Routing::AUTO,
+        on(DeviceType::Cpu),
+        strict(on(DeviceType::Cpu)),
+    ] {
+        assert_eq!(choice(&runtime, &g, routing), pinned);
+    }
+    let outputs = runtime
+        .run(&g, &[storage(&[1.0; 4])], Routing::AUTO)
+        .unwrap();
+    assert_eq!(runtime.device_of(&outputs[0]), GPU);
+    assert_eq!(values(&runtime, &outputs[0]), [-1.0; 4]);
+}
+
+#[test]
+fn a_pin_that_cannot_be_met_falls_down_the_chain_or_is_an_error() {
+    let gpu = || Fake::gpu(GPU).without(&[OpKind::Unary]).backend();
+    let runtime = Runtime::new([gpu(), cpu()]);
+    let mut g = graph(4, neg);
+    g.pin(g.outputs()[0], Some(GPU));
+    let why = "opencl:0: no kernel for unary of f32";
+    let found = choice(&runtime, &g, Routing::AUTO);
+    assert_eq!(found, (DeviceType::Cpu, why.to_owned()));
+    let error = |g: &Graph| {
+        let executable = runtime.prepare(g.clone(), strict(Routing::AUTO));
+        executable.explain().unwrap_err().to_string()
+    };
+    assert_eq!(
+        error(&g),
+        format!("no device can run unary of f32[4]: {why}")
+    );
+    g.pin(g.outputs()[0], Some(CUDA));
+    let why = "cuda:0: not on this machine";
+    assert_eq!(choice(&runtime, &g, Routing::AUTO).1, why);
+    assert!(error(&g).ends_with(why), "{}", error(&g));
+}
+
+#[test]
+fn the_parts_of_a_pinned_composite_are_pinned() {
+    let gpu = Fake::gpu(GPU).without(&[OpKind::RmsNorm]).backend();
+    let runtime = Runtime::new([cpu(), gpu]);
+    let mut g = Graph::new();
+    let x = g.input(TensorType::new([2, 8], DType::F32)).unwrap();
+    let y = g.push(RmsNorm { eps: 1e-5.into() }, &[x]).unwrap();
+    g.pin(y, Some(GPU));
+    g.output(y);
+    let rows = explain(&runtime, &g, Routing::AUTO);
+    assert!(rows.len() > 2);
+    for row in rows {
+        assert_eq!(row.device, GPU, "{}", row.op);
+        assert_eq!(row.reason, "part of rms_norm, which has no kernel here");
+    }
+}
+
+#[test]
+fn routes_go_by_operation_then_by_family() {
+    let runtime = runtime();
+    let g = graph(4, neg);
+    runtime.set_route(OpType::Activation, GPU);
+    let routed = (GPU, "routed to opencl:0".to_owned());
+    assert_eq!(choice(&runtime, &g, Routing::AUTO), routed);
+    runtime.set_route(OpKind::Unary, DeviceType::Cpu);
+    let routed = (DeviceType::Cpu, "routed to cpu".to_owned());
+    assert_eq!(choice(&runtime, &g, on(GPU)), routed);
+    runtime.clear_routes();
+    let asked = (GPU, "opencl:0 was asked for".to_owned());
+    assert_eq!(choice(&runtime, &g, on(GPU)), asked);
+}
+
+#[test]
+fn plans_follow_a_change_of_the_routes() {
+    let runtime = runtime();
+    let executable = runtime.prepare(graph(4, neg), Routing::AUTO);
+    let device = |runtime: &Runtime| {
+        let outputs = executable.run(&[storage(&[2.0; 4])]).unwrap();
+        assert_eq!(values(runtime, &outputs[0]), [-2.0; 4]);
+        runtime.device_of(&outputs[0])
+    };
+    assert_eq!(device(&runtime), DeviceType::Cpu);
+    runtime.set_route(OpType::Activation, GPU);
+    assert_eq!(device(&runtime), GPU);
+    runtime.clear_routes();
+    assert_eq!(device(&runtime), DeviceType::Cpu);
+}
+
+#[test]
+fn strategies_leave_devices_out() {
+    let runtime = runtime();
+    let with = |strategy| Routing {
+        strategy,
+        ..Routing::AUTO
+    };
+    let cpu_only = with(GpuExecutionStrategy::CpuOnly);
+    let gpu_only = with(GpuExecutionStrategy::GpuOnly);
+    let (small, medium) = (graph(4, neg), graph(MEDIUM, neg));
+    assert_eq!(choice(&runtime, &medium, cpu_only).0, DeviceType::Cpu);
+    assert_eq!(choice(&runtime, &small, gpu_only).0, GPU);
+    let small_gpu = with(GpuExecutionStrategy::Hybrid { gpu_threshold: 16 });
+    assert_eq!(choice(&runtime, &small, small_gpu).0, GPU);
+    let asked = Routing {
+        device: GPU,
+        ..cpu_only
+    };
+    let left_out = "opencl:0: left out by the strategy CPU only".to_owned();
+    let found = choice(&runtime, &small, asked);
+    assert_eq!(found, (DeviceType::Cpu, left_out));
+    // What no GPU can do is the processor's, unless that was ruled out.
+    let lacking = Fake::gpu(GPU).without(&[OpKind::Unary]).backend();
+    let runtime = Runtime::new([cpu(), lacking]);
+    assert_eq!(choice(&runtime, &small, gpu_only).0, DeviceType::Cpu);
+    let error = runtime.prepare(small, strict(gpu_only)).explain();
+    assert!(matches!(error, Err(RunError::NoDevice { .. })));
+}
+
+#[test]
+fn the_core_ml_hybrid_goes_on_with_its_gpu() {
+    let lacking = Fake::new(COREML, Hardware::NeuralEngine).without(&[OpKind::Unary]);
+    let devices = [
+        cpu(),
+        Fake::gpu(METAL).backend(),
+        Fake::gpu(CUDA).backend(),
+        lacking.backend(),
+    ];
+    let runtime = Runtime::new(devices);
+    let hybrid = |fallback_gpu| {
+        on(DeviceType::CoreMLHybrid {
+            coreml_id: 0,
+            fallback_gpu,
+        })
+    };
+    let device =
+        |build: fn(&mut Graph, _) -> _, gpu| choice(&runtime, &graph(4, build), hybrid(gpu)).0;
+    assert_eq!(device(sum, None), COREML);
+    assert_eq!(device(neg, None), METAL);
+    assert_eq!(device(neg, Some(GpuDevice::Cuda(0))), CUDA);
+}
+
+#[test]
+fn a_device_that_is_missing_is_named() {
+    let runtime = runtime();
+    let g = graph(4, neg);
+    let found = choice(&runtime, &g, on(CUDA));
+    let missing = "cuda:0: not on this machine";
+    assert_eq!(found, (DeviceType::Cpu, missing.to_owned()));
+    let error = runtime.run(&g, &[storage(&[0.0; 4])], strict(on(CUDA)));
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        format!("no device can run unary of f32[4]: {missing}")
+    );
+}
+
+#[test]
+fn views_and_constants_go_where_they_are_read() {
+    let runtime = runtime();
+    let mut g = Graph::new();
+    let x = g.input(TensorType::new([4, 2], DType::F32)).unwrap();
+    let first = neg(&mut g, x);
+    let seen = g.permute(x, &[1, 0]).unwrap();
+    let one = g.constant(1.0, DType::F32).unwrap();
+    let second = g.add(seen, one).unwrap();
+    g.pin(second, Some(GPU));
+    g.output(first);
+    g.output(second);
+    let input = storage(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+    let outputs = runtime.run(&g, &[input], Routing::AUTO).unwrap();
+    let expected = [1.0, 3.0, 5.0, 7.0, 2.0, 4.0, 6.0, 8.0];
+    assert_eq!(values(&runtime, &outputs[1]), expected);
+    // One segment each: nothing of the second part is on the first one's device.
+    let used = runtime.used_devices();
+    assert_eq!(used, [(GPU, 1), (DeviceType::Cpu, 1)]);
+    // Of nothing but inputs and constants there can be results too.
+    let mut g = Graph::new();
+    let x = g.input(TensorType::new([2, 3], DType::F32)).unwrap();
+    let seen = g.permute(x, &[1, 0]).unwrap();
+    let one = g.constant(1.0, DType::F32).unwrap();
+    for v in [seen, one, x] {
+        g.output(v);
+    }
+    let input = storage(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    let outputs = runtime.run(&g, &[input], Routing::AUTO).unwrap();
+    assert_eq!(
+        values(&runtime, &outputs[0]),
+        [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]
+    );
+    assert_eq!(values(&runtime, &outputs[1]), [1.0]);
+}
+
+#[test]
+fn what_moves_data_goes_with_its_operand() {
+    let runtime = mac();
+    let mut g = Graph::new();
+    let x = g.input(TensorType::new([MEDIUM], DType::F64)).unwrap();
+    let y = neg(&mut g, x);
+    let dtype = DType::F32;
+    let y = g.push(rustorch_ir::ops::Cast { dtype }, &[y]).unwrap();
+    g.output(y);
+    let rows = explain(&runtime, &g, Routing::AUTO);
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|r| (r.op, r.device, &r.reason[..]))
+        .collect();
+    let expected = [
+        ("unary", METAL, "first in the chain"),
+        ("cast", METAL, "where its neighbour is"),
+    ];
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn candidates_are_able_and_not_lost() {
+    let runtime = mac();
+    let tensor = |dtype| TensorInfo::new(TensorType::new([MEDIUM], dtype));
+    let devices = |op_type, dtype| runtime.candidates(op_type, &tensor(dtype), Routing::AUTO);
+    let all = [COREML, METAL, DeviceType::Cpu];
+    assert_eq!(devices(OpType::LinearAlgebra, DType::F32), all);
+    assert_eq!(devices(OpType::Distribution, DType::F32), all[1..]);
+    assert_eq!(devices(OpType::ComplexMath, DType::Complex64), all[1..]);
+    assert!(devices(OpType::DistributedOps, DType::F32).is_empty());
+    let custom = TensorInfo {
+        custom_kernel: true,
+        ..tensor(DType::F32)
+    };
+    let found = runtime.candidates(OpType::Reduction, &custom, Routing::AUTO);
+    assert_eq!(found, all[1..]);
+    assert!(runtime.has_gpu());
+}
+
+#[test]
+fn capabilities_are_asked_of_the_device() {
+    let gpu = Fake::gpu(GPU).without(&[OpKind::Random, OpKind::Matmul]);
+    let runtime = Runtime::new([gpu.backend()]);
+    let capability = runtime.capabilities().next().unwrap();
+    assert_eq!(capability.device, GPU);
+    assert_eq!(capability.memory_gb, Some((1u64 << 30) as f64 / 1e9));
+    assert!(capability.supports_f16 && capability.supports_f64 && capability.supports_complex);
+    assert!(!capability.supports_distributed);
+    assert!(!capability.operations.contains(&OpType::Distribution));
+    assert!(capability.operations.contains(&OpType::LinearAlgebra));
+    let none: Vec<OpKind> = capability
+        .with_support(rustorch_runtime::Support::None)
+        .collect();
+    // The processor has none for the last one, which is made of others.
+    assert_eq!(none, [OpKind::Random, OpKind::Matmul, OpKind::BatchNorm]);
+}

@@ -1,0 +1,273 @@
+//! Devices that are made up.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustorch_cpu::Cpu;
+use rustorch_ir::{Graph, OpKind, Signature};
+use rustorch_runtime::{
+    Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass,
+    Hardware, HostBuffer, Probe, Program,
+};
+
+/// The processor under another name.
+pub(crate) struct Fake {
+    info: DeviceInfo,
+    cpu: Cpu,
+    memory: FakeMemory,
+    lacks: Vec<OpKind>,
+    pub(crate) state: Arc<State>,
+}
+
+/// What tests look at and command.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Failures of the next runs.
+    pub(crate) failures: Mutex<VecDeque<FailureClass>>,
+    /// Failures of the next allocations.
+    pub(crate) refusals: Mutex<VecDeque<FailureClass>>,
+    /// Every call fails from now on.
+    pub(crate) lost: AtomicBool,
+    /// Is it lost with the end of the next run?
+    pub(crate) after_run: Mutex<bool>,
+    pub(crate) trims: AtomicUsize,
+    pub(crate) runs: AtomicUsize,
+    device: Option<DeviceType>,
+}
+
+impl State {
+    fn error(&self, class: FailureClass) -> DeviceError {
+        if class == FailureClass::Lost {
+            self.lost.store(true, Ordering::SeqCst);
+        }
+        let device = self.device.unwrap_or(DeviceType::Auto);
+        DeviceError::new(device, class, format!("told to: {class}"))
+    }
+
+    fn check(&self, failures: &Mutex<VecDeque<FailureClass>>) -> Result<(), DeviceError> {
+        if self.lost.load(Ordering::SeqCst) {
+            return Err(self.error(FailureClass::Lost));
+        }
+        let failure = failures.lock().unwrap().pop_front();
+        failure.map_or(Ok(()), |class| Err(self.error(class)))
+    }
+
+    fn alive(&self) -> Result<(), DeviceError> {
+        self.check(&Mutex::default())
+    }
+}
+
+impl Fake {
+    /// A device with memory of its own.
+    pub(crate) fn new(device: DeviceType, hardware: Hardware) -> Self {
+        let state = Arc::new(State {
+            device: Some(device),
+            ..State::default()
+        });
+        Self {
+            info: DeviceInfo {
+                device,
+                hardware,
+                shares_host_memory: false,
+                name: format!("a made-up {device}"),
+                memory_bytes: Some(1 << 30),
+                details: Vec::new(),
+            },
+            cpu: Cpu::new(1),
+            memory: FakeMemory {
+                shares: false,
+                state: state.clone(),
+            },
+            lacks: Vec::new(),
+            state,
+        }
+    }
+
+    /// A GPU with memory of its own.
+    pub(crate) fn gpu(device: DeviceType) -> Self {
+        Self::new(device, Hardware::Gpu)
+    }
+
+    /// In the host's memory, of which the device sees what it had when it was last launched.
+    pub(crate) fn sharing(mut self) -> Self {
+        self.info.shares_host_memory = true;
+        self.memory.shares = true;
+        self
+    }
+
+    /// Without kernels for these.
+    pub(crate) fn without(mut self, lacks: &[OpKind]) -> Self {
+        self.lacks = lacks.to_vec();
+        self
+    }
+
+    pub(crate) fn state(&self) -> Arc<State> {
+        self.state.clone()
+    }
+
+    pub(crate) fn backend(self) -> Arc<dyn Backend> {
+        Arc::new(self)
+    }
+}
+
+/// The real one.
+pub(crate) fn cpu() -> Arc<dyn Backend> {
+    Arc::new(Cpu::new(1))
+}
+
+impl Backend for Fake {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn supports(&self, signature: &Signature) -> bool {
+        !self.lacks.contains(&signature.op.kind()) && self.cpu.supports(signature)
+    }
+
+    fn memory(&self) -> &dyn DeviceMemory {
+        &self.memory
+    }
+
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
+        self.state.alive()?;
+        Ok(Box::new(FakeProgram {
+            cpu: self.cpu.compile(graph)?,
+            state: self.state.clone(),
+        }))
+    }
+}
+
+struct FakeProgram {
+    cpu: Box<dyn Program>,
+    state: Arc<State>,
+}
+
+impl Program for FakeProgram {
+    fn run(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        let launched = |buffer: &Arc<dyn DeviceBuffer>| -> Arc<dyn DeviceBuffer> {
+            let fake = buffer.as_any().downcast_ref::<FakeBuffer>();
+            Arc::new(fake.expect("a buffer of this device").launched())
+        };
+        let inputs: Vec<_> = inputs.iter().map(launched).collect();
+        let outputs: Vec<_> = outputs.iter().map(launched).collect();
+        self.state.check(&self.state.failures)?;
+        self.state.runs.fetch_add(1, Ordering::SeqCst);
+        self.cpu.run(&inputs, &outputs, probe)?;
+        if *self.state.after_run.lock().unwrap() {
+            self.state.lost.store(true, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+struct FakeMemory {
+    shares: bool,
+    state: Arc<State>,
+}
+
+impl FakeMemory {
+    fn buffer(&self, host: Option<HostBuffer>, bytes: usize) -> FakeBuffer {
+        FakeBuffer {
+            own: HostBuffer::zeroed(bytes).unwrap(),
+            with_device: AtomicBool::new(false),
+            host,
+            state: self.state.clone(),
+        }
+    }
+}
+
+impl DeviceMemory for FakeMemory {
+    fn alloc(&self, bytes: usize) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        self.state.check(&self.state.refusals)?;
+        let host = self.shares.then(|| HostBuffer::zeroed(bytes).unwrap());
+        Ok(Arc::new(self.buffer(host, bytes)))
+    }
+
+    fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        self.state.check(&self.state.refusals)?;
+        let buffer = self.buffer(self.shares.then(|| host.clone()), host.bytes());
+        if !self.shares {
+            copy(host, &buffer.own);
+        }
+        Ok(Arc::new(buffer))
+    }
+
+    fn trim(&self) {
+        self.state.trims.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn copy(from: &HostBuffer, to: &HostBuffer) {
+    let mut bytes = vec![0; from.bytes()];
+    // SAFETY: tests use a buffer from one thread at a time.
+    unsafe {
+        from.read(0, &mut bytes).unwrap();
+        to.write(0, &bytes).unwrap();
+    }
+}
+
+/// A device's memory. If it shares the host's, writes of each side reach the other only when
+/// the memory changes hands: with a launch, and with `host`.
+struct FakeBuffer {
+    own: HostBuffer,
+    host: Option<HostBuffer>,
+    with_device: AtomicBool,
+    state: Arc<State>,
+}
+
+impl std::fmt::Debug for FakeBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FakeBuffer({} bytes)", self.own.bytes())
+    }
+}
+
+impl FakeBuffer {
+    fn launched(&self) -> HostBuffer {
+        if let Some(host) = &self.host
+            && !self.with_device.swap(true, Ordering::SeqCst)
+        {
+            copy(host, &self.own);
+        }
+        self.own.clone()
+    }
+}
+
+impl DeviceBuffer for FakeBuffer {
+    fn bytes(&self) -> usize {
+        self.own.bytes()
+    }
+
+    unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.state.alive()?;
+        // SAFETY: promised by the caller.
+        unsafe { self.own.read(offset, to) }
+    }
+
+    unsafe fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
+        self.state.alive()?;
+        // SAFETY: promised by the caller.
+        unsafe { self.own.write(offset, from) }
+    }
+
+    fn host(&self) -> Result<Option<&HostBuffer>, DeviceError> {
+        self.state.alive()?;
+        if let Some(host) = &self.host
+            && self.with_device.swap(false, Ordering::SeqCst)
+            && host.is_writable()
+        {
+            copy(&self.own, host);
+        }
+        Ok(self.host.as_ref())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,119 @@
+//! Runs that follow others.
+
+use rustorch_runtime::{DeviceType, Routing, RunError, Runtime};
+
+use crate::fake::{Fake, cpu};
+use crate::{GPU, graph, neg, on, storage, sum, values};
+
+#[test]
+fn results_nobody_holds_are_overwritten() {
+    for device in [DeviceType::Cpu, GPU] {
+        let runtime = Runtime::new([cpu(), Fake::gpu(GPU).backend()]);
+        let executable = runtime.prepare(graph(4, neg), on(device));
+        let mut outputs = Vec::new();
+        let run = |x: f32, outputs: &mut Vec<_>| {
+            executable
+                .run_into(&[&[storage(&[x; 4])]], outputs)
+                .unwrap();
+            assert_eq!(values(&runtime, &outputs[0]), [-x; 4]);
+            outputs[0].id()
+        };
+        let first = run(1.0, &mut outputs);
+        assert_eq!(run(2.0, &mut outputs), first);
+        // Held by somebody: left alone.
+        let held = outputs[0].clone();
+        assert_ne!(run(3.0, &mut outputs), first);
+        assert_eq!(values(&runtime, &held), [-2.0; 4]);
+    }
+}
+
+#[test]
+fn a_result_can_be_the_next_input() {
+    let runtime = Runtime::new([cpu()]);
+    let executable = runtime.prepare(graph(2, neg), Routing::AUTO);
+    let mut x = storage(&[1.0, -2.0]);
+    let mut outputs = Vec::new();
+    for _ in 0..3 {
+        executable.run_into(&[&[x]], &mut outputs).unwrap();
+        x = outputs[0].clone();
+    }
+    assert_eq!(values(&runtime, &x), [-1.0, 2.0]);
+}
+
+#[test]
+fn inputs_come_in_lists() {
+    let runtime = Runtime::new([cpu()]);
+    let mut g = rustorch_ir::Graph::new();
+    let ty = || rustorch_ir::TensorType::new([1], rustorch_ir::DType::F32);
+    let [a, b, c] = [0; 3].map(|_| g.input(ty()).unwrap());
+    let y = g.sub(a, b).unwrap();
+    let y = g.mul(y, c).unwrap();
+    g.output(y);
+    let executable = runtime.prepare(g, Routing::AUTO);
+    let inputs = [7.0, 3.0, 2.0].map(|x| storage(&[x]));
+    let mut outputs = Vec::new();
+    for cut in 0..=3 {
+        let (first, rest) = inputs.split_at(cut);
+        executable
+            .run_into(&[first, &[], rest], &mut outputs)
+            .unwrap();
+        assert_eq!(values(&runtime, &outputs[0]), [8.0]);
+    }
+    let error = executable
+        .run_into(&[&inputs[..2]], &mut outputs)
+        .unwrap_err();
+    assert_eq!(
+        error,
+        RunError::WrongInput {
+            input: 2,
+            expected: 4,
+            got: 0
+        }
+    );
+    assert!(outputs.is_empty());
+}
+
+#[test]
+fn results_of_single_runs_are_given_away() {
+    let runtime = Runtime::new([Fake::gpu(GPU).backend()]);
+    let pool = || runtime.memory().pools()[0].in_use;
+    let outputs = runtime.run(&graph(4, neg), &[storage(&[0.0; 4])], Routing::AUTO);
+    assert_eq!(pool(), 16);
+    drop(outputs);
+    assert_eq!(pool(), 0);
+}
+
+#[test]
+fn times_are_told_when_asked_for() {
+    let runtime = Runtime::new([cpu(), Fake::gpu(GPU).backend()]);
+    for device in [DeviceType::Cpu, GPU] {
+        let g = graph(1000, |g, x| {
+            let y = neg(g, x);
+            sum(g, y)
+        });
+        let executable = runtime.prepare(g, on(device));
+        let input = [storage(&[1.0; 1000])];
+        executable.run(&input).unwrap();
+        let rows = executable.explain().unwrap();
+        assert!(
+            rows.iter()
+                .all(|row| row.measured.is_none() && row.expected.is_none())
+        );
+        runtime.set_profiling(true);
+        executable.run(&input).unwrap();
+        executable.run(&input).unwrap();
+        runtime.set_profiling(false);
+        let rows = executable.explain().unwrap();
+        assert!(rows.iter().any(|row| row.measured.is_some()), "{rows:?}");
+    }
+    let costs = runtime.calibrate(DeviceType::Cpu).unwrap();
+    assert!(costs.bytes_per_second > 0.0 && costs.products_per_second > 0.0);
+    let rows = |device| {
+        let executable = runtime.prepare(graph(1 << 20, neg), on(device));
+        executable.explain().unwrap()
+    };
+    let expected = rows(DeviceType::Cpu)[0].expected.unwrap();
+    assert!(expected >= costs.launch);
+    assert_eq!(rows(GPU)[0].expected, None);
+    assert!(runtime.calibrate(DeviceType::Cuda(7)).is_err());
+}

@@ -1,0 +1,113 @@
+//! Choosing devices, as users ask about it.
+
+use std::sync::LazyLock;
+
+use rustorch_runtime::{
+    Absent, DeviceCapability, DeviceType, OpType, Route, Routing, Runtime, TensorInfo,
+};
+
+use crate::devices::{global, with_runtime};
+use crate::error::RusTorchResult;
+
+/// A [`Runtime`] with a [`Routing`]: which device an operation goes to, and where it goes on
+/// when that fails. Everything it answers is what the planner does.
+pub struct HybridExecutor {
+    runtime: Runtime,
+    routing: Routing,
+}
+
+impl HybridExecutor {
+    /// The devices of `runtime`, as `routing` allows.
+    pub fn new(runtime: Runtime, routing: Routing) -> Self {
+        Self { runtime, routing }
+    }
+
+    /// All devices of this machine.
+    pub fn global() -> &'static Self {
+        static EXECUTOR: LazyLock<HybridExecutor> =
+            LazyLock::new(|| HybridExecutor::new(global().clone(), Routing::AUTO));
+        &EXECUTOR
+    }
+
+    /// The runtime behind it.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// The device for an operation of a family on such a tensor, judged alone.
+    ///
+    /// # Errors
+    /// No device has kernels for it.
+    pub fn select_device(
+        &self,
+        op_type: OpType,
+        tensor: &TensorInfo,
+    ) -> RusTorchResult<DeviceType> {
+        let candidates = self.runtime.candidates(op_type, tensor, self.routing);
+        let first = candidates.first().copied();
+        first.ok_or_else(|| {
+            let what = format!("a device for {op_type:?} of {}", tensor.ty);
+            let cure = "use another element type, or other operations";
+            Absent::new(what, "no device has kernels for it", cure).into()
+        })
+    }
+
+    /// Where such an operation goes on when it fails on a device: the next one in its order.
+    /// `None` after the last.
+    pub fn next_fallback_device(
+        &self,
+        op_type: OpType,
+        tensor: &TensorInfo,
+        failed: DeviceType,
+    ) -> Option<DeviceType> {
+        let candidates = self.runtime.candidates(op_type, tensor, self.routing);
+        let mut rest = candidates.into_iter().peekable();
+        // A device that was lost is no candidate any more: all others are left.
+        if self.runtime.is_lost(failed) {
+            return rest.next();
+        }
+        rest.find(|device| *device == failed)?;
+        rest.next()
+    }
+
+    /// Is there a graphics processor that works?
+    pub fn has_gpu_support(&self) -> bool {
+        self.runtime.has_gpu()
+    }
+
+    /// The first device of the chain.
+    pub fn primary_device(&self) -> DeviceType {
+        self.chain().next().unwrap_or(DeviceType::Cpu)
+    }
+
+    /// The devices behind the first one, best first.
+    pub fn fallback_devices(&self) -> Vec<DeviceType> {
+        self.chain().skip(1).collect()
+    }
+
+    fn chain(&self) -> impl Iterator<Item = DeviceType> + '_ {
+        let devices = self.runtime.devices().map(|info| info.device);
+        devices.filter(|device| !self.runtime.is_lost(*device))
+    }
+
+    /// What a device can do; it is asked once.
+    pub fn capability(&self, device: DeviceType) -> Option<&DeviceCapability> {
+        let mut all = self.runtime.capabilities();
+        all.find(|capability| capability.device == device)
+    }
+
+    /// Sends an operation or a family to a device, see [`Runtime::set_route`].
+    pub fn set_route(&self, route: impl Into<Route>, device: DeviceType) {
+        self.runtime.set_route(route, device);
+    }
+
+    /// Takes all routes back.
+    pub fn clear_routes(&self) {
+        self.runtime.clear_routes();
+    }
+
+    /// Calls `f`; what it evaluates on this thread is computed by these devices.
+    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
+        with_runtime(&self.runtime, self.routing, f)
+    }
+}

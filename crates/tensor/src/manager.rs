@@ -1,0 +1,192 @@
+//! The current device of a thread, and what devices there are to choose from.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use rustorch_runtime::{
+    Absent, DeviceCapability, DeviceInfo, DeviceType, GpuDevice, Hardware, Runtime,
+};
+
+use crate::devices::{absent, runtime};
+use crate::error::RusTorchResult;
+
+thread_local! {
+    static CURRENT: Cell<DeviceType> = const { Cell::new(DeviceType::Auto) };
+}
+
+/// The device that this thread's new tensors and operations go to: [`DeviceType::Auto`]
+/// unless [`set_device`] said otherwise.
+pub fn current_device() -> DeviceType {
+    CURRENT.get()
+}
+
+/// What operations that are recorded now are pinned to.
+pub(crate) fn current_pin() -> Option<DeviceType> {
+    pin(current_device())
+}
+
+/// [`DeviceType::Auto`] pins nothing.
+pub(crate) fn pin(device: DeviceType) -> Option<DeviceType> {
+    (device != DeviceType::Auto).then_some(device)
+}
+
+/// From now on, this thread's new tensors and operations go to `device`, but for operations
+/// on tensors that were moved to another one. [`DeviceType::Auto`] leaves the choice to the
+/// runtime again.
+///
+/// # Errors
+/// The [`runtime`](crate::runtime) has no such device.
+pub fn set_device(device: DeviceType) -> RusTorchResult<()> {
+    DeviceManager::new().set(device)
+}
+
+/// Is there a graphics processor that works?
+pub fn is_gpu_available() -> bool {
+    runtime().has_gpu()
+}
+
+/// Calls `f` with `device` as this thread's current one.
+///
+/// # Errors
+/// As [`set_device`].
+pub fn with_device<R>(device: DeviceType, f: impl FnOnce() -> R) -> RusTorchResult<R> {
+    let _current = Current::enter(device)?;
+    Ok(f())
+}
+
+/// Restores the current device, even after a panic.
+struct Current {
+    before: DeviceType,
+    /// The device is a thread's own.
+    thread: PhantomData<*const ()>,
+}
+
+impl Current {
+    fn enter(device: DeviceType) -> RusTorchResult<Self> {
+        let before = current_device();
+        set_device(device)?;
+        let thread = PhantomData;
+        Ok(Self { before, thread })
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        CURRENT.set(self.before);
+    }
+}
+
+/// The devices of the current [`runtime`](crate::runtime).
+pub struct DeviceManager {
+    runtime: Runtime,
+}
+
+impl DeviceManager {
+    /// The devices of the current runtime.
+    pub fn new() -> Self {
+        Self { runtime: runtime() }
+    }
+
+    /// What each device says of itself, best first.
+    pub fn list(&self) -> Vec<DeviceInfo> {
+        self.runtime.devices().cloned().collect()
+    }
+
+    /// What each device can do, best first.
+    pub fn capabilities(&self) -> Vec<DeviceCapability> {
+        self.runtime.capabilities().cloned().collect()
+    }
+
+    /// The kinds of devices that this machine has none of, with the reasons.
+    pub fn absent(&self) -> &'static [Absent] {
+        absent()
+    }
+
+    /// [`current_device`].
+    pub fn current(&self) -> DeviceType {
+        current_device()
+    }
+
+    /// [`set_device`].
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn set(&self, device: DeviceType) -> RusTorchResult<()> {
+        self.find(device)?;
+        CURRENT.set(device);
+        Ok(())
+    }
+
+    /// The device that a name stands for; the one that goes first where several do.
+    fn find(&self, device: DeviceType) -> Result<Option<&DeviceInfo>, Absent> {
+        let first = match device {
+            DeviceType::Auto => return Ok(None),
+            DeviceType::CoreMLHybrid { coreml_id, .. } => DeviceType::CoreML(coreml_id),
+            other => other,
+        };
+        let found = self.runtime.devices().find(|info| info.device == first);
+        found.map(Some).ok_or_else(|| self.why_not(first))
+    }
+
+    fn why_not(&self, device: DeviceType) -> Absent {
+        let name = device.to_string();
+        let is_kind = |absent: &&Absent| name.starts_with(&absent.device);
+        if let Some(Absent { reason, cure, .. }) = absent().iter().find(is_kind) {
+            return Absent::new(name, reason, cure);
+        }
+        let here: Vec<String> = (self.runtime.devices())
+            .map(|info| info.device.to_string())
+            .collect();
+        let cure = format!("there are {}", here.join(", "));
+        Absent::new(name, "this machine has no such device", cure)
+    }
+}
+
+impl Default for DeviceManager {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A graphics processor as the current device of this thread, until it is dropped.
+pub struct GpuContext {
+    info: DeviceInfo,
+    _current: Current,
+}
+
+impl GpuContext {
+    /// Makes `gpu` the current device.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn new(gpu: GpuDevice) -> RusTorchResult<Self> {
+        let (manager, device) = (DeviceManager::new(), DeviceType::from(gpu));
+        let info = manager.find(device)?.cloned();
+        let info = info.ok_or_else(|| manager.why_not(device))?;
+        let _current = Current::enter(device)?;
+        Ok(Self { info, _current })
+    }
+
+    /// The best graphics processor there is.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn best() -> RusTorchResult<Self> {
+        let manager = DeviceManager::new();
+        let gpu = manager
+            .list()
+            .into_iter()
+            .find(|info| info.hardware == Hardware::Gpu);
+        let Some(info) = gpu else {
+            let cure = "see the absent devices for what each would need";
+            return Err(Absent::new("gpu", "this machine has none", cure).into());
+        };
+        let _current = Current::enter(info.device)?;
+        Ok(Self { info, _current })
+    }
+
+    /// What the device says of itself.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+}
