@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use rustorch_cpu::pool::default_threads;
 use rustorch_faulty::{Fault, Faulty};
-use rustorch_runtime::{Backend, DeviceType, Routing, Runtime};
+use rustorch_runtime::{Absent, Backend, DeviceType, Routing, Runtime};
 
 use crate::args::{BackendArg, DeviceArgs};
 
@@ -21,38 +21,7 @@ pub(crate) struct Devices {
     pub(crate) batch: Option<usize>,
 }
 
-/// A device that projects like this one know, and this program has not.
-pub(crate) struct Missing {
-    pub(crate) name: &'static str,
-    pub(crate) reason: &'static str,
-    pub(crate) cure: &'static str,
-}
-
-const CURE: &str = "use -b auto, which takes the best device there is, or -b cpu";
-
-/// Every device that could be asked for and is not in [`rustorch_tensor::backends`].
-pub(crate) const MISSING: [Missing; 4] = [
-    Missing {
-        name: "cuda",
-        reason: "this version has no CUDA backend",
-        cure: CURE,
-    },
-    Missing {
-        name: "metal",
-        reason: "this version has no Metal backend",
-        cure: CURE,
-    },
-    Missing {
-        name: "opencl",
-        reason: "this version has no OpenCL backend",
-        cure: CURE,
-    },
-    Missing {
-        name: "coreml",
-        reason: "this version has no Core ML backend",
-        cure: CURE,
-    },
-];
+const CURE: &str = "-b auto takes the best device there is";
 
 impl Devices {
     /// The devices that the options ask for.
@@ -60,7 +29,8 @@ impl Devices {
     /// # Errors
     /// The backend is not one of this machine's.
     pub(crate) fn open(args: &DeviceArgs) -> Result<Self> {
-        let backends = with_faults(rustorch_tensor::backends(args.threads), &args.inject.0);
+        let found = rustorch_tensor::discover(args.threads);
+        let backends = with_faults(found.backends, &args.inject.0);
         let batch = |arg: &BackendArg| match arg {
             BackendArg::Batch(size) => Some(*size),
             _ => None,
@@ -68,7 +38,7 @@ impl Devices {
         let named = (args.backend.iter().rev()).find(|arg| batch(arg).is_none());
         let device = match named {
             None => DeviceType::Auto,
-            Some(arg) => find(*arg, &backends)?,
+            Some(arg) => find(*arg, &backends, &found.absent)?,
         };
         Ok(Self {
             runtime: Runtime::new(backends),
@@ -94,7 +64,7 @@ impl Devices {
 }
 
 /// The device that an argument names, if it is here.
-fn find(arg: BackendArg, backends: &[Arc<dyn Backend>]) -> Result<DeviceType> {
+fn find(arg: BackendArg, backends: &[Arc<dyn Backend>], absent: &[Absent]) -> Result<DeviceType> {
     if let BackendArg::Device(wanted) = arg {
         let is_here = backends.iter().any(|b| b.info().device == wanted);
         if is_here || wanted == DeviceType::Auto {
@@ -107,13 +77,16 @@ fn find(arg: BackendArg, backends: &[Arc<dyn Backend>]) -> Result<DeviceType> {
         BackendArg::Hybrid(_) => "coreml",
         _ => &name,
     };
-    match MISSING
-        .iter()
-        .find(|missing| kind.starts_with(missing.name))
-    {
-        Some(Missing { reason, cure, .. }) => bail!("-b {name}: {reason}; {cure}"),
-        None => bail!("-b {name}: this machine has no such device; {CURE}"),
+    if let Some(Absent { reason, cure, .. }) = absent.iter().find(|a| kind.starts_with(&a.device)) {
+        bail!("-b {name}: {reason}; {cure}; {CURE}");
     }
+    let here: Vec<String> = (backends.iter())
+        .map(|b| b.info().device.to_string())
+        .collect();
+    bail!(
+        "-b {name}: this machine has no such device, but {}; {CURE}",
+        here.join(", ")
+    );
 }
 
 /// The backends, those with faults wrapped so that they fail on command.
@@ -160,7 +133,7 @@ mod tests {
             "cuda",
             "cuda:3",
             "metal",
-            "opencl:1",
+            "opencl:9",
             "coreml",
             "mac-hybrid",
             "hybrid-f32",

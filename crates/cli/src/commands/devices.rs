@@ -1,16 +1,15 @@
 //! `devices`: what this machine can compute with.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use anyhow::Result;
 use clap::Args;
-use rustorch_ir::{DType, OpKind, Role, Signature, TensorType};
-use rustorch_runtime::Backend;
+use rustorch_ir::{DType, OpKind};
+use rustorch_runtime::{Absent, DeviceCapability, DeviceInfo, Runtime, Support};
+use rustorch_tensor::Discovered;
 use serde_json::json;
 
 use crate::args::Format;
-use crate::devices::MISSING;
 use crate::output::{bytes, json_line};
 
 #[derive(Debug, Args)]
@@ -20,111 +19,69 @@ pub(crate) struct Options {
     format: Format,
 }
 
-/// What a device answers when it is asked for kernels.
-#[derive(Default)]
-struct Capability {
-    /// Operations with a kernel for every dtype that they have.
-    full: Vec<&'static str>,
-    /// Operations with a kernel for some.
-    partial: Vec<&'static str>,
-    /// Operations without one: made of others where they can be, else left to other devices.
-    none: Vec<&'static str>,
-    /// Types of the operands that some kernel takes.
-    dtypes: Vec<DType>,
-}
-
 pub(super) fn run(options: &Options) -> Result<()> {
-    let devices: Vec<_> = (rustorch_tensor::backends(0).into_iter())
-        .map(|backend| (capability(&backend), backend))
-        .collect();
+    let Discovered { backends, absent } = rustorch_tensor::discover(0);
+    let runtime = Runtime::new(backends);
+    let devices: Vec<_> = runtime.devices().zip(runtime.capabilities()).collect();
     let out = &mut io::stdout().lock();
     match options.format {
-        Format::Text => text(&devices, out)?,
-        Format::Json => json_line(out, &as_json(&devices))?,
+        Format::Text => text(&devices, &absent, out)?,
+        Format::Json => json_line(out, &as_json(&devices, &absent))?,
     }
     Ok(())
 }
 
-/// Asks a device for each operation's examples.
-fn capability(backend: &Arc<dyn Backend>) -> Capability {
-    let mut found = Capability::default();
-    for &kind in OpKind::ALL {
-        let (mut asked, mut answered) = (0, 0);
-        for case in kind.cases() {
-            let inputs: Vec<&TensorType> = case.inputs.iter().map(|operand| &operand.ty).collect();
-            let def = case.op.def();
-            // Views are never launched.
-            let Some(output) = def.infer(&inputs).ok().filter(|_| def.role() != Role::View) else {
-                continue;
-            };
-            asked += 1;
-            let signature = Signature {
-                op: &case.op,
-                inputs: &inputs,
-                output: &output,
-            };
-            if backend.supports(&signature) {
-                answered += 1;
-                for dtype in inputs.iter().map(|ty| ty.dtype) {
-                    if !found.dtypes.contains(&dtype) {
-                        found.dtypes.push(dtype);
-                    }
-                }
-            }
-        }
-        let list = match answered {
-            _ if asked == 0 => continue,
-            0 => &mut found.none,
-            n if n < asked => &mut found.partial,
-            _ => &mut found.full,
-        };
-        list.push(kind.name());
-    }
-    found
-        .dtypes
-        .sort_by_key(|dtype| (matches!(dtype, DType::Block(_)), dtype.to_string()));
-    found
+/// What a device says of itself, and what it can do.
+type Device<'a> = (&'a DeviceInfo, &'a DeviceCapability);
+
+/// The names of the operations with this much support.
+fn operations(capability: &DeviceCapability, support: Support) -> Vec<&'static str> {
+    capability.with_support(support).map(OpKind::name).collect()
 }
 
 fn names(dtypes: &[DType]) -> Vec<String> {
     dtypes.iter().map(DType::to_string).collect()
 }
 
-fn text(devices: &[(Capability, Arc<dyn Backend>)], out: &mut impl Write) -> io::Result<()> {
-    for (capability, backend) in devices {
-        let info = backend.info();
+fn text(devices: &[Device], absent: &[Absent], out: &mut impl Write) -> io::Result<()> {
+    for (info, capability) in devices {
         writeln!(out, "{:<11}{}", info.device.to_string(), info.name)?;
+        let place = match info.shares_host_memory {
+            true => ", the host's own: nothing is copied",
+            false => "",
+        };
         if let Some(memory) = info.memory_bytes {
-            writeln!(out, "  memory: {}", bytes(memory))?;
+            writeln!(out, "  memory: {}{place}", bytes(memory))?;
         }
         for (key, value) in &info.details {
             writeln!(out, "  {key}: {value}")?;
         }
         writeln!(out, "  types: {}", names(&capability.dtypes).join(" "))?;
-        for (what, list) in [
-            ("kernels for", &capability.full),
-            ("for some types only", &capability.partial),
-            ("made of others, or left to other devices", &capability.none),
+        for (what, support) in [
+            ("kernels for", Support::Full),
+            ("for some types only", Support::Partial),
+            ("made of others, or left to other devices", Support::None),
         ] {
+            let list = operations(capability, support);
             if !list.is_empty() {
                 writeln!(out, "  {what}: {}", list.join(" "))?;
             }
         }
         writeln!(out)?;
     }
-    for missing in &MISSING {
-        writeln!(
-            out,
-            "{:<11}missing: {}; {}",
-            missing.name, missing.reason, missing.cure
-        )?;
+    for Absent {
+        device,
+        reason,
+        cure,
+    } in absent
+    {
+        writeln!(out, "{device:<11}missing: {reason}; {cure}")?;
     }
     Ok(())
 }
 
-fn as_json(devices: &[(Capability, Arc<dyn Backend>)]) -> serde_json::Value {
-    let device = |(capability, backend): &(Capability, Arc<dyn Backend>)| {
-        let info = backend.info();
+fn as_json(devices: &[Device], absent: &[Absent]) -> serde_json::Value {
+    let device = |(info, capability): &Device| {
         let details = info
             .details
             .iter()
@@ -133,20 +90,28 @@ fn as_json(devices: &[(Capability, Arc<dyn Backend>)]) -> serde_json::Value {
             "device": info.device.to_string(),
             "name": info.name,
             "memory_bytes": info.memory_bytes,
+            "shares_host_memory": info.shares_host_memory,
             "details": details.collect::<serde_json::Map<_, _>>(),
+            "supports": {
+                "f16": capability.supports_f16,
+                "f32": capability.supports_f32,
+                "f64": capability.supports_f64,
+                "complex": capability.supports_complex,
+                "distributed": capability.supports_distributed,
+            },
             "dtypes": names(&capability.dtypes),
             "operations": {
-                "full": capability.full,
-                "partial": capability.partial,
-                "none": capability.none,
+                "full": operations(capability, Support::Full),
+                "partial": operations(capability, Support::Partial),
+                "none": operations(capability, Support::None),
             },
         })
     };
-    let missing = MISSING.iter().map(|missing| {
+    let missing = absent.iter().map(|absent| {
         json!({
-            "device": missing.name,
-            "reason": missing.reason,
-            "cure": missing.cure,
+            "device": absent.device,
+            "reason": absent.reason,
+            "cure": absent.cure,
         })
     });
     json!({
