@@ -9,6 +9,7 @@ use rustorch_ir::{DType, Layout, Shape};
 use rustorch_runtime::{Operand, Step};
 use smallvec::SmallVec;
 
+use crate::cache;
 use crate::element::{unknown, with_type};
 use crate::elementwise::{Function, Loop, Word};
 use crate::kernel::{Args, Misuse, SharedMut, for_ranges};
@@ -16,8 +17,19 @@ use crate::pool::Pool;
 use crate::reader::{Reader, Run, Runs, gather};
 use crate::view::View;
 
-/// Bytes of a register. Several fit the first-level cache.
+/// Bytes of a register: so many that a function of a block takes longer than its call, so
+/// few that some registers fit the nearest caches.
 const REGISTER_BYTES: usize = 8 * 1024;
+
+/// Bytes of results that do not stay in the caches until they are read.
+const STREAMED: usize = 32 * 1024 * 1024;
+
+/// Bytes of a register that are used while operands and results stream through the caches:
+/// the shorter the blocks, the more evenly is memory used.
+const STREAM_BYTES: usize = 2 * 1024;
+
+/// How many blocks before its use an operand is asked for.
+const AHEAD: usize = 2;
 
 /// What a step of elementwise operations does.
 pub(crate) struct Plan {
@@ -126,6 +138,8 @@ struct Source {
     data: Data,
     /// Of the result's shape, collapsed, and counted from the first element of the data.
     layout: Layout,
+    /// Is the layout one of neighbours?
+    contiguous: bool,
     /// Bytes of an element.
     size: usize,
     /// Copies some elements: see [`gather`].
@@ -147,6 +161,7 @@ impl Source {
         layout.offset = 0;
         with_type!(dtype, words T => Ok(Self {
             data,
+            contiguous: layout.rank() == 1 && layout.strides[0] == 1,
             layout,
             size: size_of::<T>(),
             gather: |data, runs, out| gather::<T>(cast_slice(data), runs, cast_slice_mut(out)),
@@ -184,6 +199,9 @@ impl Source {
         len: usize,
         register: &mut [u8],
     ) -> Option<&'a [u8]> {
+        if self.contiguous {
+            return Some(&data[start * self.size..][..len * self.size]);
+        }
         let runs = || Runs::new(&self.layout, start..start + len);
         match runs().next() {
             Some(Run {
@@ -201,8 +219,8 @@ impl Source {
 
 /// What is done to each block of elements.
 struct Program {
-    /// Elements of a block.
-    len: usize,
+    /// Bytes of the widest element.
+    widest: usize,
     /// Cost of an element.
     work: usize,
     /// Number of registers.
@@ -312,7 +330,7 @@ impl Program {
             }
         }
         Self {
-            len: REGISTER_BYTES / widest.unwrap_or(1),
+            widest: widest.unwrap_or(1),
             work,
             registers: registers.count,
             repeated,
@@ -322,32 +340,44 @@ impl Program {
 
     /// Computes `out`, of elements of `size` bytes.
     fn run(&self, sources: &[Source], operands: &[View], pool: &Pool, out: &mut [u8], size: usize) {
+        let streams = out.len() >= STREAMED;
+        let bytes = if streams {
+            STREAM_BYTES
+        } else {
+            REGISTER_BYTES
+        };
+        let block = bytes / self.widest;
         let count = out.len() / size;
         let out = SharedMut::new(out);
-        for_ranges(
-            pool,
-            count.div_ceil(self.len),
-            self.len * self.work,
-            |blocks| {
-                BANK.with_borrow_mut(|bank| {
-                    let data = sources.iter().map(|source| source.data(operands)).collect();
-                    let mut worker = Worker::new(self, sources, data, bank, count);
-                    for start in blocks.map(|block| block * self.len) {
-                        let len = self.len.min(count - start);
-                        // SAFETY: blocks are disjoint and inside the output.
-                        let out = unsafe { out.range(start * size, len * size) };
-                        worker.block(start, len, out);
-                    }
-                });
-            },
-        );
+        for_ranges(pool, count.div_ceil(block), block * self.work, |blocks| {
+            BANK.with_borrow_mut(|bank| {
+                let mut worker = Worker {
+                    program: self,
+                    sources,
+                    data: sources.iter().map(|source| source.data(operands)).collect(),
+                    bank,
+                    elsewhere: SmallVec::from_elem(None, self.registers),
+                    streams,
+                };
+                worker.begin(block.min(count));
+                for start in blocks.map(|index| index * block) {
+                    let len = block.min(count - start);
+                    // SAFETY: blocks are disjoint and inside the output.
+                    let out = unsafe { out.range(start * size, len * size) };
+                    worker.block(start, len, out);
+                }
+            });
+            if streams {
+                cache::fence();
+            }
+        });
     }
 }
 
 /// Vectors are aligned to lines of the cache.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
-struct Line([u8; 64]);
+struct Line([u8; cache::LINE]);
 
 /// The memory of a register.
 type Memory = Vec<Line>;
@@ -363,42 +393,40 @@ struct Worker<'a> {
     sources: &'a [Source],
     /// Of each source.
     data: SmallVec<[&'a [u8]; 8]>,
-    bank: &'a mut [Memory],
+    bank: &'a mut Vec<Memory>,
     /// For each register, the memory outside the bank that stands for it.
     elsewhere: SmallVec<[Option<&'a [u8]>; 16]>,
+    /// Do operands and results stream through the caches?
+    streams: bool,
 }
 
-impl<'a> Worker<'a> {
-    /// A worker on some of `count` elements.
-    fn new(
-        program: &'a Program,
-        sources: &'a [Source],
-        data: SmallVec<[&'a [u8]; 8]>,
-        bank: &'a mut Vec<Memory>,
-        count: usize,
-    ) -> Self {
-        if bank.len() < program.registers {
-            bank.resize_with(program.registers, || {
-                vec![Line::zeroed(); REGISTER_BYTES / size_of::<Line>()]
-            });
+impl Worker<'_> {
+    /// Prepares for blocks of at most `len` elements.
+    fn begin(&mut self, len: usize) {
+        // And one for a result that is to be streamed.
+        let registers = self.program.registers + 1;
+        if self.bank.len() < registers {
+            let memory = || vec![Line::zeroed(); REGISTER_BYTES / size_of::<Line>()];
+            self.bank.resize_with(registers, memory);
         }
-        for &(source, to) in &program.repeated {
-            let register: &mut [u8] = cast_slice_mut(&mut bank[to.index]);
-            let len = program.len.min(count);
-            sources[source].repeat(data[source], &mut register[..len * to.size]);
-        }
-        Self {
-            program,
-            sources,
-            data,
-            bank,
-            elsewhere: SmallVec::from_elem(None, program.registers),
+        for &(source, to) in &self.program.repeated {
+            let register: &mut [u8] = cast_slice_mut(&mut self.bank[to.index]);
+            self.sources[source].repeat(self.data[source], &mut register[..len * to.size]);
         }
     }
 
     /// Computes `len` elements of the result, from number `start` on.
     fn block(&mut self, start: usize, len: usize, out: &mut [u8]) {
-        for instruction in &self.program.instructions {
+        let steps = self.program.instructions.len();
+        for (step, instruction) in self.program.instructions.iter().enumerate() {
+            if self.streams {
+                // Evenly, for memory and the computation to go on at the same time.
+                let part = |step| step * len / steps;
+                self.prefetch(
+                    start + AHEAD * len + part(step),
+                    part(step + 1) - part(step),
+                );
+            }
             match instruction {
                 Instruction::Load { source, to } => {
                     let register = cast_slice_mut(&mut self.bank[to.index]);
@@ -410,29 +438,47 @@ impl<'a> Worker<'a> {
                     function,
                     operands,
                     to: None,
-                } => function.run(&self.operands(operands, len), out),
+                } if !self.streams => self.compute(function, operands, len, out),
                 Instruction::Compute {
                     function,
                     operands,
-                    to: Some(to),
+                    to,
                 } => {
+                    let index = to.map_or(self.program.registers, |to| to.index);
+                    let bytes = to.map_or(out.len(), |to| len * to.size);
                     // Taken out, as the operands are in the same bank.
-                    let mut register = std::mem::take(&mut self.bank[to.index]);
-                    let result = &mut cast_slice_mut(&mut register)[..len * to.size];
-                    function.run(&self.operands(operands, len), result);
-                    self.bank[to.index] = register;
-                    self.elsewhere[to.index] = None;
+                    let mut register = std::mem::take(&mut self.bank[index]);
+                    let result: &mut [u8] = &mut cast_slice_mut(&mut register)[..bytes];
+                    self.compute(function, operands, len, result);
+                    match to {
+                        Some(to) => self.elsewhere[to.index] = None,
+                        None => cache::stream(result, out),
+                    }
+                    self.bank[index] = register;
                 }
             }
         }
     }
 
-    /// The first `len` elements of each of some registers.
-    fn operands(&self, registers: &[Register], len: usize) -> SmallVec<[&[u8]; 3]> {
-        let contents = |register: &Register| match self.elsewhere[register.index] {
-            Some(memory) => memory,
-            None => &cast_slice(&self.bank[register.index])[..len * register.size],
-        };
-        registers.iter().map(contents).collect()
+    /// Computes `len` elements of `result` from those in registers.
+    fn compute(&self, function: &Loop, operands: &[Register], len: usize, result: &mut [u8]) {
+        let mut contents = [&[][..]; 3];
+        for (contents, register) in contents.iter_mut().zip(operands) {
+            *contents = match self.elsewhere[register.index] {
+                Some(memory) => memory,
+                None => &cast_slice(&self.bank[register.index])[..len * register.size],
+            };
+        }
+        function.run(&contents[..operands.len()], result);
+    }
+
+    /// Brings `len` elements of each source, from number `start` on, near.
+    fn prefetch(&self, start: usize, len: usize) {
+        for (source, data) in self.sources.iter().zip(&self.data) {
+            if source.contiguous {
+                let (start, bytes) = (start * source.size, len * source.size);
+                cache::prefetch(data.get(start..start + bytes).unwrap_or_default());
+            }
+        }
     }
 }

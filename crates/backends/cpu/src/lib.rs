@@ -4,6 +4,7 @@
 //! `kernels`. Kernels are functions of typed slices; parallel loops go through one
 //! [`pool::Pool`] of threads.
 
+mod cache;
 mod element;
 mod elementwise;
 mod fold;
