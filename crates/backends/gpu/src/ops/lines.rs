@@ -131,3 +131,61 @@ pub(super) fn line_kernel(
     kernel.word("y_step", y_along.strides[0]);
     kernel.groups(tile.groups(count), 1, 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GPU: Limits = Limits {
+        max_group: 1024,
+        local_bytes: 48 << 10,
+        max_buffer: 1 << 32,
+        memory: 1 << 34,
+        has_f64: true,
+        compute_units: 100,
+        is_processor: false,
+    };
+
+    /// The tile for sums of a contiguous matrix along `dim`, and how long segments are.
+    fn along(rows: usize, columns: usize, dim: usize) -> (Tile, usize) {
+        let matrix = Layout::contiguous(&[rows, columns].into());
+        let (starts, along) = split(&matrix, dim);
+        let tile = Tile::new(&GPU, &starts, &along);
+        let segment = tile.segment(&GPU, starts.elements(), along.elements());
+        (tile, segment)
+    }
+
+    #[test]
+    fn all_lanes_have_a_line() {
+        for rows in [1, 3, 100, 5000] {
+            for columns in [1, 7, 300, 70_000] {
+                for dim in [0, 1] {
+                    let (tile, segment) = along(rows, columns, dim);
+                    assert_eq!(tile.lines * tile.team, group(&GPU), "{rows} × {columns}");
+                    assert!((1..=[rows, columns][dim]).contains(&segment));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn neighbouring_lanes_read_neighbours() {
+        let (rows, _) = along(4096, 4096, 1);
+        assert!(!rows.is_across && rows.team == group(&GPU));
+        let (columns, _) = along(4096, 4096, 0);
+        assert!(columns.is_across && columns.lines >= SIDE_BY_SIDE);
+        let (short, _) = along(100_000, 8, 1);
+        assert!(!short.is_across && short.lines > short.team);
+    }
+
+    #[test]
+    fn few_long_lines_are_cut() {
+        let len = 64 << 20;
+        let (tile, segment) = along(1, len, 1);
+        assert!(len / segment >= GPU.compute_units && segment.is_multiple_of(tile.team));
+        let (_, segment) = along(len, 2, 0);
+        assert!(len / segment >= GPU.compute_units);
+        assert_eq!(along(100_000, 4096, 1).1, 4096);
+        assert_eq!(along(1, 4096, 1).1, 4096);
+    }
+}
