@@ -1,10 +1,11 @@
 //! The Rust types of dtypes' elements, and the types that kernels compute in.
 
 use bytemuck::Pod;
-use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use num_complex::Complex;
 use rustorch_ir::{DType, Scalar};
+
+use crate::half_precision::{round_bf16, round_f16, widen_bf16, widen_f16};
 
 /// Evaluates `$body` with `$T` standing for the element type of `$dtype`, which is of the
 /// named class; a [`Misuse`](crate::kernel::Misuse) if it is not. `bool`s are bytes, and
@@ -127,7 +128,7 @@ computes_as_itself!(
 computes_as_itself!(Complex<f32>, Complex<f64>);
 
 macro_rules! computes_in_single_precision {
-    ($($type:ty),+) => {$(
+    ($($type:ty: $widen:ident, $round:ident;)+) => {$(
         impl Element for $type {
             type Compute = f32;
 
@@ -135,7 +136,7 @@ macro_rules! computes_in_single_precision {
 
             fn widen<'a>(x: &'a [Self], buffer: &'a mut impl Buffer<f32>) -> &'a [f32] {
                 let buffer = buffer.room(x.len());
-                x.convert_to_f32_slice(buffer);
+                $widen(x, buffer);
                 buffer
             }
 
@@ -146,14 +147,17 @@ macro_rules! computes_in_single_precision {
             ) -> R {
                 let buffer = buffer.room(out.len());
                 let result = compute(buffer);
-                out.convert_from_f32_slice(buffer);
+                $round(buffer, out);
                 result
             }
         }
     )+};
 }
 
-computes_in_single_precision!(f16, bf16);
+computes_in_single_precision! {
+    f16: widen_f16, round_f16;
+    bf16: widen_bf16, round_bf16;
+}
 
 /// An element that a parameter of an operation can stand for.
 pub(crate) trait FromScalar: Element {

@@ -392,7 +392,7 @@ struct Worker<'a> {
     program: &'a Program,
     sources: &'a [Source],
     /// Of each source.
-    data: SmallVec<[&'a [u8]; 8]>,
+    data: SmallVec<[&'a [u8]; 16]>,
     bank: &'a mut Vec<Memory>,
     /// For each register, the memory outside the bank that stands for it.
     elsewhere: SmallVec<[Option<&'a [u8]>; 16]>,

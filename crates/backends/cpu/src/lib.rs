@@ -9,6 +9,7 @@ mod element;
 mod elementwise;
 mod fold;
 mod fused;
+mod half_precision;
 mod index;
 mod kernel;
 mod kernels;
