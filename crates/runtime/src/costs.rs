@@ -78,7 +78,7 @@ impl Runtime {
             products_per_second: rate(MATRIX * MATRIX * MATRIX, product),
             launch,
         };
-        for slot in self.slots_named(device) {
+        for slot in self.devices.named(device) {
             *lock(&slot.costs) = Some(costs);
         }
         Ok(costs)

@@ -1,14 +1,24 @@
 //! Backends, planning, execution and failing over.
 //!
 //! ```text
-//! Graph ─► plan: route each node ─► segments ─► Backend::compile ─► Program
-//!                    ▲                                                 │ run
-//!                    └──── failure class: memo, free, quarantine ◄─────┘
+//! Graph ─► planner: offer each node to devices ─► segments ─► Backend::compile ─► Program
+//!                    ▲                                                           │ run
+//!                    └────────── failure class: memo, free, quarantine ◄─────────┘
 //! ```
 //!
-//! A [`Runtime`] owns the devices in their order of preference. It turns a
+//! A [`Runtime`] owns the devices in the platform's order. It turns a
 //! [`Graph`](rustorch_ir::Graph) into an [`Executable`], which is planned once, replayed
 //! often, and planned anew when a device fails.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `runtime.rs`, `executor.rs` | devices and known graphs, running and failing over |
+//! | `policy.rs`, `planner.rs`, `segment.rs` | whom to ask first, who gets a node, cutting |
+//! | `capability.rs`, `costs.rs` | what devices say and are measured to do |
+//! | `storage.rs`, `memory.rs`, `transfers.rs` | a tensor's copies, memory itself, what moves |
+//! | `journal.rs`, `trace.rs`, `profile.rs` | what happened, explained and timed |
+//! | `backend.rs`, `device.rs`, `error.rs` | what a backend offers, device facts, failure classes |
+//! | `lower.rs`, `fuse.rs` | from a segment to launches |
 
 mod backend;
 mod capability;

@@ -44,7 +44,8 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// The host memory that this buffer is, where device and host share it, with all that the
     /// device wrote to it; the host may use it until the buffer's next launch.
     ///
-    /// Cheap while the device has not written since the last call.
+    /// Cheap while the device has not written since the last call. It stays the buffer's as long
+    /// as the buffer lives, and may be larger than the buffer.
     ///
     /// # Errors
     /// The device is lost.

@@ -149,25 +149,25 @@ pub(crate) struct Subject {
 
 impl DeviceSelector {
     /// Sorts devices that are in the platform's order by the rules.
-    fn sort(&self, devices: &mut Offer, threshold: usize, subject: &Subject, all: &Devices) {
+    fn sort(&self, offer: &mut Offer, threshold: usize, subject: &Subject, all: &Devices) {
         let info = |id: DeviceId| all.info(id);
-        devices.ids.retain(|&mut id| {
-            let is_coreml = matches!(info(id).device, DeviceType::CoreML(_));
-            !is_coreml || coreml_takes(subject)
-        });
+        let is_coreml = |id| matches!(info(id).device, DeviceType::CoreML(_));
+        offer
+            .ids
+            .retain(|&mut id| !is_coreml(id) || coreml_takes(subject));
         let first: fn(&DeviceInfo) -> bool = match subject.bytes {
             n if n < threshold => |info| info.device == DeviceType::Cpu,
             n if n > self.large_bytes => |info| info.hardware == Hardware::Gpu,
             _ => return,
         };
         // Says nothing where there is nothing to choose between.
-        let chosen = devices.ids.iter().position(|&id| first(info(id)));
+        let chosen = offer.ids.iter().position(|&id| first(info(id)));
         if chosen.is_some_and(|at| at > 0) {
-            devices.reason = Reason::Policy(match subject.bytes < threshold {
+            offer.reason = Reason::Policy(match subject.bytes < threshold {
                 true => "too small for a GPU",
                 false => "large enough for the best GPU",
             });
-            devices.ids.sort_by_key(|&id| !first(info(id)));
+            offer.ids.sort_by_key(|&id| !first(info(id)));
         }
     }
 }
@@ -183,9 +183,9 @@ fn coreml_takes(subject: &Subject) -> bool {
             | OpType::Distribution
             | OpType::CustomKernel
             | OpType::DistributedOps,
-        ) => 0,
+        ) => return false,
     };
-    is_float && !subject.custom_kernel && subject.rank <= most && most > 0
+    is_float && !subject.custom_kernel && subject.rank <= most
 }
 
 /// A device's place in the platform's chain.
@@ -229,78 +229,70 @@ impl Policy {
         pin: Option<DeviceType>,
         subject: &Subject,
     ) -> Offer {
-        let mut offer = Offer {
-            ids: SmallVec::new(),
-            reason: Reason::Preferred,
-            passed: Vec::new(),
-        };
         let route = (subject.kind.map(Route::Kind).into_iter())
             .chain(subject.op_type.map(Route::Type))
-            .find_map(|route| self.routes.get(&route));
-        let asked = Some(routing.device);
+            .find_map(|route| self.routes.get(&route).copied());
         let wishes = [
-            (pin, Reason::Pinned as fn(DeviceType) -> Reason),
-            (route.copied(), Reason::Routed),
-            (asked, Reason::Asked),
+            pin.map(|device| (device, Reason::Pinned(device))),
+            route.map(|device| (device, Reason::Routed(device))),
+            Some((routing.device, Reason::Asked(routing.device))),
         ];
-        let wishes = (wishes.into_iter())
-            .filter_map(|(wish, reason)| Some((wish?, reason)))
-            .filter(|(wish, _)| *wish != DeviceType::Auto);
-        let mut is_first = true;
-        for (wish, reason) in wishes {
-            if is_first {
-                offer.reason = reason(wish);
-            }
-            offer.add(wish, all, routing);
-            is_first = false;
+        let mut wishes = (wishes.into_iter().flatten())
+            .filter(|(device, _)| *device != DeviceType::Auto)
+            .peekable();
+        let mut offer = match wishes.peek() {
+            Some((_, reason)) => Offer {
+                ids: SmallVec::new(),
+                reason: reason.clone(),
+                passed: Vec::new(),
+            },
+            None => self.by_rules(all, routing, subject),
+        };
+        for (device, _) in wishes {
+            offer.add(device, all, routing);
             if routing.strict {
                 return offer;
             }
         }
-        let mut rest = Offer {
-            ids: all.ids().collect(),
-            reason: Reason::Preferred,
-            passed: Vec::new(),
-        };
-        let excluded = |id| routing.strategy.excludes(all.info(id), routing.strict);
-        rest.ids.retain(|id| !excluded(*id));
-        let threshold = match routing.strategy {
-            GpuExecutionStrategy::Hybrid { gpu_threshold } => gpu_threshold,
-            GpuExecutionStrategy::GpuOnly | GpuExecutionStrategy::CpuOnly => 0,
-        };
-        self.selector.sort(&mut rest, threshold, subject, all);
-        if is_first {
-            offer.reason = rest.reason;
+        for id in self.by_rules(all, routing, subject).ids {
+            offer.push(id);
         }
-        let known = offer.ids.clone();
-        let more = rest.ids.into_iter().filter(|id| !known.contains(id));
-        offer.ids.extend(more);
         if routing.strict {
             offer.ids.truncate(1);
         }
         offer
     }
+
+    /// The devices that the strategy allows, in the order of the rules.
+    fn by_rules(&self, all: &Devices, routing: Routing, subject: &Subject) -> Offer {
+        let Routing {
+            strict, strategy, ..
+        } = routing;
+        let allowed = |id: &DeviceId| !strategy.excludes(all.info(*id), strict);
+        let mut offer = Offer {
+            ids: all.ids().filter(allowed).collect(),
+            reason: Reason::Preferred,
+            passed: Vec::new(),
+        };
+        let threshold = match strategy {
+            GpuExecutionStrategy::Hybrid { gpu_threshold } => gpu_threshold,
+            GpuExecutionStrategy::GpuOnly | GpuExecutionStrategy::CpuOnly => 0,
+        };
+        self.selector.sort(&mut offer, threshold, subject, all);
+        offer
+    }
 }
 
 impl Offer {
+    fn push(&mut self, id: DeviceId) {
+        if !self.ids.contains(&id) {
+            self.ids.push(id);
+        }
+    }
+
     /// Appends the devices of that name, or notes why there is none.
     fn add(&mut self, wish: DeviceType, all: &Devices, routing: Routing) {
-        let gpu = |id: &DeviceId| all.info(*id).hardware == Hardware::Gpu;
-        let names: SmallVec<[DeviceType; 2]> = match wish {
-            DeviceType::CoreMLHybrid {
-                coreml_id,
-                fallback_gpu,
-            } => {
-                let next = || all.ids().find(gpu).map(|id| all.info(id).device);
-                let gpu = fallback_gpu.map(DeviceType::from).or_else(next);
-                [DeviceType::CoreML(coreml_id)]
-                    .into_iter()
-                    .chain(gpu)
-                    .collect()
-            }
-            name => [name].into_iter().collect(),
-        };
-        for name in names {
+        for name in names(wish, all) {
             let mut found = all
                 .ids()
                 .filter(|&id| all.info(id).device == name)
@@ -309,14 +301,32 @@ impl Offer {
                 self.passed.push(format!("{name}: not on this machine"));
             }
             for id in found {
-                if routing.strategy.excludes(all.info(id), routing.strict) {
-                    let strategy = routing.strategy;
-                    self.passed
-                        .push(format!("{name}: left out by the strategy {strategy}"));
-                } else if !self.ids.contains(&id) {
-                    self.ids.push(id);
+                match routing.strategy.excludes(all.info(id), routing.strict) {
+                    true => (self.passed).push(format!(
+                        "{name}: left out by the strategy {}",
+                        routing.strategy
+                    )),
+                    false => self.push(id),
                 }
             }
         }
     }
+}
+
+/// The devices that a name stands for, first to last.
+fn names(wish: DeviceType, all: &Devices) -> SmallVec<[DeviceType; 2]> {
+    let DeviceType::CoreMLHybrid {
+        coreml_id,
+        fallback_gpu,
+    } = wish
+    else {
+        return [wish].into_iter().collect();
+    };
+    let mut infos = all.ids().map(|id| all.info(id));
+    let next = infos.find(|info| info.hardware == Hardware::Gpu);
+    let gpu = (fallback_gpu.map(DeviceType::from)).or(next.map(|info| info.device));
+    [DeviceType::CoreML(coreml_id)]
+        .into_iter()
+        .chain(gpu)
+        .collect()
 }

@@ -150,7 +150,7 @@ impl Devices {
 /// Clones share everything.
 #[derive(Clone)]
 pub struct Runtime {
-    devices: Arc<Devices>,
+    pub(crate) devices: Arc<Devices>,
     cache: Arc<Mutex<Cache>>,
     hasher: RandomState,
 }
@@ -258,10 +258,6 @@ impl Runtime {
         };
         let able = offer.ids.into_iter().filter(can);
         able.map(|id| devices.info(id).device).collect()
-    }
-
-    pub(crate) fn slots_named(&self, device: DeviceType) -> impl Iterator<Item = &Slot> {
-        self.devices.named(device)
     }
 
     /// Is there a graphics processor that was not lost?
