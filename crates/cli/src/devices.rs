@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use rustorch_cpu::pool::default_threads;
 use rustorch_faulty::{Fault, Faulty};
 use rustorch_runtime::{Absent, Backend, DeviceType, Routing, Runtime};
+use rustorch_tensor::Discovered;
 
 use crate::args::{BackendArg, DeviceArgs};
 
@@ -29,19 +30,39 @@ impl Devices {
     /// # Errors
     /// The backend is not one of this machine's.
     pub(crate) fn open(args: &DeviceArgs) -> Result<Self> {
-        let found = rustorch_tensor::discover(args.threads);
-        let backends = with_faults(found.backends, &args.inject.0);
         let batch = |arg: &BackendArg| match arg {
             BackendArg::Batch(size) => Some(*size),
             _ => None,
         };
         let named = (args.backend.iter().rev()).find(|arg| batch(arg).is_none());
+        let found = match named {
+            // Nothing comes before these, so drivers need not be loaded.
+            Some(BackendArg::Device(DeviceType::Cpu | DeviceType::Reference))
+                if args.route.is_empty() =>
+            {
+                Discovered {
+                    backends: rustorch_tensor::host(args.threads),
+                    absent: Vec::new(),
+                }
+            }
+            _ => rustorch_tensor::discover(args.threads),
+        };
+        let backends = with_faults(found.backends, &args.inject.0);
         let device = match named {
             None => DeviceType::Auto,
             Some(arg) => find(*arg, &backends, &found.absent)?,
         };
+        let mut routes = Vec::with_capacity(args.route.len());
+        for route in &args.route {
+            let device = BackendArg::Device(route.device);
+            routes.push((route.op, find(device, &backends, &found.absent)?));
+        }
+        let runtime = Runtime::new(backends);
+        for (op, device) in routes {
+            runtime.set_route(op, device);
+        }
         Ok(Self {
-            runtime: Runtime::new(backends),
+            runtime,
             routing: Routing {
                 device,
                 strict: args.strict,
@@ -115,6 +136,7 @@ mod tests {
             threads: 1,
             strict: false,
             inject: Default::default(),
+            route: Vec::new(),
         })
     }
 

@@ -49,10 +49,7 @@ pub fn discover(threads: usize) -> Discovered {
 
 fn find(threads: usize, gpus_disabled: bool) -> Discovered {
     let mut found = Discovered {
-        backends: vec![
-            Arc::new(rustorch_cpu::Cpu::new(threads)),
-            Arc::new(rustorch_reference::Reference::new()),
-        ],
+        backends: host(threads),
         absent: Vec::new(),
     };
     for (name, devices) in KINDS {
@@ -70,6 +67,14 @@ fn find(threads: usize, gpus_disabled: bool) -> Discovered {
         }
     }
     found
+}
+
+/// The processor and the reference, which are on every machine: no library is looked for.
+pub fn host(threads: usize) -> Vec<Arc<dyn Backend>> {
+    vec![
+        Arc::new(rustorch_cpu::Cpu::new(threads)),
+        Arc::new(rustorch_reference::Reference::new()),
+    ]
 }
 
 /// Does a variable of this value switch something on?

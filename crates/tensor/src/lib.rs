@@ -43,7 +43,7 @@ mod trace;
 mod views;
 
 pub use attention::AttentionOptions;
-pub use devices::{Discovered, backends, discover, runtime, with_runtime};
+pub use devices::{Discovered, backends, discover, host, runtime, with_runtime};
 pub use dims::{Dims, Sizes};
 pub use element::Element;
 pub use error::{RusTorchError, RusTorchResult};

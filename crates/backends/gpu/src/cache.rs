@@ -3,6 +3,7 @@
 use std::fs::{self, File, FileTimes};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -24,6 +25,8 @@ pub(crate) struct Cache {
     limit: u64,
     /// Bytes of the files, once they have been counted.
     used: Mutex<Option<u64>>,
+    /// Has it been said that the folder takes no files?
+    warned: AtomicBool,
 }
 
 impl Cache {
@@ -42,6 +45,7 @@ impl Cache {
             folder,
             limit,
             used: Mutex::new(None),
+            warned: AtomicBool::new(false),
         }
     }
 
@@ -75,7 +79,11 @@ impl Cache {
         let path = self.path(key);
         match self.write(&path, kernel) {
             Ok(bytes) => self.count(bytes),
-            Err(e) => tracing::debug!("{}: {e}; the kernel is not kept", path.display()),
+            Err(e) if !self.warned.swap(true, Ordering::Relaxed) => {
+                let folder = self.folder.display();
+                tracing::warn!("{folder}: {e}; kernels are not kept for the next start");
+            }
+            Err(_) => {}
         }
     }
 

@@ -2,6 +2,7 @@
 //! [`settings`](crate::settings) say what it means.
 
 mod backend;
+mod route;
 mod shared;
 
 use std::ffi::{OsStr, OsString};
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use clap::{ArgAction, Parser};
 
 pub(crate) use backend::BackendArg;
+pub(crate) use route::RouteArg;
 pub(crate) use shared::{
     CacheType, ContextArgs, DeviceArgs, Format, ModelArgs, SamplingArgs, TextArgs,
 };

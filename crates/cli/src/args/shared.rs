@@ -6,7 +6,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use rustorch_faulty::{FaultError, Faults};
 
-use super::BackendArg;
+use super::{BackendArg, RouteArg};
 
 /// More threads than any machine has cores are a mistake.
 const MAX_THREADS: u64 = 1024;
@@ -47,6 +47,10 @@ pub(crate) struct DeviceArgs {
     /// Fail where the chosen backend fails, rather than move on to another
     #[arg(long)]
     pub(crate) strict: bool,
+
+    /// Compute one operation on a device of its own: attention=cpu. May be given often
+    #[arg(long, value_name = "OP=DEVICE")]
+    pub(crate) route: Vec<RouteArg>,
 
     /// Make devices fail, to see what happens: device=cpu;op=linear;nth=3;kind=lost.
     /// Keys: device, op (default: any), nth, or p and seed, and kind (unsupported, oom,

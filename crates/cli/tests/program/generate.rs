@@ -165,7 +165,9 @@ fn special_tokens_are_read_and_shown_on_request() {
 
 #[test]
 fn a_device_that_fails_changes_nothing_but_the_report() {
-    let args = ["-p", KING, "-n", "3", "--temp", "0", "--format", "json"];
+    let args = [
+        "-p", KING, "-n", "3", "--temp", "0", "--format", "json", "-b", "cpu",
+    ];
     let expected = run(args).json();
     let faults = "device=cpu;op=linear;nth=50;kind=lost";
     let failed = run(args.iter().copied().chain(["--inject", faults])).json();

@@ -4,6 +4,7 @@
 mod bad_input;
 mod commands;
 mod generate;
+mod opencl;
 mod support;
 
 #[cfg(unix)]

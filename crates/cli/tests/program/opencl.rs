@@ -1,0 +1,144 @@
+//! The chain of OpenCL and the CPU: taking part, failing over, being absent.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::{Run, program, run};
+
+const STORY: [&str; 8] = [
+    "-p",
+    "Once upon a time there was a king who",
+    "-n",
+    "4",
+    "--temp",
+    "0",
+    "--format",
+    "json",
+];
+
+fn story(more: &[&str]) -> Value {
+    run(STORY.iter().chain(more)).json()
+}
+
+/// Is there an OpenCL device? One that was promised has to be.
+fn is_here() -> bool {
+    let devices = run(["devices", "--format", "json"]).json();
+    let devices = devices["devices"].as_array().unwrap();
+    let here = devices.iter().any(|d| d["device"] == "opencl:0");
+    let promised = std::env::var_os("RUSTORCH_TEST_OPENCL").is_some();
+    assert!(here || !promised, "an OpenCL device was promised");
+    if !here {
+        println!("skipped: there is no OpenCL device");
+    }
+    here
+}
+
+/// The program with one variable of its environment set.
+fn run_with(variable: &str, value: &Path, args: &[&str]) -> Run {
+    let mut command = program(args);
+    command.env(variable, value);
+    command.output().expect("the program runs").into()
+}
+
+/// Runs where OpenCL is missing: the CPU takes over, and `devices` says why.
+fn absent(variable: &str, value: &Path, why: &str) {
+    let told: Value = run_with(variable, value, &STORY).json();
+    assert_eq!(told["devices"], json!(["cpu"]));
+    assert_eq!(told["fallbacks"], json!([]));
+    let devices = run_with(variable, value, &["devices", "--format", "json"]).json();
+    let missing = devices["missing"].as_array().unwrap();
+    let opencl = missing.iter().find(|m| m["device"] == "opencl").unwrap();
+    let reason = opencl["reason"].as_str().unwrap();
+    assert!(reason.contains(why), "{reason}");
+    let refused = run_with(variable, value, &["-b", "opencl", "-p", "x"]).error(1);
+    assert!(refused.contains(reason), "{refused}");
+}
+
+#[test]
+fn without_drivers_the_cpu_takes_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let why = match is_here() {
+        true => "no driver that works",
+        false => "OpenCL",
+    };
+    absent("OCL_ICD_VENDORS", folder.path(), why);
+    fs::write(folder.path().join("broken.icd"), "libNoSuchDriver.so\n").unwrap();
+    absent("OCL_ICD_VENDORS", folder.path(), why);
+}
+
+#[test]
+fn gpus_can_be_disabled() {
+    absent(
+        "RUSTORCH_DISABLE_GPU",
+        Path::new("1"),
+        "RUSTORCH_DISABLE_GPU is set",
+    );
+}
+
+#[test]
+fn opencl_tells_the_same_story() {
+    if !is_here() {
+        return;
+    }
+    let expected = story(&["-b", "cpu"]);
+    let told = story(&["-b", "opencl"]);
+    assert_eq!(told["ids"], expected["ids"]);
+    assert_eq!(told["devices"], json!(["opencl:0"]));
+    assert_eq!(told["fallbacks"], json!([]));
+
+    let mixed = story(&["-b", "cpu", "--route", "attention=opencl"]);
+    assert_eq!(mixed["ids"], expected["ids"]);
+    assert_eq!(mixed["devices"], json!(["cpu", "opencl:0"]));
+
+    let faults = "device=opencl:0;op=attention;nth=9;kind=timeout";
+    let failed = story(&["-b", "opencl", "--inject", faults]);
+    assert_eq!(failed["ids"], expected["ids"]);
+    let fallback = &failed["fallbacks"][0];
+    assert_eq!(fallback["from"], "opencl:0");
+    assert_eq!(fallback["to"], "cpu");
+    assert_eq!(fallback["class"], "device lost");
+    assert_eq!(fallback["op"], "attention");
+
+    let strict = run(["-b", "opencl", "-p", "x", "--strict", "--inject", faults]);
+    let line = strict.error(1);
+    assert!(
+        line.contains("opencl:0") && line.contains("attention"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_kernel_cache_that_is_of_no_use_costs_only_time() {
+    if !is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let args: Vec<&str> = STORY.iter().chain(&["-b", "opencl"]).copied().collect();
+    let cached = |folder: &Path| run_with("RUSTORCH_CACHE_DIR", folder, &args);
+    let expected = cached(folder.path()).json();
+    let kernels = folder.path().join("kernels");
+    let files: Vec<_> = fs::read_dir(&kernels)
+        .unwrap()
+        .map(|f| f.unwrap().path())
+        .collect();
+    assert!(files.len() > 5, "{files:?}");
+    for file in &files {
+        let mut bytes = fs::read(file).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(file, bytes).unwrap();
+    }
+    let damaged = cached(folder.path());
+    assert!(damaged.stderr.contains("damaged"), "{}", damaged.stderr);
+    assert_eq!(damaged.json()["ids"], expected["ids"]);
+    let rebuilt = cached(folder.path());
+    assert!(!rebuilt.stderr.contains("damaged"), "{}", rebuilt.stderr);
+    assert_eq!(rebuilt.json()["ids"], expected["ids"]);
+    // A file where the folder should be.
+    let refusing = cached(&files[0]);
+    let warnings = refusing.stderr.matches("kernels are not kept").count();
+    assert_eq!(warnings, 1, "{}", refusing.stderr);
+    assert_eq!(refusing.json()["ids"], expected["ids"]);
+}
