@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use rustorch_ir::{Graph, ValueId};
+use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
 
 use crate::journal::lock;
@@ -416,7 +416,7 @@ impl Executable {
         // Each answer rules something out that was not before, so that this ends.
         match error.class {
             FailureClass::Lost | FailureClass::Caller => {}
-            FailureClass::Unsupported if self.devices.learn_unsupported(device, memo) => {}
+            FailureClass::Unsupported if self.devices.learn_unsupported(device, memo.as_ref()) => {}
             FailureClass::OutOfMemory { never_fits: false }
                 if !memory.trimmed.contains(&device) =>
             {
@@ -427,19 +427,20 @@ impl Executable {
                 memory.full.push((device, error.message.clone()));
             }
         }
-        let to = self.next_device(&error, memory);
+        let to = self.next_device(memo.as_ref(), memory);
         journal.fell_back(Fallback { error, to });
         Ok(())
     }
 
-    /// Where what failed goes now: the device that the new plan has for that operation.
-    fn next_device(&self, error: &DeviceError, memory: &RunMemory) -> Option<DeviceType> {
+    /// Where what failed goes now, by the new plan.
+    fn next_device(&self, failed: Option<&Memo>, memory: &RunMemory) -> Option<DeviceType> {
         let plan = self.plan(&memory.full).ok()?;
-        let rows = explain(&plan, &self.devices, None);
-        let of_op = |row: &&Explanation| error.op.is_none_or(|op| row.op == op);
-        // An operation that is made of others there has no row, but its neighbours have.
-        let row = rows.iter().rev().find(of_op).or(rows.last());
-        row.map(|row| row.device)
+        let is_it = |node: &Node| failed.is_some_and(|failed| memo(&plan.graph, node) == *failed);
+        // What is made of others there is not in the plan, but what comes last is.
+        let at = plan.graph.nodes().iter().position(is_it);
+        let assignment = at.map(|at| &plan.assignments[at]);
+        let assignment = assignment.or(plan.assignments.last())?;
+        Some(self.devices.info(assignment.device).device)
     }
 }
 

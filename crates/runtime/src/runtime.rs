@@ -121,9 +121,10 @@ impl Devices {
 
     /// Remembers what a device does not support; `false` if that was known, or if `memo` is a
     /// view, which needs no support.
-    pub(crate) fn learn_unsupported(&self, device: DeviceId, memo: Option<Memo>) -> bool {
+    pub(crate) fn learn_unsupported(&self, device: DeviceId, memo: Option<&Memo>) -> bool {
         let memo = memo.filter(|(op, ..)| op.def().role() != Role::View);
-        let learnt = memo.is_some_and(|memo| lock(&self.unsupported).insert((device, memo)));
+        let learn = |memo: &Memo| lock(&self.unsupported).insert((device, memo.clone()));
+        let learnt = memo.is_some_and(learn);
         if learnt {
             self.journal.outdate();
         }

@@ -119,7 +119,11 @@ fn build(context: &Context, program: &Object) -> Result<(), DeviceError> {
             unsafe { ask(program.raw(), id, CL_PROGRAM_BUILD_LOG, size, to, needed) }
         });
         let log = log.map_or_else(|failure| failure.to_string(), |log| text(&log));
-        context.error(failure.class(), format!("{failure}\n{log}"))
+        tracing::debug!("{failure}\n{log}");
+        // One line will do: what follows from the first error is no news.
+        let first = log.lines().find(|line| line.contains("error"));
+        let first = first.or(log.lines().next()).unwrap_or_default();
+        context.error(failure.class(), format!("{failure}: {first}"))
     })
 }
 
