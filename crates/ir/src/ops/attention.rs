@@ -207,6 +207,18 @@ impl Named for Attention {
                     }
                 }
             }
+            // One query for each head, of widths that fill no vector.
+            for cache in DType::FLOATS {
+                let k = Operand::new([2, 9, 20], cache);
+                let inputs = [
+                    Operand::new([6, 1, 20], dtype),
+                    k,
+                    Operand::new([2, 9, 70], cache),
+                ];
+                let with = |last| [&inputs[..], &[last]].concat();
+                cases.push(Case::new(masked.clone(), with(Operand::new([1, 9], dtype))));
+                cases.push(Case::new(cached.clone(), with(past())));
+            }
             for arrange in ARRANGEMENTS {
                 let x =
                     |heads: usize, t: usize| Operand::new([2, heads, t, 8], dtype).arrange(arrange);
