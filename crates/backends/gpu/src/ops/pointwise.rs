@@ -50,8 +50,9 @@ pub(crate) fn accepts(signature: &Signature) -> bool {
 pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let n = step.output.ty.shape.elements();
     let mut kernel = Kernel::new("pointwise", "", GROUP);
+    // Fused or not, each operation rounds its own result.
     let mut body = String::from(
-        "KERNEL_BEGIN\n    const uint i = GROUP_ID(0) * GROUP + LANE;\n    if (i < p.n) {\n",
+        "SEPARATE_ROUNDING\nKERNEL_BEGIN\n    const uint i = GROUP_ID(0) * GROUP + LANE;\n    if (i < p.n) {\n",
     );
     kernel.word("n", n);
     operands(step, &mut kernel, &mut body);

@@ -1,12 +1,15 @@
 //! Chains of elementwise operations in one launch give what each operation gives alone.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use rustorch_cpu::Cpu;
+use rustorch_gpu::Gpu;
 use rustorch_ir::ops::{
     Activation, ActivationKind, AsStrided, BinaryOp, CompareOp, Contiguous, UnaryOp,
 };
 use rustorch_ir::{DType, Graph, Layout, Op, Role, Shape, TensorType, ValueId};
+use rustorch_opencl::OpenCl;
 use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{
     Backend, DeviceBuffer, DeviceError, DeviceType, FailureClass, NoProbe, Probe, lower,
@@ -371,43 +374,67 @@ fn without_nan_bits(bytes: &[u8], dtype: DType) -> Vec<u8> {
     }
 }
 
-#[test]
-fn fused_is_as_alone() {
-    let backends = [Cpu::new(1), Cpu::new(3)];
-    for seed in 0..400 {
+/// The OpenCL devices. None is a failure where `RUSTORCH_TEST_OPENCL` promises one.
+fn opencl() -> Vec<Gpu<OpenCl>> {
+    let devices = rustorch_opencl::devices().unwrap_or_else(|absent| {
+        let promised = std::env::var_os("RUSTORCH_TEST_OPENCL").is_some();
+        assert!(!promised, "an OpenCL device was promised: {absent}");
+        println!("without OpenCL: {absent}");
+        Vec::new()
+    });
+    devices.into_iter().map(Gpu::new).collect()
+}
+
+/// Chains of these seeds, in one launch on the first device and by themselves on the last.
+fn check_alone(devices: &[&dyn Backend], seeds: Range<u64>) {
+    for seed in seeds {
         let chain = Chain::new(seed, Kind::Any);
         let dtype = chain.dtype(chain.graph.outputs()[0]);
-        let alone = run_apart(&backends[0], &chain.graph, &chain.inputs);
+        let alone = run_apart(devices[devices.len() - 1], &chain.graph, &chain.inputs);
         let alone = without_nan_bits(&alone, dtype);
-        for backend in &backends {
-            let fused = run(backend, &chain.graph, &slices(&chain.inputs)).remove(0);
+        for device in devices {
+            let fused = run(*device, &chain.graph, &slices(&chain.inputs)).remove(0);
             let fused = without_nan_bits(&fused, dtype);
             assert!(fused == alone, "seed {seed}: {:#?}", chain.graph);
         }
     }
 }
 
-#[test]
-fn fused_agrees_with_the_reference() {
-    let (cpu, reference) = (Cpu::new(2), Reference::new());
-    for seed in 0..400 {
+fn check_reference(device: &dyn Backend, seeds: Range<u64>) {
+    let reference = Reference::new();
+    for seed in seeds {
         let chain = Chain::new(seed, Kind::Exact);
         let dtype = chain.dtype(chain.graph.outputs()[0]);
-        let composites = chain
-            .graph
-            .nodes()
-            .iter()
-            .any(|n| n.op.def().is_composite());
-        let mut definition = chain.graph.clone();
-        if composites {
-            definition = decomposed(&chain.graph);
-        }
-        let [fused, expected] = [
-            run(&cpu, &chain.graph, &slices(&chain.inputs)),
-            run(&reference, &definition, &slices(&chain.inputs)),
-        ]
-        .map(|mut outputs| Values::decode(outputs.remove(0), dtype));
+        let definition = decomposed(&chain.graph);
+        let fused = run(device, &chain.graph, &slices(&chain.inputs)).remove(0);
+        let expected = run(&reference, &definition, &slices(&chain.inputs)).remove(0);
+        let [fused, expected] = [fused, expected].map(|bytes| Values::decode(bytes, dtype));
         assert!(fused == expected, "seed {seed}: {:#?}", chain.graph);
+    }
+}
+
+#[test]
+fn fused_on_the_cpu_is_as_alone() {
+    check_alone(&[&Cpu::new(3), &Cpu::new(1)], 0..400);
+}
+
+#[test]
+fn fused_on_the_cpu_agrees_with_the_reference() {
+    check_reference(&Cpu::new(2), 0..400);
+}
+
+/// Fewer of them: each is a kernel that has to be compiled.
+#[test]
+fn fused_on_opencl_is_as_alone() {
+    for device in opencl() {
+        check_alone(&[&device], 0..12);
+    }
+}
+
+#[test]
+fn fused_on_opencl_agrees_with_the_reference() {
+    for device in opencl() {
+        check_reference(&device, 0..60);
     }
 }
 
