@@ -19,6 +19,10 @@
 // Inside a kernel's outermost braces.
 #define LOCAL_ARRAY(type, name, length) __local type name[length]
 #define FUNCTION inline
+// From here on a product and a sum are not made one operation with one rounding.
+#define SEPARATE_ROUNDING _Pragma("OPENCL FP_CONTRACT OFF")
+// Before a loop whose arrays are to be registers.
+#define UNROLL _Pragma("unroll")
 
 #define BITS_OF_F32(x) as_uint(x)
 #define F32_OF_BITS(x) as_float(x)
