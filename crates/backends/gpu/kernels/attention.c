@@ -2,13 +2,17 @@
 // 2022, arXiv 2205.14135): a group goes with ROWS rows of queries through the keys, KEYS at a
 // time, and keeps their sums of values, rescaled where a larger score comes up.
 //
-// The heads that share keys are one matrix: row r is query r % t of head r / t. A group has
-// LANES_ROW x LANES_COLUMN work-items, each of which has LANE_ROWS rows, and of those LANE_KEYS
-// scores and LANE_VALUES sums.
+// The heads that share keys are one matrix: row r is query r % t of head r / t. Scores and sums
+// are tiles, see tile.h, with LANE_KEYS and LANE_VALUES columns of a block.
 //
 // X, C: dtypes of the queries and of the cache. WIDTH, VALUES: widths of keys and values at most.
-// IS_CAUSAL, HAS_PAST, HAS_MASK, HAS_CAP: as the operation says. IS_SPLIT: do p.splits groups
+// HAS_PAST, HAS_MASK, HAS_CAP: as the operation says. IS_SPLIT: do p.splits groups
 // share the keys, each with a partial result for attention_combine?
+
+#define Q_AT(d, row) q_tile[(d) * (ROWS + PAD) + (row)]
+#define K_AT(d, key) kv_tile[(d) * (KEYS + PAD) + (key)]
+#define V_AT(key, d) kv_tile[(key) * VALUES + (d)]
+#define WEIGHT_AT(key, row) weights[(key) * (ROWS + PAD) + (row)]
 
 KERNEL_BEGIN
     LOCAL_ARRAY(ACCUMULATOR, q_tile, WIDTH * (ROWS + PAD));
@@ -20,7 +24,6 @@ KERNEL_BEGIN
     const uint first_row = GROUP_ID(0) % tiles * ROWS;
     const uint split = GROUP_ID(0) / tiles % p.splits;
     const uint head = GROUP_ID(0) / tiles / p.splits;
-    const uint lane_row = LANE / LANES_COLUMN, lane_column = LANE % LANES_COLUMN;
 
     const uint batch = head / p.heads, kv_head = head % p.heads;
     uint q_start = kv_head * p.each * p.q_strides[0];
@@ -44,7 +47,7 @@ KERNEL_BEGIN
     }
 #endif
     uint from = 0, to = p.s;
-    if (IS_CAUSAL) {
+    if (p.is_causal) {
         const uint last_row = min(first_row + ROWS, rows) - 1;
         const bool one_head = first_row / p.t == last_row / p.t;
         to = min(before + (one_head ? last_row % p.t : p.t - 1) + 1, p.s);
@@ -55,122 +58,147 @@ KERNEL_BEGIN
         to = min(from + part, to);
     }
 
-    for (uint e = LANE; e < WIDTH * ROWS; e += GROUP) {
-        const uint d = e % WIDTH, row = first_row + e / WIDTH;
+    EACH_OF(line, ROWS, d, WIDTH) {
+        const uint row = first_row + line;
         ACCUMULATOR x = 0;
         if (d < p.d && row < rows) {
             const uint at = row / p.t * p.q_strides[0] + row % p.t * p.q_strides[1];
             x = LOAD(X, q, q_start + at + d * p.q_strides[2]) * SCALE;
         }
-        q_tile[d * (ROWS + PAD) + e / WIDTH] = x;
+        Q_AT(d, line) = x;
     }
 
-    ACCUMULATOR sum[LANE_ROWS * LANE_VALUES], total[LANE_ROWS], peak[LANE_ROWS];
-    for (uint i = 0; i < LANE_ROWS; i++) {
+    ACCUMULATOR score[BLOCKS * LANE_ROWS * LANE_KEYS], sum[BLOCKS * LANE_ROWS * LANE_VALUES];
+    ACCUMULATOR total[BLOCKS * LANE_ROWS], peak[BLOCKS * LANE_ROWS];
+    for (uint i = 0; i < BLOCKS * LANE_ROWS * LANE_VALUES; i++) sum[i] = 0;
+    for (uint i = 0; i < BLOCKS * LANE_ROWS; i++) {
         total[i] = 0;
         peak[i] = -INFINITY;
-        for (uint j = 0; j < LANE_VALUES; j++) sum[i * LANE_VALUES + j] = 0;
     }
 
     for (uint first = from; first < to; first += KEYS) {
-        for (uint e = LANE; e < WIDTH * KEYS; e += GROUP) {
-            const uint d = e % WIDTH, key = first + e / WIDTH;
+        const uint count = min(to - first, (uint)KEYS);
+        EACH_OF(key, KEYS, d, WIDTH) {
             ACCUMULATOR x = 0;
-            if (d < p.d && key < to) {
-                x = LOAD(C, k, k_start + key * p.k_strides[1] + d * p.k_strides[2]);
+            if (d < p.d && key < count) {
+                x = LOAD(C, k, k_start + (first + key) * p.k_strides[1] + d * p.k_strides[2]);
             }
-            kv_tile[d * (KEYS + PAD) + e / WIDTH] = x;
+            K_AT(d, key) = x;
         }
         BARRIER;
 
-        ACCUMULATOR score[LANE_ROWS * LANE_KEYS];
-        for (uint i = 0; i < LANE_ROWS * LANE_KEYS; i++) score[i] = 0;
-        for (uint d = 0; d < p.d; d++) {
-            for (uint i = 0; i < LANE_ROWS; i++) {
-                const ACCUMULATOR x = q_tile[d * (ROWS + PAD) + lane_row + i * LANES_ROW];
-                for (uint j = 0; j < LANE_KEYS; j++) {
-                    const uint key = lane_column + j * LANES_COLUMN, at = i * LANE_KEYS + j;
-                    score[at] = MULTIPLY_ADD(x, kv_tile[d * (KEYS + PAD) + key], score[at]);
+        for (uint block = 0; block < BLOCKS; block++) {
+            const uint lane = block * GROUP + LANE, line = ROW_OF(lane), column = COLUMN_OF(lane);
+            ACCUMULATOR part[LANE_ROWS * LANE_KEYS];
+            UNROLL for (uint i = 0; i < LANE_ROWS * LANE_KEYS; i++) part[i] = 0;
+            for (uint d = 0; d < p.d; d++) {
+                ACCUMULATOR keys[LANE_KEYS];
+                UNROLL for (uint j = 0; j < LANE_KEYS; j++) {
+                    keys[j] = K_AT(d, column + j * COLUMN_STEP);
+                }
+                UNROLL for (uint i = 0; i < LANE_ROWS; i++) {
+                    const ACCUMULATOR x = Q_AT(d, line + i * ROW_STEP);
+                    UNROLL for (uint j = 0; j < LANE_KEYS; j++) {
+                        const uint at = i * LANE_KEYS + j;
+                        part[at] = MULTIPLY_ADD(x, keys[j], part[at]);
+                    }
                 }
             }
-        }
-        for (uint i = 0; i < LANE_ROWS; i++) {
-            const uint row = first_row + lane_row + i * LANES_ROW;
-            const uint end = IS_CAUSAL ? min(before + row % p.t + 1, to) : to;
-            ACCUMULATOR largest = -INFINITY;
-            for (uint j = 0; j < LANE_KEYS; j++) {
-                const uint key = first + lane_column + j * LANES_COLUMN;
-                ACCUMULATOR x = score[i * LANE_KEYS + j];
+            UNROLL_SMALL for (uint i = 0; i < LANE_ROWS; i++) {
+                const uint row = first_row + line + i * ROW_STEP;
+                const uint end = p.is_causal ? min(before + row % p.t + 1, to) : to;
+                ACCUMULATOR largest = -INFINITY;
+                UNROLL_SMALL for (uint j = 0; j < LANE_KEYS; j++) {
+                    const uint key = first + column + j * COLUMN_STEP;
+                    ACCUMULATOR x = part[i * LANE_KEYS + j];
 #if HAS_CAP
-                x = CAP * tanh(x / CAP);
+                    x = CAP * tanh(x / CAP);
 #endif
 #if HAS_MASK
-                if (key < end && row < rows) {
-                    const uint at = row / p.t * p.mask_strides[0] + row % p.t * p.mask_strides[1];
-                    x += LOAD(X, mask, mask_start + at + key * p.mask_strides[2]);
-                }
+                    if (key < end && row < rows) {
+                        const uint query = row % p.t;
+                        const uint at = row / p.t * p.mask_strides[0] + query * p.mask_strides[1];
+                        x += LOAD(X, mask, mask_start + at + key * p.mask_strides[2]);
+                    }
 #endif
-                x = key < end ? x : -INFINITY;
-                largest = x > largest ? x : largest;
-                score[i * LANE_KEYS + j] = x;
+                    x = key < end ? x : -INFINITY;
+                    largest = x > largest ? x : largest;
+                    score[(block * LANE_ROWS + i) * LANE_KEYS + j] = x;
+                }
+                peaks[(line + i * ROW_STEP) * LANES_COLUMN + lane % LANES_COLUMN] = largest;
             }
-            peaks[(lane_row + i * LANES_ROW) * LANES_COLUMN + lane_column] = largest;
         }
         BARRIER;
 
         // The keys are done with.
-        for (uint e = LANE; e < VALUES * KEYS; e += GROUP) {
-            const uint d = e % VALUES, key = first + e / VALUES;
+        EACH_OF(key, KEYS, d, VALUES) {
             ACCUMULATOR x = 0;
-            if (d < p.dv && key < to) {
-                x = LOAD(C, v, v_start + key * p.v_strides[1] + d * p.v_strides[2]);
+            if (d < p.dv && key < count) {
+                x = LOAD(C, v, v_start + (first + key) * p.v_strides[1] + d * p.v_strides[2]);
             }
-            kv_tile[e] = x;
+            V_AT(key, d) = x;
         }
-        for (uint i = 0; i < LANE_ROWS; i++) {
-            const uint row = lane_row + i * LANES_ROW;
-            ACCUMULATOR largest = peak[i];
-            for (uint c = 0; c < LANES_COLUMN; c++) {
-                largest = max(largest, peaks[row * LANES_COLUMN + c]);
-            }
-            // Nothing has a score of more than minus infinity yet.
-            const ACCUMULATOR base = largest == -INFINITY ? 0 : largest;
-            const ACCUMULATOR factor = exp(peak[i] - base);
-            peak[i] = largest;
-            total[i] *= factor;
-            for (uint j = 0; j < LANE_VALUES; j++) sum[i * LANE_VALUES + j] *= factor;
-            for (uint j = 0; j < LANE_KEYS; j++) {
-                const uint key = lane_column + j * LANES_COLUMN;
-                weights[key * (ROWS + PAD) + row] = exp(score[i * LANE_KEYS + j] - base);
-            }
-        }
-        BARRIER;
-
-        for (uint key = 0; key < KEYS; key++) {
-            for (uint i = 0; i < LANE_ROWS; i++) {
-                const ACCUMULATOR x = weights[key * (ROWS + PAD) + lane_row + i * LANES_ROW];
-                total[i] += x;
-                for (uint j = 0; j < LANE_VALUES; j++) {
-                    const uint d = lane_column + j * LANES_COLUMN, at = i * LANE_VALUES + j;
-                    sum[at] = MULTIPLY_ADD(x, kv_tile[key * VALUES + d], sum[at]);
+        for (uint block = 0; block < BLOCKS; block++) {
+            const uint lane = block * GROUP + LANE, column = COLUMN_OF(lane);
+            UNROLL_SMALL for (uint i = 0; i < LANE_ROWS; i++) {
+                const uint line = ROW_OF(lane) + i * ROW_STEP, at = block * LANE_ROWS + i;
+                ACCUMULATOR largest = peak[at];
+                for (uint c = 0; c < LANES_COLUMN; c++) {
+                    largest = max(largest, peaks[line * LANES_COLUMN + c]);
+                }
+                // Nothing has a score of more than minus infinity yet.
+                const ACCUMULATOR base = largest == -INFINITY ? 0 : largest;
+                const ACCUMULATOR factor = exp(peak[at] - base);
+                peak[at] = largest;
+                total[at] *= factor;
+                UNROLL_SMALL for (uint j = 0; j < LANE_VALUES; j++) {
+                    sum[at * LANE_VALUES + j] *= factor;
+                }
+                UNROLL_SMALL for (uint j = 0; j < LANE_KEYS; j++) {
+                    const ACCUMULATOR x = exp(score[at * LANE_KEYS + j] - base);
+                    WEIGHT_AT(column + j * COLUMN_STEP, line) = x;
                 }
             }
         }
         BARRIER;
+
+        for (uint block = 0; block < BLOCKS; block++) {
+            const uint lane = block * GROUP + LANE, line = ROW_OF(lane), column = COLUMN_OF(lane);
+            const uint start = block * LANE_ROWS * LANE_VALUES;
+            ACCUMULATOR part[LANE_ROWS * LANE_VALUES];
+            UNROLL for (uint i = 0; i < LANE_ROWS * LANE_VALUES; i++) part[i] = sum[start + i];
+            for (uint key = 0; key < count; key++) {
+                ACCUMULATOR values[LANE_VALUES];
+                UNROLL for (uint j = 0; j < LANE_VALUES; j++) {
+                    values[j] = V_AT(key, column + j * COLUMN_STEP);
+                }
+                UNROLL for (uint i = 0; i < LANE_ROWS; i++) {
+                    const ACCUMULATOR x = WEIGHT_AT(key, line + i * ROW_STEP);
+                    total[block * LANE_ROWS + i] += x;
+                    UNROLL for (uint j = 0; j < LANE_VALUES; j++) {
+                        const uint at = i * LANE_VALUES + j;
+                        part[at] = MULTIPLY_ADD(x, values[j], part[at]);
+                    }
+                }
+            }
+            UNROLL for (uint i = 0; i < LANE_ROWS * LANE_VALUES; i++) sum[start + i] = part[i];
+        }
+        BARRIER;
     }
 
-    for (uint i = 0; i < LANE_ROWS; i++) {
-        const uint row = first_row + lane_row + i * LANES_ROW;
+    for (uint i = 0; i < BLOCKS * LANE_ROWS; i++) {
+        const uint lane = i / LANE_ROWS * GROUP + LANE;
+        const uint row = first_row + ROW_OF(lane) + i % LANE_ROWS * ROW_STEP;
         if (row < rows) {
             const uint at = head * rows + row;
 #if IS_SPLIT
-            if (lane_column == 0) {
+            if (COLUMN_OF(lane) == 0) {
                 partial_peaks[at * p.splits + split] = peak[i];
                 partial_totals[at * p.splits + split] = total[i];
             }
 #endif
             for (uint j = 0; j < LANE_VALUES; j++) {
-                const uint d = lane_column + j * LANES_COLUMN;
+                const uint d = COLUMN_OF(lane) + j * COLUMN_STEP;
                 if (d < p.dv) {
 #if IS_SPLIT
                     partial_sums[(at * p.splits + split) * p.dv + d] = sum[i * LANE_VALUES + j];

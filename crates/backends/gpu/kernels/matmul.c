@@ -1,10 +1,12 @@
-// The product of matrices of any strides, for results with many rows and columns: a group
-// makes a tile of ROWS x COLUMNS, each of its LANES_ROW x LANES_COLUMN work-items elements of
-// it that are as far apart. Slabs of DEPTH go through local memory.
+// The product of matrices of any strides, for results with many rows and columns: a group makes
+// a tile, see tile.h. Slabs of DEPTH go through local memory.
 //
 // A, B, Y: dtypes. A_ROW, A_K, B_K, B_COLUMN: strides. A_ALONG_K, B_ALONG_K: do neighbours in
 // memory follow each other along k? HAS_BIAS: is a bias added, whose strides are BIAS_ROW and
 // BIAS_COLUMN?
+
+#define A_AT(k, row) a_tile[(k) * (ROWS + PAD) + (row)]
+#define B_AT(k, column) b_tile[(k) * (COLUMNS + PAD) + (column)]
 
 KERNEL_BEGIN
     LOCAL_ARRAY(ACCUMULATOR, a_tile, DEPTH * (ROWS + PAD));
@@ -13,61 +15,76 @@ KERNEL_BEGIN
     const uint first_column = GROUP_ID(0) % columns * COLUMNS;
     const uint first_row = GROUP_ID(0) / columns % rows * ROWS;
     const uint batch = GROUP_ID(0) / columns / rows;
-    const uint lane_row = LANE / LANES_COLUMN, lane_column = LANE % LANES_COLUMN;
     uint a_start = 0, b_start = 0;
     ADD_OFFSET(a_start, batch, BATCH_RANK, p.batch, p.a_batch);
     ADD_OFFSET(b_start, batch, BATCH_RANK, p.batch, p.b_batch);
+    a_start += first_row * A_ROW;
+    b_start += first_column * B_COLUMN;
 
-    ACCUMULATOR sum[LANE_ROWS * LANE_COLUMNS];
-    for (uint i = 0; i < LANE_ROWS * LANE_COLUMNS; i++) sum[i] = ZERO;
+    ACCUMULATOR sum[BLOCKS * BLOCK_SIZE];
+    for (uint i = 0; i < BLOCKS * BLOCK_SIZE; i++) sum[i] = ZERO;
 
     for (uint first = 0; first < p.k; first += DEPTH) {
-        for (uint e = LANE; e < DEPTH * ROWS; e += GROUP) {
-            const uint k = A_ALONG_K ? e % DEPTH : e / ROWS;
-            const uint row = A_ALONG_K ? e / DEPTH : e % ROWS;
+        const uint end_k = min(p.k - first, (uint)DEPTH);
+        const uint end_row = min(p.m - first_row, (uint)ROWS);
+        const uint end_column = min(p.n - first_column, (uint)COLUMNS);
+#if A_ALONG_K
+        EACH_OF(row, ROWS, k, DEPTH)
+#else
+        EACH_OF(k, DEPTH, row, ROWS)
+#endif
+        {
             ACCUMULATOR v = ZERO;
-            if (first + k < p.k && first_row + row < p.m) {
-                v = LOAD(A, a, a_start + (first_row + row) * A_ROW + (first + k) * A_K);
+            if (k < end_k && row < end_row) {
+                v = LOAD(A, a, a_start + row * A_ROW + (first + k) * A_K);
             }
-            a_tile[k * (ROWS + PAD) + row] = v;
+            A_AT(k, row) = v;
         }
-        for (uint e = LANE; e < DEPTH * COLUMNS; e += GROUP) {
-            const uint k = B_ALONG_K ? e % DEPTH : e / COLUMNS;
-            const uint column = B_ALONG_K ? e / DEPTH : e % COLUMNS;
+#if B_ALONG_K
+        EACH_OF(column, COLUMNS, k, DEPTH)
+#else
+        EACH_OF(k, DEPTH, column, COLUMNS)
+#endif
+        {
             ACCUMULATOR v = ZERO;
-            if (first + k < p.k && first_column + column < p.n) {
-                v = LOAD(B, b, b_start + (first_column + column) * B_COLUMN + (first + k) * B_K);
+            if (k < end_k && column < end_column) {
+                v = LOAD(B, b, b_start + column * B_COLUMN + (first + k) * B_K);
             }
-            b_tile[k * (COLUMNS + PAD) + column] = v;
+            B_AT(k, column) = v;
         }
         BARRIER;
-        for (uint k = 0; k < DEPTH; k++) {
-            ACCUMULATOR b_k[LANE_COLUMNS];
-            for (uint j = 0; j < LANE_COLUMNS; j++) {
-                b_k[j] = b_tile[k * (COLUMNS + PAD) + lane_column + j * LANES_COLUMN];
-            }
-            for (uint i = 0; i < LANE_ROWS; i++) {
-                const ACCUMULATOR a_k = a_tile[k * (ROWS + PAD) + lane_row + i * LANES_ROW];
-                for (uint j = 0; j < LANE_COLUMNS; j++) {
-                    const uint at = i * LANE_COLUMNS + j;
-                    sum[at] = ADD_PRODUCT(sum[at], a_k, b_k[j]);
+        for (uint block = 0; block < BLOCKS; block++) {
+            const uint row = ROW_OF(block * GROUP + LANE), column = COLUMN_OF(block * GROUP + LANE);
+            ACCUMULATOR part[BLOCK_SIZE];
+            UNROLL for (uint i = 0; i < BLOCK_SIZE; i++) part[i] = sum[block * BLOCK_SIZE + i];
+            for (uint k = 0; k < DEPTH; k++) {
+                ACCUMULATOR b_k[LANE_COLUMNS];
+                UNROLL for (uint j = 0; j < LANE_COLUMNS; j++) {
+                    b_k[j] = B_AT(k, column + j * COLUMN_STEP);
+                }
+                UNROLL for (uint i = 0; i < LANE_ROWS; i++) {
+                    const ACCUMULATOR a_k = A_AT(k, row + i * ROW_STEP);
+                    UNROLL for (uint j = 0; j < LANE_COLUMNS; j++) {
+                        const uint at = i * LANE_COLUMNS + j;
+                        part[at] = ADD_PRODUCT(part[at], a_k, b_k[j]);
+                    }
                 }
             }
+            UNROLL for (uint i = 0; i < BLOCK_SIZE; i++) sum[block * BLOCK_SIZE + i] = part[i];
         }
         BARRIER;
     }
 
-    for (uint i = 0; i < LANE_ROWS; i++) {
-        const uint row = first_row + lane_row + i * LANES_ROW;
-        for (uint j = 0; j < LANE_COLUMNS; j++) {
-            const uint column = first_column + lane_column + j * LANES_COLUMN;
-            if (row < p.m && column < p.n) {
-                ACCUMULATOR v = sum[i * LANE_COLUMNS + j];
+    for (uint i = 0; i < BLOCKS * BLOCK_SIZE; i++) {
+        const uint block = i / BLOCK_SIZE * GROUP + LANE;
+        const uint row = first_row + ROW_OF(block) + i % BLOCK_SIZE / LANE_COLUMNS * ROW_STEP;
+        const uint column = first_column + COLUMN_OF(block) + i % LANE_COLUMNS * COLUMN_STEP;
+        if (row < p.m && column < p.n) {
+            ACCUMULATOR v = sum[i];
 #if HAS_BIAS
-                v += LOAD(Y, bias, row * BIAS_ROW + column * BIAS_COLUMN);
+            v += LOAD(Y, bias, row * BIAS_ROW + column * BIAS_COLUMN);
 #endif
-                STORE(Y, y, batch * p.m * p.n + row * p.y_row + column * p.y_column, v);
-            }
+            STORE(Y, y, batch * p.m * p.n + row * p.y_row + column * p.y_column, v);
         }
     }
 KERNEL_END

@@ -4,6 +4,7 @@ use rustorch_ir::ops::Attention;
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
+use super::tile::Tile;
 use crate::driver::Limits;
 use crate::emit::{Emit, Emitter};
 use crate::kernel::{Kernel, accumulator};
@@ -30,76 +31,87 @@ fn accepts(s: &Signature) -> bool {
 }
 
 /// How a group divides its work.
-struct Tile {
-    /// Rows of queries and keys at a time.
-    rows: usize,
+struct Plan {
+    /// Rows of queries, by keys or by values.
+    tile: Tile,
+    /// Keys at a time.
     keys: usize,
-    /// Work-items along the rows, and along keys and values.
-    lanes: [usize; 2],
-    /// Elements between rows of tiles beyond their length, so that neighbours are in different
-    /// banks of local memory.
-    pad: usize,
     /// Widths of keys and values, rounded up.
     width: usize,
     values: usize,
 }
 
-impl Tile {
+/// Elements between rows of tiles beyond their length.
+const PAD: usize = 1;
+
+impl Plan {
     /// For `rows` rows of queries, keys of `d` and values of `dv` elements.
     fn new(limits: &Limits, dtype: DType, rows: usize, d: usize, dv: usize) -> Self {
-        let (most, keys, pad) = match limits.is_processor {
-            true => (16, 64, 0),
-            false => (16, 32, 1),
+        let (width, values) = (
+            d.next_multiple_of(32).max(32),
+            dv.next_multiple_of(32).max(32),
+        );
+        let rows = rows.next_power_of_two().min(16);
+        if limits.is_processor {
+            let each = [rows.min(2), 16];
+            let lanes = [rows / each[0], values / each[1]];
+            let tile = Tile {
+                lanes,
+                each,
+                of_one: true,
+            };
+            return Self {
+                tile,
+                keys: values,
+                width,
+                values,
+            };
+        }
+        let (mut rows, mut keys) = (rows, 32);
+        let local_bytes = |rows: usize, keys: usize| {
+            let tiles = (width + keys) * (rows + PAD) + kv_tile(width, keys, values) + rows * 16;
+            tiles * if dtype == DType::F64 { 8 } else { 4 }
         };
-        let mut tile = Self {
-            rows: rows.next_power_of_two().min(most),
-            keys,
-            lanes: [1, 1],
-            pad,
-            width: d.next_multiple_of(32).max(32),
-            values: dv.next_multiple_of(32).max(32),
-        };
-        let bytes = if dtype == DType::F64 { 8 } else { 4 };
-        while tile.local_elements() * bytes > limits.local_bytes && tile.rows * tile.keys > 1 {
-            match tile.keys >= tile.rows {
-                true => tile.keys /= 2,
-                false => tile.rows /= 2,
+        while local_bytes(rows, keys) > limits.local_bytes && rows * keys > 1 {
+            match keys >= rows {
+                true => keys /= 2,
+                false => rows /= 2,
             }
         }
-        if !limits.is_processor {
-            tile.lanes = [tile.rows.min(8), tile.keys.min(16)];
+        let lanes = [rows.min(8), keys.min(16)];
+        let each = [rows / lanes[0], keys / lanes[1]];
+        let tile = Tile {
+            lanes,
+            each,
+            of_one: false,
+        };
+        Self {
+            tile,
+            keys,
+            width,
+            values,
         }
-        tile
-    }
-
-    fn kv_tile(&self) -> usize {
-        (self.width * (self.keys + self.pad)).max(self.values * self.keys)
-    }
-
-    /// Elements of local memory, of as many lanes as there may be.
-    fn local_elements(&self) -> usize {
-        let padded = self.rows + self.pad;
-        self.width * padded + self.kv_tile() + self.keys * padded + self.rows * 16
     }
 
     fn define(&self, kernel: &mut Kernel) {
-        let [row, column] = self.lanes;
+        self.tile.define(kernel, PAD);
+        let columns = self.tile.lanes[1];
         for (name, value) in [
-            ("ROWS", self.rows),
             ("KEYS", self.keys),
-            ("PAD", self.pad),
             ("WIDTH", self.width),
             ("VALUES", self.values),
-            ("KV_TILE", self.kv_tile()),
-            ("LANES_ROW", row),
-            ("LANES_COLUMN", column),
-            ("LANE_ROWS", self.rows / row),
-            ("LANE_KEYS", self.keys / column),
-            ("LANE_VALUES", self.values / column),
+            ("KV_TILE", kv_tile(self.width, self.keys, self.values)),
+            ("LANE_KEYS", self.keys / columns),
+            ("LANE_VALUES", self.values / columns),
         ] {
             kernel.define(name, value);
         }
     }
+}
+
+/// Elements of a tile of keys or of values.
+fn kv_tile(width: usize, keys: usize, values: usize) -> usize {
+    (width * (keys + PAD)).max(keys * values)
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {
@@ -119,18 +131,17 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let all_heads = heads * q.ty.shape[..lead].iter().product::<usize>();
     let dtype = q.ty.dtype;
 
-    let tile = Tile::new(emitter.limits, dtype, rows, d, dv);
-    let groups = all_heads * rows.div_ceil(tile.rows);
+    let plan = Plan::new(emitter.limits, dtype, rows, d, dv);
+    let groups = all_heads * rows.div_ceil(plan.tile.rows());
     let wanted = emitter.limits.compute_units * GROUPS_PER_UNIT;
     let splits = match emitter.limits.is_processor {
         true => 1,
         false => (wanted / groups).clamp(1, s.div_ceil(KEYS_PER_SPLIT)),
     };
 
-    let lanes = tile.lanes[0] * tile.lanes[1];
-    let text = include_str!("../../kernels/attention.c");
-    let mut kernel = Kernel::new("attention", text, lanes as u32);
-    tile.define(&mut kernel);
+    let text = Tile::text(include_str!("../../kernels/attention.c"));
+    let mut kernel = Kernel::new("attention", text, plan.tile.group());
+    plan.define(&mut kernel);
     kernel.define("ACCUMULATOR", accumulator(dtype));
     kernel.define_dtype("X", dtype);
     kernel.define_dtype("C", k.ty.dtype);
@@ -203,7 +214,7 @@ fn options(op: &Attention, step: &Step, kernel: &mut Kernel, emitter: &mut Emitt
     let rank = q.ty.rank();
     let (t, s) = (q.ty.shape[rank - 2], k.ty.shape[rank - 2]);
     kernel.real("SCALE", q.ty.dtype, op.scale.0);
-    kernel.define("IS_CAUSAL", u8::from(op.causal));
+    kernel.word("is_causal", usize::from(op.causal));
     kernel.define("HAS_CAP", u8::from(op.soft_cap.is_some()));
     if let Some(cap) = op.soft_cap {
         kernel.real("CAP", q.ty.dtype, cap.0);

@@ -28,6 +28,7 @@ mod rms_norm;
 mod rope;
 mod scatter;
 mod softmax;
+mod tile;
 mod top_k;
 mod update_slice;
 mod views;

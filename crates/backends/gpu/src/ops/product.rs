@@ -3,6 +3,7 @@
 use rustorch_ir::{DType, Layout};
 use rustorch_runtime::Place;
 
+use super::tile::Tile;
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, accumulator, name};
 
@@ -76,50 +77,32 @@ impl Factor<'_> {
 /// The most rows of a result that are made together by reading the other factor once.
 const FEW: usize = 8;
 
-/// How a group makes a tile of the result.
-struct Tile {
-    lanes: [u32; 2],
-    /// Rows and columns of a work-item.
-    each: [u32; 2],
-    depth: u32,
-}
-
-/// For processors: inner loops over many columns, which the compiler turns into vectors.
-const OF_ONE: Tile = Tile {
-    lanes: [1, 1],
-    each: [16, 64],
-    depth: 64,
-};
-
 /// For results that give all of a GPU's units work.
 const LARGE: Tile = Tile {
     lanes: [16, 16],
     each: [8, 8],
-    depth: 16,
+    of_one: false,
 };
 
 const SMALL: Tile = Tile {
     lanes: [16, 16],
     each: [4, 4],
-    depth: 16,
+    of_one: false,
 };
 
 /// For elements of 16 bytes.
 const WIDE: Tile = Tile {
     lanes: [16, 16],
     each: [2, 2],
-    depth: 16,
+    of_one: false,
 };
 
-impl Tile {
-    fn rows(&self) -> u32 {
-        self.lanes[0] * self.each[0]
-    }
-
-    fn columns(&self) -> u32 {
-        self.lanes[1] * self.each[1]
-    }
-}
+/// For processors.
+const OF_ONE: Tile = Tile {
+    lanes: [8, 4],
+    each: [8, 16],
+    of_one: true,
+};
 
 impl Product<'_> {
     /// Appends the launch.
@@ -187,29 +170,17 @@ impl Product<'_> {
 
     /// The kernel for many rows and columns.
     fn many(&self, emitter: &Emitter) -> Kernel {
-        let groups = |tile: &Tile| {
-            let rows = self.m.div_ceil(tile.rows() as usize);
-            let columns = self.n.div_ceil(tile.columns() as usize);
-            rows * columns * self.batches()
+        let groups = |tile: &Tile| tile.count(self.m, self.n) * self.batches();
+        let (tile, depth) = match self.y.ty.dtype.size() {
+            _ if emitter.limits.is_processor => (OF_ONE, 64),
+            Some(16) => (WIDE, 16),
+            Some(1..=4) if groups(&LARGE) >= emitter.limits.compute_units => (LARGE, 16),
+            _ => (SMALL, 16),
         };
-        let dtype = self.y.ty.dtype;
-        let tile = match dtype.size() {
-            _ if emitter.limits.is_processor => OF_ONE,
-            Some(16) => WIDE,
-            Some(1..=4) if groups(&LARGE) >= emitter.limits.compute_units => LARGE,
-            _ => SMALL,
-        };
-        let group = tile.lanes[0] * tile.lanes[1];
-        let mut kernel = Kernel::new("matmul", include_str!("../../kernels/matmul.c"), group);
-        kernel.define("ROWS", tile.rows());
-        kernel.define("COLUMNS", tile.columns());
-        kernel.define("DEPTH", tile.depth);
-        kernel.define("LANES_ROW", tile.lanes[0]);
-        kernel.define("LANES_COLUMN", tile.lanes[1]);
-        kernel.define("LANE_ROWS", tile.each[0]);
-        kernel.define("LANE_COLUMNS", tile.each[1]);
-        // So that lanes along k write to different banks of local memory.
-        kernel.define("PAD", if group == 1 { 0 } else { 2 });
+        let text = Tile::text(include_str!("../../kernels/matmul.c"));
+        let mut kernel = Kernel::new("matmul", text, tile.group());
+        tile.define(&mut kernel, 2);
+        kernel.define("DEPTH", depth);
         kernel.groups(groups(&tile), 1, 1)
     }
 }

@@ -5,6 +5,7 @@ use rustorch_ir::{BlockFormat, DType};
 use rustorch_runtime::Step;
 
 use super::blocks;
+use super::tile::Tile;
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
 
@@ -101,22 +102,21 @@ fn matvec(format: BlockFormat, [m, k, n]: [usize; 3], emitter: &Emitter) -> Kern
 
 /// The kernel for many rows of activations.
 fn matmul(format: BlockFormat, [m, n]: [usize; 2], emitter: &Emitter) -> Kernel {
-    // Work-items of a group along rows and columns, and the elements of each.
-    let ([lanes_row, lanes_column], [rows, columns]) = match emitter.limits.is_processor {
-        true => ([1, 1], [m.next_power_of_two().min(32), 64]),
+    let of_one = emitter.limits.is_processor;
+    let (lanes, each) = match of_one {
+        true => ([m.div_ceil(8).next_power_of_two().min(8), 4], [8, 16]),
         false => ([(m / 4).next_power_of_two().min(16), 16], [4, 4]),
     };
-    let (tile_rows, tile_columns) = (lanes_row * rows, lanes_column * columns);
-    let lanes = lanes_row * lanes_column;
-    let text = include_str!("../../kernels/qmatmul.c");
-    let mut kernel = blocks::kernel("qmatmul", text, lanes as u32, format);
-    kernel.define("ROWS", tile_rows);
-    kernel.define("COLUMNS", tile_columns);
-    kernel.define("LANES_ROW", lanes_row);
-    kernel.define("LANES_COLUMN", lanes_column);
-    kernel.define("LANE_ROWS", rows);
-    kernel.define("LANE_COLUMNS", columns);
-    // So that lanes along a chunk write to different banks of local memory.
-    kernel.define("PAD", if lanes == 1 { 0 } else { 4 });
-    kernel.groups(m.div_ceil(tile_rows) * n.div_ceil(tile_columns), 1, 1)
+    let tile = Tile {
+        lanes,
+        each,
+        of_one,
+    };
+    let text = Tile::text(include_str!("../../kernels/qmatmul.c"));
+    let mut kernel = blocks::kernel("qmatmul", &text, tile.group(), format);
+    tile.define(&mut kernel, 4);
+    kernel.define("SLAB", 1);
+    // Processors have wide vectors of floats, and GPUs instructions for packed integers.
+    kernel.define("IS_PACKED", u8::from(!of_one));
+    kernel.groups(tile.count(m, n), 1, 1)
 }
