@@ -1,0 +1,89 @@
+//! Products with weights in blocks are those of the CPU: activations are rounded alike, so only
+//! the order of sums differs.
+
+use std::sync::Arc;
+
+use rustorch_cpu::Cpu;
+use rustorch_gpu::Gpu;
+use rustorch_ir::ops::{Linear, philox};
+use rustorch_ir::{BlockFormat, DType, Graph, TensorType};
+use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
+
+/// Rows of weights: no multiple of any tile.
+const N: usize = 83;
+
+/// Numbers around zero, in single precision.
+fn numbers(count: usize, stream: u64) -> Vec<f32> {
+    (0..count)
+        .map(|i| philox(i as u64 / 4, stream)[i % 4] as f32 / 2f32.powi(31) - 1.0)
+        .collect()
+}
+
+fn bytes(numbers: &[f32]) -> Vec<u8> {
+    numbers.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    let (cells, _) = bytes.as_chunks();
+    cells.iter().map(|cell| f32::from_le_bytes(*cell)).collect()
+}
+
+/// The only output of `graph`, of floats.
+fn run(backend: Arc<dyn Backend>, graph: &Graph, inputs: &[Vec<u8>]) -> Vec<f32> {
+    let runtime = Runtime::new([backend]);
+    let inputs: Vec<Storage> = (inputs.iter())
+        .map(|bytes| Storage::from_host(HostBuffer::copy_of(bytes).unwrap()))
+        .collect();
+    let routing = Routing {
+        strict: true,
+        ..Routing::default()
+    };
+    let output = runtime.prepare(graph.clone(), routing).run(&inputs);
+    let output = output.unwrap().remove(0);
+    let mut bytes = vec![0; output.bytes()];
+    runtime.read(&output, 0, &mut bytes).unwrap();
+    floats(&bytes)
+}
+
+/// The squared difference over the squared values.
+fn error(result: &[f32], expected: &[f32]) -> f64 {
+    assert_eq!(result.len(), expected.len());
+    let square = |x: f64| x * x;
+    let pairs = result.iter().zip(expected);
+    let error: f64 = pairs.map(|(a, b)| square(f64::from(a - b))).sum();
+    error / expected.iter().map(|x| square(f64::from(*x))).sum::<f64>()
+}
+
+/// `x · wᵀ + bias` with weights in blocks of `format`, `m` rows of `x` and `k` columns.
+fn compare(device: &Arc<dyn Backend>, format: BlockFormat, m: usize, k: usize) -> f64 {
+    let mut graph = Graph::new();
+    let types = [
+        TensorType::new([m, k], DType::F32),
+        TensorType::new([N, k], DType::Block(format)),
+        TensorType::new([N], DType::F32),
+    ];
+    let mut blocks = vec![0; types[1].bytes()];
+    format.quantize(&numbers(N * k, 1), &mut blocks).unwrap();
+    let inputs = [bytes(&numbers(m * k, 2)), blocks, bytes(&numbers(N, 3))];
+    let values = types.map(|ty| graph.input(ty).unwrap());
+    let y = graph.push(Linear, &values).unwrap();
+    graph.output(y);
+    let expected = run(Arc::new(Cpu::new(1)), &graph, &inputs);
+    error(&run(device.clone(), &graph, &inputs), &expected)
+}
+
+#[test]
+fn products_with_blocks_are_those_of_the_cpu() {
+    for device in rustorch_opencl::devices().unwrap_or_default() {
+        let device: Arc<dyn Backend> = Arc::new(Gpu::new(device));
+        for &format in BlockFormat::ALL {
+            for m in [1, 5, 33] {
+                // Of blocks of 32, rows that are no whole number of 256 too.
+                for k in [768, 768 + format.block_len()] {
+                    let error = compare(&device, format, m, k);
+                    assert!(error < 1e-9, "{format}, {m} rows of {k}: {error:.1e}");
+                }
+            }
+        }
+    }
+}
