@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use bytemuck::Pod;
 use rustorch_ir::Layout;
 use smallvec::SmallVec;
 
@@ -12,7 +13,7 @@ use crate::view::View;
 
 /// Elements along each side of the tiles that transposing copies go through: a cache line
 /// of the common types.
-const TILE: usize = 16;
+pub(crate) const TILE: usize = 16;
 
 /// Rows of tiles that are gone through together: neighbouring cache lines are fetched as
 /// neighbours.
@@ -112,6 +113,51 @@ fn copy_run<T: Copy>(data: &[T], run: Run, out: &mut [T]) {
     }
 }
 
+/// The dimension whose elements are nearest to each other, if that is not the last.
+pub(crate) fn nearest(layout: &Layout) -> Option<usize> {
+    let last = layout.rank().checked_sub(1)?;
+    let strides = &layout.strides;
+    let others = (0..last).filter(|&d| strides[d] > 0);
+    let nearest = others.min_by_key(|&d| strides[d])?;
+    (strides[nearest] < strides[last]).then_some(nearest)
+}
+
+/// Goes through rows and columns of elements, from `at` on, at distances `strides`, by tiles:
+/// `write` is called with the row, the first column and some elements of it. Those of a
+/// column should be nearer to each other than those of a row.
+pub(crate) fn transpose<T: Pod>(
+    data: &[T],
+    at: usize,
+    strides: [usize; 2],
+    [height, width]: [usize; 2],
+    mut write: impl FnMut(usize, usize, &[T]),
+) {
+    let tiles = (0..width).step_by(TILE);
+    let tiles = tiles.flat_map(|column| (0..height).step_by(TILE).map(move |row| (row, column)));
+    for (row, column) in tiles {
+        let size = [TILE.min(height - row), TILE.min(width - column)];
+        let start = |column| at + row * strides[0] + column * strides[1];
+        // Of known sizes it is a matter of vectors.
+        if size == [TILE; 2] && strides[0] == 1 {
+            let tile: [[T; TILE]; TILE] = std::array::from_fn(|i| {
+                let first = &data[start(column + i)..][..TILE];
+                std::array::from_fn(|i| first[i])
+            });
+            let line = |i| -> [T; TILE] { std::array::from_fn(|column| tile[column][i]) };
+            (0..TILE).for_each(|i| write(row + i, column, &line(i)));
+            continue;
+        }
+        let mut line = [T::zeroed(); TILE];
+        for i in 0..size[0] {
+            let line = &mut line[..size[1]];
+            for (j, x) in line.iter_mut().enumerate() {
+                *x = data[start(column + j) + i * strides[0]];
+            }
+            write(row + i, column, line);
+        }
+    }
+}
+
 /// An operand seen through a layout, of which it gives out pieces.
 #[derive(Clone)]
 pub(crate) struct Reader<'a, T: Element> {
@@ -202,12 +248,7 @@ impl<'a, T: Element> Reader<'a, T> {
 
     /// Copies all elements to `out`, in parallel.
     pub(crate) fn copy_all(&self, pool: &Pool, out: &mut [T]) {
-        let last = self.layout.rank().saturating_sub(1);
-        let strides = &self.layout.strides;
-        let nearest = (0..last)
-            .filter(|&d| strides[d] > 0)
-            .min_by_key(|&d| strides[d]);
-        match nearest.filter(|&d| strides[d] < strides[last] && !out.is_empty()) {
+        match nearest(&self.layout).filter(|_| !out.is_empty()) {
             Some(dim) => self.transpose(dim, pool, out),
             None => for_rows(pool, out, 1, 1, |start, part| self.copy(start, part)),
         }
@@ -231,25 +272,23 @@ impl<'a, T: Element> Reader<'a, T> {
         assert_eq!(out.len(), to.elements());
         let out = SharedMut::new(out);
         for_ranges(pool, sources.len() * strips, STRIP * width, |tasks| {
-            let mut tile = [[T::zeroed(); TILE]; TILE];
             for (plane, strip) in tasks.map(|task| (task / strips, task % strips)) {
                 let rows = strip * STRIP..height.min((strip + 1) * STRIP);
-                let columns = (0..width).step_by(TILE);
-                let corners = columns.flat_map(|c| rows.clone().step_by(TILE).map(move |r| (r, c)));
-                for (row, column) in corners {
-                    let (len, columns) = (TILE.min(rows.end - row), TILE.min(width - column));
-                    for (i, tile) in tile[..columns].iter_mut().enumerate() {
-                        let at = row * strides[dim] + (column + i) * strides[last];
-                        let (at, stride) = (sources[plane] + at, strides[dim]);
-                        copy_run(self.data, Run { at, stride, len }, &mut tile[..len]);
-                    }
-                    for i in 0..len {
-                        let start = targets[plane] + (row + i) * to.strides[dim] + column;
+                let at = sources[plane] + rows.start * strides[dim];
+                let strides = [strides[dim], strides[last]];
+                transpose(
+                    self.data,
+                    at,
+                    strides,
+                    [rows.len(), width],
+                    |row, column, x| {
+                        let row = rows.start + row;
+                        let start = targets[plane] + row * to.strides[dim] + column;
                         // SAFETY: part of a row of the result; each row is in one task.
-                        let out = unsafe { out.range(start, columns) };
-                        out.iter_mut().zip(&tile).for_each(|(y, x)| *y = x[i]);
-                    }
-                }
+                        let out = unsafe { out.range(start, x.len()) };
+                        out.copy_from_slice(x);
+                    },
+                );
             }
         });
     }

@@ -1,0 +1,199 @@
+//! Threads that take blocks through a program.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
+use smallvec::SmallVec;
+
+use super::program::{Instruction, Program, Typed};
+use super::source::{Place, Source};
+use crate::cache;
+use crate::elementwise::Loop;
+use crate::kernel::{SharedMut, for_ranges};
+use crate::pool::Pool;
+use crate::view::View;
+
+/// Bytes of a block's widest elements: so many that a function of them takes longer than its
+/// call, so few that some registers fit the nearest caches.
+const BLOCK_BYTES: usize = 8 * 1024;
+
+/// Bytes of results that do not stay in the caches until they are read.
+const STREAMED: usize = 32 * 1024 * 1024;
+
+/// Bytes of a block's widest elements while operands and results stream through the caches:
+/// the shorter the blocks, the more evenly is memory used.
+const STREAM_BYTES: usize = 2 * 1024;
+
+/// How many blocks before its use an operand is asked for.
+const AHEAD: usize = 2;
+
+/// Computes `out`, of elements of `size` bytes, in parallel.
+pub(super) fn run(
+    program: &Program,
+    sources: &[Source],
+    operands: &[View],
+    pool: &Pool,
+    out: &mut [u8],
+    size: usize,
+) {
+    let streams = out.len() >= STREAMED;
+    let bytes = if streams { STREAM_BYTES } else { BLOCK_BYTES };
+    let block = bytes / program.widest;
+    let count = out.len() / size;
+    let out = SharedMut::new(out);
+    for_ranges(
+        pool,
+        count.div_ceil(block),
+        block * program.work,
+        |blocks| {
+            REGISTERS.with_borrow_mut(|registers| {
+                let mut worker = Worker {
+                    program,
+                    sources,
+                    data: sources.iter().map(|source| source.data(operands)).collect(),
+                    places: SmallVec::new(),
+                    registers,
+                    streams,
+                };
+                worker.begin(block.min(count));
+                for start in blocks.map(|index| index * block) {
+                    let len = block.min(count - start);
+                    // SAFETY: blocks are disjoint and inside the output.
+                    let out = unsafe { out.range(start * size, len * size) };
+                    worker.block(start, len, out);
+                }
+            });
+            if streams {
+                cache::fence();
+            }
+        },
+    );
+}
+
+thread_local! {
+    /// A thread's registers, as many and as large as were ever needed.
+    static REGISTERS: RefCell<Vec<Register>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Memory for elements of any type.
+#[derive(Default)]
+pub(super) struct Register {
+    lines: Vec<Line>,
+    /// The elements of a source that are in it, if it is a panel's.
+    pub(super) holds: Range<usize>,
+}
+
+/// Vectors are aligned to lines of the cache.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; cache::LINE]);
+
+impl Register {
+    /// The first `bytes` bytes.
+    pub(super) fn room(&mut self, bytes: usize) -> &mut [u8] {
+        let lines = bytes.div_ceil(cache::LINE);
+        if self.lines.len() < lines {
+            self.lines.resize(lines, Line::zeroed());
+        }
+        &mut cast_slice_mut(&mut self.lines)[..bytes]
+    }
+}
+
+/// A thread that runs a program.
+struct Worker<'a> {
+    program: &'a Program,
+    sources: &'a [Source],
+    /// Of each source.
+    data: SmallVec<[&'a [u8]; 16]>,
+    /// Where what is in each register really is.
+    places: SmallVec<[Place<'a>; 16]>,
+    registers: &'a mut Vec<Register>,
+    /// Do operands and results stream through the caches?
+    streams: bool,
+}
+
+impl Worker<'_> {
+    /// Prepares for blocks of at most `len` elements.
+    fn begin(&mut self, len: usize) {
+        let count = self.program.registers;
+        self.places.extend((0..count).map(|_| Place::Register(0)));
+        // And one for a result that is to be streamed.
+        if self.registers.len() <= count {
+            self.registers.resize_with(count + 1, Register::default);
+        }
+        self.registers.iter_mut().for_each(|r| r.holds = 0..0);
+        for &(source, Typed { register, size }) in &self.program.repeated {
+            let out = self.registers[register].room(len * size);
+            self.sources[source].repeat(self.data[source], out);
+        }
+    }
+
+    /// Computes `len` elements of the result, from number `start` on.
+    fn block(&mut self, start: usize, len: usize, out: &mut [u8]) {
+        let steps = self.program.instructions.len();
+        for (step, instruction) in self.program.instructions.iter().enumerate() {
+            if self.streams {
+                // Evenly, for memory and the computation to go on at the same time.
+                let part = |step| step * len / steps;
+                self.prefetch(
+                    start + AHEAD * len + part(step),
+                    part(step + 1) - part(step),
+                );
+            }
+            match instruction {
+                Instruction::Load { source, to } => {
+                    let (data, register) = (self.data[*source], &mut self.registers[to.register]);
+                    self.places[to.register] =
+                        self.sources[*source].load(data, start, len, register);
+                }
+                Instruction::Compute {
+                    function,
+                    operands,
+                    to: None,
+                } if !self.streams => self.compute(function, operands, len, out),
+                Instruction::Compute {
+                    function,
+                    operands,
+                    to,
+                } => {
+                    let index = to.map_or(self.program.registers, |to| to.register);
+                    let bytes = to.map_or(out.len(), |to| len * to.size);
+                    // Taken out, as the operands are among the others.
+                    let mut register = std::mem::take(&mut self.registers[index]);
+                    let result = register.room(bytes);
+                    self.compute(function, operands, len, result);
+                    match to {
+                        Some(_) => self.places[index] = Place::Register(0),
+                        None => cache::stream(result, out),
+                    }
+                    self.registers[index] = register;
+                }
+            }
+        }
+    }
+
+    /// Computes `len` elements of `result` from those in registers.
+    fn compute(&self, function: &Loop, operands: &[Typed], len: usize, result: &mut [u8]) {
+        let mut contents = [&[][..]; 3];
+        for (contents, Typed { register, size }) in contents.iter_mut().zip(operands) {
+            *contents = match self.places[*register] {
+                Place::Memory(bytes) => bytes,
+                Place::Register(at) => {
+                    &cast_slice(&self.registers[*register].lines)[at..at + len * size]
+                }
+            };
+        }
+        function.run(&contents[..operands.len()], result);
+    }
+
+    /// Brings `len` elements of each source, from number `start` on, near.
+    fn prefetch(&self, start: usize, len: usize) {
+        for (source, data) in self.sources.iter().zip(&self.data) {
+            if source.contiguous {
+                let (start, bytes) = (start * source.size, len * source.size);
+                cache::prefetch(data.get(start..start + bytes).unwrap_or_default());
+            }
+        }
+    }
+}
