@@ -1,23 +1,27 @@
-// Transposed 2-D convolution: a work-item for each element of the result, which adds up the
-// windows that it is in.
+// Transposed 2-D convolution: a work-item for each place of the result and OUTPUTS neighbouring
+// channels of a group, which adds up the windows that it is in.
 //
 // X: dtype. ACCUMULATOR: type of the sums. HAS_BIAS: is there a bias `b`? Channels of a group are
-// those that an element of the result sees. Pairs are (height, width).
+// those that its outputs see. Pairs are (height, width).
 
 KERNEL_BEGIN
     const uint i = GROUP_ID(0) * GROUP + LANE;
     if (i < p.count) {
         const uint column = i % p.out[3], row = i / p.out[3] % p.out[2];
         const uint plane = i / p.out[3] / p.out[2];
-        const uint o = plane % p.out[1], n = plane / p.out[1];
+        const uint o = plane * OUTPUTS % p.out[1], n = plane * OUTPUTS / p.out[1];
         const uint channel = o / p.group_outputs * p.group_channels;
         const uint x_start = n * p.x_strides[0] + channel * p.x_strides[1];
         const uint w_start =
             channel * p.w_strides[0] + o % p.group_outputs * p.w_strides[1];
-        ACCUMULATOR sum = 0;
+        ACCUMULATOR sums[OUTPUTS];
+        for (uint k = 0; k < OUTPUTS; k++) {
 #if HAS_BIAS
-        sum = LOAD(X, b, o * p.b_strides[0]);
+            sums[k] = LOAD(X, b, (o + k) * p.b_strides[0]);
+#else
+            sums[k] = 0;
 #endif
+        }
         for (uint c = 0; c < p.group_channels; c++) {
             for (uint ky = 0; ky < p.kernel_size[0]; ky++) {
                 // The window's row `y` begins at y * stride - padding.
@@ -33,11 +37,17 @@ KERNEL_BEGIN
                     if (right < own_right || (right - own_right) % p.stride[1] != 0) continue;
                     if (z >= p.size[1]) continue;
                     const ACCUMULATOR a = LOAD(X, x, x_row + z * p.x_strides[3]);
-                    const ACCUMULATOR weight = LOAD(X, w, w_row + kx * p.w_strides[3]);
-                    sum = MULTIPLY_ADD(a, weight, sum);
+                    const uint w_at = w_row + kx * p.w_strides[3];
+                    for (uint k = 0; k < OUTPUTS; k++) {
+                        const ACCUMULATOR weight = LOAD(X, w, w_at + k * p.w_strides[1]);
+                        sums[k] = MULTIPLY_ADD(a, weight, sums[k]);
+                    }
                 }
             }
         }
-        STORE(X, result, i, sum);
+        for (uint k = 0; k < OUTPUTS; k++) {
+            const uint at = (n * p.out[1] + o + k) * p.out[2] + row;
+            STORE(X, result, at * p.out[3] + column, sums[k]);
+        }
     }
 KERNEL_END

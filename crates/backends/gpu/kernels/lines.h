@@ -8,18 +8,31 @@
 #define MEMBER (LANE / p.member_step % p.team)
 
 // The combination of a team's `value`s by `combine`, in each of its lanes. `shared` is a local
-// array of GROUP elements, free again afterwards.
+// array of GROUP elements, free again afterwards. Four at a time are combined: with two, lanes
+// wait for each other too often, and with more they read too much.
 #define TEAM_REDUCE(shared, value, combine) \
-    (shared)[LANE] = (value); \
-    BARRIER; \
-    for (uint half_ = p.team / 2; half_ > 0; half_ /= 2) { \
-        if (MEMBER < half_) { \
-            (shared)[LANE] = combine((shared)[LANE], (shared)[LANE + half_ * p.member_step]); \
+    { \
+        (shared)[LANE] = (value); \
+        BARRIER; \
+        uint left_ = p.team; \
+        for (; left_ > 4; left_ /= 4) { \
+            const uint next_ = left_ / 4; \
+            if (MEMBER < next_) { \
+                for (uint k_ = 1; k_ < 4; k_++) { \
+                    const uint other_ = LANE + k_ * next_ * p.member_step; \
+                    (value) = combine((value), (shared)[other_]); \
+                } \
+                (shared)[LANE] = (value); \
+            } \
+            BARRIER; \
+        } \
+        const uint first_ = LANE - MEMBER * p.member_step; \
+        (value) = (shared)[first_]; \
+        for (uint k_ = 1; k_ < left_; k_++) { \
+            (value) = combine((value), (shared)[first_ + k_ * p.member_step]); \
         } \
         BARRIER; \
-    } \
-    (value) = (shared)[LANE - MEMBER * p.member_step]; \
-    BARRIER
+    }
 
 // A lane's elements of its line, for kernels that go through them more than once: HELD of
 // them in registers, or read again if HELD is 0. FOR_OWN is a loop over them by their number

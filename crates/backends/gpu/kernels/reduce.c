@@ -2,7 +2,7 @@
 // for each of several segments of what it is made of.
 //
 // X, A, Y: dtypes of the elements, of what is combined, of the results.
-// COMBINE(a, b): how. START: what a lane begins with.
+// COMBINE(a, b): how. START: what a lane begins with. EACH: elements it reads at a time.
 // ALONG_RANK: 1, or the parameter that says how many dimensions a line has.
 
 KERNEL_BEGIN
@@ -14,13 +14,21 @@ KERNEL_BEGIN
     uint x_start = 0;
     ADD_OFFSET(x_start, exists ? line : 0, p.starts_rank, p.starts_shape, p.starts_strides);
 
-    COMPUTE(A) value = START;
-    for (uint j = begin + MEMBER; j < end; j += p.team) {
-        uint at = x_start;
-        ADD_OFFSET(at, j, ALONG_RANK, p.along_shape, p.along_strides);
-        const COMPUTE(A) element = LOAD(X, x, at);
-        value = COMBINE(value, element);
+    // Several at a time, which do not wait for each other.
+    COMPUTE(A) values[EACH];
+    for (uint k = 0; k < EACH; k++) values[k] = START;
+    for (uint j = begin + MEMBER; j < end; j += p.team * EACH) {
+        for (uint k = 0; k < EACH; k++) {
+            if (j + k * p.team < end) {
+                uint at = x_start;
+                ADD_OFFSET(at, j + k * p.team, ALONG_RANK, p.along_shape, p.along_strides);
+                const COMPUTE(A) element = LOAD(X, x, at);
+                values[k] = COMBINE(values[k], element);
+            }
+        }
     }
+    COMPUTE(A) value = values[0];
+    for (uint k = 1; k < EACH; k++) value = COMBINE(value, values[k]);
     TEAM_REDUCE(shared, value, COMBINE);
     if (exists && MEMBER == 0) {
         STORE(Y, y, line * p.y_line + GROUP_ID(1) * p.y_segment, value);

@@ -25,7 +25,8 @@ KERNEL_BEGIN
         sum += held[k];
     }
     TEAM_REDUCE(shared, sum, PLUS);
-    FOR_OWN(k, j) if (exists) STORE(X, y, y_start + j * p.y_step, held[k] / sum);
+    const ACCUMULATOR scale = 1 / sum;
+    FOR_OWN(k, j) if (exists) STORE(X, y, y_start + j * p.y_step, held[k] * scale);
 #else
     FOR_OWN(k, j) {
         const ACCUMULATOR v = OWN(k, j);
@@ -40,8 +41,9 @@ KERNEL_BEGIN
     TEAM_REDUCE(shared, largest, MAX_OR_NAN);
     sum *= exp(own_largest - largest);
     TEAM_REDUCE(shared, sum, PLUS);
+    const ACCUMULATOR scale = 1 / sum;
     FOR_OWN(k, j) {
-        if (exists) STORE(X, y, y_start + j * p.y_step, exp(OWN(k, j) - largest) / sum);
+        if (exists) STORE(X, y, y_start + j * p.y_step, exp(OWN(k, j) - largest) * scale);
     }
 #endif
 KERNEL_END

@@ -149,6 +149,14 @@ impl Named for Conv2d {
                 let w = Operand::new([5, 3, 1, 1], dtype).arrange(arrange);
                 cases.push(Case::new(Self::default(), [x, w]));
             }
+            let (groups, padding) = (2, [1, 1]);
+            let op = Self {
+                groups,
+                padding,
+                ..Self::default()
+            };
+            let many = [[2, 6, 5, 7], [16, 3, 3, 3]].map(|shape| Operand::new(shape, dtype));
+            cases.push(Case::new(op, many));
             let (x, w) = (
                 Operand::new([0, 3, 6, 6], dtype),
                 Operand::new([5, 3, 3, 3], dtype),

@@ -112,6 +112,14 @@ impl Named for ConvTranspose2d {
                 let w = Operand::new([3, 5, 2, 2], dtype).arrange(arrange);
                 cases.push(Case::new(Self::default(), [x, w]));
             }
+            let (groups, padding) = (2, [1, 1]);
+            let op = Self {
+                groups,
+                padding,
+                ..Self::default()
+            };
+            let many = [[2, 6, 5, 7], [6, 8, 3, 3]].map(|shape| Operand::new(shape, dtype));
+            cases.push(Case::new(op, many));
         }
         cases
     }

@@ -66,11 +66,13 @@ impl Named for Scatter {
                         cases.push(Case::new(Self { dim, mode }, [x, index, source]));
                     }
                 }
-                // Many lines, and many places in each.
-                let x = Operand::new([70, 300], dtype);
-                let index = Operand::new([4, 300], DType::I64).fill(Fill::Ints(66, 69));
-                let source = Operand::new([4, 300], dtype);
-                cases.push(Case::new(Self { dim: 0, mode }, [x, index, source]));
+                // Many to be put in each of many lines, and of few.
+                for shape in [[40, 1100], [200, 3]] {
+                    let x = Operand::new([9, shape[1]], dtype);
+                    let index = Operand::new(shape, DType::I64).fill(Fill::Ints(2, 7));
+                    let source = Operand::new(shape, dtype);
+                    cases.push(Case::new(Self { dim: 0, mode }, [x, index, source]));
+                }
             }
         }
         cases

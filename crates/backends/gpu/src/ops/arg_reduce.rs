@@ -3,7 +3,7 @@
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::lines::{Tile, group};
+use super::lines::Tile;
 use super::views::{Memory, split, walk};
 use crate::emit::{Emit, Emitter};
 use crate::kernel::Kernel;
@@ -31,7 +31,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let (starts, along) = split(&choice.x.layout, op.dim);
     let (count, len) = (starts.elements(), along.elements());
     let tile = Tile::new(emitter.limits, &starts, &along);
-    let segment = tile.segment(emitter.limits, count, len);
+    let segment = tile.segment(count, len);
     let segments = len.div_ceil(segment);
     let y = Memory::Place(&step.output);
     if segments == 1 {
@@ -68,7 +68,7 @@ impl Choice<'_> {
             include_str!("../../kernels/lines.h"),
             include_str!("../../kernels/arg_reduce.c")
         );
-        let mut kernel = Kernel::new("arg_reduce", text, group(emitter.limits) as u32);
+        let mut kernel = Kernel::new("arg_reduce", text, tile.group());
         kernel.define_dtype("X", self.x.ty.dtype);
         kernel.define_dtype("Y", y.dtype());
         kernel.define("BEATS(a, b)", better(self.x.ty.dtype, self.largest, true));

@@ -3,7 +3,7 @@
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::windows::{Windows, add_weights, kernel};
+use super::windows::{Windows, convolution};
 use crate::emit::{Emit, Emitter};
 
 pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
@@ -29,7 +29,11 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         dilation: op.dilation,
     };
     let text = include_str!("../../kernels/conv_transpose2d.c");
-    let mut kernel = kernel("conv_transpose2d", text, step, &windows);
-    add_weights(&mut kernel, step, op.groups);
-    emitter.launch(kernel);
+    emitter.launch(convolution(
+        "conv_transpose2d",
+        text,
+        step,
+        &windows,
+        op.groups,
+    ));
 }

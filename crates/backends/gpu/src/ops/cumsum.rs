@@ -5,7 +5,7 @@ use rustorch_ir::ops::ReduceOp;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{Tile, group};
+use super::lines::Tile;
 use super::reduce::{Lines, accumulator, start, sum};
 use super::views::{Memory, split, walk};
 use crate::emit::{Emit, Emitter};
@@ -33,7 +33,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let (x_lines, x_along) = split(&x.layout, op.dim);
     let (count, len) = (x_lines.elements(), x_along.elements());
     let tile = Tile::new(emitter.limits, &x_lines, &x_along);
-    let segment = tile.segment(emitter.limits, count, len);
+    let segment = tile.segment(count, len);
     let segments = len.div_ceil(segment);
     let dtype = accumulator(ReduceOp::Sum, x.ty.dtype);
     let carries = (segments > 1).then(|| {
@@ -83,7 +83,7 @@ impl Running<'_> {
             include_str!("../../kernels/lines.h"),
             include_str!("../../kernels/cumsum.c")
         );
-        let mut kernel = Kernel::new("cumsum", text, group(emitter.limits) as u32);
+        let mut kernel = Kernel::new("cumsum", text, tile.group());
         let [x, y] = self.memory;
         kernel.define_dtype("X", x.dtype());
         kernel.define_dtype("A", self.dtype);

@@ -7,30 +7,32 @@ use super::views::{nearest, split, walk};
 use crate::driver::Limits;
 use crate::kernel::{Kernel, accumulator};
 
-/// Work-items of a group. Lanes of a processor take turns, so that many of them would only
-/// go through the same memory many times.
-pub(super) fn group(limits: &Limits) -> usize {
-    let most = if limits.is_processor { 16 } else { 256 };
-    1 << most.min(limits.max_group.max(1)).ilog2()
-}
+/// Work-items of a group.
+const GROUP: usize = 256;
 
-/// Groups that keep the device busy.
-fn enough_groups(limits: &Limits) -> usize {
-    const EACH: usize = 4;
-    limits.compute_units.saturating_mul(EACH)
-}
+/// The same where one group has to go through a long line.
+const LARGE_GROUP: usize = 1024;
 
-/// Elements of a line that a lane goes through before another one is worth its cost.
-const PER_LANE: usize = 4;
+/// The same where they take turns: many of them would only go through the same memory many
+/// times.
+const PROCESSOR_GROUP: usize = 16;
+
+/// Groups of a compute unit that keep it busy.
+const GROUPS_OF_UNIT: usize = 8;
+
+/// Elements of a line that a lane goes through before another one is worth its cost: where
+/// lines are many, and where they are not.
+const PER_LANE: [usize; 2] = [16, 4];
+
+/// Lanes of a line that read whole pieces of memory: fewer of them for a line, and it has to be
+/// short.
+const NEIGHBOURS: usize = 32;
 
 /// Elements for each lane of a segment that is worth a group of its own.
 const PER_SEGMENT: usize = 16;
 
 /// Numbers of elements that lanes may keep in registers.
 const HELD: [usize; 3] = [4, 16, 32];
-
-/// Lines side by side that are read at once, where their elements are far apart.
-const SIDE_BY_SIDE: usize = 32;
 
 /// How a group's lanes are shared out: `lines` × `team` of them.
 pub(super) struct Tile {
@@ -40,34 +42,68 @@ pub(super) struct Tile {
     pub(super) team: usize,
     /// Are neighbouring lanes at different lines?
     pub(super) is_across: bool,
+    /// Groups that keep the device busy.
+    enough: usize,
 }
 
 impl Tile {
-    /// For `count` lines of `len` elements, the lines at positions `lines` and each one's
-    /// elements at `along`.
-    pub(super) fn new(limits: &Limits, lines: &Layout, along: &Layout) -> Self {
-        let group = group(limits);
-        let (count, len) = (lines.elements().max(1), along.elements().max(1));
-        let is_across = match (nearest(lines), nearest(along)) {
-            (Some(lines), Some(along)) => lines < along,
+    /// For lines that begin at the positions `starts`, and each one's elements `along` from
+    /// there.
+    pub(super) fn new(limits: &Limits, starts: &Layout, along: &Layout) -> Self {
+        Self::with_group(limits, starts, along, GROUP)
+    }
+
+    /// The same for a kernel where a line is one group's.
+    fn whole_lines(limits: &Limits, starts: &Layout, along: &Layout) -> Self {
+        let tile = Self::new(limits, starts, along);
+        let is_long = !tile.is_across && tile.held(along.elements()) == 0;
+        match is_long {
+            true => Self::with_group(limits, starts, along, LARGE_GROUP),
+            false => tile,
+        }
+    }
+
+    fn with_group(limits: &Limits, starts: &Layout, along: &Layout, group: usize) -> Self {
+        let most = match limits.is_processor {
+            true => PROCESSOR_GROUP,
+            false => group,
+        };
+        let group = 1 << most.min(limits.max_group.max(1)).ilog2();
+        let (count, len) = (starts.elements().max(1), along.elements().max(1));
+        let enough = limits.compute_units.saturating_mul(GROUPS_OF_UNIT);
+        let is_across = match (nearest(starts), nearest(along)) {
+            (Some(starts), Some(along)) => starts < along,
             _ => false,
         };
         let team = if is_across {
-            let enough = enough_groups(limits);
-            let mut side = group;
-            while side > SIDE_BY_SIDE && count.div_ceil(side) < enough {
+            let mut side = group.min(count.next_power_of_two());
+            while side > NEIGHBOURS && count.div_ceil(side) < enough {
                 side /= 2;
             }
             group / side
         } else {
-            len.div_ceil(PER_LANE).next_power_of_two()
+            let [many, few] = PER_LANE.map(|n| len.div_ceil(n).next_power_of_two().min(group));
+            let is_enough = many >= NEIGHBOURS && count * many / group >= enough;
+            if is_enough { many } else { few }
         };
-        let team = team.min(len.next_power_of_two()).min(group);
+        let team = team.min(len.next_power_of_two());
         Self {
             lines: group / team,
             team,
             is_across,
+            enough,
         }
+    }
+
+    /// Work-items of a group.
+    pub(super) fn group(&self) -> u32 {
+        (self.lines * self.team) as u32
+    }
+
+    /// Elements of a line of `len` that a lane keeps in registers; 0 if they are too many.
+    fn held(&self, len: usize) -> usize {
+        let each = len.div_ceil(self.team);
+        HELD.into_iter().find(|&held| each <= held).unwrap_or(0)
     }
 
     /// Groups for `count` lines.
@@ -77,9 +113,9 @@ impl Tile {
 
     /// Elements of `count` lines of `len` that a group goes through: all of a line's, or fewer
     /// where otherwise there were not groups enough. At least 1.
-    pub(super) fn segment(&self, limits: &Limits, count: usize, len: usize) -> usize {
+    pub(super) fn segment(&self, count: usize, len: usize) -> usize {
         let most = len / (self.team * PER_SEGMENT);
-        let enough = enough_groups(limits).div_ceil(self.groups(count).max(1));
+        let enough = self.enough.div_ceil(self.groups(count).max(1));
         match enough.min(most) {
             0 | 1 => len.max(1),
             segments => len.div_ceil(segments).next_multiple_of(self.team),
@@ -111,16 +147,12 @@ pub(super) fn line_kernel(
 ) -> Kernel {
     let [(x_starts, x_along), (y_starts, y_along)] = views.map(|view| split(view, dim));
     let (count, len) = (x_starts.elements(), x_along.elements());
-    let tile = Tile::new(limits, &x_starts, &x_along);
-    let mut kernel = Kernel::new(name, text, group(limits) as u32);
+    let tile = Tile::whole_lines(limits, &x_starts, &x_along);
+    let mut kernel = Kernel::new(name, text, tile.group());
     let dtype = step.output.ty.dtype;
-    let each = len.div_ceil(tile.team);
     kernel.define_dtype("X", dtype);
     kernel.define("ACCUMULATOR", accumulator(dtype));
-    kernel.define(
-        "HELD",
-        HELD.into_iter().find(|&held| each <= held).unwrap_or(0),
-    );
+    kernel.define("HELD", tile.held(len));
     kernel.read("x", &step.inputs[0]);
     kernel.write("y", &step.output);
     tile.declare(&mut kernel);
@@ -151,7 +183,7 @@ mod tests {
         let matrix = Layout::contiguous(&[rows, columns].into());
         let (starts, along) = split(&matrix, dim);
         let tile = Tile::new(&GPU, &starts, &along);
-        let segment = tile.segment(&GPU, starts.elements(), along.elements());
+        let segment = tile.segment(starts.elements(), along.elements());
         (tile, segment)
     }
 
@@ -161,7 +193,7 @@ mod tests {
             for columns in [1, 7, 300, 70_000] {
                 for dim in [0, 1] {
                     let (tile, segment) = along(rows, columns, dim);
-                    assert_eq!(tile.lines * tile.team, group(&GPU), "{rows} × {columns}");
+                    assert_eq!(tile.lines * tile.team, GROUP, "{rows} × {columns}");
                     assert!((1..=[rows, columns][dim]).contains(&segment));
                 }
             }
@@ -171,9 +203,9 @@ mod tests {
     #[test]
     fn neighbouring_lanes_read_neighbours() {
         let (rows, _) = along(4096, 4096, 1);
-        assert!(!rows.is_across && rows.team == group(&GPU));
+        assert!(!rows.is_across && rows.team == GROUP);
         let (columns, _) = along(4096, 4096, 0);
-        assert!(columns.is_across && columns.lines >= SIDE_BY_SIDE);
+        assert!(columns.is_across && columns.lines >= NEIGHBOURS);
         let (short, _) = along(100_000, 8, 1);
         assert!(!short.is_across && short.lines > short.team);
     }

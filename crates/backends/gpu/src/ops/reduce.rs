@@ -4,7 +4,7 @@ use rustorch_ir::ops::ReduceOp;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::{Tile, group};
+use super::lines::Tile;
 use super::views::{Memory, define_rank, dims, walk};
 use crate::emit::{Emit, Emitter};
 use crate::kernel::{Kernel, name};
@@ -15,6 +15,9 @@ pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
     layouts: Layouts::Any,
     launch: emit,
 };
+
+/// Elements that a lane reads at a time.
+const EACH: usize = 4;
 
 fn accepts(_: &Signature) -> bool {
     true
@@ -53,7 +56,7 @@ impl Lines<'_> {
     fn reduce(&self, op: ReduceOp, y: Memory, emitter: &mut Emitter) {
         let (count, len) = (self.starts.elements(), self.along.elements());
         let tile = Tile::new(emitter.limits, &self.starts, &self.along);
-        let segment = tile.segment(emitter.limits, count, len);
+        let segment = tile.segment(count, len);
         if segment >= len {
             return self.pass(op, len, y, [1, 0], emitter);
         }
@@ -96,13 +99,14 @@ impl Lines<'_> {
             include_str!("../../kernels/lines.h"),
             include_str!("../../kernels/reduce.c")
         );
-        let mut kernel = Kernel::new("reduce", text, group(emitter.limits) as u32);
+        let mut kernel = Kernel::new("reduce", text, tile.group());
         let dtype = accumulator(op, self.x.dtype());
         kernel.define_dtype("X", self.x.dtype());
         kernel.define_dtype("A", dtype);
         kernel.define_dtype("Y", y.dtype());
         kernel.define("COMBINE(a, b)", combination(op, dtype));
         kernel.define("START", start(op, dtype));
+        kernel.define("EACH", EACH);
         self.x.read(&mut kernel, "x");
         y.write(&mut kernel, "y");
         tile.declare(&mut kernel);

@@ -1,13 +1,14 @@
 //! Elements put, or added, to places along a dimension, in an order that is always the same.
 
 use rustorch_ir::ops::{Scatter, ScatterMode};
-use rustorch_ir::{Layout, Op, OpKind, Signature};
+use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::concat::copy;
 use super::gather::outside;
 use super::reduce::sum;
-use super::views::{dimensions, for_each, split, walk, words};
+use super::top_k::Best;
+use super::views::{Memory, dimensions, for_each, split, walk, words};
 use crate::emit::{Emit, Emitter};
 use crate::kernel::Kernel;
 
@@ -18,11 +19,11 @@ pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
     launch: emit,
 };
 
-/// Lines that keep a device busy, with a work-item for each.
-const MANY_LINES: usize = 256;
+/// Elements of a line of the index that each place looks through.
+const FEW_PICKS: usize = 32;
 
-/// Places of a line that may look for theirs by themselves, even so.
-const FEW_PLACES: usize = 64;
+/// Lines that keep a device busy, with a work-item for each.
+const MANY_LINES: usize = 1024;
 
 fn accepts(_: &Signature) -> bool {
     true
@@ -32,17 +33,35 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Scatter(op) = &step.last().op else {
         return;
     };
-    let index = &step.inputs[1];
-    let (lines, _) = split(&index.layout, op.dim);
-    if lines.elements() >= MANY_LINES && step.output.ty.shape[op.dim] > FEW_PLACES {
-        by_lines(step, op, emitter);
-    } else {
+    let (lines, along) = split(&step.inputs[1].layout, op.dim);
+    if along.elements() <= FEW_PICKS {
         by_places(step, op, emitter);
+    } else if lines.elements() >= MANY_LINES {
+        by_lines(step, op, None, emitter);
+    } else {
+        let order = sorted(step, op, emitter);
+        by_lines(step, op, Some(order), emitter);
     }
 }
 
-/// Each line of the index is gone through in order.
-fn by_lines(step: &Step, op: &Scatter, emitter: &mut Emitter) {
+/// The order of each line of the index by what it picks; what comes first stays first.
+fn sorted(step: &Step, op: &Scatter, emitter: &mut Emitter) -> Memory<'static> {
+    let index = &step.inputs[1];
+    let view = Layout::contiguous(&index.ty.shape);
+    let bytes = DType::U32.size().unwrap_or(0) * view.elements();
+    let order = Memory::Scratch(DType::U32, emitter.scratch(bytes));
+    let best = Best {
+        x: index,
+        dim: op.dim,
+        largest: false,
+    };
+    best.find(order, &view, emitter);
+    order
+}
+
+/// Each line of the index is gone through in order, by one work-item or, where it is sorted, by
+/// one for each place.
+fn by_lines(step: &Step, op: &Scatter, order: Option<Memory>, emitter: &mut Emitter) {
     copy(&step.inputs[0], &step.output, emitter);
     let index = &step.inputs[1].layout;
     let whole = Layout {
@@ -52,13 +71,26 @@ fn by_lines(step: &Step, op: &Scatter, emitter: &mut Emitter) {
     let (y_lines, y_along) = split(&whole, op.dim);
     let (index_lines, _) = split(index, op.dim);
     let (source_lines, _) = split(&step.inputs[2].layout, op.dim);
-    let text = include_str!("../../kernels/scatter_lines.c");
-    let mut kernel = for_each("scatter_lines", text, index_lines.elements());
+    let (order_lines, order_along) = split(&Layout::contiguous(&index.shape), op.dim);
+    let mut kernel = match order {
+        None => {
+            let text = include_str!("../../kernels/scatter_lines.c");
+            for_each("scatter_lines", text, index_lines.elements())
+        }
+        Some(order) => {
+            let text = include_str!("../../kernels/scatter_sorted.c");
+            let mut kernel = for_each("scatter_sorted", text, index.elements());
+            order.read(&mut kernel, "order");
+            kernel.word("order_step", order_along.strides[0]);
+            kernel
+        }
+    };
     declare(step, op, &mut kernel, emitter);
     let views = [
         ("y", &y_lines),
         ("index", &index_lines),
         ("source", &source_lines),
+        ("order", &order_lines),
     ];
     walk(&mut kernel, "lines", views);
     kernel.word("y_step", y_along.strides[0]);

@@ -1,12 +1,11 @@
 //! Indices of the best elements along a dimension: runs of it are sorted, and merged by twos.
 
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, Step};
+use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::arg_reduce::better;
 use super::views::{Memory, for_each, split, walk};
 use crate::emit::{Emit, Emitter};
-use crate::kernel::Kernel;
 
 pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
     kind: OpKind::TopK,
@@ -16,7 +15,7 @@ pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
 };
 
 /// Elements of a run that is sorted by counting, whose work grows with their square.
-const RUN: usize = 256;
+const RUN: usize = 64;
 
 fn accepts(_: &Signature) -> bool {
     true
@@ -26,40 +25,27 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::TopK(op) = &step.last().op else {
         return;
     };
-    let dtype = step.inputs[0].ty.dtype;
     let best = Best {
-        step,
+        x: &step.inputs[0],
         dim: op.dim,
-        better: better(dtype, op.largest, op.largest),
+        largest: op.largest,
     };
-    let (lines, along) = split(&step.inputs[0].layout, op.dim);
-    let (count, len) = (lines.elements(), along.elements());
-    let index = DType::U32;
-    let size = index.size().unwrap_or(0);
-    let level = |run: usize| Level {
-        run,
-        runs: len.div_ceil(run),
-        kept: op.k.min(run),
-    };
-    let mut levels = vec![level(RUN)];
-    while let Some(last) = levels.last().filter(|last| last.runs > 1) {
-        levels.push(level(last.run * 2));
-    }
-    let most = levels.iter().map(|l| l.runs * l.kept).max().unwrap_or(0);
-    let inner = levels.len() - 1;
-    let memory: Vec<Memory> = (0..inner.min(2))
-        .map(|_| Memory::Scratch(index, emitter.scratch(count * most * size)))
-        .collect();
-    for (at, to) in levels.iter().enumerate() {
-        let y = memory.get(at % 2).filter(|_| at < inner);
-        let from = at
-            .checked_sub(1)
-            .map(|from| (&levels[from], memory[from % 2]));
-        best.pass(from, to, y.copied(), emitter);
-    }
+    let y = &step.output;
+    let view = Layout::contiguous(&y.ty.shape);
+    best.find(Memory::Place(y), &view, emitter);
 }
 
-/// Lines whose best elements have been found in runs.
+/// Where the best elements of lines are.
+pub(super) struct Best<'a> {
+    /// The tensor.
+    pub(super) x: &'a Place,
+    /// The dimension that its lines are along.
+    pub(super) dim: usize,
+    /// Are the largest the best?
+    pub(super) largest: bool,
+}
+
+/// Lines whose best elements are known for each of several runs.
 struct Level {
     /// Elements of a run.
     run: usize,
@@ -69,24 +55,51 @@ struct Level {
     kept: usize,
 }
 
-struct Best<'a> {
-    step: &'a Step,
-    dim: usize,
-    /// Is `a` better than `b`?
-    better: String,
-}
-
 impl Best<'_> {
-    /// Sorts runs, or merges those of a level `from`; indices go to `y`, or else are the result.
+    /// Writes as many indices for each line, in order, as lines of `y` have; `view` is `y`.
+    pub(super) fn find(&self, y: Memory, view: &Layout, emitter: &mut Emitter) {
+        let (lines, along) = split(&self.x.layout, self.dim);
+        let (count, len) = (lines.elements(), along.elements());
+        let level = |run: usize| Level {
+            run,
+            runs: len.div_ceil(run),
+            kept: view.shape[self.dim].min(run),
+        };
+        let mut levels = vec![level(RUN)];
+        while let Some(last) = levels.last().filter(|last| last.runs > 1) {
+            levels.push(level(last.run * 2));
+        }
+        // Levels but the last take turns in memory.
+        let indices = |level: &Level| level.runs * level.kept;
+        let most = levels.iter().map(indices).max().unwrap_or(0);
+        let inner = levels.len() - 1;
+        let scratch: Vec<Memory> = (0..inner.min(2))
+            .map(|_| {
+                let bytes = DType::U32.size().unwrap_or(0) * count * most;
+                Memory::Scratch(DType::U32, emitter.scratch(bytes))
+            })
+            .collect();
+        for (at, to) in levels.iter().enumerate() {
+            let from = at.checked_sub(1).map(|at| (&levels[at], scratch[at % 2]));
+            if at == inner {
+                self.pass(from, to, y, &split(view, self.dim), emitter);
+            } else {
+                let inside = Layout::contiguous(&[count, indices(to)].into());
+                self.pass(from, to, scratch[at % 2], &split(&inside, 1), emitter);
+            }
+        }
+    }
+
+    /// Sorts runs, or merges those of a level `from`, to lines of `y`.
     fn pass(
         &self,
         from: Option<(&Level, Memory)>,
         to: &Level,
-        y: Option<Memory>,
+        y: Memory,
+        (y_lines, y_along): &(Layout, Layout),
         emitter: &mut Emitter,
     ) {
-        let (x, result) = (&self.step.inputs[0], &self.step.output);
-        let (lines, along) = split(&x.layout, self.dim);
+        let (lines, along) = split(&self.x.layout, self.dim);
         let (count, len) = (lines.elements(), along.elements());
         let mut kernel = match from {
             None => {
@@ -108,29 +121,20 @@ impl Best<'_> {
                 kernel
             }
         };
-        self.declare_order(&mut kernel);
-        kernel.define_dtype("X", x.ty.dtype);
-        kernel.read("x", x);
-        let y_view = match y {
-            Some(_) => Layout::contiguous(&[lines.elements(), to.runs * to.kept].into()),
-            None => Layout::contiguous(&result.ty.shape),
-        };
-        let (y_lines, y_along) = split(&y_view, if y.is_some() { 1 } else { self.dim });
-        let y = y.unwrap_or(Memory::Place(result));
+        let dtype = self.x.ty.dtype;
+        kernel.define("BETTER(a, b)", better(dtype, self.largest, self.largest));
+        // The earlier first of those that are equal.
+        let earlier = "(!BETTER(b, a) && (i) < (j))";
+        kernel.define("BEFORE(a, i, b, j)", format!("(BETTER(a, b) || {earlier})"));
+        kernel.define_dtype("X", dtype);
         kernel.define_dtype("Y", y.dtype());
+        kernel.read("x", self.x);
         y.write(&mut kernel, "y");
         walk(&mut kernel, "x_lines", [("x", &lines)]);
-        walk(&mut kernel, "y_lines", [("y", &y_lines)]);
+        walk(&mut kernel, "y_lines", [("y", y_lines)]);
         kernel.word("len", len);
         kernel.word("x_step", along.strides[0]);
         kernel.word("y_step", y_along.strides[0]);
         emitter.launch(kernel);
-    }
-
-    /// The order of elements, the earlier first of those that are equal.
-    fn declare_order(&self, kernel: &mut Kernel) {
-        kernel.define("BETTER(a, b)", &self.better);
-        let earlier = "(!BETTER(b, a) && (i) < (j))";
-        kernel.define("BEFORE(a, i, b, j)", format!("(BETTER(a, b) || {earlier})"));
     }
 }

@@ -17,16 +17,17 @@ pub(super) struct Windows {
     pub(super) dilation: [usize; 2],
 }
 
-/// The kernel `name` of `text` with a work-item for each element of `result`, `[n, c, h, w]`.
-/// It has the operand `x`, and its strides.
+/// The kernel `name` of `text` with a work-item for each of `count` numbers, for a result
+/// `[n, c, h, w]`. It has the operand `x`, and its strides.
 pub(super) fn kernel(
     name: &'static str,
     text: &'static str,
     step: &Step,
     windows: &Windows,
+    count: usize,
 ) -> Kernel {
     let (x, result) = (&step.inputs[0], &step.output);
-    let mut kernel = for_each(name, text, result.ty.shape.elements());
+    let mut kernel = for_each(name, text, count);
     kernel.define_dtype("X", x.ty.dtype);
     kernel.define("ACCUMULATOR", accumulator(x.ty.dtype));
     kernel.read("x", x);
@@ -41,10 +42,26 @@ pub(super) fn kernel(
     kernel
 }
 
-/// Adds what convolutions have more: operands `w` and perhaps `b`, and the channels of each of
-/// `groups` groups.
-pub(super) fn add_weights(kernel: &mut Kernel, step: &Step, groups: usize) {
-    let weight = &step.inputs[1];
+/// Channels of the result that a work-item of a convolution computes from what it reads once.
+const OUTPUTS: usize = 8;
+
+/// The same for a convolution in `groups` groups of channels, which also has operands `w` and
+/// perhaps `b`.
+pub(super) fn convolution(
+    name: &'static str,
+    text: &'static str,
+    step: &Step,
+    windows: &Windows,
+    groups: usize,
+) -> Kernel {
+    let (weight, result) = (&step.inputs[1], &step.output.ty.shape);
+    let group_outputs = result[1] / groups;
+    let outputs = match group_outputs.is_multiple_of(OUTPUTS) {
+        true => OUTPUTS,
+        false => 1,
+    };
+    let mut kernel = kernel(name, text, step, windows, result.elements() / outputs);
+    kernel.define("OUTPUTS", outputs);
     kernel.read("w", weight);
     kernel.words("w_strides", &weight.layout.strides);
     kernel.define("HAS_BIAS", step.inputs.len() - 2);
@@ -53,5 +70,6 @@ pub(super) fn add_weights(kernel: &mut Kernel, step: &Step, groups: usize) {
         kernel.words("b_strides", &bias.layout.strides);
     }
     kernel.word("group_channels", step.inputs[0].ty.shape[1] / groups);
-    kernel.word("group_outputs", step.output.ty.shape[1] / groups);
+    kernel.word("group_outputs", group_outputs);
+    kernel
 }

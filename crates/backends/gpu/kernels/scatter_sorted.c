@@ -1,0 +1,32 @@
+// Elements of `source` put, or added, to where an index says along one dimension: a work-item
+// for each element of the index, sorted by `order`. The first of those with one place goes
+// through them all. `y` begins as a copy of `x`.
+//
+// X, INDEX: dtypes. COMBINE(a, b): what becomes of `a` where `b` is put.
+
+KERNEL_BEGIN
+    const uint item = GROUP_ID(0) * GROUP + LANE;
+    if (item < p.count) {
+        const uint line = item / p.picks;
+        uint to = 0, at = 0, source_at = 0, order_at = 0;
+        ADD_OFFSET(to, line, p.lines_rank, p.lines_shape, p.y_strides);
+        ADD_OFFSET(at, line, p.lines_rank, p.lines_shape, p.index_strides);
+        ADD_OFFSET(source_at, line, p.lines_rank, p.lines_shape, p.source_strides);
+        ADD_OFFSET(order_at, line, p.lines_rank, p.lines_shape, p.order_strides);
+#define SORTED(i) LOAD(u32, order, order_at + (i) * p.order_step)
+#define PICK(i) LOAD(INDEX, index, at + SORTED(i) * p.index_step)
+        uint i = item % p.picks;
+        const long pick = PICK(i);
+        if (pick < 0 || pick >= (long)p.size) {
+            REPORT(status, p.status_code);
+        } else if (i == 0 || PICK(i - 1) != pick) {
+            const uint place = to + (uint)pick * p.y_step;
+            COMPUTE(X) value = LOAD(X, y, place);
+            for (; i < p.picks && PICK(i) == pick; i++) {
+                const COMPUTE(X) other = LOAD(X, source, source_at + SORTED(i) * p.source_step);
+                value = COMBINE(value, other);
+            }
+            STORE(X, y, place, value);
+        }
+    }
+KERNEL_END
