@@ -42,6 +42,14 @@ const Q8_0: Bounds = Bounds {
     mean: 0.03,
 };
 
+/// The mean is the CPU's (0.025), but of 480 logits the one farthest off is at 0.17 on PoCL and
+/// at 0.11 on an NVIDIA GPU: which roundings of activations tip depends on the order of sums.
+const Q8_0_ON_OPENCL: Bounds = Bounds {
+    near: 0.05,
+    worst: 0.2,
+    mean: 0.03,
+};
+
 /// llama.cpp against itself: up to 0.34, in the mean 0.046 to 0.068.
 const K_FORMATS: Bounds = Bounds {
     near: 0.35,
@@ -150,8 +158,8 @@ fn f16(runtime: &Runtime) {
     check_perplexity(runtime, "f16", 21.2514);
 }
 
-fn q8_0(runtime: &Runtime) {
-    check_goldens(runtime, "Q8_0", &Q8_0);
+fn q8_0(runtime: &Runtime, bounds: &Bounds) {
+    check_goldens(runtime, "Q8_0", bounds);
     check_perplexity(runtime, "Q8_0", 21.2571);
 }
 
@@ -179,7 +187,12 @@ mod on_the_cpu {
             }
         )+};
     }
-    tests!(f16, q8_0, q6_k, q5_k_m, q4_k_m);
+    tests!(f16, q6_k, q5_k_m, q4_k_m);
+
+    #[test]
+    fn q8_0() {
+        super::q8_0(&super::cpu(), &super::Q8_0);
+    }
 }
 
 mod on_opencl {
@@ -193,7 +206,14 @@ mod on_opencl {
             }
         )+};
     }
-    tests!(f16, q8_0, q6_k, q5_k_m, q4_k_m);
+    tests!(f16, q6_k, q5_k_m, q4_k_m);
+
+    #[test]
+    fn q8_0() {
+        for device in super::opencl() {
+            super::q8_0(&super::alone(device), &super::Q8_0_ON_OPENCL);
+        }
+    }
 }
 
 #[test]
