@@ -1,29 +1,35 @@
 //! Time of one elementwise operation on 64 Mi elements, and of eight in one launch.
 //!
-//! `cargo bench -p rustorch-cpu --bench elementwise -- [THREADS]`
+//! `cargo bench -p rustorch-tensor --bench elementwise -- [DEVICE] [THREADS]`, on the CPU unless
+//! another device is named.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustorch_cpu::Cpu;
-use rustorch_cpu::pool::default_threads;
 use rustorch_ir::ops::{Activation, ActivationKind, BinaryOp, UnaryOp};
 use rustorch_ir::{DType, Graph, OpError, TensorType, ValueId};
-use rustorch_runtime::{Backend, DeviceBuffer, NoProbe};
+use rustorch_runtime::{Backend, DeviceBuffer, DeviceType, NoProbe};
+use rustorch_tensor::backends;
 
 const ELEMENTS: usize = 64 << 20;
 const RUNS: usize = 15;
 
 fn main() {
     // `cargo bench` adds a flag.
-    let threads = std::env::args().skip(1).find_map(|arg| arg.parse().ok());
-    let threads = threads.unwrap_or_else(default_threads);
-    let cpu = Cpu::new(threads);
-    println!("{threads} threads, {ELEMENTS} elements");
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let named = args.iter().find_map(|arg| arg.parse::<DeviceType>().ok());
+    let threads = args.iter().find_map(|arg| arg.parse().ok()).unwrap_or(0);
+    let (named, found) = (named.unwrap_or(DeviceType::Cpu), backends(threads));
+    let device = found.iter().find(|b| b.info().device == named);
+    let device = &**device.expect("a device of this machine");
+    println!("{}, {ELEMENTS} elements", device.info().name);
+    for (key, value) in &device.info().details {
+        println!("  {key}: {value}");
+    }
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let graphs: [Build; 3] = [|g, x, _| g.mul_scalar(x, 1.5), |g, x, y| g.mul(x, y), chain];
-        let [scaled, multiplied, chained] = best(graphs.map(|build| launch(&cpu, dtype, build)));
+        let [scaled, multiplied, chained] = best(graphs.map(|build| launch(device, dtype, build)));
         let bytes = (ELEMENTS * dtype.size().expect("a scalar")) as f64;
         let report = |name: &str, time: f64, tensors: f64| {
             println!(
@@ -58,17 +64,17 @@ fn chain(g: &mut Graph, x: ValueId, y: ValueId) -> Result<ValueId, OpError> {
 }
 
 /// A run of a graph of two operands on memory of its own.
-fn launch(cpu: &Cpu, dtype: DType, build: Build) -> impl Fn() {
+fn launch(device: &dyn Backend, dtype: DType, build: Build) -> impl Fn() {
     let mut graph = Graph::new();
     let ty = TensorType::new([ELEMENTS], dtype);
     let operands = [(); 2].map(|()| graph.input(ty.clone()).expect("a valid type"));
     let result = build(&mut graph, operands[0], operands[1]).expect("a valid graph");
     graph.output(result);
-    let program = cpu.compile(&graph).expect("kernels for all operations");
+    let program = device.compile(&graph).expect("kernels for all operations");
     let memory = || -> Arc<dyn DeviceBuffer> {
-        let buffer = cpu.memory().alloc(ty.bytes()).expect("enough memory");
+        let buffer = device.memory().alloc(ty.bytes()).expect("enough memory");
         // SAFETY: nothing else knows the buffer.
-        unsafe { buffer.write(0, &vec![0x11; ty.bytes()]) }.expect("host memory");
+        unsafe { buffer.write(0, &vec![0x11; ty.bytes()]) }.expect("memory to write to");
         buffer
     };
     let (inputs, outputs) = ([memory(), memory()], [memory()]);
