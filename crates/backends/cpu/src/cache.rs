@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128,
+    __m256i, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256,
 };
 
 /// Bytes of a line.
@@ -26,18 +26,30 @@ pub(crate) fn prefetch(bytes: &[u8]) {
 /// Unless both are of one length.
 pub(crate) fn stream(from: &[u8], to: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
-    if to.as_ptr().cast::<__m128i>().is_aligned() {
+    if to.as_ptr().cast::<__m256i>().is_aligned() && is_x86_feature_detected!("avx") {
         assert_eq!(from.len(), to.len(), "copies are of one length");
-        let ((from, from_rest), (to, to_rest)) = (from.as_chunks::<16>(), to.as_chunks_mut());
-        for (from, to) in from.iter().zip(to) {
-            let (from, to): (_, &mut [u8; 16]) = (from.as_ptr(), to);
-            // SAFETY: both are 16 bytes, and `to` is aligned. The instructions are part of
-            // every x86-64.
-            unsafe { _mm_stream_si128(to.as_mut_ptr().cast(), _mm_loadu_si128(from.cast())) };
-        }
+        let ((from, from_rest), (to, to_rest)) = (from.as_chunks(), to.as_chunks_mut());
+        // SAFETY: the machine has the instructions, and `to` is aligned.
+        unsafe { stream_vectors(from, to) };
         return to_rest.copy_from_slice(from_rest);
     }
     to.copy_from_slice(from);
+}
+
+/// Copies as many as both have.
+///
+/// # Safety
+/// `to` is aligned to 32 bytes.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+unsafe fn stream_vectors(from: &[[u8; 32]], to: &mut [[u8; 32]]) {
+    for (from, to) in from.iter().zip(to) {
+        // SAFETY: both are 32 bytes, and the caller has made sure of the alignment.
+        unsafe {
+            let vector = _mm256_loadu_si256(from.as_ptr().cast());
+            _mm256_stream_si256(to.as_mut_ptr().cast(), vector);
+        }
+    }
 }
 
 /// Lets other threads see what this one has streamed, once they see what it writes next.

@@ -41,34 +41,32 @@ pub(super) fn run(
     let bytes = if streams { STREAM_BYTES } else { BLOCK_BYTES };
     let block = bytes / program.widest;
     let count = out.len() / size;
+    let (blocks, work) = (count.div_ceil(block), block * program.work);
     let out = SharedMut::new(out);
-    for_ranges(
-        pool,
-        count.div_ceil(block),
-        block * program.work,
-        |blocks| {
-            REGISTERS.with_borrow_mut(|registers| {
-                let mut worker = Worker {
-                    program,
-                    sources,
-                    data: sources.iter().map(|source| source.data(operands)).collect(),
-                    places: SmallVec::new(),
-                    registers,
-                    streams,
-                };
-                worker.begin(block.min(count));
-                for start in blocks.map(|index| index * block) {
-                    let len = block.min(count - start);
-                    // SAFETY: blocks are disjoint and inside the output.
-                    let out = unsafe { out.range(start * size, len * size) };
-                    worker.block(start, len, out);
-                }
-            });
-            if streams {
-                cache::fence();
+    for_ranges(pool, blocks, work, |blocks| {
+        REGISTERS.with_borrow_mut(|registers| {
+            let mut worker = Worker {
+                program,
+                sources,
+                data: sources.iter().map(|source| source.data(operands)).collect(),
+                places: SmallVec::new(),
+                registers,
+                streams,
+                streamed: SmallVec::new(),
+                pace: block.div_ceil(program.instructions.len()),
+            };
+            worker.begin(block.min(count));
+            for start in blocks.map(|index| index * block) {
+                let len = block.min(count - start);
+                // SAFETY: blocks are disjoint and inside the output.
+                let out = unsafe { out.range(start * size, len * size) };
+                worker.block(start, len, out);
             }
-        },
-    );
+        });
+        if streams {
+            cache::fence();
+        }
+    });
 }
 
 thread_local! {
@@ -111,6 +109,11 @@ struct Worker<'a> {
     registers: &'a mut Vec<Register>,
     /// Do operands and results stream through the caches?
     streams: bool,
+    /// The sources that do, with the bytes of an element.
+    streamed: SmallVec<[(&'a [u8], usize); 8]>,
+    /// Elements of them to ask for with each instruction, for memory and the computation to
+    /// go on at the same time.
+    pace: usize,
 }
 
 impl Worker<'_> {
@@ -127,20 +130,24 @@ impl Worker<'_> {
             let out = self.registers[register].room(len * size);
             self.sources[source].repeat(self.data[source], out);
         }
+        if self.streams {
+            let sources = self.sources.iter().zip(&self.data);
+            let streamed = sources.filter(|(source, _)| source.contiguous);
+            self.streamed = streamed
+                .map(|(source, &data)| (data, source.size))
+                .collect();
+        }
     }
 
     /// Computes `len` elements of the result, from number `start` on.
     fn block(&mut self, start: usize, len: usize, out: &mut [u8]) {
-        let steps = self.program.instructions.len();
-        for (step, instruction) in self.program.instructions.iter().enumerate() {
-            if self.streams {
-                // Evenly, for memory and the computation to go on at the same time.
-                let part = |step| step * len / steps;
-                self.prefetch(
-                    start + AHEAD * len + part(step),
-                    part(step + 1) - part(step),
-                );
+        let mut next = start + AHEAD * len;
+        for instruction in &self.program.instructions {
+            for &(data, size) in &self.streamed {
+                let range = next * size..(next + self.pace) * size;
+                cache::prefetch(data.get(range).unwrap_or_default());
             }
+            next += self.pace;
             match instruction {
                 Instruction::Load { source, to } => {
                     let (data, register) = (self.data[*source], &mut self.registers[to.register]);
@@ -185,15 +192,5 @@ impl Worker<'_> {
             };
         }
         function.run(&contents[..operands.len()], result);
-    }
-
-    /// Brings `len` elements of each source, from number `start` on, near.
-    fn prefetch(&self, start: usize, len: usize) {
-        for (source, data) in self.sources.iter().zip(&self.data) {
-            if source.contiguous {
-                let (start, bytes) = (start * source.size, len * source.size);
-                cache::prefetch(data.get(start..start + bytes).unwrap_or_default());
-            }
-        }
     }
 }
