@@ -30,7 +30,6 @@
 #define F64_OF_BITS(x) as_double(x)
 #define LEADING_ZEROS_64(x) ((uint)clz(x))
 #define MUL_HIGH(a, b) mul_hi((uint)(a), (uint)(b))
-#define ATOMIC_ADD_I32(p, v) atomic_add(p, v)
 
 typedef ushort storage_f16;
 

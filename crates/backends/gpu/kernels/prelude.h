@@ -78,30 +78,31 @@ FUNCTION float odd_of_i64(long v) {
     return v < 0 ? -f : f;
 }
 
-typedef struct { float re, im; } complex64;
+// The real part of a complex number is `x`, the imaginary one `y`.
+typedef float2 complex64;
 typedef complex64 storage_complex64;
 typedef complex64 compute_complex64;
 #define load_complex64(p, i) (p)[i]
 #define store_complex64(p, i, v) (p)[i] = (v)
 
 #define COMPLEX_FUNCTIONS(C, R) \
-    FUNCTION C make_##C(R re, R im) { C z; z.re = re; z.im = im; return z; } \
-    FUNCTION C add_##C(C a, C b) { return make_##C(a.re + b.re, a.im + b.im); } \
-    FUNCTION C sub_##C(C a, C b) { return make_##C(a.re - b.re, a.im - b.im); } \
+    FUNCTION C make_##C(R re, R im) { C z; z.x = re; z.y = im; return z; } \
+    FUNCTION C add_##C(C a, C b) { return make_##C(a.x + b.x, a.y + b.y); } \
+    FUNCTION C sub_##C(C a, C b) { return make_##C(a.x - b.x, a.y - b.y); } \
     FUNCTION C mul_##C(C a, C b) { \
-        return make_##C(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re); \
+        return make_##C(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); \
     } \
     FUNCTION C div_##C(C a, C b) { \
-        R d = b.re * b.re + b.im * b.im; \
-        return make_##C((a.re * b.re + a.im * b.im) / d, (a.im * b.re - a.re * b.im) / d); \
+        R d = b.x * b.x + b.y * b.y; \
+        return make_##C((a.x * b.x + a.y * b.y) / d, (a.y * b.x - a.x * b.y) / d); \
     } \
     FUNCTION C exp_##C(C z) { \
-        R r = exp(z.re); \
-        return make_##C(r * cos(z.im), r * sin(z.im)); \
+        R r = exp(z.x); \
+        return make_##C(r * cos(z.y), r * sin(z.y)); \
     } \
     FUNCTION C inverse_##C(C z) { \
-        R d = z.re * z.re + z.im * z.im; \
-        return make_##C(z.re / d, -z.im / d); \
+        R d = z.x * z.x + z.y * z.y; \
+        return make_##C(z.x / d, -z.y / d); \
     }
 COMPLEX_FUNCTIONS(complex64, float)
 
@@ -186,7 +187,7 @@ typedef double compute_f64;
 #define load_f64(p, i) (p)[i]
 #define store_f64(p, i, v) (p)[i] = (v)
 
-typedef struct { double re, im; } complex128;
+typedef double2 complex128;
 typedef complex128 storage_complex128;
 typedef complex128 compute_complex128;
 #define load_complex128(p, i) (p)[i]

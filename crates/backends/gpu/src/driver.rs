@@ -9,6 +9,9 @@ use rustorch_runtime::{DeviceError, DeviceInfo, HostBuffer};
 pub enum Dialect {
     /// OpenCL C 1.2.
     OpenCl,
+    /// Metal Shading Language 3.0: buffers from 0 on, then the parameter structure, if it has
+    /// any words, as a buffer of constants.
+    Metal,
 }
 
 /// What kernels have to know of a device.
@@ -31,6 +34,17 @@ pub struct Limits {
     pub is_processor: bool,
 }
 
+/// The bytes of a buffer that a launch uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// The first.
+    pub start: usize,
+    /// The one after the last; possibly far behind the buffer's end.
+    pub end: usize,
+    /// May they be written to?
+    pub is_written: bool,
+}
+
 /// One kernel to be run over a grid of groups.
 pub struct Launch<'a, D: Driver> {
     /// Groups in each dimension; none is zero.
@@ -39,6 +53,8 @@ pub struct Launch<'a, D: Driver> {
     pub group: u32,
     /// The buffers, in the order of the kernel's parameters.
     pub buffers: &'a [&'a D::Buffer],
+    /// What the kernel does with each of them.
+    pub accesses: &'a [Access],
     /// The words of the parameter structure, which follows the buffers.
     pub params: &'a [u32],
 }

@@ -87,7 +87,7 @@ impl Emitter<'_> {
     pub(crate) fn scratch(&mut self, bytes: usize) -> Scratch {
         let at = self.values + self.scratch;
         self.scratch += bytes.next_multiple_of(GRANULE);
-        Scratch { at }
+        Scratch { at, bytes }
     }
 
     /// The code for a kernel to report a mistake of the caller in part `part` of `step`, with

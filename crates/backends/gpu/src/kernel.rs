@@ -7,7 +7,7 @@ use rustorch_ir::DType;
 use rustorch_runtime::{Place, Slot};
 use smallvec::SmallVec;
 
-use crate::driver::Dialect;
+use crate::driver::{Access, Dialect};
 
 /// The buffer that a kernel's argument is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,14 +27,15 @@ struct Argument {
     name: String,
     /// The dtype's name, as in `storage_f32`.
     element: &'static str,
-    written: bool,
     buffer: Buffer,
+    access: Access,
 }
 
 /// Memory for the time of one step, from a byte of the arena on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scratch {
     pub(crate) at: usize,
+    pub(crate) bytes: usize,
 }
 
 /// A kernel to be launched.
@@ -60,6 +61,8 @@ pub(crate) struct Dispatch {
     /// All but the prelude.
     pub(crate) source: String,
     pub(crate) buffers: SmallVec<[Buffer; 8]>,
+    /// What the kernel does with each.
+    pub(crate) accesses: SmallVec<[Access; 8]>,
     pub(crate) params: Vec<u32>,
     pub(crate) group: u32,
     pub(crate) groups: [u32; 3],
@@ -109,6 +112,32 @@ fn start(place: &Place) -> Start {
             DType::Block(format) => format.row_bytes(offset).unwrap_or(0),
             _ => offset,
         },
+    }
+}
+
+/// The bytes of its buffer that a place is in.
+fn reach(place: &Place) -> Access {
+    let Slot::Arena(at) = place.slot else {
+        // What others reach in it is not known.
+        return Access {
+            start: 0,
+            end: usize::MAX,
+            is_written: false,
+        };
+    };
+    let layout = &place.layout;
+    let steps = layout.shape.iter().zip(&layout.strides);
+    let last: usize = steps
+        .map(|(size, stride)| size.saturating_sub(1) * stride)
+        .sum();
+    let bytes = |elements: usize| match place.ty.dtype {
+        DType::Block(format) => format.row_bytes(elements).unwrap_or(usize::MAX),
+        scalar => elements * scalar.size().unwrap_or(0),
+    };
+    Access {
+        start: at + bytes(layout.offset),
+        end: at + bytes(layout.offset + last + 1),
+        is_written: false,
     }
 }
 
@@ -163,7 +192,11 @@ impl Kernel {
             Slot::Arena(_) => Buffer::Arena,
         };
         let element = self::name(place.ty.dtype);
-        self.argument(name, element, written, buffer, start(place));
+        let access = Access {
+            is_written: written,
+            ..reach(place)
+        };
+        self.argument(name, element, buffer, start(place), access);
     }
 
     /// Scratch memory of elements of `dtype`, that is written if `written`.
@@ -172,7 +205,12 @@ impl Kernel {
             granules: scratch.at / GRANULE,
             elements: 0,
         };
-        self.argument(name, self::name(dtype), written, Buffer::Arena, start);
+        let access = Access {
+            start: scratch.at,
+            end: scratch.at + scratch.bytes,
+            is_written: written,
+        };
+        self.argument(name, self::name(dtype), Buffer::Arena, start, access);
     }
 
     /// The text, where it is generated with the arguments.
@@ -182,11 +220,21 @@ impl Kernel {
 
     /// The status word as `name`, and the parameter `name_code` to `REPORT` there.
     pub(crate) fn status(&mut self, name: &str, code: u32) {
-        let start = Start {
-            granules: 0,
-            elements: 0,
-        };
-        self.argument(name, "u32", true, Buffer::Status, start);
+        let first = self.arguments.iter().find(|a| a.buffer == Buffer::Status);
+        if let Some(first) = first.map(|first| first.name.clone()) {
+            self.define(name, first);
+        } else {
+            let start = Start {
+                granules: 0,
+                elements: 0,
+            };
+            let access = Access {
+                start: 0,
+                end: size_of::<u32>(),
+                is_written: true,
+            };
+            self.argument(name, "u32", Buffer::Status, start, access);
+        }
         self.word(&format!("{name}_code"), code as usize);
     }
 
@@ -194,15 +242,15 @@ impl Kernel {
         &mut self,
         name: &str,
         element: &'static str,
-        written: bool,
         buffer: Buffer,
         start: Start,
+        access: Access,
     ) {
         self.arguments.push(Argument {
             name: name.to_owned(),
             element,
-            written,
             buffer,
+            access,
         });
         if buffer == Buffer::Arena {
             self.word(&format!("{name}_granule"), start.granules);
@@ -249,16 +297,47 @@ impl Kernel {
     pub(crate) fn finish(self, dialect: Dialect) -> Dispatch {
         let mut source = self.definitions;
         let _ = writeln!(source, "typedef struct {{\n{}}} Params;", self.fields);
+        let pointers = pointers(dialect, &self.arguments);
+        let parameters = pointers.iter().enumerate();
+        let _ = write!(source, "#define KERNEL_BEGIN ");
         match dialect {
             Dialect::OpenCl => {
-                opencl_signature(&mut source, self.name, self.group, &self.arguments)
+                let group = self.group;
+                let _ = write!(
+                    source,
+                    "__kernel __attribute__((reqd_work_group_size({group}, 1, 1))) void {}(",
+                    self.name
+                );
+                for (_, Pointer { ty, name, .. }) in parameters {
+                    let _ = write!(source, "{ty} {name}_, ");
+                }
+                source.push_str("const Params p) {");
+            }
+            Dialect::Metal => {
+                let _ = write!(source, "kernel void {}(", self.name);
+                for (at, Pointer { ty, name, .. }) in parameters {
+                    let _ = write!(source, "{ty} {name}_ [[buffer({at})]], ");
+                }
+                if !self.params.is_empty() {
+                    let at = pointers.len();
+                    let _ = write!(source, "constant Params& p [[buffer({at})]], ");
+                }
+                source.push_str(
+                    "uint3 group_id_ [[threadgroup_position_in_grid]], \
+                     uint lane_ [[thread_index_in_threadgroup]]) {",
+                );
             }
         }
+        for Pointer { ty, name, start } in &pointers {
+            let _ = write!(source, " {ty} {name} = {start};");
+        }
+        source.push_str("\n#define KERNEL_END }\n");
         source.push_str(&self.text);
         Dispatch {
             name: self.name,
             source,
             buffers: self.arguments.iter().map(|a| a.buffer).collect(),
+            accesses: self.arguments.iter().map(|a| a.access).collect(),
             params: self.params,
             group: self.group,
             groups: self.groups,
@@ -266,44 +345,48 @@ impl Kernel {
     }
 }
 
-/// Defines `KERNEL_BEGIN` and `KERNEL_END`: the signature, and the pointers to where the
-/// arguments begin in their buffers.
-fn opencl_signature(source: &mut String, name: &str, group: u32, arguments: &[Argument]) {
-    let _ = write!(
-        source,
-        "#define KERNEL_BEGIN __kernel __attribute__((reqd_work_group_size({group}, 1, 1))) \
-         void {name}("
-    );
-    let mut pointers = String::new();
-    for Argument {
-        name,
-        element,
-        written,
-        buffer,
-    } in arguments
-    {
-        let constant = if *written { "" } else { "const " };
-        let pointer = format!("__global {constant}storage_{element}*");
-        let _ = write!(source, "{pointer} {name}_, ");
-        let base = match buffer {
+/// A kernel's pointer to where an argument begins.
+struct Pointer<'a> {
+    ty: String,
+    name: &'a str,
+    /// Its value, from the parameter of this name with an underscore.
+    start: String,
+}
+
+fn pointers(dialect: Dialect, arguments: &[Argument]) -> Vec<Pointer<'_>> {
+    let space = match dialect {
+        Dialect::OpenCl => "__global",
+        Dialect::Metal => "device",
+    };
+    let pointer = |argument: &'_ Argument| {
+        let Argument { name, element, .. } = argument;
+        let constant = match argument.access.is_written {
+            true => "",
+            false => "const ",
+        };
+        let ty = format!("{space} {constant}storage_{element}*");
+        let base = match argument.buffer {
             Buffer::Arena => format!(
-                "(({pointer})((__global {constant}uchar*){name}_ \
-                 + (ulong)p.{name}_granule * {GRANULE}))"
+                "(({ty})(({space} {constant}uchar*){name}_ + (ulong)p.{name}_granule * {GRANULE}))"
             ),
             _ => format!("{name}_"),
         };
-        let _ = write!(pointers, " {pointer} {name} = {base} + p.{name}_at;");
-    }
-    let _ = writeln!(
-        source,
-        "const Params p) {{{pointers}\n#define KERNEL_END }}"
-    );
+        let start = format!("{base} + p.{name}_at");
+        (ty, start)
+    };
+    let named = |argument| {
+        let (ty, start) = pointer(argument);
+        let name = argument.name.as_str();
+        Pointer { ty, name, start }
+    };
+    arguments.iter().map(named).collect()
 }
 
 /// What every source of a device begins with.
 pub(crate) fn prelude(dialect: Dialect, has_f64: bool) -> String {
     let language = match dialect {
         Dialect::OpenCl => include_str!("../kernels/opencl.h"),
+        Dialect::Metal => include_str!("../kernels/metal.h"),
     };
     let common = include_str!("../kernels/prelude.h");
     format!("#define HAS_F64 {}\n{language}{common}", u8::from(has_f64))

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Graph ─► lower ─► Step ─► ops/*.rs: Kernel (text + arguments) ─► Dispatch
-//!                             kernels/*.c        prelude.h, opencl.h ─► Driver::compile
+//!                             kernels/*.c        prelude.h, LANGUAGE.h ─► Driver::compile
 //! ```
 
 mod cache;
@@ -24,7 +24,7 @@ use rustorch_runtime::{
 };
 use sha2::{Digest, Sha256};
 
-pub use driver::{Dialect, Driver, Launch, Limits};
+pub use driver::{Access, Dialect, Driver, Launch, Limits};
 
 use crate::cache::{Cache, Key};
 use crate::emit::{Emit, emit};

@@ -79,6 +79,7 @@ impl<D: Driver> GpuProgram<D> {
                     groups: dispatch.groups,
                     group: dispatch.group,
                     buffers: &buffers,
+                    accesses: &dispatch.accesses,
                     params: &dispatch.params,
                 };
                 // SAFETY: kernels stay inside the operands whose layouts made their

@@ -62,6 +62,7 @@ fn launch(device: &OpenCl, kernel: &Kernel, lanes: usize, buffers: &[&Buffer], p
         groups: [u32::try_from(lanes).unwrap().div_ceil(GROUP), 1, 1],
         group: GROUP,
         buffers,
+        accesses: &[],
         params,
     };
     // SAFETY: the kernels above stay below their `n`, which is the buffers' length; nothing
@@ -190,6 +191,7 @@ fn groups_have_three_dimensions() {
         groups,
         group: GROUP,
         buffers: &[&b],
+        accesses: &[],
         params: &[],
     };
     // SAFETY: the kernel writes one word for each work-item.
@@ -254,6 +256,7 @@ fn wrong_arguments_are_unsupported() {
             groups: [1, 1, 1],
             group,
             buffers,
+            accesses: &[],
             params,
         };
         // SAFETY: nothing is written, with an `n` of 0.

@@ -41,13 +41,13 @@ fn unary(op: UnaryOp, dtype: DType, x: &str) -> Option<String> {
     let t = name(dtype);
     if dtype.is_complex() {
         return Some(match op {
-            UnaryOp::Neg => format!("make_{t}(-{x}.re, -{x}.im)"),
-            UnaryOp::Conj => format!("make_{t}({x}.re, -{x}.im)"),
+            UnaryOp::Neg => format!("make_{t}(-{x}.x, -{x}.y)"),
+            UnaryOp::Conj => format!("make_{t}({x}.x, -{x}.y)"),
             UnaryOp::Exp => format!("exp_{t}({x})"),
             UnaryOp::Reciprocal => format!("inverse_{t}({x})"),
-            UnaryOp::Abs => format!("hypot({x}.re, {x}.im)"),
-            UnaryOp::Real => format!("{x}.re"),
-            UnaryOp::Imag => format!("{x}.im"),
+            UnaryOp::Abs => format!("hypot({x}.x, {x}.y)"),
+            UnaryOp::Real => format!("{x}.x"),
+            UnaryOp::Imag => format!("{x}.y"),
             _ => return None,
         });
     }
@@ -145,7 +145,7 @@ fn compare(op: CompareOp, dtype: DType, a: &str, b: &str) -> Option<String> {
             _ => return None,
         };
         return Some(format!(
-            "((uchar)({a}.re {each} {b}.re {both} {a}.im {each} {b}.im))"
+            "((uchar)({a}.x {each} {b}.x {both} {a}.y {each} {b}.y))"
         ));
     }
     let sign = match op {
@@ -196,20 +196,20 @@ fn activation(kind: ActivationKind, dtype: DType, x: &str) -> Option<String> {
 fn cast(from: DType, to: DType, x: &str) -> Option<String> {
     if to == DType::Bool {
         return Some(match from.is_complex() {
-            true => format!("((uchar)({x}.re != 0 || {x}.im != 0))"),
+            true => format!("((uchar)({x}.x != 0 || {x}.y != 0))"),
             false => format!("((uchar)({x} != 0))"),
         });
     }
     if to.is_complex() {
         let (re, im) = match from.is_complex() {
-            true => (format!("{x}.re"), format!("{x}.im")),
+            true => (format!("{x}.x"), format!("{x}.y")),
             false => (x.to_owned(), "0".to_owned()),
         };
         return Some(format!("make_{}({re}, {im})", name(to)));
     }
     // Only the real part of a complex number is left.
     let (x, from) = match from.is_complex() {
-        true => (format!("{x}.re"), from.real()),
+        true => (format!("{x}.x"), from.real()),
         false => (x.to_owned(), from),
     };
     let halves = matches!(to, DType::F16 | DType::BF16);

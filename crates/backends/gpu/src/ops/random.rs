@@ -1,7 +1,7 @@
 //! Random numbers, the same on every device.
 
 use rustorch_ir::ops::Distribution;
-use rustorch_ir::{DType, Op, OpKind, Signature};
+use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::views::for_each;
@@ -55,8 +55,10 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     };
     kernel.real("DEVIATION", real, deviation);
     kernel.real("TURN", real, std::f64::consts::TAU);
+    // A complex number is two of its parts.
     let mut y: Place = step.output.clone();
     y.ty.dtype = real;
+    y.layout = Layout::contiguous(&[count].into());
     kernel.write("y", &y);
     kernel.word("numbers", count);
     kernel.words("seed", &halves(op.seed));
