@@ -41,6 +41,11 @@ pub trait Program: Send + Sync {
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
     ) -> Result<(), DeviceError>;
+
+    /// Bytes that a run works in, besides inputs and outputs.
+    fn scratch_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// Looks on while a program runs.

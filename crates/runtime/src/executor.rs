@@ -7,7 +7,7 @@ use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
 
 use crate::journal::lock;
-use crate::planner::{DeviceId, Plan, Request, plan};
+use crate::planner::{Assignment, DeviceId, Plan, Request, plan};
 use crate::profile::Profile;
 use crate::runtime::{Devices, Memo, memo};
 use crate::storage::StorageError;
@@ -190,6 +190,31 @@ impl Executable {
             Some(p) => Ok(explain(&p.plan, &self.devices, Some(&p.profile))),
             None => Ok(explain(&self.plan(&[])?, &self.devices, None)),
         }
+    }
+
+    /// The graph as it would be run now, after decompositions, and the device of each node.
+    ///
+    /// # Errors
+    /// No device can run some operation.
+    pub fn placement(&self) -> Result<(Graph, Vec<DeviceType>), RunError> {
+        let Plan {
+            graph, assignments, ..
+        } = self.plan(&[])?;
+        let device = |a: &Assignment| self.devices.info(a.device).device;
+        let devices = assignments.iter().map(device).collect();
+        Ok((graph, devices))
+    }
+
+    /// Bytes that its programs work in: intermediate values, and the results that segments hand
+    /// on or return. `None` before the first run.
+    pub fn working_bytes(&self) -> Option<usize> {
+        let prepared = lock(&self.prepared);
+        let of_stage = |stage: &Stage| {
+            let results = stage.targets.iter().map(|(_, bytes)| bytes);
+            stage.program.scratch_bytes() + results.sum::<usize>()
+        };
+        let stages = prepared.as_ref()?.stages.iter();
+        Some(stages.map(of_stage).sum())
     }
 
     fn check(&self, inputs: Inputs) -> Result<(), RunError> {

@@ -13,9 +13,11 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `runtime.rs`, `executor.rs` | devices and known graphs, running and failing over |
-//! | `policy.rs`, `planner.rs`, `segment.rs` | whom to ask first, who gets a node, cutting |
+//! | `policy.rs`, `f32_hybrid.rs` | whom to ask first |
+//! | `planner.rs`, `segment.rs` | who gets a node, cutting |
 //! | `capability.rs`, `costs.rs` | what devices say and are measured to do |
-//! | `storage.rs`, `memory.rs`, `transfers.rs` | a tensor's copies, memory itself, what moves |
+//! | `storage.rs`, `memory.rs`, `host_pool.rs` | a tensor's copies, memory itself, reused |
+//! | `transfers.rs` | what moves |
 //! | `journal.rs`, `trace.rs`, `profile.rs` | what happened, explained and timed |
 //! | `backend.rs`, `device.rs`, `error.rs` | what a backend offers, device facts, failure classes |
 //! | `lower.rs`, `fuse.rs` | from a segment to launches |
@@ -26,7 +28,9 @@ mod costs;
 mod device;
 mod error;
 mod executor;
+mod f32_hybrid;
 mod fuse;
+mod host_pool;
 mod journal;
 mod lower;
 mod memory;
@@ -45,13 +49,14 @@ pub use costs::Costs;
 pub use device::{Absent, DeviceInfo, Hardware};
 pub use error::{DeviceError, FailureClass, RunError};
 pub use executor::Executable;
+pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved};
 pub use lower::{Kernels, Lowered, Operand, Part, Place, Slot, Step, lower};
 pub use memory::{DeviceBuffer, DeviceMemory, HOST_ALIGNMENT, HostBuffer, HostMemory};
 pub use planner::Reason;
-pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing};
+pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules};
 pub use runtime::Runtime;
 pub use rustorch_ir::{DeviceType, GpuDevice};
-pub use storage::Storage;
+pub use storage::{Storage, WeakStorage};
 pub use trace::{Explanation, Fallback};
 pub use transfers::{MemoryManager, PoolUsage, RouteTraffic, TransferMethod};

@@ -195,6 +195,14 @@ impl HostBuffer {
             ..self.clone()
         }
     }
+
+    /// The same bytes, with another owner that keeps them alive.
+    pub(crate) fn owned_by(self, owner: impl Any + Send + Sync) -> Self {
+        Self {
+            _owner: Arc::new(owner),
+            ..self
+        }
+    }
 }
 
 impl fmt::Debug for HostBuffer {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use rustorch_ir::{Graph, Node, Op, OpClass, OpError, Role, ValueId};
+use rustorch_ir::{Graph, Node, Op, OpClass, OpError, Role, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::policy::{Offer, Policy, Subject};
@@ -24,7 +24,9 @@ pub enum Reason {
     Routed(DeviceType),
     /// The run was asked to go there.
     Asked(DeviceType),
-    /// By a rule of the [`DeviceSelector`](crate::DeviceSelector).
+    /// By a rule for operations of its kind, whatever its neighbours do.
+    Rule(&'static str),
+    /// By a rule, which gives way to neighbours.
     Policy(&'static str),
     /// The first device of the chain.
     Preferred,
@@ -42,7 +44,7 @@ impl fmt::Display for Reason {
             Self::Pinned(device) => write!(f, "pinned to {device}"),
             Self::Routed(device) => write!(f, "routed to {device}"),
             Self::Asked(device) => write!(f, "{device} was asked for"),
-            Self::Policy(rule) => f.write_str(rule),
+            Self::Rule(rule) | Self::Policy(rule) => f.write_str(rule),
             Self::Preferred => f.write_str("first in the chain"),
             Self::Neighbour => f.write_str("where its neighbour is"),
             Self::Decomposed(op) => write!(f, "part of {op}, which has no kernel here"),
@@ -275,14 +277,16 @@ impl Planner<'_> {
             routing,
             ..
         } = *self.request;
-        let types = node.inputs.iter().map(|&v| self.source.ty(v));
-        let ranks = types.chain([&node.output]).map(|ty| ty.rank());
+        let operands = node.inputs.iter().map(|&v| self.source.ty(v));
+        let types: SmallVec<[&TensorType; 5]> = operands.chain([&node.output]).collect();
+        let elements = types.iter().map(|ty| ty.shape.elements());
         let op_type = self.source.with_signature(node, OpType::of);
         let subject = Subject {
             kind: Some(node.op.kind()),
             op_type,
             dtype: node.output.dtype,
-            rank: ranks.max().unwrap_or(0),
+            rank: types.iter().map(|ty| ty.rank()).max().unwrap_or(0),
+            elements: elements.max().unwrap_or(0),
             custom_kernel: op_type == Some(OpType::CustomKernel),
             bytes: self.bytes,
         };

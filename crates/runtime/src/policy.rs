@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::planner::{DeviceId, Reason};
 use crate::runtime::Devices;
-use crate::{DeviceInfo, DeviceType, Hardware, OpType};
+use crate::{DeviceInfo, DeviceType, Hardware, OpType, f32_hybrid};
 
 /// What part the processor plays beside a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -55,12 +55,25 @@ impl fmt::Display for GpuExecutionStrategy {
     }
 }
 
+/// The rules by which [`DeviceType::Auto`] chooses.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Rules {
+    /// Those of the runtime's [`DeviceSelector`], which judges graphs as a whole.
+    #[default]
+    Selector,
+    /// The f32 hybrid's, operation by operation: products above 10 000 elements go to the first
+    /// GPU, which is Metal where there is one, convolutions and activations to Core ML or else
+    /// to that GPU, all else to the CPU.
+    F32Hybrid,
+}
+
 /// Which devices a graph may use.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Routing {
-    /// The device asked for, which overrules the [`DeviceSelector`]; [`DeviceType::Auto`] for
-    /// the chain.
+    /// The device asked for, which overrules the rules; [`DeviceType::Auto`] for the chain.
     pub device: DeviceType,
+    /// What chooses where no device is asked for.
+    pub rules: Rules,
     /// No falling back: what the first device cannot do is an error.
     pub strict: bool,
     /// The processor's part.
@@ -71,8 +84,15 @@ impl Routing {
     /// The best device for each operation, and the next where it cannot or fails.
     pub const AUTO: Self = Self {
         device: DeviceType::Auto,
+        rules: Rules::Selector,
         strict: false,
         strategy: GpuExecutionStrategy::HYBRID,
+    };
+
+    /// Each operation where the f32 hybrid's rules send it.
+    pub const F32_HYBRID: Self = Self {
+        rules: Rules::F32Hybrid,
+        ..Self::AUTO
     };
 }
 
@@ -103,7 +123,7 @@ impl From<OpKind> for Route {
     }
 }
 
-/// The rules by which [`DeviceType::Auto`] chooses.
+/// The rules by which [`Rules::Selector`] chooses.
 ///
 /// A graph is judged as a whole, by the bytes of its inputs and outputs: a step of a language
 /// model has gigabytes of weights, and must not go back and forth between devices because its
@@ -142,6 +162,8 @@ pub(crate) struct Subject {
     pub(crate) dtype: DType,
     /// The largest of operands and result.
     pub(crate) rank: usize,
+    /// Of the largest of operands and result.
+    pub(crate) elements: usize,
     pub(crate) custom_kernel: bool,
     /// Of the whole graph.
     pub(crate) bytes: usize,
@@ -173,7 +195,7 @@ impl DeviceSelector {
 }
 
 /// Is this what Core ML is good for?
-fn coreml_takes(subject: &Subject) -> bool {
+pub(crate) fn coreml_takes(subject: &Subject) -> bool {
     let is_float = matches!(subject.dtype, DType::F16 | DType::F32);
     let most = match subject.op_type {
         None | Some(OpType::LinearAlgebra | OpType::Convolution | OpType::Activation) => 5,
@@ -266,7 +288,10 @@ impl Policy {
     /// The devices that the strategy allows, in the order of the rules.
     fn by_rules(&self, all: &Devices, routing: Routing, subject: &Subject) -> Offer {
         let Routing {
-            strict, strategy, ..
+            rules,
+            strict,
+            strategy,
+            ..
         } = routing;
         let allowed = |id: &DeviceId| !strategy.excludes(all.info(*id), strict);
         let mut offer = Offer {
@@ -278,7 +303,10 @@ impl Policy {
             GpuExecutionStrategy::Hybrid { gpu_threshold } => gpu_threshold,
             GpuExecutionStrategy::GpuOnly | GpuExecutionStrategy::CpuOnly => 0,
         };
-        self.selector.sort(&mut offer, threshold, subject, all);
+        match rules {
+            Rules::Selector => self.selector.sort(&mut offer, threshold, subject, all),
+            Rules::F32Hybrid => f32_hybrid::sort(&mut offer, subject, all),
+        }
         offer
     }
 }

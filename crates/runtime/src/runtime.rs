@@ -248,6 +248,7 @@ impl Runtime {
             op_type: Some(op_type),
             dtype: tensor.ty.dtype,
             rank: tensor.ty.rank(),
+            elements: tensor.ty.shape.elements(),
             custom_kernel: tensor.custom_kernel,
             bytes: tensor.ty.bytes(),
         };
@@ -342,6 +343,16 @@ impl Runtime {
                 Err(error)
             }
         }
+    }
+
+    /// Makes what a device wrote to a storage visible to the host: by a copy only if the device
+    /// has memory of its own.
+    ///
+    /// # Errors
+    /// The only copy was on a device that is lost; the host is out of memory.
+    pub fn synchronize(&self, storage: &Storage) -> Result<(), RunError> {
+        let result = storage.synchronize();
+        result.map_err(|e| data_error(e, DeviceType::Cpu))
     }
 
     /// Copies a storage's bytes from `offset` on to the host.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use rustorch_ir::{Graph, OpError, OpKind, Role, ValueId};
+use rustorch_ir::{Graph, Node, OpError, OpKind, Role, ValueId};
 use smallvec::SmallVec;
 
 use crate::planner::{Assignment, DeviceId};
@@ -30,10 +30,14 @@ impl Segment {
         self.first..self.first + self.graph.nodes().len()
     }
 
-    /// Conversions of a tensor's elements to another type.
+    /// Tensors that it writes with the elements of another one in another type: by casts, and
+    /// by updates of a state of another type.
     pub(crate) fn conversions(&self) -> usize {
-        let nodes = self.graph.nodes().iter();
-        nodes.filter(|n| n.op.kind() == OpKind::Cast).count()
+        let converts = |node: &&Node| match node.op.def().role() {
+            Role::State => self.graph.ty(node.inputs[1]).dtype != node.output.dtype,
+            _ => node.op.kind() == OpKind::Cast,
+        };
+        self.graph.nodes().iter().filter(converts).count()
     }
 }
 

@@ -6,7 +6,7 @@
 //! with its next launch.
 
 use std::sync::atomic::{AtomicIsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use smallvec::SmallVec;
 
@@ -34,6 +34,8 @@ struct Copies {
     devices: SmallVec<[Copy; 2]>,
     /// The device that wrote last, until the host was shown what.
     unseen: Option<Arc<Owner>>,
+    /// Who wrote last; `None` for the host.
+    writer: Option<DeviceType>,
 }
 
 #[derive(Debug)]
@@ -80,6 +82,17 @@ impl Drop for Copy {
     }
 }
 
+/// A handle on a [`Storage`] that does not keep its bytes.
+#[derive(Clone, Debug)]
+pub struct WeakStorage(Weak<Inner>);
+
+impl WeakStorage {
+    /// The storage, if somebody still has it.
+    pub fn upgrade(&self) -> Option<Storage> {
+        self.0.upgrade().map(Storage)
+    }
+}
+
 impl Storage {
     /// Host memory.
     pub fn from_host(host: HostBuffer) -> Self {
@@ -96,7 +109,7 @@ impl Storage {
         let bytes = buffer.bytes();
         let mut copies = Copies::default();
         copies.devices.push(Copy::new(owner, buffer, false));
-        copies.unseen = Some(owner.clone());
+        copies.wrote(owner);
         Self::new(bytes, copies)
     }
 
@@ -123,9 +136,26 @@ impl Storage {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Is this the only handle?
+    /// The devices that can use the bytes as they are now, without a copy and without waiting
+    /// for what another one wrote; the host goes by [`DeviceType::Cpu`]. None if the bytes were
+    /// lost with a device.
+    pub fn valid_on(&self) -> SmallVec<[DeviceType; 2]> {
+        self.copies().valid_on()
+    }
+
+    /// Who wrote the bytes last; the host goes by [`DeviceType::Cpu`].
+    pub fn last_writer(&self) -> DeviceType {
+        self.copies().writer.unwrap_or(DeviceType::Cpu)
+    }
+
+    /// A handle that does not keep the bytes.
+    pub fn downgrade(&self) -> WeakStorage {
+        WeakStorage(Arc::downgrade(&self.0))
+    }
+
+    /// Is this the only handle, now and later?
     pub(crate) fn is_unique(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
+        Arc::strong_count(&self.0) == 1 && Arc::weak_count(&self.0) == 0
     }
 
     /// The devices that have a copy.
@@ -202,6 +232,17 @@ impl Storage {
         result
     }
 
+    /// Makes the host's copy valid: where a device shares the host's memory by showing what it
+    /// wrote there, else by a copy.
+    pub(crate) fn synchronize(&self) -> Result<(), StorageError> {
+        while !self.acquire(false) {
+            std::thread::yield_now();
+        }
+        let result = self.copies().synchronize(self.0.bytes);
+        self.release(false);
+        result
+    }
+
     /// Replaces the bytes; the host's memory becomes the only copy.
     pub(crate) fn write(&self, from: &[u8]) -> Result<(), StorageError> {
         while !self.acquire(true) {
@@ -214,6 +255,12 @@ impl Storage {
 }
 
 impl Copies {
+    /// A device is going to write.
+    fn wrote(&mut self, owner: &Arc<Owner>) {
+        self.unseen = Some(owner.clone());
+        self.writer = Some(owner.device);
+    }
+
     /// Forgets what was in the memory of lost devices.
     fn drop_lost(&mut self) {
         if self.devices.iter().all(|c| !c.owner.is_lost()) {
@@ -340,7 +387,7 @@ impl Copies {
         }
         self.devices
             .retain(|c| is_owner(c) || (in_host && c.in_host));
-        self.unseen = Some(owner.clone());
+        self.wrote(owner);
     }
 
     fn read(&mut self, bytes: usize, offset: usize, to: &mut [u8]) -> Result<(), StorageError> {
@@ -367,6 +414,30 @@ impl Copies {
             }
         }
         self.unseen = None;
+        self.writer = None;
+        Ok(())
+    }
+
+    /// Who can use the bytes as they are now.
+    fn valid_on(&mut self) -> SmallVec<[DeviceType; 2]> {
+        self.drop_lost();
+        if let Some(writer) = &self.unseen {
+            return [writer.device].into_iter().collect();
+        }
+        let host = self.host.as_ref().map(|_| DeviceType::Cpu);
+        let devices = self.devices.iter().map(|c| c.owner.device);
+        let mut valid: SmallVec<[DeviceType; 2]> = host.into_iter().chain(devices).collect();
+        valid.sort_by_key(|device| *device != DeviceType::Cpu);
+        valid.dedup();
+        valid
+    }
+
+    /// Makes the host's copy valid.
+    fn synchronize(&mut self, bytes: usize) -> Result<(), StorageError> {
+        self.show_host(bytes, None);
+        if self.host.is_none() {
+            self.host = Some(HostCopy::of(self.stage(bytes)?));
+        }
         Ok(())
     }
 }

@@ -132,7 +132,12 @@ impl MemoryManager {
         ways.get(&(from, to)).copied().unwrap_or_default()
     }
 
-    /// Tensors whose elements were converted to another type, by operations of that kind.
+    /// Tensors that were written with the elements of another one in another type: by casts,
+    /// asked for or part of what an operation was made of, and by updates of a state of another
+    /// type, such as an `f16` cache of `f32` keys.
+    ///
+    /// What a kernel does while it reads its operands (weights in `f16` or blocks) stores
+    /// nothing and is not counted.
     pub fn conversions(&self) -> u64 {
         self.devices.journal.conversions()
     }

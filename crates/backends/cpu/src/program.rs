@@ -111,4 +111,8 @@ impl Program for CpuProgram {
         *self.arena.lock().unwrap_or_else(PoisonError::into_inner) = Some(arena);
         Ok(())
     }
+
+    fn scratch_bytes(&self) -> usize {
+        self.lowered.arena_bytes
+    }
 }

@@ -207,6 +207,10 @@ impl Program for FaultyProgram {
             None => Ok(()),
         }
     }
+
+    fn scratch_bytes(&self) -> usize {
+        self.inner.scratch_bytes()
+    }
 }
 
 struct FaultyMemory {

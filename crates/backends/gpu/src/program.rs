@@ -141,4 +141,8 @@ impl<D: Driver> Program for GpuProgram<D> {
         queued.and(waited)?;
         status.map_or(Ok(()), |status| self.check(status))
     }
+
+    fn scratch_bytes(&self) -> usize {
+        self.arena_bytes
+    }
 }

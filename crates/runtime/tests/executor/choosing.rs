@@ -1,6 +1,6 @@
 //! Which device an operation goes to, and the reason that is given.
 
-use rustorch_ir::ops::{Distribution, Linear, Random, RmsNorm, UnaryOp};
+use rustorch_ir::ops::{Distribution, Linear, Random, RmsNorm, UnaryOp, UpdateSlice};
 use rustorch_ir::{DType, GpuDevice, Graph, OpKind, TensorType};
 use rustorch_runtime::{
     DeviceSelector, DeviceType, GpuExecutionStrategy, Hardware, OpType, Routing, RunError, Runtime,
@@ -212,6 +212,63 @@ fn plans_follow_a_change_of_the_routes() {
     assert_eq!(device(&runtime), GPU);
     runtime.clear_routes();
     assert_eq!(device(&runtime), DeviceType::Cpu);
+}
+
+/// The device of the only operation of a kind, by the rules of the f32 hybrid.
+fn f32_choice(runtime: &Runtime, graph: &Graph) -> (DeviceType, String) {
+    choice(runtime, graph, Routing::F32_HYBRID)
+}
+
+fn product(rows: usize) -> Graph {
+    let mut g = Graph::new();
+    let x = g.input(TensorType::new([rows, 100], DType::F32)).unwrap();
+    let y = g.input(TensorType::new([100, 1], DType::F32)).unwrap();
+    let z = g.matmul(x, y).unwrap();
+    g.output(z);
+    g
+}
+
+#[test]
+fn the_f32_hybrid_goes_by_the_operation() {
+    let mac = mac();
+    let (at_most, above) = (product(100), product(101));
+    assert_eq!(f32_choice(&mac, &at_most).0, DeviceType::Cpu);
+    let large = "f32 hybrid: a product above 10 000 elements".to_owned();
+    assert_eq!(f32_choice(&mac, &above), (METAL, large.clone()));
+    assert_eq!(f32_choice(&mac, &graph(4, neg)).0, COREML);
+    assert_eq!(f32_choice(&mac, &graph(LARGE, sum)).0, DeviceType::Cpu);
+    // Without Apple's devices the next of the chain; the processor's other driver is one.
+    for others in [vec![CUDA, GPU], vec![GPU]] {
+        let first = others[0];
+        let gpus = others.into_iter().map(|gpu| Fake::gpu(gpu).backend());
+        let runtime = Runtime::new(gpus.chain([cpu()]));
+        assert_eq!(f32_choice(&runtime, &above), (first, large.clone()));
+        assert_eq!(f32_choice(&runtime, &graph(4, neg)).0, first);
+    }
+    let pocl = Fake::new(GPU, Hardware::Processor);
+    let runtime = Runtime::new([cpu(), pocl.backend()]);
+    assert_eq!(f32_choice(&runtime, &above).0, GPU);
+    let alone = Runtime::new([cpu()]);
+    assert_eq!(f32_choice(&alone, &above), (DeviceType::Cpu, large));
+    // Pins, routes and devices that are asked for go before.
+    mac.set_route(OpType::LinearAlgebra, DeviceType::Cpu);
+    assert_eq!(f32_choice(&mac, &above).1, "routed to cpu");
+}
+
+#[test]
+fn the_f32_hybrid_keeps_state_where_products_read_it() {
+    let mut g = Graph::new();
+    let state = g.input(TensorType::new([1, 8], DType::F32)).unwrap();
+    let x = g.input(TensorType::new([8], DType::F32)).unwrap();
+    let at = g.input(TensorType::new([1], DType::I32)).unwrap();
+    let rows = g.reshape(x, [2, 4]).unwrap();
+    let total = g.reduce(rustorch_ir::ops::ReduceOp::Sum, rows, 0).unwrap();
+    let state = g.push(UpdateSlice { dim: 1 }, &[state, total, at]).unwrap();
+    g.output(state);
+    let rows = explain(&mac(), &g, Routing::F32_HYBRID);
+    let places: Vec<_> = rows.iter().map(|r| (r.op, r.device)).collect();
+    let expected = [("reduce", DeviceType::Cpu), ("update_slice", METAL)];
+    assert_eq!(places, expected);
 }
 
 #[test]

@@ -207,6 +207,62 @@ fn accesses_and_conversions_are_counted() {
 }
 
 #[test]
+fn a_state_of_another_type_is_a_conversion() {
+    let runtime = Runtime::new([cpu()]);
+    let written = |state: DType| {
+        let mut g = Graph::new();
+        let state = g.input(TensorType::new([4], state)).unwrap();
+        let value = g.input(TensorType::new([1], DType::F32)).unwrap();
+        let at = g.input(TensorType::new([1], DType::I32)).unwrap();
+        let bytes = g.ty(state).bytes();
+        let state = g.push(UpdateSlice { dim: 0 }, &[state, value, at]).unwrap();
+        g.output(state);
+        let zeros = |n| Storage::from_host(HostBuffer::zeroed(n).unwrap());
+        let inputs = [zeros(bytes), storage(&[1.0]), zeros(4)];
+        runtime.run(&g, &inputs, Routing::AUTO).unwrap();
+        runtime.memory().conversions()
+    };
+    assert_eq!(written(DType::F32), 0);
+    assert_eq!(written(DType::F16), 1);
+}
+
+#[test]
+fn a_storage_tells_who_wrote_it_and_who_can_use_it() {
+    const CPU: DeviceType = DeviceType::Cpu;
+    for sharing in [false, true] {
+        let device = |device| {
+            let gpu = Fake::gpu(device);
+            if sharing { gpu.sharing() } else { gpu }.backend()
+        };
+        let runtime = Runtime::new([cpu(), device(GPU), device(OTHER)]);
+        let told = |s: &Storage| (s.last_writer(), s.valid_on().to_vec());
+        let given = storage(&[1.0; 4]);
+        assert_eq!(told(&given), (CPU, vec![CPU]));
+        runtime.place(&given, GPU).unwrap();
+        assert_eq!(told(&given), (CPU, vec![CPU, GPU]));
+        let computed = runtime.run(&graph(4, neg), std::slice::from_ref(&given), on(GPU));
+        let computed = computed.unwrap().remove(0);
+        assert_eq!(told(&computed), (GPU, vec![GPU]));
+        let weak = computed.downgrade();
+        runtime.synchronize(&computed).unwrap();
+        assert_eq!(told(&computed), (GPU, vec![CPU, GPU]));
+        runtime.place(&computed, OTHER).unwrap();
+        assert_eq!(told(&computed), (GPU, vec![CPU, GPU, OTHER]));
+        let copied: Vec<_> = runtime.memory().routes();
+        assert_eq!(copied.is_empty(), sharing, "{copied:?}");
+        let bytes = bytemuck::cast_slice(&[2f32; 4]);
+        runtime.write(&weak.upgrade().unwrap(), bytes).unwrap();
+        let kept = match sharing {
+            true => vec![CPU, GPU, OTHER],
+            false => vec![CPU],
+        };
+        assert_eq!(told(&computed), (CPU, kept));
+        drop(computed);
+        assert!(weak.upgrade().is_none());
+    }
+}
+
+#[test]
 fn storages_are_placed_ahead_of_use() {
     let gpu = Fake::gpu(GPU);
     let state = gpu.state();
