@@ -43,7 +43,7 @@
 #define HOLD(T) T held[HELD]; FOR_OWN(k, j) held[k] = LOAD(X, x, x_start + j * p.x_step)
 #define OWN(k, j) held[k]
 #else
-#define FOR_OWN(k, j) for (uint k = 0, j = MEMBER; j < p.len; k++, j += p.team)
+#define FOR_OWN(k, j) for (uint j = MEMBER; j < p.len; j += p.team)
 #define HOLD(T)
 #define OWN(k, j) LOAD(X, x, x_start + j * p.x_step)
 #endif

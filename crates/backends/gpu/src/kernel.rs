@@ -298,7 +298,6 @@ impl Kernel {
         let mut source = self.definitions;
         let _ = writeln!(source, "typedef struct {{\n{}}} Params;", self.fields);
         let pointers = pointers(dialect, &self.arguments);
-        let parameters = pointers.iter().enumerate();
         let _ = write!(source, "#define KERNEL_BEGIN ");
         match dialect {
             Dialect::OpenCl => {
@@ -308,14 +307,14 @@ impl Kernel {
                     "__kernel __attribute__((reqd_work_group_size({group}, 1, 1))) void {}(",
                     self.name
                 );
-                for (_, Pointer { ty, name, .. }) in parameters {
+                for Pointer { ty, name, .. } in &pointers {
                     let _ = write!(source, "{ty} {name}_, ");
                 }
                 source.push_str("const Params p) {");
             }
             Dialect::Metal => {
                 let _ = write!(source, "kernel void {}(", self.name);
-                for (at, Pointer { ty, name, .. }) in parameters {
+                for (at, Pointer { ty, name, .. }) in pointers.iter().enumerate() {
                     let _ = write!(source, "{ty} {name}_ [[buffer({at})]], ");
                 }
                 if !self.params.is_empty() {

@@ -1,0 +1,311 @@
+//! Metal on a processor, to test what is written for it where there is no Mac.
+//!
+//! [`Emulator`] is an [`Api`] that compiles the shading language with clang, against a header
+//! (`shim/metal_stdlib`) that models address spaces, vectors, half precision, threadgroups and
+//! SIMD-groups, and runs each thread as a fibre. It is strict and adversarial:
+//!
+//! * a pointer into one address space does not convert to another; there is no double
+//!   precision, and no function that the language lacks;
+//! * nothing runs before it is waited for, so that who forgets to wait reads old data;
+//! * dispatches that no barrier separates run in reverse order, and the threads of every other
+//!   dispatch too;
+//! * memory of threadgroups begins as NaN;
+//! * threads that do not all get to a barrier are an error.
+
+mod compile;
+mod execute;
+mod signature;
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustorch_metal::{Api, CommandError, Dispatch, Properties};
+
+use crate::compile::{Compiler, Kernel};
+use crate::execute::Grid;
+
+/// Why there is no emulator.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the emulator of Metal needs clang 16 or newer to compile kernels: {0}; install it, or say \
+     where it is in RUSTORCH_CLANG"
+)]
+pub struct NoCompiler(String);
+
+/// Bytes of a page, as on Apple's processors.
+const PAGE: usize = 16 << 10;
+
+/// Threads of a SIMD-group.
+const SIMD: usize = 32;
+
+/// Bytes of a threadgroup's memory.
+const THREADGROUP_MEMORY: usize = 32 << 10;
+
+/// Threads of the largest threadgroup.
+const MAX_THREADS: usize = 1024;
+
+/// Command buffers of a queue that may be open or running, `maxCommandBufferCount`.
+const MAX_COMMAND_BUFFERS: usize = 64;
+
+/// What `setBytes` takes, and the number of buffers that a kernel may have.
+const MAX_CONSTANT_BYTES: usize = 4096;
+const MAX_BUFFERS: usize = 31;
+
+/// `MTLCommandBufferErrorInvalidResource`.
+const INVALID_RESOURCE: isize = 9;
+
+/// An emulated device.
+pub struct Emulator {
+    properties: Properties,
+    compiler: Compiler,
+    kernels: Mutex<HashMap<(String, String), Arc<Kernel>>>,
+    queue: Arc<Mutex<Queue>>,
+}
+
+/// What was committed and is not waited for, and how the rest ended.
+#[derive(Default)]
+struct Queue {
+    open: usize,
+    next: u64,
+    waiting: VecDeque<(u64, Vec<Command>)>,
+    done: HashMap<u64, Result<Duration, CommandError>>,
+    /// How the next command buffers that run end.
+    failures: VecDeque<CommandError>,
+    dispatches: u64,
+    barriers: u64,
+}
+
+/// Memory of the host.
+#[derive(Clone)]
+pub struct Buffer {
+    start: NonNull<c_void>,
+    bytes: usize,
+}
+
+// SAFETY: it is only a pointer, which the emulator uses as the callers of `Api` promise.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.bytes)
+    }
+}
+
+/// What a command buffer does.
+enum Command {
+    Dispatch {
+        kernel: Arc<Kernel>,
+        buffers: Vec<(Buffer, usize)>,
+        params: Vec<u32>,
+        groups: [u32; 3],
+        group: u32,
+    },
+    Barrier,
+}
+
+/// An open command buffer.
+pub struct Commands {
+    list: Vec<Command>,
+    /// It counts until it is committed or dropped.
+    _open: Open,
+}
+
+/// One of the command buffers that a queue may have open.
+struct Open(Arc<Mutex<Queue>>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        lock(&self.0).open -= 1;
+    }
+}
+
+/// A committed command buffer.
+pub struct Committed(u64);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Emulator {
+    /// A device, if there is a compiler for it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn new() -> Result<Self, NoCompiler> {
+        Ok(Self {
+            properties: Properties {
+                name: "Metal emulated on the processor".to_owned(),
+                apple_family: 9,
+                system: "no macOS".to_owned(),
+                has_unified_memory: true,
+                max_buffer_length: 8 << 30,
+                recommended_max_working_set_size: 16 << 30,
+                max_threads_per_threadgroup: MAX_THREADS,
+                max_threadgroup_memory_length: THREADGROUP_MEMORY,
+                page_bytes: PAGE,
+            },
+            compiler: Compiler::new().map_err(NoCompiler)?,
+            kernels: Mutex::default(),
+            queue: Arc::default(),
+        })
+    }
+
+    /// Has the next command buffer that runs, and that no earlier call is about, do nothing and
+    /// end so.
+    pub fn fail_next(&self, error: CommandError) {
+        lock(&self.queue).failures.push_back(error);
+    }
+
+    /// The dispatches that ran so far, and the barriers between them.
+    pub fn counts(&self) -> (u64, u64) {
+        let queue = lock(&self.queue);
+        (queue.dispatches, queue.barriers)
+    }
+}
+
+impl Queue {
+    /// Runs a command buffer.
+    fn run(&mut self, commands: &[Command]) -> Result<Duration, CommandError> {
+        if let Some(error) = self.failures.pop_front() {
+            return Err(error);
+        }
+        let start = Instant::now();
+        for part in commands.split(|command| matches!(command, Command::Barrier)) {
+            for command in part.iter().rev() {
+                let Command::Dispatch {
+                    kernel,
+                    buffers,
+                    params,
+                    groups,
+                    group,
+                } = command
+                else {
+                    continue;
+                };
+                self.dispatches += 1;
+                let pointer = |(buffer, at): &(Buffer, usize)| {
+                    // SAFETY: the position lies inside the buffer, as was seen to.
+                    unsafe { buffer.start.as_ptr().cast::<u8>().add(*at) }
+                };
+                let grid = Grid {
+                    buffers: buffers.iter().map(pointer).collect(),
+                    params,
+                    groups: *groups,
+                    threads: *group as usize,
+                    is_reversed: self.dispatches.is_multiple_of(2),
+                };
+                // SAFETY: who encoded the dispatch promised that the kernel stays inside.
+                let ran = unsafe { kernel.run(&grid) };
+                ran.map_err(|message| invalid(format!("{}: {message}", kernel.name)))?;
+            }
+        }
+        self.barriers += commands
+            .iter()
+            .filter(|command| matches!(command, Command::Barrier))
+            .count() as u64;
+        Ok(start.elapsed())
+    }
+}
+
+fn invalid(message: String) -> CommandError {
+    CommandError {
+        code: INVALID_RESOURCE,
+        message,
+    }
+}
+
+impl Api for Emulator {
+    type Buffer = Buffer;
+    type Pipeline = Arc<Kernel>;
+    type Commands = Commands;
+    type Committed = Committed;
+
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    unsafe fn buffer_no_copy(&self, pages: NonNull<c_void>, bytes: usize) -> Option<Buffer> {
+        let are_pages = pages.addr().get().is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE);
+        let fits = bytes > 0 && bytes as u64 <= self.properties.max_buffer_length;
+        (are_pages && fits).then_some(Buffer {
+            start: pages,
+            bytes,
+        })
+    }
+
+    fn pipeline(&self, source: &str, name: &str) -> Result<Arc<Kernel>, String> {
+        let key = (source.to_owned(), name.to_owned());
+        if let Some(kernel) = lock(&self.kernels).get(&key) {
+            return Ok(kernel.clone());
+        }
+        let kernel = Arc::new(self.compiler.compile(source, name)?);
+        lock(&self.kernels).insert(key, kernel.clone());
+        Ok(kernel)
+    }
+
+    fn commands(&self) -> Option<Commands> {
+        let mut queue = lock(&self.queue);
+        if queue.open + queue.waiting.len() >= MAX_COMMAND_BUFFERS {
+            return None;
+        }
+        queue.open += 1;
+        Some(Commands {
+            list: Vec::new(),
+            _open: Open(self.queue.clone()),
+        })
+    }
+
+    /// # Panics
+    /// Where Metal's validation layer would stop the program.
+    unsafe fn dispatch(&self, commands: &mut Commands, dispatch: &Dispatch<'_, Self>) {
+        let kernel = dispatch.pipeline;
+        let (given, asked) = (dispatch.buffers.len(), kernel.buffers);
+        assert_eq!(given, asked, "buffers of {}", kernel.name);
+        // One more is for the constants.
+        assert!(given < MAX_BUFFERS, "{given} buffers of {}", kernel.name);
+        let bytes = size_of_val(dispatch.params);
+        assert!(bytes <= MAX_CONSTANT_BYTES, "{bytes} bytes of constants");
+        let threads = dispatch.group as usize;
+        assert!((1..=MAX_THREADS).contains(&threads), "{threads} threads");
+        assert!(!dispatch.groups.contains(&0), "an empty grid");
+        for (buffer, at) in dispatch.buffers {
+            assert!(*at < buffer.bytes, "byte {at} of {}", buffer.bytes);
+            assert!(at.is_multiple_of(4), "byte {at} of a buffer");
+        }
+        commands.list.push(Command::Dispatch {
+            kernel: kernel.clone(),
+            buffers: (dispatch.buffers.iter().map(|&(b, at)| (b.clone(), at))).collect(),
+            params: dispatch.params.to_vec(),
+            groups: dispatch.groups,
+            group: dispatch.group,
+        });
+    }
+
+    fn barrier(&self, commands: &mut Commands) {
+        commands.list.push(Command::Barrier);
+    }
+
+    fn commit(&self, commands: Commands) -> Committed {
+        let mut queue = lock(&self.queue);
+        let id = queue.next;
+        queue.next += 1;
+        queue.waiting.push_back((id, commands.list));
+        Committed(id)
+    }
+
+    fn wait(&self, Committed(id): Committed) -> Result<Duration, CommandError> {
+        let mut queue = lock(&self.queue);
+        while let Some((next, commands)) = queue.waiting.pop_front_if(|(next, _)| *next <= id) {
+            let result = queue.run(&commands);
+            queue.done.insert(next, result);
+        }
+        let result = queue.done.remove(&id);
+        result.unwrap_or_else(|| Err(invalid("waited for a command buffer twice".to_owned())))
+    }
+}
