@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use rustorch_ir::OpKind;
-use rustorch_runtime::DeviceType;
+use rustorch_runtime::{DeviceType, FailureClass};
 
 /// A failure on command.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,7 +32,7 @@ pub enum When {
     },
 }
 
-/// How a device fails.
+/// How a device fails, or [does wrong](Self::Wrong).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
     /// The kernel is not there after all.
@@ -47,11 +47,14 @@ pub enum FaultKind {
     Timeout,
     /// The error shows only when the work is waited for, after all of it; the device is lost.
     Sync,
+    /// The device does not notice: the run gives a wrong result. Nothing can answer that;
+    /// it is there to show that checks of results find it.
+    Wrong,
 }
 
 impl FaultKind {
-    /// Every kind.
-    pub const ALL: [Self; 6] = [
+    /// The kinds that a device tells.
+    pub const FAILURES: [Self; 6] = [
         Self::Unsupported,
         Self::OutOfMemory,
         Self::Lost,
@@ -69,6 +72,17 @@ impl FaultKind {
             Self::Compile => "compile",
             Self::Timeout => "timeout",
             Self::Sync => "sync",
+            Self::Wrong => "wrong",
+        }
+    }
+
+    /// Which class of failure the device tells; `None` if it tells none.
+    pub fn class(self) -> Option<FailureClass> {
+        match self {
+            Self::Unsupported | Self::Compile => Some(FailureClass::Unsupported),
+            Self::OutOfMemory => Some(FailureClass::OutOfMemory { never_fits: false }),
+            Self::Lost | Self::Timeout | Self::Sync => Some(FailureClass::Lost),
+            Self::Wrong => None,
         }
     }
 }
@@ -170,10 +184,10 @@ fn find_op(name: &str) -> Result<OpKind, String> {
 }
 
 fn find_kind(name: &str) -> Result<FaultKind, String> {
-    let found = FaultKind::ALL.into_iter().find(|k| k.name() == name);
-    found.ok_or_else(|| {
-        let known = FaultKind::ALL.map(FaultKind::name).join(", ");
-        format!("unknown kind {name:?} (there are {known})")
+    let kinds = || FaultKind::FAILURES.into_iter().chain([FaultKind::Wrong]);
+    kinds().find(|k| k.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = kinds().map(FaultKind::name).collect();
+        format!("unknown kind {name:?} (there are {})", known.join(", "))
     })
 }
 

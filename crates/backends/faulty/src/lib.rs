@@ -1,7 +1,7 @@
 //! A backend that wraps another and fails on command, for tests and for `--inject`.
 //!
-//! A fault strikes before a kernel is launched (or, for [`FaultKind::Sync`], after all of
-//! them). A loss is a true one: from then on every call on the device fails and its memory
+//! A fault strikes before a kernel is launched (or, for [`FaultKind::Sync`] and
+//! [`FaultKind::Wrong`], after all of them). A loss is a true one: from then on every call on the device fails and its memory
 //! cannot be read.
 
 mod fault;
@@ -9,7 +9,7 @@ mod fault;
 use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustorch_ir::ops::philox;
 use rustorch_ir::{Graph, Op, OpKind, Signature};
@@ -33,8 +33,8 @@ struct State {
     faults: Vec<Armed>,
     launches: AtomicU64,
     lost: AtomicBool,
-    /// The message of a fault that shows only when the work is waited for.
-    late: Mutex<Option<String>>,
+    /// A fault that shows only when the work is waited for.
+    late: Mutex<Option<FaultKind>>,
 }
 
 /// A fault with the number of its matching launches so far.
@@ -78,6 +78,10 @@ impl Faulty {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl State {
     fn error(&self, class: FailureClass, message: impl Into<String>) -> DeviceError {
         DeviceError::new(self.device, class, message)
@@ -104,20 +108,24 @@ impl State {
     }
 
     fn fail(&self, kind: FaultKind) -> Result<(), DeviceError> {
-        let (class, message) = match kind {
-            FaultKind::Unsupported => (FailureClass::Unsupported, "injected: no kernel"),
-            FaultKind::Compile => (FailureClass::Unsupported, "injected: compilation failed"),
-            FaultKind::OutOfMemory => {
-                let class = FailureClass::OutOfMemory { never_fits: false };
-                (class, "injected: allocation refused")
-            }
-            FaultKind::Lost => (FailureClass::Lost, "injected: device lost"),
-            FaultKind::Timeout => (FailureClass::Lost, "injected: no answer in time"),
-            FaultKind::Sync => {
-                let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-                *late = Some("injected: found when waiting for the work".to_owned());
+        let message = match kind {
+            FaultKind::Unsupported => "injected: no kernel",
+            FaultKind::Compile => "injected: compilation failed",
+            FaultKind::OutOfMemory => "injected: allocation refused",
+            FaultKind::Lost => "injected: device lost",
+            FaultKind::Timeout => "injected: no answer in time",
+            FaultKind::Sync | FaultKind::Wrong => {
+                *lock(&self.late) = Some(kind);
                 return Ok(());
             }
+        };
+        self.tell(kind, message)
+    }
+
+    /// The failure that a fault of this kind is told as.
+    fn tell(&self, kind: FaultKind, message: &str) -> Result<(), DeviceError> {
+        let Some(class) = kind.class() else {
+            return Ok(());
         };
         if class == FailureClass::Lost {
             self.lost.store(true, Ordering::Release);
@@ -194,22 +202,30 @@ impl Program for FaultyProgram {
             next: probe,
         };
         self.inner.run(&inputs, &outputs, &striking)?;
-        let mut late = self
-            .state
-            .late
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match late.take() {
-            Some(message) => {
-                self.state.lost.store(true, Ordering::Release);
-                Err(self.state.error(FailureClass::Lost, message))
-            }
+        match lock(&self.state.late).take() {
+            Some(FaultKind::Wrong) => spoil(&outputs),
+            Some(kind) => (self.state).tell(kind, "injected: found when waiting for the work"),
             None => Ok(()),
         }
     }
 
     fn scratch_bytes(&self) -> usize {
         self.inner.scratch_bytes()
+    }
+}
+
+/// Flips the lowest bit of every byte of the first output: no number of it stays what it was,
+/// whatever its type.
+fn spoil(outputs: &[Arc<dyn DeviceBuffer>]) -> Result<(), DeviceError> {
+    let Some(output) = outputs.first() else {
+        return Ok(());
+    };
+    let mut bytes = vec![0; output.bytes()];
+    // SAFETY: the run is over, and its outputs are still its own.
+    unsafe {
+        output.read(0, &mut bytes)?;
+        bytes.iter_mut().for_each(|byte| *byte ^= 1);
+        output.write(0, &bytes)
     }
 }
 

@@ -140,7 +140,7 @@ fn every_fault_at_every_kernel_gives_the_same_answer() {
     let launches = healthy.launches();
     assert!(launches >= 6 * STEPS as u64, "{launches} launches");
     assert!(runtime.fallbacks().is_empty());
-    for kind in FaultKind::ALL {
+    for kind in FaultKind::FAILURES {
         for n in 1..=launches {
             let device = faulty(nth(n, kind));
             let runtime = chain(device.clone());
@@ -149,12 +149,8 @@ fn every_fault_at_every_kernel_gives_the_same_answer() {
             let Some(first) = fallbacks.first() else {
                 panic!("{} at launch {n} left no trace", kind.name());
             };
-            let class = match kind {
-                FaultKind::Unsupported | FaultKind::Compile => FailureClass::Unsupported,
-                FaultKind::OutOfMemory => FailureClass::OutOfMemory { never_fits: false },
-                FaultKind::Lost | FaultKind::Timeout | FaultKind::Sync => FailureClass::Lost,
-            };
-            assert_eq!(first.error.class, class);
+            let class = first.error.class;
+            assert_eq!(Some(class), kind.class());
             assert!(first.error.message.contains("injected"), "{first}");
             assert!(first.to.is_some(), "{first}");
             if class == FailureClass::Lost {
@@ -164,6 +160,17 @@ fn every_fault_at_every_kernel_gives_the_same_answer() {
             }
         }
     }
+}
+
+#[test]
+fn a_wrong_result_is_wrong_and_nobody_is_told() {
+    let expected = run(&chain(faulty(nth(u64::MAX, FaultKind::Wrong))));
+    let runtime = chain(faulty(nth(1, FaultKind::Wrong)));
+    let answers = run(&runtime);
+    assert!(runtime.fallbacks().is_empty());
+    let (first, rest) = (answers[0].iter().zip(&expected[0]), &answers[1..]);
+    assert!(first.clone().all(|(a, b)| a != b), "{first:?}");
+    assert_eq!(rest, &expected[1..]);
 }
 
 /// The devices of a run in which the first one never has a kernel for these.

@@ -32,7 +32,7 @@ fn failing(inner: &Arc<dyn Backend>, round: u64) -> Arc<dyn Backend> {
             p: 0.01,
             seed: round,
         },
-        kind: FaultKind::ALL[round as usize % FaultKind::ALL.len()],
+        kind: FaultKind::FAILURES[round as usize % FaultKind::FAILURES.len()],
     };
     Arc::new(Faulty::new(inner.clone(), [fault]))
 }
