@@ -41,15 +41,24 @@ impl Tolerance {
         }
     }
 
-    /// Fails with a description where `result` is too far from `expected`. NaN, infinities
-    /// and integers have to be the same.
-    pub(crate) fn compare(self, result: &Values, expected: &Values) -> Result<(), String> {
+    /// The largest error that is allowed, in the measure of [`Self::compare`].
+    pub(crate) fn limit(self) -> f64 {
+        match self {
+            Self::Exact => 0.0,
+            Self::Overall(limit) | Self::Each(limit) => limit,
+        }
+    }
+
+    /// The error of `result`: a normalised square, of the whole or of the worst element. Fails
+    /// with a description where it is too large. NaN, infinities and integers have to be the
+    /// same.
+    pub(crate) fn compare(self, result: &Values, expected: &Values) -> Result<f64, String> {
         match (result, expected) {
             (Values::Int(result), Values::Int(expected)) => {
                 same_count(result.len(), expected.len())?;
                 let differs = |(a, b)| a != b;
                 let first = result.iter().zip(expected).position(differs);
-                first.map_or(Ok(()), |i| Err(element(i, result[i], expected[i])))
+                first.map_or(Ok(0.0), |i| Err(element(i, result[i], expected[i])))
             }
             (Values::Float(result), Values::Float(expected)) => self.floats(result, expected),
             (Values::Complex(result), Values::Complex(expected)) => {
@@ -61,9 +70,10 @@ impl Tolerance {
         }
     }
 
-    fn floats(self, result: &[f64], expected: &[f64]) -> Result<(), String> {
+    fn floats(self, result: &[f64], expected: &[f64]) -> Result<f64, String> {
         same_count(result.len(), expected.len())?;
         let (mut error, mut signal, mut worst) = (0.0, 0.0, (0, 0.0));
+        let mut largest = 0_f64;
         for (i, (&a, &b)) in result.iter().zip(expected).enumerate() {
             if a == b || (a.is_nan() && b.is_nan()) {
                 signal += if b.is_finite() { b * b } else { 0.0 };
@@ -81,6 +91,7 @@ impl Tolerance {
             if square > worst.1 {
                 worst = (i, square);
             }
+            largest = largest.max(square / (b * b));
             error += square;
             signal += b * b;
         }
@@ -90,7 +101,9 @@ impl Tolerance {
                 error / signal,
                 element(worst.0, result[worst.0], expected[worst.0]),
             )),
-            _ => Ok(()),
+            Self::Overall(_) if error > 0.0 => Ok(error / signal),
+            Self::Overall(_) | Self::Exact => Ok(0.0),
+            Self::Each(_) => Ok(largest),
         }
     }
 }
@@ -116,19 +129,22 @@ fn element(i: usize, got: impl std::fmt::Display, expected: impl std::fmt::Displ
 mod tests {
     use super::*;
 
-    fn compare(tolerance: Tolerance, a: &[f64], b: &[f64]) -> Result<(), String> {
+    fn compare(tolerance: Tolerance, a: &[f64], b: &[f64]) -> Result<f64, String> {
         tolerance.compare(&Values::Float(a.to_vec()), &Values::Float(b.to_vec()))
     }
 
     #[test]
     fn errors_are_relative_to_the_whole() {
         let limit = Tolerance::Overall(1e-7);
-        assert!(compare(limit, &[1.0, 1e-5], &[1.0, 0.0]).is_ok());
+        let error = compare(limit, &[1.0, 1e-5], &[1.0, 0.0]).unwrap();
+        assert!((error - 1e-10).abs() < 1e-20, "{error}");
         assert!(compare(limit, &[1.0, 1e-3], &[1.0, 0.0]).is_err());
         assert!(compare(limit, &[1e-30], &[0.0]).is_err());
         assert!(compare(Tolerance::Each(1e-7), &[1.0, 1e-5], &[1.0, 0.0]).is_err());
         assert!(compare(Tolerance::Exact, &[1.0 + 1e-15], &[1.0]).is_err());
-        assert!(compare(limit, &[], &[]).is_ok());
+        assert_eq!(compare(limit, &[], &[]), Ok(0.0));
+        let error = compare(Tolerance::Each(1e-7), &[1.0, 2.0001], &[1.0, 2.0]).unwrap();
+        assert!((error - 2.5e-9).abs() < 1e-12, "{error}");
         assert!(compare(limit, &[], &[1.0]).is_err());
     }
 

@@ -3,12 +3,13 @@
 //! [`check`] runs each case of [`OpKind::cases`] on the device under test and on the
 //! [`Reference`], from the same bytes, and compares the results. Composite operations are
 //! run twice, with the device's own kernel and decomposed. What the caller can do wrong at
-//! run time has to be answered as the caller's mistake.
+//! run time has to be answered as the caller's mistake. A [`Suite`] is a choice of cases.
 
 mod compare;
 mod mistakes;
 mod operand;
 mod report;
+mod suite;
 
 use std::sync::Arc;
 
@@ -20,27 +21,35 @@ use rustorch_runtime::{Backend, FailureClass, HostBuffer, Routing, RunError, Run
 
 use crate::compare::Tolerance;
 use crate::operand::Prepared;
-pub use crate::report::{Check, Outcome, Report};
+pub use crate::report::{Check, Closeness, Outcome, Report};
+pub use crate::suite::Suite;
+use crate::suite::{Entry, Expect};
 
 /// Runs the cases of the operations that `kinds` chooses on `backend`.
 pub fn check(backend: Arc<dyn Backend>, kinds: impl Fn(OpKind) -> bool) -> Report {
-    let reference: Arc<dyn Backend> = Arc::new(Reference::new());
-    let device = backend.info().device;
-    let bench = Bench {
-        reference: Runtime::new([reference]),
-        tested: Runtime::new([backend.clone()]),
-        backend,
-    };
-    let mut checks = Vec::new();
-    for &kind in OpKind::ALL.iter().filter(|&&kind| kinds(kind)) {
-        for case in kind.cases() {
-            bench.check(kind, &case, &mut checks);
+    Suite::full(kinds).run(backend, || ())
+}
+
+impl Suite {
+    /// Runs the cases on `backend`; `each` is called after every one.
+    pub fn run(&self, backend: Arc<dyn Backend>, mut each: impl FnMut()) -> Report {
+        let reference: Arc<dyn Backend> = Arc::new(Reference::new());
+        let device = backend.info().device;
+        let bench = Bench {
+            reference: Runtime::new([reference]),
+            tested: Runtime::new([backend.clone()]),
+            backend,
+        };
+        let mut checks = Vec::new();
+        for Entry { kind, case, expect } in &self.entries {
+            match expect {
+                Expect::Result => bench.check(*kind, case, &mut checks),
+                Expect::Refusal => bench.check_refused(*kind, case, &mut checks),
+            }
+            each();
         }
-        for case in mistakes::of(kind) {
-            bench.check_refused(kind, &case, &mut checks);
-        }
+        Report { device, checks }
     }
-    Report { device, checks }
 }
 
 /// How an operation is put into a graph.
@@ -73,7 +82,7 @@ impl Bench {
         for &way in ways {
             let outcome = match &expected {
                 Ok(expected) => self.compare(case, &operands, way, expected),
-                Err(e) => Outcome::Failed(format!("the reference: {e}")),
+                Err(e) => Err(Outcome::Failed(format!("the reference: {e}"))),
             };
             let how = match way {
                 Way::Decomposed => ", decomposed",
@@ -82,26 +91,34 @@ impl Bench {
             checks.push(Check {
                 kind,
                 case: format!("{}{how}", describe(case)),
-                outcome,
+                closeness: outcome.as_ref().ok().copied(),
+                outcome: outcome.err().unwrap_or(Outcome::Passed),
             });
         }
     }
 
-    fn compare(&self, case: &Case, operands: &[Prepared], way: Way, expected: &Values) -> Outcome {
-        let graph = match graph(case, operands, way) {
-            Ok(graph) => graph,
-            Err(e) => return Outcome::Failed(e.to_string()),
-        };
+    /// How near the device's result is; why it does not pass otherwise.
+    fn compare(
+        &self,
+        case: &Case,
+        operands: &[Prepared],
+        way: Way,
+        expected: &Values,
+    ) -> Result<Closeness, Outcome> {
+        let graph = graph(case, operands, way).map_err(|e| Outcome::Failed(e.to_string()))?;
         if let Some(reason) = self.lacks(&graph) {
-            return Outcome::Skipped(reason);
+            return Err(Outcome::Skipped(reason));
         }
         let output = graph.ty(graph.outputs()[0]).dtype;
-        match run(&self.tested, &graph, operands) {
-            Ok(result) => match Tolerance::of(case, output).compare(&result, expected) {
-                Ok(()) => Outcome::Passed,
-                Err(difference) => Outcome::Failed(difference),
-            },
-            Err(e) => Outcome::Failed(e.to_string()),
+        let result = run(&self.tested, &graph, operands);
+        let result = result.map_err(|e| Outcome::Failed(e.to_string()))?;
+        let tolerance = Tolerance::of(case, output);
+        match tolerance.compare(&result, expected) {
+            Ok(error) => Ok(Closeness {
+                error,
+                allowed: tolerance.limit(),
+            }),
+            Err(difference) => Err(Outcome::Failed(difference)),
         }
     }
 
@@ -129,6 +146,7 @@ impl Bench {
             kind,
             case: format!("{}, a mistake", describe(case)),
             outcome,
+            closeness: None,
         });
     }
 

@@ -25,6 +25,19 @@ pub struct Check {
     pub case: String,
     /// How it went.
     pub outcome: Outcome,
+    /// How near the result is to the reference's; `None` where the check did not pass, or
+    /// compares no result.
+    pub closeness: Option<Closeness>,
+}
+
+/// How near a result is. Both are squared errors, normalised by the squares of what is
+/// expected; 0 is exact.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Closeness {
+    /// The error of the result.
+    pub error: f64,
+    /// The largest that passes.
+    pub allowed: f64,
 }
 
 /// How a check went.

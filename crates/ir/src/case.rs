@@ -16,7 +16,7 @@ pub enum Fill {
 }
 
 /// How an operand lies in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Arrange {
     /// Row-major without gaps.
     Contiguous,

@@ -1,0 +1,159 @@
+//! Which cases are run.
+
+use std::collections::HashSet;
+
+use rustorch_ir::case::{Arrange, Case};
+use rustorch_ir::{DType, Op, OpKind};
+
+use crate::mistakes;
+
+/// A list of cases, the same in every run.
+#[derive(Clone, Debug)]
+pub struct Suite {
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// A case, and what has to come of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) kind: OpKind,
+    pub(crate) case: Case,
+    pub(crate) expect: Expect,
+}
+
+/// What has to come of a case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expect {
+    /// The reference's result.
+    Result,
+    /// To be told the caller's mistake.
+    Refusal,
+}
+
+impl Suite {
+    /// All cases of the operations that `kinds` chooses.
+    pub fn full(kinds: impl Fn(OpKind) -> bool) -> Self {
+        Self::of(kinds, |cases| cases)
+    }
+
+    /// A thirteenth of the cases, in which each operation still has all its parameters, all
+    /// combinations of its operands' dtypes, and all arrangements of each operand, though not
+    /// all of these with each other.
+    pub fn sample(kinds: impl Fn(OpKind) -> bool) -> Self {
+        Self::of(kinds, cover)
+    }
+
+    fn of(kinds: impl Fn(OpKind) -> bool, choose: impl Fn(Vec<Case>) -> Vec<Case>) -> Self {
+        let mut entries = Vec::new();
+        for &kind in OpKind::ALL.iter().filter(|&&kind| kinds(kind)) {
+            let lists = [
+                (choose(kind.cases()), Expect::Result),
+                (mistakes::of(kind), Expect::Refusal),
+            ];
+            for (cases, expect) in lists {
+                let entry = |case| Entry { kind, case, expect };
+                entries.extend(cases.into_iter().map(entry));
+            }
+        }
+        Self { entries }
+    }
+
+    /// Number of cases. Composites are run in two ways, so there may be more checks.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Is there no case?
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+/// What a case can show of an operation.
+#[derive(PartialEq, Eq, Hash)]
+enum Feature<'a> {
+    /// Its parameters.
+    Parameters(&'a Op),
+    /// The dtypes of its operands.
+    DTypes(Vec<DType>),
+    /// How an operand lies in memory.
+    Arrangement(usize, Arrange),
+    /// That nothing is no problem.
+    Empty,
+}
+
+/// The cases that show something which none before them does. They are looked at in an order
+/// that jumps about, because neighbours are alike.
+fn cover(cases: Vec<Case>) -> Vec<Case> {
+    let is_empty = |case: &Case| case.inputs.iter().any(|x| x.ty.shape.elements() == 0);
+    // Those without elements show least, so they come last.
+    let (empty, filled): (Vec<usize>, Vec<usize>) =
+        (0..cases.len()).partition(|&i| is_empty(&cases[i]));
+    let mut seen = HashSet::new();
+    let mut chosen = HashSet::new();
+    for i in jumping(&filled).chain(jumping(&empty)) {
+        let case = &cases[i];
+        let mut is_new = seen.insert(Feature::Parameters(&case.op));
+        if is_empty(case) {
+            is_new |= seen.insert(Feature::Empty);
+        }
+        let dtypes = case.inputs.iter().map(|x| x.ty.dtype);
+        is_new |= seen.insert(Feature::DTypes(dtypes.collect()));
+        for (position, operand) in case.inputs.iter().enumerate() {
+            is_new |= seen.insert(Feature::Arrangement(position, operand.arrange));
+        }
+        if is_new {
+            chosen.insert(i);
+        }
+    }
+    let cases = cases.into_iter().enumerate();
+    cases
+        .filter_map(|(i, case)| chosen.contains(&i).then_some(case))
+        .collect()
+}
+
+/// All of a list, each element far from the one before.
+fn jumping(list: &[usize]) -> impl Iterator<Item = usize> {
+    let n = list.len();
+    // The golden section of the list, made coprime to its length so that all are met.
+    let jump = (n * 618 / 1000..).find(|&jump| gcd(jump, n) <= 1);
+    (0..n).map(move |i| list[i * jump.unwrap_or(1) % n])
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    match b {
+        0 => a,
+        _ => gcd(b, a % b),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_small_and_shows_all() {
+        let (full, sample) = (Suite::full(|_| true), Suite::sample(|_| true));
+        println!("{} of {} cases", sample.len(), full.len());
+        assert!(sample.len() < full.len() / 10, "{}", sample.len());
+        let dtypes = |suite: &Suite| -> HashSet<(OpKind, Vec<DType>)> {
+            let of = |e: &Entry| e.case.inputs.iter().map(|x| x.ty.dtype).collect();
+            suite.entries.iter().map(|e| (e.kind, of(e))).collect()
+        };
+        assert_eq!(dtypes(&sample), dtypes(&full));
+        let parameters = |suite: &Suite| -> HashSet<Op> {
+            suite.entries.iter().map(|e| e.case.op.clone()).collect()
+        };
+        assert_eq!(parameters(&sample), parameters(&full));
+    }
+
+    #[test]
+    fn jumping_meets_all_once() {
+        for n in 0..200 {
+            let list: Vec<usize> = (0..n).collect();
+            let mut met: Vec<usize> = jumping(&list).collect();
+            met.sort_unstable();
+            assert_eq!(met, list);
+        }
+    }
+}
