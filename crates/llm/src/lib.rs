@@ -5,6 +5,7 @@ mod blocks;
 mod config;
 mod error;
 mod generate;
+pub mod golden;
 mod kv_cache;
 mod model;
 mod perplexity;

@@ -6,29 +6,9 @@ use std::sync::Arc;
 use rustorch_gguf::Gguf;
 use rustorch_gpu::Gpu;
 use rustorch_llm::Model;
+use rustorch_llm::golden::Golden;
 use rustorch_llm::quantize::{FileType, QuantizeOptions, quantize};
 use rustorch_runtime::{Backend, Routing};
-use serde::Deserialize;
-
-/// What llama.cpp makes of a prompt.
-#[derive(Deserialize)]
-pub(crate) struct Golden {
-    /// The prompt.
-    pub(crate) prompt: String,
-    /// Its tokens.
-    pub(crate) ids: Vec<u32>,
-    /// The greedy steps after it.
-    pub(crate) steps: Vec<Step>,
-}
-
-/// One step of a [`Golden`].
-#[derive(Deserialize)]
-pub(crate) struct Step {
-    /// The token that was chosen.
-    pub(crate) id: u32,
-    /// The largest logits.
-    pub(crate) top: Vec<(u32, f32)>,
-}
 
 /// The folder of the models.
 pub(crate) fn models() -> PathBuf {
@@ -38,10 +18,7 @@ pub(crate) fn models() -> PathBuf {
 /// The goldens of a type.
 pub(crate) fn goldens(name: &str) -> Vec<Golden> {
     let path = models().join(format!("goldens/classics-13m-{name}.jsonl"));
-    let text = std::fs::read_to_string(path).unwrap();
-    text.lines()
-        .map(|l| serde_json::from_str(l).unwrap())
-        .collect()
+    Golden::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 /// The model in a type: as it lies in the repository, or quantised from the f16 file.
@@ -63,12 +40,6 @@ pub(crate) fn load(name: &str) -> Model {
     )
     .unwrap();
     Model::load(Gguf::from_bytes(std::fs::read(path).unwrap()).unwrap()).unwrap()
-}
-
-/// The token of the largest logit.
-pub(crate) fn argmax(logits: &[f32]) -> u32 {
-    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    best.unwrap().0 as u32
 }
 
 /// A device first, and the platform's chain behind it.

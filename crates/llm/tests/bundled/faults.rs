@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
+use rustorch_llm::golden::largest;
 use rustorch_llm::{Model, Session, SessionOptions};
 use rustorch_runtime::{Backend, DeviceType, Runtime};
 
-use crate::common::{self, argmax, load, opencl};
+use crate::common::{self, load, opencl};
 
 const PROMPT: [u32; 5] = [0, 48, 1299, 602, 260];
 const TOKENS: usize = 3;
@@ -36,7 +37,7 @@ fn generate(model: &Model, first: &Arc<Faulty>) -> (Vec<u32>, Vec<u64>, Runtime)
     session.feed(&PROMPT, &mut logits).unwrap();
     launches.push(first.launches());
     for _ in 0..TOKENS {
-        let token = argmax(&logits);
+        let token = largest(&logits);
         session.feed(&[token], &mut logits).unwrap();
         launches.push(first.launches());
     }

@@ -1,101 +1,31 @@
 //! The bundled model in five types against llama.cpp's tokens, logits and perplexity.
 //!
 //! `models/goldens` was made by llama.cpp 0.5.0: for each prompt its tokens, then 48 greedy
-//! steps with their five largest logits. Tokens and logits are compared at every step, with
-//! llama.cpp's tokens fed; where its own two best are nearer than its rounding noise, either
-//! may win.
-//!
-//! With K formats llama.cpp rounds activations to 8 bits with one scale for 256. A sum in
-//! another order tips some of them to the next step, which tips more in the next layer, so
-//! the noise is as large between two settings of llama.cpp itself. On these prompts, one
-//! prompt at a time against token by token, its logits differ by up to 0.27 (Q4_K_M), 0.32
-//! (Q5_K_M), 0.25 (Q6_K), with and without its repacked kernels by up to 0.34 (Q4_K_M).
+//! steps with their five largest logits.
 
 use std::sync::Arc;
 
 use rustorch_cpu::Cpu;
+use rustorch_llm::golden::{Agreement, Bounds, largest};
 use rustorch_llm::{LlmError, Session, SessionOptions, perplexity};
-use rustorch_runtime::{Backend, Runtime};
+use rustorch_runtime::{Backend, DeviceType, Runtime};
 use rustorch_tokenizer::EncodeOptions;
 
-use crate::common::{argmax, goldens, load, models, opencl};
-
-/// How far logits may be from llama.cpp's.
-struct Bounds {
-    /// Two logits nearer than this may change places.
-    near: f32,
-    /// The largest difference.
-    worst: f32,
-    /// The mean difference.
-    mean: f32,
-}
-
-const F16: Bounds = Bounds {
-    near: 0.05,
-    worst: 0.03,
-    mean: 0.003,
-};
-
-const Q8_0: Bounds = Bounds {
-    near: 0.05,
-    worst: 0.15,
-    mean: 0.03,
-};
-
-/// The mean is the CPU's (0.025), but of 480 logits the one farthest off is at 0.17 on PoCL and
-/// at 0.11 on an NVIDIA GPU: which roundings of activations tip depends on the order of sums.
-const Q8_0_ON_OPENCL: Bounds = Bounds {
-    near: 0.05,
-    worst: 0.2,
-    mean: 0.03,
-};
-
-/// llama.cpp against itself: up to 0.34, in the mean 0.046 to 0.068.
-const K_FORMATS: Bounds = Bounds {
-    near: 0.35,
-    worst: 0.4,
-    mean: 0.075,
-};
+use crate::common::{goldens, load, models, opencl};
 
 /// Tokens and logits against the goldens.
-fn check_goldens(runtime: &Runtime, name: &str, bounds: &Bounds) {
+fn check_goldens(runtime: &Runtime, name: &str) {
+    let on_cpu = runtime.devices().any(|d| d.device == DeviceType::Cpu);
+    let bounds = Bounds::of(name.parse().unwrap(), on_cpu);
     let model = load(name);
     let mut session = Session::new(&model, runtime, SessionOptions::default()).unwrap();
-    let mut compared = 0;
-    let mut differences: Vec<f32> = Vec::new();
-    for golden in goldens(name) {
-        let options = EncodeOptions {
-            add_special: true,
-            parse_special: false,
-        };
-        let ids = model.tokenizer().unwrap().encode(&golden.prompt, options);
-        assert_eq!(ids, golden.ids, "{name}: {:?}", golden.prompt);
-        session.truncate(0);
-        let mut logits = Vec::new();
-        session.feed(&ids, &mut logits).unwrap();
-        for (i, step) in golden.steps.iter().enumerate() {
-            if step.top[0].1 - step.top[1].1 >= bounds.near {
-                let chosen = argmax(&logits);
-                assert_eq!(chosen, step.id, "{name}: {:?} step {i}", golden.prompt);
-                compared += 1;
-            }
-            let difference = |&(id, expected): &(u32, f32)| (logits[id as usize] - expected).abs();
-            differences.extend(step.top.iter().map(difference));
-            session.feed(&[step.id], &mut logits).unwrap();
-        }
-    }
-    let worst = differences.iter().copied().fold(0.0, f32::max);
-    let mean = differences.iter().sum::<f32>() / differences.len() as f32;
-    println!("{name}: {compared} tokens equal; logits differ by {mean:.4}, at most {worst:.4}");
-    assert!(
-        compared > 20,
-        "{name}: only {compared} tokens could be compared"
-    );
-    assert!(worst <= bounds.worst, "{name}: a logit differs by {worst}");
-    assert!(
-        mean <= bounds.mean,
-        "{name}: logits differ by {mean} in the mean"
-    );
+    let agreement = Agreement::measure(&mut session, &goldens(name), &bounds).unwrap();
+    let Agreement {
+        equal, mean, worst, ..
+    } = agreement;
+    println!("{name}: {equal} tokens equal; logits differ by {mean:.4}, at most {worst:.4}");
+    assert!(equal > 20, "{name}: only {equal} tokens could be compared");
+    assert_eq!(agreement.problem(&bounds), None, "{name}");
 }
 
 /// Perplexity of the first 20 chunks within 0.3 % of llama.cpp's.
@@ -136,7 +66,7 @@ fn check_all_tokens(runtime: &Runtime) {
         let mut logits = Vec::new();
         session.feed(&golden.ids, &mut logits).unwrap();
         for (i, step) in golden.steps.iter().enumerate() {
-            let chosen = argmax(&logits);
+            let chosen = largest(&logits);
             assert_eq!(chosen, step.id, "{:?} step {i}", golden.prompt);
             session.feed(&[chosen], &mut logits).unwrap();
         }
@@ -154,27 +84,27 @@ fn cpu() -> Runtime {
 
 fn f16(runtime: &Runtime) {
     check_all_tokens(runtime);
-    check_goldens(runtime, "f16", &F16);
+    check_goldens(runtime, "f16");
     check_perplexity(runtime, "f16", 21.2514);
 }
 
-fn q8_0(runtime: &Runtime, bounds: &Bounds) {
-    check_goldens(runtime, "Q8_0", bounds);
+fn q8_0(runtime: &Runtime) {
+    check_goldens(runtime, "Q8_0");
     check_perplexity(runtime, "Q8_0", 21.2571);
 }
 
 fn q6_k(runtime: &Runtime) {
-    check_goldens(runtime, "Q6_K", &K_FORMATS);
+    check_goldens(runtime, "Q6_K");
     check_perplexity(runtime, "Q6_K", 21.3654);
 }
 
 fn q5_k_m(runtime: &Runtime) {
-    check_goldens(runtime, "Q5_K_M", &K_FORMATS);
+    check_goldens(runtime, "Q5_K_M");
     check_perplexity(runtime, "Q5_K_M", 21.4312);
 }
 
 fn q4_k_m(runtime: &Runtime) {
-    check_goldens(runtime, "Q4_K_M", &K_FORMATS);
+    check_goldens(runtime, "Q4_K_M");
     check_perplexity(runtime, "Q4_K_M", 21.8918);
 }
 
@@ -187,12 +117,7 @@ mod on_the_cpu {
             }
         )+};
     }
-    tests!(f16, q6_k, q5_k_m, q4_k_m);
-
-    #[test]
-    fn q8_0() {
-        super::q8_0(&super::cpu(), &super::Q8_0);
-    }
+    tests!(f16, q8_0, q6_k, q5_k_m, q4_k_m);
 }
 
 mod on_opencl {
@@ -206,14 +131,7 @@ mod on_opencl {
             }
         )+};
     }
-    tests!(f16, q6_k, q5_k_m, q4_k_m);
-
-    #[test]
-    fn q8_0() {
-        for device in super::opencl() {
-            super::q8_0(&super::alone(device), &super::Q8_0_ON_OPENCL);
-        }
-    }
+    tests!(f16, q8_0, q6_k, q5_k_m, q4_k_m);
 }
 
 #[test]

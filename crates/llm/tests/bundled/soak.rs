@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
+use rustorch_llm::golden::largest;
 use rustorch_llm::{Session, SessionOptions};
 use rustorch_runtime::{Backend, Runtime};
 
@@ -51,7 +52,7 @@ fn generate(backends: Vec<Arc<dyn Backend>>) -> (Vec<u32>, usize) {
     let mut logits = Vec::new();
     session.feed(prompt, &mut logits).unwrap();
     for _ in 0..TOKENS {
-        let token = common::argmax(&logits);
+        let token = largest(&logits);
         session.feed(&[token], &mut logits).unwrap();
     }
     (session.tokens().to_vec(), runtime.fallbacks().len())

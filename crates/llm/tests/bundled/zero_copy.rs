@@ -1,10 +1,11 @@
 //! Where a device computes in the host's memory, nothing is copied: neither weights nor
 //! inputs nor outputs nor the cache.
 
+use rustorch_llm::golden::largest;
 use rustorch_llm::{Session, SessionOptions};
 use rustorch_runtime::Runtime;
 
-use crate::common::{argmax, first, load, opencl};
+use crate::common::{first, load, opencl};
 
 #[test]
 fn a_device_in_host_memory_copies_no_byte() {
@@ -25,7 +26,7 @@ fn a_device_in_host_memory_copies_no_byte() {
         let mut logits = Vec::new();
         session.feed(&[0, 48, 1299, 602, 260], &mut logits).unwrap();
         for _ in 0..8 {
-            let token = argmax(&logits);
+            let token = largest(&logits);
             session.feed(&[token], &mut logits).unwrap();
         }
         let memory = runtime.memory();
