@@ -132,6 +132,15 @@ impl MemoryManager {
         ways.get(&(from, to)).copied().unwrap_or_default()
     }
 
+    /// Bytes that were copied on all routes together.
+    pub fn copied(&self) -> Moved {
+        let ways = self.devices.journal.ways().into_values();
+        ways.fold(Moved::default(), |all, way| Moved {
+            bytes: all.bytes + way.bytes,
+            copies: all.copies + way.copies,
+        })
+    }
+
     /// Tensors that were written with the elements of another one in another type: by casts,
     /// asked for or part of what an operation was made of, and by updates of a state of another
     /// type, such as an `f16` cache of `f32` keys.

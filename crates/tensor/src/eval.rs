@@ -1,7 +1,7 @@
 //! Computing tensors and reading their elements.
 
 use rustorch_ir::ops::Contiguous;
-use rustorch_ir::{OpError, Role};
+use rustorch_ir::{Graph, OpError, Role};
 use rustorch_runtime::Storage;
 
 use crate::capture::Capture;
@@ -21,6 +21,17 @@ const READ_BYTES: usize = 256 * 1024;
 /// A placeholder among what they are computed from; a failure that no device could make
 /// good; a mistake only found at run time, such as an index out of range.
 pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
+    let (runtime, routing) = current();
+    eval_with(tensors, |graph, leaves| {
+        Ok(runtime.run(&graph, leaves, routing)?)
+    })
+}
+
+/// [`eval_all`] by whoever runs graphs.
+pub(crate) fn eval_with(
+    tensors: &[&Tensor],
+    run: impl FnOnce(Graph, &[Storage]) -> RusTorchResult<Vec<Storage>>,
+) -> RusTorchResult<()> {
     let pending: Vec<&Tensor> = (tensors.iter().copied())
         .filter(|tensor| !tensor.is_ready())
         .collect();
@@ -32,8 +43,7 @@ pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
         leaves,
         states,
     } = Capture::new(&[], &pending)?;
-    let (runtime, routing) = current();
-    let results = runtime.run(&graph, &leaves, routing)?;
+    let results = run(graph, &leaves)?;
     for (tensor, storage) in pending.into_iter().chain(&states).zip(results) {
         tensor.store(View::whole(storage, &tensor.ty().shape));
     }

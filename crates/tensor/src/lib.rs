@@ -14,6 +14,7 @@
 //! | `reduce.rs`, `linalg.rs`, `nn.rs`, `conv.rs`, `attention.rs` | the other families |
 //! | `display.rs` | printing |
 //! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
+//! | `f32/` | tensors and devices of the f32 hybrid |
 //! | `dims.rs`, `element.rs`, `error.rs` | types of arguments and errors |
 
 mod attention;
@@ -27,6 +28,7 @@ mod element;
 mod elementwise;
 mod error;
 mod eval;
+mod f32;
 mod hybrid;
 mod index;
 mod join;
@@ -48,6 +50,10 @@ pub use dims::{Dims, Sizes};
 pub use element::Element;
 pub use error::{RusTorchError, RusTorchResult};
 pub use eval::eval_all;
+pub use f32::{
+    Activity, DeviceState, F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer,
+    F32UnifiedBuffer,
+};
 pub use hybrid::HybridExecutor;
 pub use macros::{Literal, literal};
 pub use manager::{

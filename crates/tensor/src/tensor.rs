@@ -236,6 +236,14 @@ impl Tensor {
         matches!(*self.lock(), State::Ready(_))
     }
 
+    /// The memory that the elements are in, if they are computed.
+    pub(crate) fn storage_in_memory(&self) -> Option<Storage> {
+        match self.state() {
+            State::Ready(view) => Some(view.storage),
+            State::Pending(_) | State::Placeholder => None,
+        }
+    }
+
     /// The device in whose memory the elements are, which is the one that computed them;
     /// `None` while they are not computed. With copies on several, the one that the tensor
     /// was moved to.

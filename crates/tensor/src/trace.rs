@@ -1,12 +1,13 @@
 //! Computations that are recorded once and run often.
 
-use rustorch_ir::{OpError, TensorType};
+use rustorch_ir::{DType, OpError, TensorType};
 use rustorch_runtime::{Executable, Storage};
 
 use crate::Tensor;
 use crate::capture::Capture;
 use crate::devices::current;
 use crate::error::{RusTorchResult, require};
+use crate::f32::converting;
 
 /// A recorded computation: inputs that differ from run to run, tensors in memory that stay
 /// (weights, and states that the computation updates), outputs.
@@ -52,6 +53,30 @@ impl Trace {
             placeholders: placeholders.len(),
             leaves: capture.leaves,
             outputs: outputs.iter().map(|t| t.ty().clone()).collect(),
+        })
+    }
+
+    /// The same computation as it is placed now, with a conversion to `dtype` and back wherever
+    /// a computed `f32` value goes from one device to another: what runtimes do whose devices
+    /// have no type in common, to compare with.
+    ///
+    /// # Errors
+    /// No device can run some operation; `dtype` is not a float.
+    pub fn converting(&self, dtype: DType) -> RusTorchResult<Self> {
+        require(
+            "converting",
+            dtype.is_float(),
+            "a floating-point dtype",
+            dtype,
+        )?;
+        let (graph, devices) = self.executable.placement()?;
+        let graph = converting(&graph, &devices, dtype)?;
+        let (runtime, _) = current();
+        Ok(Self {
+            executable: runtime.prepare(graph, self.executable.routing()),
+            placeholders: self.placeholders,
+            leaves: self.leaves.clone(),
+            outputs: self.outputs.clone(),
         })
     }
 

@@ -1,0 +1,225 @@
+//! Tensors whose elements are `f32` by their type.
+
+use std::fmt;
+
+use rustorch_ir::{DType, OpError};
+use rustorch_runtime::DeviceType;
+
+use super::DeviceState;
+use crate::Tensor;
+use crate::error::{RusTorchError, RusTorchResult};
+
+/// A [`Tensor`] of `f32`, known to be one where the program is compiled.
+///
+/// Its methods are those of [`Tensor`] and compute the same; none converts. Tensors of other
+/// types become one only on purpose:
+///
+/// ```
+/// use rustorch_ir::DType;
+/// use rustorch_tensor::{F32Tensor, Tensor};
+///
+/// # fn main() -> rustorch_tensor::RusTorchResult<()> {
+/// let double = Tensor::from_slice(&[0.5f64, 0.25], [2])?;
+/// assert!(F32Tensor::try_from(double.clone()).is_err());
+/// let single = F32Tensor::try_from(double.to_dtype(DType::F32)?)?;
+/// assert_eq!((&single * 2.0)?.to_vec()?, [1.0, 0.5]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Clones are handles on the same value.
+#[derive(Clone)]
+pub struct F32Tensor {
+    tensor: Tensor,
+    requires_grad: bool,
+}
+
+impl TryFrom<Tensor> for F32Tensor {
+    type Error = RusTorchError;
+
+    /// The same tensor, if its elements are `f32`.
+    fn try_from(tensor: Tensor) -> RusTorchResult<Self> {
+        let dtype = tensor.dtype();
+        if dtype == DType::F32 {
+            let requires_grad = false;
+            return Ok(Self {
+                tensor,
+                requires_grad,
+            });
+        }
+        let advice = match dtype {
+            DType::F64 => "to_dtype(DType::F32) rounds it on purpose, a Tensor stays f64",
+            DType::F16 | DType::BF16 => "to_dtype(DType::F32) widens it without loss",
+            _ => "to_dtype(DType::F32) converts it on purpose",
+        };
+        let expected = format!("a tensor of f32, for nothing is converted unasked ({advice})");
+        Err(OpError::new("F32Tensor", expected, tensor.ty()).into())
+    }
+}
+
+impl From<F32Tensor> for Tensor {
+    fn from(tensor: F32Tensor) -> Self {
+        tensor.tensor
+    }
+}
+
+impl AsRef<Tensor> for F32Tensor {
+    fn as_ref(&self) -> &Tensor {
+        &self.tensor
+    }
+}
+
+impl fmt::Debug for F32Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tensor.fmt(f)
+    }
+}
+
+impl F32Tensor {
+    /// A result of `f32` operands, which needs a gradient if one of them does.
+    pub(crate) fn result(tensor: Tensor, requires_grad: bool) -> RusTorchResult<Self> {
+        let result = Self::try_from(tensor)?;
+        Ok(Self {
+            requires_grad,
+            ..result
+        })
+    }
+
+    /// The elements `data`, in row-major order, as a tensor of `shape`.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_slice`].
+    pub fn from_slice(data: &[f32], shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        Tensor::from_slice(data, shape)?.try_into()
+    }
+
+    /// [`F32Tensor::from_slice`] of a vector, whose memory becomes the tensor's.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_vec`].
+    pub fn from_vec(data: Vec<f32>, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        Tensor::from_vec(data, shape)?.try_into()
+    }
+
+    /// Zeros.
+    ///
+    /// # Errors
+    /// A shape that no memory could hold.
+    pub fn zeros(shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        Tensor::zeros(shape, DType::F32)?.try_into()
+    }
+
+    /// Ones.
+    ///
+    /// # Errors
+    /// A shape that no memory could hold.
+    pub fn ones(shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        Tensor::ones(shape, DType::F32)?.try_into()
+    }
+
+    /// One number everywhere.
+    ///
+    /// # Errors
+    /// A shape that no memory could hold.
+    pub fn full(shape: impl AsRef<[usize]>, value: f32) -> RusTorchResult<Self> {
+        Tensor::full(shape, value, DType::F32)?.try_into()
+    }
+
+    /// Random numbers, evenly from 0 up to but without 1.
+    ///
+    /// # Errors
+    /// A shape that no memory could hold.
+    pub fn rand(shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        Tensor::rand(shape, DType::F32)?.try_into()
+    }
+
+    /// Random numbers of the standard normal distribution.
+    ///
+    /// # Errors
+    /// A shape that no memory could hold.
+    pub fn randn(shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        Tensor::randn(shape, DType::F32)?.try_into()
+    }
+
+    /// Sizes of the dimensions, slowest first.
+    pub fn shape(&self) -> &[usize] {
+        self.tensor.shape()
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.tensor.rank()
+    }
+
+    /// Number of elements.
+    pub fn numel(&self) -> usize {
+        self.tensor.numel()
+    }
+
+    /// Computes the value, if that was not done yet, and returns the tensor.
+    ///
+    /// # Errors
+    /// See [`eval_all`](crate::eval_all).
+    pub fn eval(&self) -> RusTorchResult<&Self> {
+        self.tensor.eval()?;
+        Ok(self)
+    }
+
+    /// The elements in row-major order.
+    ///
+    /// # Errors
+    /// See [`eval_all`](crate::eval_all).
+    pub fn to_vec(&self) -> RusTorchResult<Vec<f32>> {
+        self.tensor.to_vec()
+    }
+
+    /// The only element of a tensor of any rank.
+    ///
+    /// # Errors
+    /// More elements, or none; those of [`eval_all`](crate::eval_all).
+    pub fn item(&self) -> RusTorchResult<f32> {
+        self.tensor.item()
+    }
+
+    /// The same elements on another device; see [`Tensor::to_device`].
+    ///
+    /// # Errors
+    /// As [`Tensor::to_device`].
+    pub fn to_device(&self, device: DeviceType) -> RusTorchResult<Self> {
+        Self::result(self.tensor.to_device(device)?, self.requires_grad)
+    }
+
+    /// The device that computed the elements, see [`Tensor::device`].
+    pub fn device(&self) -> Option<DeviceType> {
+        self.tensor.device()
+    }
+
+    /// Where the elements can be used as they are now: asked of their memory.
+    pub fn device_state(&self) -> DeviceState {
+        match self.tensor.storage_in_memory() {
+            Some(storage) => DeviceState::of(&storage),
+            None => DeviceState::Pending,
+        }
+    }
+
+    /// Is a gradient wanted? As in PyTorch, results want one if an operand does.
+    ///
+    /// Gradients themselves are not computed yet: this is kept for when they are.
+    pub fn requires_grad(&self) -> bool {
+        self.requires_grad
+    }
+
+    /// Says whether a gradient is wanted, of this handle and what is computed from it.
+    pub fn requires_grad_(&mut self, requires_grad: bool) -> &mut Self {
+        self.requires_grad = requires_grad;
+        self
+    }
+
+    /// The same value, of which no gradient is wanted.
+    pub fn detach(&self) -> Self {
+        Self {
+            tensor: self.tensor.clone(),
+            requires_grad: false,
+        }
+    }
+}
