@@ -1,13 +1,7 @@
 // Attention without scores in memory (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al.
 // 2022, arXiv 2205.14135): a group goes with ROWS rows of queries through the keys, KEYS at a
-// time, and keeps their sums of values, rescaled where a larger score comes up.
-//
-// The heads that share keys are one matrix: row r is query r % t of head r / t. Scores and sums
-// are tiles, see tile.h, with LANE_KEYS and LANE_VALUES columns of a block.
-//
-// X, C: dtypes of the queries and of the cache. WIDTH, VALUES: widths of keys and values at most.
-// HAS_PAST, HAS_MASK, HAS_CAP: as the operation says. IS_SPLIT: do p.splits groups
-// share the keys, each with a partial result for attention_combine?
+// time, and keeps their sums of values, rescaled where a larger score comes up. See attention.h.
+// Scores and sums are tiles, see tile.h, with LANE_KEYS and LANE_VALUES columns of a block.
 
 #define Q_AT(d, row) q_tile[(d) * (ROWS + PAD) + (row)]
 #define K_AT(d, key) kv_tile[(d) * (KEYS + PAD) + (key)]
@@ -20,53 +14,9 @@ KERNEL_BEGIN
     LOCAL_ARRAY(ACCUMULATOR, kv_tile, KV_TILE);
     LOCAL_ARRAY(ACCUMULATOR, weights, KEYS * (ROWS + PAD));
     LOCAL_ARRAY(ACCUMULATOR, peaks, ROWS * LANES_COLUMN);
-    const uint rows = p.each * p.t, tiles = (rows + ROWS - 1) / ROWS;
-    const uint first_row = GROUP_ID(0) % tiles * ROWS;
-    const uint split = GROUP_ID(0) / tiles % p.splits;
-    const uint head = GROUP_ID(0) / tiles / p.splits;
+    ATTENTION_START;
 
-    const uint batch = head / p.heads, kv_head = head % p.heads;
-    uint q_start = kv_head * p.each * p.q_strides[0];
-    uint k_start = kv_head * p.k_strides[0], v_start = kv_head * p.v_strides[0];
-    ADD_OFFSET(q_start, batch, LEAD_RANK, p.lead, p.q_lead);
-    ADD_OFFSET(k_start, batch, LEAD_RANK, p.lead, p.k_lead);
-    ADD_OFFSET(v_start, batch, LEAD_RANK, p.lead, p.v_lead);
-#if HAS_MASK
-    uint mask_start = kv_head * p.each * p.mask_strides[0];
-    ADD_OFFSET(mask_start, batch, LEAD_RANK, p.lead, p.mask_lead);
-#endif
-
-    // Keys before the first query's own; then, from which to which key this group goes.
-    uint before = 0;
-#if HAS_PAST
-    const int given = past[0];
-    if (given < 0 || p.t > p.s || (uint)given > p.s - p.t) {
-        REPORT(status, p.status_code);
-    } else {
-        before = (uint)given;
-    }
-#endif
-    uint from = 0, to = p.s;
-    if (p.is_causal) {
-        const uint last_row = min(first_row + ROWS, rows) - 1;
-        const bool one_head = first_row / p.t == last_row / p.t;
-        to = min(before + (one_head ? last_row % p.t : p.t - 1) + 1, p.s);
-    }
-    if (IS_SPLIT) {
-        const uint part = ((to + p.splits - 1) / p.splits + KEYS - 1) / KEYS * KEYS;
-        from = min(split * part, to);
-        to = min(from + part, to);
-    }
-
-    EACH_OF(line, ROWS, d, WIDTH) {
-        const uint row = first_row + line;
-        ACCUMULATOR x = 0;
-        if (d < p.d && row < rows) {
-            const uint at = row / p.t * p.q_strides[0] + row % p.t * p.q_strides[1];
-            x = LOAD(X, q, q_start + at + d * p.q_strides[2]) * SCALE;
-        }
-        Q_AT(d, line) = x;
-    }
+    EACH_OF(line, ROWS, d, WIDTH) Q_AT(d, line) = LOAD_Q(first_row + line, d);
 
     ACCUMULATOR score[BLOCKS * LANE_ROWS * LANE_KEYS], sum[BLOCKS * LANE_ROWS * LANE_VALUES];
     ACCUMULATOR total[BLOCKS * LANE_ROWS], peak[BLOCKS * LANE_ROWS];
@@ -79,11 +29,7 @@ KERNEL_BEGIN
     for (uint first = from; first < to; first += KEYS) {
         const uint count = min(to - first, (uint)KEYS);
         EACH_OF(key, KEYS, d, WIDTH) {
-            ACCUMULATOR x = 0;
-            if (d < p.d && key < count) {
-                x = LOAD(C, k, k_start + (first + key) * p.k_strides[1] + d * p.k_strides[2]);
-            }
-            K_AT(d, key) = x;
+            K_AT(d, key) = d < p.d && key < count ? LOAD_K(first + key, d) : 0;
         }
         BARRIER;
 
@@ -106,23 +52,12 @@ KERNEL_BEGIN
             }
             UNROLL_SMALL for (uint i = 0; i < LANE_ROWS; i++) {
                 const uint row = first_row + line + i * ROW_STEP;
-                const uint end = p.is_causal ? min(before + row % p.t + 1, to) : to;
+                const uint end = END_OF(row);
                 ACCUMULATOR largest = -INFINITY;
                 UNROLL_SMALL for (uint j = 0; j < LANE_KEYS; j++) {
                     const uint key = first + column + j * COLUMN_STEP;
-                    ACCUMULATOR x = part[i * LANE_KEYS + j];
-#if HAS_CAP
-                    x = CAP * tanh(x / CAP);
-#endif
-#if HAS_MASK
-                    if (key < end && row < rows) {
-                        const uint query = row % p.t;
-                        const uint at = row / p.t * p.mask_strides[0] + query * p.mask_strides[1];
-                        x += LOAD(X, mask, mask_start + at + key * p.mask_strides[2]);
-                    }
-#endif
-                    x = key < end ? x : -INFINITY;
-                    largest = x > largest ? x : largest;
+                    const ACCUMULATOR x = SCORE(part[i * LANE_KEYS + j], row, key, end);
+                    largest = LARGER(largest, x);
                     score[(block * LANE_ROWS + i) * LANE_KEYS + j] = x;
                 }
                 peaks[(line + i * ROW_STEP) * LANES_COLUMN + lane % LANES_COLUMN] = largest;
@@ -132,11 +67,7 @@ KERNEL_BEGIN
 
         // The keys are done with.
         EACH_OF(key, KEYS, d, VALUES) {
-            ACCUMULATOR x = 0;
-            if (d < p.dv && key < count) {
-                x = LOAD(C, v, v_start + (first + key) * p.v_strides[1] + d * p.v_strides[2]);
-            }
-            V_AT(key, d) = x;
+            V_AT(key, d) = d < p.dv && key < count ? LOAD_V(first + key, d) : 0;
         }
         for (uint block = 0; block < BLOCKS; block++) {
             const uint lane = block * GROUP + LANE, column = COLUMN_OF(lane);
@@ -146,8 +77,7 @@ KERNEL_BEGIN
                 for (uint c = 0; c < LANES_COLUMN; c++) {
                     largest = max(largest, peaks[line * LANES_COLUMN + c]);
                 }
-                // Nothing has a score of more than minus infinity yet.
-                const ACCUMULATOR base = largest == -INFINITY ? 0 : largest;
+                const ACCUMULATOR base = BASE_OF(largest);
                 const ACCUMULATOR factor = exp(peak[at] - base);
                 peak[at] = largest;
                 total[at] *= factor;

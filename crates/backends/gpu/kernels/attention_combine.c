@@ -7,8 +7,7 @@ KERNEL_BEGIN
     const uint row = GROUP_ID(0);
     ACCUMULATOR peak = -INFINITY;
     for (uint i = 0; i < p.splits; i++) peak = max(peak, partial_peaks[row * p.splits + i]);
-    // No key has a score of more than minus infinity.
-    const ACCUMULATOR base = peak == -INFINITY ? 0 : peak;
+    const ACCUMULATOR base = BASE_OF(peak);
     for (uint d = LANE; d < p.dv; d += GROUP) {
         ACCUMULATOR sum = 0, total = 0;
         for (uint i = 0; i < p.splits; i++) {

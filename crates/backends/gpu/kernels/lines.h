@@ -8,9 +8,34 @@
 #define MEMBER (LANE / p.member_step % p.team)
 
 // The combination of a team's `value`s by `combine`, in each of its lanes. `shared` is a local
-// array of GROUP elements, free again afterwards. Four at a time are combined: with two, lanes
-// wait for each other too often, and with more they read too much.
+// array of GROUP elements, free again afterwards.
+#ifdef SIMD_WIDTH
+// Lanes that are neighbours combine within their SIMD-group; of each, one value goes to `shared`.
 #define TEAM_REDUCE(shared, value, combine) \
+    if (p.member_step == 1) { \
+        const uint width_ = min((uint)p.team, (uint)SIMD_WIDTH); \
+        for (uint mask_ = width_ / 2; mask_ > 0; mask_ /= 2) { \
+            const auto other_ = simd_xor((value), mask_); \
+            (value) = combine((value), other_); \
+        } \
+        if (p.team > SIMD_WIDTH) { \
+            if (SIMD_LANE == 0) (shared)[SIMD_GROUP] = (value); \
+            BARRIER; \
+            const uint first_ = (LANE - MEMBER) / SIMD_WIDTH; \
+            (value) = (shared)[first_]; \
+            for (uint k_ = 1; k_ < p.team / SIMD_WIDTH; k_++) { \
+                (value) = combine((value), (shared)[first_ + k_]); \
+            } \
+            BARRIER; \
+        } \
+    } else TEAM_REDUCE_IN_MEMORY(shared, value, combine)
+#else
+#define TEAM_REDUCE(shared, value, combine) TEAM_REDUCE_IN_MEMORY(shared, value, combine)
+#endif
+
+// The same for lanes anywhere. Four at a time are combined: with two, lanes wait for each other
+// too often, and with more they read too much.
+#define TEAM_REDUCE_IN_MEMORY(shared, value, combine) \
     { \
         (shared)[LANE] = (value); \
         BARRIER; \

@@ -35,6 +35,29 @@ FUNCTION uint leading_zeros_64(ulong x) {
 }
 #define LEADING_ZEROS_64(x) leading_zeros_64(x)
 
+// SIMD-groups, whose lanes all have to get to each of these: the number of lanes, a lane's own
+// number, its group's number in the group, and the value of the lane whose number differs by
+// `mask`.
+#define SIMD_WIDTH 32
+#define SIMD_LANE simd_lane_
+#define SIMD_GROUP simd_group_
+#define SIMD_XOR(T) \
+    FUNCTION T simd_xor(T x, uint mask) { return simd_shuffle_xor(x, (ushort)mask); }
+SIMD_XOR(float)
+SIMD_XOR(float2)
+SIMD_XOR(int)
+SIMD_XOR(uint)
+SIMD_XOR(short)
+SIMD_XOR(char)
+SIMD_XOR(uchar)
+// Numbers of 64 bits go in halves.
+FUNCTION long simd_xor(long x, uint mask) {
+    return as_type<long>(simd_shuffle_xor(as_type<uint2>(x), (ushort)mask));
+}
+FUNCTION ulong simd_xor(ulong x, uint mask) {
+    return as_type<ulong>(simd_shuffle_xor(as_type<uint2>(x), (ushort)mask));
+}
+
 // From half precision, and to it, rounded to the nearest, ties to even.
 typedef half storage_f16;
 FUNCTION float f16_to_f32(ushort x) { return (float)as_type<half>(x); }

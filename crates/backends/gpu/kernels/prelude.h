@@ -246,19 +246,6 @@ FUNCTION uint spread_bits(uint bits) { return (bits & 15u) * 0x00204081u & 0x010
         (offset) += rest_ * (strides)[0]; \
     }
 
-// The combination of all lanes' `value` by `combine`, in every lane. `shared` is a local array
-// of GROUP elements, a power of two, and free again afterwards.
-#define GROUP_REDUCE(shared, value, combine) \
-    (shared)[LANE] = (value); \
-    BARRIER; \
-    for (uint half_ = GROUP / 2; half_ > 0; half_ /= 2) { \
-        if (LANE < half_) { \
-            (shared)[LANE] = combine((shared)[LANE], (shared)[LANE + half_]); \
-        } \
-        BARRIER; \
-    } \
-    (value) = (shared)[0]; \
-    BARRIER
 #define PLUS(a, b) ((a) + (b))
 #define MAX_OR_NAN(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define MIN_OR_NAN(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))

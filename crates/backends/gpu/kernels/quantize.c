@@ -1,13 +1,15 @@
 // Rounds rows of activations to 8 bits, as llama.cpp does for the product with blocks: with one
 // scale for as many values as a block has; of 32 values it is in half precision. A group makes
-// 256 codes of a row, and their sums over what shares a scale in the blocks.
+// 256 codes of a row, and if HAS_SUMS their sums over what shares a scale in the blocks.
 //
 // X: dtype. BLOCK_LENGTH, SPAN: of the blocks.
 
 KERNEL_BEGIN
     LOCAL_ARRAY(float, values, 256);
     LOCAL_ARRAY(uint, peaks, 8);
+#if HAS_SUMS
     LOCAL_ARRAY(uint, codes, 64);
+#endif
     const uint slabs = (p.k + 255) / 256;
     const uint row = GROUP_ID(0) / slabs, first = GROUP_ID(0) % slabs * 256;
 
@@ -44,9 +46,12 @@ KERNEL_BEGIN
         for (uint u = 0; u < 4; u++) {
             word |= ((uint)(int)rint(values[i * 4 + u] * factor) & 255u) << (8 * u);
         }
+#if HAS_SUMS
         codes[i] = word;
+#endif
         if (first + i * 4 < p.k) x_codes[(row * p.k + first) / 4 + i] = word;
     }
+#if HAS_SUMS
     BARRIER;
     for (uint i = LANE; i < 256 / SPAN; i += GROUP) {
         int sum = 0;
@@ -55,4 +60,5 @@ KERNEL_BEGIN
         }
         if (first + i * SPAN < p.k) x_sums[(row * p.k + first) / SPAN + i] = sum;
     }
+#endif
 KERNEL_END

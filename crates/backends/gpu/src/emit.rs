@@ -5,6 +5,9 @@ use rustorch_runtime::{Lowered, Step};
 use crate::driver::{Dialect, Limits};
 use crate::kernel::{Dispatch, GRANULE, Kernel, Scratch};
 
+/// Lanes of a SIMD-group, in the languages that have them.
+pub(crate) const SIMD_WIDTH: usize = 32;
+
 /// Appends the launches of a step.
 pub(crate) type Emit = fn(&Step, &mut Emitter);
 
@@ -75,6 +78,11 @@ pub(crate) fn emit(
 }
 
 impl Emitter<'_> {
+    /// The language of kernels.
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
     /// Appends a launch, unless it has no groups.
     pub(crate) fn launch(&mut self, kernel: Kernel) {
         let dispatch = kernel.finish(self.dialect);

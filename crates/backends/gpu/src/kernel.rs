@@ -323,7 +323,9 @@ impl Kernel {
                 }
                 source.push_str(
                     "uint3 group_id_ [[threadgroup_position_in_grid]], \
-                     uint lane_ [[thread_index_in_threadgroup]]) {",
+                     uint lane_ [[thread_index_in_threadgroup]], \
+                     uint simd_lane_ [[thread_index_in_simdgroup]], \
+                     uint simd_group_ [[simdgroup_index_in_threadgroup]]) {",
                 );
             }
         }

@@ -5,8 +5,8 @@ use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::tile::Tile;
-use crate::driver::Limits;
-use crate::emit::{Emit, Emitter};
+use crate::driver::{Dialect, Limits};
+use crate::emit::{Emit, Emitter, SIMD_WIDTH};
 use crate::kernel::{Kernel, accumulator};
 
 pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
@@ -16,102 +16,155 @@ pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
     launch: emit,
 };
 
+/// Rows of queries that a SIMD-group takes on together.
+const FEW: usize = 8;
+
 /// The widest keys and values of which a tile fits the least local memory there is.
 const WIDEST: usize = 256;
-
-/// Groups that go through the keys for each of a device's units, so that it is never idle.
-const GROUPS_PER_UNIT: usize = 4;
-
-/// Keys that are worth a group of their own.
-const KEYS_PER_SPLIT: usize = 128;
 
 fn accepts(s: &Signature) -> bool {
     let width = |i: usize| s.inputs[i].shape.last().is_some_and(|&w| w <= WIDEST);
     width(1) && width(2)
 }
 
-/// How a group divides its work.
-struct Plan {
-    /// Rows of queries, by keys or by values.
-    tile: Tile,
-    /// Keys at a time.
-    keys: usize,
+/// Sizes of a call.
+struct Sizes {
+    /// Rows of queries that share keys.
+    rows: usize,
     /// Widths of keys and values, rounded up.
     width: usize,
     values: usize,
 }
 
-/// Elements between rows of tiles beyond their length.
-const PAD: usize = 1;
+/// A kernel, and how the work is divided among its groups.
+struct Division {
+    kernel: Kernel,
+    /// Rows of queries of a group.
+    rows: usize,
+    /// Keys that are worth a group of their own.
+    keys: usize,
+    /// Groups for each of a device's units, so that it is never idle.
+    groups_per_unit: usize,
+}
 
-impl Plan {
-    /// For `rows` rows of queries, keys of `d` and values of `dv` elements.
-    fn new(limits: &Limits, dtype: DType, rows: usize, d: usize, dv: usize) -> Self {
-        let (width, values) = (
-            d.next_multiple_of(32).max(32),
-            dv.next_multiple_of(32).max(32),
-        );
-        let rows = rows.next_power_of_two().min(16);
-        if limits.is_processor {
-            let each = [rows.min(2), 16];
-            let lanes = [rows / each[0], values / each[1]];
-            let tile = Tile {
-                lanes,
-                each,
-                of_one: true,
-            };
-            return Self {
-                tile,
-                keys: values,
-                width,
-                values,
-            };
-        }
-        let (mut rows, mut keys) = (rows, 32);
-        let local_bytes = |rows: usize, keys: usize| {
-            let tiles = (width + keys) * (rows + PAD) + kv_tile(width, keys, values) + rows * 16;
-            tiles * if dtype == DType::F64 { 8 } else { 4 }
-        };
-        while local_bytes(rows, keys) > limits.local_bytes && rows * keys > 1 {
-            match keys >= rows {
-                true => keys /= 2,
-                false => rows /= 2,
-            }
-        }
-        let lanes = [rows.min(8), keys.min(16)];
-        let each = [rows / lanes[0], keys / lanes[1]];
-        let tile = Tile {
-            lanes,
-            each,
-            of_one: false,
-        };
-        Self {
-            tile,
-            keys,
-            width,
-            values,
-        }
+macro_rules! text {
+    ($name:literal) => {
+        concat!(
+            include_str!("../../kernels/attention.h"),
+            include_str!(concat!("../../kernels/", $name))
+        )
+    };
+}
+
+/// The kernel of tiles.
+fn in_tiles(sizes: &Sizes, limits: &Limits, dtype: DType) -> Division {
+    let (tile, keys) = match limits.is_processor {
+        true => tile_of_one(sizes),
+        false => tile_of_lanes(sizes, limits, dtype),
+    };
+    let mut kernel = Kernel::new("attention", Tile::text(text!("attention.c")), tile.group());
+    tile.define(&mut kernel, PAD);
+    let columns = tile.lanes[1];
+    for (name, value) in [
+        ("KEYS", keys),
+        ("KV_TILE", kv_tile(sizes, keys)),
+        ("LANE_KEYS", keys / columns),
+        ("LANE_VALUES", sizes.values / columns),
+    ] {
+        kernel.define(name, value);
     }
-
-    fn define(&self, kernel: &mut Kernel) {
-        self.tile.define(kernel, PAD);
-        let columns = self.tile.lanes[1];
-        for (name, value) in [
-            ("KEYS", self.keys),
-            ("WIDTH", self.width),
-            ("VALUES", self.values),
-            ("KV_TILE", kv_tile(self.width, self.keys, self.values)),
-            ("LANE_KEYS", self.keys / columns),
-            ("LANE_VALUES", self.values / columns),
-        ] {
-            kernel.define(name, value);
-        }
+    Division {
+        kernel,
+        rows: tile.rows(),
+        keys: 128,
+        groups_per_unit: 4,
     }
 }
 
+/// Elements between rows of tiles beyond their length.
+const PAD: usize = 1;
+
+/// Rows by keys or values, and keys at a time, for a processor.
+fn tile_of_one(sizes: &Sizes) -> (Tile, usize) {
+    let rows = sizes.rows.next_power_of_two().min(16);
+    let each = [rows.min(2), 16];
+    let tile = Tile {
+        lanes: [rows / each[0], sizes.values / each[1]],
+        each,
+        of_one: true,
+    };
+    (tile, sizes.values)
+}
+
+/// The same for a GPU.
+fn tile_of_lanes(sizes: &Sizes, limits: &Limits, dtype: DType) -> (Tile, usize) {
+    let (mut rows, mut keys) = (sizes.rows.next_power_of_two().min(16), 32);
+    let local_bytes = |rows: usize, keys: usize| {
+        let tiles = (sizes.width + keys) * (rows + PAD) + kv_tile(sizes, keys) + rows * 16;
+        tiles * if dtype == DType::F64 { 8 } else { 4 }
+    };
+    while local_bytes(rows, keys) > limits.local_bytes && rows * keys > 1 {
+        match keys >= rows {
+            true => keys /= 2,
+            false => rows /= 2,
+        }
+    }
+    let lanes = [rows.min(8), keys.min(16)];
+    let tile = Tile {
+        lanes,
+        each: [rows / lanes[0], keys / lanes[1]],
+        of_one: false,
+    };
+    (tile, keys)
+}
+
 /// Elements of a tile of keys or of values.
-fn kv_tile(width: usize, keys: usize, values: usize) -> usize {
-    (width * (keys + PAD)).max(keys * values)
+fn kv_tile(sizes: &Sizes, keys: usize) -> usize {
+    (sizes.width * (keys + PAD)).max(keys * sizes.values)
+}
+
+/// The kernel whose groups are SIMD-groups, for few rows.
+fn few_in_simd_groups(sizes: &Sizes) -> Division {
+    let rows = sizes.rows.next_power_of_two();
+    let text = text!("metal/attention_few.metal");
+    let mut kernel = Kernel::new("attention_few", text, SIMD_WIDTH as u32);
+    for (name, value) in [
+        ("ROWS", rows),
+        ("KEYS", SIMD_WIDTH),
+        ("LANE_VALUES", sizes.values / SIMD_WIDTH),
+    ] {
+        kernel.define(name, value);
+    }
+    Division {
+        kernel,
+        rows,
+        keys: 2 * SIMD_WIDTH,
+        groups_per_unit: 16,
+    }
+}
+
+/// The kernel of matrices of SIMD-groups, unless the tiles are too large.
+fn many_in_simd_groups(sizes: &Sizes, limits: &Limits) -> Option<Division> {
+    const ROWS: usize = 16;
+    let steps = [sizes.width + 4, sizes.values + 4];
+    let kv_tile = |keys: usize| keys * steps[0].max(steps[1]);
+    let local_bytes = |keys: usize| {
+        let rows: usize = steps.iter().sum::<usize>() + keys + 4;
+        (ROWS * rows + kv_tile(keys)) * size_of::<f32>()
+    };
+    let keys = [32, 16, 8]
+        .into_iter()
+        .find(|&keys| local_bytes(keys) <= limits.local_bytes)?;
+    let mut kernel = Kernel::new("attention", text!("metal/attention.metal"), 128);
+    for (name, value) in [("ROWS", ROWS), ("KEYS", keys), ("KV_TILE", kv_tile(keys))] {
+        kernel.define(name, value);
+    }
+    Some(Division {
+        kernel,
+        rows: ROWS,
+        keys: 128,
+        groups_per_unit: 4,
+    })
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {
@@ -131,17 +184,26 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let all_heads = heads * q.ty.shape[..lead].iter().product::<usize>();
     let dtype = q.ty.dtype;
 
-    let plan = Plan::new(emitter.limits, dtype, rows, d, dv);
-    let groups = all_heads * rows.div_ceil(plan.tile.rows());
-    let wanted = emitter.limits.compute_units * GROUPS_PER_UNIT;
+    let sizes = Sizes {
+        rows,
+        width: d.next_multiple_of(32).max(32),
+        values: dv.next_multiple_of(32).max(32),
+    };
+    let in_simd_groups = match emitter.dialect() {
+        Dialect::OpenCl => None,
+        Dialect::Metal if rows <= FEW => Some(few_in_simd_groups(&sizes)),
+        Dialect::Metal => many_in_simd_groups(&sizes, emitter.limits),
+    };
+    let division = in_simd_groups.unwrap_or_else(|| in_tiles(&sizes, emitter.limits, dtype));
+    let groups = all_heads * rows.div_ceil(division.rows);
+    let wanted = emitter.limits.compute_units * division.groups_per_unit;
     let splits = match emitter.limits.is_processor {
         true => 1,
-        false => (wanted / groups).clamp(1, s.div_ceil(KEYS_PER_SPLIT)),
+        false => (wanted / groups).clamp(1, s.div_ceil(division.keys)),
     };
-
-    let text = Tile::text(include_str!("../../kernels/attention.c"));
-    let mut kernel = Kernel::new("attention", text, plan.tile.group());
-    plan.define(&mut kernel);
+    let mut kernel = division.kernel;
+    kernel.define("WIDTH", sizes.width);
+    kernel.define("VALUES", sizes.values);
     kernel.define("ACCUMULATOR", accumulator(dtype));
     kernel.define_dtype("X", dtype);
     kernel.define_dtype("C", k.ty.dtype);
@@ -187,8 +249,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     }
     emitter.launch(kernel.groups(grid, 1, 1));
 
-    let text = include_str!("../../kernels/attention_combine.c");
-    let mut kernel = Kernel::new("attention_combine", text, 64);
+    let mut kernel = Kernel::new("attention_combine", text!("attention_combine.c"), 64);
     kernel.define("ACCUMULATOR", accumulator(dtype));
     kernel.define_dtype("X", dtype);
     for (name, memory) in scratch {

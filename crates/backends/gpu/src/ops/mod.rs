@@ -27,6 +27,7 @@ mod reduce;
 mod rms_norm;
 mod rope;
 mod scatter;
+mod simd_tile;
 mod softmax;
 mod tile;
 mod top_k;

@@ -3,7 +3,9 @@
 use rustorch_ir::{DType, Layout};
 use rustorch_runtime::Place;
 
+use super::simd_tile;
 use super::tile::Tile;
+use crate::driver::Dialect;
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, accumulator, name};
 
@@ -114,8 +116,10 @@ impl Product<'_> {
             std::mem::swap(&mut self.a, &mut self.b);
         }
         let is_few = self.m <= FEW;
+        let has_matrices = emitter.dialect() == Dialect::Metal && self.y.ty.dtype.is_float();
         let mut kernel = match is_few {
             true => self.few(emitter),
+            false if has_matrices => self.in_matrices(),
             false => self.many(emitter),
         };
         arithmetic(&mut kernel, self.y.ty.dtype);
@@ -182,6 +186,13 @@ impl Product<'_> {
         tile.define(&mut kernel, 2);
         kernel.define("DEPTH", depth);
         kernel.groups(groups(&tile), 1, 1)
+    }
+
+    /// The same for real numbers, in matrices of SIMD-groups.
+    fn in_matrices(&self) -> Kernel {
+        let text = simd_tile::text(include_str!("../../kernels/metal/matmul.metal"));
+        let kernel = Kernel::new("matmul", text, simd_tile::GROUP);
+        kernel.groups(simd_tile::count(self.m, self.n) * self.batches(), 1, 1)
     }
 }
 

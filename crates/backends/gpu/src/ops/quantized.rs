@@ -4,9 +4,10 @@
 use rustorch_ir::{BlockFormat, DType};
 use rustorch_runtime::Step;
 
-use super::blocks;
 use super::tile::Tile;
-use crate::emit::Emitter;
+use super::{blocks, simd_tile};
+use crate::driver::Dialect;
+use crate::emit::{Emitter, SIMD_WIDTH};
 use crate::kernel::{Kernel, Scratch};
 
 /// Values of a chunk, the unit in which kernels go along a row.
@@ -25,8 +26,8 @@ struct Rounded {
     codes: Scratch,
     /// One for each chunk.
     scales: Scratch,
-    /// Of the codes that meet values with one scale.
-    sums: Scratch,
+    /// Of the codes that meet values with one scale, for kernels that multiply integers.
+    sums: Option<Scratch>,
 }
 
 impl Rounded {
@@ -34,14 +35,18 @@ impl Rounded {
         Self {
             codes: emitter.scratch(values),
             scales: emitter.scratch(values / CHUNK * 4),
-            sums: emitter.scratch(values / LEAST_SPAN * 4),
+            sums: (emitter.dialect() != Dialect::Metal)
+                .then(|| emitter.scratch(values / LEAST_SPAN * 4)),
         }
     }
 
     fn pass(self, kernel: &mut Kernel, written: bool) {
         kernel.scratch("x_codes", DType::U32, self.codes, written);
         kernel.scratch("x_scales", DType::F32, self.scales, written);
-        kernel.scratch("x_sums", DType::I32, self.sums, written);
+        kernel.define("HAS_SUMS", u8::from(self.sums.is_some()));
+        if let Some(sums) = self.sums {
+            kernel.scratch("x_sums", DType::I32, sums, written);
+        }
     }
 }
 
@@ -62,9 +67,11 @@ pub(crate) fn emit(step: &Step, format: BlockFormat, emitter: &mut Emitter) {
     emitter.launch(kernel.groups(m * k.div_ceil(SLAB), 1, 1));
 
     let few = if emitter.limits.is_processor { 4 } else { 8 };
-    let mut kernel = match m <= few {
-        true => matvec(format, [m, k, n], emitter),
-        false => matmul(format, [m, n], emitter),
+    let mut kernel = match (emitter.dialect(), m <= few) {
+        (Dialect::Metal, true) => simd_matvec(format, [m, n]),
+        (Dialect::Metal, false) => simd_matmul(format, [m, n]),
+        (_, true) => matvec(format, [m, k, n], emitter),
+        (_, false) => matmul(format, [m, n], emitter),
     };
     rounded.pass(&mut kernel, false);
     kernel.read("w", w);
@@ -100,6 +107,26 @@ fn matvec(format: BlockFormat, [m, k, n]: [usize; 3], emitter: &Emitter) -> Kern
     kernel.groups(n.div_ceil((lanes_n * lane_n) as usize), 1, 1)
 }
 
+/// The same in SIMD-groups.
+fn simd_matvec(format: BlockFormat, [m, n]: [usize; 2]) -> Kernel {
+    const SIMD_GROUPS: usize = 2;
+    let lanes = if format.block_len() == 256 { 8 } else { 4 };
+    // Rows of blocks that meet an activation while it is in a register.
+    let columns = match m {
+        1 => 4,
+        2..=4 => 2,
+        _ => 1,
+    };
+    let text = include_str!("../../kernels/metal/qmatvec.metal");
+    let group = (SIMD_GROUPS * SIMD_WIDTH) as u32;
+    let mut kernel = blocks::kernel("qmatvec", text, group, format);
+    kernel.define("M", m.next_power_of_two());
+    kernel.define("LANES", lanes);
+    kernel.define("WORDS", format.block_len() / 4 / lanes);
+    kernel.define("COLUMNS", columns);
+    kernel.groups(n.div_ceil(SIMD_GROUPS * columns), 1, 1)
+}
+
 /// The kernel for many rows of activations.
 fn matmul(format: BlockFormat, [m, n]: [usize; 2], emitter: &Emitter) -> Kernel {
     let of_one = emitter.limits.is_processor;
@@ -119,4 +146,11 @@ fn matmul(format: BlockFormat, [m, n]: [usize; 2], emitter: &Emitter) -> Kernel 
     // Processors have wide vectors of floats, and GPUs instructions for packed integers.
     kernel.define("IS_PACKED", u8::from(!of_one));
     kernel.groups(tile.count(m, n), 1, 1)
+}
+
+/// The same in matrices of SIMD-groups.
+fn simd_matmul(format: BlockFormat, [m, n]: [usize; 2]) -> Kernel {
+    let text = simd_tile::text(include_str!("../../kernels/metal/qmatmul.metal"));
+    let kernel = blocks::kernel("qmatmul", &text, simd_tile::GROUP, format);
+    kernel.groups(simd_tile::count(m, n), 1, 1)
 }
