@@ -58,8 +58,8 @@ pub struct Dispatch<'a, A: Api> {
 /// A Metal device with a command queue.
 ///
 /// A command buffer has one compute encoder of the concurrent kind: dispatches may overlap
-/// unless there is a [`Api::barrier`] between them. Command buffers complete in the order in
-/// which they were committed.
+/// unless there is a [`Api::barrier`] between them. Command buffers run one after the other, in
+/// the order in which they were committed, and each sees what those before wrote.
 pub trait Api: Send + Sync + Sized + 'static {
     /// `MTLBuffer` in shared storage.
     type Buffer: Send + Sync + Debug + 'static;
@@ -85,6 +85,12 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// # Errors
     /// The compiler's message.
     fn pipeline(&self, source: &str, name: &str) -> Result<Self::Pipeline, String>;
+
+    /// Threads of the largest threadgroup that a pipeline can be dispatched in: fewer than the
+    /// device's if it needs many registers.
+    fn max_threads(&self, _pipeline: &Self::Pipeline) -> usize {
+        self.properties().max_threads_per_threadgroup
+    }
 
     /// A new command buffer with an open encoder; `None` if refused.
     fn commands(&self) -> Option<Self::Commands>;

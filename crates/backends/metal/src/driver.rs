@@ -1,0 +1,252 @@
+//! The driver: what the GPU layer asks of a device.
+
+use rustorch_gpu::{Dialect, Driver, Launch, Limits};
+use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Hardware, HostBuffer};
+use smallvec::SmallVec;
+
+use crate::buffer::Buffer;
+use crate::queue::Queue;
+use crate::{Api, Dispatch, Properties};
+
+/// Entries of a kernel's table of buffers ("Metal Feature Set Tables").
+const MAX_BUFFERS: usize = 31;
+
+/// Bytes of the largest `setBytes`.
+const MAX_PARAMS: usize = 4096;
+
+/// Groups that run at a time, about: Metal does not tell how many cores there are. Apple's
+/// GPUs for Macs have 7 and more, each with several groups.
+const COMPUTE_UNITS: usize = 32;
+
+/// A Metal device.
+pub struct Metal<A: Api> {
+    queue: Queue<A>,
+    info: DeviceInfo,
+    limits: Limits,
+}
+
+/// A compiled kernel.
+pub struct Kernel<A: Api> {
+    pipeline: A::Pipeline,
+    /// Threads of its largest group.
+    max_threads: usize,
+}
+
+impl<A: Api> Metal<A> {
+    /// The driver of `api`'s device, which is called `metal:index`.
+    pub fn new(api: A, index: usize) -> Self {
+        let device = DeviceType::Metal(index);
+        let properties = api.properties();
+        Self {
+            info: info(device, properties),
+            limits: limits(properties),
+            queue: Queue::new(api, device),
+        }
+    }
+
+    /// What it drives.
+    pub fn api(&self) -> &A {
+        &self.queue.api
+    }
+
+    fn error(&self, class: FailureClass, message: impl Into<String>) -> DeviceError {
+        self.queue.error(class, message)
+    }
+
+    fn try_alloc(&self, bytes: usize) -> Option<Buffer<A>> {
+        Buffer::over(&self.queue.api, &HostBuffer::uninit(bytes)?)
+    }
+
+    /// Why a launch cannot be encoded, if so. Metal would end the program.
+    fn unfit(kernel: &Kernel<A>, launch: &Launch<'_, Self>) -> Option<String> {
+        let buffers = launch.buffers.len() + usize::from(!launch.params.is_empty());
+        let params = size_of_val(launch.params);
+        let threads = launch.group as usize;
+        if buffers > MAX_BUFFERS {
+            return Some(format!(
+                "{buffers} buffers, and kernels have {MAX_BUFFERS} at most"
+            ));
+        }
+        if params > MAX_PARAMS {
+            return Some(format!(
+                "{params} bytes of parameters, and kernels have {MAX_PARAMS} at most"
+            ));
+        }
+        (threads > kernel.max_threads).then(|| {
+            let most = kernel.max_threads;
+            format!("a group of {threads} threads, and the kernel's have {most} at most")
+        })
+    }
+}
+
+fn info(device: DeviceType, properties: &Properties) -> DeviceInfo {
+    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    let details = [
+        ("family", format!("Apple {}", properties.apple_family)),
+        ("system", properties.system.clone()),
+        (
+            "largest threadgroup",
+            properties.max_threads_per_threadgroup.to_string(),
+        ),
+        (
+            "threadgroup memory",
+            format!("{} KiB", properties.max_threadgroup_memory_length / 1024),
+        ),
+        ("largest buffer", mib(properties.max_buffer_length)),
+    ];
+    DeviceInfo {
+        device,
+        hardware: Hardware::Gpu,
+        shares_host_memory: properties.has_unified_memory,
+        name: properties.name.clone(),
+        memory_bytes: Some(properties.recommended_max_working_set_size),
+        details: details.map(|(key, value)| (key.to_owned(), value)).into(),
+    }
+}
+
+fn limits(properties: &Properties) -> Limits {
+    Limits {
+        max_group: properties.max_threads_per_threadgroup,
+        local_bytes: properties.max_threadgroup_memory_length,
+        max_buffer: properties.max_buffer_length,
+        memory: properties.recommended_max_working_set_size,
+        has_f64: false,
+        compute_units: COMPUTE_UNITS,
+        is_processor: false,
+    }
+}
+
+impl<A: Api> Driver for Metal<A> {
+    type Buffer = Buffer<A>;
+    type Kernel = Kernel<A>;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn dialect(&self) -> Dialect {
+        Dialect::Metal
+    }
+
+    /// What was dropped is free again only when command buffers are done with it, so that is
+    /// waited for before giving up.
+    fn alloc(&self, bytes: usize) -> Result<Buffer<A>, DeviceError> {
+        self.queue.check()?;
+        let largest = self.limits.max_buffer;
+        if u64::try_from(bytes).is_ok_and(|bytes| bytes > largest) {
+            return Err(self.error(
+                FailureClass::OutOfMemory { never_fits: true },
+                format!("{bytes} bytes in one piece, of which the device has {largest} at most"),
+            ));
+        }
+        if let Some(buffer) = self.try_alloc(bytes) {
+            return Ok(buffer);
+        }
+        // A failure is told to whom it concerns.
+        let _ = self.queue.finish(u64::MAX);
+        self.queue.check()?;
+        self.try_alloc(bytes).ok_or_else(|| {
+            let class = FailureClass::OutOfMemory { never_fits: false };
+            self.error(class, format!("the system refused {bytes} bytes"))
+        })
+    }
+
+    fn share(&self, host: &HostBuffer) -> Result<Option<Buffer<A>>, DeviceError> {
+        self.queue.check()?;
+        match self.info.shares_host_memory {
+            true => Ok(Buffer::over(&self.queue.api, host)),
+            false => Ok(None),
+        }
+    }
+
+    fn host<'b>(&self, buffer: &'b Buffer<A>) -> Result<Option<&'b HostBuffer>, DeviceError> {
+        self.queue.finish(buffer.last_use())?;
+        Ok(Some(buffer.host()))
+    }
+
+    unsafe fn read(
+        &self,
+        buffer: &Buffer<A>,
+        offset: usize,
+        to: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        self.queue.finish(buffer.last_use())?;
+        // SAFETY: the range lies inside the buffer, as the caller promises; the GPU is done
+        // with it.
+        unsafe {
+            let from = buffer.host().as_ptr().add(offset);
+            from.copy_to_nonoverlapping(to.as_mut_ptr(), to.len());
+        }
+        Ok(())
+    }
+
+    unsafe fn write(
+        &self,
+        buffer: &Buffer<A>,
+        offset: usize,
+        from: &[u8],
+    ) -> Result<(), DeviceError> {
+        self.queue.finish(buffer.last_use())?;
+        // SAFETY: the range lies inside the buffer, which may be written to, as the caller
+        // promises; the GPU is done with it.
+        unsafe {
+            let to = buffer.host().as_ptr().add(offset);
+            to.copy_from_nonoverlapping(from.as_ptr(), from.len());
+        }
+        Ok(())
+    }
+
+    /// The source itself: Metal keeps what it has compiled in a cache of its own.
+    fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {
+        self.queue.check()?;
+        Ok(source.into())
+    }
+
+    fn load(&self, binary: &[u8], name: &str) -> Result<Kernel<A>, DeviceError> {
+        self.queue.check()?;
+        let unsupported = |message| self.error(FailureClass::Unsupported, message);
+        let source = str::from_utf8(binary).map_err(|e| unsupported(e.to_string()))?;
+        let pipeline = self.queue.api.pipeline(source, name).map_err(|log| {
+            tracing::debug!("{name}: {log}");
+            // One line will do: what follows from the first error is no news.
+            let first = log.lines().find(|line| line.contains("error"));
+            let first = first.or(log.lines().next()).unwrap_or_default();
+            unsupported(format!("{name}: {first}"))
+        })?;
+        Ok(Kernel {
+            max_threads: self.queue.api.max_threads(&pipeline),
+            pipeline,
+        })
+    }
+
+    unsafe fn launch(
+        &self,
+        kernel: &Kernel<A>,
+        launch: &Launch<'_, Self>,
+    ) -> Result<(), DeviceError> {
+        if let Some(why) = Self::unfit(kernel, launch) {
+            return Err(self.error(FailureClass::Unsupported, why));
+        }
+        let bindings: SmallVec<[_; 16]> = launch.buffers.iter().map(|b| b.binding()).collect();
+        let with_access = launch.buffers.iter().zip(launch.accesses);
+        let uses: SmallVec<[_; 16]> = with_access.map(|(b, access)| b.addresses(access)).collect();
+        let dispatch = Dispatch {
+            pipeline: &kernel.pipeline,
+            buffers: &bindings,
+            params: launch.params,
+            groups: launch.groups,
+            group: launch.group,
+        };
+        let memory = launch.buffers.iter().map(|b| b.memory());
+        // SAFETY: as the caller promises; the bindings are of these buffers.
+        unsafe { self.queue.launch(&dispatch, memory, &uses) }
+    }
+
+    fn wait(&self) -> Result<(), DeviceError> {
+        self.queue.wait()
+    }
+}
