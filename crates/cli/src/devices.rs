@@ -5,10 +5,10 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use rustorch_cpu::pool::default_threads;
 use rustorch_faulty::{Fault, Faulty};
-use rustorch_runtime::{Absent, Backend, DeviceType, Routing, Runtime};
+use rustorch_runtime::{Absent, Backend, DeviceType, GpuDevice, Routing, Runtime};
 use rustorch_tensor::Discovered;
 
-use crate::args::{BackendArg, DeviceArgs};
+use crate::args::{BackendArg, DeviceArgs, Hybrid};
 
 /// The runtime of a run, and what was asked for.
 pub(crate) struct Devices {
@@ -48,14 +48,23 @@ impl Devices {
             _ => rustorch_tensor::discover(args.threads),
         };
         let backends = with_faults(found.backends, &args.inject.0);
-        let device = match named {
-            None => DeviceType::Auto,
-            Some(arg) => find(*arg, &backends, &found.absent)?,
+        let routing = match named {
+            None | Some(BackendArg::Batch(_)) => Routing::AUTO,
+            Some(BackendArg::Device(device)) => Routing {
+                device: find(*device, &backends, &found.absent)?,
+                ..Routing::AUTO
+            },
+            Some(BackendArg::Hybrid(Hybrid::Mac)) => mac_hybrid(&backends, &found.absent)?,
+            Some(BackendArg::Hybrid(Hybrid::F32)) => {
+                if backends.iter().all(|b| is_host(b.info().device)) {
+                    tracing::warn!("-b hybrid-f32: there is no GPU here, so it is all the CPU's");
+                }
+                Routing::F32_HYBRID
+            }
         };
         let mut routes = Vec::with_capacity(args.route.len());
         for route in &args.route {
-            let device = BackendArg::Device(route.device);
-            routes.push((route.op, find(device, &backends, &found.absent)?));
+            routes.push((route.op, find(route.device, &backends, &found.absent)?));
         }
         let runtime = Runtime::new(backends);
         for (op, device) in routes {
@@ -64,11 +73,10 @@ impl Devices {
         Ok(Self {
             runtime,
             routing: Routing {
-                device,
                 strict: args.strict,
-                ..Routing::AUTO
+                ..routing
             },
-            name: named.map_or_else(|| device.to_string(), BackendArg::to_string),
+            name: named.map_or_else(|| routing.device.to_string(), BackendArg::to_string),
             threads: match args.threads {
                 0 => default_threads(),
                 n => n,
@@ -84,21 +92,23 @@ impl Devices {
     }
 }
 
-/// The device that an argument names, if it is here.
-fn find(arg: BackendArg, backends: &[Arc<dyn Backend>], absent: &[Absent]) -> Result<DeviceType> {
-    if let BackendArg::Device(wanted) = arg {
-        let is_here = backends.iter().any(|b| b.info().device == wanted);
-        if is_here || wanted == DeviceType::Auto {
-            return Ok(wanted);
-        }
+/// Is it on every machine?
+fn is_host(device: DeviceType) -> bool {
+    matches!(device, DeviceType::Cpu | DeviceType::Reference)
+}
+
+/// The device that was named, if it is here.
+fn find(
+    wanted: DeviceType,
+    backends: &[Arc<dyn Backend>],
+    absent: &[Absent],
+) -> Result<DeviceType> {
+    let is_here = backends.iter().any(|b| b.info().device == wanted);
+    if is_here || wanted == DeviceType::Auto {
+        return Ok(wanted);
     }
-    let name = arg.to_string();
-    // What combines Apple's devices needs the first of them.
-    let kind = match arg {
-        BackendArg::Hybrid(_) => "coreml",
-        _ => &name,
-    };
-    if let Some(Absent { reason, cure, .. }) = absent.iter().find(|a| kind.starts_with(&a.device)) {
+    let name = wanted.to_string();
+    if let Some(Absent { reason, cure, .. }) = absent.iter().find(|a| name.starts_with(&a.device)) {
         bail!("-b {name}: {reason}; {cure}; {CURE}");
     }
     let here: Vec<String> = (backends.iter())
@@ -108,6 +118,29 @@ fn find(arg: BackendArg, backends: &[Arc<dyn Backend>], absent: &[Absent]) -> Re
         "-b {name}: this machine has no such device, but {}; {CURE}",
         here.join(", ")
     );
+}
+
+/// Core ML and Metal first, if one of them is here.
+fn mac_hybrid(backends: &[Arc<dyn Backend>], absent: &[Absent]) -> Result<Routing> {
+    let is_apple = |b: &Arc<dyn Backend>| {
+        let device = b.info().device;
+        matches!(device, DeviceType::CoreML(_) | DeviceType::Metal(_))
+    };
+    if !backends.iter().any(is_apple) {
+        let metal = absent.iter().find(|a| a.device == "metal");
+        let reason = metal.map_or("no Metal device", |a| &a.reason);
+        bail!(
+            "-b mac-hybrid: neither Core ML nor Metal is here ({reason}); -b hybrid-f32 combines \
+             what is; {CURE}"
+        );
+    }
+    Ok(Routing {
+        device: DeviceType::CoreMLHybrid {
+            coreml_id: 0,
+            fallback_gpu: Some(GpuDevice::Metal(0)),
+        },
+        ..Routing::AUTO
+    })
 }
 
 /// The backends, those with faults wrapped so that they fail on command.
@@ -150,6 +183,13 @@ mod tests {
     }
 
     #[test]
+    fn the_f32_hybrid_is_on_every_machine() {
+        let devices = open(&["hybrid-f32"]).unwrap();
+        assert_eq!(devices.name, "hybrid-f32");
+        assert_eq!(devices.routing, Routing::F32_HYBRID);
+    }
+
+    #[test]
     fn what_is_missing_is_named_with_a_cure() {
         for name in [
             "cuda",
@@ -158,7 +198,6 @@ mod tests {
             "opencl:9",
             "coreml",
             "mac-hybrid",
-            "hybrid-f32",
         ] {
             let error = open(&[name]).err().unwrap().to_string();
             let shown = format!("-b {}", name.parse::<BackendArg>().unwrap());

@@ -4,6 +4,7 @@ use anyhow::Result;
 use rustorch_ir::DType;
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
 use rustorch_llm::{Model, SessionOptions};
+use rustorch_runtime::Rules;
 
 use crate::args::{CacheType, ContextArgs, SamplingArgs};
 use crate::devices::Devices;
@@ -38,27 +39,41 @@ impl ContextArgs {
                 Usage("--ubatch-size 0: a batch needs at least one token".to_owned()).into(),
             );
         }
+        let backend = match devices.routing.rules {
+            Rules::F32Hybrid => SessionOptions::f32_hybrid(model)?,
+            Rules::Selector => SessionOptions::default(),
+        };
+        let cache_dtype = self.cache_dtype(backend.cache_dtype)?;
+        if devices.routing.rules == Rules::F32Hybrid && cache_dtype != backend.cache_dtype {
+            let problem = "-b hybrid-f32 converts nothing: leave -ctk and -ctv out";
+            return Err(Usage(problem.to_owned()).into());
+        }
         Ok(SessionOptions {
             context,
             batch: devices.batch.unwrap_or(DEFAULT_BATCH).min(self.ubatch_size),
-            cache_dtype: self.cache_dtype()?,
+            cache_dtype,
             routing: devices.routing,
+            ..backend
         })
     }
 
-    /// The element type of the cache.
+    /// The element type of the cache; what is not given is the backend's.
     ///
     /// # Errors
     /// Keys and values differ.
-    pub(crate) fn cache_dtype(&self) -> Result<DType, Usage> {
-        if self.cache_type_k != self.cache_type_v {
-            let problem = "-ctk and -ctv differ: keys and values are cached in one type";
-            return Err(Usage(problem.to_owned()));
+    fn cache_dtype(&self, backend: DType) -> Result<DType, Usage> {
+        let dtype = |given: Option<CacheType>| match given {
+            None => backend,
+            Some(CacheType::F16) => DType::F16,
+            Some(CacheType::F32) => DType::F32,
+        };
+        let [keys, values] = [self.cache_type_k, self.cache_type_v].map(dtype);
+        match keys == values {
+            true => Ok(keys),
+            false => Err(Usage(
+                "-ctk and -ctv differ: keys and values are cached in one type".to_owned(),
+            )),
         }
-        Ok(match self.cache_type_k {
-            CacheType::F16 => DType::F16,
-            CacheType::F32 => DType::F32,
-        })
     }
 }
 

@@ -4,6 +4,7 @@ pub mod arch;
 mod blocks;
 mod config;
 mod error;
+mod f32_hybrid;
 mod generate;
 pub mod golden;
 mod kv_cache;
@@ -17,6 +18,7 @@ mod weights;
 
 pub use config::Config;
 pub use error::LlmError;
+pub use f32_hybrid::{F32Comparison, F32Measured, F32Pass, F32Variant, F32Workload};
 pub use generate::{Event, GenerateOptions, Generated, Speed, Stop, generate};
 pub use kv_cache::LayerCache;
 pub use model::{Model, load_tokenizer};

@@ -21,6 +21,9 @@ pub struct SessionOptions {
     pub cache_dtype: DType,
     /// Which devices may be used.
     pub routing: Routing,
+    /// To compare with: the type that values are converted to, and back, where they go from one
+    /// device to another, see [`Trace::converting`]. `None` converts nothing there.
+    pub converting: Option<DType>,
 }
 
 impl Default for SessionOptions {
@@ -30,6 +33,7 @@ impl Default for SessionOptions {
             batch: 512,
             cache_dtype: DType::F16,
             routing: Routing::default(),
+            converting: None,
         }
     }
 }
@@ -184,14 +188,28 @@ impl<'m> Session<'m> {
         let explained = match known.find(|step| step.size == size) {
             Some(step) => step.trace.executable().explain(),
             None => {
-                let routing = self.options.routing;
-                let step = with_runtime(&self.runtime, routing, || {
-                    Step::new(self.model, &self.cache, size)
+                let options = &self.options;
+                let step = with_runtime(&self.runtime, options.routing, || {
+                    Step::new(self.model, &self.cache, size, options.converting)
                 })?;
                 step.trace.executable().explain()
             }
         };
         Ok(explained.map_err(RusTorchError::from)?)
+    }
+
+    /// Bytes that its programs work in: intermediate values, and what devices hand on.
+    pub fn working_bytes(&self) -> usize {
+        let steps = [&self.decode, &self.prompt].into_iter().flatten();
+        let bytes = |step: &Step| step.trace.executable().working_bytes().unwrap_or(0);
+        steps.map(bytes).sum()
+    }
+
+    /// Bytes of keys and values, of which the system provides those that are written to.
+    pub fn cache_bytes(&self) -> usize {
+        let tensors = self.cache.iter().flat_map(|c| [&c.keys, &c.values]);
+        let bytes = |t: &Tensor| t.dtype().bytes_of(t.shape()).unwrap_or(0);
+        tensors.map(bytes).sum()
     }
 
     /// Whether `tokens` could be added.
@@ -260,7 +278,6 @@ impl<'m> Session<'m> {
         logits: &mut Vec<f32>,
     ) -> Result<(), LlmError> {
         let size = (batch.len(), rows);
-        let routing = self.options.routing;
         let slot = match batch.len() {
             1 => &mut self.decode,
             _ => &mut self.prompt,
@@ -268,8 +285,10 @@ impl<'m> Session<'m> {
         if slot.as_ref().is_none_or(|s| s.size != size) {
             // The old program's memory goes before the new one's comes.
             *slot = None;
-            let (model, cache) = (self.model, &self.cache);
-            let step = with_runtime(&self.runtime, routing, || Step::new(model, cache, size))?;
+            let (model, cache, options) = (self.model, &self.cache, &self.options);
+            let step = with_runtime(&self.runtime, options.routing, || {
+                Step::new(model, cache, size, options.converting)
+            })?;
             *slot = Some(step);
         }
         let Some(step) = slot else { return Ok(()) };
@@ -295,7 +314,12 @@ fn collect(values: impl Iterator<Item = i32>) -> smallvec::SmallVec<[u8; 64]> {
 }
 
 impl Step {
-    fn new(model: &Model, cache: &[LayerCache], size: (usize, usize)) -> Result<Self, LlmError> {
+    fn new(
+        model: &Model,
+        cache: &[LayerCache],
+        size: (usize, usize),
+        converting: Option<DType>,
+    ) -> Result<Self, LlmError> {
         let (t, rows) = size;
         let input = || {
             let buffer = HostBuffer::zeroed(4 * t);
@@ -308,7 +332,11 @@ impl Step {
             let logits = model
                 .architecture()
                 .forward(&tokens, &positions, cache, rows)?;
-            Trace::new(&[&tokens, &positions], &[&logits])
+            let trace = Trace::new(&[&tokens, &positions], &[&logits])?;
+            match converting {
+                Some(dtype) => trace.converting(dtype),
+                None => Ok(trace),
+            }
         };
         Ok(Self {
             size,

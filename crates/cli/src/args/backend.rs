@@ -10,14 +10,23 @@ use rustorch_runtime::DeviceType;
 pub(crate) enum BackendArg {
     /// A device, or `auto`.
     Device(DeviceType),
-    /// Apple's Core ML and Metal together, by one of the names of that.
-    Hybrid(&'static str),
+    /// Several devices together.
+    Hybrid(Hybrid),
     /// Tokens of a batch.
     Batch(usize),
 }
 
-/// Ways to combine Apple's devices.
-const HYBRIDS: [&str; 2] = ["mac-hybrid", "hybrid-f32"];
+/// Ways to combine devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hybrid {
+    /// Core ML, then Metal, then the rest of the chain.
+    Mac,
+    /// Each operation where the rules of the f32 hybrid send it.
+    F32,
+}
+
+/// Their names.
+const HYBRIDS: [(&str, Hybrid); 2] = [("mac-hybrid", Hybrid::Mac), ("hybrid-f32", Hybrid::F32)];
 
 impl FromStr for BackendArg {
     type Err = String;
@@ -29,13 +38,13 @@ impl FromStr for BackendArg {
                 Ok(size) => Ok(Self::Batch(size)),
             };
         }
-        match HYBRIDS.into_iter().find(|name| *name == text) {
-            Some(name) => Ok(Self::Hybrid(name)),
+        match HYBRIDS.into_iter().find(|(name, _)| *name == text) {
+            Some((_, hybrid)) => Ok(Self::Hybrid(hybrid)),
             None => text.parse().map(Self::Device).map_err(|_| {
                 format!(
                     "no backend has this name; there are auto, cpu, reference, cuda[:N], \
                      metal[:N], opencl[:N], coreml[:N], {}; a number is the batch size",
-                    HYBRIDS.join(", ")
+                    HYBRIDS.map(|(name, _)| name).join(", ")
                 )
             }),
         }
@@ -46,7 +55,10 @@ impl fmt::Display for BackendArg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(device) => device.fmt(f),
-            Self::Hybrid(name) => f.write_str(name),
+            Self::Hybrid(hybrid) => {
+                let named = HYBRIDS.iter().find(|(_, other)| other == hybrid);
+                f.write_str(named.map_or("", |(name, _)| name))
+            }
             Self::Batch(size) => size.fmt(f),
         }
     }
@@ -61,7 +73,10 @@ mod tests {
         let parse = |text: &str| text.parse::<BackendArg>();
         assert_eq!(parse("auto"), Ok(BackendArg::Device(DeviceType::Auto)));
         assert_eq!(parse("cuda:1"), Ok(BackendArg::Device(DeviceType::Cuda(1))));
-        assert_eq!(parse("mac-hybrid"), Ok(BackendArg::Hybrid("mac-hybrid")));
+        for (name, hybrid) in HYBRIDS {
+            assert_eq!(parse(name), Ok(BackendArg::Hybrid(hybrid)));
+            assert_eq!(BackendArg::Hybrid(hybrid).to_string(), name);
+        }
         assert_eq!(parse("2048"), Ok(BackendArg::Batch(2048)));
         for bad in [
             "",

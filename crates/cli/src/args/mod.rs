@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Parser};
 
-pub(crate) use backend::BackendArg;
+pub(crate) use backend::{BackendArg, Hybrid};
 pub(crate) use route::RouteArg;
 pub(crate) use shared::{
     CacheType, ContextArgs, DeviceArgs, Format, ModelArgs, SamplingArgs, TextArgs,

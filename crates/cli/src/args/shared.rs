@@ -89,13 +89,13 @@ pub(crate) struct ContextArgs {
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) ubatch_size: usize,
 
-    /// Type of cached keys (-ctk)
-    #[arg(long, value_name = "TYPE", default_value = "f16")]
-    pub(crate) cache_type_k: CacheType,
+    /// Type of cached keys (-ctk) [default: f16; f32 with -b hybrid-f32]
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) cache_type_k: Option<CacheType>,
 
     /// Type of cached values (-ctv), the same as that of the keys
-    #[arg(long, value_name = "TYPE", default_value = "f16")]
-    pub(crate) cache_type_v: CacheType,
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) cache_type_v: Option<CacheType>,
 }
 
 /// A text from the command line or a file. Without either it is what is piped in.

@@ -11,7 +11,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, Speed, Stop, generate};
-use rustorch_runtime::Fallback;
+use rustorch_runtime::{Fallback, Rules};
+use rustorch_tensor::{Activity, with_runtime};
 use rustorch_tokenizer::{EncodeOptions, StreamDecoder, Tokenizer};
 use serde_json::json;
 
@@ -53,7 +54,8 @@ pub(crate) struct Options {
     special: bool,
 
     /// text streams; json is one object at the end: prompt_ids, ids, text (the generated
-    /// one), backend, devices, fallbacks, stop, seed, timings
+    /// one), backend, devices, fallbacks, conversions between element types, copies between
+    /// devices and their bytes, stop, seed, timings
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 
@@ -76,7 +78,8 @@ pub(super) struct Prompt {
 pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     let mut sampler = options.sampling.chain()?;
     let (devices, source) = (options.devices()?, options.source());
-    let model = source.load()?;
+    // What loading converts counts too.
+    let model = with_runtime(&devices.runtime, devices.routing, || source.load())?;
     let tokenizer = model.tokenizer().with_context(|| source.to_string())?;
     let prompt = options.prompt(&source, tokenizer)?;
     let mut session = options.session(&model, &devices)?;
@@ -293,8 +296,12 @@ impl Outcome<'_> {
             1 => "1 fallback".to_owned(),
             n => format!("{n} fallbacks"),
         };
+        let activity = match self.devices.routing.rules {
+            Rules::F32Hybrid => format!(" · {}", Activity::of(&self.devices.runtime)),
+            Rules::Selector => String::new(),
+        };
         note(format_args!(
-            "backend {} · ran on {} · {} CPU threads · {fallbacks}",
+            "backend {} · ran on {} · {} CPU threads · {fallbacks}{activity}",
             self.devices.name,
             self.devices.used().join(", "),
             self.devices.threads,
@@ -309,6 +316,7 @@ impl Outcome<'_> {
             ref ids,
         } = self.generated;
         let fallbacks = self.devices.runtime.fallbacks();
+        let activity = Activity::of(&self.devices.runtime);
         json!({
             "prompt_ids": self.prompt.ids,
             "ids": ids,
@@ -316,6 +324,9 @@ impl Outcome<'_> {
             "backend": self.devices.name,
             "devices": self.devices.used(),
             "fallbacks": fallbacks.iter().map(fallback_json).collect::<Vec<_>>(),
+            "conversions": activity.conversions,
+            "copies": activity.copied.copies,
+            "copied_bytes": activity.copied.bytes,
             "stop": stop_name(stop),
             "seed": self.seed,
             "timings": {

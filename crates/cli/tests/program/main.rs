@@ -4,6 +4,7 @@
 mod bad_input;
 mod commands;
 mod generate;
+mod hybrid_f32;
 mod opencl;
 mod support;
 

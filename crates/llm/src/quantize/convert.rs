@@ -23,8 +23,8 @@ pub enum ConvertError {
         /// The type.
         ty: GgmlType,
     },
-    /// An input is NaN or infinite.
-    #[error("it holds a NaN or an infinity; the file is damaged, fetch it again")]
+    /// An input is NaN or infinite in `f32`.
+    #[error("it holds a NaN or an infinity, or more than f32 can; is the file damaged?")]
     NotFinite,
     /// A finite input has no finite value in the new type.
     #[error("its values are too large for {ty}; choose BF16 or F32")]
@@ -39,7 +39,11 @@ pub enum ConvertError {
 
 /// Whether [`convert`] can read this type.
 pub(super) fn is_convertible(ty: GgmlType) -> bool {
-    matches!(ty, GgmlType::F32 | GgmlType::F16 | GgmlType::BF16) || ty.block_format().is_some()
+    let is_float = matches!(
+        ty,
+        GgmlType::F64 | GgmlType::F32 | GgmlType::F16 | GgmlType::BF16
+    );
+    is_float || ty.block_format().is_some()
 }
 
 /// The data `src` of type `from`, rows of `row` elements, as type `to`.
@@ -111,6 +115,7 @@ fn decode(ty: GgmlType, src: &[u8], dst: &mut [f32]) -> Result<(), ConvertError>
             .for_each(|(value, bytes)| *value = decode(*bytes));
     }
     match ty {
+        GgmlType::F64 => each(src, dst, |bytes| f64::from_le_bytes(bytes) as f32),
         GgmlType::F32 => each(src, dst, f32::from_le_bytes),
         GgmlType::F16 => each(src, dst, |bytes| f16::from_le_bytes(bytes).to_f32()),
         GgmlType::BF16 => each(src, dst, |bytes| bf16::from_le_bytes(bytes).to_f32()),
@@ -169,6 +174,21 @@ mod tests {
             assert_eq!(narrow.len(), f32s.len() / 2);
             assert_eq!(convert(&narrow, ty, GgmlType::F32, 7, ONE).unwrap(), f32s);
         }
+    }
+
+    #[test]
+    fn doubles_are_rounded() {
+        let doubles = |values: &[f64]| -> Vec<u8> {
+            values
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect()
+        };
+        let single = |src: &[u8]| convert(src, GgmlType::F64, GgmlType::F32, 2, ONE);
+        let rounded = single(&doubles(&[0.5, 0.1]));
+        assert_eq!(rounded, Ok(bytes(&[0.5, 0.1])));
+        let too_large = single(&doubles(&[1.0, 1e300]));
+        assert_eq!(too_large, Err(ConvertError::NotFinite));
     }
 
     #[test]

@@ -162,8 +162,13 @@ pub fn quantize(
     }
 }
 
+/// What is not chosen for stays as it is, but for doubles, which models do not compute with.
 fn new_type(tensor: &TensorInfo, choice: Option<Choice>) -> GgmlType {
-    choice.map_or(tensor.ty, |choice| choice.ty)
+    match (choice, tensor.ty) {
+        (Some(choice), _) => choice.ty,
+        (None, GgmlType::F64) => GgmlType::F32,
+        (None, ty) => ty,
+    }
 }
 
 /// The tensors in the order of the new file with their new types, checked to be possible.

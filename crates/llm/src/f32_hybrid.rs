@@ -1,0 +1,320 @@
+//! Models by the rules of the f32 hybrid: activations, keys and values in `f32` on all devices;
+//! and what that saves, measured.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use rustorch_gguf::GgmlType;
+use rustorch_ir::DType;
+use rustorch_runtime::{DeviceType, Routing, Runtime};
+use rustorch_tensor::Activity;
+
+use crate::{LlmError, Model, Session, SessionOptions};
+
+impl SessionOptions {
+    /// Everything that `model` computes in `f32`, each operation where the f32 hybrid's rules
+    /// send it. Weights are read in place in the type that the file has them in.
+    ///
+    /// # Errors
+    /// Weights in `f64`, which are not rounded unasked.
+    pub fn f32_hybrid(model: &Model) -> Result<Self, LlmError> {
+        let mut weights = model.gguf().tensors().iter();
+        match weights.find(|tensor| tensor.ty == GgmlType::F64) {
+            Some(tensor) => Err(LlmError::Weight {
+                name: tensor.name.clone(),
+                problem: "it is f64, and the f32 hybrid converts nothing unasked: make an f32 \
+                          file of it (rustorch-cli quantize IN OUT F32), or choose another backend"
+                    .to_owned(),
+            }),
+            None => Ok(Self {
+                cache_dtype: DType::F32,
+                routing: Routing::F32_HYBRID,
+                ..Self::default()
+            }),
+        }
+    }
+}
+
+/// How values are kept in the runs that [`F32Comparison::measure`] compares. All run on the same
+/// devices, by the same rules.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum F32Variant {
+    /// In `f32`, everywhere.
+    F32,
+    /// Keys and values in `f16`, as other backends keep them; else in `f32`.
+    HalfCache,
+    /// What goes from one device to another is converted to `f16`, and back where it arrives, as
+    /// it has to be where devices have no type in common.
+    Converting,
+}
+
+impl F32Variant {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::F32, Self::HalfCache, Self::Converting];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "hybrid-f32",
+            Self::HalfCache => "f16 cache",
+            Self::Converting => "converting",
+        }
+    }
+
+    fn options(self, hybrid: &SessionOptions) -> SessionOptions {
+        let hybrid = hybrid.clone();
+        match self {
+            Self::F32 => hybrid,
+            Self::HalfCache => SessionOptions {
+                cache_dtype: DType::F16,
+                ..hybrid
+            },
+            Self::Converting => SessionOptions {
+                converting: Some(DType::F16),
+                ..hybrid
+            },
+        }
+    }
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct F32Workload {
+    /// Tokens of the prompt, which go through the model together.
+    pub prompt: usize,
+    /// Tokens that are generated after it, one by one.
+    pub generate: usize,
+    /// How often both are measured.
+    pub repetitions: usize,
+}
+
+impl Default for F32Workload {
+    fn default() -> Self {
+        Self {
+            prompt: 128,
+            generate: 16,
+            repetitions: 5,
+        }
+    }
+}
+
+/// What a pass through the model took and did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct F32Pass {
+    /// The median over all such passes.
+    pub time: Duration,
+    /// Conversions and copies of the last one.
+    pub activity: Activity,
+}
+
+/// What was measured of one variant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct F32Measured {
+    /// Which one.
+    pub variant: F32Variant,
+    /// The prompt, in one pass.
+    pub prompt: F32Pass,
+    /// A generated token.
+    pub token: F32Pass,
+    /// Bytes that the programs of both work in: intermediate values, and what devices hand on.
+    pub working_bytes: usize,
+    /// Bytes of keys and values.
+    pub cache_bytes: usize,
+}
+
+/// The f32 hybrid beside runs that convert: measured in turns, in one process, on the same
+/// devices.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct F32Comparison {
+    /// What was run.
+    pub workload: F32Workload,
+    /// The devices that computed.
+    pub devices: Vec<DeviceType>,
+    /// One for each [`F32Variant`].
+    pub measured: Vec<F32Measured>,
+}
+
+/// A variant that is being measured.
+struct Runner<'m> {
+    variant: F32Variant,
+    session: Session<'m>,
+    prompts: Vec<Duration>,
+    tokens: Vec<Duration>,
+    last: [Activity; 2],
+}
+
+impl Runner<'_> {
+    fn run(&mut self, runtime: &Runtime, workload: &F32Workload) -> Result<(), LlmError> {
+        let vocab = self.session.model().config().vocab;
+        // Which tokens they are makes no difference to the time.
+        let ids: Vec<u32> = (0..workload.prompt + workload.generate)
+            .map(|i| (i * 7 % vocab) as u32)
+            .collect();
+        let mut logits = Vec::new();
+        self.session.truncate(0);
+        let mut pass = |ids: &[u32]| -> Result<(Duration, Activity), LlmError> {
+            let (before, start) = (Activity::of(runtime), Instant::now());
+            self.session.feed(ids, &mut logits)?;
+            Ok((start.elapsed(), Activity::of(runtime).since(before)))
+        };
+        let (prompt, generated) = ids.split_at(workload.prompt);
+        let (time, activity) = pass(prompt)?;
+        self.prompts.push(time);
+        self.last[0] = activity;
+        for &id in generated {
+            let (time, activity) = pass(&[id])?;
+            self.tokens.push(time);
+            self.last[1] = activity;
+        }
+        Ok(())
+    }
+
+    fn measured(self) -> F32Measured {
+        let pass = |times: Vec<Duration>, activity| F32Pass {
+            time: median(times),
+            activity,
+        };
+        F32Measured {
+            variant: self.variant,
+            prompt: pass(self.prompts, self.last[0]),
+            token: pass(self.tokens, self.last[1]),
+            working_bytes: self.session.working_bytes(),
+            cache_bytes: self.session.cache_bytes(),
+        }
+    }
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+impl F32Comparison {
+    /// Runs `model` on the devices of `runtime` in all variants, one after the other in each
+    /// repetition, after one that does not count. `routing` is that of a f32 hybrid; it may leave
+    /// devices out.
+    ///
+    /// # Errors
+    /// As [`SessionOptions::f32_hybrid`] and [`Session::feed`]; a workload without a prompt or
+    /// repetitions, or one that does not fit the model's context.
+    pub fn measure(
+        model: &Model,
+        runtime: &Runtime,
+        routing: Routing,
+        workload: F32Workload,
+    ) -> Result<Self, LlmError> {
+        if workload.prompt == 0 || workload.repetitions == 0 {
+            return Err(LlmError::Input(
+                "a comparison needs a prompt of 1 token or more, and 1 repetition or more"
+                    .to_owned(),
+            ));
+        }
+        let hybrid = SessionOptions {
+            context: workload.prompt + workload.generate,
+            batch: workload.prompt,
+            routing,
+            ..SessionOptions::f32_hybrid(model)?
+        };
+        let mut runners = Vec::new();
+        for variant in F32Variant::ALL {
+            runners.push(Runner {
+                variant,
+                session: Session::new(model, runtime, variant.options(&hybrid))?,
+                prompts: Vec::new(),
+                tokens: Vec::new(),
+                last: Default::default(),
+            });
+        }
+        for repetition in 0..=workload.repetitions {
+            for runner in &mut runners {
+                runner.run(runtime, &workload)?;
+                if repetition == 0 {
+                    runner.prompts.clear();
+                    runner.tokens.clear();
+                }
+            }
+            // Nobody is always the first, or behind the same one.
+            runners.rotate_left(1);
+        }
+        let mut measured: Vec<_> = runners.into_iter().map(Runner::measured).collect();
+        measured.sort_by_key(|m| F32Variant::ALL.iter().position(|v| *v == m.variant));
+        let used = runtime.used_devices().into_iter();
+        Ok(Self {
+            workload,
+            devices: used.map(|(device, _)| device).collect(),
+            measured,
+        })
+    }
+
+    /// What was measured of a variant.
+    pub fn of(&self, variant: F32Variant) -> Option<&F32Measured> {
+        self.measured.iter().find(|m| m.variant == variant)
+    }
+
+    /// The share of a variant's time for prompt and generated tokens together that the f32
+    /// hybrid saves; below 0 where it takes longer. `None` if the variant did nothing else, as
+    /// where one device computes everything and nothing has to be converted for another.
+    pub fn time_saved(&self, than: F32Variant) -> Option<f64> {
+        let seconds = |m: &F32Measured| {
+            let tokens = m.token.time * self.workload.generate as u32;
+            (m.prompt.time + tokens).as_secs_f64()
+        };
+        self.saved(than, seconds)
+    }
+
+    /// The share of a variant's memory that the f32 hybrid saves, of working memory and cache
+    /// together; below 0 where it needs more. Weights are the same for all. `None` as for
+    /// [`Self::time_saved`].
+    pub fn memory_saved(&self, than: F32Variant) -> Option<f64> {
+        self.saved(than, |m| (m.working_bytes + m.cache_bytes) as f64)
+    }
+
+    fn saved(&self, than: F32Variant, amount: impl Fn(&F32Measured) -> f64) -> Option<f64> {
+        let (mine, other) = (self.of(F32Variant::F32)?, self.of(than)?);
+        let did = |m: &F32Measured| [m.prompt.activity, m.token.activity];
+        (did(mine) != did(other)).then(|| 1.0 - amount(mine) / amount(other))
+    }
+}
+
+impl fmt::Display for F32Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let F32Workload {
+            prompt,
+            generate,
+            repetitions,
+        } = self.workload;
+        let devices: Vec<String> = self.devices.iter().map(DeviceType::to_string).collect();
+        writeln!(
+            f,
+            "prompt of {prompt} tokens, {generate} generated, medians of {repetitions} rounds in \
+             turns, on {}",
+            devices.join(" and ")
+        )?;
+        for m in &self.measured {
+            writeln!(
+                f,
+                "{:<10}  prompt {:.2?} ({}), token {:.2?} ({}), works in {} KiB, cache {} KiB",
+                m.variant.name(),
+                m.prompt.time,
+                m.prompt.activity,
+                m.token.time,
+                m.token.activity,
+                m.working_bytes / 1024,
+                m.cache_bytes / 1024,
+            )?;
+        }
+        for than in [F32Variant::Converting, F32Variant::HalfCache] {
+            write!(f, "against {}: ", than.name())?;
+            match (self.time_saved(than), self.memory_saved(than)) {
+                (Some(time), Some(memory)) => writeln!(
+                    f,
+                    "{:.1} % of the time and {:.1} % of the memory saved",
+                    100.0 * time,
+                    100.0 * memory
+                )?,
+                _ => writeln!(f, "nothing to convert, for one device computes everything")?,
+            }
+        }
+        Ok(())
+    }
+}
