@@ -25,11 +25,21 @@ pub(crate) struct Devices {
 const CURE: &str = "-b auto takes the best device there is";
 
 impl Devices {
-    /// The devices that the options ask for.
+    /// The devices that the options ask for, with what they were measured to do.
     ///
     /// # Errors
     /// The backend is not one of this machine's.
     pub(crate) fn open(args: &DeviceArgs) -> Result<Self> {
+        let devices = Self::find(args)?;
+        devices.runtime.use_calibration();
+        Ok(devices)
+    }
+
+    /// The devices that the options ask for.
+    ///
+    /// # Errors
+    /// The backend is not one of this machine's.
+    pub(crate) fn find(args: &DeviceArgs) -> Result<Self> {
         let batch = |arg: &BackendArg| match arg {
             BackendArg::Batch(size) => Some(*size),
             _ => None,

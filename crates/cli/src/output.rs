@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -41,6 +42,15 @@ pub(crate) fn count(n: u64) -> String {
     }
 }
 
+/// A time for people: `12.3 µs`, `4.56 ms`.
+pub(crate) fn duration(time: Duration) -> String {
+    match time.as_secs_f64() * 1e6 {
+        us if us < 1e3 => format!("{us:.1} µs"),
+        us if us < 1e6 => format!("{:.2} ms", us / 1e3),
+        us => format!("{:.2} s", us / 1e6),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +62,7 @@ mod tests {
         assert_eq!(bytes(5 << 40), "5120.0 GiB");
         assert_eq!(count(13_114_880), "13.1 M");
         assert_eq!(count(512), "512");
+        let times = [12_340, 4_560_000, 7_890_000_000].map(Duration::from_nanos);
+        assert_eq!(times.map(duration), ["12.3 µs", "4.56 ms", "7.89 s"]);
     }
 }

@@ -2,12 +2,15 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
 
+use crate::costs::estimate::{EVERYWHERE, HOST, Places};
 use crate::journal::lock;
-use crate::planner::{Assignment, DeviceId, Plan, Request, plan};
+use crate::planner::{Assignment, DeviceId, Plan, Request, estimate, plan};
+use crate::policy::Policy;
 use crate::profile::Profile;
 use crate::runtime::{Devices, Memo, memo};
 use crate::storage::StorageError;
@@ -25,6 +28,8 @@ pub struct Executable {
     devices: Arc<Devices>,
     graph: Graph,
     routing: Routing,
+    /// Where its inputs are when it is planned.
+    places: Places,
     /// Are results kept for the next run to overwrite?
     keeps: bool,
     prepared: Mutex<Option<Prepared>>,
@@ -119,11 +124,18 @@ impl<'a> Inputs<'a> {
 }
 
 impl Executable {
-    pub(crate) fn new(devices: Arc<Devices>, graph: Graph, routing: Routing, keeps: bool) -> Self {
+    pub(crate) fn new(
+        devices: Arc<Devices>,
+        graph: Graph,
+        routing: Routing,
+        places: Places,
+        keeps: bool,
+    ) -> Self {
         Self {
             devices,
             graph,
             routing,
+            places,
             keeps,
             prepared: Mutex::default(),
         }
@@ -137,6 +149,31 @@ impl Executable {
     /// The devices that it may use.
     pub fn routing(&self) -> Routing {
         self.routing
+    }
+
+    /// Only the first `count` inputs are new, on the host, in every run. The others stay: that
+    /// they have to be brought to a device once does not count when devices are compared.
+    pub fn with_fresh_inputs(mut self, count: usize) -> Self {
+        let stay = self.graph.inputs().len().saturating_sub(count);
+        self.places = std::iter::repeat_n(HOST, count).collect();
+        self.places.extend(std::iter::repeat_n(EVERYWHERE, stay));
+        self
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// What the graph should take on each device that was measured, if it goes there as a
+    /// whole, with bringing its inputs there; nothing where fewer than two were.
+    ///
+    /// # Errors
+    /// No device can run some operation.
+    pub fn estimates(&self) -> Result<Vec<(DeviceType, Duration)>, RunError> {
+        let policy = lock(&self.devices.policy).clone();
+        let times = estimate(&self.graph, &self.request(&policy, &[]))?;
+        let named = |(id, time)| (self.devices.info(id).device, time);
+        Ok(times.into_iter().map(named).collect())
     }
 
     /// Runs the graph. Inputs it updates as state are changed in place; outputs are new.
@@ -235,13 +272,17 @@ impl Executable {
 
     fn plan(&self, full: &[(DeviceId, String)]) -> Result<Plan, RunError> {
         let policy = lock(&self.devices.policy).clone();
-        let request = Request {
+        plan(&self.graph, &self.request(&policy, full))
+    }
+
+    fn request<'a>(&'a self, policy: &'a Policy, full: &'a [(DeviceId, String)]) -> Request<'a> {
+        Request {
             devices: &self.devices,
-            policy: &policy,
+            policy,
             routing: self.routing,
+            places: &self.places,
             full,
-        };
-        plan(&self.graph, &request)
+        }
     }
 
     fn attempt(

@@ -15,7 +15,8 @@
 //! | `runtime.rs`, `executor.rs` | devices and known graphs, running and failing over |
 //! | `policy.rs`, `f32_hybrid.rs` | whom to ask first |
 //! | `planner.rs`, `segment.rs` | who gets a node, cutting |
-//! | `capability.rs`, `costs.rs` | what devices say and are measured to do |
+//! | `capability.rs`, `costs` | what devices say and are measured to do |
+//! | `calibration.rs` | measured costs in a file, for this machine |
 //! | `storage.rs`, `memory.rs`, `host_pool.rs` | a tensor's copies, memory itself, reused |
 //! | `transfers.rs` | what moves |
 //! | `journal.rs`, `trace.rs`, `profile.rs` | what happened, explained and timed |
@@ -23,6 +24,7 @@
 //! | `lower.rs`, `fuse.rs` | from a segment to launches |
 
 mod backend;
+mod calibration;
 mod capability;
 mod costs;
 mod device;
@@ -44,8 +46,9 @@ mod trace;
 mod transfers;
 
 pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program};
+pub use calibration::{Calibration, CalibrationError, cache_folder};
 pub use capability::{DeviceCapability, OpType, Support, TensorInfo};
-pub use costs::Costs;
+pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};
 pub use device::{Absent, DeviceInfo, Hardware};
 pub use error::{DeviceError, FailureClass, RunError};
 pub use executor::Executable;

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
 use rustorch_ir::{Graph, Node, Op, OpClass, OpError, Role, TensorType, ValueId};
 use smallvec::SmallVec;
 
+use crate::costs::estimate::{Measured, Places, Times, duration};
+use crate::costs::work::Workload;
 use crate::policy::{Offer, Policy, Subject};
 use crate::runtime::Devices;
 use crate::segment::{Segment, cut};
-use crate::{DeviceType, OpType, Routing, RunError};
+use crate::{Costs, DeviceType, OpType, Routing, Rules, RunError};
 
 /// A device of a [`Runtime`](crate::Runtime), by its place in the list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -28,6 +31,13 @@ pub enum Reason {
     Rule(&'static str),
     /// By a rule, which gives way to neighbours.
     Policy(&'static str),
+    /// By what the devices were measured to do.
+    Measured {
+        /// What the graph should take on this device.
+        here: Duration,
+        /// What it should take on the others.
+        others: Vec<(DeviceType, Duration)>,
+    },
     /// The first device of the chain.
     Preferred,
     /// As its neighbour: a view costs nothing there, and moving data less than elsewhere.
@@ -45,10 +55,28 @@ impl fmt::Display for Reason {
             Self::Routed(device) => write!(f, "routed to {device}"),
             Self::Asked(device) => write!(f, "{device} was asked for"),
             Self::Rule(rule) | Self::Policy(rule) => f.write_str(rule),
+            Self::Measured { here, others } => {
+                write!(f, "measured: {} here", Time(*here))?;
+                let mut others = others.iter();
+                others.try_for_each(|(device, time)| write!(f, ", {} on {device}", Time(*time)))
+            }
             Self::Preferred => f.write_str("first in the chain"),
             Self::Neighbour => f.write_str("where its neighbour is"),
             Self::Decomposed(op) => write!(f, "part of {op}, which has no kernel here"),
             Self::Fallback(why) => f.write_str(why),
+        }
+    }
+}
+
+/// A time for people.
+struct Time(Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs_f64() {
+            s if s < 1e-3 => write!(f, "{:.1} µs", s * 1e6),
+            s if s < 1.0 => write!(f, "{:.1} ms", s * 1e3),
+            s => write!(f, "{s:.1} s"),
         }
     }
 }
@@ -76,6 +104,8 @@ pub(crate) struct Request<'a> {
     pub(crate) devices: &'a Devices,
     pub(crate) policy: &'a Policy,
     pub(crate) routing: Routing,
+    /// Where the graph's inputs are.
+    pub(crate) places: &'a Places,
     /// Devices that ran out of memory in this run, with what they said.
     pub(crate) full: &'a [(DeviceId, String)],
 }
@@ -87,15 +117,11 @@ pub(crate) struct Request<'a> {
 /// # Errors
 /// No device that is offered can run some node.
 pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
-    let mut planner = Planner {
-        source: graph,
-        request,
-        bytes: bytes_of(graph),
-        graph: Graph::new(),
-        assignments: Vec::with_capacity(graph.nodes().len()),
-        values: Vec::with_capacity(graph.len()),
-        put_in: HashMap::new(),
-    };
+    let mut planner = Planner::new(graph, request);
+    let Routing { device, rules, .. } = request.routing;
+    if (device, rules) == (DeviceType::Auto, Rules::Selector) {
+        planner.times = planner.estimate()?;
+    }
     for ty in graph.inputs() {
         let input = planner.graph.input(ty.clone())?;
         planner.values.push(Some(input));
@@ -119,6 +145,14 @@ pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
     })
 }
 
+/// What a graph should take on each device that was measured, as a whole.
+///
+/// # Errors
+/// The graph cannot be taken apart.
+pub(crate) fn estimate(graph: &Graph, request: &Request) -> Result<Times, RunError> {
+    Planner::new(graph, request).estimate()
+}
+
 /// The bytes that a graph is judged by: of its inputs and of its outputs.
 fn bytes_of(graph: &Graph) -> usize {
     let mut computed = graph.outputs().to_vec();
@@ -134,6 +168,8 @@ struct Planner<'a> {
     source: &'a Graph,
     request: &'a Request<'a>,
     bytes: usize,
+    /// What the whole takes on the devices that were measured, if there are several.
+    times: Times,
     graph: Graph,
     assignments: Vec<Assignment>,
     /// The planned value of each of the source's; `None` for views of graph inputs and for
@@ -149,7 +185,69 @@ enum Way {
     Decomposed(Graph),
 }
 
-impl Planner<'_> {
+impl<'a> Planner<'a> {
+    fn new(graph: &'a Graph, request: &'a Request<'a>) -> Self {
+        Self {
+            source: graph,
+            request,
+            bytes: bytes_of(graph),
+            times: Times::new(),
+            graph: Graph::new(),
+            assignments: Vec::with_capacity(graph.nodes().len()),
+            values: Vec::with_capacity(graph.len()),
+            put_in: HashMap::new(),
+        }
+    }
+
+    /// What the graph should take on each measured device: operations, the run itself, and
+    /// bringing inputs there. What a device cannot run makes a detour to the best that can.
+    fn estimate(&self) -> Result<Times, RunError> {
+        let Request {
+            devices, policy, ..
+        } = *self.request;
+        let measured = Measured::of(devices);
+        let inputs = self.source.inputs();
+        let bare = |(id, costs): (DeviceId, &Costs)| {
+            let bring = measured.bring_inputs(inputs, self.request.places, id);
+            (id, costs.sync.as_secs_f64() + bring)
+        };
+        let mut totals: SmallVec<[(DeviceId, f64); 4]> = measured.iter().map(bare).collect();
+        if totals.is_empty() {
+            return Ok(Times::new());
+        }
+        let workload = Workload::new(self.source);
+        for (index, node) in self.source.nodes().iter().enumerate() {
+            let op_type = self.source.with_signature(node, OpType::of);
+            let is_set = node.pin.is_some() || policy.route(node.op.kind(), op_type).is_some();
+            // Those that are set go to the same device in any case.
+            if is_set || node.op.def().role() == Role::View || is_constant(node) {
+                continue;
+            }
+            let seconds = |(id, costs)| match self.way(id, node) {
+                Ok(Way::Native) => Some(workload.seconds(costs, index)),
+                Ok(Way::Decomposed(parts)) => Some(Workload::new(&parts).total(costs)),
+                Err(_) => None,
+            };
+            let alone: SmallVec<[Option<f64>; 4]> = measured.iter().map(seconds).collect();
+            let able = || {
+                let all = measured.iter().zip(&alone);
+                all.filter_map(|((id, _), seconds)| Some((id, (*seconds)?)))
+            };
+            for ((id, total), seconds) in totals.iter_mut().zip(&alone) {
+                *total += match seconds {
+                    Some(seconds) => *seconds,
+                    None => {
+                        let node = isolate(self.source, node)?;
+                        let detour = |(there, s)| s + measured.detour(&node, *id, there);
+                        able().map(detour).reduce(f64::min).unwrap_or(0.0)
+                    }
+                };
+            }
+        }
+        let time = |(id, seconds)| (id, duration(seconds));
+        Ok(totals.into_iter().map(time).collect())
+    }
+
     /// Places a node of the source; `None` if that waits for its reader.
     fn node(&mut self, node: &Node) -> Result<Option<ValueId>, RunError> {
         match node.op.def().role() {
@@ -289,9 +387,13 @@ impl Planner<'_> {
             elements: elements.max().unwrap_or(0),
             custom_kernel: op_type == Some(OpType::CustomKernel),
             bytes: self.bytes,
+            times: &self.times,
         };
         let mut offer = policy.offer(devices, routing, node.pin, &subject);
-        let free = matches!(offer.reason, Reason::Preferred | Reason::Policy(_));
+        let free = matches!(
+            offer.reason,
+            Reason::Preferred | Reason::Policy(_) | Reason::Measured { .. }
+        );
         if op_type.is_none() && free {
             self.prefer_neighbour(node, &mut offer);
         }

@@ -10,6 +10,7 @@ use std::fmt;
 use rustorch_ir::{DType, OpKind};
 use smallvec::SmallVec;
 
+use crate::costs::estimate::Times;
 use crate::planner::{DeviceId, Reason};
 use crate::runtime::Devices;
 use crate::{DeviceInfo, DeviceType, Hardware, OpType, f32_hybrid};
@@ -123,7 +124,14 @@ impl From<OpKind> for Route {
     }
 }
 
-/// The rules by which [`Rules::Selector`] chooses.
+/// Devices whose times differ by less are chosen between by the rules.
+const TIE: f64 = 1.05;
+
+/// How [`Rules::Selector`] chooses.
+///
+/// Devices that were [measured](crate::Runtime::set_costs) are offered a graph in the order of
+/// the times that it should take on them, with bringing its operands there. Where times are
+/// about the same, and for devices that were not measured, the rules below hold.
 ///
 /// A graph is judged as a whole, by the bytes of its inputs and outputs: a step of a language
 /// model has gigabytes of weights, and must not go back and forth between devices because its
@@ -142,19 +150,22 @@ impl From<OpKind> for Route {
 pub struct DeviceSelector {
     /// Bytes from which on a GPU goes before Core ML.
     pub large_bytes: usize,
+    /// Are measured times compared, where there are any?
+    pub compares: bool,
 }
 
 impl Default for DeviceSelector {
     fn default() -> Self {
         Self {
             large_bytes: 100 << 20,
+            compares: true,
         }
     }
 }
 
 /// What the rules look at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct Subject<'a> {
     pub(crate) kind: Option<OpKind>,
     /// `None` for what only moves data.
     pub(crate) op_type: Option<OpType>,
@@ -167,16 +178,29 @@ pub(crate) struct Subject {
     pub(crate) custom_kernel: bool,
     /// Of the whole graph.
     pub(crate) bytes: usize,
+    /// What the whole graph takes on the devices that were measured.
+    pub(crate) times: &'a Times,
 }
 
 impl DeviceSelector {
-    /// Sorts devices that are in the platform's order by the rules.
-    fn sort(&self, offer: &mut Offer, threshold: usize, subject: &Subject, all: &Devices) {
-        let info = |id: DeviceId| all.info(id);
-        let is_coreml = |id| matches!(info(id).device, DeviceType::CoreML(_));
+    /// Sorts devices that are in the platform's order.
+    fn sort(&self, offer: &mut Offer, routing: Routing, subject: &Subject, all: &Devices) {
+        let is_coreml = |id| matches!(all.info(id).device, DeviceType::CoreML(_));
         offer
             .ids
             .retain(|&mut id| !is_coreml(id) || coreml_takes(subject));
+        let threshold = match routing.strategy {
+            GpuExecutionStrategy::Hybrid { gpu_threshold } => gpu_threshold,
+            GpuExecutionStrategy::GpuOnly | GpuExecutionStrategy::CpuOnly => 0,
+        };
+        self.sort_by_size(offer, threshold, subject, all);
+        if self.compares {
+            sort_by_time(offer, routing, subject.times, all);
+        }
+    }
+
+    fn sort_by_size(&self, offer: &mut Offer, threshold: usize, subject: &Subject, all: &Devices) {
+        let info = |id: DeviceId| all.info(id);
         let first: fn(&DeviceInfo) -> bool = match subject.bytes {
             n if n < threshold => |info| info.device == DeviceType::Cpu,
             n if n > self.large_bytes => |info| info.hardware == Hardware::Gpu,
@@ -191,6 +215,42 @@ impl DeviceSelector {
             });
             offer.ids.sort_by_key(|&id| !first(info(id)));
         }
+    }
+}
+
+/// Puts the devices that were measured in the order of their times, in the places that they
+/// have together.
+fn sort_by_time(offer: &mut Offer, routing: Routing, times: &Times, all: &Devices) {
+    // Of the processor it was said already what it is for.
+    let is_free = |id: DeviceId| {
+        let gpu_only = routing.strategy == GpuExecutionStrategy::GpuOnly;
+        !gpu_only || all.info(id).hardware != Hardware::Processor
+    };
+    let time = |id: DeviceId| {
+        let found = times.iter().find(|(known, _)| *known == id && is_free(id));
+        found.map(|(_, time)| *time)
+    };
+    let measured = offer.ids.iter().filter_map(|&id| Some((id, time(id)?)));
+    let mut measured: Times = measured.collect();
+    let Some(least) = measured.iter().map(|(_, time)| *time).min() else {
+        return;
+    };
+    if measured.len() < 2 {
+        return;
+    }
+    let tie = least.mul_f64(TIE);
+    measured.sort_by_key(|&(_, time)| if time <= tie { least } else { time });
+    let mut sorted = measured.iter();
+    for id in offer.ids.iter_mut().filter(|id| time(**id).is_some()) {
+        if let Some((next, _)) = sorted.next() {
+            *id = *next;
+        }
+    }
+    let ((first, here), others) = (measured[0], &measured[1..]);
+    if offer.ids[0] == first {
+        let others = others.iter().map(|&(id, time)| (all.info(id).device, time));
+        let others = others.collect();
+        offer.reason = Reason::Measured { here, others };
     }
 }
 
@@ -243,6 +303,17 @@ pub(crate) struct Offer {
 }
 
 impl Policy {
+    /// Where an operation is sent, or else its family.
+    pub(crate) fn route(
+        &self,
+        kind: impl Into<Option<OpKind>>,
+        op_type: Option<OpType>,
+    ) -> Option<DeviceType> {
+        (kind.into().map(Route::Kind).into_iter())
+            .chain(op_type.map(Route::Type))
+            .find_map(|route| self.routes.get(&route).copied())
+    }
+
     /// The devices for one operation, pinned or not.
     pub(crate) fn offer(
         &self,
@@ -251,9 +322,7 @@ impl Policy {
         pin: Option<DeviceType>,
         subject: &Subject,
     ) -> Offer {
-        let route = (subject.kind.map(Route::Kind).into_iter())
-            .chain(subject.op_type.map(Route::Type))
-            .find_map(|route| self.routes.get(&route).copied());
+        let route = self.route(subject.kind, subject.op_type);
         let wishes = [
             pin.map(|device| (device, Reason::Pinned(device))),
             route.map(|device| (device, Reason::Routed(device))),
@@ -299,12 +368,8 @@ impl Policy {
             reason: Reason::Preferred,
             passed: Vec::new(),
         };
-        let threshold = match strategy {
-            GpuExecutionStrategy::Hybrid { gpu_threshold } => gpu_threshold,
-            GpuExecutionStrategy::GpuOnly | GpuExecutionStrategy::CpuOnly => 0,
-        };
         match rules {
-            Rules::Selector => self.selector.sort(&mut offer, threshold, subject, all),
+            Rules::Selector => self.selector.sort(&mut offer, routing, subject, all),
             Rules::F32Hybrid => f32_hybrid::sort(&mut offer, subject, all),
         }
         offer

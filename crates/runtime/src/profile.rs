@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustorch_ir::Op;
 
+use crate::costs::work::traffic;
 use crate::journal::lock;
 use crate::segment::Segment;
 use crate::{DeviceError, DeviceInfo, DeviceType, Probe};
@@ -43,7 +44,7 @@ impl Profile {
         run(&crate::NoProbe)?;
         let elapsed = start.elapsed();
         let bytes: Vec<usize> = (segment.graph.nodes().iter())
-            .map(|node| crate::trace::traffic(&segment.graph, node))
+            .map(|node| traffic(&segment.graph, node))
             .collect();
         let all = bytes.iter().sum::<usize>().max(1) as f64;
         for (node, bytes) in segment.nodes().zip(bytes) {

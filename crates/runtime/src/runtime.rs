@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use rustorch_ir::{Graph, Node, Op, Role, TensorType};
 use smallvec::SmallVec;
 
+use crate::costs::estimate::{Measured, Places};
 use crate::executor::Executable;
 use crate::journal::{Journal, Owner, lock};
 use crate::planner::DeviceId;
@@ -31,6 +32,8 @@ pub(crate) struct Devices {
     unsupported: Mutex<HashSet<(DeviceId, Memo)>>,
     /// Are segments timed?
     pub(crate) profiling: AtomicBool,
+    /// Are there measured devices to choose between?
+    compares: AtomicBool,
     /// How bytes get from one device to another, as far as somebody asked.
     pub(crate) methods: Mutex<HashMap<(DeviceType, DeviceType), TransferMethod>>,
     cache: Weak<Mutex<Cache>>,
@@ -45,7 +48,14 @@ pub(crate) struct Slot {
     /// Segments that ran here.
     pub(crate) runs: AtomicU64,
     capability: OnceLock<DeviceCapability>,
-    pub(crate) costs: Mutex<Option<Costs>>,
+    /// What it was measured to do.
+    costs: Mutex<Option<Arc<Costs>>>,
+}
+
+impl Slot {
+    pub(crate) fn costs(&self) -> Option<Arc<Costs>> {
+        lock(&self.costs).clone()
+    }
 }
 
 /// An operation with its operand and result types: what support is remembered by.
@@ -77,6 +87,7 @@ impl Devices {
             policy: Mutex::default(),
             unsupported: Mutex::default(),
             profiling: AtomicBool::new(false),
+            compares: AtomicBool::new(false),
             methods: Mutex::default(),
             cache: Arc::downgrade(cache),
         }
@@ -223,6 +234,25 @@ impl Runtime {
         self.change_policy(|policy| policy.selector = selector);
     }
 
+    /// What a device was measured to do; `None` if it was not.
+    pub fn costs(&self, device: DeviceType) -> Option<Arc<Costs>> {
+        self.devices.named(device).find_map(Slot::costs)
+    }
+
+    /// From now on `device` is known to take these times, as [`Runtime::measure`] finds them:
+    /// [`Explanation::expected`](crate::Explanation) tells them, and as soon as two devices are
+    /// known, the [`DeviceSelector`] compares them. `None` forgets them.
+    pub fn set_costs(&self, device: DeviceType, costs: Option<Costs>) {
+        let costs = costs.map(Arc::new);
+        for slot in self.devices.named(device) {
+            lock(&slot.costs).clone_from(&costs);
+        }
+        let slots = self.devices.slots.iter();
+        let measured = slots.filter(|slot| slot.costs().is_some()).count();
+        (self.devices.compares).store(measured > 1, Ordering::Relaxed);
+        self.devices.journal.outdate();
+    }
+
     fn change_policy(&self, change: impl FnOnce(&mut Policy)) {
         change(&mut lock(&self.devices.policy));
         self.devices.journal.outdate();
@@ -243,6 +273,8 @@ impl Runtime {
         tensor: &TensorInfo,
         routing: Routing,
     ) -> Vec<DeviceType> {
+        let devices = &*self.devices;
+        let times = Measured::of(devices).times_of(op_type, &tensor.ty);
         let subject = Subject {
             kind: None,
             op_type: Some(op_type),
@@ -251,8 +283,8 @@ impl Runtime {
             elements: tensor.ty.shape.elements(),
             custom_kernel: tensor.custom_kernel,
             bytes: tensor.ty.bytes(),
+            times: &times,
         };
-        let devices = &*self.devices;
         let offer = lock(&devices.policy).offer(devices, routing, None, &subject);
         let can = |id: &DeviceId| {
             let lost = devices.slot(*id).owner.is_lost();
@@ -269,9 +301,10 @@ impl Runtime {
         gpus.filter(|s| !s.owner.is_lost()).count() > 0
     }
 
-    /// Prepares `graph` to be run often. Planning happens with the first run.
+    /// Prepares `graph` to be run often. Planning happens with the first run, and takes the
+    /// inputs to be on the host; see [`Executable::with_fresh_inputs`].
     pub fn prepare(&self, graph: Graph, routing: Routing) -> Executable {
-        Executable::new(self.devices.clone(), graph, routing, true)
+        Executable::new(self.devices.clone(), graph, routing, Places::new(), true)
     }
 
     /// Runs `graph` once; its program is remembered for graphs that are equal.
@@ -284,13 +317,20 @@ impl Runtime {
         inputs: &[Storage],
         routing: Routing,
     ) -> Result<Vec<Storage>, RunError> {
-        self.cached(graph, routing).run(inputs)
+        // Where the operands are decides only where there is something to choose between.
+        let places = match self.devices.compares.load(Ordering::Relaxed) {
+            true => self.devices.places(inputs),
+            false => Places::new(),
+        };
+        self.cached(graph, routing, places).run(inputs)
     }
 
-    fn cached(&self, graph: &Graph, routing: Routing) -> Arc<Executable> {
-        let hash = self.hasher.hash_one((graph, routing));
+    fn cached(&self, graph: &Graph, routing: Routing, places: Places) -> Arc<Executable> {
+        let hash = self.hasher.hash_one((graph, routing, &places));
         let mut cache = lock(&self.cache);
-        let same = |e: &&Arc<Executable>| e.routing() == routing && e.graph() == graph;
+        let same = |e: &&Arc<Executable>| {
+            e.routing() == routing && *e.places() == places && e.graph() == graph
+        };
         if let Some(executable) = cache.get(&hash).and_then(|found| found.iter().find(same)) {
             return executable.clone();
         }
@@ -298,7 +338,8 @@ impl Runtime {
             cache.clear();
         }
         let devices = self.devices.clone();
-        let executable = Arc::new(Executable::new(devices, graph.clone(), routing, false));
+        let executable = Executable::new(devices, graph.clone(), routing, places, false);
+        let executable = Arc::new(executable);
         cache.entry(hash).or_default().push(executable.clone());
         executable
     }

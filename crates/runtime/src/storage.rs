@@ -165,6 +165,14 @@ impl Storage {
         present.map(|c| c.owner.device).collect()
     }
 
+    /// Is there a copy on the host, and which devices have one?
+    pub(crate) fn whereabouts(&self) -> (bool, SmallVec<[Arc<Owner>; 2]>) {
+        let copies = self.copies();
+        let present = copies.devices.iter().filter(|c| !c.owner.is_lost());
+        let owners = present.map(|c| c.owner.clone()).collect();
+        (copies.host.is_some(), owners)
+    }
+
     fn copies(&self) -> MutexGuard<'_, Copies> {
         lock(&self.0.copies)
     }

@@ -4,8 +4,10 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
-use rustorch_ir::{Graph, Node, OpClass, Role, ValueId};
+use rustorch_ir::{Node, Role, ValueId};
 
+use crate::costs::estimate::duration;
+use crate::costs::work::Workload;
 use crate::planner::{Assignment, Plan};
 use crate::profile::Profile;
 use crate::runtime::Devices;
@@ -45,28 +47,11 @@ pub struct Explanation {
     /// Bytes of operands that have to be copied to the device's memory. Those that the host
     /// has are copied once.
     pub moved: usize,
-    /// The time that they should take together; `None` unless the device was
-    /// [calibrated](crate::Runtime::calibrate).
+    /// The time that they should take together; `None` unless the device was measured, see
+    /// [`Runtime::set_costs`](crate::Runtime::set_costs).
     pub expected: Option<Duration>,
     /// The time that they took together, in the mean of the runs; `None` if none was timed.
     pub measured: Option<Duration>,
-}
-
-/// Bytes that a node reads and writes, about.
-pub(crate) fn traffic(graph: &Graph, node: &Node) -> usize {
-    let def = node.op.def();
-    let written = node.output.bytes();
-    let read = node.inputs.iter().map(|&v| match graph.ty(v).bytes() {
-        // What is taken out of a table is as much as comes out.
-        table if def.class() == OpClass::Memory => table.min(written),
-        operand => operand,
-    });
-    match def.role() {
-        Role::View => 0,
-        // A state's update reads its source and writes as much.
-        Role::State => 2 * graph.ty(node.inputs[1]).bytes(),
-        Role::Compute => read.fold(written, usize::saturating_add),
-    }
 }
 
 /// A plan as rows: nodes of one op, device and reason counted together.
@@ -77,6 +62,7 @@ pub(crate) fn explain(
 ) -> Vec<Explanation> {
     let mut rows: Vec<Explanation> = Vec::new();
     let mut moves = Moves::new(plan, devices);
+    let workload = Workload::new(&plan.graph);
     for (index, (node, assignment)) in plan.graph.nodes().iter().zip(&plan.assignments).enumerate()
     {
         if node.op.def().role() == Role::View {
@@ -87,6 +73,7 @@ pub(crate) fn explain(
             Role::State => plan.graph.ty(node.inputs[1]),
             _ => &node.output,
         };
+        let costs = devices.slot(assignment.device).costs();
         let row = Explanation {
             op: node.op.name(),
             count: 1,
@@ -94,7 +81,7 @@ pub(crate) fn explain(
             reason: assignment.reason.to_string(),
             bytes: written.bytes(),
             moved: moves.to(node, assignment),
-            expected: devices.expected(assignment.device, &plan.graph, node),
+            expected: costs.map(|costs| duration(workload.seconds(&costs, index))),
             measured: profile.and_then(|p| p.time(index)),
         };
         let same =

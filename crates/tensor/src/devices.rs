@@ -90,7 +90,9 @@ pub fn backends(threads: usize) -> Vec<Arc<dyn Backend>> {
 /// The runtime of all devices, and what is absent.
 static GLOBAL: LazyLock<(Runtime, Vec<Absent>)> = LazyLock::new(|| {
     let found = discover(0);
-    (Runtime::new(found.backends), found.absent)
+    let runtime = Runtime::new(found.backends);
+    runtime.use_calibration();
+    (runtime, found.absent)
 });
 
 /// The runtime of all devices, made when it is first needed.

@@ -48,8 +48,9 @@ impl Trace {
     pub fn new(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
         let capture = Capture::new(placeholders, outputs)?;
         let (runtime, routing) = current();
+        let executable = runtime.prepare(capture.graph, routing);
         Ok(Self {
-            executable: runtime.prepare(capture.graph, routing),
+            executable: executable.with_fresh_inputs(placeholders.len()),
             placeholders: placeholders.len(),
             leaves: capture.leaves,
             outputs: outputs.iter().map(|t| t.ty().clone()).collect(),

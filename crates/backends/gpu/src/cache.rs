@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use rustorch_runtime::cache_folder;
 use sha2::{Digest, Sha256};
 
 /// SHA-256 of a kernel's source, device and driver.
@@ -30,14 +31,9 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// The user's: `RUSTORCH_CACHE_DIR`, or `rustorch` in the system's place for caches.
-    /// `None` where there is no such place.
+    /// The user's, in the [`cache_folder`]. `None` where there is no such place.
     pub(crate) fn of_user() -> Option<Self> {
-        let folder = match std::env::var_os("RUSTORCH_CACHE_DIR") {
-            Some(folder) if !folder.is_empty() => PathBuf::from(folder),
-            _ => dirs::cache_dir()?.join("rustorch"),
-        };
-        Some(Self::new(folder.join("kernels"), LIMIT))
+        Some(Self::new(cache_folder()?.join("kernels"), LIMIT))
     }
 
     fn new(folder: PathBuf, limit: u64) -> Self {

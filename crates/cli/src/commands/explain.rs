@@ -1,20 +1,21 @@
 //! `explain`: where each operation of a run goes, why, and how long it takes.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustorch_llm::Session;
-use rustorch_runtime::{DeviceType, Explanation, Runtime};
+use rustorch_runtime::{DeviceSelector, DeviceType, Explanation, Runtime};
 use serde_json::json;
 
 use super::generate::Options;
 use crate::args::Format;
-use crate::output::{bytes, json_line};
+use crate::output::{bytes, duration, json_line};
 
 /// Tokens that are decoded to measure a step.
 const STEPS: usize = 8;
+/// Time for each size of an operation, where no calibration tells what it takes.
+const EFFORT: Duration = Duration::from_millis(2);
 
 /// The operations of one forward pass.
 struct Pass {
@@ -45,17 +46,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
             .collect::<Result<Vec<_>>>()
     };
     // A device that fails while it is measured changes the plan, which is then shown.
-    let used: BTreeSet<String> = (plan(&session)?.iter())
-        .flat_map(|pass| pass.rows.iter().map(|row| row.device.to_string()))
-        .collect();
-    for device in used
-        .iter()
-        .filter_map(|name| name.parse::<DeviceType>().ok())
-    {
-        if let Err(e) = devices.runtime.calibrate(device) {
-            tracing::warn!("{device} was not calibrated: {e}");
-        }
-    }
+    know_costs(&devices.runtime, &plan(&session)?);
     if let Err(e) = measure(&mut session, &devices.runtime, batch) {
         tracing::warn!("no times were measured: {e:#}");
     }
@@ -91,6 +82,30 @@ pub(super) fn run(options: &Options) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Measures the devices that are used, without effort, where no calibration tells of them. The
+/// choice stays what it is in a run, which knows of no such measurements.
+fn know_costs(runtime: &Runtime, passes: &[Pass]) {
+    let rows = passes.iter().flat_map(|pass| &pass.rows);
+    let mut unknown: Vec<DeviceType> = rows.map(|row| row.device).collect();
+    unknown.sort_by_key(DeviceType::to_string);
+    unknown.dedup();
+    unknown.retain(|&device| runtime.costs(device).is_none());
+    if unknown.is_empty() {
+        return;
+    }
+    runtime.set_selector(DeviceSelector {
+        compares: false,
+        ..DeviceSelector::default()
+    });
+    for device in unknown {
+        match runtime.measure(&[device], EFFORT, |_, _| ()) {
+            Ok(costs) => (costs.into_iter())
+                .for_each(|(device, costs)| runtime.set_costs(device, Some(costs))),
+            Err(e) => tracing::warn!("{device} was not measured: {e}"),
+        }
+    }
 }
 
 /// Runs both passes with the clock on, after once without.
@@ -133,9 +148,5 @@ fn table(rows: &[Explanation], out: &mut impl Write) -> io::Result<()> {
 }
 
 fn time(time: Option<Duration>) -> String {
-    match time.map(|t| t.as_secs_f64() * 1e6) {
-        None => "-".to_owned(),
-        Some(us) if us < 1000.0 => format!("{us:.1} µs"),
-        Some(us) => format!("{:.2} ms", us / 1000.0),
-    }
+    time.map_or_else(|| "-".to_owned(), duration)
 }

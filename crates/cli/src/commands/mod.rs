@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod bench;
+mod calibrate;
 mod devices;
 mod explain;
 pub(crate) mod generate;
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Inspect(inspect::Options),
     /// The devices of this machine, what they can do, and what is missing
     Devices(devices::Options),
+    /// Measure this machine's devices, so that they are chosen by what they take
+    Calibrate(calibrate::Options),
     /// Where each operation of a run would go, and why; takes the options of the run
     Explain(Box<generate::Options>),
 }
@@ -54,6 +57,7 @@ pub(crate) fn run(cli: &Cli, start: Instant) -> Result<ExitCode> {
         Some(Command::Quantize(options)) => quantize::run(options),
         Some(Command::Inspect(options)) => inspect::run(options),
         Some(Command::Devices(options)) => devices::run(options),
+        Some(Command::Calibrate(options)) => calibrate::run(options),
         Some(Command::Explain(options)) => explain::run(options),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -65,6 +65,7 @@ fn a_graph_is_judged_by_its_size() {
     assert_eq!(place(&mac, LARGE), large);
     mac.set_selector(DeviceSelector {
         large_bytes: usize::MAX,
+        ..DeviceSelector::default()
     });
     assert_eq!(place(&mac, LARGE).0, COREML);
     // A step with large weights does not leave its device for small activations.

@@ -97,6 +97,12 @@ impl Fake {
         self
     }
 
+    /// Saying something more of itself.
+    pub(crate) fn with_detail(mut self, key: &str, value: &str) -> Self {
+        self.info.details.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Without kernels for these.
     pub(crate) fn without(mut self, lacks: &[OpKind]) -> Self {
         self.lacks = lacks.to_vec();

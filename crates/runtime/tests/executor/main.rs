@@ -1,7 +1,9 @@
 //! Planning, running and failing over on devices that are made up: they compute as the
 //! processor does, and say, remember and fail what a test tells them to.
 
+mod calibrating;
 mod choosing;
+mod costs;
 mod failing;
 mod fake;
 mod moving;

@@ -113,17 +113,20 @@ fn nothing_at_all() -> Outcome {
     on_each_device(|| {
         let none = Tensor::zeros([0, 3], DType::F32)?;
         let row = tensor![1.0, 2.0, 3.0];
-        assert_eq!(none.add(&row)?.to_vec::<f32>()?, []);
-        assert_eq!(none.softmax(1)?.to_vec::<f32>()?, []);
+        assert_eq!(none.add(&row)?.to_vec::<f32>()?, [0.0f32; 0]);
+        assert_eq!(none.softmax(1)?.to_vec::<f32>()?, [0.0f32; 0]);
         assert_eq!(none.linear(&row.reshape([1, 3])?, None)?.shape(), [0, 1]);
         assert_eq!(
             Tensor::cat(&[&none, &row.unsqueeze(0)?], 0)?.to_vec::<f32>()?,
             [1.0, 2.0, 3.0]
         );
-        assert_eq!(none.t()?.contiguous()?.to_vec::<f32>()?, []);
-        assert_eq!(none.eval()?.narrow(0, 0, 0)?.add(1)?.to_vec::<f32>()?, []);
+        assert_eq!(none.t()?.contiguous()?.to_vec::<f32>()?, [0.0f32; 0]);
+        assert_eq!(
+            none.eval()?.narrow(0, 0, 0)?.add(1)?.to_vec::<f32>()?,
+            [0.0f32; 0]
+        );
         let no_rows = row.narrow(0, 3, 0)?.reshape([0, 3])?;
-        assert_eq!(no_rows.matmul(&row)?.to_vec::<f32>()?, []);
+        assert_eq!(no_rows.matmul(&row)?.to_vec::<f32>()?, [0.0f32; 0]);
         assert_eq!(none.sum(0, false)?.to_vec::<f32>()?, [0.0; 3]);
         Ok(())
     })

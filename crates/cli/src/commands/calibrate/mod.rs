@@ -1,0 +1,151 @@
+//! `calibrate`: measures this machine's devices, and shows what that is worth.
+
+mod cases;
+mod check;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use rustorch_runtime::{Bound, Calibration, Costs, DeviceType, Runtime};
+use serde_json::json;
+
+use crate::args::{BackendArg, DeviceArgs, Format};
+use crate::devices::Devices;
+use crate::output::{bytes, count, duration, json_line};
+use crate::progress;
+
+/// Time for each size of each operation on each device.
+const EFFORT: Duration = Duration::from_millis(30);
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Measure this device alone; what is known of the others is kept
+    #[arg(short, long, value_name = "BACKEND")]
+    backend: Option<BackendArg>,
+
+    /// Worker threads of the CPU [default: as many as physical cores]; the calibration holds
+    /// for runs with as many
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    threads: usize,
+
+    /// Rather than measure devices, run 30 operations on all of them, and compare the device
+    /// that would be chosen with the one that was fastest
+    #[arg(long, conflicts_with = "backend")]
+    check: bool,
+
+    /// How it is written
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+pub(super) fn run(options: &Options) -> Result<()> {
+    let args = DeviceArgs {
+        backend: options.backend.into_iter().collect(),
+        threads: options.threads,
+        strict: false,
+        inject: Default::default(),
+        route: Vec::new(),
+    };
+    if options.check {
+        let devices = Devices::open(&args)?;
+        return check::run(&devices.runtime, options.format);
+    }
+    let Devices {
+        runtime, routing, ..
+    } = Devices::find(&args)?;
+    let devices = match routing.device {
+        DeviceType::Auto => comparable(&runtime),
+        device => vec![device],
+    };
+    let bar = progress::steps("measuring", 0);
+    let measured = Calibration::measure(&runtime, &devices, EFFORT, |done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let mut calibration = measured?;
+    let path = Calibration::path().context("there is no folder for it: set RUSTORCH_CACHE_DIR")?;
+    // What is not valid any more is replaced as a whole.
+    if let Ok(Some(older)) = Calibration::load(&path)
+        && older.check(runtime.devices()).is_ok()
+    {
+        calibration.complete(older);
+    }
+    calibration.save(&path)?;
+    let out = &mut io::stdout().lock();
+    match options.format {
+        Format::Text => text(&calibration, &path, out)?,
+        Format::Json => {
+            let file = path.display().to_string();
+            json_line(out, &json!({"file": file, "calibration": calibration}))?;
+        }
+    }
+    Ok(())
+}
+
+/// All devices but the reference, which is never chosen for its speed.
+fn comparable(runtime: &Runtime) -> Vec<DeviceType> {
+    let devices = runtime.devices().map(|info| info.device);
+    devices.filter(|&d| d != DeviceType::Reference).collect()
+}
+
+/// A table: what each device does in a second, at the largest size.
+fn text(calibration: &Calibration, path: &Path, out: &mut impl Write) -> Result<()> {
+    let devices: Vec<(DeviceType, &Costs)> = calibration.devices().collect();
+    let mut line = |name: &str, cells: Vec<String>| -> io::Result<()> {
+        let cells = cells.iter().map(|cell| format!(" {cell:>18}"));
+        writeln!(out, "{name:<28}{}", cells.collect::<String>())
+    };
+    line("", devices.iter().map(|(d, _)| d.to_string()).collect())?;
+    let all = |cell: &dyn Fn(&Costs) -> String| -> Vec<String> {
+        devices.iter().map(|(_, costs)| cell(costs)).collect()
+    };
+    let rate = |points: &[(f64, f64)], bound: Bound| match (points.last(), bound) {
+        (Some((work, seconds)), _) if *seconds <= 0.0 || *work <= 0.0 => "-".to_owned(),
+        (Some((work, seconds)), Bound::Bytes) => format!("{}/s", bytes((work / seconds) as u64)),
+        (Some((work, seconds)), Bound::Products) => {
+            format!("{} products/s", count((work / seconds) as u64))
+        }
+        (None, _) => "-".to_owned(),
+    };
+    line("start and end of a run", all(&|costs| duration(costs.sync)))?;
+    line(
+        "launch of an operation",
+        all(&|costs| duration(costs.launch)),
+    )?;
+    let transfer = |points: &[(f64, f64)]| rate(points, Bound::Bytes);
+    line(
+        "from the host",
+        all(&|costs| transfer(costs.upload.points())),
+    )?;
+    line(
+        "to the host",
+        all(&|costs| transfer(costs.download.points())),
+    )?;
+    let mut operations = Vec::new();
+    for op in devices.iter().flat_map(|(_, costs)| &costs.operations) {
+        let key = (op.op, op.dtype, op.bound);
+        if !operations.contains(&key) {
+            operations.push(key);
+        }
+    }
+    for (op, dtype, bound) in operations {
+        let cells = all(&|costs| {
+            let mut known = costs.operations.iter();
+            let found = known.find(|c| (c.op, c.dtype, c.bound) == (op, dtype, bound));
+            found.map_or("-".to_owned(), |c| rate(c.curve.points(), bound))
+        });
+        line(&format!("{} {dtype}", op.name()), cells)?;
+    }
+    writeln!(out, "\nwritten to {}", path.display())?;
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! What a graph should take on each device, with bringing its operands there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustorch_ir::{Graph, OpClass, TensorType};
+use smallvec::SmallVec;
+
+use super::work::{FEW_ROWS, Work};
+use super::{Costs, relative};
+use crate::planner::DeviceId;
+use crate::runtime::Devices;
+use crate::{OpType, Storage};
+
+/// Where something is: a bit for each device, and [`HOST`].
+pub(crate) type Place = u32;
+
+/// The bit of host memory.
+pub(crate) const HOST: Place = 1 << 31;
+
+/// Wherever it is needed.
+pub(crate) const EVERYWHERE: Place = Place::MAX;
+
+/// Where each of a graph's inputs is; those that are not listed are on the host.
+pub(crate) type Places = SmallVec<[Place; 4]>;
+
+fn bit(device: DeviceId) -> Place {
+    // Beyond that many devices, where tensors are is not followed.
+    1u32.checked_shl(device.0 as u32).unwrap_or(0) & !HOST
+}
+
+/// Devices that were measured, with what.
+pub(crate) struct Measured(Vec<(DeviceId, Arc<Costs>)>);
+
+impl Measured {
+    /// All of them that still work. Where there is but one, there is nothing to compare.
+    pub(crate) fn of(devices: &Devices) -> Self {
+        let costs = |id| {
+            let slot = devices.slot(id);
+            let costs = slot.costs().filter(|_| !slot.owner.is_lost());
+            Some((id, costs?))
+        };
+        let all: Vec<_> = devices.ids().filter_map(costs).collect();
+        match all.len() {
+            0 | 1 => Self(Vec::new()),
+            _ => Self(all),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (DeviceId, &Costs)> {
+        self.0.iter().map(|(id, costs)| (*id, &**costs))
+    }
+
+    /// Seconds to bring bytes to a device from where they are.
+    pub(crate) fn bring(&self, bytes: usize, from: Place, to: DeviceId) -> f64 {
+        if from & bit(to) != 0 {
+            return 0.0;
+        }
+        let bytes = bytes as f64;
+        let owners = self.iter().filter(|(id, _)| from & bit(*id) != 0);
+        let fetched = owners.map(|(_, costs)| costs.download.seconds(bytes));
+        let down = match from & HOST {
+            0 => fetched.reduce(f64::min).unwrap_or(0.0),
+            _ => 0.0,
+        };
+        let there = self.iter().find(|(id, _)| *id == to);
+        down + there.map_or(0.0, |(_, costs)| costs.upload.seconds(bytes))
+    }
+
+    /// Seconds to bring all of a graph's inputs to a device.
+    pub(crate) fn bring_inputs(&self, inputs: &[TensorType], places: &Places, to: DeviceId) -> f64 {
+        let place = |i: usize| places.get(i).copied().unwrap_or(HOST);
+        let all = inputs.iter().enumerate();
+        all.map(|(i, ty)| self.bring(ty.bytes(), place(i), to))
+            .sum()
+    }
+
+    /// Seconds of handing a node on to another device: two more launches, its operands there
+    /// and its result back.
+    pub(crate) fn detour(&self, graph: &Graph, here: DeviceId, there: DeviceId) -> f64 {
+        let operands = graph.inputs().iter().map(TensorType::bytes);
+        let results = graph.nodes().iter().map(|node| node.output.bytes());
+        let sync = |device| {
+            let found = self.iter().find(|(id, _)| *id == device);
+            found.map_or(0.0, |(_, costs)| costs.sync.as_secs_f64())
+        };
+        sync(here)
+            + sync(there)
+            + self.bring(operands.sum(), bit(here), there)
+            + self.bring(results.sum(), bit(there), here)
+    }
+}
+
+/// What something should take on each measured device.
+pub(crate) type Times = SmallVec<[(DeviceId, Duration); 4]>;
+
+impl Measured {
+    /// What an operation of a family takes on such a tensor, which is on the host.
+    pub(crate) fn times_of(&self, op_type: OpType, tensor: &TensorType) -> Times {
+        let work = typical(op_type, tensor);
+        let time = |(id, costs): (DeviceId, &Costs)| {
+            let bare = (costs.sync + costs.launch).as_secs_f64();
+            let bring = self.bring(tensor.bytes(), HOST, id);
+            (id, duration(bare + costs.seconds(&work) + bring))
+        };
+        self.iter().map(time).collect()
+    }
+}
+
+/// Seconds as a time; more than it can hold is its largest.
+pub(crate) fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+/// The operation that a family is judged by: a product with a square matrix, a convolution with
+/// as many channels and 3 × 3 weights, or one that reads and writes the tensor.
+fn typical(op_type: OpType, tensor: &TensorType) -> Work {
+    let class = match op_type {
+        OpType::LinearAlgebra => OpClass::LinearAlgebra,
+        OpType::Convolution => OpClass::Convolution,
+        OpType::Activation => OpClass::Activation,
+        OpType::Reduction => OpClass::Reduction,
+        OpType::Normalization => OpClass::Normalization,
+        OpType::ComplexMath => OpClass::ComplexMath,
+        OpType::Distribution => OpClass::Distribution,
+        OpType::CustomKernel => OpClass::CustomKernel,
+        OpType::DistributedOps => OpClass::DistributedOps,
+    };
+    let elements = tensor.shape.elements() as f64;
+    let from_last = |n: usize| tensor.shape.iter().rev().nth(n).map_or(1.0, |&d| d as f64);
+    let width = from_last(0).max(1.0);
+    let (products, weights) = match op_type {
+        OpType::LinearAlgebra => (elements * width, width * width),
+        OpType::Convolution => (elements * 9.0 * from_last(2), 9.0 * from_last(2)),
+        _ => (0.0, 0.0),
+    };
+    let size = tensor.dtype.size().unwrap_or(1) as f64;
+    Work {
+        kind: relative(class),
+        class,
+        dtype: tensor.dtype,
+        bytes: (2.0 * elements + weights) * size,
+        products,
+        reads_once: products < FEW_ROWS * (elements + weights),
+    }
+}
+
+impl Devices {
+    /// Where storages are.
+    pub(crate) fn places(&self, storages: &[Storage]) -> Places {
+        let place = |storage: &Storage| {
+            let (on_host, owners) = storage.whereabouts();
+            let is_there = |id: &DeviceId| {
+                let owner = &self.slot(*id).owner;
+                owners.iter().any(|o| Arc::ptr_eq(o, owner))
+            };
+            let devices = self.ids().filter(is_there).map(bit);
+            let host = if on_host { HOST } else { 0 };
+            devices.fold(host, |place, bit| place | bit)
+        };
+        storages.iter().map(place).collect()
+    }
+}

@@ -1,0 +1,257 @@
+//! Measuring what devices can do.
+
+use std::time::{Duration, Instant};
+
+use rustorch_ir::{DType, Graph, TensorType};
+
+use super::probes::{self, TABLE};
+use super::work::Work;
+use super::{Bound, Costs, Curve, OpCost};
+use crate::{DeviceType, Executable, HostBuffer, Routing, RunError, Runtime, Storage};
+
+/// Launches that follow each other.
+const CHAIN: usize = 64;
+/// Runs of each measurement, of which the median counts: at least and at most.
+const RUNS: [usize; 2] = [5, 50];
+/// A size whose runs would take so many times the intended time is left out, with all above.
+const PATIENCE: u32 = 4;
+/// Bytes that are brought from memory to memory.
+const TRANSFERS: [usize; 3] = [4 << 10, 1 << 20, 32 << 20];
+/// What memory is filled with: small numbers of all types. Untouched pages would all be one.
+const FILLING: u8 = 0x11;
+
+/// A device that is measured.
+struct Subject {
+    device: DeviceType,
+    costs: Costs,
+}
+
+impl Runtime {
+    /// Measures what devices can do, beside each other: launches, transfers, and operations at
+    /// several sizes. Each size gets about the time of `effort` on each device; `progress` is
+    /// told how many of how many operations are done.
+    ///
+    /// What a device cannot run is not measured on it. Nothing else changes; see
+    /// [`Runtime::set_costs`].
+    ///
+    /// # Errors
+    /// There is no such device, or it does not even run an addition.
+    pub fn measure(
+        &self,
+        devices: &[DeviceType],
+        effort: Duration,
+        mut progress: impl FnMut(usize, usize),
+    ) -> Result<Vec<(DeviceType, Costs)>, RunError> {
+        let mut subjects = (devices.iter())
+            .map(|&device| {
+                Ok(Subject {
+                    device,
+                    costs: self.bare(device, effort)?,
+                })
+            })
+            .collect::<Result<Vec<_>, RunError>>()?;
+        for subject in &mut subjects {
+            self.transfers(subject, effort)?;
+        }
+        let probes = probes::all();
+        for (done, probe) in probes.iter().enumerate() {
+            progress(done, probes.len());
+            let mut points: Vec<Vec<(f64, f64)>> = vec![Vec::new(); subjects.len()];
+            let mut measured = None;
+            for graph in probe.graphs() {
+                let graph = graph?;
+                let node = &graph.nodes()[graph.nodes().len() - 1];
+                let work = Work::of(&graph, node);
+                let amount = match probe.bound {
+                    Bound::Bytes => work.bytes,
+                    Bound::Products => work.products,
+                };
+                measured = Some(work.kind);
+                let willing: Vec<bool> = (points.iter())
+                    .map(|points| is_soon(points, amount, effort))
+                    .collect();
+                let times = self.one_size(&subjects, &willing, &graph, effort)?;
+                for ((subject, points), time) in subjects.iter().zip(&mut points).zip(times) {
+                    let bare = subject.costs.sync + subject.costs.launch;
+                    if let Some(time) = time {
+                        points.push((amount, time.saturating_sub(bare).as_secs_f64()));
+                    }
+                }
+            }
+            for (subject, points) in subjects.iter_mut().zip(points) {
+                let curve = Curve::try_from(points).unwrap_or_default();
+                if let Some(op) = measured.filter(|_| !curve.points().is_empty()) {
+                    let (dtype, bound) = (probe.dtype, probe.bound);
+                    subject.costs.operations.push(OpCost {
+                        op,
+                        dtype,
+                        bound,
+                        curve,
+                    });
+                }
+            }
+        }
+        progress(probes.len(), probes.len());
+        Ok(subjects.into_iter().map(|s| (s.device, s.costs)).collect())
+    }
+
+    /// What runs and launches cost that have nothing to do.
+    fn bare(&self, device: DeviceType, effort: Duration) -> Result<Costs, RunError> {
+        let chain = |n: usize| -> Result<Duration, RunError> {
+            let mut graph = Graph::new();
+            let x = graph.input(TensorType::new([1, 1], DType::F32))?;
+            let y = (0..n).try_fold(x, |y, _| graph.matmul(y, x))?;
+            graph.output(y);
+            let mut run = self.prepared(device, graph)?;
+            median(&mut [Some(&mut || run())], effort)?[0].ok_or_else(|| absent(device))
+        };
+        let (one, many) = (chain(1)?, chain(1 + CHAIN)?);
+        let launch = many.saturating_sub(one) / CHAIN as u32;
+        Ok(Costs {
+            sync: one.saturating_sub(launch),
+            launch,
+            ..Costs::default()
+        })
+    }
+
+    /// What it costs to bring bytes to a device and back.
+    fn transfers(&self, subject: &mut Subject, effort: Duration) -> Result<(), RunError> {
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        for bytes in TRANSFERS {
+            let host = filled(&TensorType::new([bytes], DType::U8))?;
+            let mut upload = || -> Result<Duration, RunError> {
+                let storage = Storage::from_host(host.clone());
+                let start = Instant::now();
+                self.place(&storage, subject.device)?;
+                Ok(start.elapsed())
+            };
+            if let Some(time) = median(&mut [Some(&mut upload)], effort)?[0] {
+                up.push((bytes as f64, time.as_secs_f64()));
+            }
+            let mut graph = Graph::new();
+            let x = graph.input(TensorType::new([bytes / 4], DType::F32))?;
+            let y = graph.add(x, x)?;
+            graph.output(y);
+            let (routing, inputs) = (only(subject.device), [Storage::from_host(host.clone())]);
+            let mut download = || -> Result<Duration, RunError> {
+                let results = self.run(&graph, &inputs, routing)?;
+                let start = Instant::now();
+                self.place(&results[0], DeviceType::Cpu)?;
+                Ok(start.elapsed())
+            };
+            // Without a backend of the host, nothing is ever brought to it.
+            if self.devices().any(|info| info.device == DeviceType::Cpu)
+                && let Some(time) = median(&mut [Some(&mut download)], effort)?[0]
+            {
+                down.push((bytes as f64, time.as_secs_f64()));
+            }
+        }
+        subject.costs.upload = Curve::try_from(up).unwrap_or_default();
+        subject.costs.download = Curve::try_from(down).unwrap_or_default();
+        Ok(())
+    }
+
+    /// The times of a graph on those of the devices that are willing and able.
+    fn one_size(
+        &self,
+        subjects: &[Subject],
+        willing: &[bool],
+        graph: &Graph,
+        effort: Duration,
+    ) -> Result<Vec<Option<Duration>>, RunError> {
+        let mut runs: Vec<_> = (subjects.iter().zip(willing))
+            .map(|(subject, willing)| {
+                let prepare = || self.prepared(subject.device, graph.clone());
+                willing.then(prepare)?.ok()
+            })
+            .collect();
+        let mut runs: Vec<Option<Run>> = (runs.iter_mut())
+            .map(|run| run.as_mut().map(|run| run as Run))
+            .collect();
+        median(&mut runs, effort)
+    }
+
+    /// A graph that has run once on a device, so that all is compiled and in place, and that
+    /// runs again, and says how long it took.
+    fn prepared(
+        &self,
+        device: DeviceType,
+        graph: Graph,
+    ) -> Result<impl FnMut() -> Result<Duration, RunError> + use<>, RunError> {
+        let inputs = (graph.inputs().iter())
+            .map(|ty| Ok(Storage::from_host(filled(ty)?)))
+            .collect::<Result<Vec<_>, RunError>>()?;
+        let executable: Executable = self.prepare(graph, only(device));
+        let mut outputs = Vec::new();
+        let mut run = move || {
+            let start = Instant::now();
+            executable.run_into(&[&inputs], &mut outputs)?;
+            Ok(start.elapsed())
+        };
+        run()?;
+        Ok(run)
+    }
+}
+
+/// Something that runs, and says how long it took.
+type Run<'a> = &'a mut dyn FnMut() -> Result<Duration, RunError>;
+
+/// The median time of each, in turns, so that whatever else the machine does slows down all.
+fn median(runs: &mut [Option<Run>], effort: Duration) -> Result<Vec<Option<Duration>>, RunError> {
+    let mut times: Vec<Vec<Duration>> = vec![Vec::new(); runs.len()];
+    let [least, most] = RUNS;
+    for _ in 0..most {
+        for (run, times) in runs.iter_mut().zip(&mut times) {
+            let spent: Duration = times.iter().sum();
+            if let Some(run) = run
+                && (times.len() < least || spent < effort)
+            {
+                times.push(run()?);
+            }
+        }
+    }
+    Ok((times.into_iter())
+        .map(|mut times| {
+            times.sort();
+            times.get(times.len() / 2).copied()
+        })
+        .collect())
+}
+
+/// Will an amount of work take a time that can be waited for?
+fn is_soon(points: &[(f64, f64)], amount: f64, effort: Duration) -> bool {
+    let known = points.last();
+    known.is_none_or(|(work, seconds)| seconds * amount / work < (PATIENCE * effort).as_secs_f64())
+}
+
+fn only(device: DeviceType) -> Routing {
+    Routing {
+        device,
+        strict: true,
+        ..Routing::AUTO
+    }
+}
+
+fn absent(device: DeviceType) -> RunError {
+    RunError::NoDevice {
+        op: "calibration".to_owned(),
+        tried: format!("{device}: not on this machine"),
+    }
+}
+
+/// Memory of a type: indices lie all over the tables, whatever else is small.
+fn filled(ty: &TensorType) -> Result<HostBuffer, RunError> {
+    let bytes = ty.bytes();
+    let buffer = match ty.dtype {
+        DType::I32 => {
+            let index = |i: usize| (i * 37 % TABLE) as i32;
+            let indices = (0..ty.shape.elements()).flat_map(|i| index(i).to_ne_bytes());
+            HostBuffer::copy_of(&indices.collect::<Vec<u8>>())
+        }
+        _ => HostBuffer::copy_of(&vec![FILLING; bytes]),
+    };
+    buffer.ok_or_else(|| RunError::NoDevice {
+        op: "calibration".to_owned(),
+        tried: format!("the host has no {bytes} bytes"),
+    })
+}

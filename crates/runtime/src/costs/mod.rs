@@ -1,0 +1,173 @@
+//! What devices have been measured to do, and what operations should therefore take.
+//!
+//! `measure.rs` measures the operations of `probes.rs`, `curve.rs` lies between them,
+//! `work.rs` tells how much of that a graph is, `estimate.rs` what it takes on each device.
+
+mod curve;
+pub(crate) mod estimate;
+mod measure;
+mod probes;
+pub(crate) mod work;
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use rustorch_ir::{DType, OpClass, OpKind};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+pub use curve::{Curve, NoCurve};
+
+use work::Work;
+
+/// A device's measured times. What is between the measured sizes is interpolated.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Costs {
+    /// Starting a run and waiting for its end.
+    #[serde(rename = "sync_seconds", with = "seconds")]
+    pub sync: Duration,
+    /// One operation on next to nothing within a run.
+    #[serde(rename = "launch_seconds", with = "seconds")]
+    pub launch: Duration,
+    /// Bringing bytes from the host to the device.
+    pub upload: Curve,
+    /// Bringing bytes from the device to the host.
+    pub download: Curve,
+    /// What operations take beyond their launch.
+    pub operations: Vec<OpCost>,
+}
+
+/// What takes an operation's time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Bound {
+    /// The bytes that it reads and writes.
+    Bytes,
+    /// Multiplications with their additions.
+    Products,
+}
+
+/// The measured times of one operation.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct OpCost {
+    /// The operation.
+    #[serde(with = "op_name")]
+    pub op: OpKind,
+    /// Element type of its operands; of a product's weights.
+    #[serde(with = "text")]
+    pub dtype: DType,
+    /// What the curve goes by.
+    pub bound: Bound,
+    /// The time by bytes, or by products.
+    pub curve: Curve,
+}
+
+impl Costs {
+    /// Seconds of some work beyond its launch.
+    ///
+    /// A product of few rows is bound by the bytes of its weights, one of many by its
+    /// multiplications: the slower of the two counts.
+    fn seconds(&self, work: &Work) -> f64 {
+        let by_bytes = || self.curve(work, Bound::Bytes, work.kind);
+        let bytes = |curve: &Curve| curve.seconds(work.bytes);
+        if work.products == 0.0 {
+            let relative = || self.curve(work, Bound::Bytes, relative(work.class));
+            return by_bytes().or_else(relative).map_or(0.0, bytes);
+        }
+        let relative = || self.curve(work, Bound::Products, relative(work.class));
+        let by_products = self.curve(work, Bound::Products, work.kind);
+        let products = by_products.or_else(relative);
+        let products = products.map(|curve| curve.seconds(work.products));
+        match (by_bytes().map(bytes), products) {
+            (Some(bytes), _) if work.reads_once => bytes,
+            (bytes, products) => bytes.unwrap_or(0.0).max(products.unwrap_or(0.0)),
+        }
+    }
+
+    /// The curve of an operation: with elements of that type if it was measured with them,
+    /// else with the first that are blocks, or are not, just as those.
+    fn curve(&self, work: &Work, bound: Bound, op: OpKind) -> Option<&Curve> {
+        let all = || {
+            let all = self.operations.iter();
+            all.filter(|cost| cost.op == op && cost.bound == bound)
+        };
+        let exact = all().find(|cost| cost.dtype == work.dtype);
+        let alike = || all().find(|cost| cost.dtype.is_block() == work.dtype.is_block());
+        let found = exact.or_else(alike).or_else(|| all().next());
+        found.map(|cost| &cost.curve)
+    }
+}
+
+/// The operation that stands for others of its class which were not measured.
+fn relative(class: OpClass) -> OpKind {
+    match class {
+        OpClass::LinearAlgebra => OpKind::Matmul,
+        OpClass::Convolution => OpKind::Conv2d,
+        OpClass::Reduction => OpKind::Reduce,
+        OpClass::Normalization => OpKind::Softmax,
+        OpClass::Distribution => OpKind::Random,
+        OpClass::Memory => OpKind::Concat,
+        OpClass::Activation
+        | OpClass::ComplexMath
+        | OpClass::CustomKernel
+        | OpClass::DistributedOps => OpKind::Binary,
+    }
+}
+
+/// Values that are written as their text.
+pub(crate) mod text {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(
+        value: &impl Display,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(crate) fn deserialize<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+    where
+        D: Deserializer<'de>,
+        T: FromStr<Err: Display>,
+    {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+/// Operations by name.
+mod op_name {
+    use super::*;
+
+    pub(super) fn serialize<S: Serializer>(op: &OpKind, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(op.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<OpKind, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let mut all = OpKind::ALL.iter().copied();
+        let found = all.find(|op| op.name() == name);
+        found.ok_or_else(|| de::Error::custom(format!("no operation is called {name:?}")))
+    }
+}
+
+/// Times in seconds.
+mod seconds {
+    use super::*;
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(time.as_secs_f64())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        Duration::try_from_secs_f64(seconds).map_err(de::Error::custom)
+    }
+}

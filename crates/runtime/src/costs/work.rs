@@ -1,0 +1,127 @@
+//! How much work the nodes of a graph are.
+
+use rustorch_ir::{DType, Graph, Node, OpClass, OpKind, Role};
+
+use super::Costs;
+
+/// Products of fewer rows than this read each weight about once.
+pub(super) const FEW_ROWS: f64 = 2.0;
+
+/// What is to be done for a node.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Work {
+    pub(crate) kind: OpKind,
+    pub(crate) class: OpClass,
+    /// Element type of the operands; of a product's weights.
+    pub(crate) dtype: DType,
+    /// Bytes read and written.
+    pub(crate) bytes: f64,
+    /// Multiplications, each with its addition.
+    pub(crate) products: f64,
+    /// Does each operand's element take part in about one product?
+    pub(crate) reads_once: bool,
+}
+
+impl Work {
+    /// A node on its own.
+    pub(crate) fn of(graph: &Graph, node: &Node) -> Self {
+        let def = node.op.def();
+        let operands = node.inputs.iter().map(|&v| graph.ty(v));
+        let elements: usize = operands.map(|ty| ty.shape.elements()).sum();
+        let products = graph.with_signature(node, |s| def.products(s)) as f64;
+        // Of two factors the second are the weights.
+        let typed = node.inputs.get(usize::from(products > 0.0));
+        Self {
+            kind: node.op.kind(),
+            class: def.class(),
+            dtype: typed.map_or(node.output.dtype, |&v| graph.ty(v).dtype),
+            bytes: traffic(graph, node) as f64,
+            products,
+            reads_once: products < FEW_ROWS * elements as f64,
+        }
+    }
+}
+
+/// Bytes that a node reads and writes, about.
+pub(crate) fn traffic(graph: &Graph, node: &Node) -> usize {
+    let def = node.op.def();
+    let written = node.output.bytes();
+    let read = node.inputs.iter().map(|&v| match graph.ty(v).bytes() {
+        // What is taken out of a table is as much as comes out.
+        table if def.class() == OpClass::Memory => table.min(written),
+        operand => operand,
+    });
+    match def.role() {
+        Role::View => 0,
+        // A state's update reads its source and writes as much.
+        Role::State => 2 * graph.ty(node.inputs[1]).bytes(),
+        Role::Compute => read.fold(written, usize::saturating_add),
+    }
+}
+
+/// The work of a graph's nodes, beside each other.
+pub(crate) struct Workload<'a> {
+    graph: &'a Graph,
+    /// Values that chains of elementwise operations hand on, and that never reach memory.
+    handed_on: Vec<bool>,
+}
+
+impl<'a> Workload<'a> {
+    pub(crate) fn new(graph: &'a Graph) -> Self {
+        let mut readers: Vec<Option<usize>> = vec![None; graph.len()];
+        let mut handed_on = vec![false; graph.len()];
+        for (at, node) in graph.nodes().iter().enumerate() {
+            for v in &node.inputs {
+                // The first reader may be the only one.
+                let first = readers[v.index()].replace(at);
+                handed_on[v.index()] = first.is_none_or(|first| first == at);
+            }
+        }
+        let elementwise = |node: &Node| node.op.def().class() == OpClass::Activation;
+        for (at, node) in graph.nodes().iter().enumerate() {
+            let value = graph.value_of(at);
+            let reader = readers[value.index()].map(|at| &graph.nodes()[at]);
+            handed_on[value.index()] &= elementwise(node)
+                && reader.is_some_and(|r| elementwise(r) && r.output.shape == node.output.shape);
+        }
+        handed_on[..graph.inputs().len()].fill(false);
+        for output in graph.outputs() {
+            handed_on[output.index()] = false;
+        }
+        Self { graph, handed_on }
+    }
+
+    /// Seconds that the node with this index takes.
+    pub(crate) fn seconds(&self, costs: &Costs, index: usize) -> f64 {
+        let graph = self.graph;
+        let node = &graph.nodes()[index];
+        if node.op.def().role() == Role::View {
+            return 0.0;
+        }
+        let work = Work::of(graph, node);
+        let result = graph.value_of(index);
+        let all = node.inputs.iter().copied().chain([result]);
+        let saved = all.filter(|v| self.handed_on[v.index()]);
+        let saved: usize = saved.map(|v| graph.ty(v).bytes()).sum();
+        let left = |work: Work| Work {
+            bytes: (work.bytes - saved as f64).max(0.0),
+            ..work
+        };
+        if !self.handed_on[result.index()] {
+            return costs.launch.as_secs_f64() + costs.seconds(&left(work));
+        }
+        // What it reads from memory, and what it computes more than the simplest does.
+        let simplest = Work {
+            kind: OpKind::Binary,
+            ..work
+        };
+        let more = costs.seconds(&work) - costs.seconds(&simplest);
+        costs.seconds(&left(simplest)) + more.max(0.0)
+    }
+
+    /// Seconds of all nodes.
+    pub(crate) fn total(&self, costs: &Costs) -> f64 {
+        let all = 0..self.graph.nodes().len();
+        all.map(|index| self.seconds(costs, index)).sum()
+    }
+}

@@ -1,0 +1,295 @@
+//! Choosing by what devices were measured to take.
+
+use std::time::Duration;
+
+use rustorch_ir::ops::{Linear, RmsNorm, UnaryOp};
+use rustorch_ir::{DType, Graph, OpKind, TensorType};
+use rustorch_runtime::{
+    Bound, Costs, Curve, DeviceSelector, DeviceType, GpuExecutionStrategy, Hardware, OpCost,
+    OpType, Routing, Runtime, TensorInfo,
+};
+
+use crate::fake::{Fake, cpu};
+use crate::{GPU, choice, explain, graph, neg, on, storage, sum, values};
+
+const CPU: DeviceType = DeviceType::Cpu;
+const COREML: DeviceType = DeviceType::CoreML(0);
+
+/// A line through the origin: so many seconds for one.
+fn rate(seconds: f64) -> Curve {
+    Curve::try_from(vec![(1.0, seconds)]).unwrap()
+}
+
+/// A device that takes `start` microseconds for a run, and nanoseconds for 1000 bytes of
+/// elementwise operations, and for 1000 bytes brought to it or back.
+fn costs(start: u64, compute: f64, transfer: f64) -> Costs {
+    let cost = |op, bound| OpCost {
+        op,
+        dtype: DType::F32,
+        bound,
+        curve: rate(compute * 1e-12),
+    };
+    Costs {
+        sync: Duration::from_micros(start),
+        launch: Duration::ZERO,
+        upload: rate(transfer * 1e-12),
+        download: rate(transfer * 1e-12),
+        operations: vec![
+            cost(OpKind::Binary, Bound::Bytes),
+            cost(OpKind::Unary, Bound::Bytes),
+            cost(OpKind::Reduce, Bound::Bytes),
+            cost(OpKind::Matmul, Bound::Products),
+        ],
+    }
+}
+
+/// A processor that starts at once, and a GPU that is ten times as fast.
+fn measured(transfer: f64) -> Runtime {
+    let runtime = Runtime::new([cpu(), Fake::gpu(GPU).backend()]);
+    runtime.set_costs(CPU, Some(costs(0, 1000.0, 0.0)));
+    runtime.set_costs(GPU, Some(costs(100, 100.0, transfer)));
+    runtime
+}
+
+fn device(runtime: &Runtime, elements: usize) -> DeviceType {
+    choice(runtime, &graph(elements, neg), Routing::AUTO).0
+}
+
+#[test]
+fn the_device_with_the_least_time_is_chosen() {
+    let runtime = measured(0.0);
+    // 8 bytes an element: 80 µs on the processor, 108 µs on the GPU.
+    let small = choice(&runtime, &graph(10_000, neg), Routing::AUTO);
+    let why = "measured: 80.0 µs here, 108.0 µs on opencl:0".to_owned();
+    assert_eq!(small, (CPU, why));
+    // By the rules it would be too small.
+    let large = choice(&runtime, &graph(100_000, neg), Routing::AUTO);
+    let why = "measured: 180.0 µs here, 800.0 µs on cpu".to_owned();
+    assert_eq!(large, (GPU, why));
+    let candidates = |n: usize| {
+        let info = TensorInfo::new(TensorType::new([n], DType::F32));
+        runtime.candidates(OpType::Activation, &info, Routing::AUTO)
+    };
+    assert_eq!(candidates(10_000), [CPU, GPU]);
+    assert_eq!(candidates(100_000), [GPU, CPU]);
+}
+
+#[test]
+fn without_measurements_of_two_devices_the_rules_hold() {
+    let runtime = measured(0.0);
+    runtime.set_selector(DeviceSelector {
+        compares: false,
+        ..DeviceSelector::default()
+    });
+    assert_eq!(device(&runtime, 100_000), CPU);
+    runtime.set_selector(DeviceSelector::default());
+    assert_eq!(device(&runtime, 100_000), GPU);
+    runtime.set_costs(GPU, None);
+    let (device, why) = choice(&runtime, &graph(100_000, neg), Routing::AUTO);
+    assert_eq!((device, &why[..]), (CPU, "too small for a GPU"));
+}
+
+#[test]
+fn bringing_operands_there_counts() {
+    // 400 ns for 1000 of 800 000 bytes of operands: 0.58 ms on the GPU, then 2.26 ms.
+    assert_eq!(device(&measured(400.0), 200_000), GPU);
+    assert_eq!(device(&measured(2500.0), 200_000), CPU);
+    // What stays there is brought once.
+    let mut g = Graph::new();
+    let x = g.input(TensorType::new([200_000], DType::F32)).unwrap();
+    let w = g.input(TensorType::new([200_000], DType::F32)).unwrap();
+    let y = g.add(x, w).unwrap();
+    g.output(y);
+    let runtime = measured(1500.0);
+    let devices = |fresh| {
+        let executable = runtime.prepare(g.clone(), Routing::AUTO);
+        executable.with_fresh_inputs(fresh).explain().unwrap()[0].device
+    };
+    assert_eq!((devices(2), devices(1), devices(0)), (CPU, GPU, GPU));
+}
+
+#[test]
+fn a_result_draws_what_comes_next_to_its_device() {
+    let runtime = measured(5000.0);
+    let n = 200_000;
+    let run = |g: &Graph, input| runtime.run(g, &[input], Routing::AUTO).unwrap();
+    let ones = storage(&vec![1.0; n]);
+    let here = run(&graph(n, neg), ones.clone());
+    assert_eq!(runtime.device_of(&here[0]), CPU);
+    // The same graph on what a GPU has computed: planned anew, for there it is cheaper.
+    let mut pinned = graph(n, neg);
+    pinned.pin(pinned.outputs()[0], Some(GPU));
+    let there = run(&pinned, ones);
+    assert_eq!(runtime.device_of(&there[0]), GPU);
+    let next = run(&graph(n, neg), there[0].clone());
+    assert_eq!(runtime.device_of(&next[0]), GPU);
+    assert_eq!(values(&runtime, &next[0]), vec![1.0; n]);
+    let next = run(&graph(n, neg), here[0].clone());
+    assert_eq!(runtime.device_of(&next[0]), CPU);
+}
+
+#[test]
+fn a_graph_stays_together() {
+    // The last operation alone would be faster on the processor.
+    let runtime = measured(0.0);
+    let g = graph(200_000, |g, x| {
+        let y = neg(g, x);
+        let y = sum(g, y);
+        neg(g, y)
+    });
+    let rows = explain(&runtime, &g, Routing::AUTO);
+    assert!(rows.iter().all(|row| row.device == GPU), "{rows:?}");
+}
+
+#[test]
+fn chains_are_charged_for_what_reaches_memory() {
+    let runtime = measured(0.0);
+    let time = |links: usize| {
+        let g = graph(100_000, |g, x| (0..links).fold(x, |y, _| neg(g, y)));
+        let times = runtime.prepare(g, Routing::AUTO).estimates().unwrap();
+        let (device, time) = times[1];
+        assert_eq!(device, CPU);
+        time
+    };
+    assert_eq!(time(1), time(8));
+}
+
+#[test]
+fn products_go_by_bytes_or_by_multiplications() {
+    let runtime = Runtime::new([cpu(), Fake::gpu(GPU).backend()]);
+    let cost = |op, bound, seconds| OpCost {
+        op,
+        dtype: DType::F32,
+        bound,
+        curve: rate(seconds),
+    };
+    // The processor is good at reading weights, the GPU at multiplying.
+    let with = |bytes, products| Costs {
+        operations: vec![
+            cost(OpKind::Linear, Bound::Bytes, bytes),
+            cost(OpKind::Linear, Bound::Products, products),
+        ],
+        ..Costs::default()
+    };
+    runtime.set_costs(CPU, Some(with(1e-12, 1e-9)));
+    runtime.set_costs(GPU, Some(with(3e-12, 1e-12)));
+    let device = |rows: usize| {
+        let mut g = Graph::new();
+        let x = g.input(TensorType::new([rows, 256], DType::F32)).unwrap();
+        let w = g.input(TensorType::new([512, 256], DType::F32)).unwrap();
+        let y = g.push(Linear, &[x, w]).unwrap();
+        g.output(y);
+        choice(&runtime, &g, Routing::AUTO).0
+    };
+    assert_eq!((device(1), device(64)), (CPU, GPU));
+}
+
+#[test]
+fn devices_that_were_not_measured_stay_where_the_rules_put_them() {
+    let runtime = Runtime::new([
+        cpu(),
+        Fake::gpu(DeviceType::Metal(0)).backend(),
+        Fake::gpu(GPU).backend(),
+        Fake::new(COREML, Hardware::NeuralEngine).backend(),
+    ]);
+    let metal = DeviceType::Metal(0);
+    runtime.set_costs(metal, Some(costs(500, 100.0, 0.0)));
+    runtime.set_costs(GPU, Some(costs(100, 100.0, 0.0)));
+    let info = TensorInfo::new(TensorType::new([1 << 19], DType::F32));
+    let order = runtime.candidates(OpType::Activation, &info, Routing::AUTO);
+    assert_eq!(order, [COREML, GPU, metal, CPU]);
+    // About the same time: by the rules.
+    runtime.set_costs(GPU, Some(costs(490, 100.0, 0.0)));
+    let order = runtime.candidates(OpType::Activation, &info, Routing::AUTO);
+    assert_eq!(order, [COREML, metal, GPU, CPU]);
+}
+
+#[test]
+fn what_users_ask_for_goes_first() {
+    let runtime = measured(0.0);
+    let large = graph(200_000, neg);
+    let asked = choice(&runtime, &large, on(CPU));
+    assert_eq!(asked, (CPU, "cpu was asked for".to_owned()));
+    let strategy = GpuExecutionStrategy::GpuOnly;
+    let gpu_only = Routing {
+        strategy,
+        ..Routing::AUTO
+    };
+    assert_eq!(choice(&runtime, &graph(4, neg), gpu_only).0, GPU);
+    runtime.set_route(OpKind::Unary, CPU);
+    assert_eq!(choice(&runtime, &large, Routing::AUTO).0, CPU);
+}
+
+#[test]
+fn a_detour_for_what_a_device_cannot_do_counts() {
+    let runtime = Runtime::new([cpu(), Fake::gpu(GPU).without(&[OpKind::Reduce]).backend()]);
+    let n = 200_000;
+    let g = graph(n, |g, x| {
+        let y = neg(g, x);
+        let y = g.unary(UnaryOp::Exp, y).unwrap();
+        sum(g, y)
+    });
+    runtime.set_costs(CPU, Some(costs(0, 1000.0, 0.0)));
+    for (transfer, expected) in [(100.0, GPU), (3000.0, CPU)] {
+        let costs = costs(10, 100.0, transfer);
+        // Operands are there, so that only the way between the operations is new.
+        runtime.set_costs(GPU, Some(costs));
+        let executable = runtime.prepare(g.clone(), Routing::AUTO);
+        let rows = executable.with_fresh_inputs(0).explain().unwrap();
+        assert_eq!(rows[0].device, expected, "{rows:?}");
+        assert_eq!(rows[rows.len() - 1].device, CPU, "{rows:?}");
+    }
+}
+
+#[test]
+fn what_is_made_of_others_costs_what_they_do() {
+    let gpu = Fake::gpu(GPU).without(&[OpKind::RmsNorm]).backend();
+    let runtime = Runtime::new([cpu(), gpu]);
+    let mut g = Graph::new();
+    let x = g.input(TensorType::new([200, 1000], DType::F32)).unwrap();
+    let y = g.push(RmsNorm { eps: 1e-5.into() }, &[x]).unwrap();
+    g.output(y);
+    // Each launch of its parts costs the GPU what the processor takes for all.
+    let launches = |launch| Costs {
+        launch: Duration::from_micros(launch),
+        ..Costs::default()
+    };
+    runtime.set_costs(CPU, Some(launches(10)));
+    runtime.set_costs(GPU, Some(launches(9)));
+    let times = runtime.prepare(g, Routing::AUTO).estimates().unwrap();
+    assert_eq!(times[1], (CPU, Duration::from_micros(10)));
+    assert!(times[0].1 >= Duration::from_micros(3 * 9), "{times:?}");
+}
+
+#[test]
+fn what_is_measured_is_known() {
+    let runtime = Runtime::new([cpu()]);
+    let mut told = Vec::new();
+    let effort = Duration::from_micros(1);
+    let measured = runtime.measure(&[CPU], effort, |done, all| told.push((done, all)));
+    let [(CPU, costs)] = &measured.unwrap()[..] else {
+        panic!("one device")
+    };
+    let (first, last) = (told[0], told[told.len() - 1]);
+    assert!(first.0 == 0 && last.0 == last.1, "{told:?}");
+    for op in [
+        OpKind::Binary,
+        OpKind::Softmax,
+        OpKind::Matmul,
+        OpKind::Linear,
+        OpKind::Conv2d,
+    ] {
+        let known = costs.operations.iter().find(|cost| cost.op == op);
+        assert!(
+            known.is_some_and(|cost| !cost.curve.points().is_empty()),
+            "{op:?}"
+        );
+    }
+    assert!(!costs.upload.points().is_empty() && !costs.download.points().is_empty());
+    assert!(
+        runtime.costs(CPU).is_none(),
+        "measuring alone changes nothing"
+    );
+    let missing = runtime.measure(&[DeviceType::Cuda(7)], effort, |_, _| ());
+    assert!(missing.is_err());
+}
