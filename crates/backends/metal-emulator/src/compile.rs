@@ -9,6 +9,7 @@ use libloading::Library;
 use sha2::{Digest, Sha256};
 
 use crate::execute::{Entry, THREADS, Threads};
+use crate::refused::refused;
 use crate::signature::{Binding, entry, parameters};
 
 /// What the compiler is told. Every warning is an error; of what the language has and C++
@@ -107,6 +108,9 @@ impl Compiler {
 
     /// Compiles a source, or finds what it was compiled to before.
     pub(crate) fn compile(&self, source: &str, name: &str) -> Result<Kernel, String> {
+        if let Some(what) = refused(source) {
+            return Err(format!("error: Metal refuses {what}"));
+        }
         let parameters = parameters(source, name)?;
         let text = rewrite(source) + &entry(name, &parameters);
         let mut hash = Sha256::new();
@@ -246,6 +250,9 @@ mod tests {
             ("float* y = x; x[i] = y[0];", "device float *"),
             ("threadgroup float* y = x; x[i] = y[0];", "device float *"),
             ("float unused = x[i];", "unused"),
+            ("goto end; end: x[i] = 0;", "poisoned"),
+            ("throw 1;", "poisoned"),
+            ("const float* y = &x[i];", "address space"),
         ] {
             let Err(message) = compile(wrong) else {
                 panic!("{wrong} was compiled");

@@ -14,6 +14,7 @@
 
 mod compile;
 mod execute;
+mod refused;
 mod signature;
 
 use std::collections::{HashMap, VecDeque};

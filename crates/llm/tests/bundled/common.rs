@@ -8,6 +8,7 @@ use rustorch_gpu::Gpu;
 use rustorch_llm::Model;
 use rustorch_llm::golden::Golden;
 use rustorch_llm::quantize::{FileType, QuantizeOptions, quantize};
+use rustorch_metal_emulator::Emulator;
 use rustorch_runtime::{Backend, Routing};
 
 /// The folder of the models.
@@ -64,4 +65,23 @@ pub(crate) fn opencl() -> Vec<Arc<dyn Backend>> {
             Vec::new()
         }
     }
+}
+
+/// The Metal device that is emulated on the processor. None is a failure where
+/// `RUSTORCH_TEST_METAL` promises one.
+pub(crate) fn metal() -> Vec<Arc<dyn Backend>> {
+    match Emulator::new() {
+        Ok(emulator) => rustorch_metal::backends(vec![emulator]).unwrap(),
+        Err(why) => {
+            let promised = std::env::var_os("RUSTORCH_TEST_METAL").is_some();
+            assert!(!promised, "an emulated Metal device was promised: {why}");
+            println!("without Metal: {why}");
+            Vec::new()
+        }
+    }
+}
+
+/// All devices that are no processor, or pretend so.
+pub(crate) fn gpus() -> Vec<Arc<dyn Backend>> {
+    opencl().into_iter().chain(metal()).collect()
 }

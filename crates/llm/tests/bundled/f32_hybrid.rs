@@ -10,11 +10,11 @@ use rustorch_llm::{F32Comparison, F32Variant, F32Workload, Model, Session, Sessi
 use rustorch_runtime::{DeviceType, Routing, Runtime};
 use rustorch_tensor::{Activity, host};
 
-use crate::common::{goldens, load, opencl};
+use crate::common::{goldens, gpus, load};
 
 /// The processor alone, and beside each device that shares its memory.
 fn machines() -> Vec<Runtime> {
-    let shared = (opencl().into_iter()).filter(|b| b.info().shares_host_memory);
+    let shared = (gpus().into_iter()).filter(|b| b.info().shares_host_memory);
     let beside = shared.map(|b| Runtime::new(host(0).into_iter().chain([b])));
     [Runtime::new(host(0))].into_iter().chain(beside).collect()
 }

@@ -8,7 +8,7 @@ use rustorch_llm::golden::largest;
 use rustorch_llm::{Model, Session, SessionOptions};
 use rustorch_runtime::{Backend, DeviceType, Runtime};
 
-use crate::common::{self, load, opencl};
+use crate::common::{self, gpus, load, metal, opencl};
 
 const PROMPT: [u32; 5] = [0, 48, 1299, 602, 260];
 const TOKENS: usize = 3;
@@ -87,9 +87,20 @@ fn every_fault_of_an_opencl_device_at_every_kernel_of_every_token() {
     }
 }
 
+/// At some kernels: an emulated device is slow.
+#[test]
+fn every_fault_of_a_metal_device() {
+    for device in metal() {
+        let model = load("Q8_0");
+        let (_, launches, runtime) = generate(&model, &faulty(&device, u64::MAX, FaultKind::Lost));
+        assert!(runtime.fallbacks().is_empty());
+        every_fault(&device, &model, (1..=launches[TOKENS]).step_by(37));
+    }
+}
+
 #[test]
 fn a_lost_device_is_avoided_by_later_runs() {
-    for device in [cpu()].into_iter().chain(opencl()) {
+    for device in [cpu()].into_iter().chain(gpus()) {
         let model = load("Q8_0");
         let first = faulty(&device, 1, FaultKind::Lost);
         let (_, launches, runtime) = generate(&model, &first);

@@ -11,7 +11,7 @@ use rustorch_llm::{LlmError, Session, SessionOptions, perplexity};
 use rustorch_runtime::{Backend, DeviceType, Runtime};
 use rustorch_tokenizer::EncodeOptions;
 
-use crate::common::{goldens, load, models, opencl};
+use crate::common::{goldens, load, metal, models, opencl};
 
 /// Tokens and logits against the goldens.
 fn check_goldens(runtime: &Runtime, name: &str) {
@@ -132,6 +132,27 @@ mod on_opencl {
         )+};
     }
     tests!(f16, q8_0, q6_k, q5_k_m, q4_k_m);
+}
+
+/// Without perplexity: an emulated device is slow.
+mod on_emulated_metal {
+    macro_rules! tests {
+        ($($name:ident = $file:literal),+) => {$(
+            #[test]
+            fn $name() {
+                for device in super::metal() {
+                    super::check_goldens(&super::alone(device), $file);
+                }
+            }
+        )+};
+    }
+    tests!(
+        f16 = "f16",
+        q8_0 = "Q8_0",
+        q6_k = "Q6_K",
+        q5_k_m = "Q5_K_M",
+        q4_k_m = "Q4_K_M"
+    );
 }
 
 #[test]

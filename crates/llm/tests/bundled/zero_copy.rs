@@ -5,11 +5,11 @@ use rustorch_llm::golden::largest;
 use rustorch_llm::{Session, SessionOptions};
 use rustorch_runtime::Runtime;
 
-use crate::common::{first, load, opencl};
+use crate::common::{first, gpus, load};
 
 #[test]
 fn a_device_in_host_memory_copies_no_byte() {
-    for device in opencl() {
+    for device in gpus() {
         let info = device.info();
         if !info.shares_host_memory {
             println!("skipped: {} has memory of its own", info.device);

@@ -18,6 +18,8 @@ KERNEL_BEGIN
         q_tile[i / WIDTH * Q_STEP + i % WIDTH] = LOAD_Q(first_row + i / WIDTH, i % WIDTH);
     }
     for (uint i = LANE; i < ROWS * OUT_STEP; i += GROUP) out[i] = 0;
+    // There may be no keys, and thus no barrier before the sums are read.
+    BARRIER;
 
     const uint line = LANE / 8, member = LANE % 8;
     const uint row = first_row + line, end = END_OF(row);

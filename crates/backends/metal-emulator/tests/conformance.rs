@@ -1,0 +1,67 @@
+//! The Metal backend is held to the reference, in everything, on the emulated device: its
+//! driver, and every kernel in the language that a Mac compiles.
+
+use std::sync::Arc;
+
+use rustorch_conformance::{Check, check};
+use rustorch_ir::{OpClass, OpKind};
+use rustorch_metal_emulator::Emulator;
+use rustorch_runtime::Backend;
+
+/// The emulated device as a backend.
+fn device() -> Option<Arc<dyn Backend>> {
+    match Emulator::new() {
+        Ok(emulator) => rustorch_metal::backends(vec![emulator]).unwrap().pop(),
+        Err(why) => {
+            let required = std::env::var_os("RUSTORCH_TEST_METAL").is_some();
+            assert!(!required, "an emulated Metal device was promised: {why}");
+            println!("skipped: {why}");
+            None
+        }
+    }
+}
+
+/// The operations of these families.
+fn conform(classes: &[OpClass]) {
+    let Some(device) = device() else { return };
+    let of_class = |kind: OpKind| {
+        let mut cases = kind.cases().into_iter();
+        cases.any(|case| classes.contains(&case.op.def().class()))
+    };
+    let report = check(device, of_class);
+    println!("{report}");
+    assert_eq!(report.failed().count(), 0, "see the report above");
+    // What is left out is in double precision, which the language does not have, or a composite
+    // whose decomposed form ran.
+    let decomposed = |check: &Check| {
+        let name = format!("{}, decomposed", check.case);
+        let mut checks = report.checks.iter();
+        checks.any(|c| c.kind == check.kind && c.case == name)
+    };
+    let is_double = |why: &str| ["f64", "complex128"].iter().any(|name| why.contains(name));
+    let left_out: Vec<String> = (report.skipped())
+        .filter(|(check, why)| !is_double(why) && !decomposed(check))
+        .map(|(check, why)| format!("{}: {why}", check.case))
+        .collect();
+    assert!(left_out.is_empty(), "{left_out:#?}");
+}
+
+#[test]
+fn elementwise() {
+    conform(&[OpClass::Activation, OpClass::ComplexMath]);
+}
+
+#[test]
+fn moving_data_and_random_numbers() {
+    conform(&[OpClass::Memory, OpClass::Distribution]);
+}
+
+#[test]
+fn reductions_and_norms() {
+    conform(&[OpClass::Reduction, OpClass::Normalization]);
+}
+
+#[test]
+fn products_and_convolutions() {
+    conform(&[OpClass::LinearAlgebra, OpClass::Convolution]);
+}
