@@ -1,39 +1,45 @@
 #!/usr/bin/env bash
-# Checks, lints and documents the program for Apple silicon on a Linux machine, without a linker
-# or a Mac: the standard library is checked from source. Rustup's own library for that target
-# would do as well; this needs nothing but Debian's packages of a newer compiler, which are
-# unpacked, not installed, into target/apple.
+# Lints and documents the program for Apple silicon, on any machine: that needs neither a linker
+# nor a Mac, only the standard library for it. Rustup has that; where rustup cannot fetch it,
+# packages of Debian's have a compiler with the library's source. Those are unpacked, not
+# installed, into target/apple.
 #
-# Arguments, if any, are cargo's for the check alone: `scripts/check-apple.sh -p rustorch-metal`.
+# With arguments: cargo's, to lint that alone, as in `scripts/check-apple.sh -p rustorch-metal`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cache=$PWD/target/apple
-packages=(libllvm22 libstd-rust-web-1.96 libstd-rust-web-dev rust-web-clippy rust-web-src
-    rustc-web)
-if ! [ -e "$cache/complete" ]; then
-    rm -rf "$cache"
-    mkdir -p "$cache/packages" "$cache/root"
-    (cd "$cache/packages" && apt-get download -q "${packages[@]}")
-    for package in "$cache"/packages/*.deb; do
-        dpkg -x "$package" "$cache/root"
-    done
-    rm -r "$cache/packages"
-    touch "$cache/complete"
-fi
+apple=(--locked --target aarch64-apple-darwin)
+clippy=(cargo clippy)
 
-bin=$cache/root/usr/bin
-export LD_LIBRARY_PATH=$cache/root/usr/lib/x86_64-linux-gnu RUSTC=$bin/rustc RUSTDOC=$bin/rustdoc
-# `-Z build-std` is allowed, in the build only: the code stays stable Rust.
-export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$cache/target
-apple=(-Z build-std=std,panic_abort --target aarch64-apple-darwin --locked)
+# Debian's compiler is another version, so it has a target folder of its own.
+use_debian() {
+    local cache=$PWD/target/apple
+    local root=$cache/root
+    if ! [ -e "$cache/complete" ]; then
+        rm -rf "$cache"
+        mkdir -p "$cache/packages" "$root"
+        (cd "$cache/packages" && apt-get download -q libllvm22 libstd-rust-web-1.96 \
+            libstd-rust-web-dev rust-web-clippy rust-web-src rustc-web)
+        for package in "$cache"/packages/*.deb; do
+            dpkg -x "$package" "$root"
+        done
+        rm -r "$cache/packages"
+        touch "$cache/complete"
+    fi
+    export LD_LIBRARY_PATH=$root/usr/lib/x86_64-linux-gnu CARGO_TARGET_DIR=$cache/target
+    export RUSTC=$root/usr/bin/rustc RUSTDOC=$root/usr/bin/rustdoc
+    # For `-Z build-std` alone: the code stays stable Rust.
+    export RUSTC_BOOTSTRAP=1
+    apple+=(-Z build-std=std,panic_abort)
+    clippy=("$root/usr/bin/cargo-clippy" clippy)
+}
+
+rustup target add aarch64-apple-darwin 2> /dev/null || use_debian
 
 if (($#)); then
-    cargo check "${apple[@]}" "$@"
+    "${clippy[@]}" "${apple[@]}" "$@" -- -D warnings
     exit
 fi
-# What `cargo clippy` does, with the clippy of that compiler.
-RUSTC_WORKSPACE_WRAPPER=$bin/clippy-driver CLIPPY_ARGS="-D__CLIPPY_HACKERY__warnings" \
-    cargo check "${apple[@]}" -p rustorch-cli -p rustorch -p rustorch-metal
+"${clippy[@]}" "${apple[@]}" -p rustorch-cli -p rustorch -p rustorch-metal -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc "${apple[@]}" --no-deps \
     -p rustorch-cli -p rustorch -p rustorch-tensor -p rustorch-metal

@@ -48,6 +48,12 @@ pub use rustorch_tensor::{
     with_runtime,
 };
 
+#[cfg(feature = "hybrid-f32")]
+pub use rustorch_tensor::{
+    Activity, DeviceState, F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer,
+    F32UnifiedBuffer,
+};
+
 /// What most programs need: `use rustorch::prelude::*`.
 pub mod prelude {
     pub use crate::{

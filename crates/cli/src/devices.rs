@@ -58,8 +58,10 @@ impl Devices {
             _ => rustorch_tensor::discover(args.threads),
         };
         let backends = with_faults(found.backends, &args.inject.0);
+        let runtime = Runtime::new(backends.iter().cloned());
+        let preferred = rustorch_tensor::prefer(&runtime);
         let routing = match named {
-            None | Some(BackendArg::Batch(_)) => Routing::AUTO,
+            None | Some(BackendArg::Batch(_)) => preferred,
             Some(BackendArg::Device(device)) => Routing {
                 device: find(*device, &backends, &found.absent)?,
                 ..Routing::AUTO
@@ -76,7 +78,6 @@ impl Devices {
         for route in &args.route {
             routes.push((route.op, find(route.device, &backends, &found.absent)?));
         }
-        let runtime = Runtime::new(backends);
         for (op, device) in routes {
             runtime.set_route(op, device);
         }

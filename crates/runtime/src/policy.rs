@@ -163,6 +163,16 @@ impl Default for DeviceSelector {
     }
 }
 
+impl DeviceSelector {
+    /// The rules by which GPUs go before Core ML, whatever the size and whatever was measured.
+    pub fn gpus_first() -> Self {
+        Self {
+            large_bytes: 0,
+            compares: false,
+        }
+    }
+}
+
 /// What the rules look at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {

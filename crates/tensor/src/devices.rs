@@ -5,6 +5,8 @@ use std::sync::{Arc, LazyLock};
 
 use rustorch_runtime::{Absent, Backend, Routing, Runtime};
 
+use crate::preferences::prefer;
+
 /// Set to anything but `0` or `false`, it leaves all devices out but the processor.
 const DISABLE_GPU: &str = "RUSTORCH_DISABLE_GPU";
 
@@ -16,13 +18,15 @@ pub struct Discovered {
     pub absent: Vec<Absent>,
 }
 
+type Found = Result<Vec<Arc<dyn Backend>>, Absent>;
+
 /// A kind of device: its name, and how its devices are found.
-type Kind = (&'static str, fn() -> Result<Vec<Arc<dyn Backend>>, Absent>);
+type Kind = (&'static str, fn() -> Found);
 
 /// Every kind besides the processor: the one list of them.
 const KINDS: [Kind; 4] = [
     ("coreml", || Err(not_built("coreml", "Core ML"))),
-    ("metal", || Err(not_built("metal", "Metal"))),
+    ("metal", metal),
     ("cuda", || Err(not_built("cuda", "CUDA"))),
     ("opencl", opencl),
 ];
@@ -32,11 +36,32 @@ fn not_built(device: &str, name: &str) -> Absent {
     Absent::new(device, format!("this version has no {name} backend"), cure)
 }
 
-fn opencl() -> Result<Vec<Arc<dyn Backend>>, Absent> {
+#[cfg(not(all(feature = "metal", feature = "opencl")))]
+fn left_out(feature: &str) -> Found {
+    let reason = format!("this program was built without the feature {feature}");
+    let cure = format!("build it with --features {feature}");
+    Err(Absent::new(feature, reason, cure))
+}
+
+#[cfg(feature = "metal")]
+use rustorch_metal::devices as metal;
+
+#[cfg(not(feature = "metal"))]
+fn metal() -> Found {
+    left_out("metal")
+}
+
+#[cfg(feature = "opencl")]
+fn opencl() -> Found {
     let devices = rustorch_opencl::devices()
         .map_err(|absent| Absent::new("opencl", absent.reason, absent.cure))?;
     let backend = |device| Arc::new(rustorch_gpu::Gpu::new(device)) as Arc<dyn Backend>;
     Ok(devices.into_iter().map(backend).collect())
+}
+
+#[cfg(not(feature = "opencl"))]
+fn opencl() -> Found {
+    left_out("opencl")
 }
 
 /// Looks for every device of this machine. The processor works with `threads` threads, 0 for
@@ -87,22 +112,38 @@ pub fn backends(threads: usize) -> Vec<Arc<dyn Backend>> {
     discover(threads).backends
 }
 
-/// The runtime of all devices, and what is absent.
-static GLOBAL: LazyLock<(Runtime, Vec<Absent>)> = LazyLock::new(|| {
+/// The runtime of all devices.
+struct Global {
+    runtime: Runtime,
+    /// What the features ask for.
+    routing: Routing,
+    absent: Vec<Absent>,
+}
+
+static GLOBAL: LazyLock<Global> = LazyLock::new(|| {
     let found = discover(0);
     let runtime = Runtime::new(found.backends);
     runtime.use_calibration();
-    (runtime, found.absent)
+    Global {
+        routing: prefer(&runtime),
+        runtime,
+        absent: found.absent,
+    }
 });
 
 /// The runtime of all devices, made when it is first needed.
 pub(crate) fn global() -> &'static Runtime {
-    &GLOBAL.0
+    &GLOBAL.runtime
+}
+
+/// The routing of that runtime that the features ask for.
+pub(crate) fn global_routing() -> Routing {
+    GLOBAL.routing
 }
 
 /// The kinds of devices that this machine has none of.
 pub(crate) fn absent() -> &'static [Absent] {
-    &GLOBAL.1
+    &GLOBAL.absent
 }
 
 thread_local! {
@@ -118,7 +159,7 @@ pub fn runtime() -> Runtime {
 /// [`runtime`], and which of its devices may be used.
 pub(crate) fn current() -> (Runtime, Routing) {
     let chosen = CHOSEN.with_borrow(|chosen| chosen.last().cloned());
-    chosen.unwrap_or_else(|| (global().clone(), Routing::default()))
+    chosen.unwrap_or_else(|| (global().clone(), global_routing()))
 }
 
 /// Calls `f`; what it evaluates on this thread is computed by `runtime`, on the devices that

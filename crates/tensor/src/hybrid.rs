@@ -6,7 +6,7 @@ use rustorch_runtime::{
     Absent, DeviceCapability, DeviceType, OpType, Route, Routing, Runtime, TensorInfo,
 };
 
-use crate::devices::{global, with_runtime};
+use crate::devices::{global, global_routing, with_runtime};
 use crate::error::RusTorchResult;
 
 /// A [`Runtime`] with a [`Routing`]: which device an operation goes to, and where it goes on
@@ -25,7 +25,7 @@ impl HybridExecutor {
     /// All devices of this machine.
     pub fn global() -> &'static Self {
         static EXECUTOR: LazyLock<HybridExecutor> =
-            LazyLock::new(|| HybridExecutor::new(global().clone(), Routing::AUTO));
+            LazyLock::new(|| HybridExecutor::new(global().clone(), global_routing()));
         &EXECUTOR
     }
 

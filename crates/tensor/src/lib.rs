@@ -14,6 +14,7 @@
 //! | `reduce.rs`, `linalg.rs`, `nn.rs`, `conv.rs`, `attention.rs` | the other families |
 //! | `display.rs` | printing |
 //! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
+//! | `preferences.rs` | what Cargo features ask for |
 //! | `f32/` | tensors and devices of the f32 hybrid |
 //! | `dims.rs`, `element.rs`, `error.rs` | types of arguments and errors |
 
@@ -37,6 +38,7 @@ mod macros;
 mod manager;
 mod nn;
 mod ops_traits;
+mod preferences;
 mod promote;
 mod random;
 mod reduce;
@@ -59,6 +61,7 @@ pub use macros::{Literal, literal};
 pub use manager::{
     DeviceManager, GpuContext, current_device, is_gpu_available, set_device, with_device,
 };
+pub use preferences::prefer;
 pub use promote::Operand;
 pub use random::manual_seed;
 pub use tensor::Tensor;
