@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use rustorch_ir::case::Case;
 use rustorch_ir::ops::AsStrided;
-use rustorch_ir::{Graph, OpError, OpKind, Role, ValueId};
+use rustorch_ir::{Graph, OpClass, OpError, OpKind, Role, ValueId};
 use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, FailureClass, HostBuffer, Routing, RunError, Runtime, Storage};
 
@@ -28,6 +28,14 @@ use crate::suite::{Entry, Expect};
 /// Runs the cases of the operations that `kinds` chooses on `backend`.
 pub fn check(backend: Arc<dyn Backend>, kinds: impl Fn(OpKind) -> bool) -> Report {
     Suite::full(kinds).run(backend, || ())
+}
+
+/// [`check`] of the operations of these families.
+pub fn check_classes(backend: Arc<dyn Backend>, classes: &[OpClass]) -> Report {
+    check(backend, |kind| {
+        let mut cases = kind.cases().into_iter();
+        cases.any(|case| classes.contains(&case.op.def().class()))
+    })
 }
 
 impl Suite {

@@ -75,6 +75,16 @@ impl Report {
             _ => None,
         })
     }
+
+    /// Those of the skipped checks whose case was not run decomposed either: what the device
+    /// cannot do at all.
+    pub fn left_out(&self) -> impl Iterator<Item = (&Check, &str)> {
+        self.skipped().filter(|(skipped, _)| {
+            let name = format!("{}, decomposed", skipped.case);
+            let mut checks = self.checks.iter();
+            !checks.any(|check| check.kind == skipped.kind && check.case == name)
+        })
+    }
 }
 
 impl fmt::Display for Report {

@@ -17,13 +17,7 @@ fn the_cpu_conforms() {
         cases.all(|c| !c.op.def().is_composite())
     });
     assert!(primitives.all(|kind| report.checks.iter().any(|c| c.kind == *kind)));
-    let left_out = report.skipped().filter(|(check, _)| {
-        let decomposed = |c: &&rustorch_conformance::Check| {
-            c.kind == check.kind && c.case == format!("{}, decomposed", check.case)
-        };
-        !report.checks.iter().any(|c| decomposed(&c))
-    });
-    let left_out: Vec<_> = left_out
+    let left_out: Vec<_> = (report.left_out())
         .map(|(check, why)| format!("{}: {why}", check.case))
         .collect();
     assert!(left_out.is_empty(), "{left_out:#?}");

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use rustorch_conformance::{Check, check};
-use rustorch_ir::{OpClass, OpKind};
+use rustorch_conformance::check_classes;
+use rustorch_ir::OpClass;
 use rustorch_metal_emulator::Emulator;
 use rustorch_runtime::Backend;
 
@@ -24,23 +24,13 @@ fn device() -> Option<Arc<dyn Backend>> {
 /// The operations of these families.
 fn conform(classes: &[OpClass]) {
     let Some(device) = device() else { return };
-    let of_class = |kind: OpKind| {
-        let mut cases = kind.cases().into_iter();
-        cases.any(|case| classes.contains(&case.op.def().class()))
-    };
-    let report = check(device, of_class);
+    let report = check_classes(device, classes);
     println!("{report}");
     assert_eq!(report.failed().count(), 0, "see the report above");
-    // What is left out is in double precision, which the language does not have, or a composite
-    // whose decomposed form ran.
-    let decomposed = |check: &Check| {
-        let name = format!("{}, decomposed", check.case);
-        let mut checks = report.checks.iter();
-        checks.any(|c| c.kind == check.kind && c.case == name)
-    };
+    // The language has no double precision.
     let is_double = |why: &str| ["f64", "complex128"].iter().any(|name| why.contains(name));
-    let left_out: Vec<String> = (report.skipped())
-        .filter(|(check, why)| !is_double(why) && !decomposed(check))
+    let left_out: Vec<String> = (report.left_out())
+        .filter(|(_, why)| !is_double(why))
         .map(|(check, why)| format!("{}: {why}", check.case))
         .collect();
     assert!(left_out.is_empty(), "{left_out:#?}");

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rustorch_conformance::{Check, check};
+use rustorch_conformance::check_classes;
 use rustorch_gpu::Gpu;
-use rustorch_ir::{OpClass, OpKind};
+use rustorch_ir::OpClass;
 use rustorch_runtime::Backend;
 
 /// The operations of these families, on every device there is.
@@ -17,23 +17,10 @@ fn conform(classes: &[OpClass]) {
     });
     for device in devices {
         let device: Arc<dyn Backend> = Arc::new(Gpu::new(device));
-        let of_class = |kind: OpKind| {
-            let mut cases = kind.cases().into_iter();
-            cases.any(|case| classes.contains(&case.op.def().class()))
-        };
-        let report = check(device, of_class);
+        let report = check_classes(device, classes);
         println!("{report}");
         assert_eq!(report.failed().count(), 0, "see the report above");
-        // Of composites the decomposed form has to run, so no case is left out.
-        let decomposed = |check: &Check| {
-            let name = format!("{}, decomposed", check.case);
-            report
-                .checks
-                .iter()
-                .any(|c| c.kind == check.kind && c.case == name)
-        };
-        let left_out: Vec<String> = (report.skipped())
-            .filter(|(check, _)| !decomposed(check))
+        let left_out: Vec<String> = (report.left_out())
             .map(|(check, why)| format!("{}: {why}", check.case))
             .collect();
         assert!(left_out.is_empty(), "{left_out:#?}");
