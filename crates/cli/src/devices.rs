@@ -57,22 +57,12 @@ impl Devices {
             }
             _ => rustorch_tensor::discover(args.threads),
         };
-        let backends = with_faults(found.backends, &args.inject.0);
+        let backends = with_faults(found.backends, &args.inject.faults.0);
         let runtime = Runtime::new(backends.iter().cloned());
         let preferred = rustorch_tensor::prefer(&runtime);
         let routing = match named {
             None | Some(BackendArg::Batch(_)) => preferred,
-            Some(BackendArg::Device(device)) => Routing {
-                device: find(*device, &backends, &found.absent)?,
-                ..Routing::AUTO
-            },
-            Some(BackendArg::Hybrid(Hybrid::Mac)) => mac_hybrid(&backends, &found.absent)?,
-            Some(BackendArg::Hybrid(Hybrid::F32)) => {
-                if backends.iter().all(|b| is_host(b.info().device)) {
-                    tracing::warn!("-b hybrid-f32: there is no GPU here, so it is all the CPU's");
-                }
-                Routing::F32_HYBRID
-            }
+            Some(arg) => routing(*arg, &backends, &found.absent)?,
         };
         let mut routes = Vec::with_capacity(args.route.len());
         for route in &args.route {
@@ -103,9 +93,43 @@ impl Devices {
     }
 }
 
+/// Which devices a backend stands for, and by which rules.
+///
+/// # Errors
+/// The backend is not one of this machine's.
+pub(crate) fn routing(
+    backend: BackendArg,
+    backends: &[Arc<dyn Backend>],
+    absent: &[Absent],
+) -> Result<Routing> {
+    Ok(match backend {
+        BackendArg::Batch(_) => Routing::AUTO,
+        BackendArg::Device(device) => Routing {
+            device: find(device, backends, absent)?,
+            ..Routing::AUTO
+        },
+        BackendArg::Hybrid(Hybrid::Mac) => mac_hybrid(backends, absent)?,
+        BackendArg::Hybrid(Hybrid::F32) => {
+            if backends.iter().all(|b| is_host(b.info().device)) {
+                tracing::warn!("-b hybrid-f32: there is no GPU here, so it is all the CPU's");
+            }
+            Routing::F32_HYBRID
+        }
+    })
+}
+
 /// Is it on every machine?
 fn is_host(device: DeviceType) -> bool {
     matches!(device, DeviceType::Cpu | DeviceType::Reference)
+}
+
+/// All devices of this machine, some of which fail on command.
+pub(crate) fn discover(threads: usize, faults: &[Fault]) -> Discovered {
+    let Discovered { backends, absent } = rustorch_tensor::discover(threads);
+    Discovered {
+        backends: with_faults(backends, faults),
+        absent,
+    }
 }
 
 /// The device that was named, if it is here.

@@ -6,6 +6,7 @@
 //! model     ├ what it means: a runtime, an opened model, options of the libraries
 //! settings  ┘
 //! commands  one file each, with its own options: does the work by the libraries
+//! machine   what it runs on
 //! failure   how it ends when it does not end well
 //! ```
 
@@ -13,12 +14,16 @@ mod args;
 mod bundled;
 mod commands;
 mod devices;
+mod document;
 mod failure;
 mod logging;
+mod machine;
 mod model;
 mod output;
 mod progress;
 mod settings;
+mod subject;
+mod table;
 
 use std::process::ExitCode;
 use std::time::Instant;

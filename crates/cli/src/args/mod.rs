@@ -11,9 +11,10 @@ use std::process::ExitCode;
 use clap::{ArgAction, Parser};
 
 pub(crate) use backend::{BackendArg, Hybrid};
-pub(crate) use route::RouteArg;
+pub(crate) use route::{RouteArg, operation};
 pub(crate) use shared::{
-    CacheType, ContextArgs, DeviceArgs, Format, ModelArgs, SamplingArgs, TextArgs,
+    CacheType, ContextArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, InjectArgs,
+    MAX_THREADS, ModelArgs, SamplingArgs, TextArgs,
 };
 
 use crate::commands::{Command, generate};
@@ -30,6 +31,7 @@ Examples:
   rustorch-cli devices                              what this machine can compute with
   rustorch-cli explain -p Hello                     what would run where, and why
   rustorch-cli bench --preset tinyllama-1.1b        how fast it is
+  rustorch-cli verify                               does this machine compute right?
   rustorch-cli quantize big.gguf small.gguf Q4_K_M  a smaller file of a model
 
 Options have llama.cpp's names. `rustorch-cli COMMAND --help` tells more of each command.

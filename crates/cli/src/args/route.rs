@@ -12,6 +12,18 @@ pub(crate) struct RouteArg {
     pub(crate) device: DeviceType,
 }
 
+/// The operation of this name.
+pub(crate) fn operation(name: &str) -> Result<OpKind, String> {
+    let known = OpKind::ALL.iter().find(|kind| kind.name() == name);
+    known.copied().ok_or_else(|| {
+        let names: Vec<&str> = OpKind::ALL.iter().map(|kind| kind.name()).collect();
+        format!(
+            "no operation is called {name:?}; there are {}",
+            names.join(", ")
+        )
+    })
+}
+
 impl FromStr for RouteArg {
     type Err = String;
 
@@ -19,14 +31,7 @@ impl FromStr for RouteArg {
         let (op, device) = text
             .split_once('=')
             .ok_or("expected an operation and a device, such as attention=cpu")?;
-        let known = OpKind::ALL.iter().find(|kind| kind.name() == op);
-        let op = *known.ok_or_else(|| {
-            let names: Vec<&str> = OpKind::ALL.iter().map(|kind| kind.name()).collect();
-            format!(
-                "no operation is called {op:?}; there are {}",
-                names.join(", ")
-            )
-        })?;
+        let op = operation(op)?;
         let device = device.parse::<DeviceType>().map_err(|e| e.to_string())?;
         Ok(Self { op, device })
     }

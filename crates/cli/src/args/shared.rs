@@ -9,7 +9,7 @@ use rustorch_faulty::{FaultError, Faults};
 use super::{BackendArg, RouteArg};
 
 /// More threads than any machine has cores are a mistake.
-const MAX_THREADS: u64 = 1024;
+pub(crate) const MAX_THREADS: u64 = 1024;
 
 /// How results are written: for people, or for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -19,12 +19,57 @@ pub(crate) enum Format {
     Json,
 }
 
+/// How tables and reports are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DocumentFormat {
+    #[default]
+    Md,
+    Json,
+}
+
+impl DocumentFormat {
+    /// How files of this format end.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            Self::Md => "md",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// Where a report goes.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DocumentArgs {
+    /// File of the report, or - for standard output [default: one in this folder, whose name
+    /// is printed]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// How the report is written [default: as the file's name ends, else md]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<DocumentFormat>,
+}
+
 /// Which model.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ModelArgs {
     /// GGUF file of the model; of a split model, the first part [default: the bundled model]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) model: Option<PathBuf>,
+}
+
+/// What goes wrong.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Devices")]
+pub(crate) struct InjectArgs {
+    /// Make devices fail, to see what happens: device=cpu;op=linear;nth=3;kind=lost.
+    /// Keys: device, op (default: any), nth, or p and seed, and kind (unsupported, oom,
+    /// lost, compile, timeout, sync; or wrong, which falsifies a result, to test `verify`).
+    /// Several are separated by commas
+    #[arg(long = "inject", value_name = "FAULTS", value_parser = faults)]
+    #[arg(env = "RUSTORCH_INJECT", hide_env_values = true)]
+    #[arg(default_value = "", hide_default_value = true)]
+    pub(crate) faults: Faults,
 }
 
 /// Where it is computed.
@@ -52,13 +97,8 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "OP=DEVICE")]
     pub(crate) route: Vec<RouteArg>,
 
-    /// Make devices fail, to see what happens: device=cpu;op=linear;nth=3;kind=lost.
-    /// Keys: device, op (default: any), nth, or p and seed, and kind (unsupported, oom,
-    /// lost, compile, timeout, sync). Several are separated by commas
-    #[arg(long, value_name = "FAULTS", value_parser = faults)]
-    #[arg(env = "RUSTORCH_INJECT", hide_env_values = true)]
-    #[arg(default_value = "", hide_default_value = true)]
-    pub(crate) inject: Faults,
+    #[command(flatten)]
+    pub(crate) inject: InjectArgs,
 }
 
 /// Reads faults; nothing stands for none, so that an empty variable has no effect.

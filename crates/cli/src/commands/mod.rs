@@ -11,6 +11,7 @@ mod perplexity;
 mod quantize;
 mod text;
 mod tokenize;
+mod verify;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -39,6 +40,8 @@ pub(crate) enum Command {
     Devices(devices::Options),
     /// Measure this machine's devices, so that they are chosen by what they take
     Calibrate(calibrate::Options),
+    /// Check that this machine's devices compute right, and make a report of it
+    Verify(verify::Options),
     /// Where each operation of a run would go, and why; takes the options of the run
     Explain(Box<generate::Options>),
 }
@@ -50,6 +53,7 @@ pub(crate) enum Command {
 pub(crate) fn run(cli: &Cli, start: Instant) -> Result<ExitCode> {
     let done = match &cli.command {
         None => return generate::run(&cli.generate, start),
+        Some(Command::Verify(options)) => return verify::run(options),
         Some(Command::Tokenize(options)) => tokenize::run(options),
         Some(Command::Logits(options)) => logits::run(options),
         Some(Command::Perplexity(options)) => perplexity::run(options),

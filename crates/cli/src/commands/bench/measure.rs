@@ -1,39 +1,54 @@
-//! The tests themselves, as llama-bench does them.
+//! Measuring a model, as llama-bench does it.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rustorch_ir::ops::philox;
 use rustorch_llm::{Model, Session, SessionOptions};
-
-use crate::devices::Devices;
+use rustorch_runtime::Runtime;
 
 /// What is measured: a prompt, or generation; the other is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Test {
-    pub(super) prompt: usize,
-    pub(super) generate: usize,
+pub(crate) struct Test {
+    pub(crate) prompt: usize,
+    pub(crate) generate: usize,
     /// Tokens in the context before.
-    pub(super) depth: usize,
+    pub(crate) depth: usize,
 }
 
 /// A test with the times it took.
-pub(super) struct Measured {
-    pub(super) test: Test,
-    pub(super) times: Vec<Duration>,
+pub(crate) struct Measured {
+    pub(crate) test: Test,
+    pub(crate) times: Vec<Duration>,
 }
 
 impl Test {
     /// Tokens that a repetition computes.
-    pub(super) fn tokens(&self) -> usize {
+    pub(crate) fn tokens(&self) -> usize {
         self.prompt + self.generate
     }
 }
 
+impl Measured {
+    /// Tokens a second in each repetition.
+    pub(crate) fn speeds(&self) -> Vec<f64> {
+        let speed = |time: &Duration| self.test.tokens() as f64 / time.as_secs_f64();
+        self.times.iter().map(speed).collect()
+    }
+}
+
+/// Mean and sample standard deviation.
+pub(crate) fn mean_and_deviation(samples: &[f64]) -> (f64, f64) {
+    let n = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / n;
+    let squares: f64 = samples.iter().map(|x| (x - mean).powi(2)).sum();
+    (mean, (squares / (n - 1.0).max(1.0)).sqrt())
+}
+
 /// Measures a test several times, after warming up.
-pub(super) fn run(
+pub(crate) fn run(
     model: &Model,
-    devices: &Devices,
+    runtime: &Runtime,
     settings: &SessionOptions,
     test: Test,
     repetitions: u32,
@@ -42,7 +57,7 @@ pub(super) fn run(
         context: test.depth + test.tokens(),
         ..settings.clone()
     };
-    let mut session = Session::new(model, &devices.runtime, settings)?;
+    let mut session = Session::new(model, runtime, settings)?;
     let mut tokens = RandomTokens::new(model);
     session.feed(&tokens.take(test.depth), &mut Vec::new())?;
     let mut time = |test: Test| -> Result<Duration> {
@@ -88,5 +103,16 @@ impl RandomTokens {
             philox(self.drawn, 0)[0] % self.vocab as u32
         };
         (0..n).map(draw).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics() {
+        assert_eq!(mean_and_deviation(&[2.0, 4.0, 6.0]), (4.0, 2.0));
+        assert_eq!(mean_and_deviation(&[3.0]), (3.0, 0.0));
     }
 }

@@ -1,18 +1,19 @@
 //! `bench`: how fast a model is, by llama-bench's methods.
 
 mod bandwidth;
-mod measure;
+pub(crate) mod kernels;
+pub(crate) mod measure;
 mod report;
 
 use std::io;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rustorch_llm::quantize::FileType;
 use rustorch_llm::{Model, Preset};
 
-use crate::args::{ContextArgs, DeviceArgs};
+use crate::args::{ContextArgs, DeviceArgs, DocumentFormat};
 use crate::devices::Devices;
 use crate::failure::Usage;
 use crate::model::Source;
@@ -88,20 +89,13 @@ pub(crate) struct Options {
 
     /// How the results are written: a table, or a list of objects with llama-bench's fields
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t)]
-    output: Output,
+    output: DocumentFormat,
 
     #[command(flatten)]
     context: ContextArgs,
 
     #[command(flatten)]
     devices: DeviceArgs,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
-    #[default]
-    Md,
-    Json,
 }
 
 pub(super) fn run(options: &Options) -> Result<()> {
@@ -131,7 +125,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         let repetitions = options.repetitions;
         results.push(measure::run(
             &model,
-            &devices,
+            &devices.runtime,
             &settings,
             test,
             repetitions,
@@ -153,8 +147,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
     };
     let out = &mut io::stdout().lock();
     match options.output {
-        Output::Md => run.table(out)?,
-        Output::Json => run.json(out)?,
+        DocumentFormat::Md => run.table(out)?,
+        DocumentFormat::Json => run.json(out)?,
     }
     Ok(())
 }

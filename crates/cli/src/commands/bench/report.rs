@@ -1,16 +1,16 @@
 //! Results as a table, or as JSON.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use rustorch_llm::quantize::FileType;
 use rustorch_llm::{Model, SessionOptions};
 use serde::Serialize;
 
-use super::measure::Measured;
+use super::measure::{Measured, mean_and_deviation};
 use crate::devices::Devices;
 use crate::output::{bytes, count, json_line, note};
 use crate::settings::DEFAULT_BATCH;
+use crate::table::Table;
 
 /// All that was measured, and on what.
 pub(super) struct Run<'a> {
@@ -71,8 +71,7 @@ impl Run<'_> {
             "t/s",
             "of bandwidth",
         ];
-        let mut cells = vec![header.map(str::to_owned)];
-        cells.extend(rows.iter().map(|row| {
+        let cells = rows.iter().map(|row| {
             let depth = if row.n_depth > 0 {
                 format!(" @ d{}", row.n_depth)
             } else {
@@ -85,7 +84,7 @@ impl Run<'_> {
             let share = row
                 .bandwidth_share
                 .map(|share| format!("{:.0} %", 100.0 * share));
-            [
+            vec![
                 row.model_type.clone(),
                 bytes(row.model_size),
                 count(row.model_n_params),
@@ -95,21 +94,8 @@ impl Run<'_> {
                 format!("{:.2} ± {:.2}", row.avg_ts, row.stddev_ts),
                 share.unwrap_or_default(),
             ]
-        }));
-        let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
-        let widths: Vec<usize> = (0..header.len()).map(|c| width(c).unwrap_or(0)).collect();
-        for (i, row) in cells.iter().enumerate() {
-            for (cell, width) in row.iter().zip(&widths) {
-                write!(out, "| {cell:>width$} ")?;
-            }
-            writeln!(out, "|")?;
-            if i == 0 {
-                for width in &widths {
-                    write!(out, "| {}: ", "-".repeat(width - 1))?;
-                }
-                writeln!(out, "|")?;
-            }
-        }
+        });
+        write!(out, "{}", Table::new(header, cells).right())?;
         if let Some(bandwidth) = self.bandwidth {
             writeln!(
                 out,
@@ -131,8 +117,7 @@ impl Run<'_> {
         let test = measured.test;
         let gguf = self.model.gguf();
         let nanoseconds: Vec<f64> = measured.times.iter().map(|t| t.as_nanos() as f64).collect();
-        let speed = |time: &Duration| test.tokens() as f64 / time.as_secs_f64();
-        let speeds: Vec<f64> = measured.times.iter().map(speed).collect();
+        let speeds = measured.speeds();
         let (avg_ns, stddev_ns) = mean_and_deviation(&nanoseconds);
         let (avg_ts, stddev_ts) = mean_and_deviation(&speeds);
         let bytes_per_token = (test.generate > 0).then(|| {
@@ -204,24 +189,5 @@ impl Run<'_> {
         let c = self.model.config();
         let element = self.settings.cache_dtype.size().unwrap_or(0);
         c.layers * c.kv_heads * (c.key_width + c.value_width) * element
-    }
-}
-
-/// Mean and sample standard deviation.
-fn mean_and_deviation(samples: &[f64]) -> (f64, f64) {
-    let n = samples.len() as f64;
-    let mean = samples.iter().sum::<f64>() / n;
-    let squares: f64 = samples.iter().map(|x| (x - mean).powi(2)).sum();
-    (mean, (squares / (n - 1.0).max(1.0)).sqrt())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn statistics() {
-        assert_eq!(mean_and_deviation(&[2.0, 4.0, 6.0]), (4.0, 2.0));
-        assert_eq!(mean_and_deviation(&[3.0]), (3.0, 0.0));
     }
 }

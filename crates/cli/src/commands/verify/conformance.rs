@@ -1,0 +1,112 @@
+//! Every operation against the reference.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustorch_conformance::{Check, Closeness, Outcome as Went, Suite};
+use rustorch_ir::OpKind;
+use rustorch_runtime::Backend;
+
+use super::findings::{Figure, Findings, Outcome, Row};
+use crate::progress;
+
+/// How many different reasons for skipping are named.
+const REASONS: usize = 3;
+
+/// Checks a device's operations, those in `ops` if there are any.
+pub(super) fn check(backend: &Arc<dyn Backend>, ops: &[OpKind], full: bool) -> Findings {
+    let chosen = |kind| ops.is_empty() || ops.contains(&kind);
+    let all = Suite::full(chosen);
+    let cases = all.len();
+    let suite = match full {
+        true => all,
+        false => Suite::sample(chosen),
+    };
+    let bar = progress::steps("conformance", suite.len());
+    let report = suite.run(backend.clone(), || bar.inc(1));
+    bar.finish_and_clear();
+
+    let rows: Vec<Row> = (report.checks)
+        .chunk_by(|a, b| a.kind == b.kind)
+        .map(row)
+        .collect();
+    let mut left_out = Vec::new();
+    if suite.len() < cases {
+        left_out.push(format!(
+            "{} more cases of the same parameters, dtypes and arrangements in memory, combined \
+             otherwise (--full runs all)",
+            cases - suite.len()
+        ));
+    }
+    if !ops.is_empty() {
+        left_out.push(format!(
+            "{} operations that --ops does not name",
+            OpKind::ALL.len() - rows.len()
+        ));
+    }
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, why) in report.skipped() {
+        *reasons.entry(why).or_default() += 1;
+    }
+    Findings {
+        did: format!(
+            "{} checks in {} cases of {} operations against the reference: composites with the \
+             device's own kernel and decomposed; what the caller can do wrong has to be told so. \
+             The error is the sum of squared differences over that of squares (of the worst \
+             element where special values are tried); 0 is exact.",
+            report.checks.len(),
+            suite.len(),
+            rows.len(),
+        ),
+        left_out,
+        rows,
+    }
+}
+
+/// The checks of one operation.
+fn row(checks: &[Check]) -> Row {
+    let count = |of: fn(&Went) -> bool| checks.iter().filter(|c| of(&c.outcome)).count();
+    let passed = count(|o| matches!(o, Went::Passed));
+    let failures = checks.iter().filter_map(|c| match &c.outcome {
+        Went::Failed(why) => Some(format!("{}: {why}", c.case)),
+        _ => None,
+    });
+    let mut reasons: Vec<&str> = Vec::new();
+    for check in checks {
+        match &check.outcome {
+            Went::Skipped(why) if !reasons.contains(&why.as_str()) => reasons.push(why),
+            _ => {}
+        }
+    }
+    // The result that came nearest to not passing.
+    let share = |c: &Closeness| {
+        if c.error > 0.0 {
+            c.error / c.allowed
+        } else {
+            0.0
+        }
+    };
+    let nearest = checks.iter().filter_map(|c| c.closeness);
+    let nearest = nearest
+        .max_by(|a, b| (share(a).total_cmp(&share(b))).then(a.allowed.total_cmp(&b.allowed)));
+    let mut figures = vec![
+        Figure::count("checks", checks.len()),
+        Figure::count("failed", count(|o| matches!(o, Went::Failed(_)))),
+        Figure::count("no kernel", count(|o| matches!(o, Went::Skipped(_)))),
+    ];
+    let error = nearest.map(|c| Figure::new("largest error", c.error).at_most(c.allowed));
+    figures.extend(error);
+    let mut row = Row::passed(checks[0].kind.name(), figures);
+    if passed == 0 {
+        row.outcome = Outcome::Skipped;
+    }
+    if !reasons.is_empty() {
+        let more = match reasons.len().saturating_sub(REASONS) {
+            0 => String::new(),
+            n => format!(", and {n} other types"),
+        };
+        let named = reasons.iter().take(REASONS).copied();
+        row = row.remark(named.collect::<Vec<_>>().join("; ") + &more);
+    }
+    row.judged(failures)
+}

@@ -1,0 +1,188 @@
+//! `verify`: does this machine compute right, and how fast is it?
+
+mod conformance;
+mod copies;
+mod faults;
+mod findings;
+mod goldens;
+mod report;
+mod speed;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueEnum};
+use rustorch_faulty::Fault;
+use rustorch_ir::OpKind;
+use rustorch_runtime::DeviceType;
+use serde::Serialize;
+
+use crate::args::{BackendArg, DocumentArgs, InjectArgs, MAX_THREADS, operation};
+use crate::devices::discover;
+use crate::document::Document;
+use crate::subject::Subject;
+use findings::Findings;
+use goldens::Models;
+use report::{DeviceReport, Report, SEND_TO};
+use speed::Speeds;
+
+const METHOD: &str = "\
+Checked are, on each device: every operation against the slow definition of it (conformance), the
+bundled model's tokens and logits against llama.cpp's (goldens), that the text stays the same when
+the device fails (faults), that nothing is copied where memory is shared (copies), and speed beside
+the CPU's (speed). It takes some minutes at most; --full takes many. The report says what ran, what
+did not, with tolerances and figures; nothing is sent anywhere.
+Exit status: 0 nothing is wrong, 1 something is, or the report cannot be made.";
+
+#[derive(Debug, Args)]
+#[command(after_help = METHOD)]
+pub(crate) struct Options {
+    /// Verify this only: cpu, reference, cuda, metal, opencl, coreml (or, for the second of
+    /// them, cuda:1), mac-hybrid or hybrid-f32 [default: all devices that are here]
+    #[arg(short, long, value_name = "BACKEND")]
+    backend: Option<BackendArg>,
+
+    /// Only these parts
+    #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',')]
+    only: Vec<Part>,
+
+    /// Conformance of these operations only: matmul,softmax
+    #[arg(long, value_name = "OP,…", value_delimiter = ',', value_parser = operation)]
+    ops: Vec<OpKind>,
+
+    /// All cases of all operations, and a fault at every kernel of a token
+    #[arg(long)]
+    full: bool,
+
+    /// A file of the bundled model in another type, to be compared with llama.cpp's answers
+    /// too; of the f16 file, the other types are made. May be given often
+    #[arg(short, long, value_name = "FILE")]
+    model: Vec<PathBuf>,
+
+    /// Worker threads of the CPU [default: as many as physical cores]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(..=MAX_THREADS))]
+    threads: usize,
+
+    #[command(flatten)]
+    document: DocumentArgs,
+
+    #[command(flatten)]
+    inject: InjectArgs,
+}
+
+/// A part of the verification.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Part {
+    Conformance,
+    Goldens,
+    Faults,
+    Copies,
+    Speed,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Conformance => "conformance",
+            Self::Goldens => "goldens",
+            Self::Faults => "faults",
+            Self::Copies => "copies",
+            Self::Speed => "speed",
+        }
+    }
+}
+
+pub(super) fn run(options: &Options) -> Result<ExitCode> {
+    let start = Instant::now();
+    let found = discover(options.threads, &options.inject.faults.0);
+    let subjects = Subject::find(options.backend, &found)?;
+    let models = Models::open(&options.model)?;
+    let document = Document::open(&options.document, "rustorch-verify")?;
+    let cpu = Subject::find(Some(BackendArg::Device(DeviceType::Cpu)), &found)?;
+    let cpu = cpu.iter().find(|_| options.does(Part::Speed));
+    let verifier = Verifier {
+        options,
+        // If the CPU fails, its own part says so.
+        cpu: cpu.and_then(|cpu| Speeds::of(cpu, models.bundled()).ok()),
+        models,
+    };
+    let devices = subjects
+        .iter()
+        .map(|subject| verifier.verify(subject))
+        .collect();
+    let report = Report::new(devices, found.absent, start.elapsed());
+    if let Some(file) = document.write(&report)? {
+        write!(
+            io::stdout().lock(),
+            "{}\nThe report: {file}; {SEND_TO}\n",
+            report.summary()
+        )?;
+    }
+    Ok(match report.passed() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+impl Options {
+    fn does(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
+    /// Are faults injected into one of these devices?
+    fn spoils(&self, subject: &Subject) -> bool {
+        let device = |fault: &Fault| {
+            subject
+                .backends
+                .iter()
+                .any(|b| b.info().device == fault.device)
+        };
+        self.inject.faults.0.iter().any(device)
+    }
+}
+
+/// What is done to each device.
+struct Verifier<'a> {
+    options: &'a Options,
+    models: Models,
+    /// The CPU's speeds, if speed is measured.
+    cpu: Option<Speeds>,
+}
+
+impl Verifier<'_> {
+    fn verify(&self, subject: &Subject) -> DeviceReport {
+        let parts = Part::value_variants().iter().copied();
+        let chosen = parts.filter(|&part| self.options.does(part));
+        DeviceReport::new(subject, chosen.map(|part| (part, self.part(part, subject))))
+    }
+
+    fn part(&self, part: Part, subject: &Subject) -> Findings {
+        let (options, model) = (self.options, self.models.bundled());
+        match (part, subject.device()) {
+            (Part::Conformance, Some(b)) => conformance::check(b, &options.ops, options.full),
+            (Part::Faults, Some(b)) => faults::check(b, model, options.full),
+            (Part::Conformance | Part::Faults, None) => {
+                Findings::skipped("all", "each of the devices is checked by itself")
+            }
+            (Part::Goldens, _) => self.models.check(subject),
+            // A device that may be lost keeps its memory apart, to lose what is in it.
+            (Part::Copies, _) if options.spoils(subject) => {
+                Findings::skipped("all", "faults are injected, and change what is copied")
+            }
+            (Part::Copies, _) => copies::check(subject, model),
+            (Part::Speed, _) => speed::check(subject, model, self.cpu.as_ref()),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Reports: a file for people or for programs.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::args::{DocumentArgs, DocumentFormat};
+
+/// A report that is to be written.
+pub(crate) struct Document {
+    format: DocumentFormat,
+    /// Where to; standard output without.
+    file: Option<(PathBuf, File)>,
+}
+
+impl Document {
+    /// Where the options say, else `name` with the ending of its format in the current folder.
+    ///
+    /// # Errors
+    /// The file cannot be made, which is better told before the work than after it.
+    pub(crate) fn open(args: &DocumentArgs, name: &str) -> Result<Self> {
+        let is_json = |path: &PathBuf| path.extension().is_some_and(|e| e == "json");
+        let format = args.format.unwrap_or(match &args.output {
+            Some(path) if is_json(path) => DocumentFormat::Json,
+            _ => DocumentFormat::Md,
+        });
+        let path = match &args.output {
+            Some(path) if path.as_os_str() == "-" => return Ok(Self { format, file: None }),
+            Some(path) => path.clone(),
+            None => PathBuf::from(name).with_extension(format.extension()),
+        };
+        let file = File::create(&path)
+            .with_context(|| format!("the report cannot be written to {}", path.display()))?;
+        Ok(Self {
+            format,
+            file: Some((path, file)),
+        })
+    }
+
+    /// Writes it in its format; returns the file's name, or `None` for standard output.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn write(self, report: &(impl Display + Serialize)) -> Result<Option<String>> {
+        let text = match self.format {
+            DocumentFormat::Md => report.to_string(),
+            DocumentFormat::Json => serde_json::to_string_pretty(report)? + "\n",
+        };
+        match self.file {
+            None => {
+                io::stdout().lock().write_all(text.as_bytes())?;
+                Ok(None)
+            }
+            Some((path, mut file)) => {
+                let path = path.display().to_string();
+                file.write_all(text.as_bytes())
+                    .with_context(|| path.clone())?;
+                Ok(Some(path))
+            }
+        }
+    }
+}
