@@ -29,6 +29,8 @@
 //!   ([`runtime()`]); [`with_runtime`] chooses another, or certain devices.
 //! - [`Tensor::to_device`], [`set_device`] and [`GpuContext`] say where things go;
 //!   [`HybridExecutor`] tells where they would go by themselves.
+//! - [`F32Tensor`] is `f32` by its type; [`F32HybridExecutor`] spreads such tensors' operations
+//!   over the devices without a conversion, and reports that.
 //!
 //! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
 //! happened, and [`Executable::explain`] where each operation goes and why.
@@ -38,14 +40,15 @@ pub use rustorch_ir::{BlockFormat, DType, OpError, Param, Scalar, TensorType};
 pub use rustorch_runtime::{
     Absent, AccessCounters, Costs, DeviceCapability, DeviceError, DeviceInfo, DeviceSelector,
     DeviceType, Executable, Explanation, FailureClass, Fallback, FaultStatistics, GpuDevice,
-    GpuExecutionStrategy, HostBuffer, MemoryManager, OpType, Route, Routing, RunError, Runtime,
-    Storage, TensorInfo, TransferMethod,
+    GpuExecutionStrategy, HostBuffer, MemoryManager, OpType, Route, Routing, Rules, RunError,
+    Runtime, Storage, TensorInfo, TransferMethod,
 };
 pub use rustorch_tensor::{
-    AttentionOptions, DeviceManager, Dims, Discovered, Element, GpuContext, HybridExecutor,
-    Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace, backends, current_device,
-    discover, eval_all, is_gpu_available, manual_seed, runtime, set_device, tensor, with_device,
-    with_runtime,
+    Activity, AttentionOptions, DeviceManager, DeviceState, Dims, Discovered, Element,
+    F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer, F32UnifiedBuffer, GpuContext,
+    HybridExecutor, Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace, backends,
+    current_device, discover, eval_all, is_gpu_available, manual_seed, runtime, set_device, tensor,
+    with_device, with_runtime,
 };
 
 #[cfg(feature = "hybrid-f32")]
@@ -68,3 +71,8 @@ pub mod prelude {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The example of the guide to `f32`.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/f32.md")]
+struct F32Guide;

@@ -144,29 +144,26 @@ struct Runner<'m> {
 }
 
 impl Runner<'_> {
-    fn run(&mut self, runtime: &Runtime, workload: &F32Workload) -> Result<(), LlmError> {
-        let vocab = self.session.model().config().vocab;
-        // Which tokens they are makes no difference to the time.
-        let ids: Vec<u32> = (0..workload.prompt + workload.generate)
-            .map(|i| (i * 7 % vocab) as u32)
-            .collect();
-        let mut logits = Vec::new();
-        self.session.truncate(0);
-        let mut pass = |ids: &[u32]| -> Result<(Duration, Activity), LlmError> {
-            let (before, start) = (Activity::of(runtime), Instant::now());
-            self.session.feed(ids, &mut logits)?;
-            Ok((start.elapsed(), Activity::of(runtime).since(before)))
+    /// Feeds the prompt to an empty session, or one token.
+    fn pass(&mut self, runtime: &Runtime, ids: &[u32], is_prompt: bool) -> Result<(), LlmError> {
+        let (times, last) = match is_prompt {
+            true => (&mut self.prompts, &mut self.last[0]),
+            false => (&mut self.tokens, &mut self.last[1]),
         };
-        let (prompt, generated) = ids.split_at(workload.prompt);
-        let (time, activity) = pass(prompt)?;
-        self.prompts.push(time);
-        self.last[0] = activity;
-        for &id in generated {
-            let (time, activity) = pass(&[id])?;
-            self.tokens.push(time);
-            self.last[1] = activity;
+        if is_prompt {
+            self.session.truncate(0);
         }
+        let (before, start) = (Activity::of(runtime), Instant::now());
+        self.session.feed(ids, &mut Vec::new())?;
+        times.push(start.elapsed());
+        *last = Activity::of(runtime).since(before);
         Ok(())
+    }
+
+    /// Forgets the times so far.
+    fn clear(&mut self) {
+        self.prompts.clear();
+        self.tokens.clear();
     }
 
     fn measured(self) -> F32Measured {
@@ -190,9 +187,9 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 impl F32Comparison {
-    /// Runs `model` on the devices of `runtime` in all variants, one after the other in each
-    /// repetition, after one that does not count. `routing` is that of a f32 hybrid; it may leave
-    /// devices out.
+    /// Runs `model` on the devices of `runtime` in all variants. They take turns with every pass,
+    /// so that what else the machine does meets all of them; the first repetition does not count.
+    /// `routing` is that of an f32 hybrid; it may leave devices out.
     ///
     /// # Errors
     /// As [`SessionOptions::f32_hybrid`] and [`Session::feed`]; a workload without a prompt or
@@ -225,16 +222,23 @@ impl F32Comparison {
                 last: Default::default(),
             });
         }
+        // Which tokens they are makes no difference to the time.
+        let vocab = model.config().vocab;
+        let ids: Vec<u32> = (0..workload.prompt + workload.generate)
+            .map(|i| (i * 7 % vocab) as u32)
+            .collect();
+        let (prompt, generated) = ids.split_at(workload.prompt);
         for repetition in 0..=workload.repetitions {
-            for runner in &mut runners {
-                runner.run(runtime, &workload)?;
-                if repetition == 0 {
-                    runner.prompts.clear();
-                    runner.tokens.clear();
+            for (i, ids) in [prompt].into_iter().chain(generated.chunks(1)).enumerate() {
+                for runner in &mut runners {
+                    runner.pass(runtime, ids, i == 0)?;
                 }
+                // Nobody is always the first.
+                runners.rotate_left(1);
             }
-            // Nobody is always the first, or behind the same one.
-            runners.rotate_left(1);
+            if repetition == 0 {
+                runners.iter_mut().for_each(Runner::clear);
+            }
         }
         let mut measured: Vec<_> = runners.into_iter().map(Runner::measured).collect();
         measured.sort_by_key(|m| F32Variant::ALL.iter().position(|v| *v == m.variant));
