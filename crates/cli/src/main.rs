@@ -24,6 +24,7 @@ mod progress;
 mod settings;
 mod subject;
 mod table;
+mod variants;
 
 use std::process::ExitCode;
 use std::time::Instant;

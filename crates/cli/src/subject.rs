@@ -57,6 +57,14 @@ impl Subject {
         }
     }
 
+    /// The CPU's own backend.
+    ///
+    /// # Errors
+    /// There is none, which no machine is without.
+    pub(crate) fn cpu(found: &Discovered) -> Result<Vec<Self>> {
+        Self::find(Some(BackendArg::Device(DeviceType::Cpu)), found)
+    }
+
     /// The device, if it is one.
     pub(crate) fn device(&self) -> Option<&Arc<dyn Backend>> {
         match &self.backends[..] {

@@ -32,6 +32,7 @@ Examples:
   rustorch-cli explain -p Hello                     what would run where, and why
   rustorch-cli bench --preset tinyllama-1.1b        how fast it is
   rustorch-cli verify                               does this machine compute right?
+  rustorch-cli report                               its backends and the types of models, compared
   rustorch-cli quantize big.gguf small.gguf Q4_K_M  a smaller file of a model
 
 Options have llama.cpp's names. `rustorch-cli COMMAND --help` tells more of each command.

@@ -9,6 +9,7 @@ mod inspect;
 mod logits;
 mod perplexity;
 mod quantize;
+mod report;
 mod text;
 mod tokenize;
 mod verify;
@@ -42,6 +43,8 @@ pub(crate) enum Command {
     Calibrate(calibrate::Options),
     /// Check that this machine's devices compute right, and make a report of it
     Verify(verify::Options),
+    /// Compare backends and types: speed, agreement with llama.cpp, memory, conversions
+    Report(report::Options),
     /// Where each operation of a run would go, and why; takes the options of the run
     Explain(Box<generate::Options>),
 }
@@ -61,6 +64,7 @@ pub(crate) fn run(cli: &Cli, start: Instant) -> Result<ExitCode> {
         Some(Command::Quantize(options)) => quantize::run(options),
         Some(Command::Inspect(options)) => inspect::run(options),
         Some(Command::Devices(options)) => devices::run(options),
+        Some(Command::Report(options)) => report::run(options),
         Some(Command::Calibrate(options)) => calibrate::run(options),
         Some(Command::Explain(options)) => explain::run(options),
     };

@@ -35,7 +35,10 @@ pub(super) fn prompt(args: &TextArgs) -> Result<Option<String>> {
 }
 
 /// The contents of a file.
-fn from_file(path: &Path) -> Result<String> {
+///
+/// # Errors
+/// It cannot be read, or is not UTF-8.
+pub(super) fn from_file(path: &Path) -> Result<String> {
     let name = path.display();
     let read = || std::fs::read(path);
     let bytes = read().with_context(|| format!("{name}: cannot read the file; check the path"))?;

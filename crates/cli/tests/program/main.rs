@@ -6,7 +6,9 @@ mod commands;
 mod generate;
 mod hybrid_f32;
 mod opencl;
+mod report;
 mod support;
+mod verify;
 
 #[cfg(unix)]
 mod signals;

@@ -23,7 +23,7 @@ fn story(more: &[&str]) -> Value {
 }
 
 /// Is there an OpenCL device? One that was promised has to be.
-fn is_here() -> bool {
+pub(crate) fn is_here() -> bool {
     let devices = run(["devices", "--format", "json"]).json();
     let devices = devices["devices"].as_array().unwrap();
     let here = devices.iter().any(|d| d["device"] == "opencl:0");

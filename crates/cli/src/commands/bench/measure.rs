@@ -20,6 +20,10 @@ pub(crate) struct Test {
 pub(crate) struct Measured {
     pub(crate) test: Test,
     pub(crate) times: Vec<Duration>,
+    /// Bytes of keys and values.
+    pub(crate) cache_bytes: usize,
+    /// Bytes of intermediate values.
+    pub(crate) working_bytes: usize,
 }
 
 impl Test {
@@ -80,7 +84,12 @@ pub(crate) fn run(
     let times = (0..repetitions)
         .map(|_| time(test))
         .collect::<Result<_>>()?;
-    Ok(Measured { test, times })
+    Ok(Measured {
+        test,
+        times,
+        cache_bytes: session.cache_bytes(),
+        working_bytes: session.working_bytes(),
+    })
 }
 
 /// Random token ids, the same in every run.

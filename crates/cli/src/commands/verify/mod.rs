@@ -18,15 +18,14 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use rustorch_faulty::Fault;
 use rustorch_ir::OpKind;
-use rustorch_runtime::DeviceType;
 use serde::Serialize;
 
 use crate::args::{BackendArg, DocumentArgs, InjectArgs, MAX_THREADS, operation};
 use crate::devices::discover;
 use crate::document::Document;
 use crate::subject::Subject;
+use crate::variants::Variants;
 use findings::Findings;
-use goldens::Models;
 use report::{DeviceReport, Report, SEND_TO};
 use speed::Speeds;
 
@@ -108,15 +107,15 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let start = Instant::now();
     let found = discover(options.threads, &options.inject.faults.0);
     let subjects = Subject::find(options.backend, &found)?;
-    let models = Models::open(&options.model)?;
+    let variants = Variants::open(&options.model)?;
     let document = Document::open(&options.document, "rustorch-verify")?;
-    let cpu = Subject::find(Some(BackendArg::Device(DeviceType::Cpu)), &found)?;
+    let cpu = Subject::cpu(&found)?;
     let cpu = cpu.iter().find(|_| options.does(Part::Speed));
     let verifier = Verifier {
         options,
         // If the CPU fails, its own part says so.
-        cpu: cpu.and_then(|cpu| Speeds::of(cpu, models.bundled()).ok()),
-        models,
+        cpu: cpu.and_then(|cpu| Speeds::of(cpu, variants.bundled()).ok()),
+        variants,
     };
     let devices = subjects
         .iter()
@@ -156,7 +155,7 @@ impl Options {
 /// What is done to each device.
 struct Verifier<'a> {
     options: &'a Options,
-    models: Models,
+    variants: Variants,
     /// The CPU's speeds, if speed is measured.
     cpu: Option<Speeds>,
 }
@@ -169,14 +168,14 @@ impl Verifier<'_> {
     }
 
     fn part(&self, part: Part, subject: &Subject) -> Findings {
-        let (options, model) = (self.options, self.models.bundled());
+        let (options, model) = (self.options, self.variants.bundled());
         match (part, subject.device()) {
             (Part::Conformance, Some(b)) => conformance::check(b, &options.ops, options.full),
             (Part::Faults, Some(b)) => faults::check(b, model, options.full),
             (Part::Conformance | Part::Faults, None) => {
                 Findings::skipped("all", "each of the devices is checked by itself")
             }
-            (Part::Goldens, _) => self.models.check(subject),
+            (Part::Goldens, _) => goldens::check(subject, &self.variants),
             // A device that may be lost keeps its memory apart, to lose what is in it.
             (Part::Copies, _) if options.spoils(subject) => {
                 Findings::skipped("all", "faults are injected, and change what is copied")

@@ -1,0 +1,152 @@
+//! f32 on all devices beside runs that keep halves, and runs that convert.
+
+use std::fmt;
+
+use anyhow::Result;
+use rustorch_llm::quantize::FileType;
+use rustorch_llm::{F32Comparison, F32Measured, F32Variant, F32Workload, Model};
+use rustorch_runtime::{Routing, Runtime};
+use rustorch_tensor::Discovered;
+use serde::Serialize;
+
+use crate::output::{bytes, duration};
+use crate::table::Table;
+use crate::variants::{Variants, random};
+use crate::{bundled, progress};
+
+/// What was compared, or why nothing was.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Hybrid {
+    Measured(Comparison),
+    Failed(String),
+}
+
+/// The comparison of one model.
+#[derive(Serialize)]
+pub(super) struct Comparison {
+    file_type: &'static str,
+    prompt_tokens: usize,
+    generated_tokens: usize,
+    devices: Vec<String>,
+    rows: Vec<Row>,
+}
+
+/// A way to keep values.
+#[derive(Serialize)]
+struct Row {
+    variant: &'static str,
+    prompt_us: f64,
+    token_us: f64,
+    conversions: u64,
+    copied_bytes: u64,
+    working_bytes: usize,
+    cache_bytes: usize,
+    /// The shares of its time and memory that f32 on all devices saves; nothing where both do
+    /// the same.
+    time_saved: Option<f64>,
+    memory_saved: Option<f64>,
+    #[serde(skip)]
+    measured: F32Measured,
+}
+
+impl Hybrid {
+    /// Measures the model in f16.
+    pub(super) fn measure(found: &Discovered, variants: &Variants) -> Self {
+        let spinner = progress::spinner("f32 on all devices");
+        let measured = match variants.get(FileType::F16) {
+            Some(variant) => compare(found, &variant.model),
+            None => random(FileType::F16).and_then(|model| compare(found, &model)),
+        };
+        spinner.finish_and_clear();
+        match measured {
+            Ok(comparison) => Self::Measured(comparison),
+            Err(e) => Self::Failed(format!("{e:#}")),
+        }
+    }
+}
+
+fn compare(found: &Discovered, model: &Model) -> Result<Comparison> {
+    let runtime = Runtime::new(found.backends.iter().cloned());
+    let workload = F32Workload::default();
+    let compared = F32Comparison::measure(model, &runtime, Routing::F32_HYBRID, workload)?;
+    let row = |m: &F32Measured| {
+        let passes = [m.prompt.activity, m.token.activity];
+        Row {
+            variant: m.variant.name(),
+            prompt_us: m.prompt.time.as_secs_f64() * 1e6,
+            token_us: m.token.time.as_secs_f64() * 1e6,
+            conversions: passes.iter().map(|a| a.conversions).sum(),
+            copied_bytes: passes.iter().map(|a| a.copied.bytes).sum(),
+            working_bytes: m.working_bytes,
+            cache_bytes: m.cache_bytes,
+            time_saved: compared.time_saved(m.variant),
+            memory_saved: compared.memory_saved(m.variant),
+            measured: m.clone(),
+        }
+    };
+    Ok(Comparison {
+        file_type: FileType::F16.name(),
+        prompt_tokens: workload.prompt,
+        generated_tokens: workload.generate,
+        devices: compared.devices.iter().map(|d| d.to_string()).collect(),
+        rows: compared.measured.iter().map(row).collect(),
+    })
+}
+
+impl fmt::Display for Hybrid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let compared = match self {
+            Self::Failed(why) => return writeln!(f, "Not measured: {why}"),
+            Self::Measured(compared) => compared,
+        };
+        writeln!(
+            f,
+            "{} with weights in {}, a prompt of {} tokens and {} after it, on {}. `{}` keeps all \
+             values in f32; `{}` keys and values in f16; `{}` turns what goes from one device to \
+             another into f16 and back, as where devices have no type in common. Conversions and \
+             copies are those of a prompt and a token.\n",
+            bundled::MODEL,
+            compared.file_type,
+            compared.prompt_tokens,
+            compared.generated_tokens,
+            compared.devices.join(" and "),
+            F32Variant::F32.name(),
+            F32Variant::HalfCache.name(),
+            F32Variant::Converting.name(),
+        )?;
+        let share =
+            |share: Option<f64>| share.map_or(String::new(), |s| format!("{:.1} %", 100.0 * s));
+        let cells = compared.rows.iter().map(|row| {
+            vec![
+                row.variant.to_owned(),
+                duration(row.measured.prompt.time),
+                duration(row.measured.token.time),
+                row.conversions.to_string(),
+                bytes(row.copied_bytes),
+                bytes(row.working_bytes as u64),
+                bytes(row.cache_bytes as u64),
+                share(row.time_saved),
+                share(row.memory_saved),
+            ]
+        });
+        let header = [
+            "values",
+            "prompt",
+            "token",
+            "conversions",
+            "copied",
+            "works in",
+            "cache",
+            "time that f32 saves",
+            "memory that f32 saves",
+        ];
+        write!(f, "{}", Table::new(header, cells))?;
+        writeln!(
+            f,
+            "\nThe project's goals: 15 to 25 % of the time and 20 to 30 % of the memory of a run \
+             that converts. Apple's Neural Engine runs no f32 programs: what is compared on a Mac \
+             is its GPU and CPU."
+        )
+    }
+}

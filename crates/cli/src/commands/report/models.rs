@@ -1,0 +1,261 @@
+//! Types of models on backends: speed, agreement, memory.
+
+use std::fmt;
+
+use anyhow::{Context, Result};
+use rustorch_llm::quantize::FileType;
+use rustorch_llm::{Model, Session, SessionOptions, perplexity};
+use rustorch_tokenizer::EncodeOptions;
+use serde::Serialize;
+
+use super::Options;
+use crate::commands::bench::measure::{self, Test, mean_and_deviation};
+use crate::output::bytes;
+use crate::subject::Subject;
+use crate::table::Table;
+use crate::variants::{Variant, Variants, random};
+use crate::{bundled, progress};
+
+const PROMPT: Test = Test {
+    prompt: 512,
+    generate: 0,
+    depth: 0,
+};
+const GENERATION: Test = Test {
+    prompt: 0,
+    generate: 64,
+    depth: 0,
+};
+/// Tokens of a piece of text, as llama.cpp has them.
+const CHUNK: usize = 512;
+
+/// All that was measured.
+#[derive(Serialize)]
+pub(super) struct Models {
+    rows: Vec<Row>,
+    /// What could not be measured, and why.
+    failed: Vec<String>,
+}
+
+/// A type on a backend.
+#[derive(Serialize)]
+struct Row {
+    backend: String,
+    file_type: &'static str,
+    /// Without a file, its weights are random.
+    random_weights: bool,
+    /// The devices that computed.
+    devices: Vec<String>,
+    /// Tokens a second, and as a multiple of the CPU's.
+    prompt: f64,
+    prompt_by_cpu: Option<f64>,
+    generation: f64,
+    generation_by_cpu: Option<f64>,
+    /// Differences from llama.cpp's logits.
+    logits_mean: Option<f32>,
+    logits_largest: Option<f32>,
+    perplexity: Option<f64>,
+    weight_bytes: usize,
+    /// Of keys and values for 512 tokens.
+    cache_bytes: usize,
+    working_bytes: usize,
+    /// The most of it that was in memory of the devices' own.
+    device_bytes: u64,
+    conversions: u64,
+    copied_bytes: u64,
+}
+
+impl Models {
+    /// Measures every type on every backend, the CPU first.
+    pub(super) fn measure(
+        subjects: &[Subject],
+        variants: &Variants,
+        options: &Options,
+        text: Option<&str>,
+    ) -> Self {
+        let mut models = Self {
+            rows: Vec::new(),
+            failed: Vec::new(),
+        };
+        let bar = progress::steps("models", subjects.len() * options.types.len());
+        for &file_type in &options.types {
+            let made;
+            let (model, variant) = match variants.get(file_type) {
+                Some(variant) => (&variant.model, Some(variant)),
+                None => match random(file_type) {
+                    Ok(model) => {
+                        made = model;
+                        (&made, None)
+                    }
+                    Err(e) => {
+                        models.failed.push(format!("{file_type}: {e:#}"));
+                        continue;
+                    }
+                },
+            };
+            for subject in subjects {
+                let row = Row::measure(subject, file_type, model, options.repetitions)
+                    .and_then(|row| row.with_answers(subject, variant, options.chunks, text));
+                match row {
+                    Ok(row) => models.push(row),
+                    Err(e) => {
+                        (models.failed).push(format!("{file_type} on {}: {e:#}", subject.name))
+                    }
+                }
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        models
+    }
+
+    /// Adds a row, beside the CPU's of the same type.
+    fn push(&mut self, mut row: Row) {
+        let same = |other: &&Row| other.backend == "cpu" && other.file_type == row.file_type;
+        if let Some(cpu) = self.rows.iter().find(same) {
+            row.prompt_by_cpu = Some(row.prompt / cpu.prompt);
+            row.generation_by_cpu = Some(row.generation / cpu.generation);
+        }
+        self.rows.push(row);
+    }
+}
+
+impl Row {
+    /// Speed, memory and what moved.
+    fn measure(
+        subject: &Subject,
+        file_type: FileType,
+        model: &Model,
+        repetitions: u32,
+    ) -> Result<Self> {
+        let (runtime, settings) = (subject.runtime(), subject.session(model)?);
+        let measure = |test| measure::run(model, &runtime, &settings, test, repetitions);
+        let (prompt, generation) = (measure(PROMPT)?, measure(GENERATION)?);
+        let memory = runtime.memory();
+        let used = runtime.used_devices();
+        let devices: Vec<String> = used.iter().map(|(device, _)| device.to_string()).collect();
+        Ok(Self {
+            backend: subject.name.clone(),
+            file_type: file_type.name(),
+            random_weights: true,
+            devices,
+            prompt: mean_and_deviation(&prompt.speeds()).0,
+            prompt_by_cpu: None,
+            generation: mean_and_deviation(&generation.speeds()).0,
+            generation_by_cpu: None,
+            logits_mean: None,
+            logits_largest: None,
+            perplexity: None,
+            weight_bytes: model.gguf().tensors().iter().map(|t| t.bytes()).sum(),
+            cache_bytes: prompt.cache_bytes,
+            working_bytes: prompt.working_bytes,
+            device_bytes: memory.pools().iter().map(|pool| pool.peak).sum(),
+            conversions: memory.conversions(),
+            copied_bytes: memory.copied().bytes,
+        })
+    }
+
+    /// Adds what a model with its own weights answers.
+    fn with_answers(
+        mut self,
+        subject: &Subject,
+        variant: Option<&Variant>,
+        chunks: usize,
+        text: Option<&str>,
+    ) -> Result<Self> {
+        let Some(variant) = variant else {
+            return Ok(self);
+        };
+        let agreement = variant.agreement(subject)?;
+        self.random_weights = false;
+        self.logits_mean = Some(agreement.mean);
+        self.logits_largest = Some(agreement.worst);
+        if let Some(text) = text {
+            self.perplexity = Some(score(subject, &variant.model, chunks, text)?);
+        }
+        Ok(self)
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let by_cpu = |speed: f64, by: Option<f64>| {
+            let by = by.map(|by| format!(" ({by:.2} × cpu)"));
+            format!("{speed:.0}{}", by.unwrap_or_default())
+        };
+        let logits = match (self.logits_mean, self.logits_largest) {
+            (Some(mean), Some(largest)) => format!("{mean:.4} · {largest:.3}"),
+            _ => "random weights".to_owned(),
+        };
+        let memory = self.weight_bytes + self.cache_bytes + self.working_bytes;
+        vec![
+            self.file_type.to_owned(),
+            self.backend.clone(),
+            by_cpu(self.prompt, self.prompt_by_cpu),
+            by_cpu(self.generation, self.generation_by_cpu),
+            logits,
+            self.perplexity.map_or(String::new(), |p| format!("{p:.4}")),
+            bytes(memory as u64),
+            bytes(self.device_bytes),
+            self.conversions.to_string(),
+            bytes(self.copied_bytes),
+        ]
+    }
+}
+
+/// The perplexity of the beginning of a text.
+fn score(subject: &Subject, model: &Model, chunks: usize, text: &str) -> Result<f64> {
+    let tokenizer = model.tokenizer()?;
+    let encode = EncodeOptions {
+        add_special: true,
+        parse_special: false,
+    };
+    let tokens = tokenizer.encode(text, encode);
+    let options = SessionOptions {
+        context: CHUNK,
+        ..subject.session(model)?
+    };
+    let mut session = Session::new(model, &subject.runtime(), options)?;
+    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let result = perplexity(&mut session, &tokens, bos, Some(chunks), |_| ());
+    Ok(result.context("perplexity")?.value)
+}
+
+impl fmt::Display for Models {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} in tokens/s; how far the five largest logits of each of llama.cpp's greedy steps \
+             are from its own, mean and largest; perplexity where a text was given; memory of \
+             weights, keys and values for {} tokens and intermediate values, and what of all that \
+             the devices had in memory of their own; conversions between element types, and what \
+             was copied from device to device.\n",
+            bundled::MODEL,
+            PROMPT.prompt,
+        )?;
+        let header = [
+            "type",
+            "backend",
+            "prompt 512",
+            "generation 64",
+            "logits off",
+            "perplexity",
+            "memory",
+            "devices' own",
+            "conversions",
+            "copied",
+        ];
+        write!(
+            f,
+            "{}",
+            Table::new(header, self.rows.iter().map(Row::cells))
+        )?;
+        writeln!(
+            f,
+            "\nThe project's goals: what Core ML can do 50 to 80 % faster than the CPU, what a GPU \
+             does in its place 20 to 40 % faster."
+        )?;
+        for failed in &self.failed {
+            writeln!(f, "\nNot measured: {failed}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! `report`: comparisons that are complete, and true where that can be told.
+
+use serde_json::Value;
+
+use crate::opencl::is_here;
+use crate::support::{model_arg, run};
+
+#[test]
+fn types_on_the_cpu_and_f32_beside_others() {
+    let text = model_arg("classics-eval.txt");
+    let args = [
+        "report",
+        "-b",
+        "cpu",
+        "--types",
+        "Q4_K_M,F32",
+        "-r",
+        "1",
+        "-o",
+        "-",
+    ];
+    let more = ["-f", &text, "--chunks", "2", "--format", "json"];
+    let report = run(args.iter().chain(&more)).json();
+    let rows = report["models"]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{report}");
+    for row in rows {
+        for speed in ["prompt", "generation"] {
+            assert!(row[speed].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+    let perplexity = rows[0]["perplexity"].as_f64().unwrap();
+    assert!((10.0..40.0).contains(&perplexity), "{perplexity}");
+    assert_eq!(rows[0]["random_weights"], false);
+    assert!(
+        rows[0]["logits_largest"].as_f64().unwrap() < 0.4,
+        "{rows:?}"
+    );
+    assert_eq!(rows[1]["random_weights"], true);
+    assert_eq!(rows[1]["perplexity"], Value::Null);
+    let weights = |row: &Value| row["weight_bytes"].as_u64().unwrap();
+    assert!(weights(&rows[1]) > 5 * weights(&rows[0]), "{rows:?}");
+
+    let compared = report["hybrid"]["measured"]["rows"].as_array().unwrap();
+    let named = |name: &str| compared.iter().find(|r| r["variant"] == name).unwrap();
+    assert_eq!(named("hybrid-f32")["conversions"], 0);
+    if is_here() {
+        assert!(
+            named("converting")["conversions"].as_u64().unwrap() > 0,
+            "{compared:?}"
+        );
+        assert!(
+            named("converting")["time_saved"].is_number(),
+            "{compared:?}"
+        );
+    }
+    assert!(
+        named("f16 cache")["cache_bytes"].as_u64() < named("hybrid-f32")["cache_bytes"].as_u64()
+    );
+}
+
+#[test]
+fn what_cannot_be_compared_is_told() {
+    let line = run(["report", "-b", "cuda:7"]).error(1);
+    assert!(line.contains("-b cuda:7"), "{line}");
+    let line = run(["report", "--types", "Q4_X"]).error(2);
+    assert!(line.contains("Q4_X"), "{line}");
+    let line = run(["report", "-f", "/no/such.txt"]).error(1);
+    assert!(line.contains("/no/such.txt"), "{line}");
+}
