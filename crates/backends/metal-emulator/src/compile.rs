@@ -247,7 +247,7 @@ mod tests {
             ("double y = 0; x[i] = (float)y;", "poisoned"),
             ("x[i] = x[i] * 0.1;", "double"),
             ("x[i] = erf(x[i]);", "erf"),
-            ("float* y = x; x[i] = y[0];", "device float *"),
+            ("float* y = x; x[i] = y[0];", "address space"),
             ("threadgroup float* y = x; x[i] = y[0];", "device float *"),
             ("float unused = x[i];", "unused"),
             ("goto end; end: x[i] = 0;", "poisoned"),
