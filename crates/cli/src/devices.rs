@@ -14,6 +14,8 @@ use crate::args::{BackendArg, DeviceArgs, Hybrid};
 pub(crate) struct Devices {
     pub(crate) runtime: Runtime,
     pub(crate) routing: Routing,
+    /// Have operations devices of their own?
+    pub(crate) is_routed: bool,
     /// The backend that was asked for.
     pub(crate) name: String,
     /// Worker threads of the CPU.
@@ -77,6 +79,7 @@ impl Devices {
                 strict: args.strict,
                 ..routing
             },
+            is_routed: !args.route.is_empty(),
             name: named.map_or_else(|| routing.device.to_string(), BackendArg::to_string),
             threads: match args.threads {
                 0 => default_threads(),

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use rustorch_ir::DType;
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
-use rustorch_llm::{Model, SessionOptions};
+use rustorch_llm::{LayerBackend, Model, SessionOptions};
 use rustorch_runtime::Rules;
 
 use crate::args::{CacheType, ContextArgs, SamplingArgs};
@@ -48,13 +48,22 @@ impl ContextArgs {
             let problem = "-b hybrid-f32 converts nothing: leave -ctk and -ctv out";
             return Err(Usage(problem.to_owned()).into());
         }
-        Ok(SessionOptions {
+        let options = SessionOptions {
             context,
             batch: devices.batch.unwrap_or(DEFAULT_BATCH).min(self.ubatch_size),
             cache_dtype,
             routing: devices.routing,
             ..backend
-        })
+        };
+        // Who routes operations chooses by hand.
+        if devices.is_routed {
+            return Ok(options);
+        }
+        let (options, chosen) = options.select_layers(model, &devices.runtime)?;
+        for (layers, backend) in layer_runs(&chosen) {
+            tracing::info!("{layers} on {}: {}", backend.device, backend.reason);
+        }
+        Ok(options)
     }
 
     /// The element type of the cache; what is not given is the backend's.
@@ -75,6 +84,21 @@ impl ContextArgs {
             )),
         }
     }
+}
+
+/// The layers that go together, named `layers 0-5`, with where they go.
+pub(crate) fn layer_runs(chosen: &[LayerBackend]) -> Vec<(String, &LayerBackend)> {
+    let mut next = 0;
+    let mut name = |run: &[LayerBackend]| {
+        let first = next;
+        next += run.len();
+        match run.len() {
+            1 => format!("layer {first}"),
+            n => format!("layers {first}-{}", first + n - 1),
+        }
+    };
+    let runs = chosen.chunk_by(|a, b| a == b);
+    runs.map(|run| (name(run), &run[0])).collect()
 }
 
 impl SamplingArgs {
@@ -104,5 +128,31 @@ impl SamplingArgs {
             temperature: self.temp,
         };
         SamplerChain::new(&config).map_err(|e| Usage(e.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustorch_runtime::DeviceType;
+
+    use super::*;
+
+    #[test]
+    fn layers_that_go_together_are_named_together() {
+        let layer = |device, reason: &str| LayerBackend {
+            device,
+            reason: reason.to_owned(),
+        };
+        let (cpu, gpu) = (DeviceType::Cpu, DeviceType::Cuda(0));
+        let chosen = [
+            layer(cpu, "full"),
+            layer(gpu, "best"),
+            layer(gpu, "best"),
+            layer(gpu, "best"),
+        ];
+        let runs = layer_runs(&chosen);
+        let named: Vec<_> = runs.iter().map(|(n, l)| (n.as_str(), l.device)).collect();
+        assert_eq!(named, [("layer 0", cpu), ("layers 1-3", gpu)]);
+        assert!(layer_runs(&[]).is_empty());
     }
 }

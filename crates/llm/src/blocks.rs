@@ -3,7 +3,8 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::Rope;
-use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
+use rustorch_runtime::DeviceType;
+use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, with_device};
 
 use crate::LlmError;
 use crate::arch::Architecture;
@@ -234,6 +235,17 @@ impl Layer {
     }
 }
 
+/// What `f` computes is computed on `device`, if one was chosen.
+fn on(
+    device: Option<DeviceType>,
+    f: impl FnOnce() -> RusTorchResult<Tensor>,
+) -> RusTorchResult<Tensor> {
+    match device {
+        Some(device) => with_device(device, f)?,
+        None => f(),
+    }
+}
+
 /// A whole decoder of such layers, from token ids to logits: an architecture, if its parts
 /// are these.
 pub(crate) struct Decoder {
@@ -285,11 +297,15 @@ impl Architecture for Decoder {
             positions,
             past: &past,
         };
-        let mut x = self.embedding.embedding_as(tokens, DType::F32)?;
+        let ends = [cache.first(), cache.last()].map(|end| end.and_then(|layer| layer.device));
+        let mut x = on(ends[0], || self.embedding.embedding_as(tokens, DType::F32))?;
         for (layer, cache) in self.layers.iter().zip(cache) {
-            x = layer.forward(&x, &step, &self.rotary, cache)?;
+            let forward = || layer.forward(&x, &step, &self.rotary, cache);
+            x = on(cache.device, forward)?;
         }
-        let x = self.norm.forward(&x.narrow(0, t - rows, rows)?)?;
-        self.head.forward(&x)
+        on(ends[1], || {
+            let x = self.norm.forward(&x.narrow(0, t - rows, rows)?)?;
+            self.head.forward(&x)
+        })
     }
 }

@@ -1,20 +1,24 @@
 //! Keys and values of the tokens so far.
 
 use rustorch_ir::DType;
-use rustorch_runtime::{HostBuffer, Storage};
+use rustorch_runtime::{DeviceType, HostBuffer, Storage};
 use rustorch_tensor::Tensor;
 
 use crate::LlmError;
 use crate::config::Config;
 
 /// One layer's keys `[kv heads, context, key width]` and values `[…, value width]`: state
-/// that forward passes write to in place.
+/// that forward passes write to in place. They are with the layer, on the device that computes
+/// it.
 pub struct LayerCache {
+    /// The layer's device; `None` to leave the choice to the runtime.
+    pub(crate) device: Option<DeviceType>,
     pub(crate) keys: Tensor,
     pub(crate) values: Tensor,
 }
 
-/// A new, empty cache of `context` tokens for every layer, in `dtype`.
+/// A new, empty cache of `context` tokens for every layer, in `dtype`; `devices` are those of
+/// the layers, if they were chosen.
 ///
 /// # Errors
 /// There is not enough memory.
@@ -22,6 +26,7 @@ pub(crate) fn new_cache(
     c: &Config,
     context: usize,
     dtype: DType,
+    devices: &[DeviceType],
 ) -> Result<Vec<LayerCache>, LlmError> {
     let state = |width: usize| -> Result<Tensor, LlmError> {
         let shape = [c.kv_heads, context, width];
@@ -38,8 +43,9 @@ pub(crate) fn new_cache(
         )?)
     };
     (0..c.layers)
-        .map(|_| {
+        .map(|layer| {
             Ok(LayerCache {
+                device: devices.get(layer).copied(),
                 keys: state(c.key_width)?,
                 values: state(c.value_width)?,
             })

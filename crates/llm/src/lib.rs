@@ -1,6 +1,7 @@
 //! Language models from GGUF files: load one with [`Model`], run it with [`Session`].
 
 pub mod arch;
+mod backend;
 mod blocks;
 mod config;
 mod error;
@@ -16,6 +17,7 @@ pub mod sampler;
 mod session;
 mod weights;
 
+pub use backend::{BackendConfig, BackendDevice, LayerBackend, select_backend};
 pub use config::Config;
 pub use error::LlmError;
 pub use f32_hybrid::{F32Comparison, F32Measured, F32Pass, F32Variant, F32Workload};

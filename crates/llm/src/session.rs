@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use rustorch_ir::DType;
-use rustorch_runtime::{Explanation, HostBuffer, Routing, RunError, Runtime, Storage};
+use rustorch_runtime::{
+    DeviceType, Explanation, HostBuffer, Preference, Routing, RunError, Runtime, Storage,
+};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_runtime};
 
 use crate::LlmError;
@@ -21,6 +23,10 @@ pub struct SessionOptions {
     pub cache_dtype: DType,
     /// Which devices may be used.
     pub routing: Routing,
+    /// The device of each layer, from the first on, as
+    /// [`select_backend`](crate::select_backend) chooses them; those that are not here are
+    /// left to the runtime.
+    pub layers: Vec<DeviceType>,
     /// To compare with: the type that values are converted to, and back, where they go from one
     /// device to another, see [`Trace::converting`]. `None` converts nothing there.
     pub converting: Option<DType>,
@@ -33,6 +39,7 @@ impl Default for SessionOptions {
             batch: 512,
             cache_dtype: DType::F16,
             routing: Routing::default(),
+            layers: Vec::new(),
             converting: None,
         }
     }
@@ -99,7 +106,12 @@ impl<'m> Session<'m> {
             context,
             tokens: Vec::with_capacity(context.min(1 << 16)),
             batches: Vec::with_capacity(context.min(1 << 16)),
-            cache: new_cache(model.config(), context, options.cache_dtype)?,
+            cache: new_cache(
+                model.config(),
+                context,
+                options.cache_dtype,
+                &options.layers,
+            )?,
             options,
             decode: None,
             prompt: None,
@@ -212,6 +224,20 @@ impl<'m> Session<'m> {
         tensors.map(bytes).sum()
     }
 
+    /// The devices that a pass over one token is offered to as a whole.
+    pub(crate) fn preference(&self) -> Result<Preference, LlmError> {
+        let SessionOptions {
+            routing,
+            converting,
+            ..
+        } = self.options;
+        let step = with_runtime(&self.runtime, routing, || {
+            Step::new(self.model, &self.cache, (1, 1), converting)
+        })?;
+        let preference = step.trace.executable().preference();
+        Ok(preference.map_err(RusTorchError::from)?)
+    }
+
     /// Whether `tokens` could be added.
     pub(crate) fn check(&self, tokens: &[u32]) -> Result<(), LlmError> {
         let (have, more) = (self.tokens.len(), tokens.len());
@@ -250,7 +276,12 @@ impl<'m> Session<'m> {
 
     /// Makes the cache again from the tokens so far.
     fn rebuild(&mut self) -> Result<(), LlmError> {
-        let cache = new_cache(self.model.config(), self.context, self.options.cache_dtype)?;
+        let SessionOptions {
+            cache_dtype,
+            ref layers,
+            ..
+        } = self.options;
+        let cache = new_cache(self.model.config(), self.context, cache_dtype, layers)?;
         for step in [&mut self.decode, &mut self.prompt].into_iter().flatten() {
             for (old, new) in self.cache.iter().zip(&cache) {
                 for (old, new) in [(&old.keys, &new.keys), (&old.values, &new.values)] {

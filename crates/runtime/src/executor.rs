@@ -2,14 +2,13 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
 
 use crate::costs::estimate::{EVERYWHERE, HOST, Places};
 use crate::journal::lock;
-use crate::planner::{Assignment, DeviceId, Plan, Request, estimate, plan};
+use crate::planner::{Assignment, DeviceId, Plan, Request, plan, prefer};
 use crate::policy::Policy;
 use crate::profile::Profile;
 use crate::runtime::{Devices, Memo, memo};
@@ -17,7 +16,7 @@ use crate::storage::StorageError;
 use crate::trace::explain;
 use crate::{
     DeviceBuffer, DeviceError, DeviceType, Explanation, FailureClass, Fallback, NoProbe, Program,
-    Routing, RunError, Storage,
+    Reason, Routing, RunError, Storage,
 };
 
 /// A graph that is planned once and run often.
@@ -33,6 +32,15 @@ pub struct Executable {
     /// Are results kept for the next run to overwrite?
     keeps: bool,
     prepared: Mutex<Option<Prepared>>,
+}
+
+/// Devices in the order in which a graph is offered to them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Preference {
+    /// Best first.
+    pub devices: Vec<DeviceType>,
+    /// Why the first one is.
+    pub reason: Reason,
 }
 
 /// A plan with its programs, and the memory that runs of it work in.
@@ -164,16 +172,19 @@ impl Executable {
         &self.places
     }
 
-    /// What the graph should take on each device that was measured, if it goes there as a
-    /// whole, with bringing its inputs there; nothing where fewer than two were.
+    /// The devices that the graph is offered to, judged as one product of its size.
     ///
     /// # Errors
-    /// No device can run some operation.
-    pub fn estimates(&self) -> Result<Vec<(DeviceType, Duration)>, RunError> {
+    /// The graph cannot be taken apart.
+    pub fn preference(&self) -> Result<Preference, RunError> {
         let policy = lock(&self.devices.policy).clone();
-        let times = estimate(&self.graph, &self.request(&policy, &[]))?;
-        let named = |(id, time)| (self.devices.info(id).device, time);
-        Ok(times.into_iter().map(named).collect())
+        let offer = prefer(&self.graph, &self.request(&policy, &[]))?;
+        let works = |id: &DeviceId| !self.devices.slot(*id).owner.is_lost();
+        let devices = offer.ids.into_iter().filter(works);
+        Ok(Preference {
+            devices: devices.map(|id| self.devices.info(id).device).collect(),
+            reason: offer.reason,
+        })
     }
 
     /// Runs the graph. Inputs it updates as state are changed in place; outputs are new.

@@ -51,7 +51,7 @@ pub use capability::{DeviceCapability, OpType, Support, TensorInfo};
 pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};
 pub use device::{Absent, DeviceInfo, Hardware};
 pub use error::{DeviceError, FailureClass, RunError};
-pub use executor::Executable;
+pub use executor::{Executable, Preference};
 pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved};
 pub use lower::{Kernels, Lowered, Operand, Part, Place, Slot, Step, lower};

@@ -71,6 +71,11 @@ pub trait DeviceMemory: Send + Sync {
 
     /// Gives cached memory back to the system.
     fn trim(&self);
+
+    /// Bytes that could be taken now, if the device can tell.
+    fn free(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A piece of host memory: allocated, or borrowed from an owner such as a mapped file.
@@ -297,6 +302,19 @@ impl DeviceMemory for HostMemory {
     }
 
     fn trim(&self) {}
+
+    /// As Linux tells it, with what it would drop from its caches.
+    fn free(&self) -> Option<u64> {
+        let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+        available(&info)
+    }
+}
+
+/// Bytes of the line `MemAvailable` of `/proc/meminfo`.
+fn available(info: &str) -> Option<u64> {
+    let line = info.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -336,6 +354,19 @@ mod tests {
         // SAFETY: nothing writes to the buffer.
         unsafe { adopted.read(0, &mut bytes).unwrap() };
         assert!((1..65).eq(bytes));
+    }
+
+    #[test]
+    fn available_memory_is_read_as_linux_writes_it() {
+        let info = "MemTotal:       24576000 kB\nMemAvailable:   1000 kB\n";
+        assert_eq!(available(info), Some(1_024_000));
+        for strange in [
+            "",
+            "MemAvailable: many kB",
+            "MemAvailable: 18446744073709551615 kB",
+        ] {
+            assert_eq!(available(strange), None);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use rustorch_ir::{Graph, Node, Op, OpClass, OpError, Role, TensorType, ValueId};
+use rustorch_ir::{DType, Graph, Node, Op, OpClass, OpError, Role, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::costs::estimate::{Measured, Places, Times, duration};
@@ -117,11 +117,7 @@ pub(crate) struct Request<'a> {
 /// # Errors
 /// No device that is offered can run some node.
 pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
-    let mut planner = Planner::new(graph, request);
-    let Routing { device, rules, .. } = request.routing;
-    if (device, rules) == (DeviceType::Auto, Rules::Selector) {
-        planner.times = planner.estimate()?;
-    }
+    let mut planner = Planner::new(graph, request)?;
     for ty in graph.inputs() {
         let input = planner.graph.input(ty.clone())?;
         planner.values.push(Some(input));
@@ -145,12 +141,29 @@ pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
     })
 }
 
-/// What a graph should take on each device that was measured, as a whole.
+/// The devices that a graph is offered to, judged as one product of its size.
 ///
 /// # Errors
 /// The graph cannot be taken apart.
-pub(crate) fn estimate(graph: &Graph, request: &Request) -> Result<Times, RunError> {
-    Planner::new(graph, request).estimate()
+pub(crate) fn prefer(graph: &Graph, request: &Request) -> Result<Offer, RunError> {
+    let planner = Planner::new(graph, request)?;
+    let subject = Subject {
+        kind: None,
+        op_type: Some(OpType::LinearAlgebra),
+        dtype: DType::F32,
+        rank: 2,
+        elements: planner.bytes / size_of::<f32>(),
+        custom_kernel: false,
+        bytes: planner.bytes,
+        times: &planner.times,
+    };
+    let Request {
+        devices,
+        policy,
+        routing,
+        ..
+    } = *request;
+    Ok(policy.offer(devices, routing, None, &subject))
 }
 
 /// The bytes that a graph is judged by: of its inputs and of its outputs.
@@ -186,8 +199,8 @@ enum Way {
 }
 
 impl<'a> Planner<'a> {
-    fn new(graph: &'a Graph, request: &'a Request<'a>) -> Self {
-        Self {
+    fn new(graph: &'a Graph, request: &'a Request<'a>) -> Result<Self, RunError> {
+        let mut planner = Self {
             source: graph,
             request,
             bytes: bytes_of(graph),
@@ -196,7 +209,12 @@ impl<'a> Planner<'a> {
             assignments: Vec::with_capacity(graph.nodes().len()),
             values: Vec::with_capacity(graph.len()),
             put_in: HashMap::new(),
+        };
+        let Routing { device, rules, .. } = request.routing;
+        if (device, rules) == (DeviceType::Auto, Rules::Selector) {
+            planner.times = planner.estimate()?;
         }
+        Ok(planner)
     }
 
     /// What the graph should take on each measured device: operations, the run itself, and

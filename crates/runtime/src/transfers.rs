@@ -33,6 +33,9 @@ pub struct PoolUsage {
     pub peak: u64,
     /// Bytes that there are, where it is known.
     pub capacity: Option<u64>,
+    /// Bytes that could be taken now, where it is known: as the device tells, or else what
+    /// tensors leave of its capacity.
+    pub free: Option<u64>,
 }
 
 /// Bytes that were copied from one device to another; the host is [`DeviceType::Cpu`].
@@ -73,11 +76,14 @@ impl MemoryManager {
     pub fn pools(&self) -> Vec<PoolUsage> {
         let pool = |slot: &Slot| {
             let (in_use, peak) = slot.owner.usage();
+            let capacity = slot.backend.info().memory_bytes;
+            let left = capacity.map(|bytes| bytes.saturating_sub(in_use));
             PoolUsage {
                 device: slot.owner.device,
                 in_use,
                 peak,
-                capacity: slot.backend.info().memory_bytes,
+                capacity,
+                free: slot.backend.memory().free().or(left),
             }
         };
         self.devices.slots().iter().map(pool).collect()

@@ -267,6 +267,10 @@ impl DeviceMemory for FaultyMemory {
         Ok(copy)
     }
 
+    fn free(&self) -> Option<u64> {
+        self.inner.memory().free()
+    }
+
     fn trim(&self) {
         self.inner.memory().trim();
     }

@@ -4,13 +4,14 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustorch_llm::Session;
+use rustorch_llm::{LayerBackend, Session};
 use rustorch_runtime::{DeviceSelector, DeviceType, Explanation, Runtime};
 use serde_json::json;
 
 use super::generate::Options;
 use crate::args::Format;
 use crate::output::{bytes, duration, json_line};
+use crate::settings::layer_runs;
 
 /// Tokens that are decoded to measure a step.
 const STEPS: usize = 8;
@@ -27,7 +28,13 @@ struct Pass {
 pub(super) fn run(options: &Options) -> Result<()> {
     let (devices, source) = (options.devices()?, options.source());
     let model = source.load()?;
-    let mut session = options.session(&model, &devices)?;
+    let settings = options.settings(&model, &devices)?;
+    let layers = match devices.is_routed {
+        true => Vec::new(),
+        false => settings.clone().select_layers(&model, &devices.runtime)?.1,
+    };
+    let layers = layer_runs(&layers);
+    let mut session = Session::new(&model, &devices.runtime, settings)?;
     // Without a vocabulary there is no prompt, and still a token to decode.
     let prompt = match model.tokenizer() {
         Ok(tokenizer) => options.prompt(&source, tokenizer)?.ids,
@@ -55,6 +62,9 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let out = &mut io::stdout().lock();
     match options.format() {
         Format::Text => {
+            for (layers, LayerBackend { device, reason }) in &layers {
+                writeln!(out, "{layers} on {device}: {reason}")?;
+            }
             for Pass { name, tokens, rows } in &passes {
                 writeln!(out, "{name}: {tokens} at a time")?;
                 table(rows, out)?;
@@ -74,9 +84,13 @@ pub(super) fn run(options: &Options) -> Result<()> {
                     "measured_us": micros(row.measured),
                 })
             };
+            let chosen = layers.iter().map(|(layers, LayerBackend { device, reason })| {
+                json!({"layers": layers, "device": device.to_string(), "reason": reason})
+            });
+            let chosen: Vec<_> = chosen.collect();
             let pass = |Pass { name, tokens, rows }: &Pass| {
                 let rows: Vec<_> = rows.iter().map(row).collect();
-                json!({"pass": name, "tokens": tokens, "operations": rows})
+                json!({"pass": name, "tokens": tokens, "layers": chosen, "operations": rows})
             };
             json_line(out, &passes.iter().map(pass).collect::<Vec<_>>())?;
         }

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
-use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, Speed, Stop, generate};
+use rustorch_llm::{
+    Event, GenerateOptions, Generated, Model, Session, SessionOptions, Speed, Stop, generate,
+};
 use rustorch_runtime::{Fallback, Rules};
 use rustorch_tensor::{Activity, with_runtime};
 use rustorch_tokenizer::{EncodeOptions, StreamDecoder, Tokenizer};
@@ -130,8 +132,12 @@ impl Options {
         Source::from(&self.model)
     }
 
+    pub(super) fn settings(&self, model: &Model, devices: &Devices) -> Result<SessionOptions> {
+        self.context.session(model, devices)
+    }
+
     pub(super) fn session<'m>(&self, model: &'m Model, devices: &Devices) -> Result<Session<'m>> {
-        let options = self.context.session(model, devices)?;
+        let options = self.settings(model, devices)?;
         Ok(Session::new(model, &devices.runtime, options)?)
     }
 

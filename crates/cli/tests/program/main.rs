@@ -2,6 +2,7 @@
 //! error and an exit status out.
 
 mod bad_input;
+mod calibrate;
 mod commands;
 mod generate;
 mod hybrid_f32;

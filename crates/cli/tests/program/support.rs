@@ -5,11 +5,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+/// Where the program keeps kernels, rather than in the user's folder, whose calibration would
+/// decide where operations go.
+const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/cache");
+
 /// The program, with nothing on its standard input and no faults from outside.
 pub(crate) fn program<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rustorch-cli"));
     command.args(args).stdin(Stdio::null());
     command.env_remove("RUSTORCH_INJECT");
+    command.env("RUSTORCH_CACHE_DIR", CACHE);
     command
 }
 

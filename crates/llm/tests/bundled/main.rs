@@ -4,5 +4,6 @@ mod common;
 mod f32_hybrid;
 mod faults;
 mod goldens;
+mod layers;
 mod soak;
 mod zero_copy;

@@ -137,6 +137,7 @@ fn typical(op_type: OpType, tensor: &TensorType) -> Work {
     let size = tensor.dtype.size().unwrap_or(1) as f64;
     Work {
         kind: relative(class),
+        example: String::new(),
         class,
         dtype: tensor.dtype,
         bytes: (2.0 * elements + weights) * size,

@@ -11,7 +11,7 @@ use crate::{DeviceType, Executable, HostBuffer, Routing, RunError, Runtime, Stor
 
 /// Launches that follow each other.
 const CHAIN: usize = 64;
-/// Runs of each measurement, of which the median counts: at least and at most.
+/// Runs of each measurement, at least and at most.
 const RUNS: [usize; 2] = [5, 50];
 /// A size whose runs would take so many times the intended time is left out, with all above.
 const PATIENCE: u32 = 4;
@@ -66,7 +66,7 @@ impl Runtime {
                     Bound::Bytes => work.bytes,
                     Bound::Products => work.products,
                 };
-                measured = Some(work.kind);
+                measured = Some((work.kind, work.example));
                 let willing: Vec<bool> = (points.iter())
                     .map(|points| is_soon(points, amount, effort))
                     .collect();
@@ -80,10 +80,13 @@ impl Runtime {
             }
             for (subject, points) in subjects.iter_mut().zip(points) {
                 let curve = Curve::try_from(points).unwrap_or_default();
-                if let Some(op) = measured.filter(|_| !curve.points().is_empty()) {
+                if let Some((op, example)) = &measured
+                    && !curve.points().is_empty()
+                {
                     let (dtype, bound) = (probe.dtype, probe.bound);
                     subject.costs.operations.push(OpCost {
-                        op,
+                        op: *op,
+                        example: example.clone(),
                         dtype,
                         bound,
                         curve,
@@ -103,7 +106,7 @@ impl Runtime {
             let y = (0..n).try_fold(x, |y, _| graph.matmul(y, x))?;
             graph.output(y);
             let mut run = self.prepared(device, graph)?;
-            median(&mut [Some(&mut || run())], effort)?[0].ok_or_else(|| absent(device))
+            quartile(&mut [Some(&mut || run())], effort)?[0].ok_or_else(|| absent(device))
         };
         let (one, many) = (chain(1)?, chain(1 + CHAIN)?);
         let launch = many.saturating_sub(one) / CHAIN as u32;
@@ -125,7 +128,7 @@ impl Runtime {
                 self.place(&storage, subject.device)?;
                 Ok(start.elapsed())
             };
-            if let Some(time) = median(&mut [Some(&mut upload)], effort)?[0] {
+            if let Some(time) = quartile(&mut [Some(&mut upload)], effort)?[0] {
                 up.push((bytes as f64, time.as_secs_f64()));
             }
             let mut graph = Graph::new();
@@ -141,7 +144,7 @@ impl Runtime {
             };
             // Without a backend of the host, nothing is ever brought to it.
             if self.devices().any(|info| info.device == DeviceType::Cpu)
-                && let Some(time) = median(&mut [Some(&mut download)], effort)?[0]
+                && let Some(time) = quartile(&mut [Some(&mut download)], effort)?[0]
             {
                 down.push((bytes as f64, time.as_secs_f64()));
             }
@@ -168,7 +171,7 @@ impl Runtime {
         let mut runs: Vec<Option<Run>> = (runs.iter_mut())
             .map(|run| run.as_mut().map(|run| run as Run))
             .collect();
-        median(&mut runs, effort)
+        quartile(&mut runs, effort)
     }
 
     /// A graph that has run once on a device, so that all is compiled and in place, and that
@@ -196,8 +199,9 @@ impl Runtime {
 /// Something that runs, and says how long it took.
 type Run<'a> = &'a mut dyn FnMut() -> Result<Duration, RunError>;
 
-/// The median time of each, in turns, so that whatever else the machine does slows down all.
-fn median(runs: &mut [Option<Run>], effort: Duration) -> Result<Vec<Option<Duration>>, RunError> {
+/// The lower quartile of each one's times, which whatever else the machine does changes little;
+/// in turns, so that it slows down all.
+fn quartile(runs: &mut [Option<Run>], effort: Duration) -> Result<Vec<Option<Duration>>, RunError> {
     let mut times: Vec<Vec<Duration>> = vec![Vec::new(); runs.len()];
     let [least, most] = RUNS;
     for _ in 0..most {
@@ -213,7 +217,7 @@ fn median(runs: &mut [Option<Run>], effort: Duration) -> Result<Vec<Option<Durat
     Ok((times.into_iter())
         .map(|mut times| {
             times.sort();
-            times.get(times.len() / 2).copied()
+            times.get(times.len() / 4).copied()
         })
         .collect())
 }

@@ -53,6 +53,9 @@ pub struct OpCost {
     /// The operation.
     #[serde(with = "op_name")]
     pub op: OpKind,
+    /// The one that was measured, with its parameters as Rust prints them. The first of an
+    /// operation stands for those that were not.
+    pub example: String,
     /// Element type of its operands; of a product's weights.
     #[serde(with = "text")]
     pub dtype: DType,
@@ -84,16 +87,17 @@ impl Costs {
         }
     }
 
-    /// The curve of an operation: with elements of that type if it was measured with them,
-    /// else with the first that are blocks, or are not, just as those.
+    /// The curve of an operation: with these parameters if it was measured with them, else of
+    /// its first example; with elements of that type, else of the first that are blocks, or
+    /// are not, just as those.
     fn curve(&self, work: &Work, bound: Bound, op: OpKind) -> Option<&Curve> {
-        let all = || {
-            let all = self.operations.iter();
-            all.filter(|cost| cost.op == op && cost.bound == bound)
-        };
-        let exact = all().find(|cost| cost.dtype == work.dtype);
-        let alike = || all().find(|cost| cost.dtype.is_block() == work.dtype.is_block());
-        let found = exact.or_else(alike).or_else(|| all().next());
+        let all = self.operations.iter();
+        let all = all.filter(|cost| cost.op == op && cost.bound == bound);
+        let found = all.min_by_key(|cost| {
+            let is_alike = cost.dtype.is_block() == work.dtype.is_block();
+            let differs = (cost.example != work.example, cost.dtype != work.dtype);
+            (differs, !is_alike)
+        });
         found.map(|cost| &cost.curve)
     }
 }

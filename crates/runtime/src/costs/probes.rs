@@ -59,23 +59,35 @@ pub(super) fn all() -> Vec<Probe> {
         sizes,
         build,
     };
-    let streams: [(&'static [usize], Build); 16] = [
+    let streams: [(&'static [usize], Build); 27] = [
+        (STREAM, |g, n, dtype| binary(g, n, dtype, BinaryOp::Add)),
+        (SHORT, |g, n, dtype| binary(g, n, dtype, BinaryOp::Div)),
+        (SHORT, |g, n, dtype| binary(g, n, dtype, BinaryOp::Pow)),
+        (STREAM, |g, n, dtype| unary(g, n, dtype, UnaryOp::Neg)),
+        (STREAM, |g, n, dtype| unary(g, n, dtype, UnaryOp::Exp)),
+        (SHORT, |g, n, dtype| unary(g, n, dtype, UnaryOp::Log)),
+        (SHORT, |g, n, dtype| unary(g, n, dtype, UnaryOp::Sin)),
+        (SHORT, |g, n, dtype| unary(g, n, dtype, UnaryOp::Tanh)),
+        (SHORT, |g, n, dtype| unary(g, n, dtype, UnaryOp::Erf)),
         (STREAM, |g, n, dtype| {
-            let [x, y] = [rows(g, n, dtype)?, rows(g, n, dtype)?];
-            g.binary(BinaryOp::Add, x, y)
+            activation(g, n, dtype, ActivationKind::Silu)
         }),
-        (STREAM, |g, n, dtype| {
-            let x = rows(g, n, dtype)?;
-            g.unary(UnaryOp::Exp, x)
+        (SHORT, |g, n, dtype| {
+            activation(g, n, dtype, ActivationKind::Relu)
         }),
-        (STREAM, |g, n, dtype| {
-            let kind = ActivationKind::Silu;
-            let x = rows(g, n, dtype)?;
-            g.push(Activation { kind }, &[x])
+        (SHORT, |g, n, dtype| {
+            activation(g, n, dtype, ActivationKind::Gelu)
+        }),
+        (SHORT, |g, n, dtype| {
+            activation(g, n, dtype, ActivationKind::GeluTanh)
         }),
         (STREAM, |g, n, dtype| {
             let x = rows(g, n, dtype)?;
             g.reduce(ReduceOp::Sum, x, 1)
+        }),
+        (SHORT, |g, n, dtype| {
+            let x = rows(g, n, dtype)?;
+            g.reduce(ReduceOp::Sum, x, 0)
         }),
         (SHORT, |g, n, dtype| {
             let (largest, dim) = (true, 1);
@@ -214,6 +226,26 @@ fn input<const N: usize>(
 
 fn rows(g: &mut Graph, n: usize, dtype: DType) -> Result<ValueId, OpError> {
     input(g, [n, ROW], dtype)
+}
+
+fn unary(g: &mut Graph, n: usize, dtype: DType, op: UnaryOp) -> Result<ValueId, OpError> {
+    let x = rows(g, n, dtype)?;
+    g.unary(op, x)
+}
+
+fn binary(g: &mut Graph, n: usize, dtype: DType, op: BinaryOp) -> Result<ValueId, OpError> {
+    let [x, y] = [rows(g, n, dtype)?, rows(g, n, dtype)?];
+    g.binary(op, x, y)
+}
+
+fn activation(
+    g: &mut Graph,
+    n: usize,
+    dtype: DType,
+    kind: ActivationKind,
+) -> Result<ValueId, OpError> {
+    let x = rows(g, n, dtype)?;
+    g.push(Activation { kind }, &[x])
 }
 
 /// `rows` of activations through `n` by `n` weights.

@@ -1,6 +1,6 @@
 //! How much work the nodes of a graph are.
 
-use rustorch_ir::{DType, Graph, Node, OpClass, OpKind, Role};
+use rustorch_ir::{DType, Graph, Node, OpClass, OpKind, Role, ValueId};
 
 use super::Costs;
 
@@ -8,9 +8,11 @@ use super::Costs;
 pub(super) const FEW_ROWS: f64 = 2.0;
 
 /// What is to be done for a node.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Work {
     pub(crate) kind: OpKind,
+    /// The operation with its parameters, see [`OpCost::example`](super::OpCost).
+    pub(crate) example: String,
     pub(crate) class: OpClass,
     /// Element type of the operands; of a product's weights.
     pub(crate) dtype: DType,
@@ -29,14 +31,25 @@ impl Work {
         let operands = node.inputs.iter().map(|&v| graph.ty(v));
         let elements: usize = operands.map(|ty| ty.shape.elements()).sum();
         let products = graph.with_signature(node, |s| def.products(s)) as f64;
+        let is_state = |v: &ValueId| {
+            let node = graph.node(*v);
+            node.is_some_and(|node| node.op.def().role() == Role::State)
+        };
+        // How much of a state is in use is only known when it is run: half of it, say.
+        let used = if node.inputs.iter().any(is_state) {
+            0.5
+        } else {
+            1.0
+        };
         // Of two factors the second are the weights.
         let typed = node.inputs.get(usize::from(products > 0.0));
         Self {
             kind: node.op.kind(),
+            example: format!("{:?}", node.op),
             class: def.class(),
             dtype: typed.map_or(node.output.dtype, |&v| graph.ty(v).dtype),
-            bytes: traffic(graph, node) as f64,
-            products,
+            bytes: used * traffic(graph, node) as f64,
+            products: used * products,
             reads_once: products < FEW_ROWS * elements as f64,
         }
     }
@@ -103,20 +116,20 @@ impl<'a> Workload<'a> {
         let all = node.inputs.iter().copied().chain([result]);
         let saved = all.filter(|v| self.handed_on[v.index()]);
         let saved: usize = saved.map(|v| graph.ty(v).bytes()).sum();
-        let left = |work: Work| Work {
+        let left = |work: &Work| Work {
             bytes: (work.bytes - saved as f64).max(0.0),
-            ..work
+            ..work.clone()
         };
         if !self.handed_on[result.index()] {
-            return costs.launch.as_secs_f64() + costs.seconds(&left(work));
+            return costs.launch.as_secs_f64() + costs.seconds(&left(&work));
         }
         // What it reads from memory, and what it computes more than the simplest does.
         let simplest = Work {
             kind: OpKind::Binary,
-            ..work
+            ..work.clone()
         };
         let more = costs.seconds(&work) - costs.seconds(&simplest);
-        costs.seconds(&left(simplest)) + more.max(0.0)
+        costs.seconds(&left(&simplest)) + more.max(0.0)
     }
 
     /// Seconds of all nodes.

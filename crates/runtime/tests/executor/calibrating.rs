@@ -27,6 +27,7 @@ fn costs(seconds: f64) -> Costs {
         download: curve(vec![]),
         operations: vec![OpCost {
             op: OpKind::Matmul,
+            example: "Matmul(Matmul)".to_owned(),
             dtype: DType::F32,
             bound: Bound::Products,
             curve: curve(vec![(1e3, seconds), (1e6, 3.0 * seconds)]),

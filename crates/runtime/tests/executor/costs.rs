@@ -1,12 +1,13 @@
 //! Choosing by what devices were measured to take.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use rustorch_ir::ops::{Linear, RmsNorm, UnaryOp};
 use rustorch_ir::{DType, Graph, OpKind, TensorType};
 use rustorch_runtime::{
     Bound, Costs, Curve, DeviceSelector, DeviceType, GpuExecutionStrategy, Hardware, OpCost,
-    OpType, Routing, Runtime, TensorInfo,
+    OpType, Preference, Reason, Routing, Runtime, TensorInfo,
 };
 
 use crate::fake::{Fake, cpu};
@@ -25,6 +26,7 @@ fn rate(seconds: f64) -> Curve {
 fn costs(start: u64, compute: f64, transfer: f64) -> Costs {
     let cost = |op, bound| OpCost {
         op,
+        example: String::new(),
         dtype: DType::F32,
         bound,
         curve: rate(compute * 1e-12),
@@ -49,6 +51,18 @@ fn measured(transfer: f64) -> Runtime {
     runtime.set_costs(CPU, Some(costs(0, 1000.0, 0.0)));
     runtime.set_costs(GPU, Some(costs(100, 100.0, transfer)));
     runtime
+}
+
+/// What a graph should take on each device.
+fn times(runtime: &Runtime, graph: Graph) -> HashMap<DeviceType, Duration> {
+    let executable = runtime.prepare(graph, Routing::AUTO);
+    let Preference { devices, reason } = executable.preference().unwrap();
+    match reason {
+        Reason::Measured { here, others } => {
+            others.into_iter().chain([(devices[0], here)]).collect()
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 fn device(runtime: &Runtime, elements: usize) -> DeviceType {
@@ -146,12 +160,38 @@ fn chains_are_charged_for_what_reaches_memory() {
     let runtime = measured(0.0);
     let time = |links: usize| {
         let g = graph(100_000, |g, x| (0..links).fold(x, |y, _| neg(g, y)));
-        let times = runtime.prepare(g, Routing::AUTO).estimates().unwrap();
-        let (device, time) = times[1];
-        assert_eq!(device, CPU);
-        time
+        times(&runtime, g)[&CPU]
     };
     assert_eq!(time(1), time(8));
+}
+
+#[test]
+fn a_function_that_was_measured_goes_by_its_own_time() {
+    let runtime = Runtime::new([cpu(), Fake::gpu(GPU).backend()]);
+    let cost = |example: &str, seconds| OpCost {
+        op: OpKind::Unary,
+        example: example.to_owned(),
+        dtype: DType::F32,
+        bound: Bound::Bytes,
+        curve: rate(seconds),
+    };
+    // The GPU is fast, but for the error function.
+    let with = |neg, erf| Costs {
+        operations: vec![
+            cost("Unary(Unary { op: Neg })", neg),
+            cost("Unary(Unary { op: Erf })", erf),
+        ],
+        ..Costs::default()
+    };
+    runtime.set_costs(CPU, Some(with(3e-12, 5e-12)));
+    runtime.set_costs(GPU, Some(with(1e-12, 9e-12)));
+    let device = |op| {
+        let g = graph(1000, |g, x| g.unary(op, x).unwrap());
+        choice(&runtime, &g, Routing::AUTO).0
+    };
+    assert_eq!((device(UnaryOp::Neg), device(UnaryOp::Erf)), (GPU, CPU));
+    // One that was not is taken for the first.
+    assert_eq!(device(UnaryOp::Abs), GPU);
 }
 
 #[test]
@@ -159,6 +199,7 @@ fn products_go_by_bytes_or_by_multiplications() {
     let runtime = Runtime::new([cpu(), Fake::gpu(GPU).backend()]);
     let cost = |op, bound, seconds| OpCost {
         op,
+        example: String::new(),
         dtype: DType::F32,
         bound,
         curve: rate(seconds),
@@ -256,9 +297,9 @@ fn what_is_made_of_others_costs_what_they_do() {
     };
     runtime.set_costs(CPU, Some(launches(10)));
     runtime.set_costs(GPU, Some(launches(9)));
-    let times = runtime.prepare(g, Routing::AUTO).estimates().unwrap();
-    assert_eq!(times[1], (CPU, Duration::from_micros(10)));
-    assert!(times[0].1 >= Duration::from_micros(3 * 9), "{times:?}");
+    let times = times(&runtime, g);
+    assert_eq!(times[&CPU], Duration::from_micros(10));
+    assert!(times[&GPU] >= Duration::from_micros(3 * 9), "{times:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use rustorch_runtime::{Bound, Calibration, Costs, DeviceType, Runtime};
+use rustorch_runtime::{Bound, Calibration, Costs, DeviceType, OpCost, Runtime};
 use serde_json::json;
 
 use crate::args::{BackendArg, DeviceArgs, Format};
@@ -98,12 +98,24 @@ fn comparable(runtime: &Runtime) -> Vec<DeviceType> {
     devices.filter(|&d| d != DeviceType::Reference).collect()
 }
 
+/// Do both tell of the same measurement?
+fn same(a: &OpCost, b: &OpCost) -> bool {
+    (&a.example, a.dtype, a.bound) == (&b.example, b.dtype, b.bound)
+}
+
+/// The parameters of an operation as Rust prints it.
+fn parameters(example: &str) -> String {
+    let braces = example.find('{').zip(example.find('}'));
+    let inner = braces.and_then(|(start, end)| example.get(start + 1..end));
+    inner.map_or_else(String::new, |inner| format!(", {}", inner.trim()))
+}
+
 /// A table: what each device does in a second, at the largest size.
 fn text(calibration: &Calibration, path: &Path, out: &mut impl Write) -> Result<()> {
     let devices: Vec<(DeviceType, &Costs)> = calibration.devices().collect();
     let mut line = |name: &str, cells: Vec<String>| -> io::Result<()> {
         let cells = cells.iter().map(|cell| format!(" {cell:>18}"));
-        writeln!(out, "{name:<28}{}", cells.collect::<String>())
+        writeln!(out, "{name:<48}{}", cells.collect::<String>())
     };
     line("", devices.iter().map(|(d, _)| d.to_string()).collect())?;
     let all = |cell: &dyn Fn(&Costs) -> String| -> Vec<String> {
@@ -131,20 +143,26 @@ fn text(calibration: &Calibration, path: &Path, out: &mut impl Write) -> Result<
         "to the host",
         all(&|costs| transfer(costs.download.points())),
     )?;
-    let mut operations = Vec::new();
-    for op in devices.iter().flat_map(|(_, costs)| &costs.operations) {
-        let key = (op.op, op.dtype, op.bound);
-        if !operations.contains(&key) {
-            operations.push(key);
+    let mut rows: Vec<&OpCost> = Vec::new();
+    for cost in devices.iter().flat_map(|(_, costs)| &costs.operations) {
+        if rows.iter().all(|row| !same(row, cost)) {
+            rows.push(cost);
         }
     }
-    for (op, dtype, bound) in operations {
+    for &row in &rows {
         let cells = all(&|costs| {
-            let mut known = costs.operations.iter();
-            let found = known.find(|c| (c.op, c.dtype, c.bound) == (op, dtype, bound));
-            found.map_or("-".to_owned(), |c| rate(c.curve.points(), bound))
+            let found = costs.operations.iter().find(|cost| same(cost, row));
+            found.map_or("-".to_owned(), |c| rate(c.curve.points(), row.bound))
         });
-        line(&format!("{} {dtype}", op.name()), cells)?;
+        let alone = (rows.iter()).all(|other| other.op != row.op || other.example == row.example);
+        let parameters = match alone {
+            true => String::new(),
+            false => parameters(&row.example),
+        };
+        line(
+            &format!("{} {}{parameters}", row.op.name(), row.dtype),
+            cells,
+        )?;
     }
     writeln!(out, "\nwritten to {}", path.display())?;
     Ok(())
