@@ -3,7 +3,6 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::Rope;
-use rustorch_runtime::DeviceType;
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, with_device};
 
 use crate::LlmError;
@@ -235,17 +234,6 @@ impl Layer {
     }
 }
 
-/// What `f` computes is computed on `device`, if one was chosen.
-fn on(
-    device: Option<DeviceType>,
-    f: impl FnOnce() -> RusTorchResult<Tensor>,
-) -> RusTorchResult<Tensor> {
-    match device {
-        Some(device) => with_device(device, f)?,
-        None => f(),
-    }
-}
-
 /// A whole decoder of such layers, from token ids to logits: an architecture, if its parts
 /// are these.
 pub(crate) struct Decoder {
@@ -297,15 +285,21 @@ impl Architecture for Decoder {
             positions,
             past: &past,
         };
-        let ends = [cache.first(), cache.last()].map(|end| end.and_then(|layer| layer.device));
-        let mut x = on(ends[0], || self.embedding.embedding_as(tokens, DType::F32))?;
+        let embed = || self.embedding.embedding_as(tokens, DType::F32);
+        let mut device = cache.first().and_then(|layer| layer.device);
+        let mut x = match device {
+            Some(device) => with_device(device, embed)??,
+            None => embed()?,
+        };
         for (layer, cache) in self.layers.iter().zip(cache) {
-            let forward = || layer.forward(&x, &step, &self.rotary, cache);
-            x = on(cache.device, forward)?;
+            // What is computed from a tensor is computed where that was moved to.
+            if let Some(next) = cache.device.filter(|_| cache.device != device) {
+                x = x.to_device(next)?;
+                device = cache.device;
+            }
+            x = layer.forward(&x, &step, &self.rotary, cache)?;
         }
-        on(ends[1], || {
-            let x = self.norm.forward(&x.narrow(0, t - rows, rows)?)?;
-            self.head.forward(&x)
-        })
+        let x = self.norm.forward(&x.narrow(0, t - rows, rows)?)?;
+        self.head.forward(&x)
     }
 }
