@@ -265,8 +265,8 @@ impl Runtime {
     }
 
     /// The devices that would be tried for an operation of a family on such a tensor alone,
-    /// best first: by routes and rules, then by what the devices can do. Lost ones are left
-    /// out.
+    /// best first: by routes, by measured times of a typical one, by rules, then by what the
+    /// devices can do. Lost ones are left out.
     pub fn candidates(
         &self,
         op_type: OpType,

@@ -34,7 +34,8 @@ impl HybridExecutor {
         &self.runtime
     }
 
-    /// The device for an operation of a family on such a tensor, judged alone.
+    /// The device for an operation of a family on such a tensor, judged alone: by routes, by
+    /// measured times where the machine was calibrated, by the rules.
     ///
     /// # Errors
     /// No device has kernels for it.

@@ -24,7 +24,7 @@ const EFFORT: Duration = Duration::from_millis(30);
 pub(crate) struct Options {
     /// Measure this device alone; what is known of the others is kept
     #[arg(short, long, value_name = "BACKEND")]
-    backend: Option<BackendArg>,
+    backend: Option<DeviceType>,
 
     /// Worker threads of the CPU [default: as many as physical cores]; the calibration holds
     /// for runs with as many
@@ -49,7 +49,11 @@ pub(crate) struct Options {
 
 pub(super) fn run(options: &Options) -> Result<()> {
     let args = DeviceArgs {
-        backend: options.backend.into_iter().collect(),
+        backend: options
+            .backend
+            .map(BackendArg::Device)
+            .into_iter()
+            .collect(),
         threads: options.threads,
         strict: false,
         inject: Default::default(),
