@@ -29,8 +29,8 @@
 //!   ([`runtime()`]); [`with_runtime`] chooses another, or certain devices.
 //! - [`Tensor::to_device`], [`set_device`] and [`GpuContext`] say where things go;
 //!   [`HybridExecutor`] tells where they would go by themselves.
-//! - [`F32Tensor`] is `f32` by its type; [`F32HybridExecutor`] spreads such tensors' operations
-//!   over the devices without a conversion, and reports that.
+//! - `F32Tensor` (feature `hybrid-f32`) is `f32` by its type; `F32HybridExecutor` spreads such
+//!   tensors' operations over the devices without a conversion, and reports that.
 //!
 //! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
 //! happened, and [`Executable::explain`] where each operation goes and why.
@@ -44,11 +44,10 @@ pub use rustorch_runtime::{
     Runtime, Storage, TensorInfo, TransferMethod,
 };
 pub use rustorch_tensor::{
-    Activity, AttentionOptions, DeviceManager, DeviceState, Dims, Discovered, Element,
-    F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer, F32UnifiedBuffer, GpuContext,
-    HybridExecutor, Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace, backends,
-    current_device, discover, eval_all, is_gpu_available, manual_seed, runtime, set_device, tensor,
-    with_device, with_runtime,
+    AttentionOptions, DeviceManager, Dims, Discovered, Element, GpuContext, HybridExecutor,
+    Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace, backends, current_device,
+    discover, eval_all, is_gpu_available, manual_seed, runtime, set_device, tensor, with_device,
+    with_runtime,
 };
 
 #[cfg(feature = "hybrid-f32")]
@@ -73,6 +72,6 @@ pub mod prelude {
 struct Readme;
 
 /// The example of the guide to `f32`.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "hybrid-f32"))]
 #[doc = include_str!("../docs/f32.md")]
 struct F32Guide;
