@@ -44,16 +44,15 @@ pub use rustorch_runtime::{
     Runtime, Storage, TensorInfo, TransferMethod,
 };
 pub use rustorch_tensor::{
-    AttentionOptions, DeviceManager, Dims, Discovered, Element, GpuContext, HybridExecutor,
-    Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace, backends, current_device,
-    discover, eval_all, is_gpu_available, manual_seed, runtime, set_device, tensor, with_device,
-    with_runtime,
+    Activity, AttentionOptions, DeviceManager, Dims, Discovered, Element, GpuContext,
+    HybridExecutor, Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace, backends,
+    current_device, discover, eval_all, is_gpu_available, manual_seed, runtime, set_device, tensor,
+    with_device, with_runtime,
 };
 
 #[cfg(feature = "hybrid-f32")]
 pub use rustorch_tensor::{
-    Activity, DeviceState, F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer,
-    F32UnifiedBuffer,
+    DeviceState, F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer, F32UnifiedBuffer,
 };
 
 /// What most programs need: `use rustorch::prelude::*`.

@@ -112,6 +112,10 @@ pub(crate) fn routing(
             ..Routing::AUTO
         },
         BackendArg::Hybrid(Hybrid::Mac) => mac_hybrid(backends, absent)?,
+        BackendArg::Hybrid(Hybrid::F32) if !cfg!(feature = "hybrid-f32") => bail!(
+            "-b hybrid-f32: this program was built without the feature hybrid-f32; build it with \
+             --features hybrid-f32; {CURE}"
+        ),
         BackendArg::Hybrid(Hybrid::F32) => {
             if backends.iter().all(|b| is_host(b.info().device)) {
                 tracing::warn!("-b hybrid-f32: there is no GPU here, so it is all the CPU's");

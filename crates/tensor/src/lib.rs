@@ -15,12 +15,15 @@
 //! | `display.rs` | printing |
 //! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
 //! | `preferences.rs` | what Cargo features ask for |
-//! | `f32/` | tensors and devices of the f32 hybrid |
+//! | `activity.rs`, `converting.rs` | conversions and copies: counted, and made to compare with |
+//! | `f32/` | tensors and devices of the f32 hybrid (feature `hybrid-f32`) |
 //! | `dims.rs`, `element.rs`, `error.rs` | types of arguments and errors |
 
+mod activity;
 mod attention;
 mod capture;
 mod conv;
+mod converting;
 mod creation;
 mod devices;
 mod dims;
@@ -29,6 +32,7 @@ mod element;
 mod elementwise;
 mod error;
 mod eval;
+#[cfg(feature = "hybrid-f32")]
 mod f32;
 mod hybrid;
 mod index;
@@ -46,15 +50,16 @@ mod tensor;
 mod trace;
 mod views;
 
+pub use activity::Activity;
 pub use attention::AttentionOptions;
 pub use devices::{Discovered, backends, discover, host, runtime, with_runtime};
 pub use dims::{Dims, Sizes};
 pub use element::Element;
 pub use error::{RusTorchError, RusTorchResult};
 pub use eval::eval_all;
+#[cfg(feature = "hybrid-f32")]
 pub use f32::{
-    Activity, DeviceState, F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer,
-    F32UnifiedBuffer,
+    DeviceState, F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer, F32UnifiedBuffer,
 };
 pub use hybrid::HybridExecutor;
 pub use macros::{Literal, literal};

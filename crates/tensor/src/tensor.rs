@@ -248,12 +248,10 @@ impl Tensor {
     /// `None` while they are not computed. With copies on several, the one that the tensor
     /// was moved to.
     pub fn device(&self) -> Option<DeviceType> {
-        let State::Ready(view) = self.state() else {
-            return None;
-        };
+        let storage = self.storage_in_memory()?;
         let runtime = runtime();
-        let wanted = (self.pin()).filter(|device| runtime.has_copy(&view.storage, *device));
-        Some(wanted.unwrap_or_else(|| runtime.device_of(&view.storage)))
+        let wanted = (self.pin()).filter(|device| runtime.has_copy(&storage, *device));
+        Some(wanted.unwrap_or_else(|| runtime.device_of(&storage)))
     }
 
     /// The same elements on another device; what is computed from them is computed there

@@ -5,9 +5,9 @@ use rustorch_runtime::{Executable, Storage};
 
 use crate::Tensor;
 use crate::capture::Capture;
+use crate::converting::converting;
 use crate::devices::current;
 use crate::error::{RusTorchResult, require};
-use crate::f32::converting;
 
 /// A recorded computation: inputs that differ from run to run, tensors in memory that stay
 /// (weights, and states that the computation updates), outputs.

@@ -1,6 +1,8 @@
 //! The f32 hybrid: nothing is converted, nothing is copied where memory is shared, and what is
 //! said of devices is what they did.
 
+#![cfg(feature = "hybrid-f32")]
+
 use std::sync::Arc;
 
 use rustorch_cpu::Cpu;

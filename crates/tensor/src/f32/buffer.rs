@@ -7,11 +7,11 @@ use rustorch_runtime::{
     DeviceType, HostPool, HostPoolCounters, Routing, Runtime, Storage, TransferMethod, WeakStorage,
 };
 
-use super::{Activity, F32Tensor};
-use crate::Tensor;
+use super::F32Tensor;
 use crate::devices::with_runtime;
 use crate::error::{RusTorchError, RusTorchResult, require};
 use crate::tensor::View;
+use crate::{Activity, Tensor};
 
 /// Bytes that are kept to be used again.
 const KEPT: usize = 256 << 20;

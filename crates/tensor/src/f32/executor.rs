@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use rustorch_ir::{DType, TensorType};
 use rustorch_runtime::{DeviceType, Explanation, OpType, Routing, Runtime, TensorInfo};
 
-use super::{Activity, F32Tensor};
+use super::F32Tensor;
 use crate::devices::global;
 use crate::error::RusTorchResult;
 use crate::eval::eval_with;
-use crate::{HybridExecutor, Tensor};
+use crate::{Activity, HybridExecutor, Tensor};
 
 /// Runs `f32` tensors on the devices that their operations are best on.
 ///

@@ -7,20 +7,14 @@
 //! | `state.rs` | [`DeviceState`]: where its elements are |
 //! | `buffer.rs` | [`F32UnifiedBuffer`]: memory that devices share, and who may read it |
 //! | `executor.rs` | [`F32HybridExecutor`]: the rules, and reports of what ran where |
-//! | `activity.rs` | [`Activity`]: conversions and copies, counted |
-//! | `converting.rs` | what a runtime does whose devices have no type in common |
 
-mod activity;
 mod buffer;
-mod converting;
 mod executor;
 mod ops;
 mod state;
 mod tensor;
 
-pub use activity::Activity;
 pub use buffer::{F32Transfer, F32UnifiedBuffer};
-pub(crate) use converting::converting;
 pub use executor::{F32HybridExecutor, F32Report};
 pub use ops::F32Operand;
 pub use state::DeviceState;
