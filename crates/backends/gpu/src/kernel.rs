@@ -313,7 +313,13 @@ impl Kernel {
                 source.push_str("const Params p) {");
             }
             Dialect::Metal => {
-                let _ = write!(source, "kernel void {}(", self.name);
+                // The compiler then spends no more registers than so many threads have.
+                let group = self.group;
+                let _ = write!(
+                    source,
+                    "[[max_total_threads_per_threadgroup({group})]] kernel void {}(",
+                    self.name
+                );
                 for (at, Pointer { ty, name, .. }) in pointers.iter().enumerate() {
                     let _ = write!(source, "{ty} {name}_ [[buffer({at})]], ");
                 }
