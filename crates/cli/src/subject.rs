@@ -49,7 +49,7 @@ impl Subject {
                 };
                 let mut subjects: Vec<Self> =
                     backends.iter().filter(is_wanted).map(alone).collect();
-                if subjects.len() > 1 {
+                if subjects.len() > 1 && cfg!(feature = "hybrid-f32") {
                     subjects.push(together(BackendArg::Hybrid(Hybrid::F32))?);
                 }
                 Ok(subjects)

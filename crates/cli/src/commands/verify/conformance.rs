@@ -60,6 +60,7 @@ pub(super) fn check(backend: &Arc<dyn Backend>, ops: &[OpKind], full: bool) -> F
         ),
         left_out,
         rows,
+        ..Findings::default()
     }
 }
 

@@ -24,8 +24,8 @@ pub(super) fn check(subject: &Subject, model: &Model) -> Findings {
         did: format!(
             "A prompt of {PROMPT} tokens and {TOKENS} after it with the bundled model. {place}"
         ),
-        left_out: Vec::new(),
         rows: vec![count(subject, model).unwrap_or_else(|e| Row::failed(NAME, format!("{e:#}")))],
+        ..Findings::default()
     }
 }
 

@@ -9,6 +9,8 @@ use serde::Serialize;
 pub(super) struct Findings {
     /// What was done.
     pub(super) did: String,
+    /// How long it took.
+    pub(super) seconds: f64,
     /// What was not, and how it can be.
     pub(super) left_out: Vec<String>,
     pub(super) rows: Vec<Row>,

@@ -37,6 +37,7 @@ pub(super) fn check(subject: &Subject, variants: &Variants) -> Findings {
             .to_owned(),
         left_out,
         rows,
+        ..Findings::default()
     }
 }
 

@@ -164,7 +164,19 @@ impl Verifier<'_> {
     fn verify(&self, subject: &Subject) -> DeviceReport {
         let parts = Part::value_variants().iter().copied();
         let chosen = parts.filter(|&part| self.options.does(part));
-        DeviceReport::new(subject, chosen.map(|part| (part, self.part(part, subject))))
+        let timed = chosen.map(|part| {
+            let start = Instant::now();
+            let findings = self.part(part, subject);
+            let seconds = (start.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+            (
+                part,
+                Findings {
+                    seconds,
+                    ..findings
+                },
+            )
+        });
+        DeviceReport::new(subject, timed)
     }
 
     fn part(&self, part: Part, subject: &Subject) -> Findings {

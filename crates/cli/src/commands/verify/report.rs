@@ -72,10 +72,9 @@ impl DeviceReport {
     /// What the device says of itself.
     fn facts(&self) -> String {
         let memory = self.memory_bytes.map(|memory| {
-            let place = if self.shares_host_memory {
-                " shared with the host"
-            } else {
-                ""
+            let place = match self.shares_host_memory {
+                true => " shared with the host",
+                false => "",
             };
             format!("memory {}{place}", bytes(memory))
         });
@@ -83,7 +82,8 @@ impl DeviceReport {
             .details
             .iter()
             .map(|(key, value)| format!("{key} {value}"));
-        details.chain(memory).collect::<Vec<_>>().join(", ")
+        let facts = [self.name.clone()].into_iter().chain(details).chain(memory);
+        facts.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -172,13 +172,7 @@ impl fmt::Display for Report {
             writeln!(f, "- {name}: {value}")?;
         }
         for device in &self.devices {
-            writeln!(
-                f,
-                "- {}: {}; {}",
-                device.device,
-                device.name,
-                device.facts()
-            )?;
+            writeln!(f, "- {}: {}", device.device, device.facts())?;
         }
         for (device, reason) in &self.missing {
             writeln!(f, "- {device}: missing, {reason}")?;
@@ -189,13 +183,14 @@ impl fmt::Display for Report {
                     device.device.clone(),
                     part.name().to_owned(),
                     verdict(findings),
+                    findings.seconds.to_string(),
                 ]
             })
         });
         write!(
             f,
             "\n{}",
-            Table::new(["device", "part", "verdict"], verdicts)
+            Table::new(["device", "part", "verdict", "seconds"], verdicts)
         )?;
         for device in &self.devices {
             for (part, findings) in &device.parts {

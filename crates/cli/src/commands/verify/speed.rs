@@ -77,8 +77,8 @@ pub(super) fn check(subject: &Subject, model: &Model, cpu: Option<&Speeds>) -> F
              to warm up; a negation of 64 MiB and a product of matrices, the fastest of some \
              runs. Every device by itself."
         ),
-        left_out: Vec::new(),
         rows,
+        ..Findings::default()
     }
 }
 
