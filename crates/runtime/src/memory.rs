@@ -18,6 +18,10 @@ const SCALAR_ALIGNMENT: usize = 8;
 /// Below this size only the processor's vector units and cache lines matter.
 const SMALL: usize = 64 * 1024;
 
+/// Bytes of the longest cache line, that of Apple's processors: no two buffers are in one, of
+/// which a device might write to the one while the processor writes to the other.
+const CACHE_LINE: usize = 128;
+
 /// Memory on a device.
 pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// Size in bytes.
@@ -128,7 +132,10 @@ impl HostBuffer {
     /// the zeros, which takes time and touches every page.
     fn allocate(bytes: usize, how: unsafe fn(Layout) -> *mut u8) -> Option<Self> {
         const MALLOC_ALIGNMENT: usize = 16;
-        let granule = if bytes < SMALL { 64 } else { HOST_ALIGNMENT };
+        let granule = match bytes < SMALL {
+            true => CACHE_LINE,
+            false => HOST_ALIGNMENT,
+        };
         let size = bytes.max(1).checked_next_multiple_of(granule)?;
         let layout = Layout::from_size_align(size.checked_add(granule)?, MALLOC_ALIGNMENT).ok()?;
         // SAFETY: the layout's size is not zero.
