@@ -13,7 +13,7 @@ use crate::{DeviceType, Executable, HostBuffer, Routing, RunError, Runtime, Stor
 const CHAIN: usize = 64;
 /// Runs of each measurement, at least and at most.
 const RUNS: [usize; 2] = [5, 50];
-/// A size whose runs would take so many times the intended time is left out, with all above.
+/// So many times the intended time ends the runs of a size, even if they were few.
 const PATIENCE: u32 = 4;
 /// Bytes that are brought from memory to memory.
 const TRANSFERS: [usize; 3] = [4 << 10, 1 << 20, 32 << 20];
@@ -68,7 +68,7 @@ impl Runtime {
                 };
                 measured = Some((work.kind, work.example));
                 let willing: Vec<bool> = (points.iter())
-                    .map(|points| is_soon(points, amount, effort))
+                    .map(|points| is_quick(points, effort))
                     .collect();
                 let times = self.one_size(&subjects, &willing, &graph, effort)?;
                 for ((subject, points), time) in subjects.iter().zip(&mut points).zip(times) {
@@ -79,7 +79,7 @@ impl Runtime {
                 }
             }
             for (subject, points) in subjects.iter_mut().zip(points) {
-                let curve = Curve::try_from(points).unwrap_or_default();
+                let curve = increasing(points);
                 if let Some((op, example)) = &measured
                     && !curve.points().is_empty()
                 {
@@ -106,7 +106,7 @@ impl Runtime {
             let y = (0..n).try_fold(x, |y, _| graph.matmul(y, x))?;
             graph.output(y);
             let mut run = self.prepared(device, graph)?;
-            quartile(&mut [Some(&mut || run())], effort)?[0].ok_or_else(|| absent(device))
+            fastest(&mut [Some(&mut || run())], effort)?[0].ok_or_else(|| absent(device))
         };
         let (one, many) = (chain(1)?, chain(1 + CHAIN)?);
         let launch = many.saturating_sub(one) / CHAIN as u32;
@@ -128,7 +128,7 @@ impl Runtime {
                 self.place(&storage, subject.device)?;
                 Ok(start.elapsed())
             };
-            if let Some(time) = quartile(&mut [Some(&mut upload)], effort)?[0] {
+            if let Some(time) = fastest(&mut [Some(&mut upload)], effort)?[0] {
                 up.push((bytes as f64, time.as_secs_f64()));
             }
             let mut graph = Graph::new();
@@ -144,13 +144,13 @@ impl Runtime {
             };
             // Without a backend of the host, nothing is ever brought to it.
             if self.devices().any(|info| info.device == DeviceType::Cpu)
-                && let Some(time) = quartile(&mut [Some(&mut download)], effort)?[0]
+                && let Some(time) = fastest(&mut [Some(&mut download)], effort)?[0]
             {
                 down.push((bytes as f64, time.as_secs_f64()));
             }
         }
-        subject.costs.upload = Curve::try_from(up).unwrap_or_default();
-        subject.costs.download = Curve::try_from(down).unwrap_or_default();
+        subject.costs.upload = increasing(up);
+        subject.costs.download = increasing(down);
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Runtime {
         let mut runs: Vec<Option<Run>> = (runs.iter_mut())
             .map(|run| run.as_mut().map(|run| run as Run))
             .collect();
-        quartile(&mut runs, effort)
+        fastest(&mut runs, effort)
     }
 
     /// A graph that has run once on a device, so that all is compiled and in place, and that
@@ -199,33 +199,39 @@ impl Runtime {
 /// Something that runs, and says how long it took.
 type Run<'a> = &'a mut dyn FnMut() -> Result<Duration, RunError>;
 
-/// The lower quartile of each one's times, which whatever else the machine does changes little;
-/// in turns, so that it slows down all.
-fn quartile(runs: &mut [Option<Run>], effort: Duration) -> Result<Vec<Option<Duration>>, RunError> {
+/// The fastest of each one's times, for whatever else the machine does only adds to them; in
+/// turns, so that it adds to all.
+fn fastest(runs: &mut [Option<Run>], effort: Duration) -> Result<Vec<Option<Duration>>, RunError> {
     let mut times: Vec<Vec<Duration>> = vec![Vec::new(); runs.len()];
     let [least, most] = RUNS;
     for _ in 0..most {
         for (run, times) in runs.iter_mut().zip(&mut times) {
             let spent: Duration = times.iter().sum();
             if let Some(run) = run
-                && (times.len() < least || spent < effort)
+                && (spent < effort || times.len() < least && spent < PATIENCE * effort)
             {
                 times.push(run()?);
             }
         }
     }
-    Ok((times.into_iter())
-        .map(|mut times| {
-            times.sort();
-            times.get(times.len() / 4).copied()
-        })
-        .collect())
+    let fastest = times.into_iter().map(|times| times.into_iter().min());
+    Ok(fastest.collect())
 }
 
-/// Will an amount of work take a time that can be waited for?
-fn is_soon(points: &[(f64, f64)], amount: f64, effort: Duration) -> bool {
-    let known = points.last();
-    known.is_none_or(|(work, seconds)| seconds * amount / work < (PATIENCE * effort).as_secs_f64())
+/// Was the last size quick enough for the next one?
+fn is_quick(points: &[(f64, f64)], effort: Duration) -> bool {
+    let last = points.last();
+    last.is_none_or(|(_, seconds)| *seconds < effort.as_secs_f64())
+}
+
+/// A curve through the points, without those stalls that less work seems to take longer for.
+fn increasing(mut points: Vec<(f64, f64)>) -> Curve {
+    let mut least = f64::INFINITY;
+    for (_, seconds) in points.iter_mut().rev() {
+        least = least.min(*seconds);
+        *seconds = least;
+    }
+    Curve::try_from(points).unwrap_or_default()
 }
 
 fn only(device: DeviceType) -> Routing {
@@ -258,4 +264,35 @@ fn filled(ty: &TensorType) -> Result<HostBuffer, RunError> {
         op: "calibration".to_owned(),
         tried: format!("the host has no {bytes} bytes"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls_of_small_work_are_left_out() {
+        let curve = increasing(vec![(1.0, 5.0), (2.0, 1.0), (3.0, 4.0)]);
+        assert_eq!(curve.points(), [(1.0, 1.0), (2.0, 1.0), (3.0, 4.0)]);
+        assert!(increasing(Vec::new()).points().is_empty());
+    }
+
+    #[test]
+    fn the_fastest_run_counts_and_slow_ones_are_few() {
+        let mut times = [9, 3, 5].into_iter().cycle();
+        let mut quick = || Ok(Duration::from_millis(times.next().unwrap_or(0)));
+        let mut runs = 0;
+        let mut slow = || {
+            runs += 1;
+            Ok(Duration::from_secs(1))
+        };
+        let mut both: [Option<Run>; 3] = [Some(&mut quick), Some(&mut slow), None];
+        let found = fastest(&mut both, Duration::from_millis(30)).unwrap();
+        let expected = [
+            Some(Duration::from_millis(3)),
+            Some(Duration::from_secs(1)),
+            None,
+        ];
+        assert_eq!((&found[..], runs), (&expected[..], 1));
+    }
 }

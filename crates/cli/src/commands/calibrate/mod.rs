@@ -18,7 +18,7 @@ use crate::output::{bytes, count, duration, json_line};
 use crate::progress;
 
 /// Time for each size of each operation on each device.
-const EFFORT: Duration = Duration::from_millis(30);
+const EFFORT: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
