@@ -205,6 +205,26 @@ FUNCTION float odd_of_f64(double x) {
     if (fabs((double)nearest) > fabs(x)) bits -= 1;
     return F32_OF_BITS(bits | 1u);
 }
+#else
+// Numbers in double precision are moved as their bits.
+typedef ulong storage_f64;
+typedef ulong compute_f64;
+#define load_f64(p, i) (p)[i]
+#define store_f64(p, i, v) (p)[i] = (v)
+#undef F64_OF_BITS
+#define F64_OF_BITS(x) (x)
+
+typedef ulong2 complex128;
+typedef complex128 storage_complex128;
+typedef complex128 compute_complex128;
+#define load_complex128(p, i) (p)[i]
+#define store_complex128(p, i, v) (p)[i] = (v)
+FUNCTION complex128 make_complex128(ulong re, ulong im) {
+    complex128 z;
+    z.x = re;
+    z.y = im;
+    return z;
+}
 #endif
 
 // Four random words of Philox4x32-10 (Salmon et al. 2011, doi 10.1145/2063384.2063405).

@@ -14,9 +14,10 @@ KERNEL_BEGIN
             const long pick = LOAD(INDEX, index, at + j * p.index_step);
             if (pick >= 0 && pick < (long)p.size) {
                 const uint place = to + (uint)pick * p.y_step;
-                const COMPUTE(X) old = LOAD(X, y, place);
+                COMPUTE(X) value = LOAD(X, y, place);
                 const COMPUTE(X) other = LOAD(X, source, source_at + j * p.source_step);
-                STORE(X, y, place, COMBINE(old, other));
+                value = COMBINE(value, other);
+                STORE(X, y, place, value);
             } else {
                 REPORT(status, p.status_code);
             }

@@ -17,7 +17,7 @@ mod program;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustorch_ir::{DType, Graph, Signature, TensorType};
+use rustorch_ir::{DType, Graph, OpKind, Signature, TensorType};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, FailureClass, KernelTable, Kernels, Layouts,
     Program, lower,
@@ -113,8 +113,22 @@ fn is_addressable(ty: &TensorType) -> bool {
     u32::try_from(units).is_ok()
 }
 
-fn needs_f64(ty: &TensorType) -> bool {
+fn is_double(ty: &TensorType) -> bool {
     matches!(ty.dtype, DType::F64 | DType::Complex128)
+}
+
+/// Does an operation move values without computing with them? Then bits will do.
+fn only_moves(signature: &Signature) -> bool {
+    match signature.op.kind() {
+        OpKind::Full
+        | OpKind::Contiguous
+        | OpKind::Concat
+        | OpKind::Gather
+        | OpKind::IndexSelect
+        | OpKind::Pad => true,
+        OpKind::UpdateSlice => signature.inputs[0].dtype == signature.inputs[1].dtype,
+        _ => false,
+    }
 }
 
 impl<D: Driver> Backend for Gpu<D> {
@@ -124,8 +138,8 @@ impl<D: Driver> Backend for Gpu<D> {
 
     fn supports(&self, signature: &Signature) -> bool {
         let mut types = signature.inputs.iter().copied().chain([signature.output]);
-        let has_f64 = self.driver().limits().has_f64;
-        types.all(|ty| is_addressable(ty) && (has_f64 || !needs_f64(ty)))
+        let any = self.driver().limits().has_f64 || only_moves(signature);
+        types.all(|ty| is_addressable(ty) && (any || !is_double(ty)))
             && self.table.find(signature).is_some()
     }
 
