@@ -69,6 +69,10 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// A compiled kernel.
     type Kernel: Send + Sync + 'static;
 
+    /// Is what [`Driver::compile`] gives worth a file? It is not if the API keeps what it has
+    /// compiled by itself.
+    const KEEPS_BINARIES: bool = true;
+
     /// What the device says of itself.
     fn info(&self) -> &DeviceInfo;
 

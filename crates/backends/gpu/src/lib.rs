@@ -54,7 +54,7 @@ impl<D: Driver> Gpu<D> {
             table: ops::table(),
             prelude,
             kernels: Mutex::default(),
-            cache: Cache::of_user(),
+            cache: Cache::of_user().filter(|_| D::KEEPS_BINARIES),
         }
     }
 

@@ -120,6 +120,9 @@ impl<A: Api> Driver for Metal<A> {
     type Buffer = Buffer<A>;
     type Kernel = Kernel<A>;
 
+    /// Metal has a cache of its own.
+    const KEEPS_BINARIES: bool = false;
+
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -200,7 +203,7 @@ impl<A: Api> Driver for Metal<A> {
         Ok(())
     }
 
-    /// The source itself: Metal keeps what it has compiled in a cache of its own.
+    /// The source itself.
     fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {
         self.queue.check()?;
         Ok(source.into())
