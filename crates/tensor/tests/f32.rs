@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustorch_cpu::Cpu;
 use rustorch_ir::ops::Conv2d;
 use rustorch_ir::{DType, Graph, Signature};
+use rustorch_metal_emulator::Emulator;
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, Hardware, HostMemory, Moved,
     OpType, Program, Routing, Runtime, TransferMethod,
@@ -75,8 +76,20 @@ fn mac() -> Runtime {
     ])
 }
 
-/// The processor beside each device of this machine that works in the host's memory, and beside
-/// one that poses as Metal.
+/// The Metal device that is emulated on the processor. One that was promised has to be there.
+fn emulated() -> Vec<Arc<dyn Backend>> {
+    match Emulator::new() {
+        Ok(emulator) => rustorch_metal::backends(vec![emulator]).expect("a Metal device"),
+        Err(why) => {
+            let promised = std::env::var_os("RUSTORCH_TEST_METAL").is_some();
+            assert!(!promised, "an emulated Metal device was promised: {why}");
+            Vec::new()
+        }
+    }
+}
+
+/// The processor beside each device of this machine that works in the host's memory, beside the
+/// emulated Metal device, and beside one that poses as Metal.
 fn machines() -> Vec<(DeviceType, Runtime)> {
     let mut here = backends(1);
     let is_opencl = |b: &Arc<dyn Backend>| matches!(b.info().device, DeviceType::OpenCL(_));
@@ -89,7 +102,9 @@ fn machines() -> Vec<(DeviceType, Runtime)> {
         let info = b.info();
         info.shares_host_memory && !matches!(info.device, CPU | DeviceType::Reference)
     });
-    (here.into_iter().chain([posing(METAL, Hardware::Gpu)]))
+    here.extend(emulated());
+    here.push(posing(METAL, Hardware::Gpu));
+    here.into_iter()
         .map(|b| (b.info().device, Runtime::new([b, processor()])))
         .collect()
 }
