@@ -109,17 +109,17 @@ impl<A: Api> Queue<A> {
         self.check()?;
         let mut state = self.state();
         let state = &mut *state;
-        if state.open.is_none() {
-            while state.in_flight.len() >= IN_FLIGHT {
-                // The error is told to whom it concerns.
-                let _ = self.collect(state);
-                self.check()?;
-            }
-            state.open = Some(self.open(state.begun + 1)?);
-            state.begun += 1;
+        while state.open.is_none() && state.in_flight.len() >= IN_FLIGHT {
+            // The error is told to whom it concerns.
+            let _ = self.collect(state);
+            self.check()?;
         }
-        let Some((commands, hazards, content)) = &mut state.open else {
-            return Ok(());
+        let (commands, hazards, content) = match &mut state.open {
+            Some(open) => open,
+            none => {
+                state.begun += 1;
+                none.insert(self.open(state.begun)?)
+            }
         };
         if hazards.needs_barrier(uses) {
             self.api.barrier(commands);
@@ -173,15 +173,16 @@ impl<A: Api> Queue<A> {
         let Some((committed, content)) = state.in_flight.pop_front() else {
             return Ok(());
         };
-        let ended = self.api.wait(committed);
-        self.completed.store(content.number, Ordering::Release);
-        match ended {
+        let result = match self.api.wait(committed) {
             Ok(time) => {
                 state.adapt(content.work, time);
                 Ok(())
             }
             Err(error) => Err(self.failed(state, &content, &error)),
-        }
+        };
+        // Last: who sees this, sees a loss too.
+        self.completed.store(content.number, Ordering::Release);
+        result
     }
 
     fn failed(
@@ -206,10 +207,10 @@ impl<A: Api> Queue<A> {
 
     /// Waits until the command buffer of this number, and with it those before, are complete.
     pub(crate) fn finish(&self, number: u64) -> Result<(), DeviceError> {
-        self.check()?;
         if number <= self.completed.load(Ordering::Acquire) {
-            return Ok(());
+            return self.check();
         }
+        self.check()?;
         let mut state = self.state();
         let open = state.open.as_ref();
         if open.is_some_and(|(_, _, content)| content.number <= number) {
