@@ -11,6 +11,7 @@ mod operand;
 mod report;
 mod suite;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustorch_ir::case::Case;
@@ -27,7 +28,7 @@ use crate::suite::{Entry, Expect};
 
 /// Runs the cases of the operations that `kinds` chooses on `backend`.
 pub fn check(backend: Arc<dyn Backend>, kinds: impl Fn(OpKind) -> bool) -> Report {
-    Suite::full(kinds).run(backend, || ())
+    Suite::full(kinds).run(backend, || ControlFlow::Continue(()))
 }
 
 /// [`check`] of the operations of these families.
@@ -39,8 +40,12 @@ pub fn check_classes(backend: Arc<dyn Backend>, classes: &[OpClass]) -> Report {
 }
 
 impl Suite {
-    /// Runs the cases on `backend`; `each` is called after every one.
-    pub fn run(&self, backend: Arc<dyn Backend>, mut each: impl FnMut()) -> Report {
+    /// Runs the cases on `backend`; `each` is called after every one, and may end it there.
+    pub fn run(
+        &self,
+        backend: Arc<dyn Backend>,
+        mut each: impl FnMut() -> ControlFlow<()>,
+    ) -> Report {
         let reference: Arc<dyn Backend> = Arc::new(Reference::new());
         let device = backend.info().device;
         let bench = Bench {
@@ -54,8 +59,12 @@ impl Suite {
                 Expect::Result => bench.check(*kind, case, &mut checks),
                 Expect::Refusal => bench.check_refused(*kind, case, &mut checks),
             }
-            each();
+            if each().is_break() {
+                break;
+            }
         }
+        let place = |kind| OpKind::ALL.iter().position(|&other| other == kind);
+        checks.sort_by_key(|check: &Check| place(check.kind));
         Report { device, checks }
     }
 }

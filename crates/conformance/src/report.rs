@@ -12,7 +12,7 @@ use rustorch_runtime::DeviceType;
 pub struct Report {
     /// The device.
     pub device: DeviceType,
-    /// The checks in order.
+    /// The checks, operation by operation.
     pub checks: Vec<Check>,
 }
 

@@ -1,6 +1,6 @@
 //! Which cases are run.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use rustorch_ir::case::{Arrange, Case};
 use rustorch_ir::{DType, Op, OpKind};
@@ -38,9 +38,20 @@ impl Suite {
 
     /// About a twentieth of the cases, in which each operation still has all its parameters, and
     /// each of its operands all arrangements in memory and all dtypes, of integers one or more,
-    /// though not all of these with each other.
+    /// though not all of these with each other. Operations take turns, so that the beginning of
+    /// it has something of each.
     pub fn sample(kinds: impl Fn(OpKind) -> bool) -> Self {
-        Self::of(kinds, cover)
+        let mut turns = HashMap::new();
+        let numbered = Self::of(kinds, cover).entries.into_iter().map(|entry| {
+            let turn = turns.entry(entry.kind).or_insert(0_usize);
+            *turn += 1;
+            (*turn, entry)
+        });
+        let mut numbered: Vec<(usize, Entry)> = numbered.collect();
+        numbered.sort_by_key(|(turn, _)| *turn);
+        Self {
+            entries: numbered.into_iter().map(|(_, entry)| entry).collect(),
+        }
     }
 
     fn of(kinds: impl Fn(OpKind) -> bool, choose: impl Fn(Vec<Case>) -> Vec<Case>) -> Self {
@@ -155,6 +166,14 @@ mod tests {
             suite.entries.iter().map(|e| e.case.op.clone()).collect()
         };
         assert_eq!(parameters(&sample), parameters(&full));
+    }
+
+    #[test]
+    fn operations_take_turns() {
+        let kinds = OpKind::ALL.len();
+        let sample = Suite::sample(|_| true);
+        let first: HashSet<OpKind> = sample.entries[..kinds].iter().map(|e| e.kind).collect();
+        assert_eq!(first.len(), kinds);
     }
 
     #[test]

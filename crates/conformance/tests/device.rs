@@ -1,8 +1,9 @@
 //! The checks themselves: the reference passes, a device that is wrong does not.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rustorch_conformance::check;
+use rustorch_conformance::{Suite, check};
 use rustorch_ir::{Graph, OpKind, Signature};
 use rustorch_reference::Reference;
 use rustorch_runtime::{
@@ -23,6 +24,24 @@ fn the_reference_agrees_with_itself() {
         let of_kind = |c: &&rustorch_conformance::Check| c.kind == kind;
         assert!(report.checks.iter().any(|c| of_kind(&c)), "{}", kind.name());
     }
+}
+
+#[test]
+fn a_run_can_be_ended() {
+    let suite = Suite::sample(|_| true);
+    let mut left = OpKind::ALL.len();
+    let report = suite.run(Arc::new(Reference::new()), || {
+        left -= 1;
+        match left {
+            0 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    let kinds: Vec<OpKind> = (report.checks)
+        .chunk_by(|a, b| a.kind == b.kind)
+        .map(|checks| checks[0].kind)
+        .collect();
+    assert_eq!(kinds, OpKind::ALL, "one case of each operation");
 }
 
 /// The reference, but every result has one bit of its first element wrong.

@@ -1,7 +1,9 @@
 //! Every operation against the reference.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustorch_conformance::{Check, Closeness, Outcome as Went, Suite};
 use rustorch_ir::OpKind;
@@ -10,6 +12,8 @@ use rustorch_runtime::Backend;
 use super::findings::{Figure, Findings, Outcome, Row};
 use crate::progress;
 
+/// Time for a device; a kernel that has to be compiled can take a second on a busy machine.
+const BUDGET: Duration = Duration::from_secs(90);
 /// How many different reasons for skipping are named.
 const REASONS: usize = 3;
 
@@ -23,7 +27,15 @@ pub(super) fn check(backend: &Arc<dyn Backend>, ops: &[OpKind], full: bool) -> F
         false => Suite::sample(chosen),
     };
     let bar = progress::steps("conformance", suite.len());
-    let report = suite.run(backend.clone(), || bar.inc(1));
+    let (start, mut done) = (Instant::now(), 0);
+    let report = suite.run(backend.clone(), || {
+        bar.inc(1);
+        done += 1;
+        match !full && start.elapsed() > BUDGET {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
     bar.finish_and_clear();
 
     let rows: Vec<Row> = (report.checks)
@@ -31,6 +43,14 @@ pub(super) fn check(backend: &Arc<dyn Backend>, ops: &[OpKind], full: bool) -> F
         .map(row)
         .collect();
     let mut left_out = Vec::new();
+    if done < suite.len() {
+        left_out.push(format!(
+            "{} cases for which there was no time: by itself it ends after {} s, when every \
+             operation has had its turns (--full has no limit)",
+            suite.len() - done,
+            BUDGET.as_secs(),
+        ));
+    }
     if suite.len() < cases {
         left_out.push(format!(
             "{} more cases of the same parameters, dtypes and arrangements in memory, combined \
@@ -55,7 +75,7 @@ pub(super) fn check(backend: &Arc<dyn Backend>, ops: &[OpKind], full: bool) -> F
              The error is the sum of squared differences over that of squares (of the worst \
              element where special values are tried); 0 is exact.",
             report.checks.len(),
-            suite.len(),
+            done,
             rows.len(),
         ),
         left_out,
