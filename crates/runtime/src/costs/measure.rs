@@ -42,16 +42,17 @@ impl Runtime {
         effort: Duration,
         mut progress: impl FnMut(usize, usize),
     ) -> Result<Vec<(DeviceType, Costs)>, RunError> {
+        let mut operands = Operands::default();
         let mut subjects = (devices.iter())
             .map(|&device| {
                 Ok(Subject {
                     device,
-                    costs: self.bare(device, effort)?,
+                    costs: self.bare(device, effort, &mut operands)?,
                 })
             })
             .collect::<Result<Vec<_>, RunError>>()?;
         for subject in &mut subjects {
-            self.transfers(subject, effort)?;
+            self.transfers(subject, effort, &mut operands)?;
         }
         let probes = probes::all();
         for (done, probe) in probes.iter().enumerate() {
@@ -70,7 +71,7 @@ impl Runtime {
                 let willing: Vec<bool> = (points.iter())
                     .map(|points| is_quick(points, effort))
                     .collect();
-                let times = self.one_size(&subjects, &willing, &graph, effort)?;
+                let times = self.one_size(&subjects, &willing, &graph, effort, &mut operands)?;
                 for ((subject, points), time) in subjects.iter().zip(&mut points).zip(times) {
                     let bare = subject.costs.sync + subject.costs.launch;
                     if let Some(time) = time {
@@ -99,13 +100,18 @@ impl Runtime {
     }
 
     /// What runs and launches cost that have nothing to do.
-    fn bare(&self, device: DeviceType, effort: Duration) -> Result<Costs, RunError> {
-        let chain = |n: usize| -> Result<Duration, RunError> {
+    fn bare(
+        &self,
+        device: DeviceType,
+        effort: Duration,
+        operands: &mut Operands,
+    ) -> Result<Costs, RunError> {
+        let mut chain = |n: usize| -> Result<Duration, RunError> {
             let mut graph = Graph::new();
             let x = graph.input(TensorType::new([1, 1], DType::F32))?;
             let y = (0..n).try_fold(x, |y, _| graph.matmul(y, x))?;
             graph.output(y);
-            let mut run = self.prepared(device, graph)?;
+            let mut run = self.prepared(device, graph, operands)?;
             fastest(&mut [Some(&mut || run())], effort)?[0].ok_or_else(|| absent(device))
         };
         let (one, many) = (chain(1)?, chain(1 + CHAIN)?);
@@ -118,10 +124,15 @@ impl Runtime {
     }
 
     /// What it costs to bring bytes to a device and back.
-    fn transfers(&self, subject: &mut Subject, effort: Duration) -> Result<(), RunError> {
+    fn transfers(
+        &self,
+        subject: &mut Subject,
+        effort: Duration,
+        operands: &mut Operands,
+    ) -> Result<(), RunError> {
         let (mut up, mut down) = (Vec::new(), Vec::new());
         for bytes in TRANSFERS {
-            let host = filled(&TensorType::new([bytes], DType::U8))?;
+            let host = operands.memory(0, bytes)?;
             let mut upload = || -> Result<Duration, RunError> {
                 let storage = Storage::from_host(host.clone());
                 let start = Instant::now();
@@ -161,11 +172,12 @@ impl Runtime {
         willing: &[bool],
         graph: &Graph,
         effort: Duration,
+        operands: &mut Operands,
     ) -> Result<Vec<Option<Duration>>, RunError> {
         let mut runs: Vec<_> = (subjects.iter().zip(willing))
             .map(|(subject, willing)| {
-                let prepare = || self.prepared(subject.device, graph.clone());
-                willing.then(prepare)?.ok()
+                let mut prepare = || self.prepared(subject.device, graph.clone(), operands);
+                willing.then(&mut prepare)?.ok()
             })
             .collect();
         let mut runs: Vec<Option<Run>> = (runs.iter_mut())
@@ -180,10 +192,9 @@ impl Runtime {
         &self,
         device: DeviceType,
         graph: Graph,
+        operands: &mut Operands,
     ) -> Result<impl FnMut() -> Result<Duration, RunError> + use<>, RunError> {
-        let inputs = (graph.inputs().iter())
-            .map(|ty| Ok(Storage::from_host(filled(ty)?)))
-            .collect::<Result<Vec<_>, RunError>>()?;
+        let inputs = operands.storages(graph.inputs())?;
         let executable: Executable = self.prepare(graph, only(device));
         let mut outputs = Vec::new();
         let mut run = move || {
@@ -249,20 +260,43 @@ fn absent(device: DeviceType) -> RunError {
     }
 }
 
-/// Memory of a type: indices lie all over the tables, whatever else is small.
-fn filled(ty: &TensorType) -> Result<HostBuffer, RunError> {
-    let bytes = ty.bytes();
-    let buffer = match ty.dtype {
-        DType::I32 => {
-            let index = |i: usize| (i * 37 % TABLE) as i32;
-            let indices = (0..ty.shape.elements()).flat_map(|i| index(i).to_ne_bytes());
-            HostBuffer::copy_of(&indices.collect::<Vec<u8>>())
+/// Memory that graphs read: a piece for each of their inputs, used again for the next graph,
+/// since to fill memory takes longer than most of what is measured.
+#[derive(Default)]
+struct Operands(Vec<HostBuffer>);
+
+impl Operands {
+    /// Storages of these types; indices lie all over the tables.
+    fn storages(&mut self, types: &[TensorType]) -> Result<Vec<Storage>, RunError> {
+        let storage = |(at, ty): (usize, &TensorType)| {
+            Ok(Storage::from_host(match ty.dtype {
+                DType::I32 => {
+                    let index = |i: usize| (i * 37 % TABLE) as i32;
+                    let indices = (0..ty.shape.elements()).flat_map(|i| index(i).to_ne_bytes());
+                    host(&indices.collect::<Vec<u8>>())?
+                }
+                _ => self.memory(at, ty.bytes())?,
+            }))
+        };
+        types.iter().enumerate().map(storage).collect()
+    }
+
+    /// So many bytes of the piece with this number.
+    fn memory(&mut self, at: usize, bytes: usize) -> Result<HostBuffer, RunError> {
+        while self.0.len() <= at {
+            self.0.push(host(&[])?);
         }
-        _ => HostBuffer::copy_of(&vec![FILLING; bytes]),
-    };
-    buffer.ok_or_else(|| RunError::NoDevice {
+        if self.0[at].bytes() < bytes {
+            self.0[at] = host(&vec![FILLING; bytes])?;
+        }
+        Ok(self.0[at].first(bytes))
+    }
+}
+
+fn host(bytes: &[u8]) -> Result<HostBuffer, RunError> {
+    HostBuffer::copy_of(bytes).ok_or_else(|| RunError::NoDevice {
         op: "calibration".to_owned(),
-        tried: format!("the host has no {bytes} bytes"),
+        tried: format!("the host has no {} bytes", bytes.len()),
     })
 }
 
