@@ -29,6 +29,9 @@ fn bit(device: DeviceId) -> Place {
     1u32.checked_shl(device.0 as u32).unwrap_or(0) & !HOST
 }
 
+/// What something should take on each measured device.
+pub(crate) type Times = SmallVec<[(DeviceId, Duration); 4]>;
+
 /// Devices that were measured, with what.
 pub(crate) struct Measured(Vec<(DeviceId, Arc<Costs>)>);
 
@@ -89,12 +92,7 @@ impl Measured {
             + self.bring(operands.sum(), bit(here), there)
             + self.bring(results.sum(), bit(there), here)
     }
-}
 
-/// What something should take on each measured device.
-pub(crate) type Times = SmallVec<[(DeviceId, Duration); 4]>;
-
-impl Measured {
     /// What an operation of a family takes on such a tensor, which is on the host.
     pub(crate) fn times_of(&self, op_type: OpType, tensor: &TensorType) -> Times {
         let work = typical(op_type, tensor);

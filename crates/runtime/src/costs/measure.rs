@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustorch_ir::{DType, Graph, TensorType};
 
-use super::probes::{self, TABLE};
+use super::probes::{self, Probe, TABLE};
 use super::work::Work;
 use super::{Bound, Costs, Curve, OpCost};
 use crate::{DeviceType, Executable, HostBuffer, Routing, RunError, Runtime, Storage};
@@ -35,7 +35,7 @@ impl Runtime {
     /// [`Runtime::set_costs`].
     ///
     /// # Errors
-    /// There is no such device, or it does not even run an addition.
+    /// There is no such device, or it does not even run a product.
     pub fn measure(
         &self,
         devices: &[DeviceType],
@@ -57,46 +57,58 @@ impl Runtime {
         let probes = probes::all();
         for (done, probe) in probes.iter().enumerate() {
             progress(done, probes.len());
-            let mut points: Vec<Vec<(f64, f64)>> = vec![Vec::new(); subjects.len()];
-            let mut measured = None;
-            for graph in probe.graphs() {
-                let graph = graph?;
-                let node = &graph.nodes()[graph.nodes().len() - 1];
-                let work = Work::of(&graph, node);
-                let amount = match probe.bound {
-                    Bound::Bytes => work.bytes,
-                    Bound::Products => work.products,
-                };
-                measured = Some((work.kind, work.example));
-                let willing: Vec<bool> = (points.iter())
-                    .map(|points| is_quick(points, effort))
-                    .collect();
-                let times = self.one_size(&subjects, &willing, &graph, effort, &mut operands)?;
-                for ((subject, points), time) in subjects.iter().zip(&mut points).zip(times) {
-                    let bare = subject.costs.sync + subject.costs.launch;
-                    if let Some(time) = time {
-                        points.push((amount, time.saturating_sub(bare).as_secs_f64()));
-                    }
-                }
-            }
-            for (subject, points) in subjects.iter_mut().zip(points) {
-                let curve = increasing(points);
-                if let Some((op, example)) = &measured
-                    && !curve.points().is_empty()
-                {
-                    let (dtype, bound) = (probe.dtype, probe.bound);
-                    subject.costs.operations.push(OpCost {
-                        op: *op,
-                        example: example.clone(),
-                        dtype,
-                        bound,
-                        curve,
-                    });
-                }
-            }
+            self.operation(&mut subjects, probe, effort, &mut operands)?;
         }
         progress(probes.len(), probes.len());
         Ok(subjects.into_iter().map(|s| (s.device, s.costs)).collect())
+    }
+
+    /// The times of an operation at its sizes.
+    fn operation(
+        &self,
+        subjects: &mut [Subject],
+        probe: &Probe,
+        effort: Duration,
+        operands: &mut Operands,
+    ) -> Result<(), RunError> {
+        let mut points: Vec<Vec<(f64, f64)>> = vec![Vec::new(); subjects.len()];
+        let mut measured = None;
+        for graph in probe.graphs() {
+            let graph = graph?;
+            let node = &graph.nodes()[graph.nodes().len() - 1];
+            let work = Work::of(&graph, node);
+            let amount = match probe.bound {
+                Bound::Bytes => work.bytes,
+                Bound::Products => work.products,
+            };
+            measured = Some((work.kind, work.example));
+            let willing: Vec<bool> = (points.iter())
+                .map(|points| is_quick(points, effort))
+                .collect();
+            let times = self.one_size(subjects, &willing, &graph, effort, operands)?;
+            for ((subject, points), time) in subjects.iter().zip(&mut points).zip(times) {
+                let bare = subject.costs.sync + subject.costs.launch;
+                if let Some(time) = time {
+                    points.push((amount, time.saturating_sub(bare).as_secs_f64()));
+                }
+            }
+        }
+        for (subject, points) in subjects.iter_mut().zip(points) {
+            let curve = increasing(points);
+            if let Some((op, example)) = &measured
+                && !curve.points().is_empty()
+            {
+                let (dtype, bound) = (probe.dtype, probe.bound);
+                subject.costs.operations.push(OpCost {
+                    op: *op,
+                    example: example.clone(),
+                    dtype,
+                    bound,
+                    curve,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// What runs and launches cost that have nothing to do.
