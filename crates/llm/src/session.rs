@@ -210,7 +210,8 @@ impl<'m> Session<'m> {
         Ok(explained.map_err(RusTorchError::from)?)
     }
 
-    /// Bytes that its programs work in: intermediate values, and what devices hand on.
+    /// Bytes that its programs work in: intermediate values, and what devices hand on; see
+    /// [`Executable::working_bytes`](rustorch_runtime::Executable::working_bytes).
     pub fn working_bytes(&self) -> usize {
         let steps = [&self.decode, &self.prompt].into_iter().flatten();
         let bytes = |step: &Step| step.trace.executable().working_bytes().unwrap_or(0);

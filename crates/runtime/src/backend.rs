@@ -42,10 +42,20 @@ pub trait Program: Send + Sync {
         probe: &dyn Probe,
     ) -> Result<(), DeviceError>;
 
-    /// Bytes that a run works in, besides inputs and outputs.
-    fn scratch_bytes(&self) -> usize {
-        0
+    /// The memory that a run works in, besides inputs and outputs.
+    fn scratch(&self) -> Scratch {
+        Scratch::default()
     }
+}
+
+/// Memory of intermediate values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scratch {
+    /// How much.
+    pub bytes: usize,
+    /// Does the program keep it between runs? Else each run takes it from the device's pool, so
+    /// that programs which need as much have the same.
+    pub kept: bool,
 }
 
 /// Looks on while a program runs.

@@ -1,5 +1,6 @@
 //! Runs graphs, and answers failures.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
@@ -253,16 +254,23 @@ impl Executable {
         Ok((graph, devices))
     }
 
-    /// Bytes that its programs work in: intermediate values, and the results that segments hand
-    /// on or return. `None` before the first run.
+    /// Bytes that runs work in: intermediate values, and the results that segments hand on or
+    /// return, which are kept for the next run to overwrite. `None` before the first run.
     pub fn working_bytes(&self) -> Option<usize> {
         let prepared = lock(&self.prepared);
-        let of_stage = |stage: &Stage| {
+        let stages = &prepared.as_ref()?.stages;
+        let mut bytes = 0;
+        // Of scratch memory from a pool, each size once.
+        let mut pooled = HashSet::new();
+        for stage in stages {
             let results = stage.targets.iter().map(|(_, bytes)| bytes);
-            stage.program.scratch_bytes() + results.sum::<usize>()
-        };
-        let stages = prepared.as_ref()?.stages.iter();
-        Some(stages.map(of_stage).sum())
+            bytes += results.sum::<usize>();
+            let scratch = stage.program.scratch();
+            if scratch.kept || pooled.insert((stage.device, scratch.bytes)) {
+                bytes += scratch.bytes;
+            }
+        }
+        Some(bytes)
     }
 
     fn check(&self, inputs: Inputs) -> Result<(), RunError> {

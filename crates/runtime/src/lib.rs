@@ -45,7 +45,7 @@ mod storage;
 mod trace;
 mod transfers;
 
-pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program};
+pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program, Scratch};
 pub use calibration::{Calibration, CalibrationError, cache_folder};
 pub use capability::{DeviceCapability, OpType, Support, TensorInfo};
 pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch_runtime::{
     DeviceBuffer, DeviceError, DeviceType, FailureClass, HostBuffer, Lowered, Place, Probe,
-    Program, Slot,
+    Program, Scratch, Slot,
 };
 use smallvec::SmallVec;
 
@@ -112,7 +112,10 @@ impl Program for CpuProgram {
         Ok(())
     }
 
-    fn scratch_bytes(&self) -> usize {
-        self.lowered.arena_bytes
+    fn scratch(&self) -> Scratch {
+        Scratch {
+            bytes: self.lowered.arena_bytes,
+            kept: true,
+        }
     }
 }

@@ -15,7 +15,7 @@ use rustorch_ir::ops::philox;
 use rustorch_ir::{Graph, Op, OpKind, Signature};
 use rustorch_runtime::{
     Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass,
-    HostBuffer, Probe, Program,
+    HostBuffer, Probe, Program, Scratch,
 };
 
 pub use fault::{Fault, FaultError, FaultKind, Faults, When};
@@ -209,8 +209,8 @@ impl Program for FaultyProgram {
         }
     }
 
-    fn scratch_bytes(&self) -> usize {
-        self.inner.scratch_bytes()
+    fn scratch(&self) -> Scratch {
+        self.inner.scratch()
     }
 }
 

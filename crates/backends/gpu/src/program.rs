@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustorch_runtime::{DeviceBuffer, DeviceError, FailureClass, Probe, Program, Step};
+use rustorch_runtime::{DeviceBuffer, DeviceError, FailureClass, Probe, Program, Scratch, Step};
 use smallvec::SmallVec;
 
 use crate::driver::{Driver, Launch};
@@ -142,7 +142,10 @@ impl<D: Driver> Program for GpuProgram<D> {
         status.map_or(Ok(()), |status| self.check(status))
     }
 
-    fn scratch_bytes(&self) -> usize {
-        self.arena_bytes
+    fn scratch(&self) -> Scratch {
+        Scratch {
+            bytes: self.arena_bytes,
+            kept: false,
+        }
     }
 }
