@@ -123,6 +123,7 @@ impl Named for Reduce {
                 ([2, 9000], &[1][..]),
                 ([9000, 3], &[0]),
                 ([9000, 3], &[0, 1]),
+                ([3000, 40], &[0]),
             ] {
                 let x = Operand::new(shape, DType::F32);
                 let (dims, keepdim) = (dims.into(), false);

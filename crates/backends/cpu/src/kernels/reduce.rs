@@ -21,9 +21,14 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     launch: Launch::Whole(launch),
 };
 
-/// Elements of a row that are combined by themselves: longer rows are shared by threads.
-/// A constant, so that results do not depend on how many threads there are.
+/// Elements that are combined by themselves, of a row or of columns side by side: where there
+/// are more, threads share them. A constant, so that results do not depend on how many threads
+/// there are.
 const SEGMENT: usize = 64 * 1024;
+
+/// The most columns of which rows are shared: of more, threads have columns of their own, since
+/// partial results would be as many as elements.
+const NARROW: usize = SEGMENT / 16;
 
 /// Elements that are read at once.
 const BLOCK: usize = 2048;
@@ -112,23 +117,40 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
     };
     let x = Reader::<T>::new(x, &x.layout.permute(&order.concat()));
 
-    let segments = if by_columns {
-        1
-    } else {
-        len.div_ceil(SEGMENT).max(1)
+    // Elements of each result that a segment has.
+    let each = match by_columns {
+        true if count > NARROW => len,
+        true => SEGMENT / count.max(1),
+        false => SEGMENT,
     };
+    let segments = len.div_ceil(each.max(1)).max(1);
     let mut partial = vec![start; count * segments];
     if by_columns {
-        for_rows(pool, &mut partial, 1, len, |first, part| {
-            let mut x = x.clone();
-            for (block, results) in part.chunks_mut(BLOCK).enumerate() {
-                let column = first + block * BLOCK;
-                for row in 0..len {
-                    let x = x.read(row * count + column, results.len());
-                    level.run(Columns { results, x, step });
+        // Threads share either segments, each with all columns, or the columns.
+        let row = if segments > 1 { count } else { 1 };
+        for_rows(
+            pool,
+            &mut partial,
+            row,
+            each.min(len) * row,
+            |first, part| {
+                let mut x = x.clone();
+                let width = if segments > 1 { count } else { part.len() };
+                for (i, results) in part.chunks_mut(width).enumerate() {
+                    let (segment, column) = match segments {
+                        1 => (0, first),
+                        _ => (first + i, 0),
+                    };
+                    for (block, results) in results.chunks_mut(BLOCK).enumerate() {
+                        let column = column + block * BLOCK;
+                        for row in segment * each..len.min((segment + 1) * each) {
+                            let x = x.read(row * count + column, results.len());
+                            level.run(Columns { results, x, step });
+                        }
+                    }
                 }
-            }
-        });
+            },
+        );
     } else {
         for_rows(pool, &mut partial, 1, len.min(SEGMENT), |first, part| {
             let mut x = x.clone();
@@ -148,11 +170,17 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
             }
         });
     }
+    // Segments of a result are neighbours, or those of all results are.
+    let [next, across] = if by_columns {
+        [1, count]
+    } else {
+        [segments, 1]
+    };
     for_rows(pool, args.output.data::<Y>(), 1, segments, |first, part| {
-        let partial = partial[first * segments..].chunks(segments);
         Y::write(part, &mut Vec::new(), |part| {
-            for (y, partial) in part.iter_mut().zip(partial) {
-                *y = finish(partial.iter().copied().fold(start, join));
+            for (i, y) in (first..).zip(part) {
+                let of_result = (0..segments).map(|s| partial[i * next + s * across]);
+                *y = finish(of_result.fold(start, join));
             }
         });
     });
