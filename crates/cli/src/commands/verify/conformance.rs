@@ -45,8 +45,8 @@ pub(super) fn check(backend: &Arc<dyn Backend>, ops: &[OpKind], full: bool) -> F
     let mut left_out = Vec::new();
     if done < suite.len() {
         left_out.push(format!(
-            "{} cases for which there was no time: by itself it ends after {} s, when every \
-             operation has had its turns (--full has no limit)",
+            "{} cases for which there was no time: operations take turns until {} s are over \
+             (--full has no limit)",
             suite.len() - done,
             BUDGET.as_secs(),
         ));
