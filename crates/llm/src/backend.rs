@@ -145,7 +145,11 @@ pub fn select_backend(config: &BackendConfig) -> Vec<LayerBackend> {
         let free = [device.free, host].into_iter().flatten().min();
         let (count, bytes) = fitting(left, free.map(|free| room(free, config.working)));
         if device.shares_host_memory {
-            host_free = host_free.map(|free| free.saturating_sub(bytes));
+            // Where one has no more room, no other has.
+            host_free = host_free.map(|free| match count < left.len() {
+                true => 0,
+                false => free.saturating_sub(bytes),
+            });
         }
         let space = match free {
             Some(free) => format!("{} of {} free", Bytes(bytes), Bytes(free)),

@@ -41,9 +41,8 @@ pub struct Calibration {
 struct Calibrated {
     #[serde(with = "text")]
     device: DeviceType,
-    name: String,
-    /// What else it said of itself: driver, instruction sets, threads.
-    details: Vec<(String, String)>,
+    /// What it said of itself, see [`DeviceInfo::identity`].
+    identity: Vec<(String, String)>,
     costs: Costs,
 }
 
@@ -104,8 +103,7 @@ impl Calibration {
             let info = runtime.devices().find(|info| info.device == device)?;
             Some(Calibrated {
                 device,
-                name: info.name.clone(),
-                details: info.details.clone(),
+                identity: identity(info),
                 costs,
             })
         };
@@ -203,19 +201,26 @@ impl Calibration {
     }
 }
 
+fn identity(info: &DeviceInfo) -> Vec<(String, String)> {
+    let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+    info.identity().map(owned).collect()
+}
+
 impl Calibrated {
     /// What it said of itself then and says now, where that differs.
     fn difference(&self, info: &DeviceInfo) -> Option<(String, String)> {
-        if self.name != info.name {
-            return Some((self.name.clone(), info.name.clone()));
-        }
-        let told = |details: &[(String, String)], key: &str| {
-            let value = details.iter().find(|(k, _)| k == key);
-            value.map_or_else(|| format!("without {key}"), |(_, v)| format!("{key} {v}"))
+        let now = identity(info);
+        let told = |identity: &[(String, String)], key: &str| match identity
+            .iter()
+            .find(|(k, _)| k == key)
+        {
+            Some((_, name)) if key == "name" => name.clone(),
+            Some((_, value)) => format!("{key} {value}"),
+            None => format!("without {key}"),
         };
-        let mut all = self.details.iter().chain(&info.details);
+        let mut all = self.identity.iter().chain(&now);
         all.find_map(|(key, _)| {
-            let (was, is) = (told(&self.details, key), told(&info.details, key));
+            let (was, is) = (told(&self.identity, key), told(&now, key));
             (was != is).then_some((was, is))
         })
     }

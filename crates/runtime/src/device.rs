@@ -32,6 +32,20 @@ pub struct DeviceInfo {
     pub details: Vec<(String, String)>,
 }
 
+/// The key of [`DeviceInfo::details`] for the bytes of one buffer, which some drivers make depend
+/// on the memory that is free.
+pub const LARGEST_BUFFER: &str = "largest buffer";
+
+impl DeviceInfo {
+    /// What stays the same from one start of the program to the next as long as device, driver
+    /// and settings do: the name, and the details but [`LARGEST_BUFFER`], each with its key.
+    pub fn identity(&self) -> impl Iterator<Item = (&str, &str)> {
+        let details = self.details.iter().filter(|(key, _)| key != LARGEST_BUFFER);
+        let details = details.map(|(key, value)| (key.as_str(), value.as_str()));
+        std::iter::once(("name", self.name.as_str())).chain(details)
+    }
+}
+
 /// A kind of device that could be asked for and is not there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Absent {

@@ -49,7 +49,7 @@ pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Pr
 pub use calibration::{Calibration, CalibrationError, cache_folder};
 pub use capability::{DeviceCapability, OpType, Support, TensorInfo};
 pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};
-pub use device::{Absent, DeviceInfo, Hardware};
+pub use device::{Absent, DeviceInfo, Hardware, LARGEST_BUFFER};
 pub use error::{DeviceError, FailureClass, RunError};
 pub use executor::{Executable, Preference};
 pub use host_pool::{HostPool, HostPoolCounters};

@@ -92,10 +92,9 @@ impl<D: Driver> Gpu<D> {
     }
 
     fn key(&self, source: &str) -> Key {
-        let info = self.info();
         let mut hash = Sha256::new();
-        let details = info.details.iter().flat_map(|(key, value)| [key, value]);
-        for text in [&info.name, &self.prelude].into_iter().chain(details) {
+        let identity = self.info().identity().flat_map(|(key, value)| [key, value]);
+        for text in identity.chain([self.prelude.as_str()]) {
             hash.update(text.len().to_le_bytes());
             hash.update(text);
         }

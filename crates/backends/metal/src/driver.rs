@@ -1,7 +1,9 @@
 //! The driver: what the GPU layer asks of a device.
 
 use rustorch_gpu::{Dialect, Driver, Launch, Limits};
-use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Hardware, HostBuffer};
+use rustorch_runtime::{
+    DeviceError, DeviceInfo, DeviceType, FailureClass, Hardware, HostBuffer, LARGEST_BUFFER,
+};
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
@@ -92,7 +94,7 @@ fn info(device: DeviceType, properties: &Properties) -> DeviceInfo {
             "threadgroup memory",
             format!("{} KiB", properties.max_threadgroup_memory_length / 1024),
         ),
-        ("largest buffer", mib(properties.max_buffer_length)),
+        (LARGEST_BUFFER, mib(properties.max_buffer_length)),
     ];
     DeviceInfo {
         device,

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_void};
 
 use opencl_sys::*;
 use rustorch_gpu::Limits;
-use rustorch_runtime::{DeviceInfo, DeviceType, Hardware};
+use rustorch_runtime::{DeviceInfo, DeviceType, Hardware, LARGEST_BUFFER};
 
 use crate::api::Api;
 use crate::status::{Failure, query, text};
@@ -166,7 +166,7 @@ impl Device {
                 format!("{} KiB", self.limits()?.local_bytes / 1024),
             ),
             (
-                "largest buffer",
+                LARGEST_BUFFER,
                 format!("{} MiB", self.limits()?.max_buffer >> 20),
             ),
             ("sub-groups", sub_groups),
