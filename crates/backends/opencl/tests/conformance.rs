@@ -1,5 +1,9 @@
 //! Every OpenCL device is held to the reference, in everything.
+//!
+//! PoCL compiles one kernel at a time, and there are thousands: each test works in a process of
+//! its own, so that they do not wait for each other.
 
+use std::process::Command;
 use std::sync::Arc;
 
 use rustorch_conformance::check_classes;
@@ -7,8 +11,28 @@ use rustorch_gpu::Gpu;
 use rustorch_ir::OpClass;
 use rustorch_runtime::Backend;
 
-/// The operations of these families, on every device there is.
-fn conform(classes: &[OpClass]) {
+/// Says that this is the process that does the work.
+const IS_WORKER: &str = "RUSTORCH_CONFORMANCE_WORKER";
+
+/// The operations of these families, on every device there is, for the test of that name.
+fn conform(test: &str, classes: &[OpClass]) {
+    if std::env::var_os(IS_WORKER).is_some() {
+        return work(classes);
+    }
+    let program = std::env::current_exe().unwrap();
+    let mut worker = Command::new(program);
+    worker
+        .args([test, "--exact", "--nocapture"])
+        .env(IS_WORKER, "1");
+    let output = worker.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    println!("{text}{errors}");
+    assert!(output.status.success(), "see above");
+    assert!(text.contains("1 passed"), "no test {test} has run");
+}
+
+fn work(classes: &[OpClass]) {
     let devices = rustorch_opencl::devices().unwrap_or_else(|absent| {
         let required = std::env::var_os("RUSTORCH_TEST_OPENCL").is_some();
         assert!(!required, "an OpenCL device was promised: {absent}");
@@ -29,20 +53,29 @@ fn conform(classes: &[OpClass]) {
 
 #[test]
 fn elementwise() {
-    conform(&[OpClass::Activation, OpClass::ComplexMath]);
+    conform("elementwise", &[OpClass::Activation, OpClass::ComplexMath]);
 }
 
 #[test]
 fn moving_data_and_random_numbers() {
-    conform(&[OpClass::Memory, OpClass::Distribution]);
+    conform(
+        "moving_data_and_random_numbers",
+        &[OpClass::Memory, OpClass::Distribution],
+    );
 }
 
 #[test]
 fn reductions_and_norms() {
-    conform(&[OpClass::Reduction, OpClass::Normalization]);
+    conform(
+        "reductions_and_norms",
+        &[OpClass::Reduction, OpClass::Normalization],
+    );
 }
 
 #[test]
 fn products_and_convolutions() {
-    conform(&[OpClass::LinearAlgebra, OpClass::Convolution]);
+    conform(
+        "products_and_convolutions",
+        &[OpClass::LinearAlgebra, OpClass::Convolution],
+    );
 }
