@@ -78,14 +78,9 @@ fn mac() -> Runtime {
 
 /// The Metal device that is emulated on the processor. One that was promised has to be there.
 fn emulated() -> Vec<Arc<dyn Backend>> {
-    match Emulator::new() {
-        Ok(emulator) => rustorch_metal::backends(vec![emulator]).expect("a Metal device"),
-        Err(why) => {
-            let promised = std::env::var_os("RUSTORCH_TEST_METAL").is_some();
-            assert!(!promised, "an emulated Metal device was promised: {why}");
-            Vec::new()
-        }
-    }
+    Emulator::for_tests().map_or(Vec::new(), |emulator| {
+        rustorch_metal::backends(vec![emulator]).expect("a Metal device")
+    })
 }
 
 /// The processor beside each device of this machine that works in the host's memory, beside the

@@ -162,6 +162,20 @@ impl Emulator {
         })
     }
 
+    /// A device for a test, which skips what it would show where there is none.
+    ///
+    /// # Panics
+    /// There is none, and `RUSTORCH_TEST_METAL` promises one.
+    pub fn for_tests() -> Option<Self> {
+        Self::new()
+            .inspect_err(|why| {
+                let promised = std::env::var_os("RUSTORCH_TEST_METAL").is_some();
+                assert!(!promised, "an emulated Metal device was promised: {why}");
+                println!("without Metal: {why}");
+            })
+            .ok()
+    }
+
     /// Has the next command buffer that runs, and that no earlier call is about, do nothing and
     /// end so.
     pub fn fail_next(&self, error: CommandError) {

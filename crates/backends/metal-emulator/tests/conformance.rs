@@ -1,30 +1,17 @@
 //! The Metal backend is held to the reference, in everything, on the emulated device: its
 //! driver, and every kernel in the language that a Mac compiles.
 
-use std::sync::Arc;
-
 use rustorch_conformance::check_classes;
 use rustorch_ir::OpClass;
 use rustorch_metal_emulator::Emulator;
-use rustorch_runtime::Backend;
-
-/// The emulated device as a backend.
-fn device() -> Option<Arc<dyn Backend>> {
-    match Emulator::new() {
-        Ok(emulator) => rustorch_metal::backends(vec![emulator]).unwrap().pop(),
-        Err(why) => {
-            let required = std::env::var_os("RUSTORCH_TEST_METAL").is_some();
-            assert!(!required, "an emulated Metal device was promised: {why}");
-            println!("skipped: {why}");
-            None
-        }
-    }
-}
 
 /// The operations of these families.
 fn conform(classes: &[OpClass]) {
-    let Some(device) = device() else { return };
-    let report = check_classes(device, classes);
+    let Some(emulator) = Emulator::for_tests() else {
+        return;
+    };
+    let devices = rustorch_metal::backends(vec![emulator]).unwrap();
+    let report = check_classes(devices[0].clone(), classes);
     println!("{report}");
     assert_eq!(report.failed().count(), 0, "see the report above");
     // The language has no double precision.

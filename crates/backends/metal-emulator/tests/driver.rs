@@ -26,15 +26,7 @@ const WORDS: usize = 200;
 type Device = Metal<Emulator>;
 
 fn device() -> Option<Device> {
-    match Emulator::new() {
-        Ok(emulator) => Some(Metal::new(emulator, 0)),
-        Err(why) => {
-            let required = std::env::var_os("RUSTORCH_TEST_METAL").is_some();
-            assert!(!required, "an emulated Metal device was promised: {why}");
-            println!("skipped: {why}");
-            None
-        }
-    }
+    Emulator::for_tests().map(|emulator| Metal::new(emulator, 0))
 }
 
 fn kernel(device: &Device) -> Kernel<Emulator> {

@@ -70,15 +70,9 @@ pub(crate) fn opencl() -> Vec<Arc<dyn Backend>> {
 /// The Metal device that is emulated on the processor. None is a failure where
 /// `RUSTORCH_TEST_METAL` promises one.
 pub(crate) fn metal() -> Vec<Arc<dyn Backend>> {
-    match Emulator::new() {
-        Ok(emulator) => rustorch_metal::backends(vec![emulator]).unwrap(),
-        Err(why) => {
-            let promised = std::env::var_os("RUSTORCH_TEST_METAL").is_some();
-            assert!(!promised, "an emulated Metal device was promised: {why}");
-            println!("without Metal: {why}");
-            Vec::new()
-        }
-    }
+    Emulator::for_tests().map_or(Vec::new(), |emulator| {
+        rustorch_metal::backends(vec![emulator]).unwrap()
+    })
 }
 
 /// All devices that are no processor, or pretend so.
