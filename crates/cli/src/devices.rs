@@ -53,11 +53,11 @@ impl Devices {
                 if args.route.is_empty() =>
             {
                 Discovered {
-                    backends: rustorch_tensor::host(args.threads),
+                    backends: rustorch_tensor::host(args.workers.threads),
                     absent: Vec::new(),
                 }
             }
-            _ => rustorch_tensor::discover(args.threads),
+            _ => rustorch_tensor::discover(args.workers.threads),
         };
         let backends = with_faults(found.backends, &args.inject.faults.0);
         let runtime = Runtime::new(backends.iter().cloned());
@@ -81,7 +81,7 @@ impl Devices {
             },
             is_routed: !args.route.is_empty(),
             name: named.map_or_else(|| routing.device.to_string(), BackendArg::to_string),
-            threads: match args.threads {
+            threads: match args.workers.threads {
                 0 => default_threads(),
                 n => n,
             },
@@ -204,11 +204,12 @@ fn with_faults(backends: Vec<Arc<dyn Backend>>, faults: &[Fault]) -> Vec<Arc<dyn
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::ThreadArgs;
 
     fn open(backend: &[&str]) -> Result<Devices> {
         Devices::open(&DeviceArgs {
             backend: backend.iter().map(|b| b.parse().unwrap()).collect(),
-            threads: 1,
+            workers: ThreadArgs { threads: 1 },
             strict: false,
             inject: Default::default(),
             route: Vec::new(),

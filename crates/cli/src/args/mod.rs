@@ -14,7 +14,7 @@ pub(crate) use backend::{BackendArg, Hybrid};
 pub(crate) use route::{RouteArg, operation};
 pub(crate) use shared::{
     CacheType, ContextArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, InjectArgs,
-    MAX_THREADS, ModelArgs, SamplingArgs, TextArgs,
+    ModelArgs, SamplingArgs, TextArgs, ThreadArgs,
 };
 
 use crate::commands::{Command, generate};

@@ -9,7 +9,7 @@ use rustorch_faulty::{FaultError, Faults};
 use super::{BackendArg, RouteArg};
 
 /// More threads than any machine has cores are a mistake.
-pub(crate) const MAX_THREADS: u64 = 1024;
+const MAX_THREADS: u64 = 1024;
 
 /// How results are written: for people, or for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -73,6 +73,16 @@ pub(crate) struct InjectArgs {
 }
 
 /// Where it is computed.
+/// How many threads the CPU has.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ThreadArgs {
+    /// Worker threads of the CPU [default: as many as physical cores]
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    #[arg(hide_default_value = true)]
+    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(..=MAX_THREADS))]
+    pub(crate) threads: usize,
+}
+
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct DeviceArgs {
@@ -83,11 +93,8 @@ pub(crate) struct DeviceArgs {
     #[arg(short, long, visible_aliases = ["batch-size", "device"], value_name = "BACKEND|SIZE")]
     pub(crate) backend: Vec<BackendArg>,
 
-    /// Worker threads of the CPU [default: as many as physical cores]
-    #[arg(short, long, value_name = "N", default_value_t = 0)]
-    #[arg(hide_default_value = true)]
-    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(..=MAX_THREADS))]
-    pub(crate) threads: usize,
+    #[command(flatten)]
+    pub(crate) workers: ThreadArgs,
 
     /// Fail where the chosen backend fails, rather than move on to another
     #[arg(long)]

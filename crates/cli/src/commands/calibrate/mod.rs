@@ -12,7 +12,7 @@ use clap::Args;
 use rustorch_runtime::{Bound, Calibration, Costs, DeviceType, OpCost, Runtime};
 use serde_json::json;
 
-use crate::args::{BackendArg, DeviceArgs, Format};
+use crate::args::{BackendArg, DeviceArgs, Format, ThreadArgs};
 use crate::devices::Devices;
 use crate::output::{bytes, count, duration, json_line};
 use crate::progress;
@@ -21,21 +21,14 @@ use crate::progress;
 const EFFORT: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Args)]
+#[command(after_help = "What is measured holds for runs with as many threads (-t).")]
 pub(crate) struct Options {
     /// Measure this device alone; what is known of the others is kept
     #[arg(short, long, value_name = "BACKEND")]
     backend: Option<DeviceType>,
 
-    /// Worker threads of the CPU [default: as many as physical cores]; the calibration holds
-    /// for runs with as many
-    #[arg(
-        short,
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
-    threads: usize,
+    #[command(flatten)]
+    workers: ThreadArgs,
 
     /// Rather than measure devices, run 30 operations on all of them, and compare the device
     /// that would be chosen with the one that was fastest
@@ -54,7 +47,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
             .map(BackendArg::Device)
             .into_iter()
             .collect(),
-        threads: options.threads,
+        workers: options.workers,
         strict: false,
         inject: Default::default(),
         route: Vec::new(),

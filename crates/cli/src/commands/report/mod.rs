@@ -14,7 +14,7 @@ use clap::builder::RangedU64ValueParser;
 use rustorch_llm::quantize::FileType;
 use serde::Serialize;
 
-use crate::args::{BackendArg, DocumentArgs, MAX_THREADS};
+use crate::args::{BackendArg, DocumentArgs, ThreadArgs};
 use crate::devices::discover;
 use crate::document::Document;
 use crate::machine::{Machine, PROGRAM, now};
@@ -60,16 +60,8 @@ pub(crate) struct Options {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
 
-    /// Worker threads of the CPU [default: as many as physical cores]
-    #[arg(
-        short,
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
-    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(..=MAX_THREADS))]
-    threads: usize,
+    #[command(flatten)]
+    workers: ThreadArgs,
 
     #[command(flatten)]
     document: DocumentArgs,
@@ -77,7 +69,7 @@ pub(crate) struct Options {
 
 pub(super) fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
-    let found = discover(options.threads, &[]);
+    let found = discover(options.workers.threads, &[]);
     let variants = Variants::open(&options.model)?;
     for (file, why) in &variants.useless {
         tracing::warn!("{file} is left out: {why}");

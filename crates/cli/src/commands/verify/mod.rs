@@ -14,13 +14,12 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
-use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use rustorch_faulty::Fault;
 use rustorch_ir::OpKind;
 use serde::Serialize;
 
-use crate::args::{BackendArg, DocumentArgs, InjectArgs, MAX_THREADS, operation};
+use crate::args::{BackendArg, DocumentArgs, InjectArgs, ThreadArgs, operation};
 use crate::devices::discover;
 use crate::document::Document;
 use crate::subject::Subject;
@@ -62,16 +61,8 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "FILE")]
     model: Vec<PathBuf>,
 
-    /// Worker threads of the CPU [default: as many as physical cores]
-    #[arg(
-        short,
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        hide_default_value = true
-    )]
-    #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(..=MAX_THREADS))]
-    threads: usize,
+    #[command(flatten)]
+    workers: ThreadArgs,
 
     #[command(flatten)]
     document: DocumentArgs,
@@ -105,7 +96,7 @@ impl Part {
 
 pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let start = Instant::now();
-    let found = discover(options.threads, &options.inject.faults.0);
+    let found = discover(options.workers.threads, &options.inject.faults.0);
     let subjects = Subject::find(options.backend, &found)?;
     let variants = Variants::open(&options.model)?;
     let document = Document::open(&options.document, "rustorch-verify")?;
