@@ -2,7 +2,8 @@
 
 use std::fmt::Debug;
 
-use rustorch_runtime::{DeviceError, DeviceInfo, HostBuffer};
+use rustorch_ir::DType;
+use rustorch_runtime::{DeviceError, DeviceInfo, FailureClass, HostBuffer};
 
 /// The language that a driver compiles.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -12,6 +13,9 @@ pub enum Dialect {
     /// Metal Shading Language 3.0: buffers from 0 on, then the parameter structure, if it has
     /// any words, as a buffer of constants.
     Metal,
+    /// CUDA C++ 17, as NVRTC compiles it. Any launch may begin before the one ahead of it has
+    /// ended (programmatic dependent launch): kernels wait for that by themselves.
+    Cuda,
 }
 
 /// What kernels have to know of a device.
@@ -32,6 +36,10 @@ pub struct Limits {
     /// Is it a processor, whose groups are loops of one thread? Lanes then cost what they
     /// compute, and local memory is no faster than the rest.
     pub is_processor: bool,
+    /// CUDA's compute capability, ten times the major number and the minor one; else 0.
+    pub cuda_capability: u32,
+    /// Does the driver have [`Driver::gemm`]?
+    pub has_gemm: bool,
 }
 
 /// The bytes of a buffer that a launch uses.
@@ -57,6 +65,44 @@ pub struct Launch<'a, D: Driver> {
     pub accesses: &'a [Access],
     /// The words of the parameter structure, which follows the buffers.
     pub params: &'a [u32],
+    /// Bytes of local memory beyond what the source declares.
+    pub dynamic_local: u32,
+}
+
+/// A dense product by the driver's own library, `y = a · b` for each index of a batch.
+///
+/// Sums of halves are made in single precision, those of other types in their own; none with
+/// fewer digits than the elements have.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Gemm {
+    /// Rows of `a` and `y`.
+    pub m: usize,
+    /// Columns of `b` and `y`.
+    pub n: usize,
+    /// Columns of `a` and rows of `b`.
+    pub k: usize,
+    /// Products.
+    pub batch: usize,
+    /// `[m, k]`.
+    pub a: Matrix,
+    /// `[k, n]`, of `a`'s dtype.
+    pub b: Matrix,
+    /// `[m, n]`, not transposed.
+    pub y: Matrix,
+}
+
+/// How a matrix of a [`Gemm`] is in memory: row after row, or column after column if it is
+/// transposed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Matrix {
+    /// Its elements.
+    pub dtype: DType,
+    /// Do columns follow each other?
+    pub transposed: bool,
+    /// Elements from one row, or column, to the next.
+    pub stride: usize,
+    /// Elements from one matrix of the batch to the next.
+    pub batch_stride: usize,
 }
 
 /// A GPU API's device: thin, without knowledge of any operation.
@@ -68,10 +114,16 @@ pub trait Driver: Send + Sync + Sized + 'static {
     type Buffer: Send + Sync + Debug + 'static;
     /// A compiled kernel.
     type Kernel: Send + Sync + 'static;
+    /// Launches to be made again at once; [`Infallible`](std::convert::Infallible) where there
+    /// is no such thing.
+    type Recording: Send + 'static;
 
     /// Is what [`Driver::compile`] gives worth a file? It is not if the API keeps what it has
     /// compiled by itself.
     const KEEPS_BINARIES: bool = true;
+
+    /// Can launches be [recorded](Driver::record)?
+    const RECORDS: bool = false;
 
     /// What the device says of itself.
     fn info(&self) -> &DeviceInfo;
@@ -155,6 +207,57 @@ pub trait Driver: Send + Sync + Sized + 'static {
         kernel: &Self::Kernel,
         launch: &Launch<'_, Self>,
     ) -> Result<(), DeviceError>;
+
+    /// Queues a product. Operands are `a`, `b` and `y`, from a byte of their buffers on.
+    ///
+    /// # Safety
+    /// The matrices lie inside the buffers; nothing else uses `y` until it is done.
+    ///
+    /// # Errors
+    /// Any class; unsupported if there is none, which [`Limits::has_gemm`] tells before.
+    unsafe fn gemm(
+        &self,
+        gemm: &Gemm,
+        operands: [(&Self::Buffer, usize); 3],
+    ) -> Result<(), DeviceError> {
+        let (_, message) = (operands, format!("no library for {gemm:?}"));
+        let class = FailureClass::Unsupported;
+        Err(DeviceError::new(self.info().device, class, message))
+    }
+
+    /// Where a buffer is, if drivers [record](Driver::RECORDS): another buffer with the same
+    /// address is as good to a recording.
+    fn address(&self, buffer: &Self::Buffer) -> u64 {
+        let _ = buffer;
+        0
+    }
+
+    /// Records the launches that `queue` makes on this thread, instead of running them. They
+    /// can be [replayed](Driver::replay) as long as their buffers live.
+    ///
+    /// # Errors
+    /// Those of `queue`, and of the device; unsupported unless drivers [record](Driver::RECORDS).
+    fn record(
+        &self,
+        queue: &mut dyn FnMut() -> Result<(), DeviceError>,
+    ) -> Result<Self::Recording, DeviceError> {
+        let _ = queue;
+        let class = FailureClass::Unsupported;
+        let message = "launches cannot be recorded";
+        Err(DeviceError::new(self.info().device, class, message))
+    }
+
+    /// Queues all launches of a recording at once.
+    ///
+    /// # Safety
+    /// As for each of its launches.
+    ///
+    /// # Errors
+    /// Any class.
+    unsafe fn replay(&self, recording: &Self::Recording) -> Result<(), DeviceError> {
+        let _ = recording;
+        Ok(())
+    }
 
     /// Waits for all that was queued.
     ///

@@ -2,8 +2,8 @@
 
 use rustorch_runtime::{Lowered, Step};
 
-use crate::driver::{Dialect, Limits};
-use crate::kernel::{Dispatch, GRANULE, Kernel, Scratch};
+use crate::driver::{Dialect, Gemm, Limits};
+use crate::kernel::{Buffer, Counters, Dispatch, GRANULE, Kernel, Scratch};
 
 /// Lanes of a SIMD-group, in the languages that have them.
 pub(crate) const SIMD_WIDTH: usize = 32;
@@ -18,13 +18,23 @@ pub(crate) struct Mistake {
     pub(crate) message: String,
 }
 
+/// A launch.
+pub(crate) enum Work {
+    /// Of a kernel of ours.
+    Kernel(Dispatch),
+    /// Of a product of the driver's library, with the buffers of its operands and the byte
+    /// that each begins at.
+    Gemm(Gemm, [(Buffer, usize); 3]),
+}
+
 /// Collects launches.
 pub(crate) struct Emitter<'a> {
     /// What the device can do.
     pub(crate) limits: &'a Limits,
     dialect: Dialect,
-    dispatches: Vec<Dispatch>,
+    work: Vec<Work>,
     mistakes: Vec<Mistake>,
+    counters: usize,
     /// Bytes of the values in the arena; scratch memory is behind them.
     values: usize,
     /// Bytes of scratch memory of this step so far, and of the step that has most.
@@ -35,13 +45,15 @@ pub(crate) struct Emitter<'a> {
 /// The launches of a graph.
 pub(crate) struct Emitted {
     /// All launches.
-    pub(crate) dispatches: Vec<Dispatch>,
+    pub(crate) work: Vec<Work>,
     /// For each step, the number of launches up to its end.
     pub(crate) ends: Vec<usize>,
     /// What the codes in the status word mean, from 1 on.
     pub(crate) mistakes: Vec<Mistake>,
     /// Bytes of values and scratch memory.
     pub(crate) arena_bytes: usize,
+    /// Words that are zero between launches.
+    pub(crate) counters: usize,
 }
 
 /// The launches of `lowered`; `emits` has one function for each step.
@@ -54,8 +66,9 @@ pub(crate) fn emit(
     let mut emitter = Emitter {
         limits,
         dialect,
-        dispatches: Vec::new(),
+        work: Vec::new(),
         mistakes: Vec::new(),
+        counters: 0,
         values: lowered.arena_bytes.next_multiple_of(GRANULE),
         scratch: 0,
         most_scratch: 0,
@@ -67,13 +80,14 @@ pub(crate) fn emit(
             emit(step, &mut emitter);
         }
         emitter.most_scratch = emitter.most_scratch.max(emitter.scratch);
-        ends.push(emitter.dispatches.len());
+        ends.push(emitter.work.len());
     }
     Emitted {
-        dispatches: emitter.dispatches,
+        work: emitter.work,
         ends,
         mistakes: emitter.mistakes,
         arena_bytes: emitter.values + emitter.most_scratch,
+        counters: emitter.counters,
     }
 }
 
@@ -87,8 +101,20 @@ impl Emitter<'_> {
     pub(crate) fn launch(&mut self, kernel: Kernel) {
         let dispatch = kernel.finish(self.dialect);
         if !dispatch.groups.contains(&0) {
-            self.dispatches.push(dispatch);
+            self.work.push(Work::Kernel(dispatch));
         }
+    }
+
+    /// Appends a product of the driver's library, which [`Limits::has_gemm`] says there is.
+    pub(crate) fn gemm(&mut self, gemm: Gemm, operands: [(Buffer, usize); 3]) {
+        self.work.push(Work::Gemm(gemm, operands));
+    }
+
+    /// Words that are zero before each launch that uses them, which leaves them so.
+    pub(crate) fn zeroed(&mut self, words: usize) -> Counters {
+        let at = self.counters;
+        self.counters += words;
+        Counters { at, words }
     }
 
     /// Memory until the end of the step, uninitialised.

@@ -20,6 +20,8 @@ pub(crate) enum Buffer {
     Arena,
     /// The word that a kernel tells the caller's mistakes in.
     Status,
+    /// Words that are zero whenever no launch is at work.
+    Counters,
 }
 
 /// A kernel's argument that is memory.
@@ -38,6 +40,13 @@ pub(crate) struct Scratch {
     pub(crate) bytes: usize,
 }
 
+/// Words of the program that are zero between launches, see [`Kernel::counters`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counters {
+    pub(crate) at: usize,
+    pub(crate) words: usize,
+}
+
 /// A kernel to be launched.
 ///
 /// Its text says `KERNEL_BEGIN … KERNEL_END` around the body. There, each buffer is a pointer
@@ -53,6 +62,8 @@ pub(crate) struct Kernel {
     fields: String,
     /// Their words.
     params: Vec<u32>,
+    /// Bytes of local memory that the text does not declare.
+    dynamic_local: u32,
 }
 
 /// A kernel's source, and what its launch is given.
@@ -66,6 +77,7 @@ pub(crate) struct Dispatch {
     pub(crate) params: Vec<u32>,
     pub(crate) group: u32,
     pub(crate) groups: [u32; 3],
+    pub(crate) dynamic_local: u32,
 }
 
 /// The name that kernels give a dtype; blocks are bytes to them.
@@ -100,6 +112,21 @@ struct Start {
 
 /// Bytes of the unit that positions in the arena are counted in.
 pub(crate) const GRANULE: usize = 64;
+
+/// Where a place is for a launch that is no kernel: its buffer, and the byte that it begins at.
+pub(crate) fn position(place: &Place) -> (Buffer, usize) {
+    let Start { granules, elements } = start(place);
+    let size = place.ty.dtype.size().unwrap_or(1);
+    (buffer(place), granules * GRANULE + elements * size)
+}
+
+fn buffer(place: &Place) -> Buffer {
+    match place.slot {
+        Slot::Input(i) => Buffer::Input(i),
+        Slot::Output(i) => Buffer::Output(i),
+        Slot::Arena(_) => Buffer::Arena,
+    }
+}
 
 fn start(place: &Place) -> Start {
     let offset = place.layout.offset;
@@ -153,6 +180,7 @@ impl Kernel {
             arguments: Vec::new(),
             fields: String::new(),
             params: Vec::new(),
+            dynamic_local: 0,
         };
         kernel.define("GROUP", group);
         kernel
@@ -163,6 +191,11 @@ impl Kernel {
         // Tensors have fewer than 2³² elements, so grids have fewer groups.
         self.groups = [x, y, z].map(|n| n as u32);
         self
+    }
+
+    /// As many bytes of local memory as `DYNAMIC_LOCAL`, where the language has that.
+    pub(crate) fn dynamic_local(&mut self, bytes: usize) {
+        self.dynamic_local = bytes as u32;
     }
 
     /// A macro: what the kernel is specialised by.
@@ -186,17 +219,12 @@ impl Kernel {
     }
 
     fn place(&mut self, name: &str, place: &Place, written: bool) {
-        let buffer = match place.slot {
-            Slot::Input(i) => Buffer::Input(i),
-            Slot::Output(i) => Buffer::Output(i),
-            Slot::Arena(_) => Buffer::Arena,
-        };
         let element = self::name(place.ty.dtype);
         let access = Access {
             is_written: written,
             ..reach(place)
         };
-        self.argument(name, element, buffer, start(place), access);
+        self.argument(name, element, buffer(place), start(place), access);
     }
 
     /// Scratch memory of elements of `dtype`, that is written if `written`.
@@ -211,6 +239,20 @@ impl Kernel {
             is_written: written,
         };
         self.argument(name, self::name(dtype), Buffer::Arena, start, access);
+    }
+
+    /// Words that are zero when the launch begins, and have to be again when it ends.
+    pub(crate) fn counters(&mut self, name: &str, counters: Counters) {
+        let start = Start {
+            granules: 0,
+            elements: counters.at,
+        };
+        let access = Access {
+            start: counters.at * size_of::<u32>(),
+            end: (counters.at + counters.words) * size_of::<u32>(),
+            is_written: true,
+        };
+        self.argument(name, "u32", Buffer::Counters, start, access);
     }
 
     /// The text, where it is generated with the arguments.
@@ -312,6 +354,22 @@ impl Kernel {
                 }
                 source.push_str("const Params p) {");
             }
+            Dialect::Cuda => {
+                let _ = write!(
+                    source,
+                    "extern \"C\" __global__ void __launch_bounds__({}) {}(",
+                    self.group, self.name
+                );
+                for (at, Pointer { ty, name, .. }) in pointers.iter().enumerate() {
+                    let comma = if at == 0 { "" } else { ", " };
+                    let _ = write!(source, "{comma}{ty} {name}_");
+                }
+                if !self.params.is_empty() {
+                    let comma = if pointers.is_empty() { "" } else { ", " };
+                    let _ = write!(source, "{comma}const __grid_constant__ Params p");
+                }
+                source.push_str(") {");
+            }
             Dialect::Metal => {
                 // The compiler then spends no more registers than so many threads have.
                 let group = self.group;
@@ -338,6 +396,9 @@ impl Kernel {
         for Pointer { ty, name, start } in &pointers {
             let _ = write!(source, " {ty} {name} = {start};");
         }
+        if dialect == Dialect::Cuda && !source.contains("#define STARTS_EARLY ") {
+            source.push_str(" WAIT_FOR_INPUTS;");
+        }
         source.push_str("\n#define KERNEL_END }\n");
         source.push_str(&self.text);
         Dispatch {
@@ -348,6 +409,7 @@ impl Kernel {
             params: self.params,
             group: self.group,
             groups: self.groups,
+            dynamic_local: self.dynamic_local,
         }
     }
 }
@@ -364,6 +426,7 @@ fn pointers(dialect: Dialect, arguments: &[Argument]) -> Vec<Pointer<'_>> {
     let space = match dialect {
         Dialect::OpenCl => "__global",
         Dialect::Metal => "device",
+        Dialect::Cuda => "",
     };
     let pointer = |argument: &'_ Argument| {
         let Argument { name, element, .. } = argument;
@@ -394,6 +457,7 @@ pub(crate) fn prelude(dialect: Dialect, has_f64: bool) -> String {
     let language = match dialect {
         Dialect::OpenCl => include_str!("../kernels/opencl.h"),
         Dialect::Metal => include_str!("../kernels/metal.h"),
+        Dialect::Cuda => include_str!("../kernels/cuda.h"),
     };
     let common = include_str!("../kernels/prelude.h");
     format!("#define HAS_F64 {}\n{language}{common}", u8::from(has_f64))

@@ -24,10 +24,10 @@ use rustorch_runtime::{
 };
 use sha2::{Digest, Sha256};
 
-pub use driver::{Access, Dialect, Driver, Launch, Limits};
+pub use driver::{Access, Dialect, Driver, Gemm, Launch, Limits, Matrix};
 
 use crate::cache::{Cache, Key};
-use crate::emit::{Emit, emit};
+use crate::emit::{Emit, Work, emit};
 use crate::kernel::Dispatch;
 use crate::pool::{GpuMemory, Pool};
 use crate::program::GpuProgram;
@@ -171,14 +171,17 @@ impl<D: Driver> Backend for Gpu<D> {
         }
         let driver = self.driver();
         let emitted = emit(&lowered, &emits, driver.limits(), driver.dialect());
-        let mut kernels = Vec::with_capacity(emitted.dispatches.len());
+        let mut kernels = Vec::with_capacity(emitted.work.len());
         let mut step = 0;
-        for (at, dispatch) in emitted.dispatches.iter().enumerate() {
+        for (at, work) in emitted.work.iter().enumerate() {
             while emitted.ends[step] <= at {
                 step += 1;
             }
             let part = lowered.steps[step].last();
-            let kernel = self.kernel(dispatch);
+            let kernel = match work {
+                Work::Kernel(dispatch) => self.kernel(dispatch).map(Some),
+                Work::Gemm(..) => Ok(None),
+            };
             kernels.push(kernel.map_err(|e| e.at(part.node, part.op.name()))?);
         }
         let pool = self.pool.clone();

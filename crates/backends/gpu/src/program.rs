@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustorch_runtime::{DeviceBuffer, DeviceError, FailureClass, Probe, Program, Scratch, Step};
+use rustorch_runtime::{
+    DeviceBuffer, DeviceError, FailureClass, NoProbe, Probe, Program, Scratch, Step,
+};
 use smallvec::SmallVec;
 
 use crate::driver::{Driver, Launch};
-use crate::emit::{Emitted, Mistake};
+use crate::emit::{Emitted, Mistake, Work};
 use crate::kernel::{Buffer, Dispatch};
 use crate::pool::{GpuBuffer, Pool};
 
@@ -16,29 +18,75 @@ pub(crate) struct GpuProgram<D: Driver> {
     steps: Vec<Step>,
     /// For each step, the number of launches up to its end.
     ends: Vec<usize>,
-    launches: Vec<(Arc<D::Kernel>, Dispatch)>,
+    /// Each launch, with its kernel if it is one of ours.
+    launches: Vec<(Option<Arc<D::Kernel>>, Work)>,
     mistakes: Vec<Mistake>,
     arena_bytes: usize,
-    /// The word that kernels tell mistakes in: 0 between runs, and of one run at a time.
-    status: Mutex<Option<GpuBuffer<D>>>,
+    /// Words that are zero between launches.
+    counters: usize,
+    kept: Mutex<Kept<D>>,
+}
+
+/// What a program keeps from run to run, of which there is one at a time.
+struct Kept<D: Driver> {
+    /// The word that kernels tell mistakes in: 0 between runs.
+    status: Option<GpuBuffer<D>>,
+    /// Words that launches count in: 0 between launches.
+    counters: Option<GpuBuffer<D>>,
+    recorded: Recorded<D>,
+}
+
+/// The launches on the buffers of the last run.
+struct Recorded<D: Driver> {
+    /// Made when the same buffers come for the second time.
+    launches: Option<D::Recording>,
+    /// Where the operands are.
+    addresses: Vec<u64>,
+    /// Where the arena is.
+    arena: u64,
+}
+
+impl<D: Driver> Recorded<D> {
+    fn forget(&mut self) {
+        self.launches = None;
+        self.addresses.clear();
+    }
+}
+
+/// The buffers of a run.
+struct Buffers<'a, D: Driver> {
+    inputs: &'a [Arc<dyn DeviceBuffer>],
+    outputs: &'a [Arc<dyn DeviceBuffer>],
+    arena: &'a GpuBuffer<D>,
+    status: Option<&'a GpuBuffer<D>>,
+    counters: Option<&'a GpuBuffer<D>>,
 }
 
 impl<D: Driver> GpuProgram<D> {
-    /// `emitted` launches of `steps`, with a kernel for each.
+    /// `emitted` launches of `steps`, with a kernel for each that needs one.
     pub(crate) fn new(
         pool: Arc<Pool<D>>,
         steps: Vec<Step>,
         emitted: Emitted,
-        kernels: Vec<Arc<D::Kernel>>,
+        kernels: Vec<Option<Arc<D::Kernel>>>,
     ) -> Self {
         Self {
             pool,
             steps,
             ends: emitted.ends,
-            launches: kernels.into_iter().zip(emitted.dispatches).collect(),
+            launches: kernels.into_iter().zip(emitted.work).collect(),
             mistakes: emitted.mistakes,
             arena_bytes: emitted.arena_bytes,
-            status: Mutex::default(),
+            counters: emitted.counters,
+            kept: Mutex::new(Kept {
+                status: None,
+                counters: None,
+                recorded: Recorded {
+                    launches: None,
+                    addresses: Vec::new(),
+                    arena: 0,
+                },
+            }),
         }
     }
 
@@ -52,45 +100,139 @@ impl<D: Driver> GpuProgram<D> {
         own.ok_or_else(|| self.error(FailureClass::Unsupported, "a buffer of another device"))
     }
 
-    fn queue(
+    fn buffer<'b>(
         &self,
-        inputs: &[Arc<dyn DeviceBuffer>],
-        outputs: &[Arc<dyn DeviceBuffer>],
-        arena: &GpuBuffer<D>,
-        status: Option<&GpuBuffer<D>>,
-        probe: &dyn Probe,
-    ) -> Result<(), DeviceError> {
+        buffers: &Buffers<'b, D>,
+        buffer: Buffer,
+    ) -> Result<&'b D::Buffer, DeviceError> {
+        Ok(match buffer {
+            Buffer::Input(i) => self.own(&buffers.inputs[i])?.inner(),
+            Buffer::Output(i) => self.own(&buffers.outputs[i])?.inner(),
+            Buffer::Arena => buffers.arena.inner(),
+            Buffer::Status => buffers.status.unwrap_or(buffers.arena).inner(),
+            Buffer::Counters => buffers.counters.unwrap_or(buffers.arena).inner(),
+        })
+    }
+
+    /// Queues every launch; `probe` is asked before each step.
+    fn queue(&self, buffers: &Buffers<'_, D>, probe: &dyn Probe) -> Result<(), DeviceError> {
         let mut launches = self.launches.iter().enumerate().peekable();
         for (step, &end) in self.steps.iter().zip(&self.ends) {
             for part in &step.parts {
                 probe.before(part.node, &part.op)?;
             }
-            while let Some((_, (kernel, dispatch))) = launches.next_if(|(at, _)| *at < end) {
-                let mut buffers: SmallVec<[&D::Buffer; 16]> = SmallVec::new();
-                for buffer in &dispatch.buffers {
-                    buffers.push(match *buffer {
-                        Buffer::Input(i) => self.own(&inputs[i])?.inner(),
-                        Buffer::Output(i) => self.own(&outputs[i])?.inner(),
-                        Buffer::Arena => arena.inner(),
-                        Buffer::Status => status.unwrap_or(arena).inner(),
-                    });
-                }
-                let launch = Launch {
-                    groups: dispatch.groups,
-                    group: dispatch.group,
-                    buffers: &buffers,
-                    accesses: &dispatch.accesses,
-                    params: &dispatch.params,
+            while let Some((_, (kernel, work))) = launches.next_if(|(at, _)| *at < end) {
+                let launched = match (work, kernel) {
+                    (Work::Kernel(dispatch), Some(kernel)) => {
+                        self.launch(buffers, kernel, dispatch)
+                    }
+                    (Work::Gemm(gemm, operands), _) => {
+                        let [a, b, y] = *operands;
+                        let operand = |(which, at)| Ok((self.buffer(buffers, which)?, at));
+                        let operands = [operand(a)?, operand(b)?, operand(y)?];
+                        // SAFETY: as for kernels.
+                        unsafe { self.pool.driver.gemm(gemm, operands) }
+                    }
+                    (Work::Kernel(_), None) => Ok(()),
                 };
-                // SAFETY: kernels stay inside the operands whose layouts made their
-                // parameters; the runtime gives each input and output its type's bytes and
-                // keeps writers away; lowering places live values apart from each other.
-                let launched = unsafe { self.pool.driver.launch(kernel, &launch) };
                 let part = step.last();
-                launched.map_err(|e| e.at(part.node, part.op.name()))?;
+                launched.map_err(|e: DeviceError| e.at(part.node, part.op.name()))?;
             }
         }
         Ok(())
+    }
+
+    fn launch(
+        &self,
+        buffers: &Buffers<'_, D>,
+        kernel: &D::Kernel,
+        dispatch: &Dispatch,
+    ) -> Result<(), DeviceError> {
+        let mut operands: SmallVec<[&D::Buffer; 16]> = SmallVec::new();
+        for &buffer in &dispatch.buffers {
+            operands.push(self.buffer(buffers, buffer)?);
+        }
+        let launch = Launch {
+            groups: dispatch.groups,
+            group: dispatch.group,
+            buffers: &operands,
+            accesses: &dispatch.accesses,
+            params: &dispatch.params,
+            dynamic_local: dispatch.dynamic_local,
+        };
+        // SAFETY: kernels stay inside the operands whose layouts made their parameters; the
+        // runtime gives each input and output its type's bytes and keeps writers away;
+        // lowering places live values apart from each other.
+        unsafe { self.pool.driver.launch(kernel, &launch) }
+    }
+
+    /// Words of the program's own, all zero.
+    fn zeroed<'k>(
+        &self,
+        kept: &'k mut Option<GpuBuffer<D>>,
+        words: usize,
+    ) -> Result<Option<&'k GpuBuffer<D>>, DeviceError> {
+        if words == 0 {
+            return Ok(None);
+        }
+        let buffer = match kept {
+            Some(buffer) => buffer,
+            none => {
+                let buffer = self.pool.alloc(words * size_of::<u32>())?;
+                // SAFETY: nobody else has the new buffer.
+                unsafe { buffer.write(0, &vec![0; words * size_of::<u32>()])? };
+                none.insert(buffer)
+            }
+        };
+        Ok(Some(buffer))
+    }
+
+    /// Queues the launches: one by one, or all at once if the last run had the same buffers.
+    fn start(
+        &self,
+        buffers: &Buffers<'_, D>,
+        recorded: &mut Recorded<D>,
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        if !D::RECORDS {
+            return self.queue(buffers, probe);
+        }
+        let driver = &self.pool.driver;
+        let mut are_same = recorded.addresses.len() == self.operands(buffers).count();
+        for (at, buffer) in self.operands(buffers).enumerate() {
+            let address = driver.address(self.own(buffer)?.inner());
+            are_same = are_same && recorded.addresses[at] == address;
+        }
+        are_same = are_same && recorded.arena == driver.address(buffers.arena.inner());
+        if !are_same {
+            recorded.forget();
+            self.queue(buffers, probe)?;
+            for buffer in self.operands(buffers) {
+                let address = driver.address(self.own(buffer)?.inner());
+                recorded.addresses.push(address);
+            }
+            recorded.arena = driver.address(buffers.arena.inner());
+            return Ok(());
+        }
+        for part in self.steps.iter().flat_map(|step| &step.parts) {
+            probe.before(part.node, &part.op)?;
+        }
+        if recorded.launches.is_none() {
+            let recording = driver.record(&mut || self.queue(buffers, &NoProbe))?;
+            recorded.launches = Some(recording);
+        }
+        match &recorded.launches {
+            // SAFETY: as for its launches, whose buffers are the same.
+            Some(recording) => unsafe { driver.replay(recording) },
+            None => Ok(()),
+        }
+    }
+
+    fn operands<'b>(
+        &self,
+        buffers: &Buffers<'b, D>,
+    ) -> impl Iterator<Item = &'b Arc<dyn DeviceBuffer>> + use<'b, D> {
+        buffers.inputs.iter().chain(buffers.outputs)
     }
 
     /// Fails if a kernel has found a mistake, which is then forgotten.
@@ -122,24 +264,31 @@ impl<D: Driver> Program for GpuProgram<D> {
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
         let arena = self.pool.alloc(self.arena_bytes)?;
-        let mut kept = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        let status = match self.mistakes.is_empty() {
-            true => None,
-            false => Some(match &mut *kept {
-                Some(status) => status,
-                none => {
-                    let status = self.pool.alloc(4)?;
-                    // SAFETY: nobody else has the new buffer.
-                    unsafe { status.write(0, &[0; 4])? };
-                    none.insert(status)
-                }
-            }),
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let Kept {
+            status,
+            counters,
+            recorded,
+        } = &mut *kept;
+        let status = self.zeroed(status, usize::from(!self.mistakes.is_empty()))?;
+        let buffers = Buffers {
+            inputs,
+            outputs,
+            arena: &arena,
+            status,
+            counters: self.zeroed(counters, self.counters)?,
         };
-        let queued = self.queue(inputs, outputs, &arena, status.as_deref(), probe);
+        let started = self.start(&buffers, recorded, probe);
         // Even after a failure: what was queued before still uses the buffers.
         let waited = self.pool.driver.wait();
-        queued.and(waited)?;
-        status.map_or(Ok(()), |status| self.check(status))
+        let result = started.and(waited);
+        let result = result.and_then(|()| status.map_or(Ok(()), |status| self.check(status)));
+        if result.is_err() {
+            // Launches that never came have not set their counters back.
+            *counters = None;
+            recorded.forget();
+        }
+        result
     }
 
     fn scratch(&self) -> Scratch {

@@ -115,12 +115,15 @@ fn limits(properties: &Properties) -> Limits {
         has_f64: false,
         compute_units: COMPUTE_UNITS,
         is_processor: false,
+        cuda_capability: 0,
+        has_gemm: false,
     }
 }
 
 impl<A: Api> Driver for Metal<A> {
     type Buffer = Buffer<A>;
     type Kernel = Kernel<A>;
+    type Recording = std::convert::Infallible;
 
     /// Metal has a cache of its own.
     const KEEPS_BINARIES: bool = false;

@@ -131,6 +131,8 @@ impl Device {
             has_f64: self.has_f64(),
             compute_units: usize::try_from(units).unwrap_or(usize::MAX),
             is_processor: self.is_processor()?,
+            cuda_capability: 0,
+            has_gemm: false,
         })
     }
 

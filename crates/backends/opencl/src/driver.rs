@@ -104,6 +104,7 @@ impl OpenCl {
 impl Driver for OpenCl {
     type Buffer = Buffer;
     type Kernel = Kernel;
+    type Recording = std::convert::Infallible;
 
     fn info(&self) -> &DeviceInfo {
         &self.info

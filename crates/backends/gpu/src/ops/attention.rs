@@ -190,7 +190,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         values: dv.next_multiple_of(32).max(32),
     };
     let in_simd_groups = match emitter.dialect() {
-        Dialect::OpenCl => None,
+        Dialect::OpenCl | Dialect::Cuda => None,
         Dialect::Metal if rows <= FEW => Some(few_in_simd_groups(&sizes)),
         Dialect::Metal => many_in_simd_groups(&sizes, emitter.limits),
     };

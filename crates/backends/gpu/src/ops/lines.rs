@@ -176,6 +176,8 @@ mod tests {
         has_f64: true,
         compute_units: 100,
         is_processor: false,
+        cuda_capability: 0,
+        has_gemm: false,
     };
 
     /// The tile for sums of a contiguous matrix along `dim`, and how long segments are.
