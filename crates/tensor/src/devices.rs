@@ -27,7 +27,7 @@ type Kind = (&'static str, fn() -> Found);
 const KINDS: [Kind; 4] = [
     ("coreml", || Err(not_built("coreml", "Core ML"))),
     ("metal", metal),
-    ("cuda", || Err(not_built("cuda", "CUDA"))),
+    ("cuda", cuda),
     ("opencl", opencl),
 ];
 
@@ -36,7 +36,7 @@ fn not_built(device: &str, name: &str) -> Absent {
     Absent::new(device, format!("this version has no {name} backend"), cure)
 }
 
-#[cfg(not(all(feature = "metal", feature = "opencl")))]
+#[cfg(not(all(feature = "cuda", feature = "metal", feature = "opencl")))]
 fn left_out(feature: &str) -> Found {
     let reason = format!("this program was built without the feature {feature}");
     let cure = format!("build it with --features {feature}");
@@ -51,12 +51,33 @@ fn metal() -> Found {
     left_out("metal")
 }
 
+#[cfg(any(feature = "cuda", feature = "opencl"))]
+fn backends_of<D: rustorch_gpu::Driver>(devices: Vec<D>) -> Vec<Arc<dyn Backend>> {
+    let backend = |device| Arc::new(rustorch_gpu::Gpu::new(device)) as Arc<dyn Backend>;
+    devices.into_iter().map(backend).collect()
+}
+
+#[cfg(all(feature = "cuda", not(target_vendor = "apple")))]
+fn cuda() -> Found {
+    rustorch_cuda::devices().map(backends_of)
+}
+
+#[cfg(all(feature = "cuda", target_vendor = "apple"))]
+fn cuda() -> Found {
+    let reason = "Apple's systems have no driver for it";
+    Err(Absent::new("cuda", reason, "use metal"))
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Found {
+    left_out("cuda")
+}
+
 #[cfg(feature = "opencl")]
 fn opencl() -> Found {
     let devices = rustorch_opencl::devices()
         .map_err(|absent| Absent::new("opencl", absent.reason, absent.cure))?;
-    let backend = |device| Arc::new(rustorch_gpu::Gpu::new(device)) as Arc<dyn Backend>;
-    Ok(devices.into_iter().map(backend).collect())
+    Ok(backends_of(devices))
 }
 
 #[cfg(not(feature = "opencl"))]

@@ -1,0 +1,50 @@
+//! Memory of a device.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUdeviceptr, cuMemAllocAsync, cuMemFreeAsync};
+
+use crate::context::Context;
+use crate::status::{Failure, check};
+
+/// Memory of a device, given back in the order of its stream.
+pub struct Buffer {
+    context: Arc<Context>,
+    address: CUdeviceptr,
+}
+
+impl Buffer {
+    pub(crate) fn new(context: &Arc<Context>, bytes: usize) -> Result<Self, Failure> {
+        context.enter()?;
+        let mut address = 0;
+        // SAFETY: there is room for the address, and the stream is the context's.
+        let status =
+            unsafe { cuMemAllocAsync(&raw mut address, bytes.max(1), context.main_stream()) };
+        check("cuMemAllocAsync", status)?;
+        Ok(Self {
+            context: context.clone(),
+            address,
+        })
+    }
+
+    pub(crate) fn address(&self) -> CUdeviceptr {
+        self.address
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "device memory at {:#x}", self.address)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.context.enter().is_ok() {
+            // SAFETY: it is valid and not used again but by what was queued before. A lost
+            // device's memory is gone with it.
+            unsafe { cuMemFreeAsync(self.address, self.context.main_stream()) };
+        }
+    }
+}

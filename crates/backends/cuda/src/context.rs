@@ -1,0 +1,183 @@
+//! A device in use: its context, its stream, its errors.
+
+use std::cell::Cell;
+use std::ptr;
+
+use cudarc::driver::sys::*;
+use rustorch_runtime::{DeviceError, DeviceType, FailureClass};
+
+use crate::status::{Failure, check};
+
+thread_local! {
+    /// The stream that this thread's launches are recorded from, if they are.
+    static RECORDING: Cell<CUstream> = const { Cell::new(ptr::null_mut()) };
+    /// The context that this thread's calls go to.
+    static CURRENT: Cell<CUcontext> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// What everything that is made on a device needs of it.
+pub(crate) struct Context {
+    /// The device's name in errors.
+    name: DeviceType,
+    device: CUdevice,
+    context: CUcontext,
+    stream: CUstream,
+    /// Launches are recorded from this one, so that what other threads queue is not.
+    recorder: CUstream,
+}
+
+// SAFETY: contexts and streams may be used by any thread that makes the context current, which
+// every call does first.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Opens the device's primary context, which other libraries of the process share.
+    pub(crate) fn new(device: CUdevice, name: DeviceType) -> Result<Self, Failure> {
+        let mut context = ptr::null_mut();
+        // SAFETY: the device is valid, and there is room for the context.
+        let status = unsafe { cuDevicePrimaryCtxRetain(&raw mut context, device) };
+        check("cuDevicePrimaryCtxRetain", status)?;
+        let mut opened = Self {
+            name,
+            device,
+            context,
+            stream: ptr::null_mut(),
+            recorder: ptr::null_mut(),
+        };
+        opened.enter()?;
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        for stream in [&mut opened.stream, &mut opened.recorder] {
+            // SAFETY: the context is current, and there is room for the stream.
+            check("cuStreamCreate", unsafe { cuStreamCreate(stream, flags) })?;
+        }
+        opened.keep_memory()?;
+        Ok(opened)
+    }
+
+    /// Memory that is given back stays with the process until [`Context::trim`].
+    fn keep_memory(&self) -> Result<(), Failure> {
+        let mut most = u64::MAX;
+        let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        let pool = self.memory_pool()?;
+        // SAFETY: the attribute is a number of 64 bits.
+        let status = unsafe { cuMemPoolSetAttribute(pool, threshold, (&raw mut most).cast()) };
+        check("cuMemPoolSetAttribute", status)
+    }
+
+    fn memory_pool(&self) -> Result<CUmemoryPool, Failure> {
+        let mut pool = ptr::null_mut();
+        // SAFETY: the device is valid, and there is room for the pool.
+        let status = unsafe { cuDeviceGetDefaultMemPool(&raw mut pool, self.device) };
+        check("cuDeviceGetDefaultMemPool", status)?;
+        Ok(pool)
+    }
+
+    /// Gives memory that nobody uses back to the system.
+    pub(crate) fn trim(&self) -> Result<(), Failure> {
+        self.wait()?;
+        let pool = self.memory_pool()?;
+        // SAFETY: the pool is valid.
+        check("cuMemPoolTrimTo", unsafe { cuMemPoolTrimTo(pool, 0) })
+    }
+
+    /// Bytes that could be taken now, and those that there are.
+    pub(crate) fn memory(&self) -> Result<(u64, u64), Failure> {
+        self.enter()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: there is room for both numbers.
+        let status = unsafe { cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+        check("cuMemGetInfo", status)?;
+        let pool = self.memory_pool()?;
+        let number = |attribute| {
+            let mut value = 0u64;
+            // SAFETY: the attributes are numbers of 64 bits.
+            let status = unsafe { cuMemPoolGetAttribute(pool, attribute, (&raw mut value).cast()) };
+            check("cuMemPoolGetAttribute", status).map(|()| value)
+        };
+        let reserved = number(CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+        let used = number(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+        Ok((free as u64 + reserved.saturating_sub(used), total as u64))
+    }
+
+    /// Makes this thread's next calls go to this device.
+    pub(crate) fn enter(&self) -> Result<(), Failure> {
+        if CURRENT.get() == self.context {
+            return Ok(());
+        }
+        // SAFETY: the context is valid.
+        check("cuCtxSetCurrent", unsafe { cuCtxSetCurrent(self.context) })?;
+        CURRENT.set(self.context);
+        Ok(())
+    }
+
+    /// The stream of memory and copies, which are not recorded.
+    pub(crate) fn main_stream(&self) -> CUstream {
+        self.stream
+    }
+
+    /// The stream that this thread's launches go to.
+    pub(crate) fn stream(&self) -> CUstream {
+        match RECORDING.get() == self.recorder {
+            true => self.recorder,
+            false => self.stream,
+        }
+    }
+
+    /// Calls `queue` while what this thread queues is recorded.
+    pub(crate) fn record(
+        &self,
+        queue: &mut dyn FnMut() -> Result<(), DeviceError>,
+    ) -> Result<CUgraph, DeviceError> {
+        let fail = |failure| self.failed(failure);
+        self.enter().map_err(fail)?;
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is this device's, and no other thread uses it meanwhile: programs
+        // record one at a time, see `Cuda::record`.
+        let status = unsafe { cuStreamBeginCapture_v2(self.recorder, mode) };
+        check("cuStreamBeginCapture", status).map_err(fail)?;
+        RECORDING.set(self.recorder);
+        let queued = queue();
+        RECORDING.set(ptr::null_mut());
+        let mut graph = ptr::null_mut();
+        // SAFETY: as above; there is room for the graph.
+        let status = unsafe { cuStreamEndCapture(self.recorder, &raw mut graph) };
+        queued?;
+        check("cuStreamEndCapture", status).map_err(fail)?;
+        Ok(graph)
+    }
+
+    /// Waits for all that was queued.
+    pub(crate) fn wait(&self) -> Result<(), Failure> {
+        self.enter()?;
+        // SAFETY: the stream is valid.
+        check("cuStreamSynchronize", unsafe {
+            cuStreamSynchronize(self.stream)
+        })
+    }
+
+    pub(crate) fn error(&self, class: FailureClass, message: impl Into<String>) -> DeviceError {
+        DeviceError::new(self.name, class, message)
+    }
+
+    pub(crate) fn failed(&self, failure: Failure) -> DeviceError {
+        self.error(failure.class(), failure.to_string())
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // Whom should an error concern now?
+        let _ = self.wait();
+        for stream in [self.stream, self.recorder] {
+            if !stream.is_null() {
+                // SAFETY: it is valid, idle, and not used again.
+                unsafe { cuStreamDestroy_v2(stream) };
+            }
+        }
+        CURRENT.set(ptr::null_mut());
+        // SAFETY: retained once, when this was made.
+        unsafe { cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}

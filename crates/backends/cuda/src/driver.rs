@@ -1,0 +1,220 @@
+//! The driver: what the GPU layer asks of a device.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::*;
+use rustorch_gpu::{Dialect, Driver, Gemm, Launch, Limits};
+use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, HostBuffer};
+use smallvec::SmallVec;
+
+use crate::blas::Products;
+use crate::buffer::Buffer;
+use crate::context::Context;
+use crate::device::Device;
+use crate::module::Kernel;
+use crate::nvrtc::nvrtc;
+use crate::recording::Recording;
+use crate::staging::Staging;
+use crate::status::{Failure, check};
+
+/// The first compute capability whose launches may begin before the one ahead has ended.
+const DEPENDENT_LAUNCHES: u32 = 90;
+
+/// A GPU of NVIDIA's.
+pub struct Cuda {
+    info: DeviceInfo,
+    limits: Limits,
+    staging: Staging,
+    products: Products,
+    /// One recording at a time.
+    recording: Mutex<()>,
+    /// Dropped last.
+    context: Arc<Context>,
+}
+
+impl Cuda {
+    pub(crate) fn new(device: Device, name: DeviceType) -> Result<Self, Failure> {
+        Ok(Self {
+            info: device.info(name)?,
+            limits: device.limits()?,
+            staging: Staging::default(),
+            products: Products::default(),
+            recording: Mutex::default(),
+            context: Arc::new(Context::new(device.raw(), name)?),
+        })
+    }
+
+    fn failed(&self, failure: Failure) -> DeviceError {
+        self.context.failed(failure)
+    }
+
+    fn try_launch(&self, kernel: &Kernel, launch: &Launch<'_, Self>) -> Result<(), Failure> {
+        self.context.enter()?;
+        let function = kernel.function(launch.dynamic_local)?;
+        let addresses: SmallVec<[CUdeviceptr; 16]> =
+            launch.buffers.iter().map(|b| b.address()).collect();
+        let mut arguments: SmallVec<[*mut c_void; 17]> = addresses
+            .iter()
+            .map(|a| ptr::from_ref(a).cast_mut().cast())
+            .collect();
+        if !launch.params.is_empty() {
+            arguments.push(launch.params.as_ptr().cast_mut().cast());
+        }
+        let mut attribute = CUlaunchAttribute {
+            id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            pad: [0; 4],
+            value: CUlaunchAttributeValue {
+                programmaticStreamSerializationAllowed: 1,
+            },
+        };
+        let [x, y, z] = launch.groups;
+        let config = CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: launch.group,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: launch.dynamic_local,
+            hStream: self.context.stream(),
+            attrs: &raw mut attribute,
+            numAttrs: u32::from(self.limits.cuda_capability >= DEPENDENT_LAUNCHES),
+        };
+        // SAFETY: the arguments are those that the kernel was made for, as the caller
+        // promises; the call takes copies of them.
+        let status = unsafe {
+            cuLaunchKernelEx(
+                &raw const config,
+                function,
+                arguments.as_mut_ptr(),
+                ptr::null_mut(),
+            )
+        };
+        check("cuLaunchKernelEx", status)
+    }
+
+    fn memory_refused(&self, bytes: usize, failure: Failure) -> DeviceError {
+        let error = self.failed(failure);
+        match (error.class, self.context.memory()) {
+            (FailureClass::OutOfMemory { .. }, Ok((free, total))) => {
+                let mib = |bytes: u64| bytes >> 20;
+                let message = format!(
+                    "{} MiB were refused: {} MiB of {} are free",
+                    mib(bytes as u64),
+                    mib(free),
+                    mib(total)
+                );
+                self.context.error(error.class, message)
+            }
+            _ => error,
+        }
+    }
+}
+
+impl Driver for Cuda {
+    type Buffer = Buffer;
+    type Kernel = Kernel;
+    type Recording = Recording;
+
+    const RECORDS: bool = true;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn dialect(&self) -> Dialect {
+        Dialect::Cuda
+    }
+
+    /// What was dropped is free again only when queued work is done with it, so that is waited
+    /// for before giving up.
+    fn alloc(&self, bytes: usize) -> Result<Buffer, DeviceError> {
+        match Buffer::new(&self.context, bytes) {
+            Err(failure) if matches!(failure.class(), FailureClass::OutOfMemory { .. }) => {
+                self.context.trim().map_err(|f| self.failed(f))?;
+                Buffer::new(&self.context, bytes).map_err(|f| self.memory_refused(bytes, f))
+            }
+            buffer => buffer.map_err(|failure| self.failed(failure)),
+        }
+    }
+
+    /// Memory of the host's is behind a link: it is copied.
+    fn share(&self, _: &HostBuffer) -> Result<Option<Buffer>, DeviceError> {
+        Ok(None)
+    }
+
+    fn host<'b>(&self, _: &'b Buffer) -> Result<Option<&'b HostBuffer>, DeviceError> {
+        Ok(None)
+    }
+
+    unsafe fn read(
+        &self,
+        buffer: &Buffer,
+        offset: usize,
+        to: &mut [u8],
+    ) -> Result<(), DeviceError> {
+        let from = buffer.address() + offset as u64;
+        // SAFETY: the range lies inside the buffer, as the caller promises.
+        let read = unsafe { self.staging.read(&self.context, from, to) };
+        read.map_err(|failure| self.failed(failure))
+    }
+
+    unsafe fn write(&self, buffer: &Buffer, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
+        let to = buffer.address() + offset as u64;
+        // SAFETY: as above.
+        let written = unsafe { self.staging.write(&self.context, to, from) };
+        written.map_err(|failure| self.failed(failure))
+    }
+
+    fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {
+        let unsupported = |message| self.context.error(FailureClass::Unsupported, message);
+        let nvrtc = nvrtc().map_err(|why| unsupported(why.to_owned()))?;
+        let compiled = nvrtc.compile(source, self.limits.cuda_capability);
+        compiled.map_err(unsupported)
+    }
+
+    fn load(&self, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {
+        Kernel::load(&self.context, binary, name).map_err(|failure| self.failed(failure))
+    }
+
+    unsafe fn launch(&self, kernel: &Kernel, launch: &Launch<'_, Self>) -> Result<(), DeviceError> {
+        self.try_launch(kernel, launch)
+            .map_err(|failure| self.failed(failure))
+    }
+
+    unsafe fn gemm(&self, gemm: &Gemm, operands: [(&Buffer, usize); 3]) -> Result<(), DeviceError> {
+        let addresses = operands.map(|(buffer, at)| buffer.address() + at as u64);
+        // SAFETY: the matrices lie inside the buffers, as the caller promises.
+        unsafe { self.products.queue(&self.context, gemm, addresses) }
+    }
+
+    fn address(&self, buffer: &Buffer) -> u64 {
+        buffer.address()
+    }
+
+    fn record(
+        &self,
+        queue: &mut dyn FnMut() -> Result<(), DeviceError>,
+    ) -> Result<Recording, DeviceError> {
+        let _turn = self
+            .recording
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let graph = self.context.record(queue)?;
+        Recording::new(&self.context, graph).map_err(|failure| self.failed(failure))
+    }
+
+    unsafe fn replay(&self, recording: &Recording) -> Result<(), DeviceError> {
+        recording.launch().map_err(|failure| self.failed(failure))
+    }
+
+    fn wait(&self) -> Result<(), DeviceError> {
+        self.context.wait().map_err(|failure| self.failed(failure))
+    }
+}

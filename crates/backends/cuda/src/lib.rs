@@ -1,0 +1,39 @@
+//! CUDA as a driver of the GPU layer.
+//!
+//! NVIDIA's driver is loaded at run time, so that a program needs none to start: [`devices`]
+//! gives the GPUs there are, or says why there is none. NVRTC, which compiles kernels, and
+//! cuBLASLt are used where they are installed.
+//!
+//! All work of a device is in one stream. Launches that come again on the same buffers are
+//! recorded as a CUDA graph.
+
+// Apple has had no driver for CUDA since 2019.
+#![cfg(not(target_vendor = "apple"))]
+
+mod blas;
+mod buffer;
+mod context;
+mod device;
+mod discover;
+mod driver;
+mod library;
+mod module;
+mod nvrtc;
+mod recording;
+mod staging;
+mod status;
+
+pub use buffer::Buffer;
+pub use discover::devices;
+pub use driver::Cuda;
+pub use module::Kernel;
+pub use recording::Recording;
+
+/// Machine code of a source in the dialect, for a device of a compute capability, ten times the
+/// major number and the minor one: by NVRTC, without a device.
+///
+/// # Errors
+/// NVRTC is not installed, or says what is wrong with the source.
+pub fn compile(source: &str, capability: u32) -> Result<Vec<u8>, String> {
+    nvrtc::nvrtc()?.compile(source, capability)
+}

@@ -1,0 +1,83 @@
+//! Loaded kernels.
+
+use std::ffi::CString;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cudarc::driver::sys::*;
+
+use crate::context::Context;
+use crate::status::{Failure, check};
+
+/// Bytes of local memory that a launch may have without being asked for.
+const GRANTED: u32 = 48 << 10;
+
+/// A compiled kernel.
+pub struct Kernel {
+    context: Arc<Context>,
+    module: CUmodule,
+    function: CUfunction,
+    /// Bytes of local memory that were asked for.
+    granted: AtomicU32,
+}
+
+// SAFETY: modules and functions may be used by any thread whose current context is theirs.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
+
+impl Kernel {
+    /// The kernel `name` of machine code or PTX.
+    pub(crate) fn load(context: &Arc<Context>, image: &[u8], name: &str) -> Result<Self, Failure> {
+        context.enter()?;
+        // PTX ends with a zero.
+        let image: Vec<u8> = image.iter().copied().chain([0]).collect();
+        let mut module = ptr::null_mut();
+        // SAFETY: the driver checks what the image is; there are no options.
+        let status = unsafe {
+            cuModuleLoadDataEx(
+                &raw mut module,
+                image.as_ptr().cast(),
+                0,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        check("cuModuleLoadDataEx", status)?;
+        let mut kernel = Self {
+            context: context.clone(),
+            module,
+            function: ptr::null_mut(),
+            granted: AtomicU32::new(GRANTED),
+        };
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: the module is valid, and the name ends with a zero.
+        let status =
+            unsafe { cuModuleGetFunction(&raw mut kernel.function, module, name.as_ptr()) };
+        check("cuModuleGetFunction", status)?;
+        Ok(kernel)
+    }
+
+    /// The function, for launches with so many bytes of dynamic local memory.
+    pub(crate) fn function(&self, dynamic_local: u32) -> Result<CUfunction, Failure> {
+        if dynamic_local > self.granted.load(Ordering::Relaxed) {
+            let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let bytes = dynamic_local.cast_signed();
+            // SAFETY: the function is valid.
+            let status = unsafe { cuFuncSetAttribute(self.function, most, bytes) };
+            check("cuFuncSetAttribute", status)?;
+            self.granted.store(dynamic_local, Ordering::Relaxed);
+        }
+        Ok(self.function)
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        if self.context.wait().is_ok() {
+            // SAFETY: no launch of it is under way any more.
+            unsafe { cuModuleUnload(self.module) };
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! NVRTC, the compiler of kernels.
+
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+use std::sync::LazyLock;
+
+use crate::library::api;
+
+type Status = c_int;
+type RawProgram = *mut std::ffi::c_void;
+
+// Of `nvrtc.h`.
+api! { "nvrtc":
+    version = "nvrtcVersion": fn(*mut c_int, *mut c_int);
+    archs = "nvrtcGetSupportedArchs": fn(*mut c_int);
+    arch_count = "nvrtcGetNumSupportedArchs": fn(*mut c_int);
+    create = "nvrtcCreateProgram": fn(*mut RawProgram, *const c_char, *const c_char, c_int,
+        *const *const c_char, *const *const c_char);
+    destroy = "nvrtcDestroyProgram": fn(*mut RawProgram);
+    compile = "nvrtcCompileProgram": fn(RawProgram, c_int, *const *const c_char);
+    log_size = "nvrtcGetProgramLogSize": fn(RawProgram, *mut usize);
+    log = "nvrtcGetProgramLog": fn(RawProgram, *mut c_char);
+    cubin_size = "nvrtcGetCUBINSize": fn(RawProgram, *mut usize);
+    cubin = "nvrtcGetCUBIN": fn(RawProgram, *mut c_char);
+    ptx_size = "nvrtcGetPTXSize": fn(RawProgram, *mut usize);
+    ptx = "nvrtcGetPTX": fn(RawProgram, *mut c_char);
+}
+
+/// The compiler, if it is installed.
+pub(crate) struct Nvrtc {
+    api: Api,
+    /// Major and minor.
+    pub(crate) version: (i32, i32),
+    /// The compute capabilities that it makes machine code for, as in [`target`].
+    capabilities: Vec<c_int>,
+}
+
+/// The compiler of this machine.
+///
+/// # Errors
+/// It is not installed.
+pub(crate) fn nvrtc() -> Result<&'static Nvrtc, &'static str> {
+    static NVRTC: LazyLock<Result<Nvrtc, String>> = LazyLock::new(Nvrtc::load);
+    NVRTC.as_ref().map_err(String::as_str)
+}
+
+/// What a device of a compute capability, ten times the major number and the minor one, is
+/// called by compilers. Hopper's own instructions need a name of their own.
+pub(crate) fn target(capability: u32) -> String {
+    match capability {
+        90 => "90a".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A program, destroyed when it is dropped.
+struct Program<'a>(&'a Api, RawProgram);
+
+impl Drop for Program<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it is valid, and not used again.
+        unsafe { (self.0.destroy)(&raw mut self.1) };
+    }
+}
+
+impl Nvrtc {
+    fn load() -> Result<Self, String> {
+        let api = Api::load()?;
+        let (mut major, mut minor, mut count) = (0, 0, 0);
+        // SAFETY: there is room for each number.
+        unsafe {
+            (api.version)(&raw mut major, &raw mut minor);
+            (api.arch_count)(&raw mut count);
+        }
+        let mut capabilities = vec![0; usize::try_from(count).unwrap_or(0)];
+        // SAFETY: there is room for as many as it said.
+        unsafe { (api.archs)(capabilities.as_mut_ptr()) };
+        Ok(Self {
+            api,
+            version: (major, minor),
+            capabilities,
+        })
+    }
+
+    /// Machine code of a source for a device; its PTX where the compiler is older than the
+    /// device.
+    ///
+    /// # Errors
+    /// What the compiler says, as one line.
+    pub(crate) fn compile(&self, source: &str, capability: u32) -> Result<Vec<u8>, String> {
+        let knows = |c: &i32| u32::try_from(*c) == Ok(capability);
+        let is_known = self.capabilities.iter().any(knows);
+        let newest = self.capabilities.iter().max();
+        let architecture = match (is_known, newest) {
+            (true, _) | (false, None) => format!("sm_{}", target(capability)),
+            (false, Some(newest)) => format!("compute_{newest}"),
+        };
+        let architecture = format!("--gpu-architecture={architecture}");
+        let options = [
+            architecture.as_str(),
+            "--fmad=false",
+            "--std=c++17",
+            "--disable-warnings",
+        ];
+        let options: Vec<CString> = options
+            .into_iter()
+            .filter_map(|o| CString::new(o).ok())
+            .collect();
+        let options: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
+        let text = CString::new(source).map_err(|_| "a source with a zero byte".to_owned())?;
+        let api = &self.api;
+        let mut raw = ptr::null_mut();
+        let none = ptr::null();
+        // SAFETY: the source ends with a zero; there are no headers.
+        let created = unsafe {
+            (api.create)(
+                &raw mut raw,
+                text.as_ptr(),
+                none,
+                0,
+                ptr::null(),
+                ptr::null(),
+            )
+        };
+        if created != 0 {
+            return Err(format!("nvrtcCreateProgram: status {created}"));
+        }
+        let program = Program(api, raw);
+        let count = c_int::try_from(options.len()).unwrap_or(0);
+        // SAFETY: the program is valid, and the options end with zeros.
+        let compiled = unsafe { (api.compile)(program.1, count, options.as_ptr()) };
+        if compiled != 0 {
+            let log = program.bytes(api.log_size, api.log);
+            let log = String::from_utf8_lossy(&log);
+            tracing::debug!("nvrtcCompileProgram: {log}");
+            // One line will do: what follows from the first error is no news.
+            let first = log.lines().find(|line| line.contains("error"));
+            let first = first.or(log.lines().next()).unwrap_or_default();
+            return Err(format!("nvrtcCompileProgram: status {compiled}: {first}"));
+        }
+        let binary = match is_known {
+            true => program.bytes(api.cubin_size, api.cubin),
+            false => program.bytes(api.ptx_size, api.ptx),
+        };
+        match binary.is_empty() {
+            true => Err("NVRTC gives no machine code out".to_owned()),
+            false => Ok(binary),
+        }
+    }
+}
+
+impl Program<'_> {
+    fn bytes(
+        &self,
+        size: unsafe extern "C" fn(RawProgram, *mut usize) -> Status,
+        get: unsafe extern "C" fn(RawProgram, *mut c_char) -> Status,
+    ) -> Vec<u8> {
+        let mut bytes = 0;
+        // SAFETY: the program is valid, and there is room for the size.
+        if unsafe { size(self.1, &raw mut bytes) } != 0 {
+            return Vec::new();
+        }
+        let mut out = vec![0; bytes];
+        // SAFETY: there is room for as many bytes as it said.
+        match unsafe { get(self.1, out.as_mut_ptr().cast()) } {
+            0 => out,
+            _ => Vec::new(),
+        }
+    }
+}
