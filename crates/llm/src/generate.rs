@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::LlmError;
 use crate::sampler::SamplerChain;
+use crate::selection::Scores;
 use crate::session::Session;
 
 /// When [`generate`] stops by itself.
@@ -102,10 +103,14 @@ pub fn generate<E: From<LlmError>>(
         prompt: Speed::default(),
         decode: Speed::default(),
     };
-    let mut logits = Vec::new();
+    let ends = end_tokens(session);
+    if options.ignore_end {
+        sampler.ban(&ends);
+    }
+    let (selection, mut scores) = (sampler.selection(), Scores::default());
     for batch in prompt.chunks(session.batch()) {
         let start = Instant::now();
-        session.feed(batch, &mut logits)?;
+        session.feed_and_select(batch, &selection, &mut scores)?;
         run.prompt.add(batch.len(), start);
         let done = run.prompt.tokens;
         if on_event(Event::Prompt { done })?.is_break() {
@@ -114,7 +119,6 @@ pub fn generate<E: From<LlmError>>(
     }
     prompt.iter().for_each(|&id| sampler.accept(id));
 
-    let ends = end_tokens(session);
     run.stop = loop {
         if options
             .max_tokens
@@ -127,14 +131,10 @@ pub fn generate<E: From<LlmError>>(
                 break Stop::Context;
             }
             let start = Instant::now();
-            session.feed(&[last], &mut logits)?;
+            session.feed_and_select(&[last], &selection, &mut scores)?;
             run.decode.add(1, start);
         }
-        if options.ignore_end {
-            ends.iter()
-                .for_each(|&id| logits[id as usize] = f32::NEG_INFINITY);
-        }
-        let id = sampler.sample(&logits);
+        let id = sampler.choose(&scores);
         sampler.accept(id);
         run.ids.push(id);
         if on_event(Event::Token(id))?.is_break() {

@@ -14,6 +14,7 @@ mod perplexity;
 mod preset;
 pub mod quantize;
 pub mod sampler;
+mod selection;
 mod session;
 mod weights;
 
@@ -26,5 +27,6 @@ pub use kv_cache::LayerCache;
 pub use model::{Model, load_tokenizer};
 pub use perplexity::{Perplexity, perplexity};
 pub use preset::{Preset, UnknownPreset};
+pub use selection::{Scores, Selection};
 pub use session::{Session, SessionOptions};
 pub use weights::Weights;

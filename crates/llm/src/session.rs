@@ -11,6 +11,7 @@ use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_runtime
 use crate::LlmError;
 use crate::kv_cache::{LayerCache, new_cache};
 use crate::model::Model;
+use crate::selection::{Scores, Selection};
 
 /// How a [`Session`] runs.
 #[derive(Clone, Debug)]
@@ -64,14 +65,24 @@ pub struct Session<'m> {
     prompt: Option<Step>,
 }
 
+/// What is wanted of a forward pass, beside keys and values.
+#[derive(Clone, PartialEq, Eq)]
+enum Wanted {
+    /// The logits of this many of its last tokens.
+    Rows(usize),
+    /// Of those of the last token what the next one is chosen from.
+    Next(Selection),
+}
+
 /// A traced forward pass of a fixed number of tokens.
 struct Step {
-    /// Tokens in, rows of logits out.
-    size: (usize, usize),
+    /// Tokens in.
+    tokens: usize,
+    wanted: Wanted,
     trace: Trace,
     /// Token ids and positions, `i32`.
     inputs: [Storage; 2],
-    /// The logits of the last run, whose memory the next one uses again.
+    /// What the last run handed out, whose memory the next one uses again.
     outputs: Vec<Storage>,
 }
 
@@ -154,16 +165,43 @@ impl<'m> Session<'m> {
     /// # Errors
     /// They do not fit the context, one is outside the vocabulary, or no device is left.
     pub fn feed(&mut self, tokens: &[u32], logits: &mut Vec<f32>) -> Result<(), LlmError> {
+        let mut scores = Scores {
+            ids: None,
+            logits: std::mem::take(logits),
+        };
+        let fed = self.feed_wanting(tokens, &Wanted::Rows(1), &mut scores);
+        *logits = scores.logits;
+        fed
+    }
+
+    /// Adds tokens; `scores` becomes what `selection` asks for of the scores of the token after
+    /// the last. The best are found by the device that computes the logits.
+    ///
+    /// # Errors
+    /// As [`Self::feed`].
+    pub fn feed_and_select(
+        &mut self,
+        tokens: &[u32],
+        selection: &Selection,
+        scores: &mut Scores,
+    ) -> Result<(), LlmError> {
+        let selection = selection.of_vocab(self.model.config().vocab);
+        self.feed_wanting(tokens, &Wanted::Next(selection), scores)
+    }
+
+    fn feed_wanting(
+        &mut self,
+        tokens: &[u32],
+        wanted: &Wanted,
+        scores: &mut Scores,
+    ) -> Result<(), LlmError> {
         self.check(tokens)?;
         let batches = tokens.chunks(self.options.batch);
         let last = batches.len().saturating_sub(1);
         for (i, batch) in batches.enumerate() {
-            if i == last {
-                self.step(batch, 1, logits)?;
-            } else {
-                // Only the cache counts.
-                self.step(batch, 1, &mut Vec::new())?;
-            }
+            // Of all but the last, only the cache counts.
+            let scores = (i == last).then_some(&mut *scores);
+            self.step(batch, wanted, scores)?;
         }
         Ok(())
     }
@@ -179,11 +217,11 @@ impl<'m> Session<'m> {
         mut each: impl FnMut(Range<usize>, &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         self.check(tokens)?;
-        let mut logits = Vec::new();
+        let mut scores = Scores::default();
         for batch in tokens.chunks(self.options.batch) {
             let start = self.tokens.len();
-            self.step(batch, batch.len(), &mut logits)?;
-            each(start..self.tokens.len(), &logits)?;
+            self.step(batch, &Wanted::Rows(batch.len()), Some(&mut scores))?;
+            each(start..self.tokens.len(), &scores.logits)?;
         }
         Ok(())
     }
@@ -195,14 +233,14 @@ impl<'m> Session<'m> {
     /// # Errors
     /// No device can run some operation.
     pub fn explain(&self, tokens: usize) -> Result<Vec<Explanation>, LlmError> {
-        let size = (tokens, 1);
+        let wanted = Wanted::Rows(1);
         let mut known = [&self.decode, &self.prompt].into_iter().flatten();
-        let explained = match known.find(|step| step.size == size) {
+        let explained = match known.find(|step| step.is_for(tokens, &wanted)) {
             Some(step) => step.trace.executable().explain(),
             None => {
                 let options = &self.options;
                 let step = with_runtime(&self.runtime, options.routing, || {
-                    Step::new(self.model, &self.cache, size, options.converting)
+                    Step::new(self.model, &self.cache, tokens, wanted, options.converting)
                 })?;
                 step.trace.executable().explain()
             }
@@ -233,7 +271,7 @@ impl<'m> Session<'m> {
             ..
         } = self.options;
         let step = with_runtime(&self.runtime, routing, || {
-            Step::new(self.model, &self.cache, (1, 1), converting)
+            Step::new(self.model, &self.cache, 1, Wanted::Rows(1), converting)
         })?;
         let preference = step.trace.executable().preference();
         Ok(preference.map_err(RusTorchError::from)?)
@@ -258,16 +296,21 @@ impl<'m> Session<'m> {
     }
 
     /// One pass over a batch. Should the cache be lost with its device, it is made again.
-    fn step(&mut self, batch: &[u32], rows: usize, logits: &mut Vec<f32>) -> Result<(), LlmError> {
-        let mut result = self.pass(self.tokens.len(), batch, rows, logits);
+    fn step(
+        &mut self,
+        batch: &[u32],
+        wanted: &Wanted,
+        mut scores: Option<&mut Scores>,
+    ) -> Result<(), LlmError> {
+        let past = self.tokens.len();
+        let mut result = self.pass(past, batch, wanted, scores.as_deref_mut());
         while let Err(LlmError::Tensor(RusTorchError::Run(RunError::DataLost { .. }))) = result {
             tracing::warn!(
-                "the cache was lost with its device: making it again from {} tokens",
-                self.tokens.len()
+                "the cache was lost with its device: making it again from {past} tokens"
             );
             result = self
-                .rebuild()
-                .and_then(|()| self.pass(self.tokens.len(), batch, rows, logits));
+                .rebuild(wanted)
+                .and_then(|()| self.pass(past, batch, wanted, scores.as_deref_mut()));
         }
         result?;
         self.tokens.extend_from_slice(batch);
@@ -275,8 +318,12 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// Makes the cache again from the tokens so far.
-    fn rebuild(&mut self) -> Result<(), LlmError> {
+    /// Makes the cache again from the tokens so far, by the programs that are there.
+    fn rebuild(&mut self, wanted: &Wanted) -> Result<(), LlmError> {
+        let wanted = match wanted {
+            Wanted::Rows(_) => &Wanted::Rows(1),
+            next => next,
+        };
         let SessionOptions {
             cache_dtype,
             ref layers,
@@ -292,10 +339,9 @@ impl<'m> Session<'m> {
         }
         self.cache = cache;
         let (tokens, batches) = (self.tokens.clone(), self.batches.clone());
-        let mut ignored = Vec::new();
         let mut done = 0;
         for len in batches {
-            self.pass(done, &tokens[done..done + len], 1, &mut ignored)?;
+            self.pass(done, &tokens[done..done + len], wanted, None)?;
             done += len;
         }
         Ok(())
@@ -306,20 +352,26 @@ impl<'m> Session<'m> {
         &mut self,
         past: usize,
         batch: &[u32],
-        rows: usize,
-        logits: &mut Vec<f32>,
+        wanted: &Wanted,
+        scores: Option<&mut Scores>,
     ) -> Result<(), LlmError> {
-        let size = (batch.len(), rows);
         let slot = match batch.len() {
             1 => &mut self.decode,
             _ => &mut self.prompt,
         };
-        if slot.as_ref().is_none_or(|s| s.size != size) {
+        let is_known = |step: &Step| step.is_for(batch.len(), wanted);
+        if !slot.as_ref().is_some_and(is_known) {
             // The old program's memory goes before the new one's comes.
             *slot = None;
             let (model, cache, options) = (self.model, &self.cache, &self.options);
             let step = with_runtime(&self.runtime, options.routing, || {
-                Step::new(model, cache, size, options.converting)
+                Step::new(
+                    model,
+                    cache,
+                    batch.len(),
+                    wanted.clone(),
+                    options.converting,
+                )
             })?;
             *slot = Some(step);
         }
@@ -332,12 +384,10 @@ impl<'m> Session<'m> {
                 .map_err(RusTorchError::from)?;
         }
         step.trace.run_into(&step.inputs, &mut step.outputs)?;
-        logits.resize(rows * self.model.config().vocab, 0.0);
-        let bytes = bytemuck::cast_slice_mut(logits);
-        self.runtime
-            .read(&step.outputs[0], 0, bytes)
-            .map_err(RusTorchError::from)?;
-        Ok(())
+        match scores {
+            Some(scores) => step.read(&self.runtime, scores),
+            None => Ok(()),
+        }
     }
 }
 
@@ -349,32 +399,54 @@ impl Step {
     fn new(
         model: &Model,
         cache: &[LayerCache],
-        size: (usize, usize),
+        tokens: usize,
+        wanted: Wanted,
         converting: Option<DType>,
     ) -> Result<Self, LlmError> {
-        let (t, rows) = size;
         let input = || {
-            let buffer = HostBuffer::zeroed(4 * t);
+            let buffer = HostBuffer::zeroed(size_of::<i32>() * tokens);
             let buffer = buffer.ok_or_else(|| LlmError::Input("out of memory".to_owned()))?;
             Ok::<_, LlmError>(Storage::from_host(buffer))
         };
         let trace = || -> RusTorchResult<Trace> {
-            let tokens = Tensor::placeholder([t], DType::I32)?;
-            let positions = Tensor::placeholder([t], DType::I32)?;
-            let logits = model
-                .architecture()
-                .forward(&tokens, &positions, cache, rows)?;
-            let trace = Trace::new(&[&tokens, &positions], &[&logits])?;
+            let ids = Tensor::placeholder([tokens], DType::I32)?;
+            let positions = Tensor::placeholder([tokens], DType::I32)?;
+            let forward = |rows| {
+                let architecture = model.architecture();
+                architecture.forward(&ids, &positions, cache, rows)
+            };
+            let outputs = match &wanted {
+                Wanted::Rows(rows) => vec![forward(*rows)?],
+                Wanted::Next(selection) => selection.of(&forward(1)?)?,
+            };
+            let outputs: Vec<&Tensor> = outputs.iter().collect();
+            let trace = Trace::new(&[&ids, &positions], &outputs)?;
             match converting {
                 Some(dtype) => trace.converting(dtype),
                 None => Ok(trace),
             }
         };
         Ok(Self {
-            size,
+            tokens,
             trace: trace()?,
+            wanted,
             inputs: [input()?, input()?],
             outputs: Vec::new(),
         })
+    }
+
+    fn is_for(&self, tokens: usize, wanted: &Wanted) -> bool {
+        self.tokens == tokens && self.wanted == *wanted
+    }
+
+    /// Reads what the last run handed out.
+    fn read(&self, runtime: &Runtime, scores: &mut Scores) -> Result<(), LlmError> {
+        let all = Selection::default();
+        let selection = match &self.wanted {
+            Wanted::Rows(_) => &all,
+            Wanted::Next(selection) => selection,
+        };
+        let read = selection.read(runtime, &self.outputs, scores);
+        Ok(read.map_err(RusTorchError::from)?)
     }
 }

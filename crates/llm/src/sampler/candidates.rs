@@ -23,21 +23,35 @@ pub(super) struct Candidates {
 impl Candidates {
     /// Starts over with every token in the vocabulary's order; a NaN becomes −∞.
     pub(super) fn load(&mut self, logits: &[f32]) {
-        let clean = |logit: f32| {
-            if logit.is_nan() {
-                f32::NEG_INFINITY
-            } else {
-                logit
-            }
+        self.take((0..).zip(logits.iter().copied()));
+        self.sorted = false;
+    }
+
+    /// Starts over with the best tokens of the vocabulary, the best first.
+    pub(super) fn load_best(&mut self, ids: &[u32], logits: &[f32]) {
+        self.take(ids.iter().copied().zip(logits.iter().copied()));
+        self.sorted = true;
+    }
+
+    fn take(&mut self, tokens: impl Iterator<Item = (u32, f32)>) {
+        let clean = |logit: f32| match logit.is_nan() {
+            true => f32::NEG_INFINITY,
+            // Makes 0 of −0: they are equals.
+            false => logit + 0.0,
         };
-        let candidates = (0u32..).zip(logits).map(|(id, &logit)| Candidate {
+        self.entries.clear();
+        self.entries.extend(tokens.map(|(id, logit)| Candidate {
             id,
             logit: clean(logit),
             p: 0.0,
-        });
-        self.entries.clear();
-        self.entries.extend(candidates);
-        self.sorted = false;
+        }));
+    }
+
+    /// Makes a token impossible, while they are in the vocabulary's order.
+    pub(super) fn ban(&mut self, token: u32) {
+        if let Some(candidate) = self.entries.get_mut(token as usize) {
+            candidate.logit = f32::NEG_INFINITY;
+        }
     }
 
     /// Puts the `n` best (at least one) first, from the best down; the order of the others is lost.

@@ -19,6 +19,7 @@ mod top_p;
 mod typical;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -31,6 +32,8 @@ use temperature::Temperature;
 use top_k::TopK;
 use top_p::TopP;
 use typical::Typical;
+
+use crate::selection::{Scores, Selection};
 
 /// One step of the chain: reweighs the candidates or leaves fewer of them. The last leaves one.
 trait Sampler {
@@ -155,6 +158,9 @@ impl SamplerConfig {
 pub struct SamplerChain {
     samplers: Vec<Box<dyn Sampler + Send>>,
     candidates: Candidates,
+    banned: Arc<[u32]>,
+    /// How many of the best tokens the chain looks at; `None` for all.
+    looks_at: Option<usize>,
     seed: u32,
 }
 
@@ -194,11 +200,46 @@ impl SamplerChain {
             samplers.push(Box::new(Temperature(config.temperature)));
             samplers.push(Box::new(Dist::new(seed)));
         }
+        let looks_at = match (config.penalises(), greedy && !typical, config.top_k) {
+            (true, ..) | (false, false, 0) => None,
+            (false, true, _) => Some(1),
+            (false, false, k) => Some(k),
+        };
         Ok(Self {
             samplers,
             candidates: Candidates::default(),
+            banned: Arc::default(),
+            looks_at,
             seed,
         })
+    }
+
+    /// From now on these tokens are impossible, as long as there are others.
+    pub fn ban(&mut self, tokens: &[u32]) {
+        self.banned = tokens.into();
+    }
+
+    /// The logits that the chain looks at: where it begins with the best tokens, only theirs.
+    pub fn selection(&self) -> Selection {
+        Selection {
+            best: self.looks_at,
+            banned: self.banned.clone(),
+        }
+    }
+
+    /// Chooses a token by the logits that [`Self::selection`] asks for: the same as
+    /// [`Self::sample`] by those of all tokens.
+    ///
+    /// # Panics
+    /// As [`Self::sample`].
+    pub fn choose(&mut self, scores: &Scores) -> u32 {
+        match &scores.ids {
+            None => self.sample(&scores.logits),
+            Some(ids) => {
+                self.candidates.load_best(ids, &scores.logits);
+                self.apply()
+            }
+        }
     }
 
     /// Chooses a token, `logits[id]` being the model's score of token `id`. The chain does not
@@ -207,11 +248,16 @@ impl SamplerChain {
     /// # Panics
     /// If `logits` is empty: a model without a vocabulary has no next token.
     pub fn sample(&mut self, logits: &[f32]) -> u32 {
+        self.candidates.load(logits);
+        self.banned.iter().for_each(|&id| self.candidates.ban(id));
+        self.apply()
+    }
+
+    fn apply(&mut self) -> u32 {
         assert!(
-            !logits.is_empty(),
+            !self.candidates.entries.is_empty(),
             "sampling needs the logits of at least one token"
         );
-        self.candidates.load(logits);
         for sampler in &mut self.samplers {
             sampler.apply(&mut self.candidates);
         }

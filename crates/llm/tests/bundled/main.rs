@@ -5,5 +5,6 @@ mod f32_hybrid;
 mod faults;
 mod goldens;
 mod layers;
+mod selection;
 mod soak;
 mod zero_copy;

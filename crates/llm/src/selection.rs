@@ -1,0 +1,101 @@
+//! What of a pass's logits comes to the host: all of them, or only those that the next token is
+//! chosen from. Finding these is part of the pass, on the device that computes it.
+
+use std::sync::Arc;
+
+use rustorch_runtime::{RunError, Runtime, Storage};
+use rustorch_tensor::{RusTorchResult, Tensor};
+
+/// Which logits of the token after the last are wanted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Selection {
+    /// How many of the best, at least one; `None` for all.
+    pub best: Option<usize>,
+    /// Tokens that are not among the best.
+    pub banned: Arc<[u32]>,
+}
+
+/// The logits that a [`Selection`] asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Scores {
+    /// Whose they are, the best first and of equals the one with the lower id; `None` if they
+    /// are those of all tokens, in order.
+    pub ids: Option<Vec<u32>>,
+    /// The logits. That of a single token is not told: it is 0.
+    pub logits: Vec<f32>,
+}
+
+impl Selection {
+    /// The best token.
+    pub fn best() -> Self {
+        Self {
+            best: Some(1),
+            ..Self::default()
+        }
+    }
+
+    /// The same of a vocabulary of this size, whose best are not all of it.
+    pub(crate) fn of_vocab(&self, vocab: usize) -> Self {
+        Self {
+            best: self.best.filter(|&best| best < vocab),
+            banned: self.banned.clone(),
+        }
+    }
+
+    /// What is handed out of `logits` `[1, vocab]`: ids, `i64`, and unless it is one alone,
+    /// their logits; or all logits. As for the sampler, NaN is −∞.
+    pub(crate) fn of(&self, logits: &Tensor) -> RusTorchResult<Vec<Tensor>> {
+        let Some(count) = self.best else {
+            return Ok(vec![logits.clone()]);
+        };
+        let mut refused = logits.isnan()?;
+        if !self.banned.is_empty() {
+            let vocab = logits.shape()[1];
+            let banned = (0..vocab as u32).map(|id| self.banned.contains(&id));
+            let banned = Tensor::from_vec(banned.collect(), [1, vocab])?;
+            refused = refused.logical_or(&banned)?;
+        }
+        let logits = logits.masked_fill(&refused, f64::NEG_INFINITY)?;
+        Ok(match count {
+            1 => vec![logits.argmax(1, false)?],
+            _ => {
+                let (best, ids) = logits.topk(count, 1, true)?;
+                vec![ids, best]
+            }
+        })
+    }
+
+    /// Reads what [`Self::of`] handed out.
+    pub(crate) fn read(
+        &self,
+        runtime: &Runtime,
+        outputs: &[Storage],
+        scores: &mut Scores,
+    ) -> Result<(), RunError> {
+        let (ids, logits) = match (self.best, outputs) {
+            (None, all) => (None, all.first()),
+            (Some(_), [ids, logits @ ..]) => (Some(ids), logits.first()),
+            (Some(_), []) => (None, None),
+        };
+        scores.ids = match ids {
+            Some(storage) => {
+                let mut ids = vec![0_i64; storage.bytes() / size_of::<i64>()];
+                runtime.read(storage, 0, bytemuck::cast_slice_mut(&mut ids))?;
+                Some(ids.into_iter().map(|id| id as u32).collect())
+            }
+            None => None,
+        };
+        match logits {
+            Some(storage) => {
+                let count = storage.bytes() / size_of::<f32>();
+                scores.logits.resize(count, 0.0);
+                runtime.read(storage, 0, bytemuck::cast_slice_mut(&mut scores.logits))
+            }
+            None => {
+                scores.logits.clear();
+                scores.logits.push(0.0);
+                Ok(())
+            }
+        }
+    }
+}
