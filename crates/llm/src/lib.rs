@@ -16,6 +16,7 @@ pub mod quantize;
 pub mod sampler;
 mod selection;
 mod session;
+mod step;
 mod weights;
 
 pub use backend::{BackendConfig, BackendDevice, LayerBackend, select_backend};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use rustorch_runtime::{RunError, Runtime, Storage};
-use rustorch_tensor::{RusTorchResult, Tensor};
+use rustorch_runtime::{Fetched, RunError, Runtime, Storage};
+use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor};
 
 /// Which logits of the token after the last are wanted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -65,7 +65,12 @@ impl Selection {
         })
     }
 
-    /// Reads what [`Self::of`] handed out.
+    /// Is it a single token?
+    pub(crate) fn is_choice(&self) -> bool {
+        self.best == Some(1)
+    }
+
+    /// Reads what [`Self::of`] handed out, of more than one token.
     pub(crate) fn read(
         &self,
         runtime: &Runtime,
@@ -85,17 +90,22 @@ impl Selection {
             }
             None => None,
         };
+        let count = logits.map_or(0, |storage| storage.bytes() / size_of::<f32>());
+        scores.logits.resize(count, 0.0);
         match logits {
-            Some(storage) => {
-                let count = storage.bytes() / size_of::<f32>();
-                scores.logits.resize(count, 0.0);
-                runtime.read(storage, 0, bytemuck::cast_slice_mut(&mut scores.logits))
-            }
-            None => {
-                scores.logits.clear();
-                scores.logits.push(0.0);
-                Ok(())
-            }
+            Some(storage) => runtime.read(storage, 0, bytemuck::cast_slice_mut(&mut scores.logits)),
+            None => Ok(()),
         }
     }
+}
+
+/// Reads the id of a single token.
+pub(crate) fn read_choice(id: Fetched, scores: &mut Scores) -> Result<u32, RusTorchError> {
+    let mut read = [0_i64];
+    id.read(bytemuck::cast_slice_mut(&mut read))?;
+    let id = read[0] as u32;
+    scores.ids = Some(vec![id]);
+    scores.logits.clear();
+    scores.logits.push(0.0);
+    Ok(id)
 }

@@ -3,15 +3,14 @@
 use std::ops::Range;
 
 use rustorch_ir::DType;
-use rustorch_runtime::{
-    DeviceType, Explanation, HostBuffer, Preference, Routing, RunError, Runtime, Storage,
-};
-use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_runtime};
+use rustorch_runtime::{DeviceType, Explanation, Fetched, Preference, Routing, RunError, Runtime};
+use rustorch_tensor::{RusTorchError, Tensor, with_runtime};
 
 use crate::LlmError;
 use crate::kv_cache::{LayerCache, new_cache};
 use crate::model::Model;
-use crate::selection::{Scores, Selection};
+use crate::selection::{Scores, Selection, read_choice};
+use crate::step::{Step, Wanted};
 
 /// How a [`Session`] runs.
 #[derive(Clone, Debug)]
@@ -60,30 +59,34 @@ pub struct Session<'m> {
     /// add in different orders, so the cache is made again in the same batches.
     batches: Vec<usize>,
     cache: Vec<LayerCache>,
-    /// The program for one token, and the one for the latest other size.
-    decode: Option<Step>,
-    prompt: Option<Step>,
+    /// Two programs for one token, which take turns where the device runs ahead of the host, and
+    /// the one for the latest other size.
+    steps: [Option<Step>; 3],
+    ahead: Option<Ahead>,
 }
 
-/// What is wanted of a forward pass, beside keys and values.
-#[derive(Clone, PartialEq, Eq)]
-enum Wanted {
-    /// The logits of this many of its last tokens.
-    Rows(usize),
-    /// Of those of the last token what the next one is chosen from.
-    Next(Selection),
-}
+/// The step of the latest size other than one token.
+const PROMPT: usize = 2;
 
-/// A traced forward pass of a fixed number of tokens.
-struct Step {
-    /// Tokens in.
-    tokens: usize,
+/// A pass over one token that was queued before the host knew which: the best one of the pass
+/// before, which the device handed on by itself.
+struct Ahead {
+    /// Where the pass before ended.
+    past: usize,
+    /// The token, as soon as it is known.
+    token: Option<u32>,
     wanted: Wanted,
-    trace: Trace,
-    /// Token ids and positions, `i32`.
-    inputs: [Storage; 2],
-    /// What the last run handed out, whose memory the next one uses again.
-    outputs: Vec<Storage>,
+    /// Which of the steps.
+    step: usize,
+    /// The token that it chooses.
+    chosen: Fetched,
+}
+
+impl Ahead {
+    /// Is it the pass over these tokens?
+    fn is_over(&self, past: usize, batch: &[u32], wanted: &Wanted) -> bool {
+        self.past == past && batch == self.token.as_slice() && self.wanted == *wanted
+    }
 }
 
 impl<'m> Session<'m> {
@@ -124,8 +127,8 @@ impl<'m> Session<'m> {
                 &options.layers,
             )?,
             options,
-            decode: None,
-            prompt: None,
+            steps: [const { None }; 3],
+            ahead: None,
         })
     }
 
@@ -234,15 +237,15 @@ impl<'m> Session<'m> {
     /// No device can run some operation.
     pub fn explain(&self, tokens: usize) -> Result<Vec<Explanation>, LlmError> {
         let wanted = Wanted::Rows(1);
-        let mut known = [&self.decode, &self.prompt].into_iter().flatten();
+        let mut known = self.steps.iter().flatten();
         let explained = match known.find(|step| step.is_for(tokens, &wanted)) {
-            Some(step) => step.trace.executable().explain(),
+            Some(step) => step.executable().explain(),
             None => {
                 let options = &self.options;
                 let step = with_runtime(&self.runtime, options.routing, || {
                     Step::new(self.model, &self.cache, tokens, wanted, options.converting)
                 })?;
-                step.trace.executable().explain()
+                step.executable().explain()
             }
         };
         Ok(explained.map_err(RusTorchError::from)?)
@@ -251,9 +254,8 @@ impl<'m> Session<'m> {
     /// Bytes that its programs work in: intermediate values, and what devices hand on; see
     /// [`Executable::working_bytes`](rustorch_runtime::Executable::working_bytes).
     pub fn working_bytes(&self) -> usize {
-        let steps = [&self.decode, &self.prompt].into_iter().flatten();
-        let bytes = |step: &Step| step.trace.executable().working_bytes().unwrap_or(0);
-        steps.map(bytes).sum()
+        let bytes = |step: &Step| step.executable().working_bytes().unwrap_or(0);
+        self.steps.iter().flatten().map(bytes).sum()
     }
 
     /// Bytes of keys and values, of which the system provides those that are written to.
@@ -273,7 +275,7 @@ impl<'m> Session<'m> {
         let step = with_runtime(&self.runtime, routing, || {
             Step::new(self.model, &self.cache, 1, Wanted::Rows(1), converting)
         })?;
-        let preference = step.trace.executable().preference();
+        let preference = step.executable().preference();
         Ok(preference.map_err(RusTorchError::from)?)
     }
 
@@ -330,10 +332,10 @@ impl<'m> Session<'m> {
             ..
         } = self.options;
         let cache = new_cache(self.model.config(), self.context, cache_dtype, layers)?;
-        for step in [&mut self.decode, &mut self.prompt].into_iter().flatten() {
+        for step in self.steps.iter_mut().flatten() {
             for (old, new) in self.cache.iter().zip(&cache) {
                 for (old, new) in [(&old.keys, &new.keys), (&old.values, &new.values)] {
-                    step.trace.rebind(&old.storage()?, &new.storage()?)?;
+                    step.rebind(&old.storage()?, &new.storage()?)?;
                 }
             }
         }
@@ -347,7 +349,7 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// Runs the program for a batch that begins at position `past`.
+    /// Runs the program for a batch that begins at position `past`, unless that has begun.
     fn pass(
         &mut self,
         past: usize,
@@ -355,98 +357,85 @@ impl<'m> Session<'m> {
         wanted: &Wanted,
         scores: Option<&mut Scores>,
     ) -> Result<(), LlmError> {
-        let slot = match batch.len() {
-            1 => &mut self.decode,
-            _ => &mut self.prompt,
-        };
-        let is_known = |step: &Step| step.is_for(batch.len(), wanted);
-        if !slot.as_ref().is_some_and(is_known) {
-            // The old program's memory goes before the new one's comes.
-            *slot = None;
-            let (model, cache, options) = (self.model, &self.cache, &self.options);
-            let step = with_runtime(&self.runtime, options.routing, || {
-                Step::new(
-                    model,
-                    cache,
-                    batch.len(),
-                    wanted.clone(),
-                    options.converting,
-                )
-            })?;
-            *slot = Some(step);
-        }
-        let Some(step) = slot else { return Ok(()) };
-        let ids = batch.iter().map(|&id| id as i32);
-        let positions = (past as i32..).take(batch.len());
-        for (storage, values) in step.inputs.iter().zip([collect(ids), collect(positions)]) {
-            self.runtime
-                .write(storage, &values)
-                .map_err(RusTorchError::from)?;
-        }
-        step.trace.run_into(&step.inputs, &mut step.outputs)?;
-        match scores {
-            Some(scores) => step.read(&self.runtime, scores),
-            None => Ok(()),
-        }
-    }
-}
-
-fn collect(values: impl Iterator<Item = i32>) -> smallvec::SmallVec<[u8; 64]> {
-    values.flat_map(i32::to_ne_bytes).collect()
-}
-
-impl Step {
-    fn new(
-        model: &Model,
-        cache: &[LayerCache],
-        tokens: usize,
-        wanted: Wanted,
-        converting: Option<DType>,
-    ) -> Result<Self, LlmError> {
-        let input = || {
-            let buffer = HostBuffer::zeroed(size_of::<i32>() * tokens);
-            let buffer = buffer.ok_or_else(|| LlmError::Input("out of memory".to_owned()))?;
-            Ok::<_, LlmError>(Storage::from_host(buffer))
-        };
-        let trace = || -> RusTorchResult<Trace> {
-            let ids = Tensor::placeholder([tokens], DType::I32)?;
-            let positions = Tensor::placeholder([tokens], DType::I32)?;
-            let forward = |rows| {
-                let architecture = model.architecture();
-                architecture.forward(&ids, &positions, cache, rows)
-            };
-            let outputs = match &wanted {
-                Wanted::Rows(rows) => vec![forward(*rows)?],
-                Wanted::Next(selection) => selection.of(&forward(1)?)?,
-            };
-            let outputs: Vec<&Tensor> = outputs.iter().collect();
-            let trace = Trace::new(&[&ids, &positions], &outputs)?;
-            match converting {
-                Some(dtype) => trace.converting(dtype),
-                None => Ok(trace),
+        let begun = self.ahead.take();
+        let begun = begun.filter(|ahead| ahead.is_over(past, batch, wanted));
+        let (at, chosen) = match begun {
+            Some(Ahead { step, chosen, .. }) => (step, Some(chosen)),
+            None => {
+                let at = if batch.len() == 1 { 0 } else { PROMPT };
+                let runtime = self.runtime.clone();
+                let step = self.step_for(at, batch.len(), wanted)?;
+                step.run(&runtime, batch, past)?;
+                (at, None)
             }
         };
-        Ok(Self {
-            tokens,
-            trace: trace()?,
-            wanted,
-            inputs: [input()?, input()?],
-            outputs: Vec::new(),
-        })
-    }
-
-    fn is_for(&self, tokens: usize, wanted: &Wanted) -> bool {
-        self.tokens == tokens && self.wanted == *wanted
-    }
-
-    /// Reads what the last run handed out.
-    fn read(&self, runtime: &Runtime, scores: &mut Scores) -> Result<(), LlmError> {
-        let all = Selection::default();
-        let selection = match &self.wanted {
-            Wanted::Rows(_) => &all,
-            Wanted::Next(selection) => selection,
+        let (Some(scores), Some(step)) = (scores, &self.steps[at]) else {
+            return Ok(());
         };
-        let read = selection.read(runtime, &self.outputs, scores);
-        Ok(read.map_err(RusTorchError::from)?)
+        let Some(id) = step.choice() else {
+            return step.read(&self.runtime, scores);
+        };
+        let chosen = chosen.unwrap_or_else(|| self.runtime.fetch(id));
+        if step.executable().is_queued() {
+            // Should this fail, so will the pass when it is asked for, and say why.
+            self.ahead = self
+                .run_ahead(at, past + batch.len(), wanted)
+                .ok()
+                .flatten();
+        }
+        let id = read_choice(chosen, scores)?;
+        if let Some(ahead) = &mut self.ahead {
+            ahead.token = Some(id);
+        }
+        Ok(())
+    }
+
+    /// Queues the pass over the token that step `before` chooses, whose place is `past`, if the
+    /// context has room for it.
+    fn run_ahead(
+        &mut self,
+        before: usize,
+        past: usize,
+        wanted: &Wanted,
+    ) -> Result<Option<Ahead>, LlmError> {
+        if past >= self.context {
+            return Ok(None);
+        }
+        let next = usize::from(before == 0);
+        self.step_for(next, 1, wanted)?;
+        let Ok([Some(before), Some(step)]) = self.steps.get_disjoint_mut([before, next]) else {
+            return Ok(None);
+        };
+        step.run_behind(before)?;
+        let chosen = step.choice().map(|id| self.runtime.fetch(id));
+        Ok(chosen.map(|chosen| Ahead {
+            past,
+            token: None,
+            wanted: wanted.clone(),
+            step: next,
+            chosen,
+        }))
+    }
+
+    /// The program for so many tokens, in this place among the steps.
+    fn step_for(
+        &mut self,
+        at: usize,
+        tokens: usize,
+        wanted: &Wanted,
+    ) -> Result<&mut Step, LlmError> {
+        let place = &mut self.steps[at];
+        // The old program's memory goes before the new one's comes.
+        place.take_if(|step| !step.is_for(tokens, wanted));
+        match place {
+            Some(step) => Ok(step),
+            none => {
+                let (model, cache, options) = (self.model, &self.cache, &self.options);
+                let step = with_runtime(&self.runtime, options.routing, || {
+                    Step::new(model, cache, tokens, wanted.clone(), options.converting)
+                })?;
+                Ok(none.insert(step))
+            }
+        }
     }
 }

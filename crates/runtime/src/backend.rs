@@ -27,7 +27,8 @@ pub trait Backend: Send + Sync {
 
 /// A compiled graph.
 pub trait Program: Send + Sync {
-    /// Runs the graph and waits for it. `probe` is asked before each kernel.
+    /// Runs the graph, and waits for it unless [`Program::is_queued`]. `probe` is asked before
+    /// each kernel.
     ///
     /// Inputs and outputs are in the graph's order, in this device's memory; inputs that
     /// the graph updates as state are written to, others are not.
@@ -41,6 +42,12 @@ pub trait Program: Send + Sync {
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
     ) -> Result<(), DeviceError>;
+
+    /// Does [`Program::run`] return while the device still works? What fails then shows when
+    /// results are read, as the loss of the device.
+    fn is_queued(&self) -> bool {
+        false
+    }
 
     /// The memory that a run works in, besides inputs and outputs.
     fn scratch(&self) -> Scratch {

@@ -254,6 +254,14 @@ impl Executable {
         Ok((graph, devices))
     }
 
+    /// Do runs, as the last one was planned, return while devices still work? What they compute
+    /// can then be the input of further ones before anybody has waited for it.
+    pub fn is_queued(&self) -> bool {
+        let prepared = lock(&self.prepared);
+        let stages = prepared.as_ref().map(|p| &p.stages);
+        stages.is_some_and(|stages| stages.iter().all(|stage| stage.program.is_queued()))
+    }
+
     /// Bytes that runs work in: intermediate values, and the results that segments hand on or
     /// return, which are kept for the next run to overwrite. `None` before the first run.
     pub fn working_bytes(&self) -> Option<usize> {

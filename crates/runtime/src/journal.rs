@@ -164,6 +164,12 @@ impl Owner {
         self.last_access.store(now, Ordering::Relaxed);
     }
 
+    /// Counts bytes that the host read.
+    pub(crate) fn read(&self, bytes: usize) {
+        self.accessed(1);
+        self.journal.moved(self.device, DeviceType::Cpu, bytes);
+    }
+
     pub(crate) fn accesses(&self) -> AccessCounters {
         let last = self.last_access.load(Ordering::Relaxed).checked_sub(1);
         AccessCounters {

@@ -45,6 +45,16 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// The device is lost. The range must lie inside the buffer.
     unsafe fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError>;
 
+    /// Begins to copy the first `bytes` to the host, behind all that was queued so far; what is
+    /// queued later does not delay them. `None` where [`DeviceBuffer::read`] does as well.
+    ///
+    /// # Errors
+    /// The device is lost. The bytes must lie inside the buffer.
+    fn fetch(&self, bytes: usize) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
+        let _ = bytes;
+        Ok(None)
+    }
+
     /// The host memory that this buffer is, where device and host share it, with all that the
     /// device wrote to it; the host may use it until the buffer's next launch.
     ///
@@ -57,6 +67,15 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
 
     /// For the backend that made the buffer.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// Bytes on their way from a device to the host.
+pub trait Fetch: Send {
+    /// Waits until they are in `to`, which has as many as were asked for.
+    ///
+    /// # Errors
+    /// The device is lost.
+    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError>;
 }
 
 /// Takes and gives the memory of one device.

@@ -13,11 +13,10 @@ use crate::executor::Executable;
 use crate::journal::{Journal, Owner, lock};
 use crate::planner::DeviceId;
 use crate::policy::{Policy, Subject, place_in_chain};
-use crate::storage::StorageError;
 use crate::{
     Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, FailureClass,
-    Fallback, Hardware, MemoryManager, OpType, Route, Routing, RunError, Storage, TensorInfo,
-    TransferMethod,
+    Fallback, Fetched, Hardware, MemoryManager, OpType, Route, Routing, RunError, Storage,
+    TensorInfo, TransferMethod,
 };
 
 /// Graphs that a runtime remembers the programs of.
@@ -374,7 +373,7 @@ impl Runtime {
         match placed {
             Ok(_) => Ok(()),
             Err(e) => {
-                let error = data_error(e, device);
+                let error = e.into_run_error(device);
                 if let RunError::Device(error) = &error {
                     self.devices.journal.count_fault(error);
                     if error.class == FailureClass::Lost {
@@ -393,7 +392,7 @@ impl Runtime {
     /// The only copy was on a device that is lost; the host is out of memory.
     pub fn synchronize(&self, storage: &Storage) -> Result<(), RunError> {
         let result = storage.synchronize();
-        result.map_err(|e| data_error(e, DeviceType::Cpu))
+        result.map_err(|e| e.into_run_error(DeviceType::Cpu))
     }
 
     /// Copies a storage's bytes from `offset` on to the host.
@@ -402,7 +401,13 @@ impl Runtime {
     /// The only copy was on a device that is lost. The range must lie inside the storage.
     pub fn read(&self, storage: &Storage, offset: usize, to: &mut [u8]) -> Result<(), RunError> {
         let result = storage.read(offset, to);
-        result.map_err(|e| data_error(e, DeviceType::Cpu))
+        result.map_err(|e| e.into_run_error(DeviceType::Cpu))
+    }
+
+    /// Begins to copy a storage's bytes to the host, behind all that was queued so far. Where the
+    /// device can, runs that are queued later do not delay them.
+    pub fn fetch(&self, storage: &Storage) -> Fetched {
+        storage.fetch()
     }
 
     /// Replaces a storage's bytes.
@@ -411,13 +416,6 @@ impl Runtime {
     /// The host is out of memory.
     pub fn write(&self, storage: &Storage, from: &[u8]) -> Result<(), RunError> {
         let result = storage.write(from);
-        result.map_err(|e| data_error(e, DeviceType::Cpu))
-    }
-}
-
-fn data_error(e: StorageError, device: DeviceType) -> RunError {
-    match e.on_device(device) {
-        Some(e) => RunError::Device(e),
-        None => RunError::DataLost { input: 0 },
+        result.map_err(|e| e.into_run_error(DeviceType::Cpu))
     }
 }

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use smallvec::SmallVec;
 
 use crate::journal::{Owner, lock};
-use crate::{DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, HostBuffer};
+use crate::{
+    DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, Fetch, HostBuffer, RunError,
+};
 
 /// The elements of a tensor, wherever they are: on the host, on devices, or both.
 ///
@@ -90,6 +92,33 @@ impl WeakStorage {
     /// The storage, if somebody still has it.
     pub fn upgrade(&self) -> Option<Storage> {
         self.0.upgrade().map(Storage)
+    }
+}
+
+/// A [`Storage`]'s bytes on their way to the host, as [`Runtime::fetch`](crate::Runtime::fetch)
+/// sends them.
+pub struct Fetched {
+    storage: Storage,
+    way: Option<(Arc<Owner>, Box<dyn Fetch>)>,
+}
+
+impl Fetched {
+    /// Waits for the bytes, of which `to` takes all.
+    ///
+    /// # Errors
+    /// As [`Runtime::read`](crate::Runtime::read).
+    pub fn read(self, to: &mut [u8]) -> Result<(), RunError> {
+        if let Some((owner, fetch)) = self.way {
+            match fetch.wait(to) {
+                Ok(()) => {
+                    owner.read(to.len());
+                    return Ok(());
+                }
+                Err(e) => owner.fail(e),
+            }
+        }
+        let result = self.storage.read(0, to);
+        result.map_err(|e| e.into_run_error(DeviceType::Cpu))
     }
 }
 
@@ -240,6 +269,14 @@ impl Storage {
         result
     }
 
+    /// Sends the bytes to the host, if a device has them that can do so while it works on.
+    pub(crate) fn fetch(&self) -> Fetched {
+        Fetched {
+            storage: self.clone(),
+            way: self.copies().send(self.0.bytes),
+        }
+    }
+
     /// Makes the host's copy valid: where a device shares the host's memory by showing what it
     /// wrote there, else by a copy.
     pub(crate) fn synchronize(&self) -> Result<(), StorageError> {
@@ -368,15 +405,29 @@ impl Copies {
         Ok(host)
     }
 
+    /// Sends bytes that the host does not have.
+    fn send(&mut self, bytes: usize) -> Option<(Arc<Owner>, Box<dyn Fetch>)> {
+        self.drop_lost();
+        if self.host.is_some() {
+            return None;
+        }
+        let copy = self.devices.first()?;
+        match copy.buffer.fetch(bytes) {
+            Ok(fetch) => Some((copy.owner.clone(), fetch?)),
+            Err(e) => {
+                copy.owner.fail(e);
+                None
+            }
+        }
+    }
+
     /// Copies bytes from the first device that can give them.
     fn fetch(&mut self, offset: usize, to: &mut [u8]) -> Result<(), StorageError> {
         while let Some(copy) = self.devices.first() {
             // SAFETY: the storage was acquired, so no run writes to it.
             match unsafe { copy.buffer.read(offset, to) } {
                 Ok(()) => {
-                    let owner = &copy.owner;
-                    owner.accessed(1);
-                    (owner.journal).moved(owner.device, DeviceType::Cpu, to.len());
+                    copy.owner.read(to.len());
                     return Ok(());
                 }
                 Err(e) => copy.owner.fail(e),
@@ -468,6 +519,14 @@ impl From<DeviceError> for StorageError {
 }
 
 impl StorageError {
+    /// As an error of a run on `device`, where it is the only input.
+    pub(crate) fn into_run_error(self, device: DeviceType) -> RunError {
+        match self.on_device(device) {
+            Some(e) => RunError::Device(e),
+            None => RunError::DataLost { input: 0 },
+        }
+    }
+
     /// As an error of `device`; `None` says that nothing is left.
     pub(crate) fn on_device(self, device: DeviceType) -> Option<DeviceError> {
         match self {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustorch_ir::ops::philox;
 use rustorch_ir::{Graph, Op, OpKind, Signature};
 use rustorch_runtime::{
-    Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass,
+    Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Fetch,
     HostBuffer, Probe, Program, Scratch,
 };
 
@@ -209,6 +209,10 @@ impl Program for FaultyProgram {
         }
     }
 
+    fn is_queued(&self) -> bool {
+        self.inner.is_queued()
+    }
+
     fn scratch(&self) -> Scratch {
         self.inner.scratch()
     }
@@ -289,6 +293,19 @@ impl fmt::Debug for FaultyBuffer {
     }
 }
 
+/// Bytes that do not arrive once the device is lost.
+struct FaultyFetch {
+    inner: Box<dyn Fetch>,
+    state: Arc<State>,
+}
+
+impl Fetch for FaultyFetch {
+    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.state.check_alive()?;
+        self.inner.wait(to)
+    }
+}
+
 /// The wrapped device's buffer.
 fn unwrap(buffer: &Arc<dyn DeviceBuffer>) -> Arc<dyn DeviceBuffer> {
     match buffer.as_any().downcast_ref::<FaultyBuffer>() {
@@ -312,6 +329,15 @@ impl DeviceBuffer for FaultyBuffer {
         self.state.check_alive()?;
         // SAFETY: promised by the caller.
         unsafe { self.inner.write(offset, from) }
+    }
+
+    fn fetch(&self, bytes: usize) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
+        self.state.check_alive()?;
+        let fetch = self.inner.fetch(bytes)?;
+        Ok(fetch.map(|inner| -> Box<dyn Fetch> {
+            let state = self.state.clone();
+            Box::new(FaultyFetch { inner, state })
+        }))
     }
 
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError> {

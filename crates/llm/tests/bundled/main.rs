@@ -5,6 +5,7 @@ mod f32_hybrid;
 mod faults;
 mod goldens;
 mod layers;
+mod queued;
 mod selection;
 mod soak;
 mod zero_copy;

@@ -1,0 +1,162 @@
+//! A traced forward pass of a fixed number of tokens.
+
+use rustorch_ir::DType;
+use rustorch_runtime::{Executable, HostBuffer, Runtime, Storage};
+use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace};
+
+use crate::LlmError;
+use crate::kv_cache::LayerCache;
+use crate::model::Model;
+use crate::selection::{Scores, Selection};
+
+/// What is wanted of a forward pass, beside keys and values.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The logits of this many of its last tokens.
+    Rows(usize),
+    /// Of those of the last token what the next one is chosen from.
+    Next(Selection),
+}
+
+impl Wanted {
+    fn selection(&self) -> Selection {
+        match self {
+            Self::Rows(_) => Selection::default(),
+            Self::Next(selection) => selection.clone(),
+        }
+    }
+}
+
+/// A forward pass that can be run again and again.
+pub(crate) struct Step {
+    /// Tokens in.
+    tokens: usize,
+    wanted: Wanted,
+    selection: Selection,
+    trace: Trace,
+    /// Token ids, `i64`, and positions, `i32`.
+    inputs: [Storage; 2],
+    /// What the last run handed out, whose memory the next one uses again. Where one token is
+    /// chosen, it and its position are what the inputs of the next pass are.
+    outputs: Vec<Storage>,
+}
+
+impl Step {
+    /// Traces a pass over `tokens` tokens for the current runtime.
+    ///
+    /// # Errors
+    /// There is no memory for its inputs, or the model's shapes do not fit each other.
+    pub(crate) fn new(
+        model: &Model,
+        cache: &[LayerCache],
+        tokens: usize,
+        wanted: Wanted,
+        converting: Option<DType>,
+    ) -> Result<Self, LlmError> {
+        let selection = wanted.selection();
+        let trace = || -> RusTorchResult<Trace> {
+            let ids = Tensor::placeholder([tokens], DType::I64)?;
+            let positions = Tensor::placeholder([tokens], DType::I32)?;
+            let rows = match wanted {
+                Wanted::Rows(rows) => rows,
+                Wanted::Next(_) => 1,
+            };
+            let architecture = model.architecture();
+            let logits = architecture.forward(&ids, &positions, cache, rows)?;
+            let mut outputs = selection.of(&logits)?;
+            if selection.is_choice() {
+                outputs.push(positions.narrow(0, tokens - 1, 1)?.add(1)?);
+            }
+            let outputs: Vec<&Tensor> = outputs.iter().collect();
+            let trace = Trace::new(&[&ids, &positions], &outputs)?;
+            match converting {
+                Some(dtype) => trace.converting(dtype),
+                None => Ok(trace),
+            }
+        };
+        let input = |bytes| {
+            let buffer = HostBuffer::zeroed(bytes);
+            let buffer = buffer.ok_or_else(|| LlmError::Input("out of memory".to_owned()))?;
+            Ok::<_, LlmError>(Storage::from_host(buffer))
+        };
+        Ok(Self {
+            tokens,
+            trace: trace()?,
+            wanted,
+            selection,
+            inputs: [
+                input(size_of::<i64>() * tokens)?,
+                input(size_of::<i32>() * tokens)?,
+            ],
+            outputs: Vec::new(),
+        })
+    }
+
+    /// Is it a pass over so many tokens, of which this is wanted?
+    pub(crate) fn is_for(&self, tokens: usize, wanted: &Wanted) -> bool {
+        self.tokens == tokens && self.wanted == *wanted
+    }
+
+    /// The prepared graph.
+    pub(crate) fn executable(&self) -> &Executable {
+        self.trace.executable()
+    }
+
+    /// Puts another state in the place of a lost one.
+    ///
+    /// # Errors
+    /// As [`Trace::rebind`].
+    pub(crate) fn rebind(&mut self, old: &Storage, new: &Storage) -> Result<(), LlmError> {
+        Ok(self.trace.rebind(old, new)?)
+    }
+
+    /// Runs it over a batch that begins at position `past`.
+    ///
+    /// # Errors
+    /// As [`Executable::run_into`].
+    pub(crate) fn run(
+        &mut self,
+        runtime: &Runtime,
+        batch: &[u32],
+        past: usize,
+    ) -> Result<(), LlmError> {
+        let ids = batch.iter().map(|&id| i64::from(id));
+        let positions = (past as i32..).take(batch.len());
+        let [ids_at, positions_at] = &self.inputs;
+        for (storage, bytes) in [
+            (ids_at, collect(ids.map(i64::to_ne_bytes))),
+            (positions_at, collect(positions.map(i32::to_ne_bytes))),
+        ] {
+            let written = runtime.write(storage, &bytes);
+            written.map_err(RusTorchError::from)?;
+        }
+        Ok(self.trace.run_into(&self.inputs, &mut self.outputs)?)
+    }
+
+    /// Runs it over the token that `before` has chosen.
+    ///
+    /// # Errors
+    /// As [`Executable::run_into`].
+    pub(crate) fn run_behind(&mut self, before: &Self) -> Result<(), LlmError> {
+        Ok(self.trace.run_into(&before.outputs, &mut self.outputs)?)
+    }
+
+    /// Where the one token is that the last run chose, if that is what is wanted.
+    pub(crate) fn choice(&self) -> Option<&Storage> {
+        let is_choice = self.selection.is_choice();
+        self.outputs.first().filter(|_| is_choice)
+    }
+
+    /// Reads what the last run handed out.
+    ///
+    /// # Errors
+    /// As [`Runtime::read`].
+    pub(crate) fn read(&self, runtime: &Runtime, scores: &mut Scores) -> Result<(), LlmError> {
+        let read = self.selection.read(runtime, &self.outputs, scores);
+        Ok(read.map_err(RusTorchError::from)?)
+    }
+}
+
+fn collect<const N: usize>(values: impl Iterator<Item = [u8; N]>) -> smallvec::SmallVec<[u8; 64]> {
+    values.flatten().collect()
+}
