@@ -78,6 +78,12 @@ impl Step {
 pub struct Lowered {
     /// The launches in order.
     pub steps: Vec<Step>,
+    /// For each step, how many from it on are launched together, as
+    /// [`Kernels::together`] says; of the steps among them, only the first's number counts.
+    pub together: Vec<usize>,
+    /// For each step, the last one that reads its result; `usize::MAX` for those that a graph
+    /// output or a state keeps.
+    pub last_uses: Vec<usize>,
     /// Size of the arena for intermediate values.
     pub arena_bytes: usize,
 }
@@ -109,6 +115,14 @@ pub trait Kernels {
 
     /// Is this an elementwise kernel that the backend can fuse with others?
     fn fuses(&self, signature: &Signature) -> bool;
+
+    /// How many steps, from `steps[at]` on, the backend launches together: 1 or more. All their
+    /// operands and results have memory of their own until the last of them is done. Places are
+    /// not final yet, but those of different values differ. `last_uses` is as in [`Lowered`].
+    fn together(&self, steps: &[Step], last_uses: &[usize], at: usize) -> usize {
+        let _ = (steps, last_uses, at);
+        1
+    }
 }
 
 struct Builder<'g, K> {
@@ -137,7 +151,7 @@ pub fn lower(graph: &Graph, kernels: &impl Kernels) -> Result<Lowered, OpError> 
     }
     let mut writers = builder.outputs();
     let steps = fuse(builder.steps, &mut writers);
-    Ok(place(steps, &writers))
+    Ok(place(steps, &writers, kernels))
 }
 
 impl<K: Kernels> Builder<'_, K> {
@@ -274,41 +288,63 @@ impl<K: Kernels> Builder<'_, K> {
 
 /// Finds a buffer for each step's result: an output, or bytes of the arena that no value alive
 /// at that time uses.
-fn place(drafts: Vec<Draft>, writers: &[usize]) -> Lowered {
+fn place(drafts: Vec<Draft>, writers: &[usize], kernels: &impl Kernels) -> Lowered {
     let is_state = |step: &Step| step.last().op.def().role() == Role::State;
-    let mut last_use: Vec<usize> = (0..drafts.len()).collect();
+    let mut last_uses: Vec<usize> = (0..drafts.len()).collect();
     for (at, draft) in drafts.iter().enumerate() {
         for root in &draft.roots {
             if let Root::Step(s) = root {
-                last_use[*s] = at;
+                last_uses[*s] = at;
             }
         }
     }
-    let mut arena = Arena::default();
-    let mut slots: Vec<Slot> = Vec::with_capacity(drafts.len());
-    let mut steps: Vec<Step> = Vec::with_capacity(drafts.len());
+    let mut roots = Vec::with_capacity(drafts.len());
+    let mut steps = Vec::with_capacity(drafts.len());
     for (at, draft) in drafts.into_iter().enumerate() {
-        let Draft {
-            mut step, roots, ..
-        } = draft;
-        let slot_of = |root: &Root| match *root {
-            Root::Input(i) => Slot::Input(i),
-            Root::Step(s) => slots[s],
-        };
-        for (place, root) in step.inputs.iter_mut().zip(&roots) {
-            place.slot = slot_of(root);
+        if writers.contains(&at) || is_state(&draft.step) {
+            last_uses[at] = usize::MAX;
         }
-        let slot = match writers.iter().position(|&w| w == at) {
-            _ if is_state(&step) => step.inputs[0].slot,
-            Some(output) => Slot::Output(output),
-            None => Slot::Arena(arena.take(step.output.ty.bytes(), at, last_use[at])),
-        };
-        step.output.slot = slot;
-        slots.push(slot);
-        steps.push(step);
+        roots.push(draft.roots);
+        steps.push(draft.step);
     }
+    let assign = |steps: &mut [Step], take: &mut dyn FnMut(usize, usize) -> usize| {
+        let mut slots: Vec<Slot> = Vec::with_capacity(steps.len());
+        for (at, step) in steps.iter_mut().enumerate() {
+            for (place, root) in step.inputs.iter_mut().zip(&roots[at]) {
+                place.slot = match *root {
+                    Root::Input(i) => Slot::Input(i),
+                    Root::Step(s) => slots[s],
+                };
+            }
+            step.output.slot = match writers.iter().position(|&w| w == at) {
+                _ if is_state(step) => step.inputs[0].slot,
+                Some(output) => Slot::Output(output),
+                None => Slot::Arena(take(at, step.output.ty.bytes())),
+            };
+            slots.push(step.output.slot);
+        }
+    };
+
+    // Every value has a place of its own while it is asked what goes together.
+    assign(&mut steps, &mut |at, _| at * ARENA_ALIGNMENT);
+    let mut together = vec![1; steps.len()];
+    // For each step, the first and the last of those that it goes with.
+    let mut groups = Vec::with_capacity(steps.len());
+    while groups.len() < steps.len() {
+        let at = groups.len();
+        let count = kernels.together(&steps, &last_uses, at);
+        let count = count.clamp(1, steps.len() - at);
+        together[at] = count;
+        groups.extend(std::iter::repeat_n((at, at + count - 1), count));
+    }
+    let mut arena = Arena::default();
+    assign(&mut steps, &mut |at, bytes| {
+        arena.take(bytes, groups[at].0, groups[last_uses[at]].1)
+    });
     Lowered {
         steps,
+        together,
+        last_uses,
         arena_bytes: arena.size,
     }
 }
