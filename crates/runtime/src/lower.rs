@@ -118,9 +118,9 @@ pub trait Kernels {
 
     /// How many steps, from `steps[at]` on, the backend launches together: 1 or more. All their
     /// operands and results have memory of their own until the last of them is done. Places are
-    /// not final yet, but those of different values differ. `last_uses` is as in [`Lowered`].
-    fn together(&self, steps: &[Step], last_uses: &[usize], at: usize) -> usize {
-        let _ = (steps, last_uses, at);
+    /// not final yet, but those of different values differ.
+    fn together(&self, steps: &[Step], at: usize) -> usize {
+        let _ = (steps, at);
         1
     }
 }
@@ -332,7 +332,7 @@ fn place(drafts: Vec<Draft>, writers: &[usize], kernels: &impl Kernels) -> Lower
     let mut groups = Vec::with_capacity(steps.len());
     while groups.len() < steps.len() {
         let at = groups.len();
-        let count = kernels.together(&steps, &last_uses, at);
+        let count = kernels.together(&steps, at);
         let count = count.clamp(1, steps.len() - at);
         together[at] = count;
         groups.extend(std::iter::repeat_n((at, at + count - 1), count));

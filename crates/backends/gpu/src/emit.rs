@@ -4,6 +4,7 @@ use rustorch_runtime::{Lowered, Step};
 
 use crate::driver::{Dialect, Gemm, Limits};
 use crate::kernel::{Buffer, Counters, Dispatch, GRANULE, Kernel, Scratch};
+use crate::merge::Window;
 
 /// Lanes of a SIMD-group, in the languages that have them.
 pub(crate) const SIMD_WIDTH: usize = 32;
@@ -32,7 +33,10 @@ pub(crate) struct Emitter<'a> {
     /// What the device can do.
     pub(crate) limits: &'a Limits,
     dialect: Dialect,
-    work: Vec<Work>,
+    /// Each launch, with the step it is for.
+    work: Vec<(usize, Work)>,
+    /// The step that launches are appended for.
+    step: usize,
     mistakes: Vec<Mistake>,
     counters: usize,
     /// Bytes of the values in the arena; scratch memory is behind them.
@@ -44,8 +48,8 @@ pub(crate) struct Emitter<'a> {
 
 /// The launches of a graph.
 pub(crate) struct Emitted {
-    /// All launches.
-    pub(crate) work: Vec<Work>,
+    /// All launches, each with the step that it is for.
+    pub(crate) work: Vec<(usize, Work)>,
     /// For each step, the number of launches up to its end.
     pub(crate) ends: Vec<usize>,
     /// What the codes in the status word mean, from 1 on.
@@ -67,6 +71,7 @@ pub(crate) fn emit(
         limits,
         dialect,
         work: Vec::new(),
+        step: 0,
         mistakes: Vec::new(),
         counters: 0,
         values: lowered.arena_bytes.next_multiple_of(GRANULE),
@@ -74,12 +79,26 @@ pub(crate) fn emit(
         most_scratch: 0,
     };
     let mut ends = Vec::with_capacity(emits.len());
-    for (step, emit) in lowered.steps.iter().zip(emits) {
+    while ends.len() < lowered.steps.len() {
+        let at = ends.len();
+        let count = lowered.together[at];
         emitter.scratch = 0;
-        if step.output.ty.shape.elements() > 0 {
-            emit(step, &mut emitter);
+        emitter.step = at;
+        let begin = emitter.work.len();
+        if count > 1 {
+            let steps = at..at + count;
+            let inside = |&last: &usize| last.saturating_sub(at);
+            let window = Window {
+                steps: &lowered.steps[steps.clone()],
+                emits: &emits[steps.clone()],
+                last_uses: lowered.last_uses[steps].iter().map(inside).collect(),
+            };
+            window.emit(at, &mut emitter);
+        } else if lowered.steps[at].output.ty.shape.elements() > 0 {
+            emits[at](&lowered.steps[at], &mut emitter);
         }
         emitter.most_scratch = emitter.most_scratch.max(emitter.scratch);
+        ends.extend(std::iter::repeat_n(begin, count - 1));
         ends.push(emitter.work.len());
     }
     Emitted {
@@ -97,17 +116,22 @@ impl Emitter<'_> {
         self.dialect
     }
 
+    /// From here on launches are for this step of the graph.
+    pub(crate) fn at(&mut self, step: usize) {
+        self.step = step;
+    }
+
     /// Appends a launch, unless it has no groups.
     pub(crate) fn launch(&mut self, kernel: Kernel) {
         let dispatch = kernel.finish(self.dialect);
         if !dispatch.groups.contains(&0) {
-            self.work.push(Work::Kernel(dispatch));
+            self.work.push((self.step, Work::Kernel(dispatch)));
         }
     }
 
     /// Appends a product of the driver's library, which [`Limits::has_gemm`] says there is.
     pub(crate) fn gemm(&mut self, gemm: Gemm, operands: [(Buffer, usize); 3]) {
-        self.work.push(Work::Gemm(gemm, operands));
+        self.work.push((self.step, Work::Gemm(gemm, operands)));
     }
 
     /// Words that are zero before each launch that uses them, which leaves them so.

@@ -10,6 +10,7 @@ mod cache;
 mod driver;
 mod emit;
 mod kernel;
+mod merge;
 mod ops;
 mod pool;
 mod program;
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustorch_ir::{DType, Graph, OpKind, Signature, TensorType};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, FailureClass, KernelTable, Kernels, Layouts,
-    Program, lower,
+    Program, Step, lower,
 };
 use sha2::{Digest, Sha256};
 
@@ -172,12 +173,8 @@ impl<D: Driver> Backend for Gpu<D> {
         let driver = self.driver();
         let emitted = emit(&lowered, &emits, driver.limits(), driver.dialect());
         let mut kernels = Vec::with_capacity(emitted.work.len());
-        let mut step = 0;
-        for (at, work) in emitted.work.iter().enumerate() {
-            while emitted.ends[step] <= at {
-                step += 1;
-            }
-            let part = lowered.steps[step].last();
+        for (step, work) in &emitted.work {
+            let part = lowered.steps[*step].last();
             let kernel = match work {
                 Work::Kernel(dispatch) => self.kernel(dispatch).map(Some),
                 Work::Gemm(..) => Ok(None),
@@ -202,5 +199,12 @@ impl<D: Driver> Kernels for Gpu<D> {
 
     fn fuses(&self, signature: &Signature) -> bool {
         ops::pointwise::accepts(signature)
+    }
+
+    fn together(&self, steps: &[Step], at: usize) -> usize {
+        match self.driver().dialect() {
+            Dialect::Cuda => merge::together(steps, at),
+            Dialect::OpenCl | Dialect::Metal => 1,
+        }
     }
 }

@@ -18,8 +18,8 @@ pub(crate) struct GpuProgram<D: Driver> {
     steps: Vec<Step>,
     /// For each step, the number of launches up to its end.
     ends: Vec<usize>,
-    /// Each launch, with its kernel if it is one of ours.
-    launches: Vec<(Option<Arc<D::Kernel>>, Work)>,
+    /// Each launch: its kernel if it is one of ours, and the step it is for.
+    launches: Vec<(Option<Arc<D::Kernel>>, (usize, Work))>,
     mistakes: Vec<Mistake>,
     arena_bytes: usize,
     /// Words that are zero between launches.
@@ -121,7 +121,7 @@ impl<D: Driver> GpuProgram<D> {
             for part in &step.parts {
                 probe.before(part.node, &part.op)?;
             }
-            while let Some((_, (kernel, work))) = launches.next_if(|(at, _)| *at < end) {
+            while let Some((_, (kernel, (origin, work)))) = launches.next_if(|(at, _)| *at < end) {
                 let launched = match (work, kernel) {
                     (Work::Kernel(dispatch), Some(kernel)) => {
                         self.launch(buffers, kernel, dispatch)
@@ -135,7 +135,7 @@ impl<D: Driver> GpuProgram<D> {
                     }
                     (Work::Kernel(_), None) => Ok(()),
                 };
-                let part = step.last();
+                let part = self.steps[*origin].last();
                 launched.map_err(|e: DeviceError| e.at(part.node, part.op.name()))?;
             }
         }

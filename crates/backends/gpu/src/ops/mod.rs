@@ -8,6 +8,7 @@ mod cast;
 mod concat;
 mod conv2d;
 mod conv_transpose2d;
+pub(crate) mod cuda;
 mod cumsum;
 mod embedding;
 mod functions;
