@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use memmap2::MmapMut;
+
 use crate::Metadata;
 use crate::error::{GgufError, SplitProblem};
 use crate::header::Header;
@@ -66,6 +68,11 @@ impl Gguf {
     /// Reads a model that is in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, GgufError> {
         Self::from_memory(Arc::new(bytes))
+    }
+
+    /// Reads a model from memory of the system's own.
+    pub(crate) fn from_mapping(memory: MmapMut) -> Result<Self, GgufError> {
+        Self::from_memory(Arc::new(memory))
     }
 
     fn from_memory(storage: Storage) -> Result<Self, GgufError> {

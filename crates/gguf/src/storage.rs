@@ -6,7 +6,7 @@ use std::ops::{Deref, Range};
 use std::path::Path;
 use std::sync::Arc;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 
 use crate::error::GgufError;
 
@@ -28,6 +28,17 @@ pub(crate) fn map(path: &Path) -> Result<Storage, GgufError> {
     Ok(Arc::new(mapping.map_err(|error| {
         GgufError::io("map the file into memory", error)
     })?))
+}
+
+/// Memory of this size, which is zero.
+pub(crate) fn allocate(bytes: usize) -> Result<MmapMut, GgufError> {
+    let memory = MmapMut::map_anon(bytes);
+    let memory =
+        memory.map_err(|error| GgufError::io(format!("reserve {bytes} bytes of memory"), error))?;
+    // Pages of 2 MiB come sooner than as many small ones; without them it works as well.
+    #[cfg(target_os = "linux")]
+    let _ = memory.advise(memmap2::Advice::HugePage);
+    Ok(memory)
 }
 
 /// Fails, saying what it is, unless this is an ordinary file.

@@ -1,13 +1,16 @@
 //! Writing GGUF files.
 
 use std::io::{self, BufWriter, Read, Write};
+use std::num::NonZero;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use crate::error::{GgufError, KeyProblem, TensorProblem, quoted};
 use crate::header::{self, MAGIC, VERSION};
 use crate::tensor::{self, TensorInfo};
 use crate::value::encode_string;
-use crate::{Array, GgmlType, Metadata, Value, storage};
+use crate::{Array, GgmlType, Gguf, Metadata, Value, storage};
 
 /// Writes a GGUF file (version 3): metadata and tensors are declared first, then the data is streamed, tensor by
 /// tensor, so that a model need never be in memory as a whole.
@@ -139,6 +142,41 @@ impl GgufWriter {
                 })?;
         }
         Ok(())
+    }
+
+    /// The model in memory, as [`write`](Self::write) would write it. `fill` is called once for each tensor, with its
+    /// place in the order and its data, which is zero; by as many threads as the machine has processors.
+    pub fn to_memory(
+        &self,
+        fill: impl Fn(usize, &TensorInfo, &mut [u8]) + Sync,
+    ) -> Result<Gguf, GgufError> {
+        let alignment = header::alignment(&self.metadata)?;
+        let header = self.header(alignment)?;
+        let padded = |tensor: &TensorInfo| tensor.bytes().next_multiple_of(alignment);
+        let start = header.len().next_multiple_of(alignment);
+        let size = start + self.tensors.iter().map(padded).sum::<usize>();
+        let mut memory = storage::allocate(size)?;
+        memory[..header.len()].copy_from_slice(&header);
+        let mut rest = &mut memory[start..];
+        let mut data = Vec::with_capacity(self.tensors.len());
+        for tensor in &self.tensors {
+            let (own, others) = rest.split_at_mut(padded(tensor));
+            data.push((tensor, &mut own[..tensor.bytes()]));
+            rest = others;
+        }
+        let data = Mutex::new(data.into_iter().enumerate());
+        let next = || data.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let threads = thread::available_parallelism().map_or(1, NonZero::get);
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Some((i, (tensor, data))) = next() {
+                        fill(i, tensor, data);
+                    }
+                });
+            }
+        });
+        Gguf::from_mapping(memory)
     }
 
     /// All that stands before the tensor data, without padding.

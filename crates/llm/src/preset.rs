@@ -4,7 +4,8 @@
 //! vocabulary. The weights are drawn once for each type, quantised, and repeated.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::collections::hash_map::Entry;
+use std::io;
 use std::num::NonZero;
 use std::path::Path;
 use std::str::FromStr;
@@ -84,23 +85,16 @@ impl Preset {
     /// # Errors
     /// There is not enough memory for it.
     pub fn build(&self, file_type: FileType) -> Result<Gguf, GgufError> {
-        const HEADER: usize = 1 << 16;
         let writer = self.writer(file_type)?;
-        let size = HEADER
-            + writer
-                .tensors()
-                .iter()
-                .map(TensorInfo::bytes)
-                .sum::<usize>();
-        let mut bytes = Vec::new();
-        let refused = |_| GgufError::Io {
-            action: format!("reserve {size} bytes of memory for {}", self.name),
-            error: io::ErrorKind::OutOfMemory.into(),
-        };
-        bytes.try_reserve_exact(size).map_err(refused)?;
-        let mut weights = RandomWeights::default();
-        writer.write_to(&mut bytes, |tensor, out| weights.write(tensor, out))?;
-        Gguf::from_bytes(bytes)
+        let weights = RandomWeights::new(writer.tensors())?;
+        writer.to_memory(|i, tensor, data| {
+            let mut rest = data;
+            for part in weights.parts(i, tensor) {
+                let (start, end) = rest.split_at_mut(part.len());
+                start.copy_from_slice(part);
+                rest = end;
+            }
+        })
     }
 
     /// Writes the model to a file.
@@ -108,9 +102,16 @@ impl Preset {
     /// # Errors
     /// The file cannot be written.
     pub fn save(&self, file_type: FileType, path: &Path) -> Result<(), GgufError> {
-        let mut weights = RandomWeights::default();
-        self.writer(file_type)?
-            .write(path, |tensor, out| weights.write(tensor, out))
+        let writer = self.writer(file_type)?;
+        let weights = RandomWeights::new(writer.tensors())?;
+        let mut tensors = 0..;
+        writer.write(path, |tensor, out| {
+            let mut parts = tensors
+                .next()
+                .into_iter()
+                .flat_map(|i| weights.parts(i, tensor));
+            parts.try_for_each(|part| out.write_all(part))
+        })
     }
 
     fn writer(&self, file_type: FileType) -> Result<GgufWriter, GgufError> {
@@ -207,12 +208,13 @@ impl FromStr for Preset {
     }
 }
 
-/// Writes tensors of random weights: normal numbers small enough that no activation grows
-/// out of range. What one type needs is drawn once.
-#[derive(Default)]
+/// Random weights: normal numbers small enough that no activation grows out of range. What one
+/// type needs is drawn once.
 struct RandomWeights {
+    /// Blocks of each type.
     tiles: HashMap<GgmlType, Vec<u8>>,
-    turns: usize,
+    /// Norms are the only vectors; a factor of 1 leaves the values as they are.
+    ones: Vec<u8>,
 }
 
 impl RandomWeights {
@@ -220,29 +222,50 @@ impl RandomWeights {
     const TILE: usize = 1 << 18;
     const DEVIATION: f64 = 0.02;
 
-    fn write(&mut self, tensor: &TensorInfo, out: &mut dyn Write) -> io::Result<()> {
-        // Norms are the only vectors; a factor of 1 leaves the values as they are.
-        if tensor.dims.len() == 1 {
-            return out.write_all(&1_f32.to_le_bytes().repeat(tensor.elements()));
-        }
-        let ty = tensor.ty;
-        let tile = match self.tiles.entry(ty) {
-            std::collections::hash_map::Entry::Occupied(tile) => tile.into_mut(),
-            std::collections::hash_map::Entry::Vacant(place) => place.insert(tile(ty)?),
-        };
-        let blocks = tile.len() / ty.block_bytes();
-        let mut left = tensor.bytes();
-        while left > 0 {
-            // Each repetition begins at another block, so that rows differ.
-            self.turns = (self.turns + 1009) % blocks;
-            let (end, start) = tile.split_at(self.turns * ty.block_bytes());
-            for part in [start, end] {
-                let part = &part[..part.len().min(left)];
-                out.write_all(part)?;
-                left -= part.len();
+    fn new(tensors: &[TensorInfo]) -> Result<Self, GgufError> {
+        let is_vector = |tensor: &&TensorInfo| tensor.dims.len() == 1;
+        let longest = tensors
+            .iter()
+            .filter(is_vector)
+            .map(TensorInfo::elements)
+            .max();
+        let mut tiles = HashMap::new();
+        for tensor in tensors.iter().filter(|tensor| !is_vector(tensor)) {
+            if let Entry::Vacant(place) = tiles.entry(tensor.ty) {
+                let drawn = tile(tensor.ty).map_err(|error| GgufError::Io {
+                    action: format!("draw weights of type {}", tensor.ty.name()),
+                    error,
+                })?;
+                place.insert(drawn);
             }
         }
-        Ok(())
+        Ok(Self {
+            tiles,
+            ones: 1_f32.to_le_bytes().repeat(longest.unwrap_or(0)),
+        })
+    }
+
+    /// The bytes of the tensor at this place in the order.
+    fn parts(&self, at: usize, tensor: &TensorInfo) -> impl Iterator<Item = &[u8]> {
+        let block = tensor.ty.block_bytes();
+        let tile = match tensor.dims.len() {
+            1 => &self.ones,
+            _ => &self.tiles[&tensor.ty],
+        };
+        let blocks = tile.len() / block;
+        // Each repetition begins at another block, so that rows differ.
+        let turns = (1..).map(move |n| (at * 101 + n * 1009) % blocks * block);
+        let mut left = tensor.bytes();
+        let parts = turns.flat_map(move |turn| {
+            let (end, start) = tile.split_at(turn);
+            [start, end]
+        });
+        let parts = parts.filter(|part| !part.is_empty()).map(move |part| {
+            let part = &part[..part.len().min(left)];
+            left -= part.len();
+            part
+        });
+        parts.take_while(|part| !part.is_empty())
     }
 }
 

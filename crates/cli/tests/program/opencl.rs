@@ -110,6 +110,49 @@ fn opencl_tells_the_same_story() {
 }
 
 #[test]
+fn bench_measures_the_device_that_computes() {
+    if !is_here() {
+        return;
+    }
+    let args = "bench -p 8 -n 4 -d 8 -r 1 -b opencl -o json";
+    let json = run(args.split(' ')).json();
+    for row in json.as_array().unwrap() {
+        let number = |field: &str| {
+            row[field]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{field}: {row}"))
+        };
+        assert_eq!(row["limits_of"], "opencl:0");
+        let prompts = row["n_gen"] == 0;
+        assert_eq!(row["bandwidth_share"].is_null(), prompts);
+        assert_eq!(row["matrix_share"].is_null(), !prompts);
+        let (limit, amount, share) = match prompts {
+            // All products of 8 tokens but the head's, of which there is one row; and 8 × 8 + 36
+            // pairs of tokens.
+            true => {
+                let in_layers = 512 * (512 + 2 * 128 + 512 + 3 * 768);
+                let products = 8 * 6 * in_layers + 4096 * 512 + 100 * 6 * 8 * 128;
+                assert_eq!(number("operations"), 2.0 * products as f64);
+                ("matrix_rate", "operations", "matrix_share")
+            }
+            false => ("memory_bandwidth", "bytes_per_token", "bandwidth_share"),
+        };
+        let tokens = if prompts { 8.0 } else { 1.0 };
+        let reached = number(amount) / tokens * number("avg_ts");
+        let expected = number(share) * number(limit);
+        assert!((reached / expected - 1.0).abs() < 1e-3, "{row}");
+    }
+    let table = run("bench -p 8 -n 4 -r 1 -b opencl".split(' ')).ok();
+    for part in [
+        "copied on opencl:0",
+        "in bf16 on opencl:0",
+        "of matrix rate",
+    ] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+}
+
+#[test]
 fn a_kernel_cache_that_is_of_no_use_costs_only_time() {
     if !is_here() {
         return;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rustorch_ir::ops::philox;
-use rustorch_llm::{Model, Session, SessionOptions};
+use rustorch_llm::{Model, Scores, Selection, Session, SessionOptions};
 use rustorch_runtime::Runtime;
 
 /// What is measured: a prompt, or generation; the other is 0.
@@ -63,16 +63,19 @@ pub(crate) fn run(
     };
     let mut session = Session::new(model, runtime, settings)?;
     let mut tokens = RandomTokens::new(model);
-    session.feed(&tokens.take(test.depth), &mut Vec::new())?;
+    let (best, mut scores) = (Selection::best(), Scores::default());
+    session.feed_and_select(&tokens.take(test.depth), &best, &mut scores)?;
     let mut time = |test: Test| -> Result<Duration> {
         session.truncate(test.depth);
         let prompt = tokens.take(test.prompt);
-        let generated = tokens.take(test.generate);
-        let mut logits = Vec::new();
+        let mut next = tokens.take(test.generate.min(1));
         let start = Instant::now();
-        session.feed(&prompt, &mut logits)?;
-        for id in generated {
-            session.feed(&[id], &mut logits)?;
+        session.feed_and_select(&prompt, &best, &mut scores)?;
+        for _ in 0..test.generate {
+            session.feed_and_select(&next, &best, &mut scores)?;
+            if let Some(ids) = &scores.ids {
+                next.clone_from(ids);
+            }
         }
         Ok(start.elapsed())
     };

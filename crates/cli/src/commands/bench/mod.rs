@@ -2,6 +2,7 @@
 
 mod bandwidth;
 pub(crate) mod kernels;
+mod limits;
 pub(crate) mod measure;
 mod report;
 
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use rustorch_llm::quantize::FileType;
 use rustorch_llm::{Model, Preset};
+use rustorch_runtime::DeviceType;
 
 use crate::args::{ContextArgs, DeviceArgs, DocumentFormat};
 use crate::devices::Devices;
@@ -19,14 +21,18 @@ use crate::failure::Usage;
 use crate::model::Source;
 use crate::output::note;
 use crate::{bundled, progress};
+use limits::Limits;
 use measure::Test;
 
 const METHOD: &str = "\
 Prompts (pp) and generation (tg) are measured apart, each after a run to warm up: prompts of random
-tokens in batches, generation of random tokens one by one. Beside generation stands the share of
-the memory's bandwidth that it reaches: the bytes of weights, cached keys and values that a token
-reads, times tokens a second, of what plain reading by the same threads reaches. A model that fits
-the processor's caches can exceed it.";
+tokens in batches, generation of the likeliest token each time, one by one. Beside generation
+stands the share of the memory's bandwidth that it reaches: the bytes of weights, cached keys and
+values that a token reads, times tokens a second, of what the device reaches with plain work: the
+CPU's threads reading, other devices copying a large vector. A model that fits the processor's
+caches can exceed it. Beside prompts stands the share of the rate of matrix products: the
+multiplications and additions of the prompt's products and attention, of those of a large product
+of bf16 matrices on the same device.";
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
@@ -118,7 +124,11 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let devices = Devices::open(&options.devices)?;
     let (name, model) = options.model()?;
     let bar = progress::steps("measuring", tests.len());
-    let before = bandwidth::measure(devices.threads);
+    // Before and after, for other programs may have used the memory meanwhile.
+    let before = match devices.runtime.has_gpu() {
+        true => None,
+        false => bandwidth::measure(devices.threads),
+    };
     let settings = options.context.session(&model, &devices)?;
     let mut results = Vec::with_capacity(tests.len());
     for test in tests {
@@ -132,9 +142,10 @@ pub(super) fn run(options: &Options) -> Result<()> {
         )?);
         bar.inc(1);
     }
-    // Before and after, for other programs may have used the memory meanwhile.
-    let after = bandwidth::measure(devices.threads);
-    let bandwidth = before.into_iter().chain(after).reduce(f64::max);
+    let mut limits = Limits::measure(&devices.runtime, devices.threads);
+    if limits.device == DeviceType::Cpu {
+        limits.bandwidth = before.into_iter().chain(limits.bandwidth).reduce(f64::max);
+    }
     bar.finish_and_clear();
 
     let run = report::Run {
@@ -142,7 +153,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         model: &model,
         devices: &devices,
         settings: &settings,
-        bandwidth,
+        limits,
         results: &results,
     };
     let out = &mut io::stdout().lock();

@@ -4,9 +4,11 @@ use std::io::{self, Write};
 
 use rustorch_llm::quantize::FileType;
 use rustorch_llm::{Model, SessionOptions};
+use rustorch_runtime::DeviceType;
 use serde::Serialize;
 
-use super::measure::{Measured, mean_and_deviation};
+use super::limits::Limits;
+use super::measure::{Measured, Test, mean_and_deviation};
 use crate::devices::Devices;
 use crate::output::{bytes, count, json_line, note};
 use crate::settings::DEFAULT_BATCH;
@@ -18,8 +20,8 @@ pub(super) struct Run<'a> {
     pub(super) model: &'a Model,
     pub(super) devices: &'a Devices,
     pub(super) settings: &'a SessionOptions,
-    /// Bytes a second.
-    pub(super) bandwidth: Option<f64>,
+    /// What can be reached at most.
+    pub(super) limits: Limits,
     pub(super) results: &'a [Measured],
 }
 
@@ -50,12 +52,26 @@ struct Row<'a> {
     backend: &'a str,
     /// The devices that computed.
     devices: Vec<String>,
-    /// Bytes a second that plain reading reaches.
+    /// The device that the limits were measured on.
+    limits_of: String,
+    /// Bytes a second that plain reading, or copying, reaches.
     memory_bandwidth: Option<f64>,
-    /// Bytes that are read to generate a token, on average.
+    /// Bytes of weights that are read to generate a token.
+    weight_bytes_per_token: Option<usize>,
+    /// Bytes of weights, keys and values that are read to generate a token, on average.
     bytes_per_token: Option<f64>,
     /// The share of the bandwidth that generation reaches.
     bandwidth_share: Option<f64>,
+    /// Operations a second that a product of matrices reaches.
+    matrix_rate: Option<f64>,
+    /// Operations of the prompt's products and attention.
+    operations: Option<f64>,
+    /// The share of the matrix rate that the prompt reaches.
+    matrix_share: Option<f64>,
+    /// Bytes of keys and values for the whole context.
+    cache_bytes: usize,
+    /// Bytes of intermediate values.
+    working_bytes: usize,
 }
 
 impl Run<'_> {
@@ -70,6 +86,7 @@ impl Run<'_> {
             "test",
             "t/s",
             "of bandwidth",
+            "of matrix rate",
         ];
         let cells = rows.iter().map(|row| {
             let depth = if row.n_depth > 0 {
@@ -81,9 +98,10 @@ impl Run<'_> {
                 0 => format!("tg{}{depth}", row.n_gen),
                 n => format!("pp{n}{depth}"),
             };
-            let share = row
-                .bandwidth_share
-                .map(|share| format!("{:.0} %", 100.0 * share));
+            let percent = |share: Option<f64>| {
+                let text = share.map(|share| format!("{:.0} %", 100.0 * share));
+                text.unwrap_or_default()
+            };
             vec![
                 row.model_type.clone(),
                 bytes(row.model_size),
@@ -92,16 +110,28 @@ impl Run<'_> {
                 row.n_threads.to_string(),
                 test,
                 format!("{:.2} ± {:.2}", row.avg_ts, row.stddev_ts),
-                share.unwrap_or_default(),
+                percent(row.bandwidth_share),
+                percent(row.matrix_share),
             ]
         });
         write!(out, "{}", Table::new(header, cells).right())?;
-        if let Some(bandwidth) = self.bandwidth {
+        let Limits {
+            device,
+            bandwidth,
+            matrix_rate,
+        } = self.limits;
+        if let Some(bandwidth) = bandwidth {
+            let how = match device {
+                DeviceType::Cpu => format!("read by {} threads", self.devices.threads),
+                device => format!("copied on {device}"),
+            };
+            writeln!(out, "\nmemory: {:.1} GB/s {how}", bandwidth / 1e9)?;
+        }
+        if let Some(rate) = matrix_rate {
             writeln!(
                 out,
-                "\nmemory: {:.1} GB/s read by {} threads",
-                bandwidth / 1e9,
-                self.devices.threads
+                "products of matrices: {:.2} Tflop/s in bf16 on {device}",
+                rate / 1e12
             )?;
         }
         note(format_args!("ran on {}", self.devices.used().join(", ")));
@@ -120,14 +150,24 @@ impl Run<'_> {
         let speeds = measured.speeds();
         let (avg_ns, stddev_ns) = mean_and_deviation(&nanoseconds);
         let (avg_ts, stddev_ts) = mean_and_deviation(&speeds);
-        let bytes_per_token = (test.generate > 0).then(|| {
+        let generates = test.generate > 0;
+        let bytes_per_token = generates.then(|| {
             let past = test.depth as f64 + test.generate as f64 / 2.0;
             self.weight_bytes() as f64 + past * self.cache_bytes_per_token() as f64
         });
-        let share = |bandwidth: f64| bytes_per_token.map(|bytes| bytes * avg_ts / bandwidth);
+        let operations = (!generates).then(|| self.operations(test));
+        let Limits {
+            device,
+            bandwidth,
+            matrix_rate,
+        } = self.limits;
+        let share = |amount: Option<f64>, limit: Option<f64>| {
+            let seconds = avg_ns / 1e9 / test.tokens().max(1) as f64;
+            Some(amount? / seconds / limit?)
+        };
         let cache_type = self.settings.cache_dtype.to_string();
         let processor = (self.devices.runtime.devices())
-            .find(|info| info.device == rustorch_runtime::DeviceType::Cpu)
+            .find(|info| info.device == DeviceType::Cpu)
             .map(|info| info.name.clone());
         Row {
             cpu_info: processor.unwrap_or_default(),
@@ -152,9 +192,16 @@ impl Run<'_> {
             samples_ts: speeds,
             backend: &self.devices.name,
             devices: self.devices.used(),
-            memory_bandwidth: self.bandwidth,
+            limits_of: device.to_string(),
+            memory_bandwidth: bandwidth,
+            weight_bytes_per_token: generates.then(|| self.weight_bytes()),
             bytes_per_token,
-            bandwidth_share: self.bandwidth.and_then(share),
+            bandwidth_share: share(bytes_per_token, bandwidth),
+            matrix_rate,
+            operations,
+            matrix_share: share(operations.map(|n| n / test.tokens() as f64), matrix_rate),
+            cache_bytes: measured.cache_bytes,
+            working_bytes: measured.working_bytes,
         }
     }
 
@@ -182,6 +229,22 @@ impl Run<'_> {
             .iter()
             .filter(|t| tied || t.name != "token_embd.weight");
         read.map(|t| t.bytes()).sum()
+    }
+
+    /// Operations of a prompt, a multiplication and an addition being two: its products with
+    /// weights, of which the output head's are for one row of each batch, and attention.
+    fn operations(&self, test: Test) -> f64 {
+        let c = self.model.config();
+        let tensors = self.model.gguf().tensors().iter();
+        let in_layers = tensors.filter(|t| t.name.starts_with("blk.") && t.dims.len() > 1);
+        let weights: usize = in_layers.map(|t| t.elements()).sum();
+        let batches = test.prompt.div_ceil(self.settings.batch);
+        // Token i sees itself and all before it.
+        let pairs = test.prompt * test.depth + test.prompt * (test.prompt + 1) / 2;
+        let widths = c.heads * (c.key_width + c.value_width);
+        let products =
+            test.prompt * weights + batches * c.vocab * c.width + pairs * c.layers * widths;
+        2.0 * products as f64
     }
 
     /// Bytes of keys and values for each token of the context.
