@@ -144,6 +144,10 @@ impl Driver for Cuda {
         }
     }
 
+    fn free_memory(&self) -> Option<u64> {
+        self.context.memory().ok().map(|(free, _)| free)
+    }
+
     /// Memory of the host's is behind a link: it is copied.
     fn share(&self, _: &HostBuffer) -> Result<Option<Buffer>, DeviceError> {
         Ok(None)

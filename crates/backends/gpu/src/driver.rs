@@ -140,6 +140,11 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Out of memory (`never_fits` above [`Limits::max_buffer`]), or the device is lost.
     fn alloc(&self, bytes: usize) -> Result<Self::Buffer, DeviceError>;
 
+    /// Bytes that could be taken now, if the device can tell.
+    fn free_memory(&self) -> Option<u64> {
+        None
+    }
+
     /// Host memory used in place; `None` where the device cannot, so that it is copied.
     ///
     /// # Errors

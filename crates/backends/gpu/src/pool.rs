@@ -181,6 +181,12 @@ impl<D: Driver> DeviceMemory for GpuMemory<D> {
     fn trim(&self) {
         self.0.clear();
     }
+
+    /// With what is kept for the next who asks.
+    fn free(&self) -> Option<u64> {
+        let kept = self.0.free().bytes;
+        Some(self.0.driver.free_memory()? + kept)
+    }
 }
 
 #[cfg(test)]
