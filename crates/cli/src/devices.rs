@@ -8,12 +8,14 @@ use rustorch_faulty::{Fault, Faulty};
 use rustorch_runtime::{Absent, Backend, DeviceType, GpuDevice, Routing, Runtime};
 use rustorch_tensor::Discovered;
 
-use crate::args::{BackendArg, DeviceArgs, Hybrid};
+use crate::args::{BackendArg, ByteCount, DeviceArgs, GpuArgs, Hybrid};
 
 /// The runtime of a run, and what was asked for.
 pub(crate) struct Devices {
     pub(crate) runtime: Runtime,
     pub(crate) routing: Routing,
+    /// What GPUs may take.
+    pub(crate) gpus: GpuArgs,
     /// Have operations devices of their own?
     pub(crate) is_routed: bool,
     /// The backend that was asked for.
@@ -61,6 +63,11 @@ impl Devices {
         };
         let backends = with_faults(found.backends, &args.inject.faults.0);
         let runtime = Runtime::new(backends.iter().cloned());
+        if let Some(ByteCount(limit)) = args.gpus.gpu_memory {
+            let devices = runtime.devices().map(|info| info.device);
+            let gpus = devices.filter(|&device| !is_host(device));
+            gpus.for_each(|gpu| runtime.memory().set_limit(gpu, limit));
+        }
         let preferred = rustorch_tensor::prefer(&runtime);
         let routing = match named {
             None | Some(BackendArg::Batch(_)) => preferred,
@@ -79,6 +86,7 @@ impl Devices {
                 strict: args.strict,
                 ..routing
             },
+            gpus: args.gpus,
             is_routed: !args.route.is_empty(),
             name: named.map_or_else(|| routing.device.to_string(), BackendArg::to_string),
             threads: match args.workers.threads {
@@ -209,6 +217,7 @@ mod tests {
     fn open(backend: &[&str]) -> Result<Devices> {
         Devices::open(&DeviceArgs {
             backend: backend.iter().map(|b| b.parse().unwrap()).collect(),
+            gpus: Default::default(),
             workers: ThreadArgs { threads: 1 },
             strict: false,
             inject: Default::default(),

@@ -1,14 +1,16 @@
 //! What the options of a run mean to the libraries.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use rustorch_ir::DType;
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
-use rustorch_llm::{LayerBackend, Model, SessionOptions};
-use rustorch_runtime::Rules;
+use rustorch_llm::{BackendConfig, LayerBackend, Model, SessionOptions};
+use rustorch_runtime::{DeviceType, Rules};
+use serde_json::{Value, json};
 
-use crate::args::{CacheType, ContextArgs, SamplingArgs};
+use crate::args::{CacheType, ContextArgs, GpuArgs, SamplingArgs};
 use crate::devices::Devices;
 use crate::failure::Usage;
+use crate::output::{bytes, note};
 
 /// Contexts beyond this are only made when they are asked for: their cache is large.
 const DEFAULT_CONTEXT: usize = 8192;
@@ -16,12 +18,21 @@ const DEFAULT_CONTEXT: usize = 8192;
 /// llama.cpp's `--batch-size`, where none is given.
 pub(crate) const DEFAULT_BATCH: usize = 2048;
 
+/// How a model runs.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) session: SessionOptions,
+    /// Where each layer goes, and why; empty where that was not for the program to choose.
+    pub(crate) layers: Vec<LayerBackend>,
+}
+
 impl ContextArgs {
-    /// The options of a session of `model` on `devices`.
+    /// The settings of a session of `model` on `devices`. Where its layers are split between
+    /// several, a line on standard error says how.
     ///
     /// # Errors
-    /// They contradict each other.
-    pub(crate) fn session(&self, model: &Model, devices: &Devices) -> Result<SessionOptions> {
+    /// They contradict each other, or GPUs may take too little memory for a layer.
+    pub(crate) fn session(&self, model: &Model, devices: &Devices) -> Result<Settings> {
         let trained = model.config().context;
         let context = match self.ctx_size {
             None => trained.min(DEFAULT_CONTEXT),
@@ -57,13 +68,40 @@ impl ContextArgs {
         };
         // Who routes operations chooses by hand.
         if devices.is_routed {
-            return Ok(options);
+            return Ok(Settings {
+                session: options,
+                layers: Vec::new(),
+            });
         }
-        let (options, chosen) = options.select_layers(model, &devices.runtime)?;
-        for (layers, backend) in layer_runs(&chosen) {
+        let GpuArgs {
+            n_gpu_layers,
+            gpu_memory,
+        } = devices.gpus;
+        let (session, layers) = options.select_layers(model, &devices.runtime, n_gpu_layers)?;
+        if let Some(limit) = gpu_memory
+            && layers.iter().all(|layer| layer.device == DeviceType::Cpu)
+        {
+            let config = BackendConfig::new(model, &devices.runtime, &session)?;
+            if let Some(needed) = config.with_gpu_layers(n_gpu_layers).lacking() {
+                bail!(
+                    "--gpu-memory {limit}: not even one layer fits; the last one, with the output \
+                     head, its cache and working memory, needs {}; -ngl 0 does without GPUs",
+                    bytes(needed)
+                );
+            }
+        }
+        let runs = layer_runs(&layers);
+        for (layers, backend) in &runs {
             tracing::info!("{layers} on {}: {}", backend.device, backend.reason);
         }
-        Ok(options)
+        if runs.len() > 1 {
+            let parts = runs.iter();
+            let parts = parts.map(|(layers, LayerBackend { device, reason })| {
+                format!("{layers} on {device} ({reason})")
+            });
+            note(parts.collect::<Vec<_>>().join(" · "));
+        }
+        Ok(Settings { session, layers })
     }
 
     /// The element type of the cache; what is not given is the backend's.
@@ -99,6 +137,12 @@ pub(crate) fn layer_runs(chosen: &[LayerBackend]) -> Vec<(String, &LayerBackend)
     };
     let runs = chosen.chunk_by(|a, b| a == b);
     runs.map(|run| (name(run), &run[0])).collect()
+}
+
+/// The layers that go together, for programs.
+pub(crate) fn layers_json(runs: &[(String, &LayerBackend)]) -> Vec<Value> {
+    let row = |(layers, LayerBackend { device, reason }): &(String, &LayerBackend)| json!({"layers": layers, "device": device.to_string(), "reason": reason});
+    runs.iter().map(row).collect()
 }
 
 impl SamplingArgs {

@@ -10,6 +10,16 @@ use crate::{LlmError, Model, Session};
 /// Of a device's free memory, the share that weights and caches may take.
 const USABLE: f64 = 0.9;
 
+/// How many layers devices other than the processor take together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum GpuLayers {
+    /// As many as fit, where such a device is the best choice.
+    #[default]
+    Auto,
+    /// This many, from the last one on; fewer if they do not fit, all if the model has fewer.
+    AtMost(usize),
+}
+
 /// What [`select_backend`] decides by.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BackendConfig {
@@ -25,6 +35,8 @@ pub struct BackendConfig {
     /// Bytes of the host's memory that are free, where it is known: what devices that share
     /// it have together.
     pub host_free: Option<u64>,
+    /// How many layers go to other devices than the processor.
+    pub gpu_layers: GpuLayers,
 }
 
 /// A device that may take layers.
@@ -88,7 +100,33 @@ impl BackendConfig {
                 .collect(),
             reason: preference.reason.to_string(),
             host_free: free(DeviceType::Cpu),
+            gpu_layers: GpuLayers::Auto,
         })
+    }
+
+    /// With another number of layers for other devices than the processor. Who gives it wants
+    /// these devices to go first.
+    #[must_use]
+    pub fn with_gpu_layers(mut self, gpu_layers: GpuLayers) -> Self {
+        self.gpu_layers = gpu_layers;
+        if let GpuLayers::AtMost(count) = gpu_layers {
+            self.devices.sort_by_key(|d| d.device == DeviceType::Cpu);
+            self.reason = match count.min(self.layers.len()) {
+                1 => "1 layer was asked for".to_owned(),
+                count => format!("{count} layers were asked for"),
+            };
+        }
+        self
+    }
+
+    /// Bytes of free memory that the best device needs for the first layer that it would get;
+    /// `None` if it has enough, or does not compute in memory of its own.
+    pub fn lacking(&self) -> Option<u64> {
+        let (device, layer) = (self.devices.first()?, self.layers.last()?);
+        let room = room(device.free?, self.working);
+        let is_asked = self.gpu_layers != GpuLayers::AtMost(0);
+        let is_lacking = device.device != DeviceType::Cpu && is_asked && room < *layer;
+        is_lacking.then(|| ((layer + self.working) as f64 / USABLE).ceil() as u64)
     }
 
     /// Does everything go where it would go anyway?
@@ -131,22 +169,35 @@ fn layers(model: &Model, context: usize, options: &SessionOptions) -> Vec<u64> {
 
 /// The device of each layer of a model, and why: the best device takes as many layers as its
 /// free memory holds, from the last one on, for the output head is much work and the embedding
-/// table none; the next device goes on. What fits nowhere is left to the first device that
-/// uses the host's memory, which reads the file as it goes.
+/// table none; the next device goes on. What fits nowhere is left to the processor, which reads
+/// the file as it goes.
 ///
 /// Empty if there is no device.
 pub fn select_backend(config: &BackendConfig) -> Vec<LayerBackend> {
     let mut chosen = Vec::with_capacity(config.layers.len());
     let mut host_free = config.host_free;
+    let mut gpu_layers = match config.gpu_layers {
+        GpuLayers::Auto => usize::MAX,
+        GpuLayers::AtMost(count) => count,
+    };
     let mut why = config.reason.clone();
     for device in &config.devices {
         let left = &config.layers[..config.layers.len() - chosen.len()];
+        let is_gpu = device.device != DeviceType::Cpu;
+        let wanted = match is_gpu {
+            true => &left[left.len() - gpu_layers.min(left.len())..],
+            false => left,
+        };
         let host = host_free.filter(|_| device.shares_host_memory);
         let free = [device.free, host].into_iter().flatten().min();
-        let (count, bytes) = fitting(left, free.map(|free| room(free, config.working)));
+        let (count, bytes) = fitting(wanted, free.map(|free| room(free, config.working)));
+        if is_gpu {
+            gpu_layers -= count;
+        }
         if device.shares_host_memory {
-            // Where one has no more room, no other has.
-            host_free = host_free.map(|free| match count < left.len() {
+            // Where the host has no more room, no other device finds any.
+            let is_full = count < wanted.len() && host == free;
+            host_free = host_free.map(|free| match is_full {
                 true => 0,
                 false => free.saturating_sub(bytes),
             });
@@ -159,17 +210,15 @@ pub fn select_backend(config: &BackendConfig) -> Vec<LayerBackend> {
             device: device.device,
             reason: format!("{why}; {space}"),
         }));
-        if count < left.len() {
-            why = format!(
-                "{} has room for {count} of {} layers",
-                device.device,
-                left.len()
-            );
+        if count < wanted.len() {
+            let (device, all) = (device.device, wanted.len());
+            why = format!("{device} has room for {count} of {all} layers");
         }
     }
     let mut all = config.devices.iter();
-    let last_resort = all.find(|d| d.shares_host_memory).or(config.devices.last());
-    if let Some(device) = last_resort {
+    let cpu = all.find(|d| d.device == DeviceType::Cpu);
+    let last_resort = cpu.or(config.devices.last());
+    if let Some(device) = last_resort.filter(|_| chosen.len() < config.layers.len()) {
         let reason = format!("{why}; what fits nowhere is read as it is needed");
         let device = device.device;
         chosen.resize(config.layers.len(), LayerBackend { device, reason });
@@ -209,8 +258,9 @@ impl fmt::Display for Bytes {
 
 impl SessionOptions {
     /// These options with the device of each layer as [`select_backend`] chooses it, and what
-    /// it chose; nothing where the [`Routing`] names a device or has rules of its own, or where
-    /// there is but one device to choose.
+    /// it chose. Nothing where the [`Routing`] names the processor or has rules of its own, or
+    /// where there is but one device to choose. Another device that it names goes first; if it is
+    /// strict, alone, unless a number of layers is given.
     ///
     /// # Errors
     /// As [`BackendConfig::new`].
@@ -218,17 +268,27 @@ impl SessionOptions {
         mut self,
         model: &Model,
         runtime: &Runtime,
+        gpu_layers: GpuLayers,
     ) -> Result<(Self, Vec<LayerBackend>), LlmError> {
         self.layers.clear();
-        let Routing { device, rules, .. } = self.routing;
-        let is_free = (device, rules) == (DeviceType::Auto, Rules::Selector);
+        let Routing {
+            device,
+            rules,
+            strict,
+            ..
+        } = self.routing;
+        let is_fixed = match device {
+            DeviceType::Auto => false,
+            DeviceType::Cpu | DeviceType::Reference => true,
+            _ => strict && gpu_layers == GpuLayers::Auto,
+        };
         let devices = runtime.devices().map(|info| info.device);
         let choice = devices.filter(|d| *d != DeviceType::Reference).count();
-        if !is_free || choice < 2 {
+        if is_fixed || rules != Rules::Selector || choice < 2 {
             return Ok((self, Vec::new()));
         }
         let config = BackendConfig::new(model, runtime, &self)?;
-        let chosen = select_backend(&config);
+        let chosen = select_backend(&config.clone().with_gpu_layers(gpu_layers));
         // Pins where they change nothing would hide the reasons of operations.
         if !config.is_met_by(&chosen) {
             self.layers = chosen.iter().map(|layer| layer.device).collect();
@@ -270,6 +330,7 @@ mod tests {
             devices: devices.to_vec(),
             reason: "measured: 1.0 ms here, 2.0 ms on cpu".to_owned(),
             host_free: Some(host_free),
+            gpu_layers: GpuLayers::Auto,
         }
     }
 
@@ -307,6 +368,45 @@ mod tests {
             chosen[0].reason,
             "cuda:1 has room for 2 of 4 layers; 2.0 GiB of 64.0 GiB free"
         );
+    }
+
+    #[test]
+    fn so_many_layers_as_were_asked_for() {
+        let devices = [shared(CPU), own(GPU, 8 * GIB), own(SECOND, 8 * GIB)];
+        let config = config(&devices, 64 * GIB);
+        let with = |count| {
+            let config = config.clone().with_gpu_layers(GpuLayers::AtMost(count));
+            select_backend(&config)
+        };
+        assert_eq!(runs(&with(0)), [(CPU, 10)]);
+        assert_eq!(runs(&with(4)), [(CPU, 6), (GPU, 4)]);
+        assert_eq!(runs(&with(8)), [(CPU, 2), (SECOND, 2), (GPU, 6)]);
+        assert_eq!(runs(&with(99)), [(SECOND, 4), (GPU, 6)]);
+        assert_eq!(
+            with(4)[9].reason,
+            "4 layers were asked for; 4.0 GiB of 8.0 GiB free"
+        );
+        // The processor would be better: that it is not has to be said.
+        assert!(!config.is_met_by(&with(99)));
+        // Even with no room left for the processor's, no other device gets more.
+        let full = BackendConfig {
+            host_free: Some(0),
+            ..config.clone()
+        };
+        let full = full.with_gpu_layers(GpuLayers::AtMost(1));
+        assert_eq!(runs(&select_backend(&full)), [(CPU, 9), (GPU, 1)]);
+    }
+
+    #[test]
+    fn what_one_layer_would_need() {
+        let with = |free| config(&[own(GPU, free), shared(CPU)], 64 * GIB);
+        let needed = with(GIB).lacking().unwrap();
+        assert_eq!(needed, (1.5 * GIB as f64 / 0.9).ceil() as u64);
+        assert_eq!(with(needed).lacking(), None);
+        assert!(with(needed - 2).lacking().is_some());
+        assert_eq!(runs(&select_backend(&with(needed))), [(CPU, 9), (GPU, 1)]);
+        let none = with(GIB).with_gpu_layers(GpuLayers::AtMost(0));
+        assert_eq!(none.lacking(), None);
     }
 
     #[test]

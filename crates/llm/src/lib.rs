@@ -19,7 +19,7 @@ mod session;
 mod step;
 mod weights;
 
-pub use backend::{BackendConfig, BackendDevice, LayerBackend, select_backend};
+pub use backend::{BackendConfig, BackendDevice, GpuLayers, LayerBackend, select_backend};
 pub use config::Config;
 pub use error::LlmError;
 pub use f32_hybrid::{F32Comparison, F32Measured, F32Pass, F32Variant, F32Workload};

@@ -2,7 +2,7 @@
 
 use rustorch_ir::DType;
 use rustorch_runtime::{Executable, HostBuffer, Runtime, Storage};
-use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace};
+use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_device};
 
 use crate::LlmError;
 use crate::kv_cache::LayerCache;
@@ -65,7 +65,12 @@ impl Step {
             let logits = architecture.forward(&ids, &positions, cache, rows)?;
             let mut outputs = selection.of(&logits)?;
             if selection.is_choice() {
-                outputs.push(positions.narrow(0, tokens - 1, 1)?.add(1)?);
+                let next = || positions.narrow(0, tokens - 1, 1)?.add(1);
+                outputs.push(match cache.last().and_then(|layer| layer.device) {
+                    // Where the choice is, for it is no work.
+                    Some(device) => with_device(device, next)??,
+                    None => next()?,
+                });
             }
             let outputs: Vec<&Tensor> = outputs.iter().collect();
             let trace = Trace::new(&[&ids, &positions], &outputs)?;

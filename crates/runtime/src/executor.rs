@@ -8,7 +8,7 @@ use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
 
 use crate::costs::estimate::{EVERYWHERE, HOST, Places};
-use crate::journal::lock;
+use crate::journal::{Lease, lock};
 use crate::planner::{Assignment, DeviceId, Plan, Request, plan, prefer};
 use crate::policy::Policy;
 use crate::profile::Profile;
@@ -72,6 +72,8 @@ struct Stage {
     /// Index of its first node in the plan's graph.
     first: usize,
     conversions: u64,
+    /// What the program works in.
+    _scratch: Lease,
 }
 
 /// Where a value is.
@@ -359,10 +361,10 @@ impl Executable {
         let mut stages = Vec::with_capacity(plan.segments.len());
         let mut results = 0;
         for segment in &plan.segments {
-            let backend = self.devices.backend(segment.device);
-            let program = backend.compile(&segment.graph);
-            let program =
-                program.map_err(|e| self.failed(&plan, segment.first, segment.device, e))?;
+            let slot = self.devices.slot(segment.device);
+            let fail = |e| self.failed(&plan, segment.first, segment.device, e);
+            let program = slot.backend.compile(&segment.graph).map_err(fail)?;
+            let scratch = slot.owner.lease(program.scratch().bytes).map_err(fail)?;
             let mut operands = Vec::with_capacity(segment.inputs.len());
             for (&value, &write) in segment.inputs.iter().zip(&segment.writes) {
                 let source = at(&sources, value)?;
@@ -384,6 +386,7 @@ impl Executable {
                 targets,
                 first: segment.first,
                 conversions: segment.conversions() as u64,
+                _scratch: scratch,
             });
         }
         let outputs = (graph.outputs().iter())
@@ -455,6 +458,7 @@ impl Executable {
                 let (buffer, storage) = match kept {
                     Some(kept) => kept,
                     None => {
+                        owner.admit(bytes).map_err(fail)?;
                         let buffer = memory.alloc(bytes).map_err(fail)?;
                         let storage = Storage::on_device(owner, buffer.clone());
                         (buffer, storage)

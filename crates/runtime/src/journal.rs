@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::{DeviceError, DeviceType, FailureClass, Fallback};
+use crate::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fallback};
 
 /// Failures that a runtime remembers.
 const REMEMBERED_FALLBACKS: usize = 1000;
@@ -116,6 +116,7 @@ impl Journal {
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) device: DeviceType,
+    pub(crate) shares_host_memory: bool,
     pub(crate) journal: Arc<Journal>,
     lost: AtomicBool,
     accesses: AtomicU64,
@@ -123,18 +124,25 @@ pub(crate) struct Owner {
     last_access: AtomicU64,
     in_use: AtomicU64,
     peak: AtomicU64,
+    /// Bytes that programs work in.
+    scratch: AtomicU64,
+    /// Bytes that may be taken in all.
+    limit: AtomicU64,
 }
 
 impl Owner {
-    pub(crate) fn new(device: DeviceType, journal: Arc<Journal>) -> Arc<Self> {
+    pub(crate) fn new(info: &DeviceInfo, journal: Arc<Journal>) -> Arc<Self> {
         Arc::new(Self {
-            device,
+            device: info.device,
+            shares_host_memory: info.shares_host_memory,
             journal,
             lost: AtomicBool::new(false),
             accesses: AtomicU64::new(0),
             last_access: AtomicU64::new(0),
             in_use: AtomicU64::new(0),
             peak: AtomicU64::new(0),
+            scratch: AtomicU64::new(0),
+            limit: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -178,6 +186,46 @@ impl Owner {
         }
     }
 
+    /// From now on, no more than this may be taken in all.
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that the limit leaves; `None` without one.
+    pub(crate) fn left(&self) -> Option<u64> {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let limit = Some(load(&self.limit)).filter(|&limit| limit < u64::MAX);
+        let taken = load(&self.in_use) + load(&self.scratch);
+        limit.map(|limit| limit.saturating_sub(taken))
+    }
+
+    /// May so much more be taken?
+    ///
+    /// # Errors
+    /// Out of memory: it is more than the limit leaves.
+    pub(crate) fn admit(&self, bytes: usize) -> Result<(), DeviceError> {
+        let (limit, bytes) = (self.limit.load(Ordering::Relaxed), bytes as u64);
+        match self.left().filter(|&left| bytes > left) {
+            None => Ok(()),
+            Some(left) => {
+                let never_fits = bytes > limit;
+                let class = FailureClass::OutOfMemory { never_fits };
+                let message = format!("{bytes} bytes of {left} that a limit of {limit} leaves");
+                Err(DeviceError::new(self.device, class, message))
+            }
+        }
+    }
+
+    /// Counts memory that programs work in, until the lease is dropped.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub(crate) fn lease(self: &Arc<Self>, bytes: usize) -> Result<Lease, DeviceError> {
+        self.admit(bytes)?;
+        self.scratch.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(Lease(self.clone(), bytes as u64))
+    }
+
     /// Counts memory that was taken on the device.
     pub(crate) fn took(&self, bytes: usize) {
         let bytes = bytes as u64;
@@ -194,6 +242,16 @@ impl Owner {
     pub(crate) fn usage(&self) -> (u64, u64) {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (load(&self.in_use), load(&self.peak))
+    }
+}
+
+/// Memory that a program works in.
+#[derive(Debug)]
+pub(crate) struct Lease(Arc<Owner>, u64);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.scratch.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 

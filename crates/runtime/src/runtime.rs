@@ -72,7 +72,7 @@ impl Devices {
     ) -> Self {
         let journal = Arc::new(Journal::new());
         let slot = |backend: Arc<dyn Backend>| Slot {
-            owner: Owner::new(backend.info().device, journal.clone()),
+            owner: Owner::new(backend.info(), journal.clone()),
             backend,
             runs: AtomicU64::new(0),
             capability: OnceLock::new(),

@@ -373,7 +373,11 @@ impl Copies {
             None => self.stage(bytes)?,
         };
         let journal = &owner.journal;
-        if write && !host.is_writable() {
+        let copies = write && !host.is_writable();
+        if copies || !owner.shares_host_memory {
+            owner.admit(bytes)?;
+        }
+        if copies {
             let buffer = memory.alloc(bytes)?;
             // SAFETY: the storage was acquired, so nobody writes to the host's memory, and
             // nobody else has the new buffer.

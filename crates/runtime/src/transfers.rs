@@ -34,7 +34,7 @@ pub struct PoolUsage {
     /// Bytes that there are, where it is known.
     pub capacity: Option<u64>,
     /// Bytes that could be taken now, where it is known: as the device tells, or else what
-    /// tensors leave of its capacity.
+    /// tensors leave of its capacity; no more than a limit leaves.
     pub free: Option<u64>,
 }
 
@@ -78,15 +78,24 @@ impl MemoryManager {
             let (in_use, peak) = slot.owner.usage();
             let capacity = slot.backend.info().memory_bytes;
             let left = capacity.map(|bytes| bytes.saturating_sub(in_use));
+            let free = slot.backend.memory().free().or(left);
             PoolUsage {
                 device: slot.owner.device,
                 in_use,
                 peak,
                 capacity,
-                free: slot.backend.memory().free().or(left),
+                free: free.into_iter().chain(slot.owner.left()).min(),
             }
         };
         self.devices.slots().iter().map(pool).collect()
+    }
+
+    /// From now on tensors and programs take no more than `bytes` of a device's memory: what
+    /// does not fit fails there as out of memory. Memory of the host that the device uses in
+    /// place does not count.
+    pub fn set_limit(&self, device: DeviceType, bytes: u64) {
+        let slots = self.devices.named(device);
+        slots.for_each(|slot| slot.owner.set_limit(bytes));
     }
 
     /// Gives memory that is kept for later use back to the system.

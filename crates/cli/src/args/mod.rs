@@ -1,6 +1,7 @@
 //! What was typed: syntax only. [`devices`](crate::devices), [`model`](crate::model) and
 //! [`settings`](crate::settings) say what it means.
 
+mod amount;
 mod backend;
 mod route;
 mod shared;
@@ -10,10 +11,11 @@ use std::process::ExitCode;
 
 use clap::{ArgAction, Parser};
 
+pub(crate) use amount::ByteCount;
 pub(crate) use backend::{BackendArg, Hybrid};
 pub(crate) use route::{RouteArg, operation};
 pub(crate) use shared::{
-    CacheType, ContextArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, InjectArgs,
+    CacheType, ContextArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, GpuArgs, InjectArgs,
     ModelArgs, SamplingArgs, TextArgs, ThreadArgs,
 };
 
@@ -65,11 +67,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exi
 }
 
 /// llama.cpp's names of several letters behind one dash, which to others mean several options.
-const SHORT_WORDS: [(&str, &str); 5] = [
+const SHORT_WORDS: [(&str, &str); 6] = [
     ("-ub", "--ubatch-size"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-dev", "--device"),
+    ("-ngl", "--n-gpu-layers"),
     ("-sp", "--special"),
 ];
 

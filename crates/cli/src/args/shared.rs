@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use rustorch_faulty::{FaultError, Faults};
+use rustorch_llm::GpuLayers;
 
-use super::{BackendArg, RouteArg};
+use super::amount::gpu_layers;
+use super::{BackendArg, ByteCount, RouteArg};
 
 /// More threads than any machine has cores are a mistake.
 const MAX_THREADS: u64 = 1024;
@@ -72,7 +74,6 @@ pub(crate) struct InjectArgs {
     pub(crate) faults: Faults,
 }
 
-/// Where it is computed.
 /// How many threads the CPU has.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct ThreadArgs {
@@ -83,6 +84,22 @@ pub(crate) struct ThreadArgs {
     pub(crate) threads: usize,
 }
 
+/// What GPUs take.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[command(next_help_heading = "Devices")]
+pub(crate) struct GpuArgs {
+    /// Layers that GPUs compute (-ngl), the last ones and with them the output head; auto for as
+    /// many as fit their memory, all for all that fit. The CPU computes the others
+    #[arg(long, visible_alias = "gpu-layers", value_name = "N", value_parser = gpu_layers)]
+    #[arg(default_value = "auto", allow_negative_numbers = true)]
+    pub(crate) n_gpu_layers: GpuLayers,
+
+    /// Memory of each GPU that may be taken, such as 6G or 500M [default: what is free]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) gpu_memory: Option<ByteCount>,
+}
+
+/// Where it is computed.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct DeviceArgs {
@@ -92,6 +109,9 @@ pub(crate) struct DeviceArgs {
     /// A number is taken as llama.cpp's --batch-size. May be given once for each
     #[arg(short, long, visible_aliases = ["batch-size", "device"], value_name = "BACKEND|SIZE")]
     pub(crate) backend: Vec<BackendArg>,
+
+    #[command(flatten)]
+    pub(crate) gpus: GpuArgs,
 
     #[command(flatten)]
     pub(crate) workers: ThreadArgs,

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::generate::Options;
 use crate::args::Format;
 use crate::output::{bytes, duration, json_line};
-use crate::settings::layer_runs;
+use crate::settings::{layer_runs, layers_json};
 
 /// Tokens that are decoded to measure a step.
 const STEPS: usize = 8;
@@ -29,12 +29,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let (devices, source) = (options.devices()?, options.source());
     let model = source.load()?;
     let settings = options.settings(&model, &devices)?;
-    let layers = match devices.is_routed {
-        true => Vec::new(),
-        false => settings.clone().select_layers(&model, &devices.runtime)?.1,
-    };
-    let layers = layer_runs(&layers);
-    let mut session = Session::new(&model, &devices.runtime, settings)?;
+    let layers = layer_runs(&settings.layers);
+    let mut session = Session::new(&model, &devices.runtime, settings.session)?;
     // Without a vocabulary there is no prompt, and still a token to decode.
     let prompt = match model.tokenizer() {
         Ok(tokenizer) => options.prompt(&source, tokenizer)?.ids,
@@ -84,10 +80,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
                     "measured_us": micros(row.measured),
                 })
             };
-            let chosen = layers.iter().map(|(layers, LayerBackend { device, reason })| {
-                json!({"layers": layers, "device": device.to_string(), "reason": reason})
-            });
-            let chosen: Vec<_> = chosen.collect();
+            let chosen = layers_json(&layers);
             let pass = |Pass { name, tokens, rows }: &Pass| {
                 let rows: Vec<_> = rows.iter().map(row).collect();
                 json!({"pass": name, "tokens": tokens, "layers": chosen, "operations": rows})

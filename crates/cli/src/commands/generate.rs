@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use rustorch_llm::{
-    Event, GenerateOptions, Generated, Model, Session, SessionOptions, Speed, Stop, generate,
+    Event, GenerateOptions, Generated, LayerBackend, Model, Session, Speed, Stop, generate,
 };
 use rustorch_runtime::{Fallback, Rules};
 use rustorch_tensor::{Activity, with_runtime};
@@ -24,6 +24,7 @@ use crate::devices::Devices;
 use crate::failure::INTERRUPTED;
 use crate::model::Source;
 use crate::output::{json_line, note};
+use crate::settings::{Settings, layer_runs, layers_json};
 use crate::{bundled, progress};
 
 #[derive(Debug, Args)]
@@ -56,7 +57,7 @@ pub(crate) struct Options {
     special: bool,
 
     /// text streams; json is one object at the end: prompt_ids, ids, text (the generated
-    /// one), backend, devices, fallbacks, conversions between element types, copies between
+    /// one), backend, devices, layers (where they were to go), fallbacks, conversions between element types, copies between
     /// devices and their bytes, stop, seed, timings
     #[arg(long, value_enum, default_value_t)]
     format: Format,
@@ -84,7 +85,8 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     let model = with_runtime(&devices.runtime, devices.routing, || source.load())?;
     let tokenizer = model.tokenizer().with_context(|| source.to_string())?;
     let prompt = options.prompt(&source, tokenizer)?;
-    let mut session = options.session(&model, &devices)?;
+    let settings = options.settings(&model, &devices)?;
+    let mut session = Session::new(&model, &devices.runtime, settings.session)?;
     let interrupted = interrupts()?;
     let load = start.elapsed();
 
@@ -109,6 +111,7 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
         generated: generated?,
         text,
         devices: &devices,
+        layers: &settings.layers,
         seed: sampler.seed(),
         context: session.context(),
         load,
@@ -132,13 +135,8 @@ impl Options {
         Source::from(&self.model)
     }
 
-    pub(super) fn settings(&self, model: &Model, devices: &Devices) -> Result<SessionOptions> {
+    pub(super) fn settings(&self, model: &Model, devices: &Devices) -> Result<Settings> {
         self.context.session(model, devices)
-    }
-
-    pub(super) fn session<'m>(&self, model: &'m Model, devices: &Devices) -> Result<Session<'m>> {
-        let options = self.settings(model, devices)?;
-        Ok(Session::new(model, &devices.runtime, options)?)
     }
 
     pub(super) fn format(&self) -> Format {
@@ -265,6 +263,7 @@ struct Outcome<'a> {
     generated: Generated,
     text: String,
     devices: &'a Devices,
+    layers: &'a [LayerBackend],
     seed: u32,
     context: usize,
     /// From the program's start until the prompt.
@@ -329,6 +328,7 @@ impl Outcome<'_> {
             "text": self.text,
             "backend": self.devices.name,
             "devices": self.devices.used(),
+            "layers": layers_json(&layer_runs(self.layers)),
             "fallbacks": fallbacks.iter().map(fallback_json).collect::<Vec<_>>(),
             "conversions": activity.conversions,
             "copies": activity.copied.copies,

@@ -41,8 +41,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
     }
     let devices = Devices::open(&options.devices)?;
     let model = Source::from(&options.model).load()?;
-    let session_options = options.context.session(&model, &devices)?;
-    let mut session = Session::new(&model, &devices.runtime, session_options)?;
+    let settings = options.context.session(&model, &devices)?;
+    let mut session = Session::new(&model, &devices.runtime, settings.session)?;
     let vocab = model.config().vocab;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut begun = false;

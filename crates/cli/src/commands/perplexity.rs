@@ -56,7 +56,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         parse_special: false,
     };
     let tokens = tokenizer.encode(&text.unwrap_or_default(), encode);
-    let mut session_options = options.context.session(&model, &devices)?;
+    let mut session_options = options.context.session(&model, &devices)?.session;
     if options.context.ctx_size.is_none() {
         session_options.context = DEFAULT_CONTEXT;
     }

@@ -183,6 +183,11 @@ fn unknown_backends_types_and_faults() {
     refused(&["-b", "gpu"], 2, &["gpu", "auto, cpu, reference"]);
     refused(&["-b", "cpu:1"], 2, &["cpu:1"]);
     refused(&["-b", "0"], 2, &["batch size"]);
+    for bad in ["many", "-1", "2.5"] {
+        refused(&["-ngl", bad], 2, &[bad, "a number of layers, auto or all"]);
+    }
+    refused(&["--gpu-memory", "much"], 2, &["much", "500M or 6G"]);
+    refused(&["--gpu-memory", "6X"], 2, &["K, M, G or T"]);
     refused(&["quantize", "in", "out", "Q9"], 2, &["Q9", "Q4_K_M"]);
     refused(&["quantize", "in", "out", "IQ2_XS"], 2, &["IQ2_XS"]);
     refused(

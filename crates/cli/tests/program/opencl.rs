@@ -109,6 +109,86 @@ fn opencl_tells_the_same_story() {
     );
 }
 
+/// Where the layers of a run were to go: `layers 0-2 on cpu`.
+fn layers(told: &Value) -> Vec<String> {
+    let runs = told["layers"].as_array().unwrap().iter();
+    let name = |run: &Value, key: &str| run[key].as_str().unwrap().to_owned();
+    runs.map(|run| format!("{} on {}", name(run, "layers"), name(run, "device")))
+        .collect()
+}
+
+#[test]
+fn layers_are_split_as_asked_or_as_they_fit() {
+    if !is_here() {
+        return;
+    }
+    let expected = story(&["-b", "cpu"]);
+    let whole = story(&["-b", "opencl"]);
+    assert_eq!(layers(&whole), ["layers 0-5 on opencl:0"]);
+    for (args, split) in [
+        (
+            &["-ngl", "2"][..],
+            ["layers 0-3 on cpu", "layers 4-5 on opencl:0"],
+        ),
+        // A batch of 32 works in 0.7 MiB, a layer has 1 with its cache, the last 3.
+        (
+            &["-ub", "32", "--gpu-memory", "6M"],
+            ["layers 0-4 on cpu", "layer 5 on opencl:0"],
+        ),
+    ] {
+        let args: Vec<&str> = args.iter().chain(&["-b", "opencl"]).copied().collect();
+        let told = story(&args);
+        assert_eq!(layers(&told), split);
+        assert_eq!(told["ids"], expected["ids"]);
+        assert_eq!(told["devices"], json!(["cpu", "opencl:0"]));
+        assert_eq!(told["fallbacks"], json!([]));
+    }
+    for (layers_asked, device) in [("0", "cpu"), ("all", "opencl:0"), ("99", "opencl:0")] {
+        let told = story(&["-ngl", layers_asked]);
+        assert_eq!(layers(&told), [format!("layers 0-5 on {device}")]);
+        assert_eq!(told["devices"], json!([device]));
+        assert_eq!(told["ids"], expected["ids"]);
+    }
+    let text = run(STORY[..6].iter().chain(&["-b", "opencl", "-ngl", "2"]));
+    let line = text.stderr.lines().next().unwrap();
+    assert!(line.starts_with("layers 0-3 on cpu (") && line.contains(" · layers 4-5 on opencl:0"));
+    let refused = run(["-p", "x", "-b", "opencl", "--gpu-memory", "1M"]).error(1);
+    for part in ["--gpu-memory 1.0 MiB", "needs", "MiB", "-ngl 0"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+}
+
+/// Of memory that the plan did not know to be missing, and under a limit that it does not see.
+#[test]
+fn running_out_of_memory_moves_on() {
+    if !is_here() {
+        return;
+    }
+    let expected = story(&["-b", "cpu"]);
+    for nth in ["1", "77", "200"] {
+        let faults = format!("device=opencl:0;nth={nth};kind=oom");
+        let told = story(&["-b", "opencl", "-ngl", "3", "--inject", &faults]);
+        assert_eq!(told["ids"], expected["ids"]);
+        assert_eq!(told["fallbacks"][0]["class"], "out of memory");
+    }
+    // Routed by hand, nothing is planned.
+    let args = [
+        "-b",
+        "opencl",
+        "--route",
+        "attention=opencl",
+        "--gpu-memory",
+        "20K",
+    ];
+    let told = story(&args);
+    assert_eq!(told["ids"], expected["ids"]);
+    let fallback = &told["fallbacks"][0];
+    assert!(
+        fallback["message"].as_str().unwrap().contains("a limit of"),
+        "{fallback}"
+    );
+}
+
 #[test]
 fn bench_measures_the_device_that_computes() {
     if !is_here() {

@@ -1,6 +1,6 @@
 //! Layers on devices of their own.
 
-use rustorch_llm::{BackendConfig, Session, SessionOptions, select_backend};
+use rustorch_llm::{BackendConfig, GpuLayers, Session, SessionOptions, select_backend};
 use rustorch_runtime::{DeviceType, Routing, Runtime};
 use rustorch_tensor::host;
 
@@ -91,10 +91,12 @@ fn what_was_asked_for_is_not_chosen_again() {
         },
         ..options(Vec::new())
     };
-    let (kept, chosen) = asked.select_layers(&model, &runtime).unwrap();
+    let (kept, chosen) = asked
+        .select_layers(&model, &runtime, GpuLayers::Auto)
+        .unwrap();
     assert!(kept.layers.is_empty() && chosen.is_empty());
     let (kept, chosen) = options(vec![DeviceType::Reference])
-        .select_layers(&model, &runtime)
+        .select_layers(&model, &runtime, GpuLayers::Auto)
         .unwrap();
     assert_eq!(chosen.len(), model.config().layers);
     assert!(kept.layers.is_empty(), "it all fits");

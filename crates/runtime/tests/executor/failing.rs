@@ -219,3 +219,27 @@ fn failures_are_counted_by_device_and_class() {
         "opencl:0: device lost × 1, opencl:0: out of memory × 1"
     );
 }
+
+#[test]
+fn beyond_a_limit_there_is_no_memory() {
+    let (runtime, _) = pair();
+    runtime.memory().set_limit(GPU, 40);
+    let free = |runtime: &Runtime| runtime.memory().pools()[0].free;
+    assert_eq!(free(&runtime), Some(40));
+    let output = run(&runtime, on(GPU)).unwrap();
+    assert_eq!(runtime.device_of(&output), GPU);
+    assert!(runtime.fallbacks().is_empty());
+    // The input is gone, the output is still there.
+    assert_eq!(free(&runtime), Some(24));
+    let more = run(&runtime, on(GPU)).unwrap();
+    assert_eq!(runtime.device_of(&more), DeviceType::Cpu);
+    let cpu = Some(DeviceType::Cpu);
+    assert_eq!(record(&runtime), [(FULL, Some(GPU)), (FULL, cpu)]);
+    drop(output);
+    let again = run(&runtime, on(GPU)).unwrap();
+    assert_eq!(runtime.device_of(&again), GPU);
+    // More than the limit was never there.
+    runtime.memory().set_limit(GPU, 15);
+    run(&runtime, on(GPU)).unwrap();
+    assert_eq!(record(&runtime)[2..], [(NEVER, cpu)]);
+}

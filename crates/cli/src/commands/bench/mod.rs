@@ -136,7 +136,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         results.push(measure::run(
             &model,
             &devices.runtime,
-            &settings,
+            &settings.session,
             test,
             repetitions,
         )?);

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
+use rustorch_llm::Model;
 use rustorch_llm::quantize::FileType;
-use rustorch_llm::{Model, SessionOptions};
 use rustorch_runtime::DeviceType;
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use super::limits::Limits;
 use super::measure::{Measured, Test, mean_and_deviation};
 use crate::devices::Devices;
 use crate::output::{bytes, count, json_line, note};
-use crate::settings::DEFAULT_BATCH;
+use crate::settings::{DEFAULT_BATCH, Settings};
 use crate::table::Table;
 
 /// All that was measured, and on what.
@@ -19,7 +19,7 @@ pub(super) struct Run<'a> {
     pub(super) name: &'a str,
     pub(super) model: &'a Model,
     pub(super) devices: &'a Devices,
-    pub(super) settings: &'a SessionOptions,
+    pub(super) settings: &'a Settings,
     /// What can be reached at most.
     pub(super) limits: Limits,
     pub(super) results: &'a [Measured],
@@ -37,6 +37,7 @@ struct Row<'a> {
     n_batch: usize,
     n_ubatch: usize,
     n_threads: usize,
+    n_gpu_layers: usize,
     type_k: String,
     type_v: String,
     n_prompt: usize,
@@ -165,7 +166,7 @@ impl Run<'_> {
             let seconds = avg_ns / 1e9 / test.tokens().max(1) as f64;
             Some(amount? / seconds / limit?)
         };
-        let cache_type = self.settings.cache_dtype.to_string();
+        let cache_type = self.settings.session.cache_dtype.to_string();
         let processor = (self.devices.runtime.devices())
             .find(|info| info.device == DeviceType::Cpu)
             .map(|info| info.name.clone());
@@ -177,8 +178,9 @@ impl Run<'_> {
             model_size: gguf.tensors().iter().map(|t| t.bytes() as u64).sum(),
             model_n_params: self.parameters(),
             n_batch: self.devices.batch.unwrap_or(DEFAULT_BATCH),
-            n_ubatch: self.settings.batch,
+            n_ubatch: self.settings.session.batch,
             n_threads: self.devices.threads,
+            n_gpu_layers: self.gpu_layers(),
             type_k: cache_type.clone(),
             type_v: cache_type,
             n_prompt: test.prompt,
@@ -203,6 +205,15 @@ impl Run<'_> {
             cache_bytes: measured.cache_bytes,
             working_bytes: measured.working_bytes,
         }
+    }
+
+    /// Layers that devices other than the processor compute.
+    fn gpu_layers(&self) -> usize {
+        let on_cpu = match &self.settings.session.layers[..] {
+            [] if self.limits.device == DeviceType::Cpu => return 0,
+            layers => layers.iter().filter(|d| **d == DeviceType::Cpu).count(),
+        };
+        self.model.config().layers - on_cpu
     }
 
     fn parameters(&self) -> u64 {
@@ -238,7 +249,7 @@ impl Run<'_> {
         let tensors = self.model.gguf().tensors().iter();
         let in_layers = tensors.filter(|t| t.name.starts_with("blk.") && t.dims.len() > 1);
         let weights: usize = in_layers.map(|t| t.elements()).sum();
-        let batches = test.prompt.div_ceil(self.settings.batch);
+        let batches = test.prompt.div_ceil(self.settings.session.batch);
         // Token i sees itself and all before it.
         let pairs = test.prompt * test.depth + test.prompt * (test.prompt + 1) / 2;
         let widths = c.heads * (c.key_width + c.value_width);
@@ -250,7 +261,7 @@ impl Run<'_> {
     /// Bytes of keys and values for each token of the context.
     fn cache_bytes_per_token(&self) -> usize {
         let c = self.model.config();
-        let element = self.settings.cache_dtype.size().unwrap_or(0);
+        let element = self.settings.session.cache_dtype.size().unwrap_or(0);
         c.layers * c.kv_heads * (c.key_width + c.value_width) * element
     }
 }

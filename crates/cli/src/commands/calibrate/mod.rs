@@ -47,6 +47,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
             .map(BackendArg::Device)
             .into_iter()
             .collect(),
+        gpus: Default::default(),
         workers: options.workers,
         strict: false,
         inject: Default::default(),
