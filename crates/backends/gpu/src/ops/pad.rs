@@ -31,7 +31,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         value: op.value,
         dtype: x.ty.dtype,
     };
-    let value = constant(0, &value, &mut kernel);
+    let value = constant(0, &value, Some(&mut kernel));
     kernel.define("VALUE", value);
     kernel.define_dtype("X", x.ty.dtype);
     kernel.read("x", x);

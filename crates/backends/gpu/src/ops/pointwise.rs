@@ -7,6 +7,7 @@ use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Operand, Part, Place, Step};
 
 use super::functions::{expression, rounded};
+use crate::driver::Dialect;
 use crate::emit::{Emit, Emitter};
 use crate::kernel::{Kernel, name};
 
@@ -33,6 +34,9 @@ pub(crate) const KERNELS: [KernelEntry<Emit>; 8] = [
 /// Work-items of a group.
 const GROUP: u32 = 256;
 
+/// Elements that keep every unit of a GPU busy, even if a work-item has several.
+const MANY: usize = 1 << 18;
+
 /// Is it an elementwise operation on scalars?
 pub(crate) fn accepts(signature: &Signature) -> bool {
     let mut types = signature.inputs.iter().copied().chain([signature.output]);
@@ -46,110 +50,168 @@ pub(crate) fn accepts(signature: &Signature) -> bool {
     expression(signature.op, last.dtype, signature.output.dtype, &operands).is_some()
 }
 
+/// Elements of a work-item where there are many: as many loads are under way at a time.
+fn each(step: &Step, emitter: &Emitter) -> usize {
+    let elements = step.output.ty.shape.elements();
+    let size = step.output.ty.dtype.size().unwrap_or(16);
+    match emitter.dialect() {
+        Dialect::Cuda if elements >= MANY => (16 / size).clamp(1, 8),
+        _ => 1,
+    }
+}
+
 /// Appends the kernel of a step.
 pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let n = step.output.ty.shape.elements();
     let mut kernel = Kernel::new("pointwise", "", GROUP);
     // Fused or not, each operation rounds its own result.
-    let mut body = String::from(
-        "SEPARATE_ROUNDING\nKERNEL_BEGIN\n    const uint i = GROUP_ID(0) * GROUP + LANE;\n    if (i < p.n) {\n",
-    );
+    let mut body = String::from("SEPARATE_ROUNDING\nKERNEL_BEGIN\n");
     kernel.word("n", n);
-    operands(step, &mut kernel, &mut body);
-    for (at, part) in step.parts.iter().enumerate() {
-        compute(step, at, part, &mut kernel, &mut body, emitter);
-    }
-    kernel.write("y", &step.output);
-    let (last, y) = (step.parts.len() - 1, name(step.output.ty.dtype));
-    let _ = writeln!(
-        body,
-        "        STORE({y}, y, i, t{last});\n    }}\nKERNEL_END"
-    );
-    kernel.set_text(body);
-    emitter.launch(kernel.groups(n.div_ceil(GROUP as usize), 1, 1));
-}
-
-/// Loads the operands as `v0`, `v1` and so on.
-fn operands(step: &Step, kernel: &mut Kernel, body: &mut String) {
-    let (mut shape, mut strides) = collapse(step);
-    let linear = contiguous_strides(&shape);
-    let is_linear: Vec<bool> = strides.iter().map(|own| *own == linear).collect();
-    if is_linear.contains(&false) {
-        // Ranks in classes, so that few kernels serve all shapes.
-        let rank = shape.len().next_power_of_two().max(2);
-        for dimensions in strides.iter_mut().chain([&mut shape]) {
-            let missing = rank - dimensions.len();
-            dimensions.splice(0..0, std::iter::repeat_n(1, missing));
-        }
-        kernel.words("shape", &shape);
-        let _ = writeln!(body, "        uint rest = i;");
-        for d in (1..rank).rev() {
-            let _ = writeln!(
-                body,
-                "        const uint at{d} = rest % p.shape[{d}]; rest /= p.shape[{d}];"
-            );
-        }
-        let _ = writeln!(body, "        const uint at0 = rest;");
-    }
-    for (k, (place, strides)) in step.inputs.iter().zip(&strides).enumerate() {
-        kernel.read(&format!("x{k}"), place);
-        let index = if is_linear[k] {
-            "i".to_owned()
-        } else {
-            kernel.words(&format!("strides{k}"), strides);
-            let term = |d| format!("at{d} * p.strides{k}[{d}]");
-            let terms: Vec<String> = (0..strides.len()).map(term).collect();
-            terms.join(" + ")
-        };
-        let x = name(place.ty.dtype);
+    let indices = Indices::new(step, &mut kernel);
+    let each = match indices.is_linear() {
+        true => each(step, emitter),
+        false => 1,
+    };
+    for element in 0..each {
         let _ = writeln!(
             body,
-            "        const compute_{x} v{k} = LOAD({x}, x{k}, {index});"
+            "    const uint i{element} = (GROUP_ID(0) * {each} + {element}) * GROUP + LANE;"
         );
+    }
+    // All loads come first: what is stored may be what is loaded next, for all that compilers
+    // know.
+    for element in 0..each {
+        indices.load(step, element, &mut body);
+    }
+    for element in 0..each {
+        let _ = writeln!(body, "    if (i{element} < p.n) {{");
+        for (at, part) in step.parts.iter().enumerate() {
+            // Parameters are the same for all elements.
+            let own = (element == 0).then_some(&mut kernel);
+            let value = value(step, at, part, element, own, emitter, &mut body);
+            let value = match at + 1 == step.parts.len() {
+                true => value,
+                false => rounded(part.dtype, value),
+            };
+            let t = name(part.dtype);
+            let _ = writeln!(body, "        const compute_{t} t{at} = {value};");
+        }
+        let (last, y) = (step.parts.len() - 1, name(step.output.ty.dtype));
+        let _ = writeln!(body, "        STORE({y}, y, i{element}, t{last});\n    }}");
+    }
+    kernel.write("y", &step.output);
+    body.push_str("KERNEL_END\n");
+    kernel.set_text(body);
+    emitter.launch(kernel.groups(n.div_ceil(each * GROUP as usize), 1, 1));
+}
+
+/// Where the operands of an element are.
+struct Indices {
+    /// For each operand, whether its elements lie as the result's do.
+    linear: Vec<bool>,
+    /// Dimensions of the operands that do not.
+    rank: usize,
+}
+
+impl Indices {
+    fn new(step: &Step, kernel: &mut Kernel) -> Self {
+        let (mut shape, mut strides) = collapse(step);
+        let contiguous = contiguous_strides(&shape);
+        let linear: Vec<bool> = strides.iter().map(|own| *own == contiguous).collect();
+        let mut rank = shape.len();
+        if linear.contains(&false) {
+            // Ranks in classes, so that few kernels serve all shapes.
+            rank = rank.next_power_of_two().max(2);
+            for dimensions in strides.iter_mut().chain([&mut shape]) {
+                let missing = rank - dimensions.len();
+                dimensions.splice(0..0, std::iter::repeat_n(1, missing));
+            }
+            kernel.words("shape", &shape);
+        }
+        for (k, (place, strides)) in step.inputs.iter().zip(&strides).enumerate() {
+            kernel.read(&format!("x{k}"), place);
+            if !linear[k] {
+                kernel.words(&format!("strides{k}"), strides);
+            }
+        }
+        Self { linear, rank }
+    }
+
+    fn is_linear(&self) -> bool {
+        !self.linear.contains(&false)
+    }
+
+    /// Loads the operands of an element as `v0_ELEMENT`, `v1_ELEMENT` and so on; behind the
+    /// last element, those of the last.
+    fn load(&self, step: &Step, element: usize, body: &mut String) {
+        let _ = writeln!(
+            body,
+            "    const uint j{element} = min(i{element}, p.n - 1);"
+        );
+        if !self.is_linear() {
+            let _ = writeln!(body, "    uint rest = j{element};");
+            for d in (1..self.rank).rev() {
+                let _ = writeln!(
+                    body,
+                    "    const uint at{d} = rest % p.shape[{d}]; rest /= p.shape[{d}];"
+                );
+            }
+            let _ = writeln!(body, "    const uint at0 = rest;");
+        }
+        for (k, place) in step.inputs.iter().enumerate() {
+            let index = if self.linear[k] {
+                format!("j{element}")
+            } else {
+                let term = |d| format!("at{d} * p.strides{k}[{d}]");
+                let terms: Vec<String> = (0..self.rank).map(term).collect();
+                terms.join(" + ")
+            };
+            let x = name(place.ty.dtype);
+            let _ = writeln!(
+                body,
+                "    const compute_{x} v{k}_{element} = LOAD({x}, x{k}, {index});"
+            );
+        }
     }
 }
 
-/// Computes part `at` as `t0`, `t1` and so on.
-fn compute(
+/// What part `at` computes of an element, in terms of the operands and of `t0`, `t1` and so on.
+/// Its parameters are added to the kernel, if that is given.
+fn value(
     step: &Step,
     at: usize,
     part: &Part,
-    kernel: &mut Kernel,
-    body: &mut String,
+    element: usize,
+    kernel: Option<&mut Kernel>,
     emitter: &mut Emitter,
-) {
-    let value = match &part.op {
-        Op::Full(full) => constant(at, full, kernel),
-        op => {
-            let names: Vec<String> = (part.operands.iter())
-                .map(|operand| match operand {
-                    Operand::Input(k) => format!("v{k}"),
-                    Operand::Part(k) => format!("t{k}"),
-                })
-                .collect();
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            // A condition comes before the operands that it chooses from.
-            let from = part.operands.last().map_or(part.dtype, |o| dtype(step, *o));
-            if divides_integers(op, from) {
-                let message = "integer division by zero".to_owned();
-                let code = emitter.mistake(step, at, message);
-                kernel.status(&format!("status{at}"), code);
-                let divisor = names[1];
-                let _ = writeln!(
-                    body,
-                    "        if ({divisor} == 0) REPORT(status{at}, p.status{at}_code);"
-                );
-            }
-            // `accepts` has asked for it before.
-            expression(op, from, part.dtype, &names).unwrap_or_default()
+    body: &mut String,
+) -> String {
+    if let Op::Full(full) = &part.op {
+        return constant(at, full, kernel);
+    }
+    let names: Vec<String> = (part.operands.iter())
+        .map(|operand| match operand {
+            Operand::Input(k) => format!("v{k}_{element}"),
+            Operand::Part(k) => format!("t{k}"),
+        })
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // A condition comes before the operands that it chooses from.
+    let from = part.operands.last().map_or(part.dtype, |o| dtype(step, *o));
+    if divides_integers(&part.op, from) {
+        if let Some(kernel) = kernel {
+            let message = "integer division by zero".to_owned();
+            let code = emitter.mistake(step, at, message);
+            kernel.status(&format!("status{at}"), code);
         }
-    };
-    let value = match at + 1 == step.parts.len() {
-        true => value,
-        false => rounded(part.dtype, value),
-    };
-    let t = name(part.dtype);
-    let _ = writeln!(body, "        const compute_{t} t{at} = {value};");
+        let divisor = names[1];
+        let _ = writeln!(
+            body,
+            "        if ({divisor} == 0) REPORT(status{at}, p.status{at}_code);"
+        );
+    }
+    // `accepts` has asked for it before.
+    expression(&part.op, from, part.dtype, &names).unwrap_or_default()
 }
 
 fn dtype(step: &Step, operand: Operand) -> DType {
@@ -164,40 +226,46 @@ fn divides_integers(op: &Op, dtype: DType) -> bool {
     matches!(op, Op::Binary(b) if divides(b.op)) && !dtype.is_float()
 }
 
-/// A number as parameters, so that another one does not need another kernel.
-pub(super) fn constant(at: usize, full: &Full, kernel: &mut Kernel) -> String {
+/// A number as parameters, so that another one does not need another kernel. They are added to
+/// the kernel, if that is given.
+pub(super) fn constant(at: usize, full: &Full, kernel: Option<&mut Kernel>) -> String {
     let k = format!("k{at}");
     let (re, im) = (full.value.as_f64(), full.value.imag());
     let words = |bits: u64| [bits as u32 as usize, (bits >> 32) as usize];
+    if let Some(kernel) = kernel {
+        let i = format!("i{at}_");
+        match full.dtype {
+            DType::F32 => kernel.float(&k, re as f32),
+            DType::F16 => kernel.float(&k, half::f16::from_f64(re).to_f32()),
+            DType::BF16 => kernel.float(&k, half::bf16::from_f64(re).to_f32()),
+            DType::F64 => kernel.words(&k, &words(re.to_bits())),
+            DType::Complex64 => {
+                kernel.float(&k, re as f32);
+                kernel.float(&i, im as f32);
+            }
+            DType::Complex128 => {
+                kernel.words(&k, &words(re.to_bits()));
+                kernel.words(&i, &words(im.to_bits()));
+            }
+            DType::I64 => kernel.words(&k, &words(full.value.as_i64() as u64)),
+            DType::Bool => kernel.word(&k, usize::from(full.value.as_i64() != 0)),
+            _ => kernel.word(&k, full.value.as_i64() as u32 as usize),
+        }
+    }
     let double = |name: &str| format!("F64_OF_BITS((ulong)p.{name}[0] | (ulong)p.{name}[1] << 32)");
     match full.dtype {
-        DType::F32 => kernel.float(&k, re as f32),
-        DType::F16 => kernel.float(&k, half::f16::from_f64(re).to_f32()),
-        DType::BF16 => kernel.float(&k, half::bf16::from_f64(re).to_f32()),
-        DType::F64 => {
-            kernel.words(&k, &words(re.to_bits()));
-            return double(&k);
-        }
-        DType::Complex64 => {
-            let i = format!("i{at}");
-            kernel.float(&k, re as f32);
-            kernel.float(&i, im as f32);
-            return format!("make_complex64(p.{k}, p.{i})");
-        }
+        DType::F64 => double(&k),
+        DType::Complex64 => format!("make_complex64(p.{k}, p.i{at}_)"),
         DType::Complex128 => {
-            let i = format!("i{at}");
-            kernel.words(&k, &words(re.to_bits()));
-            kernel.words(&i, &words(im.to_bits()));
-            return format!("make_complex128({}, {})", double(&k), double(&i));
+            format!(
+                "make_complex128({}, {})",
+                double(&k),
+                double(&format!("i{at}_"))
+            )
         }
-        DType::I64 => {
-            kernel.words(&k, &words(full.value.as_i64() as u64));
-            return format!("((long)((ulong)p.{k}[0] | (ulong)p.{k}[1] << 32))");
-        }
-        DType::Bool => kernel.word(&k, usize::from(full.value.as_i64() != 0)),
-        _ => kernel.word(&k, full.value.as_i64() as u32 as usize),
+        DType::I64 => format!("((long)((ulong)p.{k}[0] | (ulong)p.{k}[1] << 32))"),
+        dtype => format!("((compute_{})p.{k})", name(dtype)),
     }
-    format!("((compute_{})p.{k})", name(full.dtype))
 }
 
 /// The output's shape and each operand's strides in it, with neighbouring dimensions made one

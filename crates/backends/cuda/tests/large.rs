@@ -1,0 +1,64 @@
+//! Elementwise operations on so many elements that a thread has several.
+
+use std::sync::Arc;
+
+use rustorch_gpu::Gpu;
+use rustorch_ir::ops::{BinaryOp, UnaryOp};
+use rustorch_ir::{DType, Graph, TensorType};
+use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
+
+/// No multiple of what a group takes.
+const ELEMENTS: usize = (1 << 18) + 12_345;
+
+/// `|x · y| + x`, whose every operation is rounded alike on all devices.
+fn graph(dtype: DType) -> Graph {
+    let mut g = Graph::new();
+    let ty = TensorType::new([ELEMENTS], dtype);
+    let [x, y] = [(); 2].map(|()| g.input(ty.clone()).unwrap());
+    let product = g.mul(x, y).unwrap();
+    let size = g.unary(UnaryOp::Abs, product).unwrap();
+    let sum = g.binary(BinaryOp::Add, size, x).unwrap();
+    g.output(sum);
+    g
+}
+
+fn run(backend: Arc<dyn Backend>, dtype: DType) -> Vec<u8> {
+    let runtime = Runtime::new(vec![backend]);
+    let bytes = ELEMENTS * dtype.size().unwrap();
+    let storage = |factor: usize| {
+        // Small integers, and as floating-point numbers of all dtypes small numbers, too.
+        let values: Vec<u8> = (0..bytes).map(|i| (i * factor % 53) as u8).collect();
+        Storage::from_host(HostBuffer::copy_of(&values).unwrap())
+    };
+    let executable = runtime.prepare(graph(dtype), Routing::AUTO);
+    let outputs = executable.run(&[storage(7), storage(11)]).unwrap();
+    let mut result = vec![0; bytes];
+    runtime.read(&outputs[0], 0, &mut result).unwrap();
+    result
+}
+
+#[test]
+fn large_tensors_equal_those_of_the_cpu() {
+    let devices = rustorch_cuda::devices().unwrap_or_else(|absent| {
+        let required = std::env::var_os("RUSTORCH_TEST_CUDA").is_some();
+        assert!(!required, "a CUDA device was promised: {absent}");
+        println!("skipped, since there is no CUDA device: {absent}");
+        Vec::new()
+    });
+    let gpus: Vec<Arc<dyn Backend>> = (devices.into_iter())
+        .map(|device| Arc::new(Gpu::new(device)) as Arc<dyn Backend>)
+        .collect();
+    for dtype in [
+        DType::F64,
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::I64,
+        DType::U8,
+    ] {
+        for gpu in &gpus {
+            let expected = run(Arc::new(rustorch_cpu::Cpu::new(0)), dtype);
+            assert!(run(gpu.clone(), dtype) == expected, "{dtype}");
+        }
+    }
+}
