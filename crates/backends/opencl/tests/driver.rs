@@ -64,6 +64,7 @@ fn launch(device: &OpenCl, kernel: &Kernel, lanes: usize, buffers: &[&Buffer], p
         buffers,
         accesses: &[],
         params,
+        dynamic_local: 0,
     };
     // SAFETY: the kernels above stay below their `n`, which is the buffers' length; nothing
     // else uses the buffers.
@@ -193,6 +194,7 @@ fn groups_have_three_dimensions() {
         buffers: &[&b],
         accesses: &[],
         params: &[],
+        dynamic_local: 0,
     };
     // SAFETY: the kernel writes one word for each work-item.
     unsafe { device.launch(&kernel(device, "places"), &launch) }.unwrap();
@@ -258,6 +260,7 @@ fn wrong_arguments_are_unsupported() {
             buffers,
             accesses: &[],
             params,
+            dynamic_local: 0,
         };
         // SAFETY: nothing is written, with an `n` of 0.
         let error = unsafe { device.launch(&kernel(device, "add_one"), &launch) }.unwrap_err();

@@ -67,6 +67,7 @@ fn launch_as(
         buffers,
         accesses,
         params,
+        dynamic_local: 0,
     };
     // SAFETY: the fake's kernels use one word of each buffer; nothing else does.
     unsafe { metal.launch(kernel, &launch) }
