@@ -151,7 +151,7 @@ impl<'a> Window<'a> {
                 && matches!(step.last().op, Op::Linear(_))
                 && step.inputs[0].slot == y.slot
                 && step.inputs[1..].iter().all(|place| place.slot != y.slot)
-                && cuda::matvec::accepts(step, emitter)
+                && cuda::products(step, emitter).is_some()
         };
         self.stays_inside(at)
             && self.readers(at).next().is_some()
@@ -198,11 +198,11 @@ impl<'a> Window<'a> {
             .collect();
         while let Some(&first) = left.first() {
             done[first] = true;
-            if !cuda::matvec::accepts(&self.steps[first], emitter) {
+            let Some(emit) = cuda::products(&self.steps[first], emitter) else {
                 left.remove(0);
                 self.alone(first, emitter);
                 continue;
-            }
+            };
             let dtype = |i: usize| self.steps[i].inputs[1].ty.dtype;
             let (group, rest): (Vec<usize>, Vec<usize>) =
                 left.iter().partition(|&&i| dtype(i) == dtype(first));
@@ -226,7 +226,7 @@ impl<'a> Window<'a> {
                 each: group.iter().map(product).collect(),
                 then,
             };
-            cuda::matvec::emit(&products, emitter);
+            emit(&products, emitter);
         }
     }
 

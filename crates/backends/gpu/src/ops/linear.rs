@@ -4,7 +4,7 @@ use rustorch_ir::{OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::product::{Factor, Product};
-use super::{blocks, quantized};
+use super::{blocks, cuda, quantized};
 use crate::emit::{Emit, Emitter};
 
 pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
@@ -19,6 +19,9 @@ fn accepts(_: &Signature) -> bool {
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {
+    if cuda::matmul::accepts(step, emitter) {
+        return cuda::matmul::emit_linear(step, emitter);
+    }
     let (x, w) = (&step.inputs[0], &step.inputs[1]);
     if let Some(format) = blocks::format(w.ty.dtype) {
         return quantized::emit(step, format, emitter);

@@ -3,8 +3,8 @@
 use rustorch_ir::{DType, Layout};
 use rustorch_runtime::Place;
 
-use super::simd_tile;
 use super::tile::Tile;
+use super::{cuda, simd_tile};
 use crate::driver::Dialect;
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, accumulator, name};
@@ -109,6 +109,9 @@ const OF_ONE: Tile = Tile {
 impl Product<'_> {
     /// Appends the launch.
     pub(crate) fn emit(mut self, emitter: &mut Emitter) {
+        if cuda::matmul::accepts_dense(&self, emitter) {
+            return cuda::matmul::emit_dense(&self, emitter);
+        }
         let is_swapped = self.n < self.m;
         if is_swapped {
             // yᵀ = bᵀ · aᵀ

@@ -1,4 +1,22 @@
 //! Kernels of CUDA's own for steps that are launched together.
 
 pub(crate) mod attention;
+pub(crate) mod matmul;
 pub(crate) mod matvec;
+
+use rustorch_runtime::Step;
+
+use crate::emit::Emitter;
+use crate::merge::Products;
+
+/// What appends the launches of products of the same rows, if a `linear` is one of those that
+/// kernels are there for.
+pub(crate) fn products(step: &Step, emitter: &Emitter) -> Option<fn(&Products, &mut Emitter)> {
+    if matvec::accepts(step, emitter) {
+        Some(matvec::emit)
+    } else if matmul::accepts(step, emitter) {
+        Some(matmul::emit)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,508 @@
+// The product y = x · wᵀ + bias on the tensor cores of compute capability 9.0, for many rows of
+// x: a group makes tiles of yᵀ, ROWS rows of w by COLUMNS rows of x. Its last warpgroup copies to
+// local memory; the other warpgroups multiply 64 rows of w each.
+//
+// x are panels, see panels.cu. OPERAND: what is multiplied, f16 or bf16. W_KIND: is w BLOCKS,
+// made OPERAND in registers, LINES of OPERAND one after the other, or PANELS like x?
+// SETS: of w, y and bias, up to three, whose x is the same. IS_GATED: is the result instead
+// silu(x · wᵀ) (x · w_1ᵀ)? In local memory there are STAGES panels of x, and SLABS slabs of blocks,
+// for whose rows PIECES times 16 bytes are copied. Y: dtype. BIAS(i), BIAS_1(i), …: what is
+// added to row i. HAS_OTHER: are other rows like y added?
+// The blocks' own macros are in formats; IS_BYTES: are their codes signed bytes?
+
+#define BLOCKS 0
+#define LINES 1
+#define PANELS 2
+
+#if SETS == 1
+#define PICK(of_0, of_1, of_2) (of_0)
+#elif SETS == 2
+#define PICK(of_0, of_1, of_2) (work.set == 0 ? (of_0) : (of_1))
+#else
+#define PICK(of_0, of_1, of_2) (work.set == 0 ? (of_0) : work.set == 1 ? (of_1) : (of_2))
+#endif
+// Which w row `r` of a tile is of, and how far behind the tile's first row: of those that a lane
+// has the sums of, r and r + 8, the first is a gate and the second what it gates.
+#if IS_GATED
+#define TILE_ROWS (ROWS / 2)
+#define W_OF(r) ((r) / 8 % 2 == 0 ? w : w_1)
+#define ROW_OF(r) ((r) / 16 * 8 + (r) % 8)
+#else
+#define TILE_ROWS ROWS
+#define W_OF(r) PICK(w, w_1, w_2)
+#define ROW_OF(r) (r)
+#endif
+
+#define PANEL 64
+// Bytes of a panel's line.
+#define LINE 128
+#define WARPGROUPS (ROWS / 64)
+#define PRODUCER (WARPGROUPS * 4)
+#define COPIERS 128
+// What work-items that multiply get of the registers, and what those that copy keep.
+#define REGISTERS 216
+#define COPIER_REGISTERS 72
+#define X_BYTES (COLUMNS * LINE)
+
+#if W_KIND == BLOCKS
+// Blocks come in slabs of this many values of each row.
+#define SLAB 256
+#define SLAB_PANELS (SLAB / PANEL)
+#define SLAB_BYTES (SLAB / BLOCK_LENGTH * BLOCK_BYTES)
+#define W_BYTES (ROWS * PIECES * 16)
+#define W_STAGES SLABS
+// Steps of 16 along k that a fragment of blocks is made before it is multiplied.
+#define AHEAD 2
+#else
+#define W_BYTES (ROWS * LINE)
+#define W_STAGES STAGES
+#endif
+
+FUNCTION uint local_address(const void* p) { return (uint)__cvta_generic_to_shared(p); }
+
+// Barriers that copies tell of their end, by their addresses.
+FUNCTION void barrier_init(uint barrier, uint count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(barrier), "r"(count));
+}
+FUNCTION void arrive(uint barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(barrier) : "memory");
+}
+FUNCTION void arrive_expecting(uint barrier, uint bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 :: "r"(barrier), "r"(bytes) : "memory");
+}
+FUNCTION void arrive_after_copies(uint barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory");
+}
+FUNCTION void wait(uint barrier, uint parity) {
+    asm volatile("{\n.reg .pred done;\n"
+                 "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+                 "@done bra DONE;\nbra AGAIN;\nDONE:\n}"
+                 :: "r"(barrier), "r"(parity) : "memory");
+}
+
+// The same for words in global memory, which are 0 but while something waits to be taken.
+FUNCTION void publish(uint* word) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" :: "l"(word), "r"(1u) : "memory");
+}
+FUNCTION void take(uint* word) {
+    uint is_ready;
+    do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(is_ready) : "l"(word) : "memory");
+    } while (!is_ready);
+    *word = 0;
+}
+
+// Copies of many bytes by one work-item, and of 16 by each: the first `bytes`, then zeros.
+FUNCTION void copy_bulk(uint to, const void* from, uint bytes, uint barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];"
+                 :: "r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+FUNCTION void copy_16(uint to, const void* from, uint bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :: "r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+// A matrix in local memory, in lines of 128 bytes with the 128-byte swizzle: the bytes from
+// eight lines to the next eight are 1024.
+FUNCTION ulong descriptor(uint address) {
+    return (ulong)(address >> 4 & 0x3fffu) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+
+#define TEN(t) "%" t "0, %" t "1, %" t "2, %" t "3, %" t "4, %" t "5, %" t "6, %" t "7, %" t "8, %" t "9, "
+#define FOUR(i) "+f"(sums[i]), "+f"(sums[i + 1]), "+f"(sums[i + 2]), "+f"(sums[i + 3])
+#define SIXTEEN(i) FOUR(i), FOUR(i + 4), FOUR(i + 8), FOUR(i + 12)
+#define THIRTY_TWO(i) SIXTEEN(i), SIXTEEN(i + 16)
+// The operands of an instruction with so many columns: the sums, then w and x.
+#if COLUMNS == 64
+#define SHAPE "m64n64k16"
+#define SUM_NAMES "{" TEN("") TEN("1") TEN("2") "%30, %31}, "
+#define FRAGMENT_NAMES "{%32, %33, %34, %35}, %36"
+#define DESCRIPTOR_NAMES "%32, %33"
+#define SUMS THIRTY_TWO(0)
+#elif COLUMNS == 128
+#define SHAPE "m64n128k16"
+#define SUM_NAMES "{" TEN("") TEN("1") TEN("2") TEN("3") TEN("4") TEN("5") "%60, %61, %62, %63}, "
+#define FRAGMENT_NAMES "{%64, %65, %66, %67}, %68"
+#define DESCRIPTOR_NAMES "%64, %65"
+#define SUMS THIRTY_TWO(0), THIRTY_TWO(32)
+#elif COLUMNS == 256
+#define SHAPE "m64n256k16"
+#define SUM_NAMES "{" TEN("") TEN("1") TEN("2") TEN("3") TEN("4") TEN("5") TEN("6") TEN("7") \
+    TEN("8") TEN("9") TEN("10") TEN("11") \
+    "%120, %121, %122, %123, %124, %125, %126, %127}, "
+#define FRAGMENT_NAMES "{%128, %129, %130, %131}, %132"
+#define DESCRIPTOR_NAMES "%128, %129"
+#define SUMS THIRTY_TWO(0), THIRTY_TWO(32), THIRTY_TWO(64), THIRTY_TWO(96)
+#endif
+#define TEXT_(t) #t
+#define TEXT(t) TEXT_(t)
+#define MULTIPLY \
+    "{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n" \
+    "wgmma.mma_async.sync.aligned." SHAPE ".f32." TEXT(OPERAND) "." TEXT(OPERAND) " " SUM_NAMES
+
+#if W_KIND == BLOCKS
+FUNCTION void multiply(float (&sums)[COLUMNS / 2], const uint (&w)[4], ulong x) {
+    asm volatile(MULTIPLY FRAGMENT_NAMES ", p, 1, 1, 0;\n}"
+                 : SUMS : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(x));
+}
+
+FUNCTION uint bytes_of(uint a, uint b, uint selector) { return __byte_perm(a, b, selector); }
+FUNCTION uint add_bf16x2(uint a, uint b) {
+    uint y;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(0x3f803f80u), "r"(b));
+    return y;
+}
+FUNCTION uint scaled_bf16x2(uint a, uint scale, uint minimum) {
+    uint y;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(scale), "r"(minimum));
+    return y;
+}
+FUNCTION uint twice_bf16(float x) {
+    uint y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(y) : "f"(x));
+    return y;
+}
+
+// Bytes as the last bits of bf16 numbers that begin with 128 are these numbers plus 128.
+#define OF_128 0x43434343u
+// -(128 + the zero point), twice.
+#define MINUS_OFFSET ((0xc300u + ZERO_POINT) * 0x10001u)
+
+// Two of a word's codes less the zero point, in bf16.
+FUNCTION uint numbers(uint codes, uint selector) {
+#if IS_BYTES
+    // The seven low bits, less the sign bit's 128: 128 + low - (128 or 256).
+    const uint low = bytes_of(codes & 0x7f7f7f7fu, OF_128, selector);
+    const uint sign = bytes_of(codes & 0x80808080u, OF_128, selector);
+    return add_bf16x2(low, sign | 0x80008000u);
+#else
+    return add_bf16x2(bytes_of(codes, OF_128, selector), MINUS_OFFSET);
+#endif
+}
+
+// The scales and minima of a lane's two rows, twice each.
+struct Scales { uint scale[2], minimum[2]; };
+
+// The lane's part of a step of 16 along k, of two rows of blocks. `scales` are those of the step
+// before.
+FUNCTION void values(uint (&w)[4], Scales& scales, const uchar* row_0, const uchar* row_8,
+                     uint step) {
+    const uint at = step * 16 % BLOCK_LENGTH, block = step * 16 / BLOCK_LENGTH * BLOCK_BYTES;
+    UNROLL for (uint r = 0; r < 2; r++) {
+        const uchar* from = (r == 0 ? row_0 : row_8) + block;
+        if (at % SPAN == 0) {
+            scales.scale[r] = twice_bf16(scale_of(from, at / SPAN));
+#if HAS_MINIMUM
+            scales.minimum[r] = twice_bf16(-minimum_of(from, at / SPAN));
+#else
+            scales.minimum[r] = 0;
+#endif
+        }
+        const uint codes = codes_at(from, at / 4 + SIMD_LANE % 4);
+        w[r] = scaled_bf16x2(numbers(codes, 0x4140u), scales.scale[r], scales.minimum[r]);
+        w[r + 2] = scaled_bf16x2(numbers(codes, 0x4342u), scales.scale[r], scales.minimum[r]);
+    }
+}
+#else
+FUNCTION void multiply(float (&sums)[COLUMNS / 2], ulong w, ulong x) {
+    asm volatile(MULTIPLY DESCRIPTOR_NAMES ", p, 1, 1, 0, 0;\n}" : SUMS : "l"(w), "l"(x));
+}
+#endif
+
+// What a group does: tiles, and before them parts along k of tiles that groups share, so that
+// none is idle while others make the last tiles (Osama et al. 2023, doi 10.1145/3572848.3577479).
+// A unit is a slab of blocks or a panel; `count` of them from `first` on are the part of `tile`.
+// The part's tile begins at `row` of set `set`, which has `n` rows, and at `column`.
+struct Work {
+    uint units, unit, end, next;
+    uint first, count;
+    uint set, n, row, column;
+};
+
+FUNCTION uint shared_units(uint shared_tiles, uint units, uint group) {
+    return shared_tiles * units * group / gridDim.x;
+}
+
+FUNCTION Work work_of(uint shared_tiles, uint units) {
+    Work work;
+    work.units = units;
+    work.unit = shared_units(shared_tiles, units, GROUP_ID(0));
+    work.end = shared_units(shared_tiles, units, GROUP_ID(0) + 1);
+    work.next = shared_tiles + GROUP_ID(0);
+    return work;
+}
+
+FUNCTION bool next_part(Work& work, const Params& p) {
+    uint tile = work.next;
+    if (work.unit < work.end) {
+        tile = work.unit / work.units;
+        work.first = work.unit % work.units;
+        work.count = min(work.units - work.first, work.end - work.unit);
+        work.unit += work.count;
+    } else {
+        work.first = 0;
+        work.count = work.units;
+        work.next += gridDim.x;
+    }
+    // Groups that work at the same time share rows of w.
+    const uint columns = (p.m + COLUMNS - 1) / COLUMNS;
+    uint rows = tile / columns;
+    work.column = tile % columns * COLUMNS;
+    work.set = 0;
+#if SETS > 1
+    for (; work.set < SETS - 1; work.set++) {
+        const uint tiles = (p.n[work.set] + TILE_ROWS - 1) / TILE_ROWS;
+        if (rows < tiles) break;
+        rows -= tiles;
+    }
+#endif
+    work.n = p.n[work.set];
+    work.row = rows * TILE_ROWS;
+    return tile < p.tiles;
+}
+
+// Products are made while the program goes on; `wait_for_products` leaves so many stages' under
+// way.
+#define BEGIN_PRODUCTS asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
+#define COMMIT_PRODUCTS asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
+#define WAIT_FOR_PRODUCTS(left) \
+    asm volatile("wgmma.wait_group.sync.aligned " TEXT(left) ";" ::: "memory")
+
+KERNEL_BEGIN
+    LAUNCH_NEXT;
+    const uint base = (local_address(DYNAMIC_LOCAL) + 1023) & ~1023u;
+    const uint w_base = base + STAGES * X_BYTES;
+    const uint full = w_base + W_STAGES * W_BYTES, empty = full + STAGES * 8;
+#if W_KIND == BLOCKS
+    const uint slab_full = empty + STAGES * 8, slab_empty = slab_full + SLABS * 8;
+#endif
+    if (LANE == 0) {
+        for (uint i = 0; i < STAGES; i++) {
+            barrier_init(full + i * 8, W_KIND == LINES ? 1 + COPIERS : 1);
+            barrier_init(empty + i * 8, WARPGROUPS * 4);
+        }
+#if W_KIND == BLOCKS
+        for (uint i = 0; i < SLABS; i++) {
+            barrier_init(slab_full + i * 8, COPIERS);
+            barrier_init(slab_empty + i * 8, WARPGROUPS * 4);
+        }
+#endif
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    BARRIER;
+#if W_KIND == BLOCKS
+    // Whole slabs: there are zeros behind the ends of the rows.
+    Work work = work_of(p.shared_tiles, (p.k + SLAB - 1) / SLAB);
+    const uint row_bytes = p.k / BLOCK_LENGTH * BLOCK_BYTES;
+    uint slab_count = 0;
+#else
+    Work work = work_of(p.shared_tiles, (p.k + PANEL - 1) / PANEL);
+#endif
+    // The place in the ring of panels, and how often it was gone around: the same for all warps.
+    uint stage = 0, around = 0;
+
+    if (SIMD_GROUP >= PRODUCER) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 " TEXT(COPIER_REGISTERS) ";");
+        const uint lane = LANE - PRODUCER * SIMD_WIDTH;
+        while (next_part(work, p)) {
+            for (uint unit = work.first; unit < work.first + work.count; unit++) {
+#if W_KIND == BLOCKS
+                const uint slab = slab_count % SLABS;
+                wait(slab_empty + slab * 8, slab_count / SLABS % 2 ^ 1);
+                slab_count++;
+                for (uint e = lane; e < ROWS * PIECES; e += COPIERS) {
+                    const uint row = e / PIECES, piece = e % PIECES;
+                    const uchar* line =
+                        W_OF(row) + (ulong)min(work.row + ROW_OF(row), work.n - 1) * row_bytes;
+                    const uchar* from = line + unit * SLAB_BYTES;
+                    from = (const uchar*)((ulong)from & ~15ull) + piece * 16;
+                    const long left = (long)(line + row_bytes - from);
+                    copy_16(w_base + slab * W_BYTES + e * 16, left > 0 ? from : line,
+                            (uint)max(0ll, min(left, 16ll)));
+                }
+                arrive_after_copies(slab_full + slab * 8);
+                for (uint panel = unit * SLAB_PANELS; panel < (unit + 1) * SLAB_PANELS; panel++)
+#else
+                const uint panel = unit;
+#endif
+                {
+                    wait(empty + stage * 8, around % 2 ^ 1);
+#if W_KIND == LINES
+                    const uint to = w_base + stage * W_BYTES;
+                    const uint k = panel * PANEL + lane % 8 * 8;
+                    const uint bytes = k < p.k ? min(p.k - k, 8u) * 2 : 0;
+                    UNROLL for (uint j = 0; j < ROWS / (COPIERS / 8); j++) {
+                        const uint row = j * (COPIERS / 8) + lane / 8;
+                        const uint chunk = lane % 8 ^ row % 8;
+                        const ushort* line =
+                            W_OF(row) + (ulong)min(work.row + ROW_OF(row), work.n - 1) * p.w_stride;
+                        copy_16(to + row * LINE + chunk * 16, line + (bytes > 0 ? k : 0), bytes);
+                    }
+                    arrive_after_copies(full + stage * 8);
+#endif
+                    if (lane == 0) {
+                        const uint bytes = X_BYTES + (W_KIND == PANELS ? W_BYTES : 0);
+                        arrive_expecting(full + stage * 8, bytes);
+                        copy_bulk(base + stage * X_BYTES,
+                                  x + ((ulong)panel * p.x_stride + work.column) * PANEL, X_BYTES,
+                                  full + stage * 8);
+#if W_KIND == PANELS
+                        copy_bulk(w_base + stage * W_BYTES,
+                                  w + ((ulong)panel * p.w_stride + work.row) * PANEL, W_BYTES,
+                                  full + stage * 8);
+#endif
+                    }
+                    if (++stage == STAGES) stage = 0, around++;
+                }
+            }
+        }
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 " TEXT(REGISTERS) ";");
+        const uint row = SIMD_GROUP * 16 + SIMD_LANE / 4;
+        while (next_part(work, p)) {
+            float sums[COLUMNS / 2];
+            UNROLL for (uint i = 0; i < COLUMNS / 2; i++) sums[i] = 0;
+            // The stage whose products may be under way, if there is one.
+            uint last = STAGES;
+#if W_KIND == BLOCKS
+            // Where rows begin in their first pieces.
+#define BEGIN_OF(r) \
+    ((uint)(ulong)W_OF(r) + min(work.row + ROW_OF(r), work.n - 1) * row_bytes)
+            const uint begin_0 = BEGIN_OF(row), begin_8 = BEGIN_OF(row + 8);
+            const uchar* lines = DYNAMIC_LOCAL + (w_base - local_address(DYNAMIC_LOCAL))
+                + row * (PIECES * 16);
+#define ROW_0(unit) (lines + slab * W_BYTES + (begin_0 + (unit) * SLAB_BYTES) % 16)
+#define ROW_8(unit) \
+    (lines + slab * W_BYTES + 8 * PIECES * 16 + (begin_8 + (unit) * SLAB_BYTES) % 16)
+            uint slab = slab_count % SLABS;
+            wait(slab_full + slab * 8, slab_count / SLABS % 2);
+            const uchar *row_0 = ROW_0(work.first), *row_8 = ROW_8(work.first);
+            Scales scales;
+            uint fragments[AHEAD * 2][4];
+            UNROLL for (uint s = 0; s < AHEAD; s++) values(fragments[s], scales, row_0, row_8, s);
+            for (uint unit = work.first; unit < work.first + work.count; unit++) {
+                const bool has_next = unit + 1 < work.first + work.count;
+                UNROLL for (uint step = 0; step < SLAB / 16; step++) {
+                    const uint s = step % (PANEL / 16);
+                    if (s == 0) wait(full + stage * 8, around % 2);
+                    BEGIN_PRODUCTS;
+                    multiply(sums, fragments[step % (AHEAD * 2)],
+                             descriptor(base + stage * X_BYTES) + s * 2);
+                    COMMIT_PRODUCTS;
+                    WAIT_FOR_PRODUCTS(AHEAD);
+                    if (s == AHEAD - 1 && last < STAGES && SIMD_LANE == 0) arrive(empty + last * 8);
+                    if (s == PANEL / 16 - 1) {
+                        last = stage;
+                        if (++stage == STAGES) stage = 0, around++;
+                    }
+                    // While it is made, the fragments of a later one. At the end these are dropped.
+                    if (step == SLAB / 16 - AHEAD && has_next) {
+                        __syncwarp();
+                        if (SIMD_LANE == 0) arrive(slab_empty + slab * 8);
+                        slab_count++;
+                        slab = slab_count % SLABS;
+                        wait(slab_full + slab * 8, slab_count / SLABS % 2);
+                        row_0 = ROW_0(unit + 1);
+                        row_8 = ROW_8(unit + 1);
+                    }
+                    values(fragments[(step + AHEAD) % (AHEAD * 2)], scales, row_0, row_8,
+                           (step + AHEAD) % (SLAB / 16));
+                }
+            }
+            __syncwarp();
+            if (SIMD_LANE == 0) arrive(slab_empty + slab * 8);
+            slab_count++;
+#else
+            for (uint i = 0; i < work.count; i++) {
+                wait(full + stage * 8, around % 2);
+#if W_KIND == LINES
+                // What the processor wrote the tensor cores see only from here on.
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+                const ulong x_panel = descriptor(base + stage * X_BYTES);
+                const ulong w_panel =
+                    descriptor(w_base + stage * W_BYTES + SIMD_GROUP / 4 * 64 * LINE);
+                BEGIN_PRODUCTS;
+                UNROLL for (uint s = 0; s < PANEL / 16; s++) {
+                    multiply(sums, w_panel + s * 2, x_panel + s * 2);
+                }
+                COMMIT_PRODUCTS;
+                WAIT_FOR_PRODUCTS(1);
+                if (last < STAGES && SIMD_LANE == 0) arrive(empty + last * 8);
+                last = stage;
+                if (++stage == STAGES) stage = 0, around++;
+            }
+#endif
+            WAIT_FOR_PRODUCTS(0);
+            if (SIMD_LANE == 0) arrive(empty + last * 8);
+
+            // The first group of a shared tile adds what the next ones, in order, have put into
+            // `parts`, where each warp has its place and a word that says so.
+            if (work.first > 0) {
+                float4* part = (float4*)parts
+                    + (ulong)(GROUP_ID(0) * PRODUCER + SIMD_GROUP) * (COLUMNS / 8 * SIMD_WIDTH);
+                UNROLL for (uint i = 0; i < COLUMNS / 8; i++) {
+                    part[i * SIMD_WIDTH + SIMD_LANE] = make_float4(
+                        sums[i * 4], sums[i * 4 + 1], sums[i * 4 + 2], sums[i * 4 + 3]);
+                }
+                __threadfence();
+                __syncwarp();
+                if (SIMD_LANE == 0) publish(ready + GROUP_ID(0) * PRODUCER + SIMD_GROUP);
+                continue;
+            }
+            for (uint other = GROUP_ID(0) + 1, done = work.count; done < work.units; other++) {
+                const uint count = shared_units(p.shared_tiles, work.units, other + 1)
+                    - shared_units(p.shared_tiles, work.units, other);
+                if (count == 0) continue;
+                done += count;
+                uint* word = ready + other * PRODUCER + SIMD_GROUP;
+                if (SIMD_LANE == 0) take(word);
+                __syncwarp();
+                const float4* part = (const float4*)parts
+                    + (ulong)(other * PRODUCER + SIMD_GROUP) * (COLUMNS / 8 * SIMD_WIDTH);
+                UNROLL for (uint i = 0; i < COLUMNS / 8; i++) {
+                    const float4 more = __ldcg(part + i * SIMD_WIDTH + SIMD_LANE);
+                    sums[i * 4] += more.x;
+                    sums[i * 4 + 1] += more.y;
+                    sums[i * 4 + 2] += more.z;
+                    sums[i * 4 + 3] += more.w;
+                }
+            }
+
+            // A lane has two neighbouring columns of every eight, in two rows.
+            const uint to = work.row + ROW_OF(row);
+            const bool has_0 = to < work.n, has_8 = !IS_GATED && to + 8 < work.n;
+            float bias_0 = 0, bias_8 = 0;
+            if (has_0) bias_0 = PICK(BIAS(to), BIAS_1(to), BIAS_2(to));
+#if IS_GATED
+            if (has_0) bias_8 = BIAS_1(to);
+#else
+            if (has_8) bias_8 = PICK(BIAS(to + 8), BIAS_1(to + 8), BIAS_2(to + 8));
+#endif
+            STORAGE(Y)* result = PICK(y, y_1, y_2);
+            UNROLL for (uint i = 0; i < COLUMNS / 4; i++) {
+                const uint column = work.column + i / 2 * 8 + SIMD_LANE % 4 * 2 + i % 2;
+                const ulong at = (ulong)column * work.n + to;
+                float v_0 = sums[i / 2 * 4 + i % 2] + bias_0;
+                float v_8 = sums[i / 2 * 4 + 2 + i % 2] + bias_8;
+#if IS_GATED
+                v_0 = __fdividef(v_0, 1 + __expf(-v_0)) * v_8;
+#endif
+                if (column < p.m && has_0) {
+#if HAS_OTHER
+                    v_0 += LOAD(Y, other, at);
+#endif
+                    STORE(Y, result, at, v_0);
+                }
+                if (column < p.m && has_8) {
+#if HAS_OTHER
+                    v_8 += LOAD(Y, other, at + 8);
+#endif
+                    STORE(Y, result, at + 8, v_8);
+                }
+            }
+        }
+    }
+KERNEL_END

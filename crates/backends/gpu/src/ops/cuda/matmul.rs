@@ -1,0 +1,458 @@
+//! Products of many rows on the tensor cores of compute capability 9.0, see
+//! `kernels/cuda/gemm.cu`.
+
+use rustorch_ir::{BlockFormat, DType};
+use rustorch_runtime::{Place, Step};
+use smallvec::{SmallVec, smallvec};
+
+use crate::driver::Dialect;
+use crate::emit::Emitter;
+use crate::kernel::{Kernel, Scratch};
+use crate::merge::{self, Norm, Products, Then};
+use crate::ops::blocks;
+use crate::ops::product::{Factor, Product};
+
+/// Rows that are worth the preparations, at least.
+const MANY: usize = 9;
+
+/// Numbers of a row in a panel, and their bytes.
+const PANEL: usize = 64;
+const LINE: usize = 128;
+
+/// Values of a row of blocks that are in local memory together, and how often there is room.
+const SLAB: usize = 256;
+const SLABS: usize = 2;
+
+/// Rows of w that a group multiplies at a time: 64 for each of two warpgroups.
+const ROWS: usize = 128;
+
+/// Work-items of a group: those warpgroups, and one that copies.
+const GROUP: usize = 3 * 128;
+
+/// Warps of a group that multiply.
+const WARPS: usize = 8;
+
+/// The w, y and bias of one launch.
+const MOST_SETS: usize = 3;
+
+/// How w lies in memory; the names are the kernel's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Blocks(BlockFormat),
+    /// Rows that begin at multiples of 16 bytes.
+    Lines,
+    Panels,
+}
+
+/// What one launch does: `y = x · wᵀ + bias`.
+struct Launch<'a> {
+    m: usize,
+    k: usize,
+    x: Panels,
+    kind: Kind,
+    /// Elements from one row of w to the next; of panels, their rows.
+    w_stride: usize,
+    weights: SmallVec<[Weights<'a>; MOST_SETS]>,
+    /// One of each of the weights, or one of two, the first of which are gates.
+    results: SmallVec<[&'a Place; MOST_SETS]>,
+    /// Added to the result.
+    other: Option<&'a Place>,
+}
+
+/// `[n, k]`, and a bias `[n]`.
+struct Weights<'a> {
+    w: Memory<'a>,
+    n: usize,
+    bias: Option<&'a Place>,
+}
+
+impl<'a> Weights<'a> {
+    fn of(product: &merge::Product<'a>) -> Self {
+        Self {
+            w: Memory::Place(product.w),
+            n: product.w.ty.shape[0],
+            bias: product.bias,
+        }
+    }
+}
+
+enum Memory<'a> {
+    Place(&'a Place),
+    Scratch(Scratch),
+}
+
+/// Can these be multiplied to that?
+fn is_possible(x: DType, w: DType, y: DType, emitter: &Emitter) -> bool {
+    let is_row = |dtype| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    emitter.dialect() == Dialect::Cuda
+        && emitter.limits.cuda_capability == 90
+        && is_row(x)
+        && is_row(y)
+        && matches!(w, DType::Block(_) | DType::F16 | DType::BF16)
+}
+
+/// Is this `linear` one of those products?
+pub(crate) fn accepts(step: &Step, emitter: &Emitter) -> bool {
+    let (x, w, y) = (&step.inputs[0], &step.inputs[1], &step.output);
+    let (n, k) = (w.ty.shape[0], w.ty.shape[1]);
+    is_possible(x.ty.dtype, w.ty.dtype, y.ty.dtype, emitter)
+        && n > 0
+        && k > 0
+        && y.ty.shape.elements() / n >= MANY
+        && (blocks::format(w.ty.dtype).is_some() || begins_aligned(w, k))
+}
+
+/// Do rows of 16-bit numbers begin at multiples of 16 bytes?
+fn begins_aligned(w: &Place, stride: usize) -> bool {
+    w.layout.offset.is_multiple_of(8) && stride.is_multiple_of(8)
+}
+
+/// Appends the launches of products that are all accepted.
+pub(crate) fn emit(products: &Products, emitter: &mut Emitter) {
+    let first = products.each[0].w;
+    let k = first.ty.shape[1];
+    let m = products.x.ty.shape.elements() / k;
+    let (kind, operand) = match first.ty.dtype {
+        DType::Block(format) => (Kind::Blocks(format), DType::BF16),
+        dtype => (Kind::Lines, dtype),
+    };
+    let x = Panels::new(m, k, kind, operand, emitter);
+    let rows = Factor {
+        place: products.x,
+        outer: k,
+        inner: 1,
+        batch: Vec::new(),
+    };
+    x.fill(&rows, products.norm, emitter);
+    for each in products.each.chunks(MOST_SETS) {
+        let (results, other) = match products.then {
+            Then::Nothing => (each.iter().map(|product| product.y).collect(), None),
+            Then::Add { other, sum } => (smallvec![sum], Some(other)),
+            Then::SwiGlu { gated } => (smallvec![gated], None),
+        };
+        let launch = Launch {
+            m,
+            k,
+            x,
+            kind,
+            w_stride: k,
+            weights: each.iter().map(Weights::of).collect(),
+            results,
+            other,
+        };
+        launch.emit(emitter);
+    }
+}
+
+/// The same for a `linear` by itself.
+pub(crate) fn emit_linear(step: &Step, emitter: &mut Emitter) {
+    let product = merge::Product {
+        w: &step.inputs[1],
+        bias: step.inputs.get(2),
+        y: &step.output,
+    };
+    let products = Products {
+        x: &step.inputs[0],
+        norm: None,
+        each: smallvec![product],
+        then: Then::Nothing,
+    };
+    emit(&products, emitter);
+}
+
+/// Is this product of dense matrices one of those?
+pub(crate) fn accepts_dense(product: &Product<'_>, emitter: &Emitter) -> bool {
+    let [a, b, y] = [product.a.place, product.b.place, product.y].map(|place| place.ty.dtype);
+    is_possible(a, b, y, emitter)
+        && product.batch.iter().product::<usize>() == 1
+        && product.m.min(product.n) >= MANY
+        && product.k > 0
+}
+
+/// Appends its launches.
+pub(crate) fn emit_dense(product: &Product<'_>, emitter: &mut Emitter) {
+    let Product { m, k, n, .. } = *product;
+    let operand = product.b.place.ty.dtype;
+    let is_aligned = product.b.inner == 1 && begins_aligned(product.b.place, product.b.outer);
+    let kind = if is_aligned {
+        Kind::Lines
+    } else {
+        Kind::Panels
+    };
+    let x = Panels::new(m, k, kind, operand, emitter);
+    x.fill(&product.a, None, emitter);
+    let (w, w_stride) = match kind {
+        Kind::Panels => {
+            let panels = Panels::new(n, k, kind, operand, emitter);
+            panels.fill(&product.b, None, emitter);
+            (Memory::Scratch(panels.memory), panels.stride)
+        }
+        _ => (Memory::Place(product.b.place), product.b.outer),
+    };
+    let bias = product.bias;
+    let launch = Launch {
+        m,
+        k,
+        x,
+        kind,
+        w_stride,
+        weights: smallvec![Weights { w, n, bias }],
+        results: smallvec![product.y],
+        other: None,
+    };
+    launch.emit(emitter);
+}
+
+/// Rows that `kernels/cuda/panels.cu` makes.
+#[derive(Clone, Copy)]
+struct Panels {
+    rows: usize,
+    k: usize,
+    dtype: DType,
+    is_shuffled: bool,
+    /// Panels, and lines of each: whole tiles.
+    count: usize,
+    stride: usize,
+    memory: Scratch,
+}
+
+impl Panels {
+    /// Memory for `rows` rows of `k`, to be multiplied with weights of a kind.
+    fn new(rows: usize, k: usize, kind: Kind, dtype: DType, emitter: &mut Emitter) -> Self {
+        let is_shuffled = matches!(kind, Kind::Blocks(_));
+        let count = match is_shuffled {
+            true => k.div_ceil(SLAB) * (SLAB / PANEL),
+            false => k.div_ceil(PANEL),
+        };
+        let stride = rows.next_multiple_of(COLUMNS[2]);
+        Self {
+            rows,
+            k,
+            dtype,
+            is_shuffled,
+            count,
+            stride,
+            memory: emitter.scratch(count * stride * LINE),
+        }
+    }
+
+    /// Appends the launch that makes them of a matrix, or of its norm.
+    fn fill(&self, x: &Factor<'_>, norm: Option<Norm<'_>>, emitter: &mut Emitter) {
+        const GROUP: usize = 256;
+        const PARTS: usize = PANEL / 16;
+        let bytes = x.place.ty.dtype.size().unwrap_or(1);
+        let is_aligned = |elements: usize| (elements * bytes).is_multiple_of(16);
+        let is_dense = x.inner == 1 && is_aligned(x.outer) && is_aligned(x.place.layout.offset);
+        let text = include_str!("../../../kernels/cuda/panels.cu");
+        let mut kernel = Kernel::new("panels", text, GROUP as u32);
+        kernel.define_dtype("X", x.place.ty.dtype);
+        kernel.define_dtype("OPERAND", self.dtype);
+        kernel.define("IS_SHUFFLED", u8::from(self.is_shuffled));
+        kernel.define("IS_DENSE", u8::from(is_dense));
+        kernel.define("IS_ALONG_ROWS", u8::from(x.inner != 1 && x.outer == 1));
+        kernel.read("x", x.place);
+        kernel.scratch("panels", self.dtype, self.memory, true);
+        for (name, size) in [
+            ("rows", self.rows),
+            ("k", self.k),
+            ("panels_count", self.count),
+            ("outer", x.outer),
+            ("inner", x.inner),
+            ("stride", self.stride),
+        ] {
+            kernel.word(name, size);
+        }
+        let weight = norm.and_then(|norm| norm.weight);
+        kernel.define("HAS_NORM", u8::from(norm.is_some()));
+        kernel.define("HAS_WEIGHT", u8::from(weight.is_some()));
+        if let Some(weight) = weight {
+            kernel.read("weight", weight);
+        }
+        let groups = match norm {
+            Some(norm) => {
+                kernel.float("eps", norm.eps as f32);
+                self.rows
+            }
+            None => (self.rows * self.count * PARTS).div_ceil(GROUP),
+        };
+        emitter.launch(kernel.groups(groups, 1, 1));
+    }
+}
+
+impl Launch<'_> {
+    fn emit(self, emitter: &mut Emitter) {
+        let is_gated = self.results.len() < self.weights.len();
+        let tile_rows = if is_gated { ROWS / 2 } else { ROWS };
+        let sets = &self.weights[..self.results.len()];
+        let row_tiles = sets.iter().map(|set| set.n.div_ceil(tile_rows)).sum();
+        let tiling = Tiling::new(row_tiles, [self.m, self.k], self.kind, emitter);
+        let local = Local::new(self.kind, tiling.columns, emitter);
+
+        let text = include_str!("../../../kernels/cuda/gemm.cu");
+        let (mut kernel, name) = match self.kind {
+            Kind::Blocks(format) => {
+                let mut kernel = blocks::kernel("gemm", text, GROUP as u32, format);
+                use BlockFormat::{Q8_0, Q8_1, Q8K};
+                let is_bytes = matches!(format, Q8_0 | Q8_1 | Q8K);
+                kernel.define("IS_BYTES", u8::from(is_bytes));
+                (kernel, "BLOCKS")
+            }
+            Kind::Lines => (Kernel::new("gemm", text, GROUP as u32), "LINES"),
+            Kind::Panels => (Kernel::new("gemm", text, GROUP as u32), "PANELS"),
+        };
+        kernel.define("W_KIND", name);
+        kernel.define("ROWS", ROWS);
+        kernel.define("COLUMNS", tiling.columns);
+        kernel.define("STAGES", local.stages);
+        kernel.define("SLABS", SLABS);
+        kernel.define("PIECES", local.pieces);
+        kernel.dynamic_local(local.bytes);
+        kernel.define("SETS", self.results.len());
+        kernel.define("IS_GATED", u8::from(is_gated));
+        kernel.define_dtype("OPERAND", self.x.dtype);
+        kernel.scratch("x", self.x.dtype, self.x.memory, false);
+        kernel.define_dtype("Y", self.results[0].ty.dtype);
+        for (at, set) in self.weights.iter().enumerate() {
+            let of_set = |name: &str| match at {
+                0 => name.to_owned(),
+                _ => format!("{name}_{at}"),
+            };
+            match set.w {
+                Memory::Place(place) => kernel.read(&of_set("w"), place),
+                Memory::Scratch(memory) => {
+                    kernel.scratch(&of_set("w"), self.x.dtype, memory, false);
+                }
+            }
+            let bias = of_set("bias");
+            let added = set.bias.map_or("0".to_owned(), |place| {
+                kernel.read(&bias, place);
+                format!("LOAD(Y, {bias}, i)")
+            });
+            kernel.define(&format!("{}(i)", bias.to_uppercase()), added);
+            if let Some(y) = self.results.get(at) {
+                kernel.write(&of_set("y"), y);
+            }
+        }
+        kernel.define("HAS_OTHER", u8::from(self.other.is_some()));
+        if let Some(other) = self.other {
+            kernel.read("other", other);
+        }
+        let (parts, words) = match tiling.shared_tiles {
+            0 => (0, 0),
+            _ => (ROWS * tiling.columns * 4, WARPS),
+        };
+        let parts = emitter.scratch(tiling.groups * parts);
+        kernel.scratch("parts", DType::F32, parts, true);
+        kernel.counters("ready", emitter.zeroed(tiling.groups * words));
+        kernel.word("m", self.m);
+        kernel.word("k", self.k);
+        let rows: SmallVec<[usize; MOST_SETS]> = sets.iter().map(|set| set.n).collect();
+        kernel.words("n", &rows);
+        for (name, size) in [
+            ("x_stride", self.x.stride),
+            ("w_stride", self.w_stride),
+            ("tiles", tiling.tiles),
+            ("shared_tiles", tiling.shared_tiles),
+        ] {
+            kernel.word(name, size);
+        }
+        emitter.launch(kernel.groups(tiling.groups, 1, 1));
+    }
+}
+
+/// What a group has in its local memory.
+struct Local {
+    /// Panels of x, and of w if that is no blocks.
+    stages: usize,
+    /// Copies of 16 bytes for a slab of a row of blocks, wherever it begins: an odd number, which
+    /// puts the beginnings of eight rows into different banks.
+    pieces: usize,
+    bytes: usize,
+}
+
+impl Local {
+    /// The swizzle's unit, at a multiple of which panels begin.
+    const ALIGNMENT: usize = 1024;
+    /// Of the two barriers of each stage and slab.
+    const BARRIERS: usize = 16;
+    const MOST_STAGES: usize = 8;
+
+    fn new(kind: Kind, columns: usize, emitter: &Emitter) -> Self {
+        let (pieces, fixed, w_bytes) = match kind {
+            Kind::Blocks(format) => {
+                let bytes = SLAB / format.block_len() * format.block_bytes();
+                let pieces = (bytes + 15).div_ceil(16) | 1;
+                (pieces, SLABS * (ROWS * pieces * 16 + Self::BARRIERS), 0)
+            }
+            Kind::Lines | Kind::Panels => (0, 0, ROWS * LINE),
+        };
+        let fixed = Self::ALIGNMENT + fixed;
+        let stage = columns * LINE + w_bytes + Self::BARRIERS;
+        let room = emitter.limits.local_bytes.saturating_sub(fixed) / stage;
+        let stages = room.clamp(2, Self::MOST_STAGES);
+        Self {
+            stages,
+            pieces,
+            bytes: fixed + stages * stage,
+        }
+    }
+}
+
+/// Rows of x that a group may multiply at a time.
+const COLUMNS: [usize; 3] = [64, 128, 256];
+
+/// How tiles are made by groups.
+struct Tiling {
+    columns: usize,
+    tiles: usize,
+    /// Tiles that groups share.
+    shared_tiles: usize,
+    groups: usize,
+}
+
+impl Tiling {
+    /// The fastest one. Times, in that of a panel's product with a column, were measured on an
+    /// H200: of small tiles, and of exchanging the parts of shared ones.
+    fn new(row_tiles: usize, [m, k]: [usize; 2], kind: Kind, emitter: &Emitter) -> Self {
+        let (slowness, exchange) = match kind {
+            Kind::Blocks(_) => ([2.2, 1.45, 1.0], 18.0),
+            Kind::Lines | Kind::Panels => ([1.6, 1.2, 1.0], 40.0),
+        };
+        let groups = emitter.limits.compute_units;
+        let panels = k.div_ceil(PANEL) as f64;
+        let mut best: Option<(f64, Self)> = None;
+        for (columns, slowness) in COLUMNS.into_iter().zip(slowness) {
+            let tiles = row_tiles * m.div_ceil(columns);
+            let of_tile = panels * columns as f64 * slowness;
+            let rounds = tiles.div_ceil(groups);
+            let whole = rounds as f64 * of_tile;
+            let even = tiles as f64 / groups as f64 * of_tile + exchange * columns as f64;
+            let (time, shared_tiles) = match even < whole {
+                true => (even, tiles % groups),
+                false => (whole, 0),
+            };
+            let tiling = Self {
+                columns,
+                tiles,
+                shared_tiles,
+                groups: if shared_tiles > 0 {
+                    groups
+                } else {
+                    groups.min(tiles)
+                },
+            };
+            if best.as_ref().is_none_or(|(least, _)| time < *least) {
+                best = Some((time, tiling));
+            }
+        }
+        best.map_or(
+            Self {
+                columns: COLUMNS[0],
+                tiles: 0,
+                shared_tiles: 0,
+                groups: 0,
+            },
+            |(_, tiling)| tiling,
+        )
+    }
+}
