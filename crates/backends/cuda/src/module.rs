@@ -10,9 +10,6 @@ use cudarc::driver::sys::*;
 use crate::context::Context;
 use crate::status::{Failure, check};
 
-/// Bytes of local memory that a launch may have without being asked for.
-const GRANTED: u32 = 48 << 10;
-
 /// A compiled kernel.
 pub struct Kernel {
     context: Arc<Context>,
@@ -49,7 +46,7 @@ impl Kernel {
             context: context.clone(),
             module,
             function: ptr::null_mut(),
-            granted: AtomicU32::new(GRANTED),
+            granted: AtomicU32::new(0),
         };
         let name = CString::new(name).unwrap_or_default();
         // SAFETY: the module is valid, and the name ends with a zero.
@@ -62,11 +59,19 @@ impl Kernel {
     /// The function, for launches with so many bytes of dynamic local memory.
     pub(crate) fn function(&self, dynamic_local: u32) -> Result<CUfunction, Failure> {
         if dynamic_local > self.granted.load(Ordering::Relaxed) {
-            let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            use CUfunction_attribute::*;
             let bytes = dynamic_local.cast_signed();
-            // SAFETY: the function is valid.
-            let status = unsafe { cuFuncSetAttribute(self.function, most, bytes) };
-            check("cuFuncSetAttribute", status)?;
+            // All that can be local memory, or the next launch, which may begin early, would find
+            // none left: not of the cache, but of what the driver made local for one group.
+            let percent = 100;
+            for (attribute, value) in [
+                (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes),
+                (CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, percent),
+            ] {
+                // SAFETY: the function is valid.
+                let status = unsafe { cuFuncSetAttribute(self.function, attribute, value) };
+                check("cuFuncSetAttribute", status)?;
+            }
             self.granted.store(dynamic_local, Ordering::Relaxed);
         }
         Ok(self.function)

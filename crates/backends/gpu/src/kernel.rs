@@ -64,6 +64,8 @@ pub(crate) struct Kernel {
     params: Vec<u32>,
     /// Bytes of local memory that the text does not declare.
     dynamic_local: u32,
+    /// Work-items of a group, and groups, that a compute unit's registers are to be enough for.
+    residence: Option<[u32; 2]>,
 }
 
 /// A kernel's source, and what its launch is given.
@@ -181,6 +183,7 @@ impl Kernel {
             fields: String::new(),
             params: Vec::new(),
             dynamic_local: 0,
+            residence: None,
         };
         kernel.define("GROUP", group);
         kernel
@@ -196,6 +199,12 @@ impl Kernel {
     /// As many bytes of local memory as `DYNAMIC_LOCAL`, where the language has that.
     pub(crate) fn dynamic_local(&mut self, bytes: usize) {
         self.dynamic_local = bytes as u32;
+    }
+
+    /// The compiler is to spend no more registers than let a compute unit hold so many groups of
+    /// so many work-items, where the language can say that.
+    pub(crate) fn residence(&mut self, group: u32, groups: u32) {
+        self.residence = Some([group, groups]);
     }
 
     /// A macro: what the kernel is specialised by.
@@ -355,10 +364,11 @@ impl Kernel {
                 source.push_str("const Params p) {");
             }
             Dialect::Cuda => {
+                let [group, groups] = self.residence.unwrap_or([self.group, 1]);
                 let _ = write!(
                     source,
-                    "extern \"C\" __global__ void __launch_bounds__({}) {}(",
-                    self.group, self.name
+                    "extern \"C\" __global__ void __launch_bounds__({group}, {groups}) {}(",
+                    self.name
                 );
                 for (at, Pointer { ty, name, .. }) in pointers.iter().enumerate() {
                     let comma = if at == 0 { "" } else { ", " };

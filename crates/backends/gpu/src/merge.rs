@@ -153,7 +153,9 @@ impl<'a> Window<'a> {
                 && step.inputs[1..].iter().all(|place| place.slot != y.slot)
                 && cuda::products(step, emitter).is_some()
         };
+        let inputs = &self.steps[at].inputs;
         self.stays_inside(at)
+            && inputs.iter().all(|place| place.layout.is_contiguous())
             && self.readers(at).next().is_some()
             && self.readers(at).all(reads_as_x)
     }

@@ -11,7 +11,7 @@ use crate::kernel::Kernel;
 /// * `ZERO_POINT` and `HAS_MINIMUM`: a value is scale × (code − zero point), minus the minimum;
 /// * `codes_at(block, i)`: codes `4i` to `4i + 3`, as bytes;
 /// * `scale_of(block, span)` and, if there is one, `minimum_of(block, span)`.
-fn description(format: BlockFormat) -> &'static str {
+pub(crate) fn description(format: BlockFormat) -> &'static str {
     macro_rules! texts {
         ($($name:literal)*) => {
             concat!($(include_str!(concat!("../../kernels/formats/", $name, ".h"))),*)

@@ -19,6 +19,9 @@ fn accepts(_: &Signature) -> bool {
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {
+    if cuda::matvec::accepts(step, emitter) {
+        return cuda::matvec::emit_one(step, emitter);
+    }
     if cuda::matmul::accepts(step, emitter) {
         return cuda::matmul::emit_linear(step, emitter);
     }
