@@ -1,12 +1,12 @@
 //! Opening a model: the file that was asked for, or the bundled one.
 
 use std::fmt;
-use std::hint::black_box;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use indicatif::ProgressBar;
 use rustorch_gguf::Gguf;
-use rustorch_llm::{LlmError, Model, load_tokenizer};
+use rustorch_llm::{LlmError, Model, Selection, Session, load_tokenizer};
 use rustorch_tokenizer::Tokenizer;
 
 use crate::args::ModelArgs;
@@ -45,17 +45,12 @@ impl Source {
         })
     }
 
-    /// The model, ready to run. A large file is read into memory, so that the first tokens
-    /// need not wait for the disk.
+    /// The model, whose weights are still on disk; see [`load`].
     ///
     /// # Errors
     /// As [`Self::open`]; the model is of a kind that is not supported, or damaged.
     pub(crate) fn load(&self) -> Result<Model> {
-        let model = Model::load(self.open()?).with_context(|| self.to_string())?;
-        if model.gguf().file_bytes() > LARGE {
-            read_ahead(model.gguf());
-        }
-        Ok(model)
+        Model::load(self.open()?).with_context(|| self.to_string())
     }
 
     /// The tokenizer alone.
@@ -79,18 +74,20 @@ impl fmt::Display for Source {
     }
 }
 
-/// Touches every page of the weights, in the order of the file.
-fn read_ahead(gguf: &Gguf) {
-    const PAGE: usize = 4096;
-    const PART: usize = 16 << 20;
-    let bar = progress::bytes("loading", gguf.file_bytes());
-    for tensor in gguf.tensors() {
-        for part in gguf.data(tensor).chunks(PART) {
-            part.iter().step_by(PAGE).for_each(|byte| {
-                black_box(*byte);
-            });
-            bar.inc(part.len() as u64);
-        }
-    }
+/// Brings a session's weights to its devices, so that the first tokens need not wait for disk or
+/// link.
+///
+/// # Errors
+/// No device is left.
+pub(crate) fn load(session: &mut Session, selection: &Selection) -> Result<()> {
+    let bar = match session.model().gguf().file_bytes() {
+        size if size > LARGE => progress::bytes("loading", size),
+        _ => ProgressBar::hidden(),
+    };
+    session.load(selection, |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    })?;
     bar.finish_and_clear();
+    Ok(())
 }

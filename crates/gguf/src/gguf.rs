@@ -62,21 +62,21 @@ impl Gguf {
     ///
     /// The data of tensors is aligned as in the file only if the bytes themselves are aligned.
     pub fn from_static(bytes: &'static [u8]) -> Result<Self, GgufError> {
-        Self::from_memory(Arc::new(bytes))
+        Self::from_memory(Storage::Held(Arc::new(bytes)))
     }
 
     /// Reads a model that is in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, GgufError> {
-        Self::from_memory(Arc::new(bytes))
+        Self::from_memory(Storage::Held(Arc::new(bytes)))
     }
 
     /// Reads a model from memory of the system's own.
     pub(crate) fn from_mapping(memory: MmapMut) -> Result<Self, GgufError> {
-        Self::from_memory(Arc::new(memory))
+        Self::from_memory(Storage::Held(Arc::new(memory)))
     }
 
     fn from_memory(storage: Storage) -> Result<Self, GgufError> {
-        let header = Header::parse((*storage).as_ref())?;
+        let header = Header::parse(storage.bytes())?;
         match Split::part_count(&header.metadata)? {
             1 => Self::new(header, vec![storage]),
             count => Err(SplitProblem::InMemory { count }.into()),
@@ -128,7 +128,24 @@ impl Gguf {
     /// # Panics
     /// May panic if the tensor is not one of this model's.
     pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
-        &(*self.contents.parts[tensor.part]).as_ref()[tensor.range()]
+        &self.contents.parts[tensor.part].bytes()[tensor.range()]
+    }
+
+    /// Asks the system to begin reading a tensor's data from disk; nothing for a model in memory.
+    ///
+    /// # Panics
+    /// May panic if the tensor is not one of this model's.
+    pub fn read_ahead(&self, tensor: &TensorInfo) {
+        self.contents.parts[tensor.part].read_ahead(tensor.range());
+    }
+
+    /// Takes a tensor's data out of this process's memory: who looks at it again finds it on disk, or in the system's
+    /// cache of it. Nothing for a model in memory.
+    ///
+    /// # Panics
+    /// May panic if the tensor is not one of this model's.
+    pub fn release(&self, tensor: &TensorInfo) {
+        self.contents.parts[tensor.part].release(tensor.range());
     }
 
     /// The data of a tensor, to be kept independently of this model.
@@ -144,7 +161,7 @@ impl Gguf {
         self.contents
             .parts
             .iter()
-            .map(|part| (**part).as_ref().len() as u64)
+            .map(|part| part.bytes().len() as u64)
             .sum()
     }
 }
@@ -163,7 +180,7 @@ impl fmt::Debug for Gguf {
 /// Opens one file.
 fn open_file(path: &Path) -> Result<(Storage, Header), GgufError> {
     let storage = storage::map(path)?;
-    let header = Header::parse((*storage).as_ref())?;
+    let header = Header::parse(storage.bytes())?;
     Ok((storage, header))
 }
 

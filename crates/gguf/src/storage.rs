@@ -11,7 +11,41 @@ use memmap2::{Mmap, MmapMut};
 use crate::error::GgufError;
 
 /// All bytes of one file, shared by everything that looks into it.
-pub(crate) type Storage = Arc<dyn AsRef<[u8]> + Send + Sync>;
+#[derive(Clone)]
+pub(crate) enum Storage {
+    /// On disk; the system brings what is looked at.
+    Mapped(Arc<Mmap>),
+    /// In memory.
+    Held(Arc<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl Storage {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Mapped(mapping) => mapping,
+            Self::Held(bytes) => (**bytes).as_ref(),
+        }
+    }
+
+    /// Asks the system to begin reading a part, if it is on disk.
+    pub(crate) fn read_ahead(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if let Self::Mapped(mapping) = self {
+            // A system that does not take advice reads later.
+            let _ = mapping.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
+        }
+    }
+
+    /// Drops a part from memory, if it is on disk, where it can be read again.
+    pub(crate) fn release(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        if let Self::Mapped(mapping) = self {
+            let advice = memmap2::UncheckedAdvice::DontNeed;
+            // SAFETY: the mapping is of a file and read-only: dropped pages come again with the same bytes.
+            let _ = unsafe { mapping.unchecked_advise_range(advice, range.start, range.len()) };
+        }
+    }
+}
 
 /// Maps a file into memory.
 pub(crate) fn map(path: &Path) -> Result<Storage, GgufError> {
@@ -25,9 +59,8 @@ pub(crate) fn map(path: &Path) -> Result<Storage, GgufError> {
     // SAFETY: the mapping is read-only and nothing here writes to the file. Its content is only ever taken as plain
     // bytes, validated on use, so that a change by another program can falsify results but break no invariant.
     let mapping = unsafe { Mmap::map(&file) };
-    Ok(Arc::new(mapping.map_err(|error| {
-        GgufError::io("map the file into memory", error)
-    })?))
+    let mapping = mapping.map_err(|error| GgufError::io("map the file into memory", error))?;
+    Ok(Storage::Mapped(Arc::new(mapping)))
 }
 
 /// Memory of this size, which is zero.
@@ -93,7 +126,7 @@ impl Deref for TensorBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &(*self.storage).as_ref()[self.range.clone()]
+        &self.storage.bytes()[self.range.clone()]
     }
 }
 

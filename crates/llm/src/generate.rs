@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use crate::LlmError;
 use crate::sampler::SamplerChain;
-use crate::selection::Scores;
+use crate::selection::{Scores, Selection};
 use crate::session::Session;
+use crate::{LlmError, Model};
 
 /// When [`generate`] stops by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,17 @@ pub struct GenerateOptions {
     pub max_tokens: Option<usize>,
     /// Makes tokens that end the text impossible, as llama.cpp's `--ignore-eos`.
     pub ignore_end: bool,
+}
+
+impl GenerateOptions {
+    /// What [`generate`] is going to ask the session for, which [`Session::load`] can prepare.
+    /// The sampler is told which tokens are impossible.
+    pub fn selection(&self, model: &Model, sampler: &mut SamplerChain) -> Selection {
+        if self.ignore_end {
+            sampler.ban(&end_tokens(model));
+        }
+        sampler.selection()
+    }
 }
 
 /// Why generation stopped.
@@ -103,11 +114,8 @@ pub fn generate<E: From<LlmError>>(
         prompt: Speed::default(),
         decode: Speed::default(),
     };
-    let ends = end_tokens(session);
-    if options.ignore_end {
-        sampler.ban(&ends);
-    }
-    let (selection, mut scores) = (sampler.selection(), Scores::default());
+    let selection = options.selection(session.model(), sampler);
+    let (ends, mut scores) = (end_tokens(session.model()), Scores::default());
     for batch in prompt.chunks(session.batch()) {
         let start = Instant::now();
         session.feed_and_select(batch, &selection, &mut scores)?;
@@ -148,8 +156,8 @@ pub fn generate<E: From<LlmError>>(
 }
 
 /// The tokens that end a text: none if the model has no vocabulary.
-fn end_tokens(session: &Session) -> Vec<u32> {
-    let Ok(tokenizer) = session.model().tokenizer() else {
+fn end_tokens(model: &Model) -> Vec<u32> {
+    let Ok(tokenizer) = model.tokenizer() else {
         return Vec::new();
     };
     (0..tokenizer.vocab_size() as u32)

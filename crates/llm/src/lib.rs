@@ -9,6 +9,7 @@ mod f32_hybrid;
 mod generate;
 pub mod golden;
 mod kv_cache;
+mod loading;
 mod model;
 mod perplexity;
 mod preset;

@@ -34,14 +34,6 @@ impl Selection {
         }
     }
 
-    /// The same of a vocabulary of this size, whose best are not all of it.
-    pub(crate) fn of_vocab(&self, vocab: usize) -> Self {
-        Self {
-            best: self.best.filter(|&best| best < vocab),
-            banned: self.banned.clone(),
-        }
-    }
-
     /// What is handed out of `logits` `[1, vocab]`: ids, `i64`, and unless it is one alone,
     /// their logits; or all logits. As for the sampler, NaN is −∞.
     pub(crate) fn of(&self, logits: &Tensor) -> RusTorchResult<Vec<Tensor>> {

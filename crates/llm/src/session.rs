@@ -188,8 +188,8 @@ impl<'m> Session<'m> {
         selection: &Selection,
         scores: &mut Scores,
     ) -> Result<(), LlmError> {
-        let selection = selection.of_vocab(self.model.config().vocab);
-        self.feed_wanting(tokens, &Wanted::Next(selection), scores)
+        let wanted = Wanted::next(selection, self.model.config().vocab);
+        self.feed_wanting(tokens, &wanted, scores)
     }
 
     fn feed_wanting(
@@ -415,6 +415,11 @@ impl<'m> Session<'m> {
             step: next,
             chosen,
         }))
+    }
+
+    /// The program for one token.
+    pub(crate) fn token_step(&mut self, wanted: &Wanted) -> Result<&mut Step, LlmError> {
+        self.step_for(0, 1, wanted)
     }
 
     /// The program for so many tokens, in this place among the steps.

@@ -1,7 +1,7 @@
 //! A traced forward pass of a fixed number of tokens.
 
 use rustorch_ir::DType;
-use rustorch_runtime::{Executable, HostBuffer, Runtime, Storage};
+use rustorch_runtime::{Executable, HostBuffer, Loaded, Runtime, Storage};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_device};
 
 use crate::LlmError;
@@ -19,6 +19,14 @@ pub(crate) enum Wanted {
 }
 
 impl Wanted {
+    /// What a selection is of a vocabulary of this size.
+    pub(crate) fn next(selection: &Selection, vocab: usize) -> Self {
+        match selection.best {
+            Some(best) if best < vocab => Self::Next(selection.clone()),
+            _ => Self::Rows(1),
+        }
+    }
+
     fn selection(&self) -> Selection {
         match self {
             Self::Rows(_) => Selection::default(),
@@ -113,6 +121,14 @@ impl Step {
     /// As [`Trace::rebind`].
     pub(crate) fn rebind(&mut self, old: &Storage, new: &Storage) -> Result<(), LlmError> {
         Ok(self.trace.rebind(old, new)?)
+    }
+
+    /// Brings what it needs to its devices.
+    ///
+    /// # Errors
+    /// As [`Executable::load`].
+    pub(crate) fn load(&self, each: impl FnMut(Loaded)) -> Result<(), LlmError> {
+        Ok(self.trace.load(&self.inputs, each)?)
     }
 
     /// Runs it over a batch that begins at position `past`.

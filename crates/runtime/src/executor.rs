@@ -1,5 +1,9 @@
 //! Runs graphs, and answers failures.
 
+mod loading;
+
+pub use loading::Loaded;
+
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -215,10 +219,18 @@ impl Executable {
         outputs.clear();
         let inputs = Inputs(inputs);
         self.check(inputs)?;
+        self.persist(|prepared, memory| self.attempt(prepared, inputs, memory, outputs))
+    }
+
+    /// Attempts something until it is done or nobody is left to turn to.
+    fn persist(
+        &self,
+        mut attempt: impl FnMut(&mut Option<Prepared>, &RunMemory) -> Result<(), Attempt>,
+    ) -> Result<(), RunError> {
         let mut prepared = lock(&self.prepared);
         let mut memory = RunMemory::default();
         loop {
-            match self.attempt(&mut prepared, inputs, &memory, outputs) {
+            match attempt(&mut prepared, &memory) {
                 Ok(()) => return Ok(()),
                 Err(Attempt::Final(e)) => return Err(e),
                 Err(Attempt::Again) => *prepared = None,
@@ -321,11 +333,7 @@ impl Executable {
         memory: &RunMemory,
         outputs: &mut Vec<Storage>,
     ) -> Result<(), Attempt> {
-        let epoch = self.devices.journal.epoch();
-        let current = match prepared {
-            Some(p) if p.epoch == epoch => p,
-            _ => prepared.insert(self.compile(epoch, memory)?),
-        };
+        let current = self.current(prepared, memory)?;
         let result = self.execute(current, inputs);
         // Buffers must not outlive the run.
         current.operands.clear();
@@ -340,6 +348,20 @@ impl Executable {
             current.results.fill(None);
         }
         result
+    }
+
+    /// The plan with its programs, made again if it is outdated.
+    fn current<'p>(
+        &self,
+        prepared: &'p mut Option<Prepared>,
+        memory: &RunMemory,
+    ) -> Result<&'p mut Prepared, Attempt> {
+        let epoch = self.devices.journal.epoch();
+        prepared.take_if(|p| p.epoch != epoch);
+        Ok(match prepared {
+            Some(p) => p,
+            none => none.insert(self.compile(epoch, memory)?),
+        })
     }
 
     fn compile(&self, epoch: u64, memory: &RunMemory) -> Result<Prepared, Attempt> {

@@ -12,7 +12,7 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `runtime.rs`, `executor.rs` | devices and known graphs, running and failing over |
+//! | `runtime.rs`, `executor.rs`, `executor` | devices and known graphs, running and failing over, loading |
 //! | `policy.rs`, `f32_hybrid.rs` | whom to ask first |
 //! | `planner.rs`, `segment.rs` | who gets a node, cutting |
 //! | `capability.rs`, `costs` | what devices say and are measured to do |
@@ -51,7 +51,7 @@ pub use capability::{DeviceCapability, OpType, Support, TensorInfo};
 pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};
 pub use device::{Absent, DeviceInfo, Hardware, LARGEST_BUFFER};
 pub use error::{DeviceError, FailureClass, RunError};
-pub use executor::{Executable, Preference};
+pub use executor::{Executable, Loaded, Preference};
 pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved};
 pub use lower::{Kernels, Lowered, Operand, Part, Place, Slot, Step, lower};

@@ -165,6 +165,12 @@ impl Storage {
         Arc::as_ptr(&self.0).addr()
     }
 
+    /// Where the host has the bytes, if it has.
+    pub fn host_address(&self) -> Option<usize> {
+        let host = &self.copies().host;
+        host.as_ref().map(|host| host.memory.as_ptr().addr())
+    }
+
     /// The devices that can use the bytes as they are now, without a copy and without waiting
     /// for what another one wrote; the host goes by [`DeviceType::Cpu`]. None if the bytes were
     /// lost with a device.

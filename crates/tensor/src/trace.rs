@@ -1,7 +1,7 @@
 //! Computations that are recorded once and run often.
 
 use rustorch_ir::{DType, OpError, TensorType};
-use rustorch_runtime::{Executable, Storage};
+use rustorch_runtime::{Executable, Loaded, Storage};
 
 use crate::Tensor;
 use crate::capture::Capture;
@@ -107,6 +107,16 @@ impl Trace {
         // Behind the outputs come the states.
         outputs.truncate(self.outputs.len());
         Ok(())
+    }
+
+    /// Plans and compiles, and brings tensors in memory to the devices that use them, as
+    /// [`Executable::load`] does: what the first run would do otherwise.
+    ///
+    /// # Errors
+    /// As [`Trace::run`].
+    pub fn load(&self, inputs: &[Storage], each: impl FnMut(Loaded)) -> RusTorchResult<()> {
+        let fresh = self.placeholders;
+        Ok(self.executable.load(&[inputs, &self.leaves], fresh, each)?)
     }
 
     /// Shape and dtype of each output.

@@ -22,7 +22,7 @@ use super::text;
 use crate::args::{ContextArgs, DeviceArgs, Format, ModelArgs, SamplingArgs, TextArgs};
 use crate::devices::Devices;
 use crate::failure::INTERRUPTED;
-use crate::model::Source;
+use crate::model::{self, Source};
 use crate::output::{json_line, note};
 use crate::settings::{Settings, layer_runs, layers_json};
 use crate::{bundled, progress};
@@ -88,23 +88,19 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     let settings = options.settings(&model, &devices)?;
     let mut session = Session::new(&model, &devices.runtime, settings.session)?;
     let interrupted = interrupts()?;
+    let limits = options.limits();
+    model::load(&mut session, &limits.selection(&model, &mut sampler))?;
     let load = start.elapsed();
 
     tracing::info!("generating, after {} tokens of prompt", prompt.ids.len());
     let mut writer = Writer::new(options, tokenizer, &prompt);
-    let generated = generate(
-        &mut session,
-        &prompt.ids,
-        &mut sampler,
-        &options.limits(),
-        |event| {
-            writer.hear(event)?;
-            Ok::<_, anyhow::Error>(match interrupted.load(Ordering::Relaxed) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            })
-        },
-    );
+    let generated = generate(&mut session, &prompt.ids, &mut sampler, &limits, |event| {
+        writer.hear(event)?;
+        Ok::<_, anyhow::Error>(match interrupted.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    });
     let text = writer.end()?;
     let outcome = Outcome {
         prompt: &prompt,

@@ -4,12 +4,12 @@ use std::io::{self, BufWriter, Write};
 
 use anyhow::Result;
 use clap::Args;
-use rustorch_llm::Session;
+use rustorch_llm::{Selection, Session};
 
 use crate::args::{ContextArgs, DeviceArgs, ModelArgs};
 use crate::devices::Devices;
 use crate::failure::Usage;
-use crate::model::Source;
+use crate::model::{Source, load};
 
 const FORMAT: &str =
     r#"Written is {"n_vocab":V,"logits":[[…],…]}: a list of V scores for each id."#;
@@ -43,6 +43,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let model = Source::from(&options.model).load()?;
     let settings = options.context.session(&model, &devices)?;
     let mut session = Session::new(&model, &devices.runtime, settings.session)?;
+    load(&mut session, &Selection::default())?;
     let vocab = model.config().vocab;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut begun = false;

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use rustorch_llm::{Session, perplexity};
+use rustorch_llm::{Selection, Session, perplexity};
 use rustorch_tokenizer::EncodeOptions;
 
 use super::text;
 use crate::args::{ContextArgs, DeviceArgs, ModelArgs, TextArgs};
 use crate::devices::Devices;
-use crate::model::Source;
+use crate::model::{Source, load};
 use crate::progress;
 
 const METHOD: &str = "\
@@ -61,6 +61,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         session_options.context = DEFAULT_CONTEXT;
     }
     let mut session = Session::new(&model, &devices.runtime, session_options)?;
+    load(&mut session, &Selection::default())?;
     let size = session.context();
     let limit = options.chunks.map(|n| n as usize);
     let chunks = limit.unwrap_or(usize::MAX).min(tokens.len() / size);

@@ -284,6 +284,35 @@ fn a_device_that_runs_ahead_tells_the_same_and_no_further_than_the_context() {
     assert_eq!(runs, 1 + TOKENS as u64);
 }
 
+/// Weights and cache are where they are needed before the first token.
+#[test]
+fn loading_copies_all_that_stays() {
+    let model = load("Q4_K_M");
+    let device = DeviceType::Cuda(0);
+    let runtime = Runtime::new([Queued::over(cpu())]);
+    let mut session = Session::new(&model, &runtime, options()).unwrap();
+    let (mut done, mut total) = (0, 0);
+    let best = Selection::best();
+    let progress = |now, all| {
+        assert!(now > done && now <= all);
+        (done, total) = (now, all);
+    };
+    session.load(&best, progress).unwrap();
+    let weights = model.gguf().tensors().iter();
+    let weights: u64 = weights.map(|t| t.bytes() as u64).sum();
+    let stays = weights + session.cache_bytes() as u64;
+    assert_eq!((done, total), (stays, stays));
+    let copied = || runtime.memory().moved(DeviceType::Cpu, device);
+    assert_eq!(copied().bytes, stays);
+    let mut scores = Scores::default();
+    session
+        .feed_and_select(&PROMPT, &best, &mut scores)
+        .unwrap();
+    // Token ids and positions.
+    assert_eq!(copied().bytes, stays + PROMPT.len() as u64 * (8 + 4));
+    assert_eq!(runtime.used_devices(), [(device, 1 + 1)]);
+}
+
 #[test]
 fn what_was_begun_for_nothing_is_forgotten() {
     let model = load("Q4_K_M");

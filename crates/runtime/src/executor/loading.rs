@@ -1,0 +1,101 @@
+//! Bringing inputs to devices before the first run.
+
+use super::{Attempt, Executable, Inputs, Prepared, RunMemory, Source, Stage};
+use crate::{RunError, Storage};
+
+/// An input that is at its place.
+#[derive(Clone, Copy, Debug)]
+pub struct Loaded<'a> {
+    /// The input.
+    pub storage: &'a Storage,
+    /// Was it copied to memory of the device's own? Else it is used where it is on the host.
+    pub is_copied: bool,
+    /// Bytes of the inputs that are at their place so far.
+    pub done: u64,
+    /// Bytes of all of them.
+    pub total: u64,
+}
+
+impl Executable {
+    /// Plans and compiles, and brings the inputs behind the first `fresh` ones, which are
+    /// different in every run, to the devices that read or update them, in the order in which
+    /// the host has them in memory. Runs would do the same when they come to them. `each` hears
+    /// of every input that is there, perhaps again if a device fails.
+    ///
+    /// # Errors
+    /// As [`Executable::run_into`].
+    pub fn load(
+        &self,
+        inputs: &[&[Storage]],
+        fresh: usize,
+        mut each: impl FnMut(Loaded),
+    ) -> Result<(), RunError> {
+        let inputs = Inputs(inputs);
+        self.check(inputs)?;
+        self.persist(|prepared, memory| self.bring(prepared, inputs, fresh, memory, &mut each))
+    }
+
+    fn bring(
+        &self,
+        prepared: &mut Option<Prepared>,
+        inputs: Inputs,
+        fresh: usize,
+        memory: &RunMemory,
+        each: &mut impl FnMut(Loaded),
+    ) -> Result<(), Attempt> {
+        let Prepared { stages, plan, .. } = self.current(prepared, memory)?;
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for stage in stages.iter() {
+            for &(source, write) in &stage.operands {
+                let Source::Input(input) = source else {
+                    continue;
+                };
+                let storage = inputs.get(input).filter(|_| input >= fresh);
+                wanted.extend(storage.map(|storage| Wanted {
+                    stage,
+                    input,
+                    write,
+                    storage,
+                }));
+            }
+        }
+        wanted.sort_by_key(|w| (w.storage.host_address(), w.input, w.stage.device.0));
+        wanted.dedup_by_key(|w| (w.input, w.stage.device.0));
+        let total = wanted.iter().map(|w| w.storage.bytes() as u64).sum();
+        let mut done = 0;
+        for Wanted {
+            stage,
+            input,
+            write,
+            storage,
+        } in wanted
+        {
+            let slot = self.devices.slot(stage.device);
+            if !storage.acquire(write) {
+                return Err(RunError::Busy { input }.into());
+            }
+            let placed = storage.on(&slot.owner, slot.backend.memory(), write);
+            storage.release(write);
+            placed.map_err(|e| match e.on_device(slot.owner.device) {
+                Some(e) => self.failed(plan, stage.first, stage.device, e),
+                None => Attempt::Final(RunError::DataLost { input }),
+            })?;
+            done += storage.bytes() as u64;
+            each(Loaded {
+                storage,
+                is_copied: !slot.owner.shares_host_memory,
+                done,
+                total,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// An input that a stage reads, or updates.
+struct Wanted<'a> {
+    stage: &'a Stage,
+    input: usize,
+    write: bool,
+    storage: &'a Storage,
+}
