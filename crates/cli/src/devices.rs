@@ -164,6 +164,19 @@ fn find(
     let here: Vec<String> = (backends.iter())
         .map(|b| b.info().device.to_string())
         .collect();
+    let kind = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
+    let alike: Vec<&str> = (here.iter().map(String::as_str))
+        .filter(|other| kind(other) == kind(&name))
+        .collect();
+    match alike[..] {
+        [] => {}
+        [one] => bail!("-b {name}: there is only {one}; {CURE}"),
+        _ => bail!(
+            "-b {name}: there are {}: {}; {CURE}",
+            alike.len(),
+            alike.join(", ")
+        ),
+    }
     bail!(
         "-b {name}: this machine has no such device, but {}; {CURE}",
         here.join(", ")
@@ -211,6 +224,9 @@ fn with_faults(backends: Vec<Arc<dyn Backend>>, faults: &[Fault]) -> Vec<Arc<dyn
 
 #[cfg(test)]
 mod tests {
+    use rustorch_ir::{Graph, Signature};
+    use rustorch_runtime::{DeviceError, DeviceInfo, DeviceMemory, Program};
+
     use super::*;
     use crate::args::ThreadArgs;
 
@@ -239,6 +255,43 @@ mod tests {
         let devices = open(&["hybrid-f32"]).unwrap();
         assert_eq!(devices.name, "hybrid-f32");
         assert_eq!(devices.routing, Routing::F32_HYBRID);
+    }
+
+    #[test]
+    fn devices_of_a_kind_are_counted() {
+        struct Posing(DeviceInfo, Arc<dyn Backend>);
+        impl Backend for Posing {
+            fn info(&self) -> &DeviceInfo {
+                &self.0
+            }
+            fn supports(&self, signature: &Signature) -> bool {
+                self.1.supports(signature)
+            }
+            fn memory(&self) -> &dyn DeviceMemory {
+                self.1.memory()
+            }
+            fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
+                self.1.compile(graph)
+            }
+        }
+        let cpu = rustorch_tensor::host(1).remove(0);
+        let cuda = |n| -> Arc<dyn Backend> {
+            let device = DeviceType::Cuda(n);
+            let info = cpu.info().clone();
+            Arc::new(Posing(DeviceInfo { device, ..info }, cpu.clone()))
+        };
+        let refused = |backends: &[Arc<dyn Backend>]| {
+            let error = find(DeviceType::Cuda(9), backends, &[]).unwrap_err();
+            error.to_string()
+        };
+        let one = refused(&[cpu.clone(), cuda(0)]);
+        assert!(
+            one.starts_with("-b cuda:9: there is only cuda:0; "),
+            "{one}"
+        );
+        let two = refused(&[cuda(0), cuda(1), cpu.clone()]);
+        let expected = "-b cuda:9: there are 2: cuda:0, cuda:1; ";
+        assert!(two.starts_with(expected), "{two}");
     }
 
     #[test]
