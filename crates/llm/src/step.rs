@@ -82,10 +82,12 @@ impl Step {
             }
             let outputs: Vec<&Tensor> = outputs.iter().collect();
             let trace = Trace::new(&[&ids, &positions], &outputs)?;
-            match converting {
-                Some(dtype) => trace.converting(dtype),
-                None => Ok(trace),
-            }
+            let trace = match converting {
+                Some(dtype) => trace.converting(dtype)?,
+                None => trace,
+            };
+            // Sessions know the vocabulary and the room that the cache has.
+            Ok(trace.with_checked_values())
         };
         let input = |bytes| {
             let buffer = HostBuffer::zeroed(bytes);

@@ -27,8 +27,7 @@ pub trait Backend: Send + Sync {
 
 /// A compiled graph.
 pub trait Program: Send + Sync {
-    /// Runs the graph, and waits for it unless [`Program::is_queued`]. `probe` is asked before
-    /// each kernel.
+    /// Runs the graph and waits for it. `probe` is asked before each kernel.
     ///
     /// Inputs and outputs are in the graph's order, in this device's memory; inputs that
     /// the graph updates as state are written to, others are not.
@@ -43,8 +42,22 @@ pub trait Program: Send + Sync {
         probe: &dyn Probe,
     ) -> Result<(), DeviceError>;
 
-    /// Does [`Program::run`] return while the device still works? What fails then shows when
-    /// results are read, as the loss of the device.
+    /// [`Program::run`] for a caller who has checked the values that kernels would refuse, so
+    /// that nobody needs to wait in order to look.
+    ///
+    /// # Errors
+    /// As [`Program::run`]. If [`Program::is_queued`], what fails later shows when results are
+    /// read, as the loss of the device.
+    fn queue(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        self.run(inputs, outputs, probe)
+    }
+
+    /// Does [`Program::queue`] return while the device still works?
     fn is_queued(&self) -> bool {
         false
     }

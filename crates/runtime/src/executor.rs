@@ -36,6 +36,8 @@ pub struct Executable {
     places: Places,
     /// Are results kept for the next run to overwrite?
     keeps: bool,
+    /// Has the caller checked all values?
+    is_checked: bool,
     prepared: Mutex<Option<Prepared>>,
 }
 
@@ -152,6 +154,7 @@ impl Executable {
             routing,
             places,
             keeps,
+            is_checked: false,
             prepared: Mutex::default(),
         }
     }
@@ -172,6 +175,13 @@ impl Executable {
         let stay = self.graph.inputs().len().saturating_sub(count);
         self.places = std::iter::repeat_n(HOST, count).collect();
         self.places.extend(std::iter::repeat_n(EVERYWHERE, stay));
+        self
+    }
+
+    /// The caller checks, before each run, the values that kernels would refuse as a mistake,
+    /// such as indices: runs need not look for them, and [may be queued](Self::is_queued).
+    pub fn with_checked_values(mut self) -> Self {
+        self.is_checked = true;
         self
     }
 
@@ -273,7 +283,8 @@ impl Executable {
     pub fn is_queued(&self) -> bool {
         let prepared = lock(&self.prepared);
         let stages = prepared.as_ref().map(|p| &p.stages);
-        stages.is_some_and(|stages| stages.iter().all(|stage| stage.program.is_queued()))
+        let are_queued = |stages: &Vec<Stage>| stages.iter().all(|s| s.program.is_queued());
+        self.is_checked && stages.is_some_and(are_queued)
     }
 
     /// Bytes that runs work in: intermediate values, and the results that segments hand on or
@@ -496,6 +507,7 @@ impl Executable {
                         stage.program.run(operands, targets, probe)
                     })
                 }
+                false if self.is_checked => stage.program.queue(operands, targets, &NoProbe),
                 false => stage.program.run(operands, targets, &NoProbe),
             };
             ran.map_err(fail)?;

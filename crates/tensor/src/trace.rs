@@ -57,6 +57,13 @@ impl Trace {
         })
     }
 
+    /// The same, for a caller who checks values before each run, see
+    /// [`Executable::with_checked_values`].
+    pub fn with_checked_values(mut self) -> Self {
+        self.executable = self.executable.with_checked_values();
+        self
+    }
+
     /// The same computation as it is placed now, with a conversion to `dtype` and back wherever
     /// a computed `f32` value goes from one device to another: what runtimes do whose devices
     /// have no type in common, to compare with.

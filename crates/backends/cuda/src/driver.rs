@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::*;
 use rustorch_gpu::{Dialect, Driver, Gemm, Launch, Limits};
-use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, HostBuffer};
+use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer};
 use smallvec::SmallVec;
 
 use crate::blas::Products;
@@ -174,6 +174,16 @@ impl Driver for Cuda {
         // SAFETY: as above.
         let written = unsafe { self.staging.write(&self.context, to, from) };
         written.map_err(|failure| self.failed(failure))
+    }
+
+    unsafe fn fetch(
+        &self,
+        buffer: &Buffer,
+        bytes: usize,
+    ) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
+        // SAFETY: the bytes lie inside the buffer, as the caller promises.
+        let fetch = unsafe { self.staging.fetch(&self.context, buffer.address(), bytes) };
+        fetch.map_err(|failure| self.failed(failure))
     }
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {

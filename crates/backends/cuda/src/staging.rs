@@ -3,9 +3,10 @@
 
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::*;
+use rustorch_runtime::{DeviceError, Fetch};
 
 use crate::context::Context;
 use crate::status::{Failure, check};
@@ -25,7 +26,7 @@ const MOST_THREADS: usize = 8;
 /// Bytes that are worth a thread.
 const PER_THREAD: usize = 4 * PIECE;
 
-/// Pinned memory of one piece, and the event after which it is free again.
+/// Pinned memory, and the event after which it is free again.
 struct Slot {
     memory: *mut u8,
     event: CUevent,
@@ -35,7 +36,7 @@ struct Slot {
 unsafe impl Send for Slot {}
 
 impl Slot {
-    fn new() -> Result<Self, Failure> {
+    fn new(bytes: usize) -> Result<Self, Failure> {
         let mut slot = Self {
             memory: ptr::null_mut(),
             event: ptr::null_mut(),
@@ -43,7 +44,7 @@ impl Slot {
         let memory = (&raw mut slot.memory).cast();
         // SAFETY: there is room for the address.
         check("cuMemHostAlloc", unsafe {
-            cuMemHostAlloc(memory, PIECE, 0)
+            cuMemHostAlloc(memory, bytes, 0)
         })?;
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
         // SAFETY: there is room for the event.
@@ -86,9 +87,82 @@ impl Drop for Slot {
 
 /// Pinned memory of a device's copies, made as it is needed.
 #[derive(Default)]
-pub(crate) struct Staging(Mutex<Vec<Slot>>);
+pub(crate) struct Staging {
+    pieces: Mutex<Vec<Slot>>,
+    /// Slots of [`SMALL`] bytes that no fetch uses.
+    small: Arc<Mutex<Vec<Slot>>>,
+}
+
+/// Bytes on their way to the host.
+struct Fetching {
+    context: Arc<Context>,
+    /// `None` only while it is dropped.
+    slot: Option<Slot>,
+    bytes: usize,
+    home: Arc<Mutex<Vec<Slot>>>,
+}
+
+impl Fetch for Fetching {
+    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
+        let Some(slot) = &self.slot else {
+            return Ok(());
+        };
+        let waited = self.context.enter().and_then(|()| slot.wait());
+        waited.map_err(|failure| self.context.failed(failure))?;
+        let bytes = self.bytes.min(to.len());
+        // SAFETY: the slot has these bytes, and their copy is over.
+        unsafe { slot.memory.copy_to_nonoverlapping(to.as_mut_ptr(), bytes) };
+        Ok(())
+    }
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        let mut home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
+        home.extend(self.slot.take());
+    }
+}
 
 impl Staging {
+    /// Begins to copy to the host, behind all that was queued before. `None` if it is much.
+    ///
+    /// # Safety
+    /// `from` has as many bytes.
+    pub(crate) unsafe fn fetch(
+        &self,
+        context: &Arc<Context>,
+        from: CUdeviceptr,
+        bytes: usize,
+    ) -> Result<Option<Box<dyn Fetch>>, Failure> {
+        if bytes > SMALL {
+            return Ok(None);
+        }
+        context.enter()?;
+        let free = self
+            .small
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let slot = match free {
+            Some(slot) => slot,
+            None => Slot::new(SMALL)?,
+        };
+        // What used the slot before may not have been waited for.
+        slot.wait()?;
+        let stream = context.main_stream();
+        // SAFETY: the device's memory has these bytes, as the caller promises, and the slot has
+        // room for them.
+        let status = unsafe { cuMemcpyDtoHAsync_v2(slot.memory.cast(), from, bytes, stream) };
+        check("cuMemcpyDtoHAsync", status)?;
+        slot.record(stream)?;
+        Ok(Some(Box::new(Fetching {
+            context: context.clone(),
+            slot: Some(slot),
+            bytes,
+            home: self.small.clone(),
+        })))
+    }
+
     /// Copies to the device. `from` is free again on return.
     ///
     /// # Safety
@@ -112,9 +186,9 @@ impl Staging {
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (from.len() / PER_THREAD).clamp(1, MOST_THREADS.min(cores));
-        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         while slots.len() < threads * DEPTH {
-            slots.push(Slot::new()?);
+            slots.push(Slot::new(PIECE)?);
         }
         let next = AtomicUsize::new(0);
         let work = |slots: &mut [Slot]| -> Result<(), Failure> {
@@ -164,9 +238,9 @@ impl Staging {
     ) -> Result<(), Failure> {
         context.enter()?;
         let stream = context.main_stream();
-        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
         while slots.len() < DEPTH {
-            slots.push(Slot::new()?);
+            slots.push(Slot::new(PIECE)?);
         }
         let start = |piece: usize, bytes: usize| -> Result<(), Failure> {
             let slot = &slots[piece % DEPTH];

@@ -187,9 +187,18 @@ impl Probe for Striking<'_> {
     }
 }
 
-impl Program for FaultyProgram {
-    fn run(
+/// [`Program::run`] or [`Program::queue`].
+type Start = fn(
+    &dyn Program,
+    &[Arc<dyn DeviceBuffer>],
+    &[Arc<dyn DeviceBuffer>],
+    &dyn Probe,
+) -> Result<(), DeviceError>;
+
+impl FaultyProgram {
+    fn start(
         &self,
+        start: Start,
         inputs: &[Arc<dyn DeviceBuffer>],
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
@@ -201,12 +210,42 @@ impl Program for FaultyProgram {
             state: &self.state,
             next: probe,
         };
-        self.inner.run(&inputs, &outputs, &striking)?;
+        start(&*self.inner, &inputs, &outputs, &striking)?;
         match lock(&self.state.late).take() {
             Some(FaultKind::Wrong) => spoil(&outputs),
             Some(kind) => (self.state).tell(kind, "injected: found when waiting for the work"),
             None => Ok(()),
         }
+    }
+}
+
+impl Program for FaultyProgram {
+    fn run(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        self.start(
+            |program, i, o, p| program.run(i, o, p),
+            inputs,
+            outputs,
+            probe,
+        )
+    }
+
+    fn queue(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        self.start(
+            |program, i, o, p| program.queue(i, o, p),
+            inputs,
+            outputs,
+            probe,
+        )
     }
 
     fn is_queued(&self) -> bool {

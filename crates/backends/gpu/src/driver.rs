@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use rustorch_ir::DType;
-use rustorch_runtime::{DeviceError, DeviceInfo, FailureClass, HostBuffer};
+use rustorch_runtime::{DeviceError, DeviceInfo, FailureClass, Fetch, HostBuffer};
 
 /// The language that a driver compiles.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -186,6 +186,23 @@ pub trait Driver: Send + Sync + Sized + 'static {
         offset: usize,
         from: &[u8],
     ) -> Result<(), DeviceError>;
+
+    /// Begins to copy the first `bytes` to the host, behind all that was queued so far; `None`
+    /// where [`Driver::read`] does as well.
+    ///
+    /// # Safety
+    /// The bytes lie inside the buffer.
+    ///
+    /// # Errors
+    /// The device is lost.
+    unsafe fn fetch(
+        &self,
+        buffer: &Self::Buffer,
+        bytes: usize,
+    ) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
+        let _ = (buffer, bytes);
+        Ok(None)
+    }
 
     /// Compiles a source to what [`Driver::load`] takes and a file can keep.
     ///

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustorch_runtime::{DeviceBuffer, DeviceError, DeviceMemory, FailureClass, HostBuffer};
+use rustorch_runtime::{DeviceBuffer, DeviceError, DeviceMemory, FailureClass, Fetch, HostBuffer};
 
 use crate::driver::Driver;
 
@@ -136,6 +136,12 @@ impl<D: Driver> DeviceBuffer for GpuBuffer<D> {
         assert!(inside(offset, from.len(), self.bytes));
         // SAFETY: in bounds, as just asserted; nothing else uses it, as the caller promises.
         unsafe { self.pool.driver.write(self.inner(), offset, from) }
+    }
+
+    fn fetch(&self, bytes: usize) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
+        assert!(bytes <= self.bytes);
+        // SAFETY: in bounds, as just asserted.
+        unsafe { self.pool.driver.fetch(self.inner(), bytes) }
     }
 
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError> {

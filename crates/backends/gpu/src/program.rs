@@ -256,13 +256,17 @@ impl<D: Driver> GpuProgram<D> {
     }
 }
 
-impl<D: Driver> Program for GpuProgram<D> {
-    fn run(
+impl<D: Driver> GpuProgram<D> {
+    /// Queues a run and, if it is `waited` for, ends it.
+    fn execute(
         &self,
         inputs: &[Arc<dyn DeviceBuffer>],
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
+        waited: bool,
     ) -> Result<(), DeviceError> {
+        // It goes back to the pool, and others may have it, while the device still works: all
+        // that a device does is in one order.
         let arena = self.pool.alloc(self.arena_bytes)?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let Kept {
@@ -278,17 +282,43 @@ impl<D: Driver> Program for GpuProgram<D> {
             status,
             counters: self.zeroed(counters, self.counters)?,
         };
-        let started = self.start(&buffers, recorded, probe);
-        // Even after a failure: what was queued before still uses the buffers.
-        let waited = self.pool.driver.wait();
-        let result = started.and(waited);
-        let result = result.and_then(|()| status.map_or(Ok(()), |status| self.check(status)));
+        let mut result = self.start(&buffers, recorded, probe);
+        if waited || result.is_err() {
+            // Even after a failure: what was queued before still uses the buffers.
+            let waited = self.pool.driver.wait();
+            result = result.and(waited);
+            result = result.and_then(|()| status.map_or(Ok(()), |status| self.check(status)));
+        }
         if result.is_err() {
             // Launches that never came have not set their counters back.
             *counters = None;
             recorded.forget();
         }
         result
+    }
+}
+
+impl<D: Driver> Program for GpuProgram<D> {
+    fn run(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        self.execute(inputs, outputs, probe, true)
+    }
+
+    fn queue(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        self.execute(inputs, outputs, probe, !self.is_queued())
+    }
+
+    fn is_queued(&self) -> bool {
+        D::RECORDS
     }
 
     fn scratch(&self) -> Scratch {
