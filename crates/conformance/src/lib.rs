@@ -67,6 +67,17 @@ impl Suite {
         checks.sort_by_key(|check: &Check| place(check.kind));
         Report { device, checks }
     }
+
+    /// The graphs that [`Self::run`] gives a device; composites in both ways.
+    pub fn graphs(&self) -> impl Iterator<Item = Graph> {
+        self.entries.iter().flat_map(|Entry { case, .. }| {
+            let operands = operand::prepare(case);
+            let ways = [Way::Native, Way::Decomposed];
+            ways.map(|way| graph(case, &operands, way).ok())
+                .into_iter()
+                .flatten()
+        })
+    }
 }
 
 /// How an operation is put into a graph.

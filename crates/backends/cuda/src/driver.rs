@@ -15,12 +15,10 @@ use crate::context::Context;
 use crate::device::Device;
 use crate::module::Kernel;
 use crate::nvrtc::nvrtc;
+use crate::pack::Pack;
 use crate::recording::Recording;
 use crate::staging::Staging;
 use crate::status::{Failure, check};
-
-/// The first compute capability whose launches may begin before the one ahead has ended.
-const DEPENDENT_LAUNCHES: u32 = 90;
 
 /// A GPU of NVIDIA's.
 pub struct Cuda {
@@ -80,7 +78,7 @@ impl Cuda {
             sharedMemBytes: launch.dynamic_local,
             hStream: self.context.stream(),
             attrs: &raw mut attribute,
-            numAttrs: u32::from(self.limits.cuda_capability >= DEPENDENT_LAUNCHES),
+            numAttrs: u32::from(kernel.waits()),
         };
         // SAFETY: the arguments are those that the kernel was made for, as the caller
         // promises; the call takes copies of them.
@@ -187,10 +185,20 @@ impl Driver for Cuda {
     }
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {
-        let unsupported = |message| self.context.error(FailureClass::Unsupported, message);
-        let nvrtc = nvrtc().map_err(|why| unsupported(why.to_owned()))?;
-        let compiled = nvrtc.compile(source, self.limits.cuda_capability);
-        compiled.map_err(unsupported)
+        let capability = self.limits.cuda_capability;
+        let compiled = match nvrtc() {
+            Ok(nvrtc) => nvrtc.compile(source, capability),
+            Err(absent) => {
+                let shipped = Pack::shipped().best(source, capability).map(<[u8]>::to_vec);
+                shipped.ok_or_else(|| {
+                    format!(
+                        "this kernel is not among those that come compiled: install NVRTC, as \
+                         with pip install nvidia-cuda-nvrtc-cu12 ({absent})"
+                    )
+                })
+            }
+        };
+        compiled.map_err(|why| self.context.error(FailureClass::Unsupported, why))
     }
 
     fn load(&self, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {

@@ -2,7 +2,7 @@
 //!
 //! NVIDIA's driver is loaded at run time, so that a program needs none to start: [`devices`]
 //! gives the GPUs there are, or says why there is none. NVRTC, which compiles kernels, and
-//! cuBLASLt are used where they are installed.
+//! cuBLASLt are used where they are installed. Without NVRTC there are the kernels of [`pack`].
 //!
 //! All work of a device is in one stream. Launches that come again on the same buffers are
 //! recorded as a CUDA graph.
@@ -19,6 +19,7 @@ mod driver;
 mod library;
 mod module;
 mod nvrtc;
+pub mod pack;
 mod recording;
 mod staging;
 mod status;
@@ -36,4 +37,21 @@ pub use recording::Recording;
 /// NVRTC is not installed, or says what is wrong with the source.
 pub fn compile(source: &str, capability: u32) -> Result<Vec<u8>, String> {
     nvrtc::nvrtc()?.compile(source, capability)
+}
+
+/// PTX of a source in the dialect, for devices of one of [`pack::TARGETS`]: by NVRTC, without a
+/// device.
+///
+/// # Errors
+/// As [`compile`].
+pub fn ptx(source: &str, target: u8) -> Result<Vec<u8>, String> {
+    nvrtc::nvrtc()?.ptx(source, target.into())
+}
+
+/// The version of NVRTC, major and minor number.
+///
+/// # Errors
+/// It is not installed.
+pub fn compiler() -> Result<(i32, i32), String> {
+    Ok(nvrtc::nvrtc()?.version)
 }

@@ -5,11 +5,21 @@ use std::path::PathBuf;
 use libloading::Library;
 
 /// The newest version of a library of the CUDA toolkit, such as `nvrtc`: where the system finds
-/// libraries, then in the toolkit that `CUDA_PATH` or `CUDA_HOME` names, or the usual one.
+/// libraries, then in the toolkit that `CUDA_PATH` or `CUDA_HOME` names, or the usual one. The
+/// variable `RUSTORCH_NVRTC` is the file to take instead, or `none` to do without.
 ///
 /// # Errors
 /// It is not there, as one line.
 pub(crate) fn open(name: &str) -> Result<Library, String> {
+    let variable = format!("RUSTORCH_{}", name.to_uppercase());
+    if let Some(chosen) = std::env::var_os(&variable) {
+        if chosen == "none" {
+            return Err(format!("lib{name} is left out by {variable}=none"));
+        }
+        // SAFETY: as below.
+        let library = unsafe { Library::new(&chosen) };
+        return library.map_err(|e| format!("{variable}: {e}"));
+    }
     let names: Vec<String> = match cfg!(windows) {
         true => vec![format!("{name}64_13.dll"), format!("{name}64_12.dll")],
         false => [".so.13", ".so.12", ".so"]

@@ -1,6 +1,6 @@
 //! Loaded kernels.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_int};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,6 +10,9 @@ use cudarc::driver::sys::*;
 use crate::context::Context;
 use crate::status::{Failure, check};
 
+/// The first architecture whose kernels wait for the launch ahead of them by themselves.
+const WAITS: c_int = 90;
+
 /// A compiled kernel.
 pub struct Kernel {
     context: Arc<Context>,
@@ -17,6 +20,7 @@ pub struct Kernel {
     function: CUfunction,
     /// Bytes of local memory that were asked for.
     granted: AtomicU32,
+    waits: bool,
 }
 
 // SAFETY: modules and functions may be used by any thread whose current context is theirs.
@@ -47,13 +51,26 @@ impl Kernel {
             module,
             function: ptr::null_mut(),
             granted: AtomicU32::new(0),
+            waits: false,
         };
         let name = CString::new(name).unwrap_or_default();
         // SAFETY: the module is valid, and the name ends with a zero.
         let status =
             unsafe { cuModuleGetFunction(&raw mut kernel.function, module, name.as_ptr()) };
         check("cuModuleGetFunction", status)?;
+        let compiled_for = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
+        let mut version = 0;
+        // SAFETY: the function is valid, and there is room for the number.
+        let status = unsafe { cuFuncGetAttribute(&raw mut version, compiled_for, kernel.function) };
+        check("cuFuncGetAttribute", status)?;
+        kernel.waits = version >= WAITS;
         Ok(kernel)
+    }
+
+    /// Does it wait for the launch ahead by itself, so that it may begin before that has ended?
+    /// What was compiled for older devices does not, wherever it runs.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
     }
 
     /// The function, for launches with so many bytes of dynamic local memory.

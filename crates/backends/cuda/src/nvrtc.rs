@@ -95,6 +95,34 @@ impl Nvrtc {
             (true, _) | (false, None) => format!("sm_{}", target(capability)),
             (false, Some(newest)) => format!("compute_{newest}"),
         };
+        let program = self.program(source, &architecture)?;
+        let api = &self.api;
+        let binary = match is_known {
+            true => program.bytes(api.cubin_size, api.cubin),
+            false => program.bytes(api.ptx_size, api.ptx),
+        };
+        match binary.is_empty() {
+            true => Err("NVRTC gives no machine code out".to_owned()),
+            false => Ok(binary),
+        }
+    }
+
+    /// PTX of a source for devices of a compute capability.
+    ///
+    /// # Errors
+    /// What the compiler says, as one line.
+    pub(crate) fn ptx(&self, source: &str, capability: u32) -> Result<Vec<u8>, String> {
+        let program = self.program(source, &format!("compute_{}", target(capability)))?;
+        let mut ptx = program.bytes(self.api.ptx_size, self.api.ptx);
+        // What it ends with in memory.
+        ptx.pop_if(|last| *last == 0);
+        match ptx.is_empty() {
+            true => Err("NVRTC gives no PTX out".to_owned()),
+            false => Ok(ptx),
+        }
+    }
+
+    fn program(&self, source: &str, architecture: &str) -> Result<Program<'_>, String> {
         let architecture = format!("--gpu-architecture={architecture}");
         let options = [
             architecture.as_str(),
@@ -138,14 +166,7 @@ impl Nvrtc {
             let first = first.or(log.lines().next()).unwrap_or_default();
             return Err(format!("nvrtcCompileProgram: status {compiled}: {first}"));
         }
-        let binary = match is_known {
-            true => program.bytes(api.cubin_size, api.cubin),
-            false => program.bytes(api.ptx_size, api.ptx),
-        };
-        match binary.is_empty() {
-            true => Err("NVRTC gives no machine code out".to_owned()),
-            false => Ok(binary),
-        }
+        Ok(program)
     }
 }
 

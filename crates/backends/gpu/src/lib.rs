@@ -151,7 +151,22 @@ impl<D: Driver> Backend for Gpu<D> {
         if let Some(ty) = graph.inputs().iter().find(|ty| !is_addressable(ty)) {
             return Err(self.unsupported(format!("{ty} has more than 2³² elements")));
         }
-        let lowered = lower(graph, self).map_err(|e| self.unsupported(e.to_string()))?;
+        match self.program(graph, self) {
+            // A driver without a compiler has kernels of single operations, not of every chain.
+            Err(e) if e.class == FailureClass::Unsupported => self.program(graph, &Alone(self)),
+            program => program,
+        }
+    }
+}
+
+impl<D: Driver> Gpu<D> {
+    /// The program of a graph, in steps as `kernels` has them.
+    fn program(
+        &self,
+        graph: &Graph,
+        kernels: &impl Kernels,
+    ) -> Result<Box<dyn Program>, DeviceError> {
+        let lowered = lower(graph, kernels).map_err(|e| self.unsupported(e.to_string()))?;
         let mut emits = Vec::with_capacity(lowered.steps.len());
         for step in &lowered.steps {
             let part = step.last();
@@ -206,5 +221,18 @@ impl<D: Driver> Kernels for Gpu<D> {
             Dialect::Cuda => merge::together(steps, at),
             Dialect::OpenCl | Dialect::Metal => 1,
         }
+    }
+}
+
+/// The same kernels, each launched for one operation.
+struct Alone<'a, D: Driver>(&'a Gpu<D>);
+
+impl<D: Driver> Kernels for Alone<'_, D> {
+    fn layouts(&self, signature: &Signature) -> Layouts {
+        self.0.layouts(signature)
+    }
+
+    fn fuses(&self, _: &Signature) -> bool {
+        false
     }
 }

@@ -1,0 +1,244 @@
+//! Models that have the shapes of well-known ones and no weights worth the name.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::sync::Arc;
+
+use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata};
+use rustorch_ir::DType;
+use rustorch_llm::quantize::{FileType, ModelTraits, Seen, tensor_type};
+use rustorch_llm::{Model, Scores, Selection, Session, SessionOptions};
+use rustorch_runtime::{Backend, Routing, Runtime};
+
+/// The shape of a model.
+pub(crate) struct Shape {
+    architecture: &'static str,
+    width: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_width: usize,
+    ff_width: usize,
+    vocab: usize,
+}
+
+const fn shape(
+    architecture: &'static str,
+    [width, heads, kv_heads, head_width, ff_width, vocab]: [usize; 6],
+) -> Shape {
+    Shape {
+        architecture,
+        width,
+        heads,
+        kv_heads,
+        head_width,
+        ff_width,
+        vocab,
+    }
+}
+
+/// Those of the models' published configurations.
+const SHAPES: [Shape; 9] = [
+    shape("llama", [512, 8, 2, 64, 768, 4096]), // classics-13m
+    shape("llama", [2048, 32, 4, 64, 5632, 32_000]), // TinyLlama 1.1B
+    shape("llama", [4096, 32, 32, 128, 11_008, 32_000]), // Llama 2 7B
+    shape("llama", [4096, 32, 8, 128, 14_336, 128_256]), // Llama 3 8B
+    shape("llama", [8192, 64, 8, 128, 28_672, 128_256]), // Llama 3 70B
+    shape("qwen2", [896, 14, 2, 64, 4864, 151_936]), // Qwen2.5 0.5B
+    shape("qwen2", [3584, 28, 4, 128, 18_944, 152_064]), // Qwen2.5 7B
+    shape("qwen3", [1024, 16, 8, 128, 3072, 151_936]), // Qwen3 0.6B
+    shape("qwen3", [4096, 32, 8, 128, 12_288, 151_936]), // Qwen3 8B
+];
+
+/// Tokens of the passes. Kernels of few rows are made for their number.
+const ROWS: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 512];
+
+/// Tokens that there is room for.
+const CONTEXT: usize = 4096;
+
+/// Layers of a model: mixes of types give the first of two another than the second.
+const LAYERS: usize = 2;
+
+/// Bytes that a tensor's data is written in at a time.
+const PIECE: usize = 1 << 20;
+
+/// A file with a hole wherever its flag is set.
+struct Sparse<'a>(File, &'a Cell<bool>);
+
+impl Write for Sparse<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.1.get() {
+            return self.0.write(bytes);
+        }
+        let end = self.0.seek(SeekFrom::Current(bytes.len() as i64))?;
+        self.0.set_len(end)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Shape {
+    /// Names and dimensions of the tensors, the fastest first.
+    fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+        let Self {
+            width,
+            head_width,
+            ff_width,
+            vocab,
+            ..
+        } = *self;
+        let (q, kv) = (self.heads * head_width, self.kv_heads * head_width);
+        let mut in_layer = vec![
+            ("attn_q.weight", vec![width, q]),
+            ("attn_k.weight", vec![width, kv]),
+            ("attn_v.weight", vec![width, kv]),
+            ("attn_output.weight", vec![q, width]),
+            ("attn_norm.weight", vec![width]),
+            ("ffn_norm.weight", vec![width]),
+            ("ffn_gate.weight", vec![width, ff_width]),
+            ("ffn_up.weight", vec![width, ff_width]),
+            ("ffn_down.weight", vec![ff_width, width]),
+        ];
+        in_layer.extend(match self.architecture {
+            "qwen2" => vec![
+                ("attn_q.bias", vec![q]),
+                ("attn_k.bias", vec![kv]),
+                ("attn_v.bias", vec![kv]),
+            ],
+            "qwen3" => vec![
+                ("attn_q_norm.weight", vec![head_width]),
+                ("attn_k_norm.weight", vec![head_width]),
+            ],
+            _ => Vec::new(),
+        });
+        let outside = [
+            ("token_embd.weight", vec![width, vocab]),
+            ("output.weight", vec![width, vocab]),
+            ("output_norm.weight", vec![width]),
+        ];
+        let outside = outside.map(|(name, dims)| (name.to_owned(), dims));
+        let layers = (0..LAYERS).flat_map(|layer| {
+            let named = move |(part, dims)| (format!("blk.{layer}.{part}"), dims);
+            in_layer.clone().into_iter().map(named)
+        });
+        outside.into_iter().chain(layers).collect()
+    }
+
+    fn metadata(&self) -> Metadata {
+        let mut metadata = Metadata::new();
+        metadata.insert("general.architecture", self.architecture);
+        for (key, value) in [
+            ("block_count", LAYERS),
+            ("context_length", 1 << 15),
+            ("embedding_length", self.width),
+            ("feed_forward_length", self.ff_width),
+            ("attention.head_count", self.heads),
+            ("attention.head_count_kv", self.kv_heads),
+            ("attention.key_length", self.head_width),
+            ("attention.value_length", self.head_width),
+        ] {
+            metadata.insert(format!("{}.{key}", self.architecture), value as u32);
+        }
+        metadata.insert("tokenizer.ggml.model", "no_vocab");
+        metadata
+    }
+
+    /// A model of this shape and type in a file that takes no room.
+    fn model(&self, file_type: FileType) -> anyhow::Result<Model> {
+        let mut writer = GgufWriter::new(self.metadata());
+        let tensors = self.tensors();
+        let mut traits = ModelTraits {
+            architecture: self.architecture.to_owned(),
+            layers: LAYERS,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            ..ModelTraits::default()
+        };
+        traits.count_tensors(tensors.iter().map(|(name, _)| name.as_str()));
+        let mut seen = Seen::default();
+        for (name, dims) in tensors {
+            let dims: Vec<u64> = dims.into_iter().map(|dim| dim as u64).collect();
+            let choice = tensor_type(file_type, &traits, &name, &dims, seen);
+            if choice.is_some() {
+                seen.count(&name);
+            }
+            writer.add_tensor(name, dims, choice.map_or(GgmlType::F32, |c| c.ty))?;
+        }
+        let file = tempfile::NamedTempFile::new()?;
+        let is_hole = Cell::new(false);
+        let mut sparse = Sparse(file.reopen()?, &is_hole);
+        let zeros = vec![0; PIECE];
+        writer.write_to(&mut sparse, |tensor, out| {
+            is_hole.set(true);
+            let pieces = (0..tensor.bytes()).step_by(PIECE);
+            let mut written =
+                pieces.map(|at| out.write_all(&zeros[..PIECE.min(tensor.bytes() - at)]));
+            let written = written.try_for_each(|piece| piece);
+            is_hole.set(false);
+            written
+        })?;
+        Ok(Model::load(Gguf::open(file.path())?)?)
+    }
+}
+
+/// All models: their shapes, and the mixes of types that they are quantised to.
+pub(crate) fn all() -> Vec<(&'static Shape, FileType)> {
+    let types = |shape| FileType::ALL.iter().map(move |&ty| (shape, ty));
+    SHAPES.iter().flat_map(types).collect()
+}
+
+/// Lets posing devices compile the passes of a model.
+pub(crate) fn run(
+    shape: &Shape,
+    file_type: FileType,
+    poses: &[Arc<dyn Backend>],
+) -> anyhow::Result<()> {
+    let model = shape.model(file_type)?;
+    for pose in poses {
+        pass(&model, pose.clone(), DType::F16)?;
+        // Keys and values do not meet the weights.
+        if file_type == FileType::F16 {
+            pass(&model, pose.clone(), DType::F32)?;
+        }
+    }
+    Ok(())
+}
+
+/// The passes of a model with keys and values of such a type.
+fn pass(model: &Model, pose: Arc<dyn Backend>, cache_dtype: DType) -> anyhow::Result<()> {
+    let runtime = Runtime::new([pose]);
+    let options = SessionOptions {
+        context: CONTEXT,
+        cache_dtype,
+        routing: Routing {
+            strict: true,
+            ..Routing::default()
+        },
+        ..SessionOptions::default()
+    };
+    let mut session = Session::new(model, &runtime, options)?;
+    let mut logits = Vec::new();
+    for rows in ROWS {
+        session.truncate(0);
+        session.feed(&vec![0; rows], &mut logits)?;
+    }
+    let banned = Selection {
+        banned: [0].into(),
+        ..Selection::best()
+    };
+    let several = Selection {
+        best: Some(40),
+        ..Selection::default()
+    };
+    let mut scores = Scores::default();
+    for selection in [&Selection::best(), &banned, &several] {
+        for rows in [1, 2] {
+            session.truncate(0);
+            session.feed_and_select(&vec![0; rows], selection, &mut scores)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Which kernels the file has, and how they get there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fs, thread};
+
+use anyhow::{Context, bail, ensure};
+use rustorch_conformance::Suite;
+use rustorch_cuda::pack::{Pack, targets};
+use rustorch_gpu::Gpu;
+use rustorch_ir::Graph;
+use rustorch_runtime::Backend;
+use sha2::{Digest, Sha256};
+
+use crate::models;
+use crate::pose::{CARDS, Card, Pose, Sources};
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels.ptx.zst");
+
+/// The compiler that the file is made by. Drivers take PTX of CUDA versions up to their own: this
+/// is the oldest whose drivers can be used.
+const NVRTC: (i32, i32) = (12, 4);
+
+/// Of so many kernels, one is in the sample.
+const SAMPLE: u8 = 8;
+
+/// The window that kernels are compressed by what they have in common in: 64 MiB.
+const WINDOW: u32 = 26;
+
+/// Sources, and what they are to be compiled for.
+type Wanted = BTreeSet<(String, u8)>;
+
+fn target(card: Card) -> u8 {
+    targets(card.0).next().unwrap_or(u8::MAX)
+}
+
+fn wanted() -> anyhow::Result<Wanted> {
+    let graphs: Vec<Graph> = Suite::full(|_| true).graphs().collect();
+    let mut least = BTreeMap::new();
+    for card in CARDS {
+        let sources = Sources::default();
+        for has_gemm in [false, true] {
+            let pose = Gpu::new(Pose::new(card, has_gemm, sources.clone()));
+            for graph in &graphs {
+                // What has no kernel needs none.
+                let _ = pose.compile(graph);
+            }
+        }
+        for source in take(sources) {
+            let known = least.entry(source).or_insert(u8::MAX);
+            *known = target(card).min(*known);
+        }
+    }
+    let mut wanted: Wanted = least.into_iter().collect();
+    let of_suite = wanted.len();
+    let noted = CARDS.map(|card| (card, Sources::default()));
+    let mut poses = Vec::new();
+    for (card, sources) in &noted {
+        for has_gemm in [false, true] {
+            let pose = Pose::new(*card, has_gemm, sources.clone());
+            poses.push(Arc::new(Gpu::new(pose)) as Arc<dyn Backend>);
+        }
+    }
+    for_each(&models::all(), |(shape, file_type)| {
+        models::run(shape, *file_type, &poses)
+    })?;
+    drop(poses);
+    for (card, sources) in noted {
+        wanted.extend(
+            take(sources)
+                .into_iter()
+                .map(|source| (source, target(card))),
+        );
+    }
+    println!(
+        "{} kernels: {of_suite} of the suite, the others of models",
+        wanted.len()
+    );
+    Ok(wanted)
+}
+
+fn take(sources: Sources) -> BTreeSet<String> {
+    std::mem::take(&mut sources.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Calls `work` for each of a list, on all processors, until one fails.
+fn for_each<T: Sync>(
+    list: &[T],
+    work: impl Fn(&T) -> anyhow::Result<()> + Sync,
+) -> anyhow::Result<()> {
+    let next = AtomicUsize::new(0);
+    let turns = || {
+        while let Some(one) = list.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(why) = work(one) {
+                next.store(list.len(), Ordering::Relaxed);
+                return Err(why);
+            }
+        }
+        Ok(())
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(turns)).collect();
+        for thread in running {
+            let lost = |_| Err(anyhow::anyhow!("a thread did not come to its end"));
+            thread.join().unwrap_or_else(lost)?;
+        }
+        Ok(())
+    })
+}
+
+fn ensure_compiler() -> anyhow::Result<()> {
+    let found = rustorch_cuda::compiler().map_err(anyhow::Error::msg)?;
+    ensure!(
+        found == NVRTC,
+        "the file is made by NVRTC {NVRTC:?}, and this is {found:?}: see scripts/make-ptx.sh"
+    );
+    Ok(())
+}
+
+fn ptx(source: &str, target: u8) -> anyhow::Result<Vec<u8>> {
+    let ptx = rustorch_cuda::ptx(source, target).map_err(anyhow::Error::msg);
+    ptx.with_context(|| format!("for target {target}: {}", kernel(source)))
+}
+
+/// What of a source tells which it is: its definitions and the first line of its text.
+fn kernel(source: &str) -> &str {
+    let start = source.rfind("#define GROUP ").unwrap_or(0);
+    let end = source.rfind("#define KERNEL_END").unwrap_or(source.len());
+    &source[start..end.max(start)]
+}
+
+/// Makes the file; what `known` has is not compiled again.
+pub(crate) fn make(known: &Pack) -> anyhow::Result<()> {
+    ensure_compiler()?;
+    let wanted = wanted()?;
+    let made = Mutex::new(BTreeMap::new());
+    let missing: Vec<_> = (wanted.iter())
+        .filter(|(source, target)| known.get(source, *target).is_none())
+        .collect();
+    println!("compiling {} of them", missing.len());
+    for_each(&missing, |(source, target)| {
+        let ptx = ptx(source, *target)?;
+        let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.insert((source.as_str(), *target), ptx);
+        Ok(())
+    })?;
+    let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut unpacked = Vec::new();
+    for (source, target) in &wanted {
+        let new = made.get(&(source.as_str(), *target)).map(Vec::as_slice);
+        let ptx = new.or_else(|| known.get(source, *target));
+        let ptx = ptx.context("a kernel that was just compiled is gone")?;
+        Pack::append(&mut unpacked, source, *target, ptx);
+    }
+    let mut compressor = zstd::bulk::Compressor::new(19)?;
+    compressor.long_distance_matching(true)?;
+    compressor.window_log(WINDOW)?;
+    let compressed = compressor.compress(&unpacked)?;
+    fs::write(FILE, &compressed).context(FILE)?;
+    println!("{} bytes of {}", compressed.len(), unpacked.len());
+    Ok(())
+}
+
+/// Is the file what [`make`] would make?
+pub(crate) fn check() -> anyhow::Result<()> {
+    ensure_compiler()?;
+    let shipped = Pack::shipped();
+    let wanted = wanted()?;
+    let is_missing = |(source, target): &&(String, u8)| shipped.get(source, *target).is_none();
+    let missing: Vec<_> = wanted.iter().filter(is_missing).collect();
+    let useless = shipped.len() + missing.len() - wanted.len();
+    let name = Path::new(FILE).file_name().unwrap_or_default().display();
+    if !missing.is_empty() || useless > 0 {
+        let first = missing.first().map_or("", |(source, _)| kernel(source));
+        bail!(
+            "{name} is out of date: {} kernels are missing and {useless} useless; run \
+             scripts/make-ptx.sh\n{first}",
+            missing.len()
+        );
+    }
+    let in_sample = |(source, _): &&(String, u8)| Sha256::digest(source)[0] % SAMPLE == 0;
+    let sample: Vec<_> = wanted.iter().filter(in_sample).collect();
+    for_each(&sample, |(source, target)| {
+        let is_same = shipped.get(source, *target) == Some(&ptx(source, *target)?);
+        ensure!(is_same, "{name} has another PTX of {}", kernel(source));
+        let code = rustorch_cuda::compile(source, 90).map_err(anyhow::Error::msg);
+        code.with_context(|| kernel(source).to_owned())?;
+        Ok(())
+    })?;
+    println!(
+        "{} kernels of {name} are the same when they are made again",
+        sample.len()
+    );
+    Ok(())
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Makes crates/backends/cuda/kernels.ptx.zst, the CUDA kernels for machines without NVRTC, by the
+# one version of NVRTC that it is made by, which is fetched from PyPI (24 MB) into target/nvrtc.
+# Needs Linux on x86-64 and python3 with pip, and no GPU.
+#
+#   scripts/make-ptx.sh         makes the file; compiles what has changed
+#   scripts/make-ptx.sh remake  the same, compiling everything
+#   scripts/make-ptx.sh check   tells whether the file is up to date, and a sample of it the same
+#                               when it is made again
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=12.4.127
+sha256=a178759ebb095827bd30ef56598ec182b85547f1508941a3d560eb7ea1fbf338
+folder=target/nvrtc/$version
+library=$folder/nvidia/cuda_nvrtc/lib/libnvrtc.so.12
+
+if ! [ -e "$folder/complete" ]; then
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    echo "nvidia-cuda-nvrtc-cu12==$version --hash=sha256:$sha256" > "$folder/requirements.txt"
+    python3 -m pip install --quiet --no-deps --only-binary :all: --target "$folder" \
+        --requirement "$folder/requirements.txt"
+    touch "$folder/complete"
+fi
+
+export RUSTORCH_NVRTC=$library
+cargo run --release --locked --quiet -p rustorch-cuda --example make_ptx "${1:-make}"
