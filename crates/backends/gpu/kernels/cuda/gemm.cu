@@ -3,7 +3,9 @@
 // local memory; the other warpgroups multiply 64 rows of w each.
 //
 // x are panels, see panels.cu. OPERAND: what is multiplied, f16 or bf16. W_KIND: is w BLOCKS,
-// made OPERAND in registers, LINES of OPERAND one after the other, or PANELS like x?
+// made OPERAND in registers, LINES of OPERAND one after the other, or PANELS like x? PIXELS make
+// a convolution: x are its weights, and a row of w is what a pixel of the result sees of images
+// with their channels last, see channels_last.cu.
 // SETS: of w, y and bias, up to three, whose x is the same. IS_GATED: is the result instead
 // silu(x · wᵀ) (x · w_1ᵀ)? In local memory there are STAGES panels of x, and SLABS slabs of blocks,
 // for whose rows PIECES times 16 bytes are copied. Y: dtype. BIAS(i), BIAS_1(i), …: what is
@@ -13,6 +15,7 @@
 #define BLOCKS 0
 #define LINES 1
 #define PANELS 2
+#define PIXELS 3
 
 #if SETS == 1
 #define PICK(of_0, of_1, of_2) (of_0)
@@ -39,6 +42,7 @@
 #define WARPGROUPS (ROWS / 64)
 #define PRODUCER (WARPGROUPS * 4)
 #define COPIERS 128
+#define LINES_COPIED (COPIERS / 8)
 // What work-items that multiply get of the registers, and what those that copy keep.
 #define REGISTERS 216
 #define COPIER_REGISTERS 72
@@ -101,6 +105,12 @@ FUNCTION void copy_bulk(uint to, const void* from, uint bytes, uint barrier) {
 }
 FUNCTION void copy_16(uint to, const void* from, uint bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :: "r"(to), "l"(from), "r"(bytes) : "memory");
+}
+
+// The same for what other work-items of the group copy as well.
+FUNCTION void copy_16_cached(uint to, const void* from, uint bytes) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;"
                  :: "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
@@ -221,16 +231,17 @@ struct Work {
     uint set, n, row, column;
 };
 
-FUNCTION uint shared_units(uint shared_tiles, uint units, uint group) {
-    return shared_tiles * units * group / gridDim.x;
+// The first unit of a group's part of the shared tiles, which the first p.sharers groups have.
+FUNCTION uint shared_unit(const Params& p, uint units, uint group) {
+    return p.shared_tiles * units * min(group, p.sharers) / p.sharers;
 }
 
-FUNCTION Work work_of(uint shared_tiles, uint units) {
+FUNCTION Work work_of(const Params& p, uint units) {
     Work work;
     work.units = units;
-    work.unit = shared_units(shared_tiles, units, GROUP_ID(0));
-    work.end = shared_units(shared_tiles, units, GROUP_ID(0) + 1);
-    work.next = shared_tiles + GROUP_ID(0);
+    work.unit = shared_unit(p, units, GROUP_ID(0));
+    work.end = shared_unit(p, units, GROUP_ID(0) + 1);
+    work.next = p.shared_tiles + GROUP_ID(0);
     return work;
 }
 
@@ -280,7 +291,7 @@ KERNEL_BEGIN
 #endif
     if (LANE == 0) {
         for (uint i = 0; i < STAGES; i++) {
-            barrier_init(full + i * 8, W_KIND == LINES ? 1 + COPIERS : 1);
+            barrier_init(full + i * 8, W_KIND == LINES || W_KIND == PIXELS ? 1 + COPIERS : 1);
             barrier_init(empty + i * 8, WARPGROUPS * 4);
         }
 #if W_KIND == BLOCKS
@@ -294,11 +305,11 @@ KERNEL_BEGIN
     BARRIER;
 #if W_KIND == BLOCKS
     // Whole slabs: there are zeros behind the ends of the rows.
-    Work work = work_of(p.shared_tiles, (p.k + SLAB - 1) / SLAB);
+    Work work = work_of(p, (p.k + SLAB - 1) / SLAB);
     const uint row_bytes = p.k / BLOCK_LENGTH * BLOCK_BYTES;
     uint slab_count = 0;
 #else
-    Work work = work_of(p.shared_tiles, (p.k + PANEL - 1) / PANEL);
+    Work work = work_of(p, (p.k + PANEL - 1) / PANEL);
 #endif
     // The place in the ring of panels, and how often it was gone around: the same for all warps.
     uint stage = 0, around = 0;
@@ -307,6 +318,16 @@ KERNEL_BEGIN
         asm volatile("setmaxnreg.dec.sync.aligned.u32 " TEXT(COPIER_REGISTERS) ";");
         const uint lane = LANE - PRODUCER * SIMD_WIDTH;
         while (next_part(work, p)) {
+#if W_KIND == PIXELS
+            // Where the images of this work-item's rows begin, and what is seen of them.
+            uint image[ROWS / LINES_COPIED], top[ROWS / LINES_COPIED], left[ROWS / LINES_COPIED];
+            UNROLL for (uint j = 0; j < ROWS / LINES_COPIED; j++) {
+                const uint row = min(work.row + j * LINES_COPIED + lane / 8, work.n - 1);
+                image[j] = row / p.plane * p.size[0] * p.size[1];
+                top[j] = row % p.plane / p.out_width * p.stride[0] - p.padding[0];
+                left[j] = row % p.plane % p.out_width * p.stride[1] - p.padding[1];
+            }
+#endif
             for (uint unit = work.first; unit < work.first + work.count; unit++) {
 #if W_KIND == BLOCKS
                 const uint slab = slab_count % SLABS;
@@ -333,12 +354,31 @@ KERNEL_BEGIN
                     const uint to = w_base + stage * W_BYTES;
                     const uint k = panel * PANEL + lane % 8 * 8;
                     const uint bytes = k < p.k ? min(p.k - k, 8u) * 2 : 0;
-                    UNROLL for (uint j = 0; j < ROWS / (COPIERS / 8); j++) {
-                        const uint row = j * (COPIERS / 8) + lane / 8;
+                    UNROLL for (uint j = 0; j < ROWS / LINES_COPIED; j++) {
+                        const uint row = j * LINES_COPIED + lane / 8;
                         const uint chunk = lane % 8 ^ row % 8;
                         const ushort* line =
                             W_OF(row) + (ulong)min(work.row + ROW_OF(row), work.n - 1) * p.w_stride;
                         copy_16(to + row * LINE + chunk * 16, line + (bytes > 0 ? k : 0), bytes);
+                    }
+                    arrive_after_copies(full + stage * 8);
+#elif W_KIND == PIXELS
+                    const uint to = w_base + stage * W_BYTES;
+                    const uint tap = (panel * 8 + lane % 8) / p.pieces_count;
+                    const uint piece = (panel * 8 + lane % 8) % p.pieces_count;
+                    const uint down = tap / p.kernel_size[1] * p.dilation[0];
+                    const uint right = tap % p.kernel_size[1] * p.dilation[1];
+                    UNROLL for (uint j = 0; j < ROWS / LINES_COPIED; j++) {
+                        const uint row = j * LINES_COPIED + lane / 8;
+                        // Positions in the padding before the first wrap, and are behind the last
+                        // as well.
+                        const uint line = top[j] + down, column = left[j] + right;
+                        const bool is_inside = line < p.size[0] && column < p.size[1]
+                            && tap < p.kernel_size[0] * p.kernel_size[1];
+                        const uint pixel = is_inside ? image[j] + line * p.size[1] + column : 0;
+                        copy_16_cached(to + row * LINE + (lane % 8 ^ row % 8) * 16,
+                                       w + ((ulong)pixel * p.pieces_count + piece) * 8,
+                                       is_inside ? 16 : 0);
                     }
                     arrive_after_copies(full + stage * 8);
 #endif
@@ -417,7 +457,7 @@ KERNEL_BEGIN
 #else
             for (uint i = 0; i < work.count; i++) {
                 wait(full + stage * 8, around % 2);
-#if W_KIND == LINES
+#if W_KIND != PANELS
                 // What the processor wrote the tensor cores see only from here on.
                 asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
@@ -452,16 +492,16 @@ KERNEL_BEGIN
                 if (SIMD_LANE == 0) publish(ready + GROUP_ID(0) * PRODUCER + SIMD_GROUP);
                 continue;
             }
-            for (uint other = GROUP_ID(0) + 1, done = work.count; done < work.units; other++) {
-                const uint count = shared_units(p.shared_tiles, work.units, other + 1)
-                    - shared_units(p.shared_tiles, work.units, other);
+            for (uint next = GROUP_ID(0) + 1, done = work.count; done < work.units; next++) {
+                const uint count =
+                    shared_unit(p, work.units, next + 1) - shared_unit(p, work.units, next);
                 if (count == 0) continue;
                 done += count;
-                uint* word = ready + other * PRODUCER + SIMD_GROUP;
+                uint* word = ready + next * PRODUCER + SIMD_GROUP;
                 if (SIMD_LANE == 0) take(word);
                 __syncwarp();
                 const float4* part = (const float4*)parts
-                    + (ulong)(other * PRODUCER + SIMD_GROUP) * (COLUMNS / 8 * SIMD_WIDTH);
+                    + (ulong)(next * PRODUCER + SIMD_GROUP) * (COLUMNS / 8 * SIMD_WIDTH);
                 UNROLL for (uint i = 0; i < COLUMNS / 8; i++) {
                     const float4 more = __ldcg(part + i * SIMD_WIDTH + SIMD_LANE);
                     sums[i * 4] += more.x;
@@ -471,37 +511,49 @@ KERNEL_BEGIN
                 }
             }
 
-            // A lane has two neighbouring columns of every eight, in two rows.
+            // A lane has two neighbouring columns of every eight, in two rows. Everything is read
+            // before anything is written, so that one read need not wait for another.
             const uint to = work.row + ROW_OF(row);
             const bool has_0 = to < work.n, has_8 = !IS_GATED && to + 8 < work.n;
-            float bias_0 = 0, bias_8 = 0;
-            if (has_0) bias_0 = PICK(BIAS(to), BIAS_1(to), BIAS_2(to));
-#if IS_GATED
-            if (has_0) bias_8 = BIAS_1(to);
+            const uint to_0 = min(to, work.n - 1), to_8 = min(to + (IS_GATED ? 0 : 8), work.n - 1);
+            // Where these rows are in a column of y, and from one column to the next.
+#if W_KIND == PIXELS
+#define PLACE(to) ((ulong)((to) / p.plane) * p.m * p.plane + (to) % p.plane)
+            const uint step = p.plane;
 #else
-            if (has_8) bias_8 = PICK(BIAS(to + 8), BIAS_1(to + 8), BIAS_2(to + 8));
+#define PLACE(to) (to)
+            const uint step = work.n;
 #endif
-            STORAGE(Y)* result = PICK(y, y_1, y_2);
-            UNROLL for (uint i = 0; i < COLUMNS / 4; i++) {
-                const uint column = work.column + i / 2 * 8 + SIMD_LANE % 4 * 2 + i % 2;
-                const ulong at = (ulong)column * work.n + to;
-                float v_0 = sums[i / 2 * 4 + i % 2] + bias_0;
-                float v_8 = sums[i / 2 * 4 + 2 + i % 2] + bias_8;
+            const ulong place_0 = PLACE(to_0), place_8 = PLACE(to_8);
 #if IS_GATED
-                v_0 = __fdividef(v_0, 1 + __expf(-v_0)) * v_8;
+            const float bias_0 = BIAS(to_0), bias_8 = BIAS_1(to_8);
+#elif W_KIND != PIXELS
+            const float bias_0 = PICK(BIAS(to_0), BIAS_1(to_0), BIAS_2(to_0));
+            const float bias_8 = PICK(BIAS(to_8), BIAS_1(to_8), BIAS_2(to_8));
 #endif
-                if (column < p.m && has_0) {
+#define EACH_COLUMN(i, column) \
+    UNROLL for (uint i = 0, column = work.column + SIMD_LANE % 4 * 2; i < COLUMNS / 2; \
+                i += i % 4 == 0 ? 1 : 3, column += i % 4 == 0 ? 7 : 1)
+            EACH_COLUMN(i, column) {
+#if W_KIND == PIXELS
+                const float bias_0 = BIAS(min(column, p.m - 1)), bias_8 = bias_0;
+#endif
+                sums[i] += bias_0;
+                sums[i + 2] += bias_8;
 #if HAS_OTHER
-                    v_0 += LOAD(Y, other, at);
+                const ulong from = (ulong)min(column, p.m - 1) * step;
+                sums[i] += LOAD(Y, other, from + place_0);
+                sums[i + 2] += LOAD(Y, other, from + place_8);
 #endif
-                    STORE(Y, result, at, v_0);
-                }
-                if (column < p.m && has_8) {
-#if HAS_OTHER
-                    v_8 += LOAD(Y, other, at + 8);
+#if IS_GATED
+                sums[i] = __fdividef(sums[i], 1 + __expf(-sums[i])) * sums[i + 2];
 #endif
-                    STORE(Y, result, at + 8, v_8);
-                }
+            }
+            STORAGE(Y)* result = PICK(y, y_1, y_2);
+            EACH_COLUMN(i, column) {
+                const ulong at = (ulong)column * step;
+                if (column < p.m && has_0) STORE(Y, result, at + place_0, sums[i]);
+                if (column < p.m && has_8) STORE(Y, result, at + place_8, sums[i + 2]);
             }
         }
     }

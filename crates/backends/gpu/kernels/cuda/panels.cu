@@ -5,7 +5,7 @@
 // X: dtype. OPERAND: f16 or bf16; numbers too large for f16 become its largest. IS_SHUFFLED: are
 // sixteen numbers in the order 0 1 4 5 8 9 12 13, 2 3 6 7 10 11 14 15, in which a lane's part of
 // a product's step is four neighbours? IS_DENSE: do numbers of a row follow each other, and rows
-// begin at multiples of 16 bytes? IS_ALONG_ROWS: do neighbouring work-items take neighbouring
+// and weights begin at multiples of 16 bytes? IS_ALONG_ROWS: do neighbouring work-items take neighbouring
 // rows, and not neighbouring parts of a row?
 // HAS_NORM: are rows divided by the root of their mean square, by a group each, and, if
 // HAS_WEIGHT, multiplied by `weight`?
@@ -61,6 +61,8 @@ KERNEL_BEGIN
     for (uint i = 0; i < GROUP / SIMD_WIDTH; i++) sum += squares[i];
     const float factor = 1 / sqrt(sum / (float)p.k + p.eps);
     for (uint part = LANE; part < parts; part += GROUP) {
+        // One part each needs no second reading.
+        if (parts > GROUP)
 #else
     const uint i = GROUP_ID(0) * GROUP + LANE;
 #if IS_ALONG_ROWS
@@ -73,13 +75,12 @@ KERNEL_BEGIN
 #endif
         read_part(values, from, part, p.inner, p.k);
 #if HAS_NORM
-        UNROLL for (uint j = 0; j < PART; j++) {
-            values[j] *= factor;
+        UNROLL for (uint j = 0; j < PART; j++) values[j] *= factor;
 #if HAS_WEIGHT
-            const uint at = part * PART + j;
-            if (at < p.k) values[j] *= LOAD(X, weight, at);
+        float weights[PART];
+        read_part(weights, weight, part, 1, p.k);
+        UNROLL for (uint j = 0; j < PART; j++) values[j] *= weights[j];
 #endif
-        }
 #endif
         uint chunks[PART / 2];
         UNROLL for (uint j = 0; j < PART; j += 2) {

@@ -3,6 +3,7 @@
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
+use super::cuda;
 use super::windows::{Windows, convolution};
 use crate::emit::{Emit, Emitter};
 
@@ -28,6 +29,9 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         padding: op.padding,
         dilation: op.dilation,
     };
+    if cuda::conv2d::accepts(step, op.groups, emitter) {
+        return cuda::conv2d::emit(step, &windows, emitter);
+    }
     let text = include_str!("../../kernels/conv2d.c");
     emitter.launch(convolution("conv2d", text, step, &windows, op.groups));
 }

@@ -5,9 +5,9 @@ use rustorch_runtime::Place;
 
 use super::tile::Tile;
 use super::{cuda, simd_tile};
-use crate::driver::Dialect;
+use crate::driver::{Dialect, Gemm, Matrix};
 use crate::emit::Emitter;
-use crate::kernel::{Kernel, accumulator, name};
+use crate::kernel::{Kernel, accumulator, name, position};
 
 /// A product `y = a · b + bias`, `[m, k] · [k, n]` for each index of the batch.
 pub(crate) struct Product<'a> {
@@ -109,6 +109,10 @@ const OF_ONE: Tile = Tile {
 impl Product<'_> {
     /// Appends the launch.
     pub(crate) fn emit(mut self, emitter: &mut Emitter) {
+        if let Some(gemm) = self.of_library(emitter) {
+            let operands = [self.a.place, self.b.place, self.y].map(position);
+            return emitter.gemm(gemm, operands);
+        }
         if cuda::matmul::accepts_dense(&self, emitter) {
             return cuda::matmul::emit_dense(&self, emitter);
         }
@@ -152,6 +156,43 @@ impl Product<'_> {
 
     fn batches(&self) -> usize {
         self.batch.iter().product()
+    }
+
+    /// The same for the driver's library, if there is one and it can do that.
+    fn of_library(&self, emitter: &Emitter) -> Option<Gemm> {
+        let dtype = self.y.ty.dtype;
+        let is_same = [&self.a, &self.b].iter().all(|x| x.place.ty.dtype == dtype);
+        let is_possible = emitter.limits.has_gemm
+            && is_same
+            && (dtype.is_float() || dtype.is_complex())
+            && self.bias.is_none()
+            && self.batch.len() <= 1
+            && self.m.min(self.n) > FEW
+            && self.k > 0;
+        is_possible.then_some(())?;
+        let matrix = |transposed, stride, batch_stride| Matrix {
+            dtype,
+            transposed,
+            stride,
+            batch_stride,
+        };
+        let of = |factor: &Factor, size: usize, is_b: bool| {
+            let batch_stride = factor.batch.first().copied().unwrap_or(0);
+            match (factor.inner, factor.outer) {
+                (1, stride) if stride >= self.k => Some(matrix(is_b, stride, batch_stride)),
+                (stride, 1) if stride >= size => Some(matrix(!is_b, stride, batch_stride)),
+                _ => None,
+            }
+        };
+        Some(Gemm {
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            batch: self.batches(),
+            a: of(&self.a, self.m, false)?,
+            b: of(&self.b, self.n, true)?,
+            y: matrix(false, self.n, self.m * self.n),
+        })
     }
 
     /// The kernel for few rows.

@@ -37,33 +37,37 @@ const MOST_SETS: usize = 3;
 
 /// How w lies in memory; the names are the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Blocks(BlockFormat),
     /// Rows that begin at multiples of 16 bytes.
     Lines,
     Panels,
+    /// What the pixels of a convolution see.
+    Pixels,
 }
 
 /// What one launch does: `y = x · wᵀ + bias`.
-struct Launch<'a> {
-    m: usize,
-    k: usize,
-    x: Panels,
-    kind: Kind,
+pub(super) struct Launch<'a> {
+    pub(super) m: usize,
+    pub(super) k: usize,
+    pub(super) x: Panels,
+    pub(super) kind: Kind,
     /// Elements from one row of w to the next; of panels, their rows.
-    w_stride: usize,
-    weights: SmallVec<[Weights<'a>; MOST_SETS]>,
+    pub(super) w_stride: usize,
+    pub(super) weights: SmallVec<[Weights<'a>; MOST_SETS]>,
     /// One of each of the weights, or one of two, the first of which are gates.
-    results: SmallVec<[&'a Place; MOST_SETS]>,
+    pub(super) results: SmallVec<[&'a Place; MOST_SETS]>,
     /// Added to the result.
-    other: Option<&'a Place>,
+    pub(super) other: Option<&'a Place>,
+    /// Further parameters of a kind.
+    pub(super) words: Vec<(&'static str, Vec<usize>)>,
 }
 
 /// `[n, k]`, and a bias `[n]`.
-struct Weights<'a> {
-    w: Memory<'a>,
-    n: usize,
-    bias: Option<&'a Place>,
+pub(super) struct Weights<'a> {
+    pub(super) w: Memory<'a>,
+    pub(super) n: usize,
+    pub(super) bias: Option<&'a Place>,
 }
 
 impl<'a> Weights<'a> {
@@ -76,13 +80,13 @@ impl<'a> Weights<'a> {
     }
 }
 
-enum Memory<'a> {
+pub(super) enum Memory<'a> {
     Place(&'a Place),
     Scratch(Scratch),
 }
 
 /// Can these be multiplied to that?
-fn is_possible(x: DType, w: DType, y: DType, emitter: &Emitter) -> bool {
+pub(super) fn is_possible(x: DType, w: DType, y: DType, emitter: &Emitter) -> bool {
     let is_row = |dtype| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     emitter.dialect() == Dialect::Cuda
         && emitter.limits.cuda_capability == 90
@@ -139,6 +143,7 @@ pub(crate) fn emit(products: &Products, emitter: &mut Emitter) {
             weights: each.iter().map(Weights::of).collect(),
             results,
             other,
+            words: Vec::new(),
         };
         launch.emit(emitter);
     }
@@ -199,26 +204,33 @@ pub(crate) fn emit_dense(product: &Product<'_>, emitter: &mut Emitter) {
         weights: smallvec![Weights { w, n, bias }],
         results: smallvec![product.y],
         other: None,
+        words: Vec::new(),
     };
     launch.emit(emitter);
 }
 
 /// Rows that `kernels/cuda/panels.cu` makes.
 #[derive(Clone, Copy)]
-struct Panels {
+pub(super) struct Panels {
     rows: usize,
     k: usize,
     dtype: DType,
     is_shuffled: bool,
     /// Panels, and lines of each: whole tiles.
-    count: usize,
-    stride: usize,
-    memory: Scratch,
+    pub(super) count: usize,
+    pub(super) stride: usize,
+    pub(super) memory: Scratch,
 }
 
 impl Panels {
     /// Memory for `rows` rows of `k`, to be multiplied with weights of a kind.
-    fn new(rows: usize, k: usize, kind: Kind, dtype: DType, emitter: &mut Emitter) -> Self {
+    pub(super) fn new(
+        rows: usize,
+        k: usize,
+        kind: Kind,
+        dtype: DType,
+        emitter: &mut Emitter,
+    ) -> Self {
         let is_shuffled = matches!(kind, Kind::Blocks(_));
         let count = match is_shuffled {
             true => k.div_ceil(SLAB) * (SLAB / PANEL),
@@ -242,7 +254,11 @@ impl Panels {
         const PARTS: usize = PANEL / 16;
         let bytes = x.place.ty.dtype.size().unwrap_or(1);
         let is_aligned = |elements: usize| (elements * bytes).is_multiple_of(16);
-        let is_dense = x.inner == 1 && is_aligned(x.outer) && is_aligned(x.place.layout.offset);
+        let weight = norm.and_then(|norm| norm.weight);
+        let is_dense = x.inner == 1
+            && is_aligned(x.outer)
+            && is_aligned(x.place.layout.offset)
+            && weight.is_none_or(|weight| is_aligned(weight.layout.offset));
         let text = include_str!("../../../kernels/cuda/panels.cu");
         let mut kernel = Kernel::new("panels", text, GROUP as u32);
         kernel.define_dtype("X", x.place.ty.dtype);
@@ -262,7 +278,6 @@ impl Panels {
         ] {
             kernel.word(name, size);
         }
-        let weight = norm.and_then(|norm| norm.weight);
         kernel.define("HAS_NORM", u8::from(norm.is_some()));
         kernel.define("HAS_WEIGHT", u8::from(weight.is_some()));
         if let Some(weight) = weight {
@@ -280,7 +295,7 @@ impl Panels {
 }
 
 impl Launch<'_> {
-    fn emit(self, emitter: &mut Emitter) {
+    pub(super) fn emit(self, emitter: &mut Emitter) {
         let is_gated = self.results.len() < self.weights.len();
         let tile_rows = if is_gated { ROWS / 2 } else { ROWS };
         let sets = &self.weights[..self.results.len()];
@@ -299,6 +314,7 @@ impl Launch<'_> {
             }
             Kind::Lines => (Kernel::new("gemm", text, GROUP as u32), "LINES"),
             Kind::Panels => (Kernel::new("gemm", text, GROUP as u32), "PANELS"),
+            Kind::Pixels => (Kernel::new("gemm", text, GROUP as u32), "PIXELS"),
         };
         kernel.define("W_KIND", name);
         kernel.define("ROWS", ROWS);
@@ -341,9 +357,9 @@ impl Launch<'_> {
             0 => (0, 0),
             _ => (ROWS * tiling.columns * 4, WARPS),
         };
-        let parts = emitter.scratch(tiling.groups * parts);
+        let parts = emitter.scratch(tiling.sharers * parts);
         kernel.scratch("parts", DType::F32, parts, true);
-        kernel.counters("ready", emitter.zeroed(tiling.groups * words));
+        kernel.counters("ready", emitter.zeroed(tiling.sharers * words));
         kernel.word("m", self.m);
         kernel.word("k", self.k);
         let rows: SmallVec<[usize; MOST_SETS]> = sets.iter().map(|set| set.n).collect();
@@ -353,8 +369,15 @@ impl Launch<'_> {
             ("w_stride", self.w_stride),
             ("tiles", tiling.tiles),
             ("shared_tiles", tiling.shared_tiles),
+            ("sharers", tiling.sharers),
         ] {
             kernel.word(name, size);
+        }
+        for (name, words) in &self.words {
+            match words[..] {
+                [word] => kernel.word(name, word),
+                _ => kernel.words(name, words),
+            }
         }
         emitter.launch(kernel.groups(tiling.groups, 1, 1));
     }
@@ -375,7 +398,6 @@ impl Local {
     const ALIGNMENT: usize = 1024;
     /// Of the two barriers of each stage and slab.
     const BARRIERS: usize = 16;
-    const MOST_STAGES: usize = 8;
 
     fn new(kind: Kind, columns: usize, emitter: &Emitter) -> Self {
         let (pieces, fixed, w_bytes) = match kind {
@@ -384,12 +406,17 @@ impl Local {
                 let pieces = (bytes + 15).div_ceil(16) | 1;
                 (pieces, SLABS * (ROWS * pieces * 16 + Self::BARRIERS), 0)
             }
-            Kind::Lines | Kind::Panels => (0, 0, ROWS * LINE),
+            Kind::Lines | Kind::Panels | Kind::Pixels => (0, 0, ROWS * LINE),
         };
         let fixed = Self::ALIGNMENT + fixed;
         let stage = columns * LINE + w_bytes + Self::BARRIERS;
         let room = emitter.limits.local_bytes.saturating_sub(fixed) / stage;
-        let stages = room.clamp(2, Self::MOST_STAGES);
+        let most = match kind {
+            // The other local memory is the cache, where pixels are found again.
+            Kind::Pixels => 4,
+            _ => 8,
+        };
+        let stages = room.clamp(2, most);
         Self {
             stages,
             pieces,
@@ -402,57 +429,66 @@ impl Local {
 const COLUMNS: [usize; 3] = [64, 128, 256];
 
 /// How tiles are made by groups.
+#[derive(Clone, Copy)]
 struct Tiling {
     columns: usize,
     tiles: usize,
-    /// Tiles that groups share.
+    /// Tiles that the first `sharers` groups share, in equal parts along k.
     shared_tiles: usize,
+    sharers: usize,
     groups: usize,
 }
 
 impl Tiling {
-    /// The fastest one. Times, in that of a panel's product with a column, were measured on an
-    /// H200: of small tiles, and of exchanging the parts of shared ones.
+    /// The fastest one.
     fn new(row_tiles: usize, [m, k]: [usize; 2], kind: Kind, emitter: &Emitter) -> Self {
+        // As measured on an H200: how much slower small tiles are for their size, and what it
+        // takes to exchange parts of tiles, in the time of a panel.
         let (slowness, exchange) = match kind {
             Kind::Blocks(_) => ([2.2, 1.45, 1.0], 18.0),
-            Kind::Lines | Kind::Panels => ([1.6, 1.2, 1.0], 40.0),
+            Kind::Lines | Kind::Panels | Kind::Pixels => ([1.6, 1.2, 1.0], 40.0),
         };
-        let groups = emitter.limits.compute_units;
-        let panels = k.div_ceil(PANEL) as f64;
-        let mut best: Option<(f64, Self)> = None;
-        for (columns, slowness) in COLUMNS.into_iter().zip(slowness) {
-            let tiles = row_tiles * m.div_ceil(columns);
-            let of_tile = panels * columns as f64 * slowness;
-            let rounds = tiles.div_ceil(groups);
-            let whole = rounds as f64 * of_tile;
-            let even = tiles as f64 / groups as f64 * of_tile + exchange * columns as f64;
-            let (time, shared_tiles) = match even < whole {
-                true => (even, tiles % groups),
-                false => (whole, 0),
-            };
-            let tiling = Self {
-                columns,
-                tiles,
-                shared_tiles,
-                groups: if shared_tiles > 0 {
-                    groups
-                } else {
-                    groups.min(tiles)
-                },
-            };
-            if best.as_ref().is_none_or(|(least, _)| time < *least) {
-                best = Some((time, tiling));
-            }
-        }
-        best.map_or(
+        let units = emitter.limits.compute_units.max(1);
+        let mut best = (
+            f64::INFINITY,
             Self {
                 columns: COLUMNS[0],
                 tiles: 0,
                 shared_tiles: 0,
+                sharers: 1,
                 groups: 0,
             },
-            |(_, tiling)| tiling,
-        )
+        );
+        for (columns, slowness) in COLUMNS.into_iter().zip(slowness) {
+            let tiles = row_tiles * m.div_ceil(columns);
+            // In the time of a panel and a column.
+            let of_tile = (k.div_ceil(PANEL) * columns) as f64 * slowness;
+            let mut propose = |time: f64, shared_tiles: usize, sharers: usize, groups: usize| {
+                if time < best.0 {
+                    let tiling = Self {
+                        columns,
+                        tiles,
+                        shared_tiles,
+                        sharers,
+                        groups,
+                    };
+                    best = (time, tiling);
+                }
+            };
+            let whole = tiles.div_ceil(units) as f64 * of_tile;
+            propose(whole, 0, 1, units.min(tiles));
+            let left = tiles % units;
+            if left == 0 {
+                continue;
+            }
+            // All groups share what is left, or as many as make the same number of parts of each.
+            for sharers in [units, units / left * left] {
+                let parts = (sharers - left) as f64 / units as f64;
+                let exchanges = exchange * columns as f64 * (1.0 + 2.0 * parts) / 3.0;
+                let rounds = (tiles / units) as f64 + left as f64 / sharers as f64;
+                propose(rounds * of_tile + exchanges, left, sharers, units);
+            }
+        }
+        best.1
     }
 }

@@ -1,6 +1,7 @@
 //! Kernels of CUDA's own for steps that are launched together.
 
 pub(crate) mod attention;
+pub(crate) mod conv2d;
 pub(crate) mod matmul;
 pub(crate) mod matvec;
 

@@ -1,0 +1,43 @@
+// Tensors [images, channels, height, width] of 16-bit numbers with their channels last, in
+// pieces of eight of them, the last filled up with zeros: what gemm.cu makes convolutions of. A
+// work-item makes a piece.
+//
+// IS_PANELS: are an image's pieces, one after the other, a row of panels, see panels.cu? Else
+// they are just that. X: dtype.
+
+#define PIECE 8
+// Pixels that neighbouring work-items take: they read and write 32 bytes next to each other.
+#define NEIGHBOURS 16
+
+KERNEL_BEGIN
+    LAUNCH_NEXT;
+    const uint i = GROUP_ID(0) * GROUP + LANE;
+    const uint pixels = p.size[0] * p.size[1];
+#if IS_PANELS
+    const uint image = i / p.row_pieces, piece = i % p.row_pieces;
+    const uint pixel = piece / p.pieces_count, part = piece % p.pieces_count;
+    if (image >= p.images) return;
+    const bool exists = pixel < pixels;
+    const uint panel = piece / 8, place = piece % 8 ^ image % 8;
+    const ulong to = ((ulong)panel * p.stride + image) * 8 + place;
+#else
+    const uint pairs = (p.pieces_count + 1) / 2;
+    const uint part = i / (NEIGHBOURS * 2) % pairs * 2 + i % 2;
+    const uint at = i / (NEIGHBOURS * 2) / pairs * NEIGHBOURS + i / 2 % NEIGHBOURS;
+    const uint image = at / pixels, pixel = at % pixels;
+    const bool exists = image < p.images && part < p.pieces_count;
+    if (!exists) return;
+    const ulong to = (ulong)at * p.pieces_count + part;
+#endif
+    const ulong from = (ulong)image * p.strides[0] + (ulong)(pixel / p.size[1]) * p.strides[2]
+        + (ulong)(pixel % p.size[1]) * p.strides[3];
+    uint numbers[PIECE];
+    UNROLL for (uint j = 0; j < PIECE; j++) {
+        const uint channel = part * PIECE + j;
+        numbers[j] = 0;
+        if (exists && channel < p.channels) numbers[j] = x[from + (ulong)channel * p.strides[1]];
+    }
+    ((uint4*)pieces)[to] = make_uint4(
+        numbers[0] | numbers[1] << 16, numbers[2] | numbers[3] << 16,
+        numbers[4] | numbers[5] << 16, numbers[6] | numbers[7] << 16);
+KERNEL_END
