@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::emit::{Emit, Emitter};
 use crate::ops::cuda;
 
-/// Products of one matrix of rows, by weights of one dtype.
+/// Products of one matrix of rows, by weights of one dtype, or of two that a launch can have.
 pub(crate) struct Products<'a> {
     /// `[m, k]`, contiguous.
     pub(crate) x: &'a Place,
@@ -180,7 +180,7 @@ impl<'a> Window<'a> {
     }
 
     /// Appends all products from step `from` on that read `x`, which is the norm of other rows
-    /// if so given: those of weights of one dtype together.
+    /// if so given: those of weights of one dtype together, or of two that a launch can have.
     fn products_of(
         &self,
         x: &'a Place,
@@ -205,14 +205,28 @@ impl<'a> Window<'a> {
                 self.alone(first, emitter);
                 continue;
             };
-            let dtype = |i: usize| self.steps[i].inputs[1].ty.dtype;
-            let (group, rest): (Vec<usize>, Vec<usize>) =
-                left.iter().partition(|&&i| dtype(i) == dtype(first));
-            left = rest;
+            let is_alike = |i: usize, other: usize| {
+                let dtype = |i: usize| self.steps[i].inputs[1].ty.dtype;
+                dtype(i) == dtype(other) && cuda::products(&self.steps[i], emitter).is_some()
+            };
+            let mut group: Vec<usize> = left.extract_if(.., |&mut i| is_alike(i, first)).collect();
             group.iter().for_each(|&i| done[i] = true);
             let (then, last) = self.then(&group, done);
             if let Some(last) = last {
                 done[last] = true;
+            } else if let Some(&other) = left.first()
+                && cuda::joins([first, other].map(|i| &self.steps[i]), emitter)
+            {
+                let others: Vec<usize> = left
+                    .iter()
+                    .copied()
+                    .filter(|&i| is_alike(i, other))
+                    .collect();
+                if self.then(&others, done).1.is_none() {
+                    others.iter().for_each(|&i| done[i] = true);
+                    left.retain(|i| !others.contains(i));
+                    group.extend(others);
+                }
             }
             let product = |&i: &usize| {
                 let step = &self.steps[i];
@@ -247,9 +261,15 @@ impl<'a> Window<'a> {
         let is_plain = |place: &Place| {
             place.ty == step.output.ty && place.layout.is_contiguous() && place.layout.offset == 0
         };
+        // As many elements, and all of them with a bias or none.
+        let is_like = |i: usize| {
+            let of = &self.steps[i];
+            of.output.ty.shape.elements() == step.output.ty.shape.elements()
+                && of.inputs.len() == self.steps[group[0]].inputs.len()
+        };
         if step.output.ty.dtype != DType::F32
             || step.inputs.len() != 2
-            || self.steps[group[0]].output.ty.shape.elements() != step.output.ty.shape.elements()
+            || group.iter().any(|&i| !is_like(i))
         {
             return nothing;
         }

@@ -1,5 +1,7 @@
 // Rows of activations of dtype X as a product reads them, normalised if HAS_NORM.
 
+#define WARPS (GROUP / 32)
+
 // A number as it is when it was stored as dtype `t`.
 #define ROUND(t, v) PASTE(round_, t)(v)
 #define round_f32(v) (v)
@@ -19,40 +21,66 @@ FUNCTION void load_four(float (&values)[4], const STORAGE(X)* from) {
     for (uint e = 0; e < 4; e++) values[e] = LOAD(X, four.each, e);
 }
 
-#if HAS_NORM
-// The sums of squares of the parts of a row that each warp has, in `sums`.
-FUNCTION void sum_squares(float* sums, const STORAGE(X)* x, uint k) {
-    float sum = 0;
-    for (uint e = LANE * 4; e < k; e += GROUP * 4) {
-        float values[4];
-        load_four(values, x + e);
+// 256 values that a warp has, each lane 4 of one half and 4 of the other.
+struct Slab {
+    static constexpr uint LENGTH = 256;
+
+    float values[2][4];
+
+    // Where a lane's values of a half are in the row, whose slab begins at `first`.
+    FUNCTION static uint at(uint first, uint half) {
+        return first + half * 128 + SIMD_LANE * 4;
+    }
+
+    // Of a row of `k` values; what is behind them is zero.
+    FUNCTION void load(const STORAGE(X)* row, uint first, uint k) {
         UNROLL
-        for (uint i = 0; i < 4; i++) sum = fma(values[i], values[i], sum);
+        for (uint half = 0; half < 2; half++) {
+            UNROLL
+            for (uint i = 0; i < 4; i++) values[half][i] = 0;
+            if (at(first, half) < k) load_four(values[half], row + at(first, half));
+        }
+    }
+
+    FUNCTION float add_squares(float sum) const {
+        UNROLL
+        for (uint i = 0; i < 8; i++) {
+            sum = fma(values[i / 4][i % 4], values[i / 4][i % 4], sum);
+        }
+        return sum;
+    }
+
+    FUNCTION void normalize(float scale, const Slab& weights) {
+        UNROLL
+        for (uint i = 0; i < 8; i++) {
+            float v = values[i / 4][i % 4] * scale;
+#if HAS_NORM_WEIGHT
+            v *= weights.values[i / 4][i % 4];
+#endif
+            values[i / 4][i % 4] = ROUND(X, v);
+        }
+    }
+};
+
+#if HAS_NORM
+// The sum of squares of a warp's slabs of a row.
+FUNCTION float sum_squares(const STORAGE(X)* row, uint k) {
+    float sum = 0;
+    for (uint first = SIMD_GROUP * Slab::LENGTH; first < k; first += WARPS * Slab::LENGTH) {
+        Slab slab;
+        slab.load(row, first, k);
+        sum = slab.add_squares(sum);
     }
     UNROLL
     for (uint mask = 16; mask > 0; mask /= 2) sum += simd_xor(sum, mask);
-    if (SIMD_LANE == 0) sums[SIMD_GROUP] = sum;
+    return sum;
 }
 
-// What the row is multiplied by: one over the root of its mean square.
+// What a row is multiplied by: one over the root of the mean square, from the warps' `sums`.
 FUNCTION float norm_scale(const float* sums, uint k, float eps) {
-    float sum = 0;
+    float sum[4] = {0, 0, 0, 0};
     UNROLL
-    for (uint i = 0; i < GROUP / 32; i++) sum += sums[i];
-    return 1 / sqrt(sum / (float)k + eps);
+    for (uint i = 0; i < WARPS; i++) sum[i % 4] += sums[i];
+    return 1 / sqrt(((sum[0] + sum[1]) + (sum[2] + sum[3])) / (float)k + eps);
 }
 #endif
-
-// Four values of a row from `x` on, whose weights in the norm are those from `norm` on.
-FUNCTION void load_activations(float (&values)[4], const STORAGE(X)* x, const STORAGE(X)* norm,
-                               float scale) {
-    load_four(values, x);
-#if HAS_NORM
-    float weights[4] = {1, 1, 1, 1};
-#if HAS_NORM_WEIGHT
-    load_four(weights, norm);
-#endif
-    UNROLL
-    for (uint e = 0; e < 4; e++) values[e] = ROUND(X, values[e] * scale * weights[e]);
-#endif
-}

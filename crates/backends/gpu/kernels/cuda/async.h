@@ -33,7 +33,8 @@ FUNCTION void barrier_wait(ulong* barrier, uint parity) {
 // Addresses and size are multiples of 16.
 FUNCTION void copy_bulk(void* to, const void* from, uint bytes, ulong* barrier) {
     asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+        " [%0], [%1], %2, [%3];"
         :: "r"(local_address(to)), "l"(from), "r"(bytes), "r"(local_address(barrier))
         : "memory");
 }

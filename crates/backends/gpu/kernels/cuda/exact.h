@@ -35,16 +35,17 @@ template <class Unit> struct Activations {
         return x;
     }
 
-    // Stores row `row`, whose values are `k` from `x` on.
-    FUNCTION void store(uint row, const STORAGE(X)* x, const STORAGE(X)* norm, float scale,
-                        uint k) const {
+    // Stores the slab of row `row` that begins at value `first`.
+    FUNCTION void store(uint row, const Slab& slab, uint first, uint k) const {
         float4* to = (float4*)(rows + row * stride);
-        for (uint e = LANE * 4; e < k; e += GROUP * 4) {
-            float values[4];
-            load_activations(values, x + e, norm + e, scale);
-            const uint piece = e / 4, unit = piece / PIECES;
-            to[(unit / 32 * PIECES + piece % PIECES) * 32 + unit % 32] =
-                make_float4(values[0], values[1], values[2], values[3]);
+        UNROLL
+        for (uint half = 0; half < 2; half++) {
+            const uint piece = Slab::at(first, half) / 4, unit = piece / PIECES;
+            const float* values = slab.values[half];
+            if (piece * 4 < k) {
+                to[(unit / 32 * PIECES + piece % PIECES) * 32 + unit % 32] =
+                    make_float4(values[0], values[1], values[2], values[3]);
+            }
         }
     }
 };

@@ -1,16 +1,15 @@
-// The product of at most M rows of activations with rows of weights, which are read once, at the
-// memory's speed. Each warp takes some rows of weights at a time, chunk by chunk, through a ring
-// of slots in local memory that the copy engine fills ahead of it, and begins to fill before the
-// launch's inputs are there. Every group normalises and rounds the activations for itself.
+// The product of at most M rows of activations with rows of weights, which are read once, at
+// the memory's speed. Each warp takes some rows of weights at a time, chunk by chunk, through
+// a ring of slots in local memory that the copy engine fills ahead of it, and begins to fill
+// before the launch's inputs are there. Every group normalises and rounds the activations for
+// itself.
 //
-// X: dtype of activations and results. MATRICES: the matrices w0, w1 … of p.n0, p.n1 … rows have
-// results y0, y1 …, unless IS_GATED: then there is one result, silu(x · w0ᵀ) · (x · w1ᵀ). The
-// first FIRST_MATRICES have the `Unit` of namespace `first`, the others that of `second` and the
-// groups from p.first_groups on. M: rows of activations, of which p.m exist. HAS_NORM, HAS_NORM_WEIGHT,
-// HAS_BIAS, HAS_RESIDUAL: what else there is. RING_BYTES: of all rings. p.x_bytes: for each row of
-// activations.
-
-#define WARPS (GROUP / 32)
+// X: dtype of activations and results. MATRICES: the matrices w0, w1 … of p.n0, p.n1 … rows
+// have results y0, y1 …, unless IS_GATED: then there is one result, silu(x · w0ᵀ) · (x · w1ᵀ).
+// The first FIRST_MATRICES have the `Unit` of namespace `first`, the others that of `second`
+// and the groups from p.first_groups on. M: rows of activations, of which p.m exist. HAS_NORM,
+// HAS_NORM_WEIGHT, HAS_BIAS, HAS_RESIDUAL: what else there is. RING_BYTES: of all rings.
+// p.x_bytes: for each row of activations.
 
 // Bytes in front of the rings: for their barriers, and for the sums of a norm.
 #define HEAD_BYTES 2048
@@ -77,7 +76,9 @@ template <class Unit, uint FIRST, uint COUNT> struct Task {
     template <class T> FUNCTION T pick(const T (&values)[MATRICES], uint matrix) const {
         T value = values[FIRST];
         UNROLL
-        for (uint i = FIRST + 1; i < FIRST + COUNT; i++) value = matrix == i ? values[i] : value;
+        for (uint i = FIRST + 1; i < FIRST + COUNT; i++) {
+            if (matrix == i) value = values[i];
+        }
         return value;
     }
 
@@ -86,7 +87,8 @@ template <class Unit, uint FIRST, uint COUNT> struct Task {
         if (IS_ALIGNED) return 0;
         uint row;
         const uint matrix = find(turn, r, row);
-        return ((uint)(ulong)pick(all.w, matrix) + row * row_bytes + chunk * CHUNK_BYTES) & 15u;
+        const uint from = (uint)(ulong)pick(all.w, matrix) + row * row_bytes;
+        return (from + chunk * CHUNK_BYTES) & 15u;
     }
 };
 
@@ -108,7 +110,8 @@ template <class Task> struct Source {
         is_last = row + 1 == rows;
     }
 
-    // Copies the multiples of 16 bytes that the next chunk lies in, but nothing behind a matrix.
+    // Copies the multiples of 16 bytes that the next chunk lies in, but nothing behind the
+    // matrix.
     FUNCTION void copy(uchar* slot, ulong* full) {
         const uint bytes = min(Task::CHUNK_BYTES, left), before = (uint)(ulong)from & 15u;
         const uint end = before + bytes;
@@ -176,27 +179,53 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
     };
     _Pragma("unroll 1")
     for (uint slot = 0; slot < SLOTS; slot++) fill(slot);
+    // The weights of a warp's first slab are in its registers by then, others in the cache.
+    const uint own_slab = warp * Slab::LENGTH, slab_stride = WARPS * Slab::LENGTH;
+#if HAS_NORM
+    Slab norm_weights;
+#endif
 #if HAS_NORM_WEIGHT
+    norm_weights.load(in.norm, own_slab, p.k);
     if (LANE == 0 && ((ulong)in.norm | p.k * sizeof(STORAGE(X))) % 16 == 0) {
         prefetch_bulk(in.norm, p.k * sizeof(STORAGE(X)));
     }
 #endif
     WAIT_FOR_INPUTS;
 
-    const Activations<Unit> activations(DYNAMIC_LOCAL + HEAD_BYTES + RING_BYTES, p.k, p.x_bytes);
+    uchar* behind = DYNAMIC_LOCAL + HEAD_BYTES + RING_BYTES;
+    const Activations<Unit> activations(behind, p.k, p.x_bytes);
 #if HAS_NORM
     float* sums_of_squares = (float*)(DYNAMIC_LOCAL + HEAD_BYTES / 2);
     for (uint i = 0; i < p.m; i++) {
-        sum_squares(sums_of_squares + i * WARPS, in.x + i * p.k, p.k);
+        const float sum = sum_squares(in.x + i * p.k, p.k);
+        if (lane == 0) sums_of_squares[i * WARPS + warp] = sum;
     }
     BARRIER;
 #endif
     for (uint i = 0; i < p.m; i++) {
-        float scale = 1;
 #if HAS_NORM
-        scale = norm_scale(sums_of_squares + i * WARPS, p.k, p.eps);
+        const float scale = norm_scale(sums_of_squares + i * WARPS, p.k, p.eps);
+        for (uint first = own_slab; first < p.k; first += slab_stride) {
+            Slab slab, weights = norm_weights;
+            slab.load(in.x + i * p.k, first, p.k);
+#if HAS_NORM_WEIGHT
+            if (first != own_slab) weights.load(in.norm, first, p.k);
 #endif
-        activations.store(i, in.x + i * p.k, in.norm, scale, p.k);
+            slab.normalize(scale, weights);
+            activations.store(i, slab, first, p.k);
+        }
+#else
+        // Two at a time, which wait for memory once.
+        for (uint first = own_slab; first < p.k; first += 2 * slab_stride) {
+            Slab slab, next;
+            slab.load(in.x + i * p.k, first, p.k);
+            next.load(in.x + i * p.k, first + slab_stride, p.k);
+            activations.store(i, slab, first, p.k);
+            if (first + slab_stride < p.k) {
+                activations.store(i, next, first + slab_stride, p.k);
+            }
+        }
+#endif
     }
     BARRIER;
 

@@ -1,8 +1,8 @@
 // Activations in local memory rounded to 8 bits, as quantize.c rounds them, in the order in
 // which lanes read them: for each unit of 32 lanes its pieces of 16 values, lane by lane.
 
-// What a lane multiplies a unit of weights with. `HAS_PAIRS` of the unit says whether sums are in
-// pairs of 16 bits.
+// What a lane multiplies a unit of weights with. `HAS_PAIRS` of the unit says whether sums are
+// in pairs of 16 bits.
 template <class Unit> struct Rounded {
     static constexpr uint PIECES = Unit::PIECES, SUMS = Unit::HAS_PAIRS ? PIECES / 2 : PIECES;
 
@@ -56,30 +56,9 @@ template <class Unit> struct Activations {
         return x;
     }
 
-    // Stores row `row`, whose values are `k` from `x` on. A warp rounds 256 values at a time, each
-    // lane 4 of one half and 4 of the other, and reads those of several such slabs at once.
-    FUNCTION void store(uint row, const STORAGE(X)* x, const STORAGE(X)* norm, float scale,
-                        uint k) const {
-        constexpr uint BATCH = HAS_NORM ? 1 : 2;
-        for (uint first = SIMD_GROUP * 256; first < k; first += BATCH * GROUP * 8) {
-            float values[BATCH][2][4];
-            UNROLL
-            for (uint i = 0; i < BATCH * 2; i++) {
-                const uint e = first + i / 2 * (GROUP * 8) + i % 2 * 128 + SIMD_LANE * 4;
-                UNROLL
-                for (uint u = 0; u < 4; u++) values[i / 2][i % 2][u] = 0;
-                if (e < k) load_activations(values[i / 2][i % 2], x + e, norm + e, scale);
-            }
-            UNROLL
-            for (uint i = 0; i < BATCH; i++) {
-                const uint slab = first + i * (GROUP * 8);
-                if (slab < k) round(rows + row * stride, values[i], slab, k);
-            }
-        }
-    }
-
-    // The same for the slab from value `slab` on.
-    FUNCTION void round(uchar* to, const float (&values)[2][4], uint slab, uint k) const {
+    // Stores the slab of row `row` that begins at value `first`.
+    FUNCTION void store(uint row, const Slab& slab, uint first, uint k) const {
+        uchar* to = rows + row * stride;
         uint peaks[2];
         UNROLL
         for (uint half = 0; half < 2; half++) {
@@ -87,14 +66,17 @@ template <class Unit> struct Activations {
             // Magnitudes compare as their bits do, and NaN above all: it gets into the scale.
             UNROLL
             for (uint i = 0; i < 4; i++) {
-                peaks[half] = max(peaks[half], BITS_OF_F32(values[half][i]) & 0x7fffffffu);
+                const uint magnitude = BITS_OF_F32(slab.values[half][i]) & 0x7fffffffu;
+                peaks[half] = max(peaks[half], magnitude);
             }
         }
-        if (SCALED == 256) peaks[0] = peaks[1] = max(peaks[0], peaks[1]);
+        if (SCALED == 256) {
+            peaks[0] = peaks[1] = __reduce_max_sync(~0u, max(peaks[0], peaks[1]));
+        }
         UNROLL
         for (uint half = 0; half < 2; half++) {
             UNROLL
-            for (uint mask = SCALED == 256 ? 16 : 4; mask > 0; mask /= 2) {
+            for (uint mask = SCALED == 256 ? 0 : 4; mask > 0; mask /= 2) {
                 peaks[half] = max(peaks[half], simd_xor(peaks[half], mask));
             }
             const float peak = F32_OF_BITS(peaks[half]);
@@ -103,12 +85,12 @@ template <class Unit> struct Activations {
             uint word = 0;
             UNROLL
             for (uint i = 0; i < 4; i++) {
-                word |= ((uint)(int)rint(values[half][i] * factor) & 255u) << (8 * i);
+                word |= ((uint)(int)rint(slab.values[half][i] * factor) & 255u) << (8 * i);
             }
             int sum = dot4((int)word, 0x01010101, 0);
             sum += simd_xor(sum, 1);
             sum += simd_xor(sum, 2);
-            const uint e = slab + half * 128 + SIMD_LANE * 4;
+            const uint e = Slab::at(first, half);
             if (e < k) put(to, e, word, sum, peak / 127);
         }
     }

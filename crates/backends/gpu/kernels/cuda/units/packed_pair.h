@@ -12,6 +12,7 @@ FUNCTION uint packed_pair(uint first, uint second, uint third, uint pair) {
 FUNCTION float packed_product(uint pair, uint header, int dot_0, int dot_1, int sums) {
     const int product = (int)(pair & 255u) * dot_0 + (int)(pair >> 8 & 255u) * dot_1;
     const int minimum = __dp2a_hi(sums, (int)pair, 0);
-    const float scale = f16_to_f32((ushort)header), of_minima = f16_to_f32((ushort)(header >> 16));
+    const float scale = f16_to_f32((ushort)header);
+    const float of_minima = f16_to_f32((ushort)(header >> 16));
     return fma(scale, (float)product, -of_minima * (float)minimum);
 }

@@ -31,7 +31,8 @@ struct Unit {
             UNROLL
             for (uint i = 0; i < 4; i++) {
                 const uint low = (piece % 2 == 0 ? near[i] : far[i]) >> (piece / 2 * 4);
-                const uint bits = piece < 2 ? high[i] << (4 - 2 * piece) : high[i] >> (2 * piece - 4);
+                const uint bits =
+                    piece < 2 ? high[i] << (4 - 2 * piece) : high[i] >> (2 * piece - 4);
                 codes[i] = (low & 0x0f0f0f0fu) | (bits & 0x30303030u);
             }
             sum += scales[piece] * x.dot(piece, codes, x.sums[piece]);

@@ -22,8 +22,8 @@ const MATRICES: usize = 3;
 /// Bytes of local memory in front of the rings: HEAD_BYTES of the kernel.
 const HEAD: usize = 2048;
 
-/// Bytes of local memory of the rings through which the weights stream, where there is room for
-/// two launches at a time, and else.
+/// Bytes of local memory of the rings through which the weights stream, where there is room
+/// for two launches at a time, and else.
 const RINGS: usize = 72 << 10;
 const RINGS_OF_BLOCKS: usize = 56 << 10;
 const RINGS_OF_FLOATS: usize = 48 << 10;
@@ -112,7 +112,8 @@ pub(crate) fn emit_one(step: &Step, emitter: &mut Emitter) {
     emit(&products, emitter);
 }
 
-/// Appends the launches of products that are all accepted.
+/// Appends the launches of products that are all accepted, those of one dtype side by side,
+/// and of two dtypes at most.
 pub(crate) fn emit(products: &Products, emitter: &mut Emitter) {
     let has_rows = |product: &&Product| product.w.ty.shape[0] > 0;
     let all: Vec<Product> = products.each.iter().filter(has_rows).copied().collect();
@@ -136,27 +137,31 @@ fn kernel(products: &Products, each: &[Product], limits: &Limits) -> Kernel {
     let warps = if shape.rows() == 1 { 16 } else { 8 };
     let group = (warps * SIMD_WIDTH) as u32;
 
-    let mut kernel = Kernel::new("matvec", text(weights), group);
+    let is_first = |product: &&Product| product.w.ty.dtype == weights;
+    let (first, second) = each.split_at(each.iter().take_while(is_first).count());
+    let mut dtypes = vec![weights];
+    dtypes.extend(second.first().map(|product| product.w.ty.dtype));
+
+    let mut kernel = Kernel::new("matvec", text(&dtypes), group);
     // Two launches and a smaller one fit on a compute unit, and each can begin before the one
     // ahead of it has ended.
-    kernel.residence(if warps == 16 { group / 4 * 5 } else { group }, 2);
+    let spared = if warps == 16 { group / 4 } else { 0 };
+    kernel.residence(group + spared, 2);
     kernel.dynamic_local(local_bytes);
     // Weights that no launch of this graph writes can be read before the others have ended.
-    if each
-        .iter()
-        .all(|product| matches!(product.w.slot, Slot::Input(_)))
-    {
+    let norm = products.norm;
+    let norm_weight = norm.and_then(|norm| norm.weight);
+    let mut weights = each.iter().map(|product| product.w).chain(norm_weight);
+    if weights.all(|place| matches!(place.slot, Slot::Input(_))) {
         kernel.define("STARTS_EARLY", 1);
     }
     kernel.define("MATRICES", each.len());
-    kernel.define("FIRST_MATRICES", each.len());
+    kernel.define("FIRST_MATRICES", first.len());
     kernel.define("M", shape.rows());
     kernel.define("RING_BYTES", rings);
     kernel.define_dtype("X", x.ty.dtype);
     kernel.read("x", x);
-    let norm = products.norm;
     kernel.define("HAS_NORM", u8::from(norm.is_some()));
-    let norm_weight = norm.and_then(|norm| norm.weight);
     kernel.define("HAS_NORM_WEIGHT", u8::from(norm_weight.is_some()));
     if let Some(weight) = norm_weight {
         kernel.read("norm", weight);
@@ -193,26 +198,44 @@ fn kernel(products: &Products, each: &[Product], limits: &Limits) -> Kernel {
     kernel.word("x_bytes", shape.row_bytes());
     let rows: usize = each.iter().map(|product| product.w.ty.shape[0]).sum();
     let groups = rows.min(limits.compute_units);
-    kernel.word("first_groups", groups);
+    kernel.word("first_groups", split(groups, first, second));
     kernel.word("groups", groups);
     kernel.groups(groups, 1, 1)
 }
 
-/// The kernel's text for weights of a dtype.
-fn text(weights: DType) -> String {
-    macro_rules! texts {
-        ($($name:literal)*) => {
-            concat!($(include_str!(concat!("../../../kernels/cuda/", $name))),*)
-        };
+/// How many of the groups multiply the matrices of the first format.
+fn split(groups: usize, first: &[Product], second: &[Product]) -> usize {
+    if second.is_empty() {
+        return groups;
     }
-    let (activations, helpers) = match weights {
-        DType::Block(_) => (
-            texts!("rounded.h"),
-            texts!("units/words.h" "units/packed_pair.h"),
-        ),
-        _ => (texts!("exact.h"), ""),
+    let bytes = |products: &[Product]| -> usize {
+        products.iter().map(|product| product.w.ty.bytes()).sum()
     };
-    let unit = match weights {
+    let [a, b] = [first, second].map(bytes);
+    ((groups * a + (a + b) / 2) / (a + b)).clamp(1, groups.max(2) - 1)
+}
+
+macro_rules! texts {
+    ($($name:literal)*) => {
+        concat!($(include_str!(concat!("../../../kernels/cuda/", $name))),*)
+    };
+}
+
+/// The kernel's text for weights of these dtypes, one or two.
+fn text(dtypes: &[DType]) -> String {
+    let activations = match dtypes[0] {
+        DType::Block(_) => texts!("rounded.h" "units/words.h" "units/packed_pair.h"),
+        _ => texts!("exact.h"),
+    };
+    let units: String = dtypes.iter().zip(["first", "second"]).map(unit).collect();
+    let common = texts!("async.h" "activations.h");
+    let kernel = texts!("matvec.cu");
+    format!("{common}{activations}{units}{kernel}")
+}
+
+/// What the kernel knows of weights of a dtype, in a namespace.
+fn unit((dtype, namespace): (&DType, &str)) -> String {
+    match *dtype {
         DType::Block(format) => {
             let unit = match format {
                 BlockFormat::Q4_0 => texts!("units/q4_0.h"),
@@ -222,20 +245,27 @@ fn text(weights: DType) -> String {
                 BlockFormat::Q6K => texts!("units/q6_k.h"),
                 _ => texts!("units/portable.h"),
             };
+            let description = blocks::description(format);
             let (length, bytes) = (format.block_len(), format.block_bytes());
+            let macros = [
+                "BLOCK_LENGTH",
+                "BLOCK_BYTES",
+                "SPAN",
+                "ZERO_POINT",
+                "HAS_MINIMUM",
+            ];
+            let ends = macros.map(|name| format!("#undef {name}\n")).concat();
             format!(
-                "#define BLOCK_LENGTH {length}\n#define BLOCK_BYTES {bytes}\n{}{unit}",
-                blocks::description(format)
+                "#define BLOCK_LENGTH {length}\n#define BLOCK_BYTES {bytes}\n\
+                 namespace {namespace} {{\n{description}{unit}}}\n{ends}"
             )
         }
         scalar => {
             let unit = texts!("units/floats.h");
-            format!("#define W {}\n{unit}", name(scalar))
+            let name = name(scalar);
+            format!("#define W {name}\nnamespace {namespace} {{\n{unit}}}\n")
         }
-    };
-    let common = texts!("async.h" "activations.h");
-    let kernel = texts!("matvec.cu");
-    format!("{common}{activations}{helpers}namespace first {{\n{unit}}}\n{kernel}")
+    }
 }
 
 #[cfg(test)]

@@ -21,3 +21,11 @@ pub(crate) fn products(step: &Step, emitter: &Emitter) -> Option<fn(&Products, &
         None
     }
 }
+
+/// Can two of these, of the same rows by weights of two dtypes, be launched together if nothing is
+/// done to the results?
+pub(crate) fn joins(steps: [&Step; 2], emitter: &Emitter) -> bool {
+    steps
+        .iter()
+        .all(|step| step.inputs[1].ty.dtype.is_block() && matvec::accepts(step, emitter))
+}
