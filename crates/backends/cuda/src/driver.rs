@@ -78,7 +78,7 @@ impl Cuda {
             sharedMemBytes: launch.dynamic_local,
             hStream: self.context.stream(),
             attrs: &raw mut attribute,
-            numAttrs: u32::from(kernel.waits()),
+            numAttrs: u32::from(launch.begins_early && kernel.waits()),
         };
         // SAFETY: the arguments are those that the kernel was made for, as the caller
         // promises; the call takes copies of them.

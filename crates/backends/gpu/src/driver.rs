@@ -67,6 +67,10 @@ pub struct Launch<'a, D: Driver> {
     pub params: &'a [u32],
     /// Bytes of local memory beyond what the source declares.
     pub dynamic_local: u32,
+    /// May it begin before the launch ahead of it has ended, if its kernel waits for that by
+    /// itself ([`Dialect::Cuda`])? Not the first of a run: what kernels read before they wait is
+    /// an input of the run, which earlier ones may still be writing.
+    pub begins_early: bool,
 }
 
 /// A dense product by the driver's own library, `y = a · b` for each index of a batch.

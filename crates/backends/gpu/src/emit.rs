@@ -1,6 +1,6 @@
 //! From a lowered graph to launches, without knowing the driver.
 
-use rustorch_runtime::{Lowered, Step};
+use rustorch_runtime::{Lowered, Place, Slot, Step};
 
 use crate::driver::{Dialect, Gemm, Limits};
 use crate::kernel::{Buffer, Counters, Dispatch, GRANULE, Kernel, Scratch};
@@ -33,6 +33,8 @@ pub(crate) struct Emitter<'a> {
     /// What the device can do.
     pub(crate) limits: &'a Limits,
     dialect: Dialect,
+    /// Graph inputs that a step writes.
+    written: Vec<usize>,
     /// Each launch, with the step it is for.
     work: Vec<(usize, Work)>,
     /// The step that launches are appended for.
@@ -70,6 +72,12 @@ pub(crate) fn emit(
     let mut emitter = Emitter {
         limits,
         dialect,
+        written: (lowered.steps.iter())
+            .filter_map(|step| match step.output.slot {
+                Slot::Input(input) => Some(input),
+                Slot::Output(_) | Slot::Arena(_) => None,
+            })
+            .collect(),
         work: Vec::new(),
         step: 0,
         mistakes: Vec::new(),
@@ -114,6 +122,11 @@ impl Emitter<'_> {
     /// The language of kernels.
     pub(crate) fn dialect(&self) -> Dialect {
         self.dialect
+    }
+
+    /// Is this a graph input that stays as it is while the graph runs?
+    pub(crate) fn is_constant(&self, place: &Place) -> bool {
+        matches!(place.slot, Slot::Input(input) if !self.written.contains(&input))
     }
 
     /// From here on launches are for this step of the graph.

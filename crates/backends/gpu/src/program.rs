@@ -121,10 +121,11 @@ impl<D: Driver> GpuProgram<D> {
             for part in &step.parts {
                 probe.before(part.node, &part.op)?;
             }
-            while let Some((_, (kernel, (origin, work)))) = launches.next_if(|(at, _)| *at < end) {
+            while let Some((at, launch)) = launches.next_if(|(at, _)| *at < end) {
+                let (kernel, (origin, work)) = launch;
                 let launched = match (work, kernel) {
                     (Work::Kernel(dispatch), Some(kernel)) => {
-                        self.launch(buffers, kernel, dispatch)
+                        self.launch(buffers, kernel, dispatch, at > 0)
                     }
                     (Work::Gemm(gemm, operands), _) => {
                         let [a, b, y] = *operands;
@@ -147,6 +148,7 @@ impl<D: Driver> GpuProgram<D> {
         buffers: &Buffers<'_, D>,
         kernel: &D::Kernel,
         dispatch: &Dispatch,
+        begins_early: bool,
     ) -> Result<(), DeviceError> {
         let mut operands: SmallVec<[&D::Buffer; 16]> = SmallVec::new();
         for &buffer in &dispatch.buffers {
@@ -159,6 +161,7 @@ impl<D: Driver> GpuProgram<D> {
             accesses: &dispatch.accesses,
             params: &dispatch.params,
             dynamic_local: dispatch.dynamic_local,
+            begins_early,
         };
         // SAFETY: kernels stay inside the operands whose layouts made their parameters; the
         // runtime gives each input and output its type's bytes and keeps writers away;

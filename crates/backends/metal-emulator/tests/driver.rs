@@ -53,6 +53,7 @@ fn affine(
         accesses: &[access(from, false), access(to, true)],
         params: &[WORDS as u32, from as u32, to as u32],
         dynamic_local: 0,
+        begins_early: false,
     };
     // SAFETY: the kernel uses `WORDS` words, which the tests' buffers have.
     unsafe { device.launch(kernel, &launch) }.unwrap();

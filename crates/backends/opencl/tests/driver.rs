@@ -65,6 +65,7 @@ fn launch(device: &OpenCl, kernel: &Kernel, lanes: usize, buffers: &[&Buffer], p
         accesses: &[],
         params,
         dynamic_local: 0,
+        begins_early: false,
     };
     // SAFETY: the kernels above stay below their `n`, which is the buffers' length; nothing
     // else uses the buffers.
@@ -195,6 +196,7 @@ fn groups_have_three_dimensions() {
         accesses: &[],
         params: &[],
         dynamic_local: 0,
+        begins_early: false,
     };
     // SAFETY: the kernel writes one word for each work-item.
     unsafe { device.launch(&kernel(device, "places"), &launch) }.unwrap();
@@ -261,6 +263,7 @@ fn wrong_arguments_are_unsupported() {
             accesses: &[],
             params,
             dynamic_local: 0,
+            begins_early: false,
         };
         // SAFETY: nothing is written, with an `n` of 0.
         let error = unsafe { device.launch(&kernel(device, "add_one"), &launch) }.unwrap_err();

@@ -68,6 +68,7 @@ fn launch_as(
         accesses,
         params,
         dynamic_local: 0,
+        begins_early: false,
     };
     // SAFETY: the fake's kernels use one word of each buffer; nothing else does.
     unsafe { metal.launch(kernel, &launch) }

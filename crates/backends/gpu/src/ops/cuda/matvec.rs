@@ -1,10 +1,10 @@
 //! Products of few rows of activations, as fast as the weights can be read.
 
 use rustorch_ir::{BlockFormat, DType};
-use rustorch_runtime::{Place, Slot, Step};
+use rustorch_runtime::{Place, Step};
 use smallvec::smallvec;
 
-use crate::driver::{Dialect, Limits};
+use crate::driver::Dialect;
 use crate::emit::{Emitter, SIMD_WIDTH};
 use crate::kernel::{Kernel, name};
 use crate::merge::{Product, Products, Then};
@@ -122,14 +122,14 @@ pub(crate) fn emit(products: &Products, emitter: &mut Emitter) {
         all.into_iter().partition(|product| product.bias.is_some());
     for alike in [with, without] {
         for each in alike.chunks(MATRICES) {
-            let kernel = kernel(products, each, emitter.limits);
+            let kernel = kernel(products, each, emitter);
             emitter.launch(kernel);
         }
     }
 }
 
 /// The launch of some of the products, with what is done before and after.
-fn kernel(products: &Products, each: &[Product], limits: &Limits) -> Kernel {
+fn kernel(products: &Products, each: &[Product], emitter: &Emitter) -> Kernel {
     let (x, weights) = (products.x, each[0].w.ty.dtype);
     let shape = Shape::of(x, each[0].w);
     let [rings, local_bytes] = shape.local_bytes();
@@ -148,11 +148,11 @@ fn kernel(products: &Products, each: &[Product], limits: &Limits) -> Kernel {
     let spared = if warps == 16 { group / 4 } else { 0 };
     kernel.residence(group + spared, 2);
     kernel.dynamic_local(local_bytes);
-    // Weights that no launch of this graph writes can be read before the others have ended.
+    // Weights that stay as they are can be read before earlier launches have ended.
     let norm = products.norm;
     let norm_weight = norm.and_then(|norm| norm.weight);
     let mut weights = each.iter().map(|product| product.w).chain(norm_weight);
-    if weights.all(|place| matches!(place.slot, Slot::Input(_))) {
+    if weights.all(|place| emitter.is_constant(place)) {
         kernel.define("STARTS_EARLY", 1);
     }
     kernel.define("MATRICES", each.len());
@@ -197,7 +197,7 @@ fn kernel(products: &Products, each: &[Product], limits: &Limits) -> Kernel {
     kernel.word("k", shape.k);
     kernel.word("x_bytes", shape.row_bytes());
     let rows: usize = each.iter().map(|product| product.w.ty.shape[0]).sum();
-    let groups = rows.min(limits.compute_units);
+    let groups = rows.min(emitter.limits.compute_units);
     kernel.word("first_groups", split(groups, first, second));
     kernel.word("groups", groups);
     kernel.groups(groups, 1, 1)
