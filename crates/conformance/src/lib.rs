@@ -21,7 +21,6 @@ use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, FailureClass, HostBuffer, Routing, RunError, Runtime, Storage};
 
 use crate::compare::Tolerance;
-use crate::operand::Prepared;
 pub use crate::report::{Check, Closeness, Outcome, Report};
 pub use crate::suite::Suite;
 use crate::suite::{Entry, Expect};
@@ -68,14 +67,18 @@ impl Suite {
         Report { device, checks }
     }
 
-    /// The graphs that [`Self::run`] gives a device; composites in both ways.
-    pub fn graphs(&self) -> impl Iterator<Item = Graph> {
-        self.entries.iter().flat_map(|Entry { case, .. }| {
-            let operands = operand::prepare(case);
-            let ways = [Way::Native, Way::Decomposed];
-            ways.map(|way| graph(case, &operands, way).ok())
+    /// The graphs that [`Self::run`] gives a device, composites in both ways, with operands
+    /// that are `scale` times as long in each dimension. Those that are then none are left out.
+    pub fn graphs(&self, scale: usize) -> impl Iterator<Item = Graph> {
+        self.entries.iter().flat_map(move |Entry { case, .. }| {
+            let mut case = case.clone();
+            for operand in &mut case.inputs {
+                let shape = operand.ty.shape.iter();
+                operand.ty.shape = shape.map(|size| size.saturating_mul(scale)).collect();
+            }
+            [Way::Native, Way::Decomposed]
                 .into_iter()
-                .flatten()
+                .filter_map(move |way| graph(&case, way).ok())
         })
     }
 }
@@ -104,7 +107,7 @@ impl Bench {
             true => (Way::Decomposed, &[Way::Native, Way::Decomposed][..]),
             false => (Way::Native, &[Way::Native][..]),
         };
-        let expected = graph(case, &operands, definition)
+        let expected = graph(case, definition)
             .map_err(|e| e.to_string())
             .and_then(|graph| run(&self.reference, &graph, &operands).map_err(|e| e.to_string()));
         for &way in ways {
@@ -129,11 +132,11 @@ impl Bench {
     fn compare(
         &self,
         case: &Case,
-        operands: &[Prepared],
+        operands: &[Vec<u8>],
         way: Way,
         expected: &Values,
     ) -> Result<Closeness, Outcome> {
-        let graph = graph(case, operands, way).map_err(|e| Outcome::Failed(e.to_string()))?;
+        let graph = graph(case, way).map_err(|e| Outcome::Failed(e.to_string()))?;
         if let Some(reason) = self.lacks(&graph) {
             return Err(Outcome::Skipped(reason));
         }
@@ -157,7 +160,7 @@ impl Bench {
             true => Way::Decomposed,
             false => Way::Native,
         };
-        let outcome = match graph(case, &operands, way) {
+        let outcome = match graph(case, way) {
             Ok(graph) => match self.lacks(&graph) {
                 Some(reason) => Outcome::Skipped(reason),
                 None => match run(&self.tested, &graph, &operands) {
@@ -211,13 +214,14 @@ fn describe(case: &Case) -> String {
 }
 
 /// The case as a graph of one operation on operands that lie as the case says.
-fn graph(case: &Case, operands: &[Prepared], way: Way) -> Result<Graph, OpError> {
+fn graph(case: &Case, way: Way) -> Result<Graph, OpError> {
+    let operands = operand::place(case);
     let mut graph = Graph::new();
     let stored = (operands.iter())
         .map(|x| graph.input(x.stored.clone()))
         .collect::<Result<Vec<ValueId>, _>>()?;
     let mut inputs = Vec::with_capacity(stored.len());
-    for (value, operand) in stored.into_iter().zip(operands) {
+    for (value, operand) in stored.into_iter().zip(&operands) {
         inputs.push(match &operand.view {
             Some(layout) => {
                 let layout = layout.clone();
@@ -257,8 +261,8 @@ impl From<RunError> for Failure {
 }
 
 /// Runs a graph of one output on fresh copies of the operands.
-fn run(runtime: &Runtime, graph: &Graph, operands: &[Prepared]) -> Result<Values, Failure> {
-    let inputs: Vec<Storage> = operands.iter().map(|x| storage(&x.bytes)).collect();
+fn run(runtime: &Runtime, graph: &Graph, operands: &[Vec<u8>]) -> Result<Values, Failure> {
+    let inputs: Vec<Storage> = operands.iter().map(|bytes| storage(bytes)).collect();
     let routing = Routing {
         strict: true,
         ..Routing::default()
@@ -273,7 +277,7 @@ fn run(runtime: &Runtime, graph: &Graph, operands: &[Prepared]) -> Result<Values
         roots.any(|root| root.index() == i)
     };
     for (i, (input, operand)) in inputs.iter().zip(operands).enumerate() {
-        if !is_state(i) && read(runtime, input)? != operand.bytes {
+        if !is_state(i) && read(runtime, input)? != *operand {
             return Err(Failure::Overwritten(i));
         }
     }

@@ -6,38 +6,43 @@ use rustorch_ir::ops::philox;
 use rustorch_ir::{DType, Layout, Role, Shape, TensorType};
 use rustorch_reference::Values;
 
-/// An operand in memory.
-pub(crate) struct Prepared {
+/// Where an operand is in memory.
+pub(crate) struct Placed {
     /// Type of what is stored: the operand itself, or elements that it is a view of.
     pub(crate) stored: TensorType,
     /// The view of `stored` that the operand is, where it is not all of it in order.
     pub(crate) view: Option<Layout>,
-    /// What is stored.
-    pub(crate) bytes: Vec<u8>,
 }
 
-/// The operands of a case, the same in every run.
-pub(crate) fn prepare(case: &Case) -> Vec<Prepared> {
+/// Where the operands of a case are.
+pub(crate) fn place(case: &Case) -> Vec<Placed> {
     let is_state = |i| i == 0 && case.op.def().role() == Role::State;
     (case.inputs.iter().enumerate())
         .map(|(i, operand)| {
+            let dtype = operand.ty.dtype;
             let arranged = match is_state(i) {
                 true => None,
                 false => arranged(&operand.ty.shape, operand.arrange),
             };
-            let (stored, view) = match arranged {
-                Some((elements, layout)) => {
-                    (TensorType::new([elements], operand.ty.dtype), Some(layout))
-                }
-                None => (operand.ty.clone(), None),
-            };
-            let bytes = bytes(&stored, operand.fill, i as u64);
-            Prepared {
-                stored,
-                view,
-                bytes,
+            match arranged {
+                Some((elements, layout)) => Placed {
+                    stored: TensorType::new([elements], dtype),
+                    view: Some(layout),
+                },
+                None => Placed {
+                    stored: operand.ty.clone(),
+                    view: None,
+                },
             }
         })
+        .collect()
+}
+
+/// What is stored for the operands of a case, the same in every run.
+pub(crate) fn prepare(case: &Case) -> Vec<Vec<u8>> {
+    let places = place(case).into_iter().zip(&case.inputs).enumerate();
+    places
+        .map(|(i, (place, operand))| bytes(&place.stored, operand.fill, i as u64))
         .collect()
 }
 

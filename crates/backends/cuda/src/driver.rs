@@ -192,8 +192,8 @@ impl Driver for Cuda {
                 let shipped = Pack::shipped().best(source, capability).map(<[u8]>::to_vec);
                 shipped.ok_or_else(|| {
                     format!(
-                        "this kernel is not among those that come compiled: install NVRTC, as \
-                         with pip install nvidia-cuda-nvrtc-cu12 ({absent})"
+                        "this kernel is not among those that come compiled; install NVRTC, or \
+                         name its file by RUSTORCH_NVRTC ({absent})"
                     )
                 })
             }

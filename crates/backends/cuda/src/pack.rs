@@ -9,6 +9,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use ruzstd::decoding::StreamingDecoder;
 use sha2::{Digest, Sha256};
 
 /// The compute capabilities that kernels come compiled for: ten times the major number and the
@@ -42,20 +43,26 @@ impl Pack {
     /// The kernels that this program comes with.
     pub fn shipped() -> &'static Self {
         static SHIPPED: LazyLock<Pack> = LazyLock::new(|| {
-            let compressed: &[u8] = include_bytes!("../kernels.ptx.zst");
-            let mut bytes = Vec::new();
-            let unpacked = ruzstd::decoding::StreamingDecoder::new(compressed)
-                .map_err(|e| e.to_string())
-                .and_then(|mut file| file.read_to_end(&mut bytes).map_err(|e| e.to_string()));
-            match unpacked.and_then(|_| Pack::new(bytes)) {
-                Ok(pack) => pack,
-                Err(why) => {
-                    tracing::error!("the kernels that come compiled are damaged: {why}");
-                    Pack::default()
-                }
-            }
+            let unpacked = Pack::unpack(include_bytes!("../kernels.ptx.zst"));
+            unpacked.unwrap_or_else(|why| {
+                tracing::error!("the kernels that come compiled are damaged: {why}");
+                Pack::default()
+            })
         });
         &SHIPPED
+    }
+
+    /// The kernels of a file.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn unpack(file: &[u8]) -> Result<Self, String> {
+        let mut bytes = Vec::new();
+        let mut unpacked = StreamingDecoder::new(file).map_err(|e| e.to_string())?;
+        unpacked
+            .read_to_end(&mut bytes)
+            .map_err(|e| e.to_string())?;
+        Self::new(bytes)
     }
 
     /// The kernels of an unpacked file.

@@ -17,8 +17,8 @@ mod pose;
 fn main() -> anyhow::Result<()> {
     #[cfg(not(target_vendor = "apple"))]
     match std::env::args().nth(1).as_deref() {
-        Some("make") => pack::make(rustorch_cuda::pack::Pack::shipped())?,
-        Some("remake") => pack::make(&rustorch_cuda::pack::Pack::default())?,
+        Some("make") => pack::make()?,
+        Some("remake") => pack::remake()?,
         Some("check") => pack::check()?,
         _ => anyhow::bail!("expected make, remake or check"),
     }

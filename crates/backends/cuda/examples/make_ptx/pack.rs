@@ -29,6 +29,9 @@ const SAMPLE: u8 = 8;
 /// The window that kernels are compressed by what they have in common in: 64 MiB.
 const WINDOW: u32 = 26;
 
+/// How many times as long the operands of the suite are: kernels are chosen by size, too.
+const SCALES: [usize; 4] = [1, 8, 64, 1024];
+
 /// Sources, and what they are to be compiled for.
 type Wanted = BTreeSet<(String, u8)>;
 
@@ -37,24 +40,26 @@ fn target(card: Card) -> u8 {
 }
 
 fn wanted() -> anyhow::Result<Wanted> {
-    let graphs: Vec<Graph> = Suite::full(|_| true).graphs().collect();
     let mut least = BTreeMap::new();
-    for card in CARDS {
-        let sources = Sources::default();
-        for has_gemm in [false, true] {
-            let pose = Gpu::new(Pose::new(card, has_gemm, sources.clone()));
-            for graph in &graphs {
-                // What has no kernel needs none.
-                let _ = pose.compile(graph);
+    for scale in SCALES {
+        let graphs: Vec<Graph> = Suite::full(|_| true).graphs(scale).collect();
+        for card in CARDS {
+            let sources = Sources::default();
+            for has_gemm in [false, true] {
+                let pose = Gpu::new(Pose::new(card, has_gemm, sources.clone()));
+                for graph in &graphs {
+                    // What has no kernel needs none.
+                    let _ = pose.compile(graph);
+                }
+            }
+            for source in take(sources) {
+                let known = least.entry(source).or_insert(u8::MAX);
+                *known = target(card).min(*known);
             }
         }
-        for source in take(sources) {
-            let known = least.entry(source).or_insert(u8::MAX);
-            *known = target(card).min(*known);
-        }
+        println!("{} kernels of the suite", least.len());
     }
     let mut wanted: Wanted = least.into_iter().collect();
-    let of_suite = wanted.len();
     let noted = CARDS.map(|card| (card, Sources::default()));
     let mut poses = Vec::new();
     for (card, sources) in &noted {
@@ -74,10 +79,7 @@ fn wanted() -> anyhow::Result<Wanted> {
                 .map(|source| (source, target(card))),
         );
     }
-    println!(
-        "{} kernels: {of_suite} of the suite, the others of models",
-        wanted.len()
-    );
+    println!("{} kernels with those of models", wanted.len());
     Ok(wanted)
 }
 
@@ -132,8 +134,18 @@ fn kernel(source: &str) -> &str {
     &source[start..end.max(start)]
 }
 
-/// Makes the file; what `known` has is not compiled again.
-pub(crate) fn make(known: &Pack) -> anyhow::Result<()> {
+/// Makes the file; what is in it already is not compiled again.
+pub(crate) fn make() -> anyhow::Result<()> {
+    let known = Pack::unpack(&fs::read(FILE).context(FILE)?);
+    make_from(&known.map_err(anyhow::Error::msg)?)
+}
+
+/// The same, compiling everything.
+pub(crate) fn remake() -> anyhow::Result<()> {
+    make_from(&Pack::default())
+}
+
+fn make_from(known: &Pack) -> anyhow::Result<()> {
     ensure_compiler()?;
     let wanted = wanted()?;
     let made = Mutex::new(BTreeMap::new());

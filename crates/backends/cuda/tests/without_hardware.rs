@@ -1,0 +1,161 @@
+//! What is said where CUDA cannot be used as it should, and what is done without a compiler: by
+//! a driver that is made for these tests, in processes of their own.
+
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use rustorch_gpu::Gpu;
+use rustorch_ir::ops::UnaryOp;
+use rustorch_ir::{DType, Graph, TensorType};
+use rustorch_runtime::Backend;
+use tempfile::TempDir;
+
+/// The folder of the driver; none where there is no C compiler.
+static FAKE: LazyLock<Option<TempDir>> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/libcuda.c");
+    let compiled = Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(folder.path().join("libcuda.so"))
+        .arg(source)
+        .status();
+    match compiled {
+        Ok(status) => {
+            assert!(status.success(), "the driver does not compile");
+            Some(folder)
+        }
+        Err(e) => {
+            println!("skipped, since there is no C compiler: {e}");
+            None
+        }
+    }
+});
+
+/// The lines that the test `name` of this file prints behind `= ` with that driver and these
+/// variables.
+fn lines(name: &str, variables: &[(&str, &str)]) -> Option<Vec<String>> {
+    let folder = FAKE.as_ref()?;
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--ignored", "--nocapture"])
+        .env("LD_LIBRARY_PATH", folder.path())
+        .envs([("RUSTORCH_NVRTC", "none"), ("RUSTORCH_CUBLASLT", "none")])
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let out = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{out}");
+    let lines = out.lines().filter_map(|line| line.split_once("= "));
+    Some(lines.map(|(_, line)| line.to_owned()).collect())
+}
+
+#[test]
+#[ignore = "run by others, in a process of its own"]
+fn list_devices() {
+    match rustorch_cuda::devices() {
+        Ok(devices) => {
+            for device in devices {
+                let device = Gpu::new(device);
+                let info = device.info();
+                let detail = |key: &str| info.details.iter().find(|(k, _)| k == key);
+                let [compiler, products] =
+                    ["compiler", "dense products"].map(|key| &detail(key).unwrap().1);
+                println!("= {}: {compiler}; {products}", info.device);
+            }
+        }
+        Err(absent) => println!("= {absent}"),
+    }
+}
+
+#[test]
+fn what_is_wrong_is_one_clear_line() {
+    for (variables, expected) in [
+        (
+            &[("FAKE_VERSION", "11080")][..],
+            [
+                "driver is for CUDA 11.8, and 12.4 is needed",
+                "550 or newer",
+            ],
+        ),
+        (
+            &[("FAKE_INIT", "100")],
+            ["cuInit: STATUS_100", "CUDA_VISIBLE_DEVICES"],
+        ),
+        (
+            &[("FAKE_INIT", "803")],
+            ["cuInit: STATUS_803", "restart the system"],
+        ),
+        (
+            &[("FAKE_INIT", "999")],
+            ["cuInit: STATUS_999", "nvidia-smi"],
+        ),
+        (&[], ["has no device", "another device"]),
+        (
+            &[("FAKE_CAPABILITIES", "61")],
+            [
+                "cuda:0 (fake 0) has compute capability 6.1, and 7.0 is needed",
+                "another device",
+            ],
+        ),
+        (
+            &[("FAKE_CAPABILITIES", "90"), ("FAKE_CONTEXT", "2")],
+            [
+                "cuda:0 (fake 0): cuDevicePrimaryCtxRetain: STATUS_2",
+                "another device",
+            ],
+        ),
+    ] {
+        let Some(lines) = lines("list_devices", variables) else {
+            return;
+        };
+        assert_eq!(lines.len(), 1, "{variables:?}: {lines:?}");
+        for part in expected {
+            assert!(lines[0].contains(part), "{variables:?}: {lines:?}");
+        }
+    }
+}
+
+#[test]
+fn a_device_that_is_too_old_leaves_the_others() {
+    let Some(lines) = lines("list_devices", &[("FAKE_CAPABILITIES", "61 75 90")]) else {
+        return;
+    };
+    let without = "kernels that came compiled; libnvrtc is left out by RUSTORCH_NVRTC=none; \
+                   kernels of our own; libcublasLt is left out by RUSTORCH_CUBLASLT=none";
+    assert_eq!(
+        lines,
+        [format!("cuda:1: {without}"), format!("cuda:2: {without}")]
+    );
+}
+
+/// A chain of operations that no pack can have foreseen, of elements of `dtype`.
+fn chain(dtype: DType) -> Graph {
+    use UnaryOp::*;
+    let mut graph = Graph::new();
+    let mut x = graph.input(TensorType::new([3, 5], dtype)).unwrap();
+    for op in [Neg, Abs, Neg, Sign, Abs, Floor, Neg, Ceil, Abs, Sign, Neg] {
+        x = graph.unary(op, x).unwrap();
+    }
+    graph.output(x);
+    graph
+}
+
+#[test]
+#[ignore = "run by others, in a process of its own"]
+fn compile_a_chain() {
+    let device = Gpu::new(rustorch_cuda::devices().unwrap().remove(0));
+    let compiled = device.compile(&chain(DType::F32));
+    println!("= {:?}", compiled.map(|_| ()).map_err(|e| e.to_string()));
+}
+
+#[test]
+fn without_a_compiler_chains_run_one_operation_at_a_time() {
+    for capability in ["70", "75", "89", "90", "120"] {
+        let Some(lines) = lines("compile_a_chain", &[("FAKE_CAPABILITIES", capability)]) else {
+            return;
+        };
+        assert_eq!(lines, ["Ok(())"], "on {capability}");
+    }
+}
