@@ -84,7 +84,8 @@ pub struct Generated {
     pub stop: Stop,
     /// The prompt's way through the model.
     pub prompt: Speed,
-    /// The same for the new tokens, of which the last is not fed back.
+    /// The same for the new tokens, of which the last is not fed back; with choosing and telling
+    /// them, during which a device may work on.
     pub decode: Speed,
 }
 
@@ -118,7 +119,10 @@ pub fn generate<E: From<LlmError>>(
     let (ends, mut scores) = (end_tokens(session.model()), Scores::default());
     for batch in prompt.chunks(session.batch()) {
         let start = Instant::now();
-        session.feed_and_select(batch, &selection, &mut scores)?;
+        match run.prompt.tokens + batch.len() == prompt.len() {
+            true => session.feed_and_select(batch, &selection, &mut scores)?,
+            false => session.feed_ahead_of(batch, &selection)?,
+        }
         run.prompt.add(batch.len(), start);
         let done = run.prompt.tokens;
         if on_event(Event::Prompt { done })?.is_break() {
@@ -127,6 +131,7 @@ pub fn generate<E: From<LlmError>>(
     }
     prompt.iter().for_each(|&id| sampler.accept(id));
 
+    let begin = Instant::now();
     run.stop = loop {
         if options
             .max_tokens
@@ -138,9 +143,9 @@ pub fn generate<E: From<LlmError>>(
             if session.tokens().len() >= session.context() {
                 break Stop::Context;
             }
-            let start = Instant::now();
             session.feed_and_select(&[last], &selection, &mut scores)?;
-            run.decode.add(1, start);
+            run.decode.tokens += 1;
+            run.decode.time = begin.elapsed();
         }
         let id = sampler.choose(&scores);
         sampler.accept(id);

@@ -69,24 +69,23 @@ impl Selection {
         outputs: &[Storage],
         scores: &mut Scores,
     ) -> Result<(), RunError> {
-        let (ids, logits) = match (self.best, outputs) {
-            (None, all) => (None, all.first()),
-            (Some(_), [ids, logits @ ..]) => (Some(ids), logits.first()),
-            (Some(_), []) => (None, None),
-        };
-        scores.ids = match ids {
-            Some(storage) => {
-                let mut ids = vec![0_i64; storage.bytes() / size_of::<i64>()];
-                runtime.read(storage, 0, bytemuck::cast_slice_mut(&mut ids))?;
-                Some(ids.into_iter().map(|id| id as u32).collect())
+        let Scores { ids, logits } = scores;
+        *ids = None;
+        match (self.best, outputs) {
+            (None, [all]) => {
+                logits.resize(all.bytes() / size_of::<f32>(), 0.0);
+                runtime.read(all, 0, bytemuck::cast_slice_mut(logits))
             }
-            None => None,
-        };
-        let count = logits.map_or(0, |storage| storage.bytes() / size_of::<f32>());
-        scores.logits.resize(count, 0.0);
-        match logits {
-            Some(storage) => runtime.read(storage, 0, bytemuck::cast_slice_mut(&mut scores.logits)),
-            None => Ok(()),
+            (Some(_), [best, scores]) => {
+                // Both are on their way before either is waited for.
+                let [arriving, scores] = [best, scores].map(|storage| runtime.fetch(storage));
+                let mut read = vec![0_i64; best.bytes() / size_of::<i64>()];
+                arriving.read(bytemuck::cast_slice_mut(&mut read))?;
+                logits.resize(read.len(), 0.0);
+                *ids = Some(read.into_iter().map(|id| id as u32).collect());
+                scores.read(bytemuck::cast_slice_mut(logits))
+            }
+            _ => Ok(()),
         }
     }
 }

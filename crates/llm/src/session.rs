@@ -152,8 +152,13 @@ impl<'m> Session<'m> {
         self.context
     }
 
-    /// Forgets all tokens but the first `len`.
+    /// Forgets all tokens but the first `len`. What the device has begun beyond them is waited
+    /// for.
     pub fn truncate(&mut self, len: usize) {
+        if let Some(ahead) = self.ahead.take() {
+            // Should this have failed, so will the next pass, which says why.
+            let _ = read_choice(ahead.chosen, &mut Scores::default());
+        }
         self.tokens.truncate(len);
         let mut rest = self.tokens.len();
         self.batches.retain_mut(|batch| {
@@ -190,6 +195,18 @@ impl<'m> Session<'m> {
     ) -> Result<(), LlmError> {
         let wanted = Wanted::next(selection, self.model.config().vocab);
         self.feed_wanting(tokens, &wanted, scores)
+    }
+
+    /// Adds tokens, behind which others follow that [`Self::feed_and_select`] adds with the same
+    /// selection: nobody waits for scores.
+    ///
+    /// # Errors
+    /// As [`Self::feed`].
+    pub fn feed_ahead_of(&mut self, tokens: &[u32], selection: &Selection) -> Result<(), LlmError> {
+        self.check(tokens)?;
+        let wanted = Wanted::next(selection, self.model.config().vocab);
+        let mut batches = tokens.chunks(self.options.batch);
+        batches.try_for_each(|batch| self.step(batch, &wanted, None))
     }
 
     fn feed_wanting(
@@ -229,14 +246,18 @@ impl<'m> Session<'m> {
         Ok(())
     }
 
-    /// Where each operation of a pass over `tokens` tokens would go now, and why; how long it
-    /// took, if the session has run such a pass while the runtime was
+    /// Where each operation of a pass over `tokens` tokens that gives what `selection` asks for
+    /// would go now, and why; how long it took, if the session has run such a pass while the runtime was
     /// [profiling](Runtime::set_profiling).
     ///
     /// # Errors
     /// No device can run some operation.
-    pub fn explain(&self, tokens: usize) -> Result<Vec<Explanation>, LlmError> {
-        let wanted = Wanted::Rows(1);
+    pub fn explain(
+        &self,
+        tokens: usize,
+        selection: &Selection,
+    ) -> Result<Vec<Explanation>, LlmError> {
+        let wanted = Wanted::next(selection, self.model.config().vocab);
         let mut known = self.steps.iter().flatten();
         let explained = match known.find(|step| step.is_for(tokens, &wanted)) {
             Some(step) => step.executable().explain(),

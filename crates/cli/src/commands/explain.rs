@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustorch_llm::{LayerBackend, Session};
+use rustorch_llm::{LayerBackend, Scores, Selection, Session};
 use rustorch_runtime::{DeviceSelector, DeviceType, Explanation, Runtime};
 use serde_json::json;
 
@@ -30,6 +30,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let model = source.load()?;
     let settings = options.settings(&model, &devices)?;
     let layers = layer_runs(&settings.layers);
+    let selection = options.selection(&model)?;
     let mut session = Session::new(&model, &devices.runtime, settings.session)?;
     // Without a vocabulary there is no prompt, and still a token to decode.
     let prompt = match model.tokenizer() {
@@ -42,7 +43,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
             .into_iter()
             .map(|(name, tokens)| {
                 let rows = session
-                    .explain(tokens)
+                    .explain(tokens, &selection)
                     .with_context(|| source.to_string())?;
                 Ok(Pass { name, tokens, rows })
             })
@@ -50,7 +51,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     };
     // A device that fails while it is measured changes the plan, which is then shown.
     know_costs(&devices.runtime, &plan(&session)?);
-    if let Err(e) = measure(&mut session, &devices.runtime, batch) {
+    if let Err(e) = measure(&mut session, &devices.runtime, batch, &selection) {
         tracing::warn!("no times were measured: {e:#}");
     }
     let passes = plan(&session)?;
@@ -116,15 +117,20 @@ fn know_costs(runtime: &Runtime, passes: &[Pass]) {
 }
 
 /// Runs both passes with the clock on, after once without.
-fn measure(session: &mut Session, runtime: &Runtime, prompt: &[u32]) -> Result<()> {
+fn measure(
+    session: &mut Session,
+    runtime: &Runtime,
+    prompt: &[u32],
+    selection: &Selection,
+) -> Result<()> {
     let steps = STEPS.min(session.context().saturating_sub(prompt.len()));
-    let mut logits = Vec::new();
+    let mut scores = Scores::default();
     for timed in [false, true] {
         runtime.set_profiling(timed);
         session.truncate(0);
-        session.feed(prompt, &mut logits)?;
+        session.feed_and_select(prompt, selection, &mut scores)?;
         for _ in 0..steps {
-            session.feed(&prompt[..1], &mut logits)?;
+            session.feed_and_select(&prompt[..1], selection, &mut scores)?;
         }
     }
     runtime.set_profiling(false);

@@ -11,7 +11,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use rustorch_llm::{
-    Event, GenerateOptions, Generated, LayerBackend, Model, Session, Speed, Stop, generate,
+    Event, GenerateOptions, Generated, LayerBackend, Model, Selection, Session, Speed, Stop,
+    generate,
 };
 use rustorch_runtime::{Fallback, Rules};
 use rustorch_tensor::{Activity, with_runtime};
@@ -155,6 +156,12 @@ impl Options {
         };
         let ids = tokenizer.encode(&text, encode);
         Ok(Prompt { text, ids })
+    }
+
+    /// What is asked for of every pass.
+    pub(super) fn selection(&self, model: &Model) -> Result<Selection> {
+        let mut sampler = self.sampling.chain()?;
+        Ok(self.limits().selection(model, &mut sampler))
     }
 
     fn limits(&self) -> GenerateOptions {

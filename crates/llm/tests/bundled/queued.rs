@@ -153,6 +153,16 @@ impl Program for QueuedProgram {
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
+        self.queue(inputs, outputs, probe)?;
+        self.queue.wait()
+    }
+
+    fn queue(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
         for (i, node) in self.graph.nodes().iter().enumerate() {
             probe.before(i, &node.op)?;
         }
