@@ -274,6 +274,15 @@ FUNCTION bool next_part(Work& work, const Params& p) {
     return tile < p.tiles;
 }
 
+// A pointer to global memory so many elements further, made from the one before even if the compiler could make
+// all of a column's at once, for which there are no registers.
+template <class T> FUNCTION T* behind(T* p, ulong elements) {
+    p += elements;
+    asm volatile("" : "+l"(p));
+    __builtin_assume(__isGlobal(p));
+    return p;
+}
+
 // Products are made while the program goes on; `wait_for_products` leaves so many stages' under
 // way.
 #define BEGIN_PRODUCTS asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
@@ -404,6 +413,49 @@ KERNEL_BEGIN
         while (next_part(work, p)) {
             float sums[COLUMNS / 2];
             UNROLL for (uint i = 0; i < COLUMNS / 2; i++) sums[i] = 0;
+            // A lane has two neighbouring columns of every eight, in two rows.
+            const uint to = work.row + ROW_OF(row);
+            const bool has_0 = to < work.n, has_8 = !IS_GATED && to + 8 < work.n;
+            const uint to_0 = min(to, work.n - 1), to_8 = min(to + (IS_GATED ? 0 : 8), work.n - 1);
+            // Where these rows are in a column of y, and from one column to the next.
+#if W_KIND == PIXELS
+#define PLACE(to) ((ulong)((to) / p.plane) * p.m * p.plane + (to) % p.plane)
+            const uint step = p.plane;
+#else
+#define PLACE(to) (to)
+            const uint step = work.n;
+#endif
+            const ulong place_0 = PLACE(to_0), place_8 = PLACE(to_8) - place_0;
+            const uint begin = work.column + SIMD_LANE % 4 * 2;
+#define EACH_COLUMN(i, column, at, y) \
+    auto* at = y + ((ulong)begin * step + place_0); \
+    UNROLL for (uint i = 0, column = begin; i < COLUMNS / 2; \
+                i += i % 4 == 0 ? 1 : 3, column += i % 4 == 0 ? 7 : 1, \
+                at = behind(at, (ulong)step * (i % 4 == 0 ? 7 : 1)))
+            // What is added comes first, while the first panels are under way.
+            if (work.first == 0) {
+#if IS_GATED
+                const float bias_0 = BIAS(to_0), bias_8 = BIAS_1(to_8);
+#elif W_KIND != PIXELS
+                const float bias_0 = PICK(BIAS(to_0), BIAS_1(to_0), BIAS_2(to_0));
+                const float bias_8 = PICK(BIAS(to_8), BIAS_1(to_8), BIAS_2(to_8));
+#endif
+#if W_KIND == PIXELS
+                EACH_COLUMN(i, column, at, y) {
+                    sums[i] = sums[i + 2] = BIAS(min(column, p.m - 1));
+                }
+#else
+                UNROLL for (uint i = 0; i < COLUMNS / 2; i++) sums[i] = i / 2 % 2 ? bias_8 : bias_0;
+#endif
+#if HAS_OTHER
+                EACH_COLUMN(i, column, at, other) {
+                    if (column < p.m) {
+                        sums[i] += LOAD(Y, at, 0);
+                        sums[i + 2] += LOAD(Y, at, place_8);
+                    }
+                }
+#endif
+            }
             // The stage whose products may be under way, if there is one.
             uint last = STAGES;
 #if W_KIND == BLOCKS
@@ -511,49 +563,15 @@ KERNEL_BEGIN
                 }
             }
 
-            // A lane has two neighbouring columns of every eight, in two rows. Everything is read
-            // before anything is written, so that one read need not wait for another.
-            const uint to = work.row + ROW_OF(row);
-            const bool has_0 = to < work.n, has_8 = !IS_GATED && to + 8 < work.n;
-            const uint to_0 = min(to, work.n - 1), to_8 = min(to + (IS_GATED ? 0 : 8), work.n - 1);
-            // Where these rows are in a column of y, and from one column to the next.
-#if W_KIND == PIXELS
-#define PLACE(to) ((ulong)((to) / p.plane) * p.m * p.plane + (to) % p.plane)
-            const uint step = p.plane;
-#else
-#define PLACE(to) (to)
-            const uint step = work.n;
-#endif
-            const ulong place_0 = PLACE(to_0), place_8 = PLACE(to_8);
 #if IS_GATED
-            const float bias_0 = BIAS(to_0), bias_8 = BIAS_1(to_8);
-#elif W_KIND != PIXELS
-            const float bias_0 = PICK(BIAS(to_0), BIAS_1(to_0), BIAS_2(to_0));
-            const float bias_8 = PICK(BIAS(to_8), BIAS_1(to_8), BIAS_2(to_8));
-#endif
-#define EACH_COLUMN(i, column) \
-    UNROLL for (uint i = 0, column = work.column + SIMD_LANE % 4 * 2; i < COLUMNS / 2; \
-                i += i % 4 == 0 ? 1 : 3, column += i % 4 == 0 ? 7 : 1)
-            EACH_COLUMN(i, column) {
-#if W_KIND == PIXELS
-                const float bias_0 = BIAS(min(column, p.m - 1)), bias_8 = bias_0;
-#endif
-                sums[i] += bias_0;
-                sums[i + 2] += bias_8;
-#if HAS_OTHER
-                const ulong from = (ulong)min(column, p.m - 1) * step;
-                sums[i] += LOAD(Y, other, from + place_0);
-                sums[i + 2] += LOAD(Y, other, from + place_8);
-#endif
-#if IS_GATED
+            UNROLL for (uint i = 0; i < COLUMNS / 2; i += i % 4 == 0 ? 1 : 3) {
                 sums[i] = __fdividef(sums[i], 1 + __expf(-sums[i])) * sums[i + 2];
-#endif
             }
+#endif
             STORAGE(Y)* result = PICK(y, y_1, y_2);
-            EACH_COLUMN(i, column) {
-                const ulong at = (ulong)column * step;
-                if (column < p.m && has_0) STORE(Y, result, at + place_0, sums[i]);
-                if (column < p.m && has_8) STORE(Y, result, at + place_8, sums[i + 2]);
+            EACH_COLUMN(i, column, at, result) {
+                if (column < p.m && has_0) STORE(Y, at, 0, sums[i]);
+                if (column < p.m && has_8) STORE(Y, at, place_8, sums[i + 2]);
             }
         }
     }

@@ -300,8 +300,9 @@ impl Launch<'_> {
         let tile_rows = if is_gated { ROWS / 2 } else { ROWS };
         let sets = &self.weights[..self.results.len()];
         let row_tiles = sets.iter().map(|set| set.n.div_ceil(tile_rows)).sum();
-        let tiling = Tiling::new(row_tiles, [self.m, self.k], self.kind, emitter);
-        let local = Local::new(self.kind, tiling.columns, emitter);
+        let units = emitter.limits.compute_units;
+        let tiling = Tiling::new(row_tiles, [self.m, self.k], self.kind, units);
+        let local = Local::new(self.kind, tiling.columns, emitter.limits.local_bytes);
 
         let text = include_str!("../../../kernels/cuda/gemm.cu");
         let (mut kernel, name) = match self.kind {
@@ -399,7 +400,7 @@ impl Local {
     /// Of the two barriers of each stage and slab.
     const BARRIERS: usize = 16;
 
-    fn new(kind: Kind, columns: usize, emitter: &Emitter) -> Self {
+    fn new(kind: Kind, columns: usize, most: usize) -> Self {
         let (pieces, fixed, w_bytes) = match kind {
             Kind::Blocks(format) => {
                 let bytes = SLAB / format.block_len() * format.block_bytes();
@@ -410,13 +411,13 @@ impl Local {
         };
         let fixed = Self::ALIGNMENT + fixed;
         let stage = columns * LINE + w_bytes + Self::BARRIERS;
-        let room = emitter.limits.local_bytes.saturating_sub(fixed) / stage;
-        let most = match kind {
+        let room = most.saturating_sub(fixed) / stage;
+        let enough = match kind {
             // The other local memory is the cache, where pixels are found again.
             Kind::Pixels => 4,
             _ => 8,
         };
-        let stages = room.clamp(2, most);
+        let stages = room.clamp(2, enough);
         Self {
             stages,
             pieces,
@@ -440,15 +441,15 @@ struct Tiling {
 }
 
 impl Tiling {
-    /// The fastest one.
-    fn new(row_tiles: usize, [m, k]: [usize; 2], kind: Kind, emitter: &Emitter) -> Self {
-        // As measured on an H200: how much slower small tiles are for their size, and what it
-        // takes to exchange parts of tiles, in the time of a panel.
-        let (slowness, exchange) = match kind {
-            Kind::Blocks(_) => ([2.2, 1.45, 1.0], 18.0),
-            Kind::Lines | Kind::Panels | Kind::Pixels => ([1.6, 1.2, 1.0], 40.0),
+    /// The fastest one, on a device with so many units.
+    fn new(row_tiles: usize, [m, k]: [usize; 2], kind: Kind, units: usize) -> Self {
+        // As measured on an H200: how much slower small tiles are for their size; what it takes,
+        // in the time of a panel, to exchange parts of tiles at all, and to add one.
+        let (slowness, exchange, addition) = match kind {
+            Kind::Blocks(_) => ([2.2, 1.45, 1.0], 9.0, 2.1),
+            Kind::Lines | Kind::Panels | Kind::Pixels => ([1.6, 1.2, 1.0], 40.0, 5.0),
         };
-        let units = emitter.limits.compute_units.max(1);
+        let units = units.max(1);
         let mut best = (
             f64::INFINITY,
             Self {
@@ -483,12 +484,58 @@ impl Tiling {
             }
             // All groups share what is left, or as many as make the same number of parts of each.
             for sharers in [units, units / left * left] {
-                let parts = (sharers - left) as f64 / units as f64;
-                let exchanges = exchange * columns as f64 * (1.0 + 2.0 * parts) / 3.0;
+                // Parts that begin elsewhere than tiles are one more.
+                let parts = sharers as f64 / left as f64;
+                let added = if sharers % left == 0 {
+                    parts - 1.0
+                } else {
+                    parts
+                };
+                let exchanges = (exchange + addition * added) * columns as f64;
                 let rounds = (tiles / units) as f64 + left as f64 / sharers as f64;
                 propose(rounds * of_tile + exchanges, left, sharers, units);
             }
         }
         best.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An H200's.
+    const UNITS: usize = 132;
+    const LOCAL_BYTES: usize = 227 << 10;
+
+    #[test]
+    fn every_format_fits_into_local_memory_with_copies_ahead() {
+        let blocks = BlockFormat::ALL.iter().map(|&format| Kind::Blocks(format));
+        for kind in blocks.chain([Kind::Lines, Kind::Panels, Kind::Pixels]) {
+            for columns in COLUMNS {
+                let local = Local::new(kind, columns, LOCAL_BYTES);
+                assert!(local.bytes <= LOCAL_BYTES && local.stages >= 3, "{columns}");
+            }
+        }
+    }
+
+    #[test]
+    fn tiles_are_shared_where_groups_would_be_idle() {
+        let q4_k = Kind::Blocks(BlockFormat::Q4K);
+        // 64 tiles: two groups each.
+        let tiling = Tiling::new(32, [512, 4096], q4_k, UNITS);
+        assert_eq!(
+            [tiling.columns, tiling.shared_tiles, tiling.sharers],
+            [256, 64, 128]
+        );
+        // 128 small ones for 132 groups.
+        let tiling = Tiling::new(32, [512, 4096], Kind::Lines, UNITS);
+        assert_eq!(
+            [tiling.columns, tiling.shared_tiles, tiling.groups],
+            [128, 0, 128]
+        );
+        // Many more tiles than groups.
+        let tiling = Tiling::new(224, [4096, 4096], q4_k, UNITS);
+        assert_eq!([tiling.columns, tiling.groups], [256, UNITS]);
     }
 }
