@@ -92,6 +92,22 @@ pub trait DeviceMemory: Send + Sync {
     /// Out of memory, or the device is lost.
     fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError>;
 
+    /// A copy of memory of another device, from the one to the other. `None` where that goes by
+    /// way of the host.
+    ///
+    /// # Safety
+    /// Nothing writes to it meanwhile, but what was queued before.
+    ///
+    /// # Errors
+    /// Out of memory, or the device is lost.
+    unsafe fn copy_of(
+        &self,
+        other: &dyn DeviceBuffer,
+    ) -> Result<Option<Arc<dyn DeviceBuffer>>, DeviceError> {
+        let _ = other;
+        Ok(None)
+    }
+
     /// Gives cached memory back to the system.
     fn trim(&self);
 

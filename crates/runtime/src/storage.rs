@@ -374,11 +374,20 @@ impl Copies {
         memory: &dyn DeviceMemory,
         write: bool,
     ) -> Result<Copy, StorageError> {
-        let host = match &self.host {
-            Some(host) => host.memory.clone(),
-            None => self.stage(bytes)?,
-        };
         let journal = &owner.journal;
+        let host = match (&self.host, self.devices.first()) {
+            (Some(host), _) => host.memory.clone(),
+            (None, Some(copy)) => {
+                owner.admit(bytes)?;
+                // SAFETY: the storage was acquired, so no run writes to it.
+                if let Some(buffer) = unsafe { memory.copy_of(&*copy.buffer)? } {
+                    journal.moved(copy.owner.device, owner.device, bytes);
+                    return Ok(Copy::new(owner, buffer, false));
+                }
+                self.stage(bytes)?
+            }
+            (None, None) => self.stage(bytes)?,
+        };
         let copies = write && !host.is_writable();
         if copies || !owner.shares_host_memory {
             owner.admit(bytes)?;

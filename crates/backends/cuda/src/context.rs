@@ -148,6 +148,64 @@ impl Context {
         Ok(graph)
     }
 
+    /// Queues a copy of bytes of another device: where to, where from, how many. What is queued
+    /// on either device from now on comes after it.
+    ///
+    /// # Safety
+    /// Both have these bytes.
+    pub(crate) unsafe fn copy_from(
+        &self,
+        other: &Self,
+        (to, from, bytes): (CUdeviceptr, CUdeviceptr, usize),
+    ) -> Result<(), Failure> {
+        // Without it the driver goes by way of the host, as it does where there is no link.
+        if let Err(failure) = other.grant(self.device) {
+            tracing::debug!("{} does not reach {}: {failure}", self.name, other.name);
+        }
+        self.follow(other)?;
+        self.enter()?;
+        // SAFETY: as the caller promises; both contexts are valid.
+        let status = unsafe {
+            cuMemcpyPeerAsync(to, self.context, from, other.context, bytes, self.stream)
+        };
+        check("cuMemcpyPeerAsync", status)?;
+        other.follow(self)
+    }
+
+    /// Lets another device read this one's memory.
+    fn grant(&self, device: CUdevice) -> Result<(), Failure> {
+        let access = CUmemAccessDesc {
+            location: CUmemLocation {
+                type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE,
+                id: device,
+            },
+            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+        let pool = self.memory_pool()?;
+        // SAFETY: the pool is valid, and there is one description.
+        let status = unsafe { cuMemPoolSetAccess(pool, &raw const access, 1) };
+        check("cuMemPoolSetAccess", status)
+    }
+
+    /// What is queued here from now on waits for what was queued there.
+    fn follow(&self, other: &Self) -> Result<(), Failure> {
+        other.enter()?;
+        let mut event = ptr::null_mut();
+        let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        // SAFETY: there is room for the event.
+        check("cuEventCreate", unsafe { cuEventCreate(&raw mut event, flags) })?;
+        // SAFETY: event and stream are of the current context.
+        let recorded = check("cuEventRecord", unsafe { cuEventRecord(event, other.stream) });
+        let waits = recorded.and_then(|()| {
+            self.enter()?;
+            // SAFETY: both are valid; events may be waited for by other devices.
+            check("cuStreamWaitEvent", unsafe { cuStreamWaitEvent(self.stream, event, 0) })
+        });
+        // SAFETY: it is not used again; the driver keeps it until it has happened.
+        unsafe { cuEventDestroy_v2(event) };
+        waits
+    }
+
     /// Waits for all that was queued.
     pub(crate) fn wait(&self) -> Result<(), Failure> {
         self.enter()?;

@@ -118,6 +118,8 @@ impl Driver for Cuda {
 
     const RECORDS: bool = true;
 
+    const HAS_PEERS: bool = true;
+
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -172,6 +174,19 @@ impl Driver for Cuda {
         // SAFETY: as above.
         let written = unsafe { self.staging.write(&self.context, to, from) };
         written.map_err(|failure| self.failed(failure))
+    }
+
+    unsafe fn copy(
+        &self,
+        to: &Buffer,
+        other: &Self,
+        from: &Buffer,
+        bytes: usize,
+    ) -> Result<(), DeviceError> {
+        let copy = (to.address(), from.address(), bytes);
+        // SAFETY: both have these bytes, as the caller promises.
+        let copied = unsafe { self.context.copy_from(&other.context, copy) };
+        copied.map_err(|failure| self.failed(failure))
     }
 
     unsafe fn fetch(

@@ -129,6 +129,9 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Can launches be [recorded](Driver::record)?
     const RECORDS: bool = false;
 
+    /// Can bytes be [copied](Driver::copy) from one of its devices to another?
+    const HAS_PEERS: bool = false;
+
     /// What the device says of itself.
     fn info(&self) -> &DeviceInfo;
 
@@ -190,6 +193,27 @@ pub trait Driver: Send + Sync + Sized + 'static {
         offset: usize,
         from: &[u8],
     ) -> Result<(), DeviceError>;
+
+    /// Queues a copy of the first bytes of another device's buffer, after all that was queued
+    /// on either device before, if there are [peers](Driver::HAS_PEERS).
+    ///
+    /// # Safety
+    /// Both buffers have these bytes.
+    ///
+    /// # Errors
+    /// One of the devices is lost.
+    unsafe fn copy(
+        &self,
+        to: &Self::Buffer,
+        other: &Self,
+        from: &Self::Buffer,
+        bytes: usize,
+    ) -> Result<(), DeviceError> {
+        let _ = (to, other, from, bytes);
+        let class = FailureClass::Unsupported;
+        let message = "there are no copies between devices";
+        Err(DeviceError::new(self.info().device, class, message))
+    }
 
     /// Begins to copy the first `bytes` to the host, behind all that was queued so far; `None`
     /// where [`Driver::read`] does as well.

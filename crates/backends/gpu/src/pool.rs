@@ -184,6 +184,23 @@ impl<D: Driver> DeviceMemory for GpuMemory<D> {
         Ok(Arc::new(copy))
     }
 
+    unsafe fn copy_of(
+        &self,
+        other: &dyn DeviceBuffer,
+    ) -> Result<Option<Arc<dyn DeviceBuffer>>, DeviceError> {
+        let Some(other) = other.as_any().downcast_ref::<GpuBuffer<D>>() else {
+            return Ok(None);
+        };
+        if !D::HAS_PEERS {
+            return Ok(None);
+        }
+        let copy = self.0.alloc(other.bytes)?;
+        let (from, of) = (&other.pool.driver, other.inner());
+        // SAFETY: both have these bytes; the copy is new.
+        unsafe { self.0.driver.copy(copy.inner(), from, of, other.bytes)? };
+        Ok(Some(Arc::new(copy)))
+    }
+
     fn trim(&self) {
         self.0.clear();
     }
