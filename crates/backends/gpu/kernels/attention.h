@@ -36,11 +36,12 @@
 #define CAPPED(x) (x)
 #endif
 
-#define ATTENTION_START \
+// Where a group's rows are, and the keys that they see: those before `to`.
+#define ATTENTION_ROWS \
     const uint rows = p.each * p.t, tiles = (rows + ROWS - 1) / ROWS; \
-    const uint first_row = GROUP_ID(0) % tiles * ROWS; \
-    const uint split = GROUP_ID(0) / tiles % p.splits; \
-    const uint head = GROUP_ID(0) / tiles / p.splits; \
+    const uint split = GROUP_ID(0) % p.splits; \
+    const uint first_row = GROUP_ID(0) / p.splits % tiles * ROWS; \
+    const uint head = GROUP_ID(0) / p.splits / tiles; \
     const uint batch = head / p.heads, kv_head = head % p.heads; \
     uint q_start = kv_head * p.each * p.q_strides[0]; \
     uint k_start = kv_head * p.k_strides[0], v_start = kv_head * p.v_strides[0]; \
@@ -50,12 +51,16 @@
     MASK_START; \
     uint before = 0; \
     READ_PAST; \
-    uint from = 0, to = p.s; \
+    uint to = p.s; \
     if (p.is_causal) { \
         const uint last_row = min(first_row + ROWS, rows) - 1; \
         const bool one_head = first_row / p.t == last_row / p.t; \
         to = min(before + (one_head ? last_row % p.t : p.t - 1) + 1, p.s); \
-    } \
+    }
+
+#define ATTENTION_START \
+    ATTENTION_ROWS \
+    uint from = 0; \
     if (IS_SPLIT) { \
         const uint part = ((to + p.splits - 1) / p.splits + KEYS - 1) / KEYS * KEYS; \
         from = min(split * part, to); \

@@ -2,8 +2,7 @@
 // heads, by the same angle. Those behind the last pair copy the features that do not turn.
 //
 // X: dtype. INTERLEAVED: are pairs neighbours? HAS_FACTORS: are frequencies divided?
-// IN_F64: are angles computed in double precision? Otherwise frequencies are turns, each the sum
-// of two floats, so that turns of late positions still have all digits behind the point.
+// IN_F64: are angles computed in double precision? Otherwise see rope.h.
 
 KERNEL_BEGIN
     const uint units = p.pairs + p.rest;
@@ -26,17 +25,14 @@ KERNEL_BEGIN
 #endif
             const double angle = position * frequency;
 #else
-            float high = F32_OF_BITS(p.frequencies[2 * unit]);
-            float low = F32_OF_BITS(p.frequencies[2 * unit + 1]);
+            const float high = F32_OF_BITS(p.frequencies[2 * unit]);
+            const float low = F32_OF_BITS(p.frequencies[2 * unit + 1]);
 #if HAS_FACTORS
             const float factor = factors[pair * p.factor_stride];
-            const float quotient = high / factor;
-            low = (fma(-quotient, factor, high) + low) / factor;
-            high = quotient;
+            const float angle = rope_angle_divided(position, high, low, factor);
+#else
+            const float angle = rope_angle(position, high, low);
 #endif
-            const float whole = (float)position * high;
-            const float part = fma((float)position, high, -whole) + (float)position * low;
-            const float angle = 6.28318530717958648f * ((whole - rint(whole)) + part);
 #endif
             cosine = cos(angle) * MAGNITUDE;
             sine = sin(angle) * MAGNITUDE;

@@ -66,6 +66,8 @@ pub(crate) struct Kernel {
     dynamic_local: u32,
     /// Work-items of a group, and groups, that a compute unit's registers are to be enough for.
     residence: Option<[u32; 2]>,
+    /// Groups of a cluster.
+    cluster: u32,
 }
 
 /// A kernel's source, and what its launch is given.
@@ -183,6 +185,7 @@ impl Kernel {
             fields: String::new(),
             params: Vec::new(),
             dynamic_local: 0,
+            cluster: 1,
             residence: None,
         };
         kernel.define("GROUP", group);
@@ -205,6 +208,12 @@ impl Kernel {
     /// so many work-items, where the language can say that.
     pub(crate) fn residence(&mut self, group: u32, groups: u32) {
         self.residence = Some([group, groups]);
+    }
+
+    /// As many groups that follow each other reach each other's local memory, where the language
+    /// has that. The number of groups is a multiple of it.
+    pub(crate) fn cluster(&mut self, groups: u32) {
+        self.cluster = groups;
     }
 
     /// A macro: what the kernel is specialised by.
@@ -367,9 +376,12 @@ impl Kernel {
                 let [group, groups] = self.residence.unwrap_or([self.group, 1]);
                 let _ = write!(
                     source,
-                    "extern \"C\" __global__ void __launch_bounds__({group}, {groups}) {}(",
-                    self.name
+                    "extern \"C\" __global__ void __launch_bounds__({group}, {groups}) ",
                 );
+                if self.cluster > 1 {
+                    let _ = write!(source, "__cluster_dims__({}, 1, 1) ", self.cluster);
+                }
+                let _ = write!(source, "{}(", self.name);
                 for (at, Pointer { ty, name, .. }) in pointers.iter().enumerate() {
                     let comma = if at == 0 { "" } else { ", " };
                     let _ = write!(source, "{comma}{ty} {name}_");

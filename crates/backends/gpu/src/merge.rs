@@ -105,7 +105,7 @@ impl<'a> Window<'a> {
                     self.products_of(x, None, at, &mut done, emitter);
                 }
                 Op::Rope(_) => match self.cached_attention(at, &done) {
-                    Some((attention, members)) if cuda::attention::accepts(&attention) => {
+                    Some((attention, members)) if cuda::attention::accepts(&attention, emitter) => {
                         cuda::attention::emit(&attention, emitter);
                         members.iter().for_each(|&member| done[member] = true);
                     }

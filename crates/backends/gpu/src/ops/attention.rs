@@ -4,6 +4,7 @@ use rustorch_ir::ops::Attention;
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
+use super::cuda;
 use super::tile::Tile;
 use crate::driver::{Dialect, Limits};
 use crate::emit::{Emit, Emitter, SIMD_WIDTH};
@@ -171,6 +172,9 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Attention(op) = &step.last().op else {
         return;
     };
+    if cuda::attention::emit_alone(op, step, emitter) {
+        return;
+    }
     let [q, k, v] = [0, 1, 2].map(|i| &step.inputs[i]);
     let lead = q.ty.rank() - 3;
     let (heads, t) = (k.ty.shape[lead], q.ty.shape[lead + 1]);
@@ -205,24 +209,10 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     kernel.define("WIDTH", sizes.width);
     kernel.define("VALUES", sizes.values);
     kernel.define("ACCUMULATOR", accumulator(dtype));
-    kernel.define_dtype("X", dtype);
-    kernel.define_dtype("C", k.ty.dtype);
     for (name, place) in [("q", q), ("k", k), ("v", v)] {
         operand(&mut kernel, name, place);
     }
-    kernel.define("LEAD_RANK", lead);
-    kernel.words("lead", &q.ty.shape[..lead]);
-    for (name, value) in [
-        ("heads", heads),
-        ("each", each),
-        ("t", t),
-        ("s", s),
-        ("d", d),
-        ("dv", dv),
-        ("splits", splits),
-    ] {
-        kernel.word(name, value);
-    }
+    shape(&mut kernel, [q, k, v], splits);
     options(op, step, &mut kernel, emitter);
     kernel.define("IS_SPLIT", u8::from(splits > 1));
     let grid = groups * splits;
@@ -261,16 +251,41 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     emitter.launch(kernel.groups(all_heads * rows, 1, 1));
 }
 
+/// The dtypes and sizes of queries, keys and values.
+pub(crate) fn shape(kernel: &mut Kernel, [q, k, v]: [&Place; 3], splits: usize) {
+    let lead = q.ty.rank() - 3;
+    kernel.define_dtype("X", q.ty.dtype);
+    kernel.define_dtype("C", k.ty.dtype);
+    kernel.define("LEAD_RANK", lead);
+    kernel.words("lead", &q.ty.shape[..lead]);
+    for (name, value) in [
+        ("heads", k.ty.shape[lead]),
+        ("each", q.ty.shape[lead] / k.ty.shape[lead]),
+        ("t", q.ty.shape[lead + 1]),
+        ("s", k.ty.shape[lead + 1]),
+        ("d", k.ty.shape[lead + 2]),
+        ("dv", v.ty.shape[lead + 2]),
+        ("splits", splits),
+    ] {
+        kernel.word(name, value);
+    }
+}
+
 /// An operand of three dimensions behind those of the batch.
-fn operand(kernel: &mut Kernel, name: &str, place: &Place) {
-    let (lead, strides) = place.layout.strides.split_at(place.layout.rank() - 3);
+pub(crate) fn operand(kernel: &mut Kernel, name: &str, place: &Place) {
     kernel.read(name, place);
+    strides(kernel, name, place);
+}
+
+/// Its strides.
+pub(crate) fn strides(kernel: &mut Kernel, name: &str, place: &Place) {
+    let (lead, strides) = place.layout.strides.split_at(place.layout.rank() - 3);
     kernel.words(&format!("{name}_lead"), lead);
     kernel.words(&format!("{name}_strides"), strides);
 }
 
 /// What the operation says of the scores.
-fn options(op: &Attention, step: &Step, kernel: &mut Kernel, emitter: &mut Emitter) {
+pub(crate) fn options(op: &Attention, step: &Step, kernel: &mut Kernel, emitter: &mut Emitter) {
     let (q, k) = (&step.inputs[0], &step.inputs[1]);
     let rank = q.ty.rank();
     let (t, s) = (q.ty.shape[rank - 2], k.ty.shape[rank - 2]);

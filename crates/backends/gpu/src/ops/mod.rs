@@ -2,7 +2,7 @@
 
 mod arange;
 mod arg_reduce;
-mod attention;
+pub(crate) mod attention;
 mod blocks;
 mod cast;
 mod concat;
@@ -26,7 +26,7 @@ mod quantized;
 mod random;
 mod reduce;
 mod rms_norm;
-mod rope;
+pub(crate) mod rope;
 mod scatter;
 mod simd_tile;
 mod softmax;

@@ -53,7 +53,11 @@ fn part(
     let lead = x.ty.rank() - 2;
     let (t, d) = (x.ty.shape[lead], x.ty.shape[lead + 1]);
     let in_f64 = y.ty.dtype == DType::F64;
-    let mut kernel = Kernel::new("rope", include_str!("../../kernels/rope.c"), GROUP);
+    let text = concat!(
+        include_str!("../../kernels/rope.h"),
+        include_str!("../../kernels/rope.c")
+    );
+    let mut kernel = Kernel::new("rope", text, GROUP);
     kernel.define("ACCUMULATOR", accumulator(y.ty.dtype));
     kernel.define(
         "INTERLEAVED",
@@ -105,7 +109,7 @@ fn part(
 }
 
 /// A frequency in turns as two floats, whose sum has 48 bits.
-fn turns(frequency: f64) -> [usize; 2] {
+pub(crate) fn turns(frequency: f64) -> [usize; 2] {
     let turns = frequency / std::f64::consts::TAU;
     let high = turns as f32;
     let low = (turns - f64::from(high)) as f32;

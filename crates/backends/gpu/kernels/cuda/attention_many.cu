@@ -1,0 +1,301 @@
+// Attention for many rows of queries on Hopper's tensor cores (Shah et al. 2024, arXiv
+// 2407.08608): a group goes with 128 rows of one head's queries through the keys, KEYS at a time
+// from the last that they see. One warpgroup brings keys and values to local memory; two others
+// have 64 rows each and make scores of the next keys while they weigh the values of the last.
+//
+// X, C: dtypes of the queries and of the cache. D: width of keys and values, 64 or 128. MMA: the
+// cache's type in PTX. CONVERTS: are X and C not the same? HAS_PAST: as the operation says.
+//
+// Tiles are in local memory as the tensor cores take them: columns of 64, in which rows have 128
+// bytes; of these, the 16 bytes i of row r are at i ^ r % 8.
+
+#define KEYS 128
+#define COLUMNS (D / 64)
+#define KV_BYTES (KEYS * D * 2)
+
+#define STAGES 2
+
+// Barriers of local memory: a tile is there; nobody reads it any more.
+#define FULL_K(stage) (barriers + (stage))
+#define FULL_V(stage) (barriers + STAGES + (stage))
+#define FREE_K(stage) (barriers + 2 * STAGES + (stage))
+#define FREE_V(stage) (barriers + 3 * STAGES + (stage))
+
+FUNCTION void arrive(ulong* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(local_address(barrier))
+                 : "memory");
+}
+
+// A tile of 64-column blocks at `address`, for wgmma: 1024 bytes from 8 rows to the next, and
+// `across` from one block to the next.
+FUNCTION ulong descriptor(uint address, uint across) {
+    return (ulong)1 << 62 | (ulong)(1024 / 16) << 32 | (ulong)(across / 16) << 16
+        | (address & 0x3ffff) / 16;
+}
+
+#define FLOATS_8(x, i) \
+    "+f"((x)[i]), "+f"((x)[i + 1]), "+f"((x)[i + 2]), "+f"((x)[i + 3]), "+f"((x)[i + 4]), \
+    "+f"((x)[i + 5]), "+f"((x)[i + 6]), "+f"((x)[i + 7])
+#define FLOATS_32(x, i) \
+    FLOATS_8(x, i), FLOATS_8(x, i + 8), FLOATS_8(x, i + 16), FLOATS_8(x, i + 24)
+#define REGISTERS_32 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
+    "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define REGISTERS_64 \
+    REGISTERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, " \
+    "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." MMA "." MMA
+
+// Scores: queries by keys, both in local memory; `adds` to them, or begins anew.
+FUNCTION void multiply_keys(float* sum, ulong queries, ulong keys, uint adds) {
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %66, 0;\n"
+                 WGMMA(128) " {" REGISTERS_64 "}, %64, %65, adds, 1, 1, 0, 0;\n}"
+                 : FLOATS_32(sum, 0), FLOATS_32(sum, 32)
+                 : "l"(queries), "l"(keys), "r"(adds));
+}
+
+// Adds weights, in registers, by values.
+FUNCTION void multiply_values(float* sum, const uint* weights, ulong values) {
+#if D == 128
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, 1, 0;\n"
+                 WGMMA(128) " {" REGISTERS_64 "}, {%64, %65, %66, %67}, %68, adds, 1, 1, 1;\n}"
+                 : FLOATS_32(sum, 0), FLOATS_32(sum, 32)
+                 : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]),
+                   "l"(values));
+#else
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, 1, 0;\n"
+                 WGMMA(64) " {" REGISTERS_32 "}, {%32, %33, %34, %35}, %36, adds, 1, 1, 1;\n}"
+                 : FLOATS_32(sum, 0)
+                 : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]),
+                   "l"(values));
+#endif
+}
+
+// Begins products, after which registers were written; ends a group of them; and waits until
+// no more than `pending` groups are at work.
+#define BEGIN_PRODUCTS asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
+#define END_PRODUCTS asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
+#define WAIT_PRODUCTS(pending) \
+    asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
+
+// From here on a compiler may not use what the registers were before.
+FUNCTION void renew(float* x, uint count) {
+    UNROLL for (uint i = 0; i < count; i += 8) asm volatile("" : FLOATS_8(x, i) :: "memory");
+}
+
+// One of the two warpgroups after the other, so that while one makes products the other makes
+// weights of its scores.
+#define TAKE_TURN(member) \
+    asm volatile("bar.sync %0, 256;" :: "r"(3 + (member)) : "memory")
+#define GIVE_TURN(member) \
+    asm volatile("bar.arrive %0, 256;" :: "r"(3 + (member)) : "memory")
+
+// Brings rows of keys or values from `first` on, up to `end`; the rest become 0.
+FUNCTION void bring(uint to, const STORAGE(C)* from, uint stride, uint first, uint end,
+                    ulong* barrier) {
+    const uint thread = LANE % 128, piece = thread % (D / 8), line = thread / (D / 8);
+    const uint lines = 128 / (D / 8);
+    to += piece / 8 * (KEYS * 128) + line * 128 + (piece % 8 ^ line % 8) * 16;
+    const STORAGE(C)* row = from + (first + line) * (ulong)stride + piece * 8;
+    UNROLL for (uint i = 0; i < KEYS / lines; i++) {
+        const bool is_there = first + line + i * lines < end;
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :: "r"(to + i * lines * 128), "l"(is_there ? row : from),
+                        "r"(is_there ? 16 : 0) : "memory");
+        row += lines * (ulong)stride;
+    }
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
+                 :: "r"(local_address(barrier)) : "memory");
+}
+
+KERNEL_BEGIN
+    LOCAL_ARRAY(ulong, barriers, 4 * STAGES);
+    const uint local = (local_address(DYNAMIC_LOCAL) + 1023) / 1024 * 1024;
+    const uint k_tiles = local + 128 * D * 2, v_tiles = k_tiles + STAGES * KV_BYTES;
+
+    // The longest first; of so many heads at a time that their keys stay in the cache.
+    const uint heads = p.all_heads, tiles = (p.t + 127) / 128;
+    const uint section = GROUP_ID(0) / (tiles * p.together) * p.together;
+    const uint place = GROUP_ID(0) - section * tiles, width = min(p.together, heads - section);
+    const uint first_row = (tiles - 1 - place / width) * 128;
+    const uint head = section + place % width, q_heads = p.heads * p.each;
+    const uint batch = head / q_heads, q_head = head % q_heads, kv_head = q_head / p.each;
+    uint q_start = q_head * p.q_strides[0];
+    uint k_start = kv_head * p.k_strides[0], v_start = kv_head * p.v_strides[0];
+    ADD_OFFSET(q_start, batch, LEAD_RANK, p.lead, p.q_lead);
+    ADD_OFFSET(k_start, batch, LEAD_RANK, p.lead, p.k_lead);
+    ADD_OFFSET(v_start, batch, LEAD_RANK, p.lead, p.v_lead);
+    uint before = 0;
+    READ_PAST;
+    const uint to = p.is_causal ? min(before + min(first_row + 128, p.t), p.s) : p.s;
+    const uint count = (to + KEYS - 1) / KEYS;
+
+    if (LANE == 0) {
+        for (uint i = 0; i < 4 * STAGES; i++) {
+            // Every lane that brings something arrives, and a lane of every warp that reads it.
+            barrier_init(barriers + i, i < 2 * STAGES ? 128 : 8);
+        }
+        barrier_fence();
+    }
+    BARRIER;
+    LAUNCH_NEXT;
+
+    if (SIMD_GROUP < 4) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        for (uint i = 0; i < count; i++) {
+            const uint stage = i % STAGES, phase = i / STAGES % 2;
+            const uint first = (count - 1 - i) * KEYS;
+            barrier_wait(FREE_K(stage), phase ^ 1);
+            bring(k_tiles + stage * KV_BYTES, k + k_start, p.k_strides[1], first, to,
+                  FULL_K(stage));
+            barrier_wait(FREE_V(stage), phase ^ 1);
+            bring(v_tiles + stage * KV_BYTES, v + v_start, p.v_strides[1], first, to,
+                  FULL_V(stage));
+        }
+        asm volatile("cp.async.wait_all;" ::: "memory");
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        const uint member = SIMD_GROUP / 4 - 1, thread = LANE % 128;
+        const uint q_tile = local + member * (64 * D * 2), own_row = first_row + member * 64;
+        UNROLL for (uint i = 0; i < D / 16; i++) {
+            const uint at = i * 128 + thread, line = at / (D / 8), piece = at % (D / 8);
+            uint4 x = make_uint4(0, 0, 0, 0);
+            if (own_row + line < p.t) {
+                const STORAGE(X)* from =
+                    q + q_start + (own_row + line) * p.q_strides[1] + piece * 8;
+#if CONVERTS
+                float y[8];
+                UNROLL for (uint j = 0; j < 8; j++) y[j] = LOAD(X, from, j);
+                x = make_uint4(packed(y[0], y[1]), packed(y[2], y[3]), packed(y[4], y[5]),
+                               packed(y[6], y[7]));
+#else
+                x = *(const uint4*)from;
+#endif
+            }
+            asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                         :: "r"(q_tile + piece / 8 * 8192 + line * 128
+                                + (piece % 8 ^ line % 8) * 16),
+                            "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+        }
+        asm volatile("fence.proxy.async.shared::cta;\nbar.sync %0, 128;" :: "r"(1 + member)
+                     : "memory");
+
+        const ulong q_descriptor = descriptor(q_tile, 0);
+        const float factor = SCALE * LOG2_E;
+        // A lane has two rows, 8 apart, and of 8 columns the two from here on.
+        const uint row = own_row + thread / 32 * 16 + SIMD_LANE / 4, column = SIMD_LANE % 4 * 2;
+        float score[KEYS / 2], sum[D / 2], peak[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
+        uint weight[KEYS / 4];
+        UNROLL for (uint i = 0; i < D / 2; i++) sum[i] = 0;
+
+        // The first turn is the first warpgroup's.
+        if (member == 1) GIVE_TURN(0);
+        for (uint i = 0; i < count; i++) {
+            const uint stage = i % STAGES, phase = i / STAGES % 2;
+            const uint last_stage = (i + STAGES - 1) % STAGES, last_phase = (i - 1) / STAGES % 2;
+            barrier_wait(FULL_K(stage), phase);
+            // What was copied is for the tensor cores.
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            TAKE_TURN(member);
+            renew(score, KEYS / 2);
+            BEGIN_PRODUCTS;
+            const ulong k_descriptor = descriptor(k_tiles + stage * KV_BYTES, 0);
+            UNROLL for (uint j = 0; j < D / 16; j++) {
+                const uint q_step = j / 4 * 8192 + j % 4 * 32;
+                const uint k_step = j / 4 * (KEYS * 128) + j % 4 * 32;
+                multiply_keys(score, q_descriptor + q_step / 16, k_descriptor + k_step / 16,
+                              j > 0);
+            }
+            END_PRODUCTS;
+            if (i > 0) {
+                barrier_wait(FULL_V(last_stage), last_phase);
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                renew(sum, D / 2);
+                BEGIN_PRODUCTS;
+                const ulong v_descriptor =
+                    descriptor(v_tiles + last_stage * KV_BYTES, KEYS * 128);
+                UNROLL for (uint j = 0; j < KEYS / 16; j++) {
+                    multiply_values(sum, weight + 4 * j, v_descriptor + j * 2048 / 16);
+                }
+                END_PRODUCTS;
+                GIVE_TURN(1 - member);
+                WAIT_PRODUCTS(1);
+            } else {
+                GIVE_TURN(1 - member);
+                WAIT_PRODUCTS(0);
+            }
+            renew(score, KEYS / 2);
+            if (SIMD_LANE == 0) arrive(FREE_K(stage));
+
+            const uint first = (count - 1 - i) * KEYS;
+            if (first + KEYS > (p.is_causal ? min(before + own_row + 1, p.s) : p.s)) {
+                UNROLL for (uint j = 0; j < KEYS / 2; j++) {
+                    const uint key = first + j / 4 * 8 + column + j % 2;
+                    const uint line = row + j / 2 % 2 * 8;
+                    if (key >= (p.is_causal ? min(before + line + 1, p.s) : p.s)) {
+                        score[j] = -INFINITY;
+                    }
+                }
+            }
+            float rescale[2];
+            UNROLL for (uint n = 0; n < 2; n++) {
+                float largest = peak[n];
+                UNROLL for (uint j = 2 * n; j < KEYS / 2; j += 4) {
+                    largest = max(largest, max(score[j], score[j + 1]));
+                }
+                largest = max(largest, simd_xor(largest, 1));
+                largest = max(largest, simd_xor(largest, 2));
+                const float base = BASE_OF(largest) * factor;
+                rescale[n] = exp_2(fma(peak[n], factor, -base));
+                peak[n] = largest;
+                float added = 0;
+                UNROLL for (uint j = 2 * n; j < KEYS / 2; j += 4) {
+                    score[j] = exp_2(fma(score[j], factor, -base));
+                    score[j + 1] = exp_2(fma(score[j + 1], factor, -base));
+                    added += score[j] + score[j + 1];
+                }
+                total[n] = fma(total[n], rescale[n], added);
+            }
+            if (i > 0) {
+                WAIT_PRODUCTS(0);
+                renew(sum, D / 2);
+                if (SIMD_LANE == 0) arrive(FREE_V(last_stage));
+                UNROLL for (uint j = 0; j < D / 2; j++) sum[j] *= rescale[j / 2 % 2];
+            }
+            UNROLL for (uint j = 0; j < KEYS / 4; j++) {
+                weight[j] = packed(score[2 * j], score[2 * j + 1]);
+            }
+        }
+        const uint last = count - 1;
+        barrier_wait(FULL_V(last % STAGES), last / STAGES % 2);
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        renew(sum, D / 2);
+        BEGIN_PRODUCTS;
+        const ulong v_descriptor = descriptor(v_tiles + last % STAGES * KV_BYTES, KEYS * 128);
+        UNROLL for (uint j = 0; j < KEYS / 16; j++) {
+            multiply_values(sum, weight + 4 * j, v_descriptor + j * 2048 / 16);
+        }
+        END_PRODUCTS;
+        WAIT_PRODUCTS(0);
+        renew(sum, D / 2);
+        // Nobody waits for the last turn.
+        if (member == 0) TAKE_TURN(0);
+
+        UNROLL for (uint n = 0; n < 2; n++) {
+            total[n] += simd_xor(total[n], 1);
+            total[n] += simd_xor(total[n], 2);
+            const float share = 1 / total[n];
+            if (row + n * 8 >= p.t) continue;
+            STORAGE(X)* const line = y + (head * p.t + row + n * 8) * (ulong)D + column;
+            UNROLL for (uint j = 0; j < D / 8; j++) {
+                const float a = sum[4 * j + 2 * n] * share, b = sum[4 * j + 2 * n + 1] * share;
+#if CONVERTS
+                STORE(X, line, 8 * j, a);
+                STORE(X, line, 8 * j + 1, b);
+#else
+                ((uint*)line)[4 * j] = packed(a, b);
+#endif
+            }
+        }
+    }
+KERNEL_END
