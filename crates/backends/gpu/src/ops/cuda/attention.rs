@@ -12,7 +12,7 @@ use crate::merge::CachedAttention;
 use crate::ops::attention::{operand, options, shape, strides};
 use crate::ops::rope::turns;
 
-/// The first compute capability with clusters and products of warpgroups.
+/// The first compute capability with clusters, and the only one with products of warpgroups.
 const CAPABILITY: u32 = 90;
 
 /// Queries of a head up to which groups share its keys.
@@ -82,9 +82,12 @@ pub(crate) fn emit_alone(op: &Attention, step: &Step, emitter: &mut Emitter) -> 
         return false;
     }
     let t = q.ty.shape[q.ty.rank() - 2];
-    let (mut kernel, groups) = match t <= FEW {
-        true => few([q, k, v]),
-        false => many([q, k, v]),
+    let (mut kernel, groups) = if t <= FEW {
+        few([q, k, v])
+    } else if emitter.limits.cuda_capability == CAPABILITY {
+        many([q, k, v])
+    } else {
+        return false;
     };
     for (name, place) in [("q", q), ("k", k), ("v", v)] {
         operand(&mut kernel, name, place);
