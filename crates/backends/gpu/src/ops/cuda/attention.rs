@@ -12,7 +12,7 @@ use crate::merge::CachedAttention;
 use crate::ops::attention::{operand, options, shape, strides};
 use crate::ops::rope::turns;
 
-/// The first compute capability with clusters, and the only one with products of warpgroups.
+/// The compute capability with clusters and products of warpgroups.
 const CAPABILITY: u32 = 90;
 
 /// Queries of a head up to which groups share its keys.
@@ -56,7 +56,7 @@ fn suits(op: &Attention, [q, k, v]: [&Place; 3], emitter: &Emitter) -> bool {
     let width = |place: &Place| place.ty.shape.last().copied();
     let is_half = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
     emitter.dialect() == Dialect::Cuda
-        && emitter.limits.cuda_capability >= CAPABILITY
+        && emitter.limits.cuda_capability == CAPABILITY
         && !op.mask
         && op.soft_cap.is_none()
         && op.scale.0 > 0.0
@@ -82,12 +82,9 @@ pub(crate) fn emit_alone(op: &Attention, step: &Step, emitter: &mut Emitter) -> 
         return false;
     }
     let t = q.ty.shape[q.ty.rank() - 2];
-    let (mut kernel, groups) = if t <= FEW {
-        few([q, k, v])
-    } else if emitter.limits.cuda_capability == CAPABILITY {
-        many([q, k, v])
-    } else {
-        return false;
+    let (mut kernel, groups) = match t <= FEW {
+        true => few([q, k, v]),
+        false => many([q, k, v]),
     };
     for (name, place) in [("q", q), ("k", k), ("v", v)] {
         operand(&mut kernel, name, place);
