@@ -22,7 +22,7 @@ pub(crate) struct Mistake {
 /// A launch.
 pub(crate) enum Work {
     /// Of a kernel of ours.
-    Kernel(Dispatch),
+    Kernel(Box<Dispatch>),
     /// Of a product of the driver's library, with the buffers of its operands and the byte
     /// that each begins at.
     Gemm(Gemm, [(Buffer, usize); 3]),
@@ -138,7 +138,7 @@ impl Emitter<'_> {
     pub(crate) fn launch(&mut self, kernel: Kernel) {
         let dispatch = kernel.finish(self.dialect);
         if !dispatch.groups.contains(&0) {
-            self.work.push((self.step, Work::Kernel(dispatch)));
+            self.work.push((self.step, Work::Kernel(Box::new(dispatch))));
         }
     }
 

@@ -18,13 +18,21 @@ pub(crate) struct GpuProgram<D: Driver> {
     steps: Vec<Step>,
     /// For each step, the number of launches up to its end.
     ends: Vec<usize>,
-    /// Each launch: its kernel if it is one of ours, and the step it is for.
-    launches: Vec<(Option<Arc<D::Kernel>>, (usize, Work))>,
+    launches: Vec<Ready<D::Kernel>>,
     mistakes: Vec<Mistake>,
     arena_bytes: usize,
     /// Words that are zero between launches.
     counters: usize,
     kept: Mutex<Kept<D>>,
+}
+
+/// A launch that is ready to be made.
+struct Ready<K> {
+    /// The step it is for.
+    step: usize,
+    work: Work,
+    /// Its kernel, if it is one of ours.
+    kernel: Option<Arc<K>>,
 }
 
 /// What a program keeps from run to run, of which there is one at a time.
@@ -74,7 +82,9 @@ impl<D: Driver> GpuProgram<D> {
             pool,
             steps,
             ends: emitted.ends,
-            launches: kernels.into_iter().zip(emitted.work).collect(),
+            launches: (kernels.into_iter().zip(emitted.work))
+                .map(|(kernel, (step, work))| Ready { step, work, kernel })
+                .collect(),
             mistakes: emitted.mistakes,
             arena_bytes: emitted.arena_bytes,
             counters: emitted.counters,
@@ -122,8 +132,7 @@ impl<D: Driver> GpuProgram<D> {
                 probe.before(part.node, &part.op)?;
             }
             while let Some((at, launch)) = launches.next_if(|(at, _)| *at < end) {
-                let (kernel, (origin, work)) = launch;
-                let launched = match (work, kernel) {
+                let launched = match (&launch.work, &launch.kernel) {
                     (Work::Kernel(dispatch), Some(kernel)) => {
                         self.launch(buffers, kernel, dispatch, at > 0)
                     }
@@ -136,7 +145,7 @@ impl<D: Driver> GpuProgram<D> {
                     }
                     (Work::Kernel(_), None) => Ok(()),
                 };
-                let part = self.steps[*origin].last();
+                let part = self.steps[launch.step].last();
                 launched.map_err(|e: DeviceError| e.at(part.node, part.op.name()))?;
             }
         }
