@@ -165,9 +165,8 @@ impl Context {
         self.follow(other)?;
         self.enter()?;
         // SAFETY: as the caller promises; both contexts are valid.
-        let status = unsafe {
-            cuMemcpyPeerAsync(to, self.context, from, other.context, bytes, self.stream)
-        };
+        let status =
+            unsafe { cuMemcpyPeerAsync(to, self.context, from, other.context, bytes, self.stream) };
         check("cuMemcpyPeerAsync", status)?;
         other.follow(self)
     }
@@ -193,13 +192,19 @@ impl Context {
         let mut event = ptr::null_mut();
         let flags = CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
         // SAFETY: there is room for the event.
-        check("cuEventCreate", unsafe { cuEventCreate(&raw mut event, flags) })?;
+        check("cuEventCreate", unsafe {
+            cuEventCreate(&raw mut event, flags)
+        })?;
         // SAFETY: event and stream are of the current context.
-        let recorded = check("cuEventRecord", unsafe { cuEventRecord(event, other.stream) });
+        let recorded = check("cuEventRecord", unsafe {
+            cuEventRecord(event, other.stream)
+        });
         let waits = recorded.and_then(|()| {
             self.enter()?;
             // SAFETY: both are valid; events may be waited for by other devices.
-            check("cuStreamWaitEvent", unsafe { cuStreamWaitEvent(self.stream, event, 0) })
+            check("cuStreamWaitEvent", unsafe {
+                cuStreamWaitEvent(self.stream, event, 0)
+            })
         });
         // SAFETY: it is not used again; the driver keeps it until it has happened.
         unsafe { cuEventDestroy_v2(event) };

@@ -138,7 +138,8 @@ impl Emitter<'_> {
     pub(crate) fn launch(&mut self, kernel: Kernel) {
         let dispatch = kernel.finish(self.dialect);
         if !dispatch.groups.contains(&0) {
-            self.work.push((self.step, Work::Kernel(Box::new(dispatch))));
+            self.work
+                .push((self.step, Work::Kernel(Box::new(dispatch))));
         }
     }
 
