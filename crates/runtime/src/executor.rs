@@ -1,8 +1,7 @@
 //! Runs graphs, and answers failures.
 
+mod inputs;
 mod loading;
-
-pub use loading::Loaded;
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -11,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
 
+use self::inputs::{Held, Inputs};
 use crate::costs::estimate::{EVERYWHERE, HOST, Places};
 use crate::journal::{Lease, lock};
 use crate::planner::{Assignment, DeviceId, Plan, Request, plan, prefer};
@@ -23,6 +23,8 @@ use crate::{
     DeviceBuffer, DeviceError, DeviceType, Explanation, FailureClass, Fallback, NoProbe, Program,
     Reason, Routing, RunError, Storage,
 };
+
+pub use loading::Loaded;
 
 /// A graph that is planned once and run often.
 ///
@@ -118,26 +120,6 @@ struct RunMemory {
     trimmed: SmallVec<[DeviceId; 2]>,
     /// Devices that were out of memory again, with what they said.
     full: Vec<(DeviceId, String)>,
-}
-
-/// Lists of storages, one after the other, as the inputs of a graph.
-#[derive(Clone, Copy)]
-struct Inputs<'a>(&'a [&'a [Storage]]);
-
-impl<'a> Inputs<'a> {
-    fn iter(self) -> impl Iterator<Item = &'a Storage> {
-        self.0.iter().copied().flatten()
-    }
-
-    fn get(self, mut index: usize) -> Option<&'a Storage> {
-        for list in self.0 {
-            match list.get(index) {
-                Some(storage) => return Some(storage),
-                None => index -= list.len(),
-            }
-        }
-        None
-    }
 }
 
 impl Executable {
@@ -572,40 +554,5 @@ impl Executable {
         let assignment = at.map(|at| &plan.assignments[at]);
         let assignment = assignment.or(plan.assignments.last())?;
         Some(self.devices.info(assignment.device).device)
-    }
-}
-
-/// The storages of a run, registered as in use.
-struct Held<'a> {
-    inputs: Inputs<'a>,
-    writes: &'a [bool],
-    /// How many of them are registered.
-    count: usize,
-}
-
-impl<'a> Held<'a> {
-    fn acquire(inputs: Inputs<'a>, writes: &'a [bool]) -> Result<Self, RunError> {
-        let mut held = Held {
-            inputs,
-            writes,
-            count: 0,
-        };
-        for (storage, &write) in inputs.iter().zip(writes) {
-            if !storage.acquire(write) {
-                let input = held.count;
-                return Err(RunError::Busy { input });
-            }
-            held.count += 1;
-        }
-        Ok(held)
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        let all = self.inputs.iter().zip(self.writes);
-        for (storage, &write) in all.take(self.count) {
-            storage.release(write);
-        }
     }
 }

@@ -15,6 +15,9 @@ use crate::{
     DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, Fetch, HostBuffer, RunError,
 };
 
+/// Bytes of a copy that is kept for the next one.
+const SMALL: usize = 64 << 10;
+
 /// The elements of a tensor, wherever they are: on the host, on devices, or both.
 ///
 /// Clones are handles on the same bytes. Copies on further devices are made when they are
@@ -34,6 +37,9 @@ struct Inner {
 struct Copies {
     host: Option<HostCopy>,
     devices: SmallVec<[Copy; 2]>,
+    /// Small copies that the host has overwritten: memory for the next ones, which recorded
+    /// launches then find at the same addresses.
+    outdated: SmallVec<[Copy; 2]>,
     /// The device that wrote last, until the host was shown what.
     unseen: Option<Arc<Owner>>,
     /// Who wrote last; `None` for the host.
@@ -326,6 +332,7 @@ impl Copies {
             }
         }
         self.devices.retain(|c| !c.owner.is_lost());
+        self.outdated.retain(|c| !c.owner.is_lost());
     }
 
     /// Makes what devices wrote to shared memory visible to the host, and what the host or
@@ -388,6 +395,18 @@ impl Copies {
             }
             (None, None) => self.stage(bytes)?,
         };
+        let is_its = |c: &Copy| Arc::ptr_eq(&c.owner, owner);
+        if let Some(at) = self.outdated.iter().position(is_its) {
+            let copy = self.outdated.swap_remove(at);
+            // SAFETY: the storage was acquired, so nobody writes to the host's memory, and
+            // nobody reads what is outdated.
+            unsafe {
+                let all = std::slice::from_raw_parts(host.as_ptr(), bytes);
+                copy.buffer.write(0, all)?;
+            }
+            journal.moved(DeviceType::Cpu, owner.device, bytes);
+            return Ok(copy);
+        }
         let copies = write && !host.is_writable();
         if copies || !owner.shares_host_memory {
             owner.admit(bytes)?;
@@ -483,7 +502,12 @@ impl Copies {
             Some(host) if host.memory.is_writable() => {
                 // SAFETY: the storage was acquired for writing.
                 unsafe { host.memory.write(0, from)? };
-                self.devices.retain(|c| c.in_host);
+                let (shared, outdated) = self.devices.drain(..).partition(|c| c.in_host);
+                self.devices = shared;
+                let outdated: SmallVec<[Copy; 2]> = outdated;
+                if bytes <= SMALL {
+                    self.outdated.extend(outdated);
+                }
             }
             _ => {
                 let copy = HostBuffer::copy_of(from).ok_or(StorageError::NoHostMemory)?;

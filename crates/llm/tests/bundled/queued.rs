@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -9,7 +10,11 @@ use std::thread;
 use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault, FaultKind, Faulty, When};
 use rustorch_ir::{Graph, Signature};
-use rustorch_llm::{Model, Scores, Selection, Session, SessionOptions};
+use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
+use rustorch_llm::{
+    GenerateOptions, LlmError, Model, Scores, Selection, Session, SessionOptions,
+    generate as generate_text,
+};
 use rustorch_runtime::{
     Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Fetch,
     Hardware, HostBuffer, NoProbe, Probe, Program, Runtime,
@@ -292,6 +297,39 @@ fn a_device_that_runs_ahead_tells_the_same_and_no_further_than_the_context() {
     assert!(runtime.fallbacks().is_empty());
     // The context is full: no pass was begun that nobody asked for.
     assert_eq!(runs, 1 + TOKENS as u64);
+}
+
+/// Of a prompt in batches, only the last one chooses a token to go on with.
+#[test]
+fn generating_begins_one_pass_for_nothing() {
+    let model = load("Q4_K_M");
+    let greedy = SamplerConfig {
+        temperature: 0.0,
+        ..SamplerConfig::default()
+    };
+    let limit = GenerateOptions {
+        max_tokens: Some(4),
+        ignore_end: false,
+    };
+    let tell = |backend: Arc<dyn Backend>| {
+        let runtime = Runtime::new([backend]);
+        let options = SessionOptions {
+            batch: 2,
+            ..options()
+        };
+        let mut session = Session::new(&model, &runtime, options).unwrap();
+        let mut sampler = SamplerChain::new(&greedy).unwrap();
+        let on_event = |_| Ok::<_, LlmError>(ControlFlow::Continue(()));
+        let told = generate_text(&mut session, &PROMPT, &mut sampler, &limit, on_event);
+        (
+            told.unwrap().ids,
+            session.tokens().to_vec(),
+            runtime.used_devices()[0].1,
+        )
+    };
+    let (ids, tokens, passes) = tell(cpu());
+    assert_eq!((ids.len(), tokens.len(), passes), (4, 5 + 3, 3 + 3));
+    assert_eq!(tell(Queued::over(cpu())), (ids, tokens, passes + 1));
 }
 
 /// Weights and cache are where they are needed before the first token.

@@ -181,8 +181,16 @@ fn pools_know_what_is_in_use() {
     assert_eq!(pool(), (64, 64));
     drop(outputs);
     assert_eq!(pool(), (32, 64));
+    // The memory of a small copy waits for the next one.
     runtime.write(&input, &[0; 32]).unwrap();
+    assert_eq!(pool(), (32, 64));
+    drop(input);
     assert_eq!(pool(), (0, 64));
+    let large = storage(&[1.0; 1 << 15]);
+    runtime.place(&large, GPU).unwrap();
+    assert_eq!(pool(), (1 << 17, 1 << 17));
+    runtime.write(&large, &[0; 1 << 17]).unwrap();
+    assert_eq!(pool(), (0, 1 << 17));
 }
 
 #[test]

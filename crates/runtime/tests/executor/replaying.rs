@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rustorch_runtime::{Costs, DeviceType, Routing, RunError, Runtime};
+use rustorch_runtime::{Costs, DeviceType, FailureClass, Routing, RunError, Runtime};
 
 use crate::fake::{Fake, cpu};
 use crate::{GPU, graph, neg, on, storage, sum, values};
@@ -27,6 +27,27 @@ fn results_nobody_holds_are_overwritten() {
         assert_ne!(run(3.0, &mut outputs), first);
         assert_eq!(values(&runtime, &held), [-2.0; 4]);
     }
+}
+
+#[test]
+fn inputs_that_are_written_again_take_no_memory() {
+    let gpu = Fake::gpu(GPU);
+    let state = gpu.state();
+    let runtime = Runtime::new([gpu.backend(), cpu()]);
+    let executable = runtime.prepare(graph(4, neg), on(GPU));
+    let (input, mut outputs) = (storage(&[1.0; 4]), Vec::new());
+    let inputs = [input];
+    for x in [2.0_f32, 3.0, 4.0] {
+        let bytes: Vec<u8> = [x; 4].into_iter().flat_map(f32::to_ne_bytes).collect();
+        runtime.write(&inputs[0], &bytes).unwrap();
+        executable.run_into(&[&inputs], &mut outputs).unwrap();
+        assert_eq!(values(&runtime, &outputs[0]), [-x; 4]);
+        // The next allocation fails.
+        let full = FailureClass::OutOfMemory { never_fits: false };
+        *state.refusals.lock().unwrap() = [full].into();
+    }
+    assert!(runtime.fallbacks().is_empty());
+    assert_eq!(runtime.memory().pools()[0].in_use, 2 * 16);
 }
 
 #[test]
