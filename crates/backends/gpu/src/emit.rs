@@ -129,6 +129,12 @@ impl Emitter<'_> {
         matches!(place.slot, Slot::Input(input) if !self.written.contains(&input))
     }
 
+    /// Is this a graph input that a single step of the graph writes?
+    pub(crate) fn is_written_once(&self, place: &Place) -> bool {
+        let writes = |&&written: &&usize| place.slot == Slot::Input(written);
+        self.written.iter().filter(writes).count() == 1
+    }
+
     /// From here on launches are for this step of the graph.
     pub(crate) fn at(&mut self, step: usize) {
         self.step = step;

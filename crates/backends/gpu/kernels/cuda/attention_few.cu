@@ -1,20 +1,20 @@
 // Attention for few rows of queries by tensor cores, see attention.h: 8 rows of them, of which
-// ROWS are used. The warps of a group take turns at its keys, KEYS at a time: 8 rows by 16 keys
-// of scores, then D by 8 of sums (transposed, so that values are the left operand). Keys and
-// values go from global memory to registers in pieces of 16 bytes, in an order of features that
-// suits the tensor cores' operands: which feature a column stands for does not matter.
+// ROWS are used. The warps of a group take turns at its keys, KEYS at a time: 8 rows by 16
+// keys of scores, then D by 8 of sums (transposed, so that values are the left operand). Keys
+// and values go from global memory to registers in pieces of 16 bytes, in an order of features
+// that suits the tensor cores' operands: which feature a column stands for does not matter.
 //
 // Queries are the sum of two numbers of the cache's type, and so are weights, so that results
 // are as good as in single precision. Queries' second numbers are in the rows 8 to 15 of the
 // left operand, which are free.
 //
-// The SPLITS groups that share a head's keys are a cluster. Each puts together, in order, what all
-// of them have made for its part of the result.
+// The SPLITS groups that share a head's keys are a cluster. Each puts together, in order, what
+// all of them have made for its part of the result.
 //
-// D: width of keys and of values. MMA: the cache's type in PTX. NEW_TOKEN: is there one query for
-// each head, which has yet to be turned by its position, as has a key, which is to be written to
-// the cache with its value? The rest of the cache, and the position, have then been there since
-// before the launch ahead of this one, and are read before that ends.
+// D: width of keys and of values. MMA: the cache's type in PTX. NEW_TOKEN: is there one query
+// for each head, which has yet to be turned by its position, as has a key, which is to be
+// written to the cache with its value? With STARTS_EARLY, no launch of the graph writes the
+// position, nor any but this one the cache.
 
 #define WARPS (GROUP / 32)
 #define KEYS 16
@@ -42,8 +42,8 @@ FUNCTION uint4 load_local(const uint4* p) {
     return v;
 }
 
-// Puts a number into the local memory of the cluster's group `rank`, where others have theirs at
-// `p`, whose barrier of bytes counts it.
+// Puts a number into the local memory of the cluster's group `rank`, where others have theirs
+// at `p`, whose barrier of bytes counts it.
 FUNCTION void put_in(float* p, uint rank, float x, const ulong* barrier) {
     asm volatile("{\n"
                  ".reg .b32 there, counter;\n"
@@ -74,7 +74,8 @@ FUNCTION void load_keys(uint4* tile, const STORAGE(C)* keys, uint stride, uint f
     }
 }
 
-// Lane 4 g + c has of keys 2 c, 2 c + 1, 2 c + 8 and 2 c + 9 the values 8 g to 8 g + 7 of each 64.
+// Lane 4 g + c has of keys 2 c, 2 c + 1, 2 c + 8 and 2 c + 9 the values 8 g to 8 g + 7 of each
+// 64.
 FUNCTION void load_values(uint4* tile, const STORAGE(C)* values, uint stride, uint first,
                           uint last) {
     const uint g = SIMD_LANE / 4, c = SIMD_LANE % 4;

@@ -1,13 +1,15 @@
 // Attention for many rows of queries on Hopper's tensor cores (Shah et al. 2024, arXiv
-// 2407.08608): a group goes with 128 rows of one head's queries through the keys, KEYS at a time
-// from the last that they see. One warpgroup brings keys and values to local memory; two others
-// have 64 rows each and make scores of the next keys while they weigh the values of the last.
+// 2407.08608): a group goes with 128 rows of one head's queries through the keys, KEYS at a
+// time from the last that they see. One warpgroup brings keys and values to local memory; two
+// others have 64 rows each and make scores of the next keys while they weigh the values of the
+// last.
 //
-// X, C: dtypes of the queries and of the cache. D: width of keys and values, 64 or 128. MMA: the
-// cache's type in PTX. CONVERTS: are X and C not the same? HAS_PAST: as the operation says.
+// X, C: dtypes of the queries and of the cache. D: width of keys and values, 64 or 128. MMA:
+// the cache's type in PTX. CONVERTS: are X and C not the same? HAS_PAST: as the operation
+// says.
 //
-// Tiles are in local memory as the tensor cores take them: columns of 64, in which rows have 128
-// bytes; of these, the 16 bytes i of row r are at i ^ r % 8.
+// Tiles are in local memory as the tensor cores take them: columns of 64, in which rows have
+// 128 bytes; of these, the 16 bytes i of row r are at i ^ r % 8.
 
 #define KEYS 128
 #define COLUMNS (D / 64)
@@ -132,7 +134,8 @@ KERNEL_BEGIN
 
     if (LANE == 0) {
         for (uint i = 0; i < 4 * STAGES; i++) {
-            // Every lane that brings something arrives, and a lane of every warp that reads it.
+            // Every lane that brings something arrives, and a lane of every warp that reads
+            // it.
             barrier_init(barriers + i, i < 2 * STAGES ? 128 : 8);
         }
         barrier_fence();
@@ -140,6 +143,8 @@ KERNEL_BEGIN
     BARRIER;
     LAUNCH_NEXT;
 
+    // All together have no more registers than the launch gave them, 168 to each lane: where
+    // they ask for more, they wait for ever.
     if (SIMD_GROUP < 4) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
         for (uint i = 0; i < count; i++) {

@@ -1,9 +1,9 @@
-//! Attention on tensor cores: of few rows of queries, also with what comes in front of it for a
-//! token; and of many.
+//! Attention on tensor cores: of few rows of queries, also with what comes in front of it for
+//! a token; and of many.
 
 use rustorch_ir::ops::{Attention, Rope, RopeLayout};
 use rustorch_ir::{DType, Op};
-use rustorch_runtime::{Place, Slot, Step};
+use rustorch_runtime::{Place, Step};
 
 use crate::driver::Dialect;
 use crate::emit::Emitter;
@@ -157,7 +157,7 @@ fn parts<'a>(a: &CachedAttention<'a>) -> Option<(&'a Attention, &'a Rope)> {
     }
 }
 
-/// Is it of one token, of which all is known before the graph is run but its own vectors?
+/// Is it of one token, and are its parts those of the kernel?
 pub(crate) fn accepts(a: &CachedAttention, emitter: &Emitter) -> bool {
     let Some((op, rope)) = parts(a) else {
         return false;
@@ -173,8 +173,6 @@ pub(crate) fn accepts(a: &CachedAttention, emitter: &Emitter) -> bool {
         let is_vector = place.layout.strides.last() == Some(&1);
         place.ty.dtype == DType::F32 && shape.len() == 3 && shape[1] == 1 && is_vector
     };
-    // The kernel begins before the launch ahead of it ends: nothing in the graph may write these.
-    let is_given = |place: &Place| matches!(place.slot, Slot::Input(_));
     let same = |a: &Place, b: &Place| a.slot == b.slot && a.layout == b.layout;
     let is_dim = |step: &Step| matches!(&step.last().op, Op::UpdateSlice(op) if op.dim == 1);
     let past = a.attention.inputs.last();
@@ -187,8 +185,6 @@ pub(crate) fn accepts(a: &CachedAttention, emitter: &Emitter) -> bool {
         && [a.update_k, a.update_v]
             .into_iter()
             .all(|step| is_dim(step) && starts_there(step))
-        && past.is_some_and(is_given)
-        && a.rope_q.inputs[1..].iter().all(is_given)
         && a.rope_q.inputs.len() == a.rope_k.inputs.len()
         && (a.rope_q.inputs[1..].iter().zip(&a.rope_k.inputs[1..])).all(|(q, k)| same(q, k))
         && rope.dims.is_multiple_of(2)
@@ -207,7 +203,15 @@ pub(crate) fn emit(a: &CachedAttention, emitter: &mut Emitter) {
     let [k, v] = [1, 2].map(|i| &a.attention.inputs[i]);
     let (mut kernel, groups) = few([q, k, v]);
     kernel.define("NEW_TOKEN", 1);
-    kernel.define("STARTS_EARLY", 1);
+    // The kernel reads these before earlier launches have ended; caches where it writes nothing.
+    let mut given = a.rope_q.inputs[1..].iter().chain(a.attention.inputs.last());
+    if given.all(|place| emitter.is_constant(place))
+        && [k, v]
+            .into_iter()
+            .all(|cache| emitter.is_written_once(cache))
+    {
+        kernel.define("STARTS_EARLY", 1);
+    }
     operand(&mut kernel, "q", q);
     for (name, place) in [("k", k), ("v", v)] {
         kernel.write(name, place);

@@ -1,0 +1,216 @@
+//! Attention of the widths that language models have: by itself, and in a layer that turns
+//! queries and keys by their positions and writes keys and values to a cache.
+
+use std::sync::Arc;
+
+use rustorch_gpu::Gpu;
+use rustorch_ir::ops::{Attention, Linear, RmsNorm, Rope, RopeLayout, RopeScaling, UpdateSlice};
+use rustorch_ir::{DType, Graph, TensorType, ValueId};
+use rustorch_runtime::{Backend, Executable, HostBuffer, Routing, Runtime, Storage};
+
+const HEADS: usize = 8;
+
+fn gpus() -> Vec<Arc<dyn Backend>> {
+    let devices = rustorch_cuda::devices().unwrap_or_else(|absent| {
+        let required = std::env::var_os("RUSTORCH_TEST_CUDA").is_some();
+        assert!(!required, "a CUDA device was promised: {absent}");
+        println!("skipped, since there is no CUDA device: {absent}");
+        Vec::new()
+    });
+    (devices.into_iter())
+        .map(|device| Arc::new(Gpu::new(device)) as Arc<dyn Backend>)
+        .collect()
+}
+
+/// Numbers from -1 to 1.
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    let mut state = seed as u64 + 1;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+fn storage(bytes: &[u8]) -> Storage {
+    Storage::from_host(HostBuffer::copy_of(bytes).unwrap())
+}
+
+fn floats(count: usize, seed: usize) -> Storage {
+    let bytes: Vec<u8> = (numbers(count, seed).iter())
+        .flat_map(|x| x.to_ne_bytes())
+        .collect();
+    storage(&bytes)
+}
+
+/// A graph of one output, in single precision, made ready on one backend.
+struct Ready {
+    runtime: Runtime,
+    executable: Executable,
+    bytes: usize,
+}
+
+impl Ready {
+    fn new(backend: Arc<dyn Backend>, graph: &Graph) -> Self {
+        let runtime = Runtime::new(vec![backend]);
+        Self {
+            executable: runtime.prepare(graph.clone(), Routing::AUTO),
+            bytes: graph.ty(graph.outputs()[0]).shape.elements() * 4,
+            runtime,
+        }
+    }
+
+    fn run(&self, inputs: &[Storage]) -> Vec<f32> {
+        let outputs = self.executable.run(inputs).unwrap();
+        let mut bytes = vec![0; self.bytes];
+        self.runtime.read(&outputs[0], 0, &mut bytes).unwrap();
+        let words = bytes.chunks_exact(4);
+        words
+            .map(|word| f32::from_ne_bytes(word.try_into().unwrap()))
+            .collect()
+    }
+}
+
+/// The sum of squared differences over that of squares.
+fn error(y: &[f32], expected: &[f32]) -> f64 {
+    let pairs = y.iter().zip(expected);
+    let square = |x: f32| f64::from(x).powi(2);
+    let difference: f64 = pairs.map(|(a, b)| square(a - b)).sum();
+    difference / expected.iter().map(|&x| square(x)).sum::<f64>()
+}
+
+fn attention(d: usize) -> Attention {
+    Attention {
+        scale: (1.0 / (d as f64).sqrt()).into(),
+        causal: true,
+        soft_cap: None,
+        mask: false,
+        past: true,
+    }
+}
+
+/// Queries of `t` tokens, permuted as models have them, for a cache in `dtype`.
+fn alone(t: usize, s: usize, d: usize, kv_heads: usize, dtype: DType) -> Graph {
+    let mut g = Graph::new();
+    let mut input = |shape: [usize; 3]| g.input(TensorType::new(shape, DType::F32)).unwrap();
+    let [q, k, v] = [
+        input([t, HEADS, d]),
+        input([kv_heads, s, d]),
+        input([kv_heads, s, d]),
+    ];
+    let past = g.input(TensorType::new([1], DType::I32)).unwrap();
+    let q = g.permute(q, &[1, 0, 2]).unwrap();
+    let [k, v] = [k, v].map(|x| g.cast(x, dtype).unwrap());
+    let y = g.push(attention(d), &[q, k, v, past]).unwrap();
+    g.output(y);
+    g
+}
+
+#[test]
+fn attention_of_models_equals_that_of_the_cpu() {
+    for gpu in gpus() {
+        for dtype in [DType::F16, DType::BF16, DType::F32] {
+            for (d, kv_heads) in [(64, 1), (128, 2), (128, 8)] {
+                for (t, past) in [(1, 0), (1, 700), (3, 255), (16, 300), (17, 0), (150, 333)] {
+                    let s = 720;
+                    let graph = alone(t, s, d, kv_heads, dtype);
+                    let past = i32::to_ne_bytes(past);
+                    let inputs = [
+                        floats(t * HEADS * d, 1),
+                        floats(kv_heads * s * d, 2),
+                        floats(kv_heads * s * d, 3),
+                        storage(&past),
+                    ];
+                    let [y, expected] = [gpu.clone(), Arc::new(rustorch_cpu::Cpu::new(0))]
+                        .map(|backend: Arc<dyn Backend>| Ready::new(backend, &graph).run(&inputs));
+                    let error = error(&y, &expected);
+                    // That of weights in the cache's type.
+                    let limit = if dtype == DType::BF16 { 2e-5 } else { 1e-6 };
+                    assert!(error < limit, "{dtype} {d} {kv_heads} {t}: {error:.1e}");
+                }
+            }
+        }
+    }
+}
+
+/// A layer's attention for a token, from the norm on.
+fn layer(s: usize, d: usize, kv_heads: usize, dtype: DType, rope: &Rope) -> Graph {
+    let width = HEADS * d;
+    let mut g = Graph::new();
+    let mut input = |shape: &[usize], dtype| {
+        let ty = TensorType::new(shape.to_vec(), dtype);
+        g.input(ty).unwrap()
+    };
+    let x = input(&[1, width], DType::F32);
+    let weights = [HEADS, kv_heads, kv_heads].map(|heads| input(&[heads * d, width], DType::F32));
+    let norm = input(&[width], DType::F32);
+    let caches = [(); 2].map(|()| input(&[kv_heads, s, d], dtype));
+    let position = input(&[1], DType::I32);
+    let factors = input(&[rope.dims / 2], DType::F32);
+    let x = g.push(RmsNorm { eps: 1e-5.into() }, &[x, norm]).unwrap();
+    let vectors = |g: &mut Graph, weight: ValueId, heads: usize| {
+        let y = g.push(Linear, &[x, weight]).unwrap();
+        let y = g.reshape(y, [1, heads, d]).unwrap();
+        g.permute(y, &[1, 0, 2]).unwrap()
+    };
+    let q = vectors(&mut g, weights[0], HEADS);
+    let k = vectors(&mut g, weights[1], kv_heads);
+    let v = vectors(&mut g, weights[2], kv_heads);
+    let [q, k] = [q, k].map(|x| g.push(rope.clone(), &[x, position, factors]).unwrap());
+    let mut write = |cache: ValueId, x: ValueId| {
+        let update = UpdateSlice { dim: 1 };
+        g.push(update, &[cache, x, position]).unwrap()
+    };
+    let (k, v) = (write(caches[0], k), write(caches[1], v));
+    let y = g.push(attention(d), &[q, k, v, position]).unwrap();
+    g.output(y);
+    g
+}
+
+#[test]
+fn the_attention_of_a_layer_equals_that_of_the_cpu() {
+    let mut backends = gpus();
+    backends.insert(0, Arc::new(rustorch_cpu::Cpu::new(0)));
+    for layout in [RopeLayout::Interleaved, RopeLayout::Halves] {
+        for (d, kv_heads, dims) in [(64, 1, 64), (128, 2, 128), (128, 2, 96)] {
+            let (s, width) = (300, HEADS * d);
+            let rope = Rope {
+                dims,
+                layout,
+                base: 500_000.0.into(),
+                scaling: RopeScaling::NONE,
+            };
+            let graph = layer(s, d, kv_heads, DType::F16, &rope);
+            let results = backends.iter().map(|backend| {
+                let ready = Ready::new(backend.clone(), &graph);
+                let mut inputs = vec![floats(width, 0)];
+                for (seed, heads) in [HEADS, kv_heads, kv_heads].into_iter().enumerate() {
+                    inputs.push(floats(heads * d * width, seed + 1));
+                }
+                inputs.push(floats(width, 4));
+                for _ in 0..2 {
+                    inputs.push(storage(&vec![0; kv_heads * s * d * 2]));
+                }
+                let factors = (1..=dims / 2).flat_map(|i| (i as f32).to_ne_bytes());
+                let factors: Vec<u8> = factors.collect();
+                let position = inputs.len();
+                inputs.extend([storage(&[0; 4]), storage(&factors)]);
+                // Each pass reads what those before have written.
+                (0..s)
+                    .flat_map(|past| {
+                        inputs[0] = floats(width, past + 10);
+                        inputs[position] = storage(&i32::try_from(past).unwrap().to_ne_bytes());
+                        ready.run(&inputs)
+                    })
+                    .collect::<Vec<f32>>()
+            });
+            let results: Vec<Vec<f32>> = results.collect();
+            for result in &results[1..] {
+                let error = error(result, &results[0]);
+                assert!(error < 1e-6, "{layout:?} {d} {dims}: {error:.1e}");
+            }
+        }
+    }
+}
