@@ -217,7 +217,7 @@ fn pad(out: &mut impl Write, len: usize, alignment: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Fails on what [`Gguf`](crate::Gguf) would refuse to read.
+/// Fails on what [`Gguf`] would refuse to read.
 fn expect_readable(key: &str, value: &Value) -> Result<(), GgufError> {
     match value {
         _ if key.is_empty() => Err(GgufError::key(key, KeyProblem::Empty)),

@@ -259,8 +259,8 @@ impl fmt::Display for Bytes {
 impl SessionOptions {
     /// These options with the device of each layer as [`select_backend`] chooses it, and what
     /// it chose. Nothing where the [`Routing`] names the processor or has rules of its own, or
-    /// where there is but one device to choose. Another device that it names goes first; if it is
-    /// strict, alone, unless a number of layers is given.
+    /// where there is but one device to choose. Another device that it names goes first; if it
+    /// is strict, alone, unless a number of layers is given.
     ///
     /// # Errors
     /// As [`BackendConfig::new`].

@@ -28,7 +28,8 @@ pub struct SessionOptions {
     /// left to the runtime.
     pub layers: Vec<DeviceType>,
     /// To compare with: the type that values are converted to, and back, where they go from one
-    /// device to another, see [`Trace::converting`]. `None` converts nothing there.
+    /// device to another, see [`Trace::converting`](rustorch_tensor::Trace::converting). `None`
+    /// converts nothing there.
     pub converting: Option<DType>,
 }
 
