@@ -217,7 +217,9 @@ impl Driver for Cuda {
     }
 
     fn load(&self, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {
-        Kernel::load(&self.context, binary, name).map_err(|failure| self.failed(failure))
+        let capability = self.limits.cuda_capability;
+        let kernel = Kernel::load(&self.context, binary, name, capability);
+        kernel.map_err(|failure| self.failed(failure))
     }
 
     unsafe fn launch(&self, kernel: &Kernel, launch: &Launch<'_, Self>) -> Result<(), DeviceError> {

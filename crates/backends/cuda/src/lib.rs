@@ -39,13 +39,12 @@ pub fn compile(source: &str, capability: u32) -> Result<Vec<u8>, String> {
     nvrtc::nvrtc()?.compile(source, capability)
 }
 
-/// PTX of a source in the dialect, for devices of one of [`pack::TARGETS`]: by NVRTC, without a
-/// device.
+/// PTX of a source in the dialect: by NVRTC, without a device.
 ///
 /// # Errors
 /// As [`compile`].
-pub fn ptx(source: &str, target: u8) -> Result<Vec<u8>, String> {
-    nvrtc::nvrtc()?.ptx(source, target.into())
+pub fn ptx(source: &str, target: pack::Target) -> Result<Vec<u8>, String> {
+    nvrtc::nvrtc()?.ptx(source, target)
 }
 
 /// The version of NVRTC, major and minor number.

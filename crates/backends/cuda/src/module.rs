@@ -1,6 +1,6 @@
 //! Loaded kernels.
 
-use std::ffi::{CString, c_int};
+use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cudarc::driver::sys::*;
 
 use crate::context::Context;
+use crate::pack::target_of_ptx;
 use crate::status::{Failure, check};
 
-/// The first architecture whose kernels wait for the launch ahead of them by themselves.
-const WAITS: c_int = 90;
+/// The first compute capability whose kernels wait for the launch ahead of them by themselves.
+const WAITS: u32 = 90;
 
 /// A compiled kernel.
 pub struct Kernel {
@@ -29,9 +30,15 @@ unsafe impl Send for Kernel {}
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
-    /// The kernel `name` of machine code or PTX.
-    pub(crate) fn load(context: &Arc<Context>, image: &[u8], name: &str) -> Result<Self, Failure> {
+    /// The kernel `name` of machine code for a device of this compute capability, or of PTX.
+    pub(crate) fn load(
+        context: &Arc<Context>,
+        image: &[u8],
+        name: &str,
+        capability: u32,
+    ) -> Result<Self, Failure> {
         context.enter()?;
+        let waits = compiled_for(image).unwrap_or(capability) >= WAITS;
         // PTX ends with a zero.
         let image: Vec<u8> = image.iter().copied().chain([0]).collect();
         let mut module = ptr::null_mut();
@@ -51,19 +58,13 @@ impl Kernel {
             module,
             function: ptr::null_mut(),
             granted: AtomicU32::new(0),
-            waits: false,
+            waits,
         };
         let name = CString::new(name).unwrap_or_default();
         // SAFETY: the module is valid, and the name ends with a zero.
         let status =
             unsafe { cuModuleGetFunction(&raw mut kernel.function, module, name.as_ptr()) };
         check("cuModuleGetFunction", status)?;
-        let compiled_for = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
-        let mut version = 0;
-        // SAFETY: the function is valid, and there is room for the number.
-        let status = unsafe { cuFuncGetAttribute(&raw mut version, compiled_for, kernel.function) };
-        check("cuFuncGetAttribute", status)?;
-        kernel.waits = version >= WAITS;
         Ok(kernel)
     }
 
@@ -101,5 +102,27 @@ impl Drop for Kernel {
             // SAFETY: no launch of it is under way any more.
             unsafe { cuModuleUnload(self.module) };
         }
+    }
+}
+
+/// The compute capability that PTX was compiled for; `None` for machine code.
+fn compiled_for(image: &[u8]) -> Option<u32> {
+    let name = target_of_ptx(image)?;
+    name.trim_end_matches(|c: char| c.is_ascii_alphabetic())
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ptx_says_what_it_was_compiled_for() {
+        for (target, capability) in [("70", 70), ("90a", 90), ("120", 120)] {
+            let ptx = format!("//\n.version 8.4\n.target sm_{target}\n.address_size 64\n");
+            assert_eq!(compiled_for(ptx.as_bytes()), Some(capability));
+        }
+        assert_eq!(compiled_for(b"\x7fELF.target"), None);
     }
 }

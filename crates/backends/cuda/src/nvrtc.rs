@@ -5,6 +5,7 @@ use std::ptr;
 use std::sync::LazyLock;
 
 use crate::library::api;
+use crate::pack::Target;
 
 type Status = c_int;
 type RawProgram = *mut std::ffi::c_void;
@@ -107,12 +108,12 @@ impl Nvrtc {
         }
     }
 
-    /// PTX of a source for devices of a compute capability.
+    /// PTX of a source.
     ///
     /// # Errors
     /// What the compiler says, as one line.
-    pub(crate) fn ptx(&self, source: &str, capability: u32) -> Result<Vec<u8>, String> {
-        let program = self.program(source, &format!("compute_{}", target(capability)))?;
+    pub(crate) fn ptx(&self, source: &str, target: Target) -> Result<Vec<u8>, String> {
+        let program = self.program(source, &format!("compute_{}", target.name()))?;
         let mut ptx = program.bytes(self.api.ptx_size, self.api.ptx);
         // What it ends with in memory.
         ptx.pop_if(|last| *last == 0);

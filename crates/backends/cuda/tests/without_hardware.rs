@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use rustorch_gpu::Gpu;
+use rustorch_gpu::{Driver, Gpu};
 use rustorch_ir::ops::UnaryOp;
 use rustorch_ir::{DType, Graph, TensorType};
 use rustorch_runtime::Backend;
@@ -34,10 +34,13 @@ static FAKE: LazyLock<Option<TempDir>> = LazyLock::new(|| {
     }
 });
 
-/// The lines that the test `name` of this file prints behind `= ` with that driver and these
-/// variables.
+/// The lines that the test `name` of this file prints with that driver and these variables.
 fn lines(name: &str, variables: &[(&str, &str)]) -> Option<Vec<String>> {
-    let folder = FAKE.as_ref()?;
+    Some(lines_with(FAKE.as_ref()?, name, variables))
+}
+
+/// What it prints behind `= `, with the driver of a folder.
+fn lines_with(folder: &TempDir, name: &str, variables: &[(&str, &str)]) -> Vec<String> {
     let ran = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--ignored", "--nocapture"])
         .env("LD_LIBRARY_PATH", folder.path())
@@ -48,7 +51,7 @@ fn lines(name: &str, variables: &[(&str, &str)]) -> Option<Vec<String>> {
     let out = String::from_utf8(ran.stdout).unwrap();
     assert!(ran.status.success(), "{out}");
     let lines = out.lines().filter_map(|line| line.split_once("= "));
-    Some(lines.map(|(_, line)| line.to_owned()).collect())
+    lines.map(|(_, line)| line.to_owned()).collect()
 }
 
 #[test]
@@ -114,6 +117,33 @@ fn what_is_wrong_is_one_clear_line() {
         for part in expected {
             assert!(lines[0].contains(part), "{variables:?}: {lines:?}");
         }
+    }
+}
+
+#[test]
+fn no_driver_is_one_clear_line() {
+    // Whatever driver the system has is not found behind these.
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        std::fs::write(folder.path().join(name), "no library").unwrap();
+    }
+    let expected = "cuda: NVIDIA's driver is not installed: there is no libcuda; install \
+                    NVIDIA's driver, 550 or newer";
+    assert_eq!(lines_with(&folder, "list_devices", &[]), [expected]);
+}
+
+#[test]
+#[ignore = "run by others, in a process of its own"]
+fn take_memory() {
+    let device = rustorch_cuda::devices().unwrap().remove(0);
+    println!("= {}", device.alloc(1 << 30).unwrap_err());
+}
+
+#[test]
+fn too_little_memory_is_one_clear_line() {
+    if let Some(lines) = lines("take_memory", &[("FAKE_CAPABILITIES", "90")]) {
+        let expected = "cuda:0: out of memory: 1024 MiB were refused: 64 MiB of 16384 are free";
+        assert_eq!(lines, [expected]);
     }
 }
 

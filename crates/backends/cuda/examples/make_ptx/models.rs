@@ -50,8 +50,13 @@ const SHAPES: [Shape; 9] = [
     shape("qwen3", [4096, 32, 8, 128, 12_288, 151_936]), // Qwen3 8B
 ];
 
-/// Tokens of the passes. Kernels of few rows are made for their number.
-const ROWS: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 512];
+/// Tokens of the passes of every model.
+const ROWS: [usize; 2] = [1, 512];
+
+/// Those of the usual types besides: kernels of few rows are made for powers of two.
+const MORE_ROWS: [usize; 5] = [2, 4, 8, 16, 128];
+
+const USUAL: [FileType; 3] = [FileType::Q4KM, FileType::Q8_0, FileType::F16];
 
 /// Tokens that there is room for.
 const CONTEXT: usize = 4096;
@@ -197,19 +202,27 @@ pub(crate) fn run(
     poses: &[Arc<dyn Backend>],
 ) -> anyhow::Result<()> {
     let model = shape.model(file_type)?;
+    let mut rows = ROWS.to_vec();
+    if USUAL.contains(&file_type) {
+        rows.extend(MORE_ROWS);
+    }
     for pose in poses {
-        pass(&model, pose.clone(), DType::F16)?;
-        // Keys and values do not meet the weights.
+        let mut session = session(&model, pose.clone(), DType::F16)?;
+        feed(&mut session, &rows)?;
+        // Neither keys and values nor the choice of tokens meet the weights.
         if file_type == FileType::F16 {
-            pass(&model, pose.clone(), DType::F32)?;
+            choose(&mut session)?;
+            feed(&mut self::session(&model, pose.clone(), DType::F32)?, &rows)?;
         }
     }
     Ok(())
 }
 
-/// The passes of a model with keys and values of such a type.
-fn pass(model: &Model, pose: Arc<dyn Backend>, cache_dtype: DType) -> anyhow::Result<()> {
-    let runtime = Runtime::new([pose]);
+fn session(
+    model: &Model,
+    pose: Arc<dyn Backend>,
+    cache_dtype: DType,
+) -> anyhow::Result<Session<'_>> {
     let options = SessionOptions {
         context: CONTEXT,
         cache_dtype,
@@ -219,12 +232,21 @@ fn pass(model: &Model, pose: Arc<dyn Backend>, cache_dtype: DType) -> anyhow::Re
         },
         ..SessionOptions::default()
     };
-    let mut session = Session::new(model, &runtime, options)?;
+    Ok(Session::new(model, &Runtime::new([pose]), options)?)
+}
+
+/// Passes over so many tokens.
+fn feed(session: &mut Session, rows: &[usize]) -> anyhow::Result<()> {
     let mut logits = Vec::new();
-    for rows in ROWS {
+    for &rows in rows {
         session.truncate(0);
         session.feed(&vec![0; rows], &mut logits)?;
     }
+    Ok(())
+}
+
+/// Passes behind which the device chooses tokens.
+fn choose(session: &mut Session) -> anyhow::Result<()> {
     let banned = Selection {
         banned: [0].into(),
         ..Selection::best()

@@ -8,14 +8,14 @@ use std::{fs, thread};
 
 use anyhow::{Context, bail, ensure};
 use rustorch_conformance::Suite;
-use rustorch_cuda::pack::{Pack, targets};
+use rustorch_cuda::pack::{Pack, Target};
 use rustorch_gpu::Gpu;
 use rustorch_ir::Graph;
 use rustorch_runtime::Backend;
 use sha2::{Digest, Sha256};
 
 use crate::models;
-use crate::pose::{CARDS, Card, Pose, Sources};
+use crate::pose::{CARDS, Pose, Sources};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels.ptx.zst");
 
@@ -24,7 +24,7 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels.ptx.zst");
 const NVRTC: (i32, i32) = (12, 4);
 
 /// Of so many kernels, one is in the sample.
-const SAMPLE: u8 = 8;
+const SAMPLE: u8 = 16;
 
 /// The window that kernels are compressed by what they have in common in: 64 MiB.
 const WINDOW: u32 = 26;
@@ -33,57 +33,66 @@ const WINDOW: u32 = 26;
 const SCALES: [usize; 4] = [1, 8, 64, 1024];
 
 /// Sources, and what they are to be compiled for.
-type Wanted = BTreeSet<(String, u8)>;
-
-fn target(card: Card) -> u8 {
-    targets(card.0).next().unwrap_or(u8::MAX)
-}
+type Wanted = BTreeSet<(String, Target)>;
 
 fn wanted() -> anyhow::Result<Wanted> {
-    let mut least = BTreeMap::new();
+    let noted = CARDS.map(|_| Sources::default());
+    let poses = |has_gemm| -> Vec<Arc<dyn Backend>> {
+        let cards = CARDS.into_iter().zip(&noted);
+        cards
+            .map(|(card, sources)| {
+                Arc::new(Gpu::new(Pose::new(card, has_gemm, sources.clone()))) as _
+            })
+            .collect()
+    };
     for scale in SCALES {
         let graphs: Vec<Graph> = Suite::full(|_| true).graphs(scale).collect();
-        for card in CARDS {
-            let sources = Sources::default();
-            for has_gemm in [false, true] {
-                let pose = Gpu::new(Pose::new(card, has_gemm, sources.clone()));
-                for graph in &graphs {
-                    // What has no kernel needs none.
-                    let _ = pose.compile(graph);
-                }
+        for_each(&[poses(false), poses(true)].concat(), |pose| {
+            for graph in &graphs {
+                // What has no kernel needs none.
+                let _ = pose.compile(graph);
             }
-            for source in take(sources) {
-                let known = least.entry(source).or_insert(u8::MAX);
-                *known = target(card).min(*known);
-            }
-        }
-        println!("{} kernels of the suite", least.len());
+            Ok(())
+        })?;
     }
-    let mut wanted: Wanted = least.into_iter().collect();
-    let noted = CARDS.map(|card| (card, Sources::default()));
-    let mut poses = Vec::new();
-    for (card, sources) in &noted {
-        for has_gemm in [false, true] {
-            let pose = Pose::new(*card, has_gemm, sources.clone());
-            poses.push(Arc::new(Gpu::new(pose)) as Arc<dyn Backend>);
-        }
-    }
+    let of_suite = noted.each_ref().map(take);
+    let poses = poses(false);
     for_each(&models::all(), |(shape, file_type)| {
         models::run(shape, *file_type, &poses)
     })?;
     drop(poses);
-    for (card, sources) in noted {
-        wanted.extend(
-            take(sources)
-                .into_iter()
-                .map(|source| (source, target(card))),
-        );
+    let of_models = noted.each_ref().map(take);
+
+    let mut least = BTreeMap::new();
+    for (card, sources) in CARDS
+        .iter()
+        .zip(&of_suite)
+        .chain(CARDS.iter().zip(&of_models))
+    {
+        let target = Target::of(card.0)
+            .next()
+            .context("a card that is too old")?;
+        for source in sources {
+            let known = least.entry(source.clone()).or_insert(target);
+            *known = target.min(*known);
+        }
     }
-    println!("{} kernels with those of models", wanted.len());
+    let newer = CARDS
+        .iter()
+        .zip(&of_models)
+        .filter(|(card, _)| card.0 >= 90);
+    let dependent: Vec<(String, Target)> = newer
+        .flat_map(|(_, sources)| sources)
+        .filter(|source| least[*source] < Target::Compute90)
+        .map(|source| (source.clone(), Target::Compute90))
+        .collect();
+    let mut wanted: Wanted = least.into_iter().collect();
+    wanted.extend(dependent);
+    println!("{} kernels", wanted.len());
     Ok(wanted)
 }
 
-fn take(sources: Sources) -> BTreeSet<String> {
+fn take(sources: &Sources) -> BTreeSet<String> {
     std::mem::take(&mut sources.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -122,9 +131,9 @@ fn ensure_compiler() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ptx(source: &str, target: u8) -> anyhow::Result<Vec<u8>> {
+fn ptx(source: &str, target: Target) -> anyhow::Result<Vec<u8>> {
     let ptx = rustorch_cuda::ptx(source, target).map_err(anyhow::Error::msg);
-    ptx.with_context(|| format!("for target {target}: {}", kernel(source)))
+    ptx.with_context(|| format!("for {target:?}: {}", kernel(source)))
 }
 
 /// What of a source tells which it is: its definitions and the first line of its text.
@@ -165,7 +174,7 @@ fn make_from(known: &Pack) -> anyhow::Result<()> {
         let new = made.get(&(source.as_str(), *target)).map(Vec::as_slice);
         let ptx = new.or_else(|| known.get(source, *target));
         let ptx = ptx.context("a kernel that was just compiled is gone")?;
-        Pack::append(&mut unpacked, source, *target, ptx);
+        Pack::append(&mut unpacked, source, ptx);
     }
     let mut compressor = zstd::bulk::Compressor::new(19)?;
     compressor.long_distance_matching(true)?;
@@ -181,7 +190,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     ensure_compiler()?;
     let shipped = Pack::shipped();
     let wanted = wanted()?;
-    let is_missing = |(source, target): &&(String, u8)| shipped.get(source, *target).is_none();
+    let is_missing = |(source, target): &&(String, Target)| shipped.get(source, *target).is_none();
     let missing: Vec<_> = wanted.iter().filter(is_missing).collect();
     let useless = shipped.len() + missing.len() - wanted.len();
     let name = Path::new(FILE).file_name().unwrap_or_default().display();
@@ -193,7 +202,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
             missing.len()
         );
     }
-    let in_sample = |(source, _): &&(String, u8)| Sha256::digest(source)[0] % SAMPLE == 0;
+    let in_sample = |(source, _): &&(String, Target)| Sha256::digest(source)[0] % SAMPLE == 0;
     let sample: Vec<_> = wanted.iter().filter(in_sample).collect();
     for_each(&sample, |(source, target)| {
         let is_same = shipped.get(source, *target) == Some(&ptx(source, *target)?);

@@ -12,13 +12,11 @@ pub(crate) type Card = (u32, usize, usize);
 
 /// Cards that differ in whatever kernels are chosen by, from the largest and the smallest of
 /// each capability.
-pub(crate) const CARDS: [Card; 9] = [
+pub(crate) const CARDS: [Card; 7] = [
     (70, 96, 80),    // V100
-    (75, 64, 40),    // T4
     (75, 64, 14),    // GTX 1650
     (80, 163, 108),  // A100
     (86, 99, 20),    // RTX 3050
-    (89, 99, 128),   // RTX 4090
     (90, 227, 132),  // H100, H200
     (100, 227, 148), // B200
     (120, 99, 170),  // RTX 5090

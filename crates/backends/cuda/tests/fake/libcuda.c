@@ -77,6 +77,20 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
     return number("FAKE_CONTEXT", 0);
 }
 
+// 64 MiB are left, which are too little for whatever is asked for.
+int cuMemGetInfo_v2(size_t* left, size_t* total) {
+    *left = 64 << 20;
+    *total = (size_t)1 << 34;
+    return 0;
+}
+
+int cuMemAllocAsync(void** memory, size_t bytes, void* stream) { return 2; }
+
+int cuMemPoolGetAttribute(void* pool, int attribute, unsigned long long* value) {
+    *value = 0;
+    return 0;
+}
+
 // What succeeds without doing anything, whatever its arguments are.
 #define NOTHING(name) \
     int name(void) { return 0; }
@@ -85,6 +99,7 @@ NOTHING(cuDeviceGetDefaultMemPool)
 NOTHING(cuDevicePrimaryCtxRelease_v2)
 NOTHING(cuFuncGetAttribute)
 NOTHING(cuMemPoolSetAttribute)
+NOTHING(cuMemPoolTrimTo)
 NOTHING(cuModuleGetFunction)
 NOTHING(cuModuleLoadDataEx)
 NOTHING(cuModuleUnload)
