@@ -108,13 +108,13 @@ pub(crate) fn halves(bits: u64) -> [usize; 2] {
 /// Where an argument begins in its buffer.
 #[derive(Clone, Copy)]
 struct Start {
-    /// Granules of the arena, which may be larger than a 32-bit number of bytes.
+    /// Granules, because the arena may be larger than a 32-bit number of bytes.
     granules: usize,
     /// Then elements; bytes for blocks.
     elements: usize,
 }
 
-/// Bytes of the unit that positions in the arena are counted in.
+/// Bytes of the unit that values in the arena begin at multiples of.
 pub(crate) const GRANULE: usize = 64;
 
 /// Where a place is for a launch that is no kernel: its buffer, and the byte that it begins at.
@@ -312,9 +312,8 @@ impl Kernel {
             buffer,
             access,
         });
-        if buffer == Buffer::Arena {
-            self.word(&format!("{name}_granule"), start.granules);
-        }
+        // Whatever the buffer, so that one kernel serves all.
+        self.word(&format!("{name}_granule"), start.granules);
         self.word(&format!("{name}_at"), start.elements);
     }
 
@@ -457,12 +456,8 @@ fn pointers(dialect: Dialect, arguments: &[Argument]) -> Vec<Pointer<'_>> {
             false => "const ",
         };
         let ty = format!("{space} {constant}storage_{element}*");
-        let base = match argument.buffer {
-            Buffer::Arena => format!(
-                "(({ty})(({space} {constant}uchar*){name}_ + (ulong)p.{name}_granule * {GRANULE}))"
-            ),
-            _ => format!("{name}_"),
-        };
+        let bytes = format!("({space} {constant}uchar*){name}_");
+        let base = format!("(({ty})({bytes} + (ulong)p.{name}_granule * {GRANULE}))");
         let start = format!("{base} + p.{name}_at");
         (ty, start)
     };
