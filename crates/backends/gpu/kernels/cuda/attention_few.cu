@@ -162,8 +162,9 @@ KERNEL_BEGIN
         cosine = cos(angle) * MAGNITUDE;
         sine = sin(angle) * MAGNITUDE;
     }
+    // The next launch may not begin before the end: its groups, one for each unit, would gather
+    // where these are not, two or three to a unit.
     WAIT_FOR_INPUTS;
-    LAUNCH_NEXT;
     const bool has_new = split * part < tiles_of_keys && end_tile == tiles_of_keys;
     const uint vectors = ROWS + (has_new ? 1 : 0);
     for (uint row = LANE / (D / 2); row < vectors; row += GROUP / (D / 2)) {

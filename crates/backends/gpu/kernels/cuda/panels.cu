@@ -7,6 +7,9 @@
 // a product's step is four neighbours? IS_DENSE: do numbers of a row follow each other, and rows
 // and weights begin at multiples of 16 bytes? IS_ALONG_ROWS: do neighbouring work-items take neighbouring
 // rows, and not neighbouring parts of a row?
+// ROUNDS: are so many numbers, 32 or 256, rounded to 8 bits with one scale, as quantize.c does it
+// for weights with blocks of that length? 0 if not. Then results are those of products of
+// integers, as other devices make them.
 // HAS_NORM: are rows divided by the root of their mean square, by a group each, and, if
 // HAS_WEIGHT, multiplied by `weight`?
 
@@ -41,6 +44,29 @@ FUNCTION void read_part(float (&values)[PART], const STORAGE(X)* row, uint part,
     }
 }
 
+#if ROUNDS
+// Numbers of a part as they are once they are rounded. Neighbouring lanes, all of which are
+// here, have neighbouring parts.
+FUNCTION void round_part(float (&values)[PART]) {
+    // Magnitudes compare as their bits do, and NaN above all: it gets into the scale.
+    uint peak_bits = 0;
+    UNROLL for (uint j = 0; j < PART; j++) {
+        peak_bits = max(peak_bits, BITS_OF_F32(values[j]) & 0x7fffffffu);
+    }
+    for (uint mask = ROUNDS / PART / 2; mask > 0; mask /= 2) {
+        peak_bits = max(peak_bits, simd_xor(peak_bits, mask));
+    }
+    const float peak = F32_OF_BITS(peak_bits);
+    float scale = peak / 127;
+    // The smallest number with all digits.
+    const float factor = scale >= 1.17549435e-38f ? 127 / peak : 0;
+    const float rounded = round_f16(scale);
+    // Half precision has all digits of these.
+    if (ROUNDS == 32 && rounded >= 6.103515625e-5f && rounded <= 65504) scale = rounded;
+    UNROLL for (uint j = 0; j < PART; j++) values[j] = rint(values[j] * factor) * scale;
+}
+#endif
+
 KERNEL_BEGIN
     LAUNCH_NEXT;
     const uint parts = p.panels_count * (PANEL / PART);
@@ -60,27 +86,34 @@ KERNEL_BEGIN
     sum = 0;
     for (uint i = 0; i < GROUP / SIMD_WIDTH; i++) sum += squares[i];
     const float factor = 1 / sqrt(sum / (float)p.k + p.eps);
-    for (uint part = LANE; part < parts; part += GROUP) {
+    // All lanes take part, since neighbours round together; past the end a part is zeros.
+    for (uint first = 0; first < parts; first += GROUP) {
+        const uint part = first + LANE;
+        const bool exists = part < parts;
         // One part each needs no second reading.
-        if (parts > GROUP)
-#else
-    const uint i = GROUP_ID(0) * GROUP + LANE;
-#if IS_ALONG_ROWS
-    const uint row = i % p.rows, part = i / p.rows;
-#else
-    const uint row = i / parts, part = i % parts;
-#endif
-    const STORAGE(X)* from = x + (ulong)row * p.outer;
-    if (row < p.rows && part < parts) {
-#endif
-        read_part(values, from, part, p.inner, p.k);
-#if HAS_NORM
-        UNROLL for (uint j = 0; j < PART; j++) values[j] *= factor;
+        if (parts > GROUP) read_part(values, from, part, p.inner, p.k);
+        UNROLL for (uint j = 0; j < PART; j++) values[j] = exists ? values[j] * factor : 0;
 #if HAS_WEIGHT
         float weights[PART];
         read_part(weights, weight, part, 1, p.k);
         UNROLL for (uint j = 0; j < PART; j++) values[j] *= weights[j];
 #endif
+#else
+    {
+        const uint i = GROUP_ID(0) * GROUP + LANE;
+#if IS_ALONG_ROWS
+        const uint row = i % p.rows, part = i / p.rows;
+        const bool exists = part < parts;
+#else
+        const uint row = i / parts, part = i % parts;
+        const bool exists = row < p.rows;
+#endif
+        const STORAGE(X)* from = x + (ulong)row * p.outer;
+        // Past the last row nothing is read.
+        read_part(values, from, part, p.inner, exists ? p.k : 0);
+#endif
+#if ROUNDS
+        round_part(values);
 #endif
         uint chunks[PART / 2];
         UNROLL for (uint j = 0; j < PART; j += 2) {
@@ -95,8 +128,10 @@ KERNEL_BEGIN
         const uint panel = part / (PANEL / PART), chunk = part % (PANEL / PART) * 2;
         uint4* line = (uint4*)(panels + ((ulong)panel * p.stride + row) * PANEL);
         UNROLL for (uint j = 0; j < 2; j++) {
-            line[(chunk + j) ^ row % 8] =
-                make_uint4(chunks[j * 4], chunks[j * 4 + 1], chunks[j * 4 + 2], chunks[j * 4 + 3]);
+            const uint* four = chunks + j * 4;
+            if (exists) {
+                line[(chunk + j) ^ row % 8] = make_uint4(four[0], four[1], four[2], four[3]);
+            }
         }
     }
 KERNEL_END

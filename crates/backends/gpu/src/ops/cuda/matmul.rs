@@ -216,6 +216,8 @@ pub(super) struct Panels {
     k: usize,
     dtype: DType,
     is_shuffled: bool,
+    /// Numbers that are rounded with one scale, as for weights in blocks of that length; or 0.
+    rounds: usize,
     /// Panels, and lines of each: whole tiles.
     pub(super) count: usize,
     pub(super) stride: usize,
@@ -232,6 +234,10 @@ impl Panels {
         emitter: &mut Emitter,
     ) -> Self {
         let is_shuffled = matches!(kind, Kind::Blocks(_));
+        let rounds = match kind {
+            Kind::Blocks(format) => format.block_len(),
+            _ => 0,
+        };
         let count = match is_shuffled {
             true => k.div_ceil(SLAB) * (SLAB / PANEL),
             false => k.div_ceil(PANEL),
@@ -242,6 +248,7 @@ impl Panels {
             k,
             dtype,
             is_shuffled,
+            rounds,
             count,
             stride,
             memory: emitter.scratch(count * stride * LINE),
@@ -264,6 +271,7 @@ impl Panels {
         kernel.define_dtype("X", x.place.ty.dtype);
         kernel.define_dtype("OPERAND", self.dtype);
         kernel.define("IS_SHUFFLED", u8::from(self.is_shuffled));
+        kernel.define("ROUNDS", self.rounds);
         kernel.define("IS_DENSE", u8::from(is_dense));
         kernel.define("IS_ALONG_ROWS", u8::from(x.inner != 1 && x.outer == 1));
         kernel.read("x", x.place);
