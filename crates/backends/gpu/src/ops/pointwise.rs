@@ -144,10 +144,12 @@ impl Indices {
     /// Loads the operands of an element as `v0_ELEMENT`, `v1_ELEMENT` and so on; behind the
     /// last element, those of the last.
     fn load(&self, step: &Step, element: usize, body: &mut String) {
-        let _ = writeln!(
-            body,
-            "    const uint j{element} = min(i{element}, p.n - 1);"
-        );
+        if !self.linear.is_empty() {
+            let _ = writeln!(
+                body,
+                "    const uint j{element} = min(i{element}, p.n - 1);"
+            );
+        }
         if !self.is_linear() {
             let _ = writeln!(body, "    uint rest = j{element};");
             for d in (1..self.rank).rev() {
