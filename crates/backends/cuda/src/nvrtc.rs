@@ -108,15 +108,26 @@ impl Nvrtc {
         }
     }
 
-    /// PTX of a source.
+    /// PTX of a source, without comments: they tell how much was compiled before.
     ///
     /// # Errors
     /// What the compiler says, as one line.
     pub(crate) fn ptx(&self, source: &str, target: Target) -> Result<Vec<u8>, String> {
         let program = self.program(source, &format!("compute_{}", target.name()))?;
-        let mut ptx = program.bytes(self.api.ptx_size, self.api.ptx);
-        // What it ends with in memory.
-        ptx.pop_if(|last| *last == 0);
+        let ptx = program.bytes(self.api.ptx_size, self.api.ptx);
+        let text = String::from_utf8_lossy(&ptx);
+        // In memory it ends with a zero.
+        let lines = text.trim_end_matches('\0').lines();
+        let code = lines.map(|line| {
+            line.split_once("//")
+                .map_or(line, |(code, _)| code)
+                .trim_end()
+        });
+        let mut ptx = Vec::with_capacity(ptx.len());
+        for line in code.filter(|line| !line.is_empty()) {
+            ptx.extend(line.as_bytes());
+            ptx.push(b'\n');
+        }
         match ptx.is_empty() {
             true => Err("NVRTC gives no PTX out".to_owned()),
             false => Ok(ptx),
