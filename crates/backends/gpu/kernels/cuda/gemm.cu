@@ -306,7 +306,7 @@ KERNEL_BEGIN
 #if W_KIND == BLOCKS
         for (uint i = 0; i < SLABS; i++) {
             barrier_init(slab_full + i * 8, COPIERS);
-            barrier_init(slab_empty + i * 8, WARPGROUPS * 4);
+            barrier_init(slab_empty + i * 8, WARPGROUPS * 128);
         }
 #endif
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -491,8 +491,7 @@ KERNEL_BEGIN
                     }
                     // While it is made, the fragments of a later one. At the end these are dropped.
                     if (step == SLAB / 16 - AHEAD && has_next) {
-                        __syncwarp();
-                        if (SIMD_LANE == 0) arrive(slab_empty + slab * 8);
+                        arrive(slab_empty + slab * 8);
                         slab_count++;
                         slab = slab_count % SLABS;
                         wait(slab_full + slab * 8, slab_count / SLABS % 2);
@@ -503,8 +502,7 @@ KERNEL_BEGIN
                            (step + AHEAD) % (SLAB / 16));
                 }
             }
-            __syncwarp();
-            if (SIMD_LANE == 0) arrive(slab_empty + slab * 8);
+            arrive(slab_empty + slab * 8);
             slab_count++;
 #else
             for (uint i = 0; i < work.count; i++) {
