@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rustorch_runtime::{DeviceType, PoolUsage, Routing, Rules, Runtime};
+use rustorch_runtime::{DeviceInfo, DeviceType, Hardware, PoolUsage, Routing, Rules, Runtime};
 
 use crate::session::SessionOptions;
 use crate::{LlmError, Model, Session};
@@ -78,15 +78,18 @@ impl BackendConfig {
                 .find(|pool: &&PoolUsage| pool.device == device);
             pool.and_then(|pool| pool.free)
         };
-        let device = |device: DeviceType| {
-            let info = runtime.devices().find(|info| info.device == device)?;
-            Some(BackendDevice {
-                device,
-                free: free(device),
-                shares_host_memory: info.shares_host_memory,
-            })
+        let info = |device: &DeviceType| runtime.devices().find(|info| info.device == *device);
+        let mut cards: Vec<&DeviceInfo> = Vec::new();
+        for card in preference.devices.iter().filter_map(info) {
+            if !cards.iter().any(|first| is_same_card(first, card)) {
+                cards.push(card);
+            }
+        }
+        let device = |info: &DeviceInfo| BackendDevice {
+            device: info.device,
+            free: free(info.device),
+            shares_host_memory: info.shares_host_memory,
         };
-        let preferred = preference.devices.into_iter();
         let (context, batch) = (session.context(), options.batch);
         let c = model.config();
         let features = 4 * c.width + 3 * c.ff_width + 3 * c.heads * c.key_width;
@@ -94,9 +97,9 @@ impl BackendConfig {
         Ok(Self {
             layers: layers(model, context, options),
             working: (batch.saturating_mul(row) + size_of::<f32>() * c.vocab) as u64,
-            devices: preferred
-                .filter(|device| *device != DeviceType::Reference)
-                .filter_map(device)
+            devices: (cards.into_iter())
+                .filter(|card| card.device != DeviceType::Reference)
+                .map(device)
                 .collect(),
             reason: preference.reason.to_string(),
             host_free: free(DeviceType::Cpu),
@@ -134,6 +137,13 @@ impl BackendConfig {
         let first = self.devices.first().map(|first| first.device);
         chosen.iter().all(|layer| Some(layer.device) == first)
     }
+}
+
+/// Is it a graphics card that another driver shows too? Its memory is there once.
+fn is_same_card(first: &DeviceInfo, second: &DeviceInfo) -> bool {
+    let is_gpu = |info: &DeviceInfo| info.hardware == Hardware::Gpu;
+    let driver = |info: &DeviceInfo| std::mem::discriminant(&info.device);
+    is_gpu(first) && is_gpu(second) && first.name == second.name && driver(first) != driver(second)
 }
 
 /// Bytes of each layer, see [`BackendConfig::layers`].
@@ -338,6 +348,29 @@ mod tests {
     fn runs(chosen: &[LayerBackend]) -> Vec<(DeviceType, usize)> {
         let runs = chosen.chunk_by(|a, b| a.device == b.device);
         runs.map(|run| (run[0].device, run.len())).collect()
+    }
+
+    #[test]
+    fn a_card_that_two_drivers_show_is_one() {
+        let card = |device, name: &str| DeviceInfo {
+            device,
+            hardware: Hardware::Gpu,
+            shares_host_memory: false,
+            name: name.to_owned(),
+            memory_bytes: None,
+            details: Vec::new(),
+        };
+        let cuda = card(GPU, "NVIDIA H200");
+        assert!(is_same_card(
+            &cuda,
+            &card(DeviceType::OpenCL(0), "NVIDIA H200")
+        ));
+        // Two of a kind are two.
+        assert!(!is_same_card(&cuda, &card(SECOND, "NVIDIA H200")));
+        assert!(!is_same_card(
+            &cuda,
+            &card(DeviceType::OpenCL(0), "Intel Arc")
+        ));
     }
 
     #[test]
