@@ -51,7 +51,10 @@ fn metal() -> Found {
     left_out("metal")
 }
 
-#[cfg(any(feature = "cuda", feature = "opencl"))]
+#[cfg(any(
+    all(feature = "cuda", not(target_vendor = "apple")),
+    feature = "opencl"
+))]
 fn backends_of<D: rustorch_gpu::Driver>(devices: Vec<D>) -> Vec<Arc<dyn Backend>> {
     let backend = |device| Arc::new(rustorch_gpu::Gpu::new(device)) as Arc<dyn Backend>;
     devices.into_iter().map(backend).collect()
