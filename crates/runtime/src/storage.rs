@@ -382,18 +382,21 @@ impl Copies {
         write: bool,
     ) -> Result<Copy, StorageError> {
         let journal = &owner.journal;
-        let host = match (&self.host, self.devices.first()) {
-            (Some(host), _) => host.memory.clone(),
-            (None, Some(copy)) => {
-                owner.admit(bytes)?;
-                // SAFETY: the storage was acquired, so no run writes to it.
-                if let Some(buffer) = unsafe { memory.copy_of(&*copy.buffer)? } {
-                    journal.moved(copy.owner.device, owner.device, bytes);
-                    return Ok(Copy::new(owner, buffer, false));
+        let host = match &self.host {
+            Some(host) => host.memory.clone(),
+            None => {
+                // What shares the host's memory needs none of its own.
+                let peer = self.devices.first().filter(|_| !owner.shares_host_memory);
+                if let Some(copy) = peer {
+                    owner.admit(bytes)?;
+                    // SAFETY: the storage was acquired, so no run writes to it.
+                    if let Some(buffer) = unsafe { memory.copy_of(&*copy.buffer)? } {
+                        journal.moved(copy.owner.device, owner.device, bytes);
+                        return Ok(Copy::new(owner, buffer, false));
+                    }
                 }
                 self.stage(bytes)?
             }
-            (None, None) => self.stage(bytes)?,
         };
         let is_its = |c: &Copy| Arc::ptr_eq(&c.owner, owner);
         if let Some(at) = self.outdated.iter().position(is_its) {
