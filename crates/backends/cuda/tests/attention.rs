@@ -1,26 +1,16 @@
 //! Attention of the widths that language models have: by itself, and in a layer that turns
 //! queries and keys by their positions and writes keys and values to a cache.
 
+mod common;
+
 use std::sync::Arc;
 
-use rustorch_gpu::Gpu;
+use common::gpus;
 use rustorch_ir::ops::{Attention, Linear, RmsNorm, Rope, RopeLayout, RopeScaling, UpdateSlice};
 use rustorch_ir::{DType, Graph, TensorType, ValueId};
 use rustorch_runtime::{Backend, Executable, HostBuffer, Routing, Runtime, Storage};
 
 const HEADS: usize = 8;
-
-fn gpus() -> Vec<Arc<dyn Backend>> {
-    let devices = rustorch_cuda::devices().unwrap_or_else(|absent| {
-        let required = std::env::var_os("RUSTORCH_TEST_CUDA").is_some();
-        assert!(!required, "a CUDA device was promised: {absent}");
-        println!("skipped, since there is no CUDA device: {absent}");
-        Vec::new()
-    });
-    (devices.into_iter())
-        .map(|device| Arc::new(Gpu::new(device)) as Arc<dyn Backend>)
-        .collect()
-}
 
 /// Numbers from -1 to 1.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {

@@ -1,8 +1,10 @@
 //! Elementwise operations on so many elements that a thread has several.
 
+mod common;
+
 use std::sync::Arc;
 
-use rustorch_gpu::Gpu;
+use common::gpus;
 use rustorch_ir::ops::{BinaryOp, UnaryOp};
 use rustorch_ir::{DType, Graph, TensorType};
 use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
@@ -39,15 +41,6 @@ fn run(backend: Arc<dyn Backend>, dtype: DType) -> Vec<u8> {
 
 #[test]
 fn large_tensors_equal_those_of_the_cpu() {
-    let devices = rustorch_cuda::devices().unwrap_or_else(|absent| {
-        let required = std::env::var_os("RUSTORCH_TEST_CUDA").is_some();
-        assert!(!required, "a CUDA device was promised: {absent}");
-        println!("skipped, since there is no CUDA device: {absent}");
-        Vec::new()
-    });
-    let gpus: Vec<Arc<dyn Backend>> = (devices.into_iter())
-        .map(|device| Arc::new(Gpu::new(device)) as Arc<dyn Backend>)
-        .collect();
     for dtype in [
         DType::F64,
         DType::F32,
@@ -56,9 +49,9 @@ fn large_tensors_equal_those_of_the_cpu() {
         DType::I64,
         DType::U8,
     ] {
-        for gpu in &gpus {
+        for gpu in gpus() {
             let expected = run(Arc::new(rustorch_cpu::Cpu::new(0)), dtype);
-            assert!(run(gpu.clone(), dtype) == expected, "{dtype}");
+            assert!(run(gpu, dtype) == expected, "{dtype}");
         }
     }
 }

@@ -189,7 +189,7 @@ impl Probe for Striking<'_> {
 
 /// [`Program::run`] or [`Program::queue`].
 type Start = fn(
-    &dyn Program,
+    &(dyn Program + 'static),
     &[Arc<dyn DeviceBuffer>],
     &[Arc<dyn DeviceBuffer>],
     &dyn Probe,
@@ -226,12 +226,7 @@ impl Program for FaultyProgram {
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
-        self.start(
-            |program, i, o, p| program.run(i, o, p),
-            inputs,
-            outputs,
-            probe,
-        )
+        self.start(<dyn Program>::run, inputs, outputs, probe)
     }
 
     fn queue(
@@ -240,12 +235,7 @@ impl Program for FaultyProgram {
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
-        self.start(
-            |program, i, o, p| program.queue(i, o, p),
-            inputs,
-            outputs,
-            probe,
-        )
+        self.start(<dyn Program>::queue, inputs, outputs, probe)
     }
 
     fn is_queued(&self) -> bool {

@@ -5,15 +5,13 @@ use rustorch_ir::ops::{Attention, Rope, RopeLayout};
 use rustorch_ir::{DType, Op};
 use rustorch_runtime::{Place, Step};
 
+use super::HOPPER;
 use crate::driver::Dialect;
 use crate::emit::Emitter;
 use crate::kernel::Kernel;
 use crate::merge::CachedAttention;
 use crate::ops::attention::{operand, options, shape, strides};
 use crate::ops::rope::turns;
-
-/// The compute capability with clusters and products of warpgroups.
-const CAPABILITY: u32 = 90;
 
 /// Queries of a head up to which groups share its keys.
 const FEW: usize = 16;
@@ -56,7 +54,7 @@ fn suits(op: &Attention, [q, k, v]: [&Place; 3], emitter: &Emitter) -> bool {
     let width = |place: &Place| place.ty.shape.last().copied();
     let is_half = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
     emitter.dialect() == Dialect::Cuda
-        && emitter.limits.cuda_capability == CAPABILITY
+        && emitter.limits.cuda_capability == HOPPER
         && !op.mask
         && op.soft_cap.is_none()
         && op.scale.0 > 0.0

@@ -5,6 +5,7 @@ use rustorch_ir::{BlockFormat, DType};
 use rustorch_runtime::{Place, Step};
 use smallvec::{SmallVec, smallvec};
 
+use super::HOPPER;
 use crate::driver::Dialect;
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
@@ -89,7 +90,7 @@ pub(super) enum Memory<'a> {
 pub(super) fn is_possible(x: DType, w: DType, y: DType, emitter: &Emitter) -> bool {
     let is_row = |dtype| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     emitter.dialect() == Dialect::Cuda
-        && emitter.limits.cuda_capability == 90
+        && emitter.limits.cuda_capability == HOPPER
         && is_row(x)
         && is_row(y)
         && matches!(w, DType::Block(_) | DType::F16 | DType::BF16)

@@ -4,14 +4,12 @@ use rustorch_ir::{BlockFormat, DType};
 use rustorch_runtime::{Place, Step};
 use smallvec::smallvec;
 
+use super::HOPPER;
 use crate::driver::Dialect;
 use crate::emit::{Emitter, SIMD_WIDTH};
 use crate::kernel::{Kernel, name};
 use crate::merge::{Product, Products, Then};
 use crate::ops::blocks;
-
-/// The first compute capability with a copy engine, and launches that begin early.
-const CAPABILITY: u32 = 90;
 
 /// The most rows of activations.
 const FEW: usize = 8;
@@ -87,7 +85,7 @@ pub(crate) fn accepts(step: &Step, emitter: &Emitter) -> bool {
         None => true,
     };
     emitter.dialect() == Dialect::Cuda
-        && emitter.limits.cuda_capability >= CAPABILITY
+        && emitter.limits.cuda_capability >= HOPPER
         && (1..=FEW).contains(&shape.m)
         && shape.k > 0
         && is_float(x.ty.dtype)

@@ -10,6 +10,10 @@ use rustorch_runtime::Step;
 use crate::emit::Emitter;
 use crate::merge::Products;
 
+/// Hopper's compute capability: the copy engine, clusters and dependent launches came with it and
+/// stayed; products of warpgroups are its own.
+const HOPPER: u32 = 90;
+
 /// What appends the launches of products of the same rows, if a `linear` is one of those that
 /// kernels are there for.
 pub(crate) fn products(step: &Step, emitter: &Emitter) -> Option<fn(&Products, &mut Emitter)> {
