@@ -21,7 +21,7 @@
 //! | `transfers.rs` | what moves |
 //! | `journal.rs`, `trace.rs`, `profile.rs` | what happened, explained and timed |
 //! | `backend.rs`, `device.rs`, `error.rs` | what a backend offers, device facts, failure classes |
-//! | `lower.rs`, `fuse.rs` | from a segment to launches |
+//! | `lower.rs`, `fuse.rs`, `merge.rs` | from a segment to launches |
 
 mod backend;
 mod calibration;
@@ -36,6 +36,7 @@ mod host_pool;
 mod journal;
 mod lower;
 mod memory;
+pub mod merge;
 mod planner;
 mod policy;
 mod profile;

@@ -1,10 +1,11 @@
 //! From a lowered graph to launches, without knowing the driver.
 
+use rustorch_runtime::merge::{self, CachedAttention, Merge};
 use rustorch_runtime::{Lowered, Place, Slot, Step};
 
 use crate::driver::{Dialect, Gemm, Limits};
 use crate::kernel::{Buffer, Counters, Dispatch, GRANULE, Kernel, Scratch};
-use crate::merge::Window;
+use crate::ops::cuda;
 
 /// Lanes of a SIMD-group, in the languages that have them.
 pub(crate) const SIMD_WIDTH: usize = 32;
@@ -87,26 +88,22 @@ pub(crate) fn emit(
         most_scratch: 0,
     };
     let mut ends = Vec::with_capacity(emits.len());
-    while ends.len() < lowered.steps.len() {
-        let at = ends.len();
-        let count = lowered.together[at];
+    for (first, window) in lowered.windows() {
         emitter.scratch = 0;
-        emitter.step = at;
         let begin = emitter.work.len();
-        if count > 1 {
-            let steps = at..at + count;
-            let inside = |&last: &usize| last.saturating_sub(at);
-            let window = Window {
-                steps: &lowered.steps[steps.clone()],
-                emits: &emits[steps.clone()],
-                last_uses: lowered.last_uses[steps].iter().map(inside).collect(),
-            };
-            window.emit(at, &mut emitter);
-        } else if lowered.steps[at].output.ty.shape.elements() > 0 {
-            emits[at](&lowered.steps[at], &mut emitter);
+        for launch in window.launches(&Cuda(&emitter)) {
+            emitter.step = first + launch.steps[0];
+            match &launch.work {
+                merge::Work::Alone(step) if step.output.ty.shape.elements() == 0 => {}
+                merge::Work::Alone(step) => emits[emitter.step](step, &mut emitter),
+                merge::Work::Products(products) => cuda::emit(products, &mut emitter),
+                merge::Work::Attention(attention) => {
+                    cuda::attention::emit(attention, &mut emitter);
+                }
+            }
         }
         emitter.most_scratch = emitter.most_scratch.max(emitter.scratch);
-        ends.extend(std::iter::repeat_n(begin, count - 1));
+        ends.extend(std::iter::repeat_n(begin, window.steps.len() - 1));
         ends.push(emitter.work.len());
     }
     Emitted {
@@ -115,6 +112,27 @@ pub(crate) fn emit(
         mistakes: emitter.mistakes,
         arena_bytes: emitter.values + emitter.most_scratch,
         counters: emitter.counters,
+    }
+}
+
+/// What the kernels of CUDA do together.
+struct Cuda<'a, 'b>(&'a Emitter<'b>);
+
+impl Merge for Cuda<'_, '_> {
+    fn product(&self, step: &Step) -> bool {
+        cuda::multiplies(step, self.0)
+    }
+
+    fn norms(&self) -> bool {
+        true
+    }
+
+    fn joins(&self, products: [&Step; 2]) -> bool {
+        cuda::joins(products, self.0)
+    }
+
+    fn attends(&self, attention: &CachedAttention) -> bool {
+        cuda::attention::accepts(attention, self.0)
     }
 }
 
@@ -133,11 +151,6 @@ impl Emitter<'_> {
     pub(crate) fn is_written_once(&self, place: &Place) -> bool {
         let writes = |&&written: &&usize| place.slot == Slot::Input(written);
         self.written.iter().filter(writes).count() == 1
-    }
-
-    /// From here on launches are for this step of the graph.
-    pub(crate) fn at(&mut self, step: usize) {
-        self.step = step;
     }
 
     /// Appends a launch, unless it has no groups.

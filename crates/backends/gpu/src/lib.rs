@@ -10,7 +10,6 @@ mod cache;
 mod driver;
 mod emit;
 mod kernel;
-mod merge;
 mod ops;
 mod pool;
 mod program;
@@ -218,7 +217,7 @@ impl<D: Driver> Kernels for Gpu<D> {
 
     fn together(&self, steps: &[Step], at: usize) -> usize {
         match self.driver().dialect() {
-            Dialect::Cuda => merge::together(steps, at),
+            Dialect::Cuda => rustorch_runtime::merge::up_to_norm(steps, at),
             Dialect::OpenCl | Dialect::Metal => 1,
         }
     }

@@ -9,9 +9,9 @@ use super::HOPPER;
 use crate::driver::Dialect;
 use crate::emit::Emitter;
 use crate::kernel::Kernel;
-use crate::merge::CachedAttention;
 use crate::ops::attention::{operand, options, shape, strides};
 use crate::ops::rope::turns;
+use rustorch_runtime::merge::CachedAttention;
 
 /// Queries of a head up to which groups share its keys.
 const FEW: usize = 16;

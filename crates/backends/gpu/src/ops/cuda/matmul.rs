@@ -9,9 +9,9 @@ use super::HOPPER;
 use crate::driver::Dialect;
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
-use crate::merge::{self, Norm, Products, Then};
 use crate::ops::blocks;
 use crate::ops::product::{Factor, Product};
+use rustorch_runtime::merge::{self, Norm, Products, Then};
 
 /// Rows that are worth the preparations, at least.
 const MANY: usize = 9;

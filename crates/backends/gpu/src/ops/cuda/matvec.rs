@@ -8,11 +8,11 @@ use super::HOPPER;
 use crate::driver::Dialect;
 use crate::emit::{Emitter, SIMD_WIDTH};
 use crate::kernel::{Kernel, name};
-use crate::merge::{Product, Products, Then};
 use crate::ops::blocks;
+use rustorch_runtime::merge::{Product, Products, Then};
 
 /// The most rows of activations.
-const FEW: usize = 8;
+pub(super) const FEW: usize = 8;
 
 /// The most matrices of a launch.
 const MATRICES: usize = 3;

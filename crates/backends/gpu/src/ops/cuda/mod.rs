@@ -6,23 +6,25 @@ pub(crate) mod matmul;
 pub(crate) mod matvec;
 
 use rustorch_runtime::Step;
+use rustorch_runtime::merge::Products;
 
 use crate::emit::Emitter;
-use crate::merge::Products;
 
 /// Hopper's compute capability: the copy engine, clusters and dependent launches came with it and
 /// stayed; products of warpgroups are its own.
 const HOPPER: u32 = 90;
 
-/// What appends the launches of products of the same rows, if a `linear` is one of those that
-/// kernels are there for.
-pub(crate) fn products(step: &Step, emitter: &Emitter) -> Option<fn(&Products, &mut Emitter)> {
-    if matvec::accepts(step, emitter) {
-        Some(matvec::emit)
-    } else if matmul::accepts(step, emitter) {
-        Some(matmul::emit)
+/// Is this `linear` one that kernels are there for?
+pub(crate) fn multiplies(step: &Step, emitter: &Emitter) -> bool {
+    matvec::accepts(step, emitter) || matmul::accepts(step, emitter)
+}
+
+/// Appends the launches of products of the same rows, each of which [`multiplies`].
+pub(crate) fn emit(products: &Products, emitter: &mut Emitter) {
+    if products.rows() <= matvec::FEW {
+        matvec::emit(products, emitter);
     } else {
-        None
+        matmul::emit(products, emitter);
     }
 }
 
