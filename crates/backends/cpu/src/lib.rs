@@ -4,6 +4,8 @@
 //! `kernels`. Kernels are functions of typed slices; parallel loops go through one
 //! [`pool::Pool`] of threads.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod cache;
 mod element;
 mod elementwise;
