@@ -18,6 +18,7 @@ mod kernels;
 mod launch;
 mod lines;
 mod math;
+mod merged;
 pub mod pool;
 mod product;
 mod program;
@@ -31,12 +32,14 @@ use std::sync::Arc;
 use rustorch_ir::{Graph, Signature};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Hardware, HostMemory,
-    KernelTable, Kernels, Layouts, Program, lower,
+    KernelTable, Kernels, Layouts, Program, Step, lower, merge,
 };
+use smallvec::smallvec;
 
 use crate::launch::{Launch, Prepared};
+use crate::merged::Merged;
 use crate::pool::Pool;
-use crate::program::CpuProgram;
+use crate::program::{CpuProgram, Work};
 
 /// The processor as a device.
 pub struct Cpu {
@@ -111,9 +114,22 @@ impl Backend for Cpu {
         let lowered = lower(graph, self).map_err(|e| {
             DeviceError::new(DeviceType::Cpu, FailureClass::Unsupported, e.to_string())
         })?;
-        let launches = (lowered.steps.iter())
-            .map(|step| Prepared::new(step, &self.kernels))
-            .collect::<Result<_, DeviceError>>()?;
+        let mut launches = Vec::with_capacity(lowered.steps.len());
+        for (first, window) in lowered.windows() {
+            for launch in window.launches(&merged::Rules(&self.kernels)) {
+                if let merge::Work::Products(products) = &launch.work {
+                    let steps = launch.steps.iter().map(|step| first + step).collect();
+                    let work = Work::Products(Box::new(Merged::new(products)));
+                    launches.push(program::Launch { steps, work });
+                    continue;
+                }
+                for step in launch.steps {
+                    let work = Work::Alone(Prepared::new(&window.steps[step], &self.kernels)?);
+                    let steps = smallvec![first + step];
+                    launches.push(program::Launch { steps, work });
+                }
+            }
+        }
         Ok(Box::new(CpuProgram::new(
             self.pool.clone(),
             lowered,
@@ -131,5 +147,9 @@ impl Kernels for Cpu {
     fn fuses(&self, signature: &Signature) -> bool {
         let kernel = self.kernels.find(signature);
         kernel.is_some_and(|kernel| kernel.launch.fuses())
+    }
+
+    fn together(&self, steps: &[Step], at: usize) -> usize {
+        merged::together(steps, at)
     }
 }

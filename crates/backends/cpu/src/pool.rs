@@ -5,9 +5,13 @@
 //! each loop, then give way to other threads, and park only after a pause in the work. The thread
 //! that calls [`Pool::run`] works too, and never waits for a worker that has not begun: on a busy
 //! machine it does the whole loop itself.
+//!
+//! Each thread begins with a share of its own, neighbouring chunks that it claims without disturbing
+//! the others, and then takes from the ends of what others have left.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,18 +38,59 @@ type Body<'a> = dyn Fn(usize) + Sync + 'a;
 #[derive(Clone, Copy)]
 struct Job {
     body: *const Body<'static>,
-    chunks: usize,
+    chunks: u32,
 }
 
 /// A cache line of its own, so that a counter's traffic does not slow its neighbours.
+#[derive(Default)]
 #[repr(align(128))]
 struct Line<T>(T);
+
+/// Neighbouring chunks: the first in the lower half, the end in the upper.
+#[derive(Default)]
+struct Share(AtomicU64);
+
+impl Share {
+    fn set(&self, chunks: Range<u32>) {
+        let packed = u64::from(chunks.start) | u64::from(chunks.end) << 32;
+        self.0.store(packed, Ordering::Relaxed);
+    }
+
+    /// Takes the first chunk.
+    fn first(&self) -> Option<usize> {
+        self.take(|chunks| (chunks.start, chunks.start + 1..chunks.end))
+    }
+
+    /// Takes the last chunk.
+    fn last(&self) -> Option<usize> {
+        self.take(|chunks| (chunks.end - 1, chunks.start..chunks.end - 1))
+    }
+
+    /// Takes a chunk; what `choose` leaves stays. Chunks are all that is claimed here, what they
+    /// work on was published with the loop: no ordering is needed.
+    fn take(&self, choose: impl Fn(Range<u32>) -> (u32, Range<u32>)) -> Option<usize> {
+        let mut packed = self.0.load(Ordering::Relaxed);
+        loop {
+            let chunks = packed as u32..(packed >> 32) as u32;
+            if chunks.is_empty() {
+                return None;
+            }
+            let (taken, left) = choose(chunks);
+            let left = u64::from(left.start) | u64::from(left.end) << 32;
+            let relaxed = Ordering::Relaxed;
+            match self.0.compare_exchange_weak(packed, left, relaxed, relaxed) {
+                Ok(_) => return Some(taken as usize),
+                Err(now) => packed = now,
+            }
+        }
+    }
+}
 
 struct Shared {
     /// Which loop is open and how many workers are inside: see [`OPEN`].
     state: Line<AtomicU64>,
-    /// The next chunk to claim.
-    next: Line<AtomicUsize>,
+    /// The chunks that are left of each thread's share, the caller's first.
+    shares: Box<[Line<Share>]>,
     /// Written by the caller while the loop is closed and empty, read by workers inside it.
     job: UnsafeCell<Option<Job>>,
     /// Workers that are parked or about to park.
@@ -82,7 +127,7 @@ impl Pool {
     pub fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
             state: Line(AtomicU64::new(0)),
-            next: Line(AtomicUsize::new(0)),
+            shares: (0..threads.max(1)).map(|_| Line::default()).collect(),
             job: UnsafeCell::new(None),
             sleepers: AtomicUsize::new(0),
             sleep: Mutex::new(()),
@@ -94,7 +139,7 @@ impl Pool {
                 let shared = Arc::clone(&shared);
                 std::thread::Builder::new()
                     .name(format!("rustorch-cpu-{i}"))
-                    .spawn(move || shared.work())
+                    .spawn(move || shared.work(i))
                     .ok()
             })
             .collect();
@@ -123,6 +168,10 @@ impl Pool {
         if self.workers.is_empty() || chunks <= 1 || INSIDE_CHUNK.get() {
             return (0..chunks).for_each(body);
         }
+        // More than anybody has use for: one after the other.
+        let Ok(chunks) = u32::try_from(chunks) else {
+            return (0..chunks).for_each(body);
+        };
         let turn = lock(&self.turn);
         let body: *const Body<'_> = body;
         // SAFETY: only the lifetime changes. Workers use the body only while they are inside the
@@ -130,7 +179,7 @@ impl Pool {
         let body = unsafe { std::mem::transmute::<*const Body<'_>, *const Body<'static>>(body) };
         let job = Job { body, chunks };
         self.shared.open(job);
-        self.shared.run_chunks(job);
+        self.shared.run_chunks(job, 0);
         self.shared.close();
         let panic = lock(&self.shared.panic).take();
         drop(turn);
@@ -184,11 +233,15 @@ impl Shared {
     fn open(&self, job: Job) {
         // SAFETY: the caller has the turn, and the last loop was closed: no worker reads the job.
         unsafe { *self.job.get() = Some(job) };
-        self.next.0.store(0, Ordering::Relaxed);
+        let threads = self.shares.len() as u64;
+        let bound = |thread| (u64::from(job.chunks) * thread / threads) as u32;
+        for (share, thread) in self.shares.iter().zip(0..) {
+            share.0.set(bound(thread)..bound(thread + 1));
+        }
         // Sequentially consistent, here and in `park`: either the worker about to park sees the
         // open loop or this sees the worker.
         self.state.0.fetch_add(LOOP | OPEN, Ordering::SeqCst);
-        self.wake(job.chunks - 1);
+        self.wake(job.chunks as usize - 1);
     }
 
     /// Shuts the loop and waits for the workers inside.
@@ -202,31 +255,32 @@ impl Shared {
         }
     }
 
-    /// Claims and runs chunks until none is left.
-    fn run_chunks(&self, job: Job) {
+    /// Claims and runs chunks until none is left: those of thread `me`, then those of others.
+    fn run_chunks(&self, job: Job, me: usize) {
         INSIDE_CHUNK.set(true);
         let result = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: the loop's caller waits in `close` while this thread is inside, so the body
             // it borrowed is alive.
             let body = unsafe { &*job.body };
-            loop {
-                let chunk = self.next.0.fetch_add(1, Ordering::Relaxed);
-                if chunk >= job.chunks {
-                    break;
-                }
+            let (before, rest) = self.shares.split_at(me);
+            while let Some(chunk) = rest[0].0.first() {
                 body(chunk);
+            }
+            for share in rest[1..].iter().chain(before) {
+                while let Some(chunk) = share.0.last() {
+                    body(chunk);
+                }
             }
         }));
         INSIDE_CHUNK.set(false);
         if let Err(panic) = result {
-            // Far from overflow, as each thread adds one at most.
-            self.next.0.store(usize::MAX / 2, Ordering::Relaxed);
+            self.shares.iter().for_each(|share| share.0.set(0..0));
             lock(&self.panic).get_or_insert(panic);
         }
     }
 
-    /// The life of a worker.
-    fn work(&self) {
+    /// The life of worker `me`.
+    fn work(&self, me: usize) {
         let mut done = 0;
         let mut idle = Idle::default();
         loop {
@@ -251,7 +305,7 @@ impl Shared {
                 // SAFETY: the caller wrote the job before it opened the loop, and will not write
                 // again while this worker is inside.
                 if let Some(job) = unsafe { *self.job.get() } {
-                    self.run_chunks(job);
+                    self.run_chunks(job, me);
                 }
                 self.state.0.fetch_sub(1, Ordering::Release);
                 done = state / LOOP;

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch_runtime::{
-    DeviceBuffer, DeviceError, DeviceType, FailureClass, HostBuffer, Lowered, Place, Probe,
-    Program, Scratch, Slot,
+    DeviceBuffer, DeviceError, DeviceType, FailureClass, HostBuffer, Lowered, Part, Place, Probe,
+    Program, Scratch, Slot, Step,
 };
 use smallvec::SmallVec;
 
-use crate::kernel::Args;
+use crate::kernel::{Args, Misuse};
 use crate::launch::Prepared;
+use crate::merged::Merged;
 use crate::pool::Pool;
 use crate::view::{Target, View};
 
@@ -17,20 +18,93 @@ use crate::view::{Target, View};
 pub(crate) struct CpuProgram {
     pool: Arc<Pool>,
     lowered: Lowered,
-    /// One for each step.
-    launches: Vec<Prepared>,
+    launches: Vec<Launch>,
     /// Memory of intermediate values, kept between runs.
     arena: Mutex<Option<HostBuffer>>,
 }
 
+/// One or more steps.
+pub(crate) struct Launch {
+    /// Their indices.
+    pub(crate) steps: SmallVec<[usize; 5]>,
+    pub(crate) work: Work,
+}
+
+/// What a launch does.
+pub(crate) enum Work {
+    /// One step.
+    Alone(Prepared),
+    /// Several.
+    Products(Box<Merged>),
+}
+
+/// The memory of a run.
+pub(crate) struct Memory<'a> {
+    inputs: &'a [Arc<dyn DeviceBuffer>],
+    outputs: &'a [Arc<dyn DeviceBuffer>],
+    arena: &'a HostBuffer,
+}
+
+impl Memory<'_> {
+    /// Where a place's buffer, or the rest of the arena, begins and how many bytes it has.
+    fn find(&self, place: &Place) -> Result<(*mut u8, usize), DeviceError> {
+        Ok(match place.slot {
+            Slot::Input(i) => {
+                let host = host(&self.inputs[i])?;
+                (host.as_ptr(), host.bytes())
+            }
+            Slot::Output(i) => {
+                let host = host(&self.outputs[i])?;
+                (host.as_ptr(), host.bytes())
+            }
+            // SAFETY: lowering keeps every range inside the arena.
+            Slot::Arena(at) => unsafe { (self.arena.as_ptr().add(at), self.arena.bytes() - at) },
+        })
+    }
+
+    /// An operand that is read.
+    pub(crate) fn view<'a>(&'a self, place: &'a Place) -> Result<View<'a>, DeviceError> {
+        let (start, bytes) = self.find(place)?;
+        // SAFETY: the runtime gives each input and output its type's bytes and keeps writers
+        // away; lowering places values that are alive apart from each other.
+        Ok(unsafe { View::new(start, bytes, &place.layout, &place.ty) })
+    }
+
+    /// A result. One launch asks for it once.
+    pub(crate) fn target<'a>(&'a self, place: &'a Place) -> Result<Target<'a>, DeviceError> {
+        let (start, bytes) = self.find(place)?;
+        // SAFETY: as above; a state is exclusively this run's.
+        Ok(unsafe { Target::new(start, bytes, &place.layout, &place.ty) })
+    }
+}
+
 impl CpuProgram {
-    pub(crate) fn new(pool: Arc<Pool>, lowered: Lowered, launches: Vec<Prepared>) -> Self {
+    pub(crate) fn new(pool: Arc<Pool>, lowered: Lowered, launches: Vec<Launch>) -> Self {
         Self {
             pool,
             lowered,
             launches,
             arena: Mutex::default(),
         }
+    }
+
+    /// Runs a step.
+    fn step(
+        &self,
+        step: &Step,
+        prepared: &Prepared,
+        memory: &Memory,
+    ) -> Result<Result<(), Misuse>, DeviceError> {
+        let mut views: SmallVec<[View; 4]> = SmallVec::new();
+        for place in &step.inputs {
+            views.push(memory.view(place)?);
+        }
+        Ok(prepared.launch(Args {
+            pool: &self.pool,
+            op: &step.last().op,
+            inputs: &views,
+            output: memory.target(&step.output)?,
+        }))
     }
 
     fn take_arena(&self) -> Result<HostBuffer, DeviceError> {
@@ -67,45 +141,27 @@ impl Program for CpuProgram {
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
         let arena = self.take_arena()?;
-        let find = |place: &Place| -> Result<(*mut u8, usize), DeviceError> {
-            Ok(match place.slot {
-                Slot::Input(i) => {
-                    let host = host(&inputs[i])?;
-                    (host.as_ptr(), host.bytes())
-                }
-                Slot::Output(i) => {
-                    let host = host(&outputs[i])?;
-                    (host.as_ptr(), host.bytes())
-                }
-                // SAFETY: lowering keeps every range inside the arena.
-                Slot::Arena(at) => unsafe {
-                    (arena.as_ptr().add(at), self.lowered.arena_bytes - at)
-                },
-            })
+        let memory = Memory {
+            inputs,
+            outputs,
+            arena: &arena,
         };
-        for (step, launch) in self.lowered.steps.iter().zip(&self.launches) {
-            for part in &step.parts {
+        for Launch { steps, work } in &self.launches {
+            let steps = steps.iter().map(|&step| &self.lowered.steps[step]);
+            for part in steps.clone().flat_map(|step| &step.parts) {
                 probe.before(part.node, &part.op)?;
             }
-            let part = step.last();
-            let mut views: SmallVec<[View; 4]> = SmallVec::new();
-            for place in &step.inputs {
-                let (start, bytes) = find(place)?;
-                // SAFETY: the runtime gives each input and output its type's bytes and keeps
-                // writers away; lowering places values that are alive apart from each other.
-                views.push(unsafe { View::new(start, bytes, &place.layout, &place.ty) });
-            }
-            let (start, bytes) = find(&step.output)?;
-            let args = Args {
-                pool: &self.pool,
-                op: &part.op,
-                inputs: &views,
-                // SAFETY: as above; a state is exclusively this run's.
-                output: unsafe { Target::new(start, bytes, &step.output.layout, &step.output.ty) },
+            let Some(step) = steps.clone().next() else {
+                continue;
             };
-            launch.launch(args).map_err(|misuse| {
+            let done = match work {
+                Work::Alone(prepared) => self.step(step, prepared, &memory)?,
+                Work::Products(products) => products.run(&self.pool, &memory)?,
+            };
+            done.map_err(|misuse| {
+                let Part { node, op, .. } = step.last();
                 DeviceError::new(DeviceType::Cpu, FailureClass::Caller, misuse.0)
-                    .at(part.node, part.op.name())
+                    .at(*node, op.name())
             })?;
         }
         *self.arena.lock().unwrap_or_else(PoisonError::into_inner) = Some(arena);

@@ -40,7 +40,7 @@ fn real<T: Real>(kind: ActivationKind) -> fn(&[T], &mut [T]) {
     match kind {
         ActivationKind::Relu => |x, y| apply(x, y, relu),
         ActivationKind::Sigmoid => |x, y| apply(x, y, sigmoid),
-        ActivationKind::Silu => |x, y| apply(x, y, |x| x * sigmoid(x)),
+        ActivationKind::Silu => |x, y| apply(x, y, silu),
         ActivationKind::Gelu => |x, y| apply(x, y, gelu),
         ActivationKind::GeluTanh => |x, y| apply(x, y, gelu_tanh),
     }
@@ -55,6 +55,11 @@ fn relu<T: Real>(x: T) -> T {
 #[inline(always)]
 fn sigmoid<T: Real>(x: T) -> T {
     T::one() / (T::one() + (-x).exponential())
+}
+
+#[inline(always)]
+pub(crate) fn silu<T: Real>(x: T) -> T {
+    x * sigmoid(x)
 }
 
 #[inline(always)]

@@ -8,6 +8,7 @@ use rustorch_runtime::{KernelEntry, Layouts};
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
 use crate::qmatmul::{self, Scratch, Weight, WeightType};
+use crate::view::View;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Linear,
@@ -18,7 +19,15 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
 
 thread_local! {
     /// Converted activations: as large as the largest product of this thread so far.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    pub(crate) static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// The matrix of weights that an operand is.
+pub(crate) fn weight<'a>(w: &View<'a>) -> Result<Weight<'a>, Misuse> {
+    let (n, k) = (w.shape()[0], w.shape()[1]);
+    let weight_type =
+        weight_type(w.dtype()).ok_or_else(|| Misuse("weights of no known type".to_owned()))?;
+    Weight::new(weight_type, &w.bytes()[..w.ty.bytes()], n, k).map_err(|e| Misuse(e.to_string()))
 }
 
 /// The type of weights that a dtype is.
@@ -37,14 +46,10 @@ fn accepts(s: &Signature) -> bool {
 }
 
 fn launch(mut args: Args) -> Result<(), Misuse> {
-    let (x, w) = (&args.inputs[0], &args.inputs[1]);
-    let (n, k) = (w.shape()[0], w.shape()[1]);
-    let x: &[f32] = x.data();
+    let weight = weight(&args.inputs[1])?;
+    let x: &[f32] = args.inputs[0].data();
+    let n = weight.n();
     let rows: usize = args.output.shape().iter().rev().skip(1).product();
-    let misuse = |e: &dyn ToString| Misuse(e.to_string());
-    let weight = weight_type(w.dtype()).ok_or_else(|| misuse(&"weights of no known type"))?;
-    let weights = &w.bytes()[..w.ty.bytes()];
-    let weight = Weight::new(weight, weights, n, k).map_err(|e| misuse(&e))?;
     let out: &mut [f32] = args.output.data();
     SCRATCH.with_borrow_mut(|scratch| {
         qmatmul::linear(args.pool, &weight, x, rows, out, scratch);

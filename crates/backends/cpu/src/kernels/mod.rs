@@ -36,6 +36,9 @@ use rustorch_runtime::KernelTable;
 
 use crate::launch::Launch;
 
+pub(crate) use activation::silu;
+pub(crate) use linear::{SCRATCH, weight};
+
 /// Every kernel. What is not here, the CPU does not do.
 pub(crate) fn table() -> KernelTable<Launch> {
     KernelTable(vec![

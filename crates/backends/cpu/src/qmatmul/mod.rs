@@ -14,6 +14,7 @@
 
 mod activations;
 mod decode;
+pub(crate) mod few;
 mod float;
 mod formats;
 mod gemm;
@@ -25,6 +26,7 @@ mod simd;
 mod tile;
 mod weight;
 
+pub(crate) use decode::MAX_TOKENS as MAX_FEW;
 pub use scratch::Scratch;
 pub use weight::{Weight, WeightError, WeightType};
 
@@ -35,10 +37,8 @@ use level::Level;
 use operand::{Matrix, Operand, ROWS};
 pub(crate) use simd::{Kernel, Simd};
 use std::cell::RefCell;
-use tile::Output;
+use tile::{Output, Tile};
 
-/// Bytes of weights that are worth a chunk of their own.
-const CHUNK_BYTES: usize = 32 << 10;
 /// Slabs of activations that are worth a chunk of their own.
 const CHUNK_SLABS: usize = 32;
 /// Chunks for each thread, so that one which is late is no great loss.
@@ -94,6 +94,11 @@ impl Product<'_> {
         assert!(y == t * n, "{t} rows of {n} results in {y} values");
         if k == 0 {
             self.y.fill(0.0);
+        } else if y > 0 && t <= MAX_FEW {
+            let (w, bias) = (*self.w, None);
+            let mut products = [few::Product { w, bias, y: self.y }];
+            let (x, then) = ((self.x, t), few::Then::Nothing);
+            few::multiply(self.pool, self.level, x, &mut products, then, self.scratch);
         } else if y > 0 {
             (self.w.weight_type().kernels().product)(self);
         }
@@ -113,15 +118,16 @@ fn compute<O: Operand>(product: Product<'_>) {
     } = product;
     let weights = Matrix::<O>::new(bytemuck::cast_slice(w.bytes()), w.n());
     let slabs = scratch.slabs::<O::X>(w.k().div_ceil(SLAB) * t);
+    convert::<O>(level, pool, x, t, bytemuck::cast_slice_mut(slabs));
+    multiply(level, pool, weights, slabs, Output::new(y, w.n()), t);
+}
+
+/// Converts `t` rows of activations to slabs, as [`Convert`] does.
+fn convert<O: Operand>(level: Level, pool: &Pool, x: &[f32], t: usize, slabs: &mut [u8]) {
+    let slabs: &mut [O::X] = bytemuck::cast_slice_mut(slabs);
     pool.for_each_chunk(slabs, CHUNK_SLABS, &|start, slabs| {
         level.run(Convert::<O> { x, t, start, slabs });
     });
-    let y = Output::new(y, w.n());
-    if t <= decode::MAX_TOKENS {
-        stream(level, pool, weights, slabs, y, t);
-    } else {
-        multiply(level, pool, weights, slabs, y, t);
-    }
 }
 
 /// Cuts rows of activations into slabs: the first of all rows, then the second of all and so on.
@@ -151,29 +157,14 @@ impl<O: Operand> Kernel for Convert<'_, O> {
     }
 }
 
-/// Shares the rows of weights among the threads.
-fn stream<O: Operand>(
-    level: Level,
-    pool: &Pool,
-    weights: Matrix<'_, O>,
-    x: &[O::X],
-    y: Output<'_>,
-    t: usize,
-) {
-    let n = weights.rows();
-    let rows = (CHUNK_BYTES / weights.row_bytes())
-        .max(n / (CHUNKS * pool.threads()))
-        .max(1);
-    pool.run(n.div_ceil(rows), &|chunk| {
-        let first = chunk * rows;
-        // SAFETY: chunks have different columns.
-        let y = unsafe { y.tile(0..t, first..n.min(first + rows)) };
-        level.run(decode::Decode {
-            weights,
-            first,
-            x,
-            y,
-        });
+/// Multiplies the rows of weights from `first` on, one for each of `y`'s columns, with all rows of
+/// activations.
+fn stream<O: Operand>(level: Level, w: &Weight<'_>, first: usize, x: &[u8], y: Tile<'_>) {
+    level.run(decode::Decode::<O> {
+        weights: Matrix::new(bytemuck::cast_slice(w.bytes()), w.n()),
+        first,
+        x: bytemuck::cast_slice(x),
+        y,
     });
 }
 

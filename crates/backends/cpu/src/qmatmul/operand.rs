@@ -66,10 +66,6 @@ impl<'a, O: Operand> Matrix<'a, O> {
         self.rows
     }
 
-    pub(crate) fn row_bytes(self) -> usize {
-        size_of_val(self.elements) / self.rows
-    }
-
     /// Whole slabs of a row, and what is left of it.
     #[inline(always)]
     pub(crate) fn row(self, row: usize) -> (&'a [O::Slab], &'a [O::Element]) {

@@ -2,9 +2,12 @@
 
 use super::activations::SLAB;
 use super::float::Floats;
+use super::level::Level;
 use super::operand::Operand;
 use super::quantized::Blocks;
-use super::{Product, compute};
+use super::tile::Tile;
+use super::{Product, compute, convert, stream};
+use crate::pool::Pool;
 use half::{bf16, f16};
 use rustorch_quant::*;
 use std::fmt;
@@ -31,7 +34,11 @@ pub(crate) struct Kernels {
     align: usize,
     /// Bytes of a slab of activations.
     slab: usize,
+    /// Many rows of activations.
     pub(crate) product: fn(Product<'_>),
+    /// The two parts of a product with a few.
+    pub(crate) convert: fn(Level, &Pool, &[f32], usize, &mut [u8]),
+    pub(crate) stream: fn(Level, &Weight<'_>, usize, &[u8], Tile<'_>),
 }
 
 impl Kernels {
@@ -43,6 +50,8 @@ impl Kernels {
                 align: align_of::<O::Element>(),
                 slab: size_of::<O::X>(),
                 product: compute::<O>,
+                convert: convert::<O>,
+                stream: stream::<O>,
             }
         }
     }

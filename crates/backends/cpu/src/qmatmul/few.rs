@@ -1,0 +1,249 @@
+//! Products with a few rows of activations: one loop over the rows of several matrices of weights,
+//! and over what is done to the results.
+
+use super::Scratch;
+use super::level::Level;
+use super::simd::{Kernel, Simd};
+use super::tile::{Output, Tile};
+use super::weight::Weight;
+use crate::kernels::silu;
+use crate::pool::Pool;
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// Bytes of weights that are worth a chunk of their own.
+const CHUNK_BYTES: usize = 8 << 10;
+/// Chunks for each thread, so that one which is late is no great loss.
+const CHUNKS: usize = 16;
+/// Chunks have multiples of as many rows, which kernels may go through together.
+const TOGETHER: usize = 4;
+
+/// `y [t, n] = x [t, k] · wᵀ + bias`.
+pub(crate) struct Product<'a> {
+    pub(crate) w: Weight<'a>,
+    pub(crate) bias: Option<&'a [f32]>,
+    pub(crate) y: &'a mut [f32],
+}
+
+/// What is done to the results.
+pub(crate) enum Then<'a> {
+    Nothing,
+    /// `sum = y + other`, of one product.
+    Add {
+        other: &'a [f32],
+        sum: &'a mut [f32],
+    },
+    /// `gated = silu(y₀) · y₁`, of two products.
+    SwiGlu {
+        gated: &'a mut [f32],
+    },
+}
+
+/// Computes the products of `t` rows `x` and what is done to them.
+///
+/// # Panics
+/// Unless all have the sizes that belong together.
+pub(crate) fn multiply(
+    pool: &Pool,
+    level: Level,
+    (x, t): (&[f32], usize),
+    products: &mut [Product<'_>],
+    then: Then<'_>,
+    scratch: &mut Scratch,
+) {
+    for product in &*products {
+        let (n, k, y) = (product.w.n(), product.w.k(), product.y.len());
+        assert!(
+            x.len() == t * k,
+            "{t} rows of {k} activations in {}",
+            x.len()
+        );
+        assert!(y == t * n, "{t} rows of {n} results in {y} values");
+        assert!(
+            product.bias.is_none_or(|bias| bias.len() == n),
+            "{n} biases"
+        );
+    }
+    let x = Activations::new(pool, level, (x, t), products, scratch);
+    let is_gated = matches!(then, Then::SwiGlu { .. });
+    let tracks = tracks(products, is_gated, pool.threads());
+    let inputs: SmallVec<[_; 3]> = products.iter().map(|p| (p.w, p.bias)).collect();
+    let mut results: SmallVec<[_; 4]> = (products.iter_mut())
+        .map(|p| Output::new(p.y, p.w.n()))
+        .collect();
+    let last = results.len();
+    let other = match then {
+        Then::Nothing => None,
+        Then::Add { other, sum } => {
+            assert!(other.len() == sum.len(), "operands of a sum");
+            results.push(Output::new(sum, inputs[0].0.n()));
+            Some(other)
+        }
+        Then::SwiGlu { gated } => {
+            results.push(Output::new(gated, inputs[0].0.n()));
+            None
+        }
+    };
+    let chunks = tracks.last().map_or(0, |track| track.chunks.end);
+    pool.run(chunks, &|chunk| {
+        let Some(track) = tracks.iter().find(|track| chunk < track.chunks.end) else {
+            return;
+        };
+        let first = (chunk - track.chunks.start) * track.rows;
+        let rows = first..track.n.min(first + track.rows);
+        // SAFETY: chunks have different columns, and a chunk's tiles of one result are used one
+        // after the other.
+        let tile = |i: usize| unsafe { results[i].tile(0..t, rows.clone()) };
+        for i in track.products.clone() {
+            let (w, bias) = &inputs[i];
+            (w.weight_type().kernels().stream)(level, w, first, x.of(i), tile(i));
+            if let Some(bias) = bias {
+                level.run(AddBias(tile(i), &bias[rows.clone()]));
+            }
+        }
+        if let Some(other) = other {
+            level.run(Add {
+                y: tile(0),
+                other: &other[first..],
+                stride: track.n,
+                sum: tile(last),
+            });
+        } else if is_gated {
+            level.run(SwiGlu {
+                gate: tile(0),
+                up: tile(1),
+                gated: tile(last),
+            });
+        }
+    });
+}
+
+/// The rows of activations in the form that each product reads.
+struct Activations<'a> {
+    bytes: &'a [u8],
+    /// For each product, its part of the bytes.
+    parts: SmallVec<[Range<usize>; 3]>,
+}
+
+impl<'a> Activations<'a> {
+    /// Converts the rows once for each type of weights.
+    fn new(
+        pool: &Pool,
+        level: Level,
+        (x, t): (&[f32], usize),
+        products: &[Product<'_>],
+        scratch: &'a mut Scratch,
+    ) -> Self {
+        let mut parts: SmallVec<[Range<usize>; 3]> = SmallVec::new();
+        let mut bytes = 0;
+        let same = |i: usize, w: &Weight<'_>| products[i].w.weight_type() == w.weight_type();
+        for Product { w, .. } in products {
+            let part = (0..parts.len())
+                .find(|&i| same(i, w))
+                .map(|i| parts[i].clone());
+            parts.push(part.unwrap_or_else(|| bytes..bytes + w.scratch_bytes(t)));
+            bytes = bytes.max(parts[parts.len() - 1].end);
+        }
+        let slabs = scratch.slabs::<u8>(bytes);
+        let mut converted = 0;
+        for (Product { w, .. }, part) in products.iter().zip(&parts) {
+            if part.end > converted {
+                (w.weight_type().kernels().convert)(level, pool, x, t, &mut slabs[part.clone()]);
+                converted = part.end;
+            }
+        }
+        Self {
+            bytes: slabs,
+            parts,
+        }
+    }
+
+    fn of(&self, product: usize) -> &[u8] {
+        &self.bytes[self.parts[product].clone()]
+    }
+}
+
+/// Products whose rows are gone through together, and how they are cut into chunks.
+struct Track {
+    products: Range<usize>,
+    /// Rows of weights.
+    n: usize,
+    /// Rows of a chunk.
+    rows: usize,
+    chunks: Range<usize>,
+}
+
+/// One track for each product, or one for all where their results meet.
+fn tracks(products: &[Product<'_>], is_one: bool, threads: usize) -> SmallVec<[Track; 3]> {
+    let bytes =
+        |products: &[Product<'_>]| -> usize { products.iter().map(|p| p.w.bytes().len()).sum() };
+    let chunk_bytes = (bytes(products) / (CHUNKS * threads)).max(CHUNK_BYTES);
+    let each = if is_one { products.len() } else { 1 };
+    let mut tracks: SmallVec<[Track; 3]> = SmallVec::new();
+    for (i, of_track) in products.chunks(each).enumerate() {
+        let n = of_track[0].w.n();
+        let row_bytes = bytes(of_track) / n.max(1);
+        let rows = (chunk_bytes / row_bytes.max(1))
+            .max(1)
+            .next_multiple_of(TOGETHER);
+        let start = tracks.last().map_or(0, |track| track.chunks.end);
+        tracks.push(Track {
+            products: i * each..i * each + of_track.len(),
+            n,
+            rows,
+            chunks: start..start + n.div_ceil(rows),
+        });
+    }
+    tracks
+}
+
+struct AddBias<'a>(Tile<'a>, &'a [f32]);
+
+impl Kernel for AddBias<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(mut self, _: S) {
+        for row in 0..self.0.rows() {
+            let row = self.0.row(row);
+            row.iter_mut().zip(self.1).for_each(|(y, bias)| *y += bias);
+        }
+    }
+}
+
+struct Add<'a> {
+    y: Tile<'a>,
+    /// The rows are `stride` values apart.
+    other: &'a [f32],
+    stride: usize,
+    sum: Tile<'a>,
+}
+
+impl Kernel for Add<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(mut self, _: S) {
+        for row in 0..self.y.rows() {
+            let operands = self.y.row(row).iter().zip(&self.other[row * self.stride..]);
+            let sums = self.sum.row(row).iter_mut();
+            sums.zip(operands)
+                .for_each(|(sum, (y, other))| *sum = y + other);
+        }
+    }
+}
+
+struct SwiGlu<'a> {
+    gate: Tile<'a>,
+    up: Tile<'a>,
+    gated: Tile<'a>,
+}
+
+impl Kernel for SwiGlu<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(mut self, _: S) {
+        for row in 0..self.gate.rows() {
+            let operands = self.gate.row(row).iter().zip(self.up.row(row).iter());
+            let results = self.gated.row(row).iter_mut();
+            results
+                .zip(operands)
+                .for_each(|(gated, (gate, up))| *gated = silu(*gate) * up);
+        }
+    }
+}
