@@ -22,6 +22,8 @@ const SCALED: usize = 32;
 pub(crate) enum Offset {
     ZeroPoint(u8),
     Minimum,
+    /// Codes are bytes with sign, which [`Simd::BIAS`] is added to.
+    Bias,
 }
 
 /// What the rounding of activations needs to know of the weights that meet them.
@@ -101,6 +103,7 @@ impl Rounded {
         }
         match scheme.offset {
             Offset::ZeroPoint(zero) => self.corrections = sums.map(|sum| -i32::from(zero) * sum),
+            Offset::Bias => self.corrections = sums.map(|sum| -i32::from(S::BIAS) * sum),
             Offset::Minimum => self.sums = sums.map(|sum| sum as f32),
         }
     }
@@ -184,7 +187,7 @@ mod tests {
     #[test]
     fn odd_values() {
         let scheme = Scheme {
-            offset: Offset::ZeroPoint(128),
+            offset: Offset::Bias,
             group: 32,
             scaled: 32,
         };

@@ -1,5 +1,7 @@
 //! Which vector instructions the kernels use: the best that the machine has, found once.
 
+#[cfg(target_arch = "aarch64")]
+use super::simd::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use super::simd::{Kernel, Plain, Simd};
@@ -54,6 +56,10 @@ levels! {
     "avx-vnni", AvxVnni(Avx2<true>), Avx2::detect();
     #[cfg(target_arch = "x86_64")]
     "avx512-vnni", Avx512(Avx512), Avx512::detect();
+    #[cfg(target_arch = "aarch64")]
+    "neon", Neon(Neon<false>), Neon::detect();
+    #[cfg(target_arch = "aarch64")]
+    "neon-dotprod", NeonDotprod(Neon<true>), Neon::detect();
 }
 
 impl Level {

@@ -45,7 +45,16 @@ pub(crate) struct Panel {
 
 /// Whether codes are above 127.
 const fn is_wide(offset: Offset) -> bool {
-    matches!(offset, Offset::ZeroPoint(128))
+    matches!(offset, Offset::Bias)
+}
+
+/// Whether sums of products are corrected by [`Rounded::corrections`].
+const fn is_corrected<S: Simd>(offset: Offset) -> bool {
+    match offset {
+        Offset::ZeroPoint(_) => true,
+        Offset::Minimum => false,
+        Offset::Bias => S::BIAS != 0,
+    }
 }
 
 /// Weights in blocks `B`.
@@ -80,17 +89,14 @@ impl<B: Unpack> Operand for Blocks<B> {
             for ((dot, codes), x) in dots.iter_mut().zip(weights.codes).zip(chunks) {
                 *dot = s.dot4(*dot, codes, s.load(x), is_wide(B::OFFSET));
             }
-            let dots = s.sum_quarters(dots);
-            let products = match B::OFFSET {
-                Offset::ZeroPoint(_) => {
-                    let dots = s.add(dots, s.load(bytemuck::cast_ref(&x.corrections)));
-                    s.mul(weights.scales, s.to_f32(dots))
-                }
-                Offset::Minimum => {
-                    let products = s.mul(weights.scales, s.to_f32(dots));
-                    s.mul_sub(products, weights.minima, s.load_f32(&x.sums))
-                }
-            };
+            let mut dots = s.sum_quarters(dots);
+            if is_corrected::<S>(B::OFFSET) {
+                dots = s.add(dots, s.load(bytemuck::cast_ref(&x.corrections)));
+            }
+            let mut products = s.mul(weights.scales, s.to_f32(dots));
+            if let Offset::Minimum = B::OFFSET {
+                products = s.mul_sub(products, weights.minima, s.load_f32(&x.sums));
+            }
             *sum = s.mul_add(*sum, products, s.load_f32(&x.scales));
         }
     }
@@ -140,7 +146,7 @@ impl<B: Unpack> Operand for Blocks<B> {
         for group in 0..SLAB / B::GROUP {
             let lane = lane_of(group * B::GROUP / 16);
             let mut dots = [[s.splat_i32(0); 2]; T];
-            if let Offset::ZeroPoint(_) = B::OFFSET {
+            if is_corrected::<S>(B::OFFSET) {
                 for (dots, x) in dots.iter_mut().zip(x) {
                     *dots = [s.splat_i32(x.corrections[lane]); 2];
                 }

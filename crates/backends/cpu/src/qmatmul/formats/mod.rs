@@ -68,10 +68,10 @@ fn fives_of_32<S: Simd, B>(
     codes
 }
 
-/// The codes of a slab of blocks of 32 bytes with sign, shifted to be without.
+/// The codes of a slab of blocks of 32 bytes with sign.
 #[inline(always)]
 fn bytes_of_32<S: Simd, B>(s: S, slab: &[B; 8], bytes: impl Fn(&B) -> &[i8; 32]) -> [S::V; 4] {
-    let mut codes = [s.splat(0x80); 4];
+    let mut codes = [s.splat(S::BIAS); 4];
     for (codes, [first, second]) in codes.iter_mut().zip(slab.as_chunks::<2>().0) {
         let halves = [first, second].map(|block| bytemuck::cast_ref(bytes(block)));
         *codes = s.xor(*codes, s.load_halves(halves[0], halves[1]));

@@ -9,7 +9,7 @@ use rustorch_quant::BlockQ8_0;
 impl Unpack for BlockQ8_0 {
     type Slab = [Self; 8];
     const GROUP: usize = 32;
-    const OFFSET: Offset = Offset::ZeroPoint(128);
+    const OFFSET: Offset = Offset::Bias;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, slab: &[Self; 8]) -> Unpacked<S> {

@@ -8,11 +8,11 @@ use rustorch_quant::BlockQ8K;
 impl Unpack for BlockQ8K {
     type Slab = Self;
     const GROUP: usize = 32;
-    const OFFSET: Offset = Offset::ZeroPoint(128);
+    const OFFSET: Offset = Offset::Bias;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, slab: &Self) -> Unpacked<S> {
-        let mut codes = [s.splat(0x80); 4];
+        let mut codes = [s.splat(S::BIAS); 4];
         for (codes, bytes) in codes.iter_mut().zip(slab.qs.as_chunks::<64>().0) {
             *codes = s.xor(*codes, s.load(bytemuck::cast_ref(bytes)));
         }

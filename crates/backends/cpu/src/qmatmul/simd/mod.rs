@@ -2,14 +2,14 @@
 //!
 //! Every kernel is written once, generic over [`Simd`]; a level of machine is one implementation of
 //! the trait. Its vectors are 64 bytes or 16 f32 on every level (one AVX-512 register, two of
-//! AVX2), and its sums are added in one order, so that levels with fused multiply-add agree to the
+//! AVX2, four of NEON), and its sums are added in one order, so that levels with fused multiply-add agree to the
 //! last bit.
 //!
 //! A value of an implementing type is the proof that the machine has the level's instructions: only
 //! `detect` makes one.
 
 /// Methods of [`Simd`] whose bodies are instructions of a level.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "x86_64"))]
 macro_rules! instructions {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $out:ty)? $body:block)+) => {$(
         #[inline(always)]
@@ -33,6 +33,12 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use {avx2::Avx2, avx512::Avx512};
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::Neon;
+
 /// A computation to be compiled for a level. `run` and all that it calls with vectors must be
 /// `#[inline(always)]`: instructions of the level are only generated within [`Simd::run`].
 pub(crate) trait Kernel {
@@ -48,6 +54,8 @@ pub(crate) trait Simd: Copy {
     /// Rows of activations whose sums with two panels fit the registers beside what a product
     /// needs.
     const TOKENS: usize;
+    /// What bytes with sign are less than the wide codes of [`Self::dot4`] that they become.
+    const BIAS: u8;
 
     /// Runs a kernel with the level's instructions.
     fn run<K: Kernel>(self, kernel: K);
@@ -75,8 +83,8 @@ pub(crate) trait Simd: Copy {
 
     /// Adds the lanes of i32.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
-    /// Adds to each lane the sum of its four products of a `codes` byte without sign and an `x`
-    /// byte with sign. Codes above 127 need `wide`.
+    /// Adds to each lane the sum of its four products of a `codes` byte and an `x` byte with sign.
+    /// Codes are up to 127, or if `wide` they are bytes with sign plus [`Self::BIAS`].
     fn dot4(self, sum: Self::V, codes: Self::V, x: Self::V, wide: bool) -> Self::V;
     /// Adds up the lanes of every quarter: lane `4q + i` of the result is the sum over quarter `q`
     /// of `vs[i]`.
