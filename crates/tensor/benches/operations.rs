@@ -26,9 +26,7 @@ use rustorch_ir::{DType, TensorType};
 use rustorch_runtime::{
     Backend, DeviceBuffer, DeviceType, HostBuffer, NoProbe, Program, Routing, Runtime, Storage,
 };
-use rustorch_tensor::{
-    AttentionOptions, RusTorchResult, Tensor, Trace, backends, with_runtime,
-};
+use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, Trace, backends, with_runtime};
 
 /// Runs of a program, of which the median counts.
 const RUNS: usize = 15;
@@ -174,7 +172,9 @@ impl Subject {
 
 fn main() {
     // `cargo bench` adds a flag.
-    let args = std::env::args().skip(1).filter(|arg| !arg.starts_with("--"));
+    let args = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"));
     let (mut numbers, mut named, mut dtype, mut names) = (Vec::new(), None, None, Vec::new());
     for arg in args {
         if let Ok(number) = arg.parse::<usize>() {
@@ -237,16 +237,25 @@ fn alone(device: &dyn Backend, subject: &Subject, dtype: DType, mib: usize) {
     let types = subject.types([rows, WIDTH], dtype);
     let trace = subject.trace(&types, 1);
     let (program, outputs) = compile(device, &trace);
-    let storages: Vec<Storage> = types.iter().map(|ty| Storage::from_host(numbers(ty))).collect();
+    let storages: Vec<Storage> = types
+        .iter()
+        .map(|ty| Storage::from_host(numbers(ty)))
+        .collect();
     let tensors: Vec<Tensor> = (storages.iter().zip(&types))
         .map(|(storage, ty)| Tensor::from_storage(storage.clone(), &*ty.shape, ty.dtype))
         .collect::<Result<_, _>>()
         .expect("tensors");
     let inputs: Vec<_> = types.iter().map(|ty| memory(device, ty)).collect();
-    let runs = if rows * WIDTH < LARGE { 20 * RUNS } else { RUNS / 2 };
+    let runs = if rows * WIDTH < LARGE {
+        20 * RUNS
+    } else {
+        RUNS / 2
+    };
     let into = median(runs, || run(&*program, &inputs, &outputs));
     let mut results = Vec::new();
-    let replay = median(runs, || trace.run_into(&storages, &mut results).expect("no faults"));
+    let replay = median(runs, || {
+        trace.run_into(&storages, &mut results).expect("no faults")
+    });
     let fresh = median(runs, || {
         (subject.build)(&tensors)
             .and_then(|result| result.eval().map(drop))
@@ -261,7 +270,10 @@ fn alone(device: &dyn Backend, subject: &Subject, dtype: DType, mib: usize) {
 fn compile(device: &dyn Backend, trace: &Trace) -> (Box<dyn Program>, Vec<Arc<dyn DeviceBuffer>>) {
     let program = device.compile(trace.executable().graph());
     let outputs = trace.outputs().iter().map(|ty| memory(device, ty));
-    (program.expect("kernels for the operation"), outputs.collect())
+    (
+        program.expect("kernels for the operation"),
+        outputs.collect(),
+    )
 }
 
 /// Pseudo-random numbers from -1 to 1 in memory of the device.
@@ -297,11 +309,7 @@ fn numbers(ty: &TensorType) -> HostBuffer {
     buffer
 }
 
-fn run(
-    program: &dyn Program,
-    inputs: &[Arc<dyn DeviceBuffer>],
-    outputs: &[Arc<dyn DeviceBuffer>],
-) {
+fn run(program: &dyn Program, inputs: &[Arc<dyn DeviceBuffer>], outputs: &[Arc<dyn DeviceBuffer>]) {
     program.run(inputs, outputs, &NoProbe).expect("no faults");
     // Work that goes on behind the caller's back is over when a result can be read.
     let mut first = [0; 2];
