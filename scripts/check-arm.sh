@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Tests the CPU backend for 64-bit Arm, on any machine: an emulator runs it as processors with ever
+# more of the instructions that it can use. That needs Debian's packages qemu-user and
+# gcc-aarch64-linux-gnu, or their like.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/lib-target.sh
+
+use_target aarch64-unknown-linux-gnu
+variables=CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU
+export "${variables}_LINKER=aarch64-linux-gnu-gcc"
+# So that the emulator needs no libraries.
+export "${variables}_RUSTFLAGS=-C target-feature=+crt-static"
+# Faster under the emulator, by more than the compiler takes for it.
+export CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=false
+log=$(mktemp)
+trap 'rm "$log"' EXIT
+
+# Runs tests as on a processor.
+emulate() {
+    local processor=$1
+    shift
+    # Always the same packages, for what they depend on to be built once.
+    env "${variables}_RUNNER=qemu-aarch64 -cpu $processor" \
+        cargo test "${target_args[@]}" -p rustorch-cpu -p rustorch-conformance "$@"
+}
+
+while read -r processor level; do
+    echo "$processor, which has $level"
+    emulate "$processor" --lib qmatmul -- --nocapture | tee "$log"
+    # The tests of products say at which levels they run.
+    grep -q " $level " "$log" || {
+        echo "the level was not found" >&2
+        exit 1
+    }
+done << 'END'
+cortex-a72 neon
+neoverse-n1 neon-dotprod
+END
+emulate max --lib --test cpu
