@@ -1,9 +1,11 @@
 //! The CPU is held to the reference, in everything.
 
+use std::process::Command;
 use std::sync::Arc;
 
 use rustorch_conformance::check;
 use rustorch_cpu::Cpu;
+use rustorch_cpu::qmatmul::level::Level;
 use rustorch_ir::OpKind;
 
 #[test]
@@ -21,4 +23,20 @@ fn the_cpu_conforms() {
         .map(|(check, why)| format!("{}: {why}", check.case))
         .collect();
     assert!(left_out.is_empty(), "{left_out:#?}");
+}
+
+/// A process has one level, so the others get processes of their own.
+#[test]
+fn every_level_conforms() {
+    for level in Level::available() {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "the_cpu_conforms", "--nocapture"])
+            .env("RUSTORCH_CPU_LEVEL", level.name())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{level}: {text}");
+        assert!(text.contains("1 passed"), "{level}: {text}");
+        println!("{level} conforms");
+    }
 }

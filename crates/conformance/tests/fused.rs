@@ -1,5 +1,7 @@
 //! Chains of elementwise operations in one launch give what each operation gives alone.
 
+mod running;
+
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -14,6 +16,8 @@ use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{
     Backend, DeviceBuffer, DeviceError, DeviceType, FailureClass, NoProbe, Probe, lower,
 };
+
+use running::{run, run_apart, run_with};
 
 /// Pseudorandom numbers ([SplitMix64](https://doi.org/10.1145/2714064.2660195)).
 struct Random(u64);
@@ -306,57 +310,6 @@ impl Chain {
     }
 }
 
-/// The bytes of the outputs.
-fn run(backend: &dyn Backend, graph: &Graph, inputs: &[&[u8]]) -> Vec<Vec<u8>> {
-    run_with(backend, graph, inputs, &NoProbe).unwrap()
-}
-
-fn run_with(
-    backend: &dyn Backend,
-    graph: &Graph,
-    inputs: &[&[u8]],
-    probe: &dyn Probe,
-) -> Result<Vec<Vec<u8>>, DeviceError> {
-    let buffer = |bytes| backend.memory().alloc(bytes).unwrap();
-    let inputs: Vec<Arc<dyn DeviceBuffer>> = (inputs.iter())
-        .map(|bytes| {
-            let buffer = buffer(bytes.len());
-            // SAFETY: nothing else knows the buffer.
-            unsafe { buffer.write(0, bytes) }.unwrap();
-            buffer
-        })
-        .collect();
-    let outputs: Vec<Arc<dyn DeviceBuffer>> = (graph.outputs().iter())
-        .map(|&output| buffer(graph.ty(output).bytes()))
-        .collect();
-    backend.compile(graph)?.run(&inputs, &outputs, probe)?;
-    let read = |buffer: &Arc<dyn DeviceBuffer>| {
-        let mut bytes = vec![0; buffer.bytes()];
-        // SAFETY: the run has ended.
-        unsafe { buffer.read(0, &mut bytes) }.unwrap();
-        bytes
-    };
-    Ok(outputs.iter().map(read).collect())
-}
-
-/// The bytes of the first output, each node having been run by itself.
-fn run_apart(backend: &dyn Backend, graph: &Graph, inputs: &[Vec<u8>]) -> Vec<u8> {
-    let mut values = inputs.to_vec();
-    for node in graph.nodes() {
-        let mut single = Graph::new();
-        let operands: Vec<ValueId> = (node.inputs.iter())
-            .map(|&v| single.input(graph.ty(v).clone()).unwrap())
-            .collect();
-        let result = single.push(node.op.clone(), &operands).unwrap();
-        single.output(result);
-        let bytes: Vec<&[u8]> = (node.inputs.iter())
-            .map(|v| &values[v.index()][..])
-            .collect();
-        values.extend(run(backend, &single, &bytes));
-    }
-    values.swap_remove(graph.outputs()[0].index())
-}
-
 fn slices(inputs: &[Vec<u8>]) -> Vec<&[u8]> {
     inputs.iter().map(Vec::as_slice).collect()
 }
@@ -390,7 +343,7 @@ fn check_alone(devices: &[&dyn Backend], seeds: Range<u64>) {
     for seed in seeds {
         let chain = Chain::new(seed, Kind::Any);
         let dtype = chain.dtype(chain.graph.outputs()[0]);
-        let alone = run_apart(devices[devices.len() - 1], &chain.graph, &chain.inputs);
+        let alone = run_apart(devices[devices.len() - 1], &chain.graph, &chain.inputs).remove(0);
         let alone = without_nan_bits(&alone, dtype);
         for device in devices {
             let fused = run(*device, &chain.graph, &slices(&chain.inputs)).remove(0);
