@@ -26,6 +26,17 @@ pub(crate) enum Offset {
     Bias,
 }
 
+impl Offset {
+    /// The code of zero, where there is one.
+    pub(crate) const fn zero_point<S: Simd>(self) -> u8 {
+        match self {
+            Self::ZeroPoint(zero) => zero,
+            Self::Bias => S::BIAS,
+            Self::Minimum => 0,
+        }
+    }
+}
+
 /// What the rounding of activations needs to know of the weights that meet them.
 #[derive(Clone, Copy)]
 pub(crate) struct Scheme {
@@ -47,6 +58,8 @@ pub(crate) struct Rounded {
     pub(crate) scales: [f32; 16],
     /// Sums of the codes, where weights have a minimum.
     pub(crate) sums: [f32; 16],
+    /// The same sums, each as two bf16 that add up to it.
+    pub(crate) split_sums: [u32; 16],
     /// Sums of the codes times minus the weights' zero point, where they have one.
     pub(crate) corrections: [i32; 16],
 }
@@ -102,9 +115,17 @@ impl Rounded {
             }
         }
         match scheme.offset {
-            Offset::ZeroPoint(zero) => self.corrections = sums.map(|sum| -i32::from(zero) * sum),
-            Offset::Bias => self.corrections = sums.map(|sum| -i32::from(S::BIAS) * sum),
-            Offset::Minimum => self.sums = sums.map(|sum| sum as f32),
+            Offset::ZeroPoint(_) | Offset::Bias => {
+                let zero = i32::from(scheme.offset.zero_point::<S>());
+                self.corrections = sums.map(|sum| -zero * sum);
+            }
+            Offset::Minimum => {
+                self.sums = sums.map(|sum| sum as f32);
+                self.split_sums = sums.map(|sum| {
+                    let [high, low] = [sum & !63, sum & 63].map(|part| (part as f32).to_bits());
+                    high >> 16 | low
+                });
+            }
         }
     }
 }

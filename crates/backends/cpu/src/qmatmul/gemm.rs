@@ -35,12 +35,10 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
     fn run<S: Simd>(mut self, s: S) {
         let mut pairs = O::Pairs::zeroed();
         let pairs = &mut pairs.as_mut()[..self.y.columns().div_ceil(2 * ROWS)];
-        self.sums.clear();
-        self.sums
-            .resize(self.y.rows() * pairs.len(), [[0.0; ROWS]; 2]);
+        self.begin();
         for (slab, x) in self.x.chunks_exact(self.tokens).enumerate() {
             for (i, panel) in pairs.as_flattened_mut().iter_mut().enumerate() {
-                self.pack(s, slab, i * ROWS, panel);
+                self.with_rows(slab, i * ROWS, |rows| O::pack(s, rows, panel));
             }
             let mut x = &x[self.token..][..self.y.rows()];
             let mut sums = &mut self.sums[..];
@@ -48,7 +46,23 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
             multiply::<O, S, 2>(s, pairs, &mut x, &mut sums);
             multiply::<O, S, 1>(s, pairs, &mut x, &mut sums);
         }
-        for (token, sums) in self.sums.chunks_exact(pairs.len()).enumerate() {
+        self.finish(s);
+    }
+}
+
+impl<O: Operand> Gemm<'_, O> {
+    /// Sums of zero.
+    pub(super) fn begin(&mut self) {
+        let sums = self.y.rows() * self.y.columns().div_ceil(2 * ROWS);
+        self.sums.clear();
+        self.sums.resize(sums, [[0.0; ROWS]; 2]);
+    }
+
+    /// Writes the sums to `y`.
+    #[inline(always)]
+    pub(super) fn finish<S: Simd>(&mut self, s: S) {
+        let pairs = self.y.columns().div_ceil(2 * ROWS);
+        for (token, sums) in self.sums.chunks_exact(pairs).enumerate() {
             // The rows of `y` are far apart, where the processor does not look ahead by itself.
             if token + AHEAD < self.y.rows() {
                 for lanes in self.y.row(token + AHEAD).chunks(ROWS) {
@@ -59,23 +73,23 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
             y.copy_from_slice(&sums.as_flattened().as_flattened()[..y.len()]);
         }
     }
-}
 
-impl<O: Operand> Gemm<'_, O> {
-    /// Packs a slab of the rows for the columns of `y` from `column` on. In place of rows past the
-    /// last, that one is packed again: the product is dropped.
+    /// Hands a slab of the rows for the columns of `y` from `column` on to `pack`. In place of rows
+    /// past the last, that one is handed over again: the product is dropped.
     #[inline(always)]
-    fn pack<S: Simd>(&self, s: S, slab: usize, column: usize, panel: &mut O::Panel) {
+    pub(super) fn with_rows<R>(
+        &self,
+        slab: usize,
+        column: usize,
+        pack: impl FnOnce([&O::Slab; ROWS]) -> R,
+    ) -> R {
         let last = self.y.columns() - 1;
         let rows: [_; ROWS] = from_fn(|i| self.weights.row(self.first + last.min(column + i)));
-        let filled: [O::Slab; ROWS];
-        let slabs = if slab < rows[0].0.len() {
-            rows.map(|(slabs, _)| &slabs[slab])
+        if slab < rows[0].0.len() {
+            pack(rows.map(|(slabs, _)| &slabs[slab]))
         } else {
-            filled = rows.map(|(_, rest)| Matrix::<O>::fill(rest));
-            filled.each_ref()
-        };
-        O::pack(s, slabs, panel);
+            pack(rows.map(|(_, rest)| Matrix::<O>::fill(rest)).each_ref())
+        }
     }
 }
 

@@ -5,6 +5,8 @@ use super::simd::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use super::simd::{Kernel, Plain, Simd};
+#[cfg(target_arch = "x86_64")]
+use crate::amx::Amx;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -56,13 +58,40 @@ levels! {
     "avx-vnni", AvxVnni(Avx2<true>), Avx2::detect();
     #[cfg(target_arch = "x86_64")]
     "avx512-vnni", Avx512(Avx512), Avx512::detect();
+    #[cfg(target_arch = "x86_64")]
+    "amx", Amx(Tiled), Tiled::detect();
     #[cfg(target_arch = "aarch64")]
     "neon", Neon(Neon<false>), Neon::detect();
     #[cfg(target_arch = "aarch64")]
     "neon-dotprod", NeonDotprod(Neon<true>), Neon::detect();
 }
 
+/// A machine with AMX beside [`Avx512`].
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug)]
+struct Tiled(Avx512, Amx);
+
+#[cfg(target_arch = "x86_64")]
+impl Tiled {
+    fn detect() -> Option<Self> {
+        Some(Self(Avx512::detect()?, Amx::detect()?))
+    }
+
+    fn run<K: Kernel>(self, kernel: K) {
+        self.0.run(kernel);
+    }
+}
+
 impl Level {
+    /// The matrix unit, if it belongs to the level.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn amx(self) -> Option<Amx> {
+        match self.0 {
+            Token::Amx(Tiled(_, amx)) => Some(amx),
+            _ => None,
+        }
+    }
+
     /// The level that products use: the machine's best, or the one that `RUSTORCH_CPU_LEVEL` names
     /// if the machine has it. Found once.
     pub fn current() -> Self {

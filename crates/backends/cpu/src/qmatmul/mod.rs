@@ -24,6 +24,8 @@ mod quantized;
 mod scratch;
 mod simd;
 mod tile;
+#[cfg(target_arch = "x86_64")]
+mod tiled;
 mod weight;
 
 pub(crate) use decode::MAX_TOKENS as MAX_FEW;
@@ -191,7 +193,7 @@ fn multiply<O: Operand>(
         // SAFETY: chunks have different rows or different columns.
         let y = unsafe { y.tile(token..t.min(token + tokens), first..n.min(first + rows)) };
         SUMS.with_borrow_mut(|sums| {
-            level.run(gemm::Gemm {
+            let gemm = gemm::Gemm {
                 weights,
                 first,
                 x,
@@ -199,7 +201,8 @@ fn multiply<O: Operand>(
                 token,
                 y,
                 sums,
-            });
+            };
+            O::multiply_many(level, gemm);
         });
     });
 }

@@ -1,6 +1,8 @@
 //! What a type of weights must offer to be multiplied.
 
 use super::activations::SLAB;
+use super::gemm::Gemm;
+use super::level::Level;
 use super::simd::Simd;
 use bytemuck::{Pod, Zeroable};
 
@@ -8,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 pub(crate) const ROWS: usize = 16;
 
 /// A type of weights.
-pub(crate) trait Operand {
+pub(crate) trait Operand: Sized {
     /// What rows are made of: a block of a format, or a float.
     type Element: Pod + Sync;
     /// 256 weights of a row.
@@ -20,6 +22,11 @@ pub(crate) trait Operand {
     type Panel: Pod;
     /// As many pairs of panels as fit a first-level cache beside the activations.
     type Pairs: Pod + AsMut<[[Self::Panel; 2]]>;
+
+    /// Multiplies with many rows of activations in the best way of a level.
+    fn multiply_many(level: Level, gemm: Gemm<'_, Self>) {
+        level.run(gemm);
+    }
 
     fn convert<S: Simd>(s: S, values: &[f32; SLAB], x: &mut Self::X);
 

@@ -6,8 +6,14 @@
 //! corrected in integers. A format's own part is [`Unpack`].
 
 use super::activations::{Offset, Rounded, SLAB, Scheme, lane_of};
+#[cfg(target_arch = "x86_64")]
+use super::gemm::Gemm;
+#[cfg(target_arch = "x86_64")]
+use super::level::Level;
 use super::operand::{Operand, ROWS};
 use super::simd::Simd;
+#[cfg(target_arch = "x86_64")]
+use super::tiled::Tiled;
 use bytemuck::{Pod, Zeroable};
 use std::marker::PhantomData;
 
@@ -18,29 +24,33 @@ pub(crate) trait Unpack: Pod + Sync {
     /// Weights that share a scale: 16 or 32.
     const GROUP: usize;
     const OFFSET: Offset;
+    /// Bytes that hold a scale times a code less the zero point, if scales are integers.
+    const PRODUCT_BYTES: usize = 1;
 
     fn unpack<S: Simd>(s: S, slab: &Self::Slab) -> Unpacked<S>;
 }
 
 /// 256 weights: codes in their order, scales and minima in the order of [`lane_of`], groups of 32
-/// twice.
+/// twice. Scales and minima are integers if a block has 256 weights.
 pub(crate) struct Unpacked<S: Simd> {
     pub(crate) codes: [S::V; 4],
     pub(crate) scales: S::F,
     /// Ignored for formats with a zero point.
     pub(crate) minima: S::F,
+    /// What scales and minima are multiples of, the same in all lanes.
+    pub(crate) units: [S::F; 2],
 }
 
-/// The slabs of 16 rows.
+/// The slabs of 16 rows side by side.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Panel {
     /// Codes `4i` to `4i + 3` of each row.
-    codes: [[u8; 64]; SLAB / 4],
+    pub(super) codes: [[u8; 64]; SLAB / 4],
     /// Each row's scale, for each [`lane_of`].
-    scales: [[f32; ROWS]; 16],
+    pub(super) scales: [[f32; ROWS]; 16],
     /// Each row's minimum, for each [`lane_of`].
-    minima: [[f32; ROWS]; 16],
+    pub(super) minima: [[f32; ROWS]; 16],
 }
 
 /// Whether codes are above 127.
@@ -61,49 +71,23 @@ const fn is_corrected<S: Simd>(offset: Offset) -> bool {
 pub(crate) struct Blocks<B>(PhantomData<B>);
 
 impl<B: Unpack> Blocks<B> {
-    const SCHEME: Scheme = Scheme {
+    pub(super) const SCHEME: Scheme = Scheme {
         offset: B::OFFSET,
         group: B::GROUP,
         scaled: SLAB / (size_of::<B::Slab>() / size_of::<B>()),
     };
-}
 
-impl<B: Unpack> Operand for Blocks<B> {
-    type Element = B;
-    type Slab = B::Slab;
-    type X = Rounded;
-    type Panel = Panel;
-    type Pairs = [[Panel; 2]; 2];
-
+    /// Puts the slabs of rows side by side. Returns what each row's scales and minima there are
+    /// multiples of.
     #[inline(always)]
-    fn convert<S: Simd>(s: S, values: &[f32; SLAB], x: &mut Rounded) {
-        x.set(s, values, Self::SCHEME);
-    }
-
-    #[inline(always)]
-    fn dot<S: Simd, const T: usize>(s: S, slab: &B::Slab, x: &[Rounded; T], sums: &mut [S::F; T]) {
-        let weights = B::unpack(s, slab);
-        for (x, sum) in x.iter().zip(sums) {
-            let (chunks, _) = x.codes.as_chunks::<64>();
-            let mut dots = [s.splat_i32(0); 4];
-            for ((dot, codes), x) in dots.iter_mut().zip(weights.codes).zip(chunks) {
-                *dot = s.dot4(*dot, codes, s.load(x), is_wide(B::OFFSET));
-            }
-            let mut dots = s.sum_quarters(dots);
-            if is_corrected::<S>(B::OFFSET) {
-                dots = s.add(dots, s.load(bytemuck::cast_ref(&x.corrections)));
-            }
-            let mut products = s.mul(weights.scales, s.to_f32(dots));
-            if let Offset::Minimum = B::OFFSET {
-                products = s.mul_sub(products, weights.minima, s.load_f32(&x.sums));
-            }
-            *sum = s.mul_add(*sum, products, s.load_f32(&x.scales));
-        }
-    }
-
-    #[inline(always)]
-    fn pack<S: Simd>(s: S, rows: [&B::Slab; ROWS], panel: &mut Panel) {
+    pub(super) fn gather<S: Simd>(
+        s: S,
+        rows: [&B::Slab; ROWS],
+        panel: &mut Panel,
+    ) -> [[f32; ROWS]; 2] {
         let mut codes = [[[0; 64]; ROWS]; 4];
+        // Each row's unit from its lane on.
+        let mut units = [[0.0; 2 * ROWS]; 2];
         for (i, row) in rows.into_iter().enumerate() {
             let weights = B::unpack(s, row);
             for (codes, row) in codes.iter_mut().zip(weights.codes) {
@@ -112,6 +96,11 @@ impl<B: Unpack> Operand for Blocks<B> {
             s.store_f32(weights.scales, &mut panel.scales[i]);
             if let Offset::Minimum = B::OFFSET {
                 s.store_f32(weights.minima, &mut panel.minima[i]);
+            }
+            for (units, unit) in units.iter_mut().zip(weights.units) {
+                if let Some(lanes) = units[i..].first_chunk_mut() {
+                    s.store_f32(unit, lanes);
+                }
             }
         }
         let (chunks, _) = panel.codes.as_chunks_mut::<16>();
@@ -131,6 +120,64 @@ impl<B: Unpack> Operand for Blocks<B> {
                 bytemuck::cast_ref(&minima),
                 bytemuck::cast_mut(&mut panel.minima),
             );
+        }
+        units.map(|units| std::array::from_fn(|i| units[i]))
+    }
+}
+
+impl<B: Unpack> Operand for Blocks<B> {
+    type Element = B;
+    type Slab = B::Slab;
+    type X = Rounded;
+    type Panel = Panel;
+    type Pairs = [[Panel; 2]; 2];
+
+    #[cfg(target_arch = "x86_64")]
+    fn multiply_many(level: Level, gemm: Gemm<'_, Self>) {
+        match level.amx() {
+            Some(amx) => level.run(Tiled { amx, gemm }),
+            None => level.run(gemm),
+        }
+    }
+
+    #[inline(always)]
+    fn convert<S: Simd>(s: S, values: &[f32; SLAB], x: &mut Rounded) {
+        x.set(s, values, Self::SCHEME);
+    }
+
+    #[inline(always)]
+    fn dot<S: Simd, const T: usize>(s: S, slab: &B::Slab, x: &[Rounded; T], sums: &mut [S::F; T]) {
+        let weights = B::unpack(s, slab);
+        let scales = s.mul(weights.scales, weights.units[0]);
+        let minima = s.mul(weights.minima, weights.units[1]);
+        for (x, sum) in x.iter().zip(sums) {
+            let (chunks, _) = x.codes.as_chunks::<64>();
+            let mut dots = [s.splat_i32(0); 4];
+            for ((dot, codes), x) in dots.iter_mut().zip(weights.codes).zip(chunks) {
+                *dot = s.dot4(*dot, codes, s.load(x), is_wide(B::OFFSET));
+            }
+            let mut dots = s.sum_quarters(dots);
+            if is_corrected::<S>(B::OFFSET) {
+                dots = s.add(dots, s.load(bytemuck::cast_ref(&x.corrections)));
+            }
+            let mut products = s.mul(scales, s.to_f32(dots));
+            if let Offset::Minimum = B::OFFSET {
+                products = s.mul_sub(products, minima, s.load_f32(&x.sums));
+            }
+            *sum = s.mul_add(*sum, products, s.load_f32(&x.scales));
+        }
+    }
+
+    #[inline(always)]
+    fn pack<S: Simd>(s: S, rows: [&B::Slab; ROWS], panel: &mut Panel) {
+        let units = Self::gather(s, rows, panel);
+        for (lanes, unit) in [&mut panel.scales, &mut panel.minima]
+            .into_iter()
+            .zip(&units)
+        {
+            for lanes in lanes {
+                s.store_f32(s.mul(s.load_f32(lanes), s.load_f32(unit)), lanes);
+            }
         }
     }
 

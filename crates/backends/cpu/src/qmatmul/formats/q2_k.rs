@@ -29,8 +29,9 @@ impl Unpack for BlockQ2K {
         });
         Unpacked {
             codes,
-            scales: s.mul(scales, s.splat_f16(slab.d.to_bits())),
-            minima: s.mul(minima, s.splat_f16(slab.dmin.to_bits())),
+            scales,
+            minima,
+            units: [slab.d, slab.dmin].map(|unit| s.splat_f16(unit.to_bits())),
         }
     }
 }

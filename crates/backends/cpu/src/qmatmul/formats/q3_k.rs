@@ -27,13 +27,13 @@ impl Unpack for BlockQ3K {
                 *codes = s.join(low, high, 2);
             }
         }
+        // From -32 to 31. Negated, so that they times codes from -4 to 3 fit bytes.
+        let scales = slab.group_scales().map(|scale| -scale);
         Unpacked {
             codes,
-            scales: s.mul(
-                s.pick_i8(&slab.group_scales(), &SIXTEENS),
-                s.splat_f16(slab.d.to_bits()),
-            ),
+            scales: s.pick_i8(&scales, &SIXTEENS),
             minima: s.splat_f32(0.0),
+            units: [s.splat_f16((-slab.d).to_bits()); 2],
         }
     }
 }

@@ -17,6 +17,7 @@ impl Unpack for BlockQ4_1 {
             codes: nibbles_of_32(s, slab, |block| &block.qs),
             scales: scales_of_32(s, slab, |block| block.d),
             minima: scales_of_32(s, slab, |block| -block.m),
+            units: [s.splat_f32(1.0); 2],
         }
     }
 }

@@ -9,6 +9,7 @@ use rustorch_quant::BlockQ4K;
 impl Unpack for BlockQ4K {
     type Slab = Self;
     const GROUP: usize = 32;
+    const PRODUCT_BYTES: usize = 2;
     const OFFSET: Offset = Offset::Minimum;
 
     #[inline(always)]
@@ -20,14 +21,9 @@ impl Unpack for BlockQ4K {
         let [scales, minima] = six_bits(&slab.scales);
         Unpacked {
             codes,
-            scales: s.mul(
-                s.pick_u8(&scales, &THIRTY_TWOS),
-                s.splat_f16(slab.d.to_bits()),
-            ),
-            minima: s.mul(
-                s.pick_u8(&minima, &THIRTY_TWOS),
-                s.splat_f16(slab.dmin.to_bits()),
-            ),
+            scales: s.pick_u8(&scales, &THIRTY_TWOS),
+            minima: s.pick_u8(&minima, &THIRTY_TWOS),
+            units: [slab.d, slab.dmin].map(|unit| s.splat_f16(unit.to_bits())),
         }
     }
 }

@@ -17,6 +17,7 @@ impl Unpack for BlockQ5_0 {
             codes: fives_of_32(s, slab, |block| &block.qs, |block| block.qh),
             scales: scales_of_32(s, slab, |block| block.d),
             minima: s.splat_f32(0.0),
+            units: [s.splat_f32(1.0); 2],
         }
     }
 }

@@ -17,6 +17,7 @@ impl Unpack for BlockQ5_1 {
             codes: fives_of_32(s, slab, |block| &block.qs, |block| block.qh),
             scales: scales_of_32(s, slab, |block| block.d),
             minima: scales_of_32(s, slab, |block| -block.m),
+            units: [s.splat_f32(1.0); 2],
         }
     }
 }

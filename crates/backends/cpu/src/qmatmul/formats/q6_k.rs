@@ -9,6 +9,7 @@ use rustorch_quant::BlockQ6K;
 impl Unpack for BlockQ6K {
     type Slab = Self;
     const GROUP: usize = 16;
+    const PRODUCT_BYTES: usize = 2;
     const OFFSET: Offset = Offset::ZeroPoint(32);
 
     #[inline(always)]
@@ -28,11 +29,9 @@ impl Unpack for BlockQ6K {
         }
         Unpacked {
             codes,
-            scales: s.mul(
-                s.pick_i8(&slab.scales, &SIXTEENS),
-                s.splat_f16(slab.d.to_bits()),
-            ),
+            scales: s.pick_i8(&slab.scales, &SIXTEENS),
             minima: s.splat_f32(0.0),
+            units: [s.splat_f16(slab.d.to_bits()); 2],
         }
     }
 }

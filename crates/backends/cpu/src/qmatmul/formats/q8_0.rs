@@ -17,6 +17,7 @@ impl Unpack for BlockQ8_0 {
             codes: bytes_of_32(s, slab, |block| &block.qs),
             scales: scales_of_32(s, slab, |block| block.d),
             minima: s.splat_f32(0.0),
+            units: [s.splat_f32(1.0); 2],
         }
     }
 }

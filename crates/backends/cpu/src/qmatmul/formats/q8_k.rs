@@ -18,8 +18,9 @@ impl Unpack for BlockQ8K {
         }
         Unpacked {
             codes,
-            scales: s.splat_f32(slab.d),
+            scales: s.splat_f32(1.0),
             minima: s.splat_f32(0.0),
+            units: [s.splat_f32(slab.d); 2],
         }
     }
 }

@@ -111,6 +111,10 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
             [_mm256_srlv_epi64(v[0], by), _mm256_srlv_epi64(v[1], by)]
         }
 
+        fn mul_add_16(sum: [__m256i; 2], a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+            let product = |i: usize| _mm256_mullo_epi16(a[i], b[i]);
+            [_mm256_add_epi16(sum[0], product(0)), _mm256_add_epi16(sum[1], product(1))]
+        }
         fn add(a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
             [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])]
         }

@@ -87,6 +87,9 @@ impl Simd for Avx512 {
             _mm512_srlv_epi16(v, _mm512_broadcast_i64x4(_mm256_set_m128i(odd, even)))
         }
 
+        fn mul_add_16(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
+            _mm512_add_epi16(sum, _mm512_mullo_epi16(a, b))
+        }
         fn add(a: __m512i, b: __m512i) -> __m512i {
             _mm512_add_epi32(a, b)
         }

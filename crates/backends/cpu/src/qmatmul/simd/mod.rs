@@ -81,6 +81,8 @@ pub(crate) trait Simd: Copy {
     /// Shifts as [`Self::shl`] does, the first and third quarter by `even`, the others by `odd`.
     fn shr_quarters(self, v: Self::V, even: u32, odd: u32) -> Self::V;
 
+    /// `sum + a × b` of lanes of 16 bits, of which the low halves are kept.
+    fn mul_add_16(self, sum: Self::V, a: Self::V, b: Self::V) -> Self::V;
     /// Adds the lanes of i32.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     /// Adds to each lane the sum of its four products of a `codes` byte and an `x` byte with sign.

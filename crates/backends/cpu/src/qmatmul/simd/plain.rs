@@ -87,6 +87,12 @@ impl Simd for Plain {
     }
 
     #[inline]
+    fn mul_add_16(self, sum: [u8; 64], a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
+        let [sum, a, b] = [sum, a, b].map(bytemuck::cast::<_, [u16; 32]>);
+        bytemuck::cast::<[u16; 32], _>(from_fn(|i| sum[i].wrapping_add(a[i].wrapping_mul(b[i]))))
+    }
+
+    #[inline]
     fn add(self, a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
         let (a, b): ([i32; 16], [i32; 16]) = (bytemuck::cast(a), bytemuck::cast(b));
         bytemuck::cast::<[i32; 16], _>(from_fn(|i| a[i] + b[i]))

@@ -1,0 +1,303 @@
+//! Products with many rows of activations on the matrix unit, [`crate::amx`].
+//!
+//! A product of tiles takes the same time whatever its depth, so it should be 64 weights deep, more
+//! than share a scale. If the activations of a slab share one and the weights' scales are integers,
+//! these are multiplied into the codes beforehand. What comes of it has up to 14 bits: its low and
+//! its high bytes are two tiles, and sums over the slab are exact. The minima's part is a product of
+//! small integers in bf16, exact too.
+//!
+//! If activations have a scale for every 32, as the weights do, the two tiles are the first and the
+//! second 32 of 64 weights, with zeros in place of the others.
+
+use super::activations::{Offset, Rounded, SLAB, lane_of};
+use super::gemm::Gemm;
+use super::operand::ROWS;
+use super::quantized::{self, Blocks, Unpack};
+use super::simd::{Kernel, Simd};
+use crate::amx::{self, Amx, Tiles};
+use bytemuck::{Pod, Zeroable};
+use std::mem::offset_of;
+
+/// A product with the matrix unit.
+pub(crate) struct Tiled<'a, B: Unpack> {
+    pub(crate) amx: Amx,
+    pub(crate) gemm: Gemm<'a, Blocks<B>>,
+}
+
+/// Panels that fit a first-level cache beside the activations.
+const PANELS: usize = 4;
+/// Weights along a row in a tile.
+const DEPTH: usize = 64;
+/// Rows of activations that are multiplied at once: two tiles.
+const TOKENS: usize = 2 * amx::ROWS;
+
+/// The slabs of 16 rows of weights.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Panel {
+    /// For each 64 weights two tiles, see the module.
+    codes: [[amx::Bytes; 2]; SLAB / DEPTH],
+    /// Minima as integers in bf16, each twice to meet [`Rounded::split_sums`].
+    minima: amx::Bytes,
+    /// Each row's scale and minimum: for each 32 weights, or in the first place what the slab's
+    /// are multiples of.
+    scales: [[[f32; ROWS]; 2]; SLAB / 32],
+}
+
+/// Products of two tiles of activations with two tiles of weights.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Products([[amx::Bytes; 2]; 2]);
+
+impl Products {
+    /// Those of a row of activations with a tile.
+    #[inline(always)]
+    fn get<S: Simd>(&self, s: S, row: usize, tile: usize) -> S::F {
+        s.to_f32(s.load(&self.0[row / amx::ROWS][tile][row % amx::ROWS]))
+    }
+}
+
+impl<B: Unpack> Kernel for Tiled<'_, B> {
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Self { amx, mut gemm } = self;
+        // SAFETY: these are the thread's only ones: nothing here calls what has its own.
+        let mut tiles = unsafe { amx.tiles() };
+        let (columns, rows) = (gemm.y.columns(), gemm.y.rows());
+        let mut side_by_side = quantized::Panel::zeroed();
+        let mut panels = [Panel::zeroed(); PANELS];
+        let panels = &mut panels[..columns.div_ceil(ROWS)];
+        let mut products = [Products::zeroed(); 2];
+        gemm.begin();
+        let width = gemm.sums.len() / rows * 2;
+        for slab in 0..gemm.x.len() / gemm.tokens {
+            for (i, panel) in panels.iter_mut().enumerate() {
+                let side = &mut side_by_side;
+                let units =
+                    gemm.with_rows(slab, i * ROWS, |rows| Blocks::<B>::gather(s, rows, side));
+                pack::<B, S>(s, side, units, panel);
+            }
+            for (block, sums) in gemm.sums.chunks_mut(TOKENS * width / 2).enumerate() {
+                let x = &gemm.x[slab * gemm.tokens + gemm.token + block * TOKENS..];
+                let padded: [Rounded; TOKENS];
+                // Tiles read past the last row. What they find there is dropped.
+                let x = match x.first_chunk() {
+                    Some(x) => x,
+                    None => {
+                        padded = std::array::from_fn(|i| x[i.min(x.len() - 1)]);
+                        &padded
+                    }
+                };
+                let sums = sums.as_flattened_mut();
+                for (i, panel) in panels.iter().enumerate() {
+                    let sums = (&mut sums[i..], width);
+                    multiply::<B, S>(s, &mut tiles, panel, x, sums, &mut products);
+                }
+            }
+        }
+        gemm.finish(s);
+    }
+}
+
+/// Makes a panel from the slabs of rows side by side.
+#[inline(always)]
+fn pack<B: Unpack, S: Simd>(
+    s: S,
+    rows: &quantized::Panel,
+    units: [[f32; ROWS]; 2],
+    panel: &mut Panel,
+) {
+    let zero = B::OFFSET.zero_point::<S>();
+    let tiles = panel.codes.iter_mut().zip(rows.codes.as_chunks().0);
+    if Blocks::<B>::SCHEME.scaled < SLAB {
+        for (tiles, rows) in tiles {
+            let rows: &amx::Bytes = rows;
+            for (i, row) in rows.iter().enumerate() {
+                tiles[i / 8][i] = row.map(|code| code.wrapping_sub(zero));
+            }
+        }
+        for (group, scales) in panel.scales.iter_mut().enumerate() {
+            let lane = lane_of(2 * group);
+            *scales = [rows.scales[lane], rows.minima[lane]];
+        }
+        return;
+    }
+    panel.scales[0] = units;
+    let low_bytes = s.splat_i32(0x00FF_00FF);
+    for (i, (tiles, codes)) in tiles.enumerate() {
+        let codes: &amx::Bytes = codes;
+        for (j, codes) in codes.iter().enumerate() {
+            let scales = rows.scales[lane_of(4 * i + j / 4)].map(|scale| scale as i32);
+            let twice = |lanes: [i32; ROWS]| {
+                let lanes = lanes.map(|lane| lane & 0xFFFF | lane << 16);
+                s.load(bytemuck::cast_ref(&lanes))
+            };
+            let offsets = twice(scales.map(|scale| -i32::from(zero) * scale));
+            let scales = twice(scales);
+            let codes = s.load(codes);
+            let even = s.mul_add_16(offsets, s.and(codes, low_bytes), scales);
+            let odd = s.mul_add_16(offsets, s.shr_halves(codes, 8, 8), scales);
+            let low = s.or(s.and(even, low_bytes), s.shl(odd, 8));
+            s.store(low, &mut tiles[0][j]);
+            if B::PRODUCT_BYTES == 2 {
+                let even = s.shr_halves(even, 8, 8);
+                let high = s.or(even, s.xor(odd, s.and(odd, low_bytes)));
+                s.store(high, &mut tiles[1][j]);
+            }
+        }
+    }
+    if let Offset::Minimum = B::OFFSET {
+        for (tile, minima) in panel.minima.iter_mut().zip(&rows.minima) {
+            *tile =
+                bytemuck::cast(minima.map(|minimum| minimum.to_bits() | minimum.to_bits() >> 16));
+        }
+    }
+}
+
+/// The unit's part of a product of a panel with activations: products of the two tiles of codes with
+/// the first 16 rows of activations are in tiles 0 and 1, those with the others in 2 and 3.
+struct Unit<'a> {
+    tiles: &'a mut Tiles,
+    x: &'a [Rounded; TOKENS],
+    /// Whether the second 16 rows of activations are multiplied too.
+    two: bool,
+}
+
+impl Unit<'_> {
+    /// Reads what lies at a byte of the rows of activations into tiles 4 and 5.
+    #[inline(always)]
+    fn load(&mut self, offset: usize) {
+        assert!(offset + amx::ROW_BYTES <= size_of::<Rounded>());
+        let x: *const u8 = self.x.as_ptr().cast();
+        let stride = size_of::<Rounded>();
+        // SAFETY: the bytes lie within the 32 rows.
+        unsafe {
+            self.tiles.load_rows::<4>(x.add(offset), stride);
+            if self.two {
+                self.tiles
+                    .load_rows::<5>(x.add(amx::ROWS * stride + offset), stride);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn zero(&mut self) {
+        self.tiles.zero::<0>();
+        self.tiles.zero::<1>();
+        self.tiles.zero::<2>();
+        self.tiles.zero::<3>();
+    }
+
+    /// Multiplies codes. Those of the first tile have a sign if `signed`, those of the second one
+    /// have, and are left out if there is but `one`.
+    #[inline(always)]
+    fn multiply(&mut self, step: usize, codes: &[amx::Bytes; 2], signed: bool, one: bool) {
+        self.load(offset_of!(Rounded, codes) + step * amx::ROW_BYTES);
+        self.tiles.load::<6>(&codes[0]);
+        if signed {
+            self.tiles.dot_ss::<0, 4, 6>();
+        } else {
+            self.tiles.dot_su::<0, 4, 6>();
+        }
+        if self.two && signed {
+            self.tiles.dot_ss::<2, 5, 6>();
+        } else if self.two {
+            self.tiles.dot_su::<2, 5, 6>();
+        }
+        if !one {
+            self.tiles.load::<7>(&codes[1]);
+            self.tiles.dot_ss::<1, 4, 7>();
+            if self.two {
+                self.tiles.dot_ss::<3, 5, 7>();
+            }
+        }
+    }
+
+    /// Multiplies minima, alone.
+    #[inline(always)]
+    fn multiply_minima(&mut self, minima: &amx::Bytes, products: &mut Products) {
+        self.load(offset_of!(Rounded, split_sums));
+        self.tiles.load::<6>(minima);
+        self.tiles.zero::<0>();
+        self.tiles.dot_bf16::<0, 4, 6>();
+        self.tiles.store::<0>(&mut products.0[0][0]);
+        if self.two {
+            self.tiles.zero::<2>();
+            self.tiles.dot_bf16::<2, 5, 6>();
+            self.tiles.store::<2>(&mut products.0[1][0]);
+        }
+    }
+
+    #[inline(always)]
+    fn store(&mut self, products: &mut Products) {
+        self.tiles.store::<0>(&mut products.0[0][0]);
+        self.tiles.store::<1>(&mut products.0[0][1]);
+        if self.two {
+            self.tiles.store::<2>(&mut products.0[1][0]);
+            self.tiles.store::<3>(&mut products.0[1][1]);
+        }
+    }
+}
+
+/// Adds the products of a panel with slabs of activations to their sums, one in `width` of `sums`.
+#[inline(always)]
+fn multiply<B: Unpack, S: Simd>(
+    s: S,
+    tiles: &mut Tiles,
+    panel: &Panel,
+    x: &[Rounded; TOKENS],
+    (sums, width): (&mut [[f32; ROWS]], usize),
+    products: &mut [Products; 2],
+) {
+    let is_minimum = matches!(B::OFFSET, Offset::Minimum);
+    let two = sums.len() > width * amx::ROWS;
+    let mut unit = Unit { tiles, x, two };
+    if Blocks::<B>::SCHEME.scaled < SLAB {
+        for (step, codes) in panel.codes.iter().enumerate() {
+            unit.zero();
+            unit.multiply(step, codes, true, false);
+            unit.store(&mut products[0]);
+            let groups = [2 * step, 2 * step + 1];
+            let factors = groups.map(|group| panel.scales[group].map(|row| s.load_f32(&row)));
+            for (i, (sum, x)) in sums.iter_mut().step_by(width).zip(x).enumerate() {
+                let mut lanes = s.load_f32(sum);
+                for (j, [scales, minima]) in factors.into_iter().enumerate() {
+                    let lane = lane_of(2 * groups[j]);
+                    let mut product = s.mul(products[0].get(s, i, j), scales);
+                    if is_minimum {
+                        product = s.mul_sub(product, minima, s.splat_f32(x.sums[lane]));
+                    }
+                    lanes = s.mul_add(lanes, product, s.splat_f32(x.scales[lane]));
+                }
+                s.store_f32(lanes, sum);
+            }
+        }
+        return;
+    }
+    let one = B::PRODUCT_BYTES == 1;
+    unit.zero();
+    for (step, codes) in panel.codes.iter().enumerate() {
+        unit.multiply(step, codes, one, one);
+    }
+    unit.store(&mut products[0]);
+    if is_minimum {
+        unit.multiply_minima(&panel.minima, &mut products[1]);
+    }
+    let [scales, minima] = panel.scales[0].map(|row| s.load_f32(&row));
+    let byte = s.splat_f32(256.0);
+    for (i, (sum, x)) in sums.iter_mut().step_by(width).zip(x).enumerate() {
+        let mut product = products[0].get(s, i, 0);
+        if !one {
+            product = s.mul_add(product, products[0].get(s, i, 1), byte);
+        }
+        product = s.mul(product, scales);
+        if is_minimum {
+            let sums = s.load_f32(bytemuck::cast_ref(
+                &products[1].0[i / amx::ROWS][0][i % amx::ROWS],
+            ));
+            product = s.mul_sub(product, minima, sums);
+        }
+        let lanes = s.mul_add(s.load_f32(sum), product, s.splat_f32(x.scales[0]));
+        s.store_f32(lanes, sum);
+    }
+}
