@@ -2,7 +2,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
-    __m256i, _MM_HINT_T0, _mm_prefetch, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256,
+    __m256i, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch, _mm_sfence, _mm256_loadu_si256,
+    _mm256_stream_si256,
 };
 
 /// Bytes of a line.
@@ -14,6 +15,17 @@ pub(crate) fn prefetch(bytes: &[u8]) {
     for line in bytes.chunks(LINE) {
         // SAFETY: the instruction is part of every x86-64, and its effect is on time alone.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+}
+
+/// Asks for memory to be brought nearer, but not as near as it can be.
+pub(crate) fn prefetch_far(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(LINE) {
+        // SAFETY: the instruction is part of every x86-64, and its effect is on time alone.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = bytes;

@@ -19,6 +19,8 @@ mod launch;
 mod lines;
 mod math;
 mod merged;
+#[cfg(target_arch = "x86_64")]
+mod planes;
 pub mod pool;
 mod product;
 mod program;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use gemm::Parallelism;
 use num_traits::{One, Zero};
+use rustorch_ir::{Layout, Shape};
 
 use crate::kernel::for_ranges;
 use crate::pool::Pool;
@@ -33,6 +34,57 @@ impl<'a, T> Matrix<'a, T> {
         match (last(rows, self.strides[0]), last(columns, self.strides[1])) {
             (Some(row), Some(column)) => row + column < self.data.len(),
             _ => true,
+        }
+    }
+}
+
+/// A batch of matrices.
+pub(crate) struct Batch<'a, T> {
+    data: &'a [T],
+    /// Where each matrix starts.
+    starts: Vec<usize>,
+    strides: [usize; 2],
+}
+
+impl<'a, T> Batch<'a, T> {
+    /// The matrices of `layout`, whose last two dimensions they are, with the dimensions
+    /// before broadcast to `lead`.
+    pub(crate) fn new(data: &'a [T], layout: &Layout, lead: &Shape) -> Self {
+        let matrix = layout.rank() - 2;
+        let batch = Layout {
+            shape: layout.shape[..matrix].into(),
+            strides: layout.strides[..matrix].into(),
+            offset: 0,
+        };
+        Self {
+            data,
+            starts: batch.broadcast_to(lead).positions().collect(),
+            strides: [layout.strides[matrix], layout.strides[matrix + 1]],
+        }
+    }
+
+    /// One matrix.
+    pub(crate) fn one(Matrix { data, strides }: Matrix<'a, T>) -> Self {
+        let starts = vec![0];
+        Self {
+            data,
+            starts,
+            strides,
+        }
+    }
+
+    /// The number of matrices.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Matrix `i`.
+    pub(crate) fn get(&self, i: usize) -> Matrix<'a, T> {
+        // Empty matrices may start behind the end.
+        let start = self.starts[i].min(self.data.len());
+        Matrix {
+            data: &self.data[start..],
+            strides: self.strides,
         }
     }
 }

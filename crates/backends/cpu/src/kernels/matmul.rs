@@ -1,15 +1,22 @@
 //! Matrix products of batches.
 
+use bytemuck::Pod;
+#[cfg(target_arch = "x86_64")]
+use half::{bf16, f16};
 use num_complex::Complex;
 use num_traits::{One, WrappingAdd, WrappingMul, Zero};
 use rustorch_ir::{DType, Layout, OpKind, Shape, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+#[cfg(target_arch = "x86_64")]
+use crate::amx::Amx;
 use crate::element::{Element, with_type};
 use crate::kernel::{Args, Misuse, SharedMut, for_rows};
 use crate::launch::Launch;
+#[cfg(target_arch = "x86_64")]
+use crate::planes::{self, Number};
 use crate::pool::Pool;
-use crate::product::{Matrix, for_tiles, multiply};
+use crate::product::{Batch, for_tiles, multiply};
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};
 use crate::reader::Reader;
@@ -30,6 +37,10 @@ fn accepts(_: &Signature) -> bool {
 }
 
 fn launch(mut args: Args) -> Result<(), Misuse> {
+    #[cfg(target_arch = "x86_64")]
+    if in_tiles(&mut args) {
+        return Ok(());
+    }
     match args.output.dtype() {
         DType::F64 => as_stored::<f64>(&mut args),
         DType::F32 => as_stored::<f32>(&mut args),
@@ -51,41 +62,6 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     Ok(())
 }
 
-/// A batch of matrices.
-struct Batch<'a, T> {
-    data: &'a [T],
-    /// Where each matrix starts.
-    starts: Vec<usize>,
-    strides: [usize; 2],
-}
-
-impl<'a, T> Batch<'a, T> {
-    /// The matrices of `layout`, whose last two dimensions they are, with the dimensions
-    /// before broadcast to `lead`.
-    fn new(data: &'a [T], layout: &Layout, lead: &Shape) -> Self {
-        let matrix = layout.rank() - 2;
-        let batch = Layout {
-            shape: layout.shape[..matrix].into(),
-            strides: layout.strides[..matrix].into(),
-            offset: 0,
-        };
-        Self {
-            data,
-            starts: batch.broadcast_to(lead).positions().collect(),
-            strides: [layout.strides[matrix], layout.strides[matrix + 1]],
-        }
-    }
-
-    fn get(&self, i: usize) -> Matrix<'a, T> {
-        // Empty matrices may start behind the end.
-        let start = self.starts[i].min(self.data.len());
-        Matrix {
-            data: &self.data[start..],
-            strides: self.strides,
-        }
-    }
-}
-
 /// The batch dimensions of the result, and `[m, k, n]`.
 fn sizes(args: &Args) -> (Shape, [usize; 3]) {
     let (out, a) = (args.output.shape(), args.inputs[0].shape());
@@ -96,13 +72,35 @@ fn sizes(args: &Args) -> (Shape, [usize; 3]) {
     )
 }
 
+/// Computes products that are worth it, and can be, by the matrix unit.
+#[cfg(target_arch = "x86_64")]
+fn in_tiles(args: &mut Args) -> bool {
+    fn of<T: Number, const N: usize>(amx: Amx, args: &mut Args) -> bool {
+        let (lead, sizes) = sizes(args);
+        let [a, b] = operands::<T>(args, &lead);
+        planes::multiply::<T, T, T, N, N>(amx, args.pool, sizes, &a, &b, args.output.data())
+    }
+    match (Level::current().amx(), args.output.dtype()) {
+        (Some(_), _) if !planes::pays(sizes(args).1) => false,
+        (Some(amx), DType::F32) => of::<f32, 3>(amx, args),
+        (Some(amx), DType::F16) => of::<f16, 2>(amx, args),
+        (Some(amx), DType::BF16) => of::<bf16, 1>(amx, args),
+        _ => false,
+    }
+}
+
+/// The operands, in place.
+fn operands<'a, T: Pod>(args: &Args<'a>, lead: &Shape) -> [Batch<'a, T>; 2] {
+    [0, 1].map(|i| {
+        let view = &args.inputs[i];
+        Batch::new(view.data(), view.layout, lead)
+    })
+}
+
 /// Products of operands with any strides, which are read in place.
 fn as_stored<T: Element + Zero + One>(args: &mut Args) {
     let (lead, sizes) = sizes(args);
-    let [a, b] = [0, 1].map(|i| {
-        let view = &args.inputs[i];
-        Batch::<T>::new(view.data(), view.layout, &lead)
-    });
+    let [a, b] = operands::<T>(args, &lead);
     products(args.pool, &a, &b, sizes, args.output.data());
 }
 
@@ -135,7 +133,7 @@ fn products<T: Zero + One + Send + Sync + 'static>(
     out: &mut [T],
 ) {
     let out = SharedMut::new(out);
-    for_tiles(pool, a.starts.len(), [m, k, n], |batch, rows, columns| {
+    for_tiles(pool, a.len(), [m, k, n], |batch, rows, columns| {
         let a = a.get(batch).from(rows.start, 0);
         let b = b.get(batch).from(0, columns.start);
         let sizes = [rows.len(), k, columns.len()];

@@ -32,9 +32,17 @@ pub(crate) use decode::MAX_TOKENS as MAX_FEW;
 pub use scratch::Scratch;
 pub use weight::{Weight, WeightError, WeightType};
 
+#[cfg(target_arch = "x86_64")]
+use crate::amx::Amx;
+#[cfg(target_arch = "x86_64")]
+use crate::planes::{self, Number};
 use crate::pool::Pool;
+#[cfg(target_arch = "x86_64")]
+use crate::product::{self, Batch};
 use activations::SLAB;
 pub(crate) use float::Float;
+#[cfg(target_arch = "x86_64")]
+use half::{bf16, f16};
 use level::Level;
 use operand::{Matrix, Operand, ROWS};
 pub(crate) use simd::{Kernel, Simd};
@@ -89,7 +97,7 @@ pub(crate) struct Product<'a> {
 }
 
 impl Product<'_> {
-    fn run(self) {
+    fn run(mut self) {
         let (t, n, k) = (self.t, self.w.n(), self.w.k());
         let (x, y) = (self.x.len(), self.y.len());
         assert!(x == t * k, "{t} rows of {k} activations in {x} values");
@@ -101,9 +109,44 @@ impl Product<'_> {
             let mut products = [few::Product { w, bias, y: self.y }];
             let (x, then) = ((self.x, t), few::Then::Nothing);
             few::multiply(self.pool, self.level, x, &mut products, then, self.scratch);
-        } else if y > 0 {
+        } else if y > 0 && !self.in_tiles() {
             (self.w.weight_type().kernels().product)(self);
         }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Product<'_> {
+    /// Computes products with floats, where they can be, by the matrix unit.
+    fn in_tiles(&mut self) -> bool {
+        match (self.level.amx(), self.w.weight_type()) {
+            (Some(amx), WeightType::F32) => self.by_planes::<f32, 3, 3>(amx),
+            (Some(amx), WeightType::F16) => self.by_planes::<f16, 3, 2>(amx),
+            (Some(amx), WeightType::BF16) => self.by_planes::<bf16, 3, 1>(amx),
+            _ => false,
+        }
+    }
+
+    fn by_planes<W: Number, const P: usize, const Q: usize>(&mut self, amx: Amx) -> bool {
+        let (n, k) = (self.w.n(), self.w.k());
+        let [x, w] = [[k, 1], [1, k]];
+        let x = Batch::one(product::Matrix {
+            data: self.x,
+            strides: x,
+        });
+        let w = Batch::one(product::Matrix {
+            data: bytemuck::cast_slice::<_, W>(self.w.bytes()),
+            strides: w,
+        });
+        planes::multiply::<_, _, _, P, Q>(amx, self.pool, [self.t, k, n], &x, &w, self.y)
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Product<'_> {
+    /// There is no matrix unit that is known here.
+    fn in_tiles(&mut self) -> bool {
+        false
     }
 }
 

@@ -1,0 +1,241 @@
+//! Matrix products of floats by AMX, which knows one: bf16 times bf16, summed in f32.
+//!
+//! Other types are split into planes of bf16 that add up to them ([`pack`]): an f16 is exactly two,
+//! an f32 exactly three. A product is the sum of the products of the planes ([`block`]), without
+//! those that are smaller than what rounding loses anyway. Of two f32 six products remain, with a
+//! relative error of 2⁻²⁵ before summation, and still take less than half the time of
+//! multiply-adds in f32. Sums are of 16 neighbours first, so that they lose less than one addition
+//! after the other.
+//!
+//! What planes cannot hold, infinities, NaN and products near the ends of f32's range, is noticed
+//! while packing, and left to the caller. AMX counts denormal numbers as zero: an element or a
+//! product below 2⁻¹²⁶ is lost where the largest elements of both operands are above 2⁻⁴⁰, so that
+//! the loss is 2⁻⁴⁶ of the product of those two at most.
+
+mod block;
+mod pack;
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::amx::Amx;
+use crate::kernel::SharedMut;
+use crate::pool::Pool;
+use crate::product::{Batch, Matrix};
+use block::{Sums, multiply_block, write};
+pub(crate) use pack::Number;
+use pack::{DEPTH, Pair, Role, SIDE, is_tame, pack};
+
+/// Tiles along the sums whose panels, of so many planes, stay in a first-level cache, of `a` and `b`
+/// alike. With more planes fewer, but the fewer there are, the more often sums come and go.
+const fn deep(planes: usize) -> usize {
+    if planes == 1 { 8 } else { 4 }
+}
+
+/// Rows and columns of a task: its sums, and `b`'s part of them, stay in a second-level cache.
+const TASK: [usize; 2] = [512, 256];
+/// Tasks for each thread, so that one which is late is no great loss.
+const TASKS: usize = 2;
+/// Pairs of tiles of `a` that are packed at once: 32 MiB.
+const PACKED: usize = 16 << 10;
+
+thread_local! {
+    /// The operand `a` of this thread's product.
+    static LEFT: RefCell<Vec<Pair>> = const { RefCell::new(Vec::new()) };
+    /// What this thread's task needs of `b`.
+    static RIGHT: RefCell<Vec<Pair>> = const { RefCell::new(Vec::new()) };
+    /// The sums of this thread's task.
+    static SUMS: RefCell<Vec<Sums>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Are there enough sums in each direction to fill tiles?
+pub(crate) fn pays([m, k, n]: [usize; 3]) -> bool {
+    m.min(n).min(k) >= SIDE && m * n >= 4 * SIDE * SIDE
+}
+
+/// Writes the products of `a [m, k]` with `b [k, n]`, as `P` and `Q` planes, to `out [m, n]`, for
+/// all of a batch. False, with anything in `out`, if the planes cannot hold the operands.
+///
+/// # Panics
+/// Unless `out` holds the results, or if an operand has fewer elements.
+pub(crate) fn multiply<A: Number, B: Number, O: Number, const P: usize, const Q: usize>(
+    amx: Amx,
+    pool: &Pool,
+    sizes: [usize; 3],
+    a: &Batch<A>,
+    b: &Batch<B>,
+    out: &mut [O],
+) -> bool {
+    let [m, k, n] = sizes;
+    assert_eq!(out.len(), a.len() * m * n, "results of a product");
+    if out.is_empty() {
+        return true;
+    }
+    LEFT.with_borrow_mut(|left| {
+        Product::<A, B, O, P, Q> {
+            amx,
+            pool,
+            sizes,
+            a,
+            b,
+            out: SharedMut::new(out),
+            steps: k.div_ceil(DEPTH),
+            task: task(pool, a.len(), sizes),
+            peaks: Default::default(),
+        }
+        .run(left)
+    })
+}
+
+/// Rows and columns of a task. Sums do not depend on it.
+fn task(pool: &Pool, batches: usize, [m, _, n]: [usize; 3]) -> [usize; 2] {
+    let mut task = [0, 1].map(|i| TASK[i].min([m, n][i].next_multiple_of(SIDE)));
+    let count = |task: [usize; 2]| batches * m.div_ceil(task[0]) * n.div_ceil(task[1]);
+    while count(task) < TASKS * pool.threads() && task != [SIDE; 2] {
+        let larger = usize::from(task[1] > task[0]);
+        task[larger] = (task[larger] / 2).next_multiple_of(SIDE);
+    }
+    task
+}
+
+struct Product<'a, A, B, O, const P: usize, const Q: usize> {
+    amx: Amx,
+    pool: &'a Pool,
+    sizes: [usize; 3],
+    a: &'a Batch<'a, A>,
+    b: &'a Batch<'a, B>,
+    out: SharedMut<'a, O>,
+    /// Tiles along the sums.
+    steps: usize,
+    task: [usize; 2],
+    /// The bits of the largest magnitudes of `a` and `b`.
+    peaks: [AtomicU32; 2],
+}
+
+impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Product<'_, A, B, O, P, Q> {
+    fn run(self, left: &mut Vec<Pair>) -> bool {
+        let [m, _, n] = self.sizes;
+        let [height, width] = self.task;
+        let (down, across) = (m.div_ceil(height), n.div_ceil(width));
+        // The panels of as many rows as a task has.
+        let panels = height / SIDE;
+        let pairs = panels * self.steps * P;
+        let (strips, together) = (self.a.len() * down, (PACKED / pairs.max(1)).max(1));
+        for first in (0..strips).step_by(together) {
+            let strips = first..strips.min(first + together);
+            let needed = strips.len() * pairs;
+            if left.len() < needed {
+                left.resize(needed, Pair::ZERO);
+            }
+            let left = &mut left[..needed];
+            if !left.is_empty() {
+                self.pool
+                    .for_each_chunk(left, self.steps * P, &|start, panel| {
+                        let panel_index = start / (self.steps * P);
+                        let strip = first + panel_index / panels;
+                        let row = strip % down * height + panel_index % panels * SIDE;
+                        if row < m {
+                            self.pack::<A, P>(
+                                self.a.get(strip / down),
+                                row,
+                                m,
+                                Role::Left,
+                                0,
+                                panel,
+                            );
+                        }
+                    });
+            }
+            let left = &left[..];
+            self.pool.run(strips.len() * across, &|task| {
+                let (strip, column) = (task % strips.len(), task / strips.len() * width);
+                let left = &left[strip * pairs..][..pairs];
+                let strip = first + strip;
+                self.compute(left, strip / down, strip % down * height, column);
+            });
+        }
+        (self.peaks.into_iter()).all(|peak| is_tame(f32::from_bits(peak.into_inner())))
+    }
+
+    /// Packs a panel: what belongs to rows of `a` or columns of `b` from `first` on, of `count`,
+    /// and to the tiles along the sums from `step` on.
+    fn pack<T: Number, const N: usize>(
+        &self,
+        matrix: Matrix<T>,
+        first: usize,
+        count: usize,
+        role: Role,
+        step: usize,
+        panel: &mut [Pair],
+    ) {
+        let (from, strides) = match role {
+            Role::Left => (matrix.from(first, step * DEPTH), matrix.strides),
+            Role::Right => {
+                let [inner, outer] = matrix.strides;
+                (matrix.from(step * DEPTH, first), [outer, inner])
+            }
+        };
+        let sizes = [count - first, self.sizes[1] - step * DEPTH];
+        // SAFETY: levels with AMX have the vector instructions.
+        let peak = unsafe { pack::<T, N>(from.data, strides, sizes, role, panel) };
+        self.peaks[role as usize].fetch_max(peak, Ordering::Relaxed);
+    }
+
+    /// The products of the panels of `left`, which belong to rows from `row` on, with a task's
+    /// columns from `column` on.
+    fn compute(&self, left: &[Pair], batch: usize, row: usize, column: usize) {
+        let [m, _, n] = self.sizes;
+        let rows = self.task[0].min(m - row).div_ceil(SIDE);
+        let columns = self.task[1].min(n - column).div_ceil(SIDE);
+        let deep = const { deep(if P > Q { P } else { Q }) };
+        RIGHT.with_borrow_mut(|right| {
+            SUMS.with_borrow_mut(|sums| {
+                right.resize(right.len().max(columns * deep * Q), Pair::ZERO);
+                sums.resize(sums.len().max(rows * columns), Sums::ZERO);
+                // SAFETY: this is the only place that takes tiles, and nothing below comes here.
+                let mut tiles = unsafe { self.amx.tiles() };
+                // Without any steps sums are zero all the same.
+                for step in (0..self.steps.max(1)).step_by(deep) {
+                    let len = deep.min(self.steps - step);
+                    let last = step + len == self.steps;
+                    for j in 0..columns {
+                        let panel = &mut right[j * len * Q..][..len * Q];
+                        let b = self.b.get(batch);
+                        self.pack::<B, Q>(b, column + j * SIDE, n, Role::Right, step, panel);
+                    }
+                    for i in 0..rows {
+                        let panel = |i: usize| &left[(i * self.steps + step) * P..][..len * P];
+                        let next = if i + 1 < rows { panel(i + 1) } else { &[] };
+                        let share = next.len().div_ceil(columns).max(1);
+                        let mut ahead = next.chunks(share);
+                        for j in 0..columns {
+                            let sums = &mut sums[i * columns + j];
+                            let right = &right[j * len * Q..][..len * Q];
+                            let ahead = ahead.next().unwrap_or_default();
+                            multiply_block::<P, Q>(
+                                &mut tiles,
+                                panel(i),
+                                right,
+                                sums,
+                                step == 0,
+                                ahead,
+                            );
+                            if last {
+                                let (row, column) = (row + i * SIDE, column + j * SIDE);
+                                // SAFETY: the rectangle lies within the result and is this task's
+                                // alone; levels with AMX have the vector instructions.
+                                unsafe {
+                                    let out = self.out.at((batch * m + row) * n + column);
+                                    write(sums, out, n, [m - row, n - column]);
+                                }
+                            }
+                        }
+                    }
+                }
+            });
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;
