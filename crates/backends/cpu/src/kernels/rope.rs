@@ -36,9 +36,14 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     Ok(())
 }
 
-/// What a thread prepares for a call: as large as its largest so far.
+/// What a thread prepares for a call: as large as its largest so far. All layers of a model turn
+/// by the same angles, so those of the last call are kept.
 #[derive(Default)]
 struct Scratch {
+    /// What the turns are for.
+    op: Option<Rope>,
+    positions: Vec<i32>,
+    factors: Option<Vec<f32>>,
     frequencies: Vec<f64>,
     /// Cosine and sine, with their magnitude, for each position and pair.
     turns: Vec<(f32, f32)>,
@@ -52,24 +57,37 @@ thread_local! {
 
 impl Scratch {
     fn fill(&mut self, op: &Rope, x: &View, positions: &View, factors: Option<&[f32]>) {
-        let pairs = 0..op.dims / 2;
-        self.frequencies.clear();
-        (self.frequencies).extend(pairs.map(|pair| op.frequency(pair, factors)));
-        let magnitude = op.magnitude();
-        self.turns.clear();
         let (layout, data) = (positions.layout, positions.data::<i32>());
-        for at in layout.positions() {
-            let position = f64::from(data[at - layout.offset]);
-            self.turns.extend(self.frequencies.iter().map(|f| {
-                let (sin, cos) = (position * f).sin_cos();
-                ((cos * magnitude) as f32, (sin * magnitude) as f32)
-            }));
+        let positions = || layout.positions().map(|at| data[at - layout.offset]);
+        let is_known = self.op.as_ref() == Some(op)
+            && self.factors.as_deref() == factors
+            && positions().eq(self.positions.iter().copied());
+        if !is_known {
+            self.op = Some(op.clone());
+            self.factors = factors.map(<[f32]>::to_vec);
+            self.positions.clear();
+            self.positions.extend(positions());
+            self.fill_turns(op, factors);
         }
         // Rows in row-major order; row r has position r % t and starts where its layout says.
         let mut rows = x.layout.clone();
         rows.shape = rows.shape.with_dim(x.shape().len() - 1, 1);
         self.starts.clear();
         (self.starts).extend(rows.positions().map(|at| at - x.layout.offset));
+    }
+
+    fn fill_turns(&mut self, op: &Rope, factors: Option<&[f32]>) {
+        let pairs = 0..op.dims / 2;
+        self.frequencies.clear();
+        (self.frequencies).extend(pairs.map(|pair| op.frequency(pair, factors)));
+        let magnitude = op.magnitude();
+        self.turns.clear();
+        for &position in &self.positions {
+            self.turns.extend(self.frequencies.iter().map(|f| {
+                let (sin, cos) = (f64::from(position) * f).sin_cos();
+                ((cos * magnitude) as f32, (sin * magnitude) as f32)
+            }));
+        }
     }
 }
 
