@@ -1,4 +1,5 @@
-//! Products with a few rows of activations: weights are streamed from memory once, row by row.
+//! Products with a few rows of activations: weights are streamed from memory once, some rows side
+//! by side.
 
 use super::operand::{Matrix, Operand};
 use super::simd::{Kernel, Simd};
@@ -7,8 +8,12 @@ use super::tile::Tile;
 /// The most rows of activations for which this beats unpacking weights into panels.
 pub(crate) const MAX_TOKENS: usize = 4;
 
-/// How far ahead of its use memory is asked for.
-const AHEAD: usize = 1536;
+/// Rows of weights that are read side by side, from places far apart: a core waits less for memory
+/// when it reads several streams.
+pub(crate) const STREAMS: usize = 4;
+
+/// How far ahead of its use memory is asked for, in bytes of a stream.
+const AHEAD: usize = 1024;
 
 /// The product of the rows of weights from `first` on, one for each of `y`'s columns, with all rows
 /// of activations, one for each of `y`'s rows.
@@ -23,38 +28,63 @@ pub(crate) struct Decode<'a, O: Operand> {
 impl<O: Operand> Kernel for Decode<'_, O> {
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        for column in 0..self.y.columns() {
-            let token = self.dot::<S, 4>(s, column, 0);
-            let token = self.dot::<S, 2>(s, column, token);
-            self.dot::<S, 1>(s, column, token);
+        let columns = self.y.columns();
+        let step = columns / STREAMS;
+        for column in 0..step {
+            self.dots(
+                s,
+                std::array::from_fn::<_, STREAMS, _>(|i| i * step + column),
+            );
+        }
+        for column in STREAMS * step..columns {
+            self.dots(s, [column]);
         }
     }
 }
 
 impl<O: Operand> Decode<'_, O> {
-    /// Multiplies a row of weights with the rows of activations from `token` on, `T` at a time
-    /// while so many are left. Returns the first that is left.
+    /// Multiplies some rows of weights with all rows of activations.
     #[inline(always)]
-    fn dot<S: Simd, const T: usize>(&mut self, s: S, column: usize, mut token: usize) -> usize {
+    fn dots<S: Simd, const R: usize>(&mut self, s: S, columns: [usize; R]) {
+        let token = self.tokens::<S, R, 4>(s, columns, 0);
+        let token = self.tokens::<S, R, 2>(s, columns, token);
+        self.tokens::<S, R, 1>(s, columns, token);
+    }
+
+    /// Multiplies rows of weights with the rows of activations from `token` on, `T` at a time while
+    /// so many are left. Returns the first that is left.
+    #[inline(always)]
+    fn tokens<S: Simd, const R: usize, const T: usize>(
+        &mut self,
+        s: S,
+        columns: [usize; R],
+        mut token: usize,
+    ) -> usize {
         let tokens = self.y.rows();
         while T <= S::TOKENS && token + T <= tokens {
-            let (slabs, rest) = self.weights.row(self.first + column);
-            let mut sums = [s.splat_f32(0.0); T];
+            let rows = columns.map(|column| self.weights.row(self.first + column));
+            let mut sums = [[s.splat_f32(0.0); T]; R];
             let mut xs = self.x.chunks_exact(tokens).map(|x| &x[token..]);
-            for (slab, x) in slabs.iter().zip(&mut xs) {
-                let start: *const u8 = std::ptr::from_ref(slab).cast();
-                for line in (0..size_of::<O::Slab>()).step_by(64) {
-                    s.prefetch(start.wrapping_add(AHEAD + line));
-                }
-                if let Some(x) = x.first_chunk() {
-                    O::dot(s, slab, x, &mut sums);
+            for (slab, x) in (0..rows[0].0.len()).zip(&mut xs) {
+                let Some(x) = x.first_chunk() else { continue };
+                for ((slabs, _), sums) in rows.iter().zip(&mut sums) {
+                    let start: *const u8 = std::ptr::from_ref(&slabs[slab]).cast();
+                    for line in (0..size_of::<O::Slab>()).step_by(64) {
+                        s.prefetch(start.wrapping_add(AHEAD + line));
+                    }
+                    O::dot(s, &slabs[slab], x, sums);
                 }
             }
             if let Some(x) = xs.next().and_then(|x| x.first_chunk()) {
-                O::dot(s, &Matrix::<O>::fill(rest), x, &mut sums);
+                for ((_, rest), sums) in rows.iter().zip(&mut sums) {
+                    O::dot(s, &Matrix::<O>::fill(rest), x, sums);
+                }
             }
-            for sum in sums {
-                self.y.row(token)[column] = s.sum(sum);
+            for i in 0..T {
+                let y = self.y.row(token);
+                for (column, sums) in columns.iter().zip(&sums) {
+                    y[*column] = s.sum(sums[i]);
+                }
                 token += 1;
             }
         }

@@ -2,6 +2,7 @@
 //! and over what is done to the results.
 
 use super::Scratch;
+use super::decode::STREAMS;
 use super::level::Level;
 use super::simd::{Kernel, Simd};
 use super::tile::{Output, Tile};
@@ -13,10 +14,9 @@ use std::ops::Range;
 
 /// Bytes of weights that are worth a chunk of their own.
 const CHUNK_BYTES: usize = 8 << 10;
-/// Chunks for each thread, so that one which is late is no great loss.
-const CHUNKS: usize = 16;
-/// Chunks have multiples of as many rows, which kernels may go through together.
-const TOGETHER: usize = 4;
+/// Chunks for each thread, so that one which is late is no great loss: no more, as each begins with
+/// a wait for memory.
+const CHUNKS: usize = 4;
 
 /// `y [t, n] = x [t, k] · wᵀ + bias`.
 pub(crate) struct Product<'a> {
@@ -185,7 +185,7 @@ fn tracks(products: &[Product<'_>], is_one: bool, threads: usize) -> SmallVec<[T
         let row_bytes = bytes(of_track) / n.max(1);
         let rows = (chunk_bytes / row_bytes.max(1))
             .max(1)
-            .next_multiple_of(TOGETHER);
+            .next_multiple_of(STREAMS);
         let start = tracks.last().map_or(0, |track| track.chunks.end);
         tracks.push(Track {
             products: i * each..i * each + of_track.len(),
