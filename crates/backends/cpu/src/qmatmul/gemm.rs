@@ -38,7 +38,8 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
         self.begin();
         for (slab, x) in self.x.chunks_exact(self.tokens).enumerate() {
             for (i, panel) in pairs.as_flattened_mut().iter_mut().enumerate() {
-                self.with_rows(slab, i * ROWS, |rows| O::pack(s, rows, panel));
+                let mut filled = None;
+                O::pack(s, self.rows(slab, i * ROWS, &mut filled), panel);
             }
             let mut x = &x[self.token..][..self.y.rows()];
             let mut sums = &mut self.sums[..];
@@ -50,7 +51,7 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
     }
 }
 
-impl<O: Operand> Gemm<'_, O> {
+impl<'a, O: Operand> Gemm<'a, O> {
     /// Sums of zero.
     pub(super) fn begin(&mut self) {
         let sums = self.y.rows() * self.y.columns().div_ceil(2 * ROWS);
@@ -74,21 +75,25 @@ impl<O: Operand> Gemm<'_, O> {
         }
     }
 
-    /// Hands a slab of the rows for the columns of `y` from `column` on to `pack`. In place of rows
-    /// past the last, that one is handed over again: the product is dropped.
+    /// A slab of the rows for the columns of `y` from `column` on. In place of rows past the last,
+    /// that one comes again: the product is dropped. Parts of slabs are copied to `filled`.
     #[inline(always)]
-    pub(super) fn with_rows<R>(
+    pub(super) fn rows<'s>(
         &self,
         slab: usize,
         column: usize,
-        pack: impl FnOnce([&O::Slab; ROWS]) -> R,
-    ) -> R {
+        filled: &'s mut Option<[O::Slab; ROWS]>,
+    ) -> [&'s O::Slab; ROWS]
+    where
+        'a: 's,
+    {
         let last = self.y.columns() - 1;
         let rows: [_; ROWS] = from_fn(|i| self.weights.row(self.first + last.min(column + i)));
         if slab < rows[0].0.len() {
-            pack(rows.map(|(slabs, _)| &slabs[slab]))
+            rows.map(|(slabs, _)| &slabs[slab])
         } else {
-            pack(rows.map(|(_, rest)| Matrix::<O>::fill(rest)).each_ref())
+            let fill = rows.map(|(_, rest)| Matrix::<O>::fill(rest));
+            filled.insert(fill).each_ref()
         }
     }
 }

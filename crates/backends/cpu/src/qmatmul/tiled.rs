@@ -72,10 +72,10 @@ impl<B: Unpack> Kernel for Tiled<'_, B> {
         let width = gemm.sums.len() / rows * 2;
         for slab in 0..gemm.x.len() / gemm.tokens {
             for (i, panel) in panels.iter_mut().enumerate() {
-                let side = &mut side_by_side;
-                let units =
-                    gemm.with_rows(slab, i * ROWS, |rows| Blocks::<B>::gather(s, rows, side));
-                pack::<B, S>(s, side, units, panel);
+                let mut filled = None;
+                let rows = gemm.rows(slab, i * ROWS, &mut filled);
+                let units = Blocks::<B>::gather(s, rows, &mut side_by_side);
+                pack::<B, S>(s, &side_by_side, units, panel);
             }
             for (block, sums) in gemm.sums.chunks_mut(TOKENS * width / 2).enumerate() {
                 let x = &gemm.x[slab * gemm.tokens + gemm.token + block * TOKENS..];
@@ -124,16 +124,16 @@ fn pack<B: Unpack, S: Simd>(
     }
     panel.scales[0] = units;
     let low_bytes = s.splat_i32(0x00FF_00FF);
+    let mut factors = [[s.splat(0); 2]; SLAB / 16];
+    for (sixteen, factors) in factors.iter_mut().enumerate() {
+        let scales = rows.scales[lane_of(sixteen)].map(|scale| scale as i32);
+        let offsets = scales.map(|scale| -i32::from(zero) * scale);
+        *factors = [twice(s, offsets), twice(s, scales)];
+    }
     for (i, (tiles, codes)) in tiles.enumerate() {
         let codes: &amx::Bytes = codes;
         for (j, codes) in codes.iter().enumerate() {
-            let scales = rows.scales[lane_of(4 * i + j / 4)].map(|scale| scale as i32);
-            let twice = |lanes: [i32; ROWS]| {
-                let lanes = lanes.map(|lane| lane & 0xFFFF | lane << 16);
-                s.load(bytemuck::cast_ref(&lanes))
-            };
-            let offsets = twice(scales.map(|scale| -i32::from(zero) * scale));
-            let scales = twice(scales);
+            let [offsets, scales] = factors[4 * i + j / 4];
             let codes = s.load(codes);
             let even = s.mul_add_16(offsets, s.and(codes, low_bytes), scales);
             let odd = s.mul_add_16(offsets, s.shr_halves(codes, 8, 8), scales);
@@ -152,6 +152,13 @@ fn pack<B: Unpack, S: Simd>(
                 bytemuck::cast(minima.map(|minimum| minimum.to_bits() | minimum.to_bits() >> 16));
         }
     }
+}
+
+/// The low halves of lanes, each twice.
+#[inline(always)]
+fn twice<S: Simd>(s: S, lanes: [i32; ROWS]) -> S::V {
+    let lanes = lanes.map(|lane| lane & 0xFFFF | lane << 16);
+    s.load(bytemuck::cast_ref(&lanes))
 }
 
 /// The unit's part of a product of a panel with activations: products of the two tiles of codes with
@@ -258,7 +265,11 @@ fn multiply<B: Unpack, S: Simd>(
             unit.multiply(step, codes, true, false);
             unit.store(&mut products[0]);
             let groups = [2 * step, 2 * step + 1];
-            let factors = groups.map(|group| panel.scales[group].map(|row| s.load_f32(&row)));
+            let [first, second] = groups.map(|group| &panel.scales[group]);
+            let factors = [
+                [s.load_f32(&first[0]), s.load_f32(&first[1])],
+                [s.load_f32(&second[0]), s.load_f32(&second[1])],
+            ];
             for (i, (sum, x)) in sums.iter_mut().step_by(width).zip(x).enumerate() {
                 let mut lanes = s.load_f32(sum);
                 for (j, [scales, minima]) in factors.into_iter().enumerate() {
@@ -283,7 +294,8 @@ fn multiply<B: Unpack, S: Simd>(
     if is_minimum {
         unit.multiply_minima(&panel.minima, &mut products[1]);
     }
-    let [scales, minima] = panel.scales[0].map(|row| s.load_f32(&row));
+    let [scales, minima] = &panel.scales[0];
+    let (scales, minima) = (s.load_f32(scales), s.load_f32(minima));
     let byte = s.splat_f32(256.0);
     for (i, (sum, x)) in sums.iter_mut().step_by(width).zip(x).enumerate() {
         let mut product = products[0].get(s, i, 0);
