@@ -219,6 +219,17 @@ impl Named for Attention {
                 cases.push(Case::new(masked.clone(), with(Operand::new([1, 9], dtype))));
                 cases.push(Case::new(cached.clone(), with(past())));
             }
+            // Caches of several blocks, for few queries and for many, narrow and wide.
+            for (t, d, dv) in [(1, 64, 64), (3, 20, 33), (40, 40, 24), (70, 144, 16)] {
+                let past = Operand::new([1], DType::I32).fill(Fill::Ints(500, 501));
+                let inputs = [
+                    Operand::new([4, t, d], dtype),
+                    Operand::new([2, 600, d], DType::F16),
+                    Operand::new([2, 600, dv], DType::F16),
+                    past,
+                ];
+                cases.push(Case::new(cached.clone(), inputs));
+            }
             for arrange in ARRANGEMENTS {
                 let x =
                     |heads: usize, t: usize| Operand::new([2, heads, t, 8], dtype).arrange(arrange);

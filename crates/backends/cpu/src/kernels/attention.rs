@@ -1,24 +1,29 @@
-//! Attention with grouped queries: for each group of heads and block of queries, scores by
-//! matrix product, softmax, and a second product with the values. One query for each head
-//! goes by `single`.
+//! Attention with grouped queries: the queries of all heads that share keys and values are rows of
+//! tall matrices, which pass over the cache block by block ([`tile`]).
+//!
+//! Few queries over many keys are shared among the threads by parts of the keys, whose results are
+//! put together in order: how a result is computed follows from shapes and positions alone.
 
-mod single;
+mod cached;
+mod product;
+mod tile;
+mod vectors;
 
 use std::cell::RefCell;
+use std::ops::Range;
 
-use gemm::Parallelism;
 use half::{bf16, f16};
 use rustorch_ir::ops::Attention;
-use rustorch_ir::{DType, Op, OpKind, Signature};
+use rustorch_ir::{DType, Op, OpKind, Shape, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use self::single::Single;
-use super::softmax::InPlace;
-use crate::element::Element;
+use self::cached::{Cached, Rows};
+use self::product::LANES;
+use self::tile::{Scoring, Tile, Total};
+use self::vectors::Vectors;
 use crate::kernel::{Args, Misuse, SharedMut};
 use crate::launch::Launch;
-use crate::pool::Pool;
-use crate::qmatmul::Float;
+use crate::math::Real;
 use crate::qmatmul::level::Level;
 use crate::view::View;
 
@@ -29,48 +34,45 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     launch: Launch::Whole(launch),
 };
 
-/// Query rows that are worked on together: their scores stay in the cache.
-const BLOCK: usize = 64;
+/// Rows of a task: enough that it pays to prepare keys and values for them alone.
+const ROWS: usize = 256;
+/// Rows of a group up to which a task has a part of the keys.
+const FEW: usize = 64;
+/// Keys of such a part.
+const PART: usize = 256;
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-    /// Scores of single queries: as many as the largest cache so far has room for.
-    static SCORES: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    /// Operands of a thread's products, as large as the largest so far.
+    static VECTORS: RefCell<Vectors> = RefCell::default();
+    /// Results of a thread's tile.
+    static TILE: RefCell<Results> = RefCell::default();
+    /// Results for parts of the keys, in the thread that launches.
+    static PARTS: RefCell<Results> = RefCell::default();
 }
 
-/// A thread's working memory: as large as its largest block so far.
+/// For each of some queries the total of its weights and a row of weighted values.
 #[derive(Default)]
-struct Scratch {
-    scores: Vec<f32>,
-    keys: Vec<f32>,
-    values: Vec<f32>,
+struct Results {
+    totals: Vec<Total>,
+    sums: Vec<f32>,
+}
+
+impl Results {
+    /// Room for `rows` rows of `width`.
+    fn room(&mut self, rows: usize, width: usize) -> (&mut [Total], &mut [f32]) {
+        if self.totals.len() < rows {
+            self.totals.resize(rows, Total::NONE);
+        }
+        if self.sums.len() < rows * width {
+            self.sums.resize(rows * width, 0.0);
+        }
+        (&mut self.totals[..rows], &mut self.sums[..rows * width])
+    }
 }
 
 fn accepts(s: &Signature) -> bool {
     let cache = s.inputs[1].dtype;
     s.output.dtype == DType::F32 && matches!(cache, DType::F32 | DType::F16 | DType::BF16)
-}
-
-/// Sizes of one call.
-struct Sizes {
-    /// Query heads that share a key head.
-    each: usize,
-    t: usize,
-    s: usize,
-    d: usize,
-    dv: usize,
-    past: usize,
-}
-
-impl Sizes {
-    /// Keys that query `t` may see.
-    fn visible(&self, op: &Attention, t: usize) -> usize {
-        if op.causal {
-            (self.past + t + 1).min(self.s)
-        } else {
-            self.s
-        }
-    }
 }
 
 fn launch(mut args: Args) -> Result<(), Misuse> {
@@ -86,215 +88,242 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         }
         None => 0,
     };
-    let sizes = Sizes {
-        each: q.shape()[r - 3] / k.shape()[r - 3],
-        t: q.shape()[r - 2],
-        s: k.shape()[r - 2],
+    let (t, s) = (q.shape()[r - 2], k.shape()[r - 2]);
+    if op.past && past + t > s {
+        let got = format!("{past} past and {t} new tokens");
+        return Err(Misuse(format!("{got} in a cache of {s}")));
+    }
+    let mask = args.inputs.get(3).filter(|_| op.mask);
+    let call = Call {
+        op,
+        queries: q.data(),
+        rows: q.shape()[r - 3] / k.shape()[r - 3] * t,
+        groups: k.shape()[..r - 2].iter().product(),
+        t,
+        s,
         d: q.shape()[r - 1],
         dv: v.shape()[r - 1],
         past,
+        mask: mask.map(|mask| Mask::new(mask, q.shape(), s)),
     };
-    if op.past && past + sizes.t > sizes.s {
-        let got = format!("{past} past and {} new tokens", sizes.t);
-        return Err(Misuse(format!("{got} in a cache of {}", sizes.s)));
-    }
-    let groups: usize = k.shape()[..r - 2].iter().product();
-    let rows = sizes.each * sizes.t;
-    if rows == 0 || groups == 0 {
+    if call.rows * call.groups * call.dv == 0 {
         return Ok(());
     }
-    let mask = args
-        .inputs
-        .get(3)
-        .filter(|_| op.mask)
-        .map(|m| expand_mask(m, &args));
-    let queries: &[f32] = q.data();
-    if sizes.t == 1 && sizes.d > 0 {
-        let out = args.output.data::<f32>();
-        let mask = mask.as_deref();
-        match k.dtype() {
-            DType::F16 => one_by_one::<f16>(args.pool, op, &sizes, [k, v], queries, mask, out),
-            DType::BF16 => one_by_one::<bf16>(args.pool, op, &sizes, [k, v], queries, mask, out),
-            _ => one_by_one::<f32>(args.pool, op, &sizes, [k, v], queries, mask, out),
-        }
-        return Ok(());
+    let cache = [k, v];
+    match k.dtype() {
+        DType::F16 => call.run::<f16>(&mut args, cache),
+        DType::BF16 => call.run::<bf16>(&mut args, cache),
+        _ => call.run::<f32>(&mut args, cache),
     }
-    let blocks = rows.div_ceil(BLOCK);
-    let out = SharedMut::new(args.output.data::<f32>());
-    args.pool.run(groups * blocks, &|task| {
-        let (group, first) = (task / blocks, task % blocks * BLOCK);
-        let count = BLOCK.min(rows - first);
-        let at = group * rows + first;
-        // SAFETY: each task writes rows of its own.
-        let out = unsafe { out.range(at * sizes.dv, count * sizes.dv) };
-        let block = Block {
-            op,
-            sizes: &sizes,
-            queries: &queries[at * sizes.d..][..count * sizes.d],
-            mask: mask
-                .as_deref()
-                .map(|m| &m[at * sizes.s..][..count * sizes.s]),
-            first,
-        };
-        SCRATCH.with_borrow_mut(|scratch| block.run(k, v, group, scratch, out));
-    });
     Ok(())
 }
 
-/// Attention of one query for each head.
-fn one_by_one<T: Float>(
-    pool: &Pool,
-    op: &Attention,
-    sizes: &Sizes,
-    [k, v]: [&View; 2],
-    queries: &[f32],
-    mask: Option<&[f32]>,
-    out: &mut [f32],
-) {
-    let Sizes { each, s, d, dv, .. } = *sizes;
-    let (groups, seen) = (queries.len() / (each * d), sizes.visible(op, 0));
-    let (keys, values): (&[T], &[T]) = (k.data(), v.data());
-    SCORES.with_borrow_mut(|scores| {
-        if scores.len() < groups * each * s {
-            scores.resize(groups * each * s, 0.0);
+/// A mask of scores, as it lies in memory.
+struct Mask<'a> {
+    data: &'a [f32],
+    /// Where the row of each query begins.
+    rows: Vec<usize>,
+    /// From one key to the next.
+    step: usize,
+}
+
+impl<'a> Mask<'a> {
+    /// For queries of a shape with `keys` keys.
+    fn new(mask: &View<'a>, queries: &[usize], keys: usize) -> Self {
+        let last = queries.len() - 1;
+        let scores = Shape::from(queries).with_dim(last, keys);
+        let layout = mask.layout.broadcast_to(&scores);
+        let rows = layout.slice(last, 0, 1, 1);
+        let rows = rows.positions();
+        Self {
+            data: mask.data(),
+            rows: rows.map(|at| at - layout.offset).collect(),
+            step: layout.strides[last] as usize,
         }
-        let (scores, out) = (SharedMut::new(scores), SharedMut::new(out));
-        pool.run(groups, &|group| {
-            let rows = group * each;
-            // SAFETY: each group has rows of its own.
-            let (scores, out) = unsafe {
-                (
-                    scores.range(rows * s, each * s),
-                    out.range(rows * dv, each * dv),
-                )
-            };
-            Level::current().run(Single {
-                queries: &queries[rows * d..][..each * d],
-                width: d,
-                keys: &keys[group * s * d..][..seen * d],
-                values: &values[group * s * dv..][..seen * dv],
-                scale: op.scale.0 as f32,
-                soft_cap: op.soft_cap.map(|cap| cap.0 as f32),
-                mask: mask.map(|mask| &mask[rows * s..][..each * s]),
-                scores,
-                out,
+    }
+
+    /// Adds the mask of a query to its scores with the keys from `first` on.
+    #[inline(always)]
+    fn add(&self, query: usize, first: usize, scores: &mut [f32]) {
+        let mask = &self.data[self.rows[query] + first * self.step..];
+        if self.step == 1 {
+            scores.iter_mut().zip(mask).for_each(|(x, m)| *x += m);
+        } else {
+            let mask = mask[0];
+            scores.iter_mut().for_each(|x| *x += mask);
+        }
+    }
+}
+
+/// What is computed.
+struct Call<'a> {
+    op: &'a Attention,
+    queries: &'a [f32],
+    /// Queries of a group: row `r` is query `r % t` of its head `r / t`.
+    rows: usize,
+    /// Groups of heads that share keys and values.
+    groups: usize,
+    t: usize,
+    s: usize,
+    d: usize,
+    dv: usize,
+    past: usize,
+    mask: Option<Mask<'a>>,
+}
+
+/// What a thread computes at a time: rows of a group, with some of the keys.
+struct Task {
+    group: usize,
+    rows: Range<usize>,
+    keys: Range<usize>,
+}
+
+impl Call<'_> {
+    /// Keys that a row of a group sees.
+    #[inline(always)]
+    fn visible(&self, row: usize) -> usize {
+        if self.op.causal {
+            (self.past + row % self.t + 1).min(self.s)
+        } else {
+            self.s
+        }
+    }
+
+    /// Keys that any of some rows of a group sees.
+    fn seen(&self, rows: Range<usize>) -> usize {
+        rows.map(|row| self.visible(row)).max().unwrap_or(0)
+    }
+
+    fn run<T: Cached + bytemuck::Pod>(&self, args: &mut Args, cache: [&View; 2]) {
+        let [keys, values]: [&[T]; 2] = cache.map(View::data);
+        let out = args.output.data::<f32>();
+        let seen = self.seen(0..self.rows);
+        let parts = seen.div_ceil(PART);
+        if self.rows <= FEW && parts > 1 {
+            PARTS.with_borrow_mut(|results| {
+                let width = self.dv.next_multiple_of(LANES);
+                let rows = self.groups * self.rows;
+                let (totals, sums) = results.room(parts * rows, width);
+                let (shared_totals, shared_sums) = (SharedMut::new(totals), SharedMut::new(sums));
+                args.pool.run(self.groups * parts, &|task| {
+                    let (group, part) = (task / parts, task % parts);
+                    // SAFETY: each task has rows of its own.
+                    let (totals, sums) = unsafe {
+                        let (first, count) = (task * self.rows, self.rows);
+                        let sums = shared_sums.range(first * width, count * width);
+                        (shared_totals.range(first, count), sums)
+                    };
+                    let keys_of = part * PART..seen.min((part + 1) * PART);
+                    let task = Task {
+                        group,
+                        rows: 0..self.rows,
+                        keys: keys_of,
+                    };
+                    self.compute(&task, [keys, values], totals, sums);
+                });
+                args.pool
+                    .for_each_chunk(out, self.rows * self.dv, &|start, out| {
+                        let first = start / self.dv * parts;
+                        let count = self.rows * parts;
+                        self.join(
+                            &totals[first..][..count],
+                            &sums[first * width..][..count * width],
+                            out,
+                        );
+                    });
+            });
+            return;
+        }
+        let blocks = self.rows.div_ceil(ROWS);
+        let mut tasks: Vec<Task> = (0..self.groups * blocks)
+            .map(|task| {
+                let first = task % blocks * ROWS;
+                let rows = first..self.rows.min(first + ROWS);
+                let keys = 0..self.seen(rows.clone());
+                Task {
+                    group: task / blocks,
+                    rows,
+                    keys,
+                }
+            })
+            .collect();
+        // The longest first, so that threads are done at about the same time.
+        tasks.sort_by_key(|task| std::cmp::Reverse(task.keys.end * task.rows.len()));
+        let out = SharedMut::new(out);
+        args.pool.run(tasks.len(), &|task| {
+            let task = &tasks[task];
+            let (first, count) = (task.group * self.rows + task.rows.start, task.rows.len());
+            // SAFETY: each task has rows of its own.
+            let out = unsafe { out.range(first * self.dv, count * self.dv) };
+            TILE.with_borrow_mut(|results| {
+                let (totals, sums) = results.room(count, self.dv.next_multiple_of(LANES));
+                self.compute(task, [keys, values], totals, sums);
+                self.join(totals, sums, out);
             });
         });
-    });
-}
+    }
 
-/// The mask for each row of scores.
-fn expand_mask(mask: &View, args: &Args) -> Vec<f32> {
-    let q = args.inputs[0].shape();
-    let s = args.inputs[1].shape()[q.len() - 2];
-    let scores = rustorch_ir::Shape::from(q).with_dim(q.len() - 1, s);
-    let layout = mask.layout.broadcast_to(&scores);
-    let data: &[f32] = mask.data();
-    layout
-        .positions()
-        .map(|at| data[at - layout.offset])
-        .collect()
-}
+    /// Computes a task's totals and sums.
+    fn compute<T: Cached>(
+        &self,
+        task: &Task,
+        [keys, values]: [&[T]; 2],
+        totals: &mut [Total],
+        sums: &mut [f32],
+    ) {
+        let Task {
+            group,
+            ref rows,
+            keys: ref range,
+        } = *task;
+        let first = group * self.rows + rows.start;
+        let each = |width: usize| self.s * width / T::ELEMENTS;
+        VECTORS.with_borrow_mut(|vectors| {
+            Level::current().run(Tile {
+                queries: &self.queries[first * self.d..][..rows.len() * self.d],
+                keys: Rows::new(&keys[group * each(self.d)..][..each(self.d)], self.d),
+                values: Rows::new(&values[group * each(self.dv)..][..each(self.dv)], self.dv),
+                range: range.clone(),
+                scoring: Scoring {
+                    scale: self.op.scale.0 as f32,
+                    soft_cap: self.op.soft_cap.map(|cap| cap.0 as f32),
+                },
+                visible: |row| self.visible(rows.start + row),
+                mask: |row, key, scores: &mut [f32]| {
+                    if let Some(mask) = &self.mask {
+                        mask.add(first + row, key, scores);
+                    }
+                },
+                products: vectors,
+                totals,
+                sums,
+            });
+        });
+    }
 
-/// Some query rows of one group of heads.
-struct Block<'a> {
-    op: &'a Attention,
-    sizes: &'a Sizes,
-    queries: &'a [f32],
-    mask: Option<&'a [f32]>,
-    /// First row within the group: row r is query r % t of head r / t.
-    first: usize,
-}
-
-impl Block<'_> {
-    fn run(&self, k: &View, v: &View, group: usize, scratch: &mut Scratch, out: &mut [f32]) {
-        let Sizes { t, s, d, dv, .. } = *self.sizes;
-        let rows = self.queries.len() / d.max(1);
-        let seen = (0..rows)
-            .map(|row| self.sizes.visible(self.op, (self.first + row) % t))
-            .max()
-            .unwrap_or(0);
-        let Scratch {
-            scores,
-            keys,
-            values,
-        } = scratch;
-        let keys = floats(k, group * s * d, seen * d, keys);
-        let values = floats(v, group * s * dv, seen * dv, values);
-        scores.resize(rows * seen, 0.0);
-        // scores = queries · keysᵀ
-        product(
-            scores,
-            [rows, d, seen],
-            self.queries,
-            keys,
-            [1, d],
-            self.op.scale.0 as f32,
-        );
-        for (row, scores) in scores.chunks_exact_mut(seen).enumerate() {
-            let visible = self.sizes.visible(self.op, (self.first + row) % t);
-            if let Some(cap) = self.op.soft_cap {
-                let cap = cap.0 as f32;
-                scores.iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
+    /// Puts the results for parts of the keys together: those of some rows for the first part, for
+    /// the next and so on. A row that sees nothing at all (a mask of −∞) becomes NaN, as by
+    /// definition.
+    fn join(&self, totals: &[Total], sums: &[f32], out: &mut [f32]) {
+        let rows = out.len() / self.dv;
+        let width = sums.len() / totals.len();
+        for (row, out) in out.chunks_exact_mut(self.dv).enumerate() {
+            let parts = || (row..totals.len()).step_by(rows);
+            let largest = parts().map(|at| totals[at].largest);
+            let all = Total {
+                largest: largest.fold(f32::NEG_INFINITY, f32::max),
+                sum: 0.0,
+            };
+            let factor = |at: usize| (totals[at].largest - all.base()).exponential();
+            let sum: f32 = parts().map(|at| factor(at) * totals[at].sum).sum();
+            out.fill(0.0);
+            for at in parts() {
+                let factor = factor(at) / sum;
+                let sums = &sums[at * width..][..width];
+                out.iter_mut()
+                    .zip(sums)
+                    .for_each(|(out, sum)| *out += factor * sum);
             }
-            if let Some(mask) = self.mask {
-                let mask = &mask[row * s..];
-                scores.iter_mut().zip(mask).for_each(|(x, m)| *x += m);
-            }
-            scores[visible..].fill(0.0);
-            Level::current().run(InPlace(&mut scores[..visible]));
         }
-        // out = scores · values
-        product(out, [rows, seen, dv], scores, values, [dv, 1], 1.0);
-    }
-}
-
-/// `len` elements of a cache from `start` on, in single precision.
-fn floats<'a>(cache: &View<'a>, start: usize, len: usize, scratch: &'a mut Vec<f32>) -> &'a [f32] {
-    fn part<'a, T: Element>(cache: &View<'a>, start: usize, len: usize) -> &'a [T] {
-        &cache.data()[start..][..len]
-    }
-    match cache.dtype() {
-        DType::F16 => f16::widen(part(cache, start, len), scratch),
-        DType::BF16 => bf16::widen(part(cache, start, len), scratch),
-        _ => part(cache, start, len),
-    }
-}
-
-/// `out [m, n] = scale · a [m, k] · b`, where `b`'s element `(i, j)` is at
-/// `i · strides[0] + j · strides[1]`.
-fn product(
-    out: &mut [f32],
-    [m, k, n]: [usize; 3],
-    a: &[f32],
-    b: &[f32],
-    [b_row, b_column]: [usize; 2],
-    scale: f32,
-) {
-    assert!(out.len() >= m * n && a.len() >= m * k && b.len() >= k * n);
-    // SAFETY: `a` and `out` are row-major of the sizes just checked; the strides reach all
-    // of `b`'s k · n elements and no more: they are [1, k] or [n, 1].
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            out.as_mut_ptr(),
-            1,
-            n as isize,
-            false,
-            a.as_ptr(),
-            1,
-            k as isize,
-            b.as_ptr(),
-            b_column as isize,
-            b_row as isize,
-            0.0,
-            scale,
-            false,
-            false,
-            false,
-            Parallelism::None,
-        );
     }
 }

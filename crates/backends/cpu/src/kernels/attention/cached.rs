@@ -1,0 +1,107 @@
+//! Rows of the cache, as vectors of single precision and as the panels of products.
+
+use std::array::from_fn;
+use std::ops::Range;
+
+use super::product::{LANES, Panel};
+use crate::qmatmul::{Float, Simd};
+
+/// What rows of keys and values are made of.
+pub(super) trait Cached: Sync + Sized {
+    /// Elements of a row in one of these.
+    const ELEMENTS: usize;
+
+    /// Elements `16 · i` and up of a row, zeros behind its end.
+    fn lanes<S: Simd>(s: S, row: &[Self], i: usize) -> S::F;
+}
+
+impl<T: Float> Cached for T {
+    const ELEMENTS: usize = 1;
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, row: &[T], i: usize) -> S::F {
+        let rest = &row[i * LANES..];
+        match rest.first_chunk::<LANES>() {
+            Some(lanes) => T::load(s, lanes),
+            None => T::load(s, &from_fn(|j| rest.get(j).copied().unwrap_or(T::zeroed()))),
+        }
+    }
+}
+
+/// Rows of one width.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a, T> {
+    items: &'a [T],
+    /// Items of a row.
+    each: usize,
+    /// Elements of a row.
+    pub(super) width: usize,
+}
+
+impl<'a, T: Cached> Rows<'a, T> {
+    /// Rows of `width` elements.
+    pub(super) fn new(items: &'a [T], width: usize) -> Self {
+        let each = width / T::ELEMENTS;
+        Self { items, each, width }
+    }
+
+    #[inline(always)]
+    fn row(&self, index: usize) -> &'a [T] {
+        &self.items[index * self.each..][..self.each]
+    }
+
+    /// The bits of elements `16 · i` and up of 16 rows: those from `first` on, of which there are
+    /// `count`, then zeros.
+    #[inline(always)]
+    fn sixteen<S: Simd>(&self, s: S, first: usize, count: usize, i: usize) -> [S::V; LANES] {
+        let mut bits = [s.splat(0); LANES];
+        // The usual case by itself, so that it becomes a row of instructions.
+        if count >= LANES {
+            let items = &self.items[first * self.each..][..LANES * self.each];
+            for (r, bits) in bits.iter_mut().enumerate() {
+                *bits = s.bits(T::lanes(s, &items[r * self.each..][..self.each], i));
+            }
+        } else {
+            for (r, bits) in bits.iter_mut().enumerate().take(count) {
+                *bits = s.bits(T::lanes(s, self.row(first + r), i));
+            }
+        }
+        bits
+    }
+
+    /// Panels whose columns are elements `elements` of the rows from `first` on, `count` of them,
+    /// with zeros behind the last.
+    #[inline(always)]
+    pub(super) fn as_columns<S: Simd>(
+        &self,
+        s: S,
+        (first, count): (usize, usize),
+        elements: Range<usize>,
+        panels: &mut Panel,
+    ) {
+        for (i, panel) in panels.chunks_exact_mut(elements.len()).enumerate() {
+            let (first, count) = (first + i * LANES, count - i * LANES);
+            for (j, tile) in panel.chunks_mut(LANES).enumerate() {
+                let rows = self.sixteen(s, first, count, elements.start / LANES + j);
+                for (column, out) in s.transpose(rows).into_iter().zip(tile) {
+                    s.store(column, bytemuck::cast_mut(out));
+                }
+            }
+        }
+    }
+
+    /// Panels whose rows are parts of the rows from `first` on, `count` of them.
+    #[inline(always)]
+    pub(super) fn as_rows<S: Simd>(
+        &self,
+        s: S,
+        (first, count): (usize, usize),
+        panels: &mut Panel,
+    ) {
+        for (j, panel) in panels.chunks_exact_mut(count).enumerate() {
+            for (r, out) in panel.iter_mut().enumerate() {
+                s.store_f32(T::lanes(s, self.row(first + r), j), out);
+            }
+        }
+    }
+}
