@@ -35,7 +35,9 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
     fn run<S: Simd>(mut self, s: S) {
         let mut pairs = O::Pairs::zeroed();
         let pairs = &mut pairs.as_mut()[..self.y.columns().div_ceil(2 * ROWS)];
-        self.begin();
+        self.sums.clear();
+        self.sums
+            .resize(self.y.rows() * pairs.len(), [[0.0; ROWS]; 2]);
         for (slab, x) in self.x.chunks_exact(self.tokens).enumerate() {
             for (i, panel) in pairs.as_flattened_mut().iter_mut().enumerate() {
                 let mut filled = None;
@@ -47,23 +49,7 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
             multiply::<O, S, 2>(s, pairs, &mut x, &mut sums);
             multiply::<O, S, 1>(s, pairs, &mut x, &mut sums);
         }
-        self.finish(s);
-    }
-}
-
-impl<'a, O: Operand> Gemm<'a, O> {
-    /// Sums of zero.
-    pub(super) fn begin(&mut self) {
-        let sums = self.y.rows() * self.y.columns().div_ceil(2 * ROWS);
-        self.sums.clear();
-        self.sums.resize(sums, [[0.0; ROWS]; 2]);
-    }
-
-    /// Writes the sums to `y`.
-    #[inline(always)]
-    pub(super) fn finish<S: Simd>(&mut self, s: S) {
-        let pairs = self.y.columns().div_ceil(2 * ROWS);
-        for (token, sums) in self.sums.chunks_exact(pairs).enumerate() {
+        for (token, sums) in self.sums.chunks_exact(pairs.len()).enumerate() {
             // The rows of `y` are far apart, where the processor does not look ahead by itself.
             if token + AHEAD < self.y.rows() {
                 for lanes in self.y.row(token + AHEAD).chunks(ROWS) {
@@ -74,7 +60,9 @@ impl<'a, O: Operand> Gemm<'a, O> {
             y.copy_from_slice(&sums.as_flattened().as_flattened()[..y.len()]);
         }
     }
+}
 
+impl<'a, O: Operand> Gemm<'a, O> {
     /// A slab of the rows for the columns of `y` from `column` on. In place of rows past the last,
     /// that one comes again: the product is dropped. Parts of slabs are copied to `filled`.
     #[inline(always)]

@@ -52,7 +52,7 @@ use tile::{Output, Tile};
 /// Slabs of activations that are worth a chunk of their own.
 const CHUNK_SLABS: usize = 32;
 /// Chunks for each thread, so that one which is late is no great loss.
-const CHUNKS: usize = 8;
+const CHUNKS: usize = 4;
 /// Rows of activations that stay in a second-level cache, a slab of each, while panels of weights
 /// come and go.
 const CHUNK_TOKENS: usize = 512;
@@ -224,7 +224,7 @@ fn multiply<O: Operand>(
     t: usize,
 ) {
     let n = weights.rows();
-    let pairs = size_of::<O::Pairs>() / size_of::<[O::Panel; 2]>();
+    let pairs = O::most_rows(level) / (2 * ROWS);
     let rows = 2 * ROWS * (n / (2 * ROWS) / (CHUNKS * pool.threads())).clamp(1, pairs);
     let row_chunks = n.div_ceil(rows);
     let token_chunks = t

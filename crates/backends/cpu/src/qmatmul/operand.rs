@@ -23,6 +23,11 @@ pub(crate) trait Operand: Sized {
     /// As many pairs of panels as fit a first-level cache beside the activations.
     type Pairs: Pod + AsMut<[[Self::Panel; 2]]>;
 
+    /// The most rows of weights for one call of [`Self::multiply_many`].
+    fn most_rows(_: Level) -> usize {
+        ROWS * size_of::<Self::Pairs>() / size_of::<Self::Panel>()
+    }
+
     /// Multiplies with many rows of activations in the best way of a level.
     fn multiply_many(level: Level, gemm: Gemm<'_, Self>) {
         level.run(gemm);

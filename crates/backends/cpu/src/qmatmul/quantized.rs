@@ -13,7 +13,7 @@ use super::level::Level;
 use super::operand::{Operand, ROWS};
 use super::simd::Simd;
 #[cfg(target_arch = "x86_64")]
-use super::tiled::Tiled;
+use super::tiled::{self, Tiled};
 use bytemuck::{Pod, Zeroable};
 use std::marker::PhantomData;
 
@@ -131,6 +131,14 @@ impl<B: Unpack> Operand for Blocks<B> {
     type X = Rounded;
     type Panel = Panel;
     type Pairs = [[Panel; 2]; 2];
+
+    #[cfg(target_arch = "x86_64")]
+    fn most_rows(level: Level) -> usize {
+        match level.amx() {
+            Some(_) => ROWS * tiled::PANELS,
+            None => ROWS * size_of::<Self::Pairs>() / size_of::<Panel>(),
+        }
+    }
 
     #[cfg(target_arch = "x86_64")]
     fn multiply_many(level: Level, gemm: Gemm<'_, Self>) {

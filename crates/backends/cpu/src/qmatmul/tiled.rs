@@ -24,8 +24,9 @@ pub(crate) struct Tiled<'a, B: Unpack> {
     pub(crate) gemm: Gemm<'a, Blocks<B>>,
 }
 
-/// Panels that fit a first-level cache beside the activations.
-const PANELS: usize = 4;
+/// Panels that stay in a second-level cache while activations come and go: the more, the fewer times
+/// these come from beyond it.
+pub(crate) const PANELS: usize = 16;
 /// Weights along a row in a tile.
 const DEPTH: usize = 64;
 /// Rows of activations that are multiplied at once: two tiles.
@@ -49,13 +50,8 @@ struct Panel {
 #[repr(C, align(64))]
 struct Products([[amx::Bytes; 2]; 2]);
 
-impl Products {
-    /// Those of a row of activations with a tile.
-    #[inline(always)]
-    fn get<S: Simd>(&self, s: S, row: usize, tile: usize) -> S::F {
-        s.to_f32(s.load(&self.0[row / amx::ROWS][tile][row % amx::ROWS]))
-    }
-}
+/// Sums of rows of activations with a panel.
+type Sums = [[f32; ROWS]; TOKENS];
 
 impl<B: Unpack> Kernel for Tiled<'_, B> {
     #[inline(always)]
@@ -68,17 +64,35 @@ impl<B: Unpack> Kernel for Tiled<'_, B> {
         let mut panels = [Panel::zeroed(); PANELS];
         let panels = &mut panels[..columns.div_ceil(ROWS)];
         let mut products = [Products::zeroed(); 2];
-        gemm.begin();
-        let width = gemm.sums.len() / rows * 2;
+        let blocks = rows.div_ceil(TOKENS);
+        let (len, zero) = (blocks * panels.len() * size_of::<Sums>(), [[0.0; ROWS]; 2]);
+        gemm.sums.clear();
+        gemm.sums.resize(len / size_of_val(&zero), zero);
         for slab in 0..gemm.x.len() / gemm.tokens {
             for (i, panel) in panels.iter_mut().enumerate() {
                 let mut filled = None;
                 let rows = gemm.rows(slab, i * ROWS, &mut filled);
+                for row in rows {
+                    // The next slab.
+                    prefetch(
+                        s,
+                        std::ptr::from_ref(row).wrapping_add(1).cast(),
+                        size_of_val(row),
+                    );
+                }
                 let units = Blocks::<B>::gather(s, rows, &mut side_by_side);
                 pack::<B, S>(s, &side_by_side, units, panel);
             }
-            for (block, sums) in gemm.sums.chunks_mut(TOKENS * width / 2).enumerate() {
-                let x = &gemm.x[slab * gemm.tokens + gemm.token + block * TOKENS..];
+            let sums: &mut [Sums] = bytemuck::cast_slice_mut(gemm.sums);
+            for (block, sums) in sums.chunks_exact_mut(panels.len()).enumerate() {
+                let rows = block * TOKENS..rows.min((block + 1) * TOKENS);
+                let two = rows.len() > amx::ROWS;
+                let x = &gemm.x[slab * gemm.tokens + gemm.token + rows.start..];
+                // What comes after these, in equal parts.
+                let (next, part) = (
+                    x.as_ptr().wrapping_add(TOKENS).cast::<u8>(),
+                    TOKENS * size_of::<Rounded>() / panels.len(),
+                );
                 let padded: [Rounded; TOKENS];
                 // Tiles read past the last row. What they find there is dropped.
                 let x = match x.first_chunk() {
@@ -88,14 +102,32 @@ impl<B: Unpack> Kernel for Tiled<'_, B> {
                         &padded
                     }
                 };
-                let sums = sums.as_flattened_mut();
-                for (i, panel) in panels.iter().enumerate() {
-                    let sums = (&mut sums[i..], width);
-                    multiply::<B, S>(s, &mut tiles, panel, x, sums, &mut products);
+                let mut unit = Unit {
+                    tiles: &mut tiles,
+                    x,
+                    two,
+                };
+                for (i, (panel, sums)) in panels.iter().zip(sums).enumerate() {
+                    prefetch(s, next.wrapping_add(i * part), part);
+                    multiply::<B, S>(s, &mut unit, panel, sums, &mut products);
                 }
             }
         }
-        gemm.finish(s);
+        let sums: &[Sums] = bytemuck::cast_slice(gemm.sums);
+        for row in 0..rows {
+            let sums = &sums[row / TOKENS * panels.len()..][..panels.len()];
+            for (y, sums) in gemm.y.row(row).chunks_mut(ROWS).zip(sums) {
+                y.copy_from_slice(&sums[row % TOKENS][..y.len()]);
+            }
+        }
+    }
+}
+
+/// Asks for memory, which need not be valid, to be brought near.
+#[inline(always)]
+fn prefetch<S: Simd>(s: S, start: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(64) {
+        s.prefetch(start.wrapping_add(line));
     }
 }
 
@@ -246,19 +278,19 @@ impl Unit<'_> {
     }
 }
 
-/// Adds the products of a panel with slabs of activations to their sums, one in `width` of `sums`.
+/// Adds the products of a panel with slabs of activations to their sums.
 #[inline(always)]
 fn multiply<B: Unpack, S: Simd>(
     s: S,
-    tiles: &mut Tiles,
+    unit: &mut Unit<'_>,
     panel: &Panel,
-    x: &[Rounded; TOKENS],
-    (sums, width): (&mut [[f32; ROWS]], usize),
+    sums: &mut Sums,
     products: &mut [Products; 2],
 ) {
     let is_minimum = matches!(B::OFFSET, Offset::Minimum);
-    let two = sums.len() > width * amx::ROWS;
-    let mut unit = Unit { tiles, x, two };
+    let tiles = 1 + usize::from(unit.two);
+    let (sums, _) = sums.as_chunks_mut::<{ amx::ROWS }>();
+    let (x, _) = unit.x.as_chunks::<{ amx::ROWS }>();
     if Blocks::<B>::SCHEME.scaled < SLAB {
         for (step, codes) in panel.codes.iter().enumerate() {
             unit.zero();
@@ -270,17 +302,20 @@ fn multiply<B: Unpack, S: Simd>(
                 [s.load_f32(&first[0]), s.load_f32(&first[1])],
                 [s.load_f32(&second[0]), s.load_f32(&second[1])],
             ];
-            for (i, (sum, x)) in sums.iter_mut().step_by(width).zip(x).enumerate() {
-                let mut lanes = s.load_f32(sum);
-                for (j, [scales, minima]) in factors.into_iter().enumerate() {
-                    let lane = lane_of(2 * groups[j]);
-                    let mut product = s.mul(products[0].get(s, i, j), scales);
-                    if is_minimum {
-                        product = s.mul_sub(product, minima, s.splat_f32(x.sums[lane]));
+            for tile in 0..tiles {
+                let codes = &products[0].0[tile];
+                for (i, (sum, x)) in sums[tile].iter_mut().zip(&x[tile]).enumerate() {
+                    let mut lanes = s.load_f32(sum);
+                    for (j, [scales, minima]) in factors.into_iter().enumerate() {
+                        let lane = lane_of(2 * groups[j]);
+                        let mut product = s.mul(s.to_f32(s.load(&codes[j][i])), scales);
+                        if is_minimum {
+                            product = s.mul_sub(product, minima, s.splat_f32(x.sums[lane]));
+                        }
+                        lanes = s.mul_add(lanes, product, s.splat_f32(x.scales[lane]));
                     }
-                    lanes = s.mul_add(lanes, product, s.splat_f32(x.scales[lane]));
+                    s.store_f32(lanes, sum);
                 }
-                s.store_f32(lanes, sum);
             }
         }
         return;
@@ -297,19 +332,20 @@ fn multiply<B: Unpack, S: Simd>(
     let [scales, minima] = &panel.scales[0];
     let (scales, minima) = (s.load_f32(scales), s.load_f32(minima));
     let byte = s.splat_f32(256.0);
-    for (i, (sum, x)) in sums.iter_mut().step_by(width).zip(x).enumerate() {
-        let mut product = products[0].get(s, i, 0);
-        if !one {
-            product = s.mul_add(product, products[0].get(s, i, 1), byte);
+    for tile in 0..tiles {
+        let (codes, minimum) = (&products[0].0[tile], &products[1].0[tile][0]);
+        for (i, (sum, x)) in sums[tile].iter_mut().zip(&x[tile]).enumerate() {
+            let mut product = s.to_f32(s.load(&codes[0][i]));
+            if !one {
+                product = s.mul_add(product, s.to_f32(s.load(&codes[1][i])), byte);
+            }
+            product = s.mul(product, scales);
+            if is_minimum {
+                let sums = s.load_f32(bytemuck::cast_ref(&minimum[i]));
+                product = s.mul_sub(product, minima, sums);
+            }
+            let lanes = s.mul_add(s.load_f32(sum), product, s.splat_f32(x.scales[0]));
+            s.store_f32(lanes, sum);
         }
-        product = s.mul(product, scales);
-        if is_minimum {
-            let sums = s.load_f32(bytemuck::cast_ref(
-                &products[1].0[i / amx::ROWS][0][i % amx::ROWS],
-            ));
-            product = s.mul_sub(product, minima, sums);
-        }
-        let lanes = s.mul_add(s.load_f32(sum), product, s.splat_f32(x.scales[0]));
-        s.store_f32(lanes, sum);
     }
 }
