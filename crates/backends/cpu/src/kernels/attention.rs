@@ -5,6 +5,8 @@
 //! put together in order: how a result is computed follows from shapes and positions alone.
 
 mod cached;
+#[cfg(target_arch = "x86_64")]
+mod planes;
 mod product;
 mod tile;
 mod vectors;
@@ -18,8 +20,10 @@ use rustorch_ir::{DType, Op, OpKind, Shape, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use self::cached::{Cached, Rows};
+#[cfg(target_arch = "x86_64")]
+use self::planes::Planes;
 use self::product::LANES;
-use self::tile::{Scoring, Tile, Total};
+use self::tile::{Products, Scoring, Tile, Total};
 use self::vectors::Vectors;
 use crate::kernel::{Args, Misuse, SharedMut};
 use crate::launch::Launch;
@@ -40,10 +44,16 @@ const ROWS: usize = 256;
 const FEW: usize = 64;
 /// Keys of such a part.
 const PART: usize = 256;
+/// Rows from which on the matrix unit has enough to do.
+#[cfg(target_arch = "x86_64")]
+const MANY: usize = 16;
 
 thread_local! {
     /// Operands of a thread's products, as large as the largest so far.
     static VECTORS: RefCell<Vectors> = RefCell::default();
+    /// The same where the matrix unit computes them.
+    #[cfg(target_arch = "x86_64")]
+    static PLANES: RefCell<Option<Planes>> = const { RefCell::new(None) };
     /// Results of a thread's tile.
     static TILE: RefCell<Results> = RefCell::default();
     /// Results for parts of the keys, in the thread that launches.
@@ -138,7 +148,7 @@ impl<'a> Mask<'a> {
         Self {
             data: mask.data(),
             rows: rows.map(|at| at - layout.offset).collect(),
-            step: layout.strides[last] as usize,
+            step: layout.strides[last],
         }
     }
 
@@ -267,6 +277,28 @@ impl Call<'_> {
     fn compute<T: Cached>(
         &self,
         task: &Task,
+        cache: [&[T]; 2],
+        totals: &mut [Total],
+        sums: &mut [f32],
+    ) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(amx) = Level::current().amx()
+            && T::SPLITS
+            && task.rows.len() >= MANY
+            && self.d > 0
+        {
+            return PLANES.with_borrow_mut(|planes| {
+                let planes = planes.get_or_insert_with(|| Planes::new(amx));
+                self.compute_with(planes, task, cache, totals, sums);
+            });
+        }
+        VECTORS.with_borrow_mut(|vectors| self.compute_with(vectors, task, cache, totals, sums));
+    }
+
+    fn compute_with<T: Cached>(
+        &self,
+        products: &mut impl Products,
+        task: &Task,
         [keys, values]: [&[T]; 2],
         totals: &mut [Total],
         sums: &mut [f32],
@@ -278,26 +310,24 @@ impl Call<'_> {
         } = *task;
         let first = group * self.rows + rows.start;
         let each = |width: usize| self.s * width / T::ELEMENTS;
-        VECTORS.with_borrow_mut(|vectors| {
-            Level::current().run(Tile {
-                queries: &self.queries[first * self.d..][..rows.len() * self.d],
-                keys: Rows::new(&keys[group * each(self.d)..][..each(self.d)], self.d),
-                values: Rows::new(&values[group * each(self.dv)..][..each(self.dv)], self.dv),
-                range: range.clone(),
-                scoring: Scoring {
-                    scale: self.op.scale.0 as f32,
-                    soft_cap: self.op.soft_cap.map(|cap| cap.0 as f32),
-                },
-                visible: |row| self.visible(rows.start + row),
-                mask: |row, key, scores: &mut [f32]| {
-                    if let Some(mask) = &self.mask {
-                        mask.add(first + row, key, scores);
-                    }
-                },
-                products: vectors,
-                totals,
-                sums,
-            });
+        Level::current().run(Tile {
+            queries: &self.queries[first * self.d..][..rows.len() * self.d],
+            keys: Rows::new(&keys[group * each(self.d)..][..each(self.d)], self.d),
+            values: Rows::new(&values[group * each(self.dv)..][..each(self.dv)], self.dv),
+            range: range.clone(),
+            scoring: Scoring {
+                scale: self.op.scale.0 as f32,
+                soft_cap: self.op.soft_cap.map(|cap| cap.0 as f32),
+            },
+            visible: |row| self.visible(rows.start + row),
+            mask: |row, key, scores: &mut [f32]| {
+                if let Some(mask) = &self.mask {
+                    mask.add(first + row, key, scores);
+                }
+            },
+            products,
+            totals,
+            sums,
         });
     }
 

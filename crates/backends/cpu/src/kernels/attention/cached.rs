@@ -10,6 +10,8 @@ use crate::qmatmul::{Float, Simd};
 pub(super) trait Cached: Sync + Sized {
     /// Elements of a row in one of these.
     const ELEMENTS: usize;
+    /// Is each element exactly the sum of two bf16?
+    const SPLITS: bool;
 
     /// Elements `16 · i` and up of a row, zeros behind its end.
     fn lanes<S: Simd>(s: S, row: &[Self], i: usize) -> S::F;
@@ -17,6 +19,7 @@ pub(super) trait Cached: Sync + Sized {
 
 impl<T: Float> Cached for T {
     const ELEMENTS: usize = 1;
+    const SPLITS: bool = size_of::<T>() == 2;
 
     #[inline(always)]
     fn lanes<S: Simd>(s: S, row: &[T], i: usize) -> S::F {
@@ -46,7 +49,7 @@ impl<'a, T: Cached> Rows<'a, T> {
     }
 
     #[inline(always)]
-    fn row(&self, index: usize) -> &'a [T] {
+    pub(super) fn row(&self, index: usize) -> &'a [T] {
         &self.items[index * self.each..][..self.each]
     }
 

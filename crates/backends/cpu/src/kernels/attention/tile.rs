@@ -26,8 +26,8 @@ pub(super) trait Products {
     fn keys<S: Simd, T: Cached>(&mut self, s: S, rows: &Rows<T>, first: usize, count: usize);
     /// Takes over the `count` values from `first` on.
     fn values<S: Simd, T: Cached>(&mut self, s: S, rows: &Rows<T>, first: usize, count: usize);
-    /// Products of at most [`QUERIES`] queries with the keys.
-    fn score<S: Simd>(&mut self, s: S, rows: Range<usize>, scores: &mut [Score]);
+    /// Products of at most [`QUERIES`] queries with the keys, and anything behind them.
+    fn score<S: Simd>(&mut self, s: S, rows: Range<usize>, scores: &mut [Score; QUERIES]);
     /// `sums += weights · values`, in rows of whole vectors. Weights behind the last key are zero.
     fn sum<S: Simd>(&mut self, s: S, weights: &[Score], sums: &mut [f32]);
 }
@@ -119,9 +119,9 @@ where
                 if rows.clone().all(|row| seen(row) == 0) {
                     continue;
                 }
-                let scores = &mut scores[..rows.len()];
                 let sums = &mut sums[from * width..][..rows.len() * width];
-                products.score(s, rows.clone(), scores);
+                products.score(s, rows.clone(), &mut scores);
+                let scores = &mut scores[..rows.len()];
                 let lines = scores.iter_mut().zip(sums.chunks_exact_mut(width));
                 for (row, (scores, sums)) in rows.zip(lines) {
                     let (scores, hidden) = scores.split_at_mut(seen(row));
@@ -147,7 +147,7 @@ where
 /// before becomes too.
 #[inline(always)]
 fn weigh<S: Simd>(s: S, scores: &mut [f32], total: &mut Total, sums: &mut [f32]) {
-    let largest = largest(scores).max(total.largest);
+    let largest = largest(s, scores).max(total.largest);
     let before = std::mem::replace(&mut total.largest, largest);
     let base = total.base();
     if largest > before {
@@ -170,22 +170,19 @@ fn weigh<S: Simd>(s: S, scores: &mut [f32], total: &mut Total, sums: &mut [f32])
 
 /// The largest of some scores, among which NaN does not count.
 #[inline(always)]
-fn largest(scores: &[f32]) -> f32 {
-    let larger = |a: f32, b: f32| if b > a { b } else { a };
-    let mut lanes = [f32::NEG_INFINITY; LANES];
+fn largest<S: Simd>(s: S, scores: &[f32]) -> f32 {
+    let mut largest = s.splat_f32(f32::NEG_INFINITY);
     let (chunks, rest) = scores.as_chunks::<LANES>();
     for chunk in chunks {
-        for (lane, x) in lanes.iter_mut().zip(chunk) {
-            *lane = larger(*lane, *x);
-        }
+        largest = s.larger(s.load_f32(chunk), largest);
     }
-    for (lane, x) in lanes.iter_mut().zip(rest) {
-        *lane = larger(*lane, *x);
-    }
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    lanes[..rest.len()].copy_from_slice(rest);
+    s.store_f32(s.larger(s.load_f32(&lanes), largest), &mut lanes);
     for half in [8, 4, 2, 1] {
         let (low, high) = lanes.split_at_mut(half);
-        for (lane, x) in low.iter_mut().zip(high) {
-            *lane = larger(*lane, *x);
+        for (low, high) in low.iter_mut().zip(high) {
+            *low = if *high > *low { *high } else { *low };
         }
     }
     lanes[0]

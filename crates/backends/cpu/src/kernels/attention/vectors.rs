@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::cached::{Cached, Rows};
 use super::product::{LANES, Left, multiply};
-use super::tile::{KEYS, Products, Score};
+use super::tile::{KEYS, Products, QUERIES, Score};
 use crate::qmatmul::Simd;
 
 /// Elements of queries and keys that are multiplied in one go.
@@ -70,10 +70,10 @@ impl Products for Vectors {
     }
 
     #[inline(always)]
-    fn score<S: Simd>(&mut self, s: S, rows: Range<usize>, scores: &mut [Score]) {
+    fn score<S: Simd>(&mut self, s: S, rows: Range<usize>, scores: &mut [Score; QUERIES]) {
         let [count, width] = self.shape;
         let panels = self.count.div_ceil(LANES);
-        let out = scores.as_flattened_mut();
+        let out = scores[..rows.len()].as_flattened_mut();
         if width == 0 {
             out.fill(0.0);
         }

@@ -278,6 +278,9 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         fn add_f32(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
             [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])]
         }
+        fn larger(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
+            [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])]
+        }
         fn mul(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
             [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])]
         }

@@ -194,6 +194,9 @@ impl Simd for Avx512 {
         fn add_f32(a: __m512, b: __m512) -> __m512 {
             _mm512_add_ps(a, b)
         }
+        fn larger(a: __m512, b: __m512) -> __m512 {
+            _mm512_max_ps(a, b)
+        }
         fn mul(a: __m512, b: __m512) -> __m512 {
             _mm512_mul_ps(a, b)
         }

@@ -121,6 +121,8 @@ pub(crate) trait Simd: Copy {
 
     fn add_f32(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    /// The larger of each two lanes; that of `b` where `a` is NaN.
+    fn larger(self, a: Self::F, b: Self::F) -> Self::F;
     /// `sum + a × b`, rounded once where the machine can.
     fn mul_add(self, sum: Self::F, a: Self::F, b: Self::F) -> Self::F;
     /// `sum − a × b`, rounded once where the machine can.

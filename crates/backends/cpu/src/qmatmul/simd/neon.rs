@@ -278,6 +278,9 @@ impl<const DOT: bool> Simd for Neon<DOT> {
         fn add_f32(a: [float32x4_t; 4], b: [float32x4_t; 4]) -> [float32x4_t; 4] {
             from_fn(|i| vaddq_f32(a[i], b[i]))
         }
+        fn larger(a: [float32x4_t; 4], b: [float32x4_t; 4]) -> [float32x4_t; 4] {
+            from_fn(|i| vmaxnmq_f32(a[i], b[i]))
+        }
         fn mul(a: [float32x4_t; 4], b: [float32x4_t; 4]) -> [float32x4_t; 4] {
             from_fn(|i| vmulq_f32(a[i], b[i]))
         }

@@ -202,6 +202,11 @@ impl Simd for Plain {
     }
 
     #[inline]
+    fn larger(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline]
     fn mul(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         from_fn(|i| a[i] * b[i])
     }
