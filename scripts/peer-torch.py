@@ -3,7 +3,7 @@
 
 scripts/peer-torch.py [THREADS [MIB...]] [DTYPE] [--compile] [NAME...]    (pip install torch)
 
-Columns, medians in milliseconds: `into` writes into a tensor that is there (`out=`, NaN where there
+Of a matmul sizes are rows and columns. Columns, medians in milliseconds: `into` writes into a tensor that is there (`out=`, NaN where there
 is no such form), `fresh` makes a new one, `compiled` is the same function by torch.compile.
 """
 
@@ -40,9 +40,9 @@ def layer_norm_into(x, weight, bias, out):
     return lambda: norm(x, (WIDTH,), weight, bias, 1e-5, out0=out, out1=moments[0], out2=moments[1])
 
 
-def subjects(x, y, weight, bias):
+def subjects(x, y, weight, bias, a, b):
     """Of each name the function, its operands, and the same into memory that is there."""
-    out = torch.empty_like(x)
+    out, c = torch.empty_like(x), torch.empty_like(a)
     total = torch.empty((), dtype=x.dtype)
     totals = torch.empty(x.shape[0], dtype=x.dtype)
     aten = torch.ops.aten
@@ -58,6 +58,7 @@ def subjects(x, y, weight, bias):
         "tanh": (torch.tanh, (x,), lambda: torch.tanh(x, out=out)),
         "sigmoid": (torch.sigmoid, (x,), lambda: torch.sigmoid(x, out=out)),
         "8 operations": (chain, (x, y), lambda: chain(x, y, out)),
+        "matmul": (torch.matmul, (a, b), lambda: torch.matmul(a, b, out=c)),
     }
 
 
@@ -85,18 +86,20 @@ def main():
     print(f"{'':40}      into     fresh  compiled")
     for mib in numbers[1:] or [1, 256]:
         rows = (mib << 20) // WIDTH // dtypes[dtype].itemsize
-        runs = 20 * RUNS if rows * WIDTH < LARGE else RUNS // 2
-        sizes = [(rows, WIDTH), (rows, WIDTH), (WIDTH,), (WIDTH,)]
+        sizes = [(rows, WIDTH), (rows, WIDTH), (WIDTH,), (WIDTH,), (mib, mib), (mib, mib)]
         operands = [(2 * torch.rand(size) - 1).to(dtypes[dtype]) for size in sizes]
         for name, (function, given, into) in subjects(*operands).items():
             if names and name not in names:
                 continue
+            # An element of a product is worth hundreds.
+            work = mib**3 // 256 if name == "matmul" else rows * WIDTH
+            runs = 20 * RUNS if work < LARGE else RUNS // 2
             compiled = float("nan")
             if compiles:
                 faster = torch.compile(function)
                 compiled = median(runs, lambda: faster(*given))
             times = [median(runs, into), median(runs, lambda: function(*given)), compiled]
-            label = f"{name} {dtype} {mib} MiB"
+            label = f"{name} {dtype} {mib}" + (" MiB" if name != "matmul" else "")
             print(f"{label:40} " + " ".join(f"{t:9.4f}" for t in times) + " ms", flush=True)
 
 

@@ -7,7 +7,8 @@
 //! count.
 //!
 //! With sizes (1 and 256 MiB of `f32`, unless another DTYPE is named) an operation runs by itself,
-//! again and again on the same operands, and what is around it counts as well:
+//! again and again on the same operands, and what is around it counts as well. A `matmul` has as
+//! many rows and columns as a size says, 256 to 2048:
 //!
 //! | column | what is timed |
 //! | --- | --- |
@@ -50,6 +51,8 @@ struct Subject {
 }
 
 enum Operand {
+    /// A matrix with the side that was chosen; 4096 where none was.
+    Square,
     /// Always of this shape.
     Fixed(&'static [usize]),
     /// Rows as many as fill the size that was chosen; 8192 × 8192 where none was.
@@ -58,9 +61,8 @@ enum Operand {
     Row,
 }
 
-use Operand::{Fixed, Row, Rows};
+use Operand::{Fixed, Row, Rows, Square};
 
-const MATRIX: Operand = Fixed(&[4096, 4096]);
 const HEADS: Operand = Fixed(&[4, 32, 4096, 128]);
 
 const SUBJECTS: &[Subject] = &[
@@ -82,14 +84,14 @@ const SUBJECTS: &[Subject] = &[
     Subject {
         name: "matmul",
         dtype: DType::BF16,
-        operands: &[MATRIX, MATRIX],
+        operands: &[Square, Square],
         build: |x| x[0].matmul(&x[1]),
         operations: 2.0 * 4096.0 * 4096.0 * 4096.0,
     },
     Subject {
         name: "matmul",
         dtype: DType::F32,
-        operands: &[MATRIX, MATRIX],
+        operands: &[Square, Square],
         build: |x| x[0].matmul(&x[1]),
         operations: 2.0 * 4096.0 * 4096.0 * 4096.0,
     },
@@ -138,14 +140,20 @@ const fn elementwise(
 }
 
 impl Subject {
-    /// Is its size to be chosen?
-    fn is_sized(&self) -> bool {
-        self.operands.iter().any(|o| matches!(o, Rows))
+    /// Is its size to be chosen, and, where products of several types are listed, its type this?
+    fn is_sized(&self, dtype: DType) -> bool {
+        self.operands.iter().any(|o| matches!(o, Rows)) || self.is_square() && self.dtype == dtype
+    }
+
+    /// Is its size the side of matrices?
+    fn is_square(&self) -> bool {
+        self.operands.iter().any(|o| matches!(o, Square))
     }
 
     /// Its operands' types.
-    fn types(&self, [rows, width]: [usize; 2], dtype: DType) -> Vec<TensorType> {
+    fn types(&self, [rows, width]: [usize; 2], side: usize, dtype: DType) -> Vec<TensorType> {
         let ty = |operand: &Operand| match operand {
+            Square => TensorType::new([side, side], dtype),
             Fixed(shape) => TensorType::new(*shape, dtype),
             Rows => TensorType::new([rows, width], dtype),
             Row => TensorType::new([width], dtype),
@@ -205,7 +213,7 @@ fn main() {
             println!("{:40}      into    replay     fresh", "");
             let dtype = dtype.unwrap_or(DType::F32);
             for &mib in sizes {
-                let sized = subjects.iter().filter(|s| s.is_sized());
+                let sized = subjects.iter().filter(|s| s.is_sized(dtype));
                 sized.for_each(|s| alone(&*device, s, dtype, mib));
             }
         }
@@ -214,7 +222,7 @@ fn main() {
 
 /// Prints what the operation takes where it runs several times.
 fn together(device: &dyn Backend, subject: &Subject) {
-    let types = subject.types([8192; 2], subject.dtype);
+    let types = subject.types([8192; 2], 4096, subject.dtype);
     let trace = subject.trace(&types, TIMES);
     let (program, outputs) = compile(device, &trace);
     let inputs: Vec<_> = (0..TIMES)
@@ -231,10 +239,10 @@ fn together(device: &dyn Backend, subject: &Subject) {
     println!("{name:18} {dtype:5} {:8.4} ms {rate}", 1e3 * seconds);
 }
 
-/// Prints what the operation takes by itself, on `mib` MiB.
+/// Prints what the operation takes by itself, on `mib` MiB, or on matrices with that side.
 fn alone(device: &dyn Backend, subject: &Subject, dtype: DType, mib: usize) {
     let rows = (mib << 20) / WIDTH / dtype.size().expect("elements of bytes");
-    let types = subject.types([rows, WIDTH], dtype);
+    let types = subject.types([rows, WIDTH], mib, dtype);
     let trace = subject.trace(&types, 1);
     let (program, outputs) = compile(device, &trace);
     let storages: Vec<Storage> = types
@@ -246,11 +254,12 @@ fn alone(device: &dyn Backend, subject: &Subject, dtype: DType, mib: usize) {
         .collect::<Result<_, _>>()
         .expect("tensors");
     let inputs: Vec<_> = types.iter().map(|ty| memory(device, ty)).collect();
-    let runs = if rows * WIDTH < LARGE {
-        20 * RUNS
-    } else {
-        RUNS / 2
+    // An element of a product is worth hundreds.
+    let work = match subject.is_square() {
+        true => mib.pow(3) / 256,
+        false => rows * WIDTH,
     };
+    let runs = if work < LARGE { 20 * RUNS } else { RUNS / 2 };
     let into = median(runs, || run(&*program, &inputs, &outputs));
     let mut results = Vec::new();
     let replay = median(runs, || {
@@ -261,7 +270,8 @@ fn alone(device: &dyn Backend, subject: &Subject, dtype: DType, mib: usize) {
             .and_then(|result| result.eval().map(drop))
             .expect("a result");
     });
-    let label = format!("{} {dtype} {mib} MiB", subject.name);
+    let unit = if subject.is_square() { "" } else { " MiB" };
+    let label = format!("{} {dtype} {mib}{unit}", subject.name);
     let [into, replay, fresh] = [into, replay, fresh].map(|seconds| 1e3 * seconds);
     println!("{label:40} {into:9.4} {replay:9.4} {fresh:9.4} ms");
 }
