@@ -35,11 +35,17 @@ const fn groups(size: usize) -> [u8; 16] {
 /// The eight scales (or minima) of a slab of blocks of 32.
 #[inline(always)]
 fn scales_of_32<S: Simd, B>(s: S, slab: &[B; 8], scale: impl Fn(&B) -> half::f16) -> S::F {
-    let mut bits = [0; 8];
-    for (bits, block) in bits.iter_mut().zip(slab) {
-        *bits = scale(block).to_bits();
-    }
-    s.pick_f16(&bits, &THIRTY_TWOS)
+    // Put together outside of the vector unit, which has enough to do.
+    let halves = slab.as_chunks::<4>().0.iter().map(|blocks| {
+        let bits = |i: usize| u64::from(scale(&blocks[i]).to_bits()) << (16 * i);
+        bits(0) | bits(1) | bits(2) | bits(3)
+    });
+    let mut words = [0_u64; 2];
+    words
+        .iter_mut()
+        .zip(halves)
+        .for_each(|(word, bits)| *word = bits.to_le());
+    s.pick_f16(bytemuck::cast_ref(&words), &THIRTY_TWOS)
 }
 
 /// The 4-bit codes of a slab of blocks of 32 whose halves are planes.
@@ -63,7 +69,7 @@ fn fives_of_32<S: Simd, B>(
     let mut codes = nibbles_of_32(s, slab, nibbles);
     for (codes, [first, second]) in codes.iter_mut().zip(slab.as_chunks::<2>().0) {
         let bits = [first, second].map(|block| u64::from(u32::from_le_bytes(high(block))));
-        *codes = s.join(*codes, s.spread_bits(bits[0] | bits[1] << 32), 4);
+        *codes = s.or(*codes, s.spread_bits(bits[0] | bits[1] << 32, 1 << 4));
     }
     codes
 }

@@ -14,24 +14,28 @@ impl Unpack for BlockQ2K {
     #[inline(always)]
     fn unpack<S: Simd>(s: S, slab: &Self) -> Unpacked<S> {
         let mut codes = [s.splat(0); 4];
-        for (codes, chunk) in codes
+        let chunks = codes
             .as_chunks_mut::<2>()
             .0
             .iter_mut()
-            .zip(slab.qs.as_chunks::<32>().0)
-        {
-            *codes = [0, 2].map(|plane| s.planes_of_32::<2>(chunk, plane));
+            .zip(slab.qs.as_chunks::<32>().0);
+        for (codes, chunk) in chunks {
+            for (plane, codes) in (0..).step_by(2).zip(codes) {
+                *codes = s.planes_of_32::<2>(chunk, plane);
+            }
         }
         let packed = u128::from_le_bytes(slab.scales);
-        let [scales, minima] = [packed, packed >> 4].map(|nibbles| {
-            let bytes = (nibbles & u128::from_le_bytes([0x0F; 16])).to_le_bytes();
-            s.pick_u8(&bytes, &SIXTEENS)
-        });
+        let lower = u128::from_le_bytes([0x0F; 16]);
+        let scales = s.pick_u8(&(packed & lower).to_le_bytes(), &SIXTEENS);
+        let minima = s.pick_u8(&(packed >> 4 & lower).to_le_bytes(), &SIXTEENS);
         Unpacked {
             codes,
             scales,
             minima,
-            units: [slab.d, slab.dmin].map(|unit| s.splat_f16(unit.to_bits())),
+            units: [
+                s.splat_f16(slab.d.to_bits()),
+                s.splat_f16(slab.dmin.to_bits()),
+            ],
         }
     }
 }

@@ -16,7 +16,7 @@ impl Unpack for BlockQ5_1 {
         Unpacked {
             codes: fives_of_32(s, slab, |block| &block.qs, |block| block.qh),
             scales: scales_of_32(s, slab, |block| block.d),
-            minima: scales_of_32(s, slab, |block| -block.m),
+            minima: s.mul(scales_of_32(s, slab, |block| block.m), s.splat_f32(-1.0)),
             units: [s.splat_f32(1.0); 2],
         }
     }

@@ -28,7 +28,10 @@ impl Unpack for BlockQ5K {
             codes,
             scales: s.pick_u8(&scales, &THIRTY_TWOS),
             minima: s.pick_u8(&minima, &THIRTY_TWOS),
-            units: [slab.d, slab.dmin].map(|unit| s.splat_f16(unit.to_bits())),
+            units: [
+                s.splat_f16(slab.d.to_bits()),
+                s.splat_f16(slab.dmin.to_bits()),
+            ],
         }
     }
 }

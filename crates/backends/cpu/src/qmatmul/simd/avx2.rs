@@ -72,7 +72,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
         fn splat_i32(lane: i32) -> [__m256i; 2] {
             [_mm256_set1_epi32(lane); 2]
         }
-        fn spread_bits(bits: u64) -> [__m256i; 2] {
+        fn spread_bits(bits: u64, one: u8) -> [__m256i; 2] {
             // Every byte of a half gets the byte that holds its bit, then keeps that bit.
             let bytes = _mm256_setr_epi64x(
                 0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303,
@@ -82,7 +82,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
             for (i, half) in halves.iter_mut().enumerate() {
                 let word = _mm256_set1_epi32((bits >> (32 * i)) as i32);
                 let set = _mm256_and_si256(_mm256_shuffle_epi8(word, bytes), bit);
-                *half = _mm256_and_si256(_mm256_cmpeq_epi8(set, bit), _mm256_set1_epi8(1));
+                *half = _mm256_and_si256(_mm256_cmpeq_epi8(set, bit), _mm256_set1_epi8(one as i8));
             }
             halves
         }

@@ -61,8 +61,8 @@ impl Simd for Avx512 {
         fn splat_i32(lane: i32) -> __m512i {
             _mm512_set1_epi32(lane)
         }
-        fn spread_bits(bits: u64) -> __m512i {
-            _mm512_maskz_set1_epi8(bits, 1)
+        fn spread_bits(bits: u64, one: u8) -> __m512i {
+            _mm512_maskz_set1_epi8(bits, one as i8)
         }
 
         fn and(a: __m512i, b: __m512i) -> __m512i {

@@ -68,8 +68,8 @@ pub(crate) trait Simd: Copy {
     fn store(self, v: Self::V, out: &mut [u8; 64]);
     fn splat(self, byte: u8) -> Self::V;
     fn splat_i32(self, lane: i32) -> Self::V;
-    /// A byte of 0 or 1 for each bit, the lowest first.
-    fn spread_bits(self, bits: u64) -> Self::V;
+    /// For each bit, the lowest first, 0 or `one`.
+    fn spread_bits(self, bits: u64, one: u8) -> Self::V;
 
     fn and(self, a: Self::V, b: Self::V) -> Self::V;
     fn or(self, a: Self::V, b: Self::V) -> Self::V;

@@ -116,14 +116,14 @@ impl<const DOT: bool> Simd for Neon<DOT> {
         fn splat_i32(lane: i32) -> [uint8x16_t; 4] {
             [vreinterpretq_u8_s32(vdupq_n_s32(lane)); 4]
         }
-        fn spread_bits(bits: u64) -> [uint8x16_t; 4] {
+        fn spread_bits(bits: u64, one: u8) -> [uint8x16_t; 4] {
             // Every byte of a quarter gets the byte that holds its bit, then keeps that bit.
             let word = vcombine_u8(vcreate_u8(bits), vcreate_u8(0));
             let bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040_2010_0804_0201));
             from_fn(|q| {
                 let (low, high) = (vdup_n_u8(2 * q as u8), vdup_n_u8(2 * q as u8 + 1));
                 let set = vtstq_u8(vqtbl1q_u8(word, vcombine_u8(low, high)), bit);
-                vandq_u8(set, vdupq_n_u8(1))
+                vandq_u8(set, vdupq_n_u8(one))
             })
         }
 

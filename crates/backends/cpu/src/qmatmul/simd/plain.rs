@@ -52,8 +52,8 @@ impl Simd for Plain {
     }
 
     #[inline]
-    fn spread_bits(self, bits: u64) -> [u8; 64] {
-        from_fn(|i| (bits >> i & 1) as u8)
+    fn spread_bits(self, bits: u64, one: u8) -> [u8; 64] {
+        from_fn(|i| (bits >> i & 1) as u8 * one)
     }
 
     #[inline]
