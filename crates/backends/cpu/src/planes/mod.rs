@@ -32,10 +32,6 @@ const fn deep(planes: usize) -> usize {
     if planes == 1 { 8 } else { 4 }
 }
 
-/// Rows and columns of a task: its sums, and `b`'s part of them, stay in a second-level cache.
-const TASK: [usize; 2] = [512, 256];
-/// Tasks for each thread, so that one which is late is no great loss.
-const TASKS: usize = 2;
 /// Pairs of tiles of `a` that are packed at once: 32 MiB.
 const PACKED: usize = 16 << 10;
 
@@ -80,22 +76,25 @@ pub(crate) fn multiply<A: Number, B: Number, O: Number, const P: usize, const Q:
             b,
             out: SharedMut::new(out),
             steps: k.div_ceil(DEPTH),
-            task: task(pool, a.len(), sizes),
+            task: task(P.max(Q), pool, a.len(), sizes),
             peaks: Default::default(),
         }
         .run(left)
     })
 }
 
-/// Rows and columns of a task. Sums do not depend on it.
-fn task(pool: &Pool, batches: usize, [m, _, n]: [usize; 3]) -> [usize; 2] {
-    let mut task = [0, 1].map(|i| TASK[i].min([m, n][i].next_multiple_of(SIDE)));
-    let count = |task: [usize; 2]| batches * m.div_ceil(task[0]) * n.div_ceil(task[1]);
-    while count(task) < TASKS * pool.threads() && task != [SIDE; 2] {
-        let larger = usize::from(task[1] > task[0]);
-        task[larger] = (task[larger] / 2).next_multiple_of(SIDE);
+/// Rows and columns of a task of `batches` products of some planes. Sums do not depend on it.
+fn task(planes: usize, pool: &Pool, batches: usize, [m, _, n]: [usize; 3]) -> [usize; 2] {
+    // Sums, and `b`'s part of them, stay in a second-level cache.
+    let [height, width] = if planes == 1 { [768, 384] } else { [512, 256] };
+    let even = |size: usize, most| size.div_ceil(size.div_ceil(most));
+    let (mut height, width) = (even(m, height), even(n, width).next_multiple_of(SIDE));
+    let across = n.div_ceil(width);
+    // Rather than few tasks, some whose columns of `b` are packed more than once.
+    while batches * m.div_ceil(height) * across < pool.threads() && height > SIDE {
+        height = height.div_ceil(2);
     }
-    task
+    [height.next_multiple_of(SIDE), width]
 }
 
 struct Product<'a, A, B, O, const P: usize, const Q: usize> {
@@ -148,7 +147,8 @@ impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Product<'_
             }
             let left = &left[..];
             self.pool.run(strips.len() * across, &|task| {
-                let (strip, column) = (task % strips.len(), task / strips.len() * width);
+                // A thread goes on with the rows that it has just packed.
+                let (strip, column) = (task / across, task % across * width);
                 let left = &left[strip * pairs..][..pairs];
                 let strip = first + strip;
                 self.compute(left, strip / down, strip % down * height, column);
