@@ -97,14 +97,17 @@ impl<W: Float> Operand for Floats<W> {
     }
 
     #[inline(always)]
-    fn multiply<S: Simd, const T: usize>(
+    fn multiply<S: Simd, const T: usize, const P: usize>(
         s: S,
-        pair: &[Panel; 2],
+        panels: &[Panel; P],
         x: &[Values; T],
-    ) -> [[S::F; 2]; T] {
-        let mut sums = [[s.splat_f32(0.0); 2]; T];
+    ) -> [[S::F; P]; T] {
+        let mut sums = [[s.splat_f32(0.0); P]; T];
         for i in 0..SLAB {
-            let weights = [s.load_f32(&pair[0].0[i]), s.load_f32(&pair[1].0[i])];
+            let mut weights = [s.splat_f32(0.0); P];
+            for (weights, panel) in weights.iter_mut().zip(panels) {
+                *weights = s.load_f32(&panel.0[i]);
+            }
             for (sums, x) in sums.iter_mut().zip(x) {
                 let x = s.splat_f32(x.0[i]);
                 for (sum, weights) in sums.iter_mut().zip(weights) {

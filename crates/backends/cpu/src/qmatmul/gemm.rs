@@ -7,8 +7,8 @@ use super::tile::Tile;
 use bytemuck::Zeroable;
 use std::array::from_fn;
 
-/// Sums of a pair of panels.
-pub(crate) type Sums = [[f32; ROWS]; 2];
+/// Sums of a panel.
+pub(crate) type Sums = [f32; ROWS];
 
 /// Rows of `y` that are asked for ahead of being written.
 const AHEAD: usize = 8;
@@ -25,8 +25,8 @@ pub(crate) struct Gemm<'a, O: Operand> {
     pub(crate) tokens: usize,
     pub(crate) token: usize,
     pub(crate) y: Tile<'a>,
-    /// Where `y` grows, whatever its place in memory: a token's sums for each pair of panels, then
-    /// the next token's. Overwritten.
+    /// Where `y` grows, whatever its place in memory: a token's sums for each panel, then the next
+    /// token's. Overwritten.
     pub(crate) sums: &'a mut Vec<Sums>,
 }
 
@@ -35,21 +35,21 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
     fn run<S: Simd>(mut self, s: S) {
         let mut pairs = O::Pairs::zeroed();
         let pairs = &mut pairs.as_mut()[..self.y.columns().div_ceil(2 * ROWS)];
+        let panels = pairs.as_flattened_mut();
         self.sums.clear();
-        self.sums
-            .resize(self.y.rows() * pairs.len(), [[0.0; ROWS]; 2]);
+        self.sums.resize(self.y.rows() * panels.len(), [0.0; ROWS]);
         for (slab, x) in self.x.chunks_exact(self.tokens).enumerate() {
-            for (i, panel) in pairs.as_flattened_mut().iter_mut().enumerate() {
+            for (i, panel) in panels.iter_mut().enumerate() {
                 let mut filled = None;
                 O::pack(s, self.rows(slab, i * ROWS, &mut filled), panel);
             }
             let mut x = &x[self.token..][..self.y.rows()];
             let mut sums = &mut self.sums[..];
-            multiply::<O, S, 6>(s, pairs, &mut x, &mut sums);
-            multiply::<O, S, 2>(s, pairs, &mut x, &mut sums);
-            multiply::<O, S, 1>(s, pairs, &mut x, &mut sums);
+            multiply::<O, S, 6>(s, panels, &mut x, &mut sums);
+            multiply::<O, S, 2>(s, panels, &mut x, &mut sums);
+            multiply::<O, S, 1>(s, panels, &mut x, &mut sums);
         }
-        for (token, sums) in self.sums.chunks_exact(pairs.len()).enumerate() {
+        for (token, sums) in self.sums.chunks_exact(panels.len()).enumerate() {
             // The rows of `y` are far apart, where the processor does not look ahead by itself.
             if token + AHEAD < self.y.rows() {
                 for lanes in self.y.row(token + AHEAD).chunks(ROWS) {
@@ -57,7 +57,7 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
                 }
             }
             let y = self.y.row(token);
-            y.copy_from_slice(&sums.as_flattened().as_flattened()[..y.len()]);
+            y.copy_from_slice(&sums.as_flattened()[..y.len()]);
         }
     }
 }
@@ -91,7 +91,7 @@ impl<'a, O: Operand> Gemm<'a, O> {
 #[inline(always)]
 fn multiply<O: Operand, S: Simd, const T: usize>(
     s: S,
-    pairs: &[[O::Panel; 2]],
+    panels: &[O::Panel],
     x: &mut &[O::X],
     sums: &mut &mut [Sums],
 ) {
@@ -99,16 +99,31 @@ fn multiply<O: Operand, S: Simd, const T: usize>(
         return;
     }
     while let Some((slabs, rest)) = x.split_first_chunk::<T>() {
-        let (lanes, more) = std::mem::take(sums).split_at_mut(T * pairs.len());
-        for (i, pair) in pairs.iter().enumerate() {
-            let products = O::multiply(s, pair, slabs);
-            for (token, products) in products.into_iter().enumerate() {
-                let sums = &mut lanes[token * pairs.len() + i];
-                for (sum, product) in sums.iter_mut().zip(products) {
-                    s.store_f32(s.add_f32(s.load_f32(sum), product), sum);
-                }
-            }
+        let (lanes, more) = std::mem::take(sums).split_at_mut(T * panels.len());
+        if S::PAIRS {
+            add::<O, S, T, 2>(s, panels, slabs, lanes);
+        } else {
+            add::<O, S, T, 1>(s, panels, slabs, lanes);
         }
         (*x, *sums) = (rest, more);
+    }
+}
+
+/// Adds the products of the panels, `P` at a time, with `T` slabs to `sums`.
+#[inline(always)]
+fn add<O: Operand, S: Simd, const T: usize, const P: usize>(
+    s: S,
+    panels: &[O::Panel],
+    slabs: &[O::X; T],
+    sums: &mut [Sums],
+) {
+    for (i, some) in panels.as_chunks::<P>().0.iter().enumerate() {
+        let products = O::multiply(s, some, slabs);
+        for (token, products) in products.into_iter().enumerate() {
+            let sums = &mut sums[token * panels.len() + i * P..][..P];
+            for (sum, product) in sums.iter_mut().zip(products) {
+                s.store_f32(s.add_f32(s.load_f32(sum), product), sum);
+            }
+        }
     }
 }

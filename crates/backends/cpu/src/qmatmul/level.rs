@@ -61,9 +61,11 @@ levels! {
     #[cfg(target_arch = "x86_64")]
     "amx", Amx(Tiled), Tiled::detect();
     #[cfg(target_arch = "aarch64")]
-    "neon", Neon(Neon<false>), Neon::detect();
+    "neon", Neon(Neon<false, false>), Neon::detect();
     #[cfg(target_arch = "aarch64")]
-    "neon-dotprod", NeonDotprod(Neon<true>), Neon::detect();
+    "neon-dotprod", NeonDotprod(Neon<true, false>), Neon::detect();
+    #[cfg(target_arch = "aarch64")]
+    "neon-i8mm", NeonI8mm(Neon<true, true>), Neon::detect();
 }
 
 /// A machine with AMX beside [`Avx512`].

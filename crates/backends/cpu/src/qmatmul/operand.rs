@@ -46,12 +46,12 @@ pub(crate) trait Operand: Sized {
 
     fn pack<S: Simd>(s: S, rows: [&Self::Slab; ROWS], panel: &mut Self::Panel);
 
-    /// The products of the panels' rows, one a lane, with `T` slabs of activations.
-    fn multiply<S: Simd, const T: usize>(
+    /// The products of the rows of `P` panels, one a lane, with `T` slabs of activations.
+    fn multiply<S: Simd, const T: usize, const P: usize>(
         s: S,
-        pair: &[Self::Panel; 2],
+        panels: &[Self::Panel; P],
         x: &[Self::X; T],
-    ) -> [[S::F; 2]; T];
+    ) -> [[S::F; P]; T];
 }
 
 /// Rows of weights, each of whole elements.

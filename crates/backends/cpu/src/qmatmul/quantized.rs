@@ -45,7 +45,8 @@ pub(crate) struct Unpacked<S: Simd> {
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Panel {
-    /// Codes `4i` to `4i + 3` of each row.
+    /// Codes `4i` to `4i + 3` of each row; ready to be multiplied, two steps of `i` are as
+    /// [`Simd::interleave`] leaves them.
     pub(super) codes: [[u8; 64]; SLAB / 4],
     /// Each row's scale, for each [`lane_of`].
     pub(super) scales: [[f32; ROWS]; 16],
@@ -179,6 +180,11 @@ impl<B: Unpack> Operand for Blocks<B> {
     #[inline(always)]
     fn pack<S: Simd>(s: S, rows: [&B::Slab; ROWS], panel: &mut Panel) {
         let units = Self::gather(s, rows, panel);
+        for [a, b] in panel.codes.as_chunks_mut().0 {
+            let steps = s.interleave([s.load(a), s.load(b)]);
+            s.store(steps[0], a);
+            s.store(steps[1], b);
+        }
         for (lanes, unit) in [&mut panel.scales, &mut panel.minima]
             .into_iter()
             .zip(&units)
@@ -190,33 +196,28 @@ impl<B: Unpack> Operand for Blocks<B> {
     }
 
     #[inline(always)]
-    fn multiply<S: Simd, const T: usize>(
+    fn multiply<S: Simd, const T: usize, const P: usize>(
         s: S,
-        pair: &[Panel; 2],
+        panels: &[Panel; P],
         x: &[Rounded; T],
-    ) -> [[S::F; 2]; T] {
+    ) -> [[S::F; P]; T] {
         let one_scale = Self::SCHEME.scaled == SLAB;
         let steps = B::GROUP / 4;
-        let mut sums = [[s.splat_f32(0.0); 2]; T];
+        let words = x.each_ref().map(|x| x.codes.as_chunks::<4>().0);
+        let mut sums = [[s.splat_f32(0.0); P]; T];
         for group in 0..SLAB / B::GROUP {
             let lane = lane_of(group * B::GROUP / 16);
-            let mut dots = [[s.splat_i32(0); 2]; T];
+            let mut dots = [[s.splat_i32(0); P]; T];
             if is_corrected::<S>(B::OFFSET) {
                 for (dots, x) in dots.iter_mut().zip(x) {
-                    *dots = [s.splat_i32(x.corrections[lane]); 2];
+                    *dots = [s.splat_i32(x.corrections[lane]); P];
                 }
             }
-            for step in group * steps..(group + 1) * steps {
-                let codes = [s.load(&pair[0].codes[step]), s.load(&pair[1].codes[step])];
-                for (dots, x) in dots.iter_mut().zip(x) {
-                    let (words, _) = x.codes.as_chunks::<4>();
-                    let x = s.splat_i32(i32::from_le_bytes(words[step]));
-                    for (dot, codes) in dots.iter_mut().zip(codes) {
-                        *dot = s.dot4(*dot, codes, x, is_wide(B::OFFSET));
-                    }
-                }
-            }
-            for (i, panel) in pair.iter().enumerate() {
+            let steps = group * steps..(group + 1) * steps;
+            let codes = panels.each_ref().map(|panel| &panel.codes[steps.clone()]);
+            let words = words.map(|words| &words[steps.clone()]);
+            s.dot_panels(&mut dots, codes, words, is_wide(B::OFFSET));
+            for (i, panel) in panels.iter().enumerate() {
                 let scales = s.load_f32(&panel.scales[lane]);
                 let minima = s.load_f32(&panel.minima[lane]);
                 for ((sums, dots), x) in sums.iter_mut().zip(dots).zip(x) {

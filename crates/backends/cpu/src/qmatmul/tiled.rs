@@ -65,7 +65,7 @@ impl<B: Unpack> Kernel for Tiled<'_, B> {
         let panels = &mut panels[..columns.div_ceil(ROWS)];
         let mut products = [Products::zeroed(); 2];
         let blocks = rows.div_ceil(TOKENS);
-        let (len, zero) = (blocks * panels.len() * size_of::<Sums>(), [[0.0; ROWS]; 2]);
+        let (len, zero) = (blocks * panels.len() * size_of::<Sums>(), [0.0; ROWS]);
         gemm.sums.clear();
         gemm.sums.resize(len / size_of_val(&zero), zero);
         for slab in 0..gemm.x.len() / gemm.tokens {

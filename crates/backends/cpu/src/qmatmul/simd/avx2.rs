@@ -33,6 +33,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     type F = [__m256; 2];
 
     const TOKENS: usize = 1;
+    const PAIRS: bool = true;
     const BIAS: u8 = 0x80;
 
     #[inline(always)]

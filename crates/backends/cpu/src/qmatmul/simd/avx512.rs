@@ -31,6 +31,7 @@ impl Simd for Avx512 {
     type F = __m512;
 
     const TOKENS: usize = 6;
+    const PAIRS: bool = true;
     const BIAS: u8 = 0x80;
 
     #[inline(always)]

@@ -51,9 +51,11 @@ pub(crate) trait Simd: Copy {
     type V: Copy;
     type F: Copy;
 
-    /// Rows of activations whose sums with two panels fit the registers beside what a product
-    /// needs.
+    /// Rows of activations whose sums with a panel or a pair fit the registers beside what a
+    /// product needs.
     const TOKENS: usize;
+    /// Whether panels are multiplied in pairs, or each on its own.
+    const PAIRS: bool;
     /// What bytes with sign are less than the wide codes of [`Self::dot4`] that they become.
     const BIAS: u8;
 
@@ -88,6 +90,24 @@ pub(crate) trait Simd: Copy {
     /// Adds to each lane the sum of its four products of a `codes` byte and an `x` byte with sign.
     /// Codes are up to 127, or if `wide` they are bytes with sign plus [`Self::BIAS`].
     fn dot4(self, sum: Self::V, codes: Self::V, x: Self::V, wide: bool) -> Self::V;
+    /// Two steps of a panel, each four codes of the row of every lane, as [`Self::dot_panels`] wants
+    /// them.
+    #[inline(always)]
+    fn interleave(self, steps: [Self::V; 2]) -> [Self::V; 2] {
+        steps
+    }
+    /// Adds to each lane of `dots[t][p]` the products of steps of panel `p`, codes as for
+    /// [`Self::dot4`], with as many words of `x[t]`.
+    #[inline(always)]
+    fn dot_panels<const T: usize, const P: usize>(
+        self,
+        dots: &mut [[Self::V; P]; T],
+        panels: [&[[u8; 64]]; P],
+        x: [&[[u8; 4]]; T],
+        wide: bool,
+    ) {
+        dot_steps(self, dots, panels, x, wide);
+    }
     /// Adds up the lanes of every quarter: lane `4q + i` of the result is the sum over quarter `q`
     /// of `vs[i]`.
     fn sum_quarters(self, vs: [Self::V; 4]) -> Self::V;
@@ -132,6 +152,29 @@ pub(crate) trait Simd: Copy {
 
     /// Asks for the memory at `address`, which need not be valid, to be brought near.
     fn prefetch(self, address: *const u8);
+}
+
+/// [`Simd::dot_panels`] by [`Simd::dot4`].
+#[inline(always)]
+fn dot_steps<S: Simd, const T: usize, const P: usize>(
+    s: S,
+    dots: &mut [[S::V; P]; T],
+    panels: [&[[u8; 64]]; P],
+    x: [&[[u8; 4]]; T],
+    wide: bool,
+) {
+    for step in 0..panels[0].len() {
+        let mut codes = [s.splat(0); P];
+        for (codes, steps) in codes.iter_mut().zip(panels) {
+            *codes = s.load(&steps[step]);
+        }
+        for (dots, words) in dots.iter_mut().zip(x) {
+            let x = s.splat_i32(i32::from_le_bytes(words[step]));
+            for (dot, codes) in dots.iter_mut().zip(codes) {
+                *dot = s.dot4(*dot, codes, x, wide);
+            }
+        }
+    }
 }
 
 /// Fields of `BITS` bits that lie in planes: bits `BITS × p` and up of all bytes of a chunk are the

@@ -1,29 +1,37 @@
 //! NEON: 64 bytes are four registers. Its byte dot product is put together from four instructions,
-//! or is one instruction with the extension that is named for it.
+//! or is one instruction with the extension `dotprod`. With `i8mm` one instruction multiplies two
+//! rows of weights with two of activations, eight bytes each.
 
-use super::{Kernel, Simd};
+use super::{Kernel, Simd, dot_steps};
 use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
 use std::array::from_fn;
 
-/// A machine with NEON, and with the dot product extension if `DOT`.
+/// A machine with NEON, and with `dotprod` if `DOT`, and with `i8mm` if `MATRIX`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Neon<const DOT: bool>(());
+pub(crate) struct Neon<const DOT: bool, const MATRIX: bool>(());
 
-impl<const DOT: bool> Neon<DOT> {
+impl<const DOT: bool, const MATRIX: bool> Neon<DOT, MATRIX> {
     pub(crate) fn detect() -> Option<Self> {
-        (is_aarch64_feature_detected!("neon") && (!DOT || is_aarch64_feature_detected!("dotprod")))
-            .then_some(Self(()))
+        (is_aarch64_feature_detected!("neon")
+            && (!DOT || is_aarch64_feature_detected!("dotprod"))
+            && (!MATRIX || is_aarch64_feature_detected!("i8mm")))
+        .then_some(Self(()))
     }
 }
 
 #[target_feature(enable = "neon")]
-fn run<K: Kernel, const DOT: bool>(s: Neon<DOT>, kernel: K) {
+fn run<K: Kernel>(s: impl Simd, kernel: K) {
     kernel.run(s);
 }
 
 #[target_feature(enable = "neon,dotprod")]
-fn run_dot<K: Kernel, const DOT: bool>(s: Neon<DOT>, kernel: K) {
+fn run_dot<K: Kernel>(s: impl Simd, kernel: K) {
+    kernel.run(s);
+}
+
+#[target_feature(enable = "neon,dotprod,i8mm")]
+fn run_matrix<K: Kernel>(s: impl Simd, kernel: K) {
     kernel.run(s);
 }
 
@@ -52,6 +60,55 @@ fn sdot(mut sum: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
     sum
 }
 
+/// Adds the products of each half of `a` with each half of `b`: lane `2i + j` is of half `i` of `a`
+/// and half `j` of `b`. Rust has no stable name for the instruction.
+#[target_feature(enable = "neon,i8mm")]
+#[inline]
+fn smmla(mut sum: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+    // SAFETY: the function has the feature, and registers are all that the instruction reads and
+    // writes.
+    unsafe {
+        asm!(
+            "smmla {sum:v}.4s, {a:v}.16b, {b:v}.16b",
+            sum = inout(vreg) sum, a = in(vreg) a, b = in(vreg) b,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    sum
+}
+
+/// The products of interleaved steps of a panel with rows of activations.
+#[target_feature(enable = "neon,i8mm")]
+#[inline]
+fn products<const T: usize>(steps: &[[u8; 64]], x: [&[[[u8; 4]; 2]]; T]) -> [[uint8x16_t; 4]; T] {
+    // Of every second row of activations and the one after it, or an only one twice.
+    let mut sums = [[[vdupq_n_s32(0); 4]; 2]; T];
+    for (i, steps) in steps.as_chunks::<2>().0.iter().enumerate() {
+        let words: [_; T] = from_fn(|token| vcreate_s8(bytemuck::cast(x[token][i])));
+        for (half, step) in steps.iter().enumerate() {
+            for (q, codes) in step.as_chunks::<16>().0.iter().enumerate() {
+                // SAFETY: the 16 bytes are there.
+                let codes = unsafe { vld1q_s8(codes.as_ptr().cast()) };
+                for token in (0..T).step_by(2) {
+                    let x = vcombine_s8(words[token], words[(token + 1).min(T - 1)]);
+                    let sum = &mut sums[token][half][q];
+                    *sum = smmla(*sum, codes, x);
+                }
+            }
+        }
+    }
+    from_fn(|token| {
+        let [first, second] = sums[token / 2 * 2];
+        from_fn(|q| {
+            vreinterpretq_u8_s32(if token % 2 == 0 {
+                vuzp1q_s32(first[q], second[q])
+            } else {
+                vuzp2q_s32(first[q], second[q])
+            })
+        })
+    })
+}
+
 /// Shifts bytes to the left, or to the right by what is below zero.
 #[target_feature(enable = "neon")]
 #[inline]
@@ -71,11 +128,12 @@ fn lanes_of(q: usize, at: impl Fn(usize) -> [u8; 4]) -> uint8x16_t {
 /// An index that tables have nothing at.
 const NONE: u8 = u8::MAX;
 
-impl<const DOT: bool> Simd for Neon<DOT> {
+impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
     type V = [uint8x16_t; 4];
     type F = [float32x4_t; 4];
 
-    const TOKENS: usize = 2;
+    const TOKENS: usize = 6;
+    const PAIRS: bool = false;
     // Bytes with sign are what is multiplied.
     const BIAS: u8 = 0;
 
@@ -83,10 +141,32 @@ impl<const DOT: bool> Simd for Neon<DOT> {
     fn run<K: Kernel>(self, kernel: K) {
         // SAFETY: `self` proves that the machine has the features.
         unsafe {
-            if DOT {
+            if MATRIX {
+                run_matrix(self, kernel);
+            } else if DOT {
                 run_dot(self, kernel);
             } else {
                 run(self, kernel);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn dot_panels<const T: usize, const P: usize>(
+        self,
+        dots: &mut [[Self::V; P]; T],
+        panels: [&[[u8; 64]]; P],
+        x: [&[[u8; 4]]; T],
+        wide: bool,
+    ) {
+        if !MATRIX {
+            return dot_steps(self, dots, panels, x, wide);
+        }
+        for (p, steps) in panels.into_iter().enumerate() {
+            // SAFETY: `self` proves that the machine has the instructions.
+            let sums = unsafe { products(steps, x.map(|x| x.as_chunks::<2>().0)) };
+            for (dots, sums) in dots.iter_mut().zip(sums) {
+                dots[p] = self.add(dots[p], sums);
             }
         }
     }
@@ -171,6 +251,18 @@ impl<const DOT: bool> Simd for Neon<DOT> {
                 *sum = vreinterpretq_u8_s32(lanes);
             }
             sum
+        }
+        fn interleave(steps: [[uint8x16_t; 4]; 2]) -> [[uint8x16_t; 4]; 2] {
+            if !MATRIX {
+                return steps;
+            }
+            // Eight codes of two rows to a register: in quarter q those of rows 4q and 4q + 1, then
+            // those of the two after them.
+            let [a, b] = steps.map(|step| step.map(|v| vreinterpretq_u32_u8(v)));
+            [
+                from_fn(|q| vreinterpretq_u8_u32(vzip1q_u32(a[q], b[q]))),
+                from_fn(|q| vreinterpretq_u8_u32(vzip2q_u32(a[q], b[q]))),
+            ]
         }
         fn sum_quarters(vs: [[uint8x16_t; 4]; 4]) -> [uint8x16_t; 4] {
             from_fn(|q| {

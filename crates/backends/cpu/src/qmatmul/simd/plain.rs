@@ -14,6 +14,7 @@ impl Simd for Plain {
     type F = [f32; 16];
 
     const TOKENS: usize = 1;
+    const PAIRS: bool = true;
     const BIAS: u8 = 0x80;
 
     #[inline]
