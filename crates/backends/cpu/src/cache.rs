@@ -21,14 +21,12 @@ pub(crate) fn prefetch(bytes: &[u8]) {
 }
 
 /// Asks for memory to be brought nearer, but not as near as it can be.
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn prefetch_far(bytes: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
     for line in bytes.chunks(LINE) {
         // SAFETY: the instruction is part of every x86-64, and its effect is on time alone.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
 }
 
 /// Copies without reading the lines of `to` into the caches first, where the machine can.

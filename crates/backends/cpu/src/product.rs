@@ -64,6 +64,7 @@ impl<'a, T> Batch<'a, T> {
     }
 
     /// One matrix.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn one(Matrix { data, strides }: Matrix<'a, T>) -> Self {
         let starts = vec![0];
         Self {

@@ -25,6 +25,7 @@ pub(crate) trait Unpack: Pod + Sync {
     const GROUP: usize;
     const OFFSET: Offset;
     /// Bytes that hold a scale times a code less the zero point, if scales are integers.
+    #[cfg(target_arch = "x86_64")]
     const PRODUCT_BYTES: usize = 1;
 
     fn unpack<S: Simd>(s: S, slab: &Self::Slab) -> Unpacked<S>;

@@ -9,6 +9,7 @@ use rustorch_quant::BlockQ4K;
 impl Unpack for BlockQ4K {
     type Slab = Self;
     const GROUP: usize = 32;
+    #[cfg(target_arch = "x86_64")]
     const PRODUCT_BYTES: usize = 2;
     const OFFSET: Offset = Offset::Minimum;
 

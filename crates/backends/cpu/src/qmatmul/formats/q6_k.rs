@@ -9,6 +9,7 @@ use rustorch_quant::BlockQ6K;
 impl Unpack for BlockQ6K {
     type Slab = Self;
     const GROUP: usize = 16;
+    #[cfg(target_arch = "x86_64")]
     const PRODUCT_BYTES: usize = 2;
     const OFFSET: Offset = Offset::ZeroPoint(32);
 

@@ -84,6 +84,7 @@ pub(crate) trait Simd: Copy {
     fn shr_quarters(self, v: Self::V, even: u32, odd: u32) -> Self::V;
 
     /// `sum + a × b` of lanes of 16 bits, of which the low halves are kept.
+    #[cfg(target_arch = "x86_64")]
     fn mul_add_16(self, sum: Self::V, a: Self::V, b: Self::V) -> Self::V;
     /// Adds the lanes of i32.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;

@@ -228,12 +228,6 @@ impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
             [shift(v[0], even), shift(v[1], odd), shift(v[2], even), shift(v[3], odd)]
         }
 
-        fn mul_add_16(sum: [uint8x16_t; 4], a: [uint8x16_t; 4], b: [uint8x16_t; 4]) -> [uint8x16_t; 4] {
-            from_fn(|i| {
-                let [sum, a, b] = [sum, a, b].map(|v| vreinterpretq_u16_u8(v[i]));
-                vreinterpretq_u8_u16(vmlaq_u16(sum, a, b))
-            })
-        }
         fn add(a: [uint8x16_t; 4], b: [uint8x16_t; 4]) -> [uint8x16_t; 4] {
             from_fn(|i| {
                 let sum = vaddq_u32(vreinterpretq_u32_u8(a[i]), vreinterpretq_u32_u8(b[i]));

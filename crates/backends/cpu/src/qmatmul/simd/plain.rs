@@ -87,6 +87,7 @@ impl Simd for Plain {
         from_fn(|i| v[i] >> if i / 16 % 2 == 0 { even } else { odd })
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[inline]
     fn mul_add_16(self, sum: [u8; 64], a: [u8; 64], b: [u8; 64]) -> [u8; 64] {
         let [sum, a, b] = [sum, a, b].map(bytemuck::cast::<_, [u16; 32]>);
