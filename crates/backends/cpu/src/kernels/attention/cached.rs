@@ -11,6 +11,7 @@ pub(super) trait Cached: Sync + Sized {
     /// Elements of a row in one of these.
     const ELEMENTS: usize;
     /// Is each element exactly the sum of two bf16?
+    #[cfg(target_arch = "x86_64")]
     const SPLITS: bool;
 
     /// Elements `16 · i` and up of a row, zeros behind its end.
@@ -19,6 +20,7 @@ pub(super) trait Cached: Sync + Sized {
 
 impl<T: Float> Cached for T {
     const ELEMENTS: usize = 1;
+    #[cfg(target_arch = "x86_64")]
     const SPLITS: bool = size_of::<T>() == 2;
 
     #[inline(always)]
