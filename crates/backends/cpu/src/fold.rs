@@ -3,7 +3,7 @@
 use std::num::Wrapping;
 
 use num_complex::Complex;
-use num_traits::{AsPrimitive, Num};
+use num_traits::{AsPrimitive, Num, Zero};
 
 use crate::element::Element;
 use crate::math::Real;
@@ -17,6 +17,8 @@ pub(crate) trait Addend: Copy {
 
     /// The number as a total.
     fn widen(self) -> Self::Total;
+    /// The sum of some.
+    fn sum(x: &[Self]) -> Self::Total;
     /// The total, rounded.
     fn narrow(total: Self::Total) -> Self::Result;
 }
@@ -28,6 +30,11 @@ impl<T: Real> Addend for T {
     #[inline(always)]
     fn widen(self) -> f64 {
         self.as_()
+    }
+
+    #[inline(always)]
+    fn sum(x: &[T]) -> f64 {
+        sum(x, |x| x)
     }
 
     fn narrow(total: f64) -> T {
@@ -46,6 +53,11 @@ macro_rules! addends {
                 Wrapping(self.into())
             }
 
+            #[inline(always)]
+            fn sum(x: &[Self]) -> Self::Total {
+                fold(x, Zero::zero(), |sum, x| sum + x.widen(), |a, b| a + b)
+            }
+
             fn narrow(total: Wrapping<i64>) -> i64 {
                 total.0
             }
@@ -57,6 +69,11 @@ macro_rules! addends {
             #[inline(always)]
             fn widen(self) -> Complex<f64> {
                 Complex::new(self.re.into(), self.im.into())
+            }
+
+            #[inline(always)]
+            fn sum(x: &[Self]) -> Self::Total {
+                fold(x, Zero::zero(), |sum, x| sum + x.widen(), |a, b| a + b)
             }
 
             fn narrow(total: Complex<f64>) -> Self {
@@ -147,8 +164,38 @@ pub(crate) fn fold<T: Copy, A: Copy>(
     lanes.into_iter().reduce(join).unwrap_or(start)
 }
 
-/// The sum in double precision.
+/// Places of the elements that [`sum`] adds at the same time.
+const STREAMS: usize = 4;
+
+/// Elements of each place that a lane adds in their own precision, before doubles take over.
+const FEW: usize = 16;
+
+/// The sum of `f` of the elements, in double precision but for a few at a time. In an order that
+/// depends on nothing but their number: what memory brings soonest comes from several places at
+/// once, so the elements are cut into as many parts.
 #[inline(always)]
-pub(crate) fn sum<T: AsPrimitive<f64>>(x: &[T], f: impl Fn(T) -> f64) -> f64 {
-    fold(x, 0.0, |sum, x| sum + f(x), |a, b| a + b)
+pub(crate) fn sum<T: Real>(x: &[T], f: impl Fn(T) -> T) -> f64 {
+    let part = x.len() / (STREAMS * LANES) * LANES;
+    let parts: [&[T]; STREAMS] = std::array::from_fn(|i| &x[i * part..][..part]);
+    let parts = parts.map(|part| part.as_chunks::<LANES>().0);
+    let mut totals = [0.0; LANES];
+    for first in (0..part / LANES).step_by(FEW) {
+        let end = (first + FEW).min(part / LANES);
+        let mut lanes = [[T::zero(); LANES]; STREAMS];
+        for at in first..end {
+            for (lanes, part) in lanes.iter_mut().zip(parts) {
+                let x = part[at];
+                *lanes = std::array::from_fn(|i| lanes[i] + f(x[i]));
+            }
+        }
+        let [a, b, c, d] = lanes;
+        totals = std::array::from_fn(|i| totals[i] + ((a[i] + b[i]) + (c[i] + d[i])).as_());
+    }
+    for x in x[STREAMS * part..].chunks(LANES) {
+        let lanes = totals.iter_mut().zip(x);
+        lanes.for_each(|(total, &x)| *total += f(x).as_());
+    }
+    let eight: [f64; 8] = std::array::from_fn(|i| totals[i] + totals[i + 8]);
+    let four: [f64; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
+    (four[0] + four[2]) + (four[1] + four[3])
 }

@@ -8,7 +8,7 @@ use crate::element::{Element, with_type};
 use crate::elementwise::Function;
 use crate::kernel::Misuse;
 use crate::launch::Launch;
-use crate::math::{Real, apply};
+use crate::math::{Arithmetic, Real, apply, apply_function};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Activation,
@@ -39,10 +39,10 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
 fn real<T: Real>(kind: ActivationKind) -> fn(&[T], &mut [T]) {
     match kind {
         ActivationKind::Relu => |x, y| apply(x, y, relu),
-        ActivationKind::Sigmoid => |x, y| apply(x, y, sigmoid),
-        ActivationKind::Silu => |x, y| apply(x, y, silu),
-        ActivationKind::Gelu => |x, y| apply(x, y, gelu),
-        ActivationKind::GeluTanh => |x, y| apply(x, y, gelu_tanh),
+        ActivationKind::Sigmoid => |x, y| apply_function(x, y, |m, x: T| x.sigmoid(m)),
+        ActivationKind::Silu => |x, y| apply_function(x, y, silu),
+        ActivationKind::Gelu => |x, y| apply_function(x, y, |m, x: T| x.gelu(m)),
+        ActivationKind::GeluTanh => |x, y| apply_function(x, y, gelu_tanh),
     }
 }
 
@@ -53,25 +53,14 @@ fn relu<T: Real>(x: T) -> T {
 }
 
 #[inline(always)]
-fn sigmoid<T: Real>(x: T) -> T {
-    T::one() / (T::one() + (-x).exponential())
-}
-
-#[inline(always)]
-pub(crate) fn silu<T: Real>(x: T) -> T {
-    x * sigmoid(x)
-}
-
-#[inline(always)]
-fn gelu<T: Real>(x: T) -> T {
-    let erf = (x * T::constant(std::f64::consts::FRAC_1_SQRT_2)).error_function();
-    T::constant(0.5) * x * (T::one() + erf)
+pub(crate) fn silu<T: Real>(m: Arithmetic, x: T) -> T {
+    x * x.sigmoid(m)
 }
 
 /// By `(1 + tanh u) / 2 = sigmoid 2u`, which does not cancel.
 #[inline(always)]
-fn gelu_tanh<T: Real>(x: T) -> T {
+fn gelu_tanh<T: Real>(m: Arithmetic, x: T) -> T {
     let scale = T::constant(2.0 * (2.0 / std::f64::consts::PI).sqrt());
     let u = scale * x * (T::one() + T::constant(0.044715) * x * x);
-    x * sigmoid(u)
+    x * u.sigmoid(m)
 }

@@ -79,23 +79,21 @@ impl<T: Real> Kernel for Line<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let n = self.x.len() as f64;
-        let mean = sum(self.x, |x| x.as_()) / n;
-        let variance = sum(self.x, |x| (x.as_() - mean).powi(2)) / n;
-        let (mean, scale) = (
-            T::constant(mean),
-            T::constant(1.0 / (variance + self.eps).sqrt()),
-        );
-        for (y, &x) in self.y.iter_mut().zip(self.x) {
-            *y = (x - mean) * scale;
-        }
-        if let Some(weight) = self.weight {
-            self.y
-                .iter_mut()
-                .zip(weight)
-                .for_each(|(y, &w)| *y = *y * w);
-        }
-        if let Some(bias) = self.bias {
-            self.y.iter_mut().zip(bias).for_each(|(y, &b)| *y = *y + b);
+        let mean = T::constant(sum(self.x, |x| x) / n);
+        let variance = sum(self.x, |x| (x - mean) * (x - mean)) / n;
+        let scale = T::constant(1.0 / (variance + self.eps).sqrt());
+        let normal = self.x.iter().map(|&x| (x - mean) * scale);
+        let results = self.y.iter_mut().zip(normal);
+        match (self.weight, self.bias) {
+            (Some(weight), Some(bias)) => {
+                let factors = weight.iter().zip(bias);
+                results
+                    .zip(factors)
+                    .for_each(|((y, x), (&w, &b))| *y = x * w + b);
+            }
+            (Some(weight), None) => results.zip(weight).for_each(|((y, x), &w)| *y = x * w),
+            // A bias comes with a weight.
+            (None, _) => results.for_each(|(y, x)| *y = x),
         }
     }
 }

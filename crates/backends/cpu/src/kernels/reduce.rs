@@ -30,7 +30,7 @@ const SEGMENT: usize = 64 * 1024;
 /// partial results would be as many as elements.
 const NARROW: usize = SEGMENT / 16;
 
-/// Elements that are read at once.
+/// Elements that are converted at once, or columns gone through together.
 const BLOCK: usize = 2048;
 
 /// Results that are worth going through by columns.
@@ -65,11 +65,14 @@ where
     match op.op {
         ReduceOp::Sum => {
             let step = |sum, x: T::Compute| sum + x.widen();
-            reduce::<T, Y, _>(args, op, Zero::zero(), step, |a, b| a + b, narrow);
+            let many = T::Compute::sum;
+            reduce::<T, Y, _>(args, op, Zero::zero(), step, |a, b| a + b, many, narrow);
         }
         _ => {
             let step = |product, x: T::Compute| product * x.widen();
-            reduce::<T, Y, _>(args, op, One::one(), step, |a, b| a * b, narrow);
+            let join = |a, b| a * b;
+            let many = |x: &[T::Compute]| fold(x, One::one(), step, join);
+            reduce::<T, Y, _>(args, op, One::one(), step, join, many, narrow);
         }
     }
     Ok(())
@@ -80,20 +83,27 @@ fn extreme<T: Element<Compute: Ordered>>(args: &mut Args, op: &Reduce) -> Result
     let (least, greatest) = (T::Compute::LEAST, T::Compute::GREATEST);
     let (larger, smaller) = (T::Compute::larger, T::Compute::smaller);
     match op.op {
-        ReduceOp::Max => reduce::<T, T, _>(args, op, least, larger, larger, |x| x),
-        _ => reduce::<T, T, _>(args, op, greatest, smaller, smaller, |x| x),
+        ReduceOp::Max => {
+            let many = |x: &[T::Compute]| fold(x, least, larger, larger);
+            reduce::<T, T, _>(args, op, least, larger, larger, many, |x| x);
+        }
+        _ => {
+            let many = |x: &[T::Compute]| fold(x, greatest, smaller, smaller);
+            reduce::<T, T, _>(args, op, greatest, smaller, smaller, many, |x| x);
+        }
     }
     Ok(())
 }
 
-/// Combines elements with `step` and partial results with `join`, for which `start` is
-/// neutral.
+/// Combines elements with `step`, many of them with `many`, and partial results with `join`, for
+/// which `start` is neutral.
 fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
     args: &mut Args,
     op: &Reduce,
     start: A,
     step: impl Fn(A, T::Compute) -> A + Copy + Sync,
     join: impl Fn(A, A) -> A + Copy + Sync,
+    many: impl Fn(&[T::Compute]) -> A + Copy + Sync,
     finish: impl Fn(A) -> Y::Compute + Sync,
 ) {
     let (x, pool, level) = (&args.inputs[0], args.pool, Level::current());
@@ -152,18 +162,18 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
             },
         );
     } else {
+        let block = if T::CONVERTED { BLOCK } else { SEGMENT };
         for_rows(pool, &mut partial, 1, len.min(SEGMENT), |first, part| {
             let mut x = x.clone();
             for (i, result) in (first..).zip(part) {
                 let (row, segment) = (i / segments, i % segments);
                 let end = len.min((segment + 1) * SEGMENT);
-                for at in (segment * SEGMENT..end).step_by(BLOCK) {
-                    let x = x.read(row * len + at, BLOCK.min(end - at));
+                for at in (segment * SEGMENT..end).step_by(block) {
+                    let x = x.read(row * len + at, block.min(end - at));
                     level.run(Row {
                         result,
                         x,
-                        start,
-                        step,
+                        many,
                         join,
                     });
                 }
@@ -187,25 +197,22 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
 }
 
 /// Combines all of `x` with a result.
-struct Row<'a, X, A, Step, Join> {
+struct Row<'a, X, A, F, Join> {
     result: &'a mut A,
     x: &'a [X],
-    start: A,
-    step: Step,
+    many: F,
     join: Join,
 }
 
-impl<X, A, Step, Join> Kernel for Row<'_, X, A, Step, Join>
+impl<X, A, F, Join> Kernel for Row<'_, X, A, F, Join>
 where
-    X: Copy,
     A: Copy,
-    Step: Fn(A, X) -> A,
+    F: Fn(&[X]) -> A,
     Join: Fn(A, A) -> A,
 {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let sum = fold(self.x, self.start, self.step, &self.join);
-        *self.result = (self.join)(*self.result, sum);
+        *self.result = (self.join)(*self.result, (self.many)(self.x));
     }
 }
 

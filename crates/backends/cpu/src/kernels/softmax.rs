@@ -4,11 +4,11 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
-use crate::fold::{Ordered, fold, sum};
+use crate::fold::{fold, sum};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
 use crate::lines::map_lines;
-use crate::math::Real;
+use crate::math::{Arithmetic, Real};
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};
 
@@ -41,11 +41,15 @@ struct Line<'a, T> {
     y: &'a mut [T],
 }
 
-impl<T: Real + Ordered> Kernel for Line<'_, T> {
+impl<T: Real> Kernel for Line<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        self.y.copy_from_slice(self.x);
-        InPlace(self.y).run(s);
+        let m = Arithmetic::of(s);
+        let max = largest(self.x);
+        for (y, &x) in self.y.iter_mut().zip(self.x) {
+            *y = (x - max).exponential_of_negative(m);
+        }
+        divide_by_sum(self.y);
     }
 }
 
@@ -53,13 +57,26 @@ impl<T: Real + Ordered> Kernel for Line<'_, T> {
 /// NaN, as by definition.
 pub(super) struct InPlace<'a, T>(pub(super) &'a mut [T]);
 
-impl<T: Real + Ordered> Kernel for InPlace<'_, T> {
+impl<T: Real> Kernel for InPlace<'_, T> {
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let line = self.0;
-        let max = fold(line, T::LEAST, T::larger, T::larger);
-        line.iter_mut().for_each(|x| *x = (*x - max).exponential());
-        let scale = T::constant(1.0 / sum(line, |x| x.as_()));
-        line.iter_mut().for_each(|x| *x = *x * scale);
+    fn run<S: Simd>(self, s: S) {
+        let m = Arithmetic::of(s);
+        let max = largest(self.0);
+        let line = self.0.iter_mut();
+        line.for_each(|x| *x = (*x - max).exponential_of_negative(m));
+        divide_by_sum(self.0);
     }
+}
+
+/// The largest number: of NaN, which makes the sum NaN, it may be any.
+#[inline(always)]
+fn largest<T: Real>(line: &[T]) -> T {
+    let larger = |a, b| if b > a { b } else { a };
+    fold(line, T::neg_infinity(), larger, larger)
+}
+
+#[inline(always)]
+fn divide_by_sum<T: Real>(line: &mut [T]) {
+    let scale = T::constant(1.0 / sum(line, |x| x));
+    line.iter_mut().for_each(|x| *x = *x * scale);
 }

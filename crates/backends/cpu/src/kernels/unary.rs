@@ -10,7 +10,7 @@ use crate::element::{Element, unknown, with_type};
 use crate::elementwise::{Function, Loop1};
 use crate::kernel::Misuse;
 use crate::launch::Launch;
-use crate::math::{Real, apply};
+use crate::math::{Real, apply, apply_function};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Unary,
@@ -77,16 +77,16 @@ fn real<T: Real>(op: UnaryOp) -> Option<Loop1<T>> {
         UnaryOp::Neg => |x, y| apply(x, y, |x| -x),
         UnaryOp::Abs => |x, y| apply(x, y, |x| x.abs()),
         UnaryOp::Sign => |x, y| apply(x, y, sign),
-        UnaryOp::Exp => |x, y| apply(x, y, |x| x.exponential()),
-        UnaryOp::Log => |x, y| apply(x, y, |x| x.logarithm()),
+        UnaryOp::Exp => |x, y| apply_function(x, y, |m, x: T| x.exponential(m)),
+        UnaryOp::Log => |x, y| apply_function(x, y, |m, x: T| x.logarithm(m)),
         UnaryOp::Sqrt => |x, y| apply(x, y, |x| x.sqrt()),
         UnaryOp::Rsqrt => |x, y| apply(x, y, |x| x.sqrt().recip()),
         UnaryOp::Reciprocal => |x, y| apply(x, y, |x| x.recip()),
         UnaryOp::Sin => |x, y| apply(x, y, |x| x.sin()),
         UnaryOp::Cos => |x, y| apply(x, y, |x| x.cos()),
         UnaryOp::Tan => |x, y| apply(x, y, |x| x.tan()),
-        UnaryOp::Tanh => |x, y| apply(x, y, |x| x.hyperbolic_tangent()),
-        UnaryOp::Erf => |x, y| apply(x, y, |x| x.error_function()),
+        UnaryOp::Tanh => |x, y| apply_function(x, y, |m, x: T| x.hyperbolic_tangent(m)),
+        UnaryOp::Erf => |x, y| apply_function(x, y, |m, x: T| x.error_function(m)),
         UnaryOp::Floor => |x, y| apply(x, y, |x| x.floor()),
         UnaryOp::Ceil => |x, y| apply(x, y, |x| x.ceil()),
         UnaryOp::Round => |x, y| apply(x, y, |x| Real::round_ties_even(x)),

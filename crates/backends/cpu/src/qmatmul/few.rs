@@ -8,6 +8,7 @@ use super::simd::{Kernel, Simd};
 use super::tile::{Output, Tile};
 use super::weight::Weight;
 use crate::kernels::silu;
+use crate::math::Arithmetic;
 use crate::pool::Pool;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -237,13 +238,14 @@ struct SwiGlu<'a> {
 
 impl Kernel for SwiGlu<'_> {
     #[inline(always)]
-    fn run<S: Simd>(mut self, _: S) {
+    fn run<S: Simd>(mut self, s: S) {
+        let m = Arithmetic::of(s);
         for row in 0..self.gate.rows() {
             let operands = self.gate.row(row).iter().zip(self.up.row(row).iter());
             let results = self.gated.row(row).iter_mut();
             results
                 .zip(operands)
-                .for_each(|(gated, (gate, up))| *gated = silu(*gate) * up);
+                .for_each(|(gated, (gate, up))| *gated = silu(m, *gate) * up);
         }
     }
 }

@@ -51,6 +51,9 @@ pub(crate) trait Simd: Copy {
     type V: Copy;
     type F: Copy;
 
+    /// Are [`Self::mul_add`] and its like rounded once?
+    const FUSED: bool = true;
+
     /// Rows of activations whose sums with a panel or a pair fit the registers beside what a
     /// product needs.
     const TOKENS: usize;

@@ -13,6 +13,7 @@ impl Simd for Plain {
     type V = [u8; 64];
     type F = [f32; 16];
 
+    const FUSED: bool = false;
     const TOKENS: usize = 1;
     const PAIRS: bool = true;
     const BIAS: u8 = 0x80;
