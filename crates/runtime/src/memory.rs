@@ -18,9 +18,24 @@ const SCALAR_ALIGNMENT: usize = 8;
 /// Below this size only the processor's vector units and cache lines matter.
 const SMALL: usize = 64 * 1024;
 
+/// Bytes of memory whose pages cost more than what is computed in them, if they are small.
+const LARGE: usize = 32 * 1024 * 1024;
+
 /// Bytes of the longest cache line, that of Apple's processors: no two buffers are in one, of
 /// which a device might write to the one while the processor writes to the other.
 const CACHE_LINE: usize = 128;
+
+/// Asks the system for large pages where there is nothing yet: a page is made, and filled with zeros,
+/// when it is first written to, and small ones are made one by one. Without them it works as well.
+fn prefer_huge_pages(start: NonNull<u8>, bytes: usize) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: whole pages of an allocation, which begins with a page; advice changes no contents.
+    unsafe {
+        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (start, bytes);
+}
 
 /// Memory on a device.
 pub trait DeviceBuffer: Send + Sync + fmt::Debug {
@@ -155,7 +170,11 @@ impl Drop for Allocation {
 impl HostBuffer {
     /// Uninitialised memory; `None` if there is not enough.
     pub fn uninit(bytes: usize) -> Option<Self> {
-        Self::allocate(bytes, alloc)
+        let buffer = Self::allocate(bytes, alloc)?;
+        if bytes >= LARGE {
+            prefer_huge_pages(buffer.start, bytes);
+        }
+        Some(buffer)
     }
 
     /// Zeros; the system provides their pages when they are first touched.

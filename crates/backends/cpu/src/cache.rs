@@ -6,6 +6,9 @@ use std::arch::x86_64::{
     _mm256_stream_si256,
 };
 
+/// Bytes of results that do not stay in the caches until they are read.
+pub(crate) const STREAMED: usize = 32 * 1024 * 1024;
+
 /// Bytes of a line.
 pub(crate) const LINE: usize = 64;
 

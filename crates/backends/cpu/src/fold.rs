@@ -164,38 +164,101 @@ pub(crate) fn fold<T: Copy, A: Copy>(
     lanes.into_iter().reduce(join).unwrap_or(start)
 }
 
-/// Places of the elements that [`sum`] adds at the same time.
+/// Vectors that [`sum`] adds at the same time.
 const STREAMS: usize = 4;
 
-/// Elements of each place that a lane adds in their own precision, before doubles take over.
+/// Elements of which those vectors come from as many places, which is how memory brings them
+/// soonest.
+const APART: usize = 16 * 1024;
+
+/// Elements that a lane adds in their own precision, before doubles take over.
 const FEW: usize = 16;
 
 /// The sum of `f` of the elements, in double precision but for a few at a time. In an order that
-/// depends on nothing but their number: what memory brings soonest comes from several places at
-/// once, so the elements are cut into as many parts.
+/// depends on nothing but their number.
 #[inline(always)]
 pub(crate) fn sum<T: Real>(x: &[T], f: impl Fn(T) -> T) -> f64 {
-    let part = x.len() / (STREAMS * LANES) * LANES;
-    let parts: [&[T]; STREAMS] = std::array::from_fn(|i| &x[i * part..][..part]);
-    let parts = parts.map(|part| part.as_chunks::<LANES>().0);
-    let mut totals = [0.0; LANES];
-    for first in (0..part / LANES).step_by(FEW) {
-        let end = (first + FEW).min(part / LANES);
-        let mut lanes = [[T::zero(); LANES]; STREAMS];
-        for at in first..end {
-            for (lanes, part) in lanes.iter_mut().zip(parts) {
-                let x = part[at];
-                *lanes = std::array::from_fn(|i| lanes[i] + f(x[i]));
-            }
+    let (vectors, rest) = x.as_chunks::<LANES>();
+    let (fours, last) = vectors.as_chunks::<STREAMS>();
+    let steps = fours.len();
+    let mut totals = match x.len() {
+        APART.. => {
+            let parts: [_; STREAMS] = std::array::from_fn(|i| &vectors[i * steps..][..steps]);
+            totals(steps, |at| parts.map(|part| &part[at]), &f)
         }
-        let [a, b, c, d] = lanes;
-        totals = std::array::from_fn(|i| totals[i] + ((a[i] + b[i]) + (c[i] + d[i])).as_());
-    }
-    for x in x[STREAMS * part..].chunks(LANES) {
+        _ => totals(steps, |at| fours[at].each_ref(), &f),
+    };
+    for x in last.iter().map(|x| &x[..]).chain([rest]) {
         let lanes = totals.iter_mut().zip(x);
         lanes.for_each(|(total, &x)| *total += f(x).as_());
     }
     let eight: [f64; 8] = std::array::from_fn(|i| totals[i] + totals[i + 8]);
     let four: [f64; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
     (four[0] + four[2]) + (four[1] + four[3])
+}
+
+/// The sums of the lanes of `f` of the vectors that there are at each of some steps.
+#[inline(always)]
+fn totals<'a, T: Real>(
+    steps: usize,
+    at: impl Fn(usize) -> [&'a [T; LANES]; STREAMS],
+    f: impl Fn(T) -> T,
+) -> [f64; LANES] {
+    let mut totals = [0.0; LANES];
+    for first in (0..steps).step_by(FEW) {
+        let mut lanes = [[T::zero(); LANES]; STREAMS];
+        for step in first..steps.min(first + FEW) {
+            for (lanes, x) in lanes.iter_mut().zip(at(step)) {
+                *lanes = std::array::from_fn(|i| lanes[i] + f(x[i]));
+            }
+        }
+        let [a, b, c, d] = lanes;
+        totals = std::array::from_fn(|i| totals[i] + ((a[i] + b[i]) + (c[i] + d[i])).as_());
+    }
+    totals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qmatmul::level::Level;
+    use crate::qmatmul::{Kernel, Simd};
+
+    struct Sum<'a>(&'a [f32], &'a mut f64);
+
+    impl Kernel for Sum<'_> {
+        #[inline(always)]
+        fn run<S: Simd>(self, _: S) {
+            *self.1 = sum(self.0, |x| x);
+        }
+    }
+
+    #[test]
+    fn sums_of_any_length_are_close_and_the_same_at_every_level() {
+        let x: Vec<f32> = (0..70_000_u32)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / 16_777_216.0)
+            .collect();
+        let levels = Level::available();
+        for len in [
+            0, 1, 15, 16, 17, 63, 64, 65, 1000, 1024, 16_383, 16_384, 16_449, 70_000,
+        ] {
+            let x = &x[..len];
+            let exact: f64 = x.iter().map(|&x| f64::from(x)).sum();
+            let sums: Vec<f64> = (levels.iter())
+                .map(|level| {
+                    let mut sum = 0.0;
+                    level.run(Sum(x, &mut sum));
+                    sum
+                })
+                .collect();
+            assert!(sums.iter().all(|sum| *sum == sums[0]), "{len}: {sums:?}");
+            // A lane rounds 19 times at most before doubles take over.
+            let bound = 19.0 * 0.5 * f64::from(f32::EPSILON) * exact;
+            assert!(
+                (sums[0] - exact).abs() <= bound,
+                "{len}: {} {exact}",
+                sums[0]
+            );
+        }
+    }
 }

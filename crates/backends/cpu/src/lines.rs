@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use bytemuck::{cast_slice, cast_slice_mut};
 use rustorch_ir::Layout;
 use smallvec::SmallVec;
 
+use crate::cache;
 use crate::element::Element;
 use crate::kernel::{Args, SharedMut, for_ranges, for_rows};
 use crate::reader::{Reader, Runs};
@@ -31,19 +33,15 @@ pub(crate) fn map_lines<X: Element, Y: Element>(
     let is_last = shape[dim + 1..].iter().all(|&size| size == 1);
     if is_last && x.layout.has_dense_rows() {
         let x = Reader::<X>::whole(x);
-        return for_rows(
-            pool,
-            args.output.data::<Y>(),
-            to,
-            from * work,
-            |first, part| {
-                let (mut x, mut buffer) = (x.clone(), Vec::new());
-                for (line, y) in (first..).zip(part.chunks_exact_mut(to)) {
-                    let x = x.read(line * from, from);
-                    Y::write(y, &mut buffer, |y| f(x, y));
-                }
-            },
-        );
+        let out = args.output.data::<Y>();
+        let writer = Writer::<Y>::new(out.len(), to);
+        return for_rows(pool, out, to, from * work, |first, part| {
+            let (mut x, mut writer) = (x.clone(), writer.clone());
+            for (line, y) in (first..).zip(part.chunks_exact_mut(to)) {
+                let x = x.read(line * from, from);
+                writer.write(y, |y| f(x, y));
+            }
+        });
     }
     let (sources, apart) = lines(x.layout, dim);
     let (targets, distance) = lines(&Layout::contiguous(shape), dim);
@@ -83,6 +81,48 @@ pub(crate) fn map_lines<X: Element, Y: Element>(
             }
         }
     });
+}
+
+/// Bytes of a line that stay in the nearest caches.
+const NEAR: usize = 256 * 1024;
+
+/// Writes lines of a result: past the caches, where those would not keep it.
+#[derive(Clone)]
+pub(crate) struct Writer<T: Element> {
+    streams: bool,
+    /// A line on its way to memory.
+    line: Vec<T>,
+    buffer: Vec<T::Compute>,
+}
+
+impl<T: Element> Writer<T> {
+    /// For a result of `len` elements in lines of `line`.
+    pub(crate) fn new(len: usize, line: usize) -> Self {
+        let size = size_of::<T>();
+        Self {
+            streams: len * size >= cache::STREAMED && line * size <= NEAR,
+            line: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Lets `compute` write a line.
+    pub(crate) fn write(&mut self, out: &mut [T], compute: impl FnOnce(&mut [T::Compute])) {
+        if !self.streams {
+            return T::write(out, &mut self.buffer, compute);
+        }
+        self.line.resize(out.len(), T::zeroed());
+        T::write(&mut self.line, &mut self.buffer, compute);
+        cache::stream(cast_slice(&self.line), cast_slice_mut(out));
+    }
+}
+
+impl<T: Element> Drop for Writer<T> {
+    fn drop(&mut self) {
+        if self.streams {
+            cache::fence();
+        }
+    }
 }
 
 /// The first elements of all lines along `dim`, counted from the layout's own first, and

@@ -199,6 +199,10 @@ impl<'a, T: Element> Reader<'a, T> {
     /// `len` elements from `start` on, in row-major order and in the type that kernels
     /// compute in. Neighbours that are of that type are not copied.
     pub(crate) fn read(&mut self, start: usize, len: usize) -> &[T::Compute] {
+        if self.layout.strides.as_slice() == [1] {
+            let stored = &self.data[self.layout.offset + start..][..len];
+            return T::widen(stored, &mut self.widened);
+        }
         let runs = Runs::new(&self.layout, start..start + len);
         let stored = match runs.clone().next().filter(|run| run.len == len) {
             Some(Run { at, stride: 1, .. }) => &self.data[at..at + len],

@@ -121,6 +121,12 @@ impl Program {
             instructions,
         }
     }
+
+    /// Is it one function?
+    pub(super) fn is_one(&self) -> bool {
+        let is_function = |i: &&Instruction| matches!(i, Instruction::Compute { .. });
+        self.instructions.iter().filter(is_function).count() == 1
+    }
 }
 
 /// For each call, the operands that no later one reads.

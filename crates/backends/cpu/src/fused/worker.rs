@@ -18,8 +18,8 @@ use crate::view::View;
 /// call, so few that some registers fit the nearest caches.
 const BLOCK_BYTES: usize = 8 * 1024;
 
-/// Bytes of results that do not stay in the caches until they are read.
-const STREAMED: usize = 32 * 1024 * 1024;
+/// The same of a program that keeps nothing between its operands and its result.
+const LONE_BYTES: usize = 32 * 1024;
 
 /// Bytes of a block's widest elements while operands and results stream through the caches:
 /// the shorter the blocks, the more evenly is memory used.
@@ -37,8 +37,12 @@ pub(super) fn run(
     out: &mut [u8],
     size: usize,
 ) {
-    let streams = out.len() >= STREAMED;
-    let bytes = if streams { STREAM_BYTES } else { BLOCK_BYTES };
+    let streams = out.len() >= cache::STREAMED;
+    let bytes = match streams {
+        true => STREAM_BYTES,
+        false if program.is_one() => LONE_BYTES,
+        false => BLOCK_BYTES,
+    };
     let block = bytes / program.widest;
     let count = out.len() / size;
     let (blocks, work) = (count.div_ceil(block), block * program.work);

@@ -8,6 +8,7 @@ use crate::element::{Element, with_type};
 use crate::fold::sum;
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
+use crate::lines::Writer;
 use crate::math::Real;
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};
@@ -43,28 +44,24 @@ fn layer_norm<T: Element<Compute: Real>>(args: &mut Args, op: &LayerNorm) {
     let x = Reader::<T>::whole(x);
     let weight = args.inputs.get(1).map(read_all::<T>);
     let bias = args.inputs.get(2).map(read_all::<T>);
-    for_rows(
-        args.pool,
-        args.output.data::<T>(),
-        len,
-        WORK * len,
-        |first, part| {
-            let (mut x, mut buffer) = (x.clone(), Vec::new());
-            for (line, out) in (first..).zip(part.chunks_exact_mut(len)) {
-                T::write(out, &mut buffer, |y| {
-                    let (weight, bias) = (weight.as_deref(), bias.as_deref());
-                    let x = x.read(line * len, len);
-                    Level::current().run(Line {
-                        x,
-                        eps: op.eps.0,
-                        weight,
-                        bias,
-                        y,
-                    });
+    let out = args.output.data::<T>();
+    let writer = Writer::<T>::new(out.len(), len);
+    for_rows(args.pool, out, len, WORK * len, |first, part| {
+        let (mut x, mut writer) = (x.clone(), writer.clone());
+        for (line, out) in (first..).zip(part.chunks_exact_mut(len)) {
+            writer.write(out, |y| {
+                let (weight, bias) = (weight.as_deref(), bias.as_deref());
+                let x = x.read(line * len, len);
+                Level::current().run(Line {
+                    x,
+                    eps: op.eps.0,
+                    weight,
+                    bias,
+                    y,
                 });
-            }
-        },
-    );
+            });
+        }
+    });
 }
 
 struct Line<'a, T> {

@@ -3,6 +3,7 @@
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use crate::cache::LINE;
 use crate::element::with_type;
 use crate::fold::{fold, sum};
 use crate::kernel::{Args, Misuse};
@@ -18,6 +19,9 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     layouts: Layouts::Any,
     launch: Launch::Whole(launch),
 };
+
+/// Elements between which memory is asked for what comes next.
+const CHUNK: usize = 64;
 
 /// Cost of an element beside an addition.
 const WORK: usize = 4;
@@ -46,9 +50,20 @@ impl<T: Real> Kernel for Line<'_, T> {
     fn run<S: Simd>(self, s: S) {
         let m = Arithmetic::of(s);
         let max = largest(self.x);
-        for (y, &x) in self.y.iter_mut().zip(self.x) {
-            *y = (x - max).exponential_of_negative(m);
+        let f = |x: T| (x - max).exponential_of_negative(m);
+        // Meanwhile the next line, which lies behind this one, comes nearer.
+        let next = self.x.as_ptr_range().end;
+        let (x, x_rest) = self.x.as_chunks::<CHUNK>();
+        let (y, y_rest) = self.y.as_chunks_mut::<CHUNK>();
+        for (chunk, (y, x)) in y.iter_mut().zip(x).enumerate() {
+            let next = next.wrapping_add(chunk * CHUNK);
+            for at in (0..CHUNK).step_by(LINE / size_of::<T>()) {
+                s.prefetch(next.wrapping_add(at).cast());
+            }
+            y.iter_mut().zip(x).for_each(|(y, &x)| *y = f(x));
         }
+        let rest = y_rest.iter_mut().zip(x_rest);
+        rest.for_each(|(y, &x)| *y = f(x));
         divide_by_sum(self.y);
     }
 }
