@@ -27,7 +27,6 @@ use self::tile::{Products, Scoring, Tile, Total};
 use self::vectors::Vectors;
 use crate::kernel::{Args, Misuse, SharedMut};
 use crate::launch::Launch;
-use crate::math::Real;
 use crate::qmatmul::level::Level;
 use crate::view::View;
 
@@ -344,7 +343,7 @@ impl Call<'_> {
                 largest: largest.fold(f32::NEG_INFINITY, f32::max),
                 sum: 0.0,
             };
-            let factor = |at: usize| (totals[at].largest - all.base()).exponential();
+            let factor = |at: usize| (totals[at].largest - all.base()).exp();
             let sum: f32 = parts().map(|at| factor(at) * totals[at].sum).sum();
             out.fill(0.0);
             for at in parts() {

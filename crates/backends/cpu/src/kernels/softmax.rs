@@ -40,6 +40,8 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     })
 }
 
+/// The softmax of a line. One that sees nothing at all (a mask of −∞) becomes NaN, as by
+/// definition.
 struct Line<'a, T> {
     x: &'a [T],
     y: &'a mut [T],
@@ -64,22 +66,8 @@ impl<T: Real> Kernel for Line<'_, T> {
         }
         let rest = y_rest.iter_mut().zip(x_rest);
         rest.for_each(|(y, &x)| *y = f(x));
-        divide_by_sum(self.y);
-    }
-}
-
-/// The softmax of a line in its place. One that sees nothing at all (a mask of −∞) becomes
-/// NaN, as by definition.
-pub(super) struct InPlace<'a, T>(pub(super) &'a mut [T]);
-
-impl<T: Real> Kernel for InPlace<'_, T> {
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let m = Arithmetic::of(s);
-        let max = largest(self.0);
-        let line = self.0.iter_mut();
-        line.for_each(|x| *x = (*x - max).exponential_of_negative(m));
-        divide_by_sum(self.0);
+        let scale = T::constant(1.0 / sum(self.y, |y| y));
+        self.y.iter_mut().for_each(|y| *y = *y * scale);
     }
 }
 
@@ -88,10 +76,4 @@ impl<T: Real> Kernel for InPlace<'_, T> {
 fn largest<T: Real>(line: &[T]) -> T {
     let larger = |a, b| if b > a { b } else { a };
     fold(line, T::neg_infinity(), larger, larger)
-}
-
-#[inline(always)]
-fn divide_by_sum<T: Real>(line: &mut [T]) {
-    let scale = T::constant(1.0 / sum(line, |x| x));
-    line.iter_mut().for_each(|x| *x = *x * scale);
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::cached::{Cached, Rows};
 use super::product::LANES;
-use crate::math::Real;
+use crate::math::{Arithmetic, Real};
 use crate::qmatmul::{Kernel, Simd};
 
 /// Keys of a block: with their values they stay in the cache while the queries pass.
@@ -104,6 +104,7 @@ where
             scoring,
             ..
         } = self;
+        let m = Arithmetic::of(s);
         let width = self.values.width.next_multiple_of(LANES);
         let mut scores = [[0.0; KEYS]; QUERIES];
         totals.fill(Total::NONE);
@@ -131,7 +132,7 @@ where
                     }
                     if let Some(cap) = scoring.soft_cap {
                         for x in scores.iter_mut() {
-                            *x = cap * (*x / cap).hyperbolic_tangent();
+                            *x = cap * (*x / cap).hyperbolic_tangent(m);
                         }
                     }
                     (self.mask)(row, first, scores);
@@ -147,18 +148,19 @@ where
 /// before becomes too.
 #[inline(always)]
 fn weigh<S: Simd>(s: S, scores: &mut [f32], total: &mut Total, sums: &mut [f32]) {
+    let m = Arithmetic::of(s);
     let largest = largest(s, scores).max(total.largest);
     let before = std::mem::replace(&mut total.largest, largest);
     let base = total.base();
     if largest > before {
-        let factor = (before - base).exponential();
+        let factor = (before - base).exponential_of_negative(m);
         total.sum *= factor;
         for sum in sums.iter_mut() {
             *sum *= factor;
         }
     }
     for x in scores.iter_mut() {
-        *x = (*x - base).exponential();
+        *x = (*x - base).exponential_of_negative(m);
     }
     let (chunks, rest) = scores.as_chunks::<LANES>();
     let mut sum = s.splat_f32(0.0);
