@@ -58,6 +58,8 @@ pub(crate) trait Operand: Sized {
 pub(crate) struct Matrix<'a, O: Operand> {
     elements: &'a [O::Element],
     rows: usize,
+    /// Elements of a row.
+    len: usize,
 }
 
 impl<O: Operand> Clone for Matrix<'_, O> {
@@ -71,7 +73,11 @@ impl<O: Operand> Copy for Matrix<'_, O> {}
 impl<'a, O: Operand> Matrix<'a, O> {
     /// `rows` rows of equal length, one after the other.
     pub(crate) fn new(elements: &'a [O::Element], rows: usize) -> Self {
-        Self { elements, rows }
+        Self {
+            elements,
+            rows,
+            len: elements.len() / rows,
+        }
     }
 
     pub(crate) fn rows(self) -> usize {
@@ -81,10 +87,9 @@ impl<'a, O: Operand> Matrix<'a, O> {
     /// Whole slabs of a row, and what is left of it.
     #[inline(always)]
     pub(crate) fn row(self, row: usize) -> (&'a [O::Slab], &'a [O::Element]) {
-        let len = self.elements.len() / self.rows;
-        let row = &self.elements[row * len..][..len];
+        let row = &self.elements[row * self.len..][..self.len];
         let in_slab = size_of::<O::Slab>() / size_of::<O::Element>();
-        let (whole, rest) = row.split_at(len / in_slab * in_slab);
+        let (whole, rest) = row.split_at(self.len / in_slab * in_slab);
         (bytemuck::cast_slice(whole), rest)
     }
 
