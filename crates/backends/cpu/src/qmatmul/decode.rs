@@ -12,6 +12,10 @@ pub(crate) const MAX_TOKENS: usize = 4;
 /// when it reads several streams.
 pub(crate) const STREAMS: usize = 4;
 
+/// Slabs of a row that is over before it is worth while to begin four at once: that shows with
+/// weights that caches hold.
+const SHORT: usize = 4;
+
 /// How far ahead of its use memory is asked for, in bytes of a stream.
 const AHEAD: usize = 1024;
 
@@ -29,7 +33,11 @@ impl<O: Operand> Kernel for Decode<'_, O> {
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
         let columns = self.y.columns();
-        let step = columns / STREAMS;
+        let (slabs, _) = self.weights.row(self.first);
+        let step = match slabs.len() {
+            ..=SHORT => 0,
+            _ => columns / STREAMS,
+        };
         for column in 0..step {
             self.dots(
                 s,
