@@ -3,7 +3,7 @@
 mod running;
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use rustorch_cpu::Cpu;
 use rustorch_gpu::Gpu;
@@ -13,9 +13,7 @@ use rustorch_ir::ops::{
 use rustorch_ir::{DType, Graph, Layout, Op, Role, Shape, TensorType, ValueId};
 use rustorch_opencl::OpenCl;
 use rustorch_reference::{Reference, Values};
-use rustorch_runtime::{
-    Backend, DeviceBuffer, DeviceError, DeviceType, FailureClass, NoProbe, Probe, lower,
-};
+use rustorch_runtime::{Backend, DeviceError, DeviceType, FailureClass, Probe, lower};
 
 use running::{run, run_apart, run_with};
 

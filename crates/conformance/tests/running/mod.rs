@@ -6,12 +6,12 @@ use rustorch_ir::{Graph, ValueId};
 use rustorch_runtime::{Backend, DeviceBuffer, DeviceError, NoProbe, Probe};
 
 /// The bytes of the outputs.
-pub fn run(backend: &dyn Backend, graph: &Graph, inputs: &[&[u8]]) -> Vec<Vec<u8>> {
+pub(crate) fn run(backend: &dyn Backend, graph: &Graph, inputs: &[&[u8]]) -> Vec<Vec<u8>> {
     run_with(backend, graph, inputs, &NoProbe).unwrap()
 }
 
 /// The same, watched by a probe.
-pub fn run_with(
+pub(crate) fn run_with(
     backend: &dyn Backend,
     graph: &Graph,
     inputs: &[&[u8]],
@@ -40,7 +40,7 @@ pub fn run_with(
 }
 
 /// The bytes of the outputs, each node having been run by itself.
-pub fn run_apart(backend: &dyn Backend, graph: &Graph, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub(crate) fn run_apart(backend: &dyn Backend, graph: &Graph, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut values = inputs.to_vec();
     for node in graph.nodes() {
         let mut single = Graph::new();
