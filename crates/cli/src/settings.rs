@@ -112,6 +112,7 @@ impl ContextArgs {
         let dtype = |given: Option<CacheType>| match given {
             None => backend,
             Some(CacheType::F16) => DType::F16,
+            Some(CacheType::Bf16) => DType::BF16,
             Some(CacheType::F32) => DType::F32,
         };
         let [keys, values] = [self.cache_type_k, self.cache_type_v].map(dtype);

@@ -19,7 +19,7 @@ pub struct SessionOptions {
     pub context: usize,
     /// Tokens of a prompt that go through the model together.
     pub batch: usize,
-    /// Element type of keys and values: `f16` or `f32`.
+    /// Element type of keys and values: `f16`, `bf16` or `f32`.
     pub cache_dtype: DType,
     /// Which devices may be used.
     pub routing: Routing,
@@ -109,10 +109,10 @@ impl<'m> Session<'m> {
                 "a batch needs at least one token".to_owned(),
             ));
         }
-        if !matches!(options.cache_dtype, DType::F16 | DType::F32) {
+        if !matches!(options.cache_dtype, DType::F16 | DType::BF16 | DType::F32) {
             let given = options.cache_dtype;
             return Err(LlmError::Input(format!(
-                "a cache of {given}: expected f16 or f32"
+                "a cache of {given}: expected f16, bf16 or f32"
             )));
         }
         Ok(Self {

@@ -140,6 +140,7 @@ fn faults(text: &str) -> Result<Faults, FaultError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CacheType {
     F16,
+    Bf16,
     F32,
 }
 
@@ -156,7 +157,7 @@ pub(crate) struct ContextArgs {
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) ubatch_size: usize,
 
-    /// Type of cached keys (-ctk) [default: f16; f32 with -b hybrid-f32]
+    /// Type of cached keys (-ctk): f16, bf16 with its wider range, or f32 [default: f16; f32 with -b hybrid-f32]
     #[arg(long, value_name = "TYPE")]
     pub(crate) cache_type_k: Option<CacheType>,
 

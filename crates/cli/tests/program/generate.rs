@@ -125,9 +125,17 @@ fn the_size_of_batches_does_not_change_the_text() {
             "{batch:?}"
         );
     }
-    // Single precision is another computation, with the same best tokens here.
-    let single = run(args.iter().copied().chain(["-ctk", "f32", "-ctv", "f32"]));
-    assert_eq!(single.ok(), expected);
+}
+
+#[test]
+fn the_type_of_the_cache_does_not_change_the_text() {
+    let args = ["-p", KING, "-n", "8", "--temp", "0"];
+    let expected = run(args).ok();
+    // Each is another computation, with the same best tokens here.
+    for dtype in ["f32", "bf16"] {
+        let other = run(args.iter().copied().chain(["-ctk", dtype, "-ctv", dtype]));
+        assert_eq!(other.ok(), expected, "{dtype}");
+    }
 }
 
 #[test]
