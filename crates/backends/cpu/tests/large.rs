@@ -255,6 +255,46 @@ fn products() {
     }
 }
 
+/// Operands of products that are large enough for a matrix unit, but hold what it cannot.
+#[test]
+fn products_at_the_ends_of_the_range() {
+    let (far, tiny) = (1e36, 1e-20);
+    for (value, scale) in [
+        (f64::INFINITY, 1.0),
+        (f64::NEG_INFINITY, 1.0),
+        (f64::NAN, 1.0),
+        (f64::from(f32::MAX), 1.0),
+        (far, 1.0),
+        (0.5, tiny),
+        (0.0, 1.0),
+    ] {
+        let mut graph = Graph::new();
+        let g = &mut graph;
+        let mut build = || {
+            let (a, b) = (x(g, &[99, 80])?, y(g, &[80, 96])?);
+            // A row of the value, among others.
+            let (padding, value) = ([(1, 0), (0, 0)].into_iter().collect(), value.into());
+            let a = g.push(Pad { padding, value }, &[a])?;
+            let (a, b) = (g.mul_scalar(a, scale)?, g.mul_scalar(b, scale)?);
+            g.push(Matmul, &[a, b])
+        };
+        let result = build().unwrap();
+        graph.output(result);
+        let decoded = |bytes| numbers(Values::decode(bytes, DType::F32));
+        let expected = decoded(run(Reference::new(), &graph));
+        let result = decoded(run(Cpu::new(2), &graph));
+        // What each of 80 sums may lose where numbers are denormal.
+        let least = 80.0 * f64::from(f32::from_bits(1));
+        for (i, (x, y)) in result.iter().zip(&expected).enumerate() {
+            let near = (x - y).abs() <= 1e-6 * y.abs() + least;
+            assert!(
+                x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan() || near,
+                "{value} times {scale}: {x} instead of {y} at {i}"
+            );
+        }
+    }
+}
+
 #[test]
 fn windows() {
     let (stride, padding, dilation) = ([2, 1], [1, 2], [1, 1]);
