@@ -1,7 +1,7 @@
 //! What the options of a run mean to the libraries.
 
 use anyhow::{Result, bail};
-use rustorch_ir::DType;
+use rustorch_ir::{BlockFormat, DType};
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
 use rustorch_llm::{BackendConfig, LayerBackend, Model, SessionOptions};
 use rustorch_runtime::{DeviceType, Rules};
@@ -113,6 +113,7 @@ impl ContextArgs {
             None => backend,
             Some(CacheType::F16) => DType::F16,
             Some(CacheType::Bf16) => DType::BF16,
+            Some(CacheType::Q8_0) => DType::Block(BlockFormat::Q8_0),
             Some(CacheType::F32) => DType::F32,
         };
         let [keys, values] = [self.cache_type_k, self.cache_type_v].map(dtype);

@@ -66,6 +66,16 @@ impl Tolerance {
                     |z: &[Complex64]| -> Vec<f64> { z.iter().flat_map(|z| [z.re, z.im]).collect() };
                 self.floats(&parts(result), &parts(expected))
             }
+            (Values::Blocks(result), Values::Blocks(expected)) => {
+                same_count(result.len(), expected.len())?;
+                let first = result.iter().zip(expected).position(|(a, b)| a != b);
+                first.map_or(Ok(0.0), |i| {
+                    Err(format!(
+                        "byte {i} is {}, should be {}",
+                        result[i], expected[i]
+                    ))
+                })
+            }
             _ => Err("the results are not of one type".to_owned()),
         }
     }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use rustorch_runtime::{DeviceInfo, DeviceType, Hardware, PoolUsage, Routing, Rules, Runtime};
 
+use crate::kv_cache::cache_bytes;
 use crate::session::SessionOptions;
 use crate::{LlmError, Model, Session};
 
@@ -149,8 +150,7 @@ fn is_same_card(first: &DeviceInfo, second: &DeviceInfo) -> bool {
 /// Bytes of each layer, see [`BackendConfig::layers`].
 fn layers(model: &Model, context: usize, options: &SessionOptions) -> Vec<u64> {
     let c = model.config();
-    let element = options.cache_dtype.size().unwrap_or(0);
-    let cache = context.saturating_mul(c.kv_heads * (c.key_width + c.value_width) * element);
+    let cache = cache_bytes(c, context, options.cache_dtype).unwrap_or(usize::MAX);
     let mut layers = vec![cache as u64; c.layers];
     let last = c.layers.saturating_sub(1);
     let is_tied = model.gguf().tensor("output.weight").is_none();

@@ -1,6 +1,6 @@
 //! Keys and values of the tokens so far.
 
-use rustorch_ir::DType;
+use rustorch_ir::{BlockFormat, DType};
 use rustorch_runtime::{DeviceType, HostBuffer, Storage};
 use rustorch_tensor::Tensor;
 
@@ -15,6 +15,37 @@ pub struct LayerCache {
     pub(crate) device: Option<DeviceType>,
     pub(crate) keys: Tensor,
     pub(crate) values: Tensor,
+}
+
+/// Can keys and values be kept in `dtype`?
+///
+/// # Errors
+/// There is no such cache; heads are not whole blocks.
+pub(crate) fn check_cache(c: &Config, dtype: DType) -> Result<(), LlmError> {
+    let widths = [c.key_width, c.value_width];
+    match dtype {
+        DType::F16 | DType::BF16 | DType::F32 => Ok(()),
+        DType::Block(format @ BlockFormat::Q8_0) => {
+            let len = format.block_len();
+            match widths.iter().find(|width| !width.is_multiple_of(len)) {
+                None => Ok(()),
+                Some(width) => Err(LlmError::Input(format!(
+                    "a cache of {dtype}: heads of {width} are not whole blocks of {len}"
+                ))),
+            }
+        }
+        _ => Err(LlmError::Input(format!(
+            "a cache of {dtype}: expected f16, bf16, f32 or Q8_0"
+        ))),
+    }
+}
+
+/// Bytes of the keys and values of `context` tokens in a layer, in `dtype`; `None` if no cache
+/// is that large, or of that type.
+pub fn cache_bytes(c: &Config, context: usize, dtype: DType) -> Option<usize> {
+    let rows = [c.kv_heads, context];
+    let bytes = |width: usize| dtype.bytes_of(&[rows[0], rows[1], width]);
+    bytes(c.key_width)?.checked_add(bytes(c.value_width)?)
 }
 
 /// A new, empty cache of `context` tokens for every layer, in `dtype`; `devices` are those of

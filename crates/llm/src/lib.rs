@@ -25,7 +25,7 @@ pub use config::Config;
 pub use error::LlmError;
 pub use f32_hybrid::{F32Comparison, F32Measured, F32Pass, F32Variant, F32Workload};
 pub use generate::{Event, GenerateOptions, Generated, Speed, Stop, generate};
-pub use kv_cache::LayerCache;
+pub use kv_cache::{LayerCache, cache_bytes};
 pub use model::{Model, load_tokenizer};
 pub use perplexity::{Perplexity, perplexity};
 pub use preset::{Preset, UnknownPreset};

@@ -7,7 +7,7 @@ use rustorch_runtime::{DeviceType, Explanation, Fetched, Preference, Routing, Ru
 use rustorch_tensor::{RusTorchError, Tensor, with_runtime};
 
 use crate::LlmError;
-use crate::kv_cache::{LayerCache, new_cache};
+use crate::kv_cache::{LayerCache, check_cache, new_cache};
 use crate::model::Model;
 use crate::selection::{Scores, Selection, read_choice};
 use crate::step::{Step, Wanted};
@@ -19,7 +19,8 @@ pub struct SessionOptions {
     pub context: usize,
     /// Tokens of a prompt that go through the model together.
     pub batch: usize,
-    /// Element type of keys and values: `f16`, `bf16` or `f32`.
+    /// Element type of keys and values: `f16`, `bf16`, `f32` or `Q8_0`, whose rows are
+    /// whole blocks of 32.
     pub cache_dtype: DType,
     /// Which devices may be used.
     pub routing: Routing,
@@ -109,12 +110,7 @@ impl<'m> Session<'m> {
                 "a batch needs at least one token".to_owned(),
             ));
         }
-        if !matches!(options.cache_dtype, DType::F16 | DType::BF16 | DType::F32) {
-            let given = options.cache_dtype;
-            return Err(LlmError::Input(format!(
-                "a cache of {given}: expected f16, bf16 or f32"
-            )));
-        }
+        check_cache(model.config(), options.cache_dtype)?;
         Ok(Self {
             model,
             runtime: runtime.clone(),

@@ -120,13 +120,17 @@ impl<'a> Target<'a> {
         bytemuck::cast_slice_mut(self.span(size_of::<T>()))
     }
 
+    /// All bytes of the buffer.
+    pub(crate) fn all_bytes(&mut self) -> &mut [u8] {
+        // SAFETY: writable and exclusively ours, by the contract of `new`.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
+    }
+
     /// The bytes of [`Self::data`], of elements of `size` bytes.
     pub(crate) fn span(&mut self, size: usize) -> &mut [u8] {
         debug_assert_eq!(Some(size), self.ty.dtype.size());
-        // SAFETY: writable and exclusively ours, by the contract of `new`.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) };
         let end = self.layout.end();
         let start = self.layout.offset.min(end);
-        &mut bytes[start * size..end * size]
+        &mut self.all_bytes()[start * size..end * size]
     }
 }

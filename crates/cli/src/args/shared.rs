@@ -141,6 +141,8 @@ fn faults(text: &str) -> Result<Faults, FaultError> {
 pub(crate) enum CacheType {
     F16,
     Bf16,
+    #[value(name = "q8_0")]
+    Q8_0,
     F32,
 }
 
@@ -157,7 +159,8 @@ pub(crate) struct ContextArgs {
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub(crate) ubatch_size: usize,
 
-    /// Type of cached keys (-ctk): f16, bf16 with its wider range, or f32 [default: f16; f32 with -b hybrid-f32]
+    /// Type of cached keys (-ctk): f16, bf16 with its wider range, f32,
+    /// or q8_0, half the size of f16, on the CPU [default: f16; f32 with -b hybrid-f32]
     #[arg(long, value_name = "TYPE")]
     pub(crate) cache_type_k: Option<CacheType>,
 

@@ -132,7 +132,7 @@ fn the_type_of_the_cache_does_not_change_the_text() {
     let args = ["-p", KING, "-n", "8", "--temp", "0"];
     let expected = run(args).ok();
     // Each is another computation, with the same best tokens here.
-    for dtype in ["f32", "bf16"] {
+    for dtype in ["f32", "bf16", "q8_0"] {
         let other = run(args.iter().copied().chain(["-ctk", dtype, "-ctv", dtype]));
         assert_eq!(other.ok(), expected, "{dtype}");
     }

@@ -1,14 +1,14 @@
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::{CompareOp, Softmax};
-use crate::{Graph, Named, OpClass, OpDef, Param, Signature, ValueId};
+use crate::{BlockFormat, Graph, Named, OpClass, OpDef, Param, Signature, ValueId};
 
 /// Scaled dot-product attention with grouped queries.
 ///
 /// Operands: `q` `[…, h, t, d]`; `k` `[…, g, s, d]` and `v` `[…, g, s, dv]`, of one
-/// floating-point dtype, `g` dividing `h`; then, where the fields say so, `mask`, which
-/// broadcasts to `[…, h, t, s]`, of `q`'s dtype, added to the scores; and `past`, one `i32`
-/// read at run time. Result `[…, h, t, dv]` of `q`'s dtype.
+/// floating-point dtype or block format, `g` dividing `h`; then, where the fields say so,
+/// `mask`, which broadcasts to `[…, h, t, s]`, of `q`'s dtype, added to the scores; and
+/// `past`, one `i32` read at run time. Result `[…, h, t, dv]` of `q`'s dtype.
 ///
 /// Query `i` sees keys `0 ..= i + past` if `causal`, else all keys. A causal run without
 /// `past` aligns the first query with the first key.
@@ -46,7 +46,12 @@ impl OpDef for Attention {
         )?;
         let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
         require_float(Self::NAME, q)?;
-        require_float(Self::NAME, k)?;
+        require(
+            Self::NAME,
+            k.dtype.is_float() || k.dtype.is_block(),
+            "keys in floating point or blocks",
+            k,
+        )?;
         require_same(Self::NAME, k, v)?;
         let r = q.rank();
         let got = format!("{q}, {k} and {v}");
@@ -226,6 +231,18 @@ impl Named for Attention {
                     Operand::new([4, t, d], dtype),
                     Operand::new([2, 600, d], DType::F16),
                     Operand::new([2, 600, dv], DType::F16),
+                    past,
+                ];
+                cases.push(Case::new(cached.clone(), inputs));
+            }
+            // The same in blocks, for one query and for many.
+            for (t, d, dv) in [(1, 64, 32), (5, 32, 64), (70, 160, 96)] {
+                let past = Operand::new([1], DType::I32).fill(Fill::Ints(300, 301));
+                let blocks = DType::Block(BlockFormat::Q8_0);
+                let inputs = [
+                    Operand::new([4, t, d], dtype),
+                    Operand::new([2, 400, d], blocks),
+                    Operand::new([2, 400, dv], blocks),
                     past,
                 ];
                 cases.push(Case::new(cached.clone(), inputs));

@@ -1,11 +1,13 @@
 use super::*;
-use crate::case::{Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef, Role};
+use crate::case::{Arrange, Case, Fill, Operand};
+use crate::{BlockFormat, Named, OpClass, OpDef, Role};
 
 /// Writes `source` into the state buffer `state` at index `start` of dimension `dim`.
 ///
 /// Operands: `state`; `source`, of `state`'s shape except in `dim`, of any floating-point
-/// dtype, or `state`'s own; `start`, one `i32` read at run time. The result is the state.
+/// dtype, or `state`'s own; for a state in a block format `f32`, whose rows (last dimension)
+/// are quantised ([`BlockFormat::quantize`]) and written along another; `start`, one `i32` read
+/// at run time. The result is the state.
 /// A range that does not fit is the caller's mistake, found at run time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct UpdateSlice {
@@ -24,14 +26,16 @@ impl OpDef for UpdateSlice {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
         let [state, source, start] = operands(Self::NAME, inputs)?;
-        require_scalar(Self::NAME, state)?;
+        require_scalar(Self::NAME, source)?;
         require_dim(Self::NAME, state, self.dim)?;
+        let is_row = state.dtype.is_block() && self.dim + 1 < state.rank();
+        let quantizable = is_row && source.dtype == DType::F32;
         let convertible = state.dtype.is_float() && source.dtype.is_float();
         let got = format!("{state} and {source}");
-        let expected = "one dtype, or two floating-point ones";
+        let expected = "one dtype, two floating-point ones, or f32 rows for one of blocks";
         require(
             Self::NAME,
-            convertible || state.dtype == source.dtype,
+            convertible || quantizable || state.dtype == source.dtype,
             expected,
             &got,
         )?;
@@ -60,6 +64,16 @@ impl Named for UpdateSlice {
                 let source = Operand::new([2, 3, 4], source);
                 let state = Operand::new([2, 5, 4], state);
                 cases.push(Case::new(Self { dim: 1 }, [state, source, start()]));
+            }
+        }
+        let blocks = DType::Block(BlockFormat::Q8_0);
+        for (dim, state, source) in [(1, [2, 5, 64], [2, 3, 64]), (0, [6, 2, 32], [4, 2, 32])] {
+            let (state, source) = (
+                Operand::new(state, blocks),
+                Operand::new(source, DType::F32),
+            );
+            for source in [source.clone(), source.arrange(Arrange::Transposed)] {
+                cases.push(Case::new(Self { dim }, [state.clone(), source, start()]));
             }
         }
         for dtype in DType::INTS.into_iter().chain(DType::COMPLEX) {

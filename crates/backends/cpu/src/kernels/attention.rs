@@ -16,7 +16,8 @@ use std::ops::Range;
 
 use half::{bf16, f16};
 use rustorch_ir::ops::Attention;
-use rustorch_ir::{DType, Op, OpKind, Shape, Signature};
+use rustorch_ir::{BlockFormat, DType, Op, OpKind, Shape, Signature};
+use rustorch_quant::BlockQ8_0;
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use self::cached::{Cached, Rows};
@@ -81,7 +82,9 @@ impl Results {
 
 fn accepts(s: &Signature) -> bool {
     let cache = s.inputs[1].dtype;
-    s.output.dtype == DType::F32 && matches!(cache, DType::F32 | DType::F16 | DType::BF16)
+    let blocks = DType::Block(BlockFormat::Q8_0);
+    s.output.dtype == DType::F32
+        && (matches!(cache, DType::F32 | DType::F16 | DType::BF16) || cache == blocks)
 }
 
 fn launch(mut args: Args) -> Result<(), Misuse> {
@@ -120,9 +123,13 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     }
     let cache = [k, v];
     match k.dtype() {
-        DType::F16 => call.run::<f16>(&mut args, cache),
-        DType::BF16 => call.run::<bf16>(&mut args, cache),
-        _ => call.run::<f32>(&mut args, cache),
+        DType::F16 => call.run::<f16>(&mut args, cache.map(View::data)),
+        DType::BF16 => call.run::<bf16>(&mut args, cache.map(View::data)),
+        DType::Block(_) => {
+            let cache = cache.map(|view| &view.bytes()[..view.ty.bytes()]);
+            call.run::<BlockQ8_0>(&mut args, cache.map(bytemuck::cast_slice));
+        }
+        _ => call.run::<f32>(&mut args, cache.map(View::data)),
     }
     Ok(())
 }
@@ -203,8 +210,7 @@ impl Call<'_> {
         rows.map(|row| self.visible(row)).max().unwrap_or(0)
     }
 
-    fn run<T: Cached + bytemuck::Pod>(&self, args: &mut Args, cache: [&View; 2]) {
-        let [keys, values]: [&[T]; 2] = cache.map(View::data);
+    fn run<T: Cached>(&self, args: &mut Args, [keys, values]: [&[T]; 2]) {
         let out = args.output.data::<f32>();
         let seen = self.seen(0..self.rows);
         let parts = seen.div_ceil(PART);

@@ -1,14 +1,14 @@
-//! Writing into a state buffer, with conversion between floating-point types.
+//! Writing into a state buffer, with conversion between floating-point types, or to blocks.
 
 use bytemuck::Pod;
 use num_traits::AsPrimitive;
-use rustorch_ir::{Layout, Op, OpKind, Signature};
+use rustorch_ir::{BlockFormat, DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
-use crate::view::View;
+use crate::view::{Target, View};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::UpdateSlice,
@@ -38,6 +38,9 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
             op.dim
         )));
     };
+    if let DType::Block(format) = args.output.dtype() {
+        return quantize(source, &mut args.output, format, (op.dim, first));
+    }
     let window = args.output.layout.slice(op.dim, first, len, 1);
     let base = args.output.layout.offset;
     let (from, to) = (source.dtype(), args.output.dtype());
@@ -52,6 +55,31 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
             Ok(())
         })
     }
+}
+
+/// Writes rows of `f32` as blocks, from index `first` of dimension `dim` on.
+fn quantize(
+    source: &View,
+    state: &mut Target,
+    format: BlockFormat,
+    (dim, first): (usize, usize),
+) -> Result<(), Misuse> {
+    let last = source.shape().len() - 1;
+    let (len, width) = (source.shape()[dim], source.shape()[last]);
+    let rows = Layout::contiguous(&state.ty.shape.clone().with_dim(last, 1));
+    let rows = rows.slice(dim, first, len, 1);
+    let data: &[f32] = source.data();
+    let starts = source.layout.slice(last, 0, 1, 1);
+    let row_bytes = format.row_bytes(width).unwrap_or(0);
+    let bytes = state.all_bytes();
+    for (row, start) in rows.positions().zip(starts.positions()) {
+        let from = &data[start - source.layout.offset..][..width];
+        let to = &mut bytes[row * row_bytes..][..row_bytes];
+        format
+            .quantize(from, to)
+            .map_err(|e| Misuse(e.to_string()))?;
+    }
+    Ok(())
 }
 
 /// Copies row by row; both sides have dense rows.

@@ -17,8 +17,8 @@ pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
 /// Work-items of a group.
 const GROUP: u32 = 64;
 
-fn accepts(_: &Signature) -> bool {
-    true
+fn accepts(s: &Signature) -> bool {
+    !s.output.dtype.is_block()
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {

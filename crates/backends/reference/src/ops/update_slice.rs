@@ -1,5 +1,5 @@
-use rustorch_ir::Layout;
 use rustorch_ir::ops::UpdateSlice;
+use rustorch_ir::{DType, Layout};
 
 use crate::Values;
 use crate::operand::{Call, Misuse};
@@ -21,6 +21,24 @@ pub(crate) fn evaluate(op: &UpdateSlice, call: &Call) -> Result<Values, Misuse> 
             size - count
         ))
     })?;
+    if let (Values::Blocks(bytes), DType::Block(format)) = (&*state.values, state.dtype())
+        && let Some((&width, _)) = state.shape().split_last()
+        && let Values::Float(source) = &*source.values
+    {
+        let last = state.ty.rank() - 1;
+        let rows = Layout::contiguous(&state.shape().clone().with_dim(last, 1));
+        let row_bytes = format
+            .row_bytes(width)
+            .expect("a graph's types are whole blocks");
+        let mut bytes = bytes.clone();
+        let rows = rows.slice(op.dim, first, count, 1);
+        for (row, source) in rows.positions().zip(source.chunks_exact(width)) {
+            let source: Vec<f32> = source.iter().map(|&x| x as f32).collect();
+            let whole = format.quantize(&source, &mut bytes[row * row_bytes..][..row_bytes]);
+            whole.expect("a graph's types are whole blocks");
+        }
+        return Ok(Values::Blocks(bytes));
+    }
     let part = state.layout().slice(op.dim, first, count, 1);
     Ok(each_type!(&*state.values, state => {
         let mut state = state.clone();

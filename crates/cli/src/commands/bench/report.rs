@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use rustorch_llm::Model;
 use rustorch_llm::quantize::FileType;
+use rustorch_llm::{Model, cache_bytes};
 use rustorch_runtime::DeviceType;
 use serde::Serialize;
 
@@ -261,7 +261,6 @@ impl Run<'_> {
     /// Bytes of keys and values for each token of the context.
     fn cache_bytes_per_token(&self) -> usize {
         let c = self.model.config();
-        let element = self.settings.session.cache_dtype.size().unwrap_or(0);
-        c.layers * c.kv_heads * (c.key_width + c.value_width) * element
+        c.layers * cache_bytes(c, 1, self.settings.session.cache_dtype).unwrap_or(0)
     }
 }

@@ -3,6 +3,8 @@
 use std::array::from_fn;
 use std::ops::Range;
 
+use rustorch_quant::BlockQ8_0;
+
 use super::product::{LANES, Panel};
 use crate::qmatmul::{Float, Simd};
 
@@ -10,7 +12,7 @@ use crate::qmatmul::{Float, Simd};
 pub(super) trait Cached: Sync + Sized {
     /// Elements of a row in one of these.
     const ELEMENTS: usize;
-    /// Is each element exactly the sum of two bf16?
+    /// Is each element the sum of two bf16, exactly or nearly?
     #[cfg(target_arch = "x86_64")]
     const SPLITS: bool;
 
@@ -30,6 +32,21 @@ impl<T: Float> Cached for T {
             Some(lanes) => T::load(s, lanes),
             None => T::load(s, &from_fn(|j| rest.get(j).copied().unwrap_or(T::zeroed()))),
         }
+    }
+}
+
+impl Cached for BlockQ8_0 {
+    const ELEMENTS: usize = 32;
+    // A product of 11 and 7 bits: as near to such a sum as queries in single precision are.
+    #[cfg(target_arch = "x86_64")]
+    const SPLITS: bool = true;
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, row: &[Self], i: usize) -> S::F {
+        static IN_ORDER: [u8; LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+        let Self { d, qs } = &row[i / 2];
+        let qs = &qs.as_chunks::<LANES>().0[i % 2];
+        s.mul(s.pick_i8(qs, &IN_ORDER), s.splat_f16(d.to_bits()))
     }
 }
 
