@@ -19,6 +19,7 @@ use rustorch_ir::ops::Attention;
 use rustorch_ir::{BlockFormat, DType, Op, OpKind, Shape, Signature};
 use rustorch_quant::BlockQ8_0;
 use rustorch_runtime::{KernelEntry, Layouts};
+use smallvec::SmallVec;
 
 use self::cached::{Cached, Rows};
 #[cfg(target_arch = "x86_64")]
@@ -250,7 +251,8 @@ impl Call<'_> {
             return;
         }
         let blocks = self.rows.div_ceil(ROWS);
-        let mut tasks: Vec<Task> = (0..self.groups * blocks)
+        // A token's decoding takes no memory.
+        let mut tasks: SmallVec<[Task; 64]> = (0..self.groups * blocks)
             .map(|task| {
                 let first = task % blocks * ROWS;
                 let rows = first..self.rows.min(first + ROWS);
@@ -263,7 +265,7 @@ impl Call<'_> {
             })
             .collect();
         // The longest first, so that threads are done at about the same time.
-        tasks.sort_by_key(|task| std::cmp::Reverse(task.keys.end * task.rows.len()));
+        tasks.sort_unstable_by_key(|task| std::cmp::Reverse(task.keys.end * task.rows.len()));
         let out = SharedMut::new(out);
         args.pool.run(tasks.len(), &|task| {
             let task = &tasks[task];
