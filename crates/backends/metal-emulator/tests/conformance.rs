@@ -21,6 +21,8 @@ fn conform(classes: &[OpClass]) {
     };
     let left_out: Vec<String> = (report.left_out())
         .map(|(check, why)| format!("{}: {why}", check.case))
+        // Caches of blocks are the CPU's alone.
+        .filter(|case| !case.contains("update_slice of Q8_0"))
         .filter(|text| !is_double(text))
         .collect();
     assert!(left_out.is_empty(), "{left_out:#?}");
