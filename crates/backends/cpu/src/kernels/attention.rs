@@ -81,6 +81,14 @@ impl Results {
     }
 }
 
+/// Room for `len` elements, with whatever is in them.
+fn room<T: bytemuck::Pod>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
+    if buffer.len() < len {
+        buffer.resize(len, T::zeroed());
+    }
+    &mut buffer[..len]
+}
+
 fn accepts(s: &Signature) -> bool {
     let cache = s.inputs[1].dtype;
     let blocks = DType::Block(BlockFormat::Q8_0);

@@ -10,6 +10,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::cached::{Cached, Rows};
 use super::product::LANES;
+use super::room;
 use super::tile::{Products, QUERIES, Score};
 use crate::amx::{Amx, Bytes, ROWS};
 use crate::qmatmul::Simd;
@@ -122,14 +123,6 @@ fn multiply(amx: Amx, [a0, a1]: [&[Split]; 2], [b0, b1]: [&[Split]; 2]) -> Sums 
     tiles.store::<2>(bytemuck::cast_mut(&mut sums[1][0].0));
     tiles.store::<3>(bytemuck::cast_mut(&mut sums[1][1].0));
     bytemuck::cast(sums)
-}
-
-/// Room for `len` operands.
-fn room(buffer: &mut Vec<Split>, len: usize) -> &mut [Split] {
-    if buffer.len() < len {
-        buffer.resize(len, Split::zeroed());
-    }
-    &mut buffer[..len]
 }
 
 impl Products for Planes {

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::cached::{Cached, Rows};
 use super::product::{LANES, Left, multiply};
+use super::room;
 use super::tile::{KEYS, Products, QUERIES, Score};
 use crate::qmatmul::Simd;
 
@@ -28,14 +29,6 @@ fn parts(width: usize) -> impl Iterator<Item = Range<usize>> {
     (0..width)
         .step_by(DEPTH)
         .map(move |start| start..width.min(start + DEPTH))
-}
-
-/// Room for `len` elements.
-fn room<T: bytemuck::Pod>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
-    if buffer.len() < len {
-        buffer.resize(len, T::zeroed());
-    }
-    &mut buffer[..len]
 }
 
 impl Products for Vectors {
