@@ -15,6 +15,8 @@ use std::arch::x86_64::__cpuid_count;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
+use crate::qmatmul::{Avx512, Kernel, Simd};
+
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 16;
 /// Bytes in a row of a tile.
@@ -23,15 +25,28 @@ pub(crate) const ROW_BYTES: usize = 64;
 /// The bytes of a tile in memory, row after row. Faster where aligned to 64 bytes.
 pub(crate) type Bytes = [[u8; ROW_BYTES]; ROWS];
 
-/// A machine with AMX for bytes and bf16, whose system lets this process use it.
+/// A machine with AMX for bytes and bf16 beside AVX-512, whose system lets this process use it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Amx(());
+pub(crate) struct Amx(Avx512);
 
 impl Amx {
     /// Asks the system once.
     pub(crate) fn detect() -> Option<Self> {
         static AMX: OnceLock<Option<Amx>> = OnceLock::new();
-        *AMX.get_or_init(|| (has_instructions() && is_permitted()).then_some(Self(())))
+        *AMX.get_or_init(|| {
+            let vectors = Avx512::detect()?;
+            (has_instructions() && is_permitted()).then_some(Self(vectors))
+        })
+    }
+
+    /// The machine's vector unit.
+    pub(crate) fn vectors(self) -> Avx512 {
+        self.0
+    }
+
+    /// Runs a kernel with the instructions of the vector unit.
+    pub(crate) fn run<K: Kernel>(self, kernel: K) {
+        self.0.run(kernel);
     }
 
     /// Gives this thread its tiles, all of full size, until the result is dropped: a thread without

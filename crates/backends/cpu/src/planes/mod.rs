@@ -176,8 +176,9 @@ impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Product<'_
             }
         };
         let sizes = [count - first, self.sizes[1] - step * DEPTH];
-        // SAFETY: levels with AMX have the vector instructions.
-        let peak = unsafe { pack::<T, N>(from.data, strides, sizes, role, panel) };
+        let vectors = self.amx.vectors();
+        // SAFETY: the machine has the vector instructions.
+        let peak = unsafe { pack::<T, N>(vectors, from.data, strides, sizes, role, panel) };
         self.peaks[role as usize].fetch_max(peak, Ordering::Relaxed);
     }
 
@@ -223,7 +224,7 @@ impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Product<'_
                             if last {
                                 let (row, column) = (row + i * SIDE, column + j * SIDE);
                                 // SAFETY: the rectangle lies within the result and is this task's
-                                // alone; levels with AMX have the vector instructions.
+                                // alone; machines with AMX have the vector instructions.
                                 unsafe {
                                     let out = self.out.at((batch * m + row) * n + column);
                                     write(sums, out, n, [m - row, n - column]);

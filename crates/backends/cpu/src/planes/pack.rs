@@ -9,6 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
 use crate::amx::{Bytes, ROWS};
+use crate::qmatmul::{Avx512, transpose};
 
 /// Values along the sums in a tile.
 pub(crate) const DEPTH: usize = 32;
@@ -117,10 +118,9 @@ impl Number for bf16 {
 /// `N` planes, with zeros past the ends. Returns the bits of the largest magnitude, which compare as
 /// magnitudes do, NaN above all.
 ///
-/// # Safety
-/// The machine has AVX-512 F and BW.
 #[target_feature(enable = "avx512f,avx512bw")]
-pub(crate) unsafe fn pack<T: Number, const N: usize>(
+pub(crate) fn pack<T: Number, const N: usize>(
+    s: Avx512,
     data: &[T],
     strides: [usize; 2],
     sizes: [usize; 2],
@@ -172,7 +172,7 @@ pub(crate) unsafe fn pack<T: Number, const N: usize>(
             }
             if native != role {
                 for Pair(tiles) in pairs.iter_mut() {
-                    transpose(&mut tiles[half]);
+                    transpose(s, &mut tiles[half]);
                 }
             }
         }
@@ -193,47 +193,4 @@ fn planes<const N: usize>(mut x: __m512) -> [__m512i; N] {
         x = _mm512_sub_ps(x, _mm512_castsi512_ps(*plane));
     }
     planes
-}
-
-/// Exchanges the rows of a tile with its columns of words.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn transpose(tile: &mut Bytes) {
-    let mut rows = [_mm512_setzero_si512(); ROWS];
-    for (row, bytes) in rows.iter_mut().zip(tile.iter()) {
-        // SAFETY: the reference is to 64 bytes.
-        *row = unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
-    }
-    let mut pairs = rows;
-    for i in (0..16).step_by(2) {
-        pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-        pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-    }
-    // Quarter q of quads[4i + j] is column 4q + j of rows 4i to 4i + 3.
-    let mut quads = pairs;
-    for i in (0..16).step_by(4) {
-        quads[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
-        quads[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
-        quads[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
-        quads[i + 3] = _mm512_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
-    }
-    for j in 0..4 {
-        let [a, b, c, d] = [quads[j], quads[4 + j], quads[8 + j], quads[12 + j]];
-        let (ab01, ab23) = (
-            _mm512_shuffle_i32x4::<0x44>(a, b),
-            _mm512_shuffle_i32x4::<0xEE>(a, b),
-        );
-        let (cd01, cd23) = (
-            _mm512_shuffle_i32x4::<0x44>(c, d),
-            _mm512_shuffle_i32x4::<0xEE>(c, d),
-        );
-        rows[j] = _mm512_shuffle_i32x4::<0x88>(ab01, cd01);
-        rows[4 + j] = _mm512_shuffle_i32x4::<0xDD>(ab01, cd01);
-        rows[8 + j] = _mm512_shuffle_i32x4::<0x88>(ab23, cd23);
-        rows[12 + j] = _mm512_shuffle_i32x4::<0xDD>(ab23, cd23);
-    }
-    for (row, bytes) in rows.into_iter().zip(tile) {
-        // SAFETY: the reference is to 64 bytes.
-        unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), row) };
-    }
 }

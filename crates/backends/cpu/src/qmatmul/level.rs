@@ -59,7 +59,7 @@ levels! {
     #[cfg(target_arch = "x86_64")]
     "avx512-vnni", Avx512(Avx512), Avx512::detect();
     #[cfg(target_arch = "x86_64")]
-    "amx", Amx(Tiled), Tiled::detect();
+    "amx", Amx(Amx), Amx::detect();
     #[cfg(target_arch = "aarch64")]
     "neon", Neon(Neon<false, false>), Neon::detect();
     #[cfg(target_arch = "aarch64")]
@@ -68,28 +68,12 @@ levels! {
     "neon-i8mm", NeonI8mm(Neon<true, true>), Neon::detect();
 }
 
-/// A machine with AMX beside [`Avx512`].
-#[cfg(target_arch = "x86_64")]
-#[derive(Clone, Copy, Debug)]
-struct Tiled(Avx512, Amx);
-
-#[cfg(target_arch = "x86_64")]
-impl Tiled {
-    fn detect() -> Option<Self> {
-        Some(Self(Avx512::detect()?, Amx::detect()?))
-    }
-
-    fn run<K: Kernel>(self, kernel: K) {
-        self.0.run(kernel);
-    }
-}
-
 impl Level {
     /// The matrix unit, if it belongs to the level.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn amx(self) -> Option<Amx> {
         match self.0 {
-            Token::Amx(Tiled(_, amx)) => Some(amx),
+            Token::Amx(amx) => Some(amx),
             _ => None,
         }
     }

@@ -45,6 +45,8 @@ pub(crate) use float::Float;
 use half::{bf16, f16};
 use level::Level;
 use operand::{Matrix, Operand, ROWS};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use simd::{Avx512, transpose};
 pub(crate) use simd::{Kernel, Simd};
 use std::cell::RefCell;
 use tile::{Output, Tile};

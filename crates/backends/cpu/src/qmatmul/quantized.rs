@@ -11,7 +11,7 @@ use super::gemm::Gemm;
 #[cfg(target_arch = "x86_64")]
 use super::level::Level;
 use super::operand::{Operand, ROWS};
-use super::simd::Simd;
+use super::simd::{Simd, transpose};
 #[cfg(target_arch = "x86_64")]
 use super::tiled::{self, Tiled};
 use bytemuck::{Pod, Zeroable};
@@ -87,7 +87,7 @@ impl<B: Unpack> Blocks<B> {
         rows: [&B::Slab; ROWS],
         panel: &mut Panel,
     ) -> [[f32; ROWS]; 2] {
-        let mut codes = [[[0; 64]; ROWS]; 4];
+        let (codes, _) = panel.codes.as_chunks_mut::<ROWS>();
         // Each row's unit from its lane on.
         let mut units = [[0.0; 2 * ROWS]; 2];
         for (i, row) in rows.into_iter().enumerate() {
@@ -105,23 +105,12 @@ impl<B: Unpack> Blocks<B> {
                 }
             }
         }
-        let (chunks, _) = panel.codes.as_chunks_mut::<16>();
-        for (rows, columns) in codes.iter().zip(chunks) {
-            transpose(s, rows, columns);
+        for codes in codes {
+            transpose(s, codes);
         }
-        let scales = panel.scales;
-        transpose(
-            s,
-            bytemuck::cast_ref(&scales),
-            bytemuck::cast_mut(&mut panel.scales),
-        );
+        transpose(s, bytemuck::cast_mut(&mut panel.scales));
         if let Offset::Minimum = B::OFFSET {
-            let minima = panel.minima;
-            transpose(
-                s,
-                bytemuck::cast_ref(&minima),
-                bytemuck::cast_mut(&mut panel.minima),
-            );
+            transpose(s, bytemuck::cast_mut(&mut panel.minima));
         }
         units.map(|units| std::array::from_fn(|i| units[i]))
     }
@@ -246,17 +235,5 @@ impl<B: Unpack> Operand for Blocks<B> {
             }
         }
         sums
-    }
-}
-
-/// Writes the transpose of a matrix of 4-byte words.
-#[inline(always)]
-fn transpose<S: Simd>(s: S, rows: &[[u8; 64]; 16], columns: &mut [[u8; 64]; 16]) {
-    let mut vs = [s.splat(0); 16];
-    for (v, row) in vs.iter_mut().zip(rows) {
-        *v = s.load(row);
-    }
-    for (v, column) in s.transpose(vs).into_iter().zip(columns) {
-        s.store(v, column);
     }
 }

@@ -181,6 +181,18 @@ fn dot_steps<S: Simd, const T: usize, const P: usize>(
     }
 }
 
+/// Exchanges the rows of a matrix of 4-byte words with its columns.
+#[inline(always)]
+pub(crate) fn transpose<S: Simd>(s: S, matrix: &mut [[u8; 64]; 16]) {
+    let mut rows = [s.splat(0); 16];
+    for (row, bytes) in rows.iter_mut().zip(&*matrix) {
+        *row = s.load(bytes);
+    }
+    for (column, bytes) in s.transpose(rows).into_iter().zip(matrix) {
+        s.store(column, bytes);
+    }
+}
+
 /// Fields of `BITS` bits that lie in planes: bits `BITS × p` and up of all bytes of a chunk are the
 /// codes of plane `p`.
 pub(crate) trait Planes: Simd {
