@@ -121,10 +121,10 @@ impl Rounded {
             }
             Offset::Minimum => {
                 self.sums = sums.map(|sum| sum as f32);
-                self.split_sums = sums.map(|sum| {
-                    let [high, low] = [sum & !63, sum & 63].map(|part| (part as f32).to_bits());
-                    high >> 16 | low
-                });
+                for (split, sum) in self.split_sums.iter_mut().zip(sums) {
+                    let (high, low) = ((sum & !63) as f32, (sum & 63) as f32);
+                    *split = high.to_bits() >> 16 | low.to_bits();
+                }
             }
         }
     }

@@ -231,7 +231,9 @@ impl<B: Unpack> Operand for Blocks<B> {
         }
         if one_scale {
             for (sums, x) in sums.iter_mut().zip(x) {
-                *sums = sums.map(|sum| s.mul(sum, s.splat_f32(x.scales[0])));
+                for sum in sums {
+                    *sum = s.mul(*sum, s.splat_f32(x.scales[0]));
+                }
             }
         }
         sums

@@ -93,7 +93,10 @@ fn block<S: Simd, const R: usize, const P: usize>(
     let panels = panels.map(|panel| &panel[..depth]);
     let mut sums = [[s.splat_f32(0.0); P]; R];
     for i in 0..depth {
-        let b = panels.map(|panel| s.load_f32(&panel[i]));
+        let mut b = [s.splat_f32(0.0); P];
+        for (b, panel) in b.iter_mut().zip(panels) {
+            *b = s.load_f32(&panel[i]);
+        }
         for (sums, a) in sums.iter_mut().zip(a) {
             let a = s.splat_f32(a[i]);
             for (sum, b) in sums.iter_mut().zip(b) {
