@@ -114,9 +114,8 @@ pub(crate) trait Ordered: PartialOrd + Copy + Send + Sync {
 
     /// NaN?
     #[inline(always)]
-    #[expect(clippy::eq_op, reason = "what NaN is")]
     fn is_unordered(self) -> bool {
-        self != self
+        self.partial_cmp(&self).is_none()
     }
 }
 
