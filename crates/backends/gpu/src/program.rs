@@ -1,5 +1,6 @@
 //! Launches on buffers.
 
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch_runtime::{
@@ -48,10 +49,8 @@ struct Kept<D: Driver> {
 struct Recorded<D: Driver> {
     /// Made when the same buffers come for the second time.
     launches: Option<D::Recording>,
-    /// Where the operands are.
+    /// Where the last run's operands were, and its arena.
     addresses: Vec<u64>,
-    /// Where the arena is.
-    arena: u64,
 }
 
 impl<D: Driver> Recorded<D> {
@@ -94,7 +93,6 @@ impl<D: Driver> GpuProgram<D> {
                 recorded: Recorded {
                     launches: None,
                     addresses: Vec::new(),
-                    arena: 0,
                 },
             }),
         }
@@ -210,21 +208,18 @@ impl<D: Driver> GpuProgram<D> {
             return self.queue(buffers, probe);
         }
         let driver = &self.pool.driver;
-        let mut are_same = recorded.addresses.len() == self.operands(buffers).count();
-        for (at, buffer) in self.operands(buffers).enumerate() {
-            let address = driver.address(self.own(buffer)?.inner());
-            are_same = are_same && recorded.addresses[at] == address;
+        let operands = buffers.inputs.iter().chain(buffers.outputs);
+        let all = operands.map(|b| self.own(b)).chain([Ok(buffers.arena)]);
+        let count = buffers.inputs.len() + buffers.outputs.len() + 1;
+        let mut are_same = recorded.addresses.len() == count;
+        recorded.addresses.resize(count, 0);
+        for (last, buffer) in recorded.addresses.iter_mut().zip(all) {
+            let address = driver.address(buffer?.inner());
+            are_same &= mem::replace(last, address) == address;
         }
-        are_same = are_same && recorded.arena == driver.address(buffers.arena.inner());
         if !are_same {
-            recorded.forget();
-            self.queue(buffers, probe)?;
-            for buffer in self.operands(buffers) {
-                let address = driver.address(self.own(buffer)?.inner());
-                recorded.addresses.push(address);
-            }
-            recorded.arena = driver.address(buffers.arena.inner());
-            return Ok(());
+            recorded.launches = None;
+            return self.queue(buffers, probe);
         }
         for part in self.steps.iter().flat_map(|step| &step.parts) {
             probe.before(part.node, &part.op)?;
@@ -238,13 +233,6 @@ impl<D: Driver> GpuProgram<D> {
             Some(recording) => unsafe { driver.replay(recording) },
             None => Ok(()),
         }
-    }
-
-    fn operands<'b>(
-        &self,
-        buffers: &Buffers<'b, D>,
-    ) -> impl Iterator<Item = &'b Arc<dyn DeviceBuffer>> + use<'b, D> {
-        buffers.inputs.iter().chain(buffers.outputs)
     }
 
     /// Fails if a kernel has found a mistake, which is then forgotten.
