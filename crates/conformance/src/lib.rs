@@ -21,7 +21,7 @@ use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, FailureClass, HostBuffer, Routing, RunError, Runtime, Storage};
 
 use crate::compare::Tolerance;
-pub use crate::report::{Check, Closeness, Outcome, Report};
+pub use crate::report::{Check, Closeness, MissingKernel, Outcome, Report};
 pub use crate::suite::Suite;
 use crate::suite::{Entry, Expect};
 
@@ -182,25 +182,16 @@ impl Bench {
     }
 
     /// Why the device cannot run `graph`.
-    fn lacks(&self, graph: &Graph) -> Option<String> {
+    fn lacks(&self, graph: &Graph) -> Option<MissingKernel> {
         let missing = graph.nodes().iter().find(|node| {
             let is_view = node.op.def().role() == Role::View;
             !is_view && !graph.with_signature(node, |s| self.backend.supports(s))
         })?;
-        let types: Vec<String> = (missing.inputs.iter())
-            .map(|&v| graph.ty(v).dtype.to_string())
-            .collect();
-        Some(match types.is_empty() {
-            true => format!(
-                "no kernel for {} of {}",
-                missing.op.name(),
-                missing.output.dtype
-            ),
-            false => format!(
-                "no kernel for {} of {}",
-                missing.op.name(),
-                types.join(", ")
-            ),
+        let operands = missing.inputs.iter().map(|&v| graph.ty(v).dtype);
+        Some(MissingKernel {
+            kind: missing.op.kind(),
+            operands: operands.collect(),
+            result: missing.output.dtype,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rustorch_ir::OpKind;
+use rustorch_ir::{DType, OpKind};
 use rustorch_runtime::DeviceType;
 
 /// The checks of one device. Prints as a table of the operations, the failures, and the
@@ -47,8 +47,19 @@ pub enum Outcome {
     Passed,
     /// It is not, or there is none.
     Failed(String),
-    /// The device has no kernel for it.
-    Skipped(String),
+    /// The device cannot run it.
+    Skipped(MissingKernel),
+}
+
+/// What a device has no kernel for. Prints as the reason for what was skipped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MissingKernel {
+    /// The operation: that of the case, or one that it is made of.
+    pub kind: OpKind,
+    /// The dtypes of its operands.
+    pub operands: Vec<DType>,
+    /// The dtype of its result.
+    pub result: DType,
 }
 
 impl Report {
@@ -69,21 +80,67 @@ impl Report {
     }
 
     /// The checks that were skipped, with the reason.
-    pub fn skipped(&self) -> impl Iterator<Item = (&Check, &str)> {
+    pub fn skipped(&self) -> impl Iterator<Item = (&Check, &MissingKernel)> {
         self.checks.iter().filter_map(|check| match &check.outcome {
-            Outcome::Skipped(why) => Some((check, why.as_str())),
+            Outcome::Skipped(why) => Some((check, why)),
             _ => None,
         })
     }
 
     /// Those of the skipped checks whose case was not run decomposed either: what the device
     /// cannot do at all.
-    pub fn left_out(&self) -> impl Iterator<Item = (&Check, &str)> {
+    pub fn left_out(&self) -> impl Iterator<Item = (&Check, &MissingKernel)> {
         self.skipped().filter(|(skipped, _)| {
             let name = format!("{}, decomposed", skipped.case);
             let mut checks = self.checks.iter();
             !checks.any(|check| check.kind == skipped.kind && check.case == name)
         })
+    }
+
+    /// Holds the device to everything that it should do.
+    ///
+    /// # Panics
+    /// If a check failed, or what was [left out](Self::left_out) is not what such a device may
+    /// leave out. Printing the report shows the failures.
+    pub fn assert_complete(&self) {
+        assert_eq!(self.failed().count(), 0, "see the report");
+        let missing: Vec<String> = (self.left_out())
+            .filter(|(_, why)| !why.is_optional(self.device))
+            .map(|(check, why)| format!("{}: {why}", check.case))
+            .collect();
+        assert!(missing.is_empty(), "{missing:#?}");
+    }
+}
+
+impl MissingKernel {
+    /// May a device do without it?
+    fn is_optional(&self, device: DeviceType) -> bool {
+        // Caches of blocks are the CPU's alone.
+        let writes_blocks = self.kind == OpKind::UpdateSlice && self.result.is_block();
+        // Metal's language has no double precision.
+        let is_double = |dtype: &DType| matches!(dtype, DType::F64 | DType::Complex128);
+        let is_double = self.operands.iter().chain([&self.result]).any(is_double);
+        match device {
+            DeviceType::Cpu => false,
+            DeviceType::Metal(_) => writes_blocks || is_double,
+            _ => writes_blocks,
+        }
+    }
+}
+
+impl fmt::Display for MissingKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types = match self.operands.is_empty() {
+            true => &[self.result][..],
+            false => &self.operands[..],
+        };
+        let types: Vec<String> = types.iter().map(DType::to_string).collect();
+        write!(
+            f,
+            "no kernel for {} of {}",
+            self.kind.name(),
+            types.join(", ")
+        )
     }
 }
 
@@ -111,9 +168,9 @@ impl fmt::Display for Report {
         for (check, why) in self.failed() {
             writeln!(f, "failed: {}: {why}", check.case)?;
         }
-        let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
         for (_, why) in self.skipped() {
-            *reasons.entry(why).or_default() += 1;
+            *reasons.entry(why.to_string()).or_default() += 1;
         }
         for (why, count) in reasons {
             writeln!(f, "skipped {count}: {why}")?;

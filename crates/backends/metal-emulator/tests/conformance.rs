@@ -13,19 +13,7 @@ fn conform(classes: &[OpClass]) {
     let devices = rustorch_metal::backends(vec![emulator]).unwrap();
     let report = check_classes(devices[0].clone(), classes);
     println!("{report}");
-    assert_eq!(report.failed().count(), 0, "see the report above");
-    // The language has no double precision.
-    let is_double = |text: &str| {
-        let text = text.to_lowercase();
-        ["f64", "complex128"].iter().any(|name| text.contains(name))
-    };
-    let left_out: Vec<String> = (report.left_out())
-        .map(|(check, why)| format!("{}: {why}", check.case))
-        // Caches of blocks are the CPU's alone.
-        .filter(|case| !case.contains("update_slice of Q8_0"))
-        .filter(|text| !is_double(text))
-        .collect();
-    assert!(left_out.is_empty(), "{left_out:#?}");
+    report.assert_complete();
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! Every operation against the reference.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustorch_conformance::{Check, Closeness, Outcome as Went, Suite};
+use rustorch_conformance::{Check, Closeness, MissingKernel, Outcome as Went, Suite};
 use rustorch_ir::OpKind;
 use rustorch_runtime::Backend;
 
@@ -64,10 +63,6 @@ pub(super) fn check(backend: &Arc<dyn Backend>, ops: &[OpKind], full: bool) -> F
             OpKind::ALL.len() - rows.len()
         ));
     }
-    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, why) in report.skipped() {
-        *reasons.entry(why).or_default() += 1;
-    }
     Findings {
         did: format!(
             "{} checks in {} cases of {} operations against the reference: composites with the \
@@ -92,10 +87,10 @@ fn row(checks: &[Check]) -> Row {
         Went::Failed(why) => Some(format!("{}: {why}", c.case)),
         _ => None,
     });
-    let mut reasons: Vec<&str> = Vec::new();
+    let mut reasons: Vec<&MissingKernel> = Vec::new();
     for check in checks {
         match &check.outcome {
-            Went::Skipped(why) if !reasons.contains(&why.as_str()) => reasons.push(why),
+            Went::Skipped(why) if !reasons.contains(&why) => reasons.push(why),
             _ => {}
         }
     }
@@ -126,7 +121,7 @@ fn row(checks: &[Check]) -> Row {
             0 => String::new(),
             n => format!(", and {n} other types"),
         };
-        let named = reasons.iter().take(REASONS).copied();
+        let named = reasons.iter().take(REASONS).map(|why| why.to_string());
         row = row.remark(named.collect::<Vec<_>>().join("; ") + &more);
     }
     row.judged(failures)
