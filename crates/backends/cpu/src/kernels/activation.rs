@@ -8,7 +8,7 @@ use crate::element::{Element, with_type};
 use crate::elementwise::Function;
 use crate::kernel::Misuse;
 use crate::launch::Launch;
-use crate::math::{Arithmetic, Real, apply, apply_function};
+use crate::math::{Real, apply, apply_function, gelu_tanh, silu};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Activation,
@@ -50,17 +50,4 @@ fn real<T: Real>(kind: ActivationKind) -> fn(&[T], &mut [T]) {
 #[inline(always)]
 fn relu<T: Real>(x: T) -> T {
     if x < T::zero() { T::zero() } else { x }
-}
-
-#[inline(always)]
-pub(crate) fn silu<T: Real>(m: Arithmetic, x: T) -> T {
-    x * x.sigmoid(m)
-}
-
-/// By `(1 + tanh u) / 2 = sigmoid 2u`, which does not cancel.
-#[inline(always)]
-fn gelu_tanh<T: Real>(m: Arithmetic, x: T) -> T {
-    let scale = T::constant(2.0 * (2.0 / std::f64::consts::PI).sqrt());
-    let u = scale * x * (T::one() + T::constant(0.044715) * x * x);
-    x * u.sigmoid(m)
 }

@@ -36,7 +36,6 @@ use rustorch_runtime::KernelTable;
 
 use crate::launch::Launch;
 
-pub(crate) use activation::silu;
 pub(crate) use linear::{SCRATCH, weight};
 
 /// Every kernel. What is not here, the CPU does not do.
