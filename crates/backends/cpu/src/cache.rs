@@ -12,15 +12,27 @@ pub(crate) const STREAMED: usize = 32 * 1024 * 1024;
 /// Bytes of a line.
 pub(crate) const LINE: usize = 64;
 
-/// Asks for memory to be brought near.
-pub(crate) fn prefetch(bytes: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
-    for line in bytes.chunks(LINE) {
+/// Asks for memory, which need not be valid, to be brought near, where the machine can.
+#[inline(always)]
+pub(crate) fn prefetch(start: *const u8, bytes: usize) {
+    for line in (0..bytes).step_by(LINE) {
+        let address = start.wrapping_add(line);
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: the instruction is part of every x86-64, and its effect is on time alone.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(address.cast());
+        }
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: the instruction is part of every AArch64, and its effect is on time alone.
+        unsafe {
+            std::arch::asm!(
+                "prfm pldl1keep, [{address}]", address = in(reg) address,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
+        let _ = address;
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
 }
 
 /// Asks for memory to be brought nearer, but not as near as it can be.

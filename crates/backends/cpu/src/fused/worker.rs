@@ -149,7 +149,8 @@ impl Worker<'_> {
         for instruction in &self.program.instructions {
             for &(data, size) in &self.streamed {
                 let range = next * size..(next + self.pace) * size;
-                cache::prefetch(data.get(range).unwrap_or_default());
+                let data = data.get(range).unwrap_or_default();
+                cache::prefetch(data.as_ptr(), data.len());
             }
             next += self.pace;
             match instruction {

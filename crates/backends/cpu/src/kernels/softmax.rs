@@ -3,7 +3,7 @@
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use crate::cache::LINE;
+use crate::cache::prefetch;
 use crate::element::with_type;
 use crate::fold::{fold, sum};
 use crate::kernel::{Args, Misuse};
@@ -59,9 +59,7 @@ impl<T: Real> Kernel for Line<'_, T> {
         let (y, y_rest) = self.y.as_chunks_mut::<CHUNK>();
         for (chunk, (y, x)) in y.iter_mut().zip(x).enumerate() {
             let next = next.wrapping_add(chunk * CHUNK);
-            for at in (0..CHUNK).step_by(LINE / size_of::<T>()) {
-                s.prefetch(next.wrapping_add(at).cast());
-            }
+            prefetch(next.cast(), size_of_val(y));
             y.iter_mut().zip(x).for_each(|(y, &x)| *y = f(x));
         }
         let rest = y_rest.iter_mut().zip(x_rest);

@@ -4,6 +4,7 @@
 use super::operand::{Matrix, Operand};
 use super::simd::{Kernel, Simd};
 use super::tile::Tile;
+use crate::cache::prefetch;
 
 /// The most rows of activations for which this beats unpacking weights into panels.
 pub(crate) const MAX_TOKENS: usize = 4;
@@ -77,9 +78,7 @@ impl<O: Operand> Decode<'_, O> {
                 let Some(x) = x.first_chunk() else { continue };
                 for ((slabs, _), sums) in rows.iter().zip(&mut sums) {
                     let start: *const u8 = std::ptr::from_ref(&slabs[slab]).cast();
-                    for line in (0..size_of::<O::Slab>()).step_by(64) {
-                        s.prefetch(start.wrapping_add(AHEAD + line));
-                    }
+                    prefetch(start.wrapping_add(AHEAD), size_of::<O::Slab>());
                     O::dot(s, &slabs[slab], x, sums);
                 }
             }

@@ -4,6 +4,7 @@
 use super::operand::{Matrix, Operand, ROWS};
 use super::simd::{Kernel, Simd};
 use super::tile::Tile;
+use crate::cache::prefetch;
 use bytemuck::Zeroable;
 use std::array::from_fn;
 
@@ -52,9 +53,8 @@ impl<O: Operand> Kernel for Gemm<'_, O> {
         for (token, sums) in self.sums.chunks_exact(panels.len()).enumerate() {
             // The rows of `y` are far apart, where the processor does not look ahead by itself.
             if token + AHEAD < self.y.rows() {
-                for lanes in self.y.row(token + AHEAD).chunks(ROWS) {
-                    s.prefetch(lanes.as_ptr().cast());
-                }
+                let row = self.y.row(token + AHEAD);
+                prefetch(row.as_ptr().cast(), size_of_val(row));
             }
             let y = self.y.row(token);
             y.copy_from_slice(&sums.as_flattened()[..y.len()]);

@@ -15,6 +15,7 @@ use super::operand::ROWS;
 use super::quantized::{self, Blocks, Unpack};
 use super::simd::{Kernel, Simd};
 use crate::amx::{self, Amx, Tiles};
+use crate::cache::prefetch;
 use bytemuck::{Pod, Zeroable};
 use std::mem::offset_of;
 
@@ -75,7 +76,6 @@ impl<B: Unpack> Kernel for Tiled<'_, B> {
                 for row in rows {
                     // The next slab.
                     prefetch(
-                        s,
                         std::ptr::from_ref(row).wrapping_add(1).cast(),
                         size_of_val(row),
                     );
@@ -108,7 +108,7 @@ impl<B: Unpack> Kernel for Tiled<'_, B> {
                     two,
                 };
                 for (i, (panel, sums)) in panels.iter().zip(sums).enumerate() {
-                    prefetch(s, next.wrapping_add(i * part), part);
+                    prefetch(next.wrapping_add(i * part), part);
                     multiply::<B, S>(s, &mut unit, panel, sums, &mut products);
                 }
             }
@@ -120,14 +120,6 @@ impl<B: Unpack> Kernel for Tiled<'_, B> {
                 y.copy_from_slice(&sums[row % TOKENS][..y.len()]);
             }
         }
-    }
-}
-
-/// Asks for memory, which need not be valid, to be brought near.
-#[inline(always)]
-fn prefetch<S: Simd>(s: S, start: *const u8, bytes: usize) {
-    for line in (0..bytes).step_by(64) {
-        s.prefetch(start.wrapping_add(line));
     }
 }
 

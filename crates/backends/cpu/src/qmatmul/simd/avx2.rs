@@ -297,9 +297,5 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
             let f = _mm_add_ps(f, _mm_movehl_ps(f, f));
             _mm_cvtss_f32(_mm_add_ss(f, _mm_movehdup_ps(f)))
         }
-
-        fn prefetch(address: *const u8) {
-            _mm_prefetch::<_MM_HINT_T0>(address.cast());
-        }
     }
 }

@@ -213,9 +213,5 @@ impl Simd for Avx512 {
             let f = _mm_add_ps(f, _mm_movehl_ps(f, f));
             _mm_cvtss_f32(_mm_add_ss(f, _mm_movehdup_ps(f)))
         }
-
-        fn prefetch(address: *const u8) {
-            _mm_prefetch::<_MM_HINT_T0>(address.cast());
-        }
     }
 }

@@ -153,9 +153,6 @@ pub(crate) trait Simd: Copy {
     fn mul_sub(self, sum: Self::F, a: Self::F, b: Self::F) -> Self::F;
     /// The sum of the lanes: halves first, then quarters, then neighbours at distance two and one.
     fn sum(self, f: Self::F) -> f32;
-
-    /// Asks for the memory at `address`, which need not be valid, to be brought near.
-    fn prefetch(self, address: *const u8);
 }
 
 /// [`Simd::dot_panels`] by [`Simd::dot4`].

@@ -385,12 +385,5 @@ impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
             let f = vadd_f32(vget_low_f32(f), vget_high_f32(f));
             vget_lane_f32::<0>(f) + vget_lane_f32::<1>(f)
         }
-
-        fn prefetch(address: *const u8) {
-            asm!(
-                "prfm pldl1keep, [{address}]", address = in(reg) address,
-                options(nostack, preserves_flags, readonly),
-            );
-        }
     }
 }

@@ -230,7 +230,4 @@ impl Simd for Plain {
         let f: [f32; 4] = from_fn(|i| f[i] + f[i + 4]);
         (f[0] + f[2]) + (f[1] + f[3])
     }
-
-    #[inline]
-    fn prefetch(self, _address: *const u8) {}
 }
