@@ -44,37 +44,33 @@ fn dot4(sum: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
     vpadalq_s16(sum, vpaddq_s16(low, vmull_high_s8(a, b)))
 }
 
-/// [`dot4`] by the instruction for it, which Rust has no stable name for.
-#[target_feature(enable = "neon,dotprod")]
-#[inline]
-fn sdot(mut sum: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
-    // SAFETY: the function has the feature, and registers are all that the instruction reads and
-    // writes.
-    unsafe {
-        asm!(
-            "sdot {sum:v}.4s, {a:v}.16b, {b:v}.16b",
-            sum = inout(vreg) sum, a = in(vreg) a, b = in(vreg) b,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    sum
+/// Functions of the instructions that Rust has no stable names for.
+macro_rules! unnamed {
+    ($($(#[$doc:meta])* fn $name:ident = $instruction:literal of $features:literal;)+) => {$(
+        $(#[$doc])*
+        #[target_feature(enable = $features)]
+        #[inline]
+        fn $name(mut sum: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
+            // SAFETY: the function has the feature, and registers are all that the instruction
+            // reads and writes.
+            unsafe {
+                asm!(
+                    concat!($instruction, " {sum:v}.4s, {a:v}.16b, {b:v}.16b"),
+                    sum = inout(vreg) sum, a = in(vreg) a, b = in(vreg) b,
+                    options(pure, nomem, nostack, preserves_flags),
+                );
+            }
+            sum
+        }
+    )+};
 }
 
-/// Adds the products of each half of `a` with each half of `b`: lane `2i + j` is of half `i` of `a`
-/// and half `j` of `b`. Rust has no stable name for the instruction.
-#[target_feature(enable = "neon,i8mm")]
-#[inline]
-fn smmla(mut sum: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
-    // SAFETY: the function has the feature, and registers are all that the instruction reads and
-    // writes.
-    unsafe {
-        asm!(
-            "smmla {sum:v}.4s, {a:v}.16b, {b:v}.16b",
-            sum = inout(vreg) sum, a = in(vreg) a, b = in(vreg) b,
-            options(pure, nomem, nostack, preserves_flags),
-        );
-    }
-    sum
+unnamed! {
+    /// [`dot4`] in one.
+    fn sdot = "sdot" of "neon,dotprod";
+    /// Adds the products of each half of `a` with each half of `b`: lane `2i + j` is of half `i`
+    /// of `a` and half `j` of `b`.
+    fn smmla = "smmla" of "neon,i8mm";
 }
 
 /// The products of interleaved steps of a panel with rows of activations.
