@@ -1,0 +1,96 @@
+//! Attention gives the same bits with any number of threads, however its work is shared among
+//! them.
+
+use std::sync::Arc;
+
+use half::{bf16, f16};
+use rustorch_cpu::Cpu;
+use rustorch_ir::ops::Attention;
+use rustorch_ir::{BlockFormat, DType, Graph, TensorType};
+use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
+
+const HEADS: usize = 6;
+const WIDTH: usize = 64;
+
+/// Numbers from -1 to 1.
+fn numbers(count: usize, seed: u32) -> Vec<f32> {
+    let number = |i: u32| (i.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0;
+    (seed..).take(count).map(number).collect()
+}
+
+/// The numbers in a dtype that caches have.
+fn encode(x: &[f32], dtype: DType) -> Vec<u8> {
+    match dtype {
+        DType::F32 => x.iter().flat_map(|x| x.to_ne_bytes()).collect(),
+        DType::F16 => (x.iter().flat_map(|&x| f16::from_f32(x).to_ne_bytes())).collect(),
+        DType::BF16 => (x.iter().flat_map(|&x| bf16::from_f32(x).to_ne_bytes())).collect(),
+        DType::Block(format) => {
+            let mut bytes = vec![0; dtype.bytes_of(&[x.len()]).unwrap()];
+            format.quantize(x, &mut bytes).unwrap();
+            bytes
+        }
+        _ => panic!("no cache is {dtype}"),
+    }
+}
+
+/// The result for `t` new tokens after `past` others, with room for some more.
+fn attention(threads: usize, kv_heads: usize, t: usize, past: usize, dtype: DType) -> Vec<u8> {
+    let room = past + t + 7;
+    let cache = TensorType::new([kv_heads, room, WIDTH], dtype);
+    let mut graph = Graph::new();
+    let operands = [
+        TensorType::new([HEADS, t, WIDTH], DType::F32),
+        cache.clone(),
+        cache,
+        TensorType::new([1], DType::I32),
+    ]
+    .map(|ty| graph.input(ty).unwrap());
+    let op = Attention {
+        scale: 0.125.into(),
+        causal: true,
+        soft_cap: None,
+        mask: false,
+        past: true,
+    };
+    let result = graph.push(op, &operands).unwrap();
+    graph.output(result);
+
+    let runtime = Runtime::new([Arc::new(Cpu::new(threads)) as Arc<dyn Backend>]);
+    let rows = kv_heads * room * WIDTH;
+    let inputs = [
+        encode(&numbers(HEADS * t * WIDTH, 1), DType::F32),
+        encode(&numbers(rows, 2), dtype),
+        encode(&numbers(rows, 3), dtype),
+        i32::try_from(past).unwrap().to_ne_bytes().to_vec(),
+    ]
+    .map(|bytes| Storage::from_host(HostBuffer::copy_of(&bytes).unwrap()));
+    let executable = runtime.prepare(graph, Routing::default());
+    let output = executable.run(&inputs).unwrap().remove(0);
+    let mut bytes = vec![0; output.bytes()];
+    runtime.read(&output, 0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn results_do_not_depend_on_the_threads() {
+    let q8_0 = DType::Block(BlockFormat::Q8_0);
+    for dtype in [DType::F32, DType::F16, DType::BF16, q8_0] {
+        // A token, a few, and prompts: with few keys and with parts of many.
+        for (t, past) in [(1, 5), (1, 1030), (4, 700), (37, 0), (200, 333)] {
+            for kv_heads in [1, 3] {
+                let one = attention(1, kv_heads, t, past, dtype);
+                for x in one.chunks_exact(4) {
+                    let x = f32::from_ne_bytes(x.try_into().unwrap());
+                    assert!(x.is_finite(), "{dtype}, {t} after {past}: {x}");
+                }
+                assert!(one.iter().any(|&byte| byte != 0));
+                for threads in [2, 3] {
+                    assert!(
+                        attention(threads, kv_heads, t, past, dtype) == one,
+                        "{dtype}, {t} after {past}, {kv_heads} heads, {threads} threads"
+                    );
+                }
+            }
+        }
+    }
+}
