@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use rustorch_gguf::Gguf;
-use rustorch_ir::DType;
+use rustorch_ir::{BlockFormat, DType};
 use rustorch_llm::{LlmError, Model, Session, SessionOptions};
 use rustorch_tensor::runtime;
 
@@ -59,6 +59,18 @@ fn check(name: &str) {
         let nmse = error / power;
         assert!(nmse < 1e-9, "{name} in batches of {batch}: NMSE {nmse:e}");
     }
+}
+
+#[test]
+fn a_cache_of_blocks_is_for_heads_of_whole_blocks() {
+    let model = Model::load(Gguf::open(data("llama.gguf")).unwrap()).unwrap();
+    let options = SessionOptions {
+        cache_dtype: DType::Block(BlockFormat::Q8_0),
+        ..SessionOptions::default()
+    };
+    let refused = Session::new(&model, &runtime(), options).err().unwrap();
+    let expected = "a cache of Q8_0: heads of 8 are not whole blocks of 32";
+    assert_eq!(refused.to_string(), expected);
 }
 
 #[test]
