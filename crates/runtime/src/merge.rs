@@ -84,7 +84,7 @@ pub struct Product<'a> {
     pub w: &'a Place,
     /// `[n]`.
     pub bias: Option<&'a Place>,
-    /// `[m, n]`, contiguous. Not written if something is done to the result.
+    /// `[m, n]`, contiguous. Need not be written if something is done to the result.
     pub y: &'a Place,
 }
 

@@ -1,10 +1,10 @@
 //! The worker pool: a parallel loop that costs about a microsecond.
 //!
-//! A token's decoding is hundreds of short parallel loops with little between them, so workers that
-//! slept after each would spend more time waking than working. Here they spin for a moment after
-//! each loop, then give way to other threads, and park only after a pause in the work. The thread
-//! that calls [`Pool::run`] works too, and never waits for a worker that has not begun: on a busy
-//! machine it does the whole loop itself.
+//! A token's decoding is many short parallel loops with little between them, so workers that slept
+//! after each would spend more time waking than working. Here they spin for a moment after each
+//! loop, then give way to other threads, and park only after a pause in the work. The thread that
+//! calls [`Pool::run`] works too, and never waits for a worker that has not begun: on a busy machine
+//! it does the whole loop itself.
 //!
 //! Each thread begins with a share of its own, neighbouring chunks that it claims without disturbing
 //! the others, and then takes from the ends of what others have left.
