@@ -193,6 +193,22 @@ impl Tiles {
         unsafe { self.load_rows::<C>(bytes.as_ptr().cast(), ROW_BYTES) };
     }
 
+    /// Reads tile `C` from memory that need not stay in a first-level cache.
+    #[inline(always)]
+    pub(crate) fn load_once<const C: u8>(&mut self, bytes: &Bytes) {
+        const { assert!(C < 8) };
+        // SAFETY: the rows are those of `bytes`; the rest as in `products`.
+        unsafe {
+            asm!(
+                "tileloaddt1 tmm{}, [{} + {}*1]",
+                const C,
+                in(reg) bytes,
+                in(reg) ROW_BYTES,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+    }
+
     /// Reads tile `C` from rows whose starts lie `stride` bytes apart.
     ///
     /// # Safety

@@ -52,11 +52,15 @@ pub(crate) fn multiply_block<const P: usize, const Q: usize>(
                 // To and fro: a plane of `b` that has just been used is there for the next of `a`.
                 let plane = if i % 2 == 0 { count - 1 - j } else { j };
                 let Pair([left, right]) = &b[plane];
-                if plane != loaded {
+                if Q == 1 && plane != loaded {
+                    tiles.load_once::<6>(left);
+                } else if plane != loaded {
                     tiles.load::<6>(left);
                 }
                 tiles.dot_bf16::<0, 4, 6>();
-                if plane != loaded {
+                if Q == 1 && plane != loaded {
+                    tiles.load_once::<7>(right);
+                } else if plane != loaded {
                     tiles.load::<7>(right);
                 }
                 tiles.dot_bf16::<1, 4, 7>();

@@ -26,10 +26,11 @@ use block::{Sums, multiply_block, write};
 pub(crate) use pack::Number;
 use pack::{DEPTH, Pair, Role, SIDE, is_tame, pack};
 
-/// Tiles along the sums whose panels, of so many planes, stay in a first-level cache, of `a` and `b`
-/// alike. With more planes fewer, but the fewer there are, the more often sums come and go.
+/// Tiles along the sums whose panels, of so many planes, stay in a first-level cache: of `a` alone
+/// with one plane, where each tile of `b` is read once, else of both. With more planes fewer, but
+/// the fewer there are, the more often sums come and go.
 const fn deep(planes: usize) -> usize {
-    if planes == 1 { 8 } else { 4 }
+    if planes == 1 { 16 } else { 4 }
 }
 
 /// Pairs of tiles of `a` that are packed at once: 32 MiB.
@@ -86,7 +87,7 @@ pub(crate) fn multiply<A: Number, B: Number, O: Number, const P: usize, const Q:
 /// Rows and columns of a task of `batches` products of some planes. Sums do not depend on it.
 fn task(planes: usize, pool: &Pool, batches: usize, [m, _, n]: [usize; 3]) -> [usize; 2] {
     // Sums, and `b`'s part of them, stay in a second-level cache.
-    let [height, width] = if planes == 1 { [768, 384] } else { [512, 256] };
+    let [height, width] = if planes == 1 { [512, 384] } else { [512, 256] };
     let even = |size: usize, most| size.div_ceil(size.div_ceil(most));
     let (mut height, width) = (even(m, height), even(n, width).next_multiple_of(SIDE));
     let across = n.div_ceil(width);
@@ -179,7 +180,11 @@ impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Product<'_
         let vectors = self.amx.vectors();
         // SAFETY: the machine has the vector instructions.
         let peak = unsafe { pack::<T, N>(vectors, from.data, strides, sizes, role, panel) };
-        self.peaks[role as usize].fetch_max(peak, Ordering::Relaxed);
+        let highest = &self.peaks[role as usize];
+        // It seldom is: threads would wait for each other.
+        if peak > highest.load(Ordering::Relaxed) {
+            highest.fetch_max(peak, Ordering::Relaxed);
+        }
     }
 
     /// The products of the panels of `left`, which belong to rows from `row` on, with a task's
@@ -199,10 +204,16 @@ impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Product<'_
                 for step in (0..self.steps.max(1)).step_by(deep) {
                     let len = deep.min(self.steps - step);
                     let last = step + len == self.steps;
-                    for j in 0..columns {
-                        let panel = &mut right[j * len * Q..][..len * Q];
-                        let b = self.b.get(batch);
-                        self.pack::<B, Q>(b, column + j * SIDE, n, Role::Right, step, panel);
+                    // Neighbours in memory one after the other: that is read faster.
+                    let b = self.b.get(batch);
+                    let by_rows = b.strides[1] <= b.strides[0];
+                    for at in 0..columns * len {
+                        let (j, k) = match by_rows {
+                            true => (at % columns, at / columns),
+                            false => (at / len, at % len),
+                        };
+                        let pairs = &mut right[(j * len + k) * Q..][..Q];
+                        self.pack::<B, Q>(b, column + j * SIDE, n, Role::Right, step + k, pairs);
                     }
                     for i in 0..rows {
                         let panel = |i: usize| &left[(i * self.steps + step) * P..][..len * P];

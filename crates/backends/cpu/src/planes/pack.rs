@@ -43,11 +43,27 @@ pub(crate) enum Role {
 
 /// A type of elements. Its functions need AVX-512 F and BW.
 pub(crate) trait Number: Pod + Send + Sync {
-    /// Exactly these values.
+    /// The words of a row of a tile of each of `N` planes, from values that belong into their lower
+    /// halves and others that belong into the upper. Notes in `peak` how large they are.
     ///
     /// # Safety
     /// The machine has the instructions.
-    unsafe fn load(lanes: &[Self; 16]) -> __m512;
+    unsafe fn split<const N: usize>(
+        low: &[Self; 16],
+        high: &[Self; 16],
+        peak: &mut __m512i,
+    ) -> [__m512i; N];
+
+    /// The bits, as f32, of the largest magnitude that was noted. They compare as magnitudes do, NaN
+    /// above all.
+    ///
+    /// # Safety
+    /// The machine has the instructions.
+    #[inline(always)]
+    unsafe fn largest(peak: __m512i) -> u32 {
+        // SAFETY: promised by the caller.
+        unsafe { _mm512_reduce_max_epu32(peak) }
+    }
 
     /// Rounds to the nearest, ties to even.
     ///
@@ -58,9 +74,16 @@ pub(crate) trait Number: Pod + Send + Sync {
 
 impl Number for f32 {
     #[inline(always)]
-    unsafe fn load(lanes: &[f32; 16]) -> __m512 {
-        // SAFETY: the reference is to all lanes.
-        unsafe { _mm512_loadu_ps(lanes.as_ptr()) }
+    unsafe fn split<const N: usize>(
+        low: &[f32; 16],
+        high: &[f32; 16],
+        peak: &mut __m512i,
+    ) -> [__m512i; N] {
+        // SAFETY: the references are to all lanes.
+        unsafe {
+            let [low, high] = [low, high].map(|lanes| _mm512_loadu_ps(lanes.as_ptr()));
+            planes(low, high, peak)
+        }
     }
 
     #[inline(always)]
@@ -71,9 +94,17 @@ impl Number for f32 {
 
 impl Number for f16 {
     #[inline(always)]
-    unsafe fn load(lanes: &[f16; 16]) -> __m512 {
-        // SAFETY: the reference is to all lanes.
-        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(lanes.as_ptr().cast())) }
+    unsafe fn split<const N: usize>(
+        low: &[f16; 16],
+        high: &[f16; 16],
+        peak: &mut __m512i,
+    ) -> [__m512i; N] {
+        // SAFETY: the references are to all lanes.
+        unsafe {
+            let [low, high] =
+                [low, high].map(|lanes| _mm512_cvtph_ps(_mm256_loadu_si256(lanes.as_ptr().cast())));
+            planes(low, high, peak)
+        }
     }
 
     #[inline(always)]
@@ -88,12 +119,32 @@ impl Number for f16 {
 }
 
 impl Number for bf16 {
+    /// The first plane is all of them; the others are zero.
     #[inline(always)]
-    unsafe fn load(lanes: &[bf16; 16]) -> __m512 {
-        // SAFETY: the reference is to all lanes.
+    unsafe fn split<const N: usize>(
+        low: &[bf16; 16],
+        high: &[bf16; 16],
+        peak: &mut __m512i,
+    ) -> [__m512i; N] {
+        // SAFETY: the references are to all lanes.
         unsafe {
-            let lanes = _mm512_cvtepu16_epi32(_mm256_loadu_si256(lanes.as_ptr().cast()));
-            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(lanes))
+            let [low, high] = [low, high]
+                .map(|lanes| _mm512_cvtepu16_epi32(_mm256_loadu_si256(lanes.as_ptr().cast())));
+            let words = _mm512_or_si512(low, _mm512_slli_epi32::<16>(high));
+            let magnitudes = _mm512_and_si512(words, _mm512_set1_epi16(0x7FFF));
+            *peak = _mm512_max_epu16(*peak, magnitudes);
+            let mut planes = [_mm512_setzero_si512(); N];
+            planes[0] = words;
+            planes
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn largest(peak: __m512i) -> u32 {
+        // SAFETY: promised by the caller.
+        unsafe {
+            let halves = _mm512_max_epu32(peak, _mm512_slli_epi32::<16>(peak));
+            _mm512_reduce_max_epu32(halves) & 0xFFFF_0000
         }
     }
 
@@ -117,7 +168,6 @@ impl Number for bf16 {
 /// `strides` apart and as many as `sizes`: for each 32 along the sums a pair of tiles of each of
 /// `N` planes, with zeros past the ends. Returns the bits of the largest magnitude, which compare as
 /// magnitudes do, NaN above all.
-///
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(crate) fn pack<T: Number, const N: usize>(
     s: Avx512,
@@ -130,67 +180,72 @@ pub(crate) fn pack<T: Number, const N: usize>(
     let [outer, inner] = strides;
     let mut peak = _mm512_setzero_si512();
     for (i, pairs) in panel.as_chunks_mut::<N>().0.iter_mut().enumerate() {
-        for half in 0..2 {
-            let (first, k) = (half * ROWS, i * DEPTH);
-            let rows = sizes[0].saturating_sub(first).min(ROWS);
-            let depth = (sizes[1] - k).min(DEPTH);
-            let data = &data[(first * outer + k * inner).min(data.len())..];
-            let mut filled;
-            let (data, stride, native) = if [rows, depth] == [ROWS, DEPTH] && inner == 1 {
-                (data, outer, Role::Left)
-            } else if [rows, depth] == [ROWS, DEPTH] && outer == 1 {
-                (data, inner, Role::Right)
-            } else {
-                filled = [[T::zeroed(); DEPTH]; ROWS];
-                for (row, values) in filled[..rows].iter_mut().enumerate() {
-                    for (k, value) in values[..depth].iter_mut().enumerate() {
-                        *value = data[row * outer + k * inner];
-                    }
+        let k = i * DEPTH;
+        let (lines, depth) = (sizes[0].min(SIDE), (sizes[1] - k).min(DEPTH));
+        let data = &data[(k * inner).min(data.len())..];
+        let mut filled;
+        let (data, stride, native) = if [lines, depth] == [SIDE, DEPTH] && inner == 1 {
+            (data, outer, Role::Left)
+        } else if [lines, depth] == [SIDE, DEPTH] && outer == 1 {
+            (data, inner, Role::Right)
+        } else {
+            filled = [[T::zeroed(); DEPTH]; SIDE];
+            for (line, values) in filled[..lines].iter_mut().enumerate() {
+                for (k, value) in values[..depth].iter_mut().enumerate() {
+                    *value = data[line * outer + k * inner];
                 }
-                (filled.as_flattened(), DEPTH, Role::Left)
-            };
-            // The lanes are along the sums or across.
-            let apart = if native == Role::Left { 1 } else { stride } * ROWS;
-            for row in 0..ROWS {
+            }
+            (filled.as_flattened(), DEPTH, Role::Left)
+        };
+        // How far the tiles and the values of a word lie apart: the lanes are along the sums or
+        // across.
+        let (tile, word) = match native {
+            Role::Left => (ROWS * stride, ROWS),
+            Role::Right => (ROWS, ROWS * stride),
+        };
+        for row in 0..ROWS {
+            // Both tiles before the next row: their lanes may share a line of the cache.
+            for half in 0..2 {
+                let start = row * stride + half * tile;
                 let lanes = |at: usize| data[at..].first_chunk();
-                let (Some(low), Some(high)) = (lanes(row * stride), lanes(row * stride + apart))
-                else {
+                let (Some(low), Some(high)) = (lanes(start), lanes(start + word)) else {
                     panic!("an operand of a product ends too soon");
                 };
                 // SAFETY: the machine has the instructions.
-                let (low, high) = unsafe { (T::load(low), T::load(high)) };
-                peak = _mm512_max_epu32(peak, _mm512_castps_si512(_mm512_abs_ps(low)));
-                peak = _mm512_max_epu32(peak, _mm512_castps_si512(_mm512_abs_ps(high)));
-                let (low, high) = (planes::<N>(low), planes::<N>(high));
-                for plane in 0..N {
-                    let words = _mm512_srli_epi32::<16>(low[plane]);
-                    let words = _mm512_or_si512(words, high[plane]);
-                    let out = &mut pairs[plane].0[half][row];
+                let planes = unsafe { T::split::<N>(low, high, &mut peak) };
+                for (pair, words) in pairs.iter_mut().zip(planes) {
+                    let out = &mut pair.0[half][row];
                     // SAFETY: the reference is to 64 bytes, which are aligned.
                     unsafe { _mm512_store_si512(out.as_mut_ptr().cast(), words) };
                 }
             }
-            if native != role {
-                for Pair(tiles) in pairs.iter_mut() {
-                    transpose(s, &mut tiles[half]);
-                }
-            }
+        }
+        if native != role {
+            let tiles = pairs.iter_mut().flat_map(|pair| &mut pair.0);
+            tiles.for_each(|tile| transpose(s, tile));
         }
     }
-    _mm512_reduce_max_epu32(peak)
+    // SAFETY: the machine has the instructions.
+    unsafe { T::largest(peak) }
 }
 
-/// Splits values into `N` that add up to them, or nearly, each the bf16 that is nearest to what
-/// those before leave, in the upper half of its lane.
+/// The words of planes of values that add up to them, or nearly, each the bf16 that is nearest to
+/// what those before leave.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn planes<const N: usize>(mut x: __m512) -> [__m512i; N] {
-    let (half, upper) = (_mm512_set1_epi32(0x8000), _mm512_set1_epi32(-0x1_0000));
+fn planes<const N: usize>(mut low: __m512, mut high: __m512, peak: &mut __m512i) -> [__m512i; N] {
+    for lanes in [low, high] {
+        *peak = _mm512_max_epu32(*peak, _mm512_castps_si512(_mm512_abs_ps(lanes)));
+    }
     let mut planes = [_mm512_setzero_si512(); N];
     for plane in &mut planes {
-        let near = _mm512_add_epi32(_mm512_castps_si512(x), half);
-        *plane = _mm512_and_si512(near, upper);
-        x = _mm512_sub_ps(x, _mm512_castsi512_ps(*plane));
+        let upper = [&mut low, &mut high].map(|lanes| {
+            let near = _mm512_add_epi32(_mm512_castps_si512(*lanes), _mm512_set1_epi32(0x8000));
+            let near = _mm512_and_si512(near, _mm512_set1_epi32(-0x1_0000));
+            *lanes = _mm512_sub_ps(*lanes, _mm512_castsi512_ps(near));
+            near
+        });
+        *plane = _mm512_or_si512(_mm512_srli_epi32::<16>(upper[0]), upper[1]);
     }
     planes
 }
