@@ -67,8 +67,10 @@ def run(command, **variables):
 
 
 def speeds(output):
-    """Tokens a second of a bench's tests: prompt, decode, both or one of them."""
-    return {"decode" if row["n_gen"] else "prompt": row["avg_ts"] for row in json.loads(output)}
+    """Tokens a second of a bench's tests, the medians of their repetitions: prompt, decode, both or
+    one of them."""
+    name = lambda row: "decode" if row["n_gen"] else "prompt"
+    return {name(row): statistics.median(row["samples_ts"]) for row in json.loads(output)}
 
 
 class Row:
@@ -80,7 +82,7 @@ class Row:
         self.level = {"RUSTORCH_CPU_LEVEL": level} if level else {}
 
     def measure(self, rounds, threads):
-        common = ["-m", self.file, *self.test, "-r", "1", "-t", threads, "-o", "json"]
+        common = ["-m", self.file, *self.test, "-t", threads, "-o", "json"]
         ours, theirs = [], [[] for _ in self.settings]
         for _ in range(rounds):
             ours.append(speeds(run([OURS, "bench", *common, "-b", "cpu"], **self.level)))
@@ -101,7 +103,7 @@ class Row:
 
 
 REPACK = [["--repack", "1"], ["--repack", "0"]]
-PLAIN = ["-p", "512", "-n", "64"]
+PLAIN = ["-p", "512", "-n", "64", "-r", "1"]
 
 
 def rows():
@@ -111,7 +113,8 @@ def rows():
     deep = [*PLAIN, "-d", "1024"]
     flash = [["-fa", "0"], ["-fa", "1"]]
     yield "depth", lambda: Row("q4_k_m at depth 1024", model("q4_k_m"), deep, flash)
-    classics = ["-p", "512", "-n", "128"]
+    # A repetition takes some tens of milliseconds.
+    classics = ["-p", "512", "-n", "128", "-r", "25"]
     yield "classics", lambda: Row("classics-13m", CLASSICS, classics, REPACK)
     for quant in ["q4_k_m", "q8_0"]:
         name = f"{quant}, AVX2 only"

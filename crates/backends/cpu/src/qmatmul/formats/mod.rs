@@ -89,10 +89,10 @@ fn bytes_of_32<S: Simd, B>(s: S, slab: &[B; 8], bytes: impl Fn(&B) -> &[i8; 32])
 /// `rustorch_quant::unpack_scales_mins`, a word at a time.
 #[inline(always)]
 fn six_bits(packed: &[u8; 12]) -> [[u8; 16]; 2] {
-    let [a, b, c] = bytemuck::cast::<_, [u32; 3]>(*packed);
-    let scales = [a & 0x3F3F_3F3F, c & 0x0F0F_0F0F | a >> 2 & 0x3030_3030];
-    let minima = [b & 0x3F3F_3F3F, c >> 4 & 0x0F0F_0F0F | b >> 2 & 0x3030_3030];
-    [scales, minima].map(|[low, high]| bytemuck::cast([low, high, 0, 0]))
+    let [a, b, c] = bytemuck::cast::<_, [u32; 3]>(*packed).map(u64::from);
+    let scales = a & 0x3F3F_3F3F | (c & 0x0F0F_0F0F | a >> 2 & 0x3030_3030) << 32;
+    let minima = b & 0x3F3F_3F3F | (c >> 4 & 0x0F0F_0F0F | b >> 2 & 0x3030_3030) << 32;
+    [scales, minima].map(|eight| bytemuck::cast([eight.to_le(), 0]))
 }
 
 #[cfg(test)]

@@ -32,10 +32,7 @@ impl Unpack for BlockQ2K {
             codes,
             scales,
             minima,
-            units: [
-                s.splat_f16(slab.d.to_bits()),
-                s.splat_f16(slab.dmin.to_bits()),
-            ],
+            units: s.splat_f16s([slab.d.to_bits(), slab.dmin.to_bits()]),
         }
     }
 }

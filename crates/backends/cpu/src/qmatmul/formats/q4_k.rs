@@ -24,10 +24,7 @@ impl Unpack for BlockQ4K {
             codes,
             scales: s.pick_u8(&scales, &THIRTY_TWOS),
             minima: s.pick_u8(&minima, &THIRTY_TWOS),
-            units: [
-                s.splat_f16(slab.d.to_bits()),
-                s.splat_f16(slab.dmin.to_bits()),
-            ],
+            units: s.splat_f16s([slab.d.to_bits(), slab.dmin.to_bits()]),
         }
     }
 }

@@ -157,6 +157,14 @@ impl Simd for Avx512 {
         fn splat_f16(lane: u16) -> __m512 {
             _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(lane))))
         }
+        fn splat_f16s(lanes: [u16; 2]) -> [__m512; 2] {
+            let lanes = i32::from(lanes[0]) | i32::from(lanes[1]) << 16;
+            let lanes = _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128(lanes)));
+            [
+                _mm512_permutexvar_ps(_mm512_setzero_si512(), lanes),
+                _mm512_permutexvar_ps(_mm512_set1_epi32(1), lanes),
+            ]
+        }
         fn pick_u8(bytes: &[u8; 16], order: &'static [u8; 16]) -> __m512 {
             let order = _mm_loadu_si128(order.as_ptr().cast());
             let bytes = _mm_shuffle_epi8(_mm_loadu_si128(bytes.as_ptr().cast()), order);

@@ -130,6 +130,10 @@ pub(crate) trait Simd: Copy {
     fn splat_f32(self, lane: f32) -> Self::F;
     /// All lanes from the bits of one f16.
     fn splat_f16(self, lane: u16) -> Self::F;
+    /// [`Self::splat_f16`] of two.
+    fn splat_f16s(self, lanes: [u16; 2]) -> [Self::F; 2] {
+        lanes.map(|lane| self.splat_f16(lane))
+    }
     /// Lane `i` is `bytes[order[i]]`.
     fn pick_u8(self, bytes: &[u8; 16], order: &'static [u8; 16]) -> Self::F;
     /// Lane `i` is `bytes[order[i]]`.
