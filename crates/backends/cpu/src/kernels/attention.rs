@@ -25,7 +25,7 @@ use self::cached::{Cached, Rows};
 #[cfg(target_arch = "x86_64")]
 use self::planes::Planes;
 use self::product::LANES;
-use self::tile::{Products, Scoring, Tile, Total};
+use self::tile::{Products, QUERIES, Score, Scoring, Tile, Total};
 use self::vectors::Vectors;
 use crate::kernel::{Args, Misuse, SharedMut};
 use crate::launch::Launch;
@@ -55,6 +55,8 @@ thread_local! {
     /// The same where the matrix unit computes them.
     #[cfg(target_arch = "x86_64")]
     static PLANES: RefCell<Option<Planes>> = const { RefCell::new(None) };
+    /// Scores of a thread's block.
+    static SCORES: RefCell<Vec<Score>> = const { RefCell::new(Vec::new()) };
     /// Results of a thread's tile.
     static TILE: RefCell<Results> = RefCell::default();
     /// Results for parts of the keys, in the thread that launches.
@@ -325,24 +327,27 @@ impl Call<'_> {
         } = *task;
         let first = group * self.rows + rows.start;
         let each = |width: usize| self.s * width / T::ELEMENTS;
-        Level::current().run(Tile {
-            queries: &self.queries[first * self.d..][..rows.len() * self.d],
-            keys: Rows::new(&keys[group * each(self.d)..][..each(self.d)], self.d),
-            values: Rows::new(&values[group * each(self.dv)..][..each(self.dv)], self.dv),
-            range: range.clone(),
-            scoring: Scoring {
-                scale: self.op.scale.0 as f32,
-                soft_cap: self.op.soft_cap.map(|cap| cap.0 as f32),
-            },
-            visible: |row| self.visible(rows.start + row),
-            mask: |row, key, scores: &mut [f32]| {
-                if let Some(mask) = &self.mask {
-                    mask.add(first + row, key, scores);
-                }
-            },
-            products,
-            totals,
-            sums,
+        SCORES.with_borrow_mut(|scores| {
+            Level::current().run(Tile {
+                queries: &self.queries[first * self.d..][..rows.len() * self.d],
+                keys: Rows::new(&keys[group * each(self.d)..][..each(self.d)], self.d),
+                values: Rows::new(&values[group * each(self.dv)..][..each(self.dv)], self.dv),
+                range: range.clone(),
+                scoring: Scoring {
+                    scale: self.op.scale.0 as f32,
+                    soft_cap: self.op.soft_cap.map(|cap| cap.0 as f32),
+                },
+                visible: |row| self.visible(rows.start + row),
+                mask: |row, key, scores: &mut [f32]| {
+                    if let Some(mask) = &self.mask {
+                        mask.add(first + row, key, scores);
+                    }
+                },
+                products,
+                scores: room(scores, QUERIES),
+                totals,
+                sums,
+            })
         });
     }
 

@@ -5,6 +5,8 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
+use crate::qmatmul::level::Level;
+use crate::qmatmul::{Kernel, Simd};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::RmsNorm,
@@ -35,20 +37,37 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         2 * width,
         |first, part| {
             let rows = x[first * width..].chunks_exact(width);
-            for (out, x) in part.chunks_exact_mut(width).zip(rows) {
-                let scale = 1.0 / (sum_of_squares(x) / width as f32 + eps).sqrt();
-                match weight {
-                    Some(w) => {
-                        (out.iter_mut().zip(x).zip(w)).for_each(|((y, x), w)| *y = x * scale * w)
-                    }
-                    None => out.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale),
-                }
+            for (y, x) in part.chunks_exact_mut(width).zip(rows) {
+                Level::current().run(Line { x, eps, weight, y });
             }
         },
     );
     Ok(())
 }
 
+/// The norm of a line.
+struct Line<'a> {
+    x: &'a [f32],
+    eps: f32,
+    weight: Option<&'a [f32]>,
+    y: &'a mut [f32],
+}
+
+impl Kernel for Line<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let Self { x, eps, weight, y } = self;
+        let scale = 1.0 / (sum_of_squares(x) / x.len() as f32 + eps).sqrt();
+        match weight {
+            Some(w) => {
+                (y.iter_mut().zip(x).zip(w)).for_each(|((y, x), w)| *y = x * scale * w);
+            }
+            None => y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale),
+        }
+    }
+}
+
+#[inline(always)]
 fn sum_of_squares(x: &[f32]) -> f32 {
     let mut lanes = [0.0f32; LANES];
     let chunks = x.chunks_exact(LANES);

@@ -37,14 +37,15 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
 }
 
 /// What a thread prepares for a call: as large as its largest so far. All layers of a model turn
-/// by the same angles, so those of the last call are kept.
+/// by the same angles, and all tokens with the same frequencies, so those of the last call are kept.
 #[derive(Default)]
 struct Scratch {
-    /// What the turns are for.
+    /// What the frequencies are for.
     op: Option<Rope>,
-    positions: Vec<i32>,
     factors: Option<Vec<f32>>,
     frequencies: Vec<f64>,
+    /// What the turns are for.
+    positions: Vec<i32>,
     /// Cosine and sine, with their magnitude, for each position and pair.
     turns: Vec<(f32, f32)>,
     /// Where the rows start.
@@ -59,15 +60,18 @@ impl Scratch {
     fn fill(&mut self, op: &Rope, x: &View, positions: &View, factors: Option<&[f32]>) {
         let (layout, data) = (positions.layout, positions.data::<i32>());
         let positions = || layout.positions().map(|at| data[at - layout.offset]);
-        let is_known = self.op.as_ref() == Some(op)
-            && self.factors.as_deref() == factors
-            && positions().eq(self.positions.iter().copied());
-        if !is_known {
+        let is_same = self.op.as_ref() == Some(op) && self.factors.as_deref() == factors;
+        if !is_same {
             self.op = Some(op.clone());
             self.factors = factors.map(<[f32]>::to_vec);
+            let pairs = 0..op.dims / 2;
+            self.frequencies.clear();
+            (self.frequencies).extend(pairs.map(|pair| op.frequency(pair, factors)));
+        }
+        if !is_same || !positions().eq(self.positions.iter().copied()) {
             self.positions.clear();
             self.positions.extend(positions());
-            self.fill_turns(op, factors);
+            self.fill_turns(op);
         }
         // Rows in row-major order; row r has position r % t and starts where its layout says.
         let mut rows = x.layout.clone();
@@ -76,10 +80,7 @@ impl Scratch {
         (self.starts).extend(rows.positions().map(|at| at - x.layout.offset));
     }
 
-    fn fill_turns(&mut self, op: &Rope, factors: Option<&[f32]>) {
-        let pairs = 0..op.dims / 2;
-        self.frequencies.clear();
-        (self.frequencies).extend(pairs.map(|pair| op.frequency(pair, factors)));
+    fn fill_turns(&mut self, op: &Rope) {
         let magnitude = op.magnitude();
         self.turns.clear();
         for &position in &self.positions {

@@ -6,6 +6,7 @@ use rustorch_ir::{BlockFormat, DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
+use crate::half_precision::{round_bf16, round_f16};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
 use crate::view::{Target, View};
@@ -43,18 +44,29 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     }
     let window = args.output.layout.slice(op.dim, first, len, 1);
     let base = args.output.layout.offset;
-    let (from, to) = (source.dtype(), args.output.dtype());
-    if to.is_float() {
-        with_type!(to, floats Y => with_type!(from, floats X => {
-            copy(source, args.output.data::<Y>(), &window, base, |x: X| x.as_());
-            Ok(())
-        }))
-    } else {
-        with_type!(to, words W => {
-            copy(source, args.output.data::<W>(), &window, base, |x: W| x);
-            Ok(())
-        })
+    let state = &mut args.output;
+    match (source.dtype(), state.dtype()) {
+        // Caches of keys and values: many elements at a time.
+        (DType::F32, DType::F16) => copy(source, state.data(), &window, base, round_f16),
+        (DType::F32, DType::BF16) => copy(source, state.data(), &window, base, round_bf16),
+        (from, to) if to.is_float() => {
+            return with_type!(to, floats Y => with_type!(from, floats X => {
+                copy(source, state.data::<Y>(), &window, base, |from: &[X], to| {
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to = from.as_());
+                });
+                Ok(())
+            }));
+        }
+        (_, to) => {
+            return with_type!(to, words W => {
+                copy(source, state.data::<W>(), &window, base, |from: &[W], to| {
+                    to.copy_from_slice(from);
+                });
+                Ok(())
+            });
+        }
     }
+    Ok(())
 }
 
 /// Writes rows of `f32` as blocks, from index `first` of dimension `dim` on.
@@ -88,7 +100,7 @@ fn copy<S: Pod, T: Pod>(
     state: &mut [T],
     window: &Layout,
     base: usize,
-    convert: impl Fn(S) -> T,
+    convert: impl Fn(&[S], &mut [T]),
 ) {
     let data: &[S] = source.data();
     let [from, to] = Layout::collapse([source.layout, window]);
@@ -105,7 +117,6 @@ fn copy<S: Pod, T: Pod>(
     };
     for (s, t) in rows(&from).positions().zip(rows(&to).positions()) {
         let (s, t) = (s - source.layout.offset, t - base);
-        let cells = state[t..t + row].iter_mut().zip(&data[s..s + row]);
-        cells.for_each(|(t, s)| *t = convert(*s));
+        convert(&data[s..s + row], &mut state[t..t + row]);
     }
 }

@@ -196,7 +196,7 @@ impl Products for Planes {
     }
 
     #[inline(always)]
-    fn score<S: Simd>(&mut self, _: S, rows: Range<usize>, scores: &mut [Score; QUERIES]) {
+    fn score<S: Simd>(&mut self, _: S, rows: Range<usize>, scores: &mut [Score]) {
         let steps = self.width.div_ceil(DEPTH);
         let queries = self.queries[rows.start / ROWS * steps..].chunks_exact(steps);
         let [Some(above), Some(below)] = [queries.clone().next(), queries.clone().nth(1)] else {

@@ -27,7 +27,7 @@ pub(super) trait Products {
     /// Takes over the `count` values from `first` on.
     fn values<S: Simd, T: Cached>(&mut self, s: S, rows: &Rows<T>, first: usize, count: usize);
     /// Products of at most [`QUERIES`] queries with the keys, and anything behind them.
-    fn score<S: Simd>(&mut self, s: S, rows: Range<usize>, scores: &mut [Score; QUERIES]);
+    fn score<S: Simd>(&mut self, s: S, rows: Range<usize>, scores: &mut [Score]);
     /// `sums += weights · values`, in rows of whole vectors. Weights behind the last key are zero.
     fn sum<S: Simd>(&mut self, s: S, weights: &[Score], sums: &mut [f32]);
 }
@@ -82,6 +82,8 @@ pub(super) struct Tile<'a, T, P, V, M> {
     /// Adds the mask of a query, from a key on, to scores.
     pub(super) mask: M,
     pub(super) products: &'a mut P,
+    /// Room for those of [`QUERIES`].
+    pub(super) scores: &'a mut [Score],
     /// The results, for each query: its weights' total,
     pub(super) totals: &'a mut [Total],
     /// and a row of `Σ weight · value`, of whole vectors.
@@ -99,6 +101,7 @@ where
     fn run<S: Simd>(self, s: S) {
         let Self {
             products,
+            scores,
             totals,
             sums,
             scoring,
@@ -106,7 +109,6 @@ where
         } = self;
         let m = Arithmetic::of(s);
         let width = self.values.width.next_multiple_of(LANES);
-        let mut scores = [[0.0; KEYS]; QUERIES];
         totals.fill(Total::NONE);
         sums.fill(0.0);
         products.queries(s, self.queries, self.keys.width);
@@ -121,7 +123,7 @@ where
                     continue;
                 }
                 let sums = &mut sums[from * width..][..rows.len() * width];
-                products.score(s, rows.clone(), &mut scores);
+                products.score(s, rows.clone(), scores);
                 let scores = &mut scores[..rows.len()];
                 let lines = scores.iter_mut().zip(sums.chunks_exact_mut(width));
                 for (row, (scores, sums)) in rows.zip(lines) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::cached::{Cached, Rows};
 use super::product::{LANES, Left, multiply};
 use super::room;
-use super::tile::{KEYS, Products, QUERIES, Score};
+use super::tile::{KEYS, Products, Score};
 use crate::qmatmul::Simd;
 
 /// Elements of queries and keys that are multiplied in one go.
@@ -63,7 +63,7 @@ impl Products for Vectors {
     }
 
     #[inline(always)]
-    fn score<S: Simd>(&mut self, s: S, rows: Range<usize>, scores: &mut [Score; QUERIES]) {
+    fn score<S: Simd>(&mut self, s: S, rows: Range<usize>, scores: &mut [Score]) {
         let [count, width] = self.shape;
         let panels = self.count.div_ceil(LANES);
         let out = scores[..rows.len()].as_flattened_mut();
