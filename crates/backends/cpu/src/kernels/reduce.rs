@@ -1,5 +1,7 @@
 //! Reductions over some dimensions, by rows or by columns.
 
+use std::marker::PhantomData;
+
 use num_traits::{One, Zero};
 use rustorch_ir::ops::{Reduce, ReduceOp};
 use rustorch_ir::{Op, OpKind, Signature};
@@ -63,48 +65,127 @@ where
 {
     let narrow = T::Compute::narrow;
     match op.op {
-        ReduceOp::Sum => {
-            let step = |sum, x: T::Compute| sum + x.widen();
-            let many = T::Compute::sum;
-            reduce::<T, Y, _>(args, op, Zero::zero(), step, |a, b| a + b, many, narrow);
-        }
-        _ => {
-            let step = |product, x: T::Compute| product * x.widen();
-            let join = |a, b| a * b;
-            let many = |x: &[T::Compute]| fold(x, One::one(), step, join);
-            reduce::<T, Y, _>(args, op, One::one(), step, join, many, narrow);
-        }
+        ReduceOp::Sum => reduce::<T, Y, Sum>(args, op, narrow),
+        _ => reduce::<T, Y, Product>(args, op, narrow),
     }
     Ok(())
 }
 
 /// Largest or smallest element.
 fn extreme<T: Element<Compute: Ordered>>(args: &mut Args, op: &Reduce) -> Result<(), Misuse> {
-    let (least, greatest) = (T::Compute::LEAST, T::Compute::GREATEST);
-    let (larger, smaller) = (T::Compute::larger, T::Compute::smaller);
     match op.op {
-        ReduceOp::Max => {
-            let many = |x: &[T::Compute]| fold(x, least, larger, larger);
-            reduce::<T, T, _>(args, op, least, larger, larger, many, |x| x);
-        }
-        _ => {
-            let many = |x: &[T::Compute]| fold(x, greatest, smaller, smaller);
-            reduce::<T, T, _>(args, op, greatest, smaller, smaller, many, |x| x);
-        }
+        ReduceOp::Max => reduce::<T, T, Largest>(args, op, |x| x),
+        _ => reduce::<T, T, Smallest>(args, op, |x| x),
     }
     Ok(())
 }
 
-/// Combines elements with `step`, many of them with `many`, and partial results with `join`, for
-/// which `start` is neutral.
-fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
+/// How elements are combined. A trait, because its functions are compiled for the level where they
+/// are called, and what is handed on as a value need not be.
+trait Combine<X: Copy> {
+    type Total: Copy + Send + Sync;
+    /// Neutral for [`Self::join`].
+    fn start() -> Self::Total;
+    fn step(total: Self::Total, x: X) -> Self::Total;
+    fn join(a: Self::Total, b: Self::Total) -> Self::Total;
+
+    #[inline(always)]
+    fn many(x: &[X]) -> Self::Total {
+        fold(x, Self::start(), Self::step, Self::join)
+    }
+}
+
+struct Sum;
+struct Product;
+struct Largest;
+struct Smallest;
+
+impl<X: Addend> Combine<X> for Sum {
+    type Total = X::Total;
+
+    #[inline(always)]
+    fn start() -> X::Total {
+        Zero::zero()
+    }
+
+    #[inline(always)]
+    fn step(total: X::Total, x: X) -> X::Total {
+        total + x.widen()
+    }
+
+    #[inline(always)]
+    fn join(a: X::Total, b: X::Total) -> X::Total {
+        a + b
+    }
+
+    #[inline(always)]
+    fn many(x: &[X]) -> X::Total {
+        X::sum(x)
+    }
+}
+
+impl<X: Addend> Combine<X> for Product {
+    type Total = X::Total;
+
+    #[inline(always)]
+    fn start() -> X::Total {
+        One::one()
+    }
+
+    #[inline(always)]
+    fn step(total: X::Total, x: X) -> X::Total {
+        total * x.widen()
+    }
+
+    #[inline(always)]
+    fn join(a: X::Total, b: X::Total) -> X::Total {
+        a * b
+    }
+}
+
+impl<X: Ordered> Combine<X> for Largest {
+    type Total = X;
+
+    #[inline(always)]
+    fn start() -> X {
+        X::LEAST
+    }
+
+    #[inline(always)]
+    fn step(largest: X, x: X) -> X {
+        largest.larger(x)
+    }
+
+    #[inline(always)]
+    fn join(a: X, b: X) -> X {
+        a.larger(b)
+    }
+}
+
+impl<X: Ordered> Combine<X> for Smallest {
+    type Total = X;
+
+    #[inline(always)]
+    fn start() -> X {
+        X::GREATEST
+    }
+
+    #[inline(always)]
+    fn step(smallest: X, x: X) -> X {
+        smallest.smaller(x)
+    }
+
+    #[inline(always)]
+    fn join(a: X, b: X) -> X {
+        a.smaller(b)
+    }
+}
+
+/// Combines elements with `C` and rounds the results with `finish`.
+fn reduce<T: Element, Y: Element, C: Combine<T::Compute>>(
     args: &mut Args,
     op: &Reduce,
-    start: A,
-    step: impl Fn(A, T::Compute) -> A + Copy + Sync,
-    join: impl Fn(A, A) -> A + Copy + Sync,
-    many: impl Fn(&[T::Compute]) -> A + Copy + Sync,
-    finish: impl Fn(A) -> Y::Compute + Sync,
+    finish: impl Fn(C::Total) -> Y::Compute + Sync,
 ) {
     let (x, pool, level) = (&args.inputs[0], args.pool, Level::current());
     let (reduced, kept): (SmallVec<[usize; 6]>, SmallVec<[usize; 6]>) =
@@ -134,7 +215,7 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
         false => SEGMENT,
     };
     let segments = len.div_ceil(each.max(1)).max(1);
-    let mut partial = vec![start; count * segments];
+    let mut partial = vec![C::start(); count * segments];
     if by_columns {
         // Threads share either segments, each with all columns, or the columns.
         let row = if segments > 1 { count } else { 1 };
@@ -155,7 +236,11 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
                         let column = column + block * BLOCK;
                         for row in segment * each..len.min((segment + 1) * each) {
                             let x = x.read(row * count + column, results.len());
-                            level.run(Columns { results, x, step });
+                            level.run(Columns::<_, _, C> {
+                                results,
+                                x,
+                                combine: PhantomData,
+                            });
                         }
                     }
                 }
@@ -170,11 +255,10 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
                 let end = len.min((segment + 1) * SEGMENT);
                 for at in (segment * SEGMENT..end).step_by(block) {
                     let x = x.read(row * len + at, block.min(end - at));
-                    level.run(Row {
+                    level.run(Row::<_, _, C> {
                         result,
                         x,
-                        many,
-                        join,
+                        combine: PhantomData,
                     });
                 }
             }
@@ -190,44 +274,38 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
         Y::write(part, &mut Vec::new(), |part| {
             for (i, y) in (first..).zip(part) {
                 let of_result = (0..segments).map(|s| partial[i * next + s * across]);
-                *y = finish(of_result.fold(start, join));
+                *y = finish(of_result.fold(C::start(), C::join));
             }
         });
     });
 }
 
 /// Combines all of `x` with a result.
-struct Row<'a, X, A, F, Join> {
+struct Row<'a, X, A, C> {
     result: &'a mut A,
     x: &'a [X],
-    many: F,
-    join: Join,
+    combine: PhantomData<C>,
 }
 
-impl<X, A, F, Join> Kernel for Row<'_, X, A, F, Join>
-where
-    A: Copy,
-    F: Fn(&[X]) -> A,
-    Join: Fn(A, A) -> A,
-{
+impl<X: Copy, C: Combine<X>> Kernel for Row<'_, X, C::Total, C> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        *self.result = (self.join)(*self.result, (self.many)(self.x));
+        *self.result = C::join(*self.result, C::many(self.x));
     }
 }
 
 /// Combines each of `x` with a result of its own.
-struct Columns<'a, X, A, Step> {
+struct Columns<'a, X, A, C> {
     results: &'a mut [A],
     x: &'a [X],
-    step: Step,
+    combine: PhantomData<C>,
 }
 
-impl<X: Copy, A: Copy, Step: Fn(A, X) -> A> Kernel for Columns<'_, X, A, Step> {
+impl<X: Copy, C: Combine<X>> Kernel for Columns<'_, X, C::Total, C> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         for (result, &x) in self.results.iter_mut().zip(self.x) {
-            *result = (self.step)(*result, x);
+            *result = C::step(*result, x);
         }
     }
 }
