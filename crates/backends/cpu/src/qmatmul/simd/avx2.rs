@@ -34,7 +34,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
 
     const TOKENS: usize = 1;
     const PAIRS: bool = true;
-    const BIAS: u8 = 0x80;
+    const BIAS: u8 = if VNNI { 0x80 } else { 0 };
 
     #[inline(always)]
     fn run<K: Kernel>(self, kernel: K) {
@@ -126,17 +126,14 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
                     *sum = _mm256_dpbusd_avx_epi32(*sum, codes, x);
                     continue;
                 }
-                // The products of two neighbours are added in 16 bits, which two of 127 × 127 fit
-                // but not two of 255 × 127: the highest bits of wide codes are multiplied on their
-                // own.
-                let low = if wide { _mm256_and_si256(codes, _mm256_set1_epi8(0x7F)) } else { codes };
-                let pairs = _mm256_maddubs_epi16(low, x);
+                // The products of two neighbours are added in 16 bits, which two of 128 × 127 fit:
+                // the sign of a wide code goes to its factor.
+                let (codes, x) = match wide {
+                    true => (_mm256_abs_epi8(codes), _mm256_sign_epi8(x, codes)),
+                    false => (codes, x),
+                };
+                let pairs = _mm256_maddubs_epi16(codes, x);
                 *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-                if wide {
-                    let top = _mm256_and_si256(_mm256_srli_epi16::<7>(codes), _mm256_set1_epi8(1));
-                    let pairs = _mm256_maddubs_epi16(top, x);
-                    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(128)));
-                }
             }
             sum
         }
