@@ -191,7 +191,7 @@ impl Bench {
         Some(MissingKernel {
             kind: missing.op.kind(),
             operands: operands.collect(),
-            result: missing.output.dtype,
+            result: missing.output().dtype,
         })
     }
 }

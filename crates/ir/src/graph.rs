@@ -4,10 +4,10 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::{DeviceType, Op, OpError, Role, Signature, TensorType};
+use crate::{DeviceType, Op, OpError, ResultTypes, Results, Role, Signature, TensorType, check};
 
-/// A value in a [`Graph`]: an input, or the result of a node. Inputs are numbered first,
-/// then nodes in their order.
+/// A value in a [`Graph`]: an input, or a result of a node. Inputs are numbered first, then the
+/// results of nodes in their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ValueId(pub u32);
 
@@ -25,10 +25,41 @@ pub struct Node {
     pub op: Op,
     /// To what.
     pub inputs: SmallVec<[ValueId; 4]>,
-    /// Type of the result.
-    pub output: TensorType,
+    /// Types of the results.
+    pub outputs: ResultTypes,
     /// The device that the user wants it on; `None` to leave the choice to the planner.
     pub pin: Option<DeviceType>,
+    /// The first result; others are numbered from it on.
+    first: ValueId,
+}
+
+impl Node {
+    /// Type of the first result, for most operations the only one.
+    pub fn output(&self) -> &TensorType {
+        &self.outputs[0]
+    }
+
+    /// The result of this index.
+    pub fn result(&self, index: usize) -> ValueId {
+        ValueId(self.first.0 + index as u32)
+    }
+
+    /// The results in order.
+    pub fn results(&self) -> impl Iterator<Item = ValueId> + use<> {
+        (self.first.0..self.first.0 + self.outputs.len() as u32).map(ValueId)
+    }
+
+    /// Pairs of a result and the operand that it is written over, both by their indices; see
+    /// [`crate::OpDef::overwrites`].
+    pub fn overwrites(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let def = self.op.def();
+        (0..self.outputs.len()).filter_map(move |i| Some((i, def.overwrites(i)?)))
+    }
+
+    /// Does it write over an operand?
+    pub fn has_effects(&self) -> bool {
+        self.overwrites().next().is_some()
+    }
 }
 
 /// A program without branches: typed inputs, nodes that only use earlier values, outputs.
@@ -38,6 +69,10 @@ pub struct Graph {
     inputs: Vec<TensorType>,
     nodes: Vec<Node>,
     outputs: Vec<ValueId>,
+    /// For each value but the inputs, the index of its node.
+    producers: Vec<u32>,
+    /// Values that a node was written over, in its order.
+    overwritten: Vec<ValueId>,
 }
 
 impl Graph {
@@ -63,39 +98,47 @@ impl Graph {
         Ok(ValueId(self.inputs.len() as u32 - 1))
     }
 
-    /// Adds a node and returns its result.
+    /// Adds a node and returns its first result; the others follow it, see [`Graph::results`].
     ///
     /// # Errors
-    /// Whatever [`crate::OpDef::infer`] finds wrong.
+    /// Whatever [`crate::OpDef::infer`] finds wrong; operands that are not in the graph or were
+    /// overwritten; a write over what is no state.
     pub fn push(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Result<ValueId, OpError> {
         let op = op.into();
-        let output = {
+        check::operands(self, &op, inputs)?;
+        let outputs = {
             let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|&v| self.ty(v)).collect();
             op.def().infer(&types)?
         };
-        check_bytes(op.name(), &output)?;
-        if op.def().role() == Role::State {
-            self.check_state(op.name(), inputs[0])?;
+        for ty in &outputs {
+            check_bytes(op.name(), ty)?;
         }
-        self.nodes.push(Node {
+        let node = Node {
             op,
             inputs: inputs.into(),
-            output,
+            outputs,
             pin: None,
-        });
-        Ok(ValueId((self.len() - 1) as u32))
+            first: ValueId(self.len() as u32),
+        };
+        check::effects(self, &node)?;
+        let over = node.overwrites().map(|(_, operand)| node.inputs[operand]);
+        self.overwritten.extend(over);
+        let index = self.nodes.len() as u32;
+        self.producers.extend(node.outputs.iter().map(|_| index));
+        let first = node.first;
+        self.nodes.push(node);
+        Ok(first)
     }
 
     /// Asks for the node that computes `value` to run on a device, or takes that back. Inputs
     /// have no node to ask for.
     pub fn pin(&mut self, value: ValueId, device: Option<DeviceType>) {
-        let node = value.index().checked_sub(self.inputs.len());
-        if let Some(node) = node.and_then(|i| self.nodes.get_mut(i)) {
-            node.pin = device;
+        if let Some(index) = self.producer(value) {
+            self.nodes[index].pin = device;
         }
     }
 
-    /// Adds `node` of another graph, on `inputs` of this one, and returns its result.
+    /// Adds `node` of another graph, on `inputs` of this one, and returns its first result.
     ///
     /// # Errors
     /// As [`Graph::push`].
@@ -105,29 +148,43 @@ impl Graph {
         Ok(value)
     }
 
-    /// A state buffer is an input that nothing else in the graph has read.
-    fn check_state(&self, op: &'static str, state: ValueId) -> Result<(), OpError> {
-        let root = self.state_root(state);
-        let used = self.nodes.iter().any(|n| n.inputs.contains(&state));
-        if root.is_none() || used {
-            return Err(OpError::new(
-                op,
-                "a state buffer: a graph input, or the result of its last update, that nothing has read",
-                format!("value {}", state.0),
-            ));
+    /// All results of the node that computes `value`; an input is its own.
+    pub fn results(&self, value: ValueId) -> Results {
+        match self.node(value) {
+            Some(node) => node.results().collect(),
+            None => [value].into_iter().collect(),
         }
-        Ok(())
+    }
+
+    /// Was `value`, or what it is a view of, written over?
+    pub fn is_overwritten(&self, value: ValueId) -> bool {
+        !self.overwritten.is_empty() && self.overwritten.contains(&self.base(value))
+    }
+
+    /// The value whose memory `value` shows: itself, unless it is a view.
+    pub fn base(&self, mut value: ValueId) -> ValueId {
+        while let Some(node) = self.node(value) {
+            if node.op.def().role() != Role::View {
+                break;
+            }
+            value = node.inputs[0];
+        }
+        value
+    }
+
+    /// The value that `value` was written over, if it was.
+    pub fn previous(&self, value: ValueId) -> Option<ValueId> {
+        let node = self.node(value)?;
+        let result = (value.0 - node.first.0) as usize;
+        Some(node.inputs[node.op.def().overwrites(result)?])
     }
 
     /// The input that `value` is the updated state of, or that it is itself.
     pub fn state_root(&self, mut value: ValueId) -> Option<ValueId> {
-        while let Some(node) = self.node(value) {
-            if node.op.def().role() != Role::State {
-                return None;
-            }
-            value = node.inputs[0];
+        while let Some(previous) = self.previous(value) {
+            value = previous;
         }
-        Some(value)
+        self.node(value).is_none().then_some(value)
     }
 
     /// Makes `value` an output.
@@ -150,9 +207,9 @@ impl Graph {
         &self.outputs
     }
 
-    /// Number of values: inputs and nodes.
+    /// Number of values: inputs and results of nodes.
     pub fn len(&self) -> usize {
-        self.inputs.len() + self.nodes.len()
+        self.inputs.len() + self.producers.len()
     }
 
     /// No values at all?
@@ -163,20 +220,20 @@ impl Graph {
     /// Type of a value.
     pub fn ty(&self, value: ValueId) -> &TensorType {
         match self.node(value) {
-            Some(node) => &node.output,
+            Some(node) => &node.outputs[(value.0 - node.first.0) as usize],
             None => &self.inputs[value.index()],
         }
     }
 
     /// The node that computes a value; `None` for inputs.
     pub fn node(&self, value: ValueId) -> Option<&Node> {
-        self.nodes
-            .get(value.index().checked_sub(self.inputs.len())?)
+        Some(&self.nodes[self.producer(value)?])
     }
 
-    /// The value that the `index`-th node computes.
-    pub fn value_of(&self, index: usize) -> ValueId {
-        ValueId((self.inputs.len() + index) as u32)
+    /// The index of the node that computes a value; `None` for inputs.
+    pub fn producer(&self, value: ValueId) -> Option<usize> {
+        let at = value.index().checked_sub(self.inputs.len())?;
+        Some(*self.producers.get(at)? as usize)
     }
 
     /// Calls `ask` with the signature of a node.
@@ -185,16 +242,16 @@ impl Graph {
         ask(&Signature {
             op: &node.op,
             inputs: &inputs,
-            output: &node.output,
+            outputs: &node.outputs,
         })
     }
 
-    /// Appends what a composite node is made of and returns the result; `inputs` are its
+    /// Appends what a composite node is made of and returns the results; `inputs` are its
     /// operands in this graph.
     ///
     /// # Errors
     /// `op` is a primitive.
-    pub fn expand(&mut self, op: &Op, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    pub fn expand(&mut self, op: &Op, inputs: &[ValueId]) -> Result<Results, OpError> {
         op.def().decompose(self, inputs)
     }
 }
@@ -215,14 +272,12 @@ impl fmt::Display for Graph {
         for (i, ty) in self.inputs.iter().enumerate() {
             writeln!(f, "%{i}: {ty} = input")?;
         }
-        for (i, node) in self.nodes.iter().enumerate() {
-            write!(
-                f,
-                "%{}: {} = {:?}",
-                self.inputs.len() + i,
-                node.output,
-                node.op
-            )?;
+        for node in &self.nodes {
+            for (i, (value, ty)) in node.results().zip(&node.outputs).enumerate() {
+                let comma = if i > 0 { ", " } else { "" };
+                write!(f, "{comma}%{}: {ty}", value.0)?;
+            }
+            write!(f, " = {:?}", node.op)?;
             for v in &node.inputs {
                 write!(f, " %{}", v.0)?;
             }

@@ -7,9 +7,11 @@
 
 mod build;
 pub mod case;
+pub mod check;
 mod device;
 mod dtype;
 mod error;
+pub mod fusion;
 mod graph;
 mod layout;
 mod op;
@@ -22,6 +24,8 @@ pub use dtype::{BlockFormat, DType};
 pub use error::OpError;
 pub use graph::{Graph, Node, ValueId};
 pub use layout::Layout;
-pub use op::{Named, Op, OpClass, OpDef, OpKind, Role, Signature, TensorType};
+pub use op::{
+    Named, Op, OpClass, OpDef, OpKind, ResultTypes, Results, Role, Signature, TensorType,
+};
 pub use scalar::{Param, Scalar};
 pub use shape::{Shape, broadcast_shapes, normalize_dim};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use smallvec::SmallVec;
+
 use crate::case::Case;
 use crate::{DType, Graph, Layout, OpError, Shape, ValueId, ops};
 
@@ -40,6 +42,12 @@ impl fmt::Display for TensorType {
     }
 }
 
+/// Types of an operation's results: nearly always one.
+pub type ResultTypes = SmallVec<[TensorType; 1]>;
+
+/// The results of an operation in a [`Graph`].
+pub type Results = SmallVec<[ValueId; 1]>;
+
 /// The families of operations that device policies speak of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OpClass {
@@ -68,12 +76,10 @@ pub enum OpClass {
 /// How an operation treats memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Computes its result from others and writes it to memory of its own.
+    /// Computes its results from its operands and writes them to memory.
     Compute,
     /// Only looks at its input in another [`Layout`].
     View,
-    /// Writes into its first input, a state buffer, which is also its result. Idempotent.
-    State,
 }
 
 /// An operation with the types of its operands: what a device says yes or no to.
@@ -83,8 +89,20 @@ pub struct Signature<'a> {
     pub op: &'a Op,
     /// Types of the operands.
     pub inputs: &'a [&'a TensorType],
-    /// Type of the result.
-    pub output: &'a TensorType,
+    /// Types of the results.
+    pub outputs: &'a [TensorType],
+}
+
+impl<'a> Signature<'a> {
+    /// Type of the first result, for most operations the only one.
+    pub fn output(&self) -> &'a TensorType {
+        &self.outputs[0]
+    }
+
+    /// Types of operands and results.
+    pub fn types(&self) -> impl Iterator<Item = &'a TensorType> + use<'a> {
+        self.inputs.iter().copied().chain(self.outputs)
+    }
 }
 
 /// An operation's name and examples.
@@ -102,12 +120,22 @@ pub trait OpDef {
     /// Family of the operation.
     fn class(&self) -> OpClass;
 
-    /// Type of the result, or what is wrong with the operands.
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError>;
+    /// Types of the results, of which there is at least one, or what is wrong with the operands.
+    ///
+    /// # Errors
+    /// Operands that the operation is not defined for.
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError>;
 
     /// How the operation treats memory.
     fn role(&self) -> Role {
         Role::Compute
+    }
+
+    /// The operand that a result is written over, if it has no memory of its own. That operand is
+    /// a state: a graph input, or what another operation wrote over one. Nothing may read it
+    /// afterwards. Running the operation twice has to be the same as running it once.
+    fn overwrites(&self, _result: usize) -> Option<usize> {
+        None
     }
 
     /// Multiplications, each with its addition, that a result takes, where those and not the
@@ -127,9 +155,12 @@ pub trait OpDef {
         false
     }
 
-    /// Appends what a composite operation is made of, and returns its result. This is the
+    /// Appends what a composite operation is made of, and returns its results. This is the
     /// operation's definition.
-    fn decompose(&self, _graph: &mut Graph, _inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    ///
+    /// # Errors
+    /// The operation is a primitive, or [`OpDef::infer`] refuses the operands.
+    fn decompose(&self, _graph: &mut Graph, _inputs: &[ValueId]) -> Result<Results, OpError> {
         Err(OpError::new(
             "decompose",
             "a composite operation",
@@ -205,6 +236,8 @@ ops! {
     conv2d::Conv2d, conv_transpose2d::ConvTranspose2d, pool2d::Pool2d,
     // Normalisation
     softmax::Softmax, layer_norm::LayerNorm, rms_norm::RmsNorm, batch_norm::BatchNorm,
+    // What rules of fusion put in place of others
+    fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
 }
 
 impl Op {

@@ -31,7 +31,7 @@ impl OpType {
     /// The family of an operation; `None` for what only moves data, which goes with its
     /// neighbours.
     pub fn of(signature: &Signature) -> Option<Self> {
-        let types = signature.inputs.iter().copied().chain([signature.output]);
+        let types = signature.inputs.iter().copied().chain([signature.output()]);
         let is_complex = types.map(|ty| ty.dtype).any(DType::is_complex);
         Some(match signature.op.def().class() {
             OpClass::Memory => return None,

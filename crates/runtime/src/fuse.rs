@@ -67,8 +67,8 @@ fn candidate(
         let constant = is_constant(&producer.step);
         let free = constant || users[from].as_slice() == [at];
         // All of it, and not reshaped: operands of parts broadcast to one shape.
-        let shape = &into.step.output.ty.shape;
-        let same = producer.step.output.ty.shape == *shape;
+        let shape = into.step.output().ty.shape;
+        let same = producer.step.output().ty.shape == *shape;
         let whole = |place: &Place| {
             let layout = &place.layout;
             let whole = layout.shape == *shape && layout.offset == 0 && layout.is_contiguous();
@@ -131,7 +131,7 @@ fn merge(producer: &Draft, into: Draft, from: usize) -> Draft {
         step: Step {
             parts,
             inputs,
-            output: into.step.output,
+            output: into.step.output(),
         },
         roots,
         fuses: true,

@@ -174,12 +174,12 @@ impl<K: Kernels> Builder<'_, K> {
             Role::State => {
                 let operands = self.operands(index, node, 1);
                 let (root, layout) = self.value(node.inputs[0]).clone();
-                self.push(index, node.op.clone(), operands, node.output.clone());
+                self.push(index, node.op.clone(), operands, node.output().clone());
                 self.values.push((root, layout));
             }
             Role::Compute => {
                 let operands = self.operands(index, node, 0);
-                let value = self.push(index, node.op.clone(), operands, node.output.clone());
+                let value = self.push(index, node.op.clone(), operands, node.output().clone());
                 self.values.push(value);
             }
         }
@@ -269,7 +269,7 @@ impl<K: Kernels> Builder<'_, K> {
             let whole = layout.offset == 0 && layout.is_contiguous();
             let direct = match root {
                 Root::Step(s) if whole && !writers.contains(&s) => {
-                    let ty = &self.steps[s].step.output.ty;
+                    let ty = &self.steps[s].step.output().ty;
                     (ty.shape.elements() == layout.elements()).then_some(s)
                 }
                 _ => None,
@@ -316,12 +316,12 @@ fn place(drafts: Vec<Draft>, writers: &[usize], kernels: &impl Kernels) -> Lower
                     Root::Step(s) => slots[s],
                 };
             }
-            step.output.slot = match writers.iter().position(|&w| w == at) {
+            step.output().slot = match writers.iter().position(|&w| w == at) {
                 _ if is_state(step) => step.inputs[0].slot,
                 Some(output) => Slot::Output(output),
-                None => Slot::Arena(take(at, step.output.ty.bytes())),
+                None => Slot::Arena(take(at, step.output().ty.bytes())),
             };
-            slots.push(step.output.slot);
+            slots.push(step.output().slot);
         }
     };
 
@@ -411,7 +411,7 @@ mod tests {
         let lowered = lower(&chain(10), &Reads(Layouts::Any)).unwrap();
         assert_eq!(lowered.steps.len(), 10);
         assert_eq!(lowered.arena_bytes, 2 * 64 * 4);
-        assert_eq!(lowered.steps[9].output.slot, Slot::Output(0));
+        assert_eq!(lowered.steps[9].output().slot, Slot::Output(0));
     }
 
     #[test]
@@ -426,22 +426,22 @@ mod tests {
         g.output(values[30]);
         let steps = lower(&g, &Reads(Layouts::Any)).unwrap().steps;
         for (i, step) in steps.iter().enumerate() {
-            let Slot::Arena(start) = step.output.slot else {
+            let Slot::Arena(start) = step.output().slot else {
                 continue;
             };
             let last = (i..steps.len())
-                .rfind(|&j| steps[j].inputs.iter().any(|p| p.slot == step.output.slot))
+                .rfind(|&j| steps[j].inputs.iter().any(|p| p.slot == step.output().slot))
                 .unwrap();
             // Between the write and the last read, nothing else writes here.
             for other in &steps[i + 1..=last] {
-                if let Slot::Arena(s) = other.output.slot
+                if let Slot::Arena(s) = other.output().slot
                     && s.abs_diff(start) < 448
                 {
                     assert_eq!(s, start);
                     let reread = steps[last]
                         .inputs
                         .iter()
-                        .any(|p| p.slot == other.output.slot);
+                        .any(|p| p.slot == other.output().slot);
                     assert!(reread, "step {i} is overwritten while alive");
                 }
             }
@@ -471,7 +471,7 @@ mod tests {
             g.output(v);
         }
         let steps = lower(&g, &Reads(Layouts::Any)).unwrap().steps;
-        let mut outputs: Vec<Slot> = steps.iter().map(|s| s.output.slot).collect();
+        let mut outputs: Vec<Slot> = steps.iter().map(|s| s.output().slot).collect();
         outputs.sort_by_key(|s| format!("{s:?}"));
         assert_eq!(outputs, [0, 1, 2, 3].map(Slot::Output));
     }

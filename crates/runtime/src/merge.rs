@@ -172,7 +172,7 @@ impl<'a> Window<'a> {
 
     /// The steps that read the result of step `at`.
     fn readers(&self, at: usize) -> impl Iterator<Item = usize> {
-        let slot = self.steps[at].output.slot;
+        let slot = self.steps[at].output().slot;
         let reads = move |step: &Step| step.inputs.iter().any(|place| place.slot == slot);
         let after = self.steps.iter().enumerate().skip(at + 1);
         after.filter(move |(_, step)| reads(step)).map(|(i, _)| i)
@@ -192,7 +192,9 @@ impl<'a> Window<'a> {
 
     /// Is what lies there made by a step of the window from `at` on?
     fn is_made_behind(&self, slot: Slot, at: usize) -> bool {
-        self.steps[at..].iter().any(|step| step.output.slot == slot)
+        self.steps[at..]
+            .iter()
+            .any(|step| step.output().slot == slot)
     }
 }
 
@@ -217,7 +219,7 @@ impl<'a, R: Merge> Merging<'_, 'a, R> {
                     eps: op.eps.0,
                 };
                 self.done[at] = true;
-                self.products_of(&step.output, Some((at, norm)));
+                self.products_of(step.output(), Some((at, norm)));
             }
             Op::Linear(_) => self.products_of(&step.inputs[0], None),
             Op::Rope(_) => match self.cached_attention(at) {
@@ -245,7 +247,7 @@ impl<'a, R: Merge> Merging<'_, 'a, R> {
     /// Is the result of the norm `at` read by products only, which do the norm by themselves?
     fn is_only_for_products(&self, at: usize) -> bool {
         let (window, step) = (self.window, &self.window.steps[at]);
-        let y = &step.output;
+        let y = step.output();
         let reads_as_x = |i: usize| {
             let step = &window.steps[i];
             self.is_product(i)
@@ -310,7 +312,7 @@ impl<'a, R: Merge> Merging<'_, 'a, R> {
                 Product {
                     w: &step.inputs[1],
                     bias: step.inputs.get(2),
-                    y: &step.output,
+                    y: step.output(),
                 }
             };
             let products = Products {
@@ -344,21 +346,21 @@ impl<'a, R: Merge> Merging<'_, 'a, R> {
         }
         let step = &window.steps[last];
         let is_plain = |place: &Place| {
-            place.ty == step.output.ty && place.layout.is_contiguous() && place.layout.offset == 0
+            place.ty == step.output().ty && place.layout.is_contiguous() && place.layout.offset == 0
         };
         // As many elements, and all of them with a bias or none.
         let is_like = |i: usize| {
             let of = &window.steps[i];
-            of.output.ty.shape.elements() == step.output.ty.shape.elements()
+            of.output().ty.shape.elements() == step.output().ty.shape.elements()
                 && of.inputs.len() == window.steps[group[0]].inputs.len()
         };
-        if step.output.ty.dtype != DType::F32
+        if step.output().ty.dtype != DType::F32
             || step.inputs.len() != 2
             || group.iter().any(|&i| !is_like(i))
         {
             return nothing;
         }
-        let slot = |i: usize| window.steps[i].output.slot;
+        let slot = |i: usize| window.steps[i].output().slot;
         match *group {
             [only] if is_sum(step) => {
                 let other = usize::from(step.inputs[0].slot == slot(only));
@@ -368,7 +370,7 @@ impl<'a, R: Merge> Merging<'_, 'a, R> {
                     true => (
                         Then::Add {
                             other,
-                            sum: &step.output,
+                            sum: step.output(),
                         },
                         Some(last),
                     ),
@@ -381,7 +383,7 @@ impl<'a, R: Merge> Merging<'_, 'a, R> {
                 {
                     (
                         Then::SwiGlu {
-                            gated: &step.output,
+                            gated: step.output(),
                         },
                         Some(last),
                     )
@@ -397,7 +399,7 @@ impl<'a, R: Merge> Merging<'_, 'a, R> {
     fn cached_attention(&self, at: usize) -> Option<(CachedAttention<'a>, [usize; 5])> {
         let window = self.window;
         let made_by = |place: &Place, is: fn(&Op) -> bool| {
-            let makes = |step: &Step| step.output.slot == place.slot && is(&step.last().op);
+            let makes = |step: &Step| step.output().slot == place.slot && is(&step.last().op);
             window.steps.iter().position(makes)
         };
         let is_rope = |op: &Op| matches!(op, Op::Rope(_));
@@ -417,7 +419,7 @@ impl<'a, R: Merge> Merging<'_, 'a, R> {
         let is_ready = members.iter().all(|&member| {
             window.steps[member].inputs.iter().all(|place| {
                 let makers = window.steps.iter().enumerate();
-                let mut makers = makers.filter(|(_, step)| step.output.slot == place.slot);
+                let mut makers = makers.filter(|(_, step)| step.output().slot == place.slot);
                 makers.all(|(maker, _)| self.done[maker] || members.contains(&maker))
             })
         });

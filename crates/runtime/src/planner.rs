@@ -394,13 +394,13 @@ impl<'a> Planner<'a> {
             ..
         } = *self.request;
         let operands = node.inputs.iter().map(|&v| self.source.ty(v));
-        let types: SmallVec<[&TensorType; 5]> = operands.chain([&node.output]).collect();
+        let types: SmallVec<[&TensorType; 5]> = operands.chain([node.output()]).collect();
         let elements = types.iter().map(|ty| ty.shape.elements());
         let op_type = self.source.with_signature(node, OpType::of);
         let subject = Subject {
             kind: Some(node.op.kind()),
             op_type,
-            dtype: node.output.dtype,
+            dtype: node.output().dtype,
             rank: types.iter().map(|ty| ty.rank()).max().unwrap_or(0),
             elements: elements.max().unwrap_or(0),
             custom_kernel: op_type == Some(OpType::CustomKernel),
@@ -509,7 +509,13 @@ impl<'a> Planner<'a> {
         }
         let backend = self.request.devices.backend(device);
         let supported = graph.with_signature(node, |s| backend.supports(s));
-        (!supported).then(|| format!("no kernel for {} of {}", node.op.name(), node.output.dtype))
+        (!supported).then(|| {
+            format!(
+                "no kernel for {} of {}",
+                node.op.name(),
+                node.output().dtype
+            )
+        })
     }
 
     /// Why `device` may not run a node, whatever it says itself.

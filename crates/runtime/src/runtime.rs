@@ -62,7 +62,7 @@ pub(crate) type Memo = (Op, SmallVec<[TensorType; 4]>, TensorType);
 
 pub(crate) fn memo(graph: &Graph, node: &Node) -> Memo {
     let inputs = node.inputs.iter().map(|&v| graph.ty(v).clone()).collect();
-    (node.op.clone(), inputs, node.output.clone())
+    (node.op.clone(), inputs, node.output().clone())
 }
 
 impl Devices {

@@ -34,7 +34,7 @@ impl Segment {
     /// by updates of a state of another type.
     pub(crate) fn conversions(&self) -> usize {
         let converts = |node: &&Node| match node.op.def().role() {
-            Role::State => self.graph.ty(node.inputs[1]).dtype != node.output.dtype,
+            Role::State => self.graph.ty(node.inputs[1]).dtype != node.output().dtype,
             _ => node.op.kind() == OpKind::Cast,
         };
         self.graph.nodes().iter().filter(converts).count()

@@ -71,7 +71,7 @@ pub(crate) fn explain(
         // An update writes as much as its source has.
         let written = match node.op.def().role() {
             Role::State => plan.graph.ty(node.inputs[1]),
-            _ => &node.output,
+            _ => node.output(),
         };
         let costs = devices.slot(assignment.device).costs();
         let row = Explanation {

@@ -52,7 +52,7 @@ fn unsupported(part: &Part, why: String) -> DeviceError {
 impl Prepared {
     /// Prepares `step` with kernels from the table.
     pub(crate) fn new(step: &Step, kernels: &KernelTable<Launch>) -> Result<Self, DeviceError> {
-        let shape = &step.output.ty.shape;
+        let shape = step.output().ty.shape;
         let results: SmallVec<[TensorType; 4]> = (step.parts.iter())
             .map(|part| TensorType::new(shape.clone(), part.dtype))
             .collect();

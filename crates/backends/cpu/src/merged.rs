@@ -24,11 +24,11 @@ impl Merge for Rules<'_> {
         let signature = Signature {
             op: &step.last().op,
             inputs: &inputs,
-            output: &step.output.ty,
+            output: step.output().ty,
         };
         has_few_rows(step)
             && self.0.find(&signature).is_some()
-            && step.output.ty.shape.elements() > 0
+            && step.output().ty.shape.elements() > 0
             && step.inputs.iter().all(|place| place.layout.is_contiguous())
     }
 
@@ -57,7 +57,7 @@ pub(crate) fn together(steps: &[Step], at: usize) -> usize {
 }
 
 fn has_few_rows(step: &Step) -> bool {
-    let shape = &step.output.ty.shape;
+    let shape = step.output().ty.shape;
     let width = shape.last().copied().unwrap_or(1);
     shape.elements() <= MAX_FEW * width
 }

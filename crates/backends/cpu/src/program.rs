@@ -103,7 +103,7 @@ impl CpuProgram {
             pool: &self.pool,
             op: &step.last().op,
             inputs: &views,
-            output: memory.target(&step.output)?,
+            output: memory.target(step.output())?,
         }))
     }
 

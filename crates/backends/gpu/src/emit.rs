@@ -74,7 +74,7 @@ pub(crate) fn emit(
         limits,
         dialect,
         written: (lowered.steps.iter())
-            .filter_map(|step| match step.output.slot {
+            .filter_map(|step| match step.output().slot {
                 Slot::Input(input) => Some(input),
                 Slot::Output(_) | Slot::Arena(_) => None,
             })
@@ -94,7 +94,7 @@ pub(crate) fn emit(
         for launch in window.launches(&Cuda(&emitter)) {
             emitter.step = first + launch.steps[0];
             match &launch.work {
-                merge::Work::Alone(step) if step.output.ty.shape.elements() == 0 => {}
+                merge::Work::Alone(step) if step.output().ty.shape.elements() == 0 => {}
                 merge::Work::Alone(step) => emits[emitter.step](step, &mut emitter),
                 merge::Work::Products(products) => cuda::emit(products, &mut emitter),
                 merge::Work::Attention(attention) => {

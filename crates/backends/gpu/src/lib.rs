@@ -136,7 +136,7 @@ impl<D: Driver> Backend for Gpu<D> {
     }
 
     fn supports(&self, signature: &Signature) -> bool {
-        let mut types = signature.inputs.iter().copied().chain([signature.output]);
+        let mut types = signature.inputs.iter().copied().chain([signature.output()]);
         let any = self.driver().limits().has_f64 || only_moves(signature);
         types.all(|ty| is_addressable(ty) && (any || !is_double(ty)))
             && self.table.find(signature).is_some()
@@ -175,7 +175,7 @@ impl<D: Driver> Gpu<D> {
                     let signature = Signature {
                         op: &part.op,
                         inputs: &inputs,
-                        output: &step.output.ty,
+                        output: step.output().ty,
                     };
                     self.table.find(&signature).map(|entry| entry.launch)
                 }

@@ -106,26 +106,26 @@ impl Run<'_> {
                 })
             })
             .collect::<Result<Vec<_>, DeviceError>>()?;
-        check_memory(&node.output)?;
+        check_memory(node.output())?;
         let call = Call {
             inputs: &operands,
-            output: &node.output,
+            output: node.output(),
         };
         let mut values = launch(&node.op, &call).map_err(|misuse| {
             DeviceError::new(DeviceType::Reference, FailureClass::Caller, misuse.0)
         })?;
         drop(operands);
         if let Some(own) = Rc::get_mut(&mut values) {
-            own.wrap(node.output.dtype);
+            own.wrap(node.output().dtype);
         }
         if node.op.def().role() == Role::State
             && let Some(root) = graph.state_root(node.inputs[0])
         {
-            let bytes = values.encode(node.output.dtype);
+            let bytes = values.encode(node.output().dtype);
             // SAFETY: a state is this run's own while it lasts.
             unsafe { self.inputs[root.index()].write(0, &bytes)? };
             self.values[root.index()] = None;
-            values = Rc::new(Values::decode(bytes, node.output.dtype));
+            values = Rc::new(Values::decode(bytes, node.output().dtype));
         }
         Ok(values)
     }

@@ -1,7 +1,9 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{Case, Fill, Operand, elementwise};
 use crate::ops::BinaryOp;
-use crate::{Graph, Named, OpClass, OpDef, ValueId};
+use crate::{Graph, Named, OpClass, OpDef, ResultTypes, Results, ValueId};
 
 /// An activation function of each element of a floating-point tensor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -41,17 +43,17 @@ impl OpDef for Activation {
         OpClass::Activation
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_float(Self::NAME, x)?;
-        Ok(x.clone())
+        Ok(smallvec![x.clone()])
     }
 
     fn is_composite(&self) -> bool {
         true
     }
 
-    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let dtype = g.ty(inputs[0]).dtype;
         let x = g.cast(inputs[0], compute_dtype(dtype))?;
         let y = match self.kind {
@@ -79,7 +81,7 @@ impl OpDef for Activation {
                 half_x_times_one_plus(g, x, tanh)?
             }
         };
-        g.cast(y, dtype)
+        Ok(smallvec![g.cast(y, dtype)?])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::Case;
-use crate::{Named, OpClass, OpDef, Scalar};
+use crate::{Named, OpClass, OpDef, ResultTypes, Scalar};
 
 /// `start + i · step` for `i` from 0 up to `len`. No operands; result `[len]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -20,7 +22,7 @@ impl OpDef for Arange {
         OpClass::Memory
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         operands::<0>(Self::NAME, inputs)?;
         let out = TensorType::new([self.len], self.dtype);
         require(
@@ -29,7 +31,7 @@ impl OpDef for Arange {
             "an integer or floating-point dtype",
             self.dtype,
         )?;
-        Ok(out)
+        Ok(smallvec![out])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef, Shape};
+use crate::{Named, OpClass, OpDef, ResultTypes, Shape};
 
 /// Index of the largest or smallest element along a dimension, which is dropped. The first
 /// one where several are equal; NaN beats every number. Result `i64`.
@@ -17,7 +19,7 @@ impl OpDef for ArgReduce {
         OpClass::Reduction
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         let ordered = x.dtype.is_float() || x.dtype.is_int();
         require(
@@ -35,7 +37,7 @@ impl OpDef for ArgReduce {
         )?;
         let mut shape: Shape = x.shape.clone();
         shape.to_mut().remove(self.dim);
-        Ok(TensorType::new(shape, DType::I64))
+        Ok(smallvec![TensorType::new(shape, DType::I64)])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{Case, Operand};
-use crate::{Layout, Named, OpClass, OpDef, Role};
+use crate::{Layout, Named, OpClass, OpDef, ResultTypes, Role};
 
 /// A storage `[n]` seen through any layout inside it: how a strided tensor enters a graph.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -18,7 +20,7 @@ impl OpDef for AsStrided {
         Role::View
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [storage] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, storage)?;
         let inside = storage.rank() == 1 && self.layout.end() <= storage.shape[0];
@@ -29,7 +31,10 @@ impl OpDef for AsStrided {
             "a layout inside a storage of rank 1",
             got,
         )?;
-        Ok(TensorType::new(self.layout.shape.clone(), storage.dtype))
+        Ok(smallvec![TensorType::new(
+            self.layout.shape.clone(),
+            storage.dtype
+        )])
     }
 
     fn view(&self, input: &Layout) -> Option<Layout> {

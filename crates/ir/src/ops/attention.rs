@@ -1,7 +1,11 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::{CompareOp, Softmax};
-use crate::{BlockFormat, Graph, Named, OpClass, OpDef, Param, Signature, ValueId};
+use crate::{
+    BlockFormat, Graph, Named, OpClass, OpDef, Param, ResultTypes, Results, Signature, ValueId,
+};
 
 /// Scaled dot-product attention with grouped queries.
 ///
@@ -33,10 +37,10 @@ impl OpDef for Attention {
 
     fn products(&self, s: &Signature) -> usize {
         let keys = s.inputs[1].shape.iter().rev().nth(1).map_or(0, |&n| n);
-        keys * (s.inputs[0].shape.elements() + s.output.shape.elements())
+        keys * (s.inputs[0].shape.elements() + s.output().shape.elements())
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let count = 3 + usize::from(self.mask) + usize::from(self.past);
         require(
             Self::NAME,
@@ -88,17 +92,17 @@ impl OpDef for Attention {
             require(Self::NAME, one, "past of one i32, with causal", past)?;
         }
         let shape = q.shape.clone().with_dim(r - 1, v.shape[r - 1]);
-        Ok(TensorType {
+        Ok(smallvec![TensorType {
             shape,
             dtype: q.dtype,
-        })
+        }])
     }
 
     fn is_composite(&self) -> bool {
         true
     }
 
-    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let (q_ty, k_ty, v_ty) = (g.ty(inputs[0]), g.ty(inputs[1]), g.ty(inputs[2]));
         let (q_ty, k_ty, v_ty) = (q_ty.clone(), k_ty.clone(), v_ty.clone());
         let r = q_ty.rank();
@@ -148,7 +152,7 @@ impl OpDef for Attention {
             seen_by_any = Some(g.compare(CompareOp::Le, keys, newest)?);
         }
         let dim = r;
-        let weights = Softmax { dim }.decompose(g, &[scores])?;
+        let weights = Softmax { dim }.decompose(g, &[scores])?[0];
         // Cache rows that no query sees may hold anything, NaN included.
         let v = match seen_by_any {
             Some(any) => {
@@ -160,7 +164,7 @@ impl OpDef for Attention {
         };
         let y = g.matmul(weights, v)?;
         let y = g.reshape(y, q_ty.shape.clone().with_dim(r - 1, v_ty.shape[r - 1]))?;
-        g.cast(y, q_ty.dtype)
+        Ok(smallvec![g.cast(y, q_ty.dtype)?])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Graph, Named, OpClass, OpDef, Param, ValueId};
+use crate::{Graph, Named, OpClass, OpDef, Param, ResultTypes, Results, ValueId};
 
 /// `(x - mean) / √(var + eps) · weight + bias` for each channel, with given statistics.
 ///
@@ -17,7 +19,7 @@ impl OpDef for BatchNorm {
         OpClass::Normalization
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         require(
             Self::NAME,
             matches!(inputs.len(), 3..=5),
@@ -38,14 +40,14 @@ impl OpDef for BatchNorm {
                 per_channel,
             )?;
         }
-        Ok(x.clone())
+        Ok(smallvec![x.clone()])
     }
 
     fn is_composite(&self) -> bool {
         true
     }
 
-    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let out = g.ty(inputs[0]).clone();
         let compute = compute_dtype(out.dtype);
         let channels: Vec<usize> = (out.shape[1..].iter().enumerate())
@@ -69,7 +71,7 @@ impl OpDef for BatchNorm {
             let bias = along(g, bias)?;
             y = g.add(y, bias)?;
         }
-        g.cast(y, out.dtype)
+        Ok(smallvec![g.cast(y, out.dtype)?])
     }
 }
 

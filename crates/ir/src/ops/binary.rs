@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
-use crate::{Named, OpClass, OpDef, broadcast_shapes};
+use crate::{Named, OpClass, OpDef, ResultTypes, broadcast_shapes};
 
 /// A function of two operands of one dtype, broadcast against each other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -88,13 +90,13 @@ impl OpDef for Binary {
         }
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [a, b] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, a, b)?;
         let expected = format!("a dtype that {:?} is defined for", self.op);
         require(Self::NAME, self.op.accepts(a.dtype), expected, a)?;
         let shape = broadcast_shapes(Self::NAME, &a.shape, &b.shape)?;
-        Ok(TensorType::new(shape, self.op.output(a.dtype)))
+        Ok(smallvec![TensorType::new(shape, self.op.output(a.dtype))])
     }
 }
 

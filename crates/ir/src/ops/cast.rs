@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{Case, Fill, Operand, elementwise};
-use crate::{BlockFormat, Named, OpClass, OpDef};
+use crate::{BlockFormat, Named, OpClass, OpDef, ResultTypes};
 
 /// The values in another dtype.
 ///
@@ -19,7 +21,7 @@ impl OpDef for Cast {
         OpClass::Memory
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         let out = TensorType::new(x.shape.clone(), self.dtype);
         require_scalar(Self::NAME, &out)?;
@@ -30,7 +32,7 @@ impl OpDef for Cast {
             "a float dtype for dequantised values",
             &out,
         )?;
-        Ok(out)
+        Ok(smallvec![out])
     }
 }
 

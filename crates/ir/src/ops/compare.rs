@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
-use crate::{Named, OpClass, OpDef, broadcast_shapes};
+use crate::{Named, OpClass, OpDef, ResultTypes, broadcast_shapes};
 
 /// A comparison of two operands of one dtype, broadcast against each other. Result `bool`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -44,13 +46,13 @@ impl OpDef for Compare {
         OpClass::Activation
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [a, b] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, a, b)?;
         let expected = format!("a dtype that {:?} is defined for", self.op);
         require(Self::NAME, self.op.accepts(a.dtype), expected, a)?;
         let shape = broadcast_shapes(Self::NAME, &a.shape, &b.shape)?;
-        Ok(TensorType::new(shape, DType::Bool))
+        Ok(smallvec![TensorType::new(shape, DType::Bool)])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, ResultTypes};
 
 /// Operands of one dtype joined along a dimension; their other sizes are equal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -14,7 +16,7 @@ impl OpDef for Concat {
         OpClass::Memory
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let (first, rest) = inputs
             .split_first()
             .ok_or_else(|| OpError::new(Self::NAME, "at least one operand", "none"))?;
@@ -32,7 +34,7 @@ impl OpDef for Concat {
                 .ok_or_else(|| OpError::new(Self::NAME, "a size that fits", "an overflow"))?;
         }
         let shape = first.shape.clone().with_dim(self.dim, size);
-        Ok(TensorType::new(shape, first.dtype))
+        Ok(smallvec![TensorType::new(shape, first.dtype)])
     }
 }
 

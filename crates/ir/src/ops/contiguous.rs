@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{Case, elementwise};
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, ResultTypes};
 
 /// The same elements copied to row-major order without gaps.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -11,10 +13,10 @@ impl OpDef for Contiguous {
         OpClass::Memory
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, x)?;
-        Ok(x.clone())
+        Ok(smallvec![x.clone()])
     }
 }
 

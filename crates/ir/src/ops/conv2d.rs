@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef, Signature};
+use crate::{Named, OpClass, OpDef, ResultTypes, Signature};
 
 /// 2-D convolution (cross-correlation, as in PyTorch).
 ///
@@ -81,10 +83,10 @@ impl OpDef for Conv2d {
     }
 
     fn products(&self, s: &Signature) -> usize {
-        s.output.shape.elements() * s.inputs[1].shape[1..].iter().product::<usize>()
+        s.output().shape.elements() * s.inputs[1].shape[1..].iter().product::<usize>()
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         require_conv(Self::NAME, inputs, |w| w.shape[0])?;
         let (x, w) = (inputs[0], inputs[1]);
         let got = format!("{x} and {w} in {} groups", self.groups);
@@ -115,7 +117,10 @@ impl OpDef for Conv2d {
                 format!("{got}, {self:?}"),
             ));
         };
-        Ok(TensorType::new([x.shape[0], w.shape[0], h, width], x.dtype))
+        Ok(smallvec![TensorType::new(
+            [x.shape[0], w.shape[0], h, width],
+            x.dtype
+        )])
     }
 }
 

@@ -1,7 +1,9 @@
 use super::conv2d::require_conv;
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef, Signature};
+use crate::{Named, OpClass, OpDef, ResultTypes, Signature};
 
 /// Transposed 2-D convolution: `torch.nn.functional.conv_transpose2d`.
 ///
@@ -55,7 +57,7 @@ impl OpDef for ConvTranspose2d {
         s.inputs[0].shape.elements() * s.inputs[1].shape[1..].iter().product::<usize>()
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         require_conv(Self::NAME, inputs, |w| {
             w.shape[1].saturating_mul(self.groups)
         })?;
@@ -77,7 +79,10 @@ impl OpDef for ConvTranspose2d {
                 format!("{got}, {self:?}"),
             ));
         };
-        Ok(TensorType::new([x.shape[0], channels, h, width], x.dtype))
+        Ok(smallvec![TensorType::new(
+            [x.shape[0], channels, h, width],
+            x.dtype
+        )])
     }
 }
 

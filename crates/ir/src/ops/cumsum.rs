@@ -1,7 +1,9 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::ops::ReduceOp;
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, ResultTypes};
 
 /// Running sum along a dimension; of integers and booleans an `i64`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -15,12 +17,12 @@ impl OpDef for Cumsum {
         OpClass::Reduction
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, x)?;
         require_dim(Self::NAME, x, self.dim)?;
         let dtype = ReduceOp::Sum.output(x.dtype);
-        Ok(TensorType::new(x.shape.clone(), dtype))
+        Ok(smallvec![TensorType::new(x.shape.clone(), dtype)])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{Case, Fill, Operand};
-use crate::{BlockFormat, Graph, Named, OpClass, OpDef, ValueId};
+use crate::{BlockFormat, Graph, Named, OpClass, OpDef, ResultTypes, Results, ValueId};
 
 /// Rows of a table: `torch.nn.functional.embedding`.
 ///
@@ -17,7 +19,7 @@ impl OpDef for Embedding {
         OpClass::Memory
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [table, ids] = operands(Self::NAME, inputs)?;
         let weights = table.dtype.is_float() || table.dtype.is_block();
         require(
@@ -35,14 +37,14 @@ impl OpDef for Embedding {
         )?;
         let mut shape = ids.shape.clone();
         shape.to_mut().push(table.shape[1]);
-        Ok(TensorType::new(shape, self.dtype))
+        Ok(smallvec![TensorType::new(shape, self.dtype)])
     }
 
     fn is_composite(&self) -> bool {
         true
     }
 
-    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let ids = g.ty(inputs[1]).shape.clone();
         let width = g.ty(inputs[0]).shape[1];
         let table = g.cast(inputs[0], self.dtype)?;
@@ -50,7 +52,7 @@ impl OpDef for Embedding {
         let rows = g.push(IndexSelect { dim: 0 }, &[table, flat])?;
         let mut shape = ids;
         shape.to_mut().push(width);
-        g.reshape(rows, shape)
+        Ok(smallvec![g.reshape(rows, shape)?])
     }
 }
 

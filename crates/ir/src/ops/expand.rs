@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpClass, OpDef, Role, Shape};
+use crate::{Layout, Named, OpClass, OpDef, ResultTypes, Role, Shape};
 
 /// Broadcast to a shape: `torch.broadcast_to`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -18,13 +20,13 @@ impl OpDef for Expand {
         Role::View
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, x)?;
         let fits = crate::broadcast_shapes(Self::NAME, &x.shape, &self.shape)? == self.shape;
         let expected = format!("a shape that {x} broadcasts to");
         require(Self::NAME, fits, expected, &self.shape)?;
-        Ok(TensorType::new(self.shape.clone(), x.dtype))
+        Ok(smallvec![TensorType::new(self.shape.clone(), x.dtype)])
     }
 
     fn view(&self, input: &Layout) -> Option<Layout> {

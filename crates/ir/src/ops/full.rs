@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::Case;
-use crate::{Named, OpClass, OpDef, Scalar, Shape};
+use crate::{Named, OpClass, OpDef, ResultTypes, Scalar, Shape};
 
 /// A tensor of one value. No operands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -18,11 +20,11 @@ impl OpDef for Full {
         OpClass::Memory
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         operands::<0>(Self::NAME, inputs)?;
         let out = TensorType::new(self.shape.clone(), self.dtype);
         require_scalar(Self::NAME, &out)?;
-        Ok(out)
+        Ok(smallvec![out])
     }
 }
 

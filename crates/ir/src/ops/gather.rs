@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, ResultTypes};
 
 /// `out[i][j][k] = x[i][index[i][j][k]][k]` for `dim` 1: `torch.gather`.
 ///
@@ -33,10 +35,10 @@ impl OpDef for Gather {
         OpClass::Memory
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x, index] = operands(Self::NAME, inputs)?;
         require_indexed(Self::NAME, x, index, self.dim)?;
-        Ok(TensorType::new(index.shape.clone(), x.dtype))
+        Ok(smallvec![TensorType::new(index.shape.clone(), x.dtype)])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, ResultTypes};
 
 /// The listed indices of one dimension: `torch.index_select`.
 ///
@@ -17,17 +19,17 @@ impl OpDef for IndexSelect {
         OpClass::Memory
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x, index] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, x)?;
         require_dim(Self::NAME, x, self.dim)?;
         require_index(Self::NAME, index)?;
         require(Self::NAME, index.rank() == 1, "an index of rank 1", index)?;
         let shape = x.shape.clone().with_dim(self.dim, index.shape[0]);
-        Ok(TensorType {
+        Ok(smallvec![TensorType {
             shape,
             dtype: x.dtype,
-        })
+        }])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Graph, Named, OpClass, OpDef, Param, ValueId};
+use crate::{Graph, Named, OpClass, OpDef, Param, ResultTypes, Results, ValueId};
 
 /// `(x - mean) / √(var + eps) · weight + bias` over the last `dims` dimensions.
 ///
@@ -19,7 +21,7 @@ impl OpDef for LayerNorm {
         OpClass::Normalization
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         require(
             Self::NAME,
             matches!(inputs.len(), 1..=3),
@@ -41,14 +43,14 @@ impl OpDef for LayerNorm {
             let expected = format!("weight and bias {inner:?}");
             require(Self::NAME, *affine.shape == *inner, expected, affine)?;
         }
-        Ok(x.clone())
+        Ok(smallvec![x.clone()])
     }
 
     fn is_composite(&self) -> bool {
         true
     }
 
-    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let out = g.ty(inputs[0]).clone();
         let compute = compute_dtype(out.dtype);
         let (outer, inner) = out.shape.split_at(out.rank() - self.dims);
@@ -73,7 +75,7 @@ impl OpDef for LayerNorm {
             y = g.add(y, bias)?;
         }
         let y = g.reshape(y, out.shape)?;
-        g.cast(y, out.dtype)
+        Ok(smallvec![g.cast(y, out.dtype)?])
     }
 }
 

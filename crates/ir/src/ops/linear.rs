@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{Case, Fill, Operand};
-use crate::{BlockFormat, Graph, Named, OpClass, OpDef, Signature, ValueId};
+use crate::{BlockFormat, Graph, Named, OpClass, OpDef, ResultTypes, Results, Signature, ValueId};
 
 /// `x · wᵀ + bias`, with weights in any floating-point dtype or block format.
 ///
@@ -15,10 +17,10 @@ impl OpDef for Linear {
     }
 
     fn products(&self, s: &Signature) -> usize {
-        s.output.shape.elements() * s.inputs[0].shape.last().map_or(0, |&k| k)
+        s.output().shape.elements() * s.inputs[0].shape.last().map_or(0, |&k| k)
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let (x, w, bias) = match *inputs {
             [x, w] => (x, w, None),
             [x, w, bias] => (x, w, Some(bias)),
@@ -45,17 +47,17 @@ impl OpDef for Linear {
             require(Self::NAME, fits, format!("a bias [{}]", w.shape[0]), bias)?;
         }
         let shape = x.shape.clone().with_dim(x.rank() - 1, w.shape[0]);
-        Ok(TensorType {
+        Ok(smallvec![TensorType {
             shape,
             dtype: x.dtype,
-        })
+        }])
     }
 
     fn is_composite(&self) -> bool {
         true
     }
 
-    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let out = g.ty(inputs[0]).clone();
         let (k, n) = (out.shape[out.rank() - 1], g.ty(inputs[1]).shape[0]);
         let compute = compute_dtype(out.dtype);
@@ -69,7 +71,7 @@ impl OpDef for Linear {
             y = g.add(y, bias)?;
         }
         let y = g.reshape(y, out.shape.clone().with_dim(out.rank() - 1, n))?;
-        g.cast(y, out.dtype)
+        Ok(smallvec![g.cast(y, out.dtype)?])
     }
 }
 

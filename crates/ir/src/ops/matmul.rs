@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
-use crate::{Named, OpClass, OpDef, Shape, Signature, broadcast_shapes};
+use crate::{Named, OpClass, OpDef, ResultTypes, Shape, Signature, broadcast_shapes};
 
 /// Matrix product of `a` `[…, m, k]` and `b` `[…, k, n]`; leading dimensions broadcast.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -12,10 +14,10 @@ impl OpDef for Matmul {
     }
 
     fn products(&self, s: &Signature) -> usize {
-        s.output.shape.elements() * s.inputs[0].shape.last().map_or(0, |&k| k)
+        s.output().shape.elements() * s.inputs[0].shape.last().map_or(0, |&k| k)
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [a, b] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, a, b)?;
         require_scalar(Self::NAME, a)?;
@@ -32,7 +34,7 @@ impl OpDef for Matmul {
         require(Self::NAME, mk[1] == kn[0], "equal inner sizes", &got)?;
         let mut shape: Shape = broadcast_shapes(Self::NAME, batch_a, batch_b)?;
         shape.to_mut().extend_from_slice(&[mk[0], kn[1]]);
-        Ok(TensorType::new(shape, a.dtype))
+        Ok(smallvec![TensorType::new(shape, a.dtype)])
     }
 }
 

@@ -1,12 +1,14 @@
 //! One file for each operation: parameters, inference, decomposition, conformance cases.
 
 pub(crate) mod activation;
+pub(crate) mod add_rms_norm;
 pub(crate) mod arange;
 pub(crate) mod arg_reduce;
 pub(crate) mod as_strided;
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 pub(crate) mod binary;
+pub(crate) mod cached_attention;
 pub(crate) mod cast;
 pub(crate) mod compare;
 pub(crate) mod concat;
@@ -17,6 +19,7 @@ pub(crate) mod cumsum;
 pub(crate) mod embedding;
 pub(crate) mod expand;
 pub(crate) mod full;
+pub(crate) mod fused_linear;
 pub(crate) mod gather;
 pub(crate) mod index_select;
 pub(crate) mod layer_norm;
@@ -39,12 +42,14 @@ pub(crate) mod unary;
 pub(crate) mod update_slice;
 
 pub use activation::{Activation, ActivationKind};
+pub use add_rms_norm::AddRmsNorm;
 pub use arange::Arange;
 pub use arg_reduce::ArgReduce;
 pub use as_strided::AsStrided;
 pub use attention::Attention;
 pub use batch_norm::BatchNorm;
 pub use binary::{Binary, BinaryOp};
+pub use cached_attention::CachedAttention;
 pub use cast::Cast;
 pub use compare::{Compare, CompareOp};
 pub use concat::Concat;
@@ -55,6 +60,7 @@ pub use cumsum::Cumsum;
 pub use embedding::Embedding;
 pub use expand::Expand;
 pub use full::Full;
+pub use fused_linear::{Epilogue, FusedLinear, Prologue};
 pub use gather::Gather;
 pub use index_select::IndexSelect;
 pub use layer_norm::LayerNorm;
@@ -76,7 +82,15 @@ pub use top_k::TopK;
 pub use unary::{Unary, UnaryOp};
 pub use update_slice::UpdateSlice;
 
+use crate::fusion::Rule;
 use crate::{DType, OpError, TensorType};
+
+/// The rules of all composites that have one, in the order in which they are tried.
+pub const RULES: &[Rule] = &[
+    cached_attention::cached_attention,
+    fused_linear::fused_linear,
+    add_rms_norm::add_rms_norm,
+];
 
 /// The operands as an array, or an error that says how many there should be.
 pub(crate) fn operands<'a, const N: usize>(

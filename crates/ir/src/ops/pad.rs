@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef, Scalar};
+use crate::{Named, OpClass, OpDef, ResultTypes, Scalar};
 use smallvec::SmallVec;
 
 /// One value added around a tensor.
@@ -17,7 +19,7 @@ impl OpDef for Pad {
         OpClass::Memory
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, x)?;
         let expected = format!("a padding for each of {} dimensions", x.rank());
@@ -32,10 +34,10 @@ impl OpDef for Pad {
             .map(grow)
             .collect::<Option<_>>()
             .ok_or_else(|| OpError::new(Self::NAME, "sizes that fit", "an overflow"))?;
-        Ok(TensorType {
+        Ok(smallvec![TensorType {
             shape,
             dtype: x.dtype,
-        })
+        }])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpClass, OpDef, Role};
+use crate::{Layout, Named, OpClass, OpDef, ResultTypes, Role};
 use smallvec::SmallVec;
 
 /// Dimensions in another order: `torch.permute`.
@@ -19,7 +21,7 @@ impl OpDef for Permute {
         Role::View
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, x)?;
         let mut sorted = self.dims.clone();
@@ -28,10 +30,10 @@ impl OpDef for Permute {
         let expected = format!("each dimension of {x} once");
         require(Self::NAME, valid, expected, format!("{:?}", self.dims))?;
         let shape = self.dims.iter().map(|&d| x.shape[d]).collect();
-        Ok(TensorType {
+        Ok(smallvec![TensorType {
             shape,
             dtype: x.dtype,
-        })
+        }])
     }
 
     fn view(&self, input: &Layout) -> Option<Layout> {

@@ -1,7 +1,9 @@
 use super::conv2d::windows;
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, ResultTypes};
 
 /// The maximum or average of 2-D windows of `x` `[n, c, h, w]`, floating point.
 ///
@@ -35,7 +37,7 @@ impl OpDef for Pool2d {
         OpClass::Convolution
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_float(Self::NAME, x)?;
         require(Self::NAME, x.rank() == 4, "x [n, c, h, w]", x)?;
@@ -53,7 +55,10 @@ impl OpDef for Pool2d {
             let expected = "a window that fits, stride and dilation > 0, padding <= kernel / 2";
             return Err(OpError::new(Self::NAME, expected, format!("{x}, {self:?}")));
         };
-        Ok(TensorType::new([x.shape[0], x.shape[1], h, w], x.dtype))
+        Ok(smallvec![TensorType::new(
+            [x.shape[0], x.shape[1], h, w],
+            x.dtype
+        )])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::Case;
-use crate::{Named, OpClass, OpDef, Shape};
+use crate::{Named, OpClass, OpDef, ResultTypes, Shape};
 
 /// Random numbers that depend only on the seed and the element's index, so that every
 /// device draws the same. No operands.
@@ -84,13 +86,13 @@ impl OpDef for Random {
         OpClass::Distribution
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         operands::<0>(Self::NAME, inputs)?;
         let legal = self.dtype.is_float()
             || (self.distribution == Distribution::Normal && self.dtype.is_complex());
         let expected = "a floating-point dtype, or a complex one for normal numbers";
         require(Self::NAME, legal, expected, self.dtype)?;
-        Ok(TensorType::new(self.shape.clone(), self.dtype))
+        Ok(smallvec![TensorType::new(self.shape.clone(), self.dtype)])
     }
 }
 

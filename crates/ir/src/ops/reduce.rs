@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, ResultTypes};
 use smallvec::SmallVec;
 
 /// Elements combined over some dimensions.
@@ -53,7 +55,7 @@ impl OpDef for Reduce {
         OpClass::Reduction
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         let expected = format!("a dtype that {:?} is defined for", self.op);
         require(Self::NAME, self.op.accepts(x.dtype), expected, x)?;
@@ -74,10 +76,10 @@ impl OpDef for Reduce {
             false => Some(size),
         };
         let shape = x.shape.iter().enumerate().filter_map(keep).collect();
-        Ok(TensorType {
+        Ok(smallvec![TensorType {
             shape,
             dtype: self.op.output(x.dtype),
-        })
+        }])
     }
 }
 

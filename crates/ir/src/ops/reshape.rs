@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpClass, OpDef, Role, Shape};
+use crate::{Layout, Named, OpClass, OpDef, ResultTypes, Role, Shape};
 
 /// The same elements, in row-major order, in another shape: `torch.reshape`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -18,7 +20,7 @@ impl OpDef for Reshape {
         Role::View
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         let out = TensorType::new(self.shape.clone(), x.dtype);
         let same = self.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
@@ -27,7 +29,7 @@ impl OpDef for Reshape {
         require(Self::NAME, same, expected, &self.shape)?;
         let rows = !x.dtype.is_block() || x.shape.last() == self.shape.last();
         require(Self::NAME, rows, "the rows of blocks kept whole", &out)?;
-        Ok(out)
+        Ok(smallvec![out])
     }
 
     fn view(&self, input: &Layout) -> Option<Layout> {

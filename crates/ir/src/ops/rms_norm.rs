@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Graph, Named, OpClass, OpDef, Param, ValueId};
+use crate::{Graph, Named, OpClass, OpDef, Param, ResultTypes, Results, ValueId};
 
 /// `x / √(mean(x²) + eps) · weight` over the last dimension
 /// ([Zhang and Sennrich](https://arxiv.org/abs/1910.07467)).
@@ -17,7 +19,7 @@ impl OpDef for RmsNorm {
         OpClass::Normalization
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         require(
             Self::NAME,
             matches!(inputs.len(), 1 | 2),
@@ -37,14 +39,14 @@ impl OpDef for RmsNorm {
                 weight,
             )?;
         }
-        Ok(x.clone())
+        Ok(smallvec![x.clone()])
     }
 
     fn is_composite(&self) -> bool {
         true
     }
 
-    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let out = g.ty(inputs[0]).clone();
         let compute = compute_dtype(out.dtype);
         let x = g.cast(inputs[0], compute)?;
@@ -57,7 +59,7 @@ impl OpDef for RmsNorm {
             let weight = g.cast(weight, compute)?;
             y = g.mul(y, weight)?;
         }
-        g.cast(y, out.dtype)
+        Ok(smallvec![g.cast(y, out.dtype)?])
     }
 }
 

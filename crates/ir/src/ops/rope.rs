@@ -1,7 +1,9 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::{BinaryOp, Concat};
-use crate::{Graph, Named, OpClass, OpDef, Param, ValueId};
+use crate::{Graph, Named, OpClass, OpDef, Param, ResultTypes, Results, ValueId};
 
 /// Rotary position embedding: pairs of features turned by an angle that grows with the
 /// token's position ([RoFormer](https://arxiv.org/abs/2104.09864)).
@@ -167,7 +169,7 @@ impl OpDef for Rope {
         OpClass::LinearAlgebra
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let (x, positions, factors) = match *inputs {
             [x, positions] => (x, positions, None),
             [x, positions, factors] => (x, positions, Some(factors)),
@@ -194,14 +196,14 @@ impl OpDef for Rope {
                 factors,
             )?;
         }
-        Ok(x.clone())
+        Ok(smallvec![x.clone()])
     }
 
     fn is_composite(&self) -> bool {
         true
     }
 
-    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let out = g.ty(inputs[0]).clone();
         let (rank, pairs) = (out.rank(), self.dims / 2);
         let compute = compute_dtype(out.dtype);
@@ -265,7 +267,7 @@ impl OpDef for Rope {
         let turned = g.reshape(turned, [lead, &[self.dims]].concat())?;
         let rest = g.slice(x, rank - 1, self.dims, out.shape[rank - 1])?;
         let y = g.push(Concat { dim: rank - 1 }, &[turned, rest])?;
-        g.cast(y, out.dtype)
+        Ok(smallvec![g.cast(y, out.dtype)?])
     }
 }
 

@@ -1,7 +1,9 @@
 use super::gather::require_indexed;
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, ResultTypes};
 
 /// A copy of `x` in which `out[i][index[i][j][k]][k]` (for `dim` 1) is set to, or increased
 /// by, `source[i][j][k]`: `torch.scatter` and `torch.scatter_add`.
@@ -30,7 +32,7 @@ impl OpDef for Scatter {
         OpClass::Memory
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x, index, source] = operands(Self::NAME, inputs)?;
         require_indexed(Self::NAME, x, index, self.dim)?;
         require_same(Self::NAME, x, source)?;
@@ -43,7 +45,7 @@ impl OpDef for Scatter {
         )?;
         let adds = self.mode == ScatterMode::Set || x.dtype != DType::Bool;
         require(Self::NAME, adds, "numbers to add", x)?;
-        Ok(x.clone())
+        Ok(smallvec![x.clone()])
     }
 }
 

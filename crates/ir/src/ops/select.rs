@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef, broadcast_shapes};
+use crate::{Named, OpClass, OpDef, ResultTypes, broadcast_shapes};
 
 /// `a` where the `bool` operand `condition` is true, else `b`; all three broadcast.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -11,7 +13,7 @@ impl OpDef for Where {
         OpClass::Activation
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [condition, a, b] = operands(Self::NAME, inputs)?;
         let is_bool = condition.dtype == DType::Bool;
         require(Self::NAME, is_bool, "a bool condition", condition)?;
@@ -19,7 +21,7 @@ impl OpDef for Where {
         require_scalar(Self::NAME, a)?;
         let shape = broadcast_shapes(Self::NAME, &a.shape, &b.shape)?;
         let shape = broadcast_shapes(Self::NAME, &condition.shape, &shape)?;
-        Ok(TensorType::new(shape, a.dtype))
+        Ok(smallvec![TensorType::new(shape, a.dtype)])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpClass, OpDef, Role};
+use crate::{Layout, Named, OpClass, OpDef, ResultTypes, Role};
 
 /// Every `step`-th index of one dimension, from `start` up to but without `end`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -30,7 +32,7 @@ impl OpDef for Slice {
         Role::View
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, x)?;
         require_dim(Self::NAME, x, self.dim)?;
@@ -39,10 +41,10 @@ impl OpDef for Slice {
         let got = format!("{}..{} step {}", self.start, self.end, self.step);
         require(Self::NAME, valid, expected, got)?;
         let shape = x.shape.clone().with_dim(self.dim, self.len());
-        Ok(TensorType {
+        Ok(smallvec![TensorType {
             shape,
             dtype: x.dtype,
-        })
+        }])
     }
 
     fn view(&self, input: &Layout) -> Option<Layout> {

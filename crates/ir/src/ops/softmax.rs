@@ -1,7 +1,9 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::ReduceOp;
-use crate::{Graph, Named, OpClass, OpDef, ValueId};
+use crate::{Graph, Named, OpClass, OpDef, ResultTypes, Results, ValueId};
 
 /// `exp(x - max) / Σ exp(x - max)` along a dimension of a floating-point tensor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -15,19 +17,19 @@ impl OpDef for Softmax {
         OpClass::Normalization
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_float(Self::NAME, x)?;
         require_dim(Self::NAME, x, self.dim)?;
         require(Self::NAME, x.shape[self.dim] > 0, "at least one element", x)?;
-        Ok(x.clone())
+        Ok(smallvec![x.clone()])
     }
 
     fn is_composite(&self) -> bool {
         true
     }
 
-    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<ValueId, OpError> {
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let dtype = g.ty(inputs[0]).dtype;
         let x = g.cast(inputs[0], compute_dtype(dtype))?;
         let max = g.reduce(ReduceOp::Max, x, self.dim)?;
@@ -35,7 +37,7 @@ impl OpDef for Softmax {
         let exp = g.unary(UnaryOp::Exp, shifted)?;
         let sum = g.reduce(ReduceOp::Sum, exp, self.dim)?;
         let y = g.div(exp, sum)?;
-        g.cast(y, dtype)
+        Ok(smallvec![g.cast(y, dtype)?])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, ResultTypes};
 
 /// Indices of the `k` largest or smallest elements along a dimension, best first; the
 /// earlier one first where several are equal; NaN counts as the largest. Result `i64`.
@@ -19,7 +21,7 @@ impl OpDef for TopK {
         OpClass::Reduction
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         let ordered = x.dtype.is_float() || x.dtype.is_int();
         require(
@@ -37,7 +39,7 @@ impl OpDef for TopK {
             self.k,
         )?;
         let shape = x.shape.clone().with_dim(self.dim, self.k);
-        Ok(TensorType::new(shape, DType::I64))
+        Ok(smallvec![TensorType::new(shape, DType::I64)])
     }
 }
 

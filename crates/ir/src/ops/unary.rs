@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{Case, Fill, Operand, elementwise};
-use crate::{Named, OpClass, OpDef};
+use crate::{Named, OpClass, OpDef, ResultTypes};
 
 /// A function of each element.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -117,11 +119,14 @@ impl OpDef for Unary {
         }
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         let expected = format!("a dtype that {:?} is defined for", self.op);
         require(Self::NAME, self.op.accepts(x.dtype), expected, x)?;
-        Ok(TensorType::new(x.shape.clone(), self.op.output(x.dtype)))
+        Ok(smallvec![TensorType::new(
+            x.shape.clone(),
+            self.op.output(x.dtype)
+        )])
     }
 }
 

@@ -1,6 +1,8 @@
+use smallvec::smallvec;
+
 use super::*;
 use crate::case::{Arrange, Case, Fill, Operand};
-use crate::{BlockFormat, Named, OpClass, OpDef, Role};
+use crate::{BlockFormat, Named, OpClass, OpDef, ResultTypes};
 
 /// Writes `source` into the state buffer `state` at index `start` of dimension `dim`.
 ///
@@ -20,11 +22,11 @@ impl OpDef for UpdateSlice {
         OpClass::Memory
     }
 
-    fn role(&self) -> Role {
-        Role::State
+    fn overwrites(&self, _result: usize) -> Option<usize> {
+        Some(0)
     }
 
-    fn infer(&self, inputs: &[&TensorType]) -> Result<TensorType, OpError> {
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [state, source, start] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, source)?;
         require_dim(Self::NAME, state, self.dim)?;
@@ -49,7 +51,7 @@ impl OpDef for UpdateSlice {
         require(Self::NAME, fits, "a source that fits the state", &got)?;
         let one = start.dtype == DType::I32 && start.shape.elements() == 1;
         require(Self::NAME, one, "a start of one i32", start)?;
-        Ok(state.clone())
+        Ok(smallvec![state.clone()])
     }
 }
 

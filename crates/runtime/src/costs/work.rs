@@ -47,7 +47,7 @@ impl Work {
             kind: node.op.kind(),
             example: format!("{:?}", node.op),
             class: def.class(),
-            dtype: typed.map_or(node.output.dtype, |&v| graph.ty(v).dtype),
+            dtype: typed.map_or(node.output().dtype, |&v| graph.ty(v).dtype),
             bytes: used * traffic(graph, node) as f64,
             products: used * products,
             reads_once: products < FEW_ROWS * elements as f64,
@@ -58,7 +58,7 @@ impl Work {
 /// Bytes that a node reads and writes, about.
 pub(crate) fn traffic(graph: &Graph, node: &Node) -> usize {
     let def = node.op.def();
-    let written = node.output.bytes();
+    let written = node.output().bytes();
     let read = node.inputs.iter().map(|&v| match graph.ty(v).bytes() {
         // What is taken out of a table is as much as comes out.
         table if def.class() == OpClass::Memory => table.min(written),
@@ -95,7 +95,8 @@ impl<'a> Workload<'a> {
             let value = graph.value_of(at);
             let reader = readers[value.index()].map(|at| &graph.nodes()[at]);
             handed_on[value.index()] &= elementwise(node)
-                && reader.is_some_and(|r| elementwise(r) && r.output.shape == node.output.shape);
+                && reader
+                    .is_some_and(|r| elementwise(r) && r.output().shape == node.output().shape);
         }
         handed_on[..graph.inputs().len()].fill(false);
         for output in graph.outputs() {

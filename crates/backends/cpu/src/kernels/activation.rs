@@ -31,7 +31,7 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
     let Op::Activation(op) = signature.op else {
         return Err(Misuse("not an activation".to_owned()));
     };
-    with_type!(signature.output.dtype, floats T => {
+    with_type!(signature.output().dtype, floats T => {
         Ok(Function::unary::<T, T>(WORK, real::<<T as Element>::Compute>(op.kind)))
     })
 }

@@ -42,7 +42,7 @@ fn divides_integers(signature: &Signature) -> bool {
         return false;
     };
     let divides = matches!(op.op, BinaryOp::FloorDivide | BinaryOp::Remainder);
-    divides && signature.output.dtype.is_int()
+    divides && signature.output().dtype.is_int()
 }
 
 fn function(signature: &Signature) -> Result<Function, Misuse> {

@@ -37,7 +37,7 @@ fn is_dequantization(signature: &Signature) -> bool {
 }
 
 fn function(signature: &Signature) -> Result<Function, Misuse> {
-    let (from, to) = (signature.inputs[0].dtype, signature.output.dtype);
+    let (from, to) = (signature.inputs[0].dtype, signature.output().dtype);
     let single = matches!(from, DType::F32 | DType::F16 | DType::BF16);
     match to {
         DType::Bool => with_type!(from, numbers X => {

@@ -18,7 +18,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
 fn accepts(s: &Signature) -> bool {
     let table = s.inputs[0].dtype;
     let known = matches!(table, DType::F32 | DType::F16 | DType::BF16) || table.is_block();
-    known && s.output.dtype == DType::F32
+    known && s.output().dtype == DType::F32
 }
 
 fn launch(mut args: Args) -> Result<(), Misuse> {

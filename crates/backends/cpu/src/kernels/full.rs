@@ -26,6 +26,6 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
     let Op::Full(op) = signature.op else {
         return Err(Misuse("not a full".to_owned()));
     };
-    let dtype = signature.output.dtype;
+    let dtype = signature.output().dtype;
     with_type!(dtype, numbers T => Ok(Function::constant(T::filling(op.value, dtype))))
 }

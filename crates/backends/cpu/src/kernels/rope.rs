@@ -19,7 +19,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
 };
 
 fn accepts(s: &Signature) -> bool {
-    s.output.dtype == DType::F32
+    s.output().dtype == DType::F32
 }
 
 fn launch(mut args: Args) -> Result<(), Misuse> {

@@ -27,7 +27,7 @@ fn accepts(_: &Signature) -> bool {
 }
 
 fn function(signature: &Signature) -> Result<Function, Misuse> {
-    with_type!(signature.output.dtype, words T => {
+    with_type!(signature.output().dtype, words T => {
         Ok(Function::of_bytes(1, |[condition, a, b], y| {
             let (a, b): (&[T], &[T]) = (cast_slice(a), cast_slice(b));
             let choose = |condition, a, b| select_unpredictable(condition != 0, a, b);

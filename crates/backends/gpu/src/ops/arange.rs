@@ -24,7 +24,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     };
     let mut kernel = for_each("arange", include_str!("../../kernels/arange.c"), op.len);
     kernel.define_dtype("X", op.dtype);
-    kernel.write("y", &step.output);
+    kernel.write("y", step.output());
     let value = if op.dtype.is_float() {
         // In double precision, as it is defined, where the device has that.
         let precision = match emitter.limits.has_f64 {

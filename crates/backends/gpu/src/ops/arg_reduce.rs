@@ -33,7 +33,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let tile = Tile::new(emitter.limits, &starts, &along);
     let segment = tile.segment(count, len);
     let segments = len.div_ceil(segment);
-    let y = Memory::Place(&step.output);
+    let y = Memory::Place(step.output());
     if segments == 1 {
         return choice.pass(None, len, segment, y, emitter);
     }

@@ -217,7 +217,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     kernel.define("IS_SPLIT", u8::from(splits > 1));
     let grid = groups * splits;
     if splits == 1 {
-        kernel.write("y", &step.output);
+        kernel.write("y", step.output());
         emitter.launch(kernel.groups(grid, 1, 1));
         return;
     }
@@ -245,7 +245,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     for (name, memory) in scratch {
         kernel.scratch(name, partial, memory, false);
     }
-    kernel.write("y", &step.output);
+    kernel.write("y", step.output());
     kernel.word("splits", splits);
     kernel.word("dv", dv);
     emitter.launch(kernel.groups(all_heads * rows, 1, 1));

@@ -22,7 +22,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Some(format) = format(x.ty.dtype) else {
         return;
     };
-    let mut kernel = dequantize(format, x, &step.output);
+    let mut kernel = dequantize(format, x, step.output());
     kernel.define("HAS_IDS", 0);
     emitter.launch(kernel);
 }

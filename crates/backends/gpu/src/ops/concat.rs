@@ -21,13 +21,13 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Concat(op) = &step.last().op else {
         return;
     };
-    let whole = Layout::contiguous(&step.output.ty.shape);
+    let whole = Layout::contiguous(step.output().ty.shape);
     let mut start = 0;
     for x in &step.inputs {
         let size = x.ty.shape[op.dim];
         let part = Place {
             layout: whole.slice(op.dim, start, size, 1),
-            ..step.output.clone()
+            ..step.output().clone()
         };
         copy(x, &part, emitter);
         start += size;

@@ -29,7 +29,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Cumsum(op) = &step.last().op else {
         return;
     };
-    let (x, y) = (&step.inputs[0], &step.output);
+    let (x, y) = (&step.inputs[0], step.output());
     let (x_lines, x_along) = split(&x.layout, op.dim);
     let (count, len) = (x_lines.elements(), x_along.elements());
     let tile = Tile::new(emitter.limits, &x_lines, &x_along);

@@ -27,7 +27,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let (rows, width) = (table.ty.shape[0], table.ty.shape[1]);
     let (mut kernel, width) = match format(table.ty.dtype) {
         Some(format) => {
-            let mut kernel = dequantize(format, table, &step.output);
+            let mut kernel = dequantize(format, table, step.output());
             kernel.define("HAS_IDS", 1);
             (kernel, width / 4)
         }
@@ -44,7 +44,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
 
 /// The kernel for a table of scalars.
 fn scalars(step: &Step) -> Kernel {
-    let (table, y) = (&step.inputs[0], &step.output);
+    let (table, y) = (&step.inputs[0], step.output());
     let text = include_str!("../../kernels/embedding.c");
     let mut kernel = Kernel::new("embedding", text, GROUP);
     convert(&mut kernel, table.ty.dtype, y.ty.dtype);

@@ -27,7 +27,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
 /// Appends the kernel for a result of `index`'s shape; `index` is the second operand, which
 /// says for each element where along `dim` it is from.
 pub(super) fn gather(step: &Step, dim: usize, index: &Layout, emitter: &mut Emitter) {
-    let (x, y) = (words(&step.inputs[0]), words(&step.output));
+    let (x, y) = (words(&step.inputs[0]), words(step.output()));
     let count = y.ty.shape.elements();
     let mut kernel = for_each("gather", include_str!("../../kernels/gather.c"), count);
     kernel.define_dtype("X", x.ty.dtype);

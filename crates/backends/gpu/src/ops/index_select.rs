@@ -23,7 +23,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     };
     let mut index = step.inputs[1].layout.clone();
     let stride = index.strides[0];
-    index.shape = step.output.ty.shape.clone();
+    index.shape = step.output().ty.shape.clone();
     index.strides = index.shape.iter().map(|_| 0).collect();
     index.strides[op.dim] = stride;
     gather(step, op.dim, &index, emitter);

@@ -37,14 +37,14 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         batch: Vec::new(),
     };
     Product {
-        m: step.output.ty.shape.elements() / n,
+        m: step.output().ty.shape.elements() / n,
         k,
         n,
         batch: Vec::new(),
         a: rows(x),
         b: rows(w),
         bias: step.inputs.get(2),
-        y: &step.output,
+        y: step.output(),
     }
     .emit(emitter);
 }

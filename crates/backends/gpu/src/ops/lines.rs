@@ -149,12 +149,12 @@ pub(super) fn line_kernel(
     let (count, len) = (x_starts.elements(), x_along.elements());
     let tile = Tile::whole_lines(limits, &x_starts, &x_along);
     let mut kernel = Kernel::new(name, text, tile.group());
-    let dtype = step.output.ty.dtype;
+    let dtype = step.output().ty.dtype;
     kernel.define_dtype("X", dtype);
     kernel.define("ACCUMULATOR", accumulator(dtype));
     kernel.define("HELD", tile.held(len));
     kernel.read("x", &step.inputs[0]);
-    kernel.write("y", &step.output);
+    kernel.write("y", step.output());
     tile.declare(&mut kernel);
     walk(&mut kernel, "starts", [("x", &x_starts), ("y", &y_starts)]);
     kernel.word("count", count);

@@ -19,7 +19,7 @@ fn accepts(_: &Signature) -> bool {
 
 fn emit(step: &Step, emitter: &mut Emitter) {
     let (a, b) = (&step.inputs[0], &step.inputs[1]);
-    let shape = &step.output.ty.shape;
+    let shape = step.output().ty.shape;
     let matrix = shape.len() - 2;
     let whole: Shape = shape[..matrix].into();
     let lead = |place: &Place| {
@@ -59,7 +59,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
             batch: b_batch,
         },
         bias: None,
-        y: &step.output,
+        y: step.output(),
     }
     .emit(emitter);
 }

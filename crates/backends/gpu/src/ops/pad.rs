@@ -23,7 +23,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Pad(op) = &step.last().op else {
         return;
     };
-    let (x, y) = (&step.inputs[0], &step.output);
+    let (x, y) = (&step.inputs[0], step.output());
     let count = y.ty.shape.elements();
     let mut kernel = for_each("pad", include_str!("../../kernels/pad.c"), count);
     let value = Full {

@@ -39,7 +39,7 @@ const MANY: usize = 1 << 18;
 
 /// Is it an elementwise operation on scalars?
 pub(crate) fn accepts(signature: &Signature) -> bool {
-    let mut types = signature.inputs.iter().copied().chain([signature.output]);
+    let mut types = signature.inputs.iter().copied().chain([signature.output()]);
     if types.any(|ty| ty.dtype.is_block()) {
         return false;
     }
@@ -47,13 +47,19 @@ pub(crate) fn accepts(signature: &Signature) -> bool {
         return signature.op.kind() == OpKind::Full;
     };
     let operands = vec!["x"; signature.inputs.len()];
-    expression(signature.op, last.dtype, signature.output.dtype, &operands).is_some()
+    expression(
+        signature.op,
+        last.dtype,
+        signature.output().dtype,
+        &operands,
+    )
+    .is_some()
 }
 
 /// Elements of a work-item where there are many: as many loads are under way at a time.
 fn each(step: &Step, emitter: &Emitter) -> usize {
-    let elements = step.output.ty.shape.elements();
-    let size = step.output.ty.dtype.size().unwrap_or(16);
+    let elements = step.output().ty.shape.elements();
+    let size = step.output().ty.dtype.size().unwrap_or(16);
     match emitter.dialect() {
         Dialect::Cuda if elements >= MANY => (16 / size).clamp(1, 8),
         _ => 1,
@@ -62,7 +68,7 @@ fn each(step: &Step, emitter: &Emitter) -> usize {
 
 /// Appends the kernel of a step.
 pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
-    let n = step.output.ty.shape.elements();
+    let n = step.output().ty.shape.elements();
     let mut kernel = Kernel::new("pointwise", "", GROUP);
     // Fused or not, each operation rounds its own result.
     let mut body = String::from("SEPARATE_ROUNDING\nKERNEL_BEGIN\n");
@@ -96,10 +102,10 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
             let t = name(part.dtype);
             let _ = writeln!(body, "        const compute_{t} t{at} = {value};");
         }
-        let (last, y) = (step.parts.len() - 1, name(step.output.ty.dtype));
+        let (last, y) = (step.parts.len() - 1, name(step.output().ty.dtype));
         let _ = writeln!(body, "        STORE({y}, y, i{element}, t{last});\n    }}");
     }
-    kernel.write("y", &step.output);
+    kernel.write("y", step.output());
     body.push_str("KERNEL_END\n");
     kernel.set_text(body);
     emitter.launch(kernel.groups(n.div_ceil(each * GROUP as usize), 1, 1));
@@ -273,7 +279,7 @@ pub(super) fn constant(at: usize, full: &Full, kernel: Option<&mut Kernel>) -> S
 /// The output's shape and each operand's strides in it, with neighbouring dimensions made one
 /// wherever all operands step through them alike.
 fn collapse(step: &Step) -> (Vec<usize>, Vec<Vec<usize>>) {
-    let whole = &step.output.ty.shape;
+    let whole = step.output().ty.shape;
     let layouts: Vec<_> = (step.inputs.iter())
         .map(|place: &Place| place.layout.broadcast_to(whole))
         .collect();

@@ -29,7 +29,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         dilation: op.dilation,
     };
     let text = include_str!("../../kernels/pool2d.c");
-    let count = step.output.ty.shape.elements();
+    let count = step.output().ty.shape.elements();
     let mut kernel = kernel("pool2d", text, step, &windows, count);
     let (start, combine, finish) = match op.kind {
         PoolKind::Max => ("-INFINITY", "MAX_OR_NAN(a, b)", "(a)"),

@@ -52,7 +52,7 @@ impl Rounded {
 
 /// Appends the launches of `x · wᵀ + bias` with `w` in blocks of `format`.
 pub(crate) fn emit(step: &Step, format: BlockFormat, emitter: &mut Emitter) {
-    let (x, w, y) = (&step.inputs[0], &step.inputs[1], &step.output);
+    let (x, w, y) = (&step.inputs[0], &step.inputs[1], step.output());
     let (n, k) = (w.ty.shape[0], w.ty.shape[1]);
     let m = y.ty.shape.elements() / n;
     let rounded = Rounded::new(emitter, m * k);

@@ -20,7 +20,10 @@ const BLOCK: usize = 4;
 
 /// Are the numbers few enough to be counted?
 fn accepts(signature: &Signature) -> bool {
-    numbers(signature.output.dtype, signature.output.shape.elements()) <= u32::MAX as usize
+    numbers(
+        signature.output().dtype,
+        signature.output().shape.elements(),
+    ) <= u32::MAX as usize
 }
 
 /// Real numbers in `elements` of `dtype`.
@@ -33,7 +36,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         return;
     };
     let real = op.dtype.real();
-    let count = numbers(op.dtype, step.output.ty.shape.elements());
+    let count = numbers(op.dtype, step.output().ty.shape.elements());
     let mut kernel = for_each(
         "random",
         include_str!("../../kernels/random.c"),
@@ -56,7 +59,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     kernel.real("DEVIATION", real, deviation);
     kernel.real("TURN", real, std::f64::consts::TAU);
     // A complex number is two of its parts.
-    let mut y: Place = step.output.clone();
+    let mut y: Place = step.output().clone();
     y.ty.dtype = real;
     y.layout = Layout::contiguous(&[count].into());
     kernel.write("y", &y);

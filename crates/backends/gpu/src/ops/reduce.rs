@@ -38,7 +38,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         starts: dims(&x.layout, kept.into_iter()),
         along: dims(&x.layout, along.into_iter()),
     };
-    lines.reduce(op.op, Memory::Place(&step.output), emitter);
+    lines.reduce(op.op, Memory::Place(step.output()), emitter);
 }
 
 /// Lines whose elements are combined.

@@ -25,10 +25,10 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         include_str!("../../kernels/lines.h"),
         include_str!("../../kernels/rms_norm.c")
     );
-    let y = Layout::contiguous(&step.output.ty.shape);
+    let y = Layout::contiguous(step.output().ty.shape);
     let (views, last) = ([&step.inputs[0].layout, &y], y.rank() - 1);
     let mut kernel = line_kernel("rms_norm", text, step, views, last, emitter.limits);
-    kernel.real("EPS", step.output.ty.dtype, op.eps.0);
+    kernel.real("EPS", step.output().ty.dtype, op.eps.0);
     kernel.define("HAS_WEIGHT", step.inputs.len() - 1);
     if let Some(weight) = step.inputs.get(1) {
         kernel.read("w", weight);

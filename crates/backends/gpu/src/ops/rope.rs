@@ -49,7 +49,7 @@ fn part(
     [first, pairs]: [usize; 2],
     with_rest: bool,
 ) -> Kernel {
-    let (x, positions, y) = (&step.inputs[0], &step.inputs[1], &step.output);
+    let (x, positions, y) = (&step.inputs[0], &step.inputs[1], step.output());
     let lead = x.ty.rank() - 2;
     let (t, d) = (x.ty.shape[lead], x.ty.shape[lead + 1]);
     let in_f64 = y.ty.dtype == DType::F64;

@@ -62,11 +62,11 @@ fn sorted(step: &Step, op: &Scatter, emitter: &mut Emitter) -> Memory<'static> {
 /// Each line of the index is gone through in order, by one work-item or, where it is sorted, by
 /// one for each place.
 fn by_lines(step: &Step, op: &Scatter, order: Option<Memory>, emitter: &mut Emitter) {
-    copy(&step.inputs[0], &step.output, emitter);
+    copy(&step.inputs[0], step.output(), emitter);
     let index = &step.inputs[1].layout;
     let whole = Layout {
         shape: index.shape.clone(),
-        ..Layout::contiguous(&step.output.ty.shape)
+        ..Layout::contiguous(step.output().ty.shape)
     };
     let (y_lines, y_along) = split(&whole, op.dim);
     let (index_lines, _) = split(index, op.dim);
@@ -101,7 +101,7 @@ fn by_lines(step: &Step, op: &Scatter, order: Option<Memory>, emitter: &mut Emit
 fn by_places(step: &Step, op: &Scatter, emitter: &mut Emitter) {
     let [x, index, source] = [0, 1, 2].map(|i| &step.inputs[i].layout);
     let text = include_str!("../../kernels/scatter.c");
-    let mut kernel = for_each("scatter", text, step.output.ty.shape.elements());
+    let mut kernel = for_each("scatter", text, step.output().ty.shape.elements());
     let place = declare(step, op, &mut kernel, emitter);
     kernel.read("x", &place(&step.inputs[0]));
     kernel.word("rank", x.rank());
@@ -126,7 +126,7 @@ fn declare(
         ScatterMode::Add => Place::clone,
     };
     let [index, source] = [&step.inputs[1], &step.inputs[2]];
-    let y = place(&step.output);
+    let y = place(step.output());
     kernel.define_dtype("X", y.ty.dtype);
     kernel.define_dtype("INDEX", index.ty.dtype);
     let combination = match op.mode {
@@ -141,7 +141,7 @@ fn declare(
     kernel.word("size", y.ty.shape[op.dim]);
     kernel.word("index_step", index.layout.strides[op.dim]);
     kernel.word("source_step", source.layout.strides[op.dim]);
-    let message = outside(&step.output.ty, op.dim);
+    let message = outside(step.output().ty, op.dim);
     kernel.status("status", emitter.mistake(step, 0, message));
     place
 }

@@ -25,10 +25,10 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         include_str!("../../kernels/lines.h"),
         include_str!("../../kernels/softmax.c")
     );
-    let y = Layout::contiguous(&step.output.ty.shape);
+    let y = Layout::contiguous(step.output().ty.shape);
     let views = [&step.inputs[0].layout, &y];
     let mut kernel = line_kernel("softmax", text, step, views, op.dim, emitter.limits);
-    let lowest = match step.output.ty.dtype {
+    let lowest = match step.output().ty.dtype {
         DType::F64 => format!("{:?}", f64::MIN),
         _ => format!("{:?}f", f32::MIN),
     };

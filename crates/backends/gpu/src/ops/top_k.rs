@@ -30,7 +30,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         dim: op.dim,
         largest: op.largest,
     };
-    let y = &step.output;
+    let y = step.output();
     let view = Layout::contiguous(&y.ty.shape);
     best.find(Memory::Place(y), &view, emitter);
 }

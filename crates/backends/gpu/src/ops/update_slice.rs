@@ -18,14 +18,14 @@ pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
 const GROUP: u32 = 64;
 
 fn accepts(s: &Signature) -> bool {
-    !s.output.dtype.is_block()
+    !s.output().dtype.is_block()
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::UpdateSlice(op) = &step.last().op else {
         return;
     };
-    let (x, start, y) = (&step.inputs[1], &step.inputs[2], &step.output);
+    let (x, start, y) = (&step.inputs[1], &step.inputs[2], step.output());
     let (count, size) = (x.ty.shape[op.dim], y.ty.shape[op.dim]);
     let [from, to] = Layout::collapse([&x.layout, &y.layout.slice(op.dim, 0, count, 1)]);
     let n = x.ty.shape.elements();

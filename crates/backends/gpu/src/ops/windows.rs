@@ -26,7 +26,7 @@ pub(super) fn kernel(
     windows: &Windows,
     count: usize,
 ) -> Kernel {
-    let (x, result) = (&step.inputs[0], &step.output);
+    let (x, result) = (&step.inputs[0], step.output());
     let mut kernel = for_each(name, text, count);
     kernel.define_dtype("X", x.ty.dtype);
     kernel.define("ACCUMULATOR", accumulator(x.ty.dtype));
@@ -54,7 +54,7 @@ pub(super) fn convolution(
     windows: &Windows,
     groups: usize,
 ) -> Kernel {
-    let (weight, result) = (&step.inputs[1], &step.output.ty.shape);
+    let (weight, result) = (&step.inputs[1], step.output().ty.shape);
     let group_outputs = result[1] / groups;
     let outputs = match group_outputs.is_multiple_of(OUTPUTS) {
         true => OUTPUTS,

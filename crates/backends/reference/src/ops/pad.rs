@@ -8,12 +8,12 @@ use crate::values::Element;
 
 pub(crate) fn evaluate(op: &Pad, call: &Call) -> Result<Values, Misuse> {
     let x = &call.inputs[0];
-    let whole = Layout::contiguous(&call.output.shape);
+    let whole = Layout::contiguous(call.output().shape);
     let mut inner = whole.clone();
     for (dim, &(before, _)) in op.padding.iter().enumerate() {
         inner = inner.slice(dim, before, x.shape()[dim], 1);
     }
-    let mut out = Values::full(op.value, call.output.dtype, whole.elements());
+    let mut out = Values::full(op.value, call.output().dtype, whole.elements());
     match &mut out {
         Values::Float(out) => assign(out, &inner, Element::of(&x.values)),
         Values::Int(out) => assign(out, &inner, Element::of(&x.values)),

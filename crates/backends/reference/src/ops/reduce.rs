@@ -9,7 +9,7 @@ use crate::values::Element;
 pub(crate) fn evaluate(op: &Reduce, call: &Call) -> Result<Values, Misuse> {
     let x = &call.inputs[0];
     let count = op.dims.iter().map(|&d| x.shape()[d]).product();
-    let results = call.output.shape.elements();
+    let results = call.output().shape.elements();
     Ok(match &*x.with_last(&op.dims) {
         Values::Float(x) => Values::Float(fold(x, count, results, real(op.op))),
         Values::Int(x) => Values::Int(fold(x, count, results, integer(op.op))),

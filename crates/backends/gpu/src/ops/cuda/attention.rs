@@ -89,7 +89,7 @@ pub(crate) fn emit_alone(op: &Attention, step: &Step, emitter: &mut Emitter) -> 
     }
     options(op, step, &mut kernel, emitter);
     kernel.define("NEW_TOKEN", 0);
-    kernel.write("y", &step.output);
+    kernel.write("y", step.output());
     emitter.launch(kernel.groups(groups, 1, 1));
     true
 }
@@ -234,6 +234,6 @@ pub(crate) fn emit(a: &CachedAttention, emitter: &mut Emitter) {
     let words: Vec<usize> = frequencies.into_iter().flat_map(turns).collect();
     kernel.words("frequencies", &words);
     kernel.real("MAGNITUDE", DType::F32, magnitude);
-    kernel.write("y", &a.attention.output);
+    kernel.write("y", a.attention.output());
     emitter.launch(kernel.groups(groups, 1, 1));
 }

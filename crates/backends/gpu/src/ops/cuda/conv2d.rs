@@ -15,7 +15,7 @@ const PIECE: usize = 8;
 
 /// Is this convolution one of those?
 pub(crate) fn accepts(step: &Step, groups: usize, emitter: &Emitter) -> bool {
-    let dtype = step.output.ty.dtype;
+    let dtype = step.output().ty.dtype;
     groups == 1
         && matches!(dtype, DType::F16 | DType::BF16)
         && matmul::is_possible(dtype, dtype, dtype, emitter)
@@ -24,7 +24,7 @@ pub(crate) fn accepts(step: &Step, groups: usize, emitter: &Emitter) -> bool {
 
 /// Appends its launches.
 pub(in crate::ops) fn emit(step: &Step, windows: &Windows, emitter: &mut Emitter) {
-    let (x, w, y) = (&step.inputs[0], &step.inputs[1], &step.output);
+    let (x, w, y) = (&step.inputs[0], &step.inputs[1], step.output());
     let pieces = x.ty.shape[1].div_ceil(PIECE);
     let taps = windows.kernel_size.iter().product::<usize>();
     let k = taps * pieces * PIECE;

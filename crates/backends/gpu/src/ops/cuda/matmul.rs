@@ -98,7 +98,7 @@ pub(super) fn is_possible(x: DType, w: DType, y: DType, emitter: &Emitter) -> bo
 
 /// Is this `linear` one of those products?
 pub(crate) fn accepts(step: &Step, emitter: &Emitter) -> bool {
-    let (x, w, y) = (&step.inputs[0], &step.inputs[1], &step.output);
+    let (x, w, y) = (&step.inputs[0], &step.inputs[1], step.output());
     let (n, k) = (w.ty.shape[0], w.ty.shape[1]);
     is_possible(x.ty.dtype, w.ty.dtype, y.ty.dtype, emitter)
         && n > 0
@@ -155,7 +155,7 @@ pub(crate) fn emit_linear(step: &Step, emitter: &mut Emitter) {
     let product = merge::Product {
         w: &step.inputs[1],
         bias: step.inputs.get(2),
-        y: &step.output,
+        y: step.output(),
     };
     let products = Products {
         x: &step.inputs[0],

@@ -103,7 +103,7 @@ pub(crate) fn emit_one(step: &Step, emitter: &mut Emitter) {
         each: smallvec![Product {
             w: &step.inputs[1],
             bias: step.inputs.get(2),
-            y: &step.output,
+            y: step.output(),
         }],
         then: Then::Nothing,
     };

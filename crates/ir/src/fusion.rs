@@ -1,0 +1,392 @@
+//! Fusion: nodes are replaced by a composite operation that a device does better at once.
+//!
+//! A composite that is worth it has a [`Rule`] beside it, which finds the nodes that it can stand
+//! for. [`fuse`] applies rules wherever the device of those nodes has a kernel for the composite,
+//! and the graph stays one that computes the same: what is replaced is needed by nobody else,
+//! nothing in between has to run between its nodes, and no state is read later than before it is
+//! written over.
+
+use std::collections::{BTreeSet, HashSet};
+
+use smallvec::SmallVec;
+
+use crate::{Graph, Op, OpError, Role, Signature, TensorType, ValueId};
+
+/// What can replace nodes of which the first is node `at`: the best first.
+pub type Rule = fn(&Finder, at: usize) -> Vec<Match>;
+
+/// An operation that does what some nodes do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Match {
+    /// The operation.
+    pub op: Op,
+    /// Its operands.
+    pub inputs: SmallVec<[ValueId; 8]>,
+    /// Indices of the nodes that it replaces.
+    pub nodes: SmallVec<[usize; 8]>,
+    /// The values that its results replace, in their order. Other results of the nodes must not
+    /// be needed.
+    pub results: SmallVec<[ValueId; 4]>,
+}
+
+/// A graph as rules look at it.
+pub struct Finder<'g> {
+    graph: &'g Graph,
+    /// For each value, the nodes that read it.
+    readers: Vec<SmallVec<[usize; 2]>>,
+    is_output: Vec<bool>,
+}
+
+impl<'g> Finder<'g> {
+    /// Looks at `graph`.
+    pub fn new(graph: &'g Graph) -> Self {
+        let mut readers: Vec<SmallVec<[usize; 2]>> = vec![SmallVec::new(); graph.len()];
+        for (at, node) in graph.nodes().iter().enumerate() {
+            for value in &node.inputs {
+                let readers = &mut readers[value.index()];
+                if readers.last() != Some(&at) {
+                    readers.push(at);
+                }
+            }
+        }
+        let mut is_output = vec![false; graph.len()];
+        for value in graph.outputs() {
+            is_output[value.index()] = true;
+        }
+        Self {
+            graph,
+            readers,
+            is_output,
+        }
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &'g Graph {
+        self.graph
+    }
+
+    /// The operation of a node.
+    pub fn op(&self, at: usize) -> &'g Op {
+        &self.graph.nodes()[at].op
+    }
+
+    /// The operands of a node.
+    pub fn operands(&self, at: usize) -> &'g [ValueId] {
+        &self.graph.nodes()[at].inputs
+    }
+
+    /// The first result of a node.
+    pub fn result(&self, at: usize) -> ValueId {
+        self.graph.nodes()[at].result(0)
+    }
+
+    /// The node that computes a value.
+    pub fn producer(&self, value: ValueId) -> Option<usize> {
+        self.graph.producer(value)
+    }
+
+    /// Type of a value.
+    pub fn ty(&self, value: ValueId) -> &'g TensorType {
+        self.graph.ty(value)
+    }
+
+    /// The nodes that read a value, in order.
+    pub fn readers(&self, value: ValueId) -> &[usize] {
+        &self.readers[value.index()]
+    }
+
+    /// Is the value an output of the graph?
+    pub fn is_output(&self, value: ValueId) -> bool {
+        self.is_output[value.index()]
+    }
+
+    /// The only node that needs a value.
+    pub fn only_reader(&self, value: ValueId) -> Option<usize> {
+        match *self.readers(value) {
+            [reader] if !self.is_output(value) => Some(reader),
+            _ => None,
+        }
+    }
+
+    /// Are the nodes' results that `found` does not give needed by its own nodes only?
+    fn hides(&self, found: &Match) -> bool {
+        let results = found
+            .nodes
+            .iter()
+            .flat_map(|&at| self.graph.nodes()[at].results());
+        let mut hidden = results.filter(|value| !found.results.contains(value));
+        hidden.all(|value| {
+            let mut readers = self.readers(value).iter();
+            !self.is_output(value) && readers.all(|reader| found.nodes.contains(reader))
+        })
+    }
+}
+
+/// A graph with composites in place of nodes.
+#[derive(Debug)]
+pub struct Fused {
+    /// The graph, of the same inputs and outputs.
+    pub graph: Graph,
+    /// For each node of it, the nodes of the first graph that it stands for.
+    pub origins: Vec<SmallVec<[usize; 8]>>,
+}
+
+/// Applies `rules` to `graph`. Only nodes of one device, as `device` tells by their index, are
+/// replaced, by what `supports` it. `None` if nothing is.
+///
+/// # Errors
+/// A rule gives an operation operands that it is not defined for, or results of other types.
+pub fn fuse<D: Copy + PartialEq>(
+    graph: &Graph,
+    rules: &[Rule],
+    device: impl Fn(usize) -> D,
+    supports: impl Fn(D, &Signature) -> bool,
+) -> Result<Option<Fused>, OpError> {
+    let count = graph.nodes().len();
+    if count < 2 {
+        return Ok(None);
+    }
+    let finder = Finder::new(graph);
+    let mut groups = Groups::new(&finder);
+    for at in 0..count {
+        for rule in rules {
+            if groups.of[at].is_some() {
+                break;
+            }
+            for found in rule(&finder, at) {
+                let is_free =
+                    |&node: &usize| groups.of[node].is_none() && device(node) == device(at);
+                let fits = found.nodes.iter().all(is_free)
+                    && finder.hides(&found)
+                    && has_kernel(graph, &found, |s| supports(device(at), s))?
+                    && groups.stays_acyclic(&found);
+                if fits {
+                    groups.add(found);
+                    break;
+                }
+            }
+        }
+    }
+    match groups.matches.is_empty() {
+        true => Ok(None),
+        false => groups.emit().map(Some),
+    }
+}
+
+/// Is the operation of `found` supported, with results of the types that it replaces?
+fn has_kernel(
+    graph: &Graph,
+    found: &Match,
+    supports: impl FnOnce(&Signature) -> bool,
+) -> Result<bool, OpError> {
+    let inputs: SmallVec<[&TensorType; 8]> = found.inputs.iter().map(|&v| graph.ty(v)).collect();
+    let outputs = found.op.def().infer(&inputs)?;
+    let replaced = found.results.iter().map(|&v| graph.ty(v));
+    if !outputs.iter().eq(replaced.clone()) {
+        let replaced: Vec<String> = replaced.map(ToString::to_string).collect();
+        let got = format!("a rule that replaces {}", replaced.join(", "));
+        return Err(OpError::new(
+            found.op.name(),
+            "values of its results' types",
+            got,
+        ));
+    }
+    Ok(supports(&Signature {
+        op: &found.op,
+        inputs: &inputs,
+        outputs: &outputs,
+    }))
+}
+
+/// Nodes that are replaced together.
+struct Groups<'f, 'g> {
+    finder: &'f Finder<'g>,
+    matches: Vec<Match>,
+    /// For each node, its match.
+    of: Vec<Option<usize>>,
+    /// For each node, those that have to come after it because they write over what it reads.
+    writers: Vec<SmallVec<[usize; 1]>>,
+}
+
+impl<'f, 'g> Groups<'f, 'g> {
+    fn new(finder: &'f Finder<'g>) -> Self {
+        let nodes = finder.graph.nodes();
+        let mut writers = vec![SmallVec::new(); nodes.len()];
+        for (writer, node) in nodes.iter().enumerate() {
+            for (_, operand) in node.overwrites() {
+                // The state, and what shows it, are read by others before.
+                let mut shown: SmallVec<[ValueId; 4]> =
+                    [node.inputs[operand]].into_iter().collect();
+                while let Some(value) = shown.pop() {
+                    for &reader in finder.readers(value).iter().filter(|&&r| r < writer) {
+                        writers[reader].push(writer);
+                        if nodes[reader].op.def().role() == Role::View {
+                            shown.push(nodes[reader].result(0));
+                        }
+                    }
+                }
+            }
+        }
+        Self {
+            finder,
+            matches: Vec::new(),
+            of: vec![None; nodes.len()],
+            writers,
+        }
+    }
+
+    fn add(&mut self, found: Match) {
+        for &node in &found.nodes {
+            self.of[node] = Some(self.matches.len());
+        }
+        self.matches.push(found);
+    }
+
+    /// The nodes that have to come after a node.
+    fn followers(&self, at: usize) -> impl Iterator<Item = usize> {
+        let results = self.finder.graph.nodes()[at].results();
+        let readers = results.flat_map(|value| self.finder.readers(value).iter().copied());
+        readers.chain(self.writers[at].iter().copied())
+    }
+
+    /// Does no way lead from the nodes of `found` through others back to them?
+    fn stays_acyclic(&self, found: &Match) -> bool {
+        let is_own = |node: &usize| found.nodes.contains(node);
+        let mut met: HashSet<usize> = HashSet::new();
+        let mut ahead: Vec<usize> = found
+            .nodes
+            .iter()
+            .flat_map(|&at| self.followers(at))
+            .collect();
+        ahead.retain(|node| !is_own(node));
+        while let Some(at) = ahead.pop() {
+            if !met.insert(at) {
+                continue;
+            }
+            let alone = [at];
+            let together = match self.of[at] {
+                Some(group) => &self.matches[group].nodes[..],
+                None => &alone,
+            };
+            met.extend(together);
+            for next in together.iter().flat_map(|&at| self.followers(at)) {
+                if is_own(&next) {
+                    return false;
+                }
+                ahead.push(next);
+            }
+        }
+        true
+    }
+
+    /// The graph with each match as one node. Nodes keep their order as far as it can be.
+    fn emit(&self) -> Result<Fused, OpError> {
+        let graph = self.finder.graph;
+        let mut out = Emitted {
+            graph: Graph::new(),
+            origins: Vec::with_capacity(graph.nodes().len()),
+            values: vec![None; graph.len()],
+        };
+        for (i, ty) in graph.inputs().iter().enumerate() {
+            out.values[i] = Some(out.graph.input(ty.clone())?);
+        }
+        for node in self.order() {
+            match self.of[node] {
+                None => out.node(graph, node)?,
+                Some(group) => out.composite(&self.matches[group])?,
+            }
+        }
+        let read = |value: &ValueId| out.values[value.index()];
+        for value in graph.outputs().iter().filter_map(read).collect::<Vec<_>>() {
+            out.graph.output(value);
+        }
+        Ok(Fused {
+            graph: out.graph,
+            origins: out.origins,
+        })
+    }
+
+    /// The nodes, the first of a match for all of it, each after what it needs.
+    fn order(&self) -> Vec<usize> {
+        let count = self.of.len();
+        let first = |at: usize| self.of[at].map_or(at, |group| self.matches[group].nodes[0]);
+        let mut waits_for = vec![0; count];
+        let edges: Vec<SmallVec<[usize; 4]>> = (0..count)
+            .map(|at| {
+                let next = self.followers(at).map(first);
+                next.filter(|&next| next != first(at)).collect()
+            })
+            .collect();
+        for &next in edges.iter().flatten() {
+            waits_for[next] += 1;
+        }
+        let mut order = Vec::with_capacity(count);
+        // Of those that wait for nothing, always the first.
+        let mut ready = BTreeSet::new();
+        ready.extend((0..count).filter(|&at| first(at) == at && waits_for[at] == 0));
+        while let Some(at) = ready.pop_first() {
+            order.push(at);
+            let alone = [at];
+            let together = match self.of[at] {
+                Some(group) => &self.matches[group].nodes[..],
+                None => &alone,
+            };
+            for &next in together.iter().flat_map(|&at| &edges[at]) {
+                waits_for[next] -= 1;
+                if waits_for[next] == 0 {
+                    ready.insert(next);
+                }
+            }
+        }
+        order
+    }
+}
+
+/// A graph that is being made from another.
+struct Emitted {
+    graph: Graph,
+    origins: Vec<SmallVec<[usize; 8]>>,
+    /// The new value of each of the other's.
+    values: Vec<Option<ValueId>>,
+}
+
+impl Emitted {
+    fn node(&mut self, from: &Graph, at: usize) -> Result<(), OpError> {
+        let node = &from.nodes()[at];
+        let operands = self.operands(node.op.name(), &node.inputs)?;
+        let first = self.graph.push_node(node, &operands)?;
+        for (old, new) in node.results().zip(self.graph.results(first)) {
+            self.values[old.index()] = Some(new);
+        }
+        self.origins.push([at].into_iter().collect());
+        Ok(())
+    }
+
+    fn composite(&mut self, found: &Match) -> Result<(), OpError> {
+        let operands = self.operands(found.op.name(), &found.inputs)?;
+        let first = self.graph.push(found.op.clone(), &operands)?;
+        for (old, new) in found.results.iter().zip(self.graph.results(first)) {
+            self.values[old.index()] = Some(new);
+        }
+        self.origins.push(found.nodes.clone());
+        Ok(())
+    }
+
+    fn operands(
+        &self,
+        op: &'static str,
+        values: &[ValueId],
+    ) -> Result<SmallVec<[ValueId; 8]>, OpError> {
+        let new = |value: &ValueId| {
+            let missing = || {
+                OpError::new(
+                    op,
+                    "operands that are computed before",
+                    format!("%{}", value.0),
+                )
+            };
+            self.values[value.index()].ok_or_else(missing)
+        };
+        values.iter().map(new).collect()
+    }
+}
