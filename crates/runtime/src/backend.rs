@@ -126,9 +126,17 @@ pub struct KernelTable<L>(pub Vec<KernelEntry<L>>);
 impl<L> KernelTable<L> {
     /// The kernel for a signature.
     pub fn find(&self, signature: &Signature) -> Option<&KernelEntry<L>> {
+        self.find_that(signature, |_| true)
+    }
+
+    /// The kernel for a signature, of those that suit the device.
+    pub fn find_that(
+        &self,
+        signature: &Signature,
+        suits: impl Fn(&L) -> bool,
+    ) -> Option<&KernelEntry<L>> {
         let kind = signature.op.kind();
-        self.0
-            .iter()
-            .find(|k| k.kind == kind && (k.accepts)(signature))
+        let mut entries = self.0.iter();
+        entries.find(|k| k.kind == kind && (k.accepts)(signature) && suits(&k.launch))
     }
 }

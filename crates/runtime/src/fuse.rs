@@ -1,10 +1,12 @@
 //! Chains of elementwise operations become one launch, so that what is between them never
 //! reaches memory.
 
+use std::ops::Range;
+
 use rustorch_ir::OpKind;
 use smallvec::SmallVec;
 
-use crate::lower::{Draft, Operand, Part, Place, Root, Step};
+use crate::lower::{Draft, Operand, Part, Place, ResultId, Root, Step};
 
 /// Operands of a fused step: a GPU's kernel has a limited number of buffers.
 const MAX_INPUTS: usize = 8;
@@ -12,16 +14,16 @@ const MAX_INPUTS: usize = 8;
 /// Operations of a fused step, so that a processor's registers and caches hold its values.
 const MAX_PARTS: usize = 24;
 
-/// Fuses steps with the only step that reads them. `writers` are the steps that write the
-/// graph's outputs; they are renumbered.
-pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [usize]) -> Vec<Draft> {
+/// Fuses steps with the only step that reads them. `writers` are the results that are written to
+/// the graph's outputs; their steps are renumbered.
+pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
     let mut users: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); drafts.len()];
     for (at, draft) in drafts.iter().enumerate() {
         for root in &draft.roots {
-            if let Root::Step(s) = *root
-                && !users[s].contains(&at)
+            if let Root::Result(ResultId { step, .. }) = *root
+                && !users[step].contains(&at)
             {
-                users[s].push(at);
+                users[step].push(at);
             }
         }
     }
@@ -34,7 +36,7 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [usize]) -> Vec<Draft> {
             };
             let alone = users[from].as_slice() == [at];
             for root in &producer.roots {
-                if let Root::Step(s) = *root {
+                if let Root::Result(ResultId { step: s, .. }) = *root {
                     let known = users[s].contains(&at);
                     users[s].retain(|u| *u != from || !known);
                     users[s]
@@ -57,7 +59,7 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [usize]) -> Vec<Draft> {
 fn candidate(
     drafts: &[Option<Draft>],
     users: &[SmallVec<[usize; 4]>],
-    writers: &[usize],
+    writers: &[ResultId],
     at: usize,
 ) -> Option<usize> {
     let into = drafts[at].as_ref().filter(|d| d.fuses)?;
@@ -76,17 +78,35 @@ fn candidate(
         };
         let read = into.step.inputs.iter().zip(&into.roots);
         let mut places = read
-            .filter(|(_, root)| **root == Root::Step(from))
+            .filter(|(_, root)| **root == from.into())
             .map(|(p, _)| p);
         let inputs = into.step.inputs.len() - 1 + producer.step.inputs.len();
         let parts = into.step.parts.len() + producer.step.parts.len();
         let small = inputs <= MAX_INPUTS && parts <= MAX_PARTS;
-        (free && small && !writers.contains(&from) && places.all(whole)).then_some(from)
+        let needed = writers.iter().any(|writer| writer.step == from);
+        let fits = free && small && !needed && places.all(whole);
+        (fits && !is_written_over(drafts, &producer.roots, from..at)).then_some(from)
     };
     into.roots.iter().find_map(|root| match *root {
-        Root::Step(s) => fits(s),
+        Root::Result(id) => fits(id.step),
         Root::Input(_) => None,
     })
+}
+
+/// Is any of `roots` written over by one of these steps?
+fn is_written_over(drafts: &[Option<Draft>], roots: &[Root], steps: Range<usize>) -> bool {
+    drafts[steps].iter().flatten().any(|draft| {
+        let results = 0..draft.step.outputs.len();
+        let mut states = results.filter_map(|result| draft.step.overwrites(result));
+        states.any(|state| roots.contains(&draft.roots[state]))
+    })
+}
+
+/// The result of an elementwise step.
+impl From<usize> for Root {
+    fn from(step: usize) -> Self {
+        Self::Result(ResultId { step, result: 0 })
+    }
 }
 
 /// One number everywhere?
@@ -102,7 +122,7 @@ fn merge(producer: &Draft, into: Draft, from: usize) -> Draft {
     // Where each operand of `into` is found now.
     let mut moved: SmallVec<[Operand; 4]> = SmallVec::new();
     for (place, root) in into.step.inputs.into_iter().zip(into.roots) {
-        if root == Root::Step(from) {
+        if root == from.into() {
             moved.push(Operand::Part(before - 1));
             continue;
         }
@@ -131,7 +151,7 @@ fn merge(producer: &Draft, into: Draft, from: usize) -> Draft {
         step: Step {
             parts,
             inputs,
-            output: into.step.output(),
+            outputs: into.step.outputs,
         },
         roots,
         fuses: true,
@@ -139,18 +159,18 @@ fn merge(producer: &Draft, into: Draft, from: usize) -> Draft {
 }
 
 /// The steps that are left, numbered anew.
-fn renumber(drafts: Vec<Option<Draft>>, writers: &mut [usize]) -> Vec<Draft> {
+fn renumber(drafts: Vec<Option<Draft>>, writers: &mut [ResultId]) -> Vec<Draft> {
     let mut numbers = Vec::with_capacity(drafts.len());
     let mut next = 0;
     for draft in &drafts {
         numbers.push(next);
         next += usize::from(draft.is_some());
     }
-    writers.iter_mut().for_each(|w| *w = numbers[*w]);
+    writers.iter_mut().for_each(|w| w.step = numbers[w.step]);
     let mut left: Vec<Draft> = drafts.into_iter().flatten().collect();
     for root in left.iter_mut().flat_map(|draft| &mut draft.roots) {
-        if let Root::Step(s) = root {
-            *s = numbers[*s];
+        if let Root::Result(id) = root {
+            id.step = numbers[id.step];
         }
     }
     left
@@ -190,7 +210,7 @@ mod tests {
             let y = g.binary(BinaryOp::Add, y, x).unwrap();
             g.output(y);
         });
-        assert_eq!((lowered.steps.len(), lowered.arena_bytes), (1, 0));
+        assert_eq!((lowered.steps.len(), lowered.arena_bytes()), (1, 0));
         let step = &lowered.steps[0];
         assert_eq!((step.inputs.len(), step.parts.len()), (1, 4));
     }

@@ -21,8 +21,9 @@
 //! | `transfers.rs` | what moves |
 //! | `journal.rs`, `trace.rs`, `profile.rs` | what happened, explained and timed |
 //! | `backend.rs`, `device.rs`, `error.rs` | what a backend offers, device facts, failure classes |
-//! | `lower.rs`, `fuse.rs`, `merge.rs` | from a segment to launches |
+//! | `lower.rs`, `fuse.rs`, `arena.rs` | from a segment to launches and their memory |
 
+mod arena;
 mod backend;
 mod calibration;
 mod capability;
@@ -36,7 +37,6 @@ mod host_pool;
 mod journal;
 mod lower;
 mod memory;
-pub mod merge;
 mod planner;
 mod policy;
 mod profile;

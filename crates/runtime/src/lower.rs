@@ -3,11 +3,14 @@
 //! elementwise operations become one launch, and intermediate values share one arena by their
 //! lifetimes.
 
+use std::collections::HashMap;
+
 use rustorch_ir::ops::Contiguous;
 use rustorch_ir::{DType, Graph, Layout, Node, Op, OpError, Role, Signature, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::Layouts;
+use crate::arena::{Lifetime, arrange};
 use crate::fuse::fuse;
 
 /// The buffer a value lies in.
@@ -17,8 +20,13 @@ pub enum Slot {
     Input(usize),
     /// A graph output.
     Output(usize),
-    /// Bytes of the arena, from an offset on.
-    Arena(usize),
+    /// Bytes of a buffer of the arena, from an offset on.
+    Arena {
+        /// Which buffer: an index of [`Lowered::arena`].
+        buffer: usize,
+        /// The offset in bytes.
+        at: usize,
+    },
 }
 
 /// Where an operand or result lies.
@@ -35,13 +43,13 @@ pub struct Place {
 /// One kernel launch: an operation, or several elementwise ones fused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What is done, in order. The result of the last part is the step's. Several parts are
+    /// What is done, in order. The results of the last part are the step's. Several parts are
     /// elementwise operations on one shape, the result's.
     pub parts: SmallVec<[Part; 1]>,
     /// The operands.
     pub inputs: SmallVec<[Place; 4]>,
-    /// The result, contiguous; for a state operation the state itself.
-    pub output: Place,
+    /// The results, contiguous; those that are written over an operand lie where it does.
+    pub outputs: SmallVec<[Place; 1]>,
 }
 
 /// One operation of a [`Step`].
@@ -71,6 +79,16 @@ impl Step {
     pub fn last(&self) -> &Part {
         &self.parts[self.parts.len() - 1]
     }
+
+    /// The first result, for most operations the only one.
+    pub fn output(&self) -> &Place {
+        &self.outputs[0]
+    }
+
+    /// The operand that the result of this index is written over.
+    pub fn overwrites(&self, result: usize) -> Option<usize> {
+        self.last().op.def().overwrites(result)
+    }
 }
 
 /// A graph as kernel launches.
@@ -78,25 +96,29 @@ impl Step {
 pub struct Lowered {
     /// The launches in order.
     pub steps: Vec<Step>,
-    /// For each step, how many from it on are launched together, as
-    /// [`Kernels::together`] says; of the steps among them, only the first's number counts.
-    pub together: Vec<usize>,
-    /// For each step, the last one that reads its result; `usize::MAX` for those that a graph
-    /// output or a state keeps.
-    pub last_uses: Vec<usize>,
-    /// Size of the arena for intermediate values.
-    pub arena_bytes: usize,
+    /// Bytes of each buffer of the arena for intermediate values.
+    pub arena: Vec<usize>,
 }
 
-/// Alignment of values in the arena: a cache line, and what vector loads like best.
-const ARENA_ALIGNMENT: usize = 64;
+impl Lowered {
+    /// Bytes of all intermediate values.
+    pub fn arena_bytes(&self) -> usize {
+        self.arena.iter().sum()
+    }
+}
 
 /// Values while their buffers are not known yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
     Input(usize),
-    /// Result of the step with this index.
-    Step(usize),
+    Result(ResultId),
+}
+
+/// A result of a step, both by their indices.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ResultId {
+    pub(crate) step: usize,
+    pub(crate) result: usize,
 }
 
 /// A step before its buffers are known.
@@ -116,12 +138,9 @@ pub trait Kernels {
     /// Is this an elementwise kernel that the backend can fuse with others?
     fn fuses(&self, signature: &Signature) -> bool;
 
-    /// How many steps, from `steps[at]` on, the backend launches together: 1 or more. All their
-    /// operands and results have memory of their own until the last of them is done. Places are
-    /// not final yet, but those of different values differ.
-    fn together(&self, steps: &[Step], at: usize) -> usize {
-        let _ = (steps, at);
-        1
+    /// The largest buffer that the device has, in bytes.
+    fn largest_buffer(&self) -> usize {
+        usize::MAX
     }
 }
 
@@ -151,7 +170,7 @@ pub fn lower(graph: &Graph, kernels: &impl Kernels) -> Result<Lowered, OpError> 
     }
     let mut writers = builder.outputs();
     let steps = fuse(builder.steps, &mut writers);
-    Ok(place(steps, &writers, kernels))
+    Ok(place(steps, &writers, kernels.largest_buffer()))
 }
 
 impl<K: Kernels> Builder<'_, K> {
@@ -171,16 +190,24 @@ impl<K: Kernels> Builder<'_, K> {
                 };
                 self.values.push((root, layout));
             }
-            Role::State => {
-                let operands = self.operands(index, node, 1);
-                let (root, layout) = self.value(node.inputs[0]).clone();
-                self.push(index, node.op.clone(), operands, node.output().clone());
-                self.values.push((root, layout));
-            }
             Role::Compute => {
-                let operands = self.operands(index, node, 0);
-                let value = self.push(index, node.op.clone(), operands, node.output().clone());
-                self.values.push(value);
+                let operands = self.operands(index, node);
+                let op = node.op.clone();
+                let first = self.push(index, op, operands, &node.outputs);
+                for (result, ty) in node.outputs.iter().enumerate() {
+                    // What is written over is where the result is found.
+                    let value = match node.op.def().overwrites(result) {
+                        Some(state) => self.value(node.inputs[state]).clone(),
+                        None => {
+                            let id = ResultId {
+                                step: first,
+                                result,
+                            };
+                            (Root::Result(id), Layout::contiguous(&ty.shape))
+                        }
+                    };
+                    self.values.push(value);
+                }
             }
         }
     }
@@ -189,13 +216,8 @@ impl<K: Kernels> Builder<'_, K> {
         &self.values[value.index()]
     }
 
-    /// The operands as the kernel reads them; the first `keep` are never copied.
-    fn operands(
-        &mut self,
-        index: usize,
-        node: &Node,
-        keep: usize,
-    ) -> Vec<(Root, Layout, TensorType)> {
+    /// The operands as the kernel reads them; those that it writes over are never copied.
+    fn operands(&mut self, index: usize, node: &Node) -> Vec<(Root, Layout, TensorType)> {
         let accepted = self.graph.with_signature(node, |s| self.kernels.layouts(s));
         let mut operands = Vec::with_capacity(node.inputs.len());
         for (i, &input) in node.inputs.iter().enumerate() {
@@ -206,7 +228,8 @@ impl<K: Kernels> Builder<'_, K> {
                 Layouts::DenseRows => layout.has_dense_rows(),
                 Layouts::Contiguous => layout.is_contiguous(),
             };
-            let (root, layout) = match readable || i < keep {
+            let is_state = node.overwrites().any(|(_, operand)| operand == i);
+            let (root, layout) = match readable || is_state {
                 true => (root, layout),
                 false => self.copy(index, root, layout, ty.clone()),
             };
@@ -216,61 +239,60 @@ impl<K: Kernels> Builder<'_, K> {
     }
 
     fn copy(&mut self, index: usize, root: Root, layout: Layout, ty: TensorType) -> (Root, Layout) {
-        self.push(
-            index,
-            Contiguous.into(),
-            vec![(root, layout, ty.clone())],
-            ty,
-        )
+        let whole = Layout::contiguous(&ty.shape);
+        let operand = (root, layout, ty.clone());
+        let step = self.push(index, Contiguous.into(), vec![operand], &[ty]);
+        (Root::Result(ResultId { step, result: 0 }), whole)
     }
 
+    /// Adds a step and returns its index.
     fn push(
         &mut self,
         node: usize,
         op: Op,
         operands: Vec<(Root, Layout, TensorType)>,
-        ty: TensorType,
-    ) -> (Root, Layout) {
+        results: &[TensorType],
+    ) -> usize {
         let roots = operands.iter().map(|o| o.0).collect();
         let fuses = {
             let types: SmallVec<[&TensorType; 4]> = operands.iter().map(|o| &o.2).collect();
             self.kernels.fuses(&Signature {
                 op: &op,
                 inputs: &types,
-                output: &ty,
+                outputs: results,
             })
         };
         let place = |layout, ty| Place {
-            slot: Slot::Arena(0),
+            slot: Slot::Arena { buffer: 0, at: 0 },
             layout,
             ty,
         };
-        let layout = Layout::contiguous(&ty.shape);
         let part = Part {
             node,
             op,
             operands: (0..operands.len()).map(Operand::Input).collect(),
-            dtype: ty.dtype,
+            dtype: results[0].dtype,
         };
+        let whole = |ty: &TensorType| place(Layout::contiguous(&ty.shape), ty.clone());
         let step = Step {
             parts: [part].into_iter().collect(),
             inputs: operands.into_iter().map(|(_, l, t)| place(l, t)).collect(),
-            output: place(layout.clone(), ty),
+            outputs: results.iter().map(whole).collect(),
         };
         self.steps.push(Draft { step, roots, fuses });
-        (Root::Step(self.steps.len() - 1), layout)
+        self.steps.len() - 1
     }
 
-    /// Gives each graph output a step that writes it, and returns those steps.
-    fn outputs(&mut self) -> Vec<usize> {
-        let mut writers: Vec<usize> = Vec::new();
+    /// Gives each graph output a result that is written to it, and returns those results.
+    fn outputs(&mut self) -> Vec<ResultId> {
+        let mut writers: Vec<ResultId> = Vec::new();
         for &output in self.graph.outputs() {
             let (root, layout) = self.value(output).clone();
             let whole = layout.offset == 0 && layout.is_contiguous();
             let direct = match root {
-                Root::Step(s) if whole && !writers.contains(&s) => {
-                    let ty = &self.steps[s].step.output().ty;
-                    (ty.shape.elements() == layout.elements()).then_some(s)
+                Root::Result(id) if whole && !writers.contains(&id) => {
+                    let ty = &self.steps[id.step].step.outputs[id.result].ty;
+                    (ty.shape.elements() == layout.elements()).then_some(id)
                 }
                 _ => None,
             };
@@ -278,7 +300,10 @@ impl<K: Kernels> Builder<'_, K> {
                 let last = self.graph.nodes().len().saturating_sub(1);
                 let ty = self.graph.ty(output).clone();
                 self.copy(last, root, layout, ty);
-                self.steps.len() - 1
+                ResultId {
+                    step: self.steps.len() - 1,
+                    result: 0,
+                }
             });
             writers.push(writer);
         }
@@ -286,94 +311,65 @@ impl<K: Kernels> Builder<'_, K> {
     }
 }
 
-/// Finds a buffer for each step's result: an output, or bytes of the arena that no value alive
-/// at that time uses.
-fn place(drafts: Vec<Draft>, writers: &[usize], kernels: &impl Kernels) -> Lowered {
-    let is_state = |step: &Step| step.last().op.def().role() == Role::State;
-    let mut last_uses: Vec<usize> = (0..drafts.len()).collect();
+/// Finds a buffer for each result: an output, the state that it is written over, or bytes of the
+/// arena that no value alive at that time uses.
+fn place(drafts: Vec<Draft>, writers: &[ResultId], largest_buffer: usize) -> Lowered {
+    let mut last_uses: HashMap<ResultId, usize> = HashMap::new();
     for (at, draft) in drafts.iter().enumerate() {
         for root in &draft.roots {
-            if let Root::Step(s) = root {
-                last_uses[*s] = at;
+            if let Root::Result(id) = *root {
+                last_uses.insert(id, at);
             }
         }
     }
-    let mut roots = Vec::with_capacity(drafts.len());
-    let mut steps = Vec::with_capacity(drafts.len());
-    for (at, draft) in drafts.into_iter().enumerate() {
-        if writers.contains(&at) || is_state(&draft.step) {
-            last_uses[at] = usize::MAX;
-        }
-        roots.push(draft.roots);
-        steps.push(draft.step);
-    }
-    let assign = |steps: &mut [Step], take: &mut dyn FnMut(usize, usize) -> usize| {
-        let mut slots: Vec<Slot> = Vec::with_capacity(steps.len());
-        for (at, step) in steps.iter_mut().enumerate() {
-            for (place, root) in step.inputs.iter_mut().zip(&roots[at]) {
-                place.slot = match *root {
-                    Root::Input(i) => Slot::Input(i),
-                    Root::Step(s) => slots[s],
-                };
+    let outputs = writers
+        .iter()
+        .enumerate()
+        .map(|(i, &id)| (id, Slot::Output(i)));
+    let mut slots: HashMap<ResultId, Slot> = outputs.collect();
+    let (mut ids, mut lifetimes) = (Vec::new(), Vec::new());
+    for (at, Draft { step, .. }) in drafts.iter().enumerate() {
+        for (result, place) in step.outputs.iter().enumerate() {
+            let id = ResultId { step: at, result };
+            if step.overwrites(result).is_none() && !slots.contains_key(&id) {
+                ids.push(id);
+                lifetimes.push(Lifetime {
+                    bytes: place.ty.bytes(),
+                    first: at,
+                    last: last_uses.get(&id).copied().unwrap_or(at),
+                });
             }
-            step.output().slot = match writers.iter().position(|&w| w == at) {
-                _ if is_state(step) => step.inputs[0].slot,
-                Some(output) => Slot::Output(output),
-                None => Slot::Arena(take(at, step.output().ty.bytes())),
+        }
+    }
+    let arena = arrange(&lifetimes, largest_buffer);
+    let places = arena
+        .places
+        .iter()
+        .map(|&(buffer, at)| Slot::Arena { buffer, at });
+    slots.extend(ids.into_iter().zip(places));
+    let finish = |(
+        at,
+        Draft {
+            mut step, roots, ..
+        },
+    ): (usize, Draft)| {
+        for (place, root) in step.inputs.iter_mut().zip(roots) {
+            place.slot = match root {
+                Root::Input(i) => Slot::Input(i),
+                Root::Result(id) => slots[&id],
             };
-            slots.push(step.output().slot);
         }
+        for result in 0..step.outputs.len() {
+            step.outputs[result].slot = match step.overwrites(result) {
+                Some(state) => step.inputs[state].slot,
+                None => slots[&ResultId { step: at, result }],
+            };
+        }
+        step
     };
-
-    // Every value has a place of its own while it is asked what goes together.
-    assign(&mut steps, &mut |at, _| at * ARENA_ALIGNMENT);
-    let mut together = vec![1; steps.len()];
-    // For each step, the first and the last of those that it goes with.
-    let mut groups = Vec::with_capacity(steps.len());
-    while groups.len() < steps.len() {
-        let at = groups.len();
-        let count = kernels.together(&steps, at);
-        let count = count.clamp(1, steps.len() - at);
-        together[at] = count;
-        groups.extend(std::iter::repeat_n((at, at + count - 1), count));
-    }
-    let mut arena = Arena::default();
-    assign(&mut steps, &mut |at, bytes| {
-        arena.take(bytes, groups[at].0, groups[last_uses[at]].1)
-    });
     Lowered {
-        steps,
-        together,
-        last_uses,
-        arena_bytes: arena.size,
-    }
-}
-
-/// First-fit allocation of byte ranges over time.
-#[derive(Default)]
-struct Arena {
-    /// Ranges in use, by offset: start, end, step of the last use.
-    live: Vec<(usize, usize, usize)>,
-    size: usize,
-}
-
-impl Arena {
-    /// A range that is free from step `now` to step `last`.
-    fn take(&mut self, bytes: usize, now: usize, last: usize) -> usize {
-        self.live.retain(|&(_, _, until)| until >= now);
-        let bytes = bytes.next_multiple_of(ARENA_ALIGNMENT);
-        let mut start = 0;
-        let mut at = 0;
-        for (i, &(from, to, _)) in self.live.iter().enumerate() {
-            if from >= start + bytes {
-                break;
-            }
-            start = to;
-            at = i + 1;
-        }
-        self.live.insert(at, (start, start + bytes, last));
-        self.size = self.size.max(start + bytes);
-        start
+        steps: drafts.into_iter().enumerate().map(finish).collect(),
+        arena: arena.buffers,
     }
 }
 
@@ -410,7 +406,7 @@ mod tests {
     fn a_chain_needs_two_buffers() {
         let lowered = lower(&chain(10), &Reads(Layouts::Any)).unwrap();
         assert_eq!(lowered.steps.len(), 10);
-        assert_eq!(lowered.arena_bytes, 2 * 64 * 4);
+        assert_eq!(lowered.arena, [2 * 64 * 4]);
         assert_eq!(lowered.steps[9].output().slot, Slot::Output(0));
     }
 
@@ -424,26 +420,28 @@ mod tests {
             values.push(g.add(a, b).unwrap());
         }
         g.output(values[30]);
-        let steps = lower(&g, &Reads(Layouts::Any)).unwrap().steps;
+        let Lowered { steps, arena } = lower(&g, &Reads(Layouts::Any)).unwrap();
+        let mut owners: Vec<Option<usize>> = vec![None; arena[0] / 64];
+        let writer = |place: &Place| match place.slot {
+            Slot::Arena { at, .. } => Some(at / 64..(at + 400).div_ceil(64)),
+            _ => None,
+        };
+        // Each value that is read is the one that the graph says.
+        let mut places: HashMap<usize, std::ops::Range<usize>> = HashMap::new();
         for (i, step) in steps.iter().enumerate() {
-            let Slot::Arena(start) = step.output().slot else {
-                continue;
-            };
-            let last = (i..steps.len())
-                .rfind(|&j| steps[j].inputs.iter().any(|p| p.slot == step.output().slot))
-                .unwrap();
-            // Between the write and the last read, nothing else writes here.
-            for other in &steps[i + 1..=last] {
-                if let Slot::Arena(s) = other.output().slot
-                    && s.abs_diff(start) < 448
-                {
-                    assert_eq!(s, start);
-                    let reread = steps[last]
-                        .inputs
-                        .iter()
-                        .any(|p| p.slot == other.output().slot);
-                    assert!(reread, "step {i} is overwritten while alive");
-                }
+            for (operand, place) in g.nodes()[i].inputs.iter().zip(&step.inputs) {
+                let Some(made) = operand.index().checked_sub(1) else {
+                    continue;
+                };
+                assert_eq!(writer(place).as_ref(), places.get(&made));
+                let whole = owners[places[&made].clone()]
+                    .iter()
+                    .all(|o| *o == Some(made));
+                assert!(whole, "step {made} is overwritten before step {i} reads it");
+            }
+            if let Some(range) = writer(step.output()) {
+                owners[range.clone()].fill(Some(i));
+                places.insert(i, range);
             }
         }
     }
