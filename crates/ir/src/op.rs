@@ -144,6 +144,12 @@ pub trait OpDef {
         0
     }
 
+    /// Bytes that the operation writes, where a result is a state of which it only writes a part.
+    fn written(&self, signature: &Signature) -> usize {
+        let bytes = signature.outputs.iter().map(TensorType::bytes);
+        bytes.fold(0, usize::saturating_add)
+    }
+
     /// For views: the input's layout seen through the operation; `None` where strides
     /// cannot express it, so that a copy has to be made.
     fn view(&self, _input: &Layout) -> Option<Layout> {

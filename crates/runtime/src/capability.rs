@@ -31,7 +31,7 @@ impl OpType {
     /// The family of an operation; `None` for what only moves data, which goes with its
     /// neighbours.
     pub fn of(signature: &Signature) -> Option<Self> {
-        let types = signature.inputs.iter().copied().chain([signature.output()]);
+        let types = signature.types();
         let is_complex = types.map(|ty| ty.dtype).any(DType::is_complex);
         Some(match signature.op.def().class() {
             OpClass::Memory => return None,
@@ -132,14 +132,14 @@ impl DeviceCapability {
             let inputs: Vec<&TensorType> = case.inputs.iter().map(|operand| &operand.ty).collect();
             let def = case.op.def();
             let launched = def.role() != Role::View;
-            let Some(output) = def.infer(&inputs).ok().filter(|_| launched) else {
+            let Some(outputs) = def.infer(&inputs).ok().filter(|_| launched) else {
                 continue;
             };
             asked += 1;
             let signature = Signature {
                 op: &case.op,
                 inputs: &inputs,
-                output: &output,
+                outputs: &outputs,
             };
             if backend.supports(&signature) {
                 answered += 1;

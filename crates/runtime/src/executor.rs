@@ -424,7 +424,7 @@ impl Executable {
         let node = error.node.and_then(|i| plan.graph.nodes().get(first + i));
         Attempt::Failed(Box::new(Failure {
             device,
-            memo: node.map(|n| memo(&plan.graph, n)),
+            memo: node.map(|n| plan.graph.with_signature(n, memo)),
             error,
         }))
     }
@@ -548,7 +548,9 @@ impl Executable {
     /// Where what failed goes now, by the new plan.
     fn next_device(&self, failed: Option<&Memo>, memory: &RunMemory) -> Option<DeviceType> {
         let plan = self.plan(&memory.full).ok()?;
-        let is_it = |node: &Node| failed.is_some_and(|failed| memo(&plan.graph, node) == *failed);
+        let is_it = |node: &Node| {
+            failed.is_some_and(|failed| plan.graph.with_signature(node, memo) == *failed)
+        };
         // What is made of others there is not in the plan, but what comes last is.
         let at = plan.graph.nodes().iter().position(is_it);
         let assignment = at.map(|at| &plan.assignments[at]);

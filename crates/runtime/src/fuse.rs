@@ -69,7 +69,7 @@ fn candidate(
         let constant = is_constant(&producer.step);
         let free = constant || users[from].as_slice() == [at];
         // All of it, and not reshaped: operands of parts broadcast to one shape.
-        let shape = into.step.output().ty.shape;
+        let shape = &into.step.output().ty.shape;
         let same = producer.step.output().ty.shape == *shape;
         let whole = |place: &Place| {
             let layout = &place.layout;

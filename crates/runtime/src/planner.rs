@@ -4,7 +4,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use rustorch_ir::{DType, Graph, Node, Op, OpClass, OpError, Role, TensorType, ValueId};
+use rustorch_ir::fusion::fuse;
+use rustorch_ir::ops::RULES;
+use rustorch_ir::{
+    DType, Graph, Node, Op, OpClass, OpError, Results, Role, Signature, TensorType, ValueId, check,
+};
 use smallvec::SmallVec;
 
 use crate::costs::estimate::{Measured, Places, Times, duration};
@@ -86,6 +90,8 @@ impl fmt::Display for Time {
 pub(crate) struct Assignment {
     pub(crate) device: DeviceId,
     pub(crate) reason: Reason,
+    /// Names of the operations that it was put in place of, if any.
+    pub(crate) replaces: SmallVec<[&'static str; 8]>,
 }
 
 /// A graph with every node placed.
@@ -123,16 +129,17 @@ pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
         planner.values.push(Some(input));
     }
     for node in graph.nodes() {
-        let value = planner.node(node)?;
-        planner.values.push(value);
+        match planner.node(node)? {
+            Some(results) => planner.values.extend(results.into_iter().map(Some)),
+            None => planner.values.push(None),
+        }
     }
     for &output in graph.outputs() {
         let value = planner.output(output)?;
         planner.graph.output(value);
     }
-    let Planner {
-        graph, assignments, ..
-    } = planner;
+    check::outputs(&planner.graph)?;
+    let (graph, assignments) = planner.fused()?;
     let segments = cut(&graph, &assignments)?;
     Ok(Plan {
         graph,
@@ -267,16 +274,52 @@ impl<'a> Planner<'a> {
     }
 
     /// Places a node of the source; `None` if that waits for its reader.
-    fn node(&mut self, node: &Node) -> Result<Option<ValueId>, RunError> {
+    fn node(&mut self, node: &Node) -> Result<Option<Results>, RunError> {
         match node.op.def().role() {
             Role::View => self.view(node),
             Role::Compute if is_constant(node) => Ok(None),
-            Role::Compute | Role::State => self.assign(node).map(Some),
+            Role::Compute => self.assign(node).map(Some),
         }
     }
 
+    /// The planned graph with composites in place of what their devices do better at once.
+    fn fused(self) -> Result<(Graph, Vec<Assignment>), RunError> {
+        let Self {
+            request,
+            graph,
+            assignments,
+            ..
+        } = self;
+        if !request.routing.fuses {
+            return Ok((graph, assignments));
+        }
+        // Neighbours of one device have one number.
+        let mut runs = Vec::with_capacity(assignments.len());
+        for run in assignments.chunk_by(|a, b| a.device == b.device) {
+            runs.resize(runs.len() + run.len(), (runs.len(), run[0].device));
+        }
+        let supports = |(_, device): (usize, DeviceId), signature: &Signature| {
+            let devices = request.devices;
+            devices.forbids(device, signature).is_none()
+                && devices.backend(device).supports(signature)
+        };
+        let Some(fused) = fuse(&graph, RULES, |at| runs[at], supports)? else {
+            return Ok((graph, assignments));
+        };
+        let assignment = |origin: SmallVec<[usize; 8]>| {
+            let mut assignment = assignments[origin[0]].clone();
+            if origin.len() > 1 {
+                let names = origin.iter().map(|&at| graph.nodes()[at].op.name());
+                assignment.replaces = names.collect();
+            }
+            assignment
+        };
+        let assignments = fused.origins.into_iter().map(assignment).collect();
+        Ok((fused.graph, assignments))
+    }
+
     /// Places a node on the first device that can run it.
-    fn assign(&mut self, node: &Node) -> Result<ValueId, RunError> {
+    fn assign(&mut self, node: &Node) -> Result<Results, RunError> {
         let mut offer = self.offer(node);
         let mut declined = std::mem::take(&mut offer.passed);
         for &device in &offer.ids {
@@ -300,7 +343,7 @@ impl<'a> Planner<'a> {
         way: Way,
         device: DeviceId,
         reason: Reason,
-    ) -> Result<ValueId, RunError> {
+    ) -> Result<Results, RunError> {
         let inputs: SmallVec<[ValueId; 4]> = (node.inputs.iter())
             .map(|&v| self.resolve(v, device))
             .collect::<Result<_, _>>()?;
@@ -317,13 +360,13 @@ impl<'a> Planner<'a> {
     }
 
     /// A view is made where its input is computed, or where it is pinned to.
-    fn view(&mut self, node: &Node) -> Result<Option<ValueId>, RunError> {
-        let input = match self.values[node.inputs[0].index()] {
-            Some(input) if self.graph.node(input).is_some() => input,
+    fn view(&mut self, node: &Node) -> Result<Option<Results>, RunError> {
+        let planned = self.values[node.inputs[0].index()];
+        let computed = planned.and_then(|input| Some((input, self.graph.producer(input)?)));
+        let Some((input, at)) = computed else {
             // Of a graph input, or of a view of one.
-            _ => return Ok(None),
+            return Ok(None);
         };
-        let at = input.index() - self.graph.inputs().len();
         let (device, reason) = match node.pin {
             Some(_) => self.first_allowed(node)?,
             None => (self.assignments[at].device, Reason::Neighbour),
@@ -334,7 +377,7 @@ impl<'a> Planner<'a> {
     /// A graph output's value.
     fn output(&mut self, value: ValueId) -> Result<ValueId, RunError> {
         match (self.values[value.index()], self.source.node(value)) {
-            (None, Some(node)) if is_constant(node) => self.assign(node),
+            (None, Some(node)) if is_constant(node) => Ok(self.assign(node)?[0]),
             (None, Some(view)) => {
                 let device = self.first_allowed(view)?.0;
                 self.resolve(value, device)
@@ -365,7 +408,7 @@ impl<'a> Planner<'a> {
             }
         };
         for (value, view) in chain.into_iter().rev() {
-            planned = self.push(view, &[planned], device, Reason::Neighbour)?;
+            planned = self.push(view, &[planned], device, Reason::Neighbour)?[0];
             self.put_in.insert((value, device), planned);
         }
         Ok(planned)
@@ -379,8 +422,8 @@ impl<'a> Planner<'a> {
         device: DeviceId,
     ) -> Result<ValueId, RunError> {
         let planned = match self.way(device, node) {
-            Ok(way) => self.place(node, way, device, Reason::Neighbour)?,
-            Err(_) => self.assign(node)?,
+            Ok(way) => self.place(node, way, device, Reason::Neighbour)?[0],
+            Err(_) => self.assign(node)?[0],
         };
         self.put_in.insert((value, device), planned);
         Ok(planned)
@@ -394,7 +437,7 @@ impl<'a> Planner<'a> {
             ..
         } = *self.request;
         let operands = node.inputs.iter().map(|&v| self.source.ty(v));
-        let types: SmallVec<[&TensorType; 5]> = operands.chain([node.output()]).collect();
+        let types: SmallVec<[&TensorType; 5]> = operands.chain(&node.outputs).collect();
         let elements = types.iter().map(|ty| ty.shape.elements());
         let op_type = self.source.with_signature(node, OpType::of);
         let subject = Subject {
@@ -422,8 +465,7 @@ impl<'a> Planner<'a> {
     fn prefer_neighbour(&self, node: &Node, offer: &mut Offer) {
         let inputs = node.inputs.iter();
         let planned = inputs.filter_map(|v| self.values[v.index()]);
-        let computed = |v: ValueId| v.index().checked_sub(self.graph.inputs().len());
-        let Some(at) = planned.filter_map(computed).next() else {
+        let Some(at) = planned.filter_map(|v| self.graph.producer(v)).next() else {
             return;
         };
         let device = self.assignments[at].device;
@@ -440,7 +482,8 @@ impl<'a> Planner<'a> {
         let mut offer = self.offer(node);
         let mut declined = std::mem::take(&mut offer.passed);
         for &device in &offer.ids {
-            match self.forbids(device, &alone, &alone.nodes()[0]) {
+            let forbids = |s: &Signature| self.forbids(device, s);
+            match alone.with_signature(&alone.nodes()[0], forbids) {
                 None if declined.is_empty() => return Ok((device, offer.reason)),
                 None => return Ok((device, Reason::Fallback(declined.join("; ")))),
                 Some(why) => declined.push(format!("{}: {why}", self.name(device))),
@@ -471,16 +514,21 @@ impl<'a> Planner<'a> {
         inputs: &[ValueId],
         device: DeviceId,
         reason: Reason,
-    ) -> Result<ValueId, RunError> {
-        let value = self.graph.push_node(node, inputs)?;
-        self.assignments.push(Assignment { device, reason });
-        Ok(value)
+    ) -> Result<Results, RunError> {
+        let first = self.graph.push_node(node, inputs)?;
+        self.assignments.push(Assignment {
+            device,
+            reason,
+            replaces: SmallVec::new(),
+        });
+        Ok(self.graph.results(first))
     }
 
     fn way(&self, device: DeviceId, node: &Node) -> Result<Way, String> {
         // The node on its own, so that its parts can be tried before they are spliced in.
         let alone = isolate(self.source, node).map_err(|e| e.to_string())?;
-        let declined = match self.declines(device, &alone, &alone.nodes()[0]) {
+        let declines = |s: &Signature| self.declines(device, s);
+        let declined = match alone.with_signature(&alone.nodes()[0], declines) {
             None => return Ok(Way::Native),
             Some(why) => why,
         };
@@ -492,7 +540,7 @@ impl<'a> Planner<'a> {
             if part.op.def().role() == Role::View {
                 continue;
             }
-            if let Some(why) = self.declines(device, &parts, part) {
+            if let Some(why) = parts.with_signature(part, declines) {
                 return Err(match why == declined {
                     true => declined,
                     false => format!("{declined}, and its part {}: {why}", part.op.name()),
@@ -502,28 +550,21 @@ impl<'a> Planner<'a> {
         Ok(Way::Decomposed(parts))
     }
 
-    /// Why `device` does not run a node as it is; `None` if it does.
-    fn declines(&self, device: DeviceId, graph: &Graph, node: &Node) -> Option<String> {
-        if let Some(why) = self.forbids(device, graph, node) {
+    /// Why `device` does not run an operation as it is; `None` if it does.
+    fn declines(&self, device: DeviceId, s: &Signature) -> Option<String> {
+        if let Some(why) = self.forbids(device, s) {
             return Some(why);
         }
-        let backend = self.request.devices.backend(device);
-        let supported = graph.with_signature(node, |s| backend.supports(s));
-        (!supported).then(|| {
-            format!(
-                "no kernel for {} of {}",
-                node.op.name(),
-                node.output().dtype
-            )
-        })
+        let supported = self.request.devices.backend(device).supports(s);
+        (!supported).then(|| format!("no kernel for {} of {}", s.op.name(), s.output().dtype))
     }
 
-    /// Why `device` may not run a node, whatever it says itself.
-    fn forbids(&self, device: DeviceId, graph: &Graph, node: &Node) -> Option<String> {
+    /// Why `device` may not run an operation, whatever it says itself.
+    fn forbids(&self, device: DeviceId, signature: &Signature) -> Option<String> {
         let full = self.request.full.iter().find(|(full, _)| *full == device);
         match full {
             Some((_, message)) => Some(message.clone()),
-            None => self.request.devices.forbids(device, graph, node),
+            None => self.request.devices.forbids(device, signature),
         }
     }
 
@@ -535,16 +576,16 @@ impl<'a> Planner<'a> {
         pin: Option<DeviceType>,
         device: DeviceId,
         reason: &Reason,
-    ) -> Result<ValueId, RunError> {
+    ) -> Result<Results, RunError> {
         let mut values = inputs.to_vec();
         for part in parts.nodes() {
             let operands: SmallVec<[ValueId; 4]> =
                 part.inputs.iter().map(|v| values[v.index()]).collect();
-            let value = self.push(part, &operands, device, reason.clone())?;
-            self.graph.pin(value, pin);
-            values.push(value);
+            let results = self.push(part, &operands, device, reason.clone())?;
+            self.graph.pin(results[0], pin);
+            values.extend(results);
         }
-        Ok(values[parts.outputs()[0].index()])
+        Ok(parts.outputs().iter().map(|v| values[v.index()]).collect())
     }
 }
 
@@ -559,8 +600,10 @@ fn isolate(graph: &Graph, node: &Node) -> Result<Graph, OpError> {
     let operands = (node.inputs.iter())
         .map(|&v| alone.input(graph.ty(v).clone()))
         .collect::<Result<SmallVec<[ValueId; 4]>, _>>()?;
-    let value = alone.push_node(node, &operands)?;
-    alone.output(value);
+    let first = alone.push_node(node, &operands)?;
+    for value in alone.results(first) {
+        alone.output(value);
+    }
     Ok(alone)
 }
 
@@ -570,7 +613,8 @@ fn decompose(alone: &Graph, op: &Op) -> Result<Graph, OpError> {
     let operands = (alone.inputs().iter())
         .map(|ty| parts.input(ty.clone()))
         .collect::<Result<SmallVec<[ValueId; 4]>, _>>()?;
-    let value = parts.expand(op, &operands)?;
-    parts.output(value);
+    for value in parts.expand(op, &operands)? {
+        parts.output(value);
+    }
     Ok(parts)
 }

@@ -79,6 +79,9 @@ pub struct Routing {
     pub strict: bool,
     /// The processor's part.
     pub strategy: GpuExecutionStrategy,
+    /// May operations be replaced by composites that a device does better, see
+    /// [`fusion`](rustorch_ir::fusion)?
+    pub fuses: bool,
 }
 
 impl Routing {
@@ -88,6 +91,7 @@ impl Routing {
         rules: Rules::Selector,
         strict: false,
         strategy: GpuExecutionStrategy::HYBRID,
+        fuses: true,
     };
 
     /// Each operation where the f32 hybrid's rules send it.

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use rustorch_ir::{Graph, Node, Op, Role, TensorType};
+use rustorch_ir::{Graph, Op, Role, Signature, TensorType};
 use smallvec::SmallVec;
 
 use crate::costs::estimate::{Measured, Places};
@@ -57,12 +57,12 @@ impl Slot {
     }
 }
 
-/// An operation with its operand and result types: what support is remembered by.
-pub(crate) type Memo = (Op, SmallVec<[TensorType; 4]>, TensorType);
+/// An operation with its operand types: what support is remembered by.
+pub(crate) type Memo = (Op, SmallVec<[TensorType; 4]>);
 
-pub(crate) fn memo(graph: &Graph, node: &Node) -> Memo {
-    let inputs = node.inputs.iter().map(|&v| graph.ty(v).clone()).collect();
-    (node.op.clone(), inputs, node.output().clone())
+pub(crate) fn memo(signature: &Signature) -> Memo {
+    let inputs = signature.inputs.iter().map(|&ty| ty.clone());
+    (signature.op.clone(), inputs.collect())
 }
 
 impl Devices {
@@ -119,13 +119,13 @@ impl Devices {
         slots.filter(move |slot| slot.owner.device == device)
     }
 
-    /// Why `device` may not run a node, from what it has been seen to do.
-    pub(crate) fn forbids(&self, device: DeviceId, graph: &Graph, node: &Node) -> Option<String> {
+    /// Why `device` may not run an operation, from what it has been seen to do.
+    pub(crate) fn forbids(&self, device: DeviceId, signature: &Signature) -> Option<String> {
         if self.slot(device).owner.is_lost() {
             return Some("lost".to_owned());
         }
         let unsupported = lock(&self.unsupported);
-        let known = !unsupported.is_empty() && unsupported.contains(&(device, memo(graph, node)));
+        let known = !unsupported.is_empty() && unsupported.contains(&(device, memo(signature)));
         known.then(|| "failed as unsupported before".to_owned())
     }
 

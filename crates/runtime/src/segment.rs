@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use rustorch_ir::{Graph, Node, OpError, OpKind, Role, ValueId};
+use rustorch_ir::{Graph, Node, OpError, OpKind, ValueId};
 use smallvec::SmallVec;
 
 use crate::planner::{Assignment, DeviceId};
@@ -33,9 +33,9 @@ impl Segment {
     /// Tensors that it writes with the elements of another one in another type: by casts, and
     /// by updates of a state of another type.
     pub(crate) fn conversions(&self) -> usize {
-        let converts = |node: &&Node| match node.op.def().role() {
-            Role::State => self.graph.ty(node.inputs[1]).dtype != node.output().dtype,
-            _ => node.op.kind() == OpKind::Cast,
+        let converts = |node: &&Node| match node.op.kind() {
+            OpKind::UpdateSlice => self.graph.ty(node.inputs[1]).dtype != node.output().dtype,
+            kind => kind == OpKind::Cast,
         };
         self.graph.nodes().iter().filter(converts).count()
     }
@@ -78,7 +78,7 @@ fn segment(
         outputs: Vec::new(),
     };
     let mut local: HashMap<ValueId, ValueId> = HashMap::new();
-    let computed_here = |v: ValueId| nodes.contains(&v.index().wrapping_sub(graph.inputs().len()));
+    let computed_here = |v: ValueId| graph.producer(v).is_some_and(|at| nodes.contains(&at));
     for node in &graph.nodes()[nodes.clone()] {
         for &v in &node.inputs {
             if !computed_here(v) && !local.contains_key(&v) {
@@ -88,16 +88,18 @@ fn segment(
             }
         }
     }
-    for (offset, node) in graph.nodes()[nodes.clone()].iter().enumerate() {
+    for node in &graph.nodes()[nodes.clone()] {
         let operands: SmallVec<[ValueId; 4]> = node.inputs.iter().map(|v| local[v]).collect();
-        let value = graph.value_of(nodes.start + offset);
-        local.insert(value, out.graph.push_node(node, &operands)?);
-        if node.op.def().role() == Role::State {
+        let first = out.graph.push_node(node, &operands)?;
+        local.extend(node.results().zip(out.graph.results(first)));
+        for (_, state) in node.overwrites() {
             // The state lives in its input's storage, which later segments read.
-            if let Some(root) = out.graph.state_root(operands[0]) {
+            if let Some(root) = out.graph.state_root(operands[state]) {
                 out.writes[root.index()] = true;
             }
         }
+    }
+    for value in graph.nodes()[nodes.clone()].iter().flat_map(Node::results) {
         let needed_later = last_use.get(&value).is_some_and(|&at| at >= nodes.end);
         let stays_in_state = graph.state_root(value).is_some();
         if needed_later && !stays_in_state {

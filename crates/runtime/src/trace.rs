@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
-use rustorch_ir::{Node, Role, ValueId};
+use rustorch_ir::{Node, Role, Signature, ValueId};
 
 use crate::costs::estimate::duration;
 use crate::costs::work::Workload;
@@ -42,7 +42,10 @@ pub struct Explanation {
     pub device: DeviceType,
     /// Why there.
     pub reason: String,
-    /// Bytes of their results.
+    /// The operations that each was put in place of, by [fusion](rustorch_ir::fusion); empty for
+    /// those of the caller's graph.
+    pub replaces: String,
+    /// Bytes that they write.
     pub bytes: usize,
     /// Bytes of operands that have to be copied to the device's memory. Those that the host
     /// has are copied once.
@@ -68,24 +71,23 @@ pub(crate) fn explain(
         if node.op.def().role() == Role::View {
             continue;
         }
-        // An update writes as much as its source has.
-        let written = match node.op.def().role() {
-            Role::State => plan.graph.ty(node.inputs[1]),
-            _ => node.output(),
-        };
+        let written = |s: &Signature| node.op.def().written(s);
         let costs = devices.slot(assignment.device).costs();
         let row = Explanation {
             op: node.op.name(),
             count: 1,
             device: devices.info(assignment.device).device,
             reason: assignment.reason.to_string(),
-            bytes: written.bytes(),
+            replaces: names(&assignment.replaces),
+            bytes: plan.graph.with_signature(node, written),
             moved: moves.to(node, assignment),
             expected: costs.map(|costs| duration(workload.seconds(&costs, index))),
             measured: profile.and_then(|p| p.time(index)),
         };
-        let same =
-            |r: &&mut Explanation| (r.op, r.device, &r.reason) == (row.op, row.device, &row.reason);
+        let same = |r: &&mut Explanation| {
+            let key = |r: &Explanation| (r.op, r.device, r.reason.clone(), r.replaces.clone());
+            key(r) == key(&row)
+        };
         match rows.iter_mut().find(same) {
             Some(r) => {
                 r.count += 1;
@@ -98,6 +100,15 @@ pub(crate) fn explain(
         }
     }
     rows
+}
+
+/// Names in order, with how many there are of each.
+fn names(names: &[&'static str]) -> String {
+    let runs = names.chunk_by(|a, b| a == b).map(|run| match run.len() {
+        1 => run[0].to_owned(),
+        n => format!("{n} {}", run[0]),
+    });
+    runs.collect::<Vec<_>>().join(", ")
 }
 
 /// What fused operations take together is known of one of them.
@@ -132,7 +143,7 @@ impl<'a> Moves<'a> {
         for &input in &node.inputs {
             // A view shows what is elsewhere: the value that has to come is what it shows.
             let value = self.shown(input, to);
-            let from = match value.index().checked_sub(graph.inputs().len()) {
+            let from = match graph.producer(value) {
                 Some(i) => {
                     let from = self.plan.assignments[i].device;
                     self.devices.info(from).device
@@ -153,8 +164,8 @@ impl<'a> Moves<'a> {
     fn shown(&self, mut value: ValueId, device: DeviceType) -> ValueId {
         let graph = &self.plan.graph;
         let root = |v: ValueId| graph.state_root(v).unwrap_or(v);
-        while let Some(node) = graph.node(value) {
-            let at = value.index() - graph.inputs().len();
+        while let Some(at) = graph.producer(value) {
+            let node = &graph.nodes()[at];
             let here = self.devices.info(self.plan.assignments[at].device).device;
             if node.op.def().role() != Role::View || here != device {
                 break;

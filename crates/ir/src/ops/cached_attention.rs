@@ -90,6 +90,10 @@ impl OpDef for CachedAttention {
         })
     }
 
+    fn written(&self, s: &Signature) -> usize {
+        s.output().bytes() + s.inputs[1].bytes() + s.inputs[2].bytes()
+    }
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let count = self.count();
         let expected = format!("{count} operands");

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Arrange, Case, Fill, Operand};
-use crate::{BlockFormat, Named, OpClass, OpDef, ResultTypes};
+use crate::{BlockFormat, Named, OpClass, OpDef, ResultTypes, Signature};
 
 /// Writes `source` into the state buffer `state` at index `start` of dimension `dim`.
 ///
@@ -24,6 +24,10 @@ impl OpDef for UpdateSlice {
 
     fn overwrites(&self, _result: usize) -> Option<usize> {
         Some(0)
+    }
+
+    fn written(&self, s: &Signature) -> usize {
+        s.inputs[1].bytes()
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

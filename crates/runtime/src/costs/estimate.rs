@@ -82,7 +82,8 @@ impl Measured {
     /// and its result back.
     pub(crate) fn detour(&self, graph: &Graph, here: DeviceId, there: DeviceId) -> f64 {
         let operands = graph.inputs().iter().map(TensorType::bytes);
-        let results = graph.nodes().iter().map(|node| node.output().bytes());
+        let results = graph.nodes().iter().flat_map(|node| &node.outputs);
+        let results = results.map(TensorType::bytes);
         let sync = |device| {
             let found = self.iter().find(|(id, _)| *id == device);
             found.map_or(0.0, |(_, costs)| costs.sync.as_secs_f64())

@@ -1,6 +1,6 @@
 //! How much work the nodes of a graph are.
 
-use rustorch_ir::{DType, Graph, Node, OpClass, OpKind, Role, ValueId};
+use rustorch_ir::{DType, Graph, Node, OpClass, OpKind, Role};
 
 use super::Costs;
 
@@ -31,18 +31,20 @@ impl Work {
         let operands = node.inputs.iter().map(|&v| graph.ty(v));
         let elements: usize = operands.map(|ty| ty.shape.elements()).sum();
         let products = graph.with_signature(node, |s| def.products(s)) as f64;
-        let is_state = |v: &ValueId| {
-            let node = graph.node(*v);
-            node.is_some_and(|node| node.op.def().role() == Role::State)
-        };
+        let has_state =
+            node.has_effects() || node.inputs.iter().any(|&v| graph.previous(v).is_some());
         // How much of a state is in use is only known when it is run: half of it, say.
-        let used = if node.inputs.iter().any(is_state) {
-            0.5
-        } else {
-            1.0
+        let used = match products > 0.0 && has_state {
+            true => 0.5,
+            false => 1.0,
         };
-        // Of two factors the second are the weights.
-        let typed = node.inputs.get(usize::from(products > 0.0));
+        // Of factors the weights are the largest behind the first.
+        let typed = match products > 0.0 {
+            true => node.inputs[1..]
+                .iter()
+                .max_by_key(|&&v| graph.ty(v).bytes()),
+            false => node.inputs.first(),
+        };
         Self {
             kind: node.op.kind(),
             example: format!("{:?}", node.op),
@@ -58,18 +60,23 @@ impl Work {
 /// Bytes that a node reads and writes, about.
 pub(crate) fn traffic(graph: &Graph, node: &Node) -> usize {
     let def = node.op.def();
-    let written = node.output().bytes();
-    let read = node.inputs.iter().map(|&v| match graph.ty(v).bytes() {
-        // What is taken out of a table is as much as comes out.
-        table if def.class() == OpClass::Memory => table.min(written),
-        operand => operand,
-    });
-    match def.role() {
-        Role::View => 0,
-        // A state's update reads its source and writes as much.
-        Role::State => 2 * graph.ty(node.inputs[1]).bytes(),
-        Role::Compute => read.fold(written, usize::saturating_add),
+    if def.role() == Role::View {
+        return 0;
     }
+    let written = graph.with_signature(node, |s| def.written(s));
+    let moves = def.class() == OpClass::Memory;
+    let read = node
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(i, &v)| match graph.ty(v).bytes() {
+            // What is moved into a state does not read it.
+            _ if moves && node.overwrites().any(|(_, operand)| operand == i) => 0,
+            // What is taken out of a table is as much as comes out.
+            table if moves => table.min(written),
+            operand => operand,
+        });
+    read.fold(written, usize::saturating_add)
 }
 
 /// The work of a graph's nodes, beside each other.
@@ -91,8 +98,8 @@ impl<'a> Workload<'a> {
             }
         }
         let elementwise = |node: &Node| node.op.def().class() == OpClass::Activation;
-        for (at, node) in graph.nodes().iter().enumerate() {
-            let value = graph.value_of(at);
+        for node in graph.nodes() {
+            let value = node.result(0);
             let reader = readers[value.index()].map(|at| &graph.nodes()[at]);
             handed_on[value.index()] &= elementwise(node)
                 && reader
@@ -113,7 +120,7 @@ impl<'a> Workload<'a> {
             return 0.0;
         }
         let work = Work::of(graph, node);
-        let result = graph.value_of(index);
+        let result = node.result(0);
         let all = node.inputs.iter().copied().chain([result]);
         let saved = all.filter(|v| self.handed_on[v.index()]);
         let saved: usize = saved.map(|v| graph.ty(v).bytes()).sum();
