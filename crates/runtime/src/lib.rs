@@ -15,6 +15,7 @@
 //! | `runtime.rs`, `executor.rs`, `executor` | devices and known graphs, running and failing over, loading |
 //! | `policy.rs`, `f32_hybrid.rs` | whom to ask first |
 //! | `planner.rs`, `segment.rs` | who gets a node, cutting |
+//! | `effects.rs` | updates that must not run twice |
 //! | `capability.rs`, `costs` | what devices say and are measured to do |
 //! | `calibration.rs` | measured costs in a file, for this machine |
 //! | `storage.rs`, `memory.rs`, `host_pool.rs` | a tensor's copies, memory itself, reused |
@@ -29,6 +30,7 @@ mod calibration;
 mod capability;
 mod costs;
 mod device;
+mod effects;
 mod error;
 mod executor;
 mod f32_hybrid;

@@ -14,9 +14,9 @@ use crate::journal::{Journal, Owner, lock};
 use crate::planner::DeviceId;
 use crate::policy::{Policy, Subject, place_in_chain};
 use crate::{
-    Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, FailureClass,
-    Fallback, Fetched, Hardware, MemoryManager, OpType, Route, Routing, RunError, Storage,
-    TensorInfo, TransferMethod,
+    Backend, Costs, DeviceBuffer, DeviceCapability, DeviceError, DeviceInfo, DeviceSelector,
+    DeviceType, FailureClass, Fallback, Fetched, Hardware, MemoryManager, OpType, Route, Routing,
+    RunError, Storage, TensorInfo, TransferMethod,
 };
 
 /// Graphs that a runtime remembers the programs of.
@@ -54,6 +54,26 @@ pub(crate) struct Slot {
 impl Slot {
     pub(crate) fn costs(&self) -> Option<Arc<Costs>> {
         lock(&self.costs).clone()
+    }
+
+    /// A buffer for a result: that of an earlier run, if nobody else holds it, else a new one.
+    pub(crate) fn room_for(
+        &self,
+        result: &mut Option<Storage>,
+        bytes: usize,
+    ) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        let unused = result.take().filter(Storage::is_unique);
+        let kept = unused.and_then(|s| Some((s.overwrite(&self.owner)?, s)));
+        let (buffer, storage) = match kept {
+            Some(kept) => kept,
+            None => {
+                self.owner.admit(bytes)?;
+                let buffer = self.backend.memory().alloc(bytes)?;
+                (buffer.clone(), Storage::on_device(&self.owner, buffer))
+            }
+        };
+        *result = Some(storage);
+        Ok(buffer)
     }
 }
 

@@ -8,6 +8,7 @@ mod failing;
 mod fake;
 mod moving;
 mod replaying;
+mod updating;
 
 use rustorch_ir::ops::UnaryOp;
 use rustorch_ir::{DType, Graph, TensorType, ValueId};
