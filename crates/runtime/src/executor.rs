@@ -4,7 +4,7 @@ mod inputs;
 mod loading;
 
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustorch_ir::{Graph, Node, ValueId};
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use self::inputs::{Held, Inputs};
 use crate::costs::estimate::{EVERYWHERE, HOST, Places};
 use crate::effects::{Watch, unrepeatable};
-use crate::journal::{Lease, lock};
+use crate::journal::{Cause, Lease, lock};
 use crate::planner::{Assignment, DeviceId, Plan, Request, plan, prefer};
 use crate::policy::Policy;
 use crate::profile::Profile;
@@ -41,8 +41,21 @@ pub struct Executable {
     keeps: bool,
     /// Has the caller checked all values?
     is_checked: bool,
+    /// Why it is planned for the first time: another one may have been before.
+    cause: Cause,
+    /// Was it planned yet?
+    is_planned: AtomicBool,
+    /// Bytes of the last plan, about.
+    footprint: AtomicUsize,
     prepared: Mutex<Option<Prepared>>,
 }
+
+/// Bytes that a plan takes besides its nodes, about.
+const PLAN_BYTES: usize = 2048;
+
+/// Bytes that planning and compiling take for a node, about: itself in the plan and its segment,
+/// what was decided, and its launch.
+const NODE_BYTES: usize = 2 * size_of::<Node>() + 1024;
 
 /// Devices in the order in which a graph is offered to them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,6 +81,16 @@ struct Prepared {
     operands: Vec<Arc<dyn DeviceBuffer>>,
     targets: Vec<Arc<dyn DeviceBuffer>>,
     profile: Profile,
+}
+
+impl Prepared {
+    /// Bytes that it takes, about.
+    fn footprint(&self) -> usize {
+        let kept = self.stages.iter().map(|stage| stage.program.scratch());
+        let kept = kept.filter(|scratch| scratch.kept);
+        let nodes = self.plan.graph.nodes().len();
+        PLAN_BYTES + nodes * NODE_BYTES + kept.map(|scratch| scratch.bytes).sum::<usize>()
+    }
 }
 
 /// A segment's program with its operands.
@@ -140,8 +163,23 @@ impl Executable {
             places,
             keeps,
             is_checked: false,
+            cause: Cause::New,
+            is_planned: AtomicBool::new(false),
+            footprint: AtomicUsize::new(0),
             prepared: Mutex::default(),
         }
+    }
+
+    /// It is planned because of this.
+    pub(crate) fn because_of(mut self, cause: Cause) -> Self {
+        self.cause = cause;
+        self
+    }
+
+    /// Bytes that it takes as it is planned now, about, with the memory that programs keep; 0
+    /// before the first run.
+    pub(crate) fn footprint(&self) -> usize {
+        self.footprint.load(Ordering::Relaxed)
     }
 
     /// The graph that this runs.
@@ -353,11 +391,29 @@ impl Executable {
         memory: &RunMemory,
     ) -> Result<&'p mut Prepared, Attempt> {
         let epoch = self.devices.journal.epoch();
-        prepared.take_if(|p| p.epoch != epoch);
+        let is_outdated = prepared.take_if(|p| p.epoch != epoch).is_some();
         Ok(match prepared {
             Some(p) => p,
-            none => none.insert(self.compile(epoch, memory)?),
+            none => none.insert(self.prepare(epoch, memory, is_outdated)?),
         })
+    }
+
+    fn prepare(
+        &self,
+        epoch: u64,
+        memory: &RunMemory,
+        is_outdated: bool,
+    ) -> Result<Prepared, Attempt> {
+        let prepared = self.compile(epoch, memory)?;
+        let cause = match self.is_planned.swap(true, Ordering::Relaxed) {
+            false => self.cause,
+            true if is_outdated => Cause::Outdated,
+            true => Cause::Failed,
+        };
+        self.devices.journal.planned(&self.graph, cause);
+        let bytes = size_of_val(self.graph.nodes()) + prepared.footprint();
+        self.footprint.store(bytes, Ordering::Relaxed);
+        Ok(prepared)
     }
 
     fn compile(&self, epoch: u64, memory: &RunMemory) -> Result<Prepared, Attempt> {

@@ -12,7 +12,8 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `runtime.rs`, `executor.rs`, `executor` | devices and known graphs, running and failing over, loading |
+//! | `runtime.rs`, `plan_cache.rs`, `hash.rs` | devices, known graphs |
+//! | `executor.rs`, `executor` | running and failing over, loading |
 //! | `policy.rs`, `f32_hybrid.rs` | whom to ask first |
 //! | `planner.rs`, `segment.rs` | who gets a node, cutting |
 //! | `effects.rs` | updates that must not run twice |
@@ -35,10 +36,12 @@ mod error;
 mod executor;
 mod f32_hybrid;
 mod fuse;
+mod hash;
 mod host_pool;
 mod journal;
 mod lower;
 mod memory;
+mod plan_cache;
 mod planner;
 mod policy;
 mod profile;
@@ -59,6 +62,7 @@ pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved};
 pub use lower::{Kernels, Lowered, Operand, Part, Place, Slot, Step, lower};
 pub use memory::{DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory};
+pub use plan_cache::PlanCounters;
 pub use planner::Reason;
 pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules};
 pub use runtime::Runtime;

@@ -7,6 +7,7 @@ mod costs;
 mod failing;
 mod fake;
 mod moving;
+mod plans;
 mod replaying;
 mod updating;
 
