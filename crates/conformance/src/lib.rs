@@ -99,7 +99,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Compares a case's result with the reference's.
+    /// Compares a case's results with the reference's.
     fn check(&self, kind: OpKind, case: &Case, checks: &mut Vec<Check>) {
         let operands = operand::prepare(case);
         let composite = case.op.def().is_composite();
@@ -134,23 +134,34 @@ impl Bench {
         case: &Case,
         operands: &[Vec<u8>],
         way: Way,
-        expected: &Values,
+        expected: &[Values],
     ) -> Result<Closeness, Outcome> {
         let graph = graph(case, way).map_err(|e| Outcome::Failed(e.to_string()))?;
         if let Some(reason) = self.lacks(&graph) {
             return Err(Outcome::Skipped(reason));
         }
-        let output = graph.ty(graph.outputs()[0]).dtype;
-        let result = run(&self.tested, &graph, operands);
-        let result = result.map_err(|e| Outcome::Failed(e.to_string()))?;
-        let tolerance = Tolerance::of(case, output);
-        match tolerance.compare(&result, expected) {
-            Ok(error) => Ok(Closeness {
-                error,
-                allowed: tolerance.limit(),
-            }),
-            Err(difference) => Err(Outcome::Failed(difference)),
+        let results = run(&self.tested, &graph, operands);
+        let results = results.map_err(|e| Outcome::Failed(e.to_string()))?;
+        let mut worst: Option<Closeness> = None;
+        for (i, (result, expected)) in results.iter().zip(expected).enumerate() {
+            let tolerance = Tolerance::of(case, graph.ty(graph.outputs()[i]).dtype);
+            let compared = tolerance.compare(result, expected);
+            let error = compared.map_err(|difference| {
+                Outcome::Failed(match results.len() {
+                    1 => difference,
+                    _ => format!("result {i}: {difference}"),
+                })
+            })?;
+            let allowed = tolerance.limit();
+            let share = |c: &Closeness| c.error / c.allowed;
+            let this = Closeness { error, allowed };
+            worst = Some(
+                worst
+                    .filter(|worst| share(worst) >= share(&this))
+                    .unwrap_or(this),
+            );
         }
+        worst.ok_or_else(|| Outcome::Failed("no results".to_owned()))
     }
 
     /// A case that the caller got wrong has to be refused as such.
@@ -221,11 +232,16 @@ fn graph(case: &Case, way: Way) -> Result<Graph, OpError> {
             None => value,
         });
     }
-    let result = match way {
-        Way::Native => graph.push(case.op.clone(), &inputs)?,
+    let results = match way {
+        Way::Native => {
+            let first = graph.push(case.op.clone(), &inputs)?;
+            graph.results(first)
+        }
         Way::Decomposed => graph.expand(&case.op, &inputs)?,
     };
-    graph.output(result);
+    for result in results {
+        graph.output(result);
+    }
     Ok(graph)
 }
 
@@ -251,29 +267,35 @@ impl From<RunError> for Failure {
     }
 }
 
-/// Runs a graph of one output on fresh copies of the operands.
-fn run(runtime: &Runtime, graph: &Graph, operands: &[Vec<u8>]) -> Result<Values, Failure> {
+/// Runs a graph on fresh copies of the operands and returns its outputs.
+fn run(runtime: &Runtime, graph: &Graph, operands: &[Vec<u8>]) -> Result<Vec<Values>, Failure> {
     let inputs: Vec<Storage> = operands.iter().map(|bytes| storage(bytes)).collect();
     let routing = Routing {
         strict: true,
+        // What is decomposed is to stay so.
+        fuses: false,
         ..Routing::default()
     };
     let outputs = runtime.prepare(graph.clone(), routing).run(&inputs)?;
     let is_state = |i: usize| {
-        let states = graph
-            .nodes()
-            .iter()
-            .filter(|n| n.op.def().role() == Role::State);
-        let mut roots = states.filter_map(|n| graph.state_root(n.inputs[0]));
-        roots.any(|root| root.index() == i)
+        let states = graph.nodes().iter().flat_map(|node| {
+            let written = node.overwrites();
+            written.filter_map(|(_, state)| graph.state_root(node.inputs[state]))
+        });
+        states.into_iter().any(|root| root.index() == i)
     };
     for (i, (input, operand)) in inputs.iter().zip(operands).enumerate() {
         if !is_state(i) && read(runtime, input)? != *operand {
             return Err(Failure::Overwritten(i));
         }
     }
-    let output = read(runtime, &outputs[0])?;
-    Ok(Values::decode(output, graph.ty(graph.outputs()[0]).dtype))
+    let decoded = |(output, &value): (&Storage, &ValueId)| {
+        Ok(Values::decode(
+            read(runtime, output)?,
+            graph.ty(value).dtype,
+        ))
+    };
+    outputs.iter().zip(graph.outputs()).map(decoded).collect()
 }
 
 fn storage(bytes: &[u8]) -> Storage {

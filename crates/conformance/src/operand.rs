@@ -3,7 +3,7 @@
 use num_complex::Complex64;
 use rustorch_ir::case::{Arrange, Case, Fill, Operand};
 use rustorch_ir::ops::philox;
-use rustorch_ir::{DType, Layout, Role, Shape, TensorType};
+use rustorch_ir::{DType, Layout, Shape, TensorType};
 use rustorch_reference::Values;
 
 /// Where an operand is in memory.
@@ -16,7 +16,8 @@ pub(crate) struct Placed {
 
 /// Where the operands of a case are.
 pub(crate) fn place(case: &Case) -> Vec<Placed> {
-    let is_state = |i| i == 0 && case.op.def().role() == Role::State;
+    let states = states(case);
+    let is_state = |i| states.contains(&i);
     (case.inputs.iter().enumerate())
         .map(|(i, operand)| {
             let dtype = operand.ty.dtype;
@@ -35,6 +36,16 @@ pub(crate) fn place(case: &Case) -> Vec<Placed> {
                 },
             }
         })
+        .collect()
+}
+
+/// The operands of a case that the operation writes over.
+fn states(case: &Case) -> Vec<usize> {
+    let def = case.op.def();
+    let types: Vec<&TensorType> = case.inputs.iter().map(|operand| &operand.ty).collect();
+    let results = def.infer(&types).map_or(0, |results| results.len());
+    (0..results)
+        .filter_map(|result| def.overwrites(result))
         .collect()
 }
 

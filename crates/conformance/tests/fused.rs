@@ -397,10 +397,13 @@ fn decomposed(graph: &Graph) -> Graph {
         .collect();
     for node in graph.nodes() {
         let inputs: Vec<ValueId> = node.inputs.iter().map(|v| values[v.index()]).collect();
-        values.push(match node.op.def().is_composite() {
-            true => result.expand(&node.op, &inputs).unwrap(),
-            false => result.push(node.op.clone(), &inputs).unwrap(),
-        });
+        match node.op.def().is_composite() {
+            true => values.extend(result.expand(&node.op, &inputs).unwrap()),
+            false => {
+                let first = result.push(node.op.clone(), &inputs).unwrap();
+                values.extend(result.results(first));
+            }
+        }
     }
     for output in graph.outputs() {
         result.output(values[output.index()]);
@@ -428,7 +431,7 @@ fn a_chain_is_one_launch() {
     let y = eight(&mut g);
     g.output(y);
     let lowered = lower(&g, &Cpu::new(1)).unwrap();
-    assert_eq!((lowered.steps.len(), lowered.arena_bytes), (1, 0));
+    assert_eq!((lowered.steps.len(), lowered.arena_bytes()), (1, 0));
 }
 
 #[test]

@@ -80,3 +80,80 @@ fn at(graph: &Graph, op: &Op, expected: impl ToString, value: ValueId) -> OpErro
 fn name(value: ValueId) -> String {
     format!("%{}", value.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::outputs;
+    use crate::ops::{UnaryOp, UpdateSlice};
+    use crate::{DType, Graph, OpError, TensorType, ValueId};
+
+    const UPDATE: UpdateSlice = UpdateSlice { dim: 0 };
+
+    /// A graph with a state `[6]`, a source `[2]` and a start.
+    fn graph() -> (Graph, [ValueId; 3]) {
+        let mut g = Graph::new();
+        let types = [([6], DType::F32), ([2], DType::F32), ([1], DType::I32)];
+        let inputs = types.map(|(shape, dtype)| g.input(TensorType::new(shape, dtype)).unwrap());
+        (g, inputs)
+    }
+
+    fn refused<T: std::fmt::Debug>(result: Result<T, OpError>, expected: &str) {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn operands_are_in_the_graph() {
+        let (mut g, [x, ..]) = graph();
+        let unknown = ValueId(3);
+        refused(
+            g.unary(UnaryOp::Exp, unknown),
+            "expected operands among the graph's 3 values, got %3 at node 0",
+        );
+        let y = g.unary(UnaryOp::Exp, x).unwrap();
+        // Its own result would make a cycle.
+        refused(g.add(y, ValueId(y.0 + 1)), "got %4 at node 1");
+        g.output(ValueId(9));
+        refused(outputs(&g), "outputs among the graph's 4 values, got %9");
+    }
+
+    #[test]
+    fn what_was_written_over_is_not_read() {
+        let (mut g, [state, source, start]) = graph();
+        let before = g.unary(UnaryOp::Neg, state).unwrap();
+        let view = g.slice(state, 0, 0, 3).unwrap();
+        let new = g.push(UPDATE, &[state, source, start]).unwrap();
+        let expected = "no node before has written over";
+        refused(g.unary(UnaryOp::Exp, state), expected);
+        refused(g.unary(UnaryOp::Exp, view), expected);
+        // Two writers of one value.
+        refused(g.push(UPDATE, &[state, source, start]), expected);
+        // What was computed from it, and what it is now, are read.
+        g.unary(UnaryOp::Exp, before).unwrap();
+        let newer = g.push(UPDATE, &[new, source, start]).unwrap();
+        assert_eq!(g.state_root(newer), Some(state));
+        g.output(newer);
+        outputs(&g).unwrap();
+        g.output(view);
+        refused(outputs(&g), "outputs that no node has written over, got %4");
+    }
+
+    #[test]
+    fn only_states_are_written_over() {
+        let (mut g, [state, source, start]) = graph();
+        let constant = g.full([6].into(), 0, DType::F32).unwrap();
+        let computed = g.unary(UnaryOp::Neg, state).unwrap();
+        let view = g.slice(state, 0, 0, 4).unwrap();
+        for other in [constant, computed, view] {
+            refused(
+                g.push(UPDATE, &[other, source, start]),
+                "expected to write over a state",
+            );
+        }
+        let part = g.slice(state, 0, 0, 2).unwrap();
+        refused(
+            g.push(UPDATE, &[state, part, start]),
+            "to write over an operand that it reads once",
+        );
+    }
+}

@@ -390,3 +390,157 @@ impl Emitted {
         values.iter().map(new).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::ops::{Activation, ActivationKind, BinaryOp, Linear, RULES, RmsNorm, UnaryOp};
+    use crate::ops::{UpdateSlice, add_rms_norm::add_rms_norm};
+    use crate::{DType, Param};
+
+    fn all(graph: &Graph) -> Option<Fused> {
+        fuse(graph, RULES, |_| (), |(), _| true).unwrap()
+    }
+
+    fn names(fused: &Fused) -> Vec<&'static str> {
+        fused
+            .graph
+            .nodes()
+            .iter()
+            .map(|node| node.op.name())
+            .collect()
+    }
+
+    fn input(g: &mut Graph, shape: &[usize]) -> ValueId {
+        g.input(TensorType::new(shape, DType::F32)).unwrap()
+    }
+
+    fn norm(g: &mut Graph, x: ValueId) -> ValueId {
+        g.push(RmsNorm { eps: Param(1e-5) }, &[x]).unwrap()
+    }
+
+    #[test]
+    fn what_others_need_is_not_hidden() {
+        let mut g = Graph::new();
+        let (x, w) = (input(&mut g, &[1, 8]), input(&mut g, &[8, 8]));
+        let normed = norm(&mut g, x);
+        let y = g.push(Linear, &[normed, w]).unwrap();
+        g.output(y);
+        assert_eq!(names(&all(&g).unwrap()), ["fused_linear"]);
+        // Also read by a sum, or an output of the graph.
+        let mut also = g.clone();
+        let sum = also.add(normed, x).unwrap();
+        also.output(sum);
+        assert!(all(&also).is_none());
+        g.output(normed);
+        assert!(all(&g).is_none());
+    }
+
+    #[test]
+    fn a_gate_is_fused_whichever_function_it_has() {
+        for &kind in ActivationKind::ALL {
+            let mut g = Graph::new();
+            let x = input(&mut g, &[1, 8]);
+            let [a, b] = [0, 1].map(|_| input(&mut g, &[12, 8]));
+            let [a, b] = [a, b].map(|w| g.push(Linear, &[x, w]).unwrap());
+            let gate = g.push(Activation { kind }, &[a]).unwrap();
+            let y = g.binary(BinaryOp::Mul, b, gate).unwrap();
+            g.output(y);
+            let fused = all(&g).unwrap();
+            assert_eq!(names(&fused), ["fused_linear"]);
+            assert_eq!(fused.origins[0].as_slice(), [0, 1, 2, 3]);
+        }
+    }
+
+    #[test]
+    fn what_has_to_run_in_between_forbids_it() {
+        // The second product's weights depend on the first product: both cannot be at once.
+        let mut g = Graph::new();
+        let (x, w) = (input(&mut g, &[8, 8]), input(&mut g, &[8, 8]));
+        let a = g.push(Linear, &[x, w]).unwrap();
+        let a = g.unary(UnaryOp::Exp, a).unwrap();
+        let b = g.push(Linear, &[x, a]).unwrap();
+        g.output(b);
+        assert!(all(&g).is_none());
+    }
+
+    #[test]
+    fn two_matches_are_not_each_other_s_condition() {
+        // Each pair alone could be one node, but each reads a result of the other.
+        let mut g = Graph::new();
+        let x = input(&mut g, &[8, 8]);
+        let [v, w] = [0, 1].map(|_| input(&mut g, &[8, 8]));
+        let a = g.push(Linear, &[x, w]).unwrap();
+        let z = g.unary(UnaryOp::Exp, v).unwrap();
+        let c = g.push(Linear, &[z, w]).unwrap();
+        let b = g.push(Linear, &[x, c]).unwrap();
+        let d = g.push(Linear, &[z, a]).unwrap();
+        let y = g.sub(b, d).unwrap();
+        g.output(y);
+        let fused = all(&g).unwrap();
+        assert_eq!(
+            names(&fused),
+            ["unary", "linear", "fused_linear", "linear", "binary"]
+        );
+    }
+
+    #[test]
+    fn states_are_read_before_they_are_written_over() {
+        // The norm of the old state must not move behind the write, nor the write before it.
+        let mut g = Graph::new();
+        let state = input(&mut g, &[4, 8]);
+        let row = input(&mut g, &[1, 8]);
+        let start = g.input(TensorType::new([1], DType::I32)).unwrap();
+        let sum = g.add(state, state).unwrap();
+        let new = g
+            .push(UpdateSlice { dim: 0 }, &[state, row, start])
+            .unwrap();
+        let other = g.unary(UnaryOp::Exp, new).unwrap();
+        let normed = norm(&mut g, sum);
+        let y = g.add(normed, other).unwrap();
+        g.output(y);
+        let fused = all(&g).unwrap();
+        assert_eq!(
+            names(&fused),
+            ["add_rms_norm", "update_slice", "unary", "binary"]
+        );
+    }
+
+    #[test]
+    fn devices_and_support_limit_it() {
+        let mut g = Graph::new();
+        let x = input(&mut g, &[4, 8]);
+        let sum = g.add(x, x).unwrap();
+        let normed = norm(&mut g, sum);
+        g.output(normed);
+        assert!(fuse(&g, RULES, |_| (), |(), _| false).unwrap().is_none());
+        assert!(fuse(&g, RULES, |at| at, |_, _| true).unwrap().is_none());
+        let rules: &[Rule] = &[add_rms_norm];
+        assert!(fuse(&g, rules, |_| (), |(), _| true).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_rule_of_other_types_is_an_error() {
+        fn wrong(f: &Finder, at: usize) -> Vec<Match> {
+            let x = f.operands(at)[0];
+            vec![Match {
+                op: crate::ops::Cast { dtype: DType::F16 }.into(),
+                inputs: smallvec![x],
+                nodes: smallvec![at],
+                results: smallvec![f.result(at)],
+            }]
+        }
+        let mut g = Graph::new();
+        let x = input(&mut g, &[4]);
+        let y = g.unary(UnaryOp::Exp, x).unwrap();
+        let z = g.unary(UnaryOp::Exp, y).unwrap();
+        g.output(z);
+        let error = fuse(&g, &[wrong], |_| (), |(), _| true).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cast: expected values of its results' types, got a rule that replaces f32[4]"
+        );
+    }
+}

@@ -1,11 +1,12 @@
 //! Where intermediate values lie: bytes of a few buffers, shared by values that are not alive at
 //! the same time.
 
+use std::cmp::Reverse;
+
 /// Alignment of values: a cache line, and what vector loads like best.
 const ALIGNMENT: usize = 64;
 
-/// Orders of placement that are tried, and how often the best is mended, before the smallest is
-/// taken.
+/// How often each order of placement is tried and mended before the smallest result is taken.
 const MENDING_ROUNDS: usize = 8;
 
 /// A value's need of memory.
@@ -40,68 +41,56 @@ impl Arrangement {
     }
 }
 
-/// The largest sum of values that are alive at one time: no arrangement is smaller.
-pub(crate) fn lower_bound(values: &[Lifetime]) -> usize {
-    let mut changes: Vec<(usize, isize)> = Vec::with_capacity(2 * values.len());
+/// The sum of values that are alive at each step.
+fn alive(values: &[Lifetime]) -> Vec<usize> {
+    let steps = values.iter().map(|value| value.last + 1).max().unwrap_or(0);
+    let mut changes = vec![(0, 0); steps + 1];
     for value in values {
-        let bytes = aligned(value.bytes) as isize;
-        changes.push((2 * value.first, bytes));
-        changes.push((2 * value.last + 1, -bytes));
+        changes[value.first].0 += aligned(value.bytes);
+        changes[value.last + 1].1 += aligned(value.bytes);
     }
-    changes.sort_unstable_by_key(|&(time, _)| time);
-    let mut alive = 0;
-    let peaks = changes.into_iter().map(|(_, bytes)| {
-        alive += bytes;
-        alive
+    let mut sum = 0;
+    let sums = changes[..steps].iter().map(|(born, dead)| {
+        sum = sum + born - dead;
+        sum
     });
-    peaks.max().unwrap_or(0) as usize
+    sums.collect()
 }
 
 /// Places `values` in buffers of at most `largest` bytes; a larger value has one of its own.
 ///
 /// Values are placed one after another at the lowest place that is free while they live, as
 /// [Pisarchyk and Lee](https://arxiv.org/abs/2001.03288) do it. The order decides how well that
-/// goes: several are tried, and values that end up highest are moved to the front.
+/// goes: several are tried, and mended by moving the value that ends up highest to the front.
 pub(crate) fn arrange(values: &[Lifetime], largest: usize) -> Arrangement {
-    let bound = lower_bound(values);
-    let start: Vec<usize> = (0..values.len()).collect();
+    let alive = alive(values);
+    // No arrangement is smaller than what is alive at one time.
+    let bound = alive.iter().max().map_or(0, |&bytes| bytes);
+    let enough = bound + bound / 20;
     let length = |i: usize| values[i].last - values[i].first;
-    let mut orders = vec![start; 3];
-    orders[1].sort_by_key(|&i| std::cmp::Reverse((values[i].bytes, length(i))));
-    orders[2].sort_by_key(|&i| std::cmp::Reverse((length(i), values[i].bytes)));
-    let mut best: Option<(Arrangement, Vec<usize>)> = None;
-    for order in orders {
-        let made = place(values, &order, largest);
-        if best
-            .as_ref()
-            .is_none_or(|(known, _)| made.bytes() < known.bytes())
-        {
-            best = Some((made, order));
-        }
-        if best
-            .as_ref()
-            .is_some_and(|(known, _)| known.bytes() <= bound)
-        {
-            break;
-        }
-    }
-    let (mut best, mut order) = best.unwrap_or_default();
+    let crowd = |i: usize| alive[values[i].first..=values[i].last].iter().max();
+    let mut orders: [Vec<usize>; 5] = std::array::from_fn(|_| (0..values.len()).collect());
+    orders[1].sort_by_key(|&i| Reverse((values[i].bytes, length(i))));
+    orders[2].sort_by_key(|&i| Reverse((length(i), values[i].bytes)));
+    orders[3].sort_by_key(|&i| Reverse(values[i].bytes.saturating_mul(1 + length(i))));
+    orders[4].sort_by_cached_key(|&i| Reverse((crowd(i), length(i), values[i].bytes)));
+    let mut best: Option<Arrangement> = None;
     for _ in 0..MENDING_ROUNDS {
-        if best.bytes() <= bound {
-            break;
-        }
-        let end = |i: usize| (best.places[i].0, best.places[i].1 + values[i].bytes);
-        let Some(highest) = order.iter().copied().max_by_key(|&i| end(i)) else {
-            break;
-        };
-        order.retain(|&i| i != highest);
-        order.insert(0, highest);
-        let made = place(values, &order, largest);
-        if made.bytes() < best.bytes() {
-            best = made;
+        for order in &mut orders {
+            let made = place(values, order, largest);
+            let end = |i: usize| (made.places[i].0, made.places[i].1 + values[i].bytes);
+            if let Some(highest) = (0..order.len()).max_by_key(|&at| end(order[at])) {
+                order[..=highest].rotate_right(1);
+            }
+            if best.as_ref().is_none_or(|best| made.bytes() < best.bytes()) {
+                best = Some(made);
+            }
+            if let Some(best) = best.take_if(|best| best.bytes() <= enough) {
+                return best;
+            }
         }
     }
-    best
+    best.unwrap_or_default()
 }
 
 fn aligned(bytes: usize) -> usize {
@@ -180,7 +169,7 @@ mod tests {
 
     fn near_the_bound(values: &[Lifetime]) {
         let made = check(values, usize::MAX);
-        let bound = lower_bound(values);
+        let bound = alive(values).into_iter().max().unwrap();
         assert!(
             made.bytes() as f64 <= 1.1 * bound as f64,
             "{} of {bound} bytes",

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rustorch_ir::ops::{AsStrided, Reshape};
-use rustorch_ir::{DType, Graph, OpError, Role, TensorType, ValueId};
+use rustorch_ir::{DType, Graph, OpError, TensorType, ValueId};
 use rustorch_runtime::Storage;
 use smallvec::SmallVec;
 
@@ -86,7 +86,7 @@ impl Capture {
             let value = graph.push(pending.op.clone(), &inputs)?;
             graph.pin(value, pending.pin);
             values.insert(tensor.key(), value);
-            if pending.op.def().role() == Role::State {
+            if pending.is_update() {
                 states.push(tensor.clone());
             }
         }
@@ -180,11 +180,13 @@ fn check_states(graph: &Graph) -> RusTorchResult<()> {
     for value in graph.nodes().iter().flat_map(|n| &n.inputs) {
         readers[value.index()] += 1;
     }
-    for node in graph.nodes() {
-        let is_update = node.op.def().role() == Role::State;
+    for (node, state) in graph.nodes().iter().flat_map(|node| {
+        let states = node.overwrites();
+        states.map(move |(_, state)| (node, node.inputs[state]))
+    }) {
         require(
             node.op.name(),
-            !is_update || readers[node.inputs[0].index()] == 1,
+            readers[state.index()] == 1,
             "a state that is read only through the result of its update",
             "another reader of the old state in the same computation",
         )?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rustorch_ir::ops::Cast;
-use rustorch_ir::{DType, Graph, OpError, Role, ValueId};
+use rustorch_ir::{DType, Graph, OpError, ValueId};
 use rustorch_runtime::DeviceType;
 use smallvec::SmallVec;
 
@@ -43,9 +43,9 @@ pub(crate) fn converting(
                 _ => values[value.index()],
             });
         }
-        let value = out.push_node(node, &operands)?;
-        out.pin(value, Some(device));
-        values.push(value);
+        let first = out.push_node(node, &operands)?;
+        out.pin(first, Some(device));
+        values.extend(out.results(first));
     }
     for &output in graph.outputs() {
         out.output(values[output.index()]);
@@ -55,15 +55,9 @@ pub(crate) fn converting(
 
 /// The device that computes a value, if it is a computed `f32` value.
 fn comes_from(graph: &Graph, devices: &[DeviceType], value: ValueId) -> Option<DeviceType> {
-    let mut shown = value;
-    while let Some(node) = graph.node(shown) {
-        if node.op.def().role() != Role::View {
-            break;
-        }
-        shown = node.inputs[0];
-    }
+    let shown = graph.base(value);
     let is_computed = graph.ty(value).dtype == DType::F32 && graph.state_root(shown).is_none();
-    let at = value.index().checked_sub(graph.inputs().len())?;
+    let at = graph.producer(value)?;
     is_computed.then(|| devices[at])
 }
 

@@ -1,7 +1,7 @@
 //! Computing tensors and reading their elements.
 
 use rustorch_ir::ops::Contiguous;
-use rustorch_ir::{Graph, OpError, Role};
+use rustorch_ir::{Graph, OpError};
 use rustorch_runtime::Storage;
 
 use crate::capture::Capture;
@@ -131,7 +131,7 @@ impl Tensor {
     pub(crate) fn prepare_update(&self, name: &'static str) -> RusTorchResult<()> {
         match self.state() {
             State::Placeholder => return Ok(()),
-            State::Pending(pending) if pending.op.def().role() == Role::State => return Ok(()),
+            State::Pending(pending) if pending.is_update() => return Ok(()),
             State::Pending(_) | State::Ready(_) => {}
         }
         let whole = self.view_of_value()?.is_whole(self.dtype());

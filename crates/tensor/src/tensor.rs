@@ -48,6 +48,13 @@ pub(crate) struct Pending {
     pub(crate) pin: Option<DeviceType>,
 }
 
+impl Pending {
+    /// Is it written over its first operand?
+    pub(crate) fn is_update(&self) -> bool {
+        self.op.def().overwrites(0) == Some(0)
+    }
+}
+
 /// Elements in a storage.
 #[derive(Clone)]
 pub(crate) struct View {
@@ -135,7 +142,8 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         let op = op.into();
         let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|t| t.ty()).collect();
-        let ty = (op.def().infer(&types)).map_err(|e| OpError { op: name, ..e })?;
+        let results = (op.def().infer(&types)).map_err(|e| OpError { op: name, ..e })?;
+        let ty = results[0].clone();
         check_type(name, &ty)?;
         if op.def().role() == Role::View
             && let State::Ready(view) = inputs[0].state()

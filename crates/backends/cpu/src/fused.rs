@@ -53,7 +53,7 @@ struct Call {
 impl Plan {
     /// A plan of `step`, whose parts are these functions.
     pub(crate) fn new(step: &Step, functions: Vec<Function>) -> Result<Self, Misuse> {
-        let shape = step.output().ty.shape;
+        let shape = &step.output().ty.shape;
         let mut sources = Vec::with_capacity(step.inputs.len());
         for (i, place) in step.inputs.iter().enumerate() {
             let layout = place.layout.broadcast_to(shape);

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use rustorch_ir::Op;
+use smallvec::SmallVec;
 
 use crate::pool::Pool;
 use crate::view::{Target, View};
@@ -16,8 +17,10 @@ pub(crate) struct Args<'a> {
     pub(crate) op: &'a Op,
     /// The operands, in the layouts that the kernel's table entry asks for.
     pub(crate) inputs: &'a [View<'a>],
-    /// The result.
+    /// The first result, for most operations the only one.
     pub(crate) output: Target<'a>,
+    /// The results behind it.
+    pub(crate) others: SmallVec<[Target<'a>; 1]>,
 }
 
 /// A mistake of the caller that shows only in the data: what and where.

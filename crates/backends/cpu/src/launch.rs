@@ -52,13 +52,22 @@ fn unsupported(part: &Part, why: String) -> DeviceError {
 impl Prepared {
     /// Prepares `step` with kernels from the table.
     pub(crate) fn new(step: &Step, kernels: &KernelTable<Launch>) -> Result<Self, DeviceError> {
-        let shape = step.output().ty.shape;
+        let shape = &step.output().ty.shape;
         let results: SmallVec<[TensorType; 4]> = (step.parts.iter())
             .map(|part| TensorType::new(shape.clone(), part.dtype))
             .collect();
         let mut functions = Vec::with_capacity(step.parts.len());
         let mut needed = None;
-        for (part, output) in step.parts.iter().zip(&results) {
+        let several: SmallVec<[TensorType; 4]>;
+        // Of several parts each has one result; an operation by itself may have more.
+        let outputs = match step.parts.len() {
+            1 => {
+                several = step.outputs.iter().map(|place| place.ty.clone()).collect();
+                vec![&several[..]]
+            }
+            _ => results.chunks(1).collect(),
+        };
+        for (part, outputs) in step.parts.iter().zip(outputs) {
             let inputs: SmallVec<[&TensorType; 4]> = (part.operands.iter())
                 .map(|operand| match *operand {
                     Operand::Input(i) => &step.inputs[i].ty,
@@ -68,7 +77,7 @@ impl Prepared {
             let signature = Signature {
                 op: &part.op,
                 inputs: &inputs,
-                output,
+                outputs,
             };
             let kernel = kernels
                 .find(&signature)

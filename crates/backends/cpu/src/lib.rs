@@ -18,7 +18,6 @@ mod kernels;
 mod launch;
 mod lines;
 mod math;
-mod merged;
 #[cfg(target_arch = "x86_64")]
 mod planes;
 pub mod pool;
@@ -34,14 +33,12 @@ use std::sync::Arc;
 use rustorch_ir::{Graph, Signature};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Hardware, HostMemory,
-    KernelTable, Kernels, Layouts, Program, Step, lower, merge,
+    KernelTable, Kernels, Layouts, Program, lower,
 };
-use smallvec::smallvec;
 
 use crate::launch::{Launch, Prepared};
-use crate::merged::Merged;
 use crate::pool::Pool;
-use crate::program::{CpuProgram, Work};
+use crate::program::CpuProgram;
 
 /// The processor as a device.
 pub struct Cpu {
@@ -116,22 +113,12 @@ impl Backend for Cpu {
         let lowered = lower(graph, self).map_err(|e| {
             DeviceError::new(DeviceType::Cpu, FailureClass::Unsupported, e.to_string())
         })?;
-        let mut launches = Vec::with_capacity(lowered.steps.len());
-        for (first, window) in lowered.windows() {
-            for launch in window.launches(&merged::Rules(&self.kernels)) {
-                if let merge::Work::Products(products) = &launch.work {
-                    let steps = launch.steps.iter().map(|step| first + step).collect();
-                    let work = Work::Products(Box::new(Merged::new(products)));
-                    launches.push(program::Launch { steps, work });
-                    continue;
-                }
-                for step in launch.steps {
-                    let work = Work::Alone(Prepared::new(&window.steps[step], &self.kernels)?);
-                    let steps = smallvec![first + step];
-                    launches.push(program::Launch { steps, work });
-                }
-            }
-        }
+        let prepare = |step| Prepared::new(step, &self.kernels);
+        let launches = lowered
+            .steps
+            .iter()
+            .map(prepare)
+            .collect::<Result<_, _>>()?;
         Ok(Box::new(CpuProgram::new(
             self.pool.clone(),
             lowered,
@@ -149,9 +136,5 @@ impl Kernels for Cpu {
     fn fuses(&self, signature: &Signature) -> bool {
         let kernel = self.kernels.find(signature);
         kernel.is_some_and(|kernel| kernel.launch.fuses())
-    }
-
-    fn together(&self, steps: &[Step], at: usize) -> usize {
-        merged::together(steps, at)
     }
 }

@@ -408,6 +408,12 @@ fn gelu(m: Arithmetic, x: f32) -> f32 {
     m.mul_add(-least.abs(), tail, if x > 0.0 { x } else { 0.0 })
 }
 
+/// `max(x, 0)`; NaN stays.
+#[inline(always)]
+pub(crate) fn relu<T: Real>(x: T) -> T {
+    if x < T::zero() { T::zero() } else { x }
+}
+
 /// `x / (1 + e⁻ˣ)`
 #[inline(always)]
 pub(crate) fn silu<T: Real>(m: Arithmetic, x: T) -> T {

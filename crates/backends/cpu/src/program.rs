@@ -10,7 +10,6 @@ use smallvec::SmallVec;
 
 use crate::kernel::{Args, Misuse};
 use crate::launch::Prepared;
-use crate::merged::Merged;
 use crate::pool::Pool;
 use crate::view::{Target, View};
 
@@ -18,35 +17,21 @@ use crate::view::{Target, View};
 pub(crate) struct CpuProgram {
     pool: Arc<Pool>,
     lowered: Lowered,
-    launches: Vec<Launch>,
+    /// One for each step.
+    launches: Vec<Prepared>,
     /// Memory of intermediate values, kept between runs.
-    arena: Mutex<Option<HostBuffer>>,
-}
-
-/// One or more steps.
-pub(crate) struct Launch {
-    /// Their indices.
-    pub(crate) steps: SmallVec<[usize; 5]>,
-    pub(crate) work: Work,
-}
-
-/// What a launch does.
-pub(crate) enum Work {
-    /// One step.
-    Alone(Prepared),
-    /// Several.
-    Products(Box<Merged>),
+    arena: Mutex<Option<Vec<HostBuffer>>>,
 }
 
 /// The memory of a run.
 pub(crate) struct Memory<'a> {
     inputs: &'a [Arc<dyn DeviceBuffer>],
     outputs: &'a [Arc<dyn DeviceBuffer>],
-    arena: &'a HostBuffer,
+    arena: &'a [HostBuffer],
 }
 
 impl Memory<'_> {
-    /// Where a place's buffer, or the rest of the arena, begins and how many bytes it has.
+    /// Where a place's buffer, or the rest of one of the arena, begins and how many bytes it has.
     fn find(&self, place: &Place) -> Result<(*mut u8, usize), DeviceError> {
         Ok(match place.slot {
             Slot::Input(i) => {
@@ -57,8 +42,11 @@ impl Memory<'_> {
                 let host = host(&self.outputs[i])?;
                 (host.as_ptr(), host.bytes())
             }
-            // SAFETY: lowering keeps every range inside the arena.
-            Slot::Arena(at) => unsafe { (self.arena.as_ptr().add(at), self.arena.bytes() - at) },
+            Slot::Arena { buffer, at } => {
+                let arena = &self.arena[buffer];
+                // SAFETY: lowering keeps every range inside its buffer.
+                unsafe { (arena.as_ptr().add(at), arena.bytes() - at) }
+            }
         })
     }
 
@@ -79,7 +67,7 @@ impl Memory<'_> {
 }
 
 impl CpuProgram {
-    pub(crate) fn new(pool: Arc<Pool>, lowered: Lowered, launches: Vec<Launch>) -> Self {
+    pub(crate) fn new(pool: Arc<Pool>, lowered: Lowered, launches: Vec<Prepared>) -> Self {
         Self {
             pool,
             lowered,
@@ -99,26 +87,35 @@ impl CpuProgram {
         for place in &step.inputs {
             views.push(memory.view(place)?);
         }
+        let mut others: SmallVec<[Target; 1]> = SmallVec::new();
+        for place in &step.outputs[1..] {
+            others.push(memory.target(place)?);
+        }
         Ok(prepared.launch(Args {
             pool: &self.pool,
             op: &step.last().op,
             inputs: &views,
             output: memory.target(step.output())?,
+            others,
         }))
     }
 
-    fn take_arena(&self) -> Result<HostBuffer, DeviceError> {
+    fn take_arena(&self) -> Result<Vec<HostBuffer>, DeviceError> {
         let mut kept = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = self.lowered.arena_bytes;
-        kept.take()
-            .or_else(|| HostBuffer::uninit(bytes))
-            .ok_or_else(|| {
+        if let Some(arena) = kept.take() {
+            return Ok(arena);
+        }
+        let alloc = |&bytes: &usize| {
+            let refused = || {
                 DeviceError::new(
                     DeviceType::Cpu,
                     FailureClass::OutOfMemory { never_fits: false },
                     format!("the system refused {bytes} bytes for intermediate values"),
                 )
-            })
+            };
+            HostBuffer::uninit(bytes).ok_or_else(refused)
+        };
+        self.lowered.arena.iter().map(alloc).collect()
     }
 }
 
@@ -146,19 +143,11 @@ impl Program for CpuProgram {
             outputs,
             arena: &arena,
         };
-        for Launch { steps, work } in &self.launches {
-            let steps = steps.iter().map(|&step| &self.lowered.steps[step]);
-            for part in steps.clone().flat_map(|step| &step.parts) {
+        for (step, prepared) in self.lowered.steps.iter().zip(&self.launches) {
+            for part in &step.parts {
                 probe.before(part.node, &part.op)?;
             }
-            let Some(step) = steps.clone().next() else {
-                continue;
-            };
-            let done = match work {
-                Work::Alone(prepared) => self.step(step, prepared, &memory)?,
-                Work::Products(products) => products.run(&self.pool, &memory)?,
-            };
-            done.map_err(|misuse| {
+            self.step(step, prepared, &memory)?.map_err(|misuse| {
                 let Part { node, op, .. } = step.last();
                 DeviceError::new(DeviceType::Cpu, FailureClass::Caller, misuse.0)
                     .at(*node, op.name())
@@ -170,7 +159,7 @@ impl Program for CpuProgram {
 
     fn scratch(&self) -> Scratch {
         Scratch {
-            bytes: self.lowered.arena_bytes,
+            bytes: self.lowered.arena_bytes(),
             kept: true,
         }
     }

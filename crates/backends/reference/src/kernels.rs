@@ -4,13 +4,40 @@ use std::rc::Rc;
 
 use rustorch_ir::{Op, OpKind};
 use rustorch_runtime::{KernelEntry, KernelTable, Layouts};
+use smallvec::{SmallVec, smallvec};
 
 use crate::Values;
 use crate::operand::{Call, Misuse};
 use crate::ops;
 
-/// Computes the result of an operation.
-pub(crate) type Launch = fn(&Op, &Call) -> Result<Rc<Values>, Misuse>;
+/// What an operation gives, result by result.
+pub(crate) type Results = SmallVec<[Rc<Values>; 1]>;
+
+/// Computes the results of an operation.
+pub(crate) type Launch = fn(&Op, &Call) -> Result<Results, Misuse>;
+
+/// What a kernel gives.
+trait IntoResults {
+    fn results(self) -> Results;
+}
+
+impl IntoResults for Rc<Values> {
+    fn results(self) -> Results {
+        smallvec![self]
+    }
+}
+
+impl IntoResults for Values {
+    fn results(self) -> Results {
+        smallvec![Rc::new(self)]
+    }
+}
+
+impl<const N: usize> IntoResults for [Values; N] {
+    fn results(self) -> Results {
+        self.into_iter().map(Rc::new).collect()
+    }
+}
 
 /// A row of the table for each operation and the function that evaluates it.
 macro_rules! kernels {
@@ -20,7 +47,7 @@ macro_rules! kernels {
             accepts: |_| true,
             layouts: Layouts::Contiguous,
             launch: |op, call| match op {
-                Op::$kind(op) => ops::$module::evaluate(op, call).map(Into::into),
+                Op::$kind(op) => ops::$module::evaluate(op, call).map(IntoResults::results),
                 other => unreachable!("{} looked up as {}", other.name(), stringify!($kind)),
             },
         }),*]

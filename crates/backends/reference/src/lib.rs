@@ -92,11 +92,11 @@ mod tests {
         for &kind in OpKind::ALL {
             for case in kind.cases() {
                 let inputs: Vec<_> = case.inputs.iter().map(|x| &x.ty).collect();
-                let output = case.op.def().infer(&inputs).unwrap();
+                let outputs = case.op.def().infer(&inputs).unwrap();
                 let signature = Signature {
                     op: &case.op,
                     inputs: &inputs,
-                    output: &output,
+                    outputs: &outputs,
                 };
                 let primitive = !case.op.def().is_composite();
                 assert_eq!(reference.supports(&signature), primitive, "{:?}", case.op);

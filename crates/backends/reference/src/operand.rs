@@ -67,12 +67,19 @@ pub(crate) fn from_last(values: &Values, shape: &Shape, dim: usize) -> Values {
     values.take(Layout::contiguous(&moved).permute(&back).positions())
 }
 
-/// A node's operands and the type of its result.
+/// A node's operands and the types of its results.
 pub(crate) struct Call<'a> {
     /// The operands.
     pub(crate) inputs: &'a [Operand<'a>],
-    /// Type of the result.
-    pub(crate) output: &'a TensorType,
+    /// Types of the results.
+    pub(crate) outputs: &'a [TensorType],
+}
+
+impl Call<'_> {
+    /// Type of the first result, for most operations the only one.
+    pub(crate) fn output(&self) -> &TensorType {
+        &self.outputs[0]
+    }
 }
 
 /// What the caller did wrong, where that shows only in the data.

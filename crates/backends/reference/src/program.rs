@@ -7,7 +7,7 @@ use rustorch_ir::{Graph, Node, Role, TensorType, ValueId};
 use rustorch_runtime::{DeviceBuffer, DeviceError, DeviceType, FailureClass, Probe, Program};
 
 use crate::Values;
-use crate::kernels::Launch;
+use crate::kernels::{Launch, Results};
 use crate::operand::{Call, Operand};
 
 /// A graph with the kernel of each node.
@@ -54,10 +54,12 @@ impl Program for Interpreter {
             if node.op.def().role() != Role::View {
                 probe.before(index, &node.op)?;
             }
-            let value = run
+            let results = run
                 .evaluate(node, launch)
                 .map_err(|e| e.at(index, node.op.name()))?;
-            run.values[self.graph.value_of(index).index()] = Some(value);
+            for (value, result) in node.results().zip(results) {
+                run.values[value.index()] = Some(result);
+            }
             for input in &node.inputs {
                 if self.last_use[input.index()] <= index {
                     run.values[input.index()] = None;
@@ -96,7 +98,7 @@ impl Run<'_> {
         Ok(values)
     }
 
-    fn evaluate(&mut self, node: &Node, launch: Launch) -> Result<Rc<Values>, DeviceError> {
+    fn evaluate(&mut self, node: &Node, launch: Launch) -> Result<Results, DeviceError> {
         let graph = self.graph;
         let operands = (node.inputs.iter())
             .map(|&input| {
@@ -106,28 +108,32 @@ impl Run<'_> {
                 })
             })
             .collect::<Result<Vec<_>, DeviceError>>()?;
-        check_memory(node.output())?;
+        node.outputs.iter().try_for_each(check_memory)?;
         let call = Call {
             inputs: &operands,
-            output: node.output(),
+            outputs: &node.outputs,
         };
-        let mut values = launch(&node.op, &call).map_err(|misuse| {
+        let mut results = launch(&node.op, &call).map_err(|misuse| {
             DeviceError::new(DeviceType::Reference, FailureClass::Caller, misuse.0)
         })?;
         drop(operands);
-        if let Some(own) = Rc::get_mut(&mut values) {
-            own.wrap(node.output().dtype);
+        for (result, ty) in results.iter_mut().zip(&node.outputs) {
+            if let Some(own) = Rc::get_mut(result) {
+                own.wrap(ty.dtype);
+            }
         }
-        if node.op.def().role() == Role::State
-            && let Some(root) = graph.state_root(node.inputs[0])
-        {
-            let bytes = values.encode(node.output().dtype);
+        for (result, state) in node.overwrites() {
+            let Some(root) = graph.state_root(node.inputs[state]) else {
+                continue;
+            };
+            let dtype = node.outputs[result].dtype;
+            let bytes = results[result].encode(dtype);
             // SAFETY: a state is this run's own while it lasts.
             unsafe { self.inputs[root.index()].write(0, &bytes)? };
             self.values[root.index()] = None;
-            values = Rc::new(Values::decode(bytes, node.output().dtype));
+            results[result] = Rc::new(Values::decode(bytes, dtype));
         }
-        Ok(values)
+        Ok(results)
     }
 }
 

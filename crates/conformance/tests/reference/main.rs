@@ -6,7 +6,7 @@ mod primitives;
 
 use std::sync::Arc;
 
-use rustorch_ir::{DType, Graph, Op, Role, Shape, TensorType};
+use rustorch_ir::{DType, Graph, Op, Shape, TensorType};
 use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, DeviceType, HostBuffer, Routing, RunError, Runtime, Storage};
 
@@ -58,7 +58,7 @@ fn try_eval(op: impl Into<Op>, inputs: &[Tensor]) -> Result<Values, RunError> {
     let operands = (inputs.iter())
         .map(|x| graph.input(x.ty.clone()))
         .collect::<Result<Vec<_>, _>>()?;
-    let is_state = op.def().role() == Role::State;
+    let is_state = op.def().overwrites(0) == Some(0);
     let result = graph.push(op, &operands)?;
     graph.output(result);
     let runtime = runtime();

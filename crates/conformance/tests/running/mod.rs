@@ -47,8 +47,10 @@ pub(crate) fn run_apart(backend: &dyn Backend, graph: &Graph, inputs: &[Vec<u8>]
         let operands: Vec<ValueId> = (node.inputs.iter())
             .map(|&v| single.input(graph.ty(v).clone()).unwrap())
             .collect();
-        let result = single.push(node.op.clone(), &operands).unwrap();
-        single.output(result);
+        let first = single.push(node.op.clone(), &operands).unwrap();
+        for result in single.results(first) {
+            single.output(result);
+        }
         let bytes: Vec<&[u8]> = (node.inputs.iter())
             .map(|v| &values[v.index()][..])
             .collect();

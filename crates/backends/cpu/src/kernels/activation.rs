@@ -8,7 +8,7 @@ use crate::element::{Element, with_type};
 use crate::elementwise::Function;
 use crate::kernel::Misuse;
 use crate::launch::Launch;
-use crate::math::{Real, apply, apply_function, gelu_tanh, silu};
+use crate::math::{Real, apply, apply_function, gelu_tanh, relu, silu};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Activation,
@@ -44,10 +44,4 @@ fn real<T: Real>(kind: ActivationKind) -> fn(&[T], &mut [T]) {
         ActivationKind::Gelu => |x, y| apply_function(x, y, |m, x: T| x.gelu(m)),
         ActivationKind::GeluTanh => |x, y| apply_function(x, y, gelu_tanh),
     }
-}
-
-/// NaN stays.
-#[inline(always)]
-fn relu<T: Real>(x: T) -> T {
-    if x < T::zero() { T::zero() } else { x }
 }

@@ -19,11 +19,11 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
 
 thread_local! {
     /// Converted activations: as large as the largest product of this thread so far.
-    pub(crate) static SCRATCH: RefCell<Scratch> = RefCell::default();
+    pub(super) static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
 /// The matrix of weights that an operand is.
-pub(crate) fn weight<'a>(w: &View<'a>) -> Result<Weight<'a>, Misuse> {
+pub(super) fn weight<'a>(w: &View<'a>) -> Result<Weight<'a>, Misuse> {
     let (n, k) = (w.shape()[0], w.shape()[1]);
     let weight_type =
         weight_type(w.dtype()).ok_or_else(|| Misuse("weights of no known type".to_owned()))?;
@@ -31,7 +31,7 @@ pub(crate) fn weight<'a>(w: &View<'a>) -> Result<Weight<'a>, Misuse> {
 }
 
 /// The type of weights that a dtype is.
-fn weight_type(dtype: DType) -> Option<WeightType> {
+pub(super) fn weight_type(dtype: DType) -> Option<WeightType> {
     match dtype {
         DType::F32 => Some(WeightType::F32),
         DType::F16 => Some(WeightType::F16),

@@ -1,6 +1,7 @@
 //! One file for each operation, of the operation's name, and the table of them.
 
 mod activation;
+mod add_rms_norm;
 mod arange;
 mod arg_reduce;
 mod attention;
@@ -14,6 +15,7 @@ mod conv_transpose2d;
 mod cumsum;
 mod embedding;
 mod full;
+mod fused_linear;
 mod gather;
 mod index_select;
 mod layer_norm;
@@ -36,12 +38,11 @@ use rustorch_runtime::KernelTable;
 
 use crate::launch::Launch;
 
-pub(crate) use linear::{SCRATCH, weight};
-
 /// Every kernel. What is not here, the CPU does not do.
 pub(crate) fn table() -> KernelTable<Launch> {
     KernelTable(vec![
         activation::KERNEL,
+        add_rms_norm::KERNEL,
         arange::KERNEL,
         arg_reduce::KERNEL,
         attention::KERNEL,
@@ -57,6 +58,7 @@ pub(crate) fn table() -> KernelTable<Launch> {
         cumsum::KERNEL,
         embedding::KERNEL,
         full::KERNEL,
+        fused_linear::KERNEL,
         gather::KERNEL,
         index_select::KERNEL,
         layer_norm::KERNEL,

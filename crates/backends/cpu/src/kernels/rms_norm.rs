@@ -46,11 +46,11 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
 }
 
 /// The norm of a line.
-struct Line<'a> {
-    x: &'a [f32],
-    eps: f32,
-    weight: Option<&'a [f32]>,
-    y: &'a mut [f32],
+pub(super) struct Line<'a> {
+    pub(super) x: &'a [f32],
+    pub(super) eps: f32,
+    pub(super) weight: Option<&'a [f32]>,
+    pub(super) y: &'a mut [f32],
 }
 
 impl Kernel for Line<'_> {

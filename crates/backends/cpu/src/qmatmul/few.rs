@@ -7,8 +7,9 @@ use super::level::Level;
 use super::simd::{Kernel, Simd};
 use super::tile::{Output, Tile};
 use super::weight::Weight;
-use crate::math::{Arithmetic, silu};
+use crate::math::{Arithmetic, Real, gelu_tanh, relu, silu};
 use crate::pool::Pool;
+use rustorch_ir::ops::ActivationKind;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -25,18 +26,14 @@ pub(crate) struct Product<'a> {
     pub(crate) y: &'a mut [f32],
 }
 
-/// What is done to the results.
-pub(crate) enum Then<'a> {
+/// What is done to the results, where the first product's lie.
+#[derive(Clone, Copy)]
+pub(crate) enum Epilogue<'a> {
     Nothing,
-    /// `sum = y + other`, of one product.
-    Add {
-        other: &'a [f32],
-        sum: &'a mut [f32],
-    },
-    /// `gated = silu(y₀) · y₁`, of two products.
-    SwiGlu {
-        gated: &'a mut [f32],
-    },
+    /// `y + other`, of one product.
+    Add(&'a [f32]),
+    /// `activation(y₀) · y₁`, of two products.
+    Gate(ActivationKind),
 }
 
 /// Computes the products of `t` rows `x` and what is done to them.
@@ -48,7 +45,7 @@ pub(crate) fn multiply(
     level: Level,
     (x, t): (&[f32], usize),
     products: &mut [Product<'_>],
-    then: Then<'_>,
+    epilogue: Epilogue<'_>,
     scratch: &mut Scratch,
 ) {
     for product in &*products {
@@ -65,25 +62,15 @@ pub(crate) fn multiply(
         );
     }
     let x = Activations::new(pool, level, (x, t), products, scratch);
-    let is_gated = matches!(then, Then::SwiGlu { .. });
+    let is_gated = matches!(epilogue, Epilogue::Gate(_));
+    if let Epilogue::Add(other) = epilogue {
+        assert!(other.len() == products[0].y.len(), "operands of a sum");
+    }
     let tracks = tracks(products, is_gated, pool.threads());
     let inputs: SmallVec<[_; 3]> = products.iter().map(|p| (p.w, p.bias)).collect();
-    let mut results: SmallVec<[_; 4]> = (products.iter_mut())
+    let results: SmallVec<[_; 3]> = (products.iter_mut())
         .map(|p| Output::new(p.y, p.w.n()))
         .collect();
-    let last = results.len();
-    let other = match then {
-        Then::Nothing => None,
-        Then::Add { other, sum } => {
-            assert!(other.len() == sum.len(), "operands of a sum");
-            results.push(Output::new(sum, inputs[0].0.n()));
-            Some(other)
-        }
-        Then::SwiGlu { gated } => {
-            results.push(Output::new(gated, inputs[0].0.n()));
-            None
-        }
-    };
     let chunks = tracks.last().map_or(0, |track| track.chunks.end);
     pool.run(chunks, &|chunk| {
         let Some(track) = tracks.iter().find(|track| chunk < track.chunks.end) else {
@@ -101,19 +88,18 @@ pub(crate) fn multiply(
                 level.run(AddBias(tile(i), &bias[rows.clone()]));
             }
         }
-        if let Some(other) = other {
-            level.run(Add {
+        match epilogue {
+            Epilogue::Nothing => {}
+            Epilogue::Add(other) => level.run(Add {
                 y: tile(0),
                 other: &other[first..],
                 stride: track.n,
-                sum: tile(last),
-            });
-        } else if is_gated {
-            level.run(SwiGlu {
+            }),
+            Epilogue::Gate(kind) => level.run(Gate {
+                kind,
                 gate: tile(0),
                 up: tile(1),
-                gated: tile(last),
-            });
+            }),
         }
     });
 }
@@ -214,37 +200,48 @@ struct Add<'a> {
     /// The rows are `stride` values apart.
     other: &'a [f32],
     stride: usize,
-    sum: Tile<'a>,
 }
 
 impl Kernel for Add<'_> {
     #[inline(always)]
     fn run<S: Simd>(mut self, _: S) {
         for row in 0..self.y.rows() {
-            let operands = self.y.row(row).iter().zip(&self.other[row * self.stride..]);
-            let sums = self.sum.row(row).iter_mut();
-            sums.zip(operands)
-                .for_each(|(sum, (y, other))| *sum = y + other);
+            let other = &self.other[row * self.stride..];
+            let sums = self.y.row(row).iter_mut();
+            sums.zip(other).for_each(|(y, other)| *y += other);
         }
     }
 }
 
-struct SwiGlu<'a> {
+struct Gate<'a> {
+    kind: ActivationKind,
     gate: Tile<'a>,
     up: Tile<'a>,
-    gated: Tile<'a>,
 }
 
-impl Kernel for SwiGlu<'_> {
+impl Gate<'_> {
     #[inline(always)]
-    fn run<S: Simd>(mut self, s: S) {
-        let m = Arithmetic::of(s);
+    fn apply(mut self, activation: impl Fn(f32) -> f32) {
         for row in 0..self.gate.rows() {
-            let operands = self.gate.row(row).iter().zip(self.up.row(row).iter());
-            let results = self.gated.row(row).iter_mut();
-            results
-                .zip(operands)
-                .for_each(|(gated, (gate, up))| *gated = silu(m, *gate) * up);
+            let gates = self.gate.row(row).iter_mut();
+            let up = self.up.row(row).iter();
+            gates
+                .zip(up)
+                .for_each(|(gate, up)| *gate = activation(*gate) * up);
+        }
+    }
+}
+
+impl Kernel for Gate<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let m = Arithmetic::of(s);
+        match self.kind {
+            ActivationKind::Relu => self.apply(relu),
+            ActivationKind::Sigmoid => self.apply(|x| x.sigmoid(m)),
+            ActivationKind::Silu => self.apply(|x| silu(m, x)),
+            ActivationKind::Gelu => self.apply(|x| x.gelu(m)),
+            ActivationKind::GeluTanh => self.apply(|x| gelu_tanh(m, x)),
         }
     }
 }

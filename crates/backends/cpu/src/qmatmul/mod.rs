@@ -109,8 +109,15 @@ impl Product<'_> {
         } else if y > 0 && t <= MAX_FEW {
             let (w, bias) = (*self.w, None);
             let mut products = [few::Product { w, bias, y: self.y }];
-            let (x, then) = ((self.x, t), few::Then::Nothing);
-            few::multiply(self.pool, self.level, x, &mut products, then, self.scratch);
+            let (x, epilogue) = ((self.x, t), few::Epilogue::Nothing);
+            few::multiply(
+                self.pool,
+                self.level,
+                x,
+                &mut products,
+                epilogue,
+                self.scratch,
+            );
         } else if y > 0 && !self.in_tiles() {
             (self.w.weight_type().kernels().product)(self);
         }

@@ -5,8 +5,8 @@ use crate::Values;
 use crate::operand::{Call, Misuse};
 
 pub(crate) fn evaluate(op: &Binary, call: &Call) -> Result<Values, Misuse> {
-    let a = call.inputs[0].broadcast(call.output().shape);
-    let b = call.inputs[1].broadcast(call.output().shape);
+    let a = call.inputs[0].broadcast(&call.output().shape);
+    let b = call.inputs[1].broadcast(&call.output().shape);
     Ok(match (&*a, &*b) {
         (Values::Float(a), Values::Float(b)) if op.op == BinaryOp::Complex => {
             let pairs = a.iter().zip(b);

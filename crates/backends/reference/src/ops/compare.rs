@@ -4,8 +4,8 @@ use crate::Values;
 use crate::operand::{Call, Misuse};
 
 pub(crate) fn evaluate(op: &Compare, call: &Call) -> Result<Values, Misuse> {
-    let a = call.inputs[0].broadcast(call.output().shape);
-    let b = call.inputs[1].broadcast(call.output().shape);
+    let a = call.inputs[0].broadcast(&call.output().shape);
+    let b = call.inputs[1].broadcast(&call.output().shape);
     Ok(Values::Int(match (&*a, &*b) {
         (Values::Float(a), Values::Float(b)) => ordered(op.op, a, b),
         (Values::Int(a), Values::Int(b)) => ordered(op.op, a, b),

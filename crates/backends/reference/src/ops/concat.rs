@@ -7,7 +7,7 @@ use crate::values::{Element, each_type};
 use crate::{Values, operand::Operand};
 
 pub(crate) fn evaluate(op: &Concat, call: &Call) -> Result<Values, Misuse> {
-    let whole = Layout::contiguous(call.output().shape);
+    let whole = Layout::contiguous(&call.output().shape);
     Ok(each_type!(&*call.inputs[0].values, first => join(op.dim, first, call.inputs, &whole)))
 }
 

@@ -8,7 +8,7 @@ pub(crate) fn evaluate(op: &Conv2d, call: &Call) -> Result<Values, Misuse> {
     let (x, w) = (&call.inputs[0], &call.inputs[1]);
     let [_, channels, height, width] = sizes(x.shape());
     let [_, group_channels, kernel_h, kernel_w] = sizes(w.shape());
-    let [batch, out_channels, out_h, out_w] = sizes(call.output().shape);
+    let [batch, out_channels, out_h, out_w] = sizes(&call.output().shape);
     let (x, w) = (f64::of(&x.values), f64::of(&w.values));
     let bias = call.inputs.get(2).map(|bias| f64::of(&bias.values));
     let steps = |side| [op.stride[side], op.dilation[side], op.padding[side]];

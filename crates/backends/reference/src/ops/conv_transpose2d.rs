@@ -11,7 +11,7 @@ pub(crate) fn evaluate(op: &ConvTranspose2d, call: &Call) -> Result<Values, Misu
     let (x, w) = (&call.inputs[0], &call.inputs[1]);
     let [batch, channels, height, width] = sizes(x.shape());
     let [_, group_outputs, kernel_h, kernel_w] = sizes(w.shape());
-    let [_, out_channels, out_h, out_w] = sizes(call.output().shape);
+    let [_, out_channels, out_h, out_w] = sizes(&call.output().shape);
     let (x, w) = (f64::of(&x.values), f64::of(&w.values));
     let steps = |side| [op.stride[side], op.dilation[side], op.padding[side]];
     let rows = windows(height, kernel_h, out_h, steps(0));

@@ -8,7 +8,7 @@ use crate::operand::{Call, Misuse};
 /// A gather whose index is the same for all lines.
 pub(crate) fn evaluate(op: &IndexSelect, call: &Call) -> Result<Values, Misuse> {
     let (x, index) = (&call.inputs[0], &call.inputs[1]);
-    let shape = call.output().shape;
+    let shape = &call.output().shape;
     let along: Shape = vec![1; shape.len()].into();
     let along = along.with_dim(op.dim, index.shape()[0]);
     let lines = rustorch_ir::Layout::contiguous(&along).broadcast_to(shape);

@@ -8,7 +8,7 @@ use crate::values::Element;
 
 pub(crate) fn evaluate(op: &Pad, call: &Call) -> Result<Values, Misuse> {
     let x = &call.inputs[0];
-    let whole = Layout::contiguous(call.output().shape);
+    let whole = Layout::contiguous(&call.output().shape);
     let mut inner = whole.clone();
     for (dim, &(before, _)) in op.padding.iter().enumerate() {
         inner = inner.slice(dim, before, x.shape()[dim], 1);

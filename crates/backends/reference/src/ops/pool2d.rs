@@ -9,7 +9,7 @@ use crate::values::Element;
 pub(crate) fn evaluate(op: &Pool2d, call: &Call) -> Result<Values, Misuse> {
     let x = &call.inputs[0];
     let [_, _, height, width] = sizes(x.shape());
-    let [batch, channels, out_h, out_w] = sizes(call.output().shape);
+    let [batch, channels, out_h, out_w] = sizes(&call.output().shape);
     let x = f64::of(&x.values);
     let steps = |side| [op.stride[side], op.dilation[side], op.padding[side]];
     let rows = windows(out_h, op.kernel[0], height, steps(0));

@@ -5,7 +5,7 @@ use crate::operand::{Call, Misuse};
 use crate::values::{Element, each_type};
 
 pub(crate) fn evaluate(_op: &Where, call: &Call) -> Result<Values, Misuse> {
-    let shape = call.output().shape;
+    let shape = &call.output().shape;
     let condition = call.inputs[0].broadcast(shape);
     let (a, b) = (
         call.inputs[1].broadcast(shape),

@@ -13,7 +13,7 @@ pub(crate) fn evaluate(op: &TopK, call: &Call) -> Result<Values, Misuse> {
         Values::Int(x) => best(x, size, op, Ord::cmp),
         _ => unreachable!("inference admits only ordered values"),
     };
-    Ok(from_last(&Values::Int(best), call.output().shape, op.dim))
+    Ok(from_last(&Values::Int(best), &call.output().shape, op.dim))
 }
 
 /// Numbers in their order, then NaN.
