@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustorch_ir::{Graph, Op, OpKind, Signature};
+use rustorch_ir::{DType, Graph, Layout, Op, OpKind, Signature};
 
 use crate::{DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory};
 
@@ -110,8 +110,35 @@ pub enum Layouts {
     Any,
     /// Any strides but in the last dimension, whose elements are neighbours.
     DenseRows,
+    /// The same, and each row begins at a multiple of 16 bytes, for loads of as many.
+    AlignedRows,
     /// Row-major without gaps.
     Contiguous,
+    /// The same, from a multiple of 16 bytes on; blocks from anywhere.
+    Aligned,
+}
+
+impl Layouts {
+    /// Is an operand of `dtype` read as it is?
+    pub(crate) fn include(self, layout: &Layout, dtype: DType) -> bool {
+        let is_aligned = |elements: usize| match dtype.size() {
+            Some(bytes) => (elements * bytes).is_multiple_of(16),
+            None => true,
+        };
+        let begins_aligned = is_aligned(layout.offset);
+        match self {
+            Self::Any => true,
+            Self::DenseRows => layout.has_dense_rows(),
+            Self::AlignedRows => {
+                let outer = layout.rank().saturating_sub(1);
+                let mut steps = layout.shape[..outer].iter().zip(&layout.strides);
+                let are_aligned = steps.all(|(&size, &stride)| size <= 1 || is_aligned(stride));
+                layout.has_dense_rows() && begins_aligned && are_aligned
+            }
+            Self::Contiguous => layout.is_contiguous(),
+            Self::Aligned => layout.is_contiguous() && begins_aligned,
+        }
+    }
 }
 
 /// One kernel: what it is for, and how it is launched in the backend's own terms.
@@ -144,5 +171,34 @@ impl<L> KernelTable<L> {
         let kind = signature.op.kind();
         let mut entries = self.0.iter();
         entries.find(|k| k.kind == kind && (k.accepts)(signature) && suits(&k.launch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_aligned_where_loads_are() {
+        let whole = Layout::contiguous(&[6, 12].into());
+        let is_read = |layouts: Layouts, layout: &Layout, dtype| layouts.include(layout, dtype);
+        for (layout, dtype, [rows, all]) in [
+            (whole.clone(), DType::F32, [true, true]),
+            // Rows of 24 bytes.
+            (whole.clone(), DType::F16, [false, true]),
+            (whole.slice(0, 1, 2, 1), DType::F16, [false, false]),
+            (whole.slice(0, 2, 1, 1), DType::F16, [true, true]),
+            (whole.slice(1, 4, 8, 1), DType::F32, [true, false]),
+            (whole.slice(1, 1, 8, 1), DType::F32, [false, false]),
+            (whole.slice(1, 0, 4, 2), DType::F32, [false, false]),
+        ] {
+            assert_eq!(
+                is_read(Layouts::AlignedRows, &layout, dtype),
+                rows,
+                "{layout:?}"
+            );
+            assert_eq!(is_read(Layouts::Aligned, &layout, dtype), all, "{layout:?}");
+            assert!(is_read(Layouts::Any, &layout, dtype));
+        }
     }
 }

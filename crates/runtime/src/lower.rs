@@ -223,11 +223,7 @@ impl<K: Kernels> Builder<'_, K> {
         for (i, &input) in node.inputs.iter().enumerate() {
             let (root, layout) = self.value(input).clone();
             let ty = self.graph.ty(input).clone();
-            let readable = match accepted {
-                Layouts::Any => true,
-                Layouts::DenseRows => layout.has_dense_rows(),
-                Layouts::Contiguous => layout.is_contiguous(),
-            };
+            let readable = accepted.include(&layout, ty.dtype);
             let is_state = node.overwrites().any(|(_, operand)| operand == i);
             let (root, layout) = match readable || is_state {
                 true => (root, layout),

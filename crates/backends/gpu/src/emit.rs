@@ -1,17 +1,42 @@
 //! From a lowered graph to launches, without knowing the driver.
 
-use rustorch_runtime::merge::{self, CachedAttention, Merge};
+use rustorch_ir::Signature;
 use rustorch_runtime::{Lowered, Place, Slot, Step};
 
 use crate::driver::{Dialect, Gemm, Limits};
 use crate::kernel::{Buffer, Counters, Dispatch, GRANULE, Kernel, Scratch};
-use crate::ops::cuda;
 
 /// Lanes of a SIMD-group, in the languages that have them.
 pub(crate) const SIMD_WIDTH: usize = 32;
 
 /// Appends the launches of a step.
 pub(crate) type Emit = fn(&Step, &mut Emitter);
+
+/// What kernels are chosen by.
+#[derive(Clone, Copy)]
+pub(crate) struct Device<'a> {
+    /// What the device can do.
+    pub(crate) limits: &'a Limits,
+    /// The language of kernels.
+    pub(crate) dialect: Dialect,
+}
+
+/// How an operation is launched, and on which devices.
+#[derive(Clone, Copy)]
+pub(crate) struct GpuKernel {
+    /// Appends the launches.
+    pub(crate) emit: Emit,
+    /// Does the device have what they need, for an operation that is accepted?
+    pub(crate) suits: fn(&Device, &Signature) -> bool,
+}
+
+impl GpuKernel {
+    /// Launches that every device can make.
+    pub(crate) const fn everywhere(emit: Emit) -> Self {
+        let suits = |_: &Device, _: &Signature| true;
+        Self { emit, suits }
+    }
+}
 
 /// A mistake of the caller that a kernel may find in its data.
 pub(crate) struct Mistake {
@@ -33,8 +58,9 @@ pub(crate) enum Work {
 pub(crate) struct Emitter<'a> {
     /// What the device can do.
     pub(crate) limits: &'a Limits,
-    dialect: Dialect,
-    /// Graph inputs that a step writes.
+    /// The language of kernels.
+    pub(crate) dialect: Dialect,
+    /// Graph inputs that steps write, once for each result that does.
     written: Vec<usize>,
     /// Each launch, with the step it is for.
     work: Vec<(usize, Work)>,
@@ -42,8 +68,6 @@ pub(crate) struct Emitter<'a> {
     step: usize,
     mistakes: Vec<Mistake>,
     counters: usize,
-    /// Bytes of the values in the arena; scratch memory is behind them.
-    values: usize,
     /// Bytes of scratch memory of this step so far, and of the step that has most.
     scratch: usize,
     most_scratch: usize,
@@ -57,91 +81,51 @@ pub(crate) struct Emitted {
     pub(crate) ends: Vec<usize>,
     /// What the codes in the status word mean, from 1 on.
     pub(crate) mistakes: Vec<Mistake>,
-    /// Bytes of values and scratch memory.
-    pub(crate) arena_bytes: usize,
+    /// Bytes of scratch memory.
+    pub(crate) scratch: usize,
     /// Words that are zero between launches.
     pub(crate) counters: usize,
 }
 
 /// The launches of `lowered`; `emits` has one function for each step.
-pub(crate) fn emit(
-    lowered: &Lowered,
-    emits: &[Emit],
-    limits: &Limits,
-    dialect: Dialect,
-) -> Emitted {
+pub(crate) fn emit(lowered: &Lowered, emits: &[Emit], device: Device) -> Emitted {
+    let results = lowered.steps.iter().flat_map(|step| &step.outputs);
+    let input = |place: &Place| match place.slot {
+        Slot::Input(input) => Some(input),
+        Slot::Output(_) | Slot::Arena { .. } => None,
+    };
     let mut emitter = Emitter {
-        limits,
-        dialect,
-        written: (lowered.steps.iter())
-            .filter_map(|step| match step.output().slot {
-                Slot::Input(input) => Some(input),
-                Slot::Output(_) | Slot::Arena(_) => None,
-            })
-            .collect(),
+        limits: device.limits,
+        dialect: device.dialect,
+        written: results.filter_map(input).collect(),
         work: Vec::new(),
         step: 0,
         mistakes: Vec::new(),
         counters: 0,
-        values: lowered.arena_bytes.next_multiple_of(GRANULE),
         scratch: 0,
         most_scratch: 0,
     };
     let mut ends = Vec::with_capacity(emits.len());
-    for (first, window) in lowered.windows() {
+    for (at, (step, emit)) in lowered.steps.iter().zip(emits).enumerate() {
+        emitter.step = at;
         emitter.scratch = 0;
-        let begin = emitter.work.len();
-        for launch in window.launches(&Cuda(&emitter)) {
-            emitter.step = first + launch.steps[0];
-            match &launch.work {
-                merge::Work::Alone(step) if step.output().ty.shape.elements() == 0 => {}
-                merge::Work::Alone(step) => emits[emitter.step](step, &mut emitter),
-                merge::Work::Products(products) => cuda::emit(products, &mut emitter),
-                merge::Work::Attention(attention) => {
-                    cuda::attention::emit(attention, &mut emitter);
-                }
-            }
+        let mut results = step.outputs.iter();
+        if results.any(|result| result.ty.shape.elements() > 0) {
+            emit(step, &mut emitter);
         }
         emitter.most_scratch = emitter.most_scratch.max(emitter.scratch);
-        ends.extend(std::iter::repeat_n(begin, window.steps.len() - 1));
         ends.push(emitter.work.len());
     }
     Emitted {
         work: emitter.work,
         ends,
         mistakes: emitter.mistakes,
-        arena_bytes: emitter.values + emitter.most_scratch,
+        scratch: emitter.most_scratch,
         counters: emitter.counters,
     }
 }
 
-/// What the kernels of CUDA do together.
-struct Cuda<'a, 'b>(&'a Emitter<'b>);
-
-impl Merge for Cuda<'_, '_> {
-    fn product(&self, step: &Step) -> bool {
-        cuda::multiplies(step, self.0)
-    }
-
-    fn norms(&self) -> bool {
-        true
-    }
-
-    fn joins(&self, products: [&Step; 2]) -> bool {
-        cuda::joins(products, self.0)
-    }
-
-    fn attends(&self, attention: &CachedAttention) -> bool {
-        cuda::attention::accepts(attention, self.0)
-    }
-}
-
 impl Emitter<'_> {
-    /// The language of kernels.
-    pub(crate) fn dialect(&self) -> Dialect {
-        self.dialect
-    }
-
     /// Is this a graph input that stays as it is while the graph runs?
     pub(crate) fn is_constant(&self, place: &Place) -> bool {
         matches!(place.slot, Slot::Input(input) if !self.written.contains(&input))
@@ -176,7 +160,7 @@ impl Emitter<'_> {
 
     /// Memory until the end of the step, uninitialised.
     pub(crate) fn scratch(&mut self, bytes: usize) -> Scratch {
-        let at = self.values + self.scratch;
+        let at = self.scratch;
         self.scratch += bytes.next_multiple_of(GRANULE);
         Scratch { at, bytes }
     }

@@ -16,8 +16,10 @@ pub(crate) enum Buffer {
     Input(usize),
     /// A graph output.
     Output(usize),
-    /// Intermediate values and scratch memory.
-    Arena,
+    /// A buffer of the arena, of intermediate values.
+    Arena(usize),
+    /// Memory for the time of one step.
+    Scratch,
     /// The word that a kernel tells the caller's mistakes in.
     Status,
     /// Words that are zero whenever no launch is at work.
@@ -33,7 +35,7 @@ struct Argument {
     access: Access,
 }
 
-/// Memory for the time of one step, from a byte of the arena on.
+/// Memory for the time of one step, from a byte of [`Buffer::Scratch`] on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scratch {
     pub(crate) at: usize,
@@ -127,13 +129,13 @@ pub(crate) fn halves(bits: u64) -> [usize; 2] {
 /// Where an argument begins in its buffer.
 #[derive(Clone, Copy)]
 struct Start {
-    /// Granules, because the arena may be larger than a 32-bit number of bytes.
+    /// Granules, because a buffer may be larger than a 32-bit number of bytes.
     granules: usize,
     /// Then elements; bytes for blocks.
     elements: usize,
 }
 
-/// Bytes of the unit that values in the arena begin at multiples of.
+/// Bytes of the unit that values in the arena and scratch memory begin at multiples of.
 pub(crate) const GRANULE: usize = 64;
 
 /// Where a place is for a launch that is no kernel: its buffer, and the byte that it begins at.
@@ -147,7 +149,7 @@ fn buffer(place: &Place) -> Buffer {
     match place.slot {
         Slot::Input(i) => Buffer::Input(i),
         Slot::Output(i) => Buffer::Output(i),
-        Slot::Arena(_) => Buffer::Arena,
+        Slot::Arena { buffer, .. } => Buffer::Arena(buffer),
     }
 }
 
@@ -155,7 +157,7 @@ fn start(place: &Place) -> Start {
     let offset = place.layout.offset;
     Start {
         granules: match place.slot {
-            Slot::Arena(at) => at / GRANULE,
+            Slot::Arena { at, .. } => at / GRANULE,
             Slot::Input(_) | Slot::Output(_) => 0,
         },
         elements: match place.ty.dtype {
@@ -167,7 +169,7 @@ fn start(place: &Place) -> Start {
 
 /// The bytes of its buffer that a place is in.
 fn reach(place: &Place) -> Access {
-    let Slot::Arena(at) = place.slot else {
+    let Slot::Arena { at, .. } = place.slot else {
         // What others reach in it is not known.
         return Access {
             start: 0,
@@ -275,7 +277,7 @@ impl Kernel {
             end: scratch.at + scratch.bytes,
             is_written: written,
         };
-        self.argument(name, self::name(dtype), Buffer::Arena, start, access);
+        self.argument(name, self::name(dtype), Buffer::Scratch, start, access);
     }
 
     /// Words that are zero when the launch begins, and have to be again when it ends.

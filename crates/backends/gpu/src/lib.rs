@@ -17,17 +17,17 @@ mod program;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustorch_ir::{DType, Graph, OpKind, Signature, TensorType};
+use rustorch_ir::{DType, Graph, OpKind, ResultTypes, Signature, TensorType};
 use rustorch_runtime::{
-    Backend, DeviceError, DeviceInfo, DeviceMemory, FailureClass, KernelTable, Kernels, Layouts,
-    Lowered, Program, Step, lower,
+    Backend, DeviceError, DeviceInfo, DeviceMemory, FailureClass, KernelEntry, KernelTable,
+    Kernels, Layouts, Lowered, Program, lower,
 };
 use sha2::{Digest, Sha256};
 
 pub use driver::{Access, Dialect, Driver, Gemm, Launch, Limits, Matrix};
 
 use crate::cache::{Cache, Key};
-use crate::emit::{Emit, Emitted, Work, emit};
+use crate::emit::{Device, Emit, Emitted, GpuKernel, Work, emit};
 use crate::kernel::Dispatch;
 use crate::pool::{GpuMemory, Pool};
 use crate::program::GpuProgram;
@@ -36,7 +36,7 @@ use crate::program::GpuProgram;
 pub struct Gpu<D: Driver> {
     pool: Arc<Pool<D>>,
     memory: GpuMemory<D>,
-    table: KernelTable<Emit>,
+    table: KernelTable<GpuKernel>,
     /// What every source begins with.
     prelude: String,
     kernels: Mutex<HashMap<Key, Arc<D::Kernel>>>,
@@ -60,6 +60,20 @@ impl<D: Driver> Gpu<D> {
 
     fn driver(&self) -> &D {
         &self.pool.driver
+    }
+
+    fn device(&self) -> Device<'_> {
+        Device {
+            limits: self.driver().limits(),
+            dialect: self.driver().dialect(),
+        }
+    }
+
+    /// The kernel that does this here.
+    fn find(&self, signature: &Signature) -> Option<&KernelEntry<GpuKernel>> {
+        let device = self.device();
+        self.table
+            .find_that(signature, |kernel| (kernel.suits)(&device, signature))
     }
 
     fn unsupported(&self, message: impl Into<String>) -> DeviceError {
@@ -121,6 +135,7 @@ fn only_moves(signature: &Signature) -> bool {
     match signature.op.kind() {
         OpKind::Full
         | OpKind::Contiguous
+        | OpKind::Assign
         | OpKind::Concat
         | OpKind::Gather
         | OpKind::IndexSelect
@@ -136,10 +151,10 @@ impl<D: Driver> Backend for Gpu<D> {
     }
 
     fn supports(&self, signature: &Signature) -> bool {
-        let mut types = signature.inputs.iter().copied().chain([signature.output()]);
+        let mut types = signature.types();
         let any = self.driver().limits().has_f64 || only_moves(signature);
         types.all(|ty| is_addressable(ty) && (any || !is_double(ty)))
-            && self.table.find(signature).is_some()
+            && self.find(signature).is_some()
     }
 
     fn memory(&self) -> &dyn DeviceMemory {
@@ -183,20 +198,20 @@ impl<D: Driver> Gpu<D> {
             let emit = match step.parts.len() {
                 1 => {
                     let inputs: Vec<&TensorType> = step.inputs.iter().map(|p| &p.ty).collect();
+                    let outputs: ResultTypes = step.outputs.iter().map(|p| p.ty.clone()).collect();
                     let signature = Signature {
                         op: &part.op,
                         inputs: &inputs,
-                        output: step.output().ty,
+                        outputs: &outputs,
                     };
-                    self.table.find(&signature).map(|entry| entry.launch)
+                    self.find(&signature).map(|entry| entry.launch.emit)
                 }
                 _ => Some(ops::pointwise::emit as Emit),
             };
             let missing = || self.unsupported("no kernel").at(part.node, part.op.name());
             emits.push(emit.ok_or_else(missing)?);
         }
-        let driver = self.driver();
-        let emitted = emit(&lowered, &emits, driver.limits(), driver.dialect());
+        let emitted = emit(&lowered, &emits, self.device());
         Ok((lowered, emitted))
     }
 
@@ -217,18 +232,13 @@ impl<D: Driver> Gpu<D> {
             kernels.push(kernel.map_err(|e| e.at(part.node, part.op.name()))?);
         }
         let pool = self.pool.clone();
-        Ok(Box::new(GpuProgram::new(
-            pool,
-            lowered.steps,
-            emitted,
-            kernels,
-        )))
+        Ok(Box::new(GpuProgram::new(pool, lowered, emitted, kernels)))
     }
 }
 
 impl<D: Driver> Kernels for Gpu<D> {
     fn layouts(&self, signature: &Signature) -> Layouts {
-        let kernel = self.table.find(signature);
+        let kernel = self.find(signature);
         kernel.map_or(Layouts::Any, |k| k.layouts)
     }
 
@@ -236,11 +246,8 @@ impl<D: Driver> Kernels for Gpu<D> {
         ops::pointwise::accepts(signature)
     }
 
-    fn together(&self, steps: &[Step], at: usize) -> usize {
-        match self.driver().dialect() {
-            Dialect::Cuda => rustorch_runtime::merge::up_to_norm(steps, at),
-            Dialect::OpenCl | Dialect::Metal => 1,
-        }
+    fn largest_buffer(&self) -> usize {
+        usize::try_from(self.driver().limits().max_buffer).unwrap_or(usize::MAX)
     }
 }
 
@@ -254,5 +261,9 @@ impl<D: Driver> Kernels for Alone<'_, D> {
 
     fn fuses(&self, _: &Signature) -> bool {
         false
+    }
+
+    fn largest_buffer(&self) -> usize {
+        self.0.largest_buffer()
     }
 }

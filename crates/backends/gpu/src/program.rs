@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch_runtime::{
-    DeviceBuffer, DeviceError, FailureClass, NoProbe, Probe, Program, Scratch, Step,
+    DeviceBuffer, DeviceError, FailureClass, Lowered, NoProbe, Probe, Program, Scratch, Step,
 };
 use smallvec::SmallVec;
 
@@ -21,7 +21,9 @@ pub(crate) struct GpuProgram<D: Driver> {
     ends: Vec<usize>,
     launches: Vec<Ready<D::Kernel>>,
     mistakes: Vec<Mistake>,
-    arena_bytes: usize,
+    /// Bytes of each buffer of the arena, and of scratch memory.
+    arena: Vec<usize>,
+    scratch: usize,
     /// Words that are zero between launches.
     counters: usize,
     kept: Mutex<Kept<D>>,
@@ -49,7 +51,7 @@ struct Kept<D: Driver> {
 struct Recorded<D: Driver> {
     /// Made when the same buffers come for the second time.
     launches: Option<D::Recording>,
-    /// Where the last run's operands were, and its arena.
+    /// Where the last run's operands were, its arena and its scratch memory.
     addresses: Vec<u64>,
 }
 
@@ -64,28 +66,30 @@ impl<D: Driver> Recorded<D> {
 struct Buffers<'a, D: Driver> {
     inputs: &'a [Arc<dyn DeviceBuffer>],
     outputs: &'a [Arc<dyn DeviceBuffer>],
-    arena: &'a GpuBuffer<D>,
+    arena: &'a [GpuBuffer<D>],
+    scratch: &'a GpuBuffer<D>,
     status: Option<&'a GpuBuffer<D>>,
     counters: Option<&'a GpuBuffer<D>>,
 }
 
 impl<D: Driver> GpuProgram<D> {
-    /// `emitted` launches of `steps`, with a kernel for each that needs one.
+    /// `emitted` launches of `lowered`, with a kernel for each that needs one.
     pub(crate) fn new(
         pool: Arc<Pool<D>>,
-        steps: Vec<Step>,
+        lowered: Lowered,
         emitted: Emitted,
         kernels: Vec<Option<Arc<D::Kernel>>>,
     ) -> Self {
         Self {
             pool,
-            steps,
+            steps: lowered.steps,
             ends: emitted.ends,
             launches: (kernels.into_iter().zip(emitted.work))
                 .map(|(kernel, (step, work))| Ready { step, work, kernel })
                 .collect(),
             mistakes: emitted.mistakes,
-            arena_bytes: emitted.arena_bytes,
+            arena: lowered.arena,
+            scratch: emitted.scratch,
             counters: emitted.counters,
             kept: Mutex::new(Kept {
                 status: None,
@@ -116,9 +120,11 @@ impl<D: Driver> GpuProgram<D> {
         Ok(match buffer {
             Buffer::Input(i) => self.own(&buffers.inputs[i])?.inner(),
             Buffer::Output(i) => self.own(&buffers.outputs[i])?.inner(),
-            Buffer::Arena => buffers.arena.inner(),
-            Buffer::Status => buffers.status.unwrap_or(buffers.arena).inner(),
-            Buffer::Counters => buffers.counters.unwrap_or(buffers.arena).inner(),
+            Buffer::Arena(i) => buffers.arena[i].inner(),
+            Buffer::Scratch => buffers.scratch.inner(),
+            // Where there are none, no kernel touches them.
+            Buffer::Status => buffers.status.unwrap_or(buffers.scratch).inner(),
+            Buffer::Counters => buffers.counters.unwrap_or(buffers.scratch).inner(),
         })
     }
 
@@ -209,8 +215,9 @@ impl<D: Driver> GpuProgram<D> {
         }
         let driver = &self.pool.driver;
         let operands = buffers.inputs.iter().chain(buffers.outputs);
-        let all = operands.map(|b| self.own(b)).chain([Ok(buffers.arena)]);
-        let count = buffers.inputs.len() + buffers.outputs.len() + 1;
+        let memory = buffers.arena.iter().chain([buffers.scratch]);
+        let all = operands.map(|b| self.own(b)).chain(memory.map(Ok));
+        let count = buffers.inputs.len() + buffers.outputs.len() + buffers.arena.len() + 1;
         let mut are_same = recorded.addresses.len() == count;
         recorded.addresses.resize(count, 0);
         for (last, buffer) in recorded.addresses.iter_mut().zip(all) {
@@ -265,9 +272,11 @@ impl<D: Driver> GpuProgram<D> {
         probe: &dyn Probe,
         waited: bool,
     ) -> Result<(), DeviceError> {
-        // It goes back to the pool, and others may have it, while the device still works: all
+        // These go back to the pool, and others may have them, while the device still works: all
         // that a device does is in one order.
-        let arena = self.pool.alloc(self.arena_bytes)?;
+        let arena = self.arena.iter().map(|&bytes| self.pool.alloc(bytes));
+        let arena: Vec<GpuBuffer<D>> = arena.collect::<Result<_, _>>()?;
+        let scratch = self.pool.alloc(self.scratch)?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let Kept {
             status,
@@ -279,6 +288,7 @@ impl<D: Driver> GpuProgram<D> {
             inputs,
             outputs,
             arena: &arena,
+            scratch: &scratch,
             status,
             counters: self.zeroed(counters, self.counters)?,
         };
@@ -323,7 +333,7 @@ impl<D: Driver> Program for GpuProgram<D> {
 
     fn scratch(&self) -> Scratch {
         Scratch {
-            bytes: self.arena_bytes,
+            bytes: self.arena.iter().sum::<usize>() + self.scratch,
             kept: false,
         }
     }

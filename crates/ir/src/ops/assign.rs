@@ -2,11 +2,11 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{BlockFormat, Named, OpClass, OpDef, ResultTypes};
+use crate::{Named, OpClass, OpDef, ResultTypes};
 
 /// Writes all of `source` over the state `state`.
 ///
-/// Operands: `state` and `source`, of one type. The result is the state.
+/// Operands: `state` and `source`, of one type, scalars. The result is the state.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Assign;
 
@@ -21,6 +21,7 @@ impl OpDef for Assign {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [state, source] = operands(Self::NAME, inputs)?;
+        require_scalar(Self::NAME, state)?;
         let got = format!("{state} and {source}");
         require(Self::NAME, state == source, "two operands of one type", got)?;
         Ok(smallvec![state.clone()])
@@ -42,8 +43,6 @@ impl Named for Assign {
                 cases.push(Case::new(Self, [x.clone(), x.arrange(arrange)]));
             }
         }
-        let blocks = Operand::new([3, 64], DType::Block(BlockFormat::Q8_0));
-        cases.push(Case::new(Self, [blocks.clone(), blocks]));
         cases
     }
 }

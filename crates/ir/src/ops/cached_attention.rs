@@ -13,9 +13,9 @@ use crate::{
 ///
 /// Operands: `q` `[…, h, t, d]`, `k` `[…, g, t, d]` and `v` `[…, g, t, dv]` before rotation;
 /// `keys` `[…, g, s, d]` and `values` `[…, g, s, dv]`, states; `positions` `i32` `[t]`; `factors`
-/// `f32` where `factors` says so; `start`, one `i32`: where keys and values are written; then
-/// the `mask` and the `past` that the attention has. Results: what attention gives, the keys and
-/// the values, the latter two over their operands.
+/// `f32` where `factors` says so; `start`, one `i32`: where keys and values are written, and the
+/// attention's `past` if it has one; then the `mask` if the attention has one. Results: what
+/// attention gives, the keys and the values, the latter two over their operands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CachedAttention {
     /// The rotation.
@@ -44,13 +44,11 @@ impl CachedAttention {
 
     /// The operand of the position of the first query among the keys.
     pub fn past(&self) -> Option<usize> {
-        let past = self.start() + 1 + usize::from(self.attention.mask);
-        self.attention.past.then_some(past)
+        self.attention.past.then(|| self.start())
     }
 
     fn count(&self) -> usize {
-        let optional = [self.attention.mask, self.attention.past];
-        self.start() + 1 + optional.into_iter().map(usize::from).sum::<usize>()
+        self.start() + 1 + usize::from(self.attention.mask)
     }
 
     /// The dimension of the cache that positions are counted along, from the rank of `keys`.
@@ -174,6 +172,7 @@ fn find(f: &Finder, at: usize) -> Option<Match> {
         .all(|&n| *f.op(n) == Op::Rope(rope.clone()))
         && q[1..] == k[1..]
         && keys[2] == values[2]
+        && (!attention.past || attended.last() == Some(&keys[2]))
         && updates
             .iter()
             .all(|update| *update == Op::UpdateSlice(dim.clone()));
@@ -187,7 +186,8 @@ fn find(f: &Finder, at: usize) -> Option<Match> {
     };
     let inputs = [q[0], k[0], values[1], keys[0], values[0]].into_iter();
     let inputs = inputs.chain(q[1..].iter().copied()).chain([keys[2]]);
-    let inputs = inputs.chain(attended[3..].iter().copied()).collect();
+    let mask = attended.get(3).filter(|_| attention.mask);
+    let inputs = inputs.chain(mask.copied()).collect();
     Some(Match {
         op: op.into(),
         inputs,
@@ -232,7 +232,6 @@ impl Named for CachedAttention {
             inputs.push(at(past));
             let mask = Operand::new([t, s], x).fill(Fill::Mask);
             inputs.extend(op.attention.mask.then_some(mask));
-            inputs.push(at(past));
             Case::new(op.clone(), inputs)
         };
         let mut cases = Vec::new();

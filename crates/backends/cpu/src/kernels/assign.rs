@@ -19,10 +19,8 @@ fn accepts(_: &Signature) -> bool {
 
 fn launch(mut args: Args) -> Result<(), Misuse> {
     let source = &args.inputs[1];
-    let bytes = source.ty.bytes();
-    let start = source.layout.offset * source.dtype().size().unwrap_or(0);
-    let from = &source.bytes()[start..start + bytes];
-    let to = &mut args.output.all_bytes()[..bytes];
+    let size = source.dtype().size().unwrap_or(1);
+    let (from, to) = (source.span(size), args.output.span(size));
     for_rows(args.pool, to, 1, 1, |first, to| {
         to.copy_from_slice(&from[first..first + to.len()]);
     });

@@ -5,14 +5,14 @@ use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::lines::Tile;
 use super::views::{Memory, split, walk};
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::ArgReduce,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 fn accepts(_: &Signature) -> bool {

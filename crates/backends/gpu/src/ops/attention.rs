@@ -7,15 +7,29 @@ use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 use super::cuda;
 use super::tile::Tile;
 use crate::driver::{Dialect, Limits};
-use crate::emit::{Emit, Emitter, SIMD_WIDTH};
+use crate::emit::{Emitter, GpuKernel, SIMD_WIDTH};
 use crate::kernel::{Kernel, accumulator};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
-    kind: OpKind::Attention,
-    accepts,
-    layouts: Layouts::Any,
-    launch: emit,
-};
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
+    KernelEntry {
+        kind: OpKind::Attention,
+        accepts: |s| match (s.op, s.inputs) {
+            (Op::Attention(op), &[q, k, v, ..]) => cuda::attention::accepts(op, [q, k, v]),
+            _ => false,
+        },
+        layouts: Layouts::AlignedRows,
+        launch: GpuKernel {
+            emit: cuda::attention::emit,
+            suits: cuda::has_warpgroups,
+        },
+    },
+    KernelEntry {
+        kind: OpKind::Attention,
+        accepts,
+        layouts: Layouts::Any,
+        launch: GpuKernel::everywhere(emit),
+    },
+];
 
 /// Rows of queries that a SIMD-group takes on together.
 const FEW: usize = 8;
@@ -172,9 +186,6 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Attention(op) = &step.last().op else {
         return;
     };
-    if cuda::attention::emit_alone(op, step, emitter) {
-        return;
-    }
     let [q, k, v] = [0, 1, 2].map(|i| &step.inputs[i]);
     let lead = q.ty.rank() - 3;
     let (heads, t) = (k.ty.shape[lead], q.ty.shape[lead + 1]);
@@ -193,7 +204,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         width: d.next_multiple_of(32).max(32),
         values: dv.next_multiple_of(32).max(32),
     };
-    let in_simd_groups = match emitter.dialect() {
+    let in_simd_groups = match emitter.dialect {
         Dialect::OpenCl | Dialect::Cuda => None,
         Dialect::Metal if rows <= FEW => Some(few_in_simd_groups(&sizes)),
         Dialect::Metal => many_in_simd_groups(&sizes, emitter.limits),
@@ -213,7 +224,8 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         operand(&mut kernel, name, place);
     }
     shape(&mut kernel, [q, k, v], splits);
-    options(op, step, &mut kernel, emitter);
+    let others = others(op, step);
+    options(op, [q, k], others, step, &mut kernel, emitter);
     kernel.define("IS_SPLIT", u8::from(splits > 1));
     let grid = groups * splits;
     if splits == 1 {
@@ -284,9 +296,24 @@ pub(crate) fn strides(kernel: &mut Kernel, name: &str, place: &Place) {
     kernel.words(&format!("{name}_strides"), strides);
 }
 
-/// What the operation says of the scores.
-pub(crate) fn options(op: &Attention, step: &Step, kernel: &mut Kernel, emitter: &mut Emitter) {
-    let (q, k) = (&step.inputs[0], &step.inputs[1]);
+/// The mask and the past of a step that is an attention.
+pub(crate) fn others<'a>(op: &Attention, step: &'a Step) -> [Option<&'a Place>; 2] {
+    [
+        step.inputs.get(3).filter(|_| op.mask),
+        step.inputs.last().filter(|_| op.past),
+    ]
+}
+
+/// What the operation says of the scores of `q` and `k`, with its mask and its past, all of them
+/// operands of `step`.
+pub(crate) fn options(
+    op: &Attention,
+    [q, k]: [&Place; 2],
+    [mask, past]: [Option<&Place>; 2],
+    step: &Step,
+    kernel: &mut Kernel,
+    emitter: &mut Emitter,
+) {
     let rank = q.ty.rank();
     let (t, s) = (q.ty.shape[rank - 2], k.ty.shape[rank - 2]);
     kernel.real("SCALE", q.ty.dtype, op.scale.0);
@@ -296,14 +323,13 @@ pub(crate) fn options(op: &Attention, step: &Step, kernel: &mut Kernel, emitter:
         kernel.real("CAP", q.ty.dtype, cap.0);
     }
     kernel.define("HAS_MASK", u8::from(op.mask));
-    if op.mask {
-        let mut mask = step.inputs[3].clone();
+    if let Some(mut mask) = mask.cloned() {
         let scores = q.ty.shape.clone().with_dim(rank - 1, s);
         mask.layout = mask.layout.broadcast_to(&scores);
         operand(kernel, "mask", &mask);
     }
     kernel.define("HAS_PAST", u8::from(op.past));
-    if let Some(past) = step.inputs.last().filter(|_| op.past) {
+    if let Some(past) = past {
         kernel.read("past", past);
         let message = format!("the past leaves no room for {t} new tokens in a cache of {s}");
         kernel.status("status", emitter.mistake(step, 0, message));

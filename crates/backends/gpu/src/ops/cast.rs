@@ -4,13 +4,13 @@ use rustorch_ir::{OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::blocks::{dequantize, format};
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Cast,
     accepts,
     layouts: Layouts::Contiguous,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 fn accepts(s: &Signature) -> bool {

@@ -4,13 +4,13 @@ use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::views::{define_rank, for_each, walk, words};
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Concat,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 fn accepts(_: &Signature) -> bool {
@@ -21,7 +21,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Concat(op) = &step.last().op else {
         return;
     };
-    let whole = Layout::contiguous(step.output().ty.shape);
+    let whole = Layout::contiguous(&step.output().ty.shape);
     let mut start = 0;
     for x in &step.inputs {
         let size = x.ty.shape[op.dim];

@@ -1,37 +1,48 @@
 //! 2-D convolution.
 
-use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_ir::ops::Conv2d;
+use rustorch_ir::{Op, OpKind, Shape, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::cuda;
 use super::windows::{Windows, convolution};
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
-    kind: OpKind::Conv2d,
-    accepts,
-    layouts: Layouts::Any,
-    launch: emit,
-};
+const fn entry(accepts: fn(&Signature) -> bool, launch: GpuKernel) -> KernelEntry<GpuKernel> {
+    KernelEntry {
+        kind: OpKind::Conv2d,
+        accepts,
+        layouts: Layouts::Any,
+        launch,
+    }
+}
 
-fn accepts(_: &Signature) -> bool {
-    true
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
+    entry(
+        cuda::conv2d::accepts,
+        GpuKernel {
+            emit: cuda::conv2d::emit,
+            suits: cuda::has_warpgroups,
+        },
+    ),
+    entry(|_| true, GpuKernel::everywhere(emit)),
+];
+
+/// The windows of a convolution with weights of a shape.
+pub(in crate::ops) fn windows(op: &Conv2d, weight: &Shape) -> Windows {
+    Windows {
+        kernel_size: [weight[2], weight[3]],
+        stride: op.stride,
+        padding: op.padding,
+        dilation: op.dilation,
+    }
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Conv2d(op) = &step.last().op else {
         return;
     };
-    let weight = &step.inputs[1].ty.shape;
-    let windows = Windows {
-        kernel_size: [weight[2], weight[3]],
-        stride: op.stride,
-        padding: op.padding,
-        dilation: op.dilation,
-    };
-    if cuda::conv2d::accepts(step, op.groups, emitter) {
-        return cuda::conv2d::emit(step, &windows, emitter);
-    }
+    let windows = windows(op, &step.inputs[1].ty.shape);
     let text = include_str!("../../kernels/conv2d.c");
     emitter.launch(convolution("conv2d", text, step, &windows, op.groups));
 }

@@ -4,13 +4,13 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::windows::{Windows, convolution};
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::ConvTranspose2d,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 fn accepts(_: &Signature) -> bool {

@@ -8,14 +8,14 @@ use rustorch_runtime::{KernelEntry, Layouts, Step};
 use super::lines::Tile;
 use super::reduce::{Lines, accumulator, start, sum};
 use super::views::{Memory, split, walk};
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Cumsum,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 /// Elements that a lane adds up at a time.

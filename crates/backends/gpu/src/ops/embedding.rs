@@ -5,14 +5,14 @@ use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::blocks::{dequantize, format};
 use super::functions::convert;
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Embedding,
     accepts,
     layouts: Layouts::Contiguous,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 /// Work-items of a group.

@@ -4,13 +4,13 @@ use rustorch_ir::{Layout, Op, OpKind, Signature, TensorType};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::views::{define_rank, for_each, walk, words};
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Gather,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 fn accepts(_: &Signature) -> bool {

@@ -4,13 +4,13 @@ use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::lines::line_kernel;
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::LayerNorm,
     accepts,
     layouts: Layouts::Contiguous,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 fn accepts(_: &Signature) -> bool {
@@ -25,7 +25,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         include_str!("../../kernels/lines.h"),
         include_str!("../../kernels/layer_norm.c")
     );
-    let shape = step.output().ty.shape;
+    let shape = &step.output().ty.shape;
     let (outer, inner) = shape.split_at(shape.len() - op.dims);
     let [outer, inner] = [outer, inner].map(|sizes| sizes.iter().product::<usize>());
     let view = Layout::contiguous(&[outer, inner].into());

@@ -4,31 +4,48 @@ use rustorch_ir::{OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::product::{Factor, Product};
-use super::{blocks, cuda, quantized};
-use crate::emit::{Emit, Emitter};
+use super::{cuda, fused_linear, quantized};
+use crate::emit::GpuKernel;
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
-    kind: OpKind::Linear,
-    accepts,
-    layouts: Layouts::Contiguous,
-    launch: emit,
-};
-
-fn accepts(_: &Signature) -> bool {
-    true
+const fn entry(accepts: fn(&Signature) -> bool, launch: GpuKernel) -> KernelEntry<GpuKernel> {
+    KernelEntry {
+        kind: OpKind::Linear,
+        accepts,
+        layouts: Layouts::Contiguous,
+        launch,
+    }
 }
 
-fn emit(step: &Step, emitter: &mut Emitter) {
-    if cuda::matvec::accepts(step, emitter) {
-        return cuda::matvec::emit_one(step, emitter);
-    }
-    if cuda::matmul::accepts(step, emitter) {
-        return cuda::matmul::emit_linear(step, emitter);
-    }
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 5] = [
+    fused_linear::few(OpKind::Linear),
+    fused_linear::many(OpKind::Linear),
+    entry(
+        is_dense,
+        GpuKernel {
+            emit: |step, emitter| product(step).emit_on_tensor_cores(emitter),
+            suits: cuda::has_warpgroups,
+        },
+    ),
+    entry(
+        |s| s.inputs[1].dtype.is_block(),
+        GpuKernel::everywhere(quantized::emit),
+    ),
+    entry(
+        |_| true,
+        GpuKernel::everywhere(|step, emitter| product(step).emit(emitter)),
+    ),
+];
+
+/// Is it a product of dense matrices that tensor cores can make?
+fn is_dense(s: &Signature) -> bool {
+    let (x, w) = (s.inputs[0], s.inputs[1]);
+    let (n, k) = (w.shape[0], w.shape[1]);
+    let m = x.shape.elements().checked_div(k).unwrap_or(0);
+    !w.dtype.is_block() && cuda::matmul::accepts_dense([x.dtype, w.dtype], [m, n, k])
+}
+
+fn product(step: &Step) -> Product<'_> {
     let (x, w) = (&step.inputs[0], &step.inputs[1]);
-    if let Some(format) = blocks::format(w.ty.dtype) {
-        return quantized::emit(step, format, emitter);
-    }
     let (n, k) = (w.ty.shape[0], w.ty.shape[1]);
     let rows = |place| Factor {
         place,
@@ -46,5 +63,4 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         bias: step.inputs.get(2),
         y: step.output(),
     }
-    .emit(emitter);
 }

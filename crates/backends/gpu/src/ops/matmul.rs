@@ -3,23 +3,45 @@
 use rustorch_ir::{Layout, OpKind, Shape, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
+use super::cuda;
 use super::product::{Factor, Product, batch};
-use crate::emit::{Emit, Emitter};
+use crate::emit::GpuKernel;
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
-    kind: OpKind::Matmul,
-    accepts,
-    layouts: Layouts::Any,
-    launch: emit,
-};
-
-fn accepts(_: &Signature) -> bool {
-    true
+const fn entry(accepts: fn(&Signature) -> bool, launch: GpuKernel) -> KernelEntry<GpuKernel> {
+    KernelEntry {
+        kind: OpKind::Matmul,
+        accepts,
+        layouts: Layouts::Any,
+        launch,
+    }
 }
 
-fn emit(step: &Step, emitter: &mut Emitter) {
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
+    entry(
+        is_dense,
+        GpuKernel {
+            emit: |step, emitter| product(step).emit_on_tensor_cores(emitter),
+            suits: cuda::has_warpgroups,
+        },
+    ),
+    entry(
+        |_| true,
+        GpuKernel::everywhere(|step, emitter| product(step).emit(emitter)),
+    ),
+];
+
+/// Is it one product, that tensor cores can make?
+fn is_dense(s: &Signature) -> bool {
+    let (a, b, y) = (s.inputs[0], s.inputs[1], &s.output().shape);
+    let (lead, matrix) = y.split_at(y.len() - 2);
+    let sizes = [matrix[0], matrix[1], a.shape[a.rank() - 1]];
+    let is_one = lead.iter().product::<usize>() == 1;
+    is_one && cuda::matmul::accepts_dense([a.dtype, b.dtype], sizes)
+}
+
+fn product(step: &Step) -> Product<'_> {
     let (a, b) = (&step.inputs[0], &step.inputs[1]);
-    let shape = step.output().ty.shape;
+    let shape = &step.output().ty.shape;
     let matrix = shape.len() - 2;
     let whole: Shape = shape[..matrix].into();
     let lead = |place: &Place| {
@@ -61,5 +83,4 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         bias: None,
         y: step.output(),
     }
-    .emit(emitter);
 }

@@ -1,17 +1,21 @@
 //! One file for each operation, of the operation's name, and the table of them.
 
+mod add_rms_norm;
 mod arange;
 mod arg_reduce;
+mod assign;
 pub(crate) mod attention;
 mod blocks;
+mod cached_attention;
 mod cast;
 mod concat;
-mod conv2d;
+pub(crate) mod conv2d;
 mod conv_transpose2d;
 pub(crate) mod cuda;
 mod cumsum;
 mod embedding;
 mod functions;
+pub(crate) mod fused_linear;
 mod gather;
 mod index_select;
 mod layer_norm;
@@ -38,25 +42,24 @@ mod windows;
 
 use rustorch_runtime::KernelTable;
 
-use crate::emit::Emit;
+use crate::emit::GpuKernel;
 
 /// Every kernel. What is not here, GPUs do not do.
-pub(crate) fn table() -> KernelTable<Emit> {
+pub(crate) fn table() -> KernelTable<GpuKernel> {
     let mut kernels = vec![
+        add_rms_norm::KERNEL,
         arange::KERNEL,
         arg_reduce::KERNEL,
-        attention::KERNEL,
+        assign::KERNEL,
+        cached_attention::KERNEL,
         cast::KERNEL,
         concat::KERNEL,
-        conv2d::KERNEL,
         conv_transpose2d::KERNEL,
         cumsum::KERNEL,
         embedding::KERNEL,
         gather::KERNEL,
         index_select::KERNEL,
         layer_norm::KERNEL,
-        linear::KERNEL,
-        matmul::KERNEL,
         pad::KERNEL,
         pool2d::KERNEL,
         random::KERNEL,
@@ -68,6 +71,11 @@ pub(crate) fn table() -> KernelTable<Emit> {
         top_k::KERNEL,
         update_slice::KERNEL,
     ];
+    kernels.extend(attention::KERNELS);
+    kernels.extend(conv2d::KERNELS);
+    kernels.extend(fused_linear::KERNELS);
+    kernels.extend(linear::KERNELS);
+    kernels.extend(matmul::KERNELS);
     kernels.extend(pointwise::KERNELS);
     KernelTable(kernels)
 }

@@ -6,13 +6,13 @@ use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::pointwise::constant;
 use super::views::{dimensions, for_each};
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Pad,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 fn accepts(_: &Signature) -> bool {

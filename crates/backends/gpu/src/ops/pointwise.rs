@@ -8,19 +8,19 @@ use rustorch_runtime::{KernelEntry, Layouts, Operand, Part, Place, Step};
 
 use super::functions::{expression, rounded};
 use crate::driver::Dialect;
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, name};
 
-const fn entry(kind: OpKind) -> KernelEntry<Emit> {
+const fn entry(kind: OpKind) -> KernelEntry<GpuKernel> {
     KernelEntry {
         kind,
         accepts,
         layouts: Layouts::Any,
-        launch: emit,
+        launch: GpuKernel::everywhere(emit),
     }
 }
 
-pub(crate) const KERNELS: [KernelEntry<Emit>; 8] = [
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 8] = [
     entry(OpKind::Full),
     entry(OpKind::Contiguous),
     entry(OpKind::Cast),
@@ -60,7 +60,7 @@ pub(crate) fn accepts(signature: &Signature) -> bool {
 fn each(step: &Step, emitter: &Emitter) -> usize {
     let elements = step.output().ty.shape.elements();
     let size = step.output().ty.dtype.size().unwrap_or(16);
-    match emitter.dialect() {
+    match emitter.dialect {
         Dialect::Cuda if elements >= MANY => (16 / size).clamp(1, 8),
         _ => 1,
     }
@@ -279,7 +279,7 @@ pub(super) fn constant(at: usize, full: &Full, kernel: Option<&mut Kernel>) -> S
 /// The output's shape and each operand's strides in it, with neighbouring dimensions made one
 /// wherever all operands step through them alike.
 fn collapse(step: &Step) -> (Vec<usize>, Vec<Vec<usize>>) {
-    let whole = step.output().ty.shape;
+    let whole = &step.output().ty.shape;
     let layouts: Vec<_> = (step.inputs.iter())
         .map(|place: &Place| place.layout.broadcast_to(whole))
         .collect();

@@ -108,14 +108,28 @@ const OF_ONE: Tile = Tile {
 
 impl Product<'_> {
     /// Appends the launch.
-    pub(crate) fn emit(mut self, emitter: &mut Emitter) {
-        if let Some(gemm) = self.of_library(emitter) {
-            let operands = [self.a.place, self.b.place, self.y].map(position);
-            return emitter.gemm(gemm, operands);
+    pub(crate) fn emit(self, emitter: &mut Emitter) {
+        if !self.emit_by_library(emitter) {
+            self.emit_in_tiles(emitter);
         }
-        if cuda::matmul::accepts_dense(&self, emitter) {
-            return cuda::matmul::emit_dense(&self, emitter);
+    }
+
+    /// The same for a product that [`cuda::matmul::accepts_dense`].
+    pub(crate) fn emit_on_tensor_cores(self, emitter: &mut Emitter) {
+        if !self.emit_by_library(emitter) {
+            cuda::matmul::emit_dense(&self, emitter);
         }
+    }
+
+    /// Appends the launch of the driver's library, if there is one and it can do that.
+    fn emit_by_library(&self, emitter: &mut Emitter) -> bool {
+        let gemm = self.of_library(emitter);
+        let operands = [self.a.place, self.b.place, self.y].map(position);
+        gemm.map(|gemm| emitter.gemm(gemm, operands)).is_some()
+    }
+
+    /// Appends the launch of a kernel of tiles.
+    fn emit_in_tiles(mut self, emitter: &mut Emitter) {
         let is_swapped = self.n < self.m;
         if is_swapped {
             // yᵀ = bᵀ · aᵀ
@@ -123,7 +137,7 @@ impl Product<'_> {
             std::mem::swap(&mut self.a, &mut self.b);
         }
         let is_few = self.m <= FEW;
-        let has_matrices = emitter.dialect() == Dialect::Metal && self.y.ty.dtype.is_float();
+        let has_matrices = emitter.dialect == Dialect::Metal && self.y.ty.dtype.is_float();
         let mut kernel = match is_few {
             true => self.few(emitter),
             false if has_matrices => self.in_matrices(),

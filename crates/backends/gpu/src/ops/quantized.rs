@@ -35,7 +35,7 @@ impl Rounded {
         Self {
             codes: emitter.scratch(values),
             scales: emitter.scratch(values / CHUNK * 4),
-            sums: (emitter.dialect() != Dialect::Metal)
+            sums: (emitter.dialect != Dialect::Metal)
                 .then(|| emitter.scratch(values / LEAST_SPAN * 4)),
         }
     }
@@ -50,9 +50,12 @@ impl Rounded {
     }
 }
 
-/// Appends the launches of `x · wᵀ + bias` with `w` in blocks of `format`.
-pub(crate) fn emit(step: &Step, format: BlockFormat, emitter: &mut Emitter) {
+/// Appends the launches of `x · wᵀ + bias` with `w` in blocks.
+pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let (x, w, y) = (&step.inputs[0], &step.inputs[1], step.output());
+    let Some(format) = blocks::format(w.ty.dtype) else {
+        return;
+    };
     let (n, k) = (w.ty.shape[0], w.ty.shape[1]);
     let m = y.ty.shape.elements() / n;
     let rounded = Rounded::new(emitter, m * k);
@@ -67,7 +70,7 @@ pub(crate) fn emit(step: &Step, format: BlockFormat, emitter: &mut Emitter) {
     emitter.launch(kernel.groups(m * k.div_ceil(SLAB), 1, 1));
 
     let few = if emitter.limits.is_processor { 4 } else { 8 };
-    let mut kernel = match (emitter.dialect(), m <= few) {
+    let mut kernel = match (emitter.dialect, m <= few) {
         (Dialect::Metal, true) => simd_matvec(format, [m, n]),
         (Dialect::Metal, false) => simd_matmul(format, [m, n]),
         (_, true) => matvec(format, [m, k, n], emitter),

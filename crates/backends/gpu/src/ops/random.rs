@@ -5,14 +5,14 @@ use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::views::for_each;
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{accumulator, halves};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Random,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 /// Numbers of a block of the generator.

@@ -6,14 +6,14 @@ use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::lines::Tile;
 use super::views::{Memory, define_rank, dims, walk};
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, name};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Reduce,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 /// Elements that a lane reads at a time.

@@ -4,13 +4,13 @@ use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::lines::line_kernel;
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::RmsNorm,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 fn accepts(_: &Signature) -> bool {
@@ -25,7 +25,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         include_str!("../../kernels/lines.h"),
         include_str!("../../kernels/rms_norm.c")
     );
-    let y = Layout::contiguous(step.output().ty.shape);
+    let y = Layout::contiguous(&step.output().ty.shape);
     let (views, last) = ([&step.inputs[0].layout, &y], y.rank() - 1);
     let mut kernel = line_kernel("rms_norm", text, step, views, last, emitter.limits);
     kernel.real("EPS", step.output().ty.dtype, op.eps.0);

@@ -9,14 +9,14 @@ use super::gather::outside;
 use super::reduce::sum;
 use super::top_k::Best;
 use super::views::{Memory, dimensions, for_each, split, walk, words};
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Scatter,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 /// Elements of a line of the index that each place looks through.
@@ -66,7 +66,7 @@ fn by_lines(step: &Step, op: &Scatter, order: Option<Memory>, emitter: &mut Emit
     let index = &step.inputs[1].layout;
     let whole = Layout {
         shape: index.shape.clone(),
-        ..Layout::contiguous(step.output().ty.shape)
+        ..Layout::contiguous(&step.output().ty.shape)
     };
     let (y_lines, y_along) = split(&whole, op.dim);
     let (index_lines, _) = split(index, op.dim);
@@ -141,7 +141,7 @@ fn declare(
     kernel.word("size", y.ty.shape[op.dim]);
     kernel.word("index_step", index.layout.strides[op.dim]);
     kernel.word("source_step", source.layout.strides[op.dim]);
-    let message = outside(step.output().ty, op.dim);
+    let message = outside(&step.output().ty, op.dim);
     kernel.status("status", emitter.mistake(step, 0, message));
     place
 }

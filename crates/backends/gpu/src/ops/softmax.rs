@@ -4,13 +4,13 @@ use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::lines::line_kernel;
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Softmax,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 fn accepts(_: &Signature) -> bool {
@@ -25,7 +25,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         include_str!("../../kernels/lines.h"),
         include_str!("../../kernels/softmax.c")
     );
-    let y = Layout::contiguous(step.output().ty.shape);
+    let y = Layout::contiguous(&step.output().ty.shape);
     let views = [&step.inputs[0].layout, &y];
     let mut kernel = line_kernel("softmax", text, step, views, op.dim, emitter.limits);
     let lowest = match step.output().ty.dtype {

@@ -5,13 +5,13 @@ use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::arg_reduce::better;
 use super::views::{Memory, for_each, split, walk};
-use crate::emit::{Emit, Emitter};
+use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNEL: KernelEntry<Emit> = KernelEntry {
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::TopK,
     accepts,
     layouts: Layouts::Any,
-    launch: emit,
+    launch: GpuKernel::everywhere(emit),
 };
 
 /// Elements of a run that is sorted by counting, whose work grows with their square.

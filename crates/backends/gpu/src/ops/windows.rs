@@ -54,7 +54,7 @@ pub(super) fn convolution(
     windows: &Windows,
     groups: usize,
 ) -> Kernel {
-    let (weight, result) = (&step.inputs[1], step.output().ty.shape);
+    let (weight, result) = (&step.inputs[1], &step.output().ty.shape);
     let group_outputs = result[1] / groups;
     let outputs = match group_outputs.is_multiple_of(OUTPUTS) {
         true => OUTPUTS,

@@ -1,17 +1,14 @@
 //! Attention on tensor cores: of few rows of queries, also with what comes in front of it for
 //! a token; and of many.
 
-use rustorch_ir::ops::{Attention, Rope, RopeLayout};
-use rustorch_ir::{DType, Op};
+use rustorch_ir::ops::{Attention, RopeLayout};
+use rustorch_ir::{DType, Op, TensorType};
 use rustorch_runtime::{Place, Step};
 
-use super::HOPPER;
-use crate::driver::Dialect;
 use crate::emit::Emitter;
 use crate::kernel::Kernel;
-use crate::ops::attention::{operand, options, shape, strides};
+use crate::ops::attention::{operand, options, others, shape, strides};
 use crate::ops::rope::turns;
-use rustorch_runtime::merge::CachedAttention;
 
 /// Queries of a head up to which groups share its keys.
 const FEW: usize = 16;
@@ -40,29 +37,17 @@ macro_rules! text {
     };
 }
 
-/// Can pieces of 16 bytes of rows be loaded?
-fn in_pieces(place: &Place) -> bool {
-    let Some((&last, others)) = place.layout.strides.split_last() else {
-        return false;
-    };
-    let whole = |&elements: &usize| elements.is_multiple_of(8);
-    last == 1 && others.iter().all(whole) && whole(&place.layout.offset)
-}
-
-/// Are there kernels for this attention, of operands in these places?
-fn suits(op: &Attention, [q, k, v]: [&Place; 3], emitter: &Emitter) -> bool {
-    let width = |place: &Place| place.ty.shape.last().copied();
+/// Are there kernels for this attention? Rows of keys and values are loaded in pieces of 16 bytes.
+pub(crate) fn accepts(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
+    let width = |ty: &TensorType| ty.shape.last().copied();
     let is_half = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
-    emitter.dialect() == Dialect::Cuda
-        && emitter.limits.cuda_capability == HOPPER
-        && !op.mask
+    !op.mask
         && op.soft_cap.is_none()
         && op.scale.0 > 0.0
-        && is_half(k.ty.dtype)
-        && (q.ty.dtype == DType::F32 || is_half(q.ty.dtype))
+        && is_half(k.dtype)
+        && (q.dtype == DType::F32 || is_half(q.dtype))
         && matches!(width(k), Some(64 | 128))
         && width(v) == width(k)
-        && [q, k, v].into_iter().all(in_pieces)
 }
 
 /// What all kernels are told.
@@ -73,12 +58,12 @@ fn define(kernel: &mut Kernel, operands: [&Place; 3]) {
     shape(kernel, operands, SPLITS);
 }
 
-/// Appends the launch of an attention, if there is a kernel.
-pub(crate) fn emit_alone(op: &Attention, step: &Step, emitter: &mut Emitter) -> bool {
+/// Appends the launch of an attention.
+pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
+    let Op::Attention(op) = &step.last().op else {
+        return;
+    };
     let [q, k, v] = [0, 1, 2].map(|i| &step.inputs[i]);
-    if !suits(op, [q, k, v], emitter) {
-        return false;
-    }
     let t = q.ty.shape[q.ty.rank() - 2];
     let (mut kernel, groups) = match t <= FEW {
         true => few([q, k, v]),
@@ -87,11 +72,10 @@ pub(crate) fn emit_alone(op: &Attention, step: &Step, emitter: &mut Emitter) -> 
     for (name, place) in [("q", q), ("k", k), ("v", v)] {
         operand(&mut kernel, name, place);
     }
-    options(op, step, &mut kernel, emitter);
+    options(op, [q, k], others(op, step), step, &mut kernel, emitter);
     kernel.define("NEW_TOKEN", 0);
     kernel.write("y", step.output());
     emitter.launch(kernel.groups(groups, 1, 1));
-    true
 }
 
 /// The kernel for few rows, and its number of groups.
@@ -146,67 +130,22 @@ fn many(operands: [&Place; 3]) -> (Kernel, usize) {
     (kernel, heads * tiles)
 }
 
-/// The operations of a token's attention, if they are those of the kernel.
-fn parts<'a>(a: &CachedAttention<'a>) -> Option<(&'a Attention, &'a Rope)> {
-    let (attention, rope_q, rope_k) = (a.attention.last(), a.rope_q.last(), a.rope_k.last());
-    match (&attention.op, &rope_q.op, &rope_k.op) {
-        (Op::Attention(attention), Op::Rope(q), Op::Rope(k)) if q == k => Some((attention, q)),
-        _ => None,
-    }
-}
-
-/// Is it of one token, and are its parts those of the kernel?
-pub(crate) fn accepts(a: &CachedAttention, emitter: &Emitter) -> bool {
-    let Some((op, rope)) = parts(a) else {
-        return false;
-    };
-    let [q, new_k, new_v] = [
-        &a.rope_q.inputs[0],
-        &a.rope_k.inputs[0],
-        &a.update_v.inputs[1],
-    ];
-    let [k, v] = [1, 2].map(|i| &a.attention.inputs[i]);
-    let is_one = |place: &Place| {
-        let shape = &place.ty.shape;
-        let is_vector = place.layout.strides.last() == Some(&1);
-        place.ty.dtype == DType::F32 && shape.len() == 3 && shape[1] == 1 && is_vector
-    };
-    let same = |a: &Place, b: &Place| a.slot == b.slot && a.layout == b.layout;
-    let is_dim = |step: &Step| matches!(&step.last().op, Op::UpdateSlice(op) if op.dim == 1);
-    let past = a.attention.inputs.last();
-    let starts_there = |step: &Step| past.is_some_and(|past| same(past, &step.inputs[2]));
-    suits(op, [q, k, v], emitter)
-        && [q, new_k, new_v].into_iter().all(is_one)
-        && a.attention.output.ty.dtype == DType::F32
-        && op.causal
-        && op.past
-        && [a.update_k, a.update_v]
-            .into_iter()
-            .all(|step| is_dim(step) && starts_there(step))
-        && a.rope_q.inputs.len() == a.rope_k.inputs.len()
-        && (a.rope_q.inputs[1..].iter().zip(&a.rope_k.inputs[1..])).all(|(q, k)| same(q, k))
-        && rope.dims.is_multiple_of(2)
-}
-
-/// Appends the launch.
-pub(crate) fn emit(a: &CachedAttention, emitter: &mut Emitter) {
-    let Some((op, rope)) = parts(a) else {
+/// Appends the launch of the attention of a token that is rotated and written to the cache on the
+/// way.
+pub(crate) fn emit_cached(step: &Step, emitter: &mut Emitter) {
+    let Op::CachedAttention(op) = &step.last().op else {
         return;
     };
-    let [q, new_k, new_v] = [
-        &a.rope_q.inputs[0],
-        &a.rope_k.inputs[0],
-        &a.update_v.inputs[1],
-    ];
-    let [k, v] = [1, 2].map(|i| &a.attention.inputs[i]);
+    let [q, new_k, new_v, k, v, positions] = [0, 1, 2, 3, 4, 5].map(|i| &step.inputs[i]);
+    let factors = op.factors().map(|i| &step.inputs[i]);
+    let past = op.past().map(|i| &step.inputs[i]);
     let (mut kernel, groups) = few([q, k, v]);
     kernel.define("NEW_TOKEN", 1);
     // The kernel reads these before earlier launches have ended; caches where it writes nothing.
-    let mut given = a.rope_q.inputs[1..].iter().chain(a.attention.inputs.last());
+    let mut given = [Some(positions), factors, past].into_iter().flatten();
+    let mut caches = [k, v].into_iter();
     if given.all(|place| emitter.is_constant(place))
-        && [k, v]
-            .into_iter()
-            .all(|cache| emitter.is_written_once(cache))
+        && caches.all(|cache| emitter.is_written_once(cache))
     {
         kernel.define("STARTS_EARLY", 1);
     }
@@ -219,21 +158,21 @@ pub(crate) fn emit(a: &CachedAttention, emitter: &mut Emitter) {
         kernel.read(name, place);
         kernel.word(&format!("{name}_stride"), place.layout.strides[0]);
     }
-    options(op, a.attention, &mut kernel, emitter);
-    kernel.read("positions", &a.rope_q.inputs[1]);
-    let factors = a.rope_q.inputs.get(2);
+    let others = [None, past];
+    options(&op.attention, [q, k], others, step, &mut kernel, emitter);
+    kernel.read("positions", positions);
     kernel.define("HAS_FACTORS", u8::from(factors.is_some()));
     if let Some(factors) = factors {
         kernel.read("factors", factors);
         kernel.word("factor_stride", factors.layout.strides[0]);
     }
-    let is_interleaved = rope.layout == RopeLayout::Interleaved;
+    let is_interleaved = op.rope.layout == RopeLayout::Interleaved;
     kernel.define("INTERLEAVED", u8::from(is_interleaved));
-    kernel.word("dims", rope.dims);
-    let (frequencies, magnitude) = rope.frequencies(None);
+    kernel.word("dims", op.rope.dims);
+    let (frequencies, magnitude) = op.rope.frequencies(None);
     let words: Vec<usize> = frequencies.into_iter().flat_map(turns).collect();
     kernel.words("frequencies", &words);
     kernel.real("MAGNITUDE", DType::F32, magnitude);
-    kernel.write("y", a.attention.output());
+    kernel.write("y", step.output());
     emitter.launch(kernel.groups(groups, 1, 1));
 }

@@ -1,29 +1,32 @@
 //! Convolutions of halves as products, without a matrix of windows: the rows of pixels that are
 //! multiplied are gathered on their way to local memory.
 
-use rustorch_ir::DType;
+use rustorch_ir::{DType, Op, Signature};
 use rustorch_runtime::{Place, Step};
 use smallvec::smallvec;
 
-use super::matmul::{self, Kind, Launch, Memory, Panels, Weights};
+use super::matmul::{Kind, Launch, Memory, Panels, Weights};
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
-use crate::ops::windows::Windows;
+use crate::ops::conv2d::windows;
 
 /// Channels that are copied at a time.
 const PIECE: usize = 8;
 
 /// Is this convolution one of those?
-pub(crate) fn accepts(step: &Step, groups: usize, emitter: &Emitter) -> bool {
-    let dtype = step.output().ty.dtype;
-    groups == 1
+pub(crate) fn accepts(s: &Signature) -> bool {
+    let dtype = s.output().dtype;
+    matches!(s.op, Op::Conv2d(op) if op.groups == 1)
         && matches!(dtype, DType::F16 | DType::BF16)
-        && matmul::is_possible(dtype, dtype, dtype, emitter)
-        && step.inputs[1].ty.shape.elements() > 0
+        && s.inputs[1].shape.elements() > 0
 }
 
 /// Appends its launches.
-pub(in crate::ops) fn emit(step: &Step, windows: &Windows, emitter: &mut Emitter) {
+pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
+    let Op::Conv2d(op) = &step.last().op else {
+        return;
+    };
+    let windows = windows(op, &step.inputs[1].ty.shape);
     let (x, w, y) = (&step.inputs[0], &step.inputs[1], step.output());
     let pieces = x.ty.shape[1].div_ceil(PIECE);
     let taps = windows.kernel_size.iter().product::<usize>();

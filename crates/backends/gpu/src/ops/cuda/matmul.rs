@@ -1,17 +1,15 @@
 //! Products of many rows on the tensor cores of compute capability 9.0, see
 //! `kernels/cuda/gemm.cu`.
 
-use rustorch_ir::{BlockFormat, DType};
-use rustorch_runtime::{Place, Step};
+use rustorch_ir::{BlockFormat, DType, TensorType};
+use rustorch_runtime::Place;
 use smallvec::{SmallVec, smallvec};
 
-use super::HOPPER;
-use crate::driver::Dialect;
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
 use crate::ops::blocks;
+use crate::ops::fused_linear::{Linear, Linears, Norm};
 use crate::ops::product::{Factor, Product};
-use rustorch_runtime::merge::{self, Norm, Products, Then};
 
 /// Rows that are worth the preparations, at least.
 const MANY: usize = 9;
@@ -72,11 +70,11 @@ pub(super) struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    fn of(product: &merge::Product<'a>) -> Self {
+    fn of(linear: &Linear<'a>) -> Self {
         Self {
-            w: Memory::Place(product.w),
-            n: product.w.ty.shape[0],
-            bias: product.bias,
+            w: Memory::Place(linear.w),
+            n: linear.w.ty.shape[0],
+            bias: linear.bias,
         }
     }
 }
@@ -86,25 +84,20 @@ pub(super) enum Memory<'a> {
     Scratch(Scratch),
 }
 
-/// Can these be multiplied to that?
-pub(super) fn is_possible(x: DType, w: DType, y: DType, emitter: &Emitter) -> bool {
-    let is_row = |dtype| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
-    emitter.dialect() == Dialect::Cuda
-        && emitter.limits.cuda_capability == HOPPER
-        && is_row(x)
-        && is_row(y)
+/// Can rows of these be multiplied with weights of those?
+fn is_possible(x: DType, w: DType) -> bool {
+    matches!(x, DType::F32 | DType::F16 | DType::BF16)
         && matches!(w, DType::Block(_) | DType::F16 | DType::BF16)
 }
 
-/// Is this `linear` one of those products?
-pub(crate) fn accepts(step: &Step, emitter: &Emitter) -> bool {
-    let (x, w, y) = (&step.inputs[0], &step.inputs[1], step.output());
-    let (n, k) = (w.ty.shape[0], w.ty.shape[1]);
-    is_possible(x.ty.dtype, w.ty.dtype, y.ty.dtype, emitter)
+/// Is `x · wᵀ` one of those products? Rows of weights begin at multiples of 16 bytes.
+pub(crate) fn accepts(x: &TensorType, w: &TensorType) -> bool {
+    let (n, k) = (w.shape[0], w.shape[1]);
+    is_possible(x.dtype, w.dtype)
         && n > 0
         && k > 0
-        && y.ty.shape.elements() / n >= MANY
-        && (blocks::format(w.ty.dtype).is_some() || begins_aligned(w, k))
+        && x.shape.elements() / k >= MANY
+        && (w.dtype.is_block() || k.is_multiple_of(8))
 }
 
 /// Do rows of 16-bit numbers begin at multiples of 16 bytes?
@@ -112,29 +105,24 @@ fn begins_aligned(w: &Place, stride: usize) -> bool {
     w.layout.offset.is_multiple_of(8) && stride.is_multiple_of(8)
 }
 
-/// Appends the launches of products that are all accepted.
-pub(crate) fn emit(products: &Products, emitter: &mut Emitter) {
-    let first = products.each[0].w;
+/// Appends the launches of products that are all accepted, of weights of one dtype.
+pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
+    let first = linears.each[0].w;
     let k = first.ty.shape[1];
-    let m = products.x.ty.shape.elements() / k;
+    let m = linears.x.ty.shape.elements() / k;
     let (kind, operand) = match first.ty.dtype {
         DType::Block(format) => (Kind::Blocks(format), DType::BF16),
         dtype => (Kind::Lines, dtype),
     };
     let x = Panels::new(m, k, kind, operand, emitter);
     let rows = Factor {
-        place: products.x,
+        place: linears.x,
         outer: k,
         inner: 1,
         batch: Vec::new(),
     };
-    x.fill(&rows, products.norm, emitter);
-    for each in products.each.chunks(MOST_SETS) {
-        let (results, other) = match products.then {
-            Then::Nothing => (each.iter().map(|product| product.y).collect(), None),
-            Then::Add { other, sum } => (smallvec![sum], Some(other)),
-            Then::SwiGlu { gated } => (smallvec![gated], None),
-        };
+    x.fill(&rows, linears.norm, emitter);
+    for each in linears.each.chunks(MOST_SETS) {
         let launch = Launch {
             m,
             k,
@@ -142,37 +130,17 @@ pub(crate) fn emit(products: &Products, emitter: &mut Emitter) {
             kind,
             w_stride: k,
             weights: each.iter().map(Weights::of).collect(),
-            results,
-            other,
+            results: each.iter().filter_map(|linear| linear.y).collect(),
+            other: linears.other,
             words: Vec::new(),
         };
         launch.emit(emitter);
     }
 }
 
-/// The same for a `linear` by itself.
-pub(crate) fn emit_linear(step: &Step, emitter: &mut Emitter) {
-    let product = merge::Product {
-        w: &step.inputs[1],
-        bias: step.inputs.get(2),
-        y: step.output(),
-    };
-    let products = Products {
-        x: &step.inputs[0],
-        norm: None,
-        each: smallvec![product],
-        then: Then::Nothing,
-    };
-    emit(&products, emitter);
-}
-
-/// Is this product of dense matrices one of those?
-pub(crate) fn accepts_dense(product: &Product<'_>, emitter: &Emitter) -> bool {
-    let [a, b, y] = [product.a.place, product.b.place, product.y].map(|place| place.ty.dtype);
-    is_possible(a, b, y, emitter)
-        && product.batch.iter().product::<usize>() == 1
-        && product.m.min(product.n) >= MANY
-        && product.k > 0
+/// Can a product of these dtypes and sizes m, n and k be made of dense matrices?
+pub(crate) fn accepts_dense([a, b]: [DType; 2], [m, n, k]: [usize; 3]) -> bool {
+    is_possible(a, b) && m.min(n) >= MANY && k > 0
 }
 
 /// Appends its launches.

@@ -1,15 +1,13 @@
 //! Products of few rows of activations, as fast as the weights can be read.
 
-use rustorch_ir::{BlockFormat, DType};
-use rustorch_runtime::{Place, Step};
-use smallvec::smallvec;
+use rustorch_ir::{BlockFormat, DType, Signature, TensorType};
 
 use super::HOPPER;
 use crate::driver::Dialect;
-use crate::emit::{Emitter, SIMD_WIDTH};
+use crate::emit::{Device, Emitter, SIMD_WIDTH};
 use crate::kernel::{Kernel, name};
 use crate::ops::blocks;
-use rustorch_runtime::merge::{Product, Products, Then};
+use crate::ops::fused_linear::{Linear, Linears, factors};
 
 /// The most rows of activations.
 pub(super) const FEW: usize = 8;
@@ -37,12 +35,12 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(x: &Place, w: &Place) -> Self {
-        let k = w.ty.shape[1];
+    fn of(x: &TensorType, w: &TensorType) -> Self {
+        let k = w.shape[1];
         Self {
-            m: x.ty.shape.elements().checked_div(k).unwrap_or(0),
+            m: x.shape.elements().checked_div(k).unwrap_or(0),
             k,
-            weights: w.ty.dtype,
+            weights: w.dtype,
         }
     }
 
@@ -72,73 +70,57 @@ impl Shape {
     }
 }
 
-/// Is this product one of those?
-pub(crate) fn accepts(step: &Step, emitter: &Emitter) -> bool {
-    let [x, w] = [0, 1].map(|i| &step.inputs[i]);
+/// Is `x · wᵀ` one of those products? Weights begin at multiples of 16 bytes.
+pub(crate) fn accepts(x: &TensorType, w: &TensorType) -> bool {
     let shape = Shape::of(x, w);
     let is_float = |dtype| matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
-    let is_aligned = match w.ty.dtype.size() {
-        Some(size) => {
-            (shape.k * size).is_multiple_of(16) && (w.layout.offset * size).is_multiple_of(16)
-        }
+    let is_aligned = match w.dtype.size() {
+        Some(size) => is_float(w.dtype) && (shape.k * size).is_multiple_of(16),
         // A row of blocks has whole ones.
         None => true,
     };
-    emitter.dialect() == Dialect::Cuda
-        && emitter.limits.cuda_capability >= HOPPER
-        && (1..=FEW).contains(&shape.m)
-        && shape.k > 0
-        && is_float(x.ty.dtype)
-        && (w.ty.dtype.is_block() || is_float(w.ty.dtype))
-        && is_aligned
-        && step.inputs.iter().all(|place| place.layout.is_contiguous())
-        && shape.local_bytes()[1] <= emitter.limits.local_bytes
+    (1..=FEW).contains(&shape.m) && shape.k > 0 && is_float(x.dtype) && is_aligned
 }
 
-/// Appends the launch of a product that is accepted.
-pub(crate) fn emit_one(step: &Step, emitter: &mut Emitter) {
-    let products = Products {
-        x: &step.inputs[0],
-        norm: None,
-        each: smallvec![Product {
-            w: &step.inputs[1],
-            bias: step.inputs.get(2),
-            y: step.output(),
-        }],
-        then: Then::Nothing,
+/// Has the device the copy engine, and local memory for products that are all accepted?
+pub(crate) fn suits(device: &Device, s: &Signature) -> bool {
+    let fits = |x: &TensorType, w: &TensorType| {
+        Shape::of(x, w).local_bytes()[1] <= device.limits.local_bytes
     };
-    emit(&products, emitter);
+    device.dialect == Dialect::Cuda
+        && device.limits.cuda_capability >= HOPPER
+        && factors(s).is_some_and(|(x, weights)| weights.iter().all(|w| fits(x, w)))
 }
 
-/// Appends the launches of products that are all accepted, those of one dtype side by side,
-/// and of two dtypes at most.
-pub(crate) fn emit(products: &Products, emitter: &mut Emitter) {
-    let has_rows = |product: &&Product| product.w.ty.shape[0] > 0;
-    let all: Vec<Product> = products.each.iter().filter(has_rows).copied().collect();
-    // A kernel adds a bias to all results or to none.
-    let (with, without): (Vec<Product>, Vec<Product>) =
-        all.into_iter().partition(|product| product.bias.is_some());
-    for alike in [with, without] {
-        for each in alike.chunks(MATRICES) {
-            let kernel = kernel(products, each, emitter);
-            emitter.launch(kernel);
-        }
+/// Can weights of both dtypes be those of one launch?
+pub(crate) fn joins(first: DType, second: DType) -> bool {
+    first.is_block() && second.is_block()
+}
+
+/// Appends the launches of products that are all accepted, of weights of one dtype, or of two
+/// that are joined, one behind the other.
+pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
+    let has_rows = |linear: &&Linear| linear.w.ty.shape[0] > 0;
+    let all: Vec<Linear> = linears.each.iter().filter(has_rows).copied().collect();
+    for each in all.chunks(MATRICES) {
+        let kernel = kernel(linears, each, emitter);
+        emitter.launch(kernel);
     }
 }
 
 /// The launch of some of the products, with what is done before and after.
-fn kernel(products: &Products, each: &[Product], emitter: &Emitter) -> Kernel {
-    let (x, weights) = (products.x, each[0].w.ty.dtype);
-    let shape = Shape::of(x, each[0].w);
+fn kernel(linears: &Linears, each: &[Linear], emitter: &Emitter) -> Kernel {
+    let (x, weights) = (linears.x, each[0].w.ty.dtype);
+    let shape = Shape::of(&x.ty, &each[0].w.ty);
     let [rings, local_bytes] = shape.local_bytes();
     // With few rows it takes many warps to hide latencies, with many it takes registers.
     let warps = if shape.rows() == 1 { 16 } else { 8 };
     let group = (warps * SIMD_WIDTH) as u32;
 
-    let is_first = |product: &&Product| product.w.ty.dtype == weights;
+    let is_first = |linear: &&Linear| linear.w.ty.dtype == weights;
     let (first, second) = each.split_at(each.iter().take_while(is_first).count());
     let mut dtypes = vec![weights];
-    dtypes.extend(second.first().map(|product| product.w.ty.dtype));
+    dtypes.extend(second.first().map(|linear| linear.w.ty.dtype));
 
     let mut kernel = Kernel::new("matvec", text(&dtypes), group);
     // Two launches and a smaller one fit on a compute unit, and each can begin before the one
@@ -147,9 +129,9 @@ fn kernel(products: &Products, each: &[Product], emitter: &Emitter) -> Kernel {
     kernel.residence(group + spared, 2);
     kernel.dynamic_local(local_bytes);
     // Weights that stay as they are can be read before earlier launches have ended.
-    let norm = products.norm;
+    let norm = linears.norm;
     let norm_weight = norm.and_then(|norm| norm.weight);
-    let mut weights = each.iter().map(|product| product.w).chain(norm_weight);
+    let mut weights = each.iter().map(|linear| linear.w).chain(norm_weight);
     if weights.all(|place| emitter.is_constant(place)) {
         kernel.define("STARTS_EARLY", 1);
     }
@@ -167,34 +149,26 @@ fn kernel(products: &Products, each: &[Product], emitter: &Emitter) -> Kernel {
     if let Some(norm) = norm {
         kernel.float("eps", norm.eps as f32);
     }
-    let (gated, residual) = match products.then {
-        Then::Nothing => (None, None),
-        Then::Add { other, sum } => (None, Some((other, sum))),
-        Then::SwiGlu { gated } => (Some(gated), None),
-    };
-    kernel.define("IS_GATED", u8::from(gated.is_some()));
-    kernel.define("HAS_RESIDUAL", u8::from(residual.is_some()));
-    if let Some((other, _)) = residual {
+    kernel.define("IS_GATED", u8::from(linears.gate.is_some()));
+    kernel.define("HAS_RESIDUAL", u8::from(linears.other.is_some()));
+    if let Some(other) = linears.other {
         kernel.read("residual", other);
     }
     kernel.define("HAS_BIAS", u8::from(each[0].bias.is_some()));
-    for (i, product) in each.iter().enumerate() {
-        kernel.read(&format!("w{i}"), product.w);
-        if let Some(bias) = product.bias {
+    for (i, linear) in each.iter().enumerate() {
+        kernel.read(&format!("w{i}"), linear.w);
+        if let Some(bias) = linear.bias {
             kernel.read(&format!("bias{i}"), bias);
         }
-        match (gated, residual) {
-            (Some(gated), _) if i == 0 => kernel.write("y0", gated),
-            (Some(_), _) => {}
-            (None, Some((_, sum))) => kernel.write("y0", sum),
-            (None, None) => kernel.write(&format!("y{i}"), product.y),
+        if let Some(y) = linear.y {
+            kernel.write(&format!("y{i}"), y);
         }
-        kernel.word(&format!("n{i}"), product.w.ty.shape[0]);
+        kernel.word(&format!("n{i}"), linear.w.ty.shape[0]);
     }
     kernel.word("m", shape.m);
     kernel.word("k", shape.k);
     kernel.word("x_bytes", shape.row_bytes());
-    let rows: usize = each.iter().map(|product| product.w.ty.shape[0]).sum();
+    let rows: usize = each.iter().map(|linear| linear.w.ty.shape[0]).sum();
     let groups = rows.min(emitter.limits.compute_units);
     kernel.word("first_groups", split(groups, first, second));
     kernel.word("groups", groups);
@@ -202,13 +176,12 @@ fn kernel(products: &Products, each: &[Product], emitter: &Emitter) -> Kernel {
 }
 
 /// How many of the groups multiply the matrices of the first format.
-fn split(groups: usize, first: &[Product], second: &[Product]) -> usize {
+fn split(groups: usize, first: &[Linear], second: &[Linear]) -> usize {
     if second.is_empty() {
         return groups;
     }
-    let bytes = |products: &[Product]| -> usize {
-        products.iter().map(|product| product.w.ty.bytes()).sum()
-    };
+    let bytes =
+        |linears: &[Linear]| -> usize { linears.iter().map(|linear| linear.w.ty.bytes()).sum() };
     let [a, b] = [first, second].map(bytes);
     ((groups * a + (a + b) / 2) / (a + b)).clamp(1, groups.max(2) - 1)
 }

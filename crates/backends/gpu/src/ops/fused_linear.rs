@@ -1,0 +1,168 @@
+//! Products of the same rows, with the norm before them and what is done to their results. A
+//! product alone ([`Linear`](rustorch_ir::ops::Linear)) is the simplest of these.
+
+use rustorch_ir::ops::{ActivationKind, Epilogue, FusedLinear};
+use rustorch_ir::{DType, Op, OpKind, Signature, TensorType};
+use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
+use smallvec::SmallVec;
+
+use super::cuda::{self, matmul, matvec};
+use crate::emit::{Emitter, GpuKernel};
+
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] =
+    [few(OpKind::FusedLinear), many(OpKind::FusedLinear)];
+
+/// The kernel for few rows.
+pub(super) const fn few(kind: OpKind) -> KernelEntry<GpuKernel> {
+    KernelEntry {
+        kind,
+        accepts: |s| accepts(s, matvec::accepts),
+        layouts: Layouts::Aligned,
+        launch: GpuKernel {
+            emit: |step, emitter| emit(step, emitter, matvec::joins, matvec::emit),
+            suits: matvec::suits,
+        },
+    }
+}
+
+/// The kernels for many.
+pub(super) const fn many(kind: OpKind) -> KernelEntry<GpuKernel> {
+    KernelEntry {
+        kind,
+        accepts: |s| accepts(s, matmul::accepts),
+        layouts: Layouts::Aligned,
+        launch: GpuKernel {
+            emit: |step, emitter| emit(step, emitter, |_, _| false, matmul::emit),
+            suits: cuda::has_warpgroups,
+        },
+    }
+}
+
+/// An operation as products with what is done before and after.
+fn description(op: &Op, operands: usize) -> Option<FusedLinear> {
+    match op {
+        Op::FusedLinear(op) => Some(op.clone()),
+        Op::Linear(_) => Some(FusedLinear {
+            norm: None,
+            count: 1,
+            bias: operands == 3,
+            epilogue: None,
+        }),
+        _ => None,
+    }
+}
+
+/// The rows, and all weights that they are multiplied with.
+pub(super) fn factors<'a>(s: &Signature<'a>) -> Option<(&'a TensorType, &'a [&'a TensorType])> {
+    let op = description(s.op, s.inputs.len())?;
+    let weights = op.weight(0)..op.weight(op.count);
+    Some((s.inputs[0], &s.inputs[weights]))
+}
+
+/// Can all rows be multiplied with all weights, and the epilogue be part of that?
+fn accepts(s: &Signature, multiplies: fn(&TensorType, &TensorType) -> bool) -> bool {
+    let (Some(op), Some((x, weights))) = (description(s.op, s.inputs.len()), factors(s)) else {
+        return false;
+    };
+    let is_single = s.output().dtype == DType::F32;
+    let fits = match op.epilogue {
+        None => true,
+        Some(Epilogue::Add) => is_single,
+        Some(Epilogue::Gate(kind)) => {
+            // One launch multiplies with both.
+            let are_alike = weights[0].dtype == weights[1].dtype;
+            is_single && are_alike && kind == ActivationKind::Silu
+        }
+    };
+    fits && weights.iter().all(|w| multiplies(x, w))
+}
+
+/// Products that launches have to make, with what is done before and after.
+pub(crate) struct Linears<'a> {
+    /// `[…, k]`, contiguous.
+    pub(crate) x: &'a Place,
+    /// What is done to its rows before.
+    pub(crate) norm: Option<Norm<'a>>,
+    /// One, or several that share the rows.
+    pub(crate) each: SmallVec<[Linear<'a>; 3]>,
+    /// Added to the result of one product.
+    pub(crate) other: Option<&'a Place>,
+    /// The result of two is this of the first times the second.
+    pub(crate) gate: Option<ActivationKind>,
+}
+
+/// The root-mean-square norm of rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Norm<'a> {
+    /// `[k]`, of the rows' dtype.
+    pub(crate) weight: Option<&'a Place>,
+    /// Added to the mean square.
+    pub(crate) eps: f64,
+}
+
+/// One of them: `y = x · wᵀ + bias`.
+#[derive(Clone, Copy)]
+pub(crate) struct Linear<'a> {
+    /// `[n, k]`.
+    pub(crate) w: &'a Place,
+    /// `[n]`.
+    pub(crate) bias: Option<&'a Place>,
+    /// `[…, n]`, contiguous: with what is done to it. Of two that make one result the first has it.
+    pub(crate) y: Option<&'a Place>,
+}
+
+impl<'a> Linears<'a> {
+    fn new(op: &FusedLinear, step: &'a Step) -> Self {
+        let operand = |i: usize| &step.inputs[i];
+        let linear = |i: usize| Linear {
+            w: operand(op.weight(i)),
+            bias: op.bias(i).map(operand),
+            y: step.outputs.get(i),
+        };
+        Self {
+            x: operand(0),
+            norm: op.norm.as_ref().map(|prologue| Norm {
+                weight: op.norm_weight().map(operand),
+                eps: prologue.norm.eps.0,
+            }),
+            each: (0..op.count).map(linear).collect(),
+            other: op.other().map(operand),
+            gate: match op.epilogue {
+                Some(Epilogue::Gate(kind)) => Some(kind),
+                Some(Epilogue::Add) | None => None,
+            },
+        }
+    }
+
+    /// Those of weights of one dtype together, or of two where that `joins`.
+    fn groups(mut self, joins: fn(DType, DType) -> bool) -> Vec<Self> {
+        let dtype = |linear: &Linear| linear.w.ty.dtype;
+        let mut groups = Vec::new();
+        while let Some(first) = self.each.first().map(dtype) {
+            let second = self.each.iter().map(dtype).find(|&other| other != first);
+            let second = second.filter(|&second| joins(first, second));
+            let (mut each, left): (SmallVec<_>, SmallVec<_>) = (self.each.into_iter())
+                .partition(|linear| dtype(linear) == first || Some(dtype(linear)) == second);
+            // The kernel has those of the first dtype first.
+            each.sort_by_key(|linear| dtype(linear) != first);
+            groups.push(Self { each, ..self });
+            self.each = left;
+        }
+        groups
+    }
+}
+
+/// Appends the launches, as `launch` does it for each group of products.
+fn emit(
+    step: &Step,
+    emitter: &mut Emitter,
+    joins: fn(DType, DType) -> bool,
+    launch: fn(&Linears, &mut Emitter),
+) {
+    let Some(op) = description(&step.last().op, step.inputs.len()) else {
+        return;
+    };
+    for group in Linears::new(&op, step).groups(joins) {
+        launch(&group, emitter);
+    }
+}
