@@ -1,11 +1,13 @@
 //! Every operation's cases on every backend, against the reference.
 //!
-//! [`check`] runs each case of [`OpKind::cases`] on the device under test and on the
+//! [`Suite::run`] runs cases of [`OpKind::cases`] on the device under test and on the
 //! [`Reference`], from the same bytes, and compares the results. Composite operations are
 //! run twice, with the device's own kernel and decomposed. What the caller can do wrong at
-//! run time has to be answered as the caller's mistake. A [`Suite`] is a choice of cases.
+//! run time has to be answered as the caller's mistake. A [`Suite`] is a choice of cases: tests
+//! run a sample that changes with the commit, or all, as [`Extent`] says.
 
 mod compare;
+mod extent;
 mod mistakes;
 mod operand;
 mod report;
@@ -21,13 +23,15 @@ use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, FailureClass, HostBuffer, Routing, RunError, Runtime, Storage};
 
 use crate::compare::Tolerance;
+pub use crate::extent::Extent;
 pub use crate::report::{Check, Closeness, MissingKernel, Outcome, Report};
 pub use crate::suite::Suite;
 use crate::suite::{Entry, Expect};
 
-/// Runs the cases of the operations that `kinds` chooses on `backend`.
+/// Runs the cases that [tests](Suite::of_tests) try of the operations that `kinds` chooses.
 pub fn check(backend: Arc<dyn Backend>, kinds: impl Fn(OpKind) -> bool) -> Report {
-    Suite::full(kinds).run(backend, || ControlFlow::Continue(()))
+    let suite = Suite::of_tests(kinds, &*backend);
+    suite.run(backend, || ControlFlow::Continue(()))
 }
 
 /// [`check`] of the operations of these families.
@@ -92,6 +96,24 @@ enum Way {
     Decomposed,
 }
 
+impl Way {
+    /// The ways to run a case.
+    fn of(case: &Case) -> &'static [Self] {
+        match case.op.def().is_composite() {
+            true => &[Self::Native, Self::Decomposed],
+            false => &[Self::Native],
+        }
+    }
+
+    /// The one that defines its result.
+    fn definition(case: &Case) -> Self {
+        match case.op.def().is_composite() {
+            true => Self::Decomposed,
+            false => Self::Native,
+        }
+    }
+}
+
 struct Bench {
     backend: Arc<dyn Backend>,
     tested: Runtime,
@@ -102,15 +124,10 @@ impl Bench {
     /// Compares a case's results with the reference's.
     fn check(&self, kind: OpKind, case: &Case, checks: &mut Vec<Check>) {
         let operands = operand::prepare(case);
-        let composite = case.op.def().is_composite();
-        let (definition, ways) = match composite {
-            true => (Way::Decomposed, &[Way::Native, Way::Decomposed][..]),
-            false => (Way::Native, &[Way::Native][..]),
-        };
-        let expected = graph(case, definition)
+        let expected = graph(case, Way::definition(case))
             .map_err(|e| e.to_string())
             .and_then(|graph| run(&self.reference, &graph, &operands).map_err(|e| e.to_string()));
-        for &way in ways {
+        for &way in Way::of(case) {
             let outcome = match &expected {
                 Ok(expected) => self.compare(case, &operands, way, expected),
                 Err(e) => Err(Outcome::Failed(format!("the reference: {e}"))),
@@ -137,7 +154,7 @@ impl Bench {
         expected: &[Values],
     ) -> Result<Closeness, Outcome> {
         let graph = graph(case, way).map_err(|e| Outcome::Failed(e.to_string()))?;
-        if let Some(reason) = self.lacks(&graph) {
+        if let Some(reason) = lacks(&*self.backend, &graph) {
             return Err(Outcome::Skipped(reason));
         }
         let results = run(&self.tested, &graph, operands);
@@ -167,12 +184,8 @@ impl Bench {
     /// A case that the caller got wrong has to be refused as such.
     fn check_refused(&self, kind: OpKind, case: &Case, checks: &mut Vec<Check>) {
         let operands = operand::prepare(case);
-        let way = match case.op.def().is_composite() {
-            true => Way::Decomposed,
-            false => Way::Native,
-        };
-        let outcome = match graph(case, way) {
-            Ok(graph) => match self.lacks(&graph) {
+        let outcome = match graph(case, Way::definition(case)) {
+            Ok(graph) => match lacks(&*self.backend, &graph) {
                 Some(reason) => Outcome::Skipped(reason),
                 None => match run(&self.tested, &graph, &operands) {
                     Err(Failure::Run(RunError::Device(e))) if e.class == FailureClass::Caller => {
@@ -191,20 +204,20 @@ impl Bench {
             closeness: None,
         });
     }
+}
 
-    /// Why the device cannot run `graph`.
-    fn lacks(&self, graph: &Graph) -> Option<MissingKernel> {
-        let missing = graph.nodes().iter().find(|node| {
-            let is_view = node.op.def().role() == Role::View;
-            !is_view && !graph.with_signature(node, |s| self.backend.supports(s))
-        })?;
-        let operands = missing.inputs.iter().map(|&v| graph.ty(v).dtype);
-        Some(MissingKernel {
-            kind: missing.op.kind(),
-            operands: operands.collect(),
-            result: missing.output().dtype,
-        })
-    }
+/// Why the device cannot run `graph`.
+fn lacks(backend: &dyn Backend, graph: &Graph) -> Option<MissingKernel> {
+    let missing = graph.nodes().iter().find(|node| {
+        let is_view = node.op.def().role() == Role::View;
+        !is_view && !graph.with_signature(node, |s| backend.supports(s))
+    })?;
+    let operands = missing.inputs.iter().map(|&v| graph.ty(v).dtype);
+    Some(MissingKernel {
+        kind: missing.op.kind(),
+        operands: operands.collect(),
+        result: missing.output().dtype,
+    })
 }
 
 fn describe(case: &Case) -> String {

@@ -28,7 +28,7 @@ fn the_reference_agrees_with_itself() {
 
 #[test]
 fn a_run_can_be_ended() {
-    let suite = Suite::sample(|_| true);
+    let suite = Suite::sample(|_| true, 0, &Reference::new());
     let mut left = OpKind::ALL.len();
     let report = suite.run(Arc::new(Reference::new()), || {
         left -= 1;

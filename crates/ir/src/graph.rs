@@ -187,6 +187,32 @@ impl Graph {
         self.node(value).is_none().then_some(value)
     }
 
+    /// The graph with its nodes in another order, given by their indices.
+    ///
+    /// # Errors
+    /// A node before what it reads, or behind what is written over that.
+    pub fn reordered(&self, order: &[usize]) -> Result<Self, OpError> {
+        let mut out = Self::new();
+        // Values that are not there yet are none of the new graph's.
+        let mut values = vec![ValueId(u32::MAX); self.len()];
+        for (i, ty) in self.inputs.iter().enumerate() {
+            values[i] = out.input(ty.clone())?;
+        }
+        for &at in order {
+            let node = &self.nodes[at];
+            let operands: SmallVec<[ValueId; 4]> =
+                node.inputs.iter().map(|v| values[v.index()]).collect();
+            let first = out.push_node(node, &operands)?;
+            for (old, new) in node.results().zip(out.results(first)) {
+                values[old.index()] = new;
+            }
+        }
+        for value in &self.outputs {
+            out.output(values[value.index()]);
+        }
+        Ok(out)
+    }
+
     /// Makes `value` an output.
     pub fn output(&mut self, value: ValueId) {
         self.outputs.push(value);

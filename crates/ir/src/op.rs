@@ -133,7 +133,8 @@ pub trait OpDef {
 
     /// The operand that a result is written over, if it has no memory of its own. That operand is
     /// a state: a graph input, or what another operation wrote over one. Nothing may read it
-    /// afterwards. Running the operation twice has to be the same as running it once.
+    /// afterwards. The operation itself writes the same however often it runs: what follows from
+    /// the old value is computed before.
     fn overwrites(&self, _result: usize) -> Option<usize> {
         None
     }
@@ -231,6 +232,7 @@ ops! {
     // Views and moving data
     as_strided::AsStrided, reshape::Reshape, permute::Permute, expand::Expand, slice::Slice,
     contiguous::Contiguous, cast::Cast, concat::Concat, pad::Pad, update_slice::UpdateSlice,
+    assign::Assign,
     // Elementwise
     unary::Unary, binary::Binary, compare::Compare, select::Where, activation::Activation,
     // Reductions, scans and selections

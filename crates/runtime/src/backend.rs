@@ -23,6 +23,12 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// A kernel does not compile, memory is refused, or the device is lost.
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError>;
+
+    /// What each kernel that a graph is compiled to is specialised by, dtypes aside, for tests to
+    /// try every variant. Empty where kernels are not specialised by more.
+    fn variants(&self, _graph: &Graph) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A compiled graph.

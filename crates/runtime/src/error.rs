@@ -89,12 +89,15 @@ pub enum RunError {
         /// Each device with its reason.
         tried: String,
     },
-    /// The only copy of an input was in the memory of a device that is lost. It has to be
-    /// made again from its recipe.
-    #[error("the only copy of input {input} was lost with its device")]
+    /// The only copy of an input was in the memory of a device that is lost; or a device failed
+    /// while states were updated from their old values, so that some are new and some are not.
+    /// It has to be made again from its recipe, such as a checkpoint.
+    #[error("{}", data_lost(*.input, .during.as_deref()))]
     DataLost {
-        /// Which graph input.
+        /// Which graph input; of several states the first.
         input: usize,
+        /// What happened in the middle of an update.
+        during: Option<Box<DeviceError>>,
     },
     /// A state buffer is in use by another run, or bound to two inputs.
     #[error("input {input} is in use: a state buffer can serve one run at a time")]
@@ -112,4 +115,13 @@ pub enum RunError {
         /// Bytes of the storage given.
         got: usize,
     },
+}
+
+fn data_lost(input: usize, during: Option<&DeviceError>) -> String {
+    match during {
+        None => format!("the only copy of input {input} was lost with its device"),
+        Some(error) => format!(
+            "input {input} was lost in the middle of its update, which cannot be run again: {error}"
+        ),
+    }
 }

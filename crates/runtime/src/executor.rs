@@ -4,7 +4,7 @@ mod inputs;
 mod loading;
 
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustorch_ir::{Graph, Node, ValueId};
@@ -12,7 +12,8 @@ use smallvec::SmallVec;
 
 use self::inputs::{Held, Inputs};
 use crate::costs::estimate::{EVERYWHERE, HOST, Places};
-use crate::journal::{Lease, lock};
+use crate::effects::{Watch, unrepeatable};
+use crate::journal::{Cause, Lease, lock};
 use crate::planner::{Assignment, DeviceId, Plan, Request, plan, prefer};
 use crate::policy::Policy;
 use crate::profile::Profile;
@@ -20,8 +21,8 @@ use crate::runtime::{Devices, Memo, memo};
 use crate::storage::StorageError;
 use crate::trace::explain;
 use crate::{
-    DeviceBuffer, DeviceError, DeviceType, Explanation, FailureClass, Fallback, NoProbe, Program,
-    Reason, Routing, RunError, Storage,
+    DeviceBuffer, DeviceError, DeviceType, Explanation, FailureClass, Fallback, NoProbe, Probe,
+    Program, Reason, Routing, RunError, Storage,
 };
 
 pub use loading::Loaded;
@@ -40,8 +41,21 @@ pub struct Executable {
     keeps: bool,
     /// Has the caller checked all values?
     is_checked: bool,
+    /// Why it is planned for the first time: another one may have been before.
+    cause: Cause,
+    /// Was it planned yet?
+    is_planned: AtomicBool,
+    /// Bytes of the last plan, about.
+    footprint: AtomicUsize,
     prepared: Mutex<Option<Prepared>>,
 }
+
+/// Bytes that a plan takes besides its nodes, about.
+const PLAN_BYTES: usize = 2048;
+
+/// Bytes that planning and compiling take for a node, about: itself in the plan and its segment,
+/// what was decided, and its launch.
+const NODE_BYTES: usize = 2 * size_of::<Node>() + 1024;
 
 /// Devices in the order in which a graph is offered to them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,7 +72,7 @@ struct Prepared {
     plan: Plan,
     stages: Vec<Stage>,
     /// Which graph inputs are updated as state.
-    writes: Vec<bool>,
+    writes: Arc<[bool]>,
     /// Where the graph's outputs are.
     outputs: Vec<Source>,
     /// What the stages compute. After a run, what the next one may overwrite.
@@ -67,6 +81,16 @@ struct Prepared {
     operands: Vec<Arc<dyn DeviceBuffer>>,
     targets: Vec<Arc<dyn DeviceBuffer>>,
     profile: Profile,
+}
+
+impl Prepared {
+    /// Bytes that it takes, about.
+    fn footprint(&self) -> usize {
+        let kept = self.stages.iter().map(|stage| stage.program.scratch());
+        let kept = kept.filter(|scratch| scratch.kept);
+        let nodes = self.plan.graph.nodes().len();
+        PLAN_BYTES + nodes * NODE_BYTES + kept.map(|scratch| scratch.bytes).sum::<usize>()
+    }
 }
 
 /// A segment's program with its operands.
@@ -79,6 +103,8 @@ struct Stage {
     targets: Vec<(usize, usize)>,
     /// Index of its first node in the plan's graph.
     first: usize,
+    /// Its first node that must not run twice.
+    update: Option<usize>,
     conversions: u64,
     /// What the program works in.
     _scratch: Lease,
@@ -137,8 +163,23 @@ impl Executable {
             places,
             keeps,
             is_checked: false,
+            cause: Cause::New,
+            is_planned: AtomicBool::new(false),
+            footprint: AtomicUsize::new(0),
             prepared: Mutex::default(),
         }
+    }
+
+    /// It is planned because of this.
+    pub(crate) fn because_of(mut self, cause: Cause) -> Self {
+        self.cause = cause;
+        self
+    }
+
+    /// Bytes that it takes as it is planned now, about, with the memory that programs keep; 0
+    /// before the first run.
+    pub(crate) fn footprint(&self) -> usize {
+        self.footprint.load(Ordering::Relaxed)
     }
 
     /// The graph that this runs.
@@ -350,11 +391,29 @@ impl Executable {
         memory: &RunMemory,
     ) -> Result<&'p mut Prepared, Attempt> {
         let epoch = self.devices.journal.epoch();
-        prepared.take_if(|p| p.epoch != epoch);
+        let is_outdated = prepared.take_if(|p| p.epoch != epoch).is_some();
         Ok(match prepared {
             Some(p) => p,
-            none => none.insert(self.compile(epoch, memory)?),
+            none => none.insert(self.prepare(epoch, memory, is_outdated)?),
         })
+    }
+
+    fn prepare(
+        &self,
+        epoch: u64,
+        memory: &RunMemory,
+        is_outdated: bool,
+    ) -> Result<Prepared, Attempt> {
+        let prepared = self.compile(epoch, memory)?;
+        let cause = match self.is_planned.swap(true, Ordering::Relaxed) {
+            false => self.cause,
+            true if is_outdated => Cause::Outdated,
+            true => Cause::Failed,
+        };
+        self.devices.journal.planned(&self.graph, cause);
+        let bytes = size_of_val(self.graph.nodes()) + prepared.footprint();
+        self.footprint.store(bytes, Ordering::Relaxed);
+        Ok(prepared)
     }
 
     fn compile(&self, epoch: u64, memory: &RunMemory) -> Result<Prepared, Attempt> {
@@ -372,6 +431,7 @@ impl Executable {
                 tried: "a value is computed by no segment".to_owned(),
             })
         };
+        let unrepeatable = unrepeatable(graph);
         let mut writes = vec![false; graph.inputs().len()];
         let mut stages = Vec::with_capacity(plan.segments.len());
         let mut results = 0;
@@ -400,6 +460,7 @@ impl Executable {
                 operands,
                 targets,
                 first: segment.first,
+                update: unrepeatable[segment.nodes()].iter().position(|&late| late),
                 conversions: segment.conversions() as u64,
                 _scratch: scratch,
             });
@@ -410,7 +471,7 @@ impl Executable {
         Ok(Prepared {
             epoch,
             stages,
-            writes,
+            writes: writes.into(),
             outputs,
             results: vec![None; results],
             operands: Vec::new(),
@@ -430,77 +491,160 @@ impl Executable {
     }
 
     fn execute(&self, prepared: &mut Prepared, inputs: Inputs) -> Result<(), Attempt> {
+        let writes = prepared.writes.clone();
+        let _held = Held::acquire(inputs, &writes)?;
+        let profiling = self.devices.profiling.load(Ordering::Relaxed);
+        if prepared.stages.iter().any(|stage| stage.update.is_some()) {
+            self.reserve(prepared)?;
+        }
+        // Was an update launched that must not run twice?
+        let mut is_past = false;
+        for index in 0..prepared.stages.len() {
+            let ran = self.stage(prepared, index, inputs, profiling, &mut is_past);
+            ran.map_err(|failed| match is_past {
+                true => self.lose_states(inputs, &writes, failed),
+                false => failed,
+            })?;
+        }
+        if profiling {
+            prepared.profile.count_run();
+        }
+        Ok(())
+    }
+
+    /// Runs a stage.
+    fn stage(
+        &self,
+        prepared: &mut Prepared,
+        index: usize,
+        inputs: Inputs,
+        profiling: bool,
+        is_past: &mut bool,
+    ) -> Result<(), Attempt> {
+        self.gather(prepared, index, inputs)?;
         let Prepared {
             plan,
             stages,
-            writes,
-            results,
             operands,
             targets,
             profile,
             ..
         } = prepared;
-        let _held = Held::acquire(inputs, writes)?;
-        let profiling = self.devices.profiling.load(Ordering::Relaxed);
-        for (index, stage) in stages.iter().enumerate() {
-            let slot = self.devices.slot(stage.device);
-            let (owner, memory) = (&slot.owner, slot.backend.memory());
-            let fail = |e| self.failed(plan, stage.first, stage.device, e);
-            operands.clear();
+        let stage = &stages[index];
+        let slot = self.devices.slot(stage.device);
+        let run = |probe: &dyn Probe| match self.is_checked && !profiling {
+            true => stage.program.queue(operands, targets, probe),
+            false => stage.program.run(operands, targets, probe),
+        };
+        let mut watched = |probe: &dyn Probe| match stage.update {
+            None => run(probe),
+            Some(update) => {
+                let watch = Watch::new(probe, update);
+                let ran = run(&watch);
+                *is_past |= watch.is_past();
+                ran
+            }
+        };
+        let ran = match profiling {
+            true => profile.run(&plan.segments[index], slot.backend.info(), watched),
+            false => watched(&NoProbe),
+        };
+        if stage.update.is_none() || *is_past {
             for &(source, write) in &stage.operands {
-                let storage = match source {
-                    Source::Input(i) => inputs.get(i),
-                    Source::Result(i) => results[i].as_ref(),
-                };
-                let buffer = match storage {
-                    Some(storage) => storage.on(owner, memory, write),
-                    None => Err(StorageError::Gone),
-                };
-                operands.push(
-                    buffer.map_err(|e| match (e.on_device(owner.device), source) {
-                        (Some(e), _) => fail(e),
-                        (None, Source::Input(input)) => {
-                            Attempt::Final(RunError::DataLost { input })
-                        }
-                        (None, Source::Result(_)) => Attempt::Again,
-                    })?,
-                );
-            }
-            targets.clear();
-            for &(result, bytes) in &stage.targets {
-                let unused = results[result].take().filter(Storage::is_unique);
-                let kept = unused.and_then(|s| Some((s.overwrite(owner)?, s)));
-                let (buffer, storage) = match kept {
-                    Some(kept) => kept,
-                    None => {
-                        owner.admit(bytes).map_err(fail)?;
-                        let buffer = memory.alloc(bytes).map_err(fail)?;
-                        let storage = Storage::on_device(owner, buffer.clone());
-                        (buffer, storage)
-                    }
-                };
-                targets.push(buffer);
-                results[result] = Some(storage);
-            }
-            let ran = match profiling {
-                true => {
-                    let segment = &plan.segments[index];
-                    profile.run(segment, slot.backend.info(), |probe| {
-                        stage.program.run(operands, targets, probe)
-                    })
+                if let (Source::Input(i), true) = (source, write)
+                    && let Some(state) = inputs.get(i)
+                {
+                    state.wrote(&slot.owner);
                 }
-                false if self.is_checked => stage.program.queue(operands, targets, &NoProbe),
-                false => stage.program.run(operands, targets, &NoProbe),
-            };
-            ran.map_err(fail)?;
-            slot.runs.fetch_add(1, Ordering::Relaxed);
-            owner.accessed(operands.len() + targets.len());
-            self.devices.journal.count_conversions(stage.conversions);
+            }
         }
-        if profiling {
-            profile.count_run();
+        ran.map_err(|e| self.failed(plan, stage.first, stage.device, e))?;
+        slot.runs.fetch_add(1, Ordering::Relaxed);
+        slot.owner.accessed(operands.len() + targets.len());
+        self.devices.journal.count_conversions(stage.conversions);
+        Ok(())
+    }
+
+    /// Brings a stage's operands to its device, and makes room for what it computes.
+    fn gather(&self, prepared: &mut Prepared, index: usize, inputs: Inputs) -> Result<(), Attempt> {
+        let Prepared {
+            plan,
+            stages,
+            results,
+            operands,
+            targets,
+            ..
+        } = prepared;
+        let stage = &stages[index];
+        let slot = self.devices.slot(stage.device);
+        let (owner, memory) = (&slot.owner, slot.backend.memory());
+        let fail = |e| self.failed(plan, stage.first, stage.device, e);
+        operands.clear();
+        for &(source, write) in &stage.operands {
+            let storage = match source {
+                Source::Input(i) => inputs.get(i),
+                Source::Result(i) => results[i].as_ref(),
+            };
+            let buffer = match storage {
+                Some(storage) => storage.on(owner, memory, write),
+                None => Err(StorageError::Gone),
+            };
+            operands.push(
+                buffer.map_err(|e| match (e.on_device(owner.device), source) {
+                    (Some(e), _) => fail(e),
+                    (None, Source::Input(input)) => Attempt::Final(RunError::DataLost {
+                        input,
+                        during: None,
+                    }),
+                    (None, Source::Result(_)) => Attempt::Again,
+                })?,
+            );
+        }
+        targets.clear();
+        for &(result, bytes) in &stage.targets {
+            targets.push(slot.room_for(&mut results[result], bytes).map_err(fail)?);
         }
         Ok(())
+    }
+
+    /// Makes room for what all stages compute, so that none fails for want of it behind an update
+    /// that must not run twice.
+    fn reserve(&self, prepared: &mut Prepared) -> Result<(), Attempt> {
+        for stage in &prepared.stages {
+            let slot = self.devices.slot(stage.device);
+            for &(result, bytes) in &stage.targets {
+                slot.room_for(&mut prepared.results[result], bytes)
+                    .map_err(|e| self.failed(&prepared.plan, stage.first, stage.device, e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a failure is behind the first update that must not run twice: the loss of all states
+    /// that the graph updates.
+    fn lose_states(&self, inputs: Inputs, writes: &[bool], failed: Attempt) -> Attempt {
+        let during = match failed {
+            Attempt::Failed(failure) => {
+                let Failure { device, error, .. } = *failure;
+                if error.class == FailureClass::Lost {
+                    self.devices.slot(device).owner.set_lost();
+                }
+                self.devices.journal.count_fault(&error);
+                Some(Box::new(error))
+            }
+            Attempt::Final(_) | Attempt::Again => None,
+        };
+        let mut first = None;
+        for (input, (state, &write)) in inputs.iter().zip(writes).enumerate() {
+            if write {
+                state.lose();
+                first.get_or_insert(input);
+            }
+        }
+        Attempt::Final(RunError::DataLost {
+            input: first.unwrap_or_default(),
+            during,
+        })
     }
 
     /// Decides what follows from a failure: `Ok` to try again.

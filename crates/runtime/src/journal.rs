@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fallback};
+use rustorch_ir::Graph;
+
+use crate::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fallback, PlanCounters};
 
 /// Failures that a runtime remembers.
 const REMEMBERED_FALLBACKS: usize = 1000;
@@ -19,12 +21,42 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Where bytes moved from, and to; the host goes by [`DeviceType::Cpu`].
 type Way = (DeviceType, DeviceType);
 
+/// Why a graph was planned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    New,
+    Evicted,
+    Outdated,
+    Failed,
+}
+
+/// A graph in a few words.
+struct Summary<'a>(&'a Graph);
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.0.nodes();
+        match nodes {
+            [] => f.write_str("a graph without operations"),
+            [node] => write!(f, "{} {}", node.op.name(), node.output()),
+            [first, .., last] => {
+                let (first, last) = (first.op.name(), last.op.name());
+                write!(f, "{} operations from {first} to {last}", nodes.len())
+            }
+        }
+    }
+}
+
 /// The record of one runtime.
 #[derive(Debug)]
 pub(crate) struct Journal {
     start: Instant,
     /// Counts what makes plans outdated.
     epoch: AtomicU64,
+    /// The last of it.
+    outdated_by: Mutex<&'static str>,
+    /// Plans that were made, by [`Cause`].
+    plans: [AtomicU64; 4],
     fallbacks: Mutex<Vec<Fallback>>,
     faults: Mutex<HashMap<(DeviceType, FailureClass), u64>>,
     moved: Mutex<HashMap<Way, Moved>>,
@@ -45,6 +77,8 @@ impl Journal {
         Self {
             start: Instant::now(),
             epoch: AtomicU64::new(0),
+            outdated_by: Mutex::new("nothing"),
+            plans: Default::default(),
             fallbacks: Mutex::default(),
             faults: Mutex::default(),
             moved: Mutex::default(),
@@ -57,9 +91,34 @@ impl Journal {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Plans made so far are outdated.
-    pub(crate) fn outdate(&self) {
+    /// Plans made so far are outdated, because of this.
+    pub(crate) fn outdate(&self, why: &'static str) {
+        *lock(&self.outdated_by) = why;
         self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Counts a plan that was made, and says so if it was not the first.
+    pub(crate) fn planned(&self, graph: &Graph, cause: Cause) {
+        self.plans[cause as usize].fetch_add(1, Ordering::Relaxed);
+        let why = match cause {
+            Cause::New => return tracing::debug!("planned {}", Summary(graph)),
+            Cause::Evicted => "its plan was evicted to bound the memory of plans",
+            Cause::Outdated => *lock(&self.outdated_by),
+            Cause::Failed => "a run of it failed",
+        };
+        tracing::info!("planned {} again: {why}", Summary(graph));
+    }
+
+    /// How many plans were made, and why.
+    pub(crate) fn plan_counters(&self) -> PlanCounters {
+        let of = |cause| self.plans[cause as usize].load(Ordering::Relaxed);
+        PlanCounters {
+            new: of(Cause::New),
+            evicted: of(Cause::Evicted),
+            outdated: of(Cause::Outdated),
+            failed: of(Cause::Failed),
+            ..PlanCounters::default()
+        }
     }
 
     /// Counts a failure that ended a run.
@@ -153,7 +212,7 @@ impl Owner {
     /// The device is avoided from now on.
     pub(crate) fn set_lost(&self) {
         if !self.lost.swap(true, Ordering::AcqRel) {
-            self.journal.outdate();
+            self.journal.outdate("a device was lost");
         }
     }
 

@@ -12,9 +12,11 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `runtime.rs`, `executor.rs`, `executor` | devices and known graphs, running and failing over, loading |
+//! | `runtime.rs`, `plan_cache.rs`, `hash.rs` | devices, known graphs |
+//! | `executor.rs`, `executor` | running and failing over, loading |
 //! | `policy.rs`, `f32_hybrid.rs` | whom to ask first |
 //! | `planner.rs`, `segment.rs` | who gets a node, cutting |
+//! | `effects.rs` | updates that must not run twice |
 //! | `capability.rs`, `costs` | what devices say and are measured to do |
 //! | `calibration.rs` | measured costs in a file, for this machine |
 //! | `storage.rs`, `memory.rs`, `host_pool.rs` | a tensor's copies, memory itself, reused |
@@ -29,14 +31,17 @@ mod calibration;
 mod capability;
 mod costs;
 mod device;
+mod effects;
 mod error;
 mod executor;
 mod f32_hybrid;
 mod fuse;
+mod hash;
 mod host_pool;
 mod journal;
 mod lower;
 mod memory;
+mod plan_cache;
 mod planner;
 mod policy;
 mod profile;
@@ -57,6 +62,7 @@ pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved};
 pub use lower::{Kernels, Lowered, Operand, Part, Place, Slot, Step, lower};
 pub use memory::{DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory};
+pub use plan_cache::PlanCounters;
 pub use planner::Reason;
 pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules};
 pub use runtime::Runtime;

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::costs::estimate::{Measured, Places, Times, duration};
 use crate::costs::work::Workload;
+use crate::effects;
 use crate::policy::{Offer, Policy, Subject};
 use crate::runtime::Devices;
 use crate::segment::{Segment, cut};
@@ -140,6 +141,7 @@ pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
     }
     check::outputs(&planner.graph)?;
     let (graph, assignments) = planner.fused()?;
+    let (graph, assignments) = effects::last(graph, assignments)?;
     let segments = cut(&graph, &assignments)?;
     Ok(Plan {
         graph,

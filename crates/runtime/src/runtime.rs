@@ -1,7 +1,7 @@
 //! The devices of a program, what has been learnt about them, and graphs compiled for them.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -10,17 +10,16 @@ use smallvec::SmallVec;
 
 use crate::costs::estimate::{Measured, Places};
 use crate::executor::Executable;
-use crate::journal::{Journal, Owner, lock};
+use crate::hash::Folding;
+use crate::journal::{Cause, Journal, Owner, lock};
+use crate::plan_cache::PlanCache;
 use crate::planner::DeviceId;
 use crate::policy::{Policy, Subject, place_in_chain};
 use crate::{
-    Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, FailureClass,
-    Fallback, Fetched, Hardware, MemoryManager, OpType, Route, Routing, RunError, Storage,
-    TensorInfo, TransferMethod,
+    Backend, Costs, DeviceBuffer, DeviceCapability, DeviceError, DeviceInfo, DeviceSelector,
+    DeviceType, FailureClass, Fallback, Fetched, Hardware, MemoryManager, OpType, PlanCounters,
+    Route, Routing, RunError, Storage, TensorInfo, TransferMethod,
 };
-
-/// Graphs that a runtime remembers the programs of.
-const CACHED_GRAPHS: usize = 256;
 
 /// The devices and what has been learnt about them.
 pub(crate) struct Devices {
@@ -38,8 +37,8 @@ pub(crate) struct Devices {
     cache: Weak<Mutex<Cache>>,
 }
 
-/// Graphs that were run before, by their hash.
-type Cache = HashMap<u64, SmallVec<[Arc<Executable>; 1]>>;
+/// Graphs that were run before.
+type Cache = PlanCache<Executable>;
 
 pub(crate) struct Slot {
     pub(crate) backend: Arc<dyn Backend>,
@@ -54,6 +53,26 @@ pub(crate) struct Slot {
 impl Slot {
     pub(crate) fn costs(&self) -> Option<Arc<Costs>> {
         lock(&self.costs).clone()
+    }
+
+    /// A buffer for a result: that of an earlier run, if nobody else holds it, else a new one.
+    pub(crate) fn room_for(
+        &self,
+        result: &mut Option<Storage>,
+        bytes: usize,
+    ) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        let unused = result.take().filter(Storage::is_unique);
+        let kept = unused.and_then(|s| Some((s.overwrite(&self.owner)?, s)));
+        let (buffer, storage) = match kept {
+            Some(kept) => kept,
+            None => {
+                self.owner.admit(bytes)?;
+                let buffer = self.backend.memory().alloc(bytes)?;
+                (buffer.clone(), Storage::on_device(&self.owner, buffer))
+            }
+        };
+        *result = Some(storage);
+        Ok(buffer)
     }
 }
 
@@ -136,7 +155,7 @@ impl Devices {
         let learn = |memo: &Memo| lock(&self.unsupported).insert((device, memo.clone()));
         let learnt = memo.is_some_and(learn);
         if learnt {
-            self.journal.outdate();
+            (self.journal).outdate("a device turned out not to support an operation");
         }
         learnt
     }
@@ -144,7 +163,8 @@ impl Devices {
     /// Gives back memory that is only kept for later.
     pub(crate) fn free_caches(&self, device: DeviceId) {
         if let Some(cache) = self.cache.upgrade() {
-            lock(&cache).clear();
+            let cleared = lock(&cache).clear();
+            drop(cleared);
         }
         self.backend(device).memory().trim();
     }
@@ -163,7 +183,6 @@ impl Devices {
 pub struct Runtime {
     pub(crate) devices: Arc<Devices>,
     cache: Arc<Mutex<Cache>>,
-    hasher: RandomState,
 }
 
 impl Runtime {
@@ -175,7 +194,6 @@ impl Runtime {
         Self {
             devices: Arc::new(Devices::new(backends, &cache)),
             cache,
-            hasher: RandomState::new(),
         }
     }
 
@@ -249,12 +267,12 @@ impl Runtime {
         let slots = self.devices.slots.iter();
         let measured = slots.filter(|slot| slot.costs().is_some()).count();
         (self.devices.compares).store(measured > 1, Ordering::Relaxed);
-        self.devices.journal.outdate();
+        self.devices.journal.outdate("measured times were changed");
     }
 
     fn change_policy(&self, change: impl FnOnce(&mut Policy)) {
         change(&mut lock(&self.devices.policy));
-        self.devices.journal.outdate();
+        self.devices.journal.outdate("routes or rules were changed");
     }
 
     /// Should runs be timed, for [`Executable::explain`] to tell? They are then a little
@@ -321,26 +339,50 @@ impl Runtime {
             true => self.devices.places(inputs),
             false => Places::new(),
         };
-        self.cached(graph, routing, places).run(inputs)
+        let key = (graph, routing, &places);
+        let hash = BuildHasherDefault::<Folding>::default().hash_one(key);
+        let is_it =
+            |e: &Executable| e.routing() == routing && *e.places() == places && e.graph() == graph;
+        let found = lock(&self.cache).find(hash, is_it);
+        if let Some(executable) = found {
+            return executable.run(inputs);
+        }
+        let executable = self.insert(hash, graph.clone(), routing, places);
+        let outputs = executable.run(inputs);
+        // What a plan takes is known now.
+        let evicted = lock(&self.cache).charge(hash, &executable, executable.footprint());
+        drop(evicted);
+        outputs
     }
 
-    fn cached(&self, graph: &Graph, routing: Routing, places: Places) -> Arc<Executable> {
-        let hash = self.hasher.hash_one((graph, routing, &places));
-        let mut cache = lock(&self.cache);
-        let same = |e: &&Arc<Executable>| {
-            e.routing() == routing && *e.places() == places && e.graph() == graph
-        };
-        if let Some(executable) = cache.get(&hash).and_then(|found| found.iter().find(same)) {
-            return executable.clone();
-        }
-        if cache.len() >= CACHED_GRAPHS {
-            cache.clear();
-        }
+    fn insert(&self, hash: u64, graph: Graph, routing: Routing, places: Places) -> Arc<Executable> {
         let devices = self.devices.clone();
-        let executable = Executable::new(devices, graph.clone(), routing, places, false);
-        let executable = Arc::new(executable);
-        cache.entry(hash).or_default().push(executable.clone());
+        let executable = Executable::new(devices, graph, routing, places, false);
+        let mut cache = lock(&self.cache);
+        let cause = match cache.was_evicted(hash) {
+            true => Cause::Evicted,
+            false => Cause::New,
+        };
+        let executable = Arc::new(executable.because_of(cause));
+        let replaced = cache.insert(hash, executable.clone());
+        // What is dropped may take time.
+        drop(cache);
+        drop(replaced);
         executable
+    }
+
+    /// How often graphs were planned, and why, and what their plans take.
+    pub fn plans(&self) -> PlanCounters {
+        let mut counters = self.devices.journal.plan_counters();
+        lock(&self.cache).count(&mut counters);
+        counters
+    }
+
+    /// Plans of graphs that are [run](Self::run) by themselves take at most about so many bytes
+    /// from now on; those that were used least recently go first. The last one stays in any case.
+    pub fn set_plan_limit(&self, bytes: usize) {
+        let evicted = lock(&self.cache).set_limit(bytes);
+        drop(evicted);
     }
 
     /// The device whose memory a storage is in: [`DeviceType::Cpu`] if it is only the host's.

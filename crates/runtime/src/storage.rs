@@ -238,7 +238,7 @@ impl Storage {
     }
 
     /// The copy on `owner`'s device, made if there is none yet. `write`: the caller is going
-    /// to change it, so it has to be writable and becomes the only one.
+    /// to change it, so it has to be writable; [`Storage::wrote`] follows.
     pub(crate) fn on(
         &self,
         owner: &Arc<Owner>,
@@ -253,13 +253,18 @@ impl Storage {
             copies.devices.push(copy);
         }
         let found = copies.find(owner, write);
-        let buffer = copies.devices[found.ok_or(StorageError::Gone)?]
-            .buffer
-            .clone();
-        if write {
-            copies.keep_only(owner);
-        }
-        Ok(buffer)
+        let found = found.ok_or(StorageError::Gone)?;
+        Ok(copies.devices[found].buffer.clone())
+    }
+
+    /// The device has changed its copy, which is the only one that is left.
+    pub(crate) fn wrote(&self, owner: &Arc<Owner>) {
+        self.copies().keep_only(owner);
+    }
+
+    /// Drops all copies: what they hold is wrong.
+    pub(crate) fn lose(&self) {
+        *self.copies() = Copies::default();
     }
 
     /// The copy on `owner`'s device, if there is one, to be overwritten as a whole.
@@ -569,7 +574,10 @@ impl StorageError {
     pub(crate) fn into_run_error(self, device: DeviceType) -> RunError {
         match self.on_device(device) {
             Some(e) => RunError::Device(e),
-            None => RunError::DataLost { input: 0 },
+            None => RunError::DataLost {
+                input: 0,
+                during: None,
+            },
         }
     }
 

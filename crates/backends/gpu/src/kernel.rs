@@ -86,6 +86,25 @@ pub(crate) struct Dispatch {
     pub(crate) dynamic_local: u32,
 }
 
+impl Dispatch {
+    /// The kernel's name and what it is specialised by, its definitions and parameters. Kernels
+    /// that differ in dtypes alone are one variant.
+    pub(crate) fn variant(&self) -> String {
+        let (head, _) = self.source.split_once("KERNEL_BEGIN").unwrap_or_default();
+        let lines = head.lines();
+        let others = lines.filter(|line| !line.starts_with("#define BLOCK_"));
+        let head: String = others.flat_map(|line| [line, "\n"]).collect();
+        // Longer names first: f16 is part of bf16.
+        let mut types = DType::SCALARS.map(name).to_vec();
+        types.extend([DType::F32, DType::F64].map(accumulator));
+        types.sort_by_key(|name| std::cmp::Reverse(name.len()));
+        let head = types
+            .iter()
+            .fold(head, |head, name| head.replace(name, "type"));
+        format!("{} {head}", self.name)
+    }
+}
+
 /// The name that kernels give a dtype; blocks are bytes to them.
 pub(crate) fn name(dtype: DType) -> &'static str {
     match dtype {

@@ -20,14 +20,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustorch_ir::{DType, Graph, OpKind, ResultTypes, Signature, TensorType};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, FailureClass, KernelEntry, KernelTable,
-    Kernels, Layouts, Program, lower,
+    Kernels, Layouts, Lowered, Program, lower,
 };
 use sha2::{Digest, Sha256};
 
 pub use driver::{Access, Dialect, Driver, Gemm, Launch, Limits, Matrix};
 
 use crate::cache::{Cache, Key};
-use crate::emit::{Device, Emit, GpuKernel, Work, emit};
+use crate::emit::{Device, Emit, Emitted, GpuKernel, Work, emit};
 use crate::kernel::Dispatch;
 use crate::pool::{GpuMemory, Pool};
 use crate::program::GpuProgram;
@@ -135,6 +135,7 @@ fn only_moves(signature: &Signature) -> bool {
     match signature.op.kind() {
         OpKind::Full
         | OpKind::Contiguous
+        | OpKind::Assign
         | OpKind::Concat
         | OpKind::Gather
         | OpKind::IndexSelect
@@ -170,15 +171,26 @@ impl<D: Driver> Backend for Gpu<D> {
             program => program,
         }
     }
+
+    fn variants(&self, graph: &Graph) -> Vec<String> {
+        let Ok((_, emitted)) = self.emitted(graph, self) else {
+            return Vec::new();
+        };
+        let dispatches = emitted.work.iter().filter_map(|(_, work)| match work {
+            Work::Kernel(dispatch) => Some(dispatch.variant()),
+            Work::Gemm(..) => None,
+        });
+        dispatches.collect()
+    }
 }
 
 impl<D: Driver> Gpu<D> {
-    /// The program of a graph, in steps as `kernels` has them.
-    fn program(
+    /// The launches of a graph, in steps as `kernels` has them.
+    fn emitted(
         &self,
         graph: &Graph,
         kernels: &impl Kernels,
-    ) -> Result<Box<dyn Program>, DeviceError> {
+    ) -> Result<(Lowered, Emitted), DeviceError> {
         let lowered = lower(graph, kernels).map_err(|e| self.unsupported(e.to_string()))?;
         let mut emits = Vec::with_capacity(lowered.steps.len());
         for step in &lowered.steps {
@@ -200,6 +212,16 @@ impl<D: Driver> Gpu<D> {
             emits.push(emit.ok_or_else(missing)?);
         }
         let emitted = emit(&lowered, &emits, self.device());
+        Ok((lowered, emitted))
+    }
+
+    /// The program of a graph, in steps as `kernels` has them.
+    fn program(
+        &self,
+        graph: &Graph,
+        kernels: &impl Kernels,
+    ) -> Result<Box<dyn Program>, DeviceError> {
+        let (lowered, emitted) = self.emitted(graph, kernels)?;
         let mut kernels = Vec::with_capacity(emitted.work.len());
         for (step, work) in &emitted.work {
             let part = lowered.steps[*step].last();

@@ -22,6 +22,8 @@ pub(crate) struct Context {
     name: DeviceType,
     /// Of the compiler.
     pub(crate) options: &'static CStr,
+    /// Is a source as good as what it was compiled to?
+    pub(crate) keeps_kernels: bool,
     launches: AtomicU32,
     /// Released before its context.
     queue: Object,
@@ -62,6 +64,7 @@ impl Context {
             device,
             name,
             options: device.build_options()?,
+            keeps_kernels: device.keeps_kernels()?,
             launches: AtomicU32::new(0),
             queue,
             context,

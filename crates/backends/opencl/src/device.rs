@@ -79,6 +79,12 @@ impl Device {
         Ok(self.number(CL_DEVICE_TYPE)? & CL_DEVICE_TYPE_CPU != 0)
     }
 
+    /// Does its driver keep what it has compiled, by the source? PoCL does, and compiles a kernel
+    /// once more to give it out: for groups of any size.
+    pub(crate) fn keeps_kernels(&self) -> Result<bool, Failure> {
+        Ok(self.platform_name()? == "Portable Computing Language")
+    }
+
     /// What it is called, by itself.
     pub(crate) fn name(&self) -> String {
         self.text(CL_DEVICE_NAME)

@@ -27,8 +27,17 @@ impl Kernel {
     }
 }
 
-/// Compiles a source to the driver's own format.
+/// Compiles a source to the driver's own format; to itself where the driver keeps kernels.
 pub(crate) fn compile(context: &Context, source: &str) -> Result<Vec<u8>, DeviceError> {
+    if context.keeps_kernels {
+        return Ok(source.into());
+    }
+    let program = of_source(context, source.as_bytes())?;
+    build(context, &program)?;
+    binary(context, &program)
+}
+
+fn of_source(context: &Context, source: &[u8]) -> Result<Object, DeviceError> {
     let (mut text, length) = (source.as_ptr().cast::<c_char>(), source.len());
     let mut status = CL_SUCCESS;
     // SAFETY: there is one text, with its length.
@@ -43,21 +52,10 @@ pub(crate) fn compile(context: &Context, source: &str) -> Result<Vec<u8>, Device
     };
     check("clCreateProgramWithSource", status).map_err(|f| context.failed(f))?;
     // SAFETY: it was just made, and nobody else has it.
-    let program = unsafe { Object::new(program, context.api.release_program) };
-    build(context, &program)?;
-    binary(context, &program)
+    Ok(unsafe { Object::new(program, context.api.release_program) })
 }
 
-/// Makes a kernel of what [`compile`] gave.
-pub(crate) fn load(context: &Context, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {
-    let unsupported = |message| context.error(FailureClass::Unsupported, message);
-    let c_name = CString::new(name)
-        .map_err(|_| unsupported(format!("a kernel cannot be called {name:?}")))?;
-    if binary.is_empty() {
-        return Err(unsupported(
-            "an empty file is no compiled kernel".to_owned(),
-        ));
-    }
+fn of_binary(context: &Context, binary: &[u8]) -> Result<Object, DeviceError> {
     let (id, mut bytes, length) = (context.device.id(), binary.as_ptr(), binary.len());
     let (mut valid, mut status) = (CL_SUCCESS, CL_SUCCESS);
     // SAFETY: there is one device with one binary of this length.
@@ -74,7 +72,24 @@ pub(crate) fn load(context: &Context, binary: &[u8], name: &str) -> Result<Kerne
     };
     check("clCreateProgramWithBinary", status).map_err(|f| context.failed(f))?;
     // SAFETY: it was just made, and nobody else has it.
-    let program = unsafe { Object::new(program, context.api.release_program) };
+    Ok(unsafe { Object::new(program, context.api.release_program) })
+}
+
+/// Makes a kernel of what [`compile`] gave.
+pub(crate) fn load(context: &Context, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {
+    let unsupported = |message| context.error(FailureClass::Unsupported, message);
+    let c_name = CString::new(name)
+        .map_err(|_| unsupported(format!("a kernel cannot be called {name:?}")))?;
+    if binary.is_empty() {
+        return Err(unsupported(
+            "an empty file is no compiled kernel".to_owned(),
+        ));
+    }
+    let program = match context.keeps_kernels {
+        true => of_source(context, binary)?,
+        false => of_binary(context, binary)?,
+    };
+    let mut status = CL_SUCCESS;
     build(context, &program)?;
     let create = context.api.create_kernel;
     // SAFETY: the program is built, and the name ends with a zero.

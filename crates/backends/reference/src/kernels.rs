@@ -60,7 +60,7 @@ pub(crate) fn table() -> KernelTable<Launch> {
         Full => full, Arange => arange, Random => random,
         AsStrided => view, Reshape => view, Permute => view, Expand => view, Slice => view,
         Contiguous => contiguous, Cast => cast, Concat => concat, Pad => pad,
-        UpdateSlice => update_slice,
+        UpdateSlice => update_slice, Assign => assign,
         Unary => unary, Binary => binary, Compare => compare, Where => select,
         Reduce => reduce, ArgReduce => arg_reduce, Cumsum => cumsum, TopK => top_k,
         IndexSelect => index_select, Gather => gather, Scatter => scatter,

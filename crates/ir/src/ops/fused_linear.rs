@@ -303,7 +303,9 @@ impl Named for FusedLinear {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         let formats = BlockFormat::ALL.iter().map(|&format| DType::Block(format));
-        let weights: Vec<DType> = formats.chain(DType::FLOATS).collect();
+        let weights: Vec<DType> = formats
+            .chain([DType::F16, DType::BF16, DType::F32])
+            .collect();
         let epilogues = [Epilogue::Add].into_iter();
         let gates = ActivationKind::ALL.iter().map(|&kind| Epilogue::Gate(kind));
         let epilogues: Vec<Option<Epilogue>> =

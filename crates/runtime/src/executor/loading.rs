@@ -78,7 +78,10 @@ impl Executable {
             storage.release(write);
             placed.map_err(|e| match e.on_device(slot.owner.device) {
                 Some(e) => self.failed(plan, stage.first, stage.device, e),
-                None => Attempt::Final(RunError::DataLost { input }),
+                None => Attempt::Final(RunError::DataLost {
+                    input,
+                    during: None,
+                }),
             })?;
             done += storage.bytes() as u64;
             each(Loaded {

@@ -118,7 +118,13 @@ fn a_result_lost_on_its_device_is_reported_when_it_is_read() {
     state.lost.store(true, Ordering::SeqCst);
     let mut bytes = [0; 16];
     let error = runtime.read(&outputs[0], 0, &mut bytes).unwrap_err();
-    assert_eq!(error, RunError::DataLost { input: 0 });
+    assert_eq!(
+        error,
+        RunError::DataLost {
+            input: 0,
+            during: None,
+        }
+    );
     // The read has found the loss: the next run does not try.
     assert_eq!(record(&runtime), [(FailureClass::Lost, None)]);
     let output = run(&runtime, on(GPU)).unwrap();
@@ -134,7 +140,13 @@ fn an_input_that_was_lost_is_named() {
         .unwrap();
     state.lost.store(true, Ordering::SeqCst);
     let error = runtime.run(&graph(4, neg), &made, on(DeviceType::Cpu));
-    assert_eq!(error.unwrap_err(), RunError::DataLost { input: 0 });
+    assert_eq!(
+        error.unwrap_err(),
+        RunError::DataLost {
+            input: 0,
+            during: None,
+        }
+    );
     // The device that failed is the one that had it, not the one that asked.
     assert!(runtime.is_lost(GPU) && !runtime.is_lost(DeviceType::Cpu));
 }
@@ -180,7 +192,13 @@ fn what_shared_memory_holds_survives_unless_it_was_not_shown() {
     assert_eq!(values(&runtime, &seen[0]), [-1.0; 4]);
     let mut bytes = [0; 16];
     let error = runtime.read(&unseen[0], 0, &mut bytes).unwrap_err();
-    assert_eq!(error, RunError::DataLost { input: 0 });
+    assert_eq!(
+        error,
+        RunError::DataLost {
+            input: 0,
+            during: None,
+        }
+    );
 }
 
 #[test]

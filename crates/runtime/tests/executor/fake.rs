@@ -26,6 +26,8 @@ pub(crate) struct Fake {
 pub(crate) struct State {
     /// Failures of the next runs.
     pub(crate) failures: Mutex<VecDeque<FailureClass>>,
+    /// Failures of the next runs, after all was computed.
+    pub(crate) failures_behind: Mutex<VecDeque<FailureClass>>,
     /// Failures of the next allocations.
     pub(crate) refusals: Mutex<VecDeque<FailureClass>>,
     /// Every call fails from now on.
@@ -166,6 +168,7 @@ impl Program for FakeProgram {
         self.state.check(&self.state.failures)?;
         self.state.runs.fetch_add(1, Ordering::SeqCst);
         self.cpu.run(&inputs, &outputs, probe)?;
+        self.state.check(&self.state.failures_behind)?;
         if *self.state.after_run.lock().unwrap() {
             self.state.lost.store(true, Ordering::SeqCst);
         }

@@ -7,7 +7,9 @@ mod costs;
 mod failing;
 mod fake;
 mod moving;
+mod plans;
 mod replaying;
+mod updating;
 
 use rustorch_ir::ops::UnaryOp;
 use rustorch_ir::{DType, Graph, TensorType, ValueId};

@@ -4,6 +4,7 @@ mod activation;
 mod add_rms_norm;
 mod arange;
 mod arg_reduce;
+mod assign;
 mod attention;
 mod binary;
 mod cast;
@@ -45,6 +46,7 @@ pub(crate) fn table() -> KernelTable<Launch> {
         add_rms_norm::KERNEL,
         arange::KERNEL,
         arg_reduce::KERNEL,
+        assign::KERNEL,
         attention::KERNEL,
         binary::INTEGER_DIVISION,
         binary::KERNEL,

@@ -3,6 +3,7 @@
 mod add_rms_norm;
 mod arange;
 mod arg_reduce;
+mod assign;
 pub(crate) mod attention;
 mod blocks;
 mod cached_attention;
@@ -49,6 +50,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         add_rms_norm::KERNEL,
         arange::KERNEL,
         arg_reduce::KERNEL,
+        assign::KERNEL,
         cached_attention::KERNEL,
         cast::KERNEL,
         concat::KERNEL,

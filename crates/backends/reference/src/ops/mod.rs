@@ -2,6 +2,7 @@
 
 pub(crate) mod arange;
 pub(crate) mod arg_reduce;
+pub(crate) mod assign;
 pub(crate) mod binary;
 pub(crate) mod cast;
 pub(crate) mod compare;

@@ -23,7 +23,7 @@ pub(super) fn check(backend: &Arc<dyn Backend>, ops: &[OpKind], full: bool) -> F
     let cases = all.len();
     let suite = match full {
         true => all,
-        false => Suite::sample(chosen),
+        false => Suite::sample(chosen, 0, &**backend),
     };
     let bar = progress::steps("conformance", suite.len());
     let (start, mut done) = (Instant::now(), 0);

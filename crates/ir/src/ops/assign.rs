@@ -1,0 +1,48 @@
+use smallvec::smallvec;
+
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Named, OpClass, OpDef, ResultTypes};
+
+/// Writes all of `source` over the state `state`.
+///
+/// Operands: `state` and `source`, of one type, scalars. The result is the state.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Assign;
+
+impl OpDef for Assign {
+    fn class(&self) -> OpClass {
+        OpClass::Memory
+    }
+
+    fn overwrites(&self, _result: usize) -> Option<usize> {
+        Some(0)
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let [state, source] = operands(Self::NAME, inputs)?;
+        require_scalar(Self::NAME, state)?;
+        let got = format!("{state} and {source}");
+        require(Self::NAME, state == source, "two operands of one type", got)?;
+        Ok(smallvec![state.clone()])
+    }
+}
+
+impl Named for Assign {
+    const NAME: &'static str = "assign";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::SCALARS {
+            for shape in [&[][..], &[1], &[0, 3], &[3, 70]] {
+                let x = Operand::new(shape, dtype);
+                cases.push(Case::new(Self, [x.clone(), x]));
+            }
+            for arrange in ARRANGEMENTS {
+                let x = Operand::new([3, 5, 7], dtype);
+                cases.push(Case::new(Self, [x.clone(), x.arrange(arrange)]));
+            }
+        }
+        cases
+    }
+}

@@ -1,0 +1,85 @@
+//! Updates of states that must not run twice.
+//!
+//! A run that fails is tried again from its inputs. That gives the same as long as the inputs are
+//! as they were, or as long as what was written over them does not matter: an update that writes
+//! what follows from other values may be repeated. One whose state the graph reads first, such as
+//! a counter, may not. All of those come last, so that whatever can fail does so before, and a
+//! failure behind the first of them is the loss of the states.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustorch_ir::{Graph, Node, Op, OpError};
+
+use crate::planner::Assignment;
+use crate::{DeviceError, Probe};
+
+/// For each node, does it write over a state that other nodes read before?
+pub(crate) fn unrepeatable(graph: &Graph) -> Vec<bool> {
+    let nodes = graph.nodes();
+    let mut readers = vec![0_u32; graph.len()];
+    if nodes.iter().any(|node| node.has_effects()) {
+        for value in nodes.iter().flat_map(|node| &node.inputs) {
+            readers[value.index()] += 1;
+        }
+    }
+    let is_read_before = |node: &Node| {
+        let mut states = node.overwrites();
+        states.any(|(_, state)| readers[node.inputs[state].index()] > 1)
+    };
+    nodes.iter().map(is_read_before).collect()
+}
+
+/// Moves updates that must not run twice, with all that follows from them, to the end.
+pub(crate) fn last(
+    graph: Graph,
+    assignments: Vec<Assignment>,
+) -> Result<(Graph, Vec<Assignment>), OpError> {
+    let mut late = unrepeatable(&graph);
+    if !late.contains(&true) {
+        return Ok((graph, assignments));
+    }
+    for (at, node) in graph.nodes().iter().enumerate() {
+        let mut makers = node
+            .inputs
+            .iter()
+            .filter_map(|&value| graph.producer(value));
+        late[at] = late[at] || makers.any(|maker| late[maker]);
+    }
+    let mut order: Vec<usize> = (0..late.len()).collect();
+    order.sort_by_key(|&at| late[at]);
+    let assignments = order.iter().map(|&at| assignments[at].clone()).collect();
+    Ok((graph.reordered(&order)?, assignments))
+}
+
+/// A probe that notes when the first update is launched that must not run twice.
+pub(crate) struct Watch<'a> {
+    probe: &'a dyn Probe,
+    /// The node of that update.
+    update: usize,
+    is_past: AtomicBool,
+}
+
+impl<'a> Watch<'a> {
+    pub(crate) fn new(probe: &'a dyn Probe, update: usize) -> Self {
+        Self {
+            probe,
+            update,
+            is_past: AtomicBool::new(false),
+        }
+    }
+
+    /// Has it been launched?
+    pub(crate) fn is_past(&self) -> bool {
+        self.is_past.load(Ordering::Relaxed)
+    }
+}
+
+impl Probe for Watch<'_> {
+    fn before(&self, node: usize, op: &Op) -> Result<(), DeviceError> {
+        self.probe.before(node, op)?;
+        if node >= self.update {
+            self.is_past.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
