@@ -83,7 +83,7 @@ impl CpuProgram {
         prepared: &Prepared,
         memory: &Memory,
     ) -> Result<Result<(), Misuse>, DeviceError> {
-        let mut views: SmallVec<[View; 4]> = SmallVec::new();
+        let mut views: SmallVec<[View; 8]> = SmallVec::new();
         for place in &step.inputs {
             views.push(memory.view(place)?);
         }

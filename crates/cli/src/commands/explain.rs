@@ -75,6 +75,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
                     "count": row.count,
                     "device": row.device.to_string(),
                     "reason": row.reason,
+                    "replaces": row.replaces,
                     "bytes": row.bytes,
                     "moved_bytes": row.moved,
                     "expected_us": micros(row.expected),
@@ -144,9 +145,13 @@ fn table(rows: &[Explanation], out: &mut impl Write) -> io::Result<()> {
         "operation", "count", "device", "results", "moved", "expected", "measured"
     )?;
     for row in rows {
+        let replaces = match row.replaces.as_str() {
+            "" => String::new(),
+            names => format!(" (for {names})"),
+        };
         writeln!(
             out,
-            "  {:<16} {:>6} {:<12} {:>10} {:>10} {:>10} {:>10}  {}",
+            "  {:<16} {:>6} {:<12} {:>10} {:>10} {:>10} {:>10}  {}{replaces}",
             row.op,
             row.count,
             row.device.to_string(),

@@ -233,6 +233,12 @@ fn explain_places_every_operation() {
         text.contains("decode: 1 at a time") && text.contains("attention"),
         "{text}"
     );
+    // A fused operation is named with what it replaced.
+    let fused = text.lines().find(|line| line.contains("fused_linear"));
+    assert!(
+        fused.is_some_and(|line| line.ends_with("(for rms_norm, 3 linear)")),
+        "{text}"
+    );
     let json = run([
         "explain",
         "-p",
