@@ -44,7 +44,9 @@ impl<D: Driver> Pool<D> {
 
     /// Uninitialised memory.
     pub(crate) fn alloc(self: &Arc<Self>, bytes: usize) -> Result<GpuBuffer<D>, DeviceError> {
-        let size = size_class(bytes);
+        // What fits a buffer is not to be rounded up beyond the largest.
+        let largest = usize::try_from(self.driver.limits().max_buffer).unwrap_or(usize::MAX);
+        let size = size_class(bytes).min(largest).max(bytes.max(1));
         let kept = {
             let mut free = self.free();
             let kept = free.buffers.get_mut(&size).and_then(Vec::pop);

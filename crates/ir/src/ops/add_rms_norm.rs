@@ -57,24 +57,25 @@ pub(crate) fn add_rms_norm(f: &Finder, at: usize) -> Vec<Match> {
 }
 
 fn find(f: &Finder, at: usize) -> Option<Match> {
-    let is_sum = matches!(f.op(at), Op::Binary(op) if op.op == BinaryOp::Add);
-    let sum = f.result(at);
-    let &[a, b] = f.operands(at) else { return None };
+    let Op::RmsNorm(norm) = f.op(at) else {
+        return None;
+    };
+    let sum = f.operands(at)[0];
+    let at_sum = f.producer(sum)?;
+    let is_sum = matches!(f.op(at_sum), Op::Binary(op) if op.op == BinaryOp::Add);
+    let &[a, b] = f.operands(at_sum) else {
+        return None;
+    };
     if !is_sum || f.ty(a) != f.ty(b) {
         return None;
     }
-    let mut readers = f.readers(sum).iter();
-    let (at_norm, norm) = readers.find_map(|&n| match f.op(n) {
-        Op::RmsNorm(norm) if f.operands(n)[0] == sum => Some((n, norm)),
-        _ => None,
-    })?;
     let op = AddRmsNorm { norm: norm.clone() };
-    let weight = f.operands(at_norm)[1..].iter().copied();
+    let weight = f.operands(at)[1..].iter().copied();
     Some(Match {
         op: op.into(),
         inputs: [a, b].into_iter().chain(weight).collect(),
-        nodes: smallvec![at, at_norm],
-        results: smallvec![sum, f.result(at_norm)],
+        nodes: smallvec![at_sum, at],
+        results: smallvec![sum, f.result(at)],
     })
 }
 

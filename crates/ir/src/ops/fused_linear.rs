@@ -312,7 +312,7 @@ impl Named for FusedLinear {
             epilogues.chain(gates).map(Some).chain([None]).collect();
         let example = |x: DType, weights: &[DType], rows: usize, epilogue, norm, bias| {
             let op = Self {
-                norm: (norm > 0).then(|| Prologue {
+                norm: (norm > 0).then_some(Prologue {
                     norm: RmsNorm { eps: Param(1e-5) },
                     weight: norm > 1,
                 }),

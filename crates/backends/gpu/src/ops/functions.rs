@@ -20,6 +20,11 @@ pub(crate) fn expression(op: &Op, from: DType, to: DType, x: &[&str]) -> Option<
     })
 }
 
+/// The activation of a number of single precision.
+pub(crate) fn activated(kind: ActivationKind, x: &str) -> String {
+    activation(kind, DType::F32, x).unwrap_or_default()
+}
+
 /// `value` as it is when it has been stored as `dtype` and loaded.
 pub(crate) fn rounded(dtype: DType, value: String) -> String {
     match dtype {

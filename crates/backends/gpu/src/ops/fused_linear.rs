@@ -1,12 +1,15 @@
 //! Products of the same rows, with the norm before them and what is done to their results. A
 //! product alone ([`Linear`](rustorch_ir::ops::Linear)) is the simplest of these.
 
+use std::borrow::Cow;
+
 use rustorch_ir::ops::{ActivationKind, Epilogue, FusedLinear};
 use rustorch_ir::{DType, Op, OpKind, Signature, TensorType};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 use smallvec::SmallVec;
 
 use super::cuda::{self, matmul, matvec};
+use super::functions::activated;
 use crate::emit::{Emitter, GpuKernel};
 
 pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] =
@@ -68,11 +71,8 @@ fn accepts(s: &Signature, multiplies: fn(&TensorType, &TensorType) -> bool) -> b
     let fits = match op.epilogue {
         None => true,
         Some(Epilogue::Add) => is_single,
-        Some(Epilogue::Gate(kind)) => {
-            // One launch multiplies with both.
-            let are_alike = weights[0].dtype == weights[1].dtype;
-            is_single && are_alike && kind == ActivationKind::Silu
-        }
+        // One launch multiplies with both.
+        Some(Epilogue::Gate(_)) => is_single && weights[0].dtype == weights[1].dtype,
     };
     fits && weights.iter().all(|w| multiplies(x, w))
 }
@@ -149,6 +149,20 @@ impl<'a> Linears<'a> {
             self.each = left;
         }
         groups
+    }
+}
+
+/// The text of a kernel, which has the SiLU of `x` as its gate and writes it `silu`, with another
+/// activation where that is wanted.
+pub(crate) fn with_gate<'t>(
+    text: impl Into<Cow<'t, str>>,
+    [silu, x]: [&str; 2],
+    gate: Option<ActivationKind>,
+) -> Cow<'t, str> {
+    let text = text.into();
+    match gate {
+        None | Some(ActivationKind::Silu) => text,
+        Some(other) => text.replace(silu, &activated(other, x)).into(),
     }
 }
 

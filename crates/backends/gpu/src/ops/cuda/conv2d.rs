@@ -52,6 +52,7 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
         }],
         results: smallvec![y],
         other: None,
+        gate: None,
         words: vec![
             ("plane", vec![plane]),
             ("out_width", vec![y.ty.shape[3]]),

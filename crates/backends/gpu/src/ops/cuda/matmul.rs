@@ -1,6 +1,7 @@
 //! Products of many rows on the tensor cores of compute capability 9.0, see
 //! `kernels/cuda/gemm.cu`.
 
+use rustorch_ir::ops::ActivationKind;
 use rustorch_ir::{BlockFormat, DType, TensorType};
 use rustorch_runtime::Place;
 use smallvec::{SmallVec, smallvec};
@@ -8,8 +9,11 @@ use smallvec::{SmallVec, smallvec};
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
 use crate::ops::blocks;
-use crate::ops::fused_linear::{Linear, Linears, Norm};
+use crate::ops::fused_linear::{Linear, Linears, Norm, with_gate};
 use crate::ops::product::{Factor, Product};
+
+/// The gate as the kernel has it, and what it is of.
+const GATE: [&str; 2] = ["__fdividef(sums[i], 1 + __expf(-sums[i]))", "sums[i]"];
 
 /// Rows that are worth the preparations, at least.
 const MANY: usize = 9;
@@ -58,6 +62,8 @@ pub(super) struct Launch<'a> {
     pub(super) results: SmallVec<[&'a Place; MOST_SETS]>,
     /// Added to the result.
     pub(super) other: Option<&'a Place>,
+    /// The result is this of the first product times the second.
+    pub(super) gate: Option<ActivationKind>,
     /// Further parameters of a kind.
     pub(super) words: Vec<(&'static str, Vec<usize>)>,
 }
@@ -132,6 +138,7 @@ pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
             weights: each.iter().map(Weights::of).collect(),
             results: each.iter().filter_map(|linear| linear.y).collect(),
             other: linears.other,
+            gate: linears.gate,
             words: Vec::new(),
         };
         launch.emit(emitter);
@@ -173,6 +180,7 @@ pub(crate) fn emit_dense(product: &Product<'_>, emitter: &mut Emitter) {
         weights: smallvec![Weights { w, n, bias }],
         results: smallvec![product.y],
         other: None,
+        gate: None,
         words: Vec::new(),
     };
     launch.emit(emitter);
@@ -273,7 +281,7 @@ impl Panels {
 
 impl Launch<'_> {
     pub(super) fn emit(self, emitter: &mut Emitter) {
-        let is_gated = self.results.len() < self.weights.len();
+        let is_gated = self.gate.is_some();
         let tile_rows = if is_gated { ROWS / 2 } else { ROWS };
         let sets = &self.weights[..self.results.len()];
         let row_tiles = sets.iter().map(|set| set.n.div_ceil(tile_rows)).sum();
@@ -282,9 +290,10 @@ impl Launch<'_> {
         let local = Local::new(self.kind, tiling.columns, emitter.limits.local_bytes);
 
         let text = include_str!("../../../kernels/cuda/gemm.cu");
+        let text = with_gate(text, GATE, self.gate);
         let (mut kernel, name) = match self.kind {
             Kind::Blocks(format) => {
-                let mut kernel = blocks::kernel("gemm", text, GROUP as u32, format);
+                let mut kernel = blocks::kernel("gemm", &text, GROUP as u32, format);
                 use BlockFormat::{Q8_0, Q8_1, Q8K};
                 let is_bytes = matches!(format, Q8_0 | Q8_1 | Q8K);
                 kernel.define("IS_BYTES", u8::from(is_bytes));

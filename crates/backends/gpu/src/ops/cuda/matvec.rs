@@ -7,10 +7,13 @@ use crate::driver::Dialect;
 use crate::emit::{Device, Emitter, SIMD_WIDTH};
 use crate::kernel::{Kernel, name};
 use crate::ops::blocks;
-use crate::ops::fused_linear::{Linear, Linears, factors};
+use crate::ops::fused_linear::{Linear, Linears, factors, with_gate};
 
 /// The most rows of activations.
 pub(super) const FEW: usize = 8;
+
+/// The gate as the kernel has it, and what it is of.
+const GATE: [&str; 2] = ["gate * (1 / (1 + exp(-gate)))", "gate"];
 
 /// The most matrices of a launch.
 const MATRICES: usize = 3;
@@ -122,7 +125,8 @@ fn kernel(linears: &Linears, each: &[Linear], emitter: &Emitter) -> Kernel {
     let mut dtypes = vec![weights];
     dtypes.extend(second.first().map(|linear| linear.w.ty.dtype));
 
-    let mut kernel = Kernel::new("matvec", text(&dtypes), group);
+    let text = with_gate(text(&dtypes), GATE, linears.gate);
+    let mut kernel = Kernel::new("matvec", text, group);
     // Two launches and a smaller one fit on a compute unit, and each can begin before the one
     // ahead of it has ended.
     let spared = if warps == 16 { group / 4 } else { 0 };

@@ -1,0 +1,272 @@
+//! Which kernels a decoder's layer is on which device, seen on devices that compute nothing and
+//! note what they are to launch.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustorch_gpu::{Dialect, Driver, Gpu, Launch, Limits};
+use rustorch_ir::ops::{
+    Activation, ActivationKind, Attention, BinaryOp, Linear, RmsNorm, Rope, RopeLayout,
+    RopeScaling, UpdateSlice,
+};
+use rustorch_ir::{BlockFormat, DType, Graph, Param, TensorType, ValueId};
+use rustorch_runtime::{
+    DeviceError, DeviceInfo, DeviceType, Hardware, HostBuffer, Routing, Runtime, Storage,
+};
+
+/// What was asked of a device.
+#[derive(Default)]
+struct Asked {
+    kernels: Vec<String>,
+    /// Bytes of each buffer.
+    buffers: Vec<usize>,
+}
+
+/// A device that computes nothing.
+struct Pose {
+    info: DeviceInfo,
+    limits: Limits,
+    dialect: Dialect,
+    asked: Arc<Mutex<Asked>>,
+}
+
+impl Pose {
+    /// One of a CUDA compute capability; of OpenCL if that is 0.
+    fn new(cuda_capability: u32) -> Self {
+        let memory = 1 << 40;
+        let is_cuda = cuda_capability > 0;
+        Self {
+            info: DeviceInfo {
+                device: DeviceType::Cuda(0),
+                hardware: Hardware::Gpu,
+                shares_host_memory: false,
+                name: "posing".to_owned(),
+                memory_bytes: Some(memory),
+                details: Vec::new(),
+            },
+            limits: Limits {
+                max_group: 1024,
+                local_bytes: 227 << 10,
+                max_buffer: memory,
+                memory,
+                has_f64: true,
+                compute_units: 132,
+                is_processor: false,
+                cuda_capability,
+                has_gemm: false,
+            },
+            dialect: if is_cuda {
+                Dialect::Cuda
+            } else {
+                Dialect::OpenCl
+            },
+            asked: Arc::default(),
+        }
+    }
+
+    fn note(&self, what: impl FnOnce(&mut Asked)) {
+        what(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Driver for Pose {
+    type Buffer = ();
+    type Kernel = String;
+    type Recording = ();
+
+    const KEEPS_BINARIES: bool = false;
+
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    fn alloc(&self, bytes: usize) -> Result<(), DeviceError> {
+        self.note(|asked| asked.buffers.push(bytes));
+        Ok(())
+    }
+
+    fn share(&self, _: &HostBuffer) -> Result<Option<()>, DeviceError> {
+        Ok(None)
+    }
+
+    fn host<'b>(&self, (): &'b ()) -> Result<Option<&'b HostBuffer>, DeviceError> {
+        Ok(None)
+    }
+
+    unsafe fn read(&self, (): &(), _: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        to.fill(0);
+        Ok(())
+    }
+
+    unsafe fn write(&self, (): &(), _: usize, _: &[u8]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn compile(&self, _: &str) -> Result<Vec<u8>, DeviceError> {
+        Ok(Vec::new())
+    }
+
+    fn load(&self, _: &[u8], name: &str) -> Result<String, DeviceError> {
+        Ok(name.to_owned())
+    }
+
+    unsafe fn launch(&self, kernel: &String, _: &Launch<'_, Self>) -> Result<(), DeviceError> {
+        self.note(|asked| asked.kernels.push(kernel.clone()));
+        Ok(())
+    }
+
+    fn wait(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+const HEADS: usize = 8;
+const KV_HEADS: usize = 2;
+const HEAD: usize = 64;
+const WIDTH: usize = HEADS * HEAD;
+const INNER: usize = 1024;
+const CONTEXT: usize = 256;
+
+/// A layer of a decoder over `t` tokens, whose gate is `kind`.
+fn layer(t: usize, kind: ActivationKind) -> Graph {
+    use BlockFormat::{Q4K, Q6K};
+    let mut g = Graph::new();
+    let mut input = |shape: &[usize], dtype| g.input(TensorType::new(shape, dtype)).unwrap();
+    let x = input(&[t, WIDTH], DType::F32);
+    let [positions, start] = [t, 1].map(|n| input(&[n], DType::I32));
+    let caches = [0, 1].map(|_| input(&[KV_HEADS, CONTEXT, HEAD], DType::F16));
+    let norms = [0, 1].map(|_| input(&[WIDTH], DType::F32));
+    let mut weights = |n: usize, k: usize, format| input(&[n, k], DType::Block(format));
+    let wq = weights(WIDTH, WIDTH, Q4K);
+    let wk = weights(KV_HEADS * HEAD, WIDTH, Q4K);
+    let wv = weights(KV_HEADS * HEAD, WIDTH, Q6K);
+    let wo = weights(WIDTH, WIDTH, Q4K);
+    let [w_gate, w_up] = [0, 1].map(|_| weights(INNER, WIDTH, Q4K));
+    let w_down = weights(WIDTH, INNER, Q6K);
+
+    let norm = RmsNorm { eps: Param(1e-5) };
+    let y = g.push(norm.clone(), &[x, norms[0]]).unwrap();
+    let mut heads = |w: ValueId, count: usize| {
+        let y = g.push(Linear, &[y, w]).unwrap();
+        let y = g.reshape(y, [t, count, HEAD]).unwrap();
+        g.permute(y, &[1, 0, 2]).unwrap()
+    };
+    let (q, k, v) = (heads(wq, HEADS), heads(wk, KV_HEADS), heads(wv, KV_HEADS));
+    let rope = Rope {
+        dims: HEAD,
+        layout: RopeLayout::Halves,
+        base: Param(1e4),
+        scaling: RopeScaling::Linear { factor: Param(1.0) },
+    };
+    let [q, k] = [q, k].map(|x| g.push(rope.clone(), &[x, positions]).unwrap());
+    let update = UpdateSlice { dim: 1 };
+    let keys = g.push(update.clone(), &[caches[0], k, start]).unwrap();
+    let values = g.push(update, &[caches[1], v, start]).unwrap();
+    let attention = Attention {
+        scale: Param(0.125),
+        causal: true,
+        soft_cap: None,
+        mask: false,
+        past: true,
+    };
+    let y = g.push(attention, &[q, keys, values, start]).unwrap();
+    let y = g.permute(y, &[1, 0, 2]).unwrap();
+    let y = g.reshape(y, [t, WIDTH]).unwrap();
+    let y = g.push(Linear, &[y, wo]).unwrap();
+    let x = g.binary(BinaryOp::Add, x, y).unwrap();
+
+    let y = g.push(norm, &[x, norms[1]]).unwrap();
+    let [gate, up] = [w_gate, w_up].map(|w| g.push(Linear, &[y, w]).unwrap());
+    let gate = g.push(Activation { kind }, &[gate]).unwrap();
+    let y = g.binary(BinaryOp::Mul, gate, up).unwrap();
+    let y = g.push(Linear, &[y, w_down]).unwrap();
+    let x = g.binary(BinaryOp::Add, x, y).unwrap();
+    g.output(x);
+    g
+}
+
+/// Runs a graph of zeros, and tells what was asked of the device for it.
+fn run(pose: Pose, graph: &Graph) -> Asked {
+    let asked = pose.asked.clone();
+    let runtime = Runtime::new([Arc::new(Gpu::new(pose)) as _]);
+    let zeros = |ty: &TensorType| {
+        let bytes = vec![0; ty.bytes()];
+        Storage::from_host(HostBuffer::copy_of(&bytes).unwrap())
+    };
+    let inputs: Vec<Storage> = graph.inputs().iter().map(zeros).collect();
+    let routing = Routing {
+        strict: true,
+        ..Routing::default()
+    };
+    runtime
+        .prepare(graph.clone(), routing)
+        .run(&inputs)
+        .unwrap();
+    std::mem::take(&mut asked.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn kernels(cuda_capability: u32, t: usize, kind: ActivationKind) -> String {
+    run(Pose::new(cuda_capability), &layer(t, kind))
+        .kernels
+        .join(" ")
+}
+
+#[test]
+fn a_token_is_few_launches_on_hopper() {
+    for &kind in ActivationKind::ALL {
+        assert_eq!(
+            kernels(90, 1, kind),
+            "matvec attention_few matvec matvec matvec"
+        );
+    }
+}
+
+#[test]
+fn prompts_are_products_of_panels_on_hopper() {
+    // Weights of two types are two products, each of which does the norm by itself.
+    for &kind in ActivationKind::ALL {
+        assert_eq!(
+            kernels(90, 100, kind),
+            "panels gemm panels gemm rope rope update_slice update_slice attention_many pointwise \
+             panels gemm panels gemm panels gemm"
+        );
+    }
+}
+
+#[test]
+fn devices_without_kernels_of_their_own_have_those_of_all() {
+    // Newer ones have products of few rows, but other tensor cores.
+    assert_eq!(
+        kernels(120, 1, ActivationKind::Silu),
+        "matvec rope rope update_slice update_slice attention attention_combine matvec matvec \
+         matvec"
+    );
+    for capability in [0, 80] {
+        assert_eq!(
+            kernels(capability, 1, ActivationKind::Silu),
+            "rms_norm quantize qmatvec quantize qmatvec quantize qmatvec rope rope update_slice \
+             update_slice attention attention_combine quantize qmatvec add_rms_norm quantize \
+             qmatvec quantize qmatvec pointwise quantize qmatvec pointwise"
+        );
+    }
+}
+
+#[test]
+fn values_are_in_buffers_that_the_device_has() {
+    let t = 200;
+    let graph = layer(t, ActivationKind::Silu);
+    let largest_of = |asked: Asked| asked.buffers.into_iter().max();
+    // Room for the widest value, or for what attention works in, and for no second one.
+    let limit = t * INNER * 4 + (1 << 15);
+    assert!(largest_of(run(Pose::new(80), &graph)) > Some(limit));
+    let mut pose = Pose::new(80);
+    pose.limits.max_buffer = limit as u64;
+    assert!(largest_of(run(pose, &graph)) <= Some(limit));
+}
