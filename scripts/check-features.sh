@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Lints the crate `rustorch` and the program with no feature, with each alone, and with all: here,
-# or with the argument `apple` for Apple silicon. What does not depend on features is compiled
-# once.
+# Lints the crate `rustorch` and the program with no feature, with some alone that the commit
+# chooses (with RUSTORCH_TEST_FULL, with each), and with all: here, or with the argument `apple` for
+# Apple silicon. What does not depend on features is compiled once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/lib-sample.sh
 
 lint() {
     local packages=(--quiet -p rustorch -p rustorch-cli)
@@ -18,7 +19,7 @@ features=$(cargo metadata --no-deps --locked --format-version 1 | python3 -c '
 import json, sys
 packages = json.load(sys.stdin)["packages"]
 rustorch = next(p for p in packages if p["name"] == "rustorch")
-print(*(f for f in rustorch["features"] if f != "default"))')
+print(*(f for f in rustorch["features"] if f != "default"), sep="\n")' | sample 3)
 
 lint --no-default-features
 for feature in $features; do

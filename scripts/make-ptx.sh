@@ -25,4 +25,7 @@ if ! [ -e "$folder/complete" ]; then
 fi
 
 export RUSTORCH_NVRTC=$library
-cargo run --release --locked --quiet -p rustorch-cuda --example make_ptx "${1:-make}"
+# Of the whole workspace, as the tests are built: packages alone have other features, for which all
+# would be compiled once more.
+cargo build --release --locked --quiet --workspace --example make_ptx
+"${CARGO_TARGET_DIR:-target}/release/examples/make_ptx" "${1:-make}"

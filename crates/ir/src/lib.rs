@@ -13,6 +13,7 @@ mod dtype;
 mod error;
 pub mod fusion;
 mod graph;
+mod hash;
 mod layout;
 mod op;
 pub mod ops;
@@ -23,9 +24,10 @@ pub use device::{DeviceType, GpuDevice, UnknownDevice};
 pub use dtype::{BlockFormat, DType};
 pub use error::OpError;
 pub use graph::{Graph, Node, ValueId};
+pub use hash::FoldingHasher;
 pub use layout::Layout;
 pub use op::{
     Named, Op, OpClass, OpDef, OpKind, ResultTypes, Results, Role, Signature, TensorType,
 };
-pub use scalar::{Param, Scalar};
+pub use scalar::{Param, Scalar, to_odd};
 pub use shape::{Shape, broadcast_shapes, normalize_dim};

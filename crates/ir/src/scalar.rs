@@ -3,6 +3,11 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
+use half::{bf16, f16};
+use smallvec::SmallVec;
+
+use crate::DType;
+
 /// A floating-point parameter of an operation, such as an epsilon. Compared and hashed
 /// by its bits.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +82,37 @@ impl Scalar {
     }
 }
 
+impl Scalar {
+    /// The element of `dtype` that it stands for, rounded or cut to that, as memory holds it;
+    /// nothing for block formats.
+    pub fn to_bytes(self, dtype: DType) -> SmallVec<[u8; 16]> {
+        let (re, im, int) = (self.as_f64(), self.imag(), self.as_i64());
+        match dtype {
+            DType::F64 => re.to_ne_bytes().into_iter().collect(),
+            DType::F32 => (re as f32).to_ne_bytes().into_iter().collect(),
+            DType::F16 => f16::from_f32(to_odd(re))
+                .to_ne_bytes()
+                .into_iter()
+                .collect(),
+            DType::BF16 => bf16::from_f32(to_odd(re))
+                .to_ne_bytes()
+                .into_iter()
+                .collect(),
+            DType::I64 => int.to_ne_bytes().into_iter().collect(),
+            DType::I32 | DType::U32 => (int as i32).to_ne_bytes().into_iter().collect(),
+            DType::I16 => (int as i16).to_ne_bytes().into_iter().collect(),
+            DType::I8 | DType::U8 => (int as i8).to_ne_bytes().into_iter().collect(),
+            DType::Bool => [u8::from(int != 0)].into_iter().collect(),
+            DType::Complex64 => [re as f32, im as f32]
+                .into_iter()
+                .flat_map(f32::to_ne_bytes)
+                .collect(),
+            DType::Complex128 => [re, im].into_iter().flat_map(f64::to_ne_bytes).collect(),
+            DType::Block(_) => SmallVec::new(),
+        }
+    }
+}
+
 impl From<f64> for Scalar {
     fn from(value: f64) -> Self {
         Self::Float(value.into())
@@ -115,4 +151,16 @@ impl fmt::Display for Scalar {
             Self::Complex(re, im) => write!(f, "{re}{:+}i", im.0),
         }
     }
+}
+
+/// `x` in single precision so that rounding it once more, to half precision, gives what
+/// rounding `x` directly would: the last bit of an inexact result is made odd, which keeps
+/// it off ties ([Boldo and Melquiond 2008](https://doi.org/10.1109/TC.2008.107)).
+pub fn to_odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    if f64::from(nearest) == x || x.is_nan() {
+        return nearest;
+    }
+    let cut = nearest.to_bits() - u32::from(f64::from(nearest).abs() > x.abs());
+    f32::from_bits(cut | 1)
 }

@@ -272,11 +272,10 @@ impl RandomWeights {
 fn tile(ty: GgmlType) -> io::Result<Vec<u8>> {
     let normal = Random {
         distribution: Distribution::Normal,
-        seed: 0,
         shape: [RandomWeights::TILE].as_slice().into(),
         dtype: DType::F32,
     };
-    let weight = |i| (RandomWeights::DEVIATION * normal.draw(i as u64)) as f32;
+    let weight = |i| (RandomWeights::DEVIATION * normal.draw([0, 0], i as u64)) as f32;
     let weights: Vec<u8> = (0..RandomWeights::TILE)
         .flat_map(|i| weight(i).to_le_bytes())
         .collect();

@@ -562,6 +562,7 @@ impl Executable {
         slot.runs.fetch_add(1, Ordering::Relaxed);
         slot.owner.accessed(operands.len() + targets.len());
         self.devices.journal.count_conversions(stage.conversions);
+        (self.devices.journal).count_computed(plan.segments[index].nodes().len() as u64);
         Ok(())
     }
 

@@ -61,6 +61,8 @@ pub(crate) struct Journal {
     faults: Mutex<HashMap<(DeviceType, FailureClass), u64>>,
     moved: Mutex<HashMap<Way, Moved>>,
     conversions: AtomicU64,
+    /// Operations that were computed.
+    computed: AtomicU64,
 }
 
 /// Bytes that were copied on one way, and in how many copies.
@@ -83,6 +85,7 @@ impl Journal {
             faults: Mutex::default(),
             moved: Mutex::default(),
             conversions: AtomicU64::new(0),
+            computed: AtomicU64::new(0),
         }
     }
 
@@ -164,6 +167,14 @@ impl Journal {
         if count > 0 {
             self.conversions.fetch_add(count, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn count_computed(&self, count: u64) {
+        self.computed.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn computed(&self) -> u64 {
+        self.computed.load(Ordering::Relaxed)
     }
 
     pub(crate) fn conversions(&self) -> u64 {

@@ -12,7 +12,7 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `runtime.rs`, `plan_cache.rs`, `hash.rs` | devices, known graphs |
+//! | `runtime.rs`, `plan_cache.rs` | devices, known graphs |
 //! | `executor.rs`, `executor` | running and failing over, loading |
 //! | `policy.rs`, `f32_hybrid.rs` | whom to ask first |
 //! | `planner.rs`, `segment.rs` | who gets a node, cutting |
@@ -36,7 +36,6 @@ mod error;
 mod executor;
 mod f32_hybrid;
 mod fuse;
-mod hash;
 mod host_pool;
 mod journal;
 mod lower;

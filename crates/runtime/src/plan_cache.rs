@@ -2,11 +2,9 @@
 //! memory.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::BuildHasherDefault;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
 use std::sync::Arc;
-
-use crate::hash::Identity;
 
 /// Bytes that plans may take unless somebody says otherwise.
 const DEFAULT_LIMIT: usize = 128 << 20;
@@ -59,6 +57,26 @@ struct Slot<T> {
     bytes: usize,
     newer: Option<usize>,
     older: Option<usize>,
+}
+
+/// Takes what is a hash already as it is.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0 << 8 | u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
 }
 
 impl<T> Default for PlanCache<T> {

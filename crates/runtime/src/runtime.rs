@@ -1,24 +1,24 @@
 //! The devices of a program, what has been learnt about them, and graphs compiled for them.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, BuildHasherDefault};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use rustorch_ir::{Graph, Op, Role, Signature, TensorType};
+use rustorch_ir::{DType, FoldingHasher, Graph, Op, Role, Scalar, Signature, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::costs::estimate::{Measured, Places};
 use crate::executor::Executable;
-use crate::hash::Folding;
 use crate::journal::{Cause, Journal, Owner, lock};
 use crate::plan_cache::PlanCache;
 use crate::planner::DeviceId;
 use crate::policy::{Policy, Subject, place_in_chain};
+use crate::storage::StorageError;
 use crate::{
     Backend, Costs, DeviceBuffer, DeviceCapability, DeviceError, DeviceInfo, DeviceSelector,
-    DeviceType, FailureClass, Fallback, Fetched, Hardware, MemoryManager, OpType, PlanCounters,
-    Route, Routing, RunError, Storage, TensorInfo, TransferMethod,
+    DeviceType, FailureClass, Fallback, Fetched, Hardware, HostBuffer, MemoryManager, OpType,
+    PlanCounters, Route, Routing, RunError, Storage, TensorInfo, TransferMethod,
 };
 
 /// The devices and what has been learnt about them.
@@ -39,6 +39,12 @@ pub(crate) struct Devices {
 
 /// Graphs that were run before.
 type Cache = PlanCache<Executable>;
+
+/// Numbers that were operands, with the copies that devices have of them.
+type Numbers = HashMap<(Scalar, DType), Storage, BuildHasherDefault<FoldingHasher>>;
+
+/// Numbers that are kept.
+const KEPT_NUMBERS: usize = 256;
 
 pub(crate) struct Slot {
     pub(crate) backend: Arc<dyn Backend>,
@@ -176,6 +182,20 @@ impl Devices {
     }
 }
 
+fn hash_of(key: &impl Hash) -> u64 {
+    BuildHasherDefault::<FoldingHasher>::default().hash_one(key)
+}
+
+/// Is `graph` this operation on these inputs, in their order?
+fn is_alone(graph: &Graph, op: &Op, pin: Option<DeviceType>, types: &[&TensorType]) -> bool {
+    let [node] = graph.nodes() else {
+        return false;
+    };
+    let given = (0..types.len()).eq(node.inputs.iter().map(|value| value.index()));
+    let typed = graph.inputs().iter().eq(types.iter().copied());
+    given && typed && node.op == *op && node.pin == pin
+}
+
 /// Devices in their order of preference, and graphs compiled for them.
 ///
 /// Clones share everything.
@@ -183,6 +203,7 @@ impl Devices {
 pub struct Runtime {
     pub(crate) devices: Arc<Devices>,
     cache: Arc<Mutex<Cache>>,
+    numbers: Arc<Mutex<Numbers>>,
 }
 
 impl Runtime {
@@ -194,6 +215,7 @@ impl Runtime {
         Self {
             devices: Arc::new(Devices::new(backends, &cache)),
             cache,
+            numbers: Arc::default(),
         }
     }
 
@@ -334,20 +356,74 @@ impl Runtime {
         inputs: &[Storage],
         routing: Routing,
     ) -> Result<Vec<Storage>, RunError> {
-        // Where the operands are decides only where there is something to choose between.
-        let places = match self.devices.compares.load(Ordering::Relaxed) {
-            true => self.devices.places(inputs),
-            false => Places::new(),
-        };
-        let key = (graph, routing, &places);
-        let hash = BuildHasherDefault::<Folding>::default().hash_one(key);
+        let places = self.places(inputs);
+        let hash = hash_of(&(graph, routing, &places));
         let is_it =
             |e: &Executable| e.routing() == routing && *e.places() == places && e.graph() == graph;
         let found = lock(&self.cache).find(hash, is_it);
-        if let Some(executable) = found {
-            return executable.run(inputs);
+        match found {
+            Some(executable) => executable.run(inputs),
+            None => self.run_new(hash, graph.clone(), inputs, routing, places),
         }
-        let executable = self.insert(hash, graph.clone(), routing, places);
+    }
+
+    /// [`Runtime::run`] of a graph of one operation that only computes, on inputs of these types,
+    /// pinned to a device or not: it is made only if it is not known yet.
+    ///
+    /// # Errors
+    /// As [`Runtime::run`]; operands that the operation is not defined for.
+    pub fn run_alone(
+        &self,
+        op: &Op,
+        pin: Option<DeviceType>,
+        types: &[&TensorType],
+        inputs: &[Storage],
+        routing: Routing,
+    ) -> Result<Storage, RunError> {
+        let places = self.places(inputs);
+        let hash = hash_of(&(op, pin, types, routing, &places));
+        let is_it = |e: &Executable| {
+            e.routing() == routing && *e.places() == places && is_alone(e.graph(), op, pin, types)
+        };
+        let found = lock(&self.cache).find(hash, is_it);
+        let mut outputs = match found {
+            Some(executable) => executable.run(inputs)?,
+            None => {
+                let mut graph = Graph::new();
+                let mut values: SmallVec<[ValueId; 4]> = SmallVec::new();
+                for &ty in types {
+                    values.push(graph.input(ty.clone())?);
+                }
+                let output = graph.push(op.clone(), &values)?;
+                graph.pin(output, pin);
+                graph.output(output);
+                self.run_new(hash, graph, inputs, routing, places)?
+            }
+        };
+        let missing = || RunError::NoDevice {
+            op: op.name().to_owned(),
+            tried: "it gives nothing".to_owned(),
+        };
+        outputs.pop().ok_or_else(missing)
+    }
+
+    /// Where the operands are, which decides only where there is something to choose between.
+    fn places(&self, inputs: &[Storage]) -> Places {
+        match self.devices.compares.load(Ordering::Relaxed) {
+            true => self.devices.places(inputs),
+            false => Places::new(),
+        }
+    }
+
+    fn run_new(
+        &self,
+        hash: u64,
+        graph: Graph,
+        inputs: &[Storage],
+        routing: Routing,
+        places: Places,
+    ) -> Result<Vec<Storage>, RunError> {
+        let executable = self.insert(hash, graph, routing, places);
         let outputs = executable.run(inputs);
         // What a plan takes is known now.
         let evicted = lock(&self.cache).charge(hash, &executable, executable.footprint());
@@ -369,6 +445,33 @@ impl Runtime {
         drop(cache);
         drop(replaced);
         executable
+    }
+
+    /// A number as an operand, of a dtype that is not a block format: only to be read. Those that
+    /// come again find the copies that devices have made of them.
+    ///
+    /// # Errors
+    /// The host is out of memory.
+    pub fn number(&self, number: Scalar, dtype: DType) -> Result<Storage, RunError> {
+        let mut numbers = lock(&self.numbers);
+        if let Some(storage) = numbers.get(&(number, dtype)) {
+            return Ok(storage.clone());
+        }
+        let storage = HostBuffer::copy_of(&number.to_bytes(dtype)).map(Storage::from_host);
+        let Some(storage) = storage else {
+            let full = StorageError::NoHostMemory;
+            return Err(full.into_run_error(DeviceType::Cpu));
+        };
+        if numbers.len() >= KEPT_NUMBERS {
+            numbers.clear();
+        }
+        numbers.insert((number, dtype), storage.clone());
+        Ok(storage)
+    }
+
+    /// Operations that devices have computed, views and fused ones counted by themselves.
+    pub fn computed(&self) -> u64 {
+        self.devices.journal.computed()
     }
 
     /// How often graphs were planned, and why, and what their plans take.

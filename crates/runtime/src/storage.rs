@@ -194,6 +194,11 @@ impl Storage {
         WeakStorage(Arc::downgrade(&self.0))
     }
 
+    /// Number of handles on these bytes, this one among them.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
     /// Is this the only handle, now and later?
     pub(crate) fn is_unique(&self) -> bool {
         Arc::strong_count(&self.0) == 1 && Arc::weak_count(&self.0) == 0

@@ -1,162 +1,194 @@
 //! From tensors to the graph that computes them.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use rustorch_ir::ops::{AsStrided, Reshape};
-use rustorch_ir::{DType, Graph, OpError, TensorType, ValueId};
-use rustorch_runtime::Storage;
+use rustorch_ir::ops::{AsStrided, Full, Reshape};
+use rustorch_ir::{DType, Graph, OpError, Scalar, TensorType, ValueId};
+use rustorch_runtime::{Runtime, Storage};
 use smallvec::SmallVec;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
-use crate::tensor::{Pending, State, View};
+use crate::history::{ByKey, Held, History};
+use crate::value::{Pending, State, Value, View};
 
 /// The graph of some tensors.
 pub(crate) struct Capture {
-    /// Its inputs are the placeholders, then `leaves`; its outputs the asked-for tensors,
-    /// then `states`.
+    /// Its inputs are the placeholders, then `leaves`; its outputs are `results`.
     pub(crate) graph: Graph,
     /// The storages of tensors in memory.
     pub(crate) leaves: Vec<Storage>,
-    /// The tensors that are states after an update. They cost nothing to keep.
-    pub(crate) states: Vec<Tensor>,
-}
-
-/// The tensors that others are computed from, in an order that can be followed.
-#[derive(Default)]
-struct History {
-    leaves: Vec<(Tensor, State)>,
-    nodes: Vec<(Tensor, Arc<Pending>)>,
-}
-
-impl History {
-    /// Walks back from `outputs`. Histories can be long: in a loop, not by recursion.
-    fn of(outputs: &[&Tensor]) -> Self {
-        enum Visit {
-            Enter(Tensor),
-            Leave(Tensor, Arc<Pending>),
-        }
-        let mut history = Self::default();
-        let mut seen = HashSet::new();
-        let mut stack: Vec<Visit> = (outputs.iter().rev())
-            .map(|&t| Visit::Enter(t.clone()))
-            .collect();
-        while let Some(visit) = stack.pop() {
-            match visit {
-                Visit::Leave(tensor, pending) => history.nodes.push((tensor, pending)),
-                Visit::Enter(tensor) if seen.insert(tensor.key()) => match tensor.state() {
-                    State::Pending(pending) => {
-                        stack.push(Visit::Leave(tensor, pending.clone()));
-                        stack.extend(pending.inputs.iter().rev().cloned().map(Visit::Enter));
-                    }
-                    leaf => history.leaves.push((tensor, leaf)),
-                },
-                Visit::Enter(_) => {}
-            }
-        }
-        history
-    }
+    /// The asked-for values, and behind them what else is kept: states after an update, which cost
+    /// nothing to keep, and values that there are handles on.
+    pub(crate) results: Vec<Value>,
+    /// What is in the memory of others: overwritten states, and views of what is kept. In an
+    /// order that can be followed.
+    pub(crate) shown: Vec<(Value, Arc<Pending>)>,
 }
 
 /// The value of each tensor, by its key.
-type Values = HashMap<usize, ValueId>;
+type Values = ByKey<ValueId>;
 
 impl Capture {
-    /// The graph that computes `outputs` from `placeholders` and tensors in memory.
+    /// The graph that computes `outputs` again and again from `placeholders` and tensors in
+    /// memory. Numbers are part of it.
     ///
     /// # Errors
     /// A placeholder that is not among `placeholders`; a state that is read while it is
     /// updated.
-    pub(crate) fn new(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
-        let history = History::of(outputs);
+    pub(crate) fn trace(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
+        let outputs: Vec<&Value> = outputs.iter().map(|t| t.value()).collect();
+        let history = History::of(outputs.iter().copied());
         let mut graph = Graph::new();
-        let mut values = Values::new();
+        let mut values = Values::default();
         for tensor in placeholders {
             let is_placeholder = matches!(tensor.state(), State::Placeholder);
             require("trace", is_placeholder, "placeholders", "a tensor")?;
-            values.insert(tensor.key(), graph.input(tensor.ty().clone())?);
+            values.insert(tensor.value().key(), graph.input(tensor.ty().clone())?);
         }
-        let leaves = add_leaves(&mut graph, &history.leaves, &mut values)?;
-        let mut states = Vec::new();
-        for (tensor, pending) in &history.nodes {
+        let leaves = add_leaves(&mut graph, &history.leaves, &mut values, None)?;
+        Self::new(graph, leaves, values, &history, &outputs, None)
+    }
+
+    /// The graph that computes `outputs` once, and what else of their history somebody has a
+    /// handle on. Numbers are inputs.
+    ///
+    /// # Errors
+    /// A placeholder; a state that is read while it is updated.
+    pub(crate) fn once(outputs: &[&Value], runtime: &Runtime) -> RusTorchResult<Self> {
+        let history = History::of(outputs.iter().copied());
+        let mut held = history.held();
+        let is_asked = |value: &Value| outputs.iter().any(|asked| asked.key() == value.key());
+        held.values.retain(|value| !is_asked(value));
+        let mut graph = Graph::new();
+        let mut values = Values::default();
+        let leaves = add_leaves(&mut graph, &history.leaves, &mut values, Some(runtime))?;
+        Self::new(graph, leaves, values, &history, outputs, Some(held))
+    }
+
+    fn new(
+        mut graph: Graph,
+        leaves: Vec<Storage>,
+        mut values: Values,
+        history: &History,
+        outputs: &[&Value],
+        held: Option<Held>,
+    ) -> RusTorchResult<Self> {
+        check_states(history)?;
+        let (mut kept, mut shown) = (Vec::new(), Vec::new());
+        let updates = history.nodes.iter().filter(|(_, p)| p.is_update());
+        let overwritten: ByKey<()> = updates.map(|(_, p)| (p.inputs[0].key(), ())).collect();
+        for (value, pending) in &history.nodes {
             let inputs: SmallVec<[ValueId; 4]> =
-                pending.inputs.iter().map(|t| values[&t.key()]).collect();
-            let value = graph.push(pending.op.clone(), &inputs)?;
-            graph.pin(value, pending.pin);
-            values.insert(tensor.key(), value);
+                pending.inputs.iter().map(|v| values[&v.key()]).collect();
+            let result = graph.push(pending.op.clone(), &inputs)?;
+            graph.pin(result, pending.pin);
+            values.insert(value.key(), result);
             if pending.is_update() {
-                states.push(tensor.clone());
+                match overwritten.contains_key(&value.key()) {
+                    true => shown.push((value.clone(), pending.clone())),
+                    false => kept.push(value.clone()),
+                }
             }
         }
-        for tensor in outputs.iter().copied().chain(&states) {
-            graph.output(values[&tensor.key()]);
+        // One that was overwritten is in the memory of the last update.
+        let is_once = held.is_some();
+        let is_result = |v: &&&Value| !is_once || !overwritten.contains_key(&v.key());
+        let mut results: Vec<Value> = outputs.iter().filter(is_result).copied().cloned().collect();
+        let held = held.unwrap_or_default();
+        kept.retain(|value| !is_once || !results.iter().any(|r| r.key() == value.key()));
+        results.extend(kept.into_iter().chain(held.values));
+        for value in &results {
+            graph.output(values[&value.key()]);
         }
-        check_states(&graph)?;
+        check_readers(&graph)?;
+        shown.extend(held.views);
         Ok(Self {
             graph,
             leaves,
-            states,
+            results,
+            shown,
         })
     }
 }
 
-/// Makes each storage one input, and each tensor in it a view of that input.
+/// Makes each storage one input, and each value in it a view of that input. Numbers become
+/// storages of a runtime, or constants.
 fn add_leaves(
     graph: &mut Graph,
-    leaves: &[(Tensor, State)],
+    leaves: &[(Value, State)],
     values: &mut Values,
+    numbers: Option<&Runtime>,
 ) -> RusTorchResult<Vec<Storage>> {
-    let mut inputs: HashMap<(usize, DType), ValueId> = HashMap::new();
-    let mut storages = Vec::new();
-    let mut views: Vec<(&Tensor, &View)> = Vec::new();
-    for (tensor, state) in leaves {
-        match state {
-            State::Ready(view) => views.push((tensor, view)),
-            State::Placeholder | State::Pending(_) => require(
+    let mut views: SmallVec<[(&Value, View); 4]> = SmallVec::new();
+    let mut constants: SmallVec<[(&Value, Scalar); 4]> = SmallVec::new();
+    for (value, state) in leaves {
+        match (state, numbers) {
+            (State::Ready(view), _) => views.push((value, view.clone())),
+            (State::Scalar(number), Some(runtime)) => {
+                let storage = runtime.number(*number, value.ty().dtype)?;
+                views.push((value, View::whole(storage, &value.ty().shape)));
+            }
+            (State::Scalar(number), None) => constants.push((value, *number)),
+            (State::Placeholder | State::Pending(_), _) => require(
                 "eval",
-                values.contains_key(&tensor.key()),
+                values.contains_key(&value.key()),
                 "values: a placeholder has one only in the trace that it was passed to",
-                format!("a placeholder {}", tensor.ty()),
+                format_args!("a placeholder {}", value.ty()),
             )?,
         }
     }
-    // Tensors that are their whole storage give their input its shape, so that most need no
+    // Values that are their whole storage give their input its shape, so that most need no
     // view at all.
-    views.sort_by_key(|(tensor, view)| !view.is_whole(tensor.dtype()));
-    for (tensor, view) in &views {
-        if let Entry::Vacant(entry) = inputs.entry((view.storage.id(), tensor.dtype())) {
-            entry.insert(graph.input(input_type(tensor, view))?);
+    views.sort_by_key(|(value, view)| !view.is_whole(value.ty().dtype));
+    let mut inputs: HashMap<(usize, DType), ValueId> = HashMap::new();
+    let mut storages = Vec::new();
+    for (value, view) in &views {
+        let dtype = value.ty().dtype;
+        if let Entry::Vacant(entry) = inputs.entry((view.storage.id(), dtype)) {
+            entry.insert(graph.input(input_type(value.ty(), view))?);
             storages.push(view.storage.clone());
         }
     }
-    for (tensor, view) in &views {
-        let input = inputs[&(view.storage.id(), tensor.dtype())];
-        values.insert(tensor.key(), add_view(graph, input, tensor, view)?);
+    for (value, view) in &views {
+        let input = inputs[&(view.storage.id(), value.ty().dtype)];
+        values.insert(value.key(), add_view(graph, input, value.ty(), view)?);
+    }
+    for (value, number) in constants {
+        let ty = value.ty();
+        let constant = Full {
+            shape: ty.shape.clone(),
+            value: number,
+            dtype: ty.dtype,
+        };
+        let constant = graph.push(constant, &[])?;
+        graph.pin(constant, value.pin());
+        values.insert(value.key(), constant);
     }
     Ok(storages)
 }
 
-fn input_type(tensor: &Tensor, view: &View) -> TensorType {
-    match tensor.dtype().size() {
-        Some(size) if !view.is_whole(tensor.dtype()) => {
-            TensorType::new([view.storage.bytes() / size], tensor.dtype())
+fn input_type(ty: &TensorType, view: &View) -> TensorType {
+    match ty.dtype.size() {
+        Some(size) if !view.is_whole(ty.dtype) => {
+            TensorType::new([view.storage.bytes() / size], ty.dtype)
         }
-        _ => tensor.ty().clone(),
+        _ => ty.clone(),
     }
 }
 
 fn add_view(
     graph: &mut Graph,
     input: ValueId,
-    tensor: &Tensor,
+    ty: &TensorType,
     view: &View,
 ) -> Result<ValueId, OpError> {
-    if view.is_whole(tensor.dtype()) {
-        return match graph.ty(input).shape == tensor.ty().shape {
+    if view.is_whole(ty.dtype) {
+        return match graph.ty(input).shape == ty.shape {
             true => Ok(input),
-            false => graph.reshape(input, tensor.ty().shape.clone()),
+            false => graph.reshape(input, ty.shape.clone()),
         };
     }
     let elements = graph.ty(input).shape.elements();
@@ -175,7 +207,27 @@ fn add_view(
 
 /// An update changes its state in place, so whoever else reads the old state might read
 /// the new one instead.
-fn check_states(graph: &Graph) -> RusTorchResult<()> {
+fn check_states(history: &History) -> RusTorchResult<()> {
+    let updates = history.nodes.iter().filter(|(_, p)| p.is_update());
+    let mut updates = updates.peekable();
+    if updates.peek().is_none() {
+        return Ok(());
+    }
+    let uses = history.uses();
+    updates.try_for_each(|(_, update)| {
+        let readers = uses.get(&update.inputs[0].key()).copied().unwrap_or(0);
+        require_only_reader(update.op.name(), readers == 1)
+    })
+}
+
+fn require_only_reader(name: &'static str, is_only: bool) -> RusTorchResult<()> {
+    let expected = "a state that is read only through the result of its update";
+    let got = "another reader of the old state in the same computation";
+    require(name, is_only, expected, got)
+}
+
+/// The same of tensors that are views of a state's memory.
+fn check_readers(graph: &Graph) -> RusTorchResult<()> {
     let mut readers = vec![0u32; graph.len()];
     for value in graph.nodes().iter().flat_map(|n| &n.inputs) {
         readers[value.index()] += 1;
@@ -184,12 +236,7 @@ fn check_states(graph: &Graph) -> RusTorchResult<()> {
         let states = node.overwrites();
         states.map(move |(_, state)| (node, node.inputs[state]))
     }) {
-        require(
-            node.op.name(),
-            readers[state.index()] == 1,
-            "a state that is read only through the result of its update",
-            "another reader of the old state in the same computation",
-        )?;
+        require_only_reader(node.op.name(), readers[state.index()] == 1)?;
     }
     Ok(())
 }

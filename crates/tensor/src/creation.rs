@@ -5,7 +5,9 @@ use rustorch_ir::{DType, OpError, Scalar, TensorType};
 use rustorch_runtime::{HostBuffer, Storage};
 
 use crate::error::{RusTorchError, RusTorchResult, require};
-use crate::tensor::{View, check_type};
+use crate::manager::current_pin;
+use crate::tensor::check_type;
+use crate::value::View;
 use crate::{Element, Tensor};
 
 impl Tensor {
@@ -86,6 +88,9 @@ impl Tensor {
         value: Scalar,
         dtype: DType,
     ) -> RusTorchResult<Self> {
+        if shape.is_empty() {
+            return Self::number(name, value, dtype, current_pin());
+        }
         let shape = shape.into();
         let full = Full {
             shape,

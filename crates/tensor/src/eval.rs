@@ -1,53 +1,114 @@
 //! Computing tensors and reading their elements.
 
 use rustorch_ir::ops::Contiguous;
-use rustorch_ir::{Graph, OpError};
-use rustorch_runtime::Storage;
+use rustorch_ir::{Graph, OpError, Role, Scalar, TensorType};
+use rustorch_runtime::{HostBuffer, Routing, Runtime, Storage};
+use smallvec::SmallVec;
 
 use crate::capture::Capture;
 use crate::devices::{current, runtime};
-use crate::error::{RusTorchResult, require};
-use crate::tensor::{State, View};
+use crate::error::{RusTorchError, RusTorchResult, require};
+use crate::value::{Pending, State, Value, View};
 use crate::{Element, Tensor};
 
 /// Bytes that are read from a device at once.
 const READ_BYTES: usize = 256 * 1024;
 
-/// Computes several tensors together, so that what they share is computed once. Each then
-/// has its value and forgets how it was computed. What lies between keeps no value: name it
-/// here if it is to be used again.
+/// Computes several tensors together, so that what they share is computed once. Each then has
+/// its value and forgets how it was computed, and so does every tensor on the way that there is
+/// still a handle on, but for constants. Tracked handles ([`Tensor::requires_grad`]) keep how
+/// they were computed beside the value.
 ///
 /// # Errors
 /// A placeholder among what they are computed from; a failure that no device could make
 /// good; a mistake only found at run time, such as an index out of range.
 pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
     let (runtime, routing) = current();
-    eval_with(tensors, |graph, leaves| {
+    if let [tensor] = tensors
+        && eval_alone(tensor.value(), &runtime, routing)?
+    {
+        return Ok(());
+    }
+    eval_with(tensors, &runtime, |graph, leaves| {
         Ok(runtime.run(&graph, leaves, routing)?)
     })
 }
 
-/// [`eval_all`] by whoever runs graphs.
+/// The short way for one operation on whole tensors in memory; `false` if it is not that.
+fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResult<bool> {
+    let pending = match value.state() {
+        State::Ready(_) => return Ok(true),
+        State::Pending(pending) if is_alone(&pending) => pending,
+        State::Pending(_) | State::Scalar(_) | State::Placeholder => return Ok(false),
+    };
+    let mut types: SmallVec<[&TensorType; 4]> = SmallVec::new();
+    let mut storages: SmallVec<[Storage; 4]> = SmallVec::new();
+    for input in &pending.inputs {
+        let dtype = input.ty().dtype;
+        storages.push(match &*input.lock() {
+            State::Ready(view) if view.is_whole(dtype) => view.storage.clone(),
+            State::Scalar(number) => runtime.number(*number, dtype)?,
+            _ => return Ok(false),
+        });
+        types.push(input.ty());
+    }
+    let result = runtime.run_alone(&pending.op, pending.pin, &types, &storages, routing)?;
+    value.store(View::whole(result, &value.ty().shape));
+    Ok(true)
+}
+
+/// Does an operation compute one result in memory of its own?
+fn is_alone(pending: &Pending) -> bool {
+    pending.op.def().role() == Role::Compute && !pending.is_update()
+}
+
+/// [`eval_all`] by whoever runs graphs, for `runtime`.
 pub(crate) fn eval_with(
     tensors: &[&Tensor],
+    runtime: &Runtime,
     run: impl FnOnce(Graph, &[Storage]) -> RusTorchResult<Vec<Storage>>,
 ) -> RusTorchResult<()> {
-    let pending: Vec<&Tensor> = (tensors.iter().copied())
-        .filter(|tensor| !tensor.is_ready())
-        .collect();
+    let mut pending: SmallVec<[&Value; 4]> = SmallVec::new();
+    for tensor in tensors.iter().filter(|tensor| !tensor.is_ready()) {
+        match tensor.state() {
+            State::Scalar(number) => tensor.value().store(number_alone(number, tensor.ty())?),
+            _ => pending.push(tensor.value()),
+        }
+    }
     if pending.is_empty() {
         return Ok(());
     }
     let Capture {
         graph,
         leaves,
-        states,
-    } = Capture::new(&[], &pending)?;
-    let results = run(graph, &leaves)?;
-    for (tensor, storage) in pending.into_iter().chain(&states).zip(results) {
-        tensor.store(View::whole(storage, &tensor.ty().shape));
+        results,
+        shown,
+    } = Capture::once(&pending, runtime)?;
+    let storages = run(graph, &leaves)?;
+    for (value, storage) in results.iter().zip(storages) {
+        value.store(View::whole(storage, &value.ty().shape));
+    }
+    for (value, pending) in shown {
+        let memory = pending.inputs[0].view();
+        let view = match pending.is_update() {
+            true => memory,
+            false => memory.and_then(|view| view.seen(&pending.op)),
+        };
+        if let Some(view) = view {
+            value.store(view);
+        }
     }
     Ok(())
+}
+
+/// A number in memory of its own.
+fn number_alone(number: Scalar, ty: &TensorType) -> RusTorchResult<View> {
+    let bytes = number.to_bytes(ty.dtype);
+    let buffer = HostBuffer::copy_of(&bytes).ok_or(RusTorchError::OutOfMemory {
+        op: "eval",
+        bytes: bytes.len(),
+    })?;
+    Ok(View::whole(Storage::from_host(buffer), &ty.shape))
 }
 
 impl Tensor {
@@ -64,12 +125,8 @@ impl Tensor {
     /// The elements' place after [`Tensor::eval`].
     fn view_of_value(&self) -> RusTorchResult<View> {
         self.eval()?;
-        match self.state() {
-            State::Ready(view) => Ok(view),
-            State::Pending(_) | State::Placeholder => {
-                Err(OpError::new("eval", "a value", "none").into())
-            }
-        }
+        let missing = || OpError::new("eval", "a value", "none");
+        Ok(self.value().view().ok_or_else(missing)?)
     }
 
     /// The computed elements in row-major order as a storage of their own: the tensor's
@@ -132,7 +189,7 @@ impl Tensor {
         match self.state() {
             State::Placeholder => return Ok(()),
             State::Pending(pending) if pending.is_update() => return Ok(()),
-            State::Pending(_) | State::Ready(_) => {}
+            State::Pending(_) | State::Ready(_) | State::Scalar(_) => {}
         }
         let whole = self.view_of_value()?.is_whole(self.dtype());
         let expected = "a tensor that is all of its memory (contiguous makes one)";

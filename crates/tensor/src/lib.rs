@@ -6,7 +6,8 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `tensor.rs` | the handle, recording, shape and dtype |
+//! | `tensor.rs`, `value.rs` | the handle, recording, shape and dtype; what it is on |
+//! | `history.rs`, `grad.rs` | operations still to be computed, and those kept for gradients |
 //! | `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
 //! | `creation.rs`, `random.rs`, `macros.rs` | new tensors |
 //! | `views.rs`, `index.rs`, `join.rs` | other shapes, chosen elements, tensors put together |
@@ -34,6 +35,8 @@ mod error;
 mod eval;
 #[cfg(feature = "hybrid-f32")]
 mod f32;
+mod grad;
+mod history;
 mod hybrid;
 mod index;
 mod join;
@@ -48,6 +51,7 @@ mod random;
 mod reduce;
 mod tensor;
 mod trace;
+mod value;
 mod views;
 
 pub use activity::Activity;
@@ -61,6 +65,7 @@ pub use eval::eval_all;
 pub use f32::{
     DeviceState, F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer, F32UnifiedBuffer,
 };
+pub use grad::{Recorded, is_grad_enabled, no_grad};
 pub use hybrid::HybridExecutor;
 pub use macros::{Literal, literal};
 pub use manager::{

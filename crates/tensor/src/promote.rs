@@ -1,8 +1,8 @@
 //! Operands that may be numbers, and the dtype that operands of several meet in.
 
 use num_complex::Complex;
-use rustorch_ir::ops::{Cast, Full};
-use rustorch_ir::{DType, OpError, Scalar, Shape};
+use rustorch_ir::ops::Cast;
+use rustorch_ir::{DType, OpError, Scalar};
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
@@ -93,15 +93,8 @@ impl Operand<'_> {
     pub(crate) fn to_tensor(self, op: &'static str, dtype: DType) -> RusTorchResult<Tensor> {
         match self {
             Self::Tensor(tensor) => tensor.cast(op, dtype),
-            Self::Scalar(value) => {
-                let shape = Shape::default();
-                let full = Full {
-                    shape,
-                    value,
-                    dtype,
-                };
-                Tensor::apply(op, full, &[])
-            }
+            // Work goes where its other operands are.
+            Self::Scalar(value) => Tensor::number(op, value, dtype, None),
         }
     }
 }

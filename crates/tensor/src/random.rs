@@ -54,6 +54,20 @@ impl Tensor {
         Self::drawn("rand", Distribution::Uniform, seed, shape.as_ref(), dtype)
     }
 
+    /// [`Tensor::rand`] by a key `i64[2]` of a seed and an offset, which counts the blocks of four
+    /// numbers of the seed's stream that come before the first element. The key is data: a
+    /// [`Trace`](crate::Trace) that is given another one in each run draws anew in each.
+    ///
+    /// # Errors
+    /// As [`Tensor::rand`]; another key.
+    pub fn rand_keyed(
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+        key: &Self,
+    ) -> RusTorchResult<Self> {
+        Self::drawn_by("rand", Distribution::Uniform, key, shape.as_ref(), dtype)
+    }
+
     /// Numbers drawn from the normal distribution of mean 0 and variance 1. Floats, or
     /// complex numbers, whose parts have variance ½.
     ///
@@ -73,6 +87,18 @@ impl Tensor {
         seed: u64,
     ) -> RusTorchResult<Self> {
         Self::drawn("randn", Distribution::Normal, seed, shape.as_ref(), dtype)
+    }
+
+    /// [`Tensor::randn`] by a key, see [`Tensor::rand_keyed`].
+    ///
+    /// # Errors
+    /// As [`Tensor::randn`]; another key.
+    pub fn randn_keyed(
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+        key: &Self,
+    ) -> RusTorchResult<Self> {
+        Self::drawn_by("randn", Distribution::Normal, key, shape.as_ref(), dtype)
     }
 
     /// Integers drawn evenly from `low..high`, as any real dtype.
@@ -130,12 +156,22 @@ impl Tensor {
         shape: &[usize],
         dtype: DType,
     ) -> RusTorchResult<Self> {
+        let key = Self::from_slice(&[seed as i64, 0], [2])?;
+        Self::drawn_by(name, distribution, &key, shape, dtype)
+    }
+
+    fn drawn_by(
+        name: &'static str,
+        distribution: Distribution,
+        key: &Self,
+        shape: &[usize],
+        dtype: DType,
+    ) -> RusTorchResult<Self> {
         let random = Random {
             distribution,
-            seed,
             shape: shape.into(),
             dtype,
         };
-        Self::apply(name, random, &[])
+        Self::apply(name, random, &[key])
     }
 }

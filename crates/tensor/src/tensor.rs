@@ -1,16 +1,18 @@
 //! The tensor: a handle on a value that is computed when it is asked for.
 
-use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rustorch_ir::ops::Reshape;
-use rustorch_ir::{DType, Layout, Op, OpError, Role, Shape, TensorType, normalize_dim};
+use rustorch_ir::{DType, Op, OpError, Role, Scalar, TensorType, normalize_dim};
 use rustorch_runtime::{DeviceType, RunError, Storage};
 use smallvec::SmallVec;
 
 use crate::devices::{current, runtime};
-use crate::error::RusTorchResult;
+use crate::error::{RusTorchResult, require};
+use crate::grad::{Track, Tracks, tracks};
+use crate::history::Extent;
 use crate::manager::{current_pin, pin};
+use crate::value::{Pending, State, Value, View, overwrites};
 
 /// A multi-dimensional array of one element type.
 ///
@@ -19,99 +21,26 @@ use crate::manager::{current_pin, pin};
 /// devices for them. Shapes and dtypes are checked when an operation is recorded.
 ///
 /// Clones are handles on the same value. Views of computed tensors share their memory.
+///
+/// What is computed keeps the value of everything on the way that there still is a handle on, so
+/// that nothing is computed, and no random number drawn, twice. A history that nobody asks for is
+/// computed when it is 1000 operations long, or keeps 256 MiB that nobody else holds; its errors
+/// then come from the operation that made it so long.
 #[derive(Clone)]
-pub struct Tensor(Arc<Node>);
-
-struct Node {
-    ty: TensorType,
-    /// The device that this and what is computed from it are wanted on.
-    pin: Option<DeviceType>,
-    state: Mutex<State>,
-}
-
-/// What is known of a tensor's value.
-#[derive(Clone)]
-pub(crate) enum State {
-    /// How it is computed.
-    Pending(Arc<Pending>),
-    /// Where it is.
-    Ready(View),
-    /// It is given when a [`Trace`](crate::Trace) is run.
-    Placeholder,
-}
-
-/// An operation that was not computed yet.
-pub(crate) struct Pending {
-    pub(crate) op: Op,
-    pub(crate) inputs: SmallVec<[Tensor; 4]>,
-    /// The device that the user wants it on.
-    pub(crate) pin: Option<DeviceType>,
-}
-
-impl Pending {
-    /// Is it written over its first operand?
-    pub(crate) fn is_update(&self) -> bool {
-        self.op.def().overwrites(0) == Some(0)
-    }
-}
-
-/// Elements in a storage.
-#[derive(Clone)]
-pub(crate) struct View {
-    pub(crate) storage: Storage,
-    pub(crate) layout: Layout,
-}
-
-impl View {
-    /// A whole storage, in row-major order.
-    pub(crate) fn whole(storage: Storage, shape: &Shape) -> Self {
-        let layout = Layout::contiguous(shape);
-        Self { storage, layout }
-    }
-
-    /// Does the view show all of its storage in row-major order, as `dtype`?
-    pub(crate) fn is_whole(&self, dtype: DType) -> bool {
-        self.layout.offset == 0
-            && self.layout.is_contiguous()
-            && dtype.bytes_of(&self.layout.shape) == Some(self.storage.bytes())
-    }
-}
-
-impl Node {
-    /// Takes the inputs, so that dropping a node never drops another inside it.
-    fn take_inputs(&mut self) -> SmallVec<[Tensor; 4]> {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        match mem::replace(state, State::Placeholder) {
-            State::Pending(pending) => Arc::into_inner(pending)
-                .map(|p| p.inputs)
-                .unwrap_or_default(),
-            State::Ready(_) | State::Placeholder => SmallVec::new(),
-        }
-    }
-}
-
-impl Drop for Node {
-    /// A history can be long: it is taken apart in a loop, not by recursion.
-    fn drop(&mut self) {
-        let mut rest = self.take_inputs();
-        while let Some(tensor) = rest.pop() {
-            if let Some(mut node) = Arc::into_inner(tensor.0) {
-                rest.extend(node.take_inputs());
-            }
-        }
-    }
+pub struct Tensor {
+    value: Value,
+    /// How it was computed, for whom a gradient is wanted of.
+    track: Option<Arc<Track>>,
 }
 
 impl Tensor {
-    fn new(ty: TensorType, pin: Option<DeviceType>, state: State) -> Self {
-        let state = Mutex::new(state);
-        Self(Arc::new(Node { ty, pin, state }))
+    pub(crate) fn of(value: Value, track: Option<Arc<Track>>) -> Self {
+        Self { value, track }
     }
 
     /// A tensor whose elements are in memory.
     fn ready(dtype: DType, pin: Option<DeviceType>, view: View) -> Self {
-        let shape = view.layout.shape.clone();
-        Self::new(TensorType { shape, dtype }, pin, State::Ready(view))
+        Self::of(Value::ready(dtype, pin, view), None)
     }
 
     /// A new tensor, brought to the current device if there is one.
@@ -130,11 +59,25 @@ impl Tensor {
     pub fn placeholder(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
         let ty = TensorType::new(shape.as_ref(), dtype);
         check_type("placeholder", &ty)?;
-        Ok(Self::new(ty, current_pin(), State::Placeholder))
+        let value = Value::new(ty, current_pin(), State::Placeholder);
+        Ok(Self::of(value, None))
+    }
+
+    /// A number that is data, not part of the graphs it is an operand in.
+    pub(crate) fn number(
+        name: &'static str,
+        value: Scalar,
+        dtype: DType,
+        pin: Option<DeviceType>,
+    ) -> RusTorchResult<Self> {
+        let ty = TensorType::new([], dtype);
+        let expected = "a tensor of scalars (cast block formats first)";
+        require(name, !dtype.is_block(), expected, &ty)?;
+        Ok(Self::of(Value::new(ty, pin, State::Scalar(value)), None))
     }
 
     /// Records `op` on `inputs`; `name` is what errors call it. A view of a tensor in memory
-    /// becomes another one at once.
+    /// becomes another one at once. A history that becomes too long is computed.
     pub(crate) fn apply(
         name: &'static str,
         op: impl Into<Op>,
@@ -145,57 +88,65 @@ impl Tensor {
         let results = (op.def().infer(&types)).map_err(|e| OpError { op: name, ..e })?;
         let ty = results[0].clone();
         check_type(name, &ty)?;
-        if op.def().role() == Role::View
-            && let State::Ready(view) = inputs[0].state()
-            && let Some(layout) = op.def().view(&view.layout)
-        {
-            let storage = view.storage;
-            return Ok(Self::ready(
-                ty.dtype,
-                inputs[0].pin(),
-                View { storage, layout },
-            ));
-        }
+        let tracks = tracks(inputs, ty.dtype);
+        let role = op.def().role();
+        let kept = "a tensor that wants no gradient, for the old value is lost (detach it)";
+        let is_lost = overwrites(&op) && tracks.is_some();
+        require(name, !is_lost, kept, "one that does")?;
+        let seen = match (role, inputs) {
+            (Role::View, [input, ..]) => input.value.view().and_then(|view| view.seen(&op)),
+            _ => None,
+        };
         // Work goes where what it works on was moved to.
         let pin = inputs.iter().find_map(|t| t.pin()).or_else(current_pin);
-        let inputs = inputs.iter().copied().cloned().collect();
-        Ok(Self::pending(ty, Pending { op, inputs, pin }))
+        match (seen, tracks) {
+            (Some(view), None) => Ok(Self::ready(ty.dtype, inputs[0].pin(), view)),
+            (Some(view), Some(tracks)) => {
+                let value = Value::ready(ty.dtype, inputs[0].pin(), view);
+                let track = Track::result(recorded(op, inputs, pin), tracks);
+                Ok(Self::of(value, Some(track)))
+            }
+            (None, tracks) => Self::pending(ty, recorded(op, inputs, pin), tracks),
+        }
     }
 
-    fn pending(ty: TensorType, pending: Pending) -> Self {
-        Self::new(ty, pending.pin, State::Pending(Arc::new(pending)))
+    fn pending(
+        ty: TensorType,
+        pending: Arc<Pending>,
+        tracks: Option<Tracks>,
+    ) -> RusTorchResult<Self> {
+        let is_too_long = pending.extent.is_too_long();
+        let track = tracks.map(|tracks| Track::result(pending.clone(), tracks));
+        let value = Value::new(ty, pending.pin, State::Pending(pending));
+        let tensor = Self::of(value, track);
+        if is_too_long {
+            tensor.eval()?;
+        }
+        Ok(tensor)
+    }
+
+    pub(crate) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    pub(crate) fn track(&self) -> Option<&Arc<Track>> {
+        self.track.as_ref()
+    }
+
+    pub(crate) fn set_track(&mut self, track: Option<Arc<Track>>) {
+        self.track = track;
     }
 
     fn pin(&self) -> Option<DeviceType> {
-        self.0.pin
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.value.pin()
     }
 
     pub(crate) fn state(&self) -> State {
-        self.lock().clone()
-    }
-
-    /// Replaces the history by the value.
-    pub(crate) fn store(&self, view: View) {
-        let mut state = self.lock();
-        if matches!(*state, State::Pending(_)) {
-            let history = mem::replace(&mut *state, State::Ready(view));
-            // The history may be long, and the lock is not needed for dropping it.
-            drop(state);
-            drop(history);
-        }
-    }
-
-    /// Tells this tensor from others.
-    pub(crate) fn key(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
+        self.value.state()
     }
 
     pub(crate) fn ty(&self) -> &TensorType {
-        &self.0.ty
+        self.value.ty()
     }
 
     /// Sizes of the dimensions, slowest first.
@@ -235,21 +186,18 @@ impl Tensor {
     pub fn is_contiguous(&self) -> bool {
         match self.state() {
             State::Ready(view) => view.layout.is_contiguous(),
-            State::Pending(_) | State::Placeholder => true,
+            State::Pending(_) | State::Scalar(_) | State::Placeholder => true,
         }
     }
 
     /// Was the value computed, or given?
     pub fn is_ready(&self) -> bool {
-        matches!(*self.lock(), State::Ready(_))
+        matches!(*self.value.lock(), State::Ready(_))
     }
 
     /// The memory that the elements are in, if they are computed.
     pub(crate) fn storage_in_memory(&self) -> Option<Storage> {
-        match self.state() {
-            State::Ready(view) => Some(view.storage),
-            State::Pending(_) | State::Placeholder => None,
-        }
+        Some(self.value.view()?.storage)
     }
 
     /// The device in whose memory the elements are, which is the one that computed them;
@@ -273,29 +221,26 @@ impl Tensor {
     /// fails.
     pub fn to_device(&self, device: DeviceType) -> RusTorchResult<Self> {
         let pin = pin(device);
-        match (self.state(), pin) {
-            (State::Ready(view), None) => Ok(Self::ready(self.dtype(), pin, view)),
-            (State::Ready(view), Some(device)) => {
-                let (runtime, routing) = current();
-                match runtime.place(&view.storage, device) {
-                    Err(e) if routing.strict || matches!(e, RunError::DataLost { .. }) => {
-                        return Err(e.into());
-                    }
-                    // What needs it there will say why it went elsewhere.
-                    Ok(()) | Err(_) => {}
+        let op = || {
+            let shape = self.ty().shape.clone();
+            Reshape { shape }.into()
+        };
+        let tracks = tracks(&[self], self.dtype());
+        let Some(view) = self.value.view() else {
+            return Self::pending(self.ty().clone(), recorded(op(), &[self], pin), tracks);
+        };
+        if let Some(device) = pin {
+            let (runtime, routing) = current();
+            match runtime.place(&view.storage, device) {
+                Err(e) if routing.strict || matches!(e, RunError::DataLost { .. }) => {
+                    return Err(e.into());
                 }
-                Ok(Self::ready(self.dtype(), pin, view))
-            }
-            (State::Pending(_) | State::Placeholder, _) => {
-                let ty = self.ty().clone();
-                let shape = ty.shape.clone();
-                let (op, inputs) = (
-                    Reshape { shape }.into(),
-                    [self.clone()].into_iter().collect(),
-                );
-                Ok(Self::pending(ty, Pending { op, inputs, pin }))
+                // What needs it there will say why it went elsewhere.
+                Ok(()) | Err(_) => {}
             }
         }
+        let track = tracks.map(|tracks| Track::result(recorded(op(), &[self], pin), tracks));
+        Ok(Self::of(Value::ready(self.dtype(), pin, view), track))
     }
 
     /// The index of a dimension that may be counted from the last.
@@ -304,12 +249,23 @@ impl Tensor {
     }
 }
 
+/// An operation on tensors, recorded.
+fn recorded(op: Op, inputs: &[&Tensor], pin: Option<DeviceType>) -> Arc<Pending> {
+    let values = inputs.iter().map(|input| &input.value);
+    Arc::new(Pending {
+        op,
+        extent: Extent::of(values.clone()),
+        inputs: values.cloned().collect(),
+        pin,
+    })
+}
+
 /// Fails if a tensor of this type cannot exist. Sizes of 0 do not excuse the others: strides
 /// are products of them.
 pub(crate) fn check_type(op: &'static str, ty: &TensorType) -> RusTorchResult<()> {
     let elements = (ty.shape.iter()).try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
     let bytes = elements.and_then(|n| n.checked_mul(ty.dtype.size().unwrap_or(1)));
-    crate::error::require(
+    require(
         op,
         bytes.is_some_and(|n| n <= isize::MAX as usize) && ty.dtype.bytes_of(&ty.shape).is_some(),
         "a tensor of whole blocks that fits the address space",

@@ -46,7 +46,7 @@ impl Trace {
     /// A placeholder in the computation that is not among `placeholders`; a state that is
     /// read otherwise than through the result of its update.
     pub fn new(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
-        let capture = Capture::new(placeholders, outputs)?;
+        let capture = Capture::trace(placeholders, outputs)?;
         let (runtime, routing) = current();
         let executable = runtime.prepare(capture.graph, routing);
         Ok(Self {

@@ -8,7 +8,6 @@ use rustorch_ir::{OpError, Shape};
 use crate::Tensor;
 use crate::dims::{Dims, Sizes};
 use crate::error::{RusTorchResult, require};
-use crate::tensor::State;
 
 impl Tensor {
     /// The same elements, in row-major order, in another shape. One size may be −1: it is
@@ -238,11 +237,9 @@ impl Tensor {
     /// # Errors
     /// None but of block formats, which always are.
     pub fn contiguous(&self) -> RusTorchResult<Self> {
-        match self.state() {
-            State::Ready(view) if !view.layout.is_contiguous() => {
-                Self::apply("contiguous", Contiguous, &[self])
-            }
-            _ => Ok(self.clone()),
+        match self.is_contiguous() {
+            false => Self::apply("contiguous", Contiguous, &[self]),
+            true => Ok(self.clone()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 use num_complex::Complex;
-use rustorch_ir::{DType, Scalar};
+use rustorch_ir::{DType, Scalar, to_odd};
 
 use crate::half_precision::{round_bf16, round_f16, widen_bf16, widen_f16};
 
@@ -196,18 +196,6 @@ from_scalar! {
     u32: v => v.as_i64() as Self;
     Complex<f32>: v => Self::new(v.as_f64() as f32, v.imag() as f32);
     Complex<f64>: v => Self::new(v.as_f64(), v.imag());
-}
-
-/// `x` in single precision so that rounding it once more, to half precision, gives what
-/// rounding `x` directly would: the last bit of an inexact result is made odd, which keeps
-/// it off ties ([Boldo and Melquiond 2008](https://doi.org/10.1109/TC.2008.107)).
-pub(crate) fn to_odd(x: f64) -> f32 {
-    let nearest = x as f32;
-    if f64::from(nearest) == x || x.is_nan() {
-        return nearest;
-    }
-    let cut = nearest.to_bits() - u32::from(f64::from(nearest).abs() > x.abs());
-    f32::from_bits(cut | 1)
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use rustorch_cpu::Cpu;
 use rustorch_ir::ops::{
-    Activation, ActivationKind, BinaryOp, Concat, Conv2d, ConvTranspose2d, Cumsum, Distribution,
-    Gather, IndexSelect, LayerNorm, Matmul, Pad, Pool2d, PoolKind, Random, Reduce, ReduceOp,
-    Scatter, ScatterMode, Softmax, TopK, UnaryOp,
+    Activation, ActivationKind, Arange, BinaryOp, Concat, Conv2d, ConvTranspose2d, Cumsum,
+    Distribution, Gather, IndexSelect, LayerNorm, Matmul, Pad, Pool2d, PoolKind, Random, Reduce,
+    ReduceOp, Scatter, ScatterMode, Softmax, TopK, UnaryOp,
 };
 use rustorch_ir::{DType, Graph, Op, OpError, Scalar, ValueId};
 use rustorch_reference::{Reference, Values};
@@ -69,16 +69,24 @@ fn check(name: &str, limit: f64, build: impl Fn(&mut Graph) -> Result<ValueId, O
 }
 
 /// Numbers from 0 to 1 that all devices agree on.
-fn uniform(g: &mut Graph, shape: &[usize], dtype: DType, seed: u64) -> Result<ValueId, OpError> {
+fn uniform(g: &mut Graph, shape: &[usize], dtype: DType, seed: i64) -> Result<ValueId, OpError> {
     let distribution = Distribution::Uniform;
     let shape = shape.into();
     let random = Random {
         distribution,
-        seed,
         shape,
         dtype,
     };
-    g.push(random, &[])
+    // A seed, and no offset.
+    let (start, step) = (Scalar::Int(seed), Scalar::Int(-seed));
+    let key = Arange {
+        start,
+        step,
+        len: 2,
+        dtype: DType::I64,
+    };
+    let key = g.push(key, &[])?;
+    g.push(random, &[key])
 }
 
 fn x(g: &mut Graph, shape: &[usize]) -> Result<ValueId, OpError> {

@@ -1,4 +1,5 @@
-// Numbers of a stream: a work-item for each four, which are one block of the generator.
+// Numbers of a stream: a work-item for each four, which are one block of the generator. The key
+// is a seed and the number of the first block.
 //
 // X: dtype. REAL: type that is computed in. BITS: random bits of an evenly distributed number,
 // or 0 for normal ones, of which Box and Muller make two of two words. DEVIATION: theirs. TURN:
@@ -7,7 +8,8 @@
 KERNEL_BEGIN
     const uint block = GROUP_ID(0) * GROUP + LANE;
     if (block < p.count) {
-        const words4 words = philox(block, 0, p.seed[0], p.seed[1]);
+        const ulong seed = (ulong)key[0], at = (ulong)key[p.key_stride] + block;
+        const words4 words = philox((uint)at, (uint)(at >> 32), (uint)seed, (uint)(seed >> 32));
         REAL drawn[4];
 #if BITS
         const REAL grid = (REAL)1 / (REAL)((ulong)1 << BITS);

@@ -273,11 +273,10 @@ fn made_from_nothing() {
         eval(
             Random {
                 distribution,
-                seed: 0,
                 shape,
                 dtype: DType::F64,
             },
-            &[],
+            &[int([2], DType::I64, &[0, 0])],
         )
     };
     let scale = 32f64.exp2();

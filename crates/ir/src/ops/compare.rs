@@ -49,7 +49,7 @@ impl OpDef for Compare {
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [a, b] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, a, b)?;
-        let expected = format!("a dtype that {:?} is defined for", self.op);
+        let expected = format_args!("a dtype that {:?} is defined for", self.op);
         require(Self::NAME, self.op.accepts(a.dtype), expected, a)?;
         let shape = broadcast_shapes(Self::NAME, &a.shape, &b.shape)?;
         Ok(smallvec![TensorType::new(shape, DType::Bool)])

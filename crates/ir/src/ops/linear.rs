@@ -39,12 +39,17 @@ impl OpDef for Linear {
             Self::NAME,
             fits,
             "x [.., k] and w [n, k]",
-            format!("{x} and {w}"),
+            format_args!("{x} and {w}"),
         )?;
         if let Some(bias) = bias {
             require_same(Self::NAME, x, bias)?;
             let fits = *bias.shape == w.shape[..1];
-            require(Self::NAME, fits, format!("a bias [{}]", w.shape[0]), bias)?;
+            require(
+                Self::NAME,
+                fits,
+                format_args!("a bias [{}]", w.shape[0]),
+                bias,
+            )?;
         }
         let shape = x.shape.clone().with_dim(x.rank() - 1, w.shape[0]);
         Ok(smallvec![TensorType {

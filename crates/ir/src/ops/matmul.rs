@@ -22,7 +22,7 @@ impl OpDef for Matmul {
         require_same(Self::NAME, a, b)?;
         require_scalar(Self::NAME, a)?;
         require(Self::NAME, a.dtype != DType::Bool, "numbers", a)?;
-        let got = format!("{a} and {b}");
+        let got = format_args!("{a} and {b}");
         require(
             Self::NAME,
             a.rank() >= 2 && b.rank() >= 2,

@@ -123,8 +123,8 @@ pub(crate) fn require_dim(op: &'static str, x: &TensorType, dim: usize) -> Resul
     require(
         op,
         dim < x.rank(),
-        format!("a dimension of {x}"),
-        format!("dim {dim}"),
+        format_args!("a dimension of {x}"),
+        format_args!("dim {dim}"),
     )
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn require_same(
         op,
         a.dtype == b.dtype,
         "operands of one dtype",
-        format!("{a} and {b}"),
+        format_args!("{a} and {b}"),
     )
 }
 

@@ -1,17 +1,19 @@
 use smallvec::smallvec;
 
 use super::*;
-use crate::case::Case;
+use crate::case::{Arrange, Case, Fill, Operand};
 use crate::{Named, OpClass, OpDef, ResultTypes, Shape};
 
-/// Random numbers that depend only on the seed and the element's index, so that every
-/// device draws the same. No operands.
+/// Random numbers that depend only on a key and the element's index, so that every device
+/// draws the same.
+///
+/// The operand is the key, `i64[2]`: a seed, and an offset, which counts the blocks of four real
+/// numbers of the seed's stream that come before the first element. It is data, so that a
+/// computation that draws anew in every run is one graph.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Random {
     /// What is drawn.
     pub distribution: Distribution,
-    /// Key of the generator.
-    pub seed: u64,
     /// Shape of the result.
     pub shape: Shape,
     /// Type of the result: floating point, or complex for `Normal`.
@@ -48,10 +50,10 @@ pub fn philox(counter: u64, key: u64) -> [u32; 4] {
 }
 
 impl Random {
-    /// The `index`-th real number of the stream: the definition that every kernel follows.
-    /// Complex element `i` is the numbers `2i` and `2i + 1`, each divided by √2.
-    pub fn draw(&self, index: u64) -> f64 {
-        let words = philox(index / 4, self.seed);
+    /// The `index`-th real number for a key of seed and offset: the definition that every kernel
+    /// follows. Complex element `i` is the numbers `2i` and `2i + 1`, each divided by √2.
+    pub fn draw(&self, [seed, offset]: [i64; 2], index: u64) -> f64 {
+        let words = philox((offset as u64).wrapping_add(index / 4), seed as u64);
         let lane = (index % 4) as usize;
         match self.distribution {
             Distribution::Uniform => {
@@ -87,7 +89,9 @@ impl OpDef for Random {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
-        operands::<0>(Self::NAME, inputs)?;
+        let [key] = operands(Self::NAME, inputs)?;
+        let is_key = key.dtype == DType::I64 && *key.shape == [2];
+        require(Self::NAME, is_key, "a key i64[2] of seed and offset", key)?;
         let legal = self.dtype.is_float()
             || (self.distribution == Distribution::Normal && self.dtype.is_complex());
         let expected = "a floating-point dtype, or a complex one for normal numbers";
@@ -107,19 +111,21 @@ impl Named for Random {
                 Distribution::Normal => DType::COMPLEX.iter(),
             };
             for &dtype in DType::FLOATS.iter().chain(complex) {
+                let mut push = |shape: &[usize], arrange| {
+                    let random = Self {
+                        distribution,
+                        shape: shape.into(),
+                        dtype,
+                    };
+                    // Of more than 32 bits.
+                    let words = Fill::Ints(-1 << 40, 1 << 40);
+                    let key = Operand::new([2], DType::I64).fill(words);
+                    cases.push(Case::new(random, [key.arrange(arrange)]));
+                };
                 for shape in [[].as_slice(), &[0], &[3, 37]] {
-                    let shape = shape.into();
-                    let seed = 0x1234_5678_9abc_def0;
-                    cases.push(Case::new(
-                        Self {
-                            distribution,
-                            seed,
-                            shape,
-                            dtype,
-                        },
-                        [],
-                    ));
+                    push(shape, Arrange::Contiguous);
                 }
+                push(&[67], Arrange::Strided);
             }
         }
         cases
@@ -141,16 +147,28 @@ mod tests {
     }
 
     #[test]
+    fn an_offset_leaves_out_blocks() {
+        let random = Random {
+            distribution: Distribution::Normal,
+            shape: [].into(),
+            dtype: DType::F32,
+        };
+        let draw = |offset, index| random.draw([-7, offset], index);
+        assert_eq!(draw(3, 5), draw(0, 17));
+        assert_eq!(draw(-1, 4), draw(0, 0));
+        assert_ne!(draw(0, 0), random.draw([7, 0], 0));
+    }
+
+    #[test]
     fn moments() {
         let draw = |distribution| {
             let random = Random {
                 distribution,
-                seed: 7,
                 shape: [].into(),
                 dtype: DType::F32,
             };
             let n = 1 << 16;
-            let x: Vec<f64> = (0..n).map(|i| random.draw(i)).collect();
+            let x: Vec<f64> = (0..n).map(|i| random.draw([7, 0], i)).collect();
             let mean = x.iter().sum::<f64>() / n as f64;
             let var = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n as f64;
             (mean, var)

@@ -57,12 +57,17 @@ impl OpDef for Reduce {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
-        let expected = format!("a dtype that {:?} is defined for", self.op);
+        let expected = format_args!("a dtype that {:?} is defined for", self.op);
         require(Self::NAME, self.op.accepts(x.dtype), expected, x)?;
         let rising =
             self.dims.is_sorted_by(|a, b| a < b) && self.dims.last().is_none_or(|&d| d < x.rank());
-        let expected = format!("dimensions of {x}, each at most once, in order");
-        require(Self::NAME, rising, expected, format!("{:?}", self.dims))?;
+        let expected = format_args!("dimensions of {x}, each at most once, in order");
+        require(
+            Self::NAME,
+            rising,
+            expected,
+            format_args!("{:?}", self.dims),
+        )?;
         let empty = self.dims.iter().any(|&d| x.shape[d] == 0);
         let has_identity = matches!(self.op, ReduceOp::Sum | ReduceOp::Prod);
         require(

@@ -21,6 +21,9 @@ pub(crate) const HOST: Place = 1 << 31;
 /// Wherever it is needed.
 pub(crate) const EVERYWHERE: Place = Place::MAX;
 
+/// Bytes of the largest number.
+const NUMBER: usize = 16;
+
 /// Where each of a graph's inputs is; those that are not listed are on the host.
 pub(crate) type Places = SmallVec<[Place; 4]>;
 
@@ -150,6 +153,10 @@ impl Devices {
     pub(crate) fn places(&self, storages: &[Storage]) -> Places {
         let place = |storage: &Storage| {
             let (on_host, owners) = storage.whereabouts();
+            // A number costs nothing to bring, and its copies are no reason to plan again.
+            if on_host && storage.bytes() <= NUMBER {
+                return HOST;
+            }
             let is_there = |id: &DeviceId| {
                 let owner = &self.slot(*id).owner;
                 owners.iter().any(|o| Arc::ptr_eq(o, owner))

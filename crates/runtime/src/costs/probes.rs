@@ -140,14 +140,14 @@ pub(super) fn all() -> Vec<Probe> {
         }),
         (SHORT, |g, n, dtype| {
             let shape = [n, ROW].into();
-            let (seed, distribution) = (1, Distribution::Normal);
+            let distribution = Distribution::Normal;
             let op = Random {
                 shape,
                 dtype,
-                seed,
                 distribution,
             };
-            g.push(op, &[])
+            let key = input(g, [2], DType::I64)?;
+            g.push(op, &[key])
         }),
         (&[8, 64, 256], |g, n, dtype| {
             let x = input(g, [1, 16, n, n], dtype)?;

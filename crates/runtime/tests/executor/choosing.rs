@@ -115,10 +115,10 @@ fn core_ml_is_offered_what_it_is_good_for() {
     let op = Random {
         shape: [MEDIUM].into(),
         dtype: DType::F32,
-        seed: 1,
         distribution: Distribution::Normal,
     };
-    let y = random.push(op, &[]).unwrap();
+    let key = random.input(TensorType::new([2], DType::I64)).unwrap();
+    let y = random.push(op, &[key]).unwrap();
     random.output(y);
     assert_eq!(device(&random), METAL);
 }

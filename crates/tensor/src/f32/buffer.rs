@@ -10,7 +10,7 @@ use rustorch_runtime::{
 use super::F32Tensor;
 use crate::devices::with_runtime;
 use crate::error::{RusTorchError, RusTorchResult, require};
-use crate::tensor::View;
+use crate::value::View;
 use crate::{Activity, Tensor};
 
 /// Bytes that are kept to be used again.

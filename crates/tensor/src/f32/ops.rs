@@ -11,17 +11,11 @@ use crate::{AttentionOptions, Dims, Sizes, Tensor};
 
 /// The other operand of a function of two: an `f32` tensor or a number, which counts as `f32`.
 #[derive(Clone, Copy)]
-pub struct F32Operand<'a> {
-    operand: Operand<'a>,
-    requires_grad: bool,
-}
+pub struct F32Operand<'a>(Operand<'a>);
 
 impl<'a> From<&'a F32Tensor> for F32Operand<'a> {
     fn from(tensor: &'a F32Tensor) -> Self {
-        Self {
-            operand: tensor.as_ref().into(),
-            requires_grad: tensor.requires_grad(),
-        }
+        Self(tensor.as_ref().into())
     }
 }
 
@@ -29,10 +23,7 @@ macro_rules! numbers {
     ($($number:ty),*) => {
         $(impl From<$number> for F32Operand<'_> {
             fn from(number: $number) -> Self {
-                Self {
-                    operand: number.into(),
-                    requires_grad: false,
-                }
+                Self(number.into())
             }
         })*
     };
@@ -49,7 +40,7 @@ macro_rules! methods {
             /// # Errors
             /// The same.
             pub fn $name(&self, $($arg: $ty),*) -> RusTorchResult<Self> {
-                Self::result(self.as_ref().$name($($arg),*)?, self.requires_grad())
+                self.as_ref().$name($($arg),*)?.try_into()
             })*
         }
     };
@@ -108,9 +99,7 @@ macro_rules! binary_methods {
             /// # Errors
             /// The same.
             pub fn $name<'a>(&self, other: impl Into<F32Operand<'a>>) -> RusTorchResult<Self> {
-                let other = other.into();
-                let requires_grad = self.requires_grad() || other.requires_grad;
-                Self::result(self.as_ref().$name(other.operand)?, requires_grad)
+                self.as_ref().$name(other.into().0)?.try_into()
             })*
         }
     };
@@ -127,7 +116,7 @@ macro_rules! product_methods {
             /// # Errors
             /// The same.
             pub fn $name(&self, other: &Self) -> RusTorchResult<Self> {
-                self.with([Some(other)], self.as_ref().$name(other.as_ref())?)
+                self.as_ref().$name(other.as_ref())?.try_into()
             })*
         }
     };
@@ -136,23 +125,13 @@ macro_rules! product_methods {
 product_methods!(matmul, mm, bmm, mv, dot);
 
 impl F32Tensor {
-    /// What was computed of this and other tensors.
-    fn with<const N: usize>(
-        &self,
-        others: [Option<&Self>; N],
-        result: Tensor,
-    ) -> RusTorchResult<Self> {
-        let mut all = others.into_iter().flatten().chain([self]);
-        Self::result(result, all.any(Self::requires_grad))
-    }
-
     /// As [`Tensor::linear`].
     ///
     /// # Errors
     /// The same.
     pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> RusTorchResult<Self> {
         let result = (self.as_ref()).linear(weight.as_ref(), bias.map(Self::as_ref))?;
-        self.with([Some(weight), bias], result)
+        result.try_into()
     }
 
     /// As [`Tensor::conv2d`].
@@ -166,7 +145,7 @@ impl F32Tensor {
         parameters: &Conv2d,
     ) -> RusTorchResult<Self> {
         let result = (self.as_ref()).conv2d(weight.as_ref(), bias.map(Self::as_ref), parameters)?;
-        self.with([Some(weight), bias], result)
+        result.try_into()
     }
 
     /// As [`Tensor::conv_transpose2d`].
@@ -181,7 +160,7 @@ impl F32Tensor {
     ) -> RusTorchResult<Self> {
         let x: &Tensor = self.as_ref();
         let result = x.conv_transpose2d(weight.as_ref(), bias.map(Self::as_ref), parameters)?;
-        self.with([Some(weight), bias], result)
+        result.try_into()
     }
 
     /// As [`Tensor::layer_norm`].
@@ -197,7 +176,7 @@ impl F32Tensor {
     ) -> RusTorchResult<Self> {
         let [w, b] = [weight, bias].map(|t| t.map(Self::as_ref));
         let x: &Tensor = self.as_ref();
-        self.with([weight, bias], x.layer_norm(normalized_shape, w, b, eps)?)
+        x.layer_norm(normalized_shape, w, b, eps)?.try_into()
     }
 
     /// As [`Tensor::rms_norm`].
@@ -206,7 +185,7 @@ impl F32Tensor {
     /// The same.
     pub fn rms_norm(&self, weight: Option<&Self>, eps: f64) -> RusTorchResult<Self> {
         let result = (self.as_ref()).rms_norm(weight.map(Self::as_ref), eps)?;
-        self.with([weight], result)
+        result.try_into()
     }
 
     /// As [`Tensor::scaled_dot_product_attention`].
@@ -221,7 +200,7 @@ impl F32Tensor {
     ) -> RusTorchResult<Self> {
         let (q, k, v) = (self.as_ref(), keys.as_ref(), values.as_ref());
         let result = q.scaled_dot_product_attention(k, v, options)?;
-        self.with([Some(keys), Some(values)], result)
+        result.try_into()
     }
 
     /// As [`Tensor::cat`].
@@ -230,8 +209,7 @@ impl F32Tensor {
     /// The same.
     pub fn cat(tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
         let parts: Vec<&Tensor> = tensors.iter().map(|t| t.as_ref()).collect();
-        let requires_grad = tensors.iter().any(|t| t.requires_grad());
-        Self::result(Tensor::cat(&parts, dim)?, requires_grad)
+        Tensor::cat(&parts, dim)?.try_into()
     }
 }
 

@@ -29,10 +29,7 @@ use crate::error::{RusTorchError, RusTorchResult};
 ///
 /// Clones are handles on the same value.
 #[derive(Clone)]
-pub struct F32Tensor {
-    tensor: Tensor,
-    requires_grad: bool,
-}
+pub struct F32Tensor(Tensor);
 
 impl TryFrom<Tensor> for F32Tensor {
     type Error = RusTorchError;
@@ -41,11 +38,7 @@ impl TryFrom<Tensor> for F32Tensor {
     fn try_from(tensor: Tensor) -> RusTorchResult<Self> {
         let dtype = tensor.dtype();
         if dtype == DType::F32 {
-            let requires_grad = false;
-            return Ok(Self {
-                tensor,
-                requires_grad,
-            });
+            return Ok(Self(tensor));
         }
         let advice = match dtype {
             DType::F64 => "to_dtype(DType::F32) rounds it on purpose, a Tensor stays f64",
@@ -59,32 +52,23 @@ impl TryFrom<Tensor> for F32Tensor {
 
 impl From<F32Tensor> for Tensor {
     fn from(tensor: F32Tensor) -> Self {
-        tensor.tensor
+        tensor.0
     }
 }
 
 impl AsRef<Tensor> for F32Tensor {
     fn as_ref(&self) -> &Tensor {
-        &self.tensor
+        &self.0
     }
 }
 
 impl fmt::Debug for F32Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.tensor.fmt(f)
+        self.0.fmt(f)
     }
 }
 
 impl F32Tensor {
-    /// A result of `f32` operands, which needs a gradient if one of them does.
-    pub(crate) fn result(tensor: Tensor, requires_grad: bool) -> RusTorchResult<Self> {
-        let result = Self::try_from(tensor)?;
-        Ok(Self {
-            requires_grad,
-            ..result
-        })
-    }
-
     /// The elements `data`, in row-major order, as a tensor of `shape`.
     ///
     /// # Errors
@@ -143,17 +127,17 @@ impl F32Tensor {
 
     /// Sizes of the dimensions, slowest first.
     pub fn shape(&self) -> &[usize] {
-        self.tensor.shape()
+        self.0.shape()
     }
 
     /// Number of dimensions.
     pub fn rank(&self) -> usize {
-        self.tensor.rank()
+        self.0.rank()
     }
 
     /// Number of elements.
     pub fn numel(&self) -> usize {
-        self.tensor.numel()
+        self.0.numel()
     }
 
     /// Computes the value, if that was not done yet, and returns the tensor.
@@ -161,7 +145,7 @@ impl F32Tensor {
     /// # Errors
     /// See [`eval_all`](crate::eval_all).
     pub fn eval(&self) -> RusTorchResult<&Self> {
-        self.tensor.eval()?;
+        self.0.eval()?;
         Ok(self)
     }
 
@@ -170,7 +154,7 @@ impl F32Tensor {
     /// # Errors
     /// See [`eval_all`](crate::eval_all).
     pub fn to_vec(&self) -> RusTorchResult<Vec<f32>> {
-        self.tensor.to_vec()
+        self.0.to_vec()
     }
 
     /// The only element of a tensor of any rank.
@@ -178,7 +162,7 @@ impl F32Tensor {
     /// # Errors
     /// More elements, or none; those of [`eval_all`](crate::eval_all).
     pub fn item(&self) -> RusTorchResult<f32> {
-        self.tensor.item()
+        self.0.item()
     }
 
     /// The same elements on another device; see [`Tensor::to_device`].
@@ -186,40 +170,36 @@ impl F32Tensor {
     /// # Errors
     /// As [`Tensor::to_device`].
     pub fn to_device(&self, device: DeviceType) -> RusTorchResult<Self> {
-        Self::result(self.tensor.to_device(device)?, self.requires_grad)
+        self.0.to_device(device)?.try_into()
     }
 
     /// The device that computed the elements, see [`Tensor::device`].
     pub fn device(&self) -> Option<DeviceType> {
-        self.tensor.device()
+        self.0.device()
     }
 
     /// Where the elements can be used as they are now: asked of their memory.
     pub fn device_state(&self) -> DeviceState {
-        match self.tensor.storage_in_memory() {
+        match self.0.storage_in_memory() {
             Some(storage) => DeviceState::of(&storage),
             None => DeviceState::Pending,
         }
     }
 
-    /// Is a gradient wanted? As in PyTorch, results want one if an operand does.
-    ///
-    /// Gradients themselves are not computed yet: this is kept for when they are.
+    /// Is a gradient wanted? See [`Tensor::requires_grad`].
     pub fn requires_grad(&self) -> bool {
-        self.requires_grad
+        self.0.requires_grad()
     }
 
-    /// Says whether a gradient is wanted, of this handle and what is computed from it.
+    /// Says whether a gradient is wanted, of this handle and what is computed from it; see
+    /// [`Tensor::requires_grad_`].
     pub fn requires_grad_(&mut self, requires_grad: bool) -> &mut Self {
-        self.requires_grad = requires_grad;
+        self.0.want_gradient(requires_grad);
         self
     }
 
     /// The same value, of which no gradient is wanted.
     pub fn detach(&self) -> Self {
-        Self {
-            tensor: self.tensor.clone(),
-            requires_grad: false,
-        }
+        Self(self.0.detach())
     }
 }

@@ -123,6 +123,15 @@ fn random() -> Outcome {
     let draw = |seed| Tensor::randn_seeded([1000], DType::F32, seed)?.to_vec::<f32>();
     assert_eq!(draw(7)?, draw(7)?);
     assert_ne!(draw(7)?, draw(8)?);
+    // A key is a seed, and how many blocks of four numbers come before.
+    let key = tensor![7i64, 0];
+    assert_eq!(
+        draw(7)?,
+        Tensor::randn_keyed([1000], DType::F32, &key)?.to_vec::<f32>()?
+    );
+    let later = Tensor::randn_keyed([996], DType::F32, &key.add(&tensor![0i64, 1])?)?;
+    assert_eq!(draw(7)?[4..], later.to_vec::<f32>()?);
+    assert!(Tensor::rand_keyed([3], DType::F32, &tensor![7i64]).is_err());
     let x = Tensor::randn_seeded([10_000], DType::F64, 1)?;
     assert!(x.mean(None, false)?.item::<f64>()?.abs() < 0.05);
     assert!((x.std(None, 1, false)?.item::<f64>()? - 1.0).abs() < 0.05);

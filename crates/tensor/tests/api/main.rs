@@ -1,11 +1,13 @@
 //! The public interface, by the families of its source files.
 
 mod creation;
+mod data;
 mod devices;
 mod display;
 mod elementwise;
 mod evaluation;
 mod extremes;
+mod history;
 mod index;
 mod linalg;
 mod nn;

@@ -3,10 +3,10 @@
 use half::{bf16, f16};
 use num_complex::Complex;
 use num_traits::AsPrimitive;
-use rustorch_ir::{BlockFormat, DType, OpKind, Signature};
+use rustorch_ir::{BlockFormat, DType, OpKind, Signature, to_odd};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use crate::element::{Element, to_odd, with_type};
+use crate::element::{Element, with_type};
 use crate::elementwise::Function;
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;

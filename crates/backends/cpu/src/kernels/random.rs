@@ -28,12 +28,14 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         return Err(Misuse("not a random".to_owned()));
     };
     let dtype = args.output.dtype();
+    let words = args.inputs[0].data::<i64>();
+    let key = [words[0], words[words.len() - 1]];
     let at = |i: u64| match dtype.is_complex() {
         true => {
-            let part = |i| (op.draw(i) * FRAC_1_SQRT_2).into();
+            let part = |i| (op.draw(key, i) * FRAC_1_SQRT_2).into();
             Scalar::Complex(part(2 * i), part(2 * i + 1))
         }
-        false => op.draw(i).into(),
+        false => op.draw(key, i).into(),
     };
     with_type!(dtype, numbers T => {
         for_rows(args.pool, args.output.data::<T>(), 1, WORK, |first, part| {

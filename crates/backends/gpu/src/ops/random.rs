@@ -6,7 +6,7 @@ use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::views::for_each;
 use crate::emit::{Emitter, GpuKernel};
-use crate::kernel::{accumulator, halves};
+use crate::kernel::accumulator;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::Random,
@@ -42,6 +42,9 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         include_str!("../../kernels/random.c"),
         count.div_ceil(BLOCK),
     );
+    let key = &step.inputs[0];
+    kernel.read("key", key);
+    kernel.word("key_stride", key.layout.strides[0]);
     kernel.define_dtype("X", real);
     kernel.define("REAL", accumulator(real));
     let bits = match (op.distribution, real) {
@@ -64,6 +67,5 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     y.layout = Layout::contiguous(&[count].into());
     kernel.write("y", &y);
     kernel.word("numbers", count);
-    kernel.words("seed", &halves(op.seed));
     emitter.launch(kernel);
 }

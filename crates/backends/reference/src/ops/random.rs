@@ -5,13 +5,17 @@ use rustorch_ir::ops::Random;
 
 use crate::Values;
 use crate::operand::{Call, Misuse};
+use crate::values::Element;
 
-pub(crate) fn evaluate(op: &Random, _call: &Call) -> Result<Values, Misuse> {
+pub(crate) fn evaluate(op: &Random, call: &Call) -> Result<Values, Misuse> {
+    let words = i64::of(&call.inputs[0].values);
+    let key = [words[0], words[1]];
+    let draw = |i| op.draw(key, i);
     let elements = 0..op.shape.elements() as u64;
     Ok(if op.dtype.is_complex() {
-        let pair = |i| Complex64::new(op.draw(2 * i), op.draw(2 * i + 1));
+        let pair = |i| Complex64::new(draw(2 * i), draw(2 * i + 1));
         Values::Complex(elements.map(|i| pair(i) * FRAC_1_SQRT_2).collect())
     } else {
-        Values::Float(elements.map(|i| op.draw(i)).collect())
+        Values::Float(elements.map(draw).collect())
     })
 }

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rustorch_ir::ops::{Distribution, Random, UnaryOp};
 use rustorch_ir::{DType, Graph, OpError, Shape, TensorType, ValueId};
-use rustorch_runtime::{DeviceType, Routing, Runtime};
+use rustorch_runtime::{DeviceType, HostBuffer, Routing, Runtime, Storage};
 
 use super::bandwidth;
 use super::kernels::fastest_run;
@@ -122,13 +122,15 @@ fn time(
     let mut numbers = Graph::new();
     let random = Random {
         distribution: Distribution::Normal,
-        seed: 0,
         shape: shape.clone(),
         dtype,
     };
-    let drawn = numbers.push(random, &[])?;
+    let key = numbers.input(TensorType::new([2], DType::I64))?;
+    let drawn = numbers.push(random, &[key])?;
     numbers.output(drawn);
-    let inputs = runtime.run(&numbers, &[], routing)?;
+    let key = HostBuffer::zeroed(16).map(Storage::from_host);
+    let key = key.context("the host is out of memory")?;
+    let inputs = runtime.run(&numbers, &[key], routing)?;
     let mut graph = Graph::new();
     let input = graph.input(TensorType::new(shape, dtype))?;
     let output = build(&mut graph, input)?;

@@ -1,0 +1,190 @@
+//! The operations that values are still to be computed by.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+
+use rustorch_ir::{FoldingHasher, Layout, Role};
+use rustorch_runtime::Storage;
+
+use crate::value::{Pending, State, Value};
+
+/// Operations one behind the other of which a history may be made: longer ones are computed, for
+/// planning takes time and memory for each operation.
+const MAX_DEPTH: u32 = 1000;
+
+/// Bytes of memory that a history may keep which nobody else holds.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// A map by the keys of values.
+pub(crate) type ByKey<T> = HashMap<usize, T, BuildHasherDefault<FoldingHasher>>;
+
+/// How long a history is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Extent {
+    /// Operations one behind the other.
+    depth: u32,
+    /// Bytes of memory that it holds, at most: what it reads twice counts twice.
+    bytes: u64,
+    /// Does it begin with a placeholder? Then it cannot be computed.
+    is_traced: bool,
+}
+
+impl Extent {
+    /// The extent of an operation on these values.
+    pub(crate) fn of<'a>(inputs: impl DoubleEndedIterator<Item = &'a Value> + Clone) -> Self {
+        let mut extent = Self::default();
+        for input in inputs.clone() {
+            match &*input.lock() {
+                State::Pending(pending) => {
+                    let Self {
+                        depth,
+                        bytes,
+                        is_traced,
+                    } = pending.extent;
+                    extent.depth = extent.depth.max(depth);
+                    extent.bytes = extent.bytes.saturating_add(bytes);
+                    extent.is_traced |= is_traced;
+                }
+                State::Ready(view) => extent.bytes += view.storage.bytes() as u64,
+                State::Scalar(_) => {}
+                State::Placeholder => extent.is_traced = true,
+            }
+        }
+        extent.depth += 1;
+        if extent.bytes > MAX_BYTES && !extent.is_traced {
+            extent.bytes = History::of(inputs).bytes();
+        }
+        extent
+    }
+
+    /// Is it so long that it is better computed now?
+    pub(crate) fn is_too_long(self) -> bool {
+        !self.is_traced && (self.depth > MAX_DEPTH || self.bytes > MAX_BYTES)
+    }
+}
+
+/// The values that others are computed from, in an order that can be followed.
+#[derive(Default)]
+pub(crate) struct History {
+    /// Those that are known, or given.
+    pub(crate) leaves: Vec<(Value, State)>,
+    /// Those that are computed.
+    pub(crate) nodes: Vec<(Value, Arc<Pending>)>,
+}
+
+/// The values of a history that somebody else holds a handle on.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// Those that are computed.
+    pub(crate) values: Vec<Value>,
+    /// Looks at those, or at leaves, in an order that can be followed.
+    pub(crate) views: Vec<(Value, Arc<Pending>)>,
+}
+
+impl History {
+    /// Walks back from `outputs`. Histories can be long: in a loop, not by recursion.
+    pub(crate) fn of<'a>(outputs: impl DoubleEndedIterator<Item = &'a Value>) -> Self {
+        enum Visit {
+            Enter(Value),
+            Leave(Value, Arc<Pending>),
+        }
+        let mut history = Self::default();
+        let mut seen: ByKey<()> = ByKey::default();
+        let outputs = outputs.rev().cloned();
+        let mut stack: Vec<Visit> = outputs.map(Visit::Enter).collect();
+        while let Some(visit) = stack.pop() {
+            match visit {
+                Visit::Leave(value, pending) => history.nodes.push((value, pending)),
+                Visit::Enter(value) if seen.insert(value.key(), ()).is_none() => {
+                    match value.state() {
+                        State::Pending(pending) => {
+                            stack.push(Visit::Leave(value, pending.clone()));
+                            stack.extend(pending.inputs.iter().rev().cloned().map(Visit::Enter));
+                        }
+                        leaf => history.leaves.push((value, leaf)),
+                    }
+                }
+                Visit::Enter(_) => {}
+            }
+        }
+        history
+    }
+
+    /// How often each value is an operand.
+    pub(crate) fn uses(&self) -> ByKey<usize> {
+        let mut uses = ByKey::default();
+        for input in self.nodes.iter().flat_map(|(_, pending)| &pending.inputs) {
+            *uses.entry(input.key()).or_default() += 1;
+        }
+        uses
+    }
+
+    /// Bytes of memory that nobody else holds.
+    fn bytes(&self) -> u64 {
+        let uses = self.uses();
+        let mut own: HashMap<usize, (usize, &Storage)> = HashMap::new();
+        for (value, state) in &self.leaves {
+            if let State::Ready(view) = state
+                && !is_held(value, &uses)
+            {
+                let (handles, _) = own.entry(view.storage.id()).or_insert((0, &view.storage));
+                // The value's, and that of its state here.
+                *handles += 2;
+            }
+        }
+        let own = own.into_values();
+        let only = own.filter(|(handles, storage)| storage.handles() <= *handles);
+        only.map(|(_, storage)| storage.bytes() as u64).sum()
+    }
+
+    /// The values that somebody else holds a handle on and may ask for, besides updated states;
+    /// without constants, which cost nothing to repeat.
+    pub(crate) fn held(&self) -> Held {
+        let uses = self.uses();
+        let mut held = Held::default();
+        let mut looked_at: ByKey<()> = ByKey::default();
+        for (value, pending) in self.nodes.iter().rev() {
+            let is_constant = pending.inputs.is_empty();
+            let is_wanted = looked_at.contains_key(&value.key()) || is_held(value, &uses);
+            if is_constant || !is_wanted {
+                continue;
+            }
+            match pending.op.def().role() {
+                Role::Compute if pending.is_update() => {}
+                Role::View if is_look(pending) => {
+                    looked_at.insert(pending.inputs[0].key(), ());
+                    held.views.push((value.clone(), pending.clone()));
+                }
+                Role::View | Role::Compute => held.values.push(value.clone()),
+            }
+        }
+        held.views.reverse();
+        held
+    }
+}
+
+/// Is there a handle on a value besides that of its history and those of `uses`?
+fn is_held(value: &Value, uses: &ByKey<usize>) -> bool {
+    let uses = uses.get(&value.key()).copied().unwrap_or(0);
+    value.others(1 + uses) > 0
+}
+
+/// Can strides express a view of its operand? Else it is a copy.
+fn is_look(view: &Pending) -> bool {
+    let is_view = |pending: &Arc<Pending>| pending.op.def().role() == Role::View;
+    let mut base = view.inputs[0].clone();
+    let mut between = Vec::new();
+    while let Some(pending) = base.pending().filter(is_view) {
+        let next = pending.inputs[0].clone();
+        between.push((base, pending));
+        base = next;
+    }
+    let in_memory = base.view().map(|view| view.layout);
+    let mut layout = in_memory.unwrap_or_else(|| Layout::contiguous(&base.ty().shape));
+    for (value, pending) in between.iter().rev() {
+        let seen = pending.op.def().view(&layout);
+        layout = seen.unwrap_or_else(|| Layout::contiguous(&value.ty().shape));
+    }
+    view.op.def().view(&layout).is_some()
+}

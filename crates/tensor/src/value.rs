@@ -1,0 +1,177 @@
+//! What handles are on: a value, in memory or still to be computed.
+
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustorch_ir::{DType, Layout, Op, Role, Scalar, Shape, TensorType};
+use rustorch_runtime::{DeviceType, Storage};
+use smallvec::SmallVec;
+
+use crate::history::Extent;
+
+/// A value. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Value(Arc<Node>);
+
+struct Node {
+    ty: TensorType,
+    /// The device that this and what is computed from it are wanted on.
+    pin: Option<DeviceType>,
+    state: Mutex<State>,
+}
+
+/// What is known of a value.
+#[derive(Clone)]
+pub(crate) enum State {
+    /// How it is computed.
+    Pending(Arc<Pending>),
+    /// Where it is.
+    Ready(View),
+    /// One number, of rank 0, that has no memory yet.
+    Scalar(Scalar),
+    /// It is given when a [`Trace`](crate::Trace) is run.
+    Placeholder,
+}
+
+/// An operation on values.
+pub(crate) struct Pending {
+    pub(crate) op: Op,
+    pub(crate) inputs: SmallVec<[Value; 4]>,
+    /// The device that the user wants it on.
+    pub(crate) pin: Option<DeviceType>,
+    /// How long the history is that ends here.
+    pub(crate) extent: Extent,
+}
+
+impl Pending {
+    /// Is it written over its first operand?
+    pub(crate) fn is_update(&self) -> bool {
+        overwrites(&self.op)
+    }
+}
+
+/// Is an operation's result written over its first operand?
+pub(crate) fn overwrites(op: &Op) -> bool {
+    op.def().overwrites(0) == Some(0)
+}
+
+/// Elements in a storage.
+#[derive(Clone)]
+pub(crate) struct View {
+    pub(crate) storage: Storage,
+    pub(crate) layout: Layout,
+}
+
+impl View {
+    /// A whole storage, in row-major order.
+    pub(crate) fn whole(storage: Storage, shape: &Shape) -> Self {
+        let layout = Layout::contiguous(shape);
+        Self { storage, layout }
+    }
+
+    /// Does the view show all of its storage in row-major order, as `dtype`?
+    pub(crate) fn is_whole(&self, dtype: DType) -> bool {
+        self.layout.offset == 0
+            && self.layout.is_contiguous()
+            && dtype.bytes_of(&self.layout.shape) == Some(self.storage.bytes())
+    }
+
+    /// What `op` shows of it, if it is a view that strides can express.
+    pub(crate) fn seen(&self, op: &Op) -> Option<Self> {
+        let def = op.def();
+        let layout = (def.role() == Role::View).then(|| def.view(&self.layout))??;
+        let storage = self.storage.clone();
+        Some(Self { storage, layout })
+    }
+}
+
+impl Node {
+    /// Takes the inputs, so that dropping a node never drops another inside it.
+    fn take_inputs(&mut self) -> SmallVec<[Value; 4]> {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match mem::replace(state, State::Placeholder) {
+            State::Pending(pending) => Arc::into_inner(pending)
+                .map(|p| p.inputs)
+                .unwrap_or_default(),
+            State::Ready(_) | State::Scalar(_) | State::Placeholder => SmallVec::new(),
+        }
+    }
+}
+
+impl Drop for Node {
+    /// A history can be long: it is taken apart in a loop, not by recursion.
+    fn drop(&mut self) {
+        let mut rest = self.take_inputs();
+        while let Some(value) = rest.pop() {
+            if let Some(mut node) = Arc::into_inner(value.0) {
+                rest.extend(node.take_inputs());
+            }
+        }
+    }
+}
+
+impl Value {
+    pub(crate) fn new(ty: TensorType, pin: Option<DeviceType>, state: State) -> Self {
+        let state = Mutex::new(state);
+        Self(Arc::new(Node { ty, pin, state }))
+    }
+
+    /// Elements in memory.
+    pub(crate) fn ready(dtype: DType, pin: Option<DeviceType>, view: View) -> Self {
+        let shape = view.layout.shape.clone();
+        Self::new(TensorType { shape, dtype }, pin, State::Ready(view))
+    }
+
+    pub(crate) fn ty(&self) -> &TensorType {
+        &self.0.ty
+    }
+
+    pub(crate) fn pin(&self) -> Option<DeviceType> {
+        self.0.pin
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.lock().clone()
+    }
+
+    /// How it is computed, if it was not yet.
+    pub(crate) fn pending(&self) -> Option<Arc<Pending>> {
+        match &*self.lock() {
+            State::Pending(pending) => Some(pending.clone()),
+            State::Ready(_) | State::Scalar(_) | State::Placeholder => None,
+        }
+    }
+
+    /// Where its elements are, if they are in memory.
+    pub(crate) fn view(&self) -> Option<View> {
+        match &*self.lock() {
+            State::Ready(view) => Some(view.clone()),
+            State::Pending(_) | State::Scalar(_) | State::Placeholder => None,
+        }
+    }
+
+    /// Puts the value in memory in the place of its history.
+    pub(crate) fn store(&self, view: View) {
+        let mut state = self.lock();
+        if matches!(*state, State::Pending(_) | State::Scalar(_)) {
+            let history = mem::replace(&mut *state, State::Ready(view));
+            // The history may be long, and the lock is not needed for dropping it.
+            drop(state);
+            drop(history);
+        }
+    }
+
+    /// Tells this value from others.
+    pub(crate) fn key(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    /// Handles, tensors' and histories', that there are on it besides `known` ones.
+    pub(crate) fn others(&self, known: usize) -> usize {
+        Arc::strong_count(&self.0).saturating_sub(known)
+    }
+}
