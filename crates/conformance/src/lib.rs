@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use rustorch_ir::case::Case;
 use rustorch_ir::ops::AsStrided;
-use rustorch_ir::{Graph, OpClass, OpError, OpKind, Role, ValueId};
+use rustorch_ir::{Graph, Op, OpClass, OpError, OpKind, Results, Role, ValueId};
 use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, FailureClass, HostBuffer, Routing, RunError, Runtime, Storage};
 
@@ -250,12 +250,34 @@ fn graph(case: &Case, way: Way) -> Result<Graph, OpError> {
             let first = graph.push(case.op.clone(), &inputs)?;
             graph.results(first)
         }
-        Way::Decomposed => graph.expand(&case.op, &inputs)?,
+        Way::Decomposed => decompose(&mut graph, &case.op, &inputs)?,
     };
     for result in results {
         graph.output(result);
     }
     Ok(graph)
+}
+
+/// Appends the primitives that a composite is made of, by way of other composites or not, and
+/// returns its results.
+fn decompose(graph: &mut Graph, op: &Op, inputs: &[ValueId]) -> Result<Results, OpError> {
+    let mut parts = Graph::new();
+    let types = inputs.iter().map(|&v| graph.ty(v).clone());
+    let operands = types.map(|ty| parts.input(ty));
+    let operands = operands.collect::<Result<Vec<ValueId>, _>>()?;
+    let results = parts.expand(op, &operands)?;
+    let mut values = inputs.to_vec();
+    for node in parts.nodes() {
+        let inputs: Vec<ValueId> = node.inputs.iter().map(|v| values[v.index()]).collect();
+        values.extend(match node.op.def().is_composite() {
+            true => decompose(graph, &node.op, &inputs)?,
+            false => {
+                let first = graph.push(node.op.clone(), &inputs)?;
+                graph.results(first)
+            }
+        });
+    }
+    Ok(results.iter().map(|v| values[v.index()]).collect())
 }
 
 /// Why there is no result to compare.

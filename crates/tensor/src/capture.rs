@@ -80,13 +80,18 @@ impl Capture {
         let (mut kept, mut shown) = (Vec::new(), Vec::new());
         let updates = history.nodes.iter().filter(|(_, p)| p.is_update());
         let overwritten: ByKey<()> = updates.map(|(_, p)| (p.inputs[0].key(), ())).collect();
-        for (value, pending) in &history.nodes {
+        for (results, pending) in &history.nodes {
             let inputs: SmallVec<[ValueId; 4]> =
                 pending.inputs.iter().map(|v| values[&v.key()]).collect();
-            let result = graph.push(pending.op.clone(), &inputs)?;
-            graph.pin(result, pending.pin);
-            values.insert(value.key(), result);
-            if pending.is_update() {
+            let first = graph.push(pending.op.clone(), &inputs)?;
+            graph.pin(first, pending.pin);
+            let all = graph.results(first);
+            values.extend(
+                results
+                    .iter()
+                    .map(|value| (value.key(), all[value.result()])),
+            );
+            for value in results.iter().filter(|_| pending.is_update()) {
                 match overwritten.contains_key(&value.key()) {
                     true => shown.push((value.clone(), pending.clone())),
                     false => kept.push(value.clone()),

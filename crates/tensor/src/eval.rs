@@ -59,7 +59,8 @@ fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchRes
 
 /// Does an operation compute one result in memory of its own?
 fn is_alone(pending: &Pending) -> bool {
-    pending.op.def().role() == Role::Compute && !pending.is_update()
+    let is_single = pending.results.get().is_none();
+    is_single && pending.op.def().role() == Role::Compute && !pending.is_update()
 }
 
 /// [`eval_all`] by whoever runs graphs, for `runtime`.

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
-use crate::value::Pending;
+use crate::value::{Pending, Value};
 
 /// What a handle that wants a gradient keeps.
 pub(crate) struct Track {
@@ -26,6 +26,8 @@ pub(crate) struct Track {
 struct Record {
     pending: Arc<Pending>,
     inputs: Tracks,
+    /// All results of an operation of several: a gradient may need those too that nobody reads.
+    results: Vec<Value>,
 }
 
 /// The tracks of operands, as far as they have one.
@@ -39,9 +41,13 @@ impl Track {
         })
     }
 
-    /// The track of what an operation gives.
-    pub(crate) fn result(pending: Arc<Pending>, inputs: Tracks) -> Arc<Self> {
-        let record = Record { pending, inputs };
+    /// The track of what an operation gives; `results` are all of them if there are several.
+    pub(crate) fn result(pending: Arc<Pending>, inputs: Tracks, results: &[Value]) -> Arc<Self> {
+        let record = Record {
+            pending,
+            inputs,
+            results: results.to_vec(),
+        };
         Arc::new(Self {
             record: Mutex::new(Some(record)),
             is_leaf: false,
@@ -72,6 +78,10 @@ pub struct Recorded {
     pub op: Op,
     /// Its operands, each tracked if a gradient is wanted of it.
     pub inputs: Vec<Tensor>,
+    /// Its results, without what else is wanted of them.
+    pub results: Vec<Tensor>,
+    /// Which of the results the tensor is.
+    pub result: usize,
 }
 
 thread_local! {
@@ -153,13 +163,26 @@ impl Tensor {
     pub fn recorded(&self) -> Option<Recorded> {
         let record = self.track()?.record.lock();
         let record = record.unwrap_or_else(PoisonError::into_inner);
-        let Record { pending, inputs } = record.as_ref()?;
+        let Record {
+            pending,
+            inputs,
+            results,
+        } = record.as_ref()?;
         let operands = pending.inputs.iter().zip(inputs);
+        let results = match &results[..] {
+            [] => vec![self.detach()],
+            all => all
+                .iter()
+                .map(|value| Self::of(value.clone(), None))
+                .collect(),
+        };
         Some(Recorded {
             op: pending.op.clone(),
             inputs: operands
                 .map(|(value, track)| Self::of(value.clone(), track.clone()))
                 .collect(),
+            results,
+            result: self.value().result(),
         })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustorch_ir::{FoldingHasher, Layout, Role};
 use rustorch_runtime::Storage;
+use smallvec::SmallVec;
 
 use crate::value::{Pending, State, Value};
 
@@ -69,8 +70,8 @@ impl Extent {
 pub(crate) struct History {
     /// Those that are known, or given.
     pub(crate) leaves: Vec<(Value, State)>,
-    /// Those that are computed.
-    pub(crate) nodes: Vec<(Value, Arc<Pending>)>,
+    /// The operations, each with the results that there are handles on.
+    pub(crate) nodes: Vec<(SmallVec<[Value; 1]>, Arc<Pending>)>,
 }
 
 /// The values of a history that somebody else holds a handle on.
@@ -87,7 +88,7 @@ impl History {
     pub(crate) fn of<'a>(outputs: impl DoubleEndedIterator<Item = &'a Value>) -> Self {
         enum Visit {
             Enter(Value),
-            Leave(Value, Arc<Pending>),
+            Leave(SmallVec<[Value; 1]>, Arc<Pending>),
         }
         let mut history = Self::default();
         let mut seen: ByKey<()> = ByKey::default();
@@ -95,11 +96,13 @@ impl History {
         let mut stack: Vec<Visit> = outputs.map(Visit::Enter).collect();
         while let Some(visit) = stack.pop() {
             match visit {
-                Visit::Leave(value, pending) => history.nodes.push((value, pending)),
+                Visit::Leave(results, pending) => history.nodes.push((results, pending)),
                 Visit::Enter(value) if seen.insert(value.key(), ()).is_none() => {
                     match value.state() {
                         State::Pending(pending) => {
-                            stack.push(Visit::Leave(value, pending.clone()));
+                            let results = pending.results(value);
+                            seen.extend(results.iter().map(|value| (value.key(), ())));
+                            stack.push(Visit::Leave(results, pending.clone()));
                             stack.extend(pending.inputs.iter().rev().cloned().map(Visit::Enter));
                         }
                         leaf => history.leaves.push((value, leaf)),
@@ -144,7 +147,11 @@ impl History {
         let uses = self.uses();
         let mut held = Held::default();
         let mut looked_at: ByKey<()> = ByKey::default();
-        for (value, pending) in self.nodes.iter().rev() {
+        let results = self.nodes.iter().rev().flat_map(|(results, pending)| {
+            let results = results.iter();
+            results.map(move |value| (value, pending))
+        });
+        for (value, pending) in results {
             let is_constant = pending.inputs.is_empty();
             let is_wanted = looked_at.contains_key(&value.key()) || is_held(value, &uses);
             if is_constant || !is_wanted {

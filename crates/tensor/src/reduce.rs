@@ -237,14 +237,48 @@ impl Tensor {
     /// # Errors
     /// There is no such dimension, or it has fewer than `k` elements; another dtype.
     pub fn topk(&self, k: usize, dim: isize, largest: bool) -> RusTorchResult<(Self, Self)> {
-        let dim_index = self.dim("topk", dim)?;
-        let op = TopK {
-            k,
-            dim: dim_index,
-            largest,
-        };
-        let indices = Self::apply("topk", op, &[self])?;
-        Ok((self.gather(dim, &indices)?, indices))
+        self.best("topk", k, dim, largest)
+    }
+
+    /// The elements in rising order along `dim`, or falling (`descending`), and the indices that
+    /// they had (`i64`). Equal elements stay in their order; NaN is the largest. Integers and
+    /// floats.
+    ///
+    /// # Errors
+    /// There is no such dimension; another dtype.
+    pub fn sort(&self, dim: isize, descending: bool) -> RusTorchResult<(Self, Self)> {
+        self.sorted("sort", dim, descending)
+    }
+
+    /// The indices of [`Tensor::sort`].
+    ///
+    /// # Errors
+    /// As [`Tensor::sort`].
+    pub fn argsort(&self, dim: isize, descending: bool) -> RusTorchResult<Self> {
+        let (_, indices) = self.sorted("argsort", dim, descending)?;
+        Ok(indices)
+    }
+
+    fn sorted(
+        &self,
+        name: &'static str,
+        dim: isize,
+        descending: bool,
+    ) -> RusTorchResult<(Self, Self)> {
+        let k = self.shape()[self.dim(name, dim)?];
+        self.best(name, k, dim, descending)
+    }
+
+    fn best(
+        &self,
+        name: &'static str,
+        k: usize,
+        dim: isize,
+        largest: bool,
+    ) -> RusTorchResult<(Self, Self)> {
+        let dim = self.dim(name, dim)?;
+        let [values, indices] = Self::apply_all(name, TopK { k, dim, largest }, &[self])?;
+        Ok((values, indices))
     }
 
     /// Are shape, dtype and every element equal? NaN differs from itself.

@@ -1,14 +1,15 @@
 //! The tensor: a handle on a value that is computed when it is asked for.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustorch_ir::ops::Reshape;
-use rustorch_ir::{DType, Op, OpError, Role, Scalar, TensorType, normalize_dim};
+use rustorch_ir::{DType, Op, OpError, ResultTypes, Role, Scalar, TensorType, normalize_dim};
 use rustorch_runtime::{DeviceType, RunError, Storage};
 use smallvec::SmallVec;
 
 use crate::devices::{current, runtime};
 use crate::error::{RusTorchResult, require};
+use crate::eval::eval_all;
 use crate::grad::{Track, Tracks, tracks};
 use crate::history::Extent;
 use crate::manager::{current_pin, pin};
@@ -84,10 +85,7 @@ impl Tensor {
         inputs: &[&Self],
     ) -> RusTorchResult<Self> {
         let op = op.into();
-        let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|t| t.ty()).collect();
-        let results = (op.def().infer(&types)).map_err(|e| OpError { op: name, ..e })?;
-        let ty = results[0].clone();
-        check_type(name, &ty)?;
+        let ty = infer(name, &op, inputs)?[0].clone();
         let tracks = tracks(inputs, ty.dtype);
         let role = op.def().role();
         let kept = "a tensor that wants no gradient, for the old value is lost (detach it)";
@@ -97,17 +95,39 @@ impl Tensor {
             (Role::View, [input, ..]) => input.value.view().and_then(|view| view.seen(&op)),
             _ => None,
         };
-        // Work goes where what it works on was moved to.
-        let pin = inputs.iter().find_map(|t| t.pin()).or_else(current_pin);
+        let pin = pin_of(inputs);
         match (seen, tracks) {
             (Some(view), None) => Ok(Self::ready(ty.dtype, inputs[0].pin(), view)),
             (Some(view), Some(tracks)) => {
                 let value = Value::ready(ty.dtype, inputs[0].pin(), view);
-                let track = Track::result(recorded(op, inputs, pin), tracks);
+                let track = Track::result(recorded(op, inputs, pin), tracks, &[]);
                 Ok(Self::of(value, Some(track)))
             }
             (None, tracks) => Self::pending(ty, recorded(op, inputs, pin), tracks),
         }
+    }
+
+    /// [`Tensor::apply`] of an operation of `N` results, which are computed together.
+    pub(crate) fn apply_all<const N: usize>(
+        name: &'static str,
+        op: impl Into<Op>,
+        inputs: &[&Self],
+    ) -> RusTorchResult<[Self; N]> {
+        let op = op.into();
+        let types = infer(name, &op, inputs)?.into_vec();
+        let another = |types: Vec<_>| OpError::new(name, format!("{N} results"), types.len());
+        let types = <[TensorType; N]>::try_from(types).map_err(another)?;
+        let pending = recorded(op, inputs, pin_of(inputs));
+        let values = Value::results(types, &pending);
+        let results = values.each_ref().map(|value| {
+            let tracks = tracks(inputs, value.ty().dtype);
+            let track = tracks.map(|tracks| Track::result(pending.clone(), tracks, &values));
+            Self::of(value.clone(), track)
+        });
+        if pending.extent.is_too_long() {
+            eval_all(&results.each_ref())?;
+        }
+        Ok(results)
     }
 
     fn pending(
@@ -116,7 +136,7 @@ impl Tensor {
         tracks: Option<Tracks>,
     ) -> RusTorchResult<Self> {
         let is_too_long = pending.extent.is_too_long();
-        let track = tracks.map(|tracks| Track::result(pending.clone(), tracks));
+        let track = tracks.map(|tracks| Track::result(pending.clone(), tracks, &[]));
         let value = Value::new(ty, pending.pin, State::Pending(pending));
         let tensor = Self::of(value, track);
         if is_too_long {
@@ -239,7 +259,7 @@ impl Tensor {
                 Ok(()) | Err(_) => {}
             }
         }
-        let track = tracks.map(|tracks| Track::result(recorded(op(), &[self], pin), tracks));
+        let track = tracks.map(|tracks| Track::result(recorded(op(), &[self], pin), tracks, &[]));
         Ok(Self::of(Value::ready(self.dtype(), pin, view), track))
     }
 
@@ -257,7 +277,21 @@ fn recorded(op: Op, inputs: &[&Tensor], pin: Option<DeviceType>) -> Arc<Pending>
         extent: Extent::of(values.clone()),
         inputs: values.cloned().collect(),
         pin,
+        results: OnceLock::new(),
     })
+}
+
+/// Where an operation is wanted: work goes where what it works on was moved to.
+fn pin_of(inputs: &[&Tensor]) -> Option<DeviceType> {
+    inputs.iter().find_map(|t| t.pin()).or_else(current_pin)
+}
+
+/// Types of an operation's results; `name` is what errors call it.
+fn infer(name: &'static str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<ResultTypes> {
+    let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|t| t.ty()).collect();
+    let results = (op.def().infer(&types)).map_err(|e| OpError { op: name, ..e })?;
+    results.iter().try_for_each(|ty| check_type(name, ty))?;
+    Ok(results)
 }
 
 /// Fails if a tensor of this type cannot exist. Sizes of 0 do not excuse the others: strides

@@ -1,11 +1,11 @@
 //! What handles are on: a value, in memory or still to be computed.
 
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustorch_ir::{DType, Layout, Op, Role, Scalar, Shape, TensorType};
 use rustorch_runtime::{DeviceType, Storage};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::history::Extent;
 
@@ -13,10 +13,12 @@ use crate::history::Extent;
 #[derive(Clone)]
 pub(crate) struct Value(Arc<Node>);
 
-struct Node {
+pub(crate) struct Node {
     ty: TensorType,
     /// The device that this and what is computed from it are wanted on.
     pin: Option<DeviceType>,
+    /// Which result it is of the operation that computes it.
+    result: usize,
     state: Mutex<State>,
 }
 
@@ -41,12 +43,27 @@ pub(crate) struct Pending {
     pub(crate) pin: Option<DeviceType>,
     /// How long the history is that ends here.
     pub(crate) extent: Extent,
+    /// Its results in order, if it has several: they are computed together. One alone is found
+    /// from the value.
+    pub(crate) results: OnceLock<Box<[Weak<Node>]>>,
 }
 
 impl Pending {
     /// Is it written over its first operand?
     pub(crate) fn is_update(&self) -> bool {
         overwrites(&self.op)
+    }
+
+    /// The results that there are handles on, of which `value` is one.
+    pub(crate) fn results(&self, value: Value) -> SmallVec<[Value; 1]> {
+        match self.results.get() {
+            Some(results) => results
+                .iter()
+                .filter_map(Weak::upgrade)
+                .map(Value)
+                .collect(),
+            None => smallvec![value],
+        }
     }
 }
 
@@ -112,8 +129,37 @@ impl Drop for Node {
 
 impl Value {
     pub(crate) fn new(ty: TensorType, pin: Option<DeviceType>, state: State) -> Self {
+        Self::of_result(0, ty, pin, state)
+    }
+
+    fn of_result(result: usize, ty: TensorType, pin: Option<DeviceType>, state: State) -> Self {
         let state = Mutex::new(state);
-        Self(Arc::new(Node { ty, pin, state }))
+        Self(Arc::new(Node {
+            ty,
+            pin,
+            result,
+            state,
+        }))
+    }
+
+    /// The results of a new operation, of these types.
+    pub(crate) fn results<const N: usize>(
+        types: [TensorType; N],
+        pending: &Arc<Pending>,
+    ) -> [Self; N] {
+        let mut indices = 0..N;
+        let values = types.map(|ty| {
+            let state = State::Pending(pending.clone());
+            Self::of_result(indices.next().unwrap_or(N), ty, pending.pin, state)
+        });
+        let all = || {
+            values
+                .iter()
+                .map(|value| Arc::downgrade(&value.0))
+                .collect()
+        };
+        pending.results.get_or_init(all);
+        values
     }
 
     /// Elements in memory.
@@ -163,6 +209,11 @@ impl Value {
             drop(state);
             drop(history);
         }
+    }
+
+    /// Which result it is of the operation that computes it.
+    pub(crate) fn result(&self) -> usize {
+        self.0.result
     }
 
     /// Tells this value from others.

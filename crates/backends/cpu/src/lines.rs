@@ -9,7 +9,9 @@ use smallvec::SmallVec;
 use crate::cache;
 use crate::element::Element;
 use crate::kernel::{Args, SharedMut, for_ranges, for_rows};
+use crate::pool::Pool;
 use crate::reader::{Reader, Runs};
+use crate::view::{Target, View};
 
 /// Lines that are gathered together where their elements are not neighbours, but those of
 /// different lines are.
@@ -27,13 +29,25 @@ pub(crate) fn map_lines<X: Element, Y: Element>(
     work: usize,
     f: impl Fn(&[X::Compute], &mut [Y::Compute]) + Sync,
 ) {
-    let (x, pool) = (&args.inputs[0], args.pool);
-    let shape = &args.output.ty.shape;
+    let x = &args.inputs[0];
+    map_lines_to::<X, Y>(args.pool, x, &mut args.output, dim, work, f);
+}
+
+/// [`map_lines`] from `x` to `y`.
+pub(crate) fn map_lines_to<X: Element, Y: Element>(
+    pool: &Pool,
+    x: &View,
+    y: &mut Target,
+    dim: usize,
+    work: usize,
+    f: impl Fn(&[X::Compute], &mut [Y::Compute]) + Sync,
+) {
+    let shape = &y.ty.shape;
     let (from, to) = (x.shape()[dim], shape[dim]);
     let is_last = shape[dim + 1..].iter().all(|&size| size == 1);
     if is_last && x.layout.has_dense_rows() {
         let x = Reader::<X>::whole(x);
-        let out = args.output.data::<Y>();
+        let out = y.data::<Y>();
         let writer = Writer::<Y>::new(out.len(), to);
         return for_rows(pool, out, to, from * work, |first, part| {
             let (mut x, mut writer) = (x.clone(), writer.clone());
@@ -46,7 +60,7 @@ pub(crate) fn map_lines<X: Element, Y: Element>(
     let (sources, apart) = lines(x.layout, dim);
     let (targets, distance) = lines(&Layout::contiguous(shape), dim);
     let data: &[X] = x.data();
-    let out = args.output.data::<Y>();
+    let out = y.data::<Y>();
     if out.is_empty() {
         return;
     }

@@ -11,20 +11,23 @@ use rustorch_ir::ops::{
 };
 use rustorch_ir::{DType, Graph, Op, OpError, Scalar, ValueId};
 use rustorch_reference::{Reference, Values};
-use rustorch_runtime::{Backend, Routing, Runtime};
+use rustorch_runtime::{Backend, Routing, Runtime, Storage};
 
 /// Largest normalised mean squared error of single precision, and of half.
 const SINGLE: f64 = 1e-12;
 const HALF: f64 = 1e-5;
 
-/// The bytes of the only output of a graph without inputs.
-fn run(backend: impl Backend + 'static, graph: &Graph) -> Vec<u8> {
+/// The bytes of each output of a graph without inputs.
+fn run(backend: impl Backend + 'static, graph: &Graph) -> Vec<Vec<u8>> {
     let runtime = Runtime::new([Arc::new(backend) as Arc<dyn Backend>]);
     let executable = runtime.prepare(graph.clone(), Routing::default());
-    let output = executable.run(&[]).unwrap().remove(0);
-    let mut bytes = vec![0; output.bytes()];
-    runtime.read(&output, 0, &mut bytes).unwrap();
-    bytes
+    let outputs = executable.run(&[]).unwrap();
+    let read = |output: &Storage| {
+        let mut bytes = vec![0; output.bytes()];
+        runtime.read(output, 0, &mut bytes).unwrap();
+        bytes
+    };
+    outputs.iter().map(read).collect()
 }
 
 /// Numbers for comparison.
@@ -37,23 +40,31 @@ fn numbers(values: Values) -> Vec<f64> {
     }
 }
 
+/// Checks all results of the node that `build` returns one of.
 fn check(name: &str, limit: f64, build: impl Fn(&mut Graph) -> Result<ValueId, OpError>) {
     let mut graph = Graph::new();
-    let result = build(&mut graph).unwrap();
-    graph.output(result);
-    let dtype = graph.ty(result).dtype;
-    let bytes = run(Cpu::new(1), &graph);
+    let first = build(&mut graph).unwrap();
+    let results = graph.results(first);
+    results.iter().for_each(|&result| graph.output(result));
+    let outputs = run(Cpu::new(1), &graph);
     for threads in [2, 5] {
         assert!(
-            run(Cpu::new(threads), &graph) == bytes,
+            run(Cpu::new(threads), &graph) == outputs,
             "{name} depends on the threads"
         );
     }
-    let expected = numbers(Values::decode(run(Reference::new(), &graph), dtype));
-    let result = numbers(Values::decode(bytes, dtype));
+    let expected = run(Reference::new(), &graph);
+    for ((result, bytes), expected) in results.into_iter().zip(outputs).zip(expected) {
+        let dtype = graph.ty(result).dtype;
+        let [result, expected] = [bytes, expected].map(|bytes| Values::decode(bytes, dtype));
+        compare(name, limit, dtype, &numbers(result), &numbers(expected));
+    }
+}
+
+fn compare(name: &str, limit: f64, dtype: DType, result: &[f64], expected: &[f64]) {
     let error: f64 = result
         .iter()
-        .zip(&expected)
+        .zip(expected)
         .map(|(a, b)| (a - b).powi(2))
         .sum();
     let signal: f64 = expected.iter().map(|x| x * x).sum();
@@ -169,14 +180,8 @@ fn reductions() {
         });
         check("top_k", SINGLE, |g| {
             let x = x(g, &[300, 300])?;
-            g.push(
-                TopK {
-                    k: 100,
-                    dim,
-                    largest,
-                },
-                &[x],
-            )
+            let k = 100;
+            g.push(TopK { k, dim, largest }, &[x])
         });
     }
 }
@@ -289,8 +294,8 @@ fn products_at_the_ends_of_the_range() {
         let result = build().unwrap();
         graph.output(result);
         let decoded = |bytes| numbers(Values::decode(bytes, DType::F32));
-        let expected = decoded(run(Reference::new(), &graph));
-        let result = decoded(run(Cpu::new(2), &graph));
+        let expected = decoded(run(Reference::new(), &graph).remove(0));
+        let result = decoded(run(Cpu::new(2), &graph).remove(0));
         // What each of 80 sums may lose where numbers are denormal.
         let least = 80.0 * f64::from(f32::from_bits(1));
         for (i, (x, y)) in result.iter().zip(&expected).enumerate() {

@@ -2,6 +2,7 @@
 // counts those of its run that come before it.
 //
 // X, Y: dtypes. BEFORE(a, i, b, j): does element `i`, which is `a`, come before `j`, which is `b`?
+// HAS_VALUES: are the elements written, too, and not their indices alone?
 
 KERNEL_BEGIN
     const uint item = GROUP_ID(0) * GROUP + LANE;
@@ -18,6 +19,12 @@ KERNEL_BEGIN
             const COMPUTE(X) other = LOAD(X, x, x_start + j * p.x_step);
             if (BEFORE(other, j, value, own)) rank++;
         }
-        if (rank < p.kept) STORE(Y, y, y_start + (run * p.kept + rank) * p.y_step, own);
+        if (rank < p.kept) {
+            const uint to = y_start + (run * p.kept + rank) * p.y_step;
+            STORE(Y, y, to, own);
+#if HAS_VALUES
+            STORE(X, values, to, value);
+#endif
+        }
     }
 KERNEL_END

@@ -2,6 +2,7 @@
 // the other run come before it.
 //
 // X, Y: dtypes. BEFORE(a, i, b, j): does element `i`, which is `a`, come before `j`, which is `b`?
+// HAS_VALUES: are the elements written, too, and not their indices alone?
 // `runs` has the indices of each line's runs: of `p.run` elements each, but for the last of a
 // line, the best `p.kept`.
 
@@ -32,7 +33,11 @@ KERNEL_BEGIN
         }
         const uint rank = at + low;
         if (rank < p.y_kept) {
-            STORE(Y, y, y_start + (run / 2 * p.y_kept + rank) * p.y_step, own);
+            const uint to = y_start + (run / 2 * p.y_kept + rank) * p.y_step;
+            STORE(Y, y, to, own);
+#if HAS_VALUES
+            STORE(X, values, to, value);
+#endif
         }
     }
 KERNEL_END

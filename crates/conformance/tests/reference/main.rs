@@ -6,7 +6,7 @@ mod primitives;
 
 use std::sync::Arc;
 
-use rustorch_ir::{DType, Graph, Op, Shape, TensorType};
+use rustorch_ir::{DType, Graph, Op, Shape, TensorType, ValueId};
 use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, DeviceType, HostBuffer, Routing, RunError, Runtime, Storage};
 
@@ -51,16 +51,17 @@ fn runtime() -> Runtime {
     Runtime::new([Arc::new(Reference::new()) as Arc<dyn Backend>])
 }
 
-/// What the reference makes of `op`; of a composite one, of its decomposition.
-fn try_eval(op: impl Into<Op>, inputs: &[Tensor]) -> Result<Values, RunError> {
+/// The results that the reference computes of `op`; of a composite one, of its decomposition.
+fn try_eval_all(op: impl Into<Op>, inputs: &[Tensor]) -> Result<Vec<Values>, RunError> {
     let op = op.into();
     let mut graph = Graph::new();
     let operands = (inputs.iter())
         .map(|x| graph.input(x.ty.clone()))
         .collect::<Result<Vec<_>, _>>()?;
     let is_state = op.def().overwrites(0) == Some(0);
-    let result = graph.push(op, &operands)?;
-    graph.output(result);
+    let first = graph.push(op, &operands)?;
+    let results = graph.results(first);
+    results.iter().for_each(|&result| graph.output(result));
     let runtime = runtime();
     let storages: Vec<Storage> = (inputs.iter())
         .map(|x| HostBuffer::copy_of(&x.values.encode(x.ty.dtype)).unwrap())
@@ -69,9 +70,21 @@ fn try_eval(op: impl Into<Op>, inputs: &[Tensor]) -> Result<Values, RunError> {
     let outputs = runtime.run(&graph, &storages, STRICT)?;
     let in_place = storages.first().is_some_and(|x| x.same_as(&outputs[0]));
     assert_eq!(in_place, is_state);
-    let mut bytes = vec![0; outputs[0].bytes()];
-    runtime.read(&outputs[0], 0, &mut bytes)?;
-    Ok(Values::decode(bytes, graph.ty(result).dtype))
+    let read = |(output, &result): (&Storage, &ValueId)| {
+        let mut bytes = vec![0; output.bytes()];
+        runtime.read(output, 0, &mut bytes)?;
+        Ok(Values::decode(bytes, graph.ty(result).dtype))
+    };
+    outputs.iter().zip(&results).map(read).collect()
+}
+
+/// The first result, for most operations the only one.
+fn try_eval(op: impl Into<Op>, inputs: &[Tensor]) -> Result<Values, RunError> {
+    Ok(try_eval_all(op, inputs)?.remove(0))
+}
+
+fn eval_all(op: impl Into<Op>, inputs: &[Tensor]) -> Vec<Values> {
+    try_eval_all(op, inputs).unwrap()
 }
 
 fn eval(op: impl Into<Op>, inputs: &[Tensor]) -> Values {

@@ -4,7 +4,8 @@ use rustorch_reference::Values;
 use rustorch_runtime::{FailureClass, RunError};
 
 use crate::{
-    STRICT, Tensor, assert_floats, assert_ints, double, eval, filled, float, int, runtime, try_eval,
+    STRICT, Tensor, assert_floats, assert_ints, double, eval, eval_all, filled, float, int,
+    runtime, try_eval,
 };
 
 const NAN: f64 = f64::NAN;
@@ -394,10 +395,20 @@ fn reductions_and_selections() {
     );
     assert_ints(&ties, &[1]);
 
-    let top = |largest, dim, k| eval(TopK { k, dim, largest }, &[x()]);
-    assert_ints(&top(true, 1, 2), &[0, 2, 1, 2]);
-    assert_ints(&top(false, 1, 3), &[1, 2, 0, 0, 2, 1]);
-    assert_ints(&top(true, 0, 1), &[0, 1, 1]);
+    let top = |largest, dim, k, values: &[f64], indices: &[i64]| {
+        let results = eval_all(TopK { k, dim, largest }, &[x()]);
+        assert_floats(&results[0], values);
+        assert_ints(&results[1], indices);
+    };
+    top(true, 1, 2, &[3.0, 2.0, NAN, 5.0], &[0, 2, 1, 2]);
+    top(
+        false,
+        1,
+        3,
+        &[1.0, 2.0, 3.0, -1.0, 5.0, NAN],
+        &[1, 2, 0, 0, 2, 1],
+    );
+    top(true, 0, 1, &[3.0, NAN, 5.0], &[0, 1, 1]);
 
     let sums = eval(
         Cumsum { dim: 1 },

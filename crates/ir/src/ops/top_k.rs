@@ -4,8 +4,10 @@ use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::{Named, OpClass, OpDef, ResultTypes};
 
-/// Indices of the `k` largest or smallest elements along a dimension, best first; the
-/// earlier one first where several are equal; NaN counts as the largest. Result `i64`.
+/// The `k` largest or smallest elements along a dimension, best first; the earlier one first
+/// where several are equal; NaN counts as the largest.
+///
+/// Results: the elements, of the operand's dtype, and their indices, `i64`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TopK {
     /// How many, at most the dimension's size.
@@ -39,7 +41,8 @@ impl OpDef for TopK {
             self.k,
         )?;
         let shape = x.shape.clone().with_dim(self.dim, self.k);
-        Ok(smallvec![TensorType::new(shape, DType::I64)])
+        let result = |dtype| TensorType::new(shape.clone(), dtype);
+        Ok(smallvec![result(x.dtype), result(DType::I64)])
     }
 }
 

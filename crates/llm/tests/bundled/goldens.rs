@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use rustorch_conformance::Extent;
 use rustorch_cpu::Cpu;
 use rustorch_llm::golden::{Agreement, Bounds, largest};
 use rustorch_llm::{LlmError, Session, SessionOptions, perplexity};
@@ -120,39 +121,32 @@ mod on_the_cpu {
     tests!(f16, q8_0, q6_k, q5_k_m, q4_k_m);
 }
 
-mod on_opencl {
-    macro_rules! tests {
-        ($($name:ident),+) => {$(
-            #[test]
-            fn $name() {
-                for device in super::opencl() {
-                    super::$name(&super::alone(device));
-                }
-            }
-        )+};
+/// The types: their names, and what is checked on devices that are fast enough.
+const TYPES: [(&str, fn(&Runtime)); 5] = [
+    ("f16", f16),
+    ("Q8_0", q8_0),
+    ("Q6_K", q6_k),
+    ("Q5_K_M", q5_k_m),
+    ("Q4_K_M", q4_k_m),
+];
+
+#[test]
+fn on_opencl() {
+    for device in opencl() {
+        for (_, check) in Extent::of_tests().choose(TYPES, 2) {
+            check(&alone(device.clone()));
+        }
     }
-    tests!(f16, q8_0, q6_k, q5_k_m, q4_k_m);
 }
 
 /// Without perplexity: an emulated device is slow.
-mod on_emulated_metal {
-    macro_rules! tests {
-        ($($name:ident = $file:literal),+) => {$(
-            #[test]
-            fn $name() {
-                for device in super::metal() {
-                    super::check_goldens(&super::alone(device), $file);
-                }
-            }
-        )+};
+#[test]
+fn on_emulated_metal() {
+    for device in metal() {
+        for (name, _) in Extent::of_tests().choose(TYPES, 2) {
+            check_goldens(&alone(device.clone()), name);
+        }
     }
-    tests!(
-        f16 = "f16",
-        q8_0 = "Q8_0",
-        q6_k = "Q6_K",
-        q5_k_m = "Q5_K_M",
-        q4_k_m = "Q4_K_M"
-    );
 }
 
 #[test]

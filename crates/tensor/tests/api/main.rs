@@ -12,6 +12,7 @@ mod index;
 mod linalg;
 mod nn;
 mod reduce;
+mod results;
 mod trace;
 mod views;
 

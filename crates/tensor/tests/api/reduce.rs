@@ -92,6 +92,23 @@ fn positions() -> Outcome {
         error(x.topk(4, 1, true)),
         "topk: expected k of at most 3, got 4"
     );
+    let nan = f64::NAN;
+    let x = tensor![[3.0, nan, 1.0, 3.0], [f64::INFINITY, 2.0, -1.0, 0.0]];
+    let (values, indices) = x.sort(-1, false)?;
+    assert_eq!(indices.to_vec::<i64>()?, [2, 0, 3, 1, 2, 3, 1, 0]);
+    let values = values.to_vec::<f32>()?;
+    assert_eq!(values[..3], [1.0, 3.0, 3.0]);
+    assert!(values[3].is_nan());
+    assert_eq!(values[4..], [-1.0, 0.0, 2.0, f32::INFINITY]);
+    assert_eq!(
+        x.argsort(1, true)?.to_vec::<i64>()?,
+        [1, 0, 3, 2, 0, 1, 3, 2]
+    );
+    let (values, indices) = tensor![[2, 5], [-7, 4]].sort(0, false)?;
+    assert_eq!(values.to_vec::<i64>()?, [-7, 4, 2, 5]);
+    assert_eq!(indices.to_vec::<i64>()?, [1, 1, 0, 0]);
+    assert!(error(x.argsort(2, false)).starts_with("argsort"));
+    let x = tensor![[1.0, 7.0, 7.0], [9.0, -2.0, 0.0]];
     assert_eq!(tensor![1, 2, 3].cumsum(0)?.to_vec::<i64>()?, [1, 3, 6]);
     assert_close(&x.cumsum(0)?, &[1.0, 7.0, 7.0, 10.0, 5.0, 7.0]);
     Ok(())

@@ -1,4 +1,4 @@
-//! The places of the largest or smallest elements of each line, in order.
+//! The largest or smallest elements of each line, in order, and their places.
 
 use std::cmp::Ordering;
 
@@ -7,9 +7,10 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
 use crate::fold::Ordered;
+use crate::index::take;
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
-use crate::lines::map_lines;
+use crate::lines::map_lines_to;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::TopK,
@@ -25,12 +26,31 @@ fn accepts(_: &Signature) -> bool {
     true
 }
 
-fn launch(mut args: Args) -> Result<(), Misuse> {
+fn launch(args: Args) -> Result<(), Misuse> {
     let Op::TopK(op) = args.op else {
         return Err(Misuse("not a top_k".to_owned()));
     };
-    with_type!(args.inputs[0].dtype(), reals T => {
-        map_lines::<T, i64>(&mut args, op.dim, WORK, |x, y| top(x, op.largest, y));
+    let Args {
+        pool,
+        inputs: [x],
+        output: mut values,
+        mut others,
+        ..
+    } = args
+    else {
+        return Err(Misuse("top_k has one operand".to_owned()));
+    };
+    let [indices] = &mut others[..] else {
+        return Err(Misuse("top_k has two results".to_owned()));
+    };
+    with_type!(x.dtype(), reals T => {
+        map_lines_to::<T, i64>(pool, x, indices, op.dim, WORK, |x, y| top(x, op.largest, y));
+        Ok(())
+    })?;
+    let picks: &[i64] = indices.data();
+    let shape = &values.ty.shape;
+    with_type!(x.dtype(), words T => {
+        take::<T>(pool, values.data(), shape, x, op.dim, |i| picks[i] as usize);
         Ok(())
     })
 }

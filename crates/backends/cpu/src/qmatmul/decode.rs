@@ -31,6 +31,8 @@ pub(crate) struct Decode<'a, O: Operand> {
 }
 
 impl<O: Operand> Kernel for Decode<'_, O> {
+    const DOTS: bool = true;
+
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
         let columns = self.y.columns();

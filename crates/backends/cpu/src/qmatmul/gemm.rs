@@ -32,6 +32,8 @@ pub(crate) struct Gemm<'a, O: Operand> {
 }
 
 impl<O: Operand> Kernel for Gemm<'_, O> {
+    const DOTS: bool = true;
+
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
         let mut pairs = O::Pairs::zeroed();

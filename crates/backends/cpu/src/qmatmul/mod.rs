@@ -194,6 +194,8 @@ struct Convert<'a, O: Operand> {
 }
 
 impl<O: Operand> Kernel for Convert<'_, O> {
+    const DOTS: bool = true;
+
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let k = self.x.len() / self.t;

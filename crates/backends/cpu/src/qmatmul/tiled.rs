@@ -55,6 +55,8 @@ struct Products([[amx::Bytes; 2]; 2]);
 type Sums = [[f32; ROWS]; TOKENS];
 
 impl<B: Unpack> Kernel for Tiled<'_, B> {
+    const DOTS: bool = true;
+
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Self { amx, mut gemm } = self;

@@ -55,7 +55,7 @@ fn sorted(step: &Step, op: &Scatter, emitter: &mut Emitter) -> Memory<'static> {
         dim: op.dim,
         largest: false,
     };
-    best.find(order, &view, emitter);
+    best.find(order, None, &view, emitter);
     order
 }
 

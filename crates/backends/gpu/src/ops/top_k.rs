@@ -1,4 +1,5 @@
-//! Indices of the best elements along a dimension: runs of it are sorted, and merged by twos.
+//! The best elements along a dimension, and where they are: runs of it are sorted, and merged by
+//! twos.
 
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
@@ -30,9 +31,9 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         dim: op.dim,
         largest: op.largest,
     };
-    let y = step.output();
-    let view = Layout::contiguous(&y.ty.shape);
-    best.find(Memory::Place(y), &view, emitter);
+    let [values, indices] = [0, 1].map(|result| &step.outputs[result]);
+    let view = Layout::contiguous(&indices.ty.shape);
+    best.find(Memory::Place(indices), Some(values), &view, emitter);
 }
 
 /// Where the best elements of lines are.
@@ -56,8 +57,15 @@ struct Level {
 }
 
 impl Best<'_> {
-    /// Writes as many indices for each line, in order, as lines of `y` have; `view` is `y`.
-    pub(super) fn find(&self, y: Memory, view: &Layout, emitter: &mut Emitter) {
+    /// Writes as many indices for each line, in order, as lines of `y` have, and to `values` the
+    /// elements; `view` is that of both.
+    pub(super) fn find(
+        &self,
+        y: Memory,
+        values: Option<&Place>,
+        view: &Layout,
+        emitter: &mut Emitter,
+    ) {
         let (lines, along) = split(&self.x.layout, self.dim);
         let (count, len) = (lines.elements(), along.elements());
         let level = |run: usize| Level {
@@ -82,20 +90,26 @@ impl Best<'_> {
         for (at, to) in levels.iter().enumerate() {
             let from = at.checked_sub(1).map(|at| (&levels[at], scratch[at % 2]));
             if at == inner {
-                self.pass(from, to, y, &split(view, self.dim), emitter);
+                self.pass(from, to, (y, values), &split(view, self.dim), emitter);
             } else {
                 let inside = Layout::contiguous(&[count, indices(to)].into());
-                self.pass(from, to, scratch[at % 2], &split(&inside, 1), emitter);
+                self.pass(
+                    from,
+                    to,
+                    (scratch[at % 2], None),
+                    &split(&inside, 1),
+                    emitter,
+                );
             }
         }
     }
 
-    /// Sorts runs, or merges those of a level `from`, to lines of `y`.
+    /// Sorts runs, or merges those of a level `from`, to lines of `y`, and of `values`.
     fn pass(
         &self,
         from: Option<(&Level, Memory)>,
         to: &Level,
-        y: Memory,
+        (y, values): (Memory, Option<&Place>),
         (y_lines, y_along): &(Layout, Layout),
         emitter: &mut Emitter,
     ) {
@@ -130,6 +144,10 @@ impl Best<'_> {
         kernel.define_dtype("Y", y.dtype());
         kernel.read("x", self.x);
         y.write(&mut kernel, "y");
+        kernel.define("HAS_VALUES", u8::from(values.is_some()));
+        if let Some(values) = values {
+            kernel.write("values", values);
+        }
         walk(&mut kernel, "x_lines", [("x", &lines)]);
         walk(&mut kernel, "y_lines", [("y", y_lines)]);
         kernel.word("len", len);

@@ -5,15 +5,19 @@ use rustorch_ir::ops::TopK;
 use crate::Values;
 use crate::operand::{Call, Misuse, from_last};
 
-pub(crate) fn evaluate(op: &TopK, call: &Call) -> Result<Values, Misuse> {
+pub(crate) fn evaluate(op: &TopK, call: &Call) -> Result<[Values; 2], Misuse> {
     let x = &call.inputs[0];
     let size = x.shape()[op.dim];
-    let best = match &*x.with_last(&[op.dim]) {
+    let lines = x.with_last(&[op.dim]);
+    let best = match &*lines {
         Values::Float(x) => best(x, size, op, |a, b| nan_last(*a, *b)),
         Values::Int(x) => best(x, size, op, Ord::cmp),
         _ => unreachable!("inference admits only ordered values"),
     };
-    Ok(from_last(&Values::Int(best), &call.output().shape, op.dim))
+    let places = best.iter().enumerate();
+    let values = lines.take(places.map(|(i, &at)| i / op.k * size + at as usize));
+    let result = |values| from_last(&values, &call.output().shape, op.dim);
+    Ok([values, Values::Int(best)].map(result))
 }
 
 /// Numbers in their order, then NaN.

@@ -19,12 +19,12 @@ impl<const VNNI: bool> Avx2<VNNI> {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn run<K: Kernel, const VNNI: bool>(s: Avx2<VNNI>, kernel: K) {
+fn run<K: Kernel>(s: impl Simd, kernel: K) {
     kernel.run(s);
 }
 
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-fn run_vnni<K: Kernel, const VNNI: bool>(s: Avx2<VNNI>, kernel: K) {
+fn run_vnni<K: Kernel>(s: impl Simd, kernel: K) {
     kernel.run(s);
 }
 
@@ -40,10 +40,10 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
     fn run<K: Kernel>(self, kernel: K) {
         // SAFETY: `self` proves that the machine has the features.
         unsafe {
-            if VNNI {
+            if VNNI && K::DOTS {
                 run_vnni(self, kernel);
             } else {
-                run(self, kernel);
+                run(Avx2::<false>(()), kernel);
             }
         }
     }

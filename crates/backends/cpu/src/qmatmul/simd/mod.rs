@@ -42,6 +42,10 @@ pub(crate) use neon::Neon;
 /// A computation to be compiled for a level. `run` and all that it calls with vectors must be
 /// `#[inline(always)]`: instructions of the level are only generated within [`Simd::run`].
 pub(crate) trait Kernel {
+    /// Does it multiply bytes? What does not is not compiled for levels that have more than another
+    /// for that alone: they run it as the other one.
+    const DOTS: bool = false;
+
     fn run<S: Simd>(self, s: S);
 }
 

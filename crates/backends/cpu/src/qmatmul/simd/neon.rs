@@ -137,12 +137,12 @@ impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
     fn run<K: Kernel>(self, kernel: K) {
         // SAFETY: `self` proves that the machine has the features.
         unsafe {
-            if MATRIX {
+            if MATRIX && K::DOTS {
                 run_matrix(self, kernel);
-            } else if DOT {
+            } else if DOT && K::DOTS {
                 run_dot(self, kernel);
             } else {
-                run(self, kernel);
+                run(Neon::<false, false>(()), kernel);
             }
         }
     }
