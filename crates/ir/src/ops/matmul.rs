@@ -27,11 +27,11 @@ impl OpDef for Matmul {
             Self::NAME,
             a.rank() >= 2 && b.rank() >= 2,
             "operands of rank 2 or more",
-            &got,
+            got,
         )?;
         let (batch_a, mk) = a.shape.split_at(a.rank() - 2);
         let (batch_b, kn) = b.shape.split_at(b.rank() - 2);
-        require(Self::NAME, mk[1] == kn[0], "equal inner sizes", &got)?;
+        require(Self::NAME, mk[1] == kn[0], "equal inner sizes", got)?;
         let mut shape: Shape = broadcast_shapes(Self::NAME, batch_a, batch_b)?;
         shape.to_mut().extend_from_slice(&[mk[0], kn[1]]);
         Ok(smallvec![TensorType::new(shape, a.dtype)])

@@ -121,8 +121,11 @@ mod on_the_cpu {
     tests!(f16, q8_0, q6_k, q5_k_m, q4_k_m);
 }
 
+/// A test of a device.
+type Trial = fn(&Runtime);
+
 /// The types: their names, and what is checked on devices that are fast enough.
-const TYPES: [(&str, fn(&Runtime)); 5] = [
+const TYPES: [(&str, Trial); 5] = [
     ("f16", f16),
     ("Q8_0", q8_0),
     ("Q6_K", q6_k),
