@@ -8,8 +8,10 @@ use smallvec::SmallVec;
 
 use crate::lower::{Draft, Operand, Part, Place, ResultId, Root, Step};
 
-/// Operands of a fused step: a GPU's kernel has a limited number of buffers.
+/// Operands of a fused step, and numbers among its operands: a GPU's kernel has a limited number
+/// of buffers.
 const MAX_INPUTS: usize = 8;
+const MAX_NUMBERS: usize = 8;
 
 /// Operations of a fused step, so that a processor's registers and caches hold its values.
 const MAX_PARTS: usize = 24;
@@ -80,9 +82,16 @@ fn candidate(
         let mut places = read
             .filter(|(_, root)| **root == from.into())
             .map(|(p, _)| p);
-        let inputs = into.step.inputs.len() - 1 + producer.step.inputs.len();
+        let rest = into.step.inputs.iter().zip(&into.roots);
+        let rest = rest
+            .filter(|(_, root)| **root != from.into())
+            .map(|(p, _)| p);
+        let inputs = rest.chain(&producer.step.inputs);
+        let is_number = |place: &&Place| place.ty.shape.elements() == 1;
+        let (numbers, tensors): (Vec<_>, Vec<_>) = inputs.partition(is_number);
         let parts = into.step.parts.len() + producer.step.parts.len();
-        let small = inputs <= MAX_INPUTS && parts <= MAX_PARTS;
+        let few = tensors.len() <= MAX_INPUTS && numbers.len() <= MAX_NUMBERS;
+        let small = few && parts <= MAX_PARTS;
         let needed = writers.iter().any(|writer| writer.step == from);
         let fits = free && small && !needed && places.all(whole);
         (fits && !is_written_over(drafts, &producer.roots, from..at)).then_some(from)
@@ -253,6 +262,28 @@ mod tests {
             g.output(y);
         });
         assert_eq!(lowered.steps.len(), 2);
+    }
+
+    #[test]
+    fn numbers_do_not_count_as_tensors() {
+        let steps = |numbers: usize, tensors: usize| {
+            let mut g = Graph::new();
+            let mut inputs = Vec::new();
+            for _ in 0..=tensors {
+                inputs.push(g.input(TensorType::new([6], DType::F32)).unwrap());
+            }
+            for _ in 0..numbers {
+                inputs.push(g.input(TensorType::new([], DType::F32)).unwrap());
+            }
+            let mut y = inputs[0];
+            for &x in &inputs[1..] {
+                y = g.binary(BinaryOp::Mul, y, x).unwrap();
+            }
+            g.output(y);
+            lower(&g, &Elementwise).unwrap().steps.len()
+        };
+        assert_eq!([steps(0, 7), steps(0, 8)], [1, 2]);
+        assert_eq!([steps(8, 7), steps(9, 0)], [1, 2]);
     }
 
     #[test]

@@ -113,19 +113,40 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
 
 /// Where the operands of an element are.
 struct Indices {
-    /// For each operand, whether its elements lie as the result's do.
-    linear: Vec<bool>,
-    /// Dimensions of the operands that do not.
+    operands: Vec<Elements>,
+    /// Dimensions of the strided operands.
     rank: usize,
+}
+
+/// Where the elements of an operand are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Elements {
+    /// As the result's.
+    Linear,
+    /// It is one, for all elements of the result.
+    One,
+    /// By an index for each dimension.
+    Strided,
+}
+
+impl Elements {
+    fn of(strides: &[usize], contiguous: &[usize]) -> Self {
+        match strides {
+            _ if strides == contiguous => Self::Linear,
+            _ if strides.iter().all(|&stride| stride == 0) => Self::One,
+            _ => Self::Strided,
+        }
+    }
 }
 
 impl Indices {
     fn new(step: &Step, kernel: &mut Kernel) -> Self {
         let (mut shape, mut strides) = collapse(step);
         let contiguous = contiguous_strides(&shape);
-        let linear: Vec<bool> = strides.iter().map(|own| *own == contiguous).collect();
+        let elements = |own: &Vec<usize>| Elements::of(own, &contiguous);
+        let operands: Vec<Elements> = strides.iter().map(elements).collect();
         let mut rank = shape.len();
-        if linear.contains(&false) {
+        if operands.contains(&Elements::Strided) {
             // Ranks in classes, so that few kernels serve all shapes.
             rank = rank.next_power_of_two().max(2);
             for dimensions in strides.iter_mut().chain([&mut shape]) {
@@ -136,21 +157,21 @@ impl Indices {
         }
         for (k, (place, strides)) in step.inputs.iter().zip(&strides).enumerate() {
             kernel.read(&format!("x{k}"), place);
-            if !linear[k] {
+            if operands[k] == Elements::Strided {
                 kernel.words(&format!("strides{k}"), strides);
             }
         }
-        Self { linear, rank }
+        Self { operands, rank }
     }
 
     fn is_linear(&self) -> bool {
-        !self.linear.contains(&false)
+        !self.operands.contains(&Elements::Strided)
     }
 
     /// Loads the operands of an element as `v0_ELEMENT`, `v1_ELEMENT` and so on; behind the
     /// last element, those of the last.
     fn load(&self, step: &Step, element: usize, body: &mut String) {
-        if !self.linear.is_empty() {
+        if !self.operands.is_empty() {
             let _ = writeln!(
                 body,
                 "    const uint j{element} = min(i{element}, p.n - 1);"
@@ -167,12 +188,14 @@ impl Indices {
             let _ = writeln!(body, "    const uint at0 = rest;");
         }
         for (k, place) in step.inputs.iter().enumerate() {
-            let index = if self.linear[k] {
-                format!("j{element}")
-            } else {
-                let term = |d| format!("at{d} * p.strides{k}[{d}]");
-                let terms: Vec<String> = (0..self.rank).map(term).collect();
-                terms.join(" + ")
+            let index = match self.operands[k] {
+                Elements::Linear => format!("j{element}"),
+                Elements::One => "0".to_owned(),
+                Elements::Strided => {
+                    let term = |d| format!("at{d} * p.strides{k}[{d}]");
+                    let terms: Vec<String> = (0..self.rank).map(term).collect();
+                    terms.join(" + ")
+                }
             };
             let x = name(place.ty.dtype);
             let _ = writeln!(
