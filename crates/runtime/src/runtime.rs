@@ -34,6 +34,8 @@ pub(crate) struct Devices {
     compares: AtomicBool,
     /// How bytes get from one device to another, as far as somebody asked.
     pub(crate) methods: Mutex<HashMap<(DeviceType, DeviceType), TransferMethod>>,
+    /// Numbers that were operands.
+    numbers: Mutex<Numbers>,
     cache: Weak<Mutex<Cache>>,
 }
 
@@ -113,6 +115,7 @@ impl Devices {
             profiling: AtomicBool::new(false),
             compares: AtomicBool::new(false),
             methods: Mutex::default(),
+            numbers: Mutex::default(),
             cache: Arc::downgrade(cache),
         }
     }
@@ -172,6 +175,7 @@ impl Devices {
             let cleared = lock(&cache).clear();
             drop(cleared);
         }
+        lock(&self.numbers).clear();
         self.backend(device).memory().trim();
     }
 
@@ -203,7 +207,6 @@ fn is_alone(graph: &Graph, op: &Op, pin: Option<DeviceType>, types: &[&TensorTyp
 pub struct Runtime {
     pub(crate) devices: Arc<Devices>,
     cache: Arc<Mutex<Cache>>,
-    numbers: Arc<Mutex<Numbers>>,
 }
 
 impl Runtime {
@@ -215,7 +218,6 @@ impl Runtime {
         Self {
             devices: Arc::new(Devices::new(backends, &cache)),
             cache,
-            numbers: Arc::default(),
         }
     }
 
@@ -453,7 +455,7 @@ impl Runtime {
     /// # Errors
     /// The host is out of memory.
     pub fn number(&self, number: Scalar, dtype: DType) -> Result<Storage, RunError> {
-        let mut numbers = lock(&self.numbers);
+        let mut numbers = lock(&self.devices.numbers);
         if let Some(storage) = numbers.get(&(number, dtype)) {
             return Ok(storage.clone());
         }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use rustorch_ir::ops::{AsStrided, Full, Reshape};
-use rustorch_ir::{DType, Graph, OpError, Scalar, TensorType, ValueId};
+use rustorch_ir::{DType, FoldingHasher, Graph, OpError, Scalar, TensorType, ValueId};
 use rustorch_runtime::{Runtime, Storage};
 use smallvec::SmallVec;
 
@@ -31,6 +32,9 @@ pub(crate) struct Capture {
 /// The value of each tensor, by its key.
 type Values = ByKey<ValueId>;
 
+/// The input that a storage is, read as a dtype.
+type Inputs = HashMap<(usize, DType), ValueId, BuildHasherDefault<FoldingHasher>>;
+
 impl Capture {
     /// The graph that computes `outputs` again and again from `placeholders` and tensors in
     /// memory. Numbers are part of it.
@@ -42,7 +46,7 @@ impl Capture {
         let outputs: Vec<&Value> = outputs.iter().map(|t| t.value()).collect();
         let history = History::of(outputs.iter().copied());
         let mut graph = Graph::new();
-        let mut values = Values::default();
+        let mut values = Values::with_capacity_and_hasher(history.len(), Default::default());
         for tensor in placeholders {
             let is_placeholder = matches!(tensor.state(), State::Placeholder);
             require("trace", is_placeholder, "placeholders", "a tensor")?;
@@ -63,7 +67,7 @@ impl Capture {
         let is_asked = |value: &Value| outputs.iter().any(|asked| asked.key() == value.key());
         held.values.retain(|value| !is_asked(value));
         let mut graph = Graph::new();
-        let mut values = Values::default();
+        let mut values = Values::with_capacity_and_hasher(history.len(), Default::default());
         let leaves = add_leaves(&mut graph, &history.leaves, &mut values, Some(runtime))?;
         Self::new(graph, leaves, values, &history, outputs, Some(held))
     }
@@ -108,7 +112,9 @@ impl Capture {
         for value in &results {
             graph.output(values[&value.key()]);
         }
-        check_readers(&graph)?;
+        if !overwritten.is_empty() {
+            check_readers(&graph)?;
+        }
         shown.extend(held.views);
         Ok(Self {
             graph,
@@ -148,7 +154,7 @@ fn add_leaves(
     // Values that are their whole storage give their input its shape, so that most need no
     // view at all.
     views.sort_by_key(|(value, view)| !view.is_whole(value.ty().dtype));
-    let mut inputs: HashMap<(usize, DType), ValueId> = HashMap::new();
+    let mut inputs: Inputs = Inputs::default();
     let mut storages = Vec::new();
     for (value, view) in &views {
         let dtype = value.ty().dtype;
@@ -213,15 +219,10 @@ fn add_view(
 /// An update changes its state in place, so whoever else reads the old state might read
 /// the new one instead.
 fn check_states(history: &History) -> RusTorchResult<()> {
-    let updates = history.nodes.iter().filter(|(_, p)| p.is_update());
-    let mut updates = updates.peekable();
-    if updates.peek().is_none() {
-        return Ok(());
-    }
-    let uses = history.uses();
+    let mut updates = history.nodes.iter().filter(|(_, p)| p.is_update());
     updates.try_for_each(|(_, update)| {
-        let readers = uses.get(&update.inputs[0].key()).copied().unwrap_or(0);
-        require_only_reader(update.op.name(), readers == 1)
+        let is_only = history.uses(&update.inputs[0]) == 1;
+        require_only_reader(update.op.name(), is_only)
     })
 }
 

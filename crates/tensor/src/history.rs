@@ -1,6 +1,7 @@
 //! The operations that values are still to be computed by.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub(crate) struct Extent {
 
 impl Extent {
     /// The extent of an operation on these values.
-    pub(crate) fn of<'a>(inputs: impl DoubleEndedIterator<Item = &'a Value> + Clone) -> Self {
+    pub(crate) fn of<'a>(inputs: impl Iterator<Item = &'a Value> + Clone) -> Self {
         let mut extent = Self::default();
         for input in inputs.clone() {
             match &*input.lock() {
@@ -72,6 +73,15 @@ pub(crate) struct History {
     pub(crate) leaves: Vec<(Value, State)>,
     /// The operations, each with the results that there are handles on.
     pub(crate) nodes: Vec<(SmallVec<[Value; 1]>, Arc<Pending>)>,
+    /// How often each value is an operand.
+    uses: ByKey<usize>,
+}
+
+/// What a walk does next.
+enum Visit {
+    Enter(Value),
+    /// All that it is computed from was visited.
+    Leave(SmallVec<[Value; 1]>, Arc<Pending>),
 }
 
 /// The values of a history that somebody else holds a handle on.
@@ -85,51 +95,64 @@ pub(crate) struct Held {
 
 impl History {
     /// Walks back from `outputs`. Histories can be long: in a loop, not by recursion.
-    pub(crate) fn of<'a>(outputs: impl DoubleEndedIterator<Item = &'a Value>) -> Self {
-        enum Visit {
-            Enter(Value),
-            Leave(SmallVec<[Value; 1]>, Arc<Pending>),
-        }
+    pub(crate) fn of<'a>(outputs: impl Iterator<Item = &'a Value>) -> Self {
         let mut history = Self::default();
-        let mut seen: ByKey<()> = ByKey::default();
-        let outputs = outputs.rev().cloned();
-        let mut stack: Vec<Visit> = outputs.map(Visit::Enter).collect();
-        while let Some(visit) = stack.pop() {
-            match visit {
-                Visit::Leave(results, pending) => history.nodes.push((results, pending)),
-                Visit::Enter(value) if seen.insert(value.key(), ()).is_none() => {
-                    match value.state() {
-                        State::Pending(pending) => {
-                            let results = pending.results(value);
-                            seen.extend(results.iter().map(|value| (value.key(), ())));
-                            stack.push(Visit::Leave(results, pending.clone()));
-                            stack.extend(pending.inputs.iter().rev().cloned().map(Visit::Enter));
-                        }
-                        leaf => history.leaves.push((value, leaf)),
-                    }
+        let mut stack = Vec::new();
+        for output in outputs {
+            history.visit(output.clone(), 0, &mut stack);
+            while let Some(visit) = stack.pop() {
+                match visit {
+                    Visit::Enter(value) => history.visit(value, 1, &mut stack),
+                    Visit::Leave(results, pending) => history.nodes.push((results, pending)),
                 }
-                Visit::Enter(_) => {}
             }
         }
         history
     }
 
-    /// How often each value is an operand.
-    pub(crate) fn uses(&self) -> ByKey<usize> {
-        let mut uses = ByKey::default();
-        for input in self.nodes.iter().flat_map(|(_, pending)| &pending.inputs) {
-            *uses.entry(input.key()).or_default() += 1;
+    /// Comes to a value, as an operand or not, and goes on to its operands the first time.
+    fn visit(&mut self, value: Value, uses: usize, stack: &mut Vec<Visit>) {
+        match self.uses.entry(value.key()) {
+            Entry::Occupied(mut known) => *known.get_mut() += uses,
+            Entry::Vacant(new) => {
+                new.insert(uses);
+                match value.state() {
+                    State::Pending(pending) => {
+                        let results = pending.results(value);
+                        // Those of the same operation are visited with it.
+                        for other in results.iter().filter(|_| results.len() > 1) {
+                            self.uses.entry(other.key()).or_insert(0);
+                        }
+                        stack.push(Visit::Leave(results, pending.clone()));
+                        stack.extend(pending.inputs.iter().rev().cloned().map(Visit::Enter));
+                    }
+                    leaf => self.leaves.push((value, leaf)),
+                }
+            }
         }
-        uses
+    }
+
+    /// Number of values.
+    pub(crate) fn len(&self) -> usize {
+        self.uses.len()
+    }
+
+    /// How often a value is an operand.
+    pub(crate) fn uses(&self, value: &Value) -> usize {
+        self.uses.get(&value.key()).copied().unwrap_or(0)
+    }
+
+    /// Is there a handle on a value besides those in the history?
+    fn is_held(&self, value: &Value) -> bool {
+        value.others(1 + self.uses(value)) > 0
     }
 
     /// Bytes of memory that nobody else holds.
     fn bytes(&self) -> u64 {
-        let uses = self.uses();
         let mut own: HashMap<usize, (usize, &Storage)> = HashMap::new();
         for (value, state) in &self.leaves {
             if let State::Ready(view) = state
-                && !is_held(value, &uses)
+                && !self.is_held(value)
             {
                 let (handles, _) = own.entry(view.storage.id()).or_insert((0, &view.storage));
                 // The value's, and that of its state here.
@@ -144,7 +167,6 @@ impl History {
     /// The values that somebody else holds a handle on and may ask for, besides updated states;
     /// without constants, which cost nothing to repeat.
     pub(crate) fn held(&self) -> Held {
-        let uses = self.uses();
         let mut held = Held::default();
         let mut looked_at: ByKey<()> = ByKey::default();
         let results = self.nodes.iter().rev().flat_map(|(results, pending)| {
@@ -153,7 +175,7 @@ impl History {
         });
         for (value, pending) in results {
             let is_constant = pending.inputs.is_empty();
-            let is_wanted = looked_at.contains_key(&value.key()) || is_held(value, &uses);
+            let is_wanted = looked_at.contains_key(&value.key()) || self.is_held(value);
             if is_constant || !is_wanted {
                 continue;
             }
@@ -169,12 +191,6 @@ impl History {
         held.views.reverse();
         held
     }
-}
-
-/// Is there a handle on a value besides that of its history and those of `uses`?
-fn is_held(value: &Value, uses: &ByKey<usize>) -> bool {
-    let uses = uses.get(&value.key()).copied().unwrap_or(0);
-    value.others(1 + uses) > 0
 }
 
 /// Can strides express a view of its operand? Else it is a copy.

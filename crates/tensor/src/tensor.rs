@@ -85,7 +85,7 @@ impl Tensor {
         inputs: &[&Self],
     ) -> RusTorchResult<Self> {
         let op = op.into();
-        let ty = infer(name, &op, inputs)?[0].clone();
+        let ty = infer(name, &op, inputs)?.swap_remove(0);
         let tracks = tracks(inputs, ty.dtype);
         let role = op.def().role();
         let kept = "a tensor that wants no gradient, for the old value is lost (detach it)";
