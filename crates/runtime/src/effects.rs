@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustorch_ir::{Graph, Node, Op, OpError};
 
-use crate::planner::Assignment;
+use crate::placement::Assignment;
 use crate::{DeviceError, Probe};
 
 /// For each node, does it write over a state that other nodes read before?

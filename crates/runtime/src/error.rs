@@ -72,6 +72,24 @@ impl DeviceError {
     }
 }
 
+/// One failure and where the work went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fallback {
+    /// What failed, where and why.
+    pub error: DeviceError,
+    /// Who does it now; `None` while that is not planned yet, or if nobody can.
+    pub to: Option<DeviceType>,
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to {
+            Some(to) => write!(f, "{}; now on {to}", self.error),
+            None => write!(f, "{}", self.error),
+        }
+    }
+}
+
 /// Why a graph could not be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RunError {

@@ -3,7 +3,7 @@
 
 use rustorch_ir::OpKind;
 
-use crate::planner::Reason;
+use crate::placement::Reason;
 use crate::policy::{Offer, Subject, coreml_takes};
 use crate::runtime::Devices;
 use crate::{DeviceType, OpType};

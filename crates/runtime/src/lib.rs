@@ -15,7 +15,7 @@
 //! | `runtime.rs`, `plan_cache.rs` | devices, known graphs |
 //! | `executor.rs`, `executor` | running and failing over, loading |
 //! | `policy.rs`, `f32_hybrid.rs` | whom to ask first |
-//! | `planner.rs`, `segment.rs` | who gets a node, cutting |
+//! | `planner.rs`, `segment.rs`, `placement.rs` | who gets a node, cutting, where and why |
 //! | `effects.rs` | updates that must not run twice |
 //! | `capability.rs`, `costs` | what devices say and are measured to do |
 //! | `calibration.rs` | measured costs in a file, for this machine |
@@ -40,6 +40,7 @@ mod host_pool;
 mod journal;
 mod lower;
 mod memory;
+mod placement;
 mod plan_cache;
 mod planner;
 mod policy;
@@ -55,17 +56,17 @@ pub use calibration::{Calibration, CalibrationError, cache_folder};
 pub use capability::{DeviceCapability, OpType, Support, TensorInfo};
 pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};
 pub use device::{Absent, DeviceInfo, Hardware, LARGEST_BUFFER};
-pub use error::{DeviceError, FailureClass, RunError};
+pub use error::{DeviceError, FailureClass, Fallback, RunError};
 pub use executor::{Executable, Loaded, Preference};
 pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved};
 pub use lower::{Kernels, Lowered, Operand, Part, Place, Slot, Step, lower};
 pub use memory::{DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory};
+pub use placement::Reason;
 pub use plan_cache::PlanCounters;
-pub use planner::Reason;
 pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules};
 pub use runtime::Runtime;
 pub use rustorch_ir::{DeviceType, GpuDevice};
 pub use storage::{Fetched, Storage, WeakStorage};
-pub use trace::{Explanation, Fallback};
+pub use trace::Explanation;
 pub use transfers::{MemoryManager, PoolUsage, RouteTraffic, TransferMethod};

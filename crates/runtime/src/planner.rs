@@ -1,8 +1,6 @@
 //! Chooses a device for each node.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::time::Duration;
 
 use rustorch_ir::fusion::fuse;
 use rustorch_ir::ops::RULES;
@@ -14,86 +12,11 @@ use smallvec::SmallVec;
 use crate::costs::estimate::{Measured, Places, Times, duration};
 use crate::costs::work::Workload;
 use crate::effects;
+use crate::placement::{Assignment, DeviceId, Reason};
 use crate::policy::{Offer, Policy, Subject};
 use crate::runtime::Devices;
 use crate::segment::{Segment, cut};
 use crate::{Costs, DeviceType, OpType, Routing, Rules, RunError};
-
-/// A device of a [`Runtime`](crate::Runtime), by its place in the list.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct DeviceId(pub(crate) usize);
-
-/// Why a node goes to its device.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reason {
-    /// The user pinned it there.
-    Pinned(DeviceType),
-    /// Its operation, or the family of that, has a route there.
-    Routed(DeviceType),
-    /// The run was asked to go there.
-    Asked(DeviceType),
-    /// By a rule for operations of its kind, whatever its neighbours do.
-    Rule(&'static str),
-    /// By a rule, which gives way to neighbours.
-    Policy(&'static str),
-    /// By what the devices were measured to do.
-    Measured {
-        /// What the graph should take on this device.
-        here: Duration,
-        /// What it should take on the others.
-        others: Vec<(DeviceType, Duration)>,
-    },
-    /// The first device of the chain.
-    Preferred,
-    /// As its neighbour: a view costs nothing there, and moving data less than elsewhere.
-    Neighbour,
-    /// It is part of the named operation, which the device has no kernel for.
-    Decomposed(&'static str),
-    /// Devices before it in the order declined, with their reasons.
-    Fallback(String),
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pinned(device) => write!(f, "pinned to {device}"),
-            Self::Routed(device) => write!(f, "routed to {device}"),
-            Self::Asked(device) => write!(f, "{device} was asked for"),
-            Self::Rule(rule) | Self::Policy(rule) => f.write_str(rule),
-            Self::Measured { here, others } => {
-                write!(f, "measured: {} here", Time(*here))?;
-                let mut others = others.iter();
-                others.try_for_each(|(device, time)| write!(f, ", {} on {device}", Time(*time)))
-            }
-            Self::Preferred => f.write_str("first in the chain"),
-            Self::Neighbour => f.write_str("where its neighbour is"),
-            Self::Decomposed(op) => write!(f, "part of {op}, which has no kernel here"),
-            Self::Fallback(why) => f.write_str(why),
-        }
-    }
-}
-
-/// A time for people.
-struct Time(Duration);
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_secs_f64() {
-            s if s < 1e-3 => write!(f, "{:.1} µs", s * 1e6),
-            s if s < 1.0 => write!(f, "{:.1} ms", s * 1e3),
-            s => write!(f, "{s:.1} s"),
-        }
-    }
-}
-
-/// Where a node goes, and why.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Assignment {
-    pub(crate) device: DeviceId,
-    pub(crate) reason: Reason,
-    /// Names of the operations that it was put in place of, if any.
-    pub(crate) replaces: SmallVec<[&'static str; 8]>,
-}
 
 /// A graph with every node placed.
 #[derive(Clone, Debug)]

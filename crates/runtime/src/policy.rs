@@ -11,7 +11,7 @@ use rustorch_ir::{DType, OpKind};
 use smallvec::SmallVec;
 
 use crate::costs::estimate::Times;
-use crate::planner::{DeviceId, Reason};
+use crate::placement::{DeviceId, Reason};
 use crate::runtime::Devices;
 use crate::{DeviceInfo, DeviceType, Hardware, OpType, f32_hybrid};
 

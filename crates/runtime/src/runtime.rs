@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use crate::costs::estimate::{Measured, Places};
 use crate::executor::Executable;
 use crate::journal::{Cause, Journal, Owner, lock};
+use crate::placement::DeviceId;
 use crate::plan_cache::PlanCache;
-use crate::planner::DeviceId;
 use crate::policy::{Policy, Subject, place_in_chain};
 use crate::storage::StorageError;
 use crate::{

@@ -6,7 +6,7 @@ use std::ops::Range;
 use rustorch_ir::{Graph, Node, OpError, OpKind, ValueId};
 use smallvec::SmallVec;
 
-use crate::planner::{Assignment, DeviceId};
+use crate::placement::{Assignment, DeviceId};
 
 /// Neighbouring nodes of one device, as a graph of their own.
 #[derive(Clone, Debug)]

@@ -1,35 +1,17 @@
 //! What ran where, and why.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::time::Duration;
 
 use rustorch_ir::{Node, Role, Signature, ValueId};
 
 use crate::costs::estimate::duration;
 use crate::costs::work::Workload;
-use crate::planner::{Assignment, Plan};
+use crate::placement::Assignment;
+use crate::planner::Plan;
 use crate::profile::Profile;
 use crate::runtime::Devices;
-use crate::{DeviceError, DeviceType, TransferMethod};
-
-/// One failure and where the work went.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fallback {
-    /// What failed, where and why.
-    pub error: DeviceError,
-    /// Who does it now; `None` while that is not planned yet, or if nobody can.
-    pub to: Option<DeviceType>,
-}
-
-impl fmt::Display for Fallback {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.to {
-            Some(to) => write!(f, "{}; now on {to}", self.error),
-            None => write!(f, "{}", self.error),
-        }
-    }
-}
+use crate::{DeviceType, TransferMethod};
 
 /// A row of `explain`: operations that go to one device for one reason.
 #[derive(Clone, PartialEq, Eq, Debug)]

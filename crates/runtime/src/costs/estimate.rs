@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::work::{FEW_ROWS, Work};
 use super::{Costs, relative};
-use crate::planner::DeviceId;
+use crate::placement::DeviceId;
 use crate::runtime::Devices;
 use crate::{OpType, Storage};
 
