@@ -382,14 +382,25 @@ fn reductions_and_selections() {
         &[1],
     );
 
-    let arg = |largest, dim| eval(ArgReduce { largest, dim }, &[x()]);
-    assert_ints(&arg(true, 1), &[0, 1]);
-    assert_ints(&arg(false, 1), &[1, 1]);
-    assert_ints(&arg(true, 0), &[0, 1, 1]);
+    let arg = |largest, dim, values: &[f64], indices: &[i64]| {
+        let op = |values| ArgReduce {
+            largest,
+            dim,
+            values,
+        };
+        assert_ints(&eval(op(false), &[x()]), indices);
+        let results = eval_all(op(true), &[x()]);
+        assert_floats(&results[0], values);
+        assert_ints(&results[1], indices);
+    };
+    arg(true, 1, &[3.0, NAN], &[0, 1]);
+    arg(false, 1, &[1.0, NAN], &[1, 1]);
+    arg(true, 0, &[3.0, NAN, 5.0], &[0, 1, 1]);
     let ties = eval(
         ArgReduce {
             largest: true,
             dim: 0,
+            values: false,
         },
         &[double([3], &[1.0, 4.0, 4.0])],
     );
