@@ -342,7 +342,11 @@ fn windows() {
             g.push(spread.clone(), &[x, w])
         });
     }
-    for kind in [PoolKind::Max, PoolKind::Average] {
+    for (kind, indices) in [
+        (PoolKind::Max, false),
+        (PoolKind::Max, true),
+        (PoolKind::Average, false),
+    ] {
         check("pool2d", SINGLE, |g| {
             let x = x(g, &[2, 20, 41, 50])?;
             let kernel = [3, 4];
@@ -353,6 +357,7 @@ fn windows() {
                     stride,
                     padding: [1, 2],
                     dilation,
+                    indices,
                 },
                 &[x],
             )

@@ -156,6 +156,7 @@ pub(super) fn all() -> Vec<Probe> {
                 stride: [2; 2],
                 padding: [0; 2],
                 dilation: [1; 2],
+                indices: false,
             };
             g.push(op, &[x])
         }),
@@ -267,6 +268,7 @@ fn attention(g: &mut Graph, queries: usize, keys: usize, dtype: DType) -> Result
         soft_cap: None,
         mask: false,
         past: false,
+        log_sum_exp: false,
     };
     g.push(op, &[q, k, v])
 }
