@@ -184,6 +184,7 @@ fn an_attention_with_its_cache_is_one_operation() {
         soft_cap: None,
         mask: false,
         past: true,
+        log_sum_exp: false,
     };
     let y = g.push(attention, &[q, keys, values, past]).unwrap();
     for output in [y, keys, values] {

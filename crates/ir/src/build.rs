@@ -125,7 +125,12 @@ impl Graph {
 
     /// Index of the largest or smallest element over one dimension, which is dropped.
     pub fn arg_reduce(&mut self, largest: bool, x: ValueId, dim: usize) -> Value {
-        self.push(ArgReduce { largest, dim }, &[x])
+        let op = ArgReduce {
+            largest,
+            dim,
+            values: false,
+        };
+        self.push(op, &[x])
     }
 
     /// Another shape, same elements.

@@ -39,7 +39,37 @@ impl Tensor {
         options: AttentionOptions,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "scaled_dot_product_attention";
-        require(NAME, self.rank() >= 3, "q [.., h, t, d]", self.ty())?;
+        let (op, operands) = self.attention(NAME, [k, v], options, false)?;
+        Self::apply(NAME, op, &operands.iter().collect::<Vec<_>>())
+    }
+
+    /// [`Tensor::scaled_dot_product_attention`], and `log Σ exp(score)` over the keys that a
+    /// query sees, `f32` `[…, h, t]`: −∞ where it sees none. With it, attention to parts of the
+    /// keys can be put together. Slower: it is computed step by step.
+    ///
+    /// # Errors
+    /// As [`Tensor::scaled_dot_product_attention`].
+    pub fn scaled_dot_product_attention_with_logsumexp(
+        &self,
+        k: &Self,
+        v: &Self,
+        options: AttentionOptions,
+    ) -> RusTorchResult<(Self, Self)> {
+        const NAME: &str = "scaled_dot_product_attention_with_logsumexp";
+        let (op, operands) = self.attention(NAME, [k, v], options, true)?;
+        let [y, totals] = Self::apply_all(NAME, op, &operands.iter().collect::<Vec<_>>())?;
+        Ok((y, totals))
+    }
+
+    /// The operation and its operands.
+    fn attention(
+        &self,
+        name: &'static str,
+        [k, v]: [&Self; 2],
+        options: AttentionOptions,
+        log_sum_exp: bool,
+    ) -> RusTorchResult<(Attention, Vec<Self>)> {
+        require(name, self.rank() >= 3, "q [.., h, t, d]", self.ty())?;
         let width = self.shape()[self.rank() - 1];
         let op = Attention {
             scale: Param(options.scale.unwrap_or(1.0 / (width as f64).sqrt())),
@@ -47,19 +77,19 @@ impl Tensor {
             soft_cap: options.soft_cap.map(Param),
             mask: options.mask.is_some(),
             past: options.past.is_some(),
+            log_sum_exp,
         };
         let mask = match options.mask {
             Some(mask) if mask.dtype() == DType::Bool => {
                 let seen = Self::where_(mask, 0.0, f64::NEG_INFINITY)?;
-                Some(seen.cast(NAME, self.dtype())?)
+                Some(seen.cast(name, self.dtype())?)
             }
             mask => mask.cloned(),
         };
-        let inputs: Vec<&Self> = ([self, k, v].into_iter())
-            .chain(&mask)
-            .chain(options.past)
-            .collect();
-        Self::apply(NAME, op, &inputs)
+        let operands = ([self, k, v].into_iter().cloned())
+            .chain(mask)
+            .chain(options.past.cloned());
+        Ok((op, operands.collect()))
     }
 
     /// Rotary position embedding: pairs of the last dimension's features turned by angles

@@ -55,8 +55,34 @@ impl Tensor {
             stride,
             padding,
             dilation,
+            indices: false,
         };
         Self::apply("max_pool2d", pool, &[self])
+    }
+
+    /// [`Tensor::max_pool2d`], and where in its plane `[h, w]` of `self` each largest element is
+    /// (`row · w + column`, `i64`): the first one of equals, the last NaN. PyTorch's
+    /// `max_pool2d` with `return_indices`.
+    ///
+    /// # Errors
+    /// As [`Tensor::max_pool2d`].
+    pub fn max_pool2d_with_indices(
+        &self,
+        kernel: [usize; 2],
+        stride: [usize; 2],
+        padding: [usize; 2],
+        dilation: [usize; 2],
+    ) -> RusTorchResult<(Self, Self)> {
+        let pool = Pool2d {
+            kind: PoolKind::Max,
+            kernel,
+            stride,
+            padding,
+            dilation,
+            indices: true,
+        };
+        let [values, indices] = Self::apply_all("max_pool2d_with_indices", pool, &[self])?;
+        Ok((values, indices))
     }
 
     /// The mean of each window of `kernel` elements of `self` `[n, c, h, w]`, floats; padding
@@ -76,6 +102,7 @@ impl Tensor {
             stride,
             padding,
             dilation: [1; 2],
+            indices: false,
         };
         Self::apply("avg_pool2d", pool, &[self])
     }

@@ -54,10 +54,10 @@ reduce_methods! {
     "Product; of integers and booleans an `i64`. 1 where there is nothing to multiply."
     prod = Prod;
     "Largest element, as `torch.amax`; NaN where one is NaN. Real numbers and booleans, at \
-     least one. [`Tensor::argmax`] tells where."
+     least one. [`Tensor::max_dim`] tells where, too."
     max = Max;
     "Smallest element, as `torch.amin`; NaN where one is NaN. Real numbers and booleans, at \
-     least one. [`Tensor::argmin`] tells where."
+     least one. [`Tensor::min_dim`] tells where, too."
     min = Min;
 }
 
@@ -155,19 +155,63 @@ impl Tensor {
         dim: Option<isize>,
         keepdim: bool,
     ) -> RusTorchResult<Self> {
+        let op = |dim| ArgReduce {
+            largest,
+            dim,
+            values: false,
+        };
         let Some(dim) = dim else {
-            let index = Self::apply(name, ArgReduce { largest, dim: 0 }, &[&self.reshape([-1])?])?;
+            let index = Self::apply(name, op(0), &[&self.reshape([-1])?])?;
             return match keepdim {
                 true => index.reshape(&vec![1usize; self.rank()][..]),
                 false => Ok(index),
             };
         };
         let dim = self.dim(name, dim)?;
-        let index = Self::apply(name, ArgReduce { largest, dim }, &[self])?;
+        let index = Self::apply(name, op(dim), &[self])?;
         match keepdim {
             true => index.unsqueeze(dim as isize),
             false => Ok(index),
         }
+    }
+
+    /// The largest element along `dim`, and its index (`i64`): the first one of equals; NaN is
+    /// the largest. PyTorch's `max` of one dimension. Integers and floats.
+    ///
+    /// # Errors
+    /// There is no such dimension, or no element; another dtype.
+    pub fn max_dim(&self, dim: isize, keepdim: bool) -> RusTorchResult<(Self, Self)> {
+        self.extreme("max_dim", true, dim, keepdim)
+    }
+
+    /// The smallest element along `dim`, and its index: otherwise as [`Tensor::max_dim`] (NaN is
+    /// the smallest).
+    ///
+    /// # Errors
+    /// As [`Tensor::max_dim`].
+    pub fn min_dim(&self, dim: isize, keepdim: bool) -> RusTorchResult<(Self, Self)> {
+        self.extreme("min_dim", false, dim, keepdim)
+    }
+
+    fn extreme(
+        &self,
+        name: &'static str,
+        largest: bool,
+        dim: isize,
+        keepdim: bool,
+    ) -> RusTorchResult<(Self, Self)> {
+        let dim = self.dim(name, dim)?;
+        let op = ArgReduce {
+            largest,
+            dim,
+            values: true,
+        };
+        let [values, indices] = Self::apply_all(name, op, &[self])?;
+        let kept = |x: Self| match keepdim {
+            true => x.unsqueeze(dim as isize),
+            false => Ok(x),
+        };
+        Ok((kept(values)?, kept(indices)?))
     }
 
     /// `log Σ exp(x)`, computed without overflow. Floats.

@@ -51,6 +51,7 @@ fn attention(threads: usize, kv_heads: usize, t: usize, past: usize, dtype: DTyp
         soft_cap: None,
         mask: false,
         past: true,
+        log_sum_exp: false,
     };
     let result = graph.push(op, &operands).unwrap();
     graph.output(result);

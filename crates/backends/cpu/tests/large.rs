@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use rustorch_cpu::Cpu;
 use rustorch_ir::ops::{
-    Activation, ActivationKind, Arange, BinaryOp, Concat, Conv2d, ConvTranspose2d, Cumsum,
-    Distribution, Gather, IndexSelect, LayerNorm, Matmul, Pad, Pool2d, PoolKind, Random, Reduce,
-    ReduceOp, Scatter, ScatterMode, Softmax, TopK, UnaryOp,
+    Activation, ActivationKind, Arange, ArgReduce, BinaryOp, Concat, Conv2d, ConvTranspose2d,
+    Cumsum, Distribution, Gather, IndexSelect, LayerNorm, Matmul, Pad, Pool2d, PoolKind, Random,
+    Reduce, ReduceOp, Scatter, ScatterMode, Softmax, TopK, UnaryOp,
 };
 use rustorch_ir::{DType, Graph, Op, OpError, Scalar, ValueId};
 use rustorch_reference::{Reference, Values};
@@ -176,7 +176,13 @@ fn reductions() {
     for (dim, largest) in [(0, true), (1, false)] {
         check("arg_reduce", SINGLE, |g| {
             let x = x(g, &[300, 3000])?;
-            g.arg_reduce(largest, x, dim)
+            let values = true;
+            let op = ArgReduce {
+                largest,
+                dim,
+                values,
+            };
+            g.push(op, &[x])
         });
         check("top_k", SINGLE, |g| {
             let x = x(g, &[300, 300])?;
@@ -336,7 +342,11 @@ fn windows() {
             g.push(spread.clone(), &[x, w])
         });
     }
-    for kind in [PoolKind::Max, PoolKind::Average] {
+    for (kind, indices) in [
+        (PoolKind::Max, false),
+        (PoolKind::Max, true),
+        (PoolKind::Average, false),
+    ] {
         check("pool2d", SINGLE, |g| {
             let x = x(g, &[2, 20, 41, 50])?;
             let kernel = [3, 4];
@@ -347,6 +357,7 @@ fn windows() {
                     stride,
                     padding: [1, 2],
                     dilation,
+                    indices,
                 },
                 &[x],
             )

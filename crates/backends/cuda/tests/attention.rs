@@ -78,6 +78,7 @@ fn attention(d: usize) -> Attention {
         soft_cap: None,
         mask: false,
         past: true,
+        log_sum_exp: false,
     }
 }
 

@@ -40,6 +40,7 @@ fn decode_step() -> Graph {
         soft_cap: None,
         mask: false,
         past: true,
+        log_sum_exp: false,
     };
     let y = g.push(attention, &[q, keys, keys, past]).unwrap();
     let y = g.reshape(y, [1, WIDTH]).unwrap();

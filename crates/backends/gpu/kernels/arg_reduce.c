@@ -3,6 +3,7 @@
 //
 // X, Y: dtypes. BEATS(a, b): is `a` better than `b`? HAS_CANDIDATES: is the choice between the
 // indices in `candidates`, `p.len` for each line in rising order, and not between all?
+// HAS_EXTREMES: are the elements written, too, of lines that are one segment?
 
 KERNEL_BEGIN
     LOCAL_ARRAY(COMPUTE(X), values, GROUP);
@@ -47,5 +48,10 @@ KERNEL_BEGIN
         }
         BARRIER;
     }
-    if (exists && MEMBER == 0) STORE(Y, y, line * p.segments + GROUP_ID(1), best);
+    if (exists && MEMBER == 0) {
+        STORE(Y, y, line * p.segments + GROUP_ID(1), best);
+#if HAS_EXTREMES
+        STORE(X, extremes, line, value);
+#endif
+    }
 KERNEL_END

@@ -1,7 +1,8 @@
 // The maximum or average of 2-D windows: a work-item for each element of the result.
 //
 // X: dtype. ACCUMULATOR: type that is computed in. START, COMBINE(a, b), FINISH(a): what becomes
-// of a window's elements. Pairs are (height, width).
+// of a window's elements. HAS_INDICES: is it written, too, where in its plane each window's maximum
+// is: the first of equals, the last NaN? Pairs are (height, width).
 
 KERNEL_BEGIN
     const uint i = GROUP_ID(0) * GROUP + LANE;
@@ -11,6 +12,10 @@ KERNEL_BEGIN
         const uint c = plane % p.out[1], n = plane / p.out[1];
         const uint x_start = n * p.x_strides[0] + c * p.x_strides[1];
         ACCUMULATOR value = START;
+#if HAS_INDICES
+        uint best = 0;
+        bool is_found = false;
+#endif
         for (uint ky = 0; ky < p.kernel_size[0]; ky++) {
             // Positions in the padding before the first wrap, and are behind the last as well.
             const uint y = row * p.stride[0] + ky * p.dilation[0] - p.padding[0];
@@ -20,9 +25,18 @@ KERNEL_BEGIN
                 if (z >= p.size[1]) continue;
                 const uint at = x_start + y * p.x_strides[2] + z * p.x_strides[3];
                 const ACCUMULATOR element = LOAD(X, x, at);
+#if HAS_INDICES
+                if (!is_found || element > value || element != element) {
+                    best = y * p.size[1] + z;
+                    is_found = true;
+                }
+#endif
                 value = COMBINE(value, element);
             }
         }
         STORE(X, result, i, FINISH(value));
+#if HAS_INDICES
+        STORE(i64, indices, i, best);
+#endif
     }
 KERNEL_END

@@ -175,6 +175,7 @@ fn layer(t: usize, kind: ActivationKind) -> Graph {
         soft_cap: None,
         mask: false,
         past: true,
+        log_sum_exp: false,
     };
     let y = g.push(attention, &[q, keys, values, start]).unwrap();
     let y = g.permute(y, &[1, 0, 2]).unwrap();

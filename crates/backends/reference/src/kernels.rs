@@ -33,6 +33,13 @@ impl IntoResults for Values {
     }
 }
 
+/// Of operations whose parameters say how many there are.
+impl IntoResults for Vec<Values> {
+    fn results(self) -> Results {
+        self.into_iter().map(Rc::new).collect()
+    }
+}
+
 impl<const N: usize> IntoResults for [Values; N] {
     fn results(self) -> Results {
         self.into_iter().map(Rc::new).collect()

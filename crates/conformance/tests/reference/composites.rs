@@ -1,7 +1,9 @@
 use rustorch_ir::DType;
 use rustorch_ir::ops::*;
 
-use crate::{Tensor, assert_floats, double, eval, filled, float, int};
+use crate::{Tensor, assert_floats, double, eval, eval_all, filled, float, int};
+
+const INF: f64 = f64::INFINITY;
 
 fn floats(x: &Tensor) -> &[f64] {
     match &x.values {
@@ -153,6 +155,7 @@ fn attention(scale: f64) -> Attention {
         soft_cap: None,
         mask: false,
         past: false,
+        log_sum_exp: false,
     }
 }
 
@@ -197,6 +200,32 @@ fn causal_attention_with_a_past() {
         *x = double(x.ty.shape.clone(), &values);
     }
     assert_floats(&eval(op, &[q, k, v, past]), &expected);
+}
+
+#[test]
+fn attention_tells_the_total_of_its_weights() {
+    let masked = Attention {
+        mask: true,
+        log_sum_exp: true,
+        ..attention(2f64.ln())
+    };
+    // Scores are 0 and log 2, and log 4 with the mask.
+    let q = double([1, 3, 1], &[0.0, 1.0, 1.0]);
+    let k = double([1, 2, 1], &[0.0, 1.0]);
+    let v = double([1, 2, 1], &[1.0, 7.0]);
+    let mask = double([3, 2], &[0.0, 0.0, 0.0, 2f64.ln(), -INF, -INF]);
+    let results = eval_all(masked, &[q.clone(), k.clone(), v.clone(), mask]);
+    assert_floats(&results[0], &[4.0, 5.8, f64::NAN]);
+    let totals = [2f64.ln(), 5f64.ln(), -INF];
+    assert_floats(&results[1], &totals.map(|x| f64::from(x as f32)));
+    let causal = Attention {
+        causal: true,
+        log_sum_exp: true,
+        ..attention(2f64.ln())
+    };
+    let results = eval_all(causal, &[q, k, v]);
+    let totals = [0.0, 3f64.ln(), 3f64.ln()];
+    assert_floats(&results[1], &totals.map(|x| f64::from(x as f32)));
 }
 
 #[test]

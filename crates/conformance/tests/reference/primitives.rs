@@ -382,14 +382,25 @@ fn reductions_and_selections() {
         &[1],
     );
 
-    let arg = |largest, dim| eval(ArgReduce { largest, dim }, &[x()]);
-    assert_ints(&arg(true, 1), &[0, 1]);
-    assert_ints(&arg(false, 1), &[1, 1]);
-    assert_ints(&arg(true, 0), &[0, 1, 1]);
+    let arg = |largest, dim, values: &[f64], indices: &[i64]| {
+        let op = |values| ArgReduce {
+            largest,
+            dim,
+            values,
+        };
+        assert_ints(&eval(op(false), &[x()]), indices);
+        let results = eval_all(op(true), &[x()]);
+        assert_floats(&results[0], values);
+        assert_ints(&results[1], indices);
+    };
+    arg(true, 1, &[3.0, NAN], &[0, 1]);
+    arg(false, 1, &[1.0, NAN], &[1, 1]);
+    arg(true, 0, &[3.0, NAN, 5.0], &[0, 1, 1]);
     let ties = eval(
         ArgReduce {
             largest: true,
             dim: 0,
+            values: false,
         },
         &[double([3], &[1.0, 4.0, 4.0])],
     );
@@ -487,21 +498,56 @@ fn convolutions() {
 
 #[test]
 fn pooling_counts_its_padding() {
-    let pool = |kind, x: &[f64]| {
-        let op = Pool2d {
-            kind,
-            kernel: [2, 2],
-            stride: [2, 2],
-            padding: [1, 1],
-            dilation: [1, 1],
-        };
-        eval(op, &[double([1, 1, 2, 3], x)])
+    let op = |kind, indices| Pool2d {
+        kind,
+        kernel: [2, 2],
+        stride: [2, 2],
+        padding: [1, 1],
+        dilation: [1, 1],
+        indices,
     };
+    let pool = |kind, x: &[f64]| eval(op(kind, false), &[double([1, 1, 2, 3], x)]);
     let x = [-1.0, -2.0, -3.0, 4.0, 5.0, 6.0];
     assert_floats(&pool(PoolKind::Max, &x), &[-1.0, -2.0, 4.0, 6.0]);
     assert_floats(&pool(PoolKind::Average, &x), &[-0.25, -1.25, 1.0, 2.75]);
     let x = [-1.0, NAN, -3.0, 4.0, 5.0, 6.0];
     assert_floats(&pool(PoolKind::Max, &x), &[-1.0, NAN, 4.0, 6.0]);
+}
+
+#[test]
+fn pooling_tells_where_maxima_are() {
+    let pool = |x: &[f64]| {
+        let op = Pool2d {
+            kind: PoolKind::Max,
+            kernel: [2, 3],
+            stride: [1, 1],
+            padding: [0, 0],
+            dilation: [1, 1],
+            indices: true,
+        };
+        eval_all(op, &[double([1, 2, 2, 4], x)])
+    };
+    let x = [
+        1.0, 7.0, 7.0, 0.0, 7.0, 2.0, 3.0, 9.0, -INF, -INF, -INF, -INF, NAN, -INF, NAN, 5.0,
+    ];
+    let results = pool(&x);
+    assert_floats(&results[0], &[7.0, 9.0, NAN, NAN]);
+    assert_ints(&results[1], &[1, 7, 6, 6]);
+    let nothing = pool(&[-INF; 16]);
+    assert_floats(&nothing[0], &[-INF; 4]);
+    assert_ints(&nothing[1], &[0, 1, 0, 1]);
+    // Windows in which there is nothing but padding.
+    let op = Pool2d {
+        kind: PoolKind::Max,
+        kernel: [2, 2],
+        stride: [1, 1],
+        padding: [1, 1],
+        dilation: [2, 2],
+        indices: true,
+    };
+    let results = eval_all(op, &[double([1, 1, 1, 1], &[4.0])]);
+    assert_floats(&results[0], &[-INF]);
+    assert_ints(&results[1], &[0]);
 }
 
 #[test]

@@ -1,17 +1,19 @@
-use smallvec::smallvec;
-
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::{Named, OpClass, OpDef, ResultTypes, Shape};
 
 /// Index of the largest or smallest element along a dimension, which is dropped. The first
-/// one where several are equal; NaN beats every number. Result `i64`.
+/// one where several are equal; NaN beats every number.
+///
+/// Results: if `values`, the element, of the operand's dtype; then its index, `i64`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ArgReduce {
     /// The largest, not the smallest?
     pub largest: bool,
     /// The dimension.
     pub dim: usize,
+    /// Is the element a result as well, not its index alone?
+    pub values: bool,
 }
 
 impl OpDef for ArgReduce {
@@ -37,7 +39,14 @@ impl OpDef for ArgReduce {
         )?;
         let mut shape: Shape = x.shape.clone();
         shape.to_mut().remove(self.dim);
-        Ok(smallvec![TensorType::new(shape, DType::I64)])
+        let dtypes = self
+            .values
+            .then_some(x.dtype)
+            .into_iter()
+            .chain([DType::I64]);
+        Ok(dtypes
+            .map(|dtype| TensorType::new(shape.clone(), dtype))
+            .collect())
     }
 }
 
@@ -47,25 +56,36 @@ impl Named for ArgReduce {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS.into_iter().chain(DType::INTS) {
-            for largest in [true, false] {
+            for (largest, values) in [(true, true), (false, true), (true, false), (false, false)] {
+                let op = |dim| Self {
+                    largest,
+                    dim,
+                    values,
+                };
                 for dim in 0..3 {
                     for arrange in ARRANGEMENTS {
                         let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
-                        cases.push(Case::new(Self { largest, dim }, [x]));
+                        cases.push(Case::new(op(dim), [x]));
                     }
                 }
-                let x = Operand::new([0, 5], dtype);
-                cases.push(Case::new(Self { largest, dim: 1 }, [x]));
+                cases.push(Case::new(op(1), [Operand::new([0, 5], dtype)]));
                 for dim in (0..2).filter(|_| dtype.is_float()) {
                     let x = Operand::new([15, 5], dtype).fill(Fill::Special);
-                    cases.push(Case::new(Self { largest, dim }, [x]));
+                    cases.push(Case::new(op(dim), [x]));
                 }
             }
         }
         // Few long lines, with many elements that are equal.
         for (shape, dim) in [([2, 9000], 1), ([9000, 3], 0)] {
-            let x = Operand::new(shape, DType::F32).fill(Fill::Ints(-50, 50));
-            cases.push(Case::new(Self { largest: true, dim }, [x]));
+            for values in [false, true] {
+                let x = Operand::new(shape, DType::F32).fill(Fill::Ints(-50, 50));
+                let op = Self {
+                    largest: true,
+                    dim,
+                    values,
+                };
+                cases.push(Case::new(op, [x]));
+            }
         }
         cases
     }

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::ops::{CompareOp, Softmax};
+use crate::ops::{CompareOp, ReduceOp, Softmax};
 use crate::{
     BlockFormat, Graph, Named, OpClass, OpDef, Param, ResultTypes, Results, Signature, ValueId,
 };
@@ -12,7 +12,10 @@ use crate::{
 /// Operands: `q` `[…, h, t, d]`; `k` `[…, g, s, d]` and `v` `[…, g, s, dv]`, of one
 /// floating-point dtype or block format, `g` dividing `h`; then, where the fields say so,
 /// `mask`, which broadcasts to `[…, h, t, s]`, of `q`'s dtype, added to the scores; and
-/// `past`, one `i32` read at run time. Result `[…, h, t, dv]` of `q`'s dtype.
+/// `past`, one `i32` read at run time.
+///
+/// Results: `[…, h, t, dv]` of `q`'s dtype; then, if `log_sum_exp`, `log Σ exp(score)` over the
+/// keys that a query sees, `f32` `[…, h, t]`: −∞ where it sees none.
 ///
 /// Query `i` sees keys `0 ..= i + past` if `causal`, else all keys. A causal run without
 /// `past` aligns the first query with the first key.
@@ -28,6 +31,8 @@ pub struct Attention {
     pub mask: bool,
     /// Is `past` among the operands? Needs `causal`.
     pub past: bool,
+    /// Is the logarithm of the weights' total a result, too?
+    pub log_sum_exp: bool,
 }
 
 impl OpDef for Attention {
@@ -92,10 +97,13 @@ impl OpDef for Attention {
             require(Self::NAME, one, "past of one i32, with causal", past)?;
         }
         let shape = q.shape.clone().with_dim(r - 1, v.shape[r - 1]);
-        Ok(smallvec![TensorType {
+        let totals = || TensorType::new(&q.shape[..r - 1], DType::F32);
+        let mut results = smallvec![TensorType {
             shape,
             dtype: q.dtype,
-        }])
+        }];
+        results.extend(self.log_sum_exp.then(totals));
+        Ok(results)
     }
 
     fn is_composite(&self) -> bool {
@@ -164,8 +172,31 @@ impl OpDef for Attention {
         };
         let y = g.matmul(weights, v)?;
         let y = g.reshape(y, q_ty.shape.clone().with_dim(r - 1, v_ty.shape[r - 1]))?;
-        Ok(smallvec![g.cast(y, q_ty.dtype)?])
+        let mut results = smallvec![g.cast(y, q_ty.dtype)?];
+        if self.log_sum_exp {
+            let totals = log_sum_exp(g, scores, dim)?;
+            let totals = g.reshape(totals, &q_ty.shape[..r - 1])?;
+            results.push(g.cast(totals, DType::F32)?);
+        }
+        Ok(results)
     }
+}
+
+/// `log Σ exp(x)` along a dimension, which is kept with size 1.
+fn log_sum_exp(g: &mut Graph, x: ValueId, dim: usize) -> Result<ValueId, OpError> {
+    let dtype = g.ty(x).dtype;
+    let max = g.reduce(ReduceOp::Max, x, dim)?;
+    // Infinite maxima would make NaN of their difference to themselves.
+    let size = g.unary(UnaryOp::Abs, max)?;
+    let infinity = g.constant(f64::INFINITY, dtype)?;
+    let is_finite = g.compare(CompareOp::Lt, size, infinity)?;
+    let zero = g.constant(0.0, dtype)?;
+    let max = g.select(is_finite, max, zero)?;
+    let shifted = g.sub(x, max)?;
+    let exp = g.unary(UnaryOp::Exp, shifted)?;
+    let sum = g.reduce(ReduceOp::Sum, exp, dim)?;
+    let log = g.unary(UnaryOp::Log, sum)?;
+    g.add(log, max)
 }
 
 impl Named for Attention {
@@ -179,6 +210,7 @@ impl Named for Attention {
             soft_cap: None,
             mask: false,
             past: false,
+            log_sum_exp: false,
         };
         let causal = Self {
             causal: true,
@@ -198,6 +230,21 @@ impl Named for Attention {
         };
         let past = || Operand::new([1], DType::I32).fill(Fill::Ints(6, 7));
         for dtype in DType::FLOATS {
+            // The totals of the weights as well.
+            let q = Operand::new([2, 4, 3, 16], dtype);
+            let k = Operand::new([2, 2, 11, 16], dtype);
+            let inputs = [q, k.clone(), k];
+            for op in [&plain, &causal, &capped, &masked, &cached] {
+                let mut inputs = inputs.to_vec();
+                let mask = Operand::new([3, 11], dtype).fill(Fill::Mask);
+                inputs.extend(op.mask.then_some(mask));
+                inputs.extend(op.past.then(past));
+                let op = Self {
+                    log_sum_exp: true,
+                    ..op.clone()
+                };
+                cases.push(Case::new(op, inputs));
+            }
             for cache in DType::FLOATS {
                 for (heads, groups, t, s) in [(4, 2, 3, 11), (2, 2, 1, 7), (8, 1, 5, 40)] {
                     let q = Operand::new([heads, t, 16], dtype);

@@ -112,6 +112,13 @@ impl OpDef for CachedAttention {
                 .infer(&[state, x, inputs[self.start()]])
                 .map_err(named)?;
         }
+        let legal = !self.attention.log_sum_exp;
+        require(
+            Self::NAME,
+            legal,
+            "attention without log_sum_exp",
+            "one with it",
+        )?;
         let attended = self.attended([q, keys, values], inputs);
         let mut results = self.attention.infer(&attended).map_err(named)?;
         results.extend([keys.clone(), values.clone()]);
@@ -170,6 +177,7 @@ fn find(f: &Finder, at: usize) -> Option<Match> {
     let fits = [rope_q, rope_k]
         .iter()
         .all(|&n| *f.op(n) == Op::Rope(rope.clone()))
+        && !attention.log_sum_exp
         && q[1..] == k[1..]
         && keys[2] == values[2]
         && (!attention.past || attended.last() == Some(&keys[2]))
@@ -214,6 +222,7 @@ impl Named for CachedAttention {
                 soft_cap: None,
                 mask,
                 past: true,
+                log_sum_exp: false,
             },
         };
         let at = |past: i64| Operand::new([1], DType::I32).fill(Fill::Ints(past, past + 1));

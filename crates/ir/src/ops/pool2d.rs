@@ -9,6 +9,10 @@ use crate::{Named, OpClass, OpDef, ResultTypes};
 ///
 /// The result's sides are those of a convolution. Padding counts as −∞ for the maximum,
 /// and as zeros that are counted for the average (`count_include_pad`, PyTorch's default).
+///
+/// Results: the maximum or average, of the operand's dtype; then, if `indices`, where the maximum
+/// is in its plane of `x`, `row · w + column`, `i64`: the first one where several are equal, the
+/// last NaN, as in PyTorch; 0 for a window that is all padding.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Pool2d {
     /// What becomes of a window.
@@ -21,6 +25,8 @@ pub struct Pool2d {
     pub padding: [usize; 2],
     /// Distance between the elements of a window.
     pub dilation: [usize; 2],
+    /// Is it a result, too, where the maximum is? There is no such place of an average.
+    pub indices: bool,
 }
 
 /// What becomes of a window.
@@ -41,6 +47,8 @@ impl OpDef for Pool2d {
         let [x] = operands(Self::NAME, inputs)?;
         require_float(Self::NAME, x)?;
         require(Self::NAME, x.rank() == 4, "x [n, c, h, w]", x)?;
+        let legal = self.kind == PoolKind::Max || !self.indices;
+        require(Self::NAME, legal, "indices of maxima", "those of averages")?;
         let side = |i: usize| {
             windows(
                 x.shape[2 + i],
@@ -55,10 +63,10 @@ impl OpDef for Pool2d {
             let expected = "a window that fits, stride and dilation > 0, padding <= kernel / 2";
             return Err(OpError::new(Self::NAME, expected, format!("{x}, {self:?}")));
         };
-        Ok(smallvec![TensorType::new(
-            [x.shape[0], x.shape[1], h, w],
-            x.dtype
-        )])
+        let result = |dtype| TensorType::new([x.shape[0], x.shape[1], h, w], dtype);
+        let mut results = smallvec![result(x.dtype)];
+        results.extend(self.indices.then(|| result(DType::I64)));
+        Ok(results)
     }
 }
 
@@ -68,7 +76,11 @@ impl Named for Pool2d {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
-            for kind in [PoolKind::Max, PoolKind::Average] {
+            for (kind, indices) in [
+                (PoolKind::Max, false),
+                (PoolKind::Max, true),
+                (PoolKind::Average, false),
+            ] {
                 for (kernel, stride, padding, dilation) in [
                     ([2, 2], [2, 2], [0, 0], [1, 1]),
                     ([3, 2], [1, 2], [1, 1], [1, 1]),
@@ -80,6 +92,7 @@ impl Named for Pool2d {
                         stride,
                         padding,
                         dilation,
+                        indices,
                     };
                     if kind == PoolKind::Max {
                         let x = Operand::new([1, 1, 7, 8], dtype).fill(Fill::Special);

@@ -1,9 +1,9 @@
 //! The operations that are measured.
 
 use rustorch_ir::ops::{
-    Activation, ActivationKind, ArgReduce, Attention, BinaryOp, Cast, Concat, Contiguous, Conv2d,
-    Cumsum, Distribution, IndexSelect, LayerNorm, Linear, Pool2d, PoolKind, Random, ReduceOp,
-    RmsNorm, Softmax, TopK, UnaryOp,
+    Activation, ActivationKind, Attention, BinaryOp, Cast, Concat, Contiguous, Conv2d, Cumsum,
+    Distribution, IndexSelect, LayerNorm, Linear, Pool2d, PoolKind, Random, ReduceOp, RmsNorm,
+    Softmax, TopK, UnaryOp,
 };
 use rustorch_ir::{BlockFormat, DType, Graph, OpError, TensorType, ValueId};
 
@@ -90,9 +90,8 @@ pub(super) fn all() -> Vec<Probe> {
             g.reduce(ReduceOp::Sum, x, 0)
         }),
         (SHORT, |g, n, dtype| {
-            let (largest, dim) = (true, 1);
             let x = rows(g, n, dtype)?;
-            g.push(ArgReduce { largest, dim }, &[x])
+            g.arg_reduce(true, x, 1)
         }),
         (SHORT, |g, n, dtype| {
             let x = rows(g, n, dtype)?;
@@ -157,6 +156,7 @@ pub(super) fn all() -> Vec<Probe> {
                 stride: [2; 2],
                 padding: [0; 2],
                 dilation: [1; 2],
+                indices: false,
             };
             g.push(op, &[x])
         }),
@@ -268,6 +268,7 @@ fn attention(g: &mut Graph, queries: usize, keys: usize, dtype: DType) -> Result
         soft_cap: None,
         mask: false,
         past: false,
+        log_sum_exp: false,
     };
     g.push(op, &[q, k, v])
 }

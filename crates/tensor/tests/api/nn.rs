@@ -118,6 +118,10 @@ fn images() -> Outcome {
     assert_close(&y.select(3, 1)?, &[1.0, 1.0, 4.0, 4.0, 7.0, 7.0]);
     let pool = x.max_pool2d([2, 2], [1, 1], [0, 0], [1, 1])?;
     assert_close(&pool, &[5.0, 6.0, 8.0, 9.0]);
+    // One index beyond the padding, counted in the plane without it.
+    let (pool, indices) = x.max_pool2d_with_indices([3, 3], [2, 2], [1, 1], [1, 1])?;
+    assert_close(&pool, &[5.0, 6.0, 8.0, 9.0]);
+    assert_eq!(indices.to_vec::<i64>()?, [4, 5, 7, 8]);
     let pool = x.avg_pool2d([3, 3], [3, 3], [1, 1])?;
     assert_close(&pool, &[12.0 / 9.0]);
     assert!(error(x.avg_pool2d([4, 4], [1, 1], [0, 0])).starts_with("avg_pool2d: "));
@@ -187,6 +191,10 @@ fn attention() -> Outcome {
         &q.scaled_dot_product_attention(&k, &v, scaled)?,
         &[0.75, 0.9],
     );
+    let (y, totals) = q.scaled_dot_product_attention_with_logsumexp(&k, &v, scaled)?;
+    assert_close(&y, &[0.75, 0.9]);
+    assert_eq!((totals.shape(), totals.dtype()), (&[2, 1][..], DType::F32));
+    assert_close(&totals, &[4f32.ln(), 10f32.ln()]);
     let capped = AttentionOptions {
         scale: Some(1e6),
         soft_cap: Some(3f64.ln()),

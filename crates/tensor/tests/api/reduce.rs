@@ -83,6 +83,27 @@ fn positions() -> Outcome {
     assert_eq!(x.argmin(-1, true)?.shape(), [2, 1]);
     assert_eq!(x.argmax(None, false)?.item::<i64>()?, 3);
     assert_eq!(x.argmin(None, true)?.shape(), [1, 1]);
+    let (values, indices) = x.max_dim(1, false)?;
+    assert_close(&values, &[7.0, 9.0]);
+    assert_eq!(indices.to_vec::<i64>()?, [1, 0]);
+    let (values, indices) = x.min_dim(-2, true)?;
+    assert_eq!(
+        (values.shape(), indices.shape()),
+        (&[1, 3][..], &[1, 3][..])
+    );
+    assert_close(&values, &[1.0, -2.0, 0.0]);
+    assert_eq!(indices.to_vec::<i64>()?, [0, 1, 1]);
+    let nan = f64::NAN;
+    let first_nan = tensor![1.0, nan, nan, 2.0];
+    for (values, indices) in [first_nan.max_dim(0, false)?, first_nan.min_dim(0, false)?] {
+        assert!(values.item::<f32>()?.is_nan());
+        assert_eq!(indices.item::<i64>()?, 1);
+    }
+    let (values, indices) = tensor![[4, 9], [4, -9]].max_dim(0, false)?;
+    assert_eq!(values.to_vec::<i64>()?, [4, 9]);
+    assert_eq!(indices.to_vec::<i64>()?, [0, 0]);
+    let empty = Tensor::zeros([2, 0], DType::F32)?;
+    assert!(error(empty.max_dim(1, false)).starts_with("max_dim: expected at least one"));
     let (values, indices) = x.topk(2, 1, true)?;
     assert_close(&values, &[7.0, 7.0, 9.0, 0.0]);
     assert_eq!(indices.to_vec::<i64>()?, [1, 2, 0, 2]);
@@ -92,7 +113,6 @@ fn positions() -> Outcome {
         error(x.topk(4, 1, true)),
         "topk: expected k of at most 3, got 4"
     );
-    let nan = f64::NAN;
     let x = tensor![[3.0, nan, 1.0, 3.0], [f64::INFINITY, 2.0, -1.0, 0.0]];
     let (values, indices) = x.sort(-1, false)?;
     assert_eq!(indices.to_vec::<i64>()?, [2, 0, 3, 1, 2, 3, 1, 0]);

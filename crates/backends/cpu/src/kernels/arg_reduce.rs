@@ -1,4 +1,4 @@
-//! The place of the largest or smallest element of each line.
+//! The place of the largest or smallest element of each line, and the element.
 
 use rustorch_ir::ops::ArgReduce;
 use rustorch_ir::{Op, OpKind, Signature};
@@ -6,7 +6,7 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
 use crate::fold::{Ordered, fold};
-use crate::kernel::{Args, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, SharedMut, for_rows};
 use crate::launch::Launch;
 use crate::qmatmul::level::Level;
 use crate::qmatmul::{Kernel, Simd};
@@ -23,39 +23,42 @@ fn accepts(_: &Signature) -> bool {
     true
 }
 
-fn launch(mut args: Args) -> Result<(), Misuse> {
+fn launch(args: Args) -> Result<(), Misuse> {
     let Op::ArgReduce(op) = args.op else {
         return Err(Misuse("not an arg_reduce".to_owned()));
     };
     with_type!(args.inputs[0].dtype(), reals T => {
-        arg_reduce::<T>(&mut args, op);
+        arg_reduce::<T>(args, op);
         Ok(())
     })
 }
 
-fn arg_reduce<T: Element<Compute: Ordered>>(args: &mut Args, op: &ArgReduce) {
+fn arg_reduce<T: Element<Compute: Ordered>>(mut args: Args, op: &ArgReduce) {
+    let (mut values, mut indices) = match args.others.pop() {
+        Some(indices) => (Some(args.output), indices),
+        None => (None, args.output),
+    };
+    let values = values
+        .as_mut()
+        .map(|values| SharedMut::new(values.data::<T>()));
     let x = &args.inputs[0];
     let len = x.shape()[op.dim];
     let mut order: Vec<usize> = (0..x.shape().len()).filter(|&d| d != op.dim).collect();
     order.push(op.dim);
     let x = Reader::<T>::new(x, &x.layout.permute(&order));
-    for_rows(
-        args.pool,
-        args.output.data::<i64>(),
-        1,
-        len,
-        |first, part| {
-            let mut x = x.clone();
-            for (row, at) in (first..).zip(part) {
-                let line = x.read(row * len, len);
-                Level::current().run(Extreme {
-                    line,
-                    largest: op.largest,
-                    at,
-                });
+    for_rows(args.pool, indices.data::<i64>(), 1, len, |first, part| {
+        let (mut x, mut buffer) = (x.clone(), Vec::new());
+        for (row, at) in (first..).zip(part) {
+            let line = x.read(row * len, len);
+            let largest = op.largest;
+            Level::current().run(Extreme { line, largest, at });
+            if let Some(values) = &values {
+                // SAFETY: there is a value for each index, and rows are one thread's.
+                let value = unsafe { values.range(row, 1) };
+                T::write(value, &mut buffer, |value| value[0] = line[*at as usize]);
             }
-        },
-    );
+        }
+    });
 }
 
 struct Extreme<'a, T> {

@@ -94,7 +94,8 @@ fn room<T: bytemuck::Pod>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
 fn accepts(s: &Signature) -> bool {
     let cache = s.inputs[1].dtype;
     let blocks = DType::Block(BlockFormat::Q8_0);
-    s.output().dtype == DType::F32
+    s.outputs.len() == 1
+        && s.output().dtype == DType::F32
         && (matches!(cache, DType::F32 | DType::F16 | DType::BF16) || cache == blocks)
 }
 

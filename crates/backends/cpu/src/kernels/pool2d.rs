@@ -1,4 +1,6 @@
-//! The maximum or average of windows.
+//! The maximum or average of windows, and where maxima are.
+
+use std::ops::Range;
 
 use num_traits::Zero;
 use rustorch_ir::ops::{Pool2d, PoolKind};
@@ -7,7 +9,7 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
 use crate::fold::Ordered;
-use crate::kernel::{Args, Misuse, for_rows};
+use crate::kernel::{Args, Misuse, SharedMut, for_rows};
 use crate::launch::Launch;
 use crate::math::Real;
 use crate::reader::Reader;
@@ -49,6 +51,10 @@ fn pool2d<T: Element<Compute: Real + Ordered>>(args: &mut Args, op: &Pool2d) {
     let elements = op.kernel[0] * op.kernel[1];
     let x = Reader::<T>::whole(x);
     let work = elements * plane;
+    let indices = args
+        .others
+        .first_mut()
+        .map(|indices| SharedMut::new(indices.data()));
     for_rows(
         args.pool,
         args.output.data::<T>(),
@@ -58,12 +64,18 @@ fn pool2d<T: Element<Compute: Real + Ordered>>(args: &mut Args, op: &Pool2d) {
             let (mut x, mut buffer) = (x.clone(), Vec::new());
             for (index, out) in (first..).zip(part.chunks_exact_mut(plane)) {
                 let x = x.read(index * pixels, pixels);
-                T::write(out, &mut buffer, |out| match op.kind {
-                    PoolKind::Max => {
+                // SAFETY: there is an index for each element, and planes are one thread's.
+                let indices = (indices.as_ref())
+                    .map(|indices| unsafe { indices.range(index * plane, plane) });
+                T::write(out, &mut buffer, |out| match (op.kind, indices) {
+                    (PoolKind::Max, Some(indices)) => {
+                        find_largest(x, sides, op.kernel, out, indices);
+                    }
+                    (PoolKind::Max, None) => {
                         out.fill(T::Compute::LEAST);
                         fold_windows(x, sides, op.kernel, out, T::Compute::larger);
                     }
-                    PoolKind::Average => {
+                    (PoolKind::Average, _) => {
                         out.fill(T::Compute::zero());
                         fold_windows(x, sides, op.kernel, out, |sum, x| sum + x);
                         let scale = T::Compute::constant(1.0 / elements as f64);
@@ -78,10 +90,51 @@ fn pool2d<T: Element<Compute: Real + Ordered>>(args: &mut Args, op: &Pool2d) {
 /// Combines each of `out` with the elements of its window in `x`.
 fn fold_windows<T: Copy>(
     x: &[T],
-    [down, across]: [Side; 2],
-    [height, width]: [usize; 2],
+    sides: [Side; 2],
+    kernel: [usize; 2],
     out: &mut [T],
     step: impl Fn(T, T) -> T,
+) {
+    for_runs(sides, kernel, |windows, first| {
+        let x = x[first..].iter().step_by(sides[1].stride);
+        let out = &mut out[windows];
+        out.iter_mut().zip(x).for_each(|(y, &x)| *y = step(*y, x));
+    });
+}
+
+/// The largest element of each window in `x`, and where it is: the first of equals, the last NaN;
+/// 0 for a window that has none.
+fn find_largest<T: Ordered>(
+    x: &[T],
+    sides: [Side; 2],
+    kernel: [usize; 2],
+    out: &mut [T],
+    indices: &mut [i64],
+) {
+    const NOWHERE: i64 = -1;
+    out.fill(T::LEAST);
+    indices.fill(NOWHERE);
+    for_runs(sides, kernel, |windows, first| {
+        let places = (first..).step_by(sides[1].stride);
+        let best = out[windows.clone()].iter_mut().zip(&mut indices[windows]);
+        for ((y, index), at) in best.zip(places) {
+            if *index == NOWHERE || x[at] > *y || x[at].is_unordered() {
+                (*y, *index) = (x[at], at as i64);
+            }
+        }
+    });
+    indices
+        .iter_mut()
+        .for_each(|index| *index = (*index).max(0));
+}
+
+/// Goes through the windows of a plane, one place in the kernel after the other: calls `body` with
+/// windows beside each other, and where the first of them has its element there, which is on the
+/// plane. Those of the next are a stride further each.
+fn for_runs(
+    [down, across]: [Side; 2],
+    [height, width]: [usize; 2],
+    mut body: impl FnMut(Range<usize>, usize),
 ) {
     for (i, j) in (0..height).flat_map(|i| (0..width).map(move |j| (i, j))) {
         let inside = across.windows(j);
@@ -90,9 +143,8 @@ fn fold_windows<T: Copy>(
         }
         for y in down.windows(i) {
             let first = down.at(y, i) * across.size + across.at(inside.start, j);
-            let x = x[first..].iter().step_by(across.stride);
-            let out = &mut out[y * across.count..][inside.clone()];
-            out.iter_mut().zip(x).for_each(|(y, &x)| *y = step(*y, x));
+            let row = y * across.count;
+            body(row + inside.start..row + inside.end, first);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Index of the best element along a dimension, in two passes where lines are few and long.
+//! The best element along a dimension and its index, in two passes where lines are few and long.
 
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
@@ -33,15 +33,19 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let tile = Tile::new(emitter.limits, &starts, &along);
     let segment = tile.segment(count, len);
     let segments = len.div_ceil(segment);
-    let y = Memory::Place(step.output());
+    let (values, indices) = match &step.outputs[..] {
+        [values, indices] => (Some(values), indices),
+        _ => (None, step.output()),
+    };
+    let y = Memory::Place(indices);
     if segments == 1 {
-        return choice.pass(None, len, segment, y, emitter);
+        return choice.pass(None, len, segment, (y, values), emitter);
     }
     let index = DType::U32;
     let bytes = count * segments * index.size().unwrap_or(0);
     let candidates = Memory::Scratch(index, emitter.scratch(bytes));
-    choice.pass(None, len, segment, candidates, emitter);
-    choice.pass(Some(candidates), segments, segments, y, emitter);
+    choice.pass(None, len, segment, (candidates, None), emitter);
+    choice.pass(Some(candidates), segments, segments, (y, values), emitter);
 }
 
 /// What is best, and where.
@@ -52,13 +56,14 @@ struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// The best of each segment of `segment` among `len` candidates of each line.
+    /// The best of each segment of `segment` among `len` candidates of each line: its index, and
+    /// the element where a line is one segment.
     fn pass(
         &self,
         candidates: Option<Memory>,
         len: usize,
         segment: usize,
-        y: Memory,
+        (y, values): (Memory, Option<&Place>),
         emitter: &mut Emitter,
     ) {
         let (starts, along) = split(&self.x.layout, self.dim);
@@ -78,6 +83,10 @@ impl Choice<'_> {
             candidates.read(&mut kernel, "candidates");
         }
         y.write(&mut kernel, "y");
+        kernel.define("HAS_EXTREMES", u8::from(values.is_some()));
+        if let Some(values) = values {
+            kernel.write("extremes", values);
+        }
         tile.declare(&mut kernel);
         walk(&mut kernel, "starts", [("starts", &starts)]);
         let segments = len.div_ceil(segment);

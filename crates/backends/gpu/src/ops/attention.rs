@@ -39,7 +39,7 @@ const WIDEST: usize = 256;
 
 fn accepts(s: &Signature) -> bool {
     let width = |i: usize| s.inputs[i].shape.last().is_some_and(|&w| w <= WIDEST);
-    width(1) && width(2) && !s.inputs[1].dtype.is_block()
+    s.outputs.len() == 1 && width(1) && width(2) && !s.inputs[1].dtype.is_block()
 }
 
 /// Sizes of a call.

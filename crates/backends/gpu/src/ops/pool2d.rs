@@ -1,4 +1,4 @@
-//! The maximum or average of 2-D windows.
+//! The maximum or average of 2-D windows, and where maxima are.
 
 use rustorch_ir::ops::PoolKind;
 use rustorch_ir::{Op, OpKind, Signature};
@@ -42,5 +42,9 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     kernel.define("START", start);
     kernel.define("COMBINE(a, b)", combine);
     kernel.define("FINISH(a)", finish);
+    kernel.define("HAS_INDICES", u8::from(op.indices));
+    if op.indices {
+        kernel.write("indices", &step.outputs[1]);
+    }
     emitter.launch(kernel);
 }

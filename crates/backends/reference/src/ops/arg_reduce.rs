@@ -5,16 +5,21 @@ use rustorch_ir::ops::ArgReduce;
 use crate::Values;
 use crate::operand::{Call, Misuse};
 
-pub(crate) fn evaluate(op: &ArgReduce, call: &Call) -> Result<Values, Misuse> {
+pub(crate) fn evaluate(op: &ArgReduce, call: &Call) -> Result<Vec<Values>, Misuse> {
     let x = &call.inputs[0];
     let size = x.shape()[op.dim];
-    Ok(Values::Int(match (&*x.with_last(&[op.dim]), op.largest) {
+    let lines = x.with_last(&[op.dim]);
+    let best = match (&*lines, op.largest) {
         (Values::Float(x), true) => first_best(x, size, |a, b| beats(a, b, a > b)),
         (Values::Float(x), false) => first_best(x, size, |a, b| beats(a, b, a < b)),
         (Values::Int(x), true) => first_best(x, size, |a, b| a.cmp(&b) == Ordering::Greater),
         (Values::Int(x), false) => first_best(x, size, |a, b| a.cmp(&b) == Ordering::Less),
         _ => unreachable!("inference admits only ordered values"),
-    }))
+    };
+    let places = best.iter().enumerate();
+    let places = places.map(|(line, &at)| line * size + at as usize);
+    let values = op.values.then(|| lines.take(places));
+    Ok(values.into_iter().chain([Values::Int(best)]).collect())
 }
 
 /// Does `a` beat `b`, given whether the one number beats the other? NaN beats numbers.

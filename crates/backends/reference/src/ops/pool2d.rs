@@ -6,7 +6,7 @@ use crate::Values;
 use crate::operand::{Call, Misuse};
 use crate::values::Element;
 
-pub(crate) fn evaluate(op: &Pool2d, call: &Call) -> Result<Values, Misuse> {
+pub(crate) fn evaluate(op: &Pool2d, call: &Call) -> Result<Vec<Values>, Misuse> {
     let x = &call.inputs[0];
     let [_, _, height, width] = sizes(x.shape());
     let [batch, channels, out_h, out_w] = sizes(&call.output().shape);
@@ -16,18 +16,33 @@ pub(crate) fn evaluate(op: &Pool2d, call: &Call) -> Result<Values, Misuse> {
     let columns = windows(out_w, op.kernel[1], width, steps(1));
     let window_size = (op.kernel[0] * op.kernel[1]) as f64;
     let mut out = Vec::with_capacity(batch * channels * out_h * out_w);
+    let mut indices = Vec::new();
     for plane in 0..batch * channels {
         let x = &x[plane * height * width..];
         for rows in &rows {
             for columns in &columns {
-                let line = |&(_, row): &_| columns.iter().map(move |&(_, z)| x[row * width + z]);
-                let window = rows.iter().flat_map(line);
+                let line = |&(_, row): &_| columns.iter().map(move |&(_, z)| row * width + z);
+                let places = rows.iter().flat_map(line);
+                let window = places.clone().map(|at| x[at]);
                 out.push(match op.kind {
                     PoolKind::Max => window.fold(f64::NEG_INFINITY, maximum),
                     PoolKind::Average => window.sum::<f64>() / window_size,
                 });
+                if op.indices {
+                    indices.push(place_of_maximum(x, places) as i64);
+                }
             }
         }
     }
-    Ok(Values::Float(out))
+    let indices = op.indices.then_some(Values::Int(indices));
+    Ok([Values::Float(out)].into_iter().chain(indices).collect())
+}
+
+/// Which of `places` in `x` has the largest element: the first of equals, the last NaN.
+fn place_of_maximum(x: &[f64], places: impl Iterator<Item = usize>) -> usize {
+    let later = |best: usize, at: usize| match x[at] > x[best] || x[at].is_nan() {
+        true => at,
+        false => best,
+    };
+    places.reduce(later).unwrap_or(0)
 }

@@ -115,6 +115,7 @@ const CASES: [(&str, usize, Build); 30] = [
             stride: [2; 2],
             padding: [0; 2],
             dilation: [1; 2],
+            indices: false,
         };
         g.push(op, &[x])
     }),
@@ -127,6 +128,7 @@ const CASES: [(&str, usize, Build); 30] = [
             soft_cap: None,
             mask: false,
             past: false,
+            log_sum_exp: false,
         };
         g.push(op, &[q, k, v])
     }),

@@ -42,6 +42,7 @@ pub(crate) fn accepts(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
     let width = |ty: &TensorType| ty.shape.last().copied();
     let is_half = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
     !op.mask
+        && !op.log_sum_exp
         && op.soft_cap.is_none()
         && op.scale.0 > 0.0
         && is_half(k.dtype)
