@@ -3,7 +3,7 @@
 use num_complex::Complex64;
 use rustorch_ir::case::{Case, Fill};
 use rustorch_ir::ops::ScatterMode;
-use rustorch_ir::{DType, Op, OpClass};
+use rustorch_ir::{DType, Op};
 use rustorch_reference::Values;
 
 /// What a kernel is allowed.
@@ -128,7 +128,7 @@ fn same_count(got: usize, expected: usize) -> Result<(), String> {
 /// Does the operation only move elements, or round them as its definition says?
 fn moves(op: &Op) -> bool {
     let adds = matches!(op, Op::Scatter(s) if s.mode == ScatterMode::Add);
-    op.def().class() == OpClass::Memory && !adds
+    op.def().op_type().is_none() && !adds
 }
 
 fn element(i: usize, got: impl std::fmt::Display, expected: impl std::fmt::Display) -> String {

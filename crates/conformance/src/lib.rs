@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use rustorch_ir::case::Case;
 use rustorch_ir::ops::AsStrided;
-use rustorch_ir::{Graph, Op, OpClass, OpError, OpKind, Results, Role, ValueId};
+use rustorch_ir::{Graph, Op, OpError, OpKind, OpType, Results, Role, ValueId};
 use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, FailureClass, HostBuffer, Routing, RunError, Runtime, Storage};
 
@@ -34,11 +34,11 @@ pub fn check(backend: Arc<dyn Backend>, kinds: impl Fn(OpKind) -> bool) -> Repor
     suite.run(backend, || ControlFlow::Continue(()))
 }
 
-/// [`check`] of the operations of these families.
-pub fn check_classes(backend: Arc<dyn Backend>, classes: &[OpClass]) -> Report {
+/// [`check`] of the operations of these families; `None` are those that only move data.
+pub fn check_types(backend: Arc<dyn Backend>, types: &[Option<OpType>]) -> Report {
     check(backend, |kind| {
         let mut cases = kind.cases().into_iter();
-        cases.any(|case| classes.contains(&case.op.def().class()))
+        cases.any(|case| types.contains(&case.op.def().op_type()))
     })
 }
 

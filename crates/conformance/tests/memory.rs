@@ -21,7 +21,7 @@ struct Network {
 
 impl Network {
     /// What `build` makes of an input.
-    fn new(x: &[usize], build: impl Fn(&mut Self, ValueId) -> ValueId) -> Graph {
+    fn graph(x: &[usize], build: impl Fn(&mut Self, ValueId) -> ValueId) -> Graph {
         let input = |graph: &mut Graph, shape: &[usize]| {
             let ty = TensorType::new(shape, DType::F32);
             graph.input(ty).unwrap()
@@ -95,7 +95,7 @@ impl Network {
 /// Layers of GPT-2 on so many tokens of `width`.
 fn gpt2(layers: usize, tokens: usize, width: usize) -> Graph {
     let (heads, each) = (width / 64, 64);
-    Network::new(&[tokens, width], |n, mut x| {
+    Network::graph(&[tokens, width], |n, mut x| {
         for _ in 0..layers {
             let y = n.layer_norm(x, width);
             let qkv = n.linear(y, [3 * width, width]);
@@ -110,6 +110,7 @@ fn gpt2(layers: usize, tokens: usize, width: usize) -> Graph {
                 soft_cap: None,
                 mask: false,
                 past: false,
+                log_sum_exp: false,
             };
             let y = n.graph.push(attention, &[q, k, v]).unwrap();
             let y = n.graph.permute(y, &[1, 0, 2]).unwrap();
@@ -128,7 +129,7 @@ fn gpt2(layers: usize, tokens: usize, width: usize) -> Graph {
 
 /// ResNet-50 up to its classes.
 fn resnet50() -> Graph {
-    Network::new(&[1, 3, 224, 224], |n, x| {
+    Network::graph(&[1, 3, 224, 224], |n, x| {
         let x = n.conv(x, [64, 3, 7], 2);
         let x = n.activation(ActivationKind::Relu, x);
         let pool = Pool2d {
@@ -137,6 +138,7 @@ fn resnet50() -> Graph {
             stride: [2; 2],
             padding: [1; 2],
             dilation: [1; 2],
+            indices: false,
         };
         let mut x = n.graph.push(pool, &[x]).unwrap();
         let mut channels = 64;

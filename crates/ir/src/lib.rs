@@ -26,8 +26,6 @@ pub use error::OpError;
 pub use graph::{Graph, Node, ValueId};
 pub use hash::FoldingHasher;
 pub use layout::Layout;
-pub use op::{
-    Named, Op, OpClass, OpDef, OpKind, ResultTypes, Results, Role, Signature, TensorType,
-};
+pub use op::{Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Role, Signature, TensorType};
 pub use scalar::{Param, Scalar, to_odd};
 pub use shape::{Shape, broadcast_shapes, normalize_dim};

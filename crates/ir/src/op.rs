@@ -49,8 +49,8 @@ pub type ResultTypes = SmallVec<[TensorType; 1]>;
 pub type Results = SmallVec<[ValueId; 1]>;
 
 /// The families of operations that device policies speak of.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum OpClass {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum OpType {
     /// Matrix products and what is made of them.
     LinearAlgebra,
     /// Convolutions and pooling.
@@ -61,7 +61,7 @@ pub enum OpClass {
     Reduction,
     /// Softmax and the norms.
     Normalization,
-    /// Arithmetic on complex numbers.
+    /// Anything on complex numbers.
     ComplexMath,
     /// Random numbers.
     Distribution,
@@ -69,8 +69,19 @@ pub enum OpClass {
     CustomKernel,
     /// Communication between devices.
     DistributedOps,
-    /// Moving data: copies, casts, gathers.
-    Memory,
+}
+
+impl OpType {
+    /// The family of an operation on these operands; `None` for what only moves data, which goes
+    /// with its neighbours.
+    pub fn of(signature: &Signature) -> Option<Self> {
+        let op_type = signature.op.def().op_type()?;
+        let mut dtypes = signature.types().map(|ty| ty.dtype);
+        match dtypes.any(DType::is_complex) {
+            true => Some(Self::ComplexMath),
+            false => Some(op_type),
+        }
+    }
 }
 
 /// How an operation treats memory.
@@ -117,8 +128,8 @@ pub trait Named {
 
 /// What an operation's module defines.
 pub trait OpDef {
-    /// Family of the operation.
-    fn class(&self) -> OpClass;
+    /// Family of the operation on real numbers; `None` if it only moves data.
+    fn op_type(&self) -> Option<OpType>;
 
     /// Types of the results, of which there is at least one, or what is wrong with the operands.
     ///

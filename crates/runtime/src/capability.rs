@@ -1,53 +1,8 @@
 //! What a device can do: asked of it, operation by operation.
 
-use rustorch_ir::{DType, OpClass, OpKind, Role, Signature, TensorType};
+use rustorch_ir::{DType, OpKind, OpType, Role, Signature, TensorType};
 
 use crate::{Backend, DeviceType};
-
-/// The families of operations that device policies speak of.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum OpType {
-    /// Matrix products and what is made of them.
-    LinearAlgebra,
-    /// Convolutions and pooling.
-    Convolution,
-    /// Elementwise functions.
-    Activation,
-    /// Reductions, scans and selections.
-    Reduction,
-    /// Softmax and the norms.
-    Normalization,
-    /// Anything on complex numbers.
-    ComplexMath,
-    /// Random numbers.
-    Distribution,
-    /// A user's own kernel.
-    CustomKernel,
-    /// Communication between devices.
-    DistributedOps,
-}
-
-impl OpType {
-    /// The family of an operation; `None` for what only moves data, which goes with its
-    /// neighbours.
-    pub fn of(signature: &Signature) -> Option<Self> {
-        let types = signature.types();
-        let is_complex = types.map(|ty| ty.dtype).any(DType::is_complex);
-        Some(match signature.op.def().class() {
-            OpClass::Memory => return None,
-            _ if is_complex => Self::ComplexMath,
-            OpClass::LinearAlgebra => Self::LinearAlgebra,
-            OpClass::Convolution => Self::Convolution,
-            OpClass::Activation => Self::Activation,
-            OpClass::Reduction => Self::Reduction,
-            OpClass::Normalization => Self::Normalization,
-            OpClass::ComplexMath => Self::ComplexMath,
-            OpClass::Distribution => Self::Distribution,
-            OpClass::CustomKernel => Self::CustomKernel,
-            OpClass::DistributedOps => Self::DistributedOps,
-        })
-    }
-}
 
 /// What is asked about a tensor before a device is chosen for an operation on it.
 #[derive(Clone, PartialEq, Eq, Debug)]

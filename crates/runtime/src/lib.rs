@@ -53,7 +53,7 @@ mod transfers;
 
 pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program, Scratch};
 pub use calibration::{Calibration, CalibrationError, cache_folder};
-pub use capability::{DeviceCapability, OpType, Support, TensorInfo};
+pub use capability::{DeviceCapability, Support, TensorInfo};
 pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};
 pub use device::{Absent, DeviceInfo, Hardware, LARGEST_BUFFER};
 pub use error::{DeviceError, FailureClass, Fallback, RunError};
@@ -66,7 +66,7 @@ pub use placement::Reason;
 pub use plan_cache::PlanCounters;
 pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules};
 pub use runtime::Runtime;
-pub use rustorch_ir::{DeviceType, GpuDevice};
+pub use rustorch_ir::{DeviceType, GpuDevice, OpType};
 pub use storage::{Fetched, Storage, WeakStorage};
 pub use trace::Explanation;
 pub use transfers::{MemoryManager, PoolUsage, RouteTraffic, TransferMethod};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rustorch_ir::fusion::fuse;
 use rustorch_ir::ops::RULES;
 use rustorch_ir::{
-    DType, Graph, Node, Op, OpClass, OpError, Results, Role, Signature, TensorType, ValueId, check,
+    DType, Graph, Node, Op, OpError, Results, Role, Signature, TensorType, ValueId, check,
 };
 use smallvec::SmallVec;
 
@@ -516,7 +516,7 @@ impl<'a> Planner<'a> {
 
 /// Is it made of nothing but its parameters, and not pinned anywhere?
 fn is_constant(node: &Node) -> bool {
-    node.inputs.is_empty() && node.pin.is_none() && node.op.def().class() == OpClass::Memory
+    node.inputs.is_empty() && node.pin.is_none() && node.op.def().op_type().is_none()
 }
 
 /// A graph of just one node on inputs of its operands' types.

@@ -3,13 +3,13 @@
 mod common;
 
 use common::gpus;
-use rustorch_conformance::check_classes;
-use rustorch_ir::OpClass;
+use rustorch_conformance::check_types;
+use rustorch_ir::OpType;
 
 /// The operations of these families, on every device there is.
-fn conform(classes: &[OpClass]) {
+fn conform(types: &[Option<OpType>]) {
     for device in gpus() {
-        let report = check_classes(device, classes);
+        let report = check_types(device, types);
         println!("{report}");
         report.assert_complete();
     }
@@ -17,20 +17,20 @@ fn conform(classes: &[OpClass]) {
 
 #[test]
 fn elementwise() {
-    conform(&[OpClass::Activation, OpClass::ComplexMath]);
+    conform(&[Some(OpType::Activation), Some(OpType::ComplexMath)]);
 }
 
 #[test]
 fn moving_data_and_random_numbers() {
-    conform(&[OpClass::Memory, OpClass::Distribution]);
+    conform(&[None, Some(OpType::Distribution)]);
 }
 
 #[test]
 fn reductions_and_norms() {
-    conform(&[OpClass::Reduction, OpClass::Normalization]);
+    conform(&[Some(OpType::Reduction), Some(OpType::Normalization)]);
 }
 
 #[test]
 fn products_and_convolutions() {
-    conform(&[OpClass::LinearAlgebra, OpClass::Convolution]);
+    conform(&[Some(OpType::LinearAlgebra), Some(OpType::Convolution)]);
 }

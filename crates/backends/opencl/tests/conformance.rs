@@ -6,18 +6,18 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use rustorch_conformance::check_classes;
+use rustorch_conformance::check_types;
 use rustorch_gpu::Gpu;
-use rustorch_ir::OpClass;
+use rustorch_ir::OpType;
 use rustorch_runtime::Backend;
 
 /// Says that this is the process that does the work.
 const IS_WORKER: &str = "RUSTORCH_CONFORMANCE_WORKER";
 
 /// The operations of these families, on every device there is, for the test of that name.
-fn conform(test: &str, classes: &[OpClass]) {
+fn conform(test: &str, types: &[Option<OpType>]) {
     if std::env::var_os(IS_WORKER).is_some() {
-        return work(classes);
+        return work(types);
     }
     let program = std::env::current_exe().unwrap();
     let mut worker = Command::new(program);
@@ -32,7 +32,7 @@ fn conform(test: &str, classes: &[OpClass]) {
     assert!(text.contains("1 passed"), "no test {test} has run");
 }
 
-fn work(classes: &[OpClass]) {
+fn work(types: &[Option<OpType>]) {
     let devices = rustorch_opencl::devices().unwrap_or_else(|absent| {
         let required = std::env::var_os("RUSTORCH_TEST_OPENCL").is_some();
         assert!(!required, "an OpenCL device was promised: {absent}");
@@ -41,7 +41,7 @@ fn work(classes: &[OpClass]) {
     });
     for device in devices {
         let device: Arc<dyn Backend> = Arc::new(Gpu::new(device));
-        let report = check_classes(device, classes);
+        let report = check_types(device, types);
         println!("{report}");
         report.assert_complete();
     }
@@ -49,14 +49,17 @@ fn work(classes: &[OpClass]) {
 
 #[test]
 fn elementwise() {
-    conform("elementwise", &[OpClass::Activation, OpClass::ComplexMath]);
+    conform(
+        "elementwise",
+        &[Some(OpType::Activation), Some(OpType::ComplexMath)],
+    );
 }
 
 #[test]
 fn moving_data_and_random_numbers() {
     conform(
         "moving_data_and_random_numbers",
-        &[OpClass::Memory, OpClass::Distribution],
+        &[None, Some(OpType::Distribution)],
     );
 }
 
@@ -64,7 +67,7 @@ fn moving_data_and_random_numbers() {
 fn reductions_and_norms() {
     conform(
         "reductions_and_norms",
-        &[OpClass::Reduction, OpClass::Normalization],
+        &[Some(OpType::Reduction), Some(OpType::Normalization)],
     );
 }
 
@@ -72,6 +75,6 @@ fn reductions_and_norms() {
 fn products_and_convolutions() {
     conform(
         "products_and_convolutions",
-        &[OpClass::LinearAlgebra, OpClass::Convolution],
+        &[Some(OpType::LinearAlgebra), Some(OpType::Convolution)],
     );
 }

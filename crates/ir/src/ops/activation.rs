@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::case::{Case, Fill, Operand, elementwise};
 use crate::ops::BinaryOp;
-use crate::{Graph, Named, OpClass, OpDef, ResultTypes, Results, ValueId};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// An activation function of each element of a floating-point tensor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -39,8 +39,8 @@ impl ActivationKind {
 }
 
 impl OpDef for Activation {
-    fn class(&self) -> OpClass {
-        OpClass::Activation
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Activation)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

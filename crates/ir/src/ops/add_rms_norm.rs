@@ -4,7 +4,7 @@ use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::fusion::{Finder, Match};
 use crate::ops::RmsNorm;
-use crate::{Graph, Named, Op, OpClass, OpDef, ResultTypes, Results, ValueId};
+use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// A residual and the norm behind it: `sum = a + b` and its [`RmsNorm`].
 ///
@@ -17,8 +17,8 @@ pub struct AddRmsNorm {
 }
 
 impl OpDef for AddRmsNorm {
-    fn class(&self) -> OpClass {
-        OpClass::Normalization
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Normalization)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::Case;
-use crate::{Named, OpClass, OpDef, ResultTypes, Scalar};
+use crate::{Named, OpDef, OpType, ResultTypes, Scalar};
 
 /// `start + i · step` for `i` from 0 up to `len`. No operands; result `[len]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -18,8 +18,8 @@ pub struct Arange {
 }
 
 impl OpDef for Arange {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes, Shape};
+use crate::{Named, OpDef, OpType, ResultTypes, Shape};
 
 /// Index of the largest or smallest element along a dimension, which is dropped. The first
 /// one where several are equal; NaN beats every number.
@@ -17,8 +17,8 @@ pub struct ArgReduce {
 }
 
 impl OpDef for ArgReduce {
-    fn class(&self) -> OpClass {
-        OpClass::Reduction
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Reduction)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

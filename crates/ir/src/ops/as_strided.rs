@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Case, Operand};
-use crate::{Layout, Named, OpClass, OpDef, ResultTypes, Role};
+use crate::{Layout, Named, OpDef, OpType, ResultTypes, Role};
 
 /// A storage `[n]` seen through any layout inside it: how a strided tensor enters a graph.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -12,8 +12,8 @@ pub struct AsStrided {
 }
 
 impl OpDef for AsStrided {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn role(&self) -> Role {

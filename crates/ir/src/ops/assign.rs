@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes};
+use crate::{Named, OpDef, OpType, ResultTypes};
 
 /// Writes all of `source` over the state `state`.
 ///
@@ -11,8 +11,8 @@ use crate::{Named, OpClass, OpDef, ResultTypes};
 pub struct Assign;
 
 impl OpDef for Assign {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn overwrites(&self, _result: usize) -> Option<usize> {

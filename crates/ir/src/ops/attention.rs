@@ -4,7 +4,7 @@ use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::{CompareOp, ReduceOp, Softmax};
 use crate::{
-    BlockFormat, Graph, Named, OpClass, OpDef, Param, ResultTypes, Results, Signature, ValueId,
+    BlockFormat, Graph, Named, OpDef, OpType, Param, ResultTypes, Results, Signature, ValueId,
 };
 
 /// Scaled dot-product attention with grouped queries.
@@ -36,8 +36,8 @@ pub struct Attention {
 }
 
 impl OpDef for Attention {
-    fn class(&self) -> OpClass {
-        OpClass::LinearAlgebra
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::LinearAlgebra)
     }
 
     fn products(&self, s: &Signature) -> usize {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Graph, Named, OpClass, OpDef, Param, ResultTypes, Results, ValueId};
+use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// `(x - mean) / √(var + eps) · weight + bias` for each channel, with given statistics.
 ///
@@ -15,8 +15,8 @@ pub struct BatchNorm {
 }
 
 impl OpDef for BatchNorm {
-    fn class(&self) -> OpClass {
-        OpClass::Normalization
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Normalization)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

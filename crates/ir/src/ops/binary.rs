@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
-use crate::{Named, OpClass, OpDef, ResultTypes, broadcast_shapes};
+use crate::{Named, OpDef, OpType, ResultTypes, broadcast_shapes};
 
 /// A function of two operands of one dtype, broadcast against each other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -83,11 +83,11 @@ impl BinaryOp {
 }
 
 impl OpDef for Binary {
-    fn class(&self) -> OpClass {
-        match self.op {
-            BinaryOp::Complex => OpClass::ComplexMath,
-            _ => OpClass::Activation,
-        }
+    fn op_type(&self) -> Option<OpType> {
+        Some(match self.op {
+            BinaryOp::Complex => OpType::ComplexMath,
+            _ => OpType::Activation,
+        })
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -5,7 +5,7 @@ use crate::case::{Case, Fill, Operand};
 use crate::fusion::{Finder, Match};
 use crate::ops::{Attention, Rope, RopeLayout, RopeScaling, UpdateSlice};
 use crate::{
-    BlockFormat, Graph, Named, Op, OpClass, OpDef, ResultTypes, Results, Signature, ValueId,
+    BlockFormat, Graph, Named, Op, OpDef, OpType, ResultTypes, Results, Signature, ValueId,
 };
 
 /// [`Attention`] of new tokens to a cache and to themselves: queries and keys are rotated by
@@ -71,8 +71,8 @@ impl CachedAttention {
 }
 
 impl OpDef for CachedAttention {
-    fn class(&self) -> OpClass {
-        OpClass::LinearAlgebra
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::LinearAlgebra)
     }
 
     fn overwrites(&self, result: usize) -> Option<usize> {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Case, Fill, Operand, elementwise};
-use crate::{BlockFormat, Named, OpClass, OpDef, ResultTypes};
+use crate::{BlockFormat, Named, OpDef, OpType, ResultTypes};
 
 /// The values in another dtype.
 ///
@@ -17,8 +17,8 @@ pub struct Cast {
 }
 
 impl OpDef for Cast {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

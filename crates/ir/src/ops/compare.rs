@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
-use crate::{Named, OpClass, OpDef, ResultTypes, broadcast_shapes};
+use crate::{Named, OpDef, OpType, ResultTypes, broadcast_shapes};
 
 /// A comparison of two operands of one dtype, broadcast against each other. Result `bool`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -42,8 +42,8 @@ impl CompareOp {
 }
 
 impl OpDef for Compare {
-    fn class(&self) -> OpClass {
-        OpClass::Activation
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Activation)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes};
+use crate::{Named, OpDef, OpType, ResultTypes};
 
 /// Operands of one dtype joined along a dimension; their other sizes are equal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -12,8 +12,8 @@ pub struct Concat {
 }
 
 impl OpDef for Concat {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -2,15 +2,15 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Case, elementwise};
-use crate::{Named, OpClass, OpDef, ResultTypes};
+use crate::{Named, OpDef, OpType, ResultTypes};
 
 /// The same elements copied to row-major order without gaps.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Contiguous;
 
 impl OpDef for Contiguous {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes, Signature};
+use crate::{Named, OpDef, OpType, ResultTypes, Signature};
 
 /// 2-D convolution (cross-correlation, as in PyTorch).
 ///
@@ -78,8 +78,8 @@ pub(crate) fn require_conv(
 }
 
 impl OpDef for Conv2d {
-    fn class(&self) -> OpClass {
-        OpClass::Convolution
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Convolution)
     }
 
     fn products(&self, s: &Signature) -> usize {

@@ -3,7 +3,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes, Signature};
+use crate::{Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Transposed 2-D convolution: `torch.nn.functional.conv_transpose2d`.
 ///
@@ -49,8 +49,8 @@ impl ConvTranspose2d {
 }
 
 impl OpDef for ConvTranspose2d {
-    fn class(&self) -> OpClass {
-        OpClass::Convolution
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Convolution)
     }
 
     fn products(&self, s: &Signature) -> usize {

@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::ops::ReduceOp;
-use crate::{Named, OpClass, OpDef, ResultTypes};
+use crate::{Named, OpDef, OpType, ResultTypes};
 
 /// Running sum along a dimension; of integers and booleans an `i64`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -13,8 +13,8 @@ pub struct Cumsum {
 }
 
 impl OpDef for Cumsum {
-    fn class(&self) -> OpClass {
-        OpClass::Reduction
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Reduction)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Case, Fill, Operand};
-use crate::{BlockFormat, Graph, Named, OpClass, OpDef, ResultTypes, Results, ValueId};
+use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// Rows of a table: `torch.nn.functional.embedding`.
 ///
@@ -15,8 +15,8 @@ pub struct Embedding {
 }
 
 impl OpDef for Embedding {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpClass, OpDef, ResultTypes, Role, Shape};
+use crate::{Layout, Named, OpDef, OpType, ResultTypes, Role, Shape};
 
 /// Broadcast to a shape: `torch.broadcast_to`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -12,8 +12,8 @@ pub struct Expand {
 }
 
 impl OpDef for Expand {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn role(&self) -> Role {

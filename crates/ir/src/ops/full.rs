@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::Case;
-use crate::{Named, OpClass, OpDef, ResultTypes, Scalar, Shape};
+use crate::{Named, OpDef, OpType, ResultTypes, Scalar, Shape};
 
 /// A tensor of one value. No operands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -16,8 +16,8 @@ pub struct Full {
 }
 
 impl OpDef for Full {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -5,7 +5,7 @@ use crate::case::{Case, Fill, Operand};
 use crate::fusion::{Finder, Match};
 use crate::ops::{Activation, ActivationKind, Linear, RmsNorm};
 use crate::{
-    BlockFormat, Graph, Named, Op, OpClass, OpDef, Param, ResultTypes, Results, Signature, ValueId,
+    BlockFormat, Graph, Named, Op, OpDef, OpType, Param, ResultTypes, Results, Signature, ValueId,
 };
 
 /// Products of the same rows ([`Linear`]), with the norm before them and what is done to their
@@ -81,8 +81,8 @@ impl FusedLinear {
 }
 
 impl OpDef for FusedLinear {
-    fn class(&self) -> OpClass {
-        OpClass::LinearAlgebra
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::LinearAlgebra)
     }
 
     fn products(&self, s: &Signature) -> usize {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Graph, Named, OpClass, OpDef, Param, ResultTypes, Results, ValueId};
+use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// `(x - mean) / √(var + eps) · weight + bias` over the last `dims` dimensions.
 ///
@@ -17,8 +17,8 @@ pub struct LayerNorm {
 }
 
 impl OpDef for LayerNorm {
-    fn class(&self) -> OpClass {
-        OpClass::Normalization
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Normalization)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

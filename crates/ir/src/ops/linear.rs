@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Case, Fill, Operand};
-use crate::{BlockFormat, Graph, Named, OpClass, OpDef, ResultTypes, Results, Signature, ValueId};
+use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
 /// `x · wᵀ + bias`, with weights in any floating-point dtype or block format.
 ///
@@ -12,8 +12,8 @@ use crate::{BlockFormat, Graph, Named, OpClass, OpDef, ResultTypes, Results, Sig
 pub struct Linear;
 
 impl OpDef for Linear {
-    fn class(&self) -> OpClass {
-        OpClass::LinearAlgebra
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::LinearAlgebra)
     }
 
     fn products(&self, s: &Signature) -> usize {

@@ -2,15 +2,15 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes, Shape, Signature, broadcast_shapes};
+use crate::{Named, OpDef, OpType, ResultTypes, Shape, Signature, broadcast_shapes};
 
 /// Matrix product of `a` `[…, m, k]` and `b` `[…, k, n]`; leading dimensions broadcast.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Matmul;
 
 impl OpDef for Matmul {
-    fn class(&self) -> OpClass {
-        OpClass::LinearAlgebra
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::LinearAlgebra)
     }
 
     fn products(&self, s: &Signature) -> usize {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes, Scalar};
+use crate::{Named, OpDef, OpType, ResultTypes, Scalar};
 use smallvec::SmallVec;
 
 /// One value added around a tensor.
@@ -15,8 +15,8 @@ pub struct Pad {
 }
 
 impl OpDef for Pad {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpClass, OpDef, ResultTypes, Role};
+use crate::{Layout, Named, OpDef, OpType, ResultTypes, Role};
 use smallvec::SmallVec;
 
 /// Dimensions in another order: `torch.permute`.
@@ -13,8 +13,8 @@ pub struct Permute {
 }
 
 impl OpDef for Permute {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn role(&self) -> Role {

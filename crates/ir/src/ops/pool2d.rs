@@ -3,7 +3,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes};
+use crate::{Named, OpDef, OpType, ResultTypes};
 
 /// The maximum or average of 2-D windows of `x` `[n, c, h, w]`, floating point.
 ///
@@ -39,8 +39,8 @@ pub enum PoolKind {
 }
 
 impl OpDef for Pool2d {
-    fn class(&self) -> OpClass {
-        OpClass::Convolution
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Convolution)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Arrange, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes, Shape};
+use crate::{Named, OpDef, OpType, ResultTypes, Shape};
 
 /// Random numbers that depend only on a key and the element's index, so that every device
 /// draws the same.
@@ -84,8 +84,8 @@ impl Random {
 }
 
 impl OpDef for Random {
-    fn class(&self) -> OpClass {
-        OpClass::Distribution
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Distribution)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes};
+use crate::{Named, OpDef, OpType, ResultTypes};
 use smallvec::SmallVec;
 
 /// Elements combined over some dimensions.
@@ -51,8 +51,8 @@ impl ReduceOp {
 }
 
 impl OpDef for Reduce {
-    fn class(&self) -> OpClass {
-        OpClass::Reduction
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Reduction)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpClass, OpDef, ResultTypes, Role, Shape};
+use crate::{Layout, Named, OpDef, OpType, ResultTypes, Role, Shape};
 
 /// The same elements, in row-major order, in another shape: `torch.reshape`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -12,8 +12,8 @@ pub struct Reshape {
 }
 
 impl OpDef for Reshape {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn role(&self) -> Role {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Graph, Named, OpClass, OpDef, Param, ResultTypes, Results, ValueId};
+use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// `x / √(mean(x²) + eps) · weight` over the last dimension
 /// ([Zhang and Sennrich](https://arxiv.org/abs/1910.07467)).
@@ -15,8 +15,8 @@ pub struct RmsNorm {
 }
 
 impl OpDef for RmsNorm {
-    fn class(&self) -> OpClass {
-        OpClass::Normalization
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Normalization)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

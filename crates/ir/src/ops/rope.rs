@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::{BinaryOp, Concat};
-use crate::{Graph, Named, OpClass, OpDef, Param, ResultTypes, Results, ValueId};
+use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
 /// Rotary position embedding: pairs of features turned by an angle that grows with the
 /// token's position ([RoFormer](https://arxiv.org/abs/2104.09864)).
@@ -165,8 +165,8 @@ impl Rope {
 }
 
 impl OpDef for Rope {
-    fn class(&self) -> OpClass {
-        OpClass::LinearAlgebra
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::LinearAlgebra)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -3,7 +3,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes};
+use crate::{Named, OpDef, OpType, ResultTypes};
 
 /// A copy of `x` in which `out[i][index[i][j][k]][k]` (for `dim` 1) is set to, or increased
 /// by, `source[i][j][k]`: `torch.scatter` and `torch.scatter_add`.
@@ -28,8 +28,8 @@ pub enum ScatterMode {
 }
 
 impl OpDef for Scatter {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

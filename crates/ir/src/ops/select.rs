@@ -2,15 +2,15 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes, broadcast_shapes};
+use crate::{Named, OpDef, OpType, ResultTypes, broadcast_shapes};
 
 /// `a` where the `bool` operand `condition` is true, else `b`; all three broadcast.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Where;
 
 impl OpDef for Where {
-    fn class(&self) -> OpClass {
-        OpClass::Activation
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Activation)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

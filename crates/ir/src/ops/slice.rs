@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpClass, OpDef, ResultTypes, Role};
+use crate::{Layout, Named, OpDef, OpType, ResultTypes, Role};
 
 /// Every `step`-th index of one dimension, from `start` up to but without `end`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -24,8 +24,8 @@ impl Slice {
 }
 
 impl OpDef for Slice {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn role(&self) -> Role {

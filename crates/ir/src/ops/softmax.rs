@@ -3,7 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::ReduceOp;
-use crate::{Graph, Named, OpClass, OpDef, ResultTypes, Results, ValueId};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
 /// `exp(x - max) / Σ exp(x - max)` along a dimension of a floating-point tensor.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -13,8 +13,8 @@ pub struct Softmax {
 }
 
 impl OpDef for Softmax {
-    fn class(&self) -> OpClass {
-        OpClass::Normalization
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Normalization)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

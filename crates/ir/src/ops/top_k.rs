@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpClass, OpDef, ResultTypes};
+use crate::{Named, OpDef, OpType, ResultTypes};
 
 /// The `k` largest or smallest elements along a dimension, best first; the earlier one first
 /// where several are equal; NaN counts as the largest.
@@ -19,8 +19,8 @@ pub struct TopK {
 }
 
 impl OpDef for TopK {
-    fn class(&self) -> OpClass {
-        OpClass::Reduction
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Reduction)
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Case, Fill, Operand, elementwise};
-use crate::{Named, OpClass, OpDef, ResultTypes};
+use crate::{Named, OpDef, OpType, ResultTypes};
 
 /// A function of each element.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -112,11 +112,11 @@ impl UnaryOp {
 }
 
 impl OpDef for Unary {
-    fn class(&self) -> OpClass {
-        match self.op {
-            UnaryOp::Conj | UnaryOp::Real | UnaryOp::Imag => OpClass::ComplexMath,
-            _ => OpClass::Activation,
-        }
+    fn op_type(&self) -> Option<OpType> {
+        Some(match self.op {
+            UnaryOp::Conj | UnaryOp::Real | UnaryOp::Imag => OpType::ComplexMath,
+            _ => OpType::Activation,
+        })
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

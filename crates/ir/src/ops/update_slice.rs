@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Arrange, Case, Fill, Operand};
-use crate::{BlockFormat, Named, OpClass, OpDef, ResultTypes, Signature};
+use crate::{BlockFormat, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Writes `source` into the state buffer `state` at index `start` of dimension `dim`.
 ///
@@ -18,8 +18,8 @@ pub struct UpdateSlice {
 }
 
 impl OpDef for UpdateSlice {
-    fn class(&self) -> OpClass {
-        OpClass::Memory
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 
     fn overwrites(&self, _result: usize) -> Option<usize> {

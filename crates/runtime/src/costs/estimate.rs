@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustorch_ir::{Graph, OpClass, TensorType};
+use rustorch_ir::{Graph, TensorType};
 use smallvec::SmallVec;
 
 use super::work::{FEW_ROWS, Work};
@@ -117,17 +117,6 @@ pub(crate) fn duration(seconds: f64) -> Duration {
 /// The operation that a family is judged by: a product with a square matrix, a convolution with
 /// as many channels and 3 × 3 weights, or one that reads and writes the tensor.
 fn typical(op_type: OpType, tensor: &TensorType) -> Work {
-    let class = match op_type {
-        OpType::LinearAlgebra => OpClass::LinearAlgebra,
-        OpType::Convolution => OpClass::Convolution,
-        OpType::Activation => OpClass::Activation,
-        OpType::Reduction => OpClass::Reduction,
-        OpType::Normalization => OpClass::Normalization,
-        OpType::ComplexMath => OpClass::ComplexMath,
-        OpType::Distribution => OpClass::Distribution,
-        OpType::CustomKernel => OpClass::CustomKernel,
-        OpType::DistributedOps => OpClass::DistributedOps,
-    };
     let elements = tensor.shape.elements() as f64;
     let from_last = |n: usize| tensor.shape.iter().rev().nth(n).map_or(1.0, |&d| d as f64);
     let width = from_last(0).max(1.0);
@@ -138,9 +127,9 @@ fn typical(op_type: OpType, tensor: &TensorType) -> Work {
     };
     let size = tensor.dtype.size().unwrap_or(1) as f64;
     Work {
-        kind: relative(class),
+        kind: relative(Some(op_type)),
         example: String::new(),
-        class,
+        op_type: Some(op_type),
         dtype: tensor.dtype,
         bytes: (2.0 * elements + weights) * size,
         products,

@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use rustorch_ir::{DType, OpClass, OpKind};
+use rustorch_ir::{DType, OpKind, OpType};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use curve::{Curve, NoCurve};
@@ -74,10 +74,10 @@ impl Costs {
         let by_bytes = || self.curve(work, Bound::Bytes, work.kind);
         let bytes = |curve: &Curve| curve.seconds(work.bytes);
         if work.products == 0.0 {
-            let relative = || self.curve(work, Bound::Bytes, relative(work.class));
+            let relative = || self.curve(work, Bound::Bytes, relative(work.op_type));
             return by_bytes().or_else(relative).map_or(0.0, bytes);
         }
-        let relative = || self.curve(work, Bound::Products, relative(work.class));
+        let relative = || self.curve(work, Bound::Products, relative(work.op_type));
         let by_products = self.curve(work, Bound::Products, work.kind);
         let products = by_products.or_else(relative);
         let products = products.map(|curve| curve.seconds(work.products));
@@ -102,19 +102,22 @@ impl Costs {
     }
 }
 
-/// The operation that stands for others of its class which were not measured.
-fn relative(class: OpClass) -> OpKind {
-    match class {
-        OpClass::LinearAlgebra => OpKind::Matmul,
-        OpClass::Convolution => OpKind::Conv2d,
-        OpClass::Reduction => OpKind::Reduce,
-        OpClass::Normalization => OpKind::Softmax,
-        OpClass::Distribution => OpKind::Random,
-        OpClass::Memory => OpKind::Concat,
-        OpClass::Activation
-        | OpClass::ComplexMath
-        | OpClass::CustomKernel
-        | OpClass::DistributedOps => OpKind::Binary,
+/// The operation that stands for others of its family which were not measured; of those that only
+/// move data, too.
+fn relative(op_type: Option<OpType>) -> OpKind {
+    match op_type {
+        Some(OpType::LinearAlgebra) => OpKind::Matmul,
+        Some(OpType::Convolution) => OpKind::Conv2d,
+        Some(OpType::Reduction) => OpKind::Reduce,
+        Some(OpType::Normalization) => OpKind::Softmax,
+        Some(OpType::Distribution) => OpKind::Random,
+        None => OpKind::Concat,
+        Some(
+            OpType::Activation
+            | OpType::ComplexMath
+            | OpType::CustomKernel
+            | OpType::DistributedOps,
+        ) => OpKind::Binary,
     }
 }
 

@@ -1,6 +1,6 @@
 //! How much work the nodes of a graph are.
 
-use rustorch_ir::{DType, Graph, Node, OpClass, OpKind, Role};
+use rustorch_ir::{DType, Graph, Node, OpKind, OpType, Role};
 
 use super::Costs;
 
@@ -13,7 +13,7 @@ pub(crate) struct Work {
     pub(crate) kind: OpKind,
     /// The operation with its parameters, see [`OpCost::example`](super::OpCost).
     pub(crate) example: String,
-    pub(crate) class: OpClass,
+    pub(crate) op_type: Option<OpType>,
     /// Element type of the operands; of a product's weights.
     pub(crate) dtype: DType,
     /// Bytes read and written.
@@ -48,7 +48,7 @@ impl Work {
         Self {
             kind: node.op.kind(),
             example: format!("{:?}", node.op),
-            class: def.class(),
+            op_type: def.op_type(),
             dtype: typed.map_or(node.output().dtype, |&v| graph.ty(v).dtype),
             bytes: used * traffic(graph, node) as f64,
             products: used * products,
@@ -64,7 +64,7 @@ pub(crate) fn traffic(graph: &Graph, node: &Node) -> usize {
         return 0;
     }
     let written = graph.with_signature(node, |s| def.written(s));
-    let moves = def.class() == OpClass::Memory;
+    let moves = def.op_type().is_none();
     let read = node
         .inputs
         .iter()
@@ -97,7 +97,7 @@ impl<'a> Workload<'a> {
                 handed_on[v.index()] = first.is_none_or(|first| first == at);
             }
         }
-        let elementwise = |node: &Node| node.op.def().class() == OpClass::Activation;
+        let elementwise = |node: &Node| node.op.def().op_type() == Some(OpType::Activation);
         for node in graph.nodes() {
             let value = node.result(0);
             let reader = readers[value.index()].map(|at| &graph.nodes()[at]);
