@@ -20,7 +20,7 @@ pub(crate) struct Args<'a> {
     /// The first result, for most operations the only one.
     pub(crate) output: Target<'a>,
     /// The results behind it.
-    pub(crate) others: SmallVec<[Target<'a>; 1]>,
+    pub(crate) others: SmallVec<[Target<'a>; 4]>,
 }
 
 /// A mistake of the caller that shows only in the data: what and where.

@@ -87,7 +87,7 @@ impl CpuProgram {
         for place in &step.inputs {
             views.push(memory.view(place)?);
         }
-        let mut others: SmallVec<[Target; 1]> = SmallVec::new();
+        let mut others: SmallVec<[Target; 4]> = SmallVec::new();
         for place in &step.outputs[1..] {
             others.push(memory.target(place)?);
         }
