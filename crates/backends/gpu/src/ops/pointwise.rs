@@ -171,7 +171,7 @@ impl Indices {
     /// Loads the operands of an element as `v0_ELEMENT`, `v1_ELEMENT` and so on; behind the
     /// last element, those of the last.
     fn load(&self, step: &Step, element: usize, body: &mut String) {
-        if !self.operands.is_empty() {
+        if self.operands.iter().any(|own| *own != Elements::One) {
             let _ = writeln!(
                 body,
                 "    const uint j{element} = min(i{element}, p.n - 1);"
