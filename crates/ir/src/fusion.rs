@@ -398,7 +398,7 @@ mod tests {
     use super::*;
     use crate::ops::{Activation, ActivationKind, BinaryOp, Linear, RULES, RmsNorm, UnaryOp};
     use crate::ops::{UpdateSlice, add_rms_norm::add_rms_norm};
-    use crate::{DType, Param};
+    use crate::{DType, OpKind, Param};
 
     fn all(graph: &Graph) -> Option<Fused> {
         fuse(graph, RULES, |_| (), |(), _| true).unwrap()
@@ -519,6 +519,24 @@ mod tests {
         assert!(fuse(&g, RULES, |at| at, |_, _| true).unwrap().is_none());
         let rules: &[Rule] = &[add_rms_norm];
         assert!(fuse(&g, rules, |_| (), |(), _| true).unwrap().is_some());
+    }
+
+    #[test]
+    fn composites_say_what_they_replace() {
+        let kinds = [
+            OpKind::FusedLinear,
+            OpKind::CachedAttention,
+            OpKind::AddRmsNorm,
+        ];
+        for case in kinds.into_iter().flat_map(OpKind::cases) {
+            let mut g = Graph::new();
+            let inputs: Vec<ValueId> = (case.inputs.iter())
+                .map(|operand| g.input(operand.ty.clone()).unwrap())
+                .collect();
+            g.expand(&case.op, &inputs).unwrap();
+            let parts: Vec<OpKind> = g.nodes().iter().map(|node| node.op.kind()).collect();
+            assert_eq!(case.op.def().replaces(), parts, "{:?}", case.op);
+        }
     }
 
     #[test]

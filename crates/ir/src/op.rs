@@ -173,6 +173,12 @@ pub trait OpDef {
         false
     }
 
+    /// The operations that a rule of [fusion](crate::fusion) puts this one in place of, in the order
+    /// of its decomposition; none for what users call by its own name.
+    fn replaces(&self) -> Vec<OpKind> {
+        Vec::new()
+    }
+
     /// Appends what a composite operation is made of, and returns its results. This is the
     /// operation's definition.
     ///

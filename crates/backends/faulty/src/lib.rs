@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustorch_ir::ops::philox;
-use rustorch_ir::{Graph, Op, OpKind, Signature};
+use rustorch_ir::{Graph, Op, Signature};
 use rustorch_runtime::{
     Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Fetch,
     HostBuffer, Probe, Program, Scratch,
@@ -94,14 +94,25 @@ impl State {
         }
     }
 
-    /// Counts a launch, and fails if a fault strikes.
-    fn strike(&self, kind: OpKind) -> Result<(), DeviceError> {
-        self.check_alive()?;
+    /// Counts the launch of a node, and fails if a fault strikes. A fused operation counts as those
+    /// that it was put in place of, too.
+    fn strike(&self, node: usize, op: &Op) -> Result<(), DeviceError> {
+        self.check_alive().map_err(|e| e.at(node, op.name()))?;
         self.launches.fetch_add(1, Ordering::Relaxed);
         let mut struck = Ok(());
+        let replaced = op.def().replaces();
         for armed in &self.faults {
-            if armed.fault.op.is_none_or(|op| op == kind) && armed.strikes() && struck.is_ok() {
-                struck = self.fail(armed.fault.kind);
+            let (count, name) = match armed.fault.op {
+                Some(kind) if kind != op.kind() => (
+                    replaced.iter().filter(|&&part| part == kind).count(),
+                    kind.name(),
+                ),
+                _ => (1, op.name()),
+            };
+            for _ in 0..count {
+                if armed.strikes() && struck.is_ok() {
+                    struck = self.fail(armed.fault.kind).map_err(|e| e.at(node, name));
+                }
             }
         }
         struck
@@ -180,9 +191,7 @@ struct Striking<'a> {
 
 impl Probe for Striking<'_> {
     fn before(&self, node: usize, op: &Op) -> Result<(), DeviceError> {
-        self.state
-            .strike(op.kind())
-            .map_err(|e| e.at(node, op.name()))?;
+        self.state.strike(node, op)?;
         self.next.before(node, op)
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::fusion::{Finder, Match};
 use crate::ops::RmsNorm;
-use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Results, ValueId};
+use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};
 
 /// A residual and the norm behind it: `sum = a + b` and its [`RmsNorm`].
 ///
@@ -41,6 +41,10 @@ impl OpDef for AddRmsNorm {
 
     fn is_composite(&self) -> bool {
         true
+    }
+
+    fn replaces(&self) -> Vec<OpKind> {
+        vec![OpKind::Binary, OpKind::RmsNorm]
     }
 
     fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {

@@ -5,7 +5,7 @@ use crate::case::{Case, Fill, Operand};
 use crate::fusion::{Finder, Match};
 use crate::ops::{Attention, Rope, RopeLayout, RopeScaling, UpdateSlice};
 use crate::{
-    BlockFormat, Graph, Named, Op, OpDef, OpType, ResultTypes, Results, Signature, ValueId,
+    BlockFormat, Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Signature, ValueId,
 };
 
 /// [`Attention`] of new tokens to a cache and to themselves: queries and keys are rotated by
@@ -127,6 +127,11 @@ impl OpDef for CachedAttention {
 
     fn is_composite(&self) -> bool {
         true
+    }
+
+    fn replaces(&self) -> Vec<OpKind> {
+        use OpKind::{Attention, Rope, UpdateSlice};
+        vec![Rope, Rope, UpdateSlice, UpdateSlice, Attention]
     }
 
     fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {

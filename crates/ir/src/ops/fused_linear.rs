@@ -5,7 +5,8 @@ use crate::case::{Case, Fill, Operand};
 use crate::fusion::{Finder, Match};
 use crate::ops::{Activation, ActivationKind, Linear, RmsNorm};
 use crate::{
-    BlockFormat, Graph, Named, Op, OpDef, OpType, Param, ResultTypes, Results, Signature, ValueId,
+    BlockFormat, Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, Signature,
+    ValueId,
 };
 
 /// Products of the same rows ([`Linear`]), with the norm before them and what is done to their
@@ -139,6 +140,19 @@ impl OpDef for FusedLinear {
 
     fn is_composite(&self) -> bool {
         true
+    }
+
+    fn replaces(&self) -> Vec<OpKind> {
+        let norm = self.norm.iter().map(|_| OpKind::RmsNorm);
+        let products = std::iter::repeat_n(OpKind::Linear, self.count);
+        let epilogue: &[OpKind] = match self.epilogue {
+            None => &[],
+            Some(Epilogue::Add) => &[OpKind::Binary],
+            Some(Epilogue::Gate(_)) => &[OpKind::Activation, OpKind::Binary],
+        };
+        norm.chain(products)
+            .chain(epilogue.iter().copied())
+            .collect()
     }
 
     fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
