@@ -134,6 +134,6 @@ fn losing_the_device_changes_no_choice() {
         };
         let (expected, fallbacks) = choose(u64::MAX);
         assert_eq!(fallbacks, 0);
-        assert_eq!(choose(1000), (expected, 1), "{config:?}");
+        assert_eq!(choose(500), (expected, 1), "{config:?}");
     }
 }
