@@ -2,9 +2,9 @@
 //!
 //! A composite that is worth it has a [`Rule`] beside it, which finds the nodes that it can stand
 //! for. [`fuse`] applies rules wherever the device of those nodes has a kernel for the composite,
-//! and the graph stays one that computes the same: what is replaced is needed by nobody else,
-//! nothing in between has to run between its nodes, and no state is read later than before it is
-//! written over.
+//! and the graph stays one that computes the same: what is hidden is needed by nobody else, no other
+//! node has to run between those that are replaced, and whatever reads a state still does so before
+//! the state is written over.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -296,8 +296,7 @@ impl<'f, 'g> Groups<'f, 'g> {
                 Some(group) => out.composite(&self.matches[group])?,
             }
         }
-        let read = |value: &ValueId| out.values[value.index()];
-        for value in graph.outputs().iter().filter_map(read).collect::<Vec<_>>() {
+        for value in out.operands("output", graph.outputs())? {
             out.graph.output(value);
         }
         Ok(Fused {

@@ -39,8 +39,9 @@ pub trait Program: Send + Sync {
     /// the graph updates as state are written to, others are not.
     ///
     /// # Errors
-    /// Any class. State buffers may then be half updated: running again is safe, since
-    /// updates are idempotent.
+    /// Any class. States may then be half updated. The runtime runs again only what may be: updates
+    /// that follow from a state's old value come last, and a failure behind the first of them is
+    /// the loss of the states.
     fn run(
         &self,
         inputs: &[Arc<dyn DeviceBuffer>],

@@ -49,14 +49,7 @@ impl Tensor {
         padding: [usize; 2],
         dilation: [usize; 2],
     ) -> RusTorchResult<Self> {
-        let pool = Pool2d {
-            kind: PoolKind::Max,
-            kernel,
-            stride,
-            padding,
-            dilation,
-            indices: false,
-        };
+        let pool = max_pool([kernel, stride, padding, dilation], false);
         Self::apply("max_pool2d", pool, &[self])
     }
 
@@ -73,14 +66,7 @@ impl Tensor {
         padding: [usize; 2],
         dilation: [usize; 2],
     ) -> RusTorchResult<(Self, Self)> {
-        let pool = Pool2d {
-            kind: PoolKind::Max,
-            kernel,
-            stride,
-            padding,
-            dilation,
-            indices: true,
-        };
+        let pool = max_pool([kernel, stride, padding, dilation], true);
         let [values, indices] = Self::apply_all("max_pool2d_with_indices", pool, &[self])?;
         Ok((values, indices))
     }
@@ -105,5 +91,16 @@ impl Tensor {
             indices: false,
         };
         Self::apply("avg_pool2d", pool, &[self])
+    }
+}
+
+fn max_pool([kernel, stride, padding, dilation]: [[usize; 2]; 4], indices: bool) -> Pool2d {
+    Pool2d {
+        kind: PoolKind::Max,
+        kernel,
+        stride,
+        padding,
+        dilation,
+        indices,
     }
 }
