@@ -240,7 +240,8 @@ FUNCTION void multiply(const Matrices& all, const Inputs& in, const Params& p, u
         const bool is_written = writes && row < n;
         const uint at = result_m * n + row;
 #if HAS_BIAS
-        const float bias = is_written ? LOAD(X, task.pick(all.bias, matrix), row) : 0;
+        // Of both matrices of a gate, though only one's lane writes.
+        const float bias = row < n ? LOAD(X, task.pick(all.bias, matrix), row) : 0;
 #endif
 #if HAS_RESIDUAL
         const float residual = is_written ? LOAD(X, in.residual, at) : 0;

@@ -71,8 +71,8 @@ fn accepts(s: &Signature, multiplies: fn(&TensorType, &TensorType) -> bool) -> b
     let fits = match op.epilogue {
         None => true,
         Some(Epilogue::Add) => is_single,
-        // One launch multiplies with both; it adds no biases.
-        Some(Epilogue::Gate(_)) => is_single && !op.bias && weights[0].dtype == weights[1].dtype,
+        // One launch multiplies with both.
+        Some(Epilogue::Gate(_)) => is_single && weights[0].dtype == weights[1].dtype,
     };
     fits && weights.iter().all(|w| multiplies(x, w))
 }
