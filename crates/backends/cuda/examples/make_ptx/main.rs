@@ -14,6 +14,8 @@ mod models;
 mod pack;
 #[cfg(not(target_vendor = "apple"))]
 mod pose;
+#[cfg(not(target_vendor = "apple"))]
+mod works;
 
 fn main() -> anyhow::Result<()> {
     #[cfg(not(target_vendor = "apple"))]

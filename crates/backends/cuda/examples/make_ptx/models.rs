@@ -12,17 +12,22 @@ use rustorch_llm::{Model, Scores, Selection, Session, SessionOptions};
 use rustorch_runtime::{Backend, Routing, Runtime};
 
 /// The shape of a model.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    architecture: &'static str,
-    width: usize,
-    heads: usize,
-    kv_heads: usize,
-    head_width: usize,
-    ff_width: usize,
-    vocab: usize,
+    pub(crate) architecture: &'static str,
+    pub(crate) width: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_width: usize,
+    pub(crate) ff_width: usize,
+    pub(crate) vocab: usize,
+    /// Is the embedding table the output's weights, too?
+    pub(crate) is_tied: bool,
+    /// Are there factors of rotary frequencies, as of Llama 3.1?
+    pub(crate) has_factors: bool,
 }
 
-const fn shape(
+pub(crate) const fn shape(
     architecture: &'static str,
     [width, heads, kv_heads, head_width, ff_width, vocab]: [usize; 6],
 ) -> Shape {
@@ -34,11 +39,48 @@ const fn shape(
         head_width,
         ff_width,
         vocab,
+        is_tied: false,
+        has_factors: false,
     }
 }
 
-/// Those of the models' published configurations.
-const SHAPES: [Shape; 9] = [
+/// Passes over tokens that are compiled.
+#[derive(Debug)]
+pub(crate) struct Passes {
+    /// The tokens of each, of whose last one there are logits, and the same for those of whose
+    /// every one there are.
+    pub(crate) last: Vec<usize>,
+    pub(crate) all: Vec<usize>,
+    /// Are tokens also chosen on the device?
+    pub(crate) chooses: bool,
+    pub(crate) caches: Vec<DType>,
+    /// Tokens that there is room for.
+    pub(crate) context: usize,
+}
+
+/// A model, and what is done with it.
+pub(crate) struct Work {
+    pub(crate) shape: Shape,
+    pub(crate) file_type: FileType,
+    pub(crate) passes: Passes,
+    /// The compute capabilities that it is compiled for; all if there are none.
+    pub(crate) capabilities: &'static [u32],
+}
+
+impl Work {
+    /// On all devices.
+    pub(crate) fn new(shape: Shape, file_type: FileType, passes: Passes) -> Self {
+        Self {
+            shape,
+            file_type,
+            passes,
+            capabilities: &[],
+        }
+    }
+}
+
+/// The shapes of the models' published configurations.
+pub(crate) const KNOWN: [Shape; 9] = [
     shape("llama", [512, 8, 2, 64, 768, 4096]), // classics-13m
     shape("llama", [2048, 32, 4, 64, 5632, 32_000]), // TinyLlama 1.1B
     shape("llama", [4096, 32, 32, 128, 11_008, 32_000]), // Llama 2 7B
@@ -49,17 +91,6 @@ const SHAPES: [Shape; 9] = [
     shape("qwen3", [1024, 16, 8, 128, 3072, 151_936]), // Qwen3 0.6B
     shape("qwen3", [4096, 32, 8, 128, 12_288, 151_936]), // Qwen3 8B
 ];
-
-/// Tokens of the passes of every model.
-const ROWS: [usize; 2] = [1, 512];
-
-/// Those of the usual types besides: kernels of few rows are made for powers of two.
-const MORE_ROWS: [usize; 5] = [2, 4, 8, 16, 128];
-
-const USUAL: [FileType; 3] = [FileType::Q4KM, FileType::Q8_0, FileType::F16];
-
-/// Tokens that there is room for.
-const CONTEXT: usize = 4096;
 
 /// Layers of a model: mixes of types give the first of two another than the second.
 const LAYERS: usize = 2;
@@ -119,17 +150,24 @@ impl Shape {
             ],
             _ => Vec::new(),
         });
-        let outside = [
+        let mut outside = vec![
             ("token_embd.weight", vec![width, vocab]),
-            ("output.weight", vec![width, vocab]),
             ("output_norm.weight", vec![width]),
         ];
-        let outside = outside.map(|(name, dims)| (name.to_owned(), dims));
+        if !self.is_tied {
+            outside.push(("output.weight", vec![width, vocab]));
+        }
+        if self.has_factors {
+            outside.push(("rope_freqs.weight", vec![head_width / 2]));
+        }
+        let outside = outside
+            .into_iter()
+            .map(|(name, dims)| (name.to_owned(), dims));
         let layers = (0..LAYERS).flat_map(|layer| {
             let named = move |(part, dims)| (format!("blk.{layer}.{part}"), dims);
             in_layer.clone().into_iter().map(named)
         });
-        outside.into_iter().chain(layers).collect()
+        outside.chain(layers).collect()
     }
 
     fn metadata(&self) -> Metadata {
@@ -189,30 +227,19 @@ impl Shape {
     }
 }
 
-/// All models: their shapes, and the mixes of types that they are quantised to.
-pub(crate) fn all() -> Vec<(&'static Shape, FileType)> {
-    let types = |shape| FileType::ALL.iter().map(move |&ty| (shape, ty));
-    SHAPES.iter().flat_map(types).collect()
-}
-
-/// Lets posing devices compile the passes of a model.
-pub(crate) fn run(
-    shape: &Shape,
-    file_type: FileType,
-    poses: &[Arc<dyn Backend>],
-) -> anyhow::Result<()> {
-    let model = shape.model(file_type)?;
-    let mut rows = ROWS.to_vec();
-    if USUAL.contains(&file_type) {
-        rows.extend(MORE_ROWS);
-    }
-    for pose in poses {
-        let mut session = session(&model, pose.clone(), DType::F16)?;
-        feed(&mut session, &rows)?;
-        // Neither keys and values nor the choice of tokens meet the weights.
-        if file_type == FileType::F16 {
-            choose(&mut session)?;
-            feed(&mut self::session(&model, pose.clone(), DType::F32)?, &rows)?;
+/// Lets posing devices, each with its compute capability, compile the passes of a model.
+pub(crate) fn run(work: &Work, poses: &[(u32, Arc<dyn Backend>)]) -> anyhow::Result<()> {
+    let model = work.shape.model(work.file_type)?;
+    let passes = &work.passes;
+    let is_wanted =
+        |capability| work.capabilities.is_empty() || work.capabilities.contains(capability);
+    for (_, pose) in poses.iter().filter(|(capability, _)| is_wanted(capability)) {
+        for &cache_dtype in &passes.caches {
+            let mut session = session(&model, pose.clone(), cache_dtype, passes.context)?;
+            feed(&mut session, passes)?;
+            if passes.chooses {
+                choose(&mut session)?;
+            }
         }
     }
     Ok(())
@@ -222,9 +249,11 @@ fn session(
     model: &Model,
     pose: Arc<dyn Backend>,
     cache_dtype: DType,
+    context: usize,
 ) -> anyhow::Result<Session<'_>> {
     let options = SessionOptions {
-        context: CONTEXT,
+        context,
+        batch: context,
         cache_dtype,
         routing: Routing {
             strict: true,
@@ -235,12 +264,15 @@ fn session(
     Ok(Session::new(model, &Runtime::new([pose]), options)?)
 }
 
-/// Passes over so many tokens.
-fn feed(session: &mut Session, rows: &[usize]) -> anyhow::Result<()> {
+fn feed(session: &mut Session, passes: &Passes) -> anyhow::Result<()> {
     let mut logits = Vec::new();
-    for &rows in rows {
+    for &tokens in &passes.last {
         session.truncate(0);
-        session.feed(&vec![0; rows], &mut logits)?;
+        session.feed(&vec![0; tokens], &mut logits)?;
+    }
+    for &tokens in &passes.all {
+        session.truncate(0);
+        session.feed_all(&vec![0; tokens], |_, _| anyhow::Ok(()))?;
     }
     Ok(())
 }

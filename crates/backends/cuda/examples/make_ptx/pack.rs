@@ -14,8 +14,8 @@ use rustorch_ir::{Graph, OpKind};
 use rustorch_runtime::Backend;
 use sha2::{Digest, Sha256};
 
-use crate::models;
 use crate::pose::{CARDS, Pose, Sources};
+use crate::{models, works};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels.ptx.zst");
 
@@ -26,8 +26,8 @@ const NVRTC: (i32, i32) = (12, 4);
 /// Of so many kernels, one is in the sample.
 const SAMPLE: u8 = 16;
 
-/// The window that kernels are compressed by what they have in common in: 64 MiB.
-const WINDOW: u32 = 26;
+/// How hard zstd tries.
+const LEVEL: i32 = 19;
 
 /// How many times as long the operands of the suite are: kernels are chosen by size, too.
 const SCALES: [usize; 4] = [1, 8, 64, 1024];
@@ -59,10 +59,8 @@ fn wanted() -> anyhow::Result<Wanted> {
         })?;
     }
     let of_suite = noted.each_ref().map(take);
-    let poses = poses(false);
-    for_each(&models::all(), |(shape, file_type)| {
-        models::run(shape, *file_type, &poses)
-    })?;
+    let poses: Vec<_> = CARDS.iter().map(|card| card.0).zip(poses(false)).collect();
+    for_each(&works::all(), |work| models::run(work, &poses))?;
     drop(poses);
     let of_models = noted.each_ref().map(take);
 
@@ -146,9 +144,15 @@ fn kernel(source: &str) -> &str {
     &source[start..end.max(start)]
 }
 
+/// The text of a source, behind what it is specialised by.
+fn text(source: &str) -> &str {
+    let start = source.rfind("#define KERNEL_END").unwrap_or(0);
+    &source[start..]
+}
+
 /// Makes the file; what is in it already is not compiled again.
 pub(crate) fn make() -> anyhow::Result<()> {
-    let known = Pack::unpack(&fs::read(FILE).context(FILE)?);
+    let known = Pack::open(fs::read(FILE).context(FILE)?);
     make_from(&known.map_err(anyhow::Error::msg)?)
 }
 
@@ -172,19 +176,19 @@ fn make_from(known: &Pack) -> anyhow::Result<()> {
         Ok(())
     })?;
     let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut unpacked = Vec::new();
+    let mut kernels = Vec::new();
     for (source, target) in &wanted {
         let new = made.get(&(source.as_str(), *target)).map(Vec::as_slice);
         let ptx = new.or_else(|| known.get(source, *target));
         let ptx = ptx.context("a kernel that was just compiled is gone")?;
-        Pack::append(&mut unpacked, source, ptx);
+        kernels.push((source.as_str(), *target, ptx));
     }
-    let mut compressor = zstd::bulk::Compressor::new(19)?;
-    compressor.long_distance_matching(true)?;
-    compressor.window_log(WINDOW)?;
-    let compressed = compressor.compress(&unpacked)?;
-    fs::write(FILE, &compressed).context(FILE)?;
-    println!("{} bytes of {}", compressed.len(), unpacked.len());
+    // Kernels of one text are like each other.
+    kernels.sort_by_key(|(source, target, _)| (text(source), *target));
+    let mut compressor = zstd::bulk::Compressor::new(LEVEL)?;
+    let file = Pack::write(&kernels, |frame| compressor.compress(frame))?;
+    fs::write(FILE, &file).context(FILE)?;
+    println!("{} bytes", file.len());
     Ok(())
 }
 

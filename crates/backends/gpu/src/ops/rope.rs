@@ -76,12 +76,14 @@ fn part(
     kernel.write("y", y);
 
     let (frequencies, magnitude) = op.frequencies(None);
-    let words: Vec<usize> = (frequencies[first..first + pairs].iter())
+    let mut words: Vec<usize> = (frequencies[first..first + pairs].iter())
         .flat_map(|&frequency| match in_f64 {
             true => halves(frequency.to_bits()),
             false => turns(frequency),
         })
         .collect();
+    // So that one kernel serves all widths.
+    words.resize(2 * PAIRS, 0);
     kernel.words("frequencies", &words);
     kernel.real("MAGNITUDE", y.ty.dtype, magnitude);
 

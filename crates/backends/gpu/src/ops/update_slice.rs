@@ -17,6 +17,9 @@ pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
 /// Work-items of a group.
 const GROUP: u32 = 64;
 
+/// Least rank that the kernel is made for, that of caches, so that one serves all of their sizes.
+const RANK: usize = 3;
+
 fn accepts(s: &Signature) -> bool {
     !s.output().dtype.is_block()
 }
@@ -40,10 +43,16 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     kernel.word("n", n);
     kernel.word("last", size - count);
     kernel.word("stride", y.layout.strides[op.dim]);
-    kernel.define("RANK", from.rank());
-    kernel.words("shape", &from.shape);
-    kernel.words("x_strides", &from.strides);
-    kernel.words("y_strides", &to.strides);
+    kernel.define("RANK", from.rank().max(RANK));
+    for (name, values, missing) in [
+        ("shape", &from.shape[..], 1),
+        ("x_strides", &from.strides, 0),
+        ("y_strides", &to.strides, 0),
+    ] {
+        let mut padded = vec![missing; RANK.saturating_sub(values.len())];
+        padded.extend(values);
+        kernel.words(name, &padded);
+    }
     let message = format!(
         "the start leaves no room for {count} in dim {} of {}",
         op.dim, y.ty

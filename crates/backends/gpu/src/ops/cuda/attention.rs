@@ -171,7 +171,9 @@ pub(crate) fn emit_cached(step: &Step, emitter: &mut Emitter) {
     kernel.define("INTERLEAVED", u8::from(is_interleaved));
     kernel.word("dims", op.rope.dims);
     let (frequencies, magnitude) = op.rope.frequencies(None);
-    let words: Vec<usize> = frequencies.into_iter().flat_map(turns).collect();
+    let mut words: Vec<usize> = frequencies.into_iter().flat_map(turns).collect();
+    // So that one kernel serves all numbers of features that turn.
+    words.resize(k.ty.shape[k.ty.rank() - 1], 0);
     kernel.words("frequencies", &words);
     kernel.real("MAGNITUDE", DType::F32, magnitude);
     kernel.write("y", step.output());
