@@ -1,7 +1,9 @@
 //! Which devices there are, and which of them compute.
 
 use std::cell::RefCell;
+use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
+use std::thread;
 
 use rustorch_runtime::{Absent, Backend, Routing, Runtime};
 
@@ -101,21 +103,30 @@ fn find(threads: usize, gpus_disabled: bool) -> Discovered {
         backends: host(threads),
         absent: Vec::new(),
     };
-    for (name, devices) in KINDS {
-        let devices = match gpus_disabled {
-            true => Err(Absent::new(
-                name,
-                format!("{DISABLE_GPU} is set"),
-                format!("unset {DISABLE_GPU}"),
-            )),
-            false => devices(),
-        };
+    for devices in find_kinds(gpus_disabled) {
         match devices {
             Ok(devices) => found.backends.extend(devices),
             Err(absent) => found.absent.push(absent),
         }
     }
     found
+}
+
+/// What is found of each kind. Opening a device takes a while, so all are opened at once.
+fn find_kinds(gpus_disabled: bool) -> Vec<Found> {
+    let find = |(name, devices): Kind| match gpus_disabled {
+        true => Err(Absent::new(
+            name,
+            format!("{DISABLE_GPU} is set"),
+            format!("unset {DISABLE_GPU}"),
+        )),
+        false => devices(),
+    };
+    thread::scope(|scope| {
+        let searches = KINDS.map(|kind| scope.spawn(move || find(kind)));
+        let found = searches.map(|search| search.join().unwrap_or_else(|lost| resume_unwind(lost)));
+        found.into()
+    })
 }
 
 /// The processor and the reference, which are on every machine: no library is looked for.

@@ -120,6 +120,8 @@ impl Driver for Cuda {
 
     const HAS_PEERS: bool = true;
 
+    const LOADS_AT_ONCE: bool = true;
+
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -199,19 +201,18 @@ impl Driver for Cuda {
         fetch.map_err(|failure| self.failed(failure))
     }
 
+    /// What comes compiled is sooner ready than what NVRTC compiles, one kernel at a time.
     fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {
         let capability = self.limits.cuda_capability;
+        if let Some(shipped) = Pack::shipped().best(source, capability) {
+            return Ok(shipped.to_vec());
+        }
         let compiled = match nvrtc() {
             Ok(nvrtc) => nvrtc.compile(source, capability),
-            Err(absent) => {
-                let shipped = Pack::shipped().best(source, capability).map(<[u8]>::to_vec);
-                shipped.ok_or_else(|| {
-                    format!(
-                        "this kernel is not among those that come compiled; install NVRTC, or \
-                         name its file by RUSTORCH_NVRTC ({absent})"
-                    )
-                })
-            }
+            Err(absent) => Err(format!(
+                "this kernel is not among those that come compiled; install NVRTC, or name its \
+                 file by RUSTORCH_NVRTC ({absent})"
+            )),
         };
         compiled.map_err(|why| self.context.error(FailureClass::Unsupported, why))
     }

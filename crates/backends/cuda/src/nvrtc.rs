@@ -36,10 +36,13 @@ pub(crate) struct Nvrtc {
     capabilities: Vec<c_int>,
 }
 
+/// The least version, major and minor: older ones do not know what kernels say.
+const LEAST: (i32, i32) = (12, 0);
+
 /// The compiler of this machine.
 ///
 /// # Errors
-/// It is not installed.
+/// It is not installed; or it cannot be used, which is also told as a warning.
 pub(crate) fn nvrtc() -> Result<&'static Nvrtc, &'static str> {
     static NVRTC: LazyLock<Result<Nvrtc, String>> = LazyLock::new(Nvrtc::load);
     NVRTC.as_ref().map_err(String::as_str)
@@ -72,6 +75,14 @@ impl Nvrtc {
         unsafe {
             (api.version)(&raw mut major, &raw mut minor);
             (api.arch_count)(&raw mut count);
+        }
+        if (major, minor) < LEAST {
+            let why = format!(
+                "NVRTC {major}.{minor} is too old; install {}.{} or newer",
+                LEAST.0, LEAST.1
+            );
+            tracing::warn!("{why}; kernels that come compiled are used");
+            return Err(why);
         }
         let mut capabilities = vec![0; usize::try_from(count).unwrap_or(0)];
         // SAFETY: there is room for as many as it said.

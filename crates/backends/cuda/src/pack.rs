@@ -1,13 +1,20 @@
-//! Kernels that come compiled, as PTX, for machines without NVRTC.
+//! Kernels that come compiled, as PTX: what a machine without NVRTC has, and sooner ready than what
+//! NVRTC compiles.
 //!
-//! They are one compressed file, `kernels.ptx.zst`, which `scripts/make-ptx.sh` makes. Unpacked
-//! it is one kernel after another: the SHA-256 of its source, the length of its PTX as a
-//! little-endian word, and its PTX, which says what it was compiled for.
+//! They are one file, `kernels.ptx.zst`, which `scripts/make-ptx.sh` makes: frames of zstd, each
+//! of which is unpacked when a kernel in it is asked for. In front of them are the number of
+//! frames and of kernels, and then, all numbers little-endian words,
+//!
+//! * for each frame its length, and the first word of its SHA-256;
+//! * for each kernel the SHA-256 of its source, what it was compiled for, its frame, where in the
+//!   unpacked frame it begins, and its length;
+//! * the first word of the SHA-256 of all this.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 use std::ops::Range;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use ruzstd::decoding::StreamingDecoder;
 use sha2::{Digest, Sha256};
@@ -55,12 +62,6 @@ impl Target {
             Self::Compute90a => "90a",
         }
     }
-
-    /// What PTX was compiled for, if that is one of these.
-    fn of_ptx(ptx: &[u8]) -> Option<Self> {
-        let name = target_of_ptx(ptx)?;
-        Self::ALL.into_iter().find(|target| target.name() == name)
-    }
 }
 
 /// The name of what PTX was compiled for, such as `90a`; `None` if it is no PTX.
@@ -75,23 +76,62 @@ pub(crate) fn target_of_ptx(image: &[u8]) -> Option<&str> {
 /// The SHA-256 of a kernel's source, and what it was compiled for.
 type Key = ([u8; 32], Target);
 
-/// Bytes before each kernel's PTX.
-const HEADER: usize = 32 + 4;
+/// Bytes that frames have when they are unpacked, about.
+const FRAME: usize = 8 << 20;
+
+/// Kernels that follow each other.
+struct Frame {
+    /// Where it is in the file.
+    packed: Range<usize>,
+    check: u32,
+    /// Once it was asked for; none if it is damaged.
+    unpacked: OnceLock<Option<Vec<u8>>>,
+}
 
 /// Compiled kernels by their sources.
 #[derive(Default)]
 pub struct Pack {
-    bytes: Vec<u8>,
-    index: HashMap<Key, Range<usize>>,
+    file: Cow<'static, [u8]>,
+    frames: Vec<Frame>,
+    /// The frame that a kernel is in, and where.
+    index: HashMap<Key, (usize, Range<usize>)>,
+}
+
+/// The first word of the SHA-256 of some bytes.
+fn check(bytes: &[u8]) -> u32 {
+    let [a, b, c, d, ..] = <[u8; 32]>::from(Sha256::digest(bytes));
+    u32::from_le_bytes([a, b, c, d])
+}
+
+/// What is in front of the frames, from its begin to its end.
+struct Reader<'a> {
+    file: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let rest = self.file.get(self.at..).unwrap_or_default();
+        let taken = rest.first_chunk().ok_or("it ends too early")?;
+        self.at += N;
+        Ok(*taken)
+    }
+
+    fn word(&mut self) -> Result<usize, String> {
+        Ok(u32::from_le_bytes(self.take()?) as usize)
+    }
 }
 
 impl Pack {
-    /// The kernels that this program comes with.
+    /// The kernels that this program comes with; none if the variable `RUSTORCH_PTX` is `none`.
     pub fn shipped() -> &'static Self {
         static SHIPPED: LazyLock<Pack> = LazyLock::new(|| {
-            let unpacked = Pack::unpack(include_bytes!("../kernels.ptx.zst"));
-            unpacked.unwrap_or_else(|why| {
-                tracing::error!("the kernels that come compiled are damaged: {why}");
+            if std::env::var_os("RUSTORCH_PTX").is_some_and(|chosen| chosen == "none") {
+                return Pack::default();
+            }
+            let file: &'static [u8] = include_bytes!("../kernels.ptx.zst");
+            Pack::open(file).unwrap_or_else(|why| {
+                tracing::warn!("the kernels that come compiled are damaged and not used: {why}");
                 Pack::default()
             })
         });
@@ -101,56 +141,124 @@ impl Pack {
     /// The kernels of a file.
     ///
     /// # Errors
-    /// It is damaged.
-    pub fn unpack(file: &[u8]) -> Result<Self, String> {
-        let mut bytes = Vec::new();
-        let mut unpacked = StreamingDecoder::new(file).map_err(|e| e.to_string())?;
-        unpacked
-            .read_to_end(&mut bytes)
-            .map_err(|e| e.to_string())?;
-        Self::new(bytes)
+    /// What is in front of its frames is damaged.
+    pub fn open(file: impl Into<Cow<'static, [u8]>>) -> Result<Self, String> {
+        let file = file.into();
+        let mut reader = Reader { file: &file, at: 0 };
+        let (frame_count, kernel_count) = (reader.word()?, reader.word()?);
+        let mut lengths = Vec::new();
+        for _ in 0..frame_count {
+            lengths.push((reader.word()?, reader.word()?));
+        }
+        let mut index = HashMap::new();
+        for _ in 0..kernel_count {
+            let digest = reader.take()?;
+            let target = Target::ALL.get(reader.word()?).copied();
+            let frame = reader.word()?;
+            let (start, length) = (reader.word()?, reader.word()?);
+            let target = target.ok_or("it has kernels for an unknown target")?;
+            index.insert((digest, target), (frame, start..start + length));
+        }
+        let expected = check(&file[..reader.at]) as usize;
+        if reader.word()? != expected {
+            return Err("its index is not what it was".to_owned());
+        }
+        let mut at = reader.at;
+        let frame = |(length, check): (usize, usize)| {
+            at += length;
+            Frame {
+                packed: at - length..at,
+                check: check as u32,
+                unpacked: OnceLock::new(),
+            }
+        };
+        let frames = lengths.into_iter().map(frame).collect();
+        Ok(Self {
+            file,
+            frames,
+            index,
+        })
     }
 
-    /// The kernels of an unpacked file.
+    /// A file of kernels: of each the source, what it was compiled for, and the PTX. Those that
+    /// are like each other best follow each other. `compress` makes a zstd frame.
     ///
     /// # Errors
-    /// It ends too early, or has something that is no PTX.
-    pub fn new(bytes: Vec<u8>) -> Result<Self, String> {
-        let mut index = HashMap::new();
-        let mut at = 0;
-        while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            let ends = || format!("the kernel at byte {at} has no end");
-            let (digest, rest) = rest.split_first_chunk::<32>().ok_or_else(ends)?;
-            let (length, rest) = rest.split_first_chunk().ok_or_else(ends)?;
-            let length = u32::from_le_bytes(*length) as usize;
-            if length > rest.len() {
-                return Err(ends());
+    /// Those of `compress`.
+    pub fn write<E>(
+        kernels: &[(&str, Target, &[u8])],
+        mut compress: impl FnMut(&[u8]) -> Result<Vec<u8>, E>,
+    ) -> Result<Vec<u8>, E> {
+        let mut unpacked = vec![Vec::new()];
+        let mut index = Vec::new();
+        let word = |n: usize| (n as u32).to_le_bytes();
+        for (source, target, ptx) in kernels {
+            if unpacked.last().is_some_and(|frame| frame.len() >= FRAME) {
+                unpacked.push(Vec::new());
             }
-            let target = Target::of_ptx(&rest[..length]);
-            let target = target.ok_or_else(|| format!("the kernel at byte {at} has no target"))?;
-            let start = at + HEADER;
-            index.insert((*digest, target), start..start + length);
-            at = start + length;
+            let number = unpacked.len() - 1;
+            let frame = &mut unpacked[number];
+            let target = Target::ALL.iter().position(|other| other == target);
+            index.extend(<[u8; 32]>::from(Sha256::digest(source)));
+            for n in [target.unwrap_or(0), number, frame.len(), ptx.len()] {
+                index.extend(word(n));
+            }
+            frame.extend(*ptx);
         }
-        Ok(Self { bytes, index })
+        let mut file = [word(unpacked.len()), word(kernels.len())].concat();
+        let mut frames = Vec::new();
+        for frame in unpacked {
+            let packed = compress(&frame)?;
+            file.extend(word(packed.len()));
+            file.extend(check(&packed).to_le_bytes());
+            frames.extend(packed);
+        }
+        file.extend(index);
+        file.extend(check(&file).to_le_bytes());
+        file.extend(frames);
+        Ok(file)
     }
 
-    /// Appends a kernel to an unpacked file.
-    pub fn append(file: &mut Vec<u8>, source: &str, ptx: &[u8]) {
-        file.extend(<[u8; 32]>::from(Sha256::digest(source)));
-        file.extend((ptx.len() as u32).to_le_bytes());
-        file.extend(ptx);
+    fn unpacked<'a>(&self, frame: &'a Frame) -> Option<&'a [u8]> {
+        let unpack = || {
+            let packed = self.file.get(frame.packed.clone());
+            let packed = packed.filter(|packed| check(packed) == frame.check);
+            let unpacked = packed.ok_or("some of it is not what it was".to_owned());
+            let unpacked = unpacked.and_then(|packed| {
+                let mut unpacked = Vec::new();
+                let mut decoder = StreamingDecoder::new(packed).map_err(|e| e.to_string())?;
+                let read = decoder.read_to_end(&mut unpacked);
+                read.map(|_| unpacked).map_err(|e| e.to_string())
+            });
+            unpacked
+                .map_err(|why| {
+                    tracing::warn!("of the kernels that come compiled some are damaged: {why}");
+                })
+                .ok()
+        };
+        frame.unpacked.get_or_init(unpack).as_deref()
     }
 
-    /// The PTX of a source for a target.
+    /// The PTX of a source for a target; none, with a warning, if it is damaged.
     pub fn get(&self, source: &str, target: Target) -> Option<&[u8]> {
-        let key = (Sha256::digest(source).into(), target);
-        self.index.get(&key).map(|range| &self.bytes[range.clone()])
+        self.find(Sha256::digest(source).into(), target)
+    }
+
+    fn find(&self, digest: [u8; 32], target: Target) -> Option<&[u8]> {
+        let (frame, range) = self.index.get(&(digest, target))?;
+        self.unpacked(self.frames.get(*frame)?)?.get(range.clone())
     }
 
     /// The best PTX of a source for a device of a compute capability.
     pub fn best(&self, source: &str, capability: u32) -> Option<&[u8]> {
-        Target::of(capability).find_map(|target| self.get(source, target))
+        let digest = Sha256::digest(source).into();
+        Target::of(capability).find_map(|target| self.find(digest, target))
+    }
+
+    /// Is there a kernel of a source that a device of a compute capability runs?
+    pub fn has(&self, source: &str, capability: u32) -> bool {
+        let digest = Sha256::digest(source).into();
+        Target::of(capability).any(|target| self.index.contains_key(&(digest, target)))
     }
 
     /// The number of kernels.
@@ -179,14 +287,17 @@ mod tests {
             ("c", "90a"),
             ("d", "90"),
         ];
-        let mut file = Vec::new();
-        let mut ends = vec![0];
-        for (source, target) in kernels {
-            let ptx = format!("//\n.version 8.4\n.target sm_{target}\n{source}");
-            Pack::append(&mut file, source, ptx.as_bytes());
-            ends.push(file.len());
-        }
-        let pack = Pack::new(file.clone()).unwrap();
+        let ptx = kernels.map(|(source, target)| {
+            let target = Target::ALL.into_iter().find(|t| t.name() == target);
+            let target = target.unwrap();
+            let name = target.name();
+            (
+                source,
+                target,
+                format!("//\n.version 8.4\n.target sm_{name}\n{source}"),
+            )
+        });
+        let pack = Pack::open(packed(&ptx)).unwrap();
         assert_eq!(pack.len(), kernels.len());
         for (source, capability, found) in [
             ("a", 70, Some("70")),
@@ -206,15 +317,68 @@ mod tests {
             assert!(ptx.is_none_or(|ptx| ptx.ends_with(source.as_bytes())));
             let target = ptx.and_then(target_of_ptx);
             assert_eq!(target, found, "{source} on {capability}");
+            assert_eq!(pack.has(source, capability), found.is_some());
         }
-        for length in 0..file.len() {
-            let cut = Pack::new(file[..length].to_vec());
-            assert_eq!(cut.is_ok(), ends.contains(&length), "{length} bytes");
+    }
+
+    /// A file of kernels, in frames that are not compressed.
+    fn packed(kernels: &[(&str, Target, String)]) -> Vec<u8> {
+        let kernels: Vec<_> = kernels
+            .iter()
+            .map(|(source, target, ptx)| (*source, *target, ptx.as_bytes()))
+            .collect();
+        let packed = Pack::write(&kernels, |frame| Ok::<_, ()>(stored(frame)));
+        packed.unwrap()
+    }
+
+    /// A zstd frame of raw blocks (RFC 8878, 3.1.1).
+    fn stored(bytes: &[u8]) -> Vec<u8> {
+        const MOST: usize = 1 << 17;
+        let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xa0];
+        frame.extend((bytes.len() as u32).to_le_bytes());
+        let blocks: Vec<&[u8]> = bytes.chunks(MOST).collect();
+        for (at, block) in blocks.iter().enumerate() {
+            let is_last = u32::from(at + 1 == blocks.len());
+            let header = is_last | (block.len() as u32) << 3;
+            frame.extend(&header.to_le_bytes()[..3]);
+            frame.extend(*block);
+        }
+        frame
+    }
+
+    #[test]
+    fn what_is_damaged_is_not_used() {
+        // Two frames.
+        let long = "x".repeat(FRAME);
+        let kernels = [
+            ("a", Target::Compute70, long),
+            ("b", Target::Compute70, "y".to_owned()),
+        ];
+        let whole = packed(&kernels);
+        let last = whole.len() - 1;
+        for length in 0..whole.len() - FRAME {
+            let cut = Pack::open(whole[..length].to_vec());
+            // What is cut off is the end of the frames at most.
+            assert!(cut.is_err() || cut.is_ok_and(|pack| pack.best("a", 90).is_none()));
+        }
+        for at in (0..100).chain([last]) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 4;
+            let pack = Pack::open(damaged).unwrap_or_default();
+            assert_eq!(pack.best("b", 90), None, "byte {at}");
+            let is_there = pack.best("a", 90).is_some();
+            assert_eq!(is_there, at == last, "byte {at}");
         }
     }
 
     #[test]
     fn the_shipped_file_is_whole() {
-        assert!(!Pack::shipped().is_empty());
+        let pack = Pack::shipped();
+        assert!(!pack.is_empty());
+        assert!(
+            pack.frames
+                .iter()
+                .all(|frame| pack.unpacked(frame).is_some())
+        );
     }
 }

@@ -3,6 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
+use std::io::stdout;
 use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
@@ -13,25 +14,25 @@ use rustorch_ir::{DType, Graph, TensorType};
 use rustorch_runtime::Backend;
 use tempfile::TempDir;
 
-/// The folder of the driver; none where there is no C compiler.
+/// The folder of the driver, and of a compiler that is too old; none where there is no C compiler.
 static FAKE: LazyLock<Option<TempDir>> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/libcuda.c");
-    let compiled = Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(folder.path().join("libcuda.so"))
-        .arg(source)
-        .status();
-    match compiled {
-        Ok(status) => {
-            assert!(status.success(), "the driver does not compile");
-            Some(folder)
-        }
-        Err(e) => {
-            println!("skipped, since there is no C compiler: {e}");
-            None
+    for library in ["libcuda", "libnvrtc"] {
+        let fake = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake");
+        let compiled = Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(folder.path().join(library).with_extension("so"))
+            .arg(fake.join(library).with_extension("c"))
+            .status();
+        match compiled {
+            Ok(status) => assert!(status.success(), "{library} does not compile"),
+            Err(e) => {
+                println!("skipped, since there is no C compiler: {e}");
+                return None;
+            }
         }
     }
+    Some(folder)
 });
 
 /// The lines that the test `name` of this file prints with that driver and these variables.
@@ -41,6 +42,13 @@ fn lines(name: &str, variables: &[(&str, &str)]) -> Option<Vec<String>> {
 
 /// What it prints behind `= `, with the driver of a folder.
 fn lines_with(folder: &TempDir, name: &str, variables: &[(&str, &str)]) -> Vec<String> {
+    let out = printed(folder, name, variables);
+    let lines = out.lines().filter_map(|line| line.split_once("= "));
+    lines.map(|(_, line)| line.to_owned()).collect()
+}
+
+/// All that it prints.
+fn printed(folder: &TempDir, name: &str, variables: &[(&str, &str)]) -> String {
     let ran = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--ignored", "--nocapture"])
         .env("LD_LIBRARY_PATH", folder.path())
@@ -50,8 +58,7 @@ fn lines_with(folder: &TempDir, name: &str, variables: &[(&str, &str)]) -> Vec<S
         .unwrap();
     let out = String::from_utf8(ran.stdout).unwrap();
     assert!(ran.status.success(), "{out}");
-    let lines = out.lines().filter_map(|line| line.split_once("= "));
-    lines.map(|(_, line)| line.to_owned()).collect()
+    out
 }
 
 #[test]
@@ -175,6 +182,7 @@ fn chain(dtype: DType) -> Graph {
 #[test]
 #[ignore = "run by others, in a process of its own"]
 fn compile_a_chain() {
+    tracing_subscriber::fmt().with_writer(stdout).init();
     let device = Gpu::new(rustorch_cuda::devices().unwrap().remove(0));
     let compiled = device.compile(&chain(DType::F32));
     println!("= {:?}", compiled.map(|_| ()).map_err(|e| e.to_string()));
@@ -188,4 +196,20 @@ fn without_a_compiler_chains_run_one_operation_at_a_time() {
         };
         assert_eq!(lines, ["Ok(())"], "on {capability}");
     }
+}
+
+#[test]
+fn a_compiler_that_is_too_old_is_one_warning() {
+    let Some(folder) = FAKE.as_ref() else {
+        return;
+    };
+    let compiler = folder.path().join("libnvrtc.so");
+    let variables = [
+        ("FAKE_CAPABILITIES", "90 75"),
+        ("RUSTORCH_NVRTC", compiler.to_str().unwrap()),
+    ];
+    let out = printed(folder, "compile_a_chain", &variables);
+    assert_eq!(out.matches("WARN").count(), 1, "{out}");
+    assert!(out.contains("NVRTC 11.8 is too old; install 12.0"), "{out}");
+    assert!(out.contains("= Ok(())"), "{out}");
 }

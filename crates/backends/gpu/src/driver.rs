@@ -129,6 +129,9 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Can launches be [recorded](Driver::record)?
     const RECORDS: bool = false;
 
+    /// Does it compile and load kernels sooner on several threads than on one?
+    const LOADS_AT_ONCE: bool = false;
+
     /// Can bytes be [copied](Driver::copy) from one of its devices to another?
     const HAS_PEERS: bool = false;
 

@@ -15,7 +15,9 @@ mod pool;
 mod program;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use rustorch_ir::{DType, Graph, OpKind, ResultTypes, Signature, TensorType};
 use rustorch_runtime::{
@@ -83,8 +85,7 @@ impl<D: Driver> Gpu<D> {
     /// The compiled kernel of a launch: from this process, from disk, or from its source.
     fn kernel(&self, dispatch: &Dispatch) -> Result<Arc<D::Kernel>, DeviceError> {
         let key = self.key(&dispatch.source);
-        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(kernel) = kernels.get(&key) {
+        if let Some(kernel) = self.loaded().get(&key) {
             return Ok(kernel.clone());
         }
         let kept = self.cache.as_ref().and_then(|cache| cache.get(&key));
@@ -101,8 +102,38 @@ impl<D: Driver> Gpu<D> {
                 kernel
             }
         });
-        kernels.insert(key, kernel.clone());
+        self.loaded().insert(key, kernel.clone());
         Ok(kernel)
+    }
+
+    fn loaded(&self) -> MutexGuard<'_, HashMap<Key, Arc<D::Kernel>>> {
+        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the kernels of launches ready, each on any of several threads. Who asks for those that
+    /// fail hears why.
+    fn load_at_once(&self, work: &[(usize, Work)]) {
+        let mut missing = HashMap::new();
+        for (_, work) in work {
+            if let Work::Kernel(dispatch) = work {
+                missing.insert(self.key(&dispatch.source), dispatch);
+            }
+        }
+        missing.retain(|key, _| !self.loaded().contains_key(key));
+        let missing: Vec<_> = missing.into_values().collect();
+        let next = AtomicUsize::new(0);
+        let turns = || {
+            while let Some(dispatch) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let _ = self.kernel(dispatch);
+            }
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            for _ in 1..threads.min(missing.len()) {
+                scope.spawn(turns);
+            }
+            turns();
+        });
     }
 
     fn key(&self, source: &str) -> Key {
@@ -222,6 +253,9 @@ impl<D: Driver> Gpu<D> {
         kernels: &impl Kernels,
     ) -> Result<Box<dyn Program>, DeviceError> {
         let (lowered, emitted) = self.emitted(graph, kernels)?;
+        if D::LOADS_AT_ONCE {
+            self.load_at_once(&emitted.work);
+        }
         let mut kernels = Vec::with_capacity(emitted.work.len());
         for (step, work) in &emitted.work {
             let part = lowered.steps[*step].last();
