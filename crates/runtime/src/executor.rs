@@ -11,14 +11,14 @@ use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
 
 use self::inputs::{Held, Inputs};
-use crate::costs::estimate::{EVERYWHERE, HOST, Places};
+use crate::devices::{Devices, Memo, memo};
 use crate::effects::{Watch, unrepeatable};
+use crate::estimate::{EVERYWHERE, HOST, Places};
 use crate::journal::{Cause, Lease, lock};
 use crate::placement::{Assignment, DeviceId};
 use crate::planner::{Plan, Request, plan, prefer};
 use crate::policy::Policy;
 use crate::profile::Profile;
-use crate::runtime::{Devices, Memo, memo};
 use crate::storage::StorageError;
 use crate::trace::explain;
 use crate::{

@@ -6,31 +6,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
 use std::sync::Arc;
 
+use crate::PlanCounters;
+
 /// Bytes that plans may take unless somebody says otherwise.
 const DEFAULT_LIMIT: usize = 128 << 20;
 
 /// Hashes of evicted plans that are remembered, to tell why a graph is planned again.
 const REMEMBERED: usize = 1 << 14;
-
-/// What became of the plans of a runtime, by [`Runtime::plans`](crate::Runtime::plans).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PlanCounters {
-    /// Graphs that were planned for the first time.
-    pub new: u64,
-    /// Plans made again because the first one had been evicted.
-    pub evicted: u64,
-    /// Plans made again because routes, rules, measured times or what is known of devices had
-    /// changed.
-    pub outdated: u64,
-    /// Plans made again because a device failed in a run.
-    pub failed: u64,
-    /// Runs that found their graph's plan in the cache.
-    pub reused: u64,
-    /// Plans that are in the cache.
-    pub kept: usize,
-    /// Bytes that they take, about.
-    pub bytes: usize,
-}
 
 /// Plans by the hash of their graph and what else they were made for.
 ///

@@ -9,12 +9,12 @@ use rustorch_ir::{
 };
 use smallvec::SmallVec;
 
-use crate::costs::estimate::{Measured, Places, Times, duration};
 use crate::costs::work::Workload;
+use crate::devices::Devices;
 use crate::effects;
-use crate::placement::{Assignment, DeviceId, Reason};
+use crate::estimate::{Measured, Places, duration};
+use crate::placement::{Assignment, DeviceId, Reason, Times};
 use crate::policy::{Offer, Policy, Subject};
-use crate::runtime::Devices;
 use crate::segment::{Segment, cut};
 use crate::{Costs, DeviceType, OpType, Routing, Rules, RunError};
 
@@ -95,7 +95,7 @@ pub(crate) fn prefer(graph: &Graph, request: &Request) -> Result<Offer, RunError
         routing,
         ..
     } = *request;
-    Ok(policy.offer(devices, routing, None, &subject))
+    Ok(policy.offer(devices.chain(), routing, None, &subject))
 }
 
 /// The bytes that a graph is judged by: of its inputs and of its outputs.
@@ -375,7 +375,7 @@ impl<'a> Planner<'a> {
             bytes: self.bytes,
             times: &self.times,
         };
-        let mut offer = policy.offer(devices, routing, node.pin, &subject);
+        let mut offer = policy.offer(devices.chain(), routing, node.pin, &subject);
         let free = matches!(
             offer.reason,
             Reason::Preferred | Reason::Policy(_) | Reason::Measured { .. }

@@ -4,16 +4,16 @@
 //! of the [`DeviceSelector`]. What a device cannot do is found out by the planner, which goes
 //! down the order.
 
+mod f32_hybrid;
+
 use std::collections::HashMap;
 use std::fmt;
 
 use rustorch_ir::{DType, OpKind};
 use smallvec::SmallVec;
 
-use crate::costs::estimate::Times;
-use crate::placement::{DeviceId, Reason};
-use crate::runtime::Devices;
-use crate::{DeviceInfo, DeviceType, Hardware, OpType, f32_hybrid};
+use crate::placement::{Chain, DeviceId, Reason, Times};
+use crate::{DeviceInfo, DeviceType, Hardware, OpType};
 
 /// What part the processor plays beside a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -198,7 +198,7 @@ pub(crate) struct Subject<'a> {
 
 impl DeviceSelector {
     /// Sorts devices that are in the platform's order.
-    fn sort(&self, offer: &mut Offer, routing: Routing, subject: &Subject, all: &Devices) {
+    fn sort(&self, offer: &mut Offer, routing: Routing, subject: &Subject, all: &Chain) {
         let is_coreml = |id| matches!(all.info(id).device, DeviceType::CoreML(_));
         offer
             .ids
@@ -213,7 +213,7 @@ impl DeviceSelector {
         }
     }
 
-    fn sort_by_size(&self, offer: &mut Offer, threshold: usize, subject: &Subject, all: &Devices) {
+    fn sort_by_size(&self, offer: &mut Offer, threshold: usize, subject: &Subject, all: &Chain) {
         let info = |id: DeviceId| all.info(id);
         let first: fn(&DeviceInfo) -> bool = match subject.bytes {
             n if n < threshold => |info| info.device == DeviceType::Cpu,
@@ -234,7 +234,7 @@ impl DeviceSelector {
 
 /// Puts the devices that were measured in the order of their times, in the places that they
 /// have together.
-fn sort_by_time(offer: &mut Offer, routing: Routing, times: &Times, all: &Devices) {
+fn sort_by_time(offer: &mut Offer, routing: Routing, times: &Times, all: &Chain) {
     // Of the processor it was said already what it is for.
     let is_free = |id: DeviceId| {
         let gpu_only = routing.strategy == GpuExecutionStrategy::GpuOnly;
@@ -331,7 +331,7 @@ impl Policy {
     /// The devices for one operation, pinned or not.
     pub(crate) fn offer(
         &self,
-        all: &Devices,
+        all: &Chain,
         routing: Routing,
         pin: Option<DeviceType>,
         subject: &Subject,
@@ -369,7 +369,7 @@ impl Policy {
     }
 
     /// The devices that the strategy allows, in the order of the rules.
-    fn by_rules(&self, all: &Devices, routing: Routing, subject: &Subject) -> Offer {
+    fn by_rules(&self, all: &Chain, routing: Routing, subject: &Subject) -> Offer {
         let Routing {
             rules,
             strict,
@@ -398,7 +398,7 @@ impl Offer {
     }
 
     /// Appends the devices of that name, or notes why there is none.
-    fn add(&mut self, wish: DeviceType, all: &Devices, routing: Routing) {
+    fn add(&mut self, wish: DeviceType, all: &Chain, routing: Routing) {
         for name in names(wish, all) {
             let mut found = all
                 .ids()
@@ -421,7 +421,7 @@ impl Offer {
 }
 
 /// The devices that a name stands for, first to last.
-fn names(wish: DeviceType, all: &Devices) -> SmallVec<[DeviceType; 2]> {
+fn names(wish: DeviceType, all: &Chain) -> SmallVec<[DeviceType; 2]> {
     let DeviceType::CoreMLHybrid {
         coreml_id,
         fallback_gpu,

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use rustorch_ir::{Node, Role, Signature, ValueId};
 
-use crate::costs::estimate::duration;
 use crate::costs::work::Workload;
+use crate::devices::Devices;
+use crate::estimate::duration;
 use crate::placement::Assignment;
 use crate::planner::Plan;
 use crate::profile::Profile;
-use crate::runtime::Devices;
 use crate::{DeviceType, TransferMethod};
 
 /// A row of `explain`: operations that go to one device for one reason.

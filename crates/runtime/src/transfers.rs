@@ -4,11 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::DeviceType;
-use crate::journal::{AccessCounters, FaultStatistics, Moved, lock};
-use crate::runtime::{Devices, Slot};
-
-/// Pairs of devices whose way is remembered.
-const REMEMBERED_WAYS: usize = 64;
+use crate::devices::{Devices, Slot};
+use crate::journal::{AccessCounters, FaultStatistics, Moved};
 
 /// How bytes get from one device to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -107,16 +104,7 @@ impl MemoryManager {
 
     /// How bytes get from one device to another.
     pub fn optimize_transfer(&self, from: DeviceType, to: DeviceType) -> TransferMethod {
-        let mut methods = lock(&self.devices.methods);
-        if let Some(method) = methods.get(&(from, to)) {
-            return *method;
-        }
-        if methods.len() >= REMEMBERED_WAYS {
-            methods.clear();
-        }
-        let method = self.devices.transfer_method(from, to);
-        methods.insert((from, to), method);
-        method
+        self.devices.transfer_method(from, to)
     }
 
     /// How often a device used tensors, and when last.

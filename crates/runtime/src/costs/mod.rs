@@ -1,12 +1,8 @@
-//! What devices have been measured to do, and what operations should therefore take.
+//! What a device was measured to do, and what operations should therefore take on it.
 //!
-//! `measure.rs` measures the operations of `probes.rs`, `curve.rs` lies between them,
-//! `work.rs` tells how much of that a graph is, `estimate.rs` what it takes on each device.
+//! `curve.rs` lies between what was measured, `work.rs` tells how much of that a graph is.
 
 mod curve;
-pub(crate) mod estimate;
-mod measure;
-mod probes;
 pub(crate) mod work;
 
 use std::fmt::Display;
@@ -70,7 +66,7 @@ impl Costs {
     ///
     /// A product of few rows is bound by the bytes of its weights, one of many by its
     /// multiplications: the slower of the two counts.
-    fn seconds(&self, work: &Work) -> f64 {
+    pub(crate) fn seconds(&self, work: &Work) -> f64 {
         let by_bytes = || self.curve(work, Bound::Bytes, work.kind);
         let bytes = |curve: &Curve| curve.seconds(work.bytes);
         if work.products == 0.0 {
@@ -104,7 +100,7 @@ impl Costs {
 
 /// The operation that stands for others of its family which were not measured; of those that only
 /// move data, too.
-fn relative(op_type: Option<OpType>) -> OpKind {
+pub(crate) fn relative(op_type: Option<OpType>) -> OpKind {
     match op_type {
         Some(OpType::LinearAlgebra) => OpKind::Matmul,
         Some(OpType::Convolution) => OpKind::Conv2d,

@@ -5,7 +5,7 @@ use rustorch_ir::{DType, Graph, Node, OpKind, OpType, Role};
 use super::Costs;
 
 /// Products of fewer rows than this read each weight about once.
-pub(super) const FEW_ROWS: f64 = 2.0;
+pub(crate) const FEW_ROWS: f64 = 2.0;
 
 /// What is to be done for a node.
 #[derive(Clone, PartialEq, Debug)]

@@ -160,7 +160,6 @@ fn the_method_follows_from_the_memory() {
         (GPU, OTHER, TransferMethod::HostStaging),
     ] {
         assert_eq!(memory.optimize_transfer(from, to), method, "{from} {to}");
-        assert_eq!(memory.optimize_transfer(from, to), method, "{from} {to}");
     }
 }
 

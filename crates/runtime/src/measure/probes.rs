@@ -7,7 +7,7 @@ use rustorch_ir::ops::{
 };
 use rustorch_ir::{BlockFormat, DType, Graph, OpError, TensorType, ValueId};
 
-use super::Bound;
+use crate::Bound;
 
 /// Elements of a row of what is not a product.
 const ROW: usize = 1024;

@@ -3,13 +3,12 @@
 
 use rustorch_ir::OpKind;
 
-use crate::placement::Reason;
-use crate::policy::{Offer, Subject, coreml_takes};
-use crate::runtime::Devices;
+use super::{Offer, Subject, coreml_takes};
+use crate::placement::{Chain, Reason};
 use crate::{DeviceType, OpType};
 
 /// Elements of its largest operand or result above which a product goes to a GPU.
-pub(crate) const LARGE_PRODUCT: usize = 10_000;
+pub(super) const LARGE_PRODUCT: usize = 10_000;
 
 /// Sorts devices that are in the platform's order.
 ///
@@ -21,7 +20,7 @@ pub(crate) const LARGE_PRODUCT: usize = 10_000;
 ///
 /// Metal is the first of the GPUs. Where there is none, the processor through another driver
 /// counts as one: who asks for a hybrid gets one wherever there are two devices.
-pub(crate) fn sort(offer: &mut Offer, subject: &Subject, all: &Devices) {
+pub(super) fn sort(offer: &mut Offer, subject: &Subject, all: &Chain) {
     let device = |id| all.info(id).device;
     let is_coreml = |id| matches!(device(id), DeviceType::CoreML(_));
     let is_gpu =

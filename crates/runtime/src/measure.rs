@@ -1,13 +1,17 @@
-//! Measuring what devices can do.
+//! Measuring what devices can do: the times of the operations of `probes.rs`.
+
+mod probes;
 
 use std::time::{Duration, Instant};
 
 use rustorch_ir::{DType, Graph, TensorType};
 
-use super::probes::{self, Probe, TABLE};
-use super::work::Work;
-use super::{Bound, Costs, Curve, OpCost};
-use crate::{DeviceType, Executable, HostBuffer, Routing, RunError, Runtime, Storage};
+use self::probes::{Probe, TABLE};
+use crate::costs::work::Work;
+use crate::{
+    Bound, Costs, Curve, DeviceType, Executable, HostBuffer, OpCost, Routing, RunError, Runtime,
+    Storage,
+};
 
 /// Launches that follow each other.
 const CHAIN: usize = 64;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use rustorch_ir::{Graph, TensorType};
 use smallvec::SmallVec;
 
-use super::work::{FEW_ROWS, Work};
-use super::{Costs, relative};
-use crate::placement::DeviceId;
-use crate::runtime::Devices;
-use crate::{OpType, Storage};
+use crate::costs::relative;
+use crate::costs::work::{FEW_ROWS, Work};
+use crate::devices::Devices;
+use crate::placement::{DeviceId, Times};
+use crate::{Costs, OpType, Storage};
 
 /// Where something is: a bit for each device, and [`HOST`].
 pub(crate) type Place = u32;
@@ -31,9 +31,6 @@ fn bit(device: DeviceId) -> Place {
     // Beyond that many devices, where tensors are is not followed.
     1u32.checked_shl(device.0 as u32).unwrap_or(0) & !HOST
 }
-
-/// What something should take on each measured device.
-pub(crate) type Times = SmallVec<[(DeviceId, Duration); 4]>;
 
 /// Devices that were measured, with what.
 pub(crate) struct Measured(Vec<(DeviceId, Arc<Costs>)>);
