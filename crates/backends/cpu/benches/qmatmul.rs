@@ -6,8 +6,8 @@
 //! `RUSTORCH_CPU_LEVEL` chooses the vector instructions.
 
 use rustorch_cpu::pool::{Pool, default_threads};
-use rustorch_cpu::qmatmul::level::Level;
 use rustorch_cpu::qmatmul::{Scratch, Weight, WeightType, linear};
+use rustorch_cpu::simd::Level;
 use rustorch_quant::BlockFormat;
 use std::hint::black_box;
 use std::time::Instant;

@@ -4,8 +4,6 @@
 //! `kernels`. Kernels are functions of typed slices; parallel loops go through one
 //! [`pool::Pool`] of threads.
 
-#[cfg(target_arch = "x86_64")]
-mod amx;
 mod cache;
 mod element;
 mod elementwise;
@@ -25,6 +23,7 @@ mod product;
 mod program;
 pub mod qmatmul;
 mod reader;
+pub mod simd;
 mod view;
 mod window;
 
@@ -67,7 +66,7 @@ impl Cpu {
                     ("threads".to_owned(), pool.threads().to_string()),
                     (
                         "vector instructions".to_owned(),
-                        qmatmul::level::Level::current().name().to_owned(),
+                        simd::Level::current().name().to_owned(),
                     ),
                 ],
             },

@@ -14,7 +14,7 @@ use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
 use crate::qmatmul::MAX_FEW;
 use crate::qmatmul::few::{self, Product};
-use crate::qmatmul::level::Level;
+use crate::simd::Level;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::FusedLinear,

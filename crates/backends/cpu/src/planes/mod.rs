@@ -18,10 +18,10 @@ mod pack;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::amx::Amx;
 use crate::kernel::SharedMut;
 use crate::pool::Pool;
 use crate::product::{Batch, Matrix};
+use crate::simd::amx::Amx;
 use block::{Sums, multiply_block, write};
 pub(crate) use pack::Number;
 use pack::{DEPTH, Pair, Role, SIDE, is_tame, pack};

@@ -3,12 +3,11 @@
 
 use super::Scratch;
 use super::decode::STREAMS;
-use super::level::Level;
-use super::simd::{Kernel, Simd};
 use super::tile::{Output, Tile};
 use super::weight::Weight;
-use crate::math::{Arithmetic, Real, gelu_tanh, relu, silu};
+use crate::math::{Real, gelu_tanh, relu, silu};
 use crate::pool::Pool;
+use crate::simd::{Arithmetic, Kernel, Level, Simd};
 use rustorch_ir::ops::ActivationKind;
 use smallvec::SmallVec;
 use std::ops::Range;

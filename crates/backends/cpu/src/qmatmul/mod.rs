@@ -6,7 +6,7 @@
 //! panel by panel, into a form in which one vector instruction serves 16 rows of weights (`gemm`).
 //! Both are written once, over three things that vary on their own: the type of the weights
 //! (`operand`; `quantized` with one file a format in `formats`, or `float`) and the machine's
-//! vector instructions (`simd`, chosen in [`level`]).
+//! vector instructions ([`Level`]).
 //!
 //! A row's result depends on nothing but its operands and the way: neither on the number of threads
 //! nor on how rows are shared among them. The two ways add in different orders, so they differ in
@@ -18,11 +18,9 @@ pub(crate) mod few;
 mod float;
 mod formats;
 mod gemm;
-pub mod level;
 mod operand;
 mod quantized;
 mod scratch;
-mod simd;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod tiled;
@@ -33,21 +31,18 @@ pub use scratch::Scratch;
 pub use weight::{Weight, WeightError, WeightType};
 
 #[cfg(target_arch = "x86_64")]
-use crate::amx::Amx;
-#[cfg(target_arch = "x86_64")]
 use crate::planes::{self, Number};
 use crate::pool::Pool;
 #[cfg(target_arch = "x86_64")]
 use crate::product::{self, Batch};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::Amx;
+use crate::simd::{Kernel, Level, Simd};
 use activations::SLAB;
 pub(crate) use float::Float;
 #[cfg(target_arch = "x86_64")]
 use half::{bf16, f16};
-use level::Level;
 use operand::{Matrix, Operand, ROWS};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use simd::{Avx512, transpose};
-pub(crate) use simd::{Kernel, Simd};
 use std::cell::RefCell;
 use tile::{Output, Tile};
 

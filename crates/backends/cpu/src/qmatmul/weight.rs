@@ -2,12 +2,12 @@
 
 use super::activations::SLAB;
 use super::float::Floats;
-use super::level::Level;
 use super::operand::Operand;
 use super::quantized::Blocks;
 use super::tile::Tile;
 use super::{Product, compute, convert, stream};
 use crate::pool::Pool;
+use crate::simd::Level;
 use half::{bf16, f16};
 use rustorch_quant::*;
 use std::fmt;

@@ -15,7 +15,7 @@ use std::arch::x86_64::__cpuid_count;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use crate::qmatmul::{Avx512, Kernel, Simd};
+use super::{Avx512, Kernel, Simd};
 
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 16;

@@ -1,12 +1,10 @@
 //! Which vector instructions the kernels use: the best that the machine has, found once.
 
 #[cfg(target_arch = "aarch64")]
-use super::simd::Neon;
+use super::Neon;
 #[cfg(target_arch = "x86_64")]
-use super::simd::{Avx2, Avx512};
-use super::simd::{Kernel, Plain, Simd};
-#[cfg(target_arch = "x86_64")]
-use crate::amx::Amx;
+use super::{Amx, Avx2, Avx512};
+use super::{Kernel, Plain, Simd};
 use std::fmt;
 use std::sync::OnceLock;
 

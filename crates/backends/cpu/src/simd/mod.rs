@@ -1,9 +1,11 @@
-//! The vector unit as the kernels see it.
+//! The vector unit as the kernels see it, and the matrix unit.
 //!
 //! Every kernel is written once, generic over [`Simd`]; a level of machine is one implementation of
 //! the trait. Its vectors are 64 bytes or 16 f32 on every level (one AVX-512 register, two of
 //! AVX2, four of NEON), and its sums are added in one order, so that levels with fused multiply-add agree to the
 //! last bit.
+//!
+//! [`Level`] has the table of them, and the machine's best.
 //!
 //! A value of an implementing type is the proof that the machine has the level's instructions: only
 //! `detect` makes one.
@@ -21,9 +23,17 @@ macro_rules! instructions {
     )+};
 }
 
+pub(crate) mod apply;
+mod level;
 mod plain;
 
+pub use level::Level;
+
+pub(crate) use apply::{Arithmetic, apply, apply_function, apply2, apply3};
 pub(crate) use plain::Plain;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod amx;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -31,7 +41,7 @@ mod avx2;
 mod avx512;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use {avx2::Avx2, avx512::Avx512};
+pub(crate) use {amx::Amx, avx2::Avx2, avx512::Avx512};
 
 #[cfg(target_arch = "aarch64")]
 mod neon;
