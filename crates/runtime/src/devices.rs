@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 
 use rustorch_ir::{DType, FoldingHasher, Op, Role, Scalar, Signature, TensorType};
 use smallvec::SmallVec;
@@ -49,11 +49,39 @@ pub(crate) struct Slot {
     capability: OnceLock<DeviceCapability>,
     /// What it was measured to do.
     pub(crate) costs: Mutex<Option<Arc<Costs>>>,
+    /// Was it told that the device's figures of its memory make no sense?
+    doubted: Once,
 }
 
 impl Slot {
     pub(crate) fn costs(&self) -> Option<Arc<Costs>> {
         lock(&self.costs).clone()
+    }
+
+    /// Bytes of its memory, where it is known.
+    pub(crate) fn capacity(&self) -> Option<u64> {
+        self.backend.info().memory_bytes.filter(|&bytes| bytes > 0)
+    }
+
+    /// Bytes that could be taken now, where it is known: as the device tells, or else, and where
+    /// that makes no sense, what tensors leave of its capacity; no more than a limit leaves.
+    pub(crate) fn free(&self) -> Option<u64> {
+        let (owner, capacity) = (&self.owner, self.capacity());
+        let makes_sense = |free: &u64| *free > 0 && capacity.is_none_or(|all| *free <= all);
+        let told = self.backend.memory().free();
+        let believed = told.filter(makes_sense);
+        if let Some(told) = told.xor(believed) {
+            self.doubted.call_once(|| {
+                let of = capacity.unwrap_or(0);
+                tracing::warn!(
+                    "{} says that {told} of its {of} bytes are free, which is not to be believed: \
+                     what tensors leave of them counts instead",
+                    owner.device
+                );
+            });
+        }
+        let left = capacity.map(|all| all.saturating_sub(owner.usage().0));
+        believed.or(left).into_iter().chain(owner.left()).min()
     }
 
     /// A buffer for a result: that of an earlier run, if nobody else holds it, else a new one.
@@ -99,6 +127,7 @@ impl Devices {
             runs: AtomicU64::new(0),
             capability: OnceLock::new(),
             costs: Mutex::default(),
+            doubted: Once::new(),
         };
         let mut slots: Vec<Slot> = backends.into_iter().map(slot).collect();
         slots.sort_by_key(|slot| place_in_chain(slot.backend.info()));

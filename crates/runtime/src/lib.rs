@@ -26,6 +26,7 @@
 //! | `storage.rs`, `journal.rs` | a tensor's copies, what happened |
 //! | `lower.rs`, `fuse.rs`, `arena.rs`, `launch.rs` | from a segment to launches and their memory |
 //! | `backend.rs`, `memory.rs`, `host_pool.rs` | what a backend offers, memory itself, reused |
+//! | `system_memory.rs` | how much of it the host has |
 //! | `device.rs`, `error.rs` | facts of a device, failure classes |
 
 mod arena;
@@ -54,6 +55,7 @@ mod profile;
 mod runtime;
 mod segment;
 mod storage;
+mod system_memory;
 mod trace;
 mod transfers;
 
@@ -74,5 +76,6 @@ pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules};
 pub use runtime::Runtime;
 pub use rustorch_ir::{DeviceType, GpuDevice, OpType};
 pub use storage::{Fetched, Storage, WeakStorage};
+pub use system_memory::SystemMemory;
 pub use trace::Explanation;
 pub use transfers::{MemoryManager, PoolUsage, RouteTraffic, TransferMethod};

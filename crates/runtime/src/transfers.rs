@@ -30,8 +30,8 @@ pub struct PoolUsage {
     pub peak: u64,
     /// Bytes that there are, where it is known.
     pub capacity: Option<u64>,
-    /// Bytes that could be taken now, where it is known: as the device tells, or else what
-    /// tensors leave of its capacity; no more than a limit leaves.
+    /// Bytes that could be taken now, where it is known: as the device tells, or else, and where
+    /// that makes no sense, what tensors leave of its capacity; no more than a limit leaves.
     pub free: Option<u64>,
 }
 
@@ -73,15 +73,12 @@ impl MemoryManager {
     pub fn pools(&self) -> Vec<PoolUsage> {
         let pool = |slot: &Slot| {
             let (in_use, peak) = slot.owner.usage();
-            let capacity = slot.backend.info().memory_bytes;
-            let left = capacity.map(|bytes| bytes.saturating_sub(in_use));
-            let free = slot.backend.memory().free().or(left);
             PoolUsage {
                 device: slot.owner.device,
                 in_use,
                 peak,
-                capacity,
-                free: free.into_iter().chain(slot.owner.left()).min(),
+                capacity: slot.capacity(),
+                free: slot.free(),
             }
         };
         self.devices.slots().iter().map(pool).collect()

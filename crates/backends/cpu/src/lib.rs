@@ -32,7 +32,7 @@ use std::sync::Arc;
 use rustorch_ir::{Graph, Signature};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Hardware, HostMemory,
-    KernelTable, Kernels, Layouts, Program, lower,
+    KernelTable, Kernels, Layouts, Program, SystemMemory, lower,
 };
 
 use crate::launch::{Launch, Prepared};
@@ -61,7 +61,7 @@ impl Cpu {
                 hardware: Hardware::Processor,
                 shares_host_memory: true,
                 name: processor_name(),
-                memory_bytes: total_memory(),
+                memory_bytes: SystemMemory::now().map(|memory| memory.total),
                 details: vec![
                     ("threads".to_owned(), pool.threads().to_string()),
                     (
@@ -85,14 +85,6 @@ fn processor_name() -> String {
         Some((_, name)) => name.trim().to_owned(),
         None => format!("{} processor", std::env::consts::ARCH),
     }
-}
-
-/// Bytes of main memory, where the system tells.
-fn total_memory() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 impl Backend for Cpu {

@@ -34,9 +34,10 @@ pub struct Cuda {
 
 impl Cuda {
     pub(crate) fn new(device: Device, name: DeviceType) -> Result<Self, Failure> {
+        let limits = device.limits(name)?;
         Ok(Self {
-            info: device.info(name)?,
-            limits: device.limits()?,
+            info: device.info(name, &limits)?,
+            limits,
             staging: Staging::default(),
             products: Products::default(),
             recording: Mutex::default(),

@@ -31,9 +31,10 @@ pub struct OpenCl {
 
 impl OpenCl {
     pub(crate) fn new(device: Device, name: DeviceType) -> Result<Self, Failure> {
+        let limits = device.limits(name)?;
         Ok(Self {
-            info: device.info(name)?,
-            limits: device.limits()?,
+            info: device.info(name, &limits)?,
+            limits,
             context: Arc::new(Context::new(device, name)?),
         })
     }
@@ -135,6 +136,10 @@ impl Driver for OpenCl {
             }
             result => result,
         }
+    }
+
+    fn free_memory(&self) -> Option<u64> {
+        self.context.device.free_memory()
     }
 
     fn share(&self, host: &HostBuffer) -> Result<Option<Buffer>, DeviceError> {

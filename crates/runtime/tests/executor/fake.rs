@@ -36,6 +36,8 @@ pub(crate) struct State {
     pub(crate) after_run: Mutex<bool>,
     pub(crate) trims: AtomicUsize,
     pub(crate) runs: AtomicUsize,
+    /// What it says of its free memory.
+    pub(crate) free: Mutex<Option<u64>>,
     device: Option<DeviceType>,
 }
 
@@ -210,6 +212,10 @@ impl DeviceMemory for FakeMemory {
 
     fn trim(&self) {
         self.state.trims.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn free(&self) -> Option<u64> {
+        *self.state.free.lock().unwrap()
     }
 }
 

@@ -6,6 +6,7 @@ mod choosing;
 mod costs;
 mod failing;
 mod fake;
+mod memory;
 mod moving;
 mod plans;
 mod replaying;
