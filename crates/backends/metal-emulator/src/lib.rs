@@ -27,8 +27,8 @@ use std::time::Instant;
 
 use rustorch_metal::{Api, CommandError, Dispatch, Properties};
 
-use crate::compile::{Compiler, Kernel};
-use crate::execute::Grid;
+use crate::compile::Compiler;
+use crate::execute::{Grid, Kernel};
 
 /// Why there is no emulator.
 #[derive(Debug, thiserror::Error)]
