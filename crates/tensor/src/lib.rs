@@ -51,6 +51,7 @@ mod random;
 mod reduce;
 mod tensor;
 mod trace;
+mod updates;
 mod value;
 mod views;
 

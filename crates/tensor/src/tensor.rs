@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustorch_ir::ops::Reshape;
 use rustorch_ir::{DType, Op, OpError, ResultTypes, Role, Scalar, TensorType, normalize_dim};
-use rustorch_runtime::{DeviceType, RunError, Storage};
+use rustorch_runtime::{DeviceType, Moment, RunError, Storage};
 use smallvec::SmallVec;
 
 use crate::devices::{current, runtime};
@@ -149,6 +149,10 @@ impl Tensor {
         &self.value
     }
 
+    pub(crate) fn set_value(&mut self, value: Value) {
+        self.value = value;
+    }
+
     pub(crate) fn track(&self) -> Option<&Arc<Track>> {
         self.track.as_ref()
     }
@@ -277,6 +281,7 @@ fn recorded(op: Op, inputs: &[&Tensor], pin: Option<DeviceType>) -> Arc<Pending>
         extent: Extent::of(values.clone()),
         inputs: values.cloned().collect(),
         pin,
+        recorded: Moment::next(),
         results: OnceLock::new(),
     })
 }
