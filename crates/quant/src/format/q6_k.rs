@@ -1,10 +1,10 @@
 //! `Q6_K`: value = d × scale × (q − 32), q of 6 bits, a scale of 8 bits for 16 values.
 
+use super::block::{groups, groups_mut};
+use super::{Block, BlockFormat};
 use crate::bits::{pack, unpack};
-use crate::block::{groups, groups_mut};
 use crate::numerics::{NEGLIGIBLE, nearest_int, nearest_level, peak, transpose};
 use crate::symmetric::Symmetric;
-use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 use std::array::from_fn;

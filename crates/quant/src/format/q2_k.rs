@@ -1,9 +1,9 @@
 //! `Q2_K`: value = d × scale × q − dmin × min, q of 2 bits, scale and min of 4 bits for 16 values.
 
+use super::block::{groups, groups_mut};
+use super::{Block, BlockFormat};
 use crate::affine::{Affine, Search};
 use crate::bits::{pack, unpack};
-use crate::block::{groups, groups_mut};
-use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 

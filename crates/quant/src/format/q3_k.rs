@@ -1,10 +1,10 @@
 //! `Q3_K`: value = d × scale × (q − 4), q of 3 bits, a scale of 6 bits for 16 values.
 
+use super::block::{groups, groups_mut};
+use super::{Block, BlockFormat};
 use crate::bits::{pack, unpack};
-use crate::block::{groups, groups_mut};
 use crate::numerics::{NEGLIGIBLE, nearest_int, peak};
 use crate::symmetric::Symmetric;
-use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 

@@ -2,9 +2,9 @@
 //!
 //! No file holds it: it is the other operand of dot products with the K formats.
 
-use crate::block::{exact, exact_mut};
+use super::block::{exact, exact_mut};
+use super::{Block, BlockFormat};
 use crate::numerics::{nearest_int, peak};
-use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 
 /// 256 values with a common scale.

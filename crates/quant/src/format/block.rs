@@ -1,6 +1,6 @@
 //! The compile-time view of a format: its block.
 
-use crate::BlockFormat;
+use super::BlockFormat;
 use bytemuck::Pod;
 
 /// A block of a format: [`Self::LEN`] values in the bytes that a GGUF file holds for them.
@@ -27,7 +27,7 @@ pub trait Block: Pod {
 }
 
 /// Converts whole blocks of any alignment. The caller has matched the lengths.
-pub(crate) fn dequantize_blocks<B: Block>(src: &[u8], dst: &mut [f32]) {
+pub(super) fn dequantize_blocks<B: Block>(src: &[u8], dst: &mut [f32]) {
     for (bytes, out) in src
         .chunks_exact(size_of::<B>())
         .zip(dst.chunks_exact_mut(B::LEN))
@@ -37,7 +37,7 @@ pub(crate) fn dequantize_blocks<B: Block>(src: &[u8], dst: &mut [f32]) {
 }
 
 /// Converts to whole blocks of any alignment. The caller has matched the lengths.
-pub(crate) fn quantize_blocks<B: Block>(src: &[f32], dst: &mut [u8]) {
+pub(super) fn quantize_blocks<B: Block>(src: &[f32], dst: &mut [u8]) {
     for (x, bytes) in src
         .chunks_exact(B::LEN)
         .zip(dst.chunks_exact_mut(size_of::<B>()))
@@ -48,7 +48,7 @@ pub(crate) fn quantize_blocks<B: Block>(src: &[f32], dst: &mut [u8]) {
 
 /// A block's input as an array, which makes the length known to the compiler.
 #[inline(always)]
-pub(crate) fn exact<const N: usize>(x: &[f32]) -> &[f32; N] {
+pub(super) fn exact<const N: usize>(x: &[f32]) -> &[f32; N] {
     x.try_into().unwrap_or_else(|_| {
         panic!(
             "a block of {N} values cannot be made from a slice of {}",
@@ -59,7 +59,7 @@ pub(crate) fn exact<const N: usize>(x: &[f32]) -> &[f32; N] {
 
 /// A block's input as groups, likewise.
 #[inline(always)]
-pub(crate) fn groups<const GROUP: usize, const GROUPS: usize>(
+pub(super) fn groups<const GROUP: usize, const GROUPS: usize>(
     x: &[f32],
 ) -> &[[f32; GROUP]; GROUPS] {
     bytemuck::cast_ref(exact::<256>(x))
@@ -67,7 +67,7 @@ pub(crate) fn groups<const GROUP: usize, const GROUPS: usize>(
 
 /// A block's output as an array, likewise.
 #[inline(always)]
-pub(crate) fn exact_mut<const N: usize>(out: &mut [f32]) -> &mut [f32; N] {
+pub(super) fn exact_mut<const N: usize>(out: &mut [f32]) -> &mut [f32; N] {
     let len = out.len();
     out.try_into()
         .unwrap_or_else(|_| panic!("a block of {N} values cannot be written to a slice of {len}"))
@@ -75,7 +75,7 @@ pub(crate) fn exact_mut<const N: usize>(out: &mut [f32]) -> &mut [f32; N] {
 
 /// A block's output as groups, likewise.
 #[inline(always)]
-pub(crate) fn groups_mut<const GROUP: usize, const GROUPS: usize>(
+pub(super) fn groups_mut<const GROUP: usize, const GROUPS: usize>(
     out: &mut [f32],
 ) -> &mut [[f32; GROUP]; GROUPS] {
     bytemuck::cast_mut(exact_mut::<256>(out))

@@ -1,9 +1,9 @@
 //! `Q4_1`: value = d × q + m, q of 4 bits.
 
+use super::block::{exact, exact_mut};
+use super::{Block, BlockFormat};
 use crate::bits::{pack, unpack};
-use crate::block::{exact, exact_mut};
 use crate::numerics::{inverse, range, truncate};
-use crate::{Block, BlockFormat};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
