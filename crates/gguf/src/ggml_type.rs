@@ -5,13 +5,13 @@ use std::fmt;
 use rustorch_quant::BlockFormat;
 
 /// How a type lays its elements out.
-enum Layout {
+enum Encoding {
     /// One element after the other, each of this many bytes.
     Scalar(&'static str, usize),
     /// Blocks of so many elements and bytes.
     Blocks(&'static str, usize, usize),
 }
-use Layout::{Blocks, Scalar};
+use Encoding::{Blocks, Scalar};
 
 macro_rules! ggml_types {
     ($($variant:ident = $id:literal, $layout:expr;)*) => {
@@ -36,7 +36,7 @@ macro_rules! ggml_types {
                 }
             }
 
-            fn layout(self) -> Layout {
+            fn encoding(self) -> Encoding {
                 match self {
                     $(GgmlType::$variant => $layout,)*
                 }
@@ -91,7 +91,7 @@ impl GgmlType {
 
     /// ggml's name for the type, such as `F16` or `Q4_K`.
     pub fn name(self) -> &'static str {
-        match self.layout() {
+        match self.encoding() {
             Scalar(name, _) | Blocks(name, ..) => name,
         }
     }
@@ -105,12 +105,12 @@ impl GgmlType {
 
     /// Whether RusTorch computes with the type. The others can be listed and copied, not used.
     pub fn is_supported(self) -> bool {
-        matches!(self.layout(), Scalar(..)) || self.block_format().is_some()
+        matches!(self.encoding(), Scalar(..)) || self.block_format().is_some()
     }
 
     /// Elements in one block; 1 for scalar types.
     pub fn block_len(self) -> usize {
-        match self.layout() {
+        match self.encoding() {
             Scalar(..) => 1,
             Blocks(_, len, _) => len,
         }
@@ -118,7 +118,7 @@ impl GgmlType {
 
     /// Bytes of one block; of one element for scalar types.
     pub fn block_bytes(self) -> usize {
-        match self.layout() {
+        match self.encoding() {
             Scalar(_, bytes) | Blocks(_, _, bytes) => bytes,
         }
     }

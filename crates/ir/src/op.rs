@@ -150,9 +150,9 @@ pub trait OpDef {
         None
     }
 
-    /// Multiplications, each with its addition, that a result takes, where those and not the
-    /// bytes are what takes time.
-    fn products(&self, _signature: &Signature) -> usize {
+    /// Multiply-accumulates (MACs) that the operation takes, where those and not the bytes are
+    /// what takes time.
+    fn macs(&self, _signature: &Signature) -> usize {
         0
     }
 

@@ -13,21 +13,21 @@ use crate::placement::{DeviceId, Times};
 use crate::{Costs, OpType, Storage};
 
 /// Where something is: a bit for each device, and [`HOST`].
-pub(crate) type Place = u32;
+pub(crate) type Location = u32;
 
 /// The bit of host memory.
-pub(crate) const HOST: Place = 1 << 31;
+pub(crate) const HOST: Location = 1 << 31;
 
 /// Wherever it is needed.
-pub(crate) const EVERYWHERE: Place = Place::MAX;
+pub(crate) const EVERYWHERE: Location = Location::MAX;
 
 /// Bytes of the largest number.
 const NUMBER: usize = 16;
 
 /// Where each of a graph's inputs is; those that are not listed are on the host.
-pub(crate) type Places = SmallVec<[Place; 4]>;
+pub(crate) type Locations = SmallVec<[Location; 4]>;
 
-fn bit(device: DeviceId) -> Place {
+fn bit(device: DeviceId) -> Location {
     // Beyond that many devices, where tensors are is not followed.
     1u32.checked_shl(device.0 as u32).unwrap_or(0) & !HOST
 }
@@ -55,7 +55,7 @@ impl Measured {
     }
 
     /// Seconds to bring bytes to a device from where they are.
-    pub(crate) fn bring(&self, bytes: usize, from: Place, to: DeviceId) -> f64 {
+    pub(crate) fn bring(&self, bytes: usize, from: Location, to: DeviceId) -> f64 {
         if from & bit(to) != 0 {
             return 0.0;
         }
@@ -71,7 +71,12 @@ impl Measured {
     }
 
     /// Seconds to bring all of a graph's inputs to a device.
-    pub(crate) fn bring_inputs(&self, inputs: &[TensorType], places: &Places, to: DeviceId) -> f64 {
+    pub(crate) fn bring_inputs(
+        &self,
+        inputs: &[TensorType],
+        places: &Locations,
+        to: DeviceId,
+    ) -> f64 {
         let place = |i: usize| places.get(i).copied().unwrap_or(HOST);
         let all = inputs.iter().enumerate();
         all.map(|(i, ty)| self.bring(ty.bytes(), place(i), to))
@@ -117,7 +122,7 @@ fn typical(op_type: OpType, tensor: &TensorType) -> Work {
     let elements = tensor.shape.elements() as f64;
     let from_last = |n: usize| tensor.shape.iter().rev().nth(n).map_or(1.0, |&d| d as f64);
     let width = from_last(0).max(1.0);
-    let (products, weights) = match op_type {
+    let (macs, weights) = match op_type {
         OpType::LinearAlgebra => (elements * width, width * width),
         OpType::Convolution => (elements * 9.0 * from_last(2), 9.0 * from_last(2)),
         _ => (0.0, 0.0),
@@ -129,14 +134,14 @@ fn typical(op_type: OpType, tensor: &TensorType) -> Work {
         op_type: Some(op_type),
         dtype: tensor.dtype,
         bytes: (2.0 * elements + weights) * size,
-        products,
-        reads_once: products < FEW_ROWS * (elements + weights),
+        macs,
+        reads_once: macs < FEW_ROWS * (elements + weights),
     }
 }
 
 impl Devices {
     /// Where storages are.
-    pub(crate) fn places(&self, storages: &[Storage]) -> Places {
+    pub(crate) fn places(&self, storages: &[Storage]) -> Locations {
         let place = |storage: &Storage| {
             let (on_host, owners) = storage.whereabouts();
             // A number costs nothing to bring, and its copies are no reason to plan again.

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use self::inputs::{Held, Inputs};
 use crate::devices::{Devices, Memo, memo};
 use crate::effects::{Watch, unrepeatable};
-use crate::estimate::{EVERYWHERE, HOST, Places};
+use crate::estimate::{EVERYWHERE, HOST, Locations};
 use crate::journal::{Cause, Lease, lock};
 use crate::placement::{Assignment, DeviceId};
 use crate::planner::{Plan, Request, plan, prefer};
@@ -37,7 +37,7 @@ pub struct Executable {
     graph: Graph,
     routing: Routing,
     /// Where its inputs are when it is planned.
-    places: Places,
+    places: Locations,
     /// Are results kept for the next run to overwrite?
     keeps: bool,
     /// Has the caller checked all values?
@@ -154,7 +154,7 @@ impl Executable {
         devices: Arc<Devices>,
         graph: Graph,
         routing: Routing,
-        places: Places,
+        places: Locations,
         keeps: bool,
     ) -> Self {
         Self {
@@ -209,7 +209,7 @@ impl Executable {
         self
     }
 
-    pub(crate) fn places(&self) -> &Places {
+    pub(crate) fn places(&self) -> &Locations {
         &self.places
     }
 

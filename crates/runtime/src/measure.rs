@@ -83,7 +83,7 @@ impl Runtime {
             let work = Work::of(&graph, node);
             let amount = match probe.bound {
                 Bound::Bytes => work.bytes,
-                Bound::Products => work.products,
+                Bound::Macs => work.macs,
             };
             measured = Some((work.kind, work.example));
             let willing: Vec<bool> = (points.iter())

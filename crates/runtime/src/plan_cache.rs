@@ -20,7 +20,7 @@ const REMEMBERED: usize = 1 << 14;
 /// more, for that may take time.
 pub(crate) struct PlanCache<T> {
     known: HashMap<u64, usize, BuildHasherDefault<Identity>>,
-    slots: Vec<Slot<T>>,
+    slots: Vec<Entry<T>>,
     /// Slots without a plan.
     free: Vec<usize>,
     /// The ends of the list of plans by their last use.
@@ -33,7 +33,7 @@ pub(crate) struct PlanCache<T> {
 }
 
 /// A plan, with its neighbours in the list.
-struct Slot<T> {
+struct Entry<T> {
     hash: u64,
     plan: Option<Arc<T>>,
     bytes: usize,
@@ -99,7 +99,7 @@ impl<T> PlanCache<T> {
     pub(crate) fn insert(&mut self, hash: u64, plan: Arc<T>) -> Vec<Arc<T>> {
         let mut gone = Vec::new();
         gone.extend(self.known.get(&hash).copied().and_then(|at| self.take(at)));
-        let slot = Slot {
+        let slot = Entry {
             hash,
             plan: Some(plan),
             bytes: 0,

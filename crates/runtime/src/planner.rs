@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::costs::work::Workload;
 use crate::devices::Devices;
 use crate::effects;
-use crate::estimate::{Measured, Places, duration};
+use crate::estimate::{Locations, Measured, duration};
 use crate::placement::{Assignment, DeviceId, Reason, Times};
 use crate::policy::{Offer, Policy, Subject};
 use crate::segment::{Segment, cut};
@@ -35,7 +35,7 @@ pub(crate) struct Request<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) routing: Routing,
     /// Where the graph's inputs are.
-    pub(crate) places: &'a Places,
+    pub(crate) places: &'a Locations,
     /// Devices that ran out of memory in this run, with what they said.
     pub(crate) full: &'a [(DeviceId, String)],
 }
@@ -198,7 +198,7 @@ impl<'a> Planner<'a> {
         Ok(totals.into_iter().map(time).collect())
     }
 
-    /// Places a node of the source; `None` if that waits for its reader.
+    /// Locations a node of the source; `None` if that waits for its reader.
     fn node(&mut self, node: &Node) -> Result<Option<Results>, RunError> {
         match node.op.def().role() {
             Role::View => self.view(node),
@@ -243,7 +243,7 @@ impl<'a> Planner<'a> {
         Ok((fused.graph, assignments))
     }
 
-    /// Places a node on the first device that can run it.
+    /// Locations a node on the first device that can run it.
     fn assign(&mut self, node: &Node) -> Result<Results, RunError> {
         let mut offer = self.offer(node);
         let mut declined = std::mem::take(&mut offer.passed);

@@ -8,7 +8,7 @@ use rustorch_ir::{DType, FoldingHasher, Graph, Op, Scalar, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::devices::{Devices, Reserve, Slot};
-use crate::estimate::{Measured, Places};
+use crate::estimate::{Locations, Measured};
 use crate::executor::Executable;
 use crate::journal::{Cause, lock};
 use crate::placement::DeviceId;
@@ -194,7 +194,7 @@ impl Runtime {
     /// Prepares `graph` to be run often. Planning happens with the first run, and takes the
     /// inputs to be on the host; see [`Executable::with_fresh_inputs`].
     pub fn prepare(&self, graph: Graph, routing: Routing) -> Executable {
-        Executable::new(self.devices.clone(), graph, routing, Places::new(), true)
+        Executable::new(self.devices.clone(), graph, routing, Locations::new(), true)
     }
 
     /// Runs `graph` once; its program is remembered for graphs that are equal.
@@ -259,10 +259,10 @@ impl Runtime {
     }
 
     /// Where the operands are, which decides only where there is something to choose between.
-    fn places(&self, inputs: &[Storage]) -> Places {
+    fn places(&self, inputs: &[Storage]) -> Locations {
         match self.devices.compares.load(Ordering::Relaxed) {
             true => self.devices.places(inputs),
-            false => Places::new(),
+            false => Locations::new(),
         }
     }
 
@@ -272,7 +272,7 @@ impl Runtime {
         graph: Graph,
         inputs: &[Storage],
         routing: Routing,
-        places: Places,
+        places: Locations,
     ) -> Result<Vec<Storage>, RunError> {
         let executable = self.insert(hash, graph, routing, places);
         let outputs = executable.run(inputs);
@@ -282,7 +282,13 @@ impl Runtime {
         outputs
     }
 
-    fn insert(&self, hash: u64, graph: Graph, routing: Routing, places: Places) -> Arc<Executable> {
+    fn insert(
+        &self,
+        hash: u64,
+        graph: Graph,
+        routing: Routing,
+        places: Locations,
+    ) -> Arc<Executable> {
         let devices = self.devices.clone();
         let executable = Executable::new(devices, graph, routing, places, false);
         let mut cache = lock(&self.cache);

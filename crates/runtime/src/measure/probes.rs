@@ -165,7 +165,7 @@ pub(super) fn all() -> Vec<Probe> {
         .map(|(sizes, build)| probe(Bound::Bytes, DType::F32, sizes, build))
         .collect();
     all.push(probe(
-        Bound::Products,
+        Bound::Macs,
         DType::F32,
         &[32, 128, 512, 1024, 2048],
         |g, n, dtype| {
@@ -187,12 +187,12 @@ pub(super) fn all() -> Vec<Probe> {
         all.push(probe(Bound::Bytes, dtype, SQUARE, |g, n, dtype| {
             linear(g, 1, n, dtype)
         }));
-        all.push(probe(Bound::Products, dtype, SQUARE, |g, n, dtype| {
+        all.push(probe(Bound::Macs, dtype, SQUARE, |g, n, dtype| {
             linear(g, ROWS, n, dtype)
         }));
     }
     all.push(probe(
-        Bound::Products,
+        Bound::Macs,
         DType::F32,
         &[8, 32, 64, 128],
         |g, n, dtype| {
@@ -202,7 +202,7 @@ pub(super) fn all() -> Vec<Probe> {
         },
     ));
     all.push(probe(
-        Bound::Products,
+        Bound::Macs,
         DType::F32,
         &[16, 64, 256, 512],
         |g, n, dtype| attention(g, n, n, dtype),

@@ -40,7 +40,7 @@ fn costs(start: u64, compute: f64, transfer: f64) -> Costs {
             cost(OpKind::Binary, Bound::Bytes),
             cost(OpKind::Unary, Bound::Bytes),
             cost(OpKind::Reduce, Bound::Bytes),
-            cost(OpKind::Matmul, Bound::Products),
+            cost(OpKind::Matmul, Bound::Macs),
         ],
     }
 }
@@ -205,10 +205,10 @@ fn products_go_by_bytes_or_by_multiplications() {
         curve: rate(seconds),
     };
     // The processor is good at reading weights, the GPU at multiplying.
-    let with = |bytes, products| Costs {
+    let with = |bytes, macs| Costs {
         operations: vec![
             cost(OpKind::Linear, Bound::Bytes, bytes),
-            cost(OpKind::Linear, Bound::Products, products),
+            cost(OpKind::Linear, Bound::Macs, macs),
         ],
         ..Costs::default()
     };

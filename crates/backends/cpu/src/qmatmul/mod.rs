@@ -70,7 +70,7 @@ pub fn linear(
     y: &mut [f32],
     scratch: &mut Scratch,
 ) {
-    Product {
+    Linear {
         level: Level::current(),
         pool,
         w,
@@ -83,7 +83,7 @@ pub fn linear(
 }
 
 /// A call of [`linear`] at some level.
-pub(crate) struct Product<'a> {
+pub(crate) struct Linear<'a> {
     level: Level,
     pool: &'a Pool,
     w: &'a Weight<'a>,
@@ -93,7 +93,7 @@ pub(crate) struct Product<'a> {
     scratch: &'a mut Scratch,
 }
 
-impl Product<'_> {
+impl Linear<'_> {
     fn run(mut self) {
         let (t, n, k) = (self.t, self.w.n(), self.w.k());
         let (x, y) = (self.x.len(), self.y.len());
@@ -103,7 +103,7 @@ impl Product<'_> {
             self.y.fill(0.0);
         } else if y > 0 && t <= MAX_FEW {
             let (w, bias) = (*self.w, None);
-            let mut products = [few::Product { w, bias, y: self.y }];
+            let mut products = [few::Projection { w, bias, y: self.y }];
             let (x, epilogue) = ((self.x, t), few::Epilogue::Nothing);
             few::multiply(
                 self.pool,
@@ -120,7 +120,7 @@ impl Product<'_> {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Product<'_> {
+impl Linear<'_> {
     /// Computes products with floats, where they can be, by the matrix unit.
     fn in_tiles(&mut self) -> bool {
         match (self.level.amx(), self.w.weight_type()) {
@@ -147,7 +147,7 @@ impl Product<'_> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-impl Product<'_> {
+impl Linear<'_> {
     /// There is no matrix unit that is known here.
     fn in_tiles(&mut self) -> bool {
         false
@@ -155,8 +155,8 @@ impl Product<'_> {
 }
 
 /// The product with weights of type `O`. None of the sizes is zero.
-fn compute<O: Operand>(product: Product<'_>) {
-    let Product {
+fn compute<O: Operand>(product: Linear<'_>) {
+    let Linear {
         level,
         pool,
         w,

@@ -128,7 +128,7 @@ fn halves(bytes: &[u8]) -> impl Iterator<Item = u16> {
 fn product(level: Level, threads: usize, w: &Weight<'_>, x: &[f32], t: usize) -> Vec<f32> {
     let mut y = vec![f32::NAN; t * w.n()];
     let (pool, mut scratch) = (Pool::new(threads), Scratch::new());
-    Product {
+    Linear {
         level,
         pool: &pool,
         w,

@@ -5,7 +5,7 @@ use super::float::Floats;
 use super::operand::Operand;
 use super::quantized::Blocks;
 use super::tile::Tile;
-use super::{Product, compute, convert, stream};
+use super::{Linear, compute, convert, stream};
 use crate::pool::Pool;
 use crate::simd::Level;
 use half::{bf16, f16};
@@ -35,7 +35,7 @@ pub(crate) struct Kernels {
     /// Bytes of a slab of activations.
     slab: usize,
     /// Many rows of activations.
-    pub(crate) product: fn(Product<'_>),
+    pub(crate) product: fn(Linear<'_>),
     /// The two parts of a product with a few.
     pub(crate) convert: fn(Level, &Pool, &[f32], usize, &mut [u8]),
     pub(crate) stream: fn(Level, &Weight<'_>, usize, &[u8], Tile<'_>),
