@@ -6,11 +6,9 @@ use std::time::Duration;
 use rustorch_ir::{Graph, TensorType};
 use smallvec::SmallVec;
 
-use crate::costs::relative;
-use crate::costs::work::{FEW_ROWS, Work};
 use crate::devices::Devices;
-use crate::placement::{DeviceId, Times};
-use crate::{Costs, OpType, Storage};
+use crate::placement::DeviceId;
+use crate::{Costs, Storage};
 
 /// Where something is: a bit for each device, and [`HOST`].
 pub(crate) type Location = u32;
@@ -98,45 +96,11 @@ impl Measured {
             + self.bring(operands.sum(), bit(here), there)
             + self.bring(results.sum(), bit(there), here)
     }
-
-    /// What an operation of a family takes on such a tensor, which is on the host.
-    pub(crate) fn times_of(&self, op_type: OpType, tensor: &TensorType) -> Times {
-        let work = typical(op_type, tensor);
-        let time = |(id, costs): (DeviceId, &Costs)| {
-            let bare = (costs.sync + costs.launch).as_secs_f64();
-            let bring = self.bring(tensor.bytes(), HOST, id);
-            (id, duration(bare + costs.seconds(&work) + bring))
-        };
-        self.iter().map(time).collect()
-    }
 }
 
 /// Seconds as a time; more than it can hold is its largest.
 pub(crate) fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
-}
-
-/// The operation that a family is judged by: a product with a square matrix, a convolution with
-/// as many channels and 3 × 3 weights, or one that reads and writes the tensor.
-fn typical(op_type: OpType, tensor: &TensorType) -> Work {
-    let elements = tensor.shape.elements() as f64;
-    let from_last = |n: usize| tensor.shape.iter().rev().nth(n).map_or(1.0, |&d| d as f64);
-    let width = from_last(0).max(1.0);
-    let (macs, weights) = match op_type {
-        OpType::LinearAlgebra => (elements * width, width * width),
-        OpType::Convolution => (elements * 9.0 * from_last(2), 9.0 * from_last(2)),
-        _ => (0.0, 0.0),
-    };
-    let size = tensor.dtype.size().unwrap_or(1) as f64;
-    Work {
-        kind: relative(Some(op_type)),
-        example: String::new(),
-        op_type: Some(op_type),
-        dtype: tensor.dtype,
-        bytes: (2.0 * elements + weights) * size,
-        macs,
-        reads_once: macs < FEW_ROWS * (elements + weights),
-    }
 }
 
 impl Devices {

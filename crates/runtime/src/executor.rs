@@ -16,7 +16,7 @@ use crate::effects::{Watch, unrepeatable};
 use crate::estimate::{EVERYWHERE, HOST, Locations};
 use crate::journal::{Cause, Lease, lock};
 use crate::placement::{Assignment, DeviceId};
-use crate::planner::{Plan, Request, plan, prefer};
+use crate::planner::{Plan, Request, candidates, plan, prefer};
 use crate::policy::Policy;
 use crate::profile::Profile;
 use crate::storage::StorageError;
@@ -226,6 +226,15 @@ impl Executable {
             devices: devices.map(|id| self.devices.info(id).device).collect(),
             reason: offer.reason,
         })
+    }
+
+    /// The devices that can run the graph's only operation, in the order in which it is offered to
+    /// them.
+    pub(crate) fn candidates(&self, custom_kernel: bool) -> Vec<DeviceType> {
+        let policy = lock(&self.devices.policy).clone();
+        let found = candidates(&self.graph, &self.request(&policy, &[]), custom_kernel);
+        let ids = found.unwrap_or_default().into_iter();
+        ids.map(|id| self.devices.info(id).device).collect()
     }
 
     /// Runs the graph. Inputs it updates as state are changed in place; outputs are new.

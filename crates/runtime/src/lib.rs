@@ -19,6 +19,7 @@
 //! | `executor.rs` | running and failing over, loading |
 //! | `trace.rs`, `profile.rs` | plans explained, runs timed |
 //! | `planner.rs`, `segment.rs`, `effects.rs` | who gets a node, cutting, what must not run twice |
+//! | `typical.rs` | the operation that a family is judged by |
 //! | `estimate.rs` | what a graph should take on each device |
 //! | `devices.rs` | the devices, and what has been learnt about them |
 //! | `policy.rs`, `placement.rs` | whom to ask first, where and why |
@@ -59,6 +60,7 @@ mod storage;
 mod system_memory;
 mod trace;
 mod transfers;
+mod typical;
 
 pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program, Scratch};
 pub use calibration::{Calibration, CalibrationError, cache_folder};

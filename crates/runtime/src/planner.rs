@@ -98,6 +98,33 @@ pub(crate) fn prefer(graph: &Graph, request: &Request) -> Result<Offer, RunError
     Ok(policy.offer(devices.chain(), routing, None, &subject))
 }
 
+/// The devices that can run a graph's only node, in the order in which it is offered to them: the
+/// first one is where [`plan`] places it, in strict mode the only one.
+///
+/// # Errors
+/// The graph cannot be taken apart.
+pub(crate) fn candidates(
+    graph: &Graph,
+    request: &Request,
+    custom_kernel: bool,
+) -> Result<Vec<DeviceId>, RunError> {
+    let planner = Planner::new(graph, request)?;
+    let Some(node) = graph.nodes().first() else {
+        return Ok(Vec::new());
+    };
+    let subject = planner.subject(node);
+    let custom_kernel = custom_kernel || subject.custom_kernel;
+    let offer = planner.offer_of(
+        node,
+        &Subject {
+            custom_kernel,
+            ..subject
+        },
+    );
+    let can = |id: &DeviceId| planner.way(*id, node).is_ok();
+    Ok(offer.ids.into_iter().filter(can).collect())
+}
+
 /// The bytes that a graph is judged by: of its inputs and of its outputs.
 fn bytes_of(graph: &Graph) -> usize {
     let mut computed = graph.outputs().to_vec();
@@ -355,17 +382,16 @@ impl<'a> Planner<'a> {
     }
 
     fn offer(&self, node: &Node) -> Offer {
-        let Request {
-            devices,
-            policy,
-            routing,
-            ..
-        } = *self.request;
+        self.offer_of(node, &self.subject(node))
+    }
+
+    /// What the rules look at in a node.
+    fn subject(&self, node: &Node) -> Subject<'_> {
         let operands = node.inputs.iter().map(|&v| self.source.ty(v));
         let types: SmallVec<[&TensorType; 5]> = operands.chain(&node.outputs).collect();
         let elements = types.iter().map(|ty| ty.shape.elements());
         let op_type = self.source.with_signature(node, OpType::of);
-        let subject = Subject {
+        Subject {
             kind: Some(node.op.kind()),
             op_type,
             dtype: node.output().dtype,
@@ -374,13 +400,22 @@ impl<'a> Planner<'a> {
             custom_kernel: op_type == Some(OpType::CustomKernel),
             bytes: self.bytes,
             times: &self.times,
-        };
-        let mut offer = policy.offer(devices.chain(), routing, node.pin, &subject);
+        }
+    }
+
+    fn offer_of(&self, node: &Node, subject: &Subject) -> Offer {
+        let Request {
+            devices,
+            policy,
+            routing,
+            ..
+        } = *self.request;
+        let mut offer = policy.offer(devices.chain(), routing, node.pin, subject);
         let free = matches!(
             offer.reason,
             Reason::Preferred | Reason::Policy(_) | Reason::Measured { .. }
         );
-        if op_type.is_none() && free {
+        if subject.op_type.is_none() && free {
             self.prefer_neighbour(node, &mut offer);
         }
         offer

@@ -8,13 +8,13 @@ use rustorch_ir::{DType, FoldingHasher, Graph, Op, Scalar, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::devices::{Devices, Reserve, Slot};
-use crate::estimate::{Locations, Measured};
+use crate::estimate::Locations;
 use crate::executor::Executable;
 use crate::journal::{Cause, lock};
-use crate::placement::DeviceId;
 use crate::plan_cache::PlanCache;
-use crate::policy::{Policy, Subject};
+use crate::policy::Policy;
 use crate::storage::StorageError;
+use crate::typical::{alone, typical};
 use crate::{
     Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, FailureClass,
     Fallback, Fetched, Hardware, HostBuffer, MemoryManager, OpType, PlanCounters, Route, Routing,
@@ -154,34 +154,39 @@ impl Runtime {
         self.devices.profiling.store(on, Ordering::Relaxed);
     }
 
-    /// The devices that would be tried for an operation of a family on such a tensor alone,
-    /// best first: by routes, by measured times of a typical one, by rules, then by what the
-    /// devices can do. Lost ones are left out.
+    /// The devices that an operation of a family on such a tensor would be tried on, best first,
+    /// if it were a graph of its own: what the planner does with a typical one, which is a product
+    /// with a matrix that is no larger, a convolution of 3 × 3 to as many channels, ReLU (or a sum
+    /// of two of what is not floating-point), a sum along the last dimension, softmax along that, a
+    /// product of two complex tensors, normal numbers. Empty where the family has none for the
+    /// tensor, or no device can run it.
     pub fn candidates(
         &self,
         op_type: OpType,
         tensor: &TensorInfo,
         routing: Routing,
     ) -> Vec<DeviceType> {
-        let devices = &*self.devices;
-        let times = Measured::of(devices).times_of(op_type, &tensor.ty);
-        let subject = Subject {
-            kind: None,
-            op_type: Some(op_type),
-            dtype: tensor.ty.dtype,
-            rank: tensor.ty.rank(),
-            elements: tensor.ty.shape.elements(),
-            custom_kernel: tensor.custom_kernel,
-            bytes: tensor.ty.bytes(),
-            times: &times,
+        let Some(graph) = typical(op_type, &tensor.ty) else {
+            return Vec::new();
         };
-        let offer = lock(&devices.policy).offer(devices.chain(), routing, None, &subject);
-        let can = |id: &DeviceId| {
-            let lost = devices.slot(*id).owner.is_lost();
-            !lost && devices.capability(*id).supports(op_type, tensor.ty.dtype)
-        };
-        let able = offer.ids.into_iter().filter(can);
-        able.map(|id| devices.info(id).device).collect()
+        self.able(graph, routing, tensor.custom_kernel)
+    }
+
+    /// The devices that an operation on operands of these types would be tried on, best first, if
+    /// it were a graph of its own: what the planner does. Empty where the operation is not defined
+    /// for them, or no device can run it.
+    pub fn candidates_of(
+        &self,
+        op: &Op,
+        inputs: &[TensorType],
+        routing: Routing,
+    ) -> Vec<DeviceType> {
+        let graph = alone(op.clone(), inputs);
+        graph.map_or_else(|_| Vec::new(), |graph| self.able(graph, routing, false))
+    }
+
+    fn able(&self, graph: Graph, routing: Routing, custom_kernel: bool) -> Vec<DeviceType> {
+        self.prepare(graph, routing).candidates(custom_kernel)
     }
 
     /// Is there a graphics processor that was not lost?

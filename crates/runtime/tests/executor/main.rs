@@ -10,6 +10,7 @@ mod memory;
 mod moving;
 mod plans;
 mod replaying;
+mod selecting;
 mod updating;
 
 use rustorch_ir::ops::UnaryOp;
