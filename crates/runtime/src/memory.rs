@@ -1,7 +1,7 @@
 //! Memory of devices; the host's own.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -107,8 +107,14 @@ pub trait DeviceMemory: Send + Sync {
     /// Out of memory, or the device is lost.
     fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError>;
 
+    /// Names devices that copy from one to another without the host: those with the same name.
+    /// `None` if it does not.
+    fn peers(&self) -> Option<TypeId> {
+        None
+    }
+
     /// A copy of memory of another device, from the one to the other. `None` where that goes by
-    /// way of the host.
+    /// way of the host, as between all that are no [peers](Self::peers).
     ///
     /// # Safety
     /// Nothing writes to it meanwhile, but what was queued before.

@@ -156,6 +156,8 @@ pub struct DeviceSelector {
     pub large_bytes: usize,
     /// Are measured times compared, where there are any?
     pub compares: bool,
+    /// Do GPUs go before Core ML, whatever the size and whatever was measured?
+    pub gpus_first: bool,
 }
 
 impl Default for DeviceSelector {
@@ -163,16 +165,17 @@ impl Default for DeviceSelector {
         Self {
             large_bytes: 100 << 20,
             compares: true,
+            gpus_first: false,
         }
     }
 }
 
 impl DeviceSelector {
-    /// The rules by which GPUs go before Core ML, whatever the size and whatever was measured.
+    /// The default rules, but that GPUs go before Core ML.
     pub fn gpus_first() -> Self {
         Self {
-            large_bytes: 0,
-            compares: false,
+            gpus_first: true,
+            ..Self::default()
         }
     }
 }
@@ -210,6 +213,9 @@ impl DeviceSelector {
         self.sort_by_size(offer, threshold, subject, all);
         if self.compares {
             sort_by_time(offer, routing, subject.times, all);
+        }
+        if self.gpus_first {
+            put_behind_gpus(offer, is_coreml, all);
         }
     }
 
@@ -266,6 +272,18 @@ fn sort_by_time(offer: &mut Offer, routing: Routing, times: &Times, all: &Chain)
         let others = others.collect();
         offer.reason = Reason::Measured { here, others };
     }
+}
+
+/// Puts the devices that `is_late` tells of behind the last GPU, where they stood before it.
+fn put_behind_gpus(offer: &mut Offer, is_late: impl Fn(DeviceId) -> bool, all: &Chain) {
+    let is_gpu = |&id: &DeviceId| all.info(id).hardware == Hardware::Gpu;
+    let Some(last) = offer.ids.iter().rposition(is_gpu) else {
+        return;
+    };
+    if is_late(offer.ids[0]) {
+        offer.reason = Reason::Policy("GPUs go before Core ML");
+    }
+    offer.ids[..=last].sort_by_key(|&id| is_late(id));
 }
 
 /// Is this what Core ML is good for?

@@ -12,7 +12,7 @@ use crate::journal::{AccessCounters, FaultStatistics, Moved};
 pub enum TransferMethod {
     /// Not at all: both use the same memory.
     ZeroCopy,
-    /// Over the host's memory, since each has its own.
+    /// Over the host's memory, since each has its own and neither reaches the other's.
     HostStaging,
     /// In one copy.
     Standard,
@@ -145,8 +145,9 @@ impl MemoryManager {
     /// asked for or part of what an operation was made of, and by updates of a state of another
     /// type, such as an `f16` cache of `f32` keys.
     ///
-    /// What a kernel does while it reads its operands (weights in `f16` or blocks) stores
-    /// nothing and is not counted.
+    /// What an operation does within itself is not counted: weights in `f16` or blocks that it
+    /// reads, and activations that a product with blocks rounds to 8 bits in working memory of its
+    /// own. No tensor has that type.
     pub fn conversions(&self) -> u64 {
         self.devices.journal.conversions()
     }
@@ -160,8 +161,11 @@ impl Devices {
             // The processor's memory is the host's, whether there is a backend for it or not.
             info.map_or(device == DeviceType::Cpu, |info| info.shares_host_memory)
         };
+        let peers = |device| self.named(device).next()?.backend.memory().peers();
+        let are_peers = || peers(from).is_some_and(|name| peers(to) == Some(name));
         match (in_host_memory(from), in_host_memory(to)) {
             _ if from == to => TransferMethod::ZeroCopy,
+            (false, false) if are_peers() => TransferMethod::Standard,
             (true, true) => TransferMethod::ZeroCopy,
             (false, false) => TransferMethod::HostStaging,
             _ => TransferMethod::Standard,

@@ -1,6 +1,6 @@
 //! Memory of a device, kept for the next who asks for as much.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -186,6 +186,10 @@ impl<D: Driver> DeviceMemory for GpuMemory<D> {
             copy.write(0, bytes)?;
         }
         Ok(Arc::new(copy))
+    }
+
+    fn peers(&self) -> Option<TypeId> {
+        D::HAS_PEERS.then(TypeId::of::<D>)
     }
 
     unsafe fn copy_of(

@@ -1,6 +1,6 @@
 //! Devices that are made up.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -82,6 +82,7 @@ impl Fake {
             cpu: Cpu::new(1),
             memory: FakeMemory {
                 shares: false,
+                has_peers: false,
                 state: state.clone(),
             },
             lacks: Vec::new(),
@@ -104,6 +105,12 @@ impl Fake {
     /// Saying something more of itself.
     pub(crate) fn with_detail(mut self, key: &str, value: &str) -> Self {
         self.info.details.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With memory that others of its kind can copy from, without the host.
+    pub(crate) fn with_peers(mut self) -> Self {
+        self.memory.has_peers = true;
         self
     }
 
@@ -180,6 +187,7 @@ impl Program for FakeProgram {
 
 struct FakeMemory {
     shares: bool,
+    has_peers: bool,
     state: Arc<State>,
 }
 
@@ -208,6 +216,23 @@ impl DeviceMemory for FakeMemory {
             copy(host, &buffer.own);
         }
         Ok(Arc::new(buffer))
+    }
+
+    fn peers(&self) -> Option<TypeId> {
+        self.has_peers.then(TypeId::of::<Self>)
+    }
+
+    unsafe fn copy_of(
+        &self,
+        other: &dyn DeviceBuffer,
+    ) -> Result<Option<Arc<dyn DeviceBuffer>>, DeviceError> {
+        if !self.has_peers {
+            return Ok(None);
+        }
+        let other = other.as_any().downcast_ref::<FakeBuffer>().unwrap();
+        let buffer = self.buffer(None, other.bytes());
+        copy(&other.own, &buffer.own);
+        Ok(Some(Arc::new(buffer)))
     }
 
     fn trim(&self) {
