@@ -150,6 +150,11 @@ pub trait OpDef {
         None
     }
 
+    /// The operand whose elements a result has that is [written over](Self::overwrites) a state.
+    fn source(&self, _result: usize) -> usize {
+        1
+    }
+
     /// Multiply-accumulates (MACs) that the operation takes, where those and not the bytes are
     /// what takes time.
     fn macs(&self, _signature: &Signature) -> usize {

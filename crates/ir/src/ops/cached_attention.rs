@@ -79,6 +79,11 @@ impl OpDef for CachedAttention {
         [None, Some(3), Some(4)][result]
     }
 
+    fn source(&self, result: usize) -> usize {
+        // Keys and values stand where their results do.
+        result
+    }
+
     fn macs(&self, s: &Signature) -> usize {
         let attended = self.attended([s.inputs[0], s.inputs[3], s.inputs[4]], s.inputs);
         self.attention.macs(&Signature {
