@@ -7,34 +7,44 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
+use rustorch_gguf::Gguf;
+use rustorch_testing::{Suite, tests};
 use rustorch_tokenizer::{EncodeOptions, Tokenizer, TokenizerError};
-
-use crate::common::{in_repository, metadata};
 
 const SEPARATOR: &str = "\n__ggml_vocab_test__\n";
 
-#[test]
-fn all_pairs_pass() {
+fn main() -> ExitCode {
+    let tests = tests![all_pairs_pass];
+    Suite::new().on(find(), "RUSTORCH_TEST_VOCABS", tests).run()
+}
+
+/// The vocabularies, or what brings them.
+fn find() -> Result<Vec<PathBuf>, String> {
     let folder = match env::var_os("RUSTORCH_VOCABS") {
         Some(folder) => PathBuf::from(folder),
-        None => in_repository("target/vocabs"),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/vocabs"),
     };
     let vocabs = vocabs_in(&folder);
-    if vocabs.is_empty() {
-        println!(
-            "skipped: no ggml-vocab-*.gguf in {}; run scripts/fetch-vocabs.sh, or set RUSTORCH_VOCABS",
+    match vocabs.is_empty() {
+        true => Err(format!(
+            "no ggml-vocab-*.gguf in {}; run scripts/fetch-vocabs.sh, or set RUSTORCH_VOCABS",
             folder.display()
-        );
-        return;
+        )),
+        false => Ok(vocabs),
     }
+}
+
+fn all_pairs_pass(vocabs: &Vec<PathBuf>) {
     let mut pairs = 0;
     for vocab in vocabs {
         let name = vocab.file_name().unwrap().to_string_lossy().into_owned();
-        let metadata = metadata(&vocab);
+        let gguf = Gguf::open(vocab).unwrap_or_else(|error| panic!("{error}"));
+        let metadata = &gguf.metadata;
         let model = metadata.str("tokenizer.ggml.model").unwrap();
-        match Tokenizer::from_gguf(&metadata) {
-            Ok(tokenizer) => match texts_and_ids(&vocab) {
+        match Tokenizer::from_gguf(metadata) {
+            Ok(tokenizer) => match texts_and_ids(vocab) {
                 Some(pair) => {
                     check(&tokenizer, &name, &pair);
                     pairs += 1;
@@ -55,8 +65,7 @@ fn all_pairs_pass() {
     }
     assert!(
         pairs > 0,
-        "{} has vocabularies but no texts; fetch them again",
-        folder.display()
+        "there are vocabularies but no texts; fetch them again"
     );
 }
 
