@@ -268,11 +268,16 @@ ops! {
     softmax::Softmax, layer_norm::LayerNorm, rms_norm::RmsNorm, batch_norm::BatchNorm,
     // What rules of fusion put in place of others
     fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
+    // What others define
+    custom::Custom,
 }
 
 impl Op {
     /// The operation's name.
     pub fn name(&self) -> &'static str {
-        self.kind().name()
+        match self {
+            Self::Custom(op) => op.name(),
+            op => op.kind().name(),
+        }
     }
 }

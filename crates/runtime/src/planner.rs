@@ -255,7 +255,8 @@ impl<'a> Planner<'a> {
             devices.forbids(device, signature).is_none()
                 && devices.backend(device).supports(signature)
         };
-        let Some(fused) = fuse(&graph, RULES, |at| runs[at], supports)? else {
+        let rules = [&request.policy.fusions[..], RULES].concat();
+        let Some(fused) = fuse(&graph, &rules, |at| runs[at], supports)? else {
             return Ok((graph, assignments));
         };
         let assignment = |origin: SmallVec<[usize; 8]>| {

@@ -9,6 +9,7 @@ mod f32_hybrid;
 use std::collections::HashMap;
 use std::fmt;
 
+use rustorch_ir::fusion::Rule;
 use rustorch_ir::{DType, OpKind};
 use smallvec::SmallVec;
 
@@ -321,6 +322,8 @@ pub(crate) fn place_in_chain(info: &DeviceInfo) -> usize {
 pub(crate) struct Policy {
     pub(crate) selector: DeviceSelector,
     pub(crate) routes: HashMap<Route, DeviceType>,
+    /// Rules of fusion that are tried before those of `ir`.
+    pub(crate) fusions: Vec<Rule>,
 }
 
 /// The devices that an operation is offered to.

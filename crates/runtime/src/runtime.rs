@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 
+use rustorch_ir::fusion::Rule;
 use rustorch_ir::{DType, FoldingHasher, Graph, Op, Scalar, TensorType, ValueId};
 use smallvec::SmallVec;
 
@@ -117,6 +118,13 @@ impl Runtime {
     /// Takes all routes back.
     pub fn clear_routes(&self) {
         self.change_policy(|policy| policy.routes.clear());
+    }
+
+    /// From now on `rule` is tried, before those that are known: it finds what a
+    /// [`Composite`](rustorch_ir::ops::Composite) can be put in place of, wherever a device
+    /// supports that.
+    pub fn add_fusion(&self, rule: Rule) {
+        self.change_policy(|policy| policy.fusions.push(rule));
     }
 
     /// Replaces the rules by which [`DeviceType::Auto`] chooses.

@@ -26,6 +26,7 @@ mod capture;
 mod conv;
 mod converting;
 mod creation;
+mod custom;
 mod devices;
 mod dims;
 mod display;

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustorch_cpu::Cpu;
-use rustorch_ir::{Graph, OpKind, Signature};
+use rustorch_ir::ops::Custom;
+use rustorch_ir::{Graph, Op, OpKind, Signature, ValueId};
 use rustorch_runtime::{
     Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass,
     Hardware, HostBuffer, Probe, Program,
@@ -18,6 +19,8 @@ pub(crate) struct Fake {
     cpu: Cpu,
     memory: FakeMemory,
     lacks: Vec<OpKind>,
+    /// Has it a kernel for this composite?
+    does: fn(&Custom) -> bool,
     pub(crate) state: Arc<State>,
 }
 
@@ -86,6 +89,7 @@ impl Fake {
                 state: state.clone(),
             },
             lacks: Vec::new(),
+            does: |_| false,
             state,
         }
     }
@@ -120,6 +124,12 @@ impl Fake {
         self
     }
 
+    /// With a kernel for the composites that `does` knows.
+    pub(crate) fn with(mut self, does: fn(&Custom) -> bool) -> Self {
+        self.does = does;
+        self
+    }
+
     pub(crate) fn state(&self) -> Arc<State> {
         self.state.clone()
     }
@@ -140,7 +150,9 @@ impl Backend for Fake {
     }
 
     fn supports(&self, signature: &Signature) -> bool {
-        !self.lacks.contains(&signature.op.kind()) && self.cpu.supports(signature)
+        let does = matches!(signature.op, Op::Custom(op) if (self.does)(op));
+        let lacks = self.lacks.contains(&signature.op.kind());
+        does || (!lacks && self.cpu.supports(signature))
     }
 
     fn memory(&self) -> &dyn DeviceMemory {
@@ -150,10 +162,32 @@ impl Backend for Fake {
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
         self.state.alive()?;
         Ok(Box::new(FakeProgram {
-            cpu: self.cpu.compile(graph)?,
+            cpu: self.cpu.compile(&expanded(graph))?,
             state: self.state.clone(),
         }))
     }
+}
+
+/// The graph with composites as what they are made of, which stands for their kernels.
+fn expanded(graph: &Graph) -> Graph {
+    let mut out = Graph::new();
+    let inputs = graph.inputs().iter();
+    let mut values: Vec<ValueId> = inputs.map(|ty| out.input(ty.clone()).unwrap()).collect();
+    for node in graph.nodes() {
+        let operands: Vec<ValueId> = node.inputs.iter().map(|v| values[v.index()]).collect();
+        let results = match &node.op {
+            Op::Custom(_) => out.expand(&node.op, &operands).unwrap(),
+            _ => {
+                let first = out.push_node(node, &operands).unwrap();
+                out.results(first)
+            }
+        };
+        values.extend(results);
+    }
+    for value in graph.outputs() {
+        out.output(values[value.index()]);
+    }
+    out
 }
 
 struct FakeProgram {

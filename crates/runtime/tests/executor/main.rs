@@ -3,6 +3,7 @@
 
 mod calibrating;
 mod choosing;
+mod composites;
 mod costs;
 mod failing;
 mod fake;
