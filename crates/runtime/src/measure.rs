@@ -25,7 +25,7 @@ const TRANSFERS: [usize; 3] = [4 << 10, 1 << 20, 32 << 20];
 const FILLING: u8 = 0x11;
 
 /// A device that is measured.
-struct Subject {
+struct Candidate {
     device: DeviceType,
     costs: Costs,
 }
@@ -47,35 +47,38 @@ impl Runtime {
         mut progress: impl FnMut(usize, usize),
     ) -> Result<Vec<(DeviceType, Costs)>, RunError> {
         let mut operands = Operands::default();
-        let mut subjects = (devices.iter())
+        let mut candidates = (devices.iter())
             .map(|&device| {
-                Ok(Subject {
+                Ok(Candidate {
                     device,
                     costs: self.bare(device, effort, &mut operands)?,
                 })
             })
             .collect::<Result<Vec<_>, RunError>>()?;
-        for subject in &mut subjects {
-            self.transfers(subject, effort, &mut operands)?;
+        for candidate in &mut candidates {
+            self.transfers(candidate, effort, &mut operands)?;
         }
         let probes = probes::all();
         for (done, probe) in probes.iter().enumerate() {
             progress(done, probes.len());
-            self.operation(&mut subjects, probe, effort, &mut operands)?;
+            self.operation(&mut candidates, probe, effort, &mut operands)?;
         }
         progress(probes.len(), probes.len());
-        Ok(subjects.into_iter().map(|s| (s.device, s.costs)).collect())
+        Ok(candidates
+            .into_iter()
+            .map(|s| (s.device, s.costs))
+            .collect())
     }
 
     /// The times of an operation at its sizes.
     fn operation(
         &self,
-        subjects: &mut [Subject],
+        candidates: &mut [Candidate],
         probe: &Probe,
         effort: Duration,
         operands: &mut Operands,
     ) -> Result<(), RunError> {
-        let mut points: Vec<Vec<(f64, f64)>> = vec![Vec::new(); subjects.len()];
+        let mut points: Vec<Vec<(f64, f64)>> = vec![Vec::new(); candidates.len()];
         let mut measured = None;
         for graph in probe.graphs() {
             let graph = graph?;
@@ -89,21 +92,21 @@ impl Runtime {
             let willing: Vec<bool> = (points.iter())
                 .map(|points| is_quick(points, effort))
                 .collect();
-            let times = self.one_size(subjects, &willing, &graph, effort, operands)?;
-            for ((subject, points), time) in subjects.iter().zip(&mut points).zip(times) {
-                let bare = subject.costs.sync + subject.costs.launch;
+            let times = self.one_size(candidates, &willing, &graph, effort, operands)?;
+            for ((candidate, points), time) in candidates.iter().zip(&mut points).zip(times) {
+                let bare = candidate.costs.sync + candidate.costs.launch;
                 if let Some(time) = time {
                     points.push((amount, time.saturating_sub(bare).as_secs_f64()));
                 }
             }
         }
-        for (subject, points) in subjects.iter_mut().zip(points) {
+        for (candidate, points) in candidates.iter_mut().zip(points) {
             let curve = increasing(points);
             if let Some((op, example)) = &measured
                 && !curve.points().is_empty()
             {
                 let (dtype, bound) = (probe.dtype, probe.bound);
-                subject.costs.operations.push(OpCost {
+                candidate.costs.operations.push(OpCost {
                     op: *op,
                     example: example.clone(),
                     dtype,
@@ -142,7 +145,7 @@ impl Runtime {
     /// What it costs to bring bytes to a device and back.
     fn transfers(
         &self,
-        subject: &mut Subject,
+        candidate: &mut Candidate,
         effort: Duration,
         operands: &mut Operands,
     ) -> Result<(), RunError> {
@@ -152,7 +155,7 @@ impl Runtime {
             let mut upload = || -> Result<Duration, RunError> {
                 let storage = Storage::from_host(host.clone());
                 let start = Instant::now();
-                self.place(&storage, subject.device)?;
+                self.place(&storage, candidate.device)?;
                 Ok(start.elapsed())
             };
             if let Some(time) = fastest(&mut [Some(&mut upload)], effort)?[0] {
@@ -162,7 +165,7 @@ impl Runtime {
             let x = graph.input(TensorType::new([bytes / 4], DType::F32))?;
             let y = graph.add(x, x)?;
             graph.output(y);
-            let (routing, inputs) = (only(subject.device), [Storage::from_host(host.clone())]);
+            let (routing, inputs) = (only(candidate.device), [Storage::from_host(host.clone())]);
             let mut download = || -> Result<Duration, RunError> {
                 let results = self.run(&graph, &inputs, routing)?;
                 let start = Instant::now();
@@ -176,23 +179,23 @@ impl Runtime {
                 down.push((bytes as f64, time.as_secs_f64()));
             }
         }
-        subject.costs.upload = increasing(up);
-        subject.costs.download = increasing(down);
+        candidate.costs.upload = increasing(up);
+        candidate.costs.download = increasing(down);
         Ok(())
     }
 
     /// The times of a graph on those of the devices that are willing and able.
     fn one_size(
         &self,
-        subjects: &[Subject],
+        candidates: &[Candidate],
         willing: &[bool],
         graph: &Graph,
         effort: Duration,
         operands: &mut Operands,
     ) -> Result<Vec<Option<Duration>>, RunError> {
-        let mut runs: Vec<_> = (subjects.iter().zip(willing))
-            .map(|(subject, willing)| {
-                let mut prepare = || self.prepared(subject.device, graph.clone(), operands);
+        let mut runs: Vec<_> = (candidates.iter().zip(willing))
+            .map(|(candidate, willing)| {
+                let mut prepare = || self.prepared(candidate.device, graph.clone(), operands);
                 willing.then(&mut prepare)?.ok()
             })
             .collect();

@@ -5,18 +5,7 @@ use std::fmt::Debug;
 use rustorch_ir::DType;
 use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer};
 
-/// The language that a driver compiles.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Dialect {
-    /// OpenCL C 1.2.
-    OpenCl,
-    /// Metal Shading Language 3.0: buffers from 0 on, then the parameter structure, if it has
-    /// any words, as a buffer of constants.
-    Metal,
-    /// CUDA C++ 17, as NVRTC compiles it. Any launch may begin before the one ahead of it has
-    /// ended (programmatic dependent launch): kernels wait for that by themselves.
-    Cuda,
-}
+use crate::dialect::Dialect;
 
 /// What kernels have to know of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
