@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustorch_conformance::check;
 use rustorch_cpu::Cpu;
-use rustorch_cpu::simd::Level;
+use rustorch_cpu::Level;
 use rustorch_ir::OpKind;
 
 #[test]

@@ -23,9 +23,11 @@ mod product;
 mod program;
 pub mod qmatmul;
 mod reader;
-pub mod simd;
+mod simd;
 mod view;
 mod window;
+
+pub use simd::Level;
 
 use std::sync::Arc;
 
@@ -66,7 +68,7 @@ impl Cpu {
                     ("threads".to_owned(), pool.threads().to_string()),
                     (
                         "vector instructions".to_owned(),
-                        simd::Level::current().name().to_owned(),
+                        Level::current().name().to_owned(),
                     ),
                 ],
             },
