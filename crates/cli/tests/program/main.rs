@@ -4,6 +4,7 @@
 mod bad_input;
 mod calibrate;
 mod commands;
+mod documents;
 mod generate;
 mod hybrid_f32;
 mod opencl;
@@ -29,6 +30,9 @@ fn main() -> ExitCode {
     ];
     let suite = Suite::new()
         .always(always![
+            documents::commands_that_are_not_run_are_there,
+            documents::examples_in_rust_are_doctests,
+            documents::features_are_those_of_the_table,
             bad_input::no_such_model,
             bad_input::a_folder_is_no_model,
             bad_input::files_that_are_no_models,
@@ -84,9 +88,10 @@ fn main() -> ExitCode {
             verify::the_report_is_readable,
             verify::what_cannot_be_verified_is_told,
         ])
-        .on(opencl::find(), "RUSTORCH_TEST_OPENCL", opencl);
+        .on(opencl::find(), OPENCL, opencl);
     #[cfg(unix)]
     let suite = suite.always(always![
+        documents::commands_run_as_they_stand,
         signals::ctrl_c_ends_the_text_cleanly,
         signals::ctrl_c_leaves_a_whole_json_object,
         signals::a_reader_that_has_enough_is_no_error,
@@ -97,5 +102,13 @@ fn main() -> ExitCode {
         "RUSTORCH_TEST_PERMISSIONS",
         tests![bad_input::no_permission],
     );
+    #[cfg(unix)]
+    let suite = suite.on(
+        opencl::find(),
+        OPENCL,
+        tests![documents::commands_for_opencl_run_as_they_stand],
+    );
     suite.run()
 }
+
+const OPENCL: &str = "RUSTORCH_TEST_OPENCL";
