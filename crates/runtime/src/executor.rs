@@ -556,7 +556,7 @@ impl Executable {
             }
         };
         let ran = match profiling {
-            true => profile.run(&plan.segments[index], slot.backend.info(), watched),
+            true => watched(&profile.timer(stage.first)),
             false => watched(&NoProbe),
         };
         if stage.update.is_none() || *is_past {

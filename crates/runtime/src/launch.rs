@@ -70,6 +70,13 @@ impl Step {
         &self.parts[self.parts.len() - 1]
     }
 
+    /// The nodes that it computes, each once.
+    pub fn nodes(&self) -> SmallVec<[usize; 2]> {
+        let mut nodes: SmallVec<[usize; 2]> = self.parts.iter().map(|part| part.node).collect();
+        nodes.dedup();
+        nodes
+    }
+
     /// The first result, for most operations the only one.
     pub fn output(&self) -> &Place {
         &self.outputs[0]

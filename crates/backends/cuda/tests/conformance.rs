@@ -5,7 +5,7 @@ mod common;
 use std::process::ExitCode;
 
 use common::{Gpus, run};
-use rustorch_conformance::check_types;
+use rustorch_conformance::{check_times, check_types};
 use rustorch_ir::OpType;
 use rustorch_testing::tests;
 
@@ -19,7 +19,14 @@ fn conform(gpus: &Gpus, types: &[Option<OpType>]) {
 }
 
 fn elementwise(gpus: &Gpus) {
-    conform(gpus, &[Some(OpType::Activation), Some(OpType::ComplexMath)]);
+    conform(
+        gpus,
+        &[
+            Some(OpType::Activation),
+            Some(OpType::ComplexMath),
+            Some(OpType::CustomKernel),
+        ],
+    );
 }
 
 fn moving_data_and_random_numbers(gpus: &Gpus) {
@@ -40,11 +47,16 @@ fn products_and_convolutions(gpus: &Gpus) {
     );
 }
 
+fn times_are_told(gpus: &Gpus) {
+    gpus.iter().cloned().for_each(check_times);
+}
+
 fn main() -> ExitCode {
     run(tests![
         elementwise,
         moving_data_and_random_numbers,
         reductions_and_norms,
-        products_and_convolutions
+        products_and_convolutions,
+        times_are_told,
     ])
 }

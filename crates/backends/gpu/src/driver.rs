@@ -1,6 +1,7 @@
 //! What differs from one GPU API to the next: buffers, modules, launches, waiting, errors.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use rustorch_ir::DType;
 use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer};
@@ -301,6 +302,22 @@ pub trait Driver: Send + Sync + Sized + 'static {
         let (_, message) = (operands, format!("no library for {gemm:?}"));
         let class = FailureClass::Unsupported;
         Err(DeviceError::new(self.info().device, class, message))
+    }
+
+    /// Queues so many steps, each as `queue` does by its index, and waits for them. For each it
+    /// tells how long the device worked, from the end of the step before; `None` where the device
+    /// does not tell.
+    ///
+    /// # Errors
+    /// Those of `queue`, and what went wrong meanwhile.
+    fn time(
+        &self,
+        steps: usize,
+        queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
+    ) -> Result<Option<Vec<Duration>>, DeviceError> {
+        (0..steps).try_for_each(queue)?;
+        self.wait()?;
+        Ok(None)
     }
 
     /// Where a buffer is, if drivers [record](Driver::RECORDS): another buffer with the same

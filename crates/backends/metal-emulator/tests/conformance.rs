@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use rustorch_conformance::check_types;
+use rustorch_conformance::{check_times, check_types};
 use rustorch_ir::OpType;
 use rustorch_metal_emulator::Emulator;
 use rustorch_testing::{Suite, tests};
@@ -18,7 +18,11 @@ fn conform(types: &[Option<OpType>]) {
 }
 
 fn elementwise(_: &Emulator) {
-    conform(&[Some(OpType::Activation), Some(OpType::ComplexMath)]);
+    conform(&[
+        Some(OpType::Activation),
+        Some(OpType::ComplexMath),
+        Some(OpType::CustomKernel),
+    ]);
 }
 
 fn moving_data_and_random_numbers(_: &Emulator) {
@@ -33,6 +37,11 @@ fn products_and_convolutions(_: &Emulator) {
     conform(&[Some(OpType::LinearAlgebra), Some(OpType::Convolution)]);
 }
 
+fn times_are_told(_: &Emulator) {
+    let devices = rustorch_metal::backends(vec![Emulator::new().unwrap()]).unwrap();
+    check_times(devices[0].clone());
+}
+
 fn main() -> ExitCode {
     let device = Emulator::new();
     let tests = tests![
@@ -40,6 +49,7 @@ fn main() -> ExitCode {
         moving_data_and_random_numbers,
         reductions_and_norms,
         products_and_convolutions,
+        times_are_told,
     ];
     Suite::new().on(device, "RUSTORCH_TEST_METAL", tests).run()
 }

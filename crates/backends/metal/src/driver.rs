@@ -1,5 +1,7 @@
 //! The driver: what the GPU layer asks of a device.
 
+use std::time::Duration;
+
 use rustorch_gpu::{Dialect, Driver, Launch, Limits};
 use rustorch_runtime::{
     DeviceError, DeviceInfo, DeviceType, FailureClass, Hardware, HostBuffer, LARGEST_BUFFER,
@@ -264,6 +266,23 @@ impl<A: Api> Driver for Metal<A> {
         let memory = launch.buffers.iter().map(|b| b.memory());
         // SAFETY: as the caller promises; the bindings are of these buffers.
         unsafe { self.queue.launch(&dispatch, memory, &uses) }
+    }
+
+    /// Each step is in command buffers of its own, whose times the GPU tells.
+    fn time(
+        &self,
+        steps: usize,
+        queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
+    ) -> Result<Option<Vec<Duration>>, DeviceError> {
+        self.queue.time()?;
+        let mut times = Vec::with_capacity(steps);
+        for step in 0..steps {
+            queue(step)?;
+            times.push(self.queue.time()?);
+        }
+        let times = times.into_iter().map(Duration::try_from_secs_f64);
+        // Times that cannot be are none.
+        Ok(times.collect::<Result<_, _>>().ok())
     }
 
     fn wait(&self) -> Result<(), DeviceError> {

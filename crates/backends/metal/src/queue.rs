@@ -173,15 +173,15 @@ impl<A: Api> Queue<A> {
         }
     }
 
-    /// Waits for the oldest command buffer.
-    fn collect(&self, state: &mut State<A>) -> Result<(), DeviceError> {
+    /// Waits for the oldest command buffer; the seconds that it took.
+    fn collect(&self, state: &mut State<A>) -> Result<f64, DeviceError> {
         let Some((committed, content)) = state.in_flight.pop_front() else {
-            return Ok(());
+            return Ok(0.0);
         };
         let result = match self.api.wait(committed) {
             Ok(seconds) => {
                 self.adapt(state, content.work, seconds);
-                Ok(())
+                Ok(seconds)
             }
             Err(error) => Err(self.failed(state, &content, &error)),
         };
@@ -247,9 +247,20 @@ impl<A: Api> Queue<A> {
         while let Some((_, content)) = state.in_flight.front()
             && content.number <= number
         {
-            result = result.and(self.collect(&mut state));
+            result = result.and(self.collect(&mut state).map(drop));
         }
         self.check().and(result)
+    }
+
+    /// Waits for everything; the seconds that the GPU worked on it.
+    pub(crate) fn time(&self) -> Result<f64, DeviceError> {
+        let mut state = self.state();
+        self.commit(&mut state);
+        let mut seconds = 0.0;
+        while !state.in_flight.is_empty() {
+            seconds += self.collect(&mut state)?;
+        }
+        Ok(seconds)
     }
 
     /// Waits for everything; the failure that concerns this thread's launches, if there is one

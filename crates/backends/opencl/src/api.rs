@@ -58,6 +58,9 @@ api! {
     release_command_queue: "clReleaseCommandQueue" as clReleaseCommandQueue_t,
     flush: "clFlush" as clFlush_t,
     finish: "clFinish" as clFinish_t,
+    enqueue_marker: "clEnqueueMarker" as clEnqueueMarker_t,
+    get_event_profiling_info: "clGetEventProfilingInfo" as clGetEventProfilingInfo_t,
+    release_event: "clReleaseEvent" as clReleaseEvent_t,
     create_buffer: "clCreateBuffer" as clCreateBuffer_t,
     release_mem_object: "clReleaseMemObject" as clReleaseMemObject_t,
     set_mem_object_destructor_callback: "clSetMemObjectDestructorCallback"

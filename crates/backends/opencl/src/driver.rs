@@ -2,6 +2,7 @@
 
 use std::ptr;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use opencl_sys::*;
 use rustorch_gpu::{Dialect, Driver, Launch, Limits};
@@ -249,9 +250,17 @@ impl Driver for OpenCl {
             .map_err(|failure| self.failed(failure))
     }
 
+    fn time(
+        &self,
+        steps: usize,
+        queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
+    ) -> Result<Option<Vec<Duration>>, DeviceError> {
+        self.context.time(steps, queue).map(Some)
+    }
+
     fn wait(&self) -> Result<(), DeviceError> {
-        // SAFETY: the queue is valid.
-        let status = unsafe { (self.context.api.finish)(self.context.queue()) };
-        check_wait("clFinish", status).map_err(|failure| self.failed(failure))
+        self.context
+            .finish()
+            .map_err(|failure| self.failed(failure))
     }
 }

@@ -6,7 +6,7 @@
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use rustorch_conformance::check_types;
+use rustorch_conformance::{check_times, check_types};
 use rustorch_gpu::Gpu;
 use rustorch_ir::OpType;
 use rustorch_runtime::Backend;
@@ -47,7 +47,11 @@ fn elementwise(devices: &Devices) {
     conform(
         devices,
         "elementwise",
-        &[Some(OpType::Activation), Some(OpType::ComplexMath)],
+        &[
+            Some(OpType::Activation),
+            Some(OpType::ComplexMath),
+            Some(OpType::CustomKernel),
+        ],
     );
 }
 
@@ -75,6 +79,10 @@ fn products_and_convolutions(devices: &Devices) {
     );
 }
 
+fn times_are_told(devices: &Devices) {
+    devices.iter().cloned().for_each(check_times);
+}
+
 fn main() -> ExitCode {
     let backend = |device| Arc::new(Gpu::new(device)) as Arc<dyn Backend>;
     let devices = rustorch_opencl::devices();
@@ -84,6 +92,7 @@ fn main() -> ExitCode {
         moving_data_and_random_numbers,
         reductions_and_norms,
         products_and_convolutions,
+        times_are_told,
     ];
     Suite::new().on(device, "RUSTORCH_TEST_OPENCL", tests).run()
 }

@@ -248,6 +248,15 @@ pub(crate) fn explain_places_every_operation() {
     for pass in passes {
         let operations = pass["operations"].as_array().unwrap();
         assert!(!operations.is_empty());
+        // What is measured of operations is part of what the pass took.
+        let times = operations
+            .iter()
+            .map(|row| row["measured_us"].as_f64().unwrap());
+        let [sum, wall] = ["measured_us", "wall_us"].map(|key| pass[key].as_f64().unwrap());
+        assert!(
+            (times.sum::<f64>() - sum).abs() < 1.0 && sum < wall,
+            "{pass}"
+        );
         for operation in operations {
             assert_eq!(operation["device"], "reference", "{operation}");
             assert!(
