@@ -6,13 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Modules that use each other because they are one concept.
-const KNOTS: [&str; 3] = [
+const KNOTS: [&str; 2] = [
     // A graph is made of operations, which say by graphs what they are made of.
     "ir: case check fusion graph op ops",
     // A tensor is a handle on what it is computed from.
     "tensor: capture eval grad tensor",
-    // A value keeps what it is computed from until that is too much.
-    "tensor: history value",
 ];
 
 /// Modules, each with others: those that it uses, or reaches.

@@ -9,7 +9,7 @@ use rustorch_ir::{FoldingHasher, Layout, Role};
 use rustorch_runtime::Storage;
 use smallvec::SmallVec;
 
-use crate::value::{Pending, State, Value};
+use crate::value::{Extent, Pending, State, Value};
 
 /// Operations one behind the other of which a history may be made: longer ones are computed, for
 /// planning takes time and memory for each operation.
@@ -20,17 +20,6 @@ const MAX_BYTES: u64 = 256 << 20;
 
 /// A map by the keys of values.
 pub(crate) type ByKey<T> = HashMap<usize, T, BuildHasherDefault<FoldingHasher>>;
-
-/// How long a history is.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Extent {
-    /// Operations one behind the other.
-    depth: u32,
-    /// Bytes of memory that it holds, at most: what it reads twice counts twice.
-    bytes: u64,
-    /// Does it begin with a placeholder? Then it cannot be computed.
-    is_traced: bool,
-}
 
 impl Extent {
     /// The extent of an operation on these values.

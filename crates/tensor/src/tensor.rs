@@ -11,9 +11,8 @@ use crate::devices::{current, runtime};
 use crate::error::{RusTorchResult, require};
 use crate::eval::eval_all;
 use crate::grad::{Track, Tracks, tracks};
-use crate::history::Extent;
 use crate::manager::{current_pin, pin};
-use crate::value::{Pending, State, Value, View, overwrites};
+use crate::value::{Extent, Pending, State, Value, View, overwrites};
 
 /// A multi-dimensional array of one element type.
 ///

@@ -8,7 +8,6 @@ use rustorch_runtime::{DeviceType, Moment, Storage};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::{RusTorchResult, require};
-use crate::history::Extent;
 
 /// A value. Clones are the same one.
 #[derive(Clone)]
@@ -49,6 +48,17 @@ pub(crate) struct Pending {
     /// Its results in order, if it has several: they are computed together. One alone is found
     /// from the value.
     pub(crate) results: OnceLock<Box<[Weak<Node>]>>,
+}
+
+/// How long a history is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Extent {
+    /// Operations one behind the other.
+    pub(crate) depth: u32,
+    /// Bytes of memory that it holds, at most: what it reads twice counts twice.
+    pub(crate) bytes: u64,
+    /// Does it begin with a placeholder? Then it cannot be computed.
+    pub(crate) is_traced: bool,
 }
 
 impl Pending {
