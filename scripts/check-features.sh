@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lints the crate `rustorch` and the program with no feature, with some alone that the commit
 # chooses (with RUSTORCH_TEST_FULL, with each), and with all: here, or with the argument `apple` for
-# Apple silicon. What does not depend on features is compiled once.
+# Apple silicon, with `windows` for Windows. What does not depend on features is compiled once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib-sample.sh
@@ -10,7 +10,7 @@ lint() {
     local packages=(--quiet -p rustorch -p rustorch-cli)
     case $target in
         here) cargo clippy --locked "${packages[@]}" "$@" -- -D warnings ;;
-        apple) scripts/check-apple.sh "${packages[@]}" "$@" ;;
+        apple | windows) "scripts/check-$target.sh" "${packages[@]}" "$@" ;;
     esac
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use rustorch_cpu::pool::default_threads;
 use rustorch_faulty::{Fault, Faulty};
-use rustorch_runtime::{Absent, Backend, DeviceType, GpuDevice, Routing, Runtime};
+use rustorch_runtime::{
+    Absent, Backend, DeviceInfo, DeviceType, GpuDevice, Hardware, Routing, Runtime,
+};
 use rustorch_tensor::Discovered;
 
 use crate::args::{BackendArg, ByteCount, DeviceArgs, GpuArgs, Hybrid};
@@ -115,6 +117,9 @@ pub(crate) fn routing(
 ) -> Result<Routing> {
     Ok(match backend {
         BackendArg::Batch(_) => Routing::AUTO,
+        BackendArg::Device(hybrid @ DeviceType::CoreMLHybrid { .. }) => {
+            coreml_hybrid(hybrid, backends, absent)?
+        }
         BackendArg::Device(device) => Routing {
             device: find(device, backends, absent)?,
             ..Routing::AUTO
@@ -206,6 +211,37 @@ fn mac_hybrid(backends: &[Arc<dyn Backend>], absent: &[Absent]) -> Result<Routin
     })
 }
 
+/// Core ML, then the GPU that is named or else the first one, if one of them is here.
+fn coreml_hybrid(
+    hybrid: DeviceType,
+    backends: &[Arc<dyn Backend>],
+    absent: &[Absent],
+) -> Result<Routing> {
+    let DeviceType::CoreMLHybrid {
+        coreml_id,
+        fallback_gpu,
+    } = hybrid
+    else {
+        bail!("-b {hybrid}: it is no hybrid; {CURE}");
+    };
+    let is_gpu = |info: &DeviceInfo| match fallback_gpu {
+        Some(gpu) => info.device == DeviceType::from(gpu),
+        None => info.hardware == Hardware::Gpu,
+    };
+    let coreml = DeviceType::CoreML(coreml_id);
+    let mut infos = backends.iter().map(|b| b.info());
+    if !infos.any(|info| info.device == coreml || is_gpu(info)) {
+        let missing = absent.iter().find(|a| a.device == "coreml");
+        let reason = missing.map_or("no Core ML device", |a| &a.reason);
+        let gpu = fallback_gpu.map_or("a GPU".to_owned(), |gpu| gpu.to_string());
+        bail!("-b {hybrid}: neither Core ML nor {gpu} is here ({reason}); {CURE}");
+    }
+    Ok(Routing {
+        device: hybrid,
+        ..Routing::AUTO
+    })
+}
+
 /// The backends, those with faults wrapped so that they fail on command.
 fn with_faults(backends: Vec<Arc<dyn Backend>>, faults: &[Fault]) -> Vec<Arc<dyn Backend>> {
     for fault in faults {
@@ -257,29 +293,76 @@ mod tests {
         assert_eq!(devices.routing, Routing::F32_HYBRID);
     }
 
+    /// The processor under another name.
+    struct Posing(DeviceInfo, Arc<dyn Backend>);
+
+    impl Backend for Posing {
+        fn info(&self) -> &DeviceInfo {
+            &self.0
+        }
+
+        fn supports(&self, signature: &Signature) -> bool {
+            self.1.supports(signature)
+        }
+
+        fn memory(&self) -> &dyn DeviceMemory {
+            self.1.memory()
+        }
+
+        fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
+            self.1.compile(graph)
+        }
+    }
+
+    fn posing(device: DeviceType) -> Arc<dyn Backend> {
+        let cpu = rustorch_tensor::host(1).remove(0);
+        let info = DeviceInfo {
+            device,
+            hardware: match device {
+                DeviceType::CoreML(_) => Hardware::NeuralEngine,
+                _ => Hardware::Gpu,
+            },
+            ..cpu.info().clone()
+        };
+        Arc::new(Posing(info, cpu))
+    }
+
+    #[test]
+    fn core_ml_and_a_gpu_are_a_hybrid_if_one_of_them_is_here() {
+        let coreml = posing(DeviceType::CoreML(0));
+        let opencl = posing(DeviceType::OpenCL(0));
+        let cpu = rustorch_tensor::host(1).remove(0);
+        let routing = |name: &str, backends: &[Arc<dyn Backend>]| {
+            let routing = super::routing(name.parse().unwrap(), backends, &[]);
+            routing.map(|routing| routing.device.to_string())
+        };
+        for (name, backends) in [
+            ("coreml-hybrid:0", [&coreml, &cpu]),
+            ("coreml-hybrid:0", [&opencl, &cpu]),
+            ("coreml-hybrid:0+opencl:0", [&opencl, &cpu]),
+            ("coreml-hybrid:0+metal:0", [&coreml, &opencl]),
+        ] {
+            let backends = backends.map(Arc::clone);
+            assert_eq!(routing(name, &backends).unwrap(), name);
+        }
+        for name in [
+            "coreml-hybrid",
+            "coreml-hybrid:0+metal:0",
+            "coreml-hybrid:1+opencl:1",
+        ] {
+            let backends = match name {
+                "coreml-hybrid" => vec![cpu.clone()],
+                _ => vec![opencl.clone(), cpu.clone()],
+            };
+            let refused = routing(name, &backends).unwrap_err().to_string();
+            assert!(refused.contains("neither Core ML nor"), "{refused}");
+        }
+    }
+
     #[test]
     fn devices_of_a_kind_are_counted() {
-        struct Posing(DeviceInfo, Arc<dyn Backend>);
-        impl Backend for Posing {
-            fn info(&self) -> &DeviceInfo {
-                &self.0
-            }
-            fn supports(&self, signature: &Signature) -> bool {
-                self.1.supports(signature)
-            }
-            fn memory(&self) -> &dyn DeviceMemory {
-                self.1.memory()
-            }
-            fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
-                self.1.compile(graph)
-            }
-        }
         let cpu = rustorch_tensor::host(1).remove(0);
-        let cuda = |n| -> Arc<dyn Backend> {
-            let device = DeviceType::Cuda(n);
-            let info = cpu.info().clone();
-            Arc::new(Posing(DeviceInfo { device, ..info }, cpu.clone()))
-        };
+        let cuda = |n| posing(DeviceType::Cuda(n));
         let refused = |backends: &[Arc<dyn Backend>]| {
             let error = find(DeviceType::Cuda(9), backends, &[]).unwrap_err();
             error.to_string()

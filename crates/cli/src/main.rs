@@ -1,17 +1,21 @@
 //! `rustorch-cli`: runs GGUF language models from the command line.
 //!
+//! Each uses what stands below it:
+//!
 //! ```text
-//! args      what was typed: syntax only
+//! cli       the command line as a whole
+//! commands  one file each, with its own options: does the work by the libraries
 //! devices   ┐
 //! model     ├ what it means: a runtime, an opened model, options of the libraries
 //! settings  ┘
-//! commands  one file each, with its own options: does the work by the libraries
+//! args      options that commands have in common: syntax only
 //! machine   what it runs on
 //! failure   how it ends when it does not end well
 //! ```
 
 mod args;
 mod bundled;
+mod cli;
 mod commands;
 mod devices;
 mod document;
@@ -32,12 +36,16 @@ use std::time::Instant;
 fn main() -> ExitCode {
     let start = Instant::now();
     failure::install_panic_hook();
-    let cli = match args::parse(std::env::args_os()) {
+    let cli = match cli::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(status) => return status,
     };
     logging::init(cli.verbose);
-    match commands::run(&cli, start) {
+    let done = match &cli.command {
+        Some(command) => commands::run(command),
+        None => commands::generate::run(&cli.generate, start),
+    };
+    match done {
         Ok(status) => status,
         Err(error) => failure::report(&error),
     }

@@ -12,6 +12,7 @@ mod mistakes;
 mod operand;
 mod report;
 mod suite;
+mod times;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use crate::extent::Extent;
 pub use crate::report::{Check, Closeness, MissingKernel, Outcome, Report};
 pub use crate::suite::Suite;
 use crate::suite::{Entry, Expect};
+pub use crate::times::check_times;
 
 /// Runs the cases that [tests](Suite::of_tests) try of the operations that `kinds` chooses.
 pub fn check(backend: Arc<dyn Backend>, kinds: impl Fn(OpKind) -> bool) -> Report {

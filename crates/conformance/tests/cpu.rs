@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use rustorch_conformance::check;
+use rustorch_conformance::{check, check_times};
 use rustorch_cpu::Cpu;
-use rustorch_cpu::qmatmul::level::Level;
+use rustorch_cpu::Level;
 use rustorch_ir::OpKind;
 
 #[test]
@@ -19,6 +19,11 @@ fn the_cpu_conforms() {
         cases.all(|c| !c.op.def().is_composite())
     });
     assert!(primitives.all(|kind| report.checks.iter().any(|c| c.kind == *kind)));
+}
+
+#[test]
+fn times_are_told() {
+    check_times(Arc::new(Cpu::new(2)));
 }
 
 /// A process has one level, so the others get processes of their own.

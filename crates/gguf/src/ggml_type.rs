@@ -5,15 +5,13 @@ use std::fmt;
 use rustorch_quant::BlockFormat;
 
 /// How a type lays its elements out.
-enum Layout {
+enum Encoding {
     /// One element after the other, each of this many bytes.
     Scalar(&'static str, usize),
-    /// Blocks that RusTorch computes with.
-    Block(BlockFormat),
-    /// Blocks (elements, bytes) that RusTorch knows only by name and size.
-    Foreign(&'static str, usize, usize),
+    /// Blocks of so many elements and bytes.
+    Blocks(&'static str, usize, usize),
 }
-use Layout::{Block, Foreign, Scalar};
+use Encoding::{Blocks, Scalar};
 
 macro_rules! ggml_types {
     ($($variant:ident = $id:literal, $layout:expr;)*) => {
@@ -38,7 +36,7 @@ macro_rules! ggml_types {
                 }
             }
 
-            fn layout(self) -> Layout {
+            fn encoding(self) -> Encoding {
                 match self {
                     $(GgmlType::$variant => $layout,)*
                 }
@@ -50,39 +48,39 @@ macro_rules! ggml_types {
 ggml_types! {
     F32 = 0, Scalar("F32", 4);
     F16 = 1, Scalar("F16", 2);
-    Q4_0 = 2, Block(BlockFormat::Q4_0);
-    Q4_1 = 3, Block(BlockFormat::Q4_1);
-    Q5_0 = 6, Block(BlockFormat::Q5_0);
-    Q5_1 = 7, Block(BlockFormat::Q5_1);
-    Q8_0 = 8, Block(BlockFormat::Q8_0);
-    Q8_1 = 9, Block(BlockFormat::Q8_1);
-    Q2K = 10, Block(BlockFormat::Q2K);
-    Q3K = 11, Block(BlockFormat::Q3K);
-    Q4K = 12, Block(BlockFormat::Q4K);
-    Q5K = 13, Block(BlockFormat::Q5K);
-    Q6K = 14, Block(BlockFormat::Q6K);
-    Q8K = 15, Block(BlockFormat::Q8K);
-    Iq2Xxs = 16, Foreign("IQ2_XXS", 256, 66);
-    Iq2Xs = 17, Foreign("IQ2_XS", 256, 74);
-    Iq3Xxs = 18, Foreign("IQ3_XXS", 256, 98);
-    Iq1S = 19, Foreign("IQ1_S", 256, 50);
-    Iq4Nl = 20, Foreign("IQ4_NL", 32, 18);
-    Iq3S = 21, Foreign("IQ3_S", 256, 110);
-    Iq2S = 22, Foreign("IQ2_S", 256, 82);
-    Iq4Xs = 23, Foreign("IQ4_XS", 256, 136);
+    Q4_0 = 2, Blocks("Q4_0", 32, 18);
+    Q4_1 = 3, Blocks("Q4_1", 32, 20);
+    Q5_0 = 6, Blocks("Q5_0", 32, 22);
+    Q5_1 = 7, Blocks("Q5_1", 32, 24);
+    Q8_0 = 8, Blocks("Q8_0", 32, 34);
+    Q8_1 = 9, Blocks("Q8_1", 32, 36);
+    Q2K = 10, Blocks("Q2_K", 256, 84);
+    Q3K = 11, Blocks("Q3_K", 256, 110);
+    Q4K = 12, Blocks("Q4_K", 256, 144);
+    Q5K = 13, Blocks("Q5_K", 256, 176);
+    Q6K = 14, Blocks("Q6_K", 256, 210);
+    Q8K = 15, Blocks("Q8_K", 256, 292);
+    Iq2Xxs = 16, Blocks("IQ2_XXS", 256, 66);
+    Iq2Xs = 17, Blocks("IQ2_XS", 256, 74);
+    Iq3Xxs = 18, Blocks("IQ3_XXS", 256, 98);
+    Iq1S = 19, Blocks("IQ1_S", 256, 50);
+    Iq4Nl = 20, Blocks("IQ4_NL", 32, 18);
+    Iq3S = 21, Blocks("IQ3_S", 256, 110);
+    Iq2S = 22, Blocks("IQ2_S", 256, 82);
+    Iq4Xs = 23, Blocks("IQ4_XS", 256, 136);
     I8 = 24, Scalar("I8", 1);
     I16 = 25, Scalar("I16", 2);
     I32 = 26, Scalar("I32", 4);
     I64 = 27, Scalar("I64", 8);
     F64 = 28, Scalar("F64", 8);
-    Iq1M = 29, Foreign("IQ1_M", 256, 56);
+    Iq1M = 29, Blocks("IQ1_M", 256, 56);
     BF16 = 30, Scalar("BF16", 2);
-    Tq1_0 = 34, Foreign("TQ1_0", 256, 54);
-    Tq2_0 = 35, Foreign("TQ2_0", 256, 66);
-    Mxfp4 = 39, Foreign("MXFP4", 32, 17);
-    Nvfp4 = 40, Foreign("NVFP4", 64, 36);
-    Q1_0 = 41, Foreign("Q1_0", 128, 18);
-    Q2_0 = 42, Foreign("Q2_0", 64, 18);
+    Tq1_0 = 34, Blocks("TQ1_0", 256, 54);
+    Tq2_0 = 35, Blocks("TQ2_0", 256, 66);
+    Mxfp4 = 39, Blocks("MXFP4", 32, 17);
+    Nvfp4 = 40, Blocks("NVFP4", 64, 36);
+    Q1_0 = 41, Blocks("Q1_0", 128, 18);
+    Q2_0 = 42, Blocks("Q2_0", 64, 18);
 }
 
 impl GgmlType {
@@ -93,39 +91,35 @@ impl GgmlType {
 
     /// ggml's name for the type, such as `F16` or `Q4_K`.
     pub fn name(self) -> &'static str {
-        match self.layout() {
-            Scalar(name, _) | Foreign(name, ..) => name,
-            Block(format) => format.name(),
+        match self.encoding() {
+            Scalar(name, _) | Blocks(name, ..) => name,
         }
     }
 
-    /// The block format, for the block-quantised types that RusTorch computes with.
+    /// The block format, for the block-quantised types that RusTorch computes with: those that
+    /// [`BlockFormat`] names.
     pub fn block_format(self) -> Option<BlockFormat> {
-        match self.layout() {
-            Block(format) => Some(format),
-            Scalar(..) | Foreign(..) => None,
-        }
+        let mut formats = BlockFormat::ALL.iter().copied();
+        formats.find(|format| format.name() == self.name())
     }
 
     /// Whether RusTorch computes with the type. The others can be listed and copied, not used.
     pub fn is_supported(self) -> bool {
-        !matches!(self.layout(), Foreign(..))
+        matches!(self.encoding(), Scalar(..)) || self.block_format().is_some()
     }
 
     /// Elements in one block; 1 for scalar types.
     pub fn block_len(self) -> usize {
-        match self.layout() {
+        match self.encoding() {
             Scalar(..) => 1,
-            Block(format) => format.block_len(),
-            Foreign(_, len, _) => len,
+            Blocks(_, len, _) => len,
         }
     }
 
     /// Bytes of one block; of one element for scalar types.
     pub fn block_bytes(self) -> usize {
-        match self.layout() {
-            Scalar(_, bytes) | Foreign(_, _, bytes) => bytes,
-            Block(format) => format.block_bytes(),
+        match self.encoding() {
+            Scalar(_, bytes) | Blocks(_, _, bytes) => bytes,
         }
     }
 }
@@ -180,13 +174,15 @@ mod tests {
     }
 
     #[test]
-    fn only_blocks_with_a_format_are_supported_blocks() {
-        for &ty in GgmlType::ALL {
-            assert_eq!(
-                ty.block_format().is_some(),
-                ty.is_supported() && ty.block_len() > 1,
-                "{ty}"
-            );
+    fn every_format_is_a_type_of_its_size() {
+        for &format in BlockFormat::ALL {
+            let types = GgmlType::ALL.iter();
+            let mut its = types.filter(|ty| ty.block_format() == Some(format));
+            let ty = its.next().unwrap();
+            assert!(its.next().is_none() && ty.is_supported(), "{format}");
+            let size = (ty.block_len(), ty.block_bytes());
+            assert_eq!(size, (format.block_len(), format.block_bytes()), "{format}");
         }
+        assert!(GgmlType::F32.is_supported() && !GgmlType::Iq4Xs.is_supported());
     }
 }

@@ -12,11 +12,9 @@
 
 use crate::cursor::{Cursor, Place};
 use crate::error::{GgufError, KeyProblem, TensorProblem};
+use crate::sniff::{MAGIC, expect_gguf};
 use crate::tensor::TensorInfo;
-use crate::{GgmlType, Metadata, sniff};
-
-/// What a file begins with.
-pub(crate) const MAGIC: &[u8; 4] = b"GGUF";
+use crate::{GgmlType, Metadata};
 
 /// The version that is written.
 pub(crate) const VERSION: u32 = 3;
@@ -41,7 +39,7 @@ pub(crate) struct Header {
 impl Header {
     /// Reads and checks the header of the file that consists of these bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, GgufError> {
-        sniff::expect_gguf(bytes)?;
+        expect_gguf(bytes)?;
         let mut cursor = Cursor::new(bytes, MAGIC.len());
         let version: u32 = cursor.number(Place::Header)?;
         match version {

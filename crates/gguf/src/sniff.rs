@@ -1,7 +1,9 @@
 //! Telling what a file is that is not GGUF, from its first bytes, so that the error can say what to do.
 
 use crate::error::GgufError;
-use crate::header::MAGIC;
+
+/// What a file begins with.
+pub(crate) const MAGIC: &[u8; 4] = b"GGUF";
 
 const CONVERT: &str = "convert it with llama.cpp's convert_hf_to_gguf.py";
 const CONVERT_OLD: &str =

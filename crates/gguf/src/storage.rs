@@ -34,6 +34,8 @@ impl Storage {
             // A system that does not take advice reads later.
             let _ = mapping.advise_range(memmap2::Advice::WillNeed, range.start, range.len());
         }
+        #[cfg(not(unix))]
+        let _ = range;
     }
 
     /// Drops a part from memory, if it is on disk, where it can be read again.
@@ -44,6 +46,8 @@ impl Storage {
             // SAFETY: the mapping is of a file and read-only: dropped pages come again with the same bytes.
             let _ = unsafe { mapping.unchecked_advise_range(advice, range.start, range.len()) };
         }
+        #[cfg(not(unix))]
+        let _ = range;
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::error::{GgufError, KeyProblem, TensorProblem, quoted};
-use crate::header::{self, MAGIC, VERSION};
+use crate::header::{self, VERSION};
+use crate::sniff::MAGIC;
 use crate::tensor::{self, TensorInfo};
 use crate::value::encode_string;
 use crate::{Array, GgmlType, Gguf, Metadata, Value, storage};

@@ -17,7 +17,8 @@ pub(crate) fn operands(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<(),
             return Err(at(graph, op, expected, value));
         }
         if graph.is_overwritten(value) {
-            let expected = "operands that no node before has written over";
+            let expected =
+                "operands that no node before has written over (read its result instead)";
             return Err(at(graph, op, expected, value));
         }
     }

@@ -3,7 +3,7 @@
 //! An [`Op`] is closed plain data: it can be hashed, compared, printed and cut into
 //! pieces. What differs from op to op lives in the op's own file under [`ops`] and is
 //! reached through one table, [`OpDef`]; everything else ([`Graph`], planner, backends)
-//! treats nodes uniformly.
+//! treats nodes uniformly. What others define are [`Composite`](ops::Composite)s.
 
 mod build;
 pub mod case;

@@ -150,9 +150,14 @@ pub trait OpDef {
         None
     }
 
-    /// Multiplications, each with its addition, that a result takes, where those and not the
-    /// bytes are what takes time.
-    fn products(&self, _signature: &Signature) -> usize {
+    /// The operand whose elements a result has that is [written over](Self::overwrites) a state.
+    fn source(&self, _result: usize) -> usize {
+        1
+    }
+
+    /// Multiply-accumulates (MACs) that the operation takes, where those and not the bytes are
+    /// what takes time.
+    fn macs(&self, _signature: &Signature) -> usize {
         0
     }
 
@@ -263,11 +268,16 @@ ops! {
     softmax::Softmax, layer_norm::LayerNorm, rms_norm::RmsNorm, batch_norm::BatchNorm,
     // What rules of fusion put in place of others
     fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
+    // What others define
+    custom::Custom,
 }
 
 impl Op {
     /// The operation's name.
     pub fn name(&self) -> &'static str {
-        self.kind().name()
+        match self {
+            Self::Custom(op) => op.name(),
+            op => op.kind().name(),
+        }
     }
 }

@@ -1,12 +1,10 @@
 //! The parts that decoders are made of. Each declares its weights by their GGUF names and
 //! says its forward pass in tensor operations, once, for every weight format and device.
 
-use rustorch_ir::DType;
 use rustorch_ir::ops::Rope;
-use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, with_device};
+use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
 use crate::LlmError;
-use crate::arch::Architecture;
 use crate::config::Config;
 use crate::kv_cache::LayerCache;
 use crate::weights::Weights;
@@ -36,7 +34,7 @@ impl Linear {
         Self { weight, bias: None }
     }
 
-    fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+    pub(crate) fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         x.linear(&self.weight, self.bias.as_ref())
     }
 }
@@ -65,13 +63,13 @@ impl RmsNorm {
         Ok(weight.map(|weight| Self { weight, eps }))
     }
 
-    fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+    pub(crate) fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         x.rms_norm(Some(&self.weight), self.eps)
     }
 }
 
 /// What all layers of one forward pass share.
-pub(crate) struct Step<'a> {
+pub(crate) struct Pass<'a> {
     /// Positions of the tokens, `i32` `[t]`.
     pub(crate) positions: &'a Tensor,
     /// The position of the first one, `i32` `[1]`.
@@ -140,7 +138,7 @@ impl SelfAttention {
     fn forward(
         &self,
         x: &Tensor,
-        step: &Step,
+        pass: &Pass,
         rotary: &Rotary,
         cache: &LayerCache,
     ) -> RusTorchResult<Tensor> {
@@ -155,15 +153,15 @@ impl SelfAttention {
         let v = heads(self.v.forward(x)?, self.kv_heads, self.value_width)?;
         let q = normed(q, &self.q_norm)?.permute([1, 0, 2])?;
         let k = normed(k, &self.k_norm)?.permute([1, 0, 2])?;
-        let q = rotary.forward(&q, step.positions)?;
-        let k = rotary.forward(&k, step.positions)?;
-        let k = cache.keys.update_slice_(&k, 1, step.past)?;
+        let q = rotary.forward(&q, pass.positions)?;
+        let k = rotary.forward(&k, pass.positions)?;
+        let k = cache.keys.update_slice_(&k, 1, pass.past)?;
         let v = cache
             .values
-            .update_slice_(&v.permute([1, 0, 2])?, 1, step.past)?;
+            .update_slice_(&v.permute([1, 0, 2])?, 1, pass.past)?;
         let options = AttentionOptions {
             is_causal: true,
-            past: Some(step.past),
+            past: Some(pass.past),
             ..AttentionOptions::default()
         };
         let y = q.scaled_dot_product_attention(&k, &v, options)?;
@@ -221,85 +219,15 @@ impl Layer {
     pub(crate) fn forward(
         &self,
         x: &Tensor,
-        step: &Step,
+        pass: &Pass,
         rotary: &Rotary,
         cache: &LayerCache,
     ) -> RusTorchResult<Tensor> {
         let attended =
             self.attention
-                .forward(&self.attention_norm.forward(x)?, step, rotary, cache)?;
+                .forward(&self.attention_norm.forward(x)?, pass, rotary, cache)?;
         let x = x.add(&attended)?;
         let fed = self.ff.forward(&self.ff_norm.forward(&x)?)?;
         x.add(&fed)
-    }
-}
-
-/// A whole decoder of such layers, from token ids to logits: an architecture, if its parts
-/// are these.
-pub(crate) struct Decoder {
-    config: Config,
-    embedding: Tensor,
-    layers: Vec<Layer>,
-    norm: RmsNorm,
-    head: Linear,
-    rotary: Rotary,
-}
-
-impl Decoder {
-    /// All weights; the embedding table serves as the head where the file has none.
-    pub(crate) fn load(w: &Weights, config: Config) -> Result<Self, LlmError> {
-        let c = &config;
-        let embedding = w.get("token_embd.weight", &[c.vocab, c.width])?;
-        let head = match w.opt("output.weight", &[c.vocab, c.width])? {
-            Some(_) => Linear::load(w, "output", c.vocab, c.width)?,
-            None => Linear::tied(embedding.clone()),
-        };
-        Ok(Self {
-            layers: (0..c.layers)
-                .map(|i| Layer::load(w, i, c))
-                .collect::<Result<_, _>>()?,
-            norm: RmsNorm::load(w, "output_norm", c.width, c.rms_eps)?,
-            rotary: Rotary::load(w, c)?,
-            embedding,
-            head,
-            config,
-        })
-    }
-}
-
-impl Architecture for Decoder {
-    fn config(&self) -> &Config {
-        &self.config
-    }
-
-    fn forward(
-        &self,
-        tokens: &Tensor,
-        positions: &Tensor,
-        cache: &[LayerCache],
-        rows: usize,
-    ) -> RusTorchResult<Tensor> {
-        let t = tokens.shape()[0];
-        let past = positions.narrow(0, 0, 1)?;
-        let step = Step {
-            positions,
-            past: &past,
-        };
-        let embed = || self.embedding.embedding_as(tokens, DType::F32);
-        let mut device = cache.first().and_then(|layer| layer.device);
-        let mut x = match device {
-            Some(device) => with_device(device, embed)??,
-            None => embed()?,
-        };
-        for (layer, cache) in self.layers.iter().zip(cache) {
-            // What is computed from a tensor is computed where that was moved to.
-            if let Some(next) = cache.device.filter(|_| cache.device != device) {
-                x = x.to_device(next)?;
-                device = cache.device;
-            }
-            x = layer.forward(&x, &step, &self.rotary, cache)?;
-        }
-        let x = self.norm.forward(&x.narrow(0, t - rows, rows)?)?;
-        self.head.forward(&x)
     }
 }

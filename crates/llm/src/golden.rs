@@ -18,12 +18,12 @@ pub struct Golden {
     /// Its tokens.
     pub ids: Vec<u32>,
     /// The greedy steps after it.
-    pub steps: Vec<Step>,
+    pub steps: Vec<GoldenStep>,
 }
 
 /// One step of a [`Golden`].
 #[derive(Clone, Debug, Deserialize)]
-pub struct Step {
+pub struct GoldenStep {
     /// The token that was chosen.
     pub id: u32,
     /// The largest logits with their tokens, the largest first.
@@ -68,7 +68,7 @@ impl Golden {
     }
 }
 
-impl Step {
+impl GoldenStep {
     /// How much larger the largest logit is than the next.
     pub fn margin(&self) -> f32 {
         match self.top[..] {

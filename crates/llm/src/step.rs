@@ -75,7 +75,7 @@ impl Step {
             if selection.is_choice() {
                 let next = || positions.narrow(0, tokens - 1, 1)?.add(1);
                 outputs.push(match cache.last().and_then(|layer| layer.device) {
-                    // Where the choice is, for it is no work.
+                    // It goes where the token is chosen: adding one is not worth a way.
                     Some(device) => with_device(device, next)??,
                     None => next()?,
                 });

@@ -1,13 +1,29 @@
 //! The run-time view: one table of all formats, from which everything else is derived.
 
+mod block;
+mod q2_k;
+mod q3_k;
+mod q4_0;
+mod q4_1;
+mod q4_k;
+mod q5_0;
+mod q5_1;
+mod q5_k;
+mod q6_k;
+mod q8_0;
+mod q8_1;
+mod q8_k;
+
 use crate::QuantError;
-use crate::block::{Block, dequantize_blocks, quantize_blocks};
+use block::{dequantize_blocks, quantize_blocks};
 use std::fmt;
 use std::str::FromStr;
 
+pub use block::Block;
+
 macro_rules! formats {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $module:ident::$block:ident;)+) => {
-        $(pub use crate::$module::$block;)+
+    ($d:tt $($(#[$doc:meta])* $variant:ident = $name:literal, $module:ident::$block:ident;)+) => {
+        $(pub use $module::$block;)+
         $(const _: () = assert!(<$block>::FORMAT as u8 == BlockFormat::$variant as u8);)+
 
         /// A block format, by ggml's name.
@@ -26,10 +42,19 @@ macro_rules! formats {
                 }
             }
         }
+
+        /// Hands all formats to a macro, which makes a table of its own from them: to
+        /// `for_each_format!(table)` that is `table! { Q4_0 q4_0 BlockQ4_0, … }`, of each the name
+        /// in [`BlockFormat`], the file's and the block's.
+        #[macro_export]
+        macro_rules! for_each_format {
+            ($d table:ident) => { $d table! { $($variant $module $block),+ } };
+        }
     };
 }
 
 formats! {
+    $
     /// 32 values of 4 bits and a scale: 4.5 bits a value.
     Q4_0 = "Q4_0", q4_0::BlockQ4_0;
     /// 32 values of 4 bits, a scale and a minimum: 5 bits a value.

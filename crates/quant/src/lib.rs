@@ -30,26 +30,12 @@ compile_error!(
 
 mod affine;
 mod bits;
-mod block;
 mod error;
 mod format;
 mod numerics;
 mod packed_scales;
-mod q2_k;
-mod q3_k;
-mod q4_0;
-mod q4_1;
-mod q4_k;
-mod q5_0;
-mod q5_1;
-mod q5_k;
-mod q6_k;
-mod q8_0;
-mod q8_1;
-mod q8_k;
 mod symmetric;
 
-pub use block::Block;
 pub use error::QuantError;
 pub use format::*;
 pub use packed_scales::unpack_scales_mins;

@@ -1,6 +1,7 @@
 //! What a device has to offer to the runtime.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustorch_ir::{DType, Graph, Layout, Op, OpKind, Signature};
 
@@ -33,7 +34,8 @@ pub trait Backend: Send + Sync {
 
 /// A compiled graph.
 pub trait Program: Send + Sync {
-    /// Runs the graph and waits for it. `probe` is asked before each kernel.
+    /// Runs the graph and waits for it. `probe` is asked before each kernel, and told the time of
+    /// each if it [asks](Probe::is_timed) for that and the device can tell.
     ///
     /// Inputs and outputs are in the graph's order, in this device's memory; inputs that
     /// the graph updates as state are written to, others are not.
@@ -92,6 +94,14 @@ pub trait Probe: Sync {
     /// # Errors
     /// Whatever the run is to end with.
     fn before(&self, node: usize, op: &Op) -> Result<(), DeviceError>;
+
+    /// Shall the program tell what each launch [took](Probe::took)? It may then be slower.
+    fn is_timed(&self) -> bool {
+        false
+    }
+
+    /// Called when it is known how long the device worked on a launch, which computed these nodes.
+    fn took(&self, _nodes: &[usize], _time: Duration) {}
 }
 
 /// Lets everything pass.

@@ -7,6 +7,7 @@
 //! failure behind the first of them is the loss of the states.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustorch_ir::{Graph, Node, Op, OpError};
 
@@ -81,5 +82,13 @@ impl Probe for Watch<'_> {
             self.is_past.store(true, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    fn is_timed(&self) -> bool {
+        self.probe.is_timed()
+    }
+
+    fn took(&self, nodes: &[usize], time: Duration) {
+        self.probe.took(nodes, time);
     }
 }

@@ -11,14 +11,14 @@ use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
 
 use self::inputs::{Held, Inputs};
-use crate::costs::estimate::{EVERYWHERE, HOST, Places};
+use crate::devices::{Devices, Memo, memo};
 use crate::effects::{Watch, unrepeatable};
+use crate::estimate::{EVERYWHERE, HOST, Locations};
 use crate::journal::{Cause, Lease, lock};
 use crate::placement::{Assignment, DeviceId};
-use crate::planner::{Plan, Request, plan, prefer};
+use crate::planner::{Plan, Request, candidates, plan, prefer};
 use crate::policy::Policy;
 use crate::profile::Profile;
-use crate::runtime::{Devices, Memo, memo};
 use crate::storage::StorageError;
 use crate::trace::explain;
 use crate::{
@@ -37,7 +37,7 @@ pub struct Executable {
     graph: Graph,
     routing: Routing,
     /// Where its inputs are when it is planned.
-    places: Places,
+    places: Locations,
     /// Are results kept for the next run to overwrite?
     keeps: bool,
     /// Has the caller checked all values?
@@ -154,7 +154,7 @@ impl Executable {
         devices: Arc<Devices>,
         graph: Graph,
         routing: Routing,
-        places: Places,
+        places: Locations,
         keeps: bool,
     ) -> Self {
         Self {
@@ -209,7 +209,7 @@ impl Executable {
         self
     }
 
-    pub(crate) fn places(&self) -> &Places {
+    pub(crate) fn places(&self) -> &Locations {
         &self.places
     }
 
@@ -226,6 +226,15 @@ impl Executable {
             devices: devices.map(|id| self.devices.info(id).device).collect(),
             reason: offer.reason,
         })
+    }
+
+    /// The devices that can run the graph's only operation, in the order in which it is offered to
+    /// them.
+    pub(crate) fn candidates(&self, custom_kernel: bool) -> Vec<DeviceType> {
+        let policy = lock(&self.devices.policy).clone();
+        let found = candidates(&self.graph, &self.request(&policy, &[]), custom_kernel);
+        let ids = found.unwrap_or_default().into_iter();
+        ids.map(|id| self.devices.info(id).device).collect()
     }
 
     /// Runs the graph. Inputs it updates as state are changed in place; outputs are new.
@@ -547,7 +556,7 @@ impl Executable {
             }
         };
         let ran = match profiling {
-            true => profile.run(&plan.segments[index], slot.backend.info(), watched),
+            true => watched(&profile.timer(stage.first)),
             false => watched(&NoProbe),
         };
         if stage.update.is_none() || *is_past {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use rustorch_ir::OpKind;
 use smallvec::SmallVec;
 
-use crate::lower::{Draft, Operand, Part, Place, ResultId, Root, Step};
+use crate::launch::{Draft, Operand, Part, Place, ResultId, Root, Step};
 
 /// Operands of a fused step, and numbers among its operands: a GPU's kernel has a limited number
 /// of buffers.

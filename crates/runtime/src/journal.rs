@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustorch_ir::Graph;
 
-use crate::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fallback, PlanCounters};
+use crate::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fallback};
 
 /// Failures that a runtime remembers.
 const REMEMBERED_FALLBACKS: usize = 1000;
@@ -28,6 +28,26 @@ pub(crate) enum Cause {
     Evicted,
     Outdated,
     Failed,
+}
+
+/// What became of the plans of a runtime, by [`Runtime::plans`](crate::Runtime::plans).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PlanCounters {
+    /// Graphs that were planned for the first time.
+    pub new: u64,
+    /// Plans made again because the first one had been evicted.
+    pub evicted: u64,
+    /// Plans made again because routes, rules, measured times or what is known of devices had
+    /// changed.
+    pub outdated: u64,
+    /// Plans made again because a device failed in a run.
+    pub failed: u64,
+    /// Runs that found their graph's plan in the cache.
+    pub reused: u64,
+    /// Plans that are in the cache.
+    pub kept: usize,
+    /// Bytes that they take, about.
+    pub bytes: usize,
 }
 
 /// A graph in a few words.

@@ -10,20 +10,25 @@
 //! [`Graph`](rustorch_ir::Graph) into an [`Executable`], which is planned once, replayed
 //! often, and planned anew when a device fails.
 //!
+//! Modules lie in layers, of which each uses those below:
+//!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `runtime.rs`, `plan_cache.rs` | devices, known graphs |
-//! | `executor.rs`, `executor` | running and failing over, loading |
-//! | `policy.rs`, `f32_hybrid.rs` | whom to ask first |
-//! | `planner.rs`, `segment.rs`, `placement.rs` | who gets a node, cutting, where and why |
-//! | `effects.rs` | updates that must not run twice |
-//! | `capability.rs`, `costs` | what devices say and are measured to do |
-//! | `calibration.rs` | measured costs in a file, for this machine |
-//! | `storage.rs`, `memory.rs`, `host_pool.rs` | a tensor's copies, memory itself, reused |
-//! | `transfers.rs` | what moves |
-//! | `journal.rs`, `trace.rs`, `profile.rs` | what happened, explained and timed |
-//! | `backend.rs`, `device.rs`, `error.rs` | what a backend offers, device facts, failure classes |
-//! | `lower.rs`, `fuse.rs`, `arena.rs` | from a segment to launches and their memory |
+//! | `calibration.rs`, `measure.rs` | measured times in a file, and measuring them |
+//! | `runtime.rs`, `plan_cache.rs`, `transfers.rs` | what callers have: known graphs, what moves |
+//! | `executor.rs` | running and failing over, loading |
+//! | `trace.rs`, `profile.rs` | plans explained, runs timed |
+//! | `planner.rs`, `segment.rs`, `effects.rs` | who gets a node, cutting, what must not run twice |
+//! | `typical.rs` | the operation that a family is judged by |
+//! | `estimate.rs` | what a graph should take on each device |
+//! | `devices.rs` | the devices, and what has been learnt about them |
+//! | `policy.rs`, `placement.rs` | whom to ask first, where and why |
+//! | `costs`, `capability.rs` | what a device was measured to do, and says of itself |
+//! | `storage.rs`, `journal.rs` | a tensor's copies, what happened |
+//! | `lower.rs`, `fuse.rs`, `arena.rs`, `launch.rs` | from a segment to launches and their memory |
+//! | `backend.rs`, `memory.rs`, `host_pool.rs` | what a backend offers, memory itself, reused |
+//! | `system_memory.rs` | how much of it the host has |
+//! | `device.rs`, `error.rs` | facts of a device, failure classes |
 
 mod arena;
 mod backend;
@@ -31,15 +36,19 @@ mod calibration;
 mod capability;
 mod costs;
 mod device;
+mod devices;
 mod effects;
 mod error;
+mod estimate;
 mod executor;
-mod f32_hybrid;
 mod fuse;
 mod host_pool;
 mod journal;
+mod launch;
 mod lower;
+mod measure;
 mod memory;
+mod moment;
 mod placement;
 mod plan_cache;
 mod planner;
@@ -48,8 +57,10 @@ mod profile;
 mod runtime;
 mod segment;
 mod storage;
+mod system_memory;
 mod trace;
 mod transfers;
+mod typical;
 
 pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program, Scratch};
 pub use calibration::{Calibration, CalibrationError, cache_folder};
@@ -59,14 +70,16 @@ pub use device::{Absent, DeviceInfo, Hardware, LARGEST_BUFFER};
 pub use error::{DeviceError, FailureClass, Fallback, RunError};
 pub use executor::{Executable, Loaded, Preference};
 pub use host_pool::{HostPool, HostPoolCounters};
-pub use journal::{AccessCounters, FaultStatistics, Moved};
-pub use lower::{Kernels, Lowered, Operand, Part, Place, Slot, Step, lower};
+pub use journal::{AccessCounters, FaultStatistics, Moved, PlanCounters};
+pub use launch::{Lowered, Operand, Part, Place, Slot, Step};
+pub use lower::{Kernels, lower};
 pub use memory::{DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory};
+pub use moment::Moment;
 pub use placement::Reason;
-pub use plan_cache::PlanCounters;
 pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules};
 pub use runtime::Runtime;
 pub use rustorch_ir::{DeviceType, GpuDevice, OpType};
 pub use storage::{Fetched, Storage, WeakStorage};
+pub use system_memory::SystemMemory;
 pub use trace::Explanation;
 pub use transfers::{MemoryManager, PoolUsage, RouteTraffic, TransferMethod};

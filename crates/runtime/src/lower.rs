@@ -6,129 +6,13 @@
 use std::collections::HashMap;
 
 use rustorch_ir::ops::Contiguous;
-use rustorch_ir::{DType, Graph, Layout, Node, Op, OpError, Role, Signature, TensorType, ValueId};
+use rustorch_ir::{Graph, Layout, Node, Op, OpError, Role, Signature, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::Layouts;
 use crate::arena::{Lifetime, arrange};
 use crate::fuse::fuse;
-
-/// The buffer a value lies in.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Slot {
-    /// A graph input.
-    Input(usize),
-    /// A graph output.
-    Output(usize),
-    /// Bytes of a buffer of the arena, from an offset on.
-    Arena {
-        /// Which buffer: an index of [`Lowered::arena`].
-        buffer: usize,
-        /// The offset in bytes.
-        at: usize,
-    },
-}
-
-/// Where an operand or result lies.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// The buffer.
-    pub slot: Slot,
-    /// The elements in it.
-    pub layout: Layout,
-    /// Shape and element type.
-    pub ty: TensorType,
-}
-
-/// One kernel launch: an operation, or several elementwise ones fused.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Step {
-    /// What is done, in order. The results of the last part are the step's. Several parts are
-    /// elementwise operations on one shape, the result's.
-    pub parts: SmallVec<[Part; 1]>,
-    /// The operands.
-    pub inputs: SmallVec<[Place; 4]>,
-    /// The results, contiguous; those that are written over an operand lie where it does.
-    pub outputs: SmallVec<[Place; 1]>,
-}
-
-/// One operation of a [`Step`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Part {
-    /// Index of the node in the graph that it is for.
-    pub node: usize,
-    /// The operation.
-    pub op: Op,
-    /// Its operands.
-    pub operands: SmallVec<[Operand; 4]>,
-    /// Element type of its result.
-    pub dtype: DType,
-}
-
-/// Where a [`Part`] has an operand from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operand {
-    /// The step's operand of this index.
-    Input(usize),
-    /// The result of the part of this index.
-    Part(usize),
-}
-
-impl Step {
-    /// The last part: the only one, unless the step is fused.
-    pub fn last(&self) -> &Part {
-        &self.parts[self.parts.len() - 1]
-    }
-
-    /// The first result, for most operations the only one.
-    pub fn output(&self) -> &Place {
-        &self.outputs[0]
-    }
-
-    /// The operand that the result of this index is written over.
-    pub fn overwrites(&self, result: usize) -> Option<usize> {
-        self.last().op.def().overwrites(result)
-    }
-}
-
-/// A graph as kernel launches.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Lowered {
-    /// The launches in order.
-    pub steps: Vec<Step>,
-    /// Bytes of each buffer of the arena for intermediate values.
-    pub arena: Vec<usize>,
-}
-
-impl Lowered {
-    /// Bytes of all intermediate values.
-    pub fn arena_bytes(&self) -> usize {
-        self.arena.iter().sum()
-    }
-}
-
-/// Values while their buffers are not known yet.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Root {
-    Input(usize),
-    Result(ResultId),
-}
-
-/// A result of a step, both by their indices.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ResultId {
-    pub(crate) step: usize,
-    pub(crate) result: usize,
-}
-
-/// A step before its buffers are known.
-pub(crate) struct Draft {
-    pub(crate) step: Step,
-    /// Where each operand is from.
-    pub(crate) roots: SmallVec<[Root; 4]>,
-    /// May it be fused with its neighbours?
-    pub(crate) fuses: bool,
-}
+use crate::launch::{Draft, Lowered, Operand, Part, Place, ResultId, Root, Slot, Step};
 
 /// What a backend's kernels are like.
 pub trait Kernels {

@@ -1,12 +1,12 @@
 //! Memory of devices; the host's own.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::{DeviceError, DeviceType, FailureClass};
+use crate::{DeviceError, DeviceType, FailureClass, SystemMemory};
 
 /// Alignment and granularity of the host allocator: Apple's page size, so that the same
 /// pages can serve CPU, Metal, Core ML and OpenCL without a copy.
@@ -107,8 +107,14 @@ pub trait DeviceMemory: Send + Sync {
     /// Out of memory, or the device is lost.
     fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError>;
 
+    /// Names devices that copy from one to another without the host: those with the same name.
+    /// `None` if it does not.
+    fn peers(&self) -> Option<TypeId> {
+        None
+    }
+
     /// A copy of memory of another device, from the one to the other. `None` where that goes by
-    /// way of the host.
+    /// way of the host, as between all that are no [peers](Self::peers).
     ///
     /// # Safety
     /// Nothing writes to it meanwhile, but what was queued before.
@@ -364,18 +370,9 @@ impl DeviceMemory for HostMemory {
 
     fn trim(&self) {}
 
-    /// As Linux tells it, with what it would drop from its caches.
     fn free(&self) -> Option<u64> {
-        let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-        available(&info)
+        SystemMemory::now().map(|memory| memory.free)
     }
-}
-
-/// Bytes of the line `MemAvailable` of `/proc/meminfo`.
-fn available(info: &str) -> Option<u64> {
-    let line = info.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kibibytes.checked_mul(1024)
 }
 
 #[cfg(test)]
@@ -418,16 +415,8 @@ mod tests {
     }
 
     #[test]
-    fn available_memory_is_read_as_linux_writes_it() {
-        let info = "MemTotal:       24576000 kB\nMemAvailable:   1000 kB\n";
-        assert_eq!(available(info), Some(1_024_000));
-        for strange in [
-            "",
-            "MemAvailable: many kB",
-            "MemAvailable: 18446744073709551615 kB",
-        ] {
-            assert_eq!(available(strange), None);
-        }
+    fn the_host_tells_what_is_free() {
+        assert!(HostMemory::new(DeviceType::Cpu).free() > Some(0));
     }
 
     #[test]

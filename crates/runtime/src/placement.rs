@@ -5,11 +5,27 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::DeviceType;
+use crate::{DeviceInfo, DeviceType};
 
 /// A device of a [`Runtime`](crate::Runtime), by its place in the list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct DeviceId(pub(crate) usize);
+
+/// What a runtime's devices say of themselves, in the platform's order.
+pub(crate) struct Chain(pub(crate) Vec<DeviceInfo>);
+
+impl Chain {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = DeviceId> + use<> {
+        (0..self.0.len()).map(DeviceId)
+    }
+
+    pub(crate) fn info(&self, device: DeviceId) -> &DeviceInfo {
+        &self.0[device.0]
+    }
+}
+
+/// What something should take on each measured device.
+pub(crate) type Times = SmallVec<[(DeviceId, Duration); 4]>;
 
 /// Why a node goes to its device.
 #[derive(Clone, PartialEq, Eq, Debug)]

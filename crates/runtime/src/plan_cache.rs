@@ -6,31 +6,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
 use std::sync::Arc;
 
+use crate::PlanCounters;
+
 /// Bytes that plans may take unless somebody says otherwise.
 const DEFAULT_LIMIT: usize = 128 << 20;
 
 /// Hashes of evicted plans that are remembered, to tell why a graph is planned again.
 const REMEMBERED: usize = 1 << 14;
-
-/// What became of the plans of a runtime, by [`Runtime::plans`](crate::Runtime::plans).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PlanCounters {
-    /// Graphs that were planned for the first time.
-    pub new: u64,
-    /// Plans made again because the first one had been evicted.
-    pub evicted: u64,
-    /// Plans made again because routes, rules, measured times or what is known of devices had
-    /// changed.
-    pub outdated: u64,
-    /// Plans made again because a device failed in a run.
-    pub failed: u64,
-    /// Runs that found their graph's plan in the cache.
-    pub reused: u64,
-    /// Plans that are in the cache.
-    pub kept: usize,
-    /// Bytes that they take, about.
-    pub bytes: usize,
-}
 
 /// Plans by the hash of their graph and what else they were made for.
 ///
@@ -38,7 +20,7 @@ pub struct PlanCounters {
 /// more, for that may take time.
 pub(crate) struct PlanCache<T> {
     known: HashMap<u64, usize, BuildHasherDefault<Identity>>,
-    slots: Vec<Slot<T>>,
+    slots: Vec<Entry<T>>,
     /// Slots without a plan.
     free: Vec<usize>,
     /// The ends of the list of plans by their last use.
@@ -51,7 +33,7 @@ pub(crate) struct PlanCache<T> {
 }
 
 /// A plan, with its neighbours in the list.
-struct Slot<T> {
+struct Entry<T> {
     hash: u64,
     plan: Option<Arc<T>>,
     bytes: usize,
@@ -117,7 +99,7 @@ impl<T> PlanCache<T> {
     pub(crate) fn insert(&mut self, hash: u64, plan: Arc<T>) -> Vec<Arc<T>> {
         let mut gone = Vec::new();
         gone.extend(self.known.get(&hash).copied().and_then(|at| self.take(at)));
-        let slot = Slot {
+        let slot = Entry {
             hash,
             plan: Some(plan),
             bytes: 0,

@@ -9,12 +9,12 @@ use rustorch_ir::{
 };
 use smallvec::SmallVec;
 
-use crate::costs::estimate::{Measured, Places, Times, duration};
 use crate::costs::work::Workload;
+use crate::devices::Devices;
 use crate::effects;
-use crate::placement::{Assignment, DeviceId, Reason};
+use crate::estimate::{Locations, Measured, duration};
+use crate::placement::{Assignment, DeviceId, Reason, Times};
 use crate::policy::{Offer, Policy, Subject};
-use crate::runtime::Devices;
 use crate::segment::{Segment, cut};
 use crate::{Costs, DeviceType, OpType, Routing, Rules, RunError};
 
@@ -35,7 +35,7 @@ pub(crate) struct Request<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) routing: Routing,
     /// Where the graph's inputs are.
-    pub(crate) places: &'a Places,
+    pub(crate) places: &'a Locations,
     /// Devices that ran out of memory in this run, with what they said.
     pub(crate) full: &'a [(DeviceId, String)],
 }
@@ -95,7 +95,34 @@ pub(crate) fn prefer(graph: &Graph, request: &Request) -> Result<Offer, RunError
         routing,
         ..
     } = *request;
-    Ok(policy.offer(devices, routing, None, &subject))
+    Ok(policy.offer(devices.chain(), routing, None, &subject))
+}
+
+/// The devices that can run a graph's only node, in the order in which it is offered to them: the
+/// first one is where [`plan`] places it, in strict mode the only one.
+///
+/// # Errors
+/// The graph cannot be taken apart.
+pub(crate) fn candidates(
+    graph: &Graph,
+    request: &Request,
+    custom_kernel: bool,
+) -> Result<Vec<DeviceId>, RunError> {
+    let planner = Planner::new(graph, request)?;
+    let Some(node) = graph.nodes().first() else {
+        return Ok(Vec::new());
+    };
+    let subject = planner.subject(node);
+    let custom_kernel = custom_kernel || subject.custom_kernel;
+    let offer = planner.offer_of(
+        node,
+        &Subject {
+            custom_kernel,
+            ..subject
+        },
+    );
+    let can = |id: &DeviceId| planner.way(*id, node).is_ok();
+    Ok(offer.ids.into_iter().filter(can).collect())
 }
 
 /// The bytes that a graph is judged by: of its inputs and of its outputs.
@@ -198,7 +225,7 @@ impl<'a> Planner<'a> {
         Ok(totals.into_iter().map(time).collect())
     }
 
-    /// Places a node of the source; `None` if that waits for its reader.
+    /// Locations a node of the source; `None` if that waits for its reader.
     fn node(&mut self, node: &Node) -> Result<Option<Results>, RunError> {
         match node.op.def().role() {
             Role::View => self.view(node),
@@ -228,7 +255,8 @@ impl<'a> Planner<'a> {
             devices.forbids(device, signature).is_none()
                 && devices.backend(device).supports(signature)
         };
-        let Some(fused) = fuse(&graph, RULES, |at| runs[at], supports)? else {
+        let rules = [&request.policy.fusions[..], RULES].concat();
+        let Some(fused) = fuse(&graph, &rules, |at| runs[at], supports)? else {
             return Ok((graph, assignments));
         };
         let assignment = |origin: SmallVec<[usize; 8]>| {
@@ -243,7 +271,7 @@ impl<'a> Planner<'a> {
         Ok((fused.graph, assignments))
     }
 
-    /// Places a node on the first device that can run it.
+    /// Locations a node on the first device that can run it.
     fn assign(&mut self, node: &Node) -> Result<Results, RunError> {
         let mut offer = self.offer(node);
         let mut declined = std::mem::take(&mut offer.passed);
@@ -355,17 +383,16 @@ impl<'a> Planner<'a> {
     }
 
     fn offer(&self, node: &Node) -> Offer {
-        let Request {
-            devices,
-            policy,
-            routing,
-            ..
-        } = *self.request;
+        self.offer_of(node, &self.subject(node))
+    }
+
+    /// What the rules look at in a node.
+    fn subject(&self, node: &Node) -> Subject<'_> {
         let operands = node.inputs.iter().map(|&v| self.source.ty(v));
         let types: SmallVec<[&TensorType; 5]> = operands.chain(&node.outputs).collect();
         let elements = types.iter().map(|ty| ty.shape.elements());
         let op_type = self.source.with_signature(node, OpType::of);
-        let subject = Subject {
+        Subject {
             kind: Some(node.op.kind()),
             op_type,
             dtype: node.output().dtype,
@@ -374,13 +401,22 @@ impl<'a> Planner<'a> {
             custom_kernel: op_type == Some(OpType::CustomKernel),
             bytes: self.bytes,
             times: &self.times,
-        };
-        let mut offer = policy.offer(devices, routing, node.pin, &subject);
+        }
+    }
+
+    fn offer_of(&self, node: &Node, subject: &Subject) -> Offer {
+        let Request {
+            devices,
+            policy,
+            routing,
+            ..
+        } = *self.request;
+        let mut offer = policy.offer(devices.chain(), routing, node.pin, subject);
         let free = matches!(
             offer.reason,
             Reason::Preferred | Reason::Policy(_) | Reason::Measured { .. }
         );
-        if op_type.is_none() && free {
+        if subject.op_type.is_none() && free {
             self.prefer_neighbour(node, &mut offer);
         }
         offer

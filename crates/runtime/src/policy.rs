@@ -4,16 +4,17 @@
 //! of the [`DeviceSelector`]. What a device cannot do is found out by the planner, which goes
 //! down the order.
 
+mod f32_hybrid;
+
 use std::collections::HashMap;
 use std::fmt;
 
+use rustorch_ir::fusion::Rule;
 use rustorch_ir::{DType, OpKind};
 use smallvec::SmallVec;
 
-use crate::costs::estimate::Times;
-use crate::placement::{DeviceId, Reason};
-use crate::runtime::Devices;
-use crate::{DeviceInfo, DeviceType, Hardware, OpType, f32_hybrid};
+use crate::placement::{Chain, DeviceId, Reason, Times};
+use crate::{DeviceInfo, DeviceType, Hardware, OpType};
 
 /// What part the processor plays beside a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -156,6 +157,8 @@ pub struct DeviceSelector {
     pub large_bytes: usize,
     /// Are measured times compared, where there are any?
     pub compares: bool,
+    /// Do GPUs go before Core ML, whatever the size and whatever was measured?
+    pub gpus_first: bool,
 }
 
 impl Default for DeviceSelector {
@@ -163,16 +166,17 @@ impl Default for DeviceSelector {
         Self {
             large_bytes: 100 << 20,
             compares: true,
+            gpus_first: false,
         }
     }
 }
 
 impl DeviceSelector {
-    /// The rules by which GPUs go before Core ML, whatever the size and whatever was measured.
+    /// The default rules, but that GPUs go before Core ML.
     pub fn gpus_first() -> Self {
         Self {
-            large_bytes: 0,
-            compares: false,
+            gpus_first: true,
+            ..Self::default()
         }
     }
 }
@@ -198,7 +202,7 @@ pub(crate) struct Subject<'a> {
 
 impl DeviceSelector {
     /// Sorts devices that are in the platform's order.
-    fn sort(&self, offer: &mut Offer, routing: Routing, subject: &Subject, all: &Devices) {
+    fn sort(&self, offer: &mut Offer, routing: Routing, subject: &Subject, all: &Chain) {
         let is_coreml = |id| matches!(all.info(id).device, DeviceType::CoreML(_));
         offer
             .ids
@@ -211,9 +215,12 @@ impl DeviceSelector {
         if self.compares {
             sort_by_time(offer, routing, subject.times, all);
         }
+        if self.gpus_first {
+            put_behind_gpus(offer, is_coreml, all);
+        }
     }
 
-    fn sort_by_size(&self, offer: &mut Offer, threshold: usize, subject: &Subject, all: &Devices) {
+    fn sort_by_size(&self, offer: &mut Offer, threshold: usize, subject: &Subject, all: &Chain) {
         let info = |id: DeviceId| all.info(id);
         let first: fn(&DeviceInfo) -> bool = match subject.bytes {
             n if n < threshold => |info| info.device == DeviceType::Cpu,
@@ -234,7 +241,7 @@ impl DeviceSelector {
 
 /// Puts the devices that were measured in the order of their times, in the places that they
 /// have together.
-fn sort_by_time(offer: &mut Offer, routing: Routing, times: &Times, all: &Devices) {
+fn sort_by_time(offer: &mut Offer, routing: Routing, times: &Times, all: &Chain) {
     // Of the processor it was said already what it is for.
     let is_free = |id: DeviceId| {
         let gpu_only = routing.strategy == GpuExecutionStrategy::GpuOnly;
@@ -266,6 +273,18 @@ fn sort_by_time(offer: &mut Offer, routing: Routing, times: &Times, all: &Device
         let others = others.collect();
         offer.reason = Reason::Measured { here, others };
     }
+}
+
+/// Puts the devices that `is_late` tells of behind the last GPU, where they stood before it.
+fn put_behind_gpus(offer: &mut Offer, is_late: impl Fn(DeviceId) -> bool, all: &Chain) {
+    let is_gpu = |&id: &DeviceId| all.info(id).hardware == Hardware::Gpu;
+    let Some(last) = offer.ids.iter().rposition(is_gpu) else {
+        return;
+    };
+    if is_late(offer.ids[0]) {
+        offer.reason = Reason::Policy("GPUs go before Core ML");
+    }
+    offer.ids[..=last].sort_by_key(|&id| is_late(id));
 }
 
 /// Is this what Core ML is good for?
@@ -303,6 +322,8 @@ pub(crate) fn place_in_chain(info: &DeviceInfo) -> usize {
 pub(crate) struct Policy {
     pub(crate) selector: DeviceSelector,
     pub(crate) routes: HashMap<Route, DeviceType>,
+    /// Rules of fusion that are tried before those of `ir`.
+    pub(crate) fusions: Vec<Rule>,
 }
 
 /// The devices that an operation is offered to.
@@ -331,7 +352,7 @@ impl Policy {
     /// The devices for one operation, pinned or not.
     pub(crate) fn offer(
         &self,
-        all: &Devices,
+        all: &Chain,
         routing: Routing,
         pin: Option<DeviceType>,
         subject: &Subject,
@@ -369,7 +390,7 @@ impl Policy {
     }
 
     /// The devices that the strategy allows, in the order of the rules.
-    fn by_rules(&self, all: &Devices, routing: Routing, subject: &Subject) -> Offer {
+    fn by_rules(&self, all: &Chain, routing: Routing, subject: &Subject) -> Offer {
         let Routing {
             rules,
             strict,
@@ -398,7 +419,7 @@ impl Offer {
     }
 
     /// Appends the devices of that name, or notes why there is none.
-    fn add(&mut self, wish: DeviceType, all: &Devices, routing: Routing) {
+    fn add(&mut self, wish: DeviceType, all: &Chain, routing: Routing) {
         for name in names(wish, all) {
             let mut found = all
                 .ids()
@@ -421,7 +442,7 @@ impl Offer {
 }
 
 /// The devices that a name stands for, first to last.
-fn names(wish: DeviceType, all: &Devices) -> SmallVec<[DeviceType; 2]> {
+fn names(wish: DeviceType, all: &Chain) -> SmallVec<[DeviceType; 2]> {
     let DeviceType::CoreMLHybrid {
         coreml_id,
         fallback_gpu,

@@ -1,57 +1,33 @@
-//! How long the operations of a plan take.
+//! How long the launches of a plan take.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustorch_ir::Op;
+use smallvec::SmallVec;
 
-use crate::costs::work::traffic;
 use crate::journal::lock;
-use crate::segment::Segment;
-use crate::{DeviceError, DeviceInfo, DeviceType, Probe};
+use crate::{DeviceError, Probe};
 
-/// Times of a plan's nodes over its runs.
+/// The nodes that a launch computes, by their indices in the plan's graph: several if elementwise
+/// ones are fused.
+pub(crate) type Launched = SmallVec<[usize; 2]>;
+
+/// Times of a plan's launches over its runs.
 #[derive(Default)]
 pub(crate) struct Profile {
-    /// By index in the plan's graph.
-    times: HashMap<usize, Duration>,
+    times: BTreeMap<Launched, Duration>,
     runs: u32,
 }
 
 impl Profile {
-    /// Runs a segment with the clock on.
-    ///
-    /// On the CPU each kernel's time is its own. Other devices work behind the caller's back:
-    /// the segment's time is shared out by the bytes that its operations read and write.
-    pub(crate) fn run(
-        &mut self,
-        segment: &Segment,
-        info: &DeviceInfo,
-        run: impl FnOnce(&dyn Probe) -> Result<(), DeviceError>,
-    ) -> Result<(), DeviceError> {
-        let timer = Timer {
-            now: Mutex::new((None, Instant::now())),
+    /// What times a segment, whose first node has the index `first` in the plan's graph.
+    pub(crate) fn timer(&mut self, first: usize) -> Timer<'_> {
+        Timer {
             times: Mutex::new(&mut self.times),
-            first: segment.first,
-        };
-        if matches!(info.device, DeviceType::Cpu | DeviceType::Reference) {
-            run(&timer)?;
-            timer.turn(None);
-            return Ok(());
+            first,
         }
-        let start = Instant::now();
-        run(&crate::NoProbe)?;
-        let elapsed = start.elapsed();
-        let bytes: Vec<usize> = (segment.graph.nodes().iter())
-            .map(|node| traffic(&segment.graph, node))
-            .collect();
-        let all = bytes.iter().sum::<usize>().max(1) as f64;
-        for (node, bytes) in segment.nodes().zip(bytes) {
-            let share = elapsed.mul_f64(bytes as f64 / all);
-            *self.times.entry(node).or_default() += share;
-        }
-        Ok(())
     }
 
     /// A run of all segments is over.
@@ -59,36 +35,32 @@ impl Profile {
         self.runs += 1;
     }
 
-    /// The mean time of a node; `None` if it was never timed.
-    pub(crate) fn time(&self, node: usize) -> Option<Duration> {
-        let time = self.times.get(&node)?;
-        time.checked_div(self.runs)
+    /// The launches that were timed, with the mean time of each.
+    pub(crate) fn launches(&self) -> impl Iterator<Item = (&Launched, Duration)> {
+        let runs = self.runs.max(1);
+        self.times
+            .iter()
+            .map(move |(nodes, time)| (nodes, *time / runs))
     }
 }
 
-/// Gives the time from one kernel's start to the next one's to the former.
-struct Timer<'a> {
-    /// The node that runs, and since when.
-    now: Mutex<(Option<usize>, Instant)>,
-    times: Mutex<&'a mut HashMap<usize, Duration>>,
-    /// Index of the segment's first node in the plan's graph.
+/// Notes the times of a segment's launches.
+pub(crate) struct Timer<'a> {
+    times: Mutex<&'a mut BTreeMap<Launched, Duration>>,
     first: usize,
 }
 
-impl Timer<'_> {
-    fn turn(&self, node: Option<usize>) {
-        let mut now = lock(&self.now);
-        let (last, start) = std::mem::replace(&mut *now, (node, Instant::now()));
-        if let Some(last) = last {
-            let time = now.1 - start;
-            *lock(&self.times).entry(self.first + last).or_default() += time;
-        }
-    }
-}
-
 impl Probe for Timer<'_> {
-    fn before(&self, node: usize, _op: &Op) -> Result<(), DeviceError> {
-        self.turn(Some(node));
+    fn before(&self, _: usize, _: &Op) -> Result<(), DeviceError> {
         Ok(())
+    }
+
+    fn is_timed(&self) -> bool {
+        true
+    }
+
+    fn took(&self, nodes: &[usize], time: Duration) {
+        let nodes = nodes.iter().map(|node| self.first + node).collect();
+        *lock(&self.times).entry(nodes).or_default() += time;
     }
 }

@@ -1,188 +1,37 @@
-//! The devices of a program, what has been learnt about them, and graphs compiled for them.
+//! What the crate is used through: devices, graphs that are compiled for them, their memory.
 
-use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hash};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Weak};
 
-use rustorch_ir::{DType, FoldingHasher, Graph, Op, Role, Scalar, Signature, TensorType, ValueId};
+use rustorch_ir::fusion::Rule;
+use rustorch_ir::{DType, FoldingHasher, Graph, Op, Scalar, TensorType, ValueId};
 use smallvec::SmallVec;
 
-use crate::costs::estimate::{Measured, Places};
+use crate::devices::{Devices, Reserve, Slot};
+use crate::estimate::Locations;
 use crate::executor::Executable;
-use crate::journal::{Cause, Journal, Owner, lock};
-use crate::placement::DeviceId;
+use crate::journal::{Cause, lock};
 use crate::plan_cache::PlanCache;
-use crate::policy::{Policy, Subject, place_in_chain};
+use crate::policy::Policy;
 use crate::storage::StorageError;
+use crate::typical::{alone, typical};
 use crate::{
-    Backend, Costs, DeviceBuffer, DeviceCapability, DeviceError, DeviceInfo, DeviceSelector,
-    DeviceType, FailureClass, Fallback, Fetched, Hardware, HostBuffer, MemoryManager, OpType,
-    PlanCounters, Route, Routing, RunError, Storage, TensorInfo, TransferMethod,
+    Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, FailureClass,
+    Fallback, Fetched, Hardware, HostBuffer, MemoryManager, OpType, PlanCounters, Route, Routing,
+    RunError, Storage, TensorInfo,
 };
-
-/// The devices and what has been learnt about them.
-pub(crate) struct Devices {
-    slots: Vec<Slot>,
-    pub(crate) journal: Arc<Journal>,
-    pub(crate) policy: Mutex<Policy>,
-    /// What a device has turned out not to support.
-    unsupported: Mutex<HashSet<(DeviceId, Memo)>>,
-    /// Are segments timed?
-    pub(crate) profiling: AtomicBool,
-    /// Are there measured devices to choose between?
-    compares: AtomicBool,
-    /// How bytes get from one device to another, as far as somebody asked.
-    pub(crate) methods: Mutex<HashMap<(DeviceType, DeviceType), TransferMethod>>,
-    /// Numbers that were operands.
-    numbers: Mutex<Numbers>,
-    cache: Weak<Mutex<Cache>>,
-}
 
 /// Graphs that were run before.
 type Cache = PlanCache<Executable>;
 
-/// Numbers that were operands, with the copies that devices have of them.
-type Numbers = HashMap<(Scalar, DType), Storage, BuildHasherDefault<FoldingHasher>>;
-
 /// Numbers that are kept.
 const KEPT_NUMBERS: usize = 256;
 
-pub(crate) struct Slot {
-    pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) owner: Arc<Owner>,
-    /// Segments that ran here.
-    pub(crate) runs: AtomicU64,
-    capability: OnceLock<DeviceCapability>,
-    /// What it was measured to do.
-    costs: Mutex<Option<Arc<Costs>>>,
-}
-
-impl Slot {
-    pub(crate) fn costs(&self) -> Option<Arc<Costs>> {
-        lock(&self.costs).clone()
-    }
-
-    /// A buffer for a result: that of an earlier run, if nobody else holds it, else a new one.
-    pub(crate) fn room_for(
-        &self,
-        result: &mut Option<Storage>,
-        bytes: usize,
-    ) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
-        let unused = result.take().filter(Storage::is_unique);
-        let kept = unused.and_then(|s| Some((s.overwrite(&self.owner)?, s)));
-        let (buffer, storage) = match kept {
-            Some(kept) => kept,
-            None => {
-                self.owner.admit(bytes)?;
-                let buffer = self.backend.memory().alloc(bytes)?;
-                (buffer.clone(), Storage::on_device(&self.owner, buffer))
-            }
-        };
-        *result = Some(storage);
-        Ok(buffer)
-    }
-}
-
-/// An operation with its operand types: what support is remembered by.
-pub(crate) type Memo = (Op, SmallVec<[TensorType; 4]>);
-
-pub(crate) fn memo(signature: &Signature) -> Memo {
-    let inputs = signature.inputs.iter().map(|&ty| ty.clone());
-    (signature.op.clone(), inputs.collect())
-}
-
-impl Devices {
-    fn new(
-        backends: impl IntoIterator<Item = Arc<dyn Backend>>,
-        cache: &Arc<Mutex<Cache>>,
-    ) -> Self {
-        let journal = Arc::new(Journal::new());
-        let slot = |backend: Arc<dyn Backend>| Slot {
-            owner: Owner::new(backend.info(), journal.clone()),
-            backend,
-            runs: AtomicU64::new(0),
-            capability: OnceLock::new(),
-            costs: Mutex::default(),
-        };
-        let mut slots: Vec<Slot> = backends.into_iter().map(slot).collect();
-        slots.sort_by_key(|slot| place_in_chain(slot.backend.info()));
-        Self {
-            slots,
-            journal,
-            policy: Mutex::default(),
-            unsupported: Mutex::default(),
-            profiling: AtomicBool::new(false),
-            compares: AtomicBool::new(false),
-            methods: Mutex::default(),
-            numbers: Mutex::default(),
-            cache: Arc::downgrade(cache),
-        }
-    }
-
-    /// All devices, in the platform's order.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = DeviceId> + use<> {
-        (0..self.slots.len()).map(DeviceId)
-    }
-
-    pub(crate) fn slot(&self, device: DeviceId) -> &Slot {
-        &self.slots[device.0]
-    }
-
-    pub(crate) fn slots(&self) -> &[Slot] {
-        &self.slots
-    }
-
-    pub(crate) fn backend(&self, device: DeviceId) -> &dyn Backend {
-        &*self.slots[device.0].backend
-    }
-
-    pub(crate) fn info(&self, device: DeviceId) -> &DeviceInfo {
-        self.backend(device).info()
-    }
-
-    /// The devices of that name.
-    pub(crate) fn named(&self, device: DeviceType) -> impl Iterator<Item = &Slot> {
-        let slots = self.slots.iter();
-        slots.filter(move |slot| slot.owner.device == device)
-    }
-
-    /// Why `device` may not run an operation, from what it has been seen to do.
-    pub(crate) fn forbids(&self, device: DeviceId, signature: &Signature) -> Option<String> {
-        if self.slot(device).owner.is_lost() {
-            return Some("lost".to_owned());
-        }
-        let unsupported = lock(&self.unsupported);
-        let known = !unsupported.is_empty() && unsupported.contains(&(device, memo(signature)));
-        known.then(|| "failed as unsupported before".to_owned())
-    }
-
-    /// Remembers what a device does not support; `false` if that was known, or if `memo` is a
-    /// view, which needs no support.
-    pub(crate) fn learn_unsupported(&self, device: DeviceId, memo: Option<&Memo>) -> bool {
-        let memo = memo.filter(|(op, ..)| op.def().role() != Role::View);
-        let learn = |memo: &Memo| lock(&self.unsupported).insert((device, memo.clone()));
-        let learnt = memo.is_some_and(learn);
-        if learnt {
-            (self.journal).outdate("a device turned out not to support an operation");
-        }
-        learnt
-    }
-
-    /// Gives back memory that is only kept for later.
-    pub(crate) fn free_caches(&self, device: DeviceId) {
-        if let Some(cache) = self.cache.upgrade() {
-            let cleared = lock(&cache).clear();
-            drop(cleared);
-        }
-        lock(&self.numbers).clear();
-        self.backend(device).memory().trim();
-    }
-
-    fn capability(&self, device: DeviceId) -> &DeviceCapability {
-        let slot = self.slot(device);
-        let ask = || DeviceCapability::ask(&*slot.backend);
-        slot.capability.get_or_init(ask)
+impl Reserve for Mutex<Cache> {
+    fn give_back(&self) {
+        let cleared = lock(self).clear();
+        drop(cleared);
     }
 }
 
@@ -214,16 +63,17 @@ impl Runtime {
     /// CUDA, OpenCL, CPU, the processor through other drivers, the reference; those of one
     /// kind stay as they are given.
     pub fn new(backends: impl IntoIterator<Item = Arc<dyn Backend>>) -> Self {
-        let cache = Arc::default();
+        let cache = Arc::<Mutex<Cache>>::default();
+        let reserve: Weak<Mutex<Cache>> = Arc::downgrade(&cache);
         Self {
-            devices: Arc::new(Devices::new(backends, &cache)),
+            devices: Arc::new(Devices::new(backends, reserve)),
             cache,
         }
     }
 
     /// What each device says of itself, in the platform's order.
     pub fn devices(&self) -> impl Iterator<Item = &DeviceInfo> {
-        self.devices.slots.iter().map(|s| s.backend.info())
+        self.devices.slots().iter().map(|s| s.backend.info())
     }
 
     /// What each device can do. The devices are asked once.
@@ -234,7 +84,7 @@ impl Runtime {
 
     /// The devices that have run something, with the number of segments.
     pub fn used_devices(&self) -> Vec<(DeviceType, u64)> {
-        let slots = self.devices.slots.iter();
+        let slots = self.devices.slots().iter();
         slots
             .map(|s| (s.owner.device, s.runs.load(Ordering::Relaxed)))
             .filter(|&(_, runs)| runs > 0)
@@ -270,6 +120,13 @@ impl Runtime {
         self.change_policy(|policy| policy.routes.clear());
     }
 
+    /// From now on `rule` is tried, before those that are known: it finds what a
+    /// [`Composite`](rustorch_ir::ops::Composite) can be put in place of, wherever a device
+    /// supports that.
+    pub fn add_fusion(&self, rule: Rule) {
+        self.change_policy(|policy| policy.fusions.push(rule));
+    }
+
     /// Replaces the rules by which [`DeviceType::Auto`] chooses.
     pub fn set_selector(&self, selector: DeviceSelector) {
         self.change_policy(|policy| policy.selector = selector);
@@ -288,7 +145,7 @@ impl Runtime {
         for slot in self.devices.named(device) {
             lock(&slot.costs).clone_from(&costs);
         }
-        let slots = self.devices.slots.iter();
+        let slots = self.devices.slots().iter();
         let measured = slots.filter(|slot| slot.costs().is_some()).count();
         (self.devices.compares).store(measured > 1, Ordering::Relaxed);
         self.devices.journal.outdate("measured times were changed");
@@ -305,39 +162,44 @@ impl Runtime {
         self.devices.profiling.store(on, Ordering::Relaxed);
     }
 
-    /// The devices that would be tried for an operation of a family on such a tensor alone,
-    /// best first: by routes, by measured times of a typical one, by rules, then by what the
-    /// devices can do. Lost ones are left out.
+    /// The devices that an operation of a family on such a tensor would be tried on, best first,
+    /// if it were a graph of its own: what the planner does with a typical one, which is a product
+    /// with a matrix that is no larger, a convolution of 3 × 3 to as many channels, ReLU (or a sum
+    /// of two of what is not floating-point), a sum along the last dimension, softmax along that, a
+    /// product of two complex tensors, normal numbers. Empty where the family has none for the
+    /// tensor, or no device can run it.
     pub fn candidates(
         &self,
         op_type: OpType,
         tensor: &TensorInfo,
         routing: Routing,
     ) -> Vec<DeviceType> {
-        let devices = &*self.devices;
-        let times = Measured::of(devices).times_of(op_type, &tensor.ty);
-        let subject = Subject {
-            kind: None,
-            op_type: Some(op_type),
-            dtype: tensor.ty.dtype,
-            rank: tensor.ty.rank(),
-            elements: tensor.ty.shape.elements(),
-            custom_kernel: tensor.custom_kernel,
-            bytes: tensor.ty.bytes(),
-            times: &times,
+        let Some(graph) = typical(op_type, &tensor.ty) else {
+            return Vec::new();
         };
-        let offer = lock(&devices.policy).offer(devices, routing, None, &subject);
-        let can = |id: &DeviceId| {
-            let lost = devices.slot(*id).owner.is_lost();
-            !lost && devices.capability(*id).supports(op_type, tensor.ty.dtype)
-        };
-        let able = offer.ids.into_iter().filter(can);
-        able.map(|id| devices.info(id).device).collect()
+        self.able(graph, routing, tensor.custom_kernel)
+    }
+
+    /// The devices that an operation on operands of these types would be tried on, best first, if
+    /// it were a graph of its own: what the planner does. Empty where the operation is not defined
+    /// for them, or no device can run it.
+    pub fn candidates_of(
+        &self,
+        op: &Op,
+        inputs: &[TensorType],
+        routing: Routing,
+    ) -> Vec<DeviceType> {
+        let graph = alone(op.clone(), inputs);
+        graph.map_or_else(|_| Vec::new(), |graph| self.able(graph, routing, false))
+    }
+
+    fn able(&self, graph: Graph, routing: Routing, custom_kernel: bool) -> Vec<DeviceType> {
+        self.prepare(graph, routing).candidates(custom_kernel)
     }
 
     /// Is there a graphics processor that was not lost?
     pub fn has_gpu(&self) -> bool {
-        let slots = self.devices.slots.iter();
+        let slots = self.devices.slots().iter();
         let gpus = slots.filter(|s| s.backend.info().hardware == Hardware::Gpu);
         gpus.filter(|s| !s.owner.is_lost()).count() > 0
     }
@@ -345,7 +207,7 @@ impl Runtime {
     /// Prepares `graph` to be run often. Planning happens with the first run, and takes the
     /// inputs to be on the host; see [`Executable::with_fresh_inputs`].
     pub fn prepare(&self, graph: Graph, routing: Routing) -> Executable {
-        Executable::new(self.devices.clone(), graph, routing, Places::new(), true)
+        Executable::new(self.devices.clone(), graph, routing, Locations::new(), true)
     }
 
     /// Runs `graph` once; its program is remembered for graphs that are equal.
@@ -410,10 +272,10 @@ impl Runtime {
     }
 
     /// Where the operands are, which decides only where there is something to choose between.
-    fn places(&self, inputs: &[Storage]) -> Places {
+    fn places(&self, inputs: &[Storage]) -> Locations {
         match self.devices.compares.load(Ordering::Relaxed) {
             true => self.devices.places(inputs),
-            false => Places::new(),
+            false => Locations::new(),
         }
     }
 
@@ -423,7 +285,7 @@ impl Runtime {
         graph: Graph,
         inputs: &[Storage],
         routing: Routing,
-        places: Places,
+        places: Locations,
     ) -> Result<Vec<Storage>, RunError> {
         let executable = self.insert(hash, graph, routing, places);
         let outputs = executable.run(inputs);
@@ -433,7 +295,13 @@ impl Runtime {
         outputs
     }
 
-    fn insert(&self, hash: u64, graph: Graph, routing: Routing, places: Places) -> Arc<Executable> {
+    fn insert(
+        &self,
+        hash: u64,
+        graph: Graph,
+        routing: Routing,
+        places: Locations,
+    ) -> Arc<Executable> {
         let devices = self.devices.clone();
         let executable = Executable::new(devices, graph, routing, places, false);
         let mut cache = lock(&self.cache);

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use smallvec::SmallVec;
 
 use crate::journal::{Owner, lock};
+use crate::moment::{Latest, Moment};
 use crate::{
     DeviceBuffer, DeviceError, DeviceMemory, DeviceType, FailureClass, Fetch, HostBuffer, RunError,
 };
@@ -31,6 +32,8 @@ struct Inner {
     copies: Mutex<Copies>,
     /// Number of runs that read; −1 while one writes.
     users: AtomicIsize,
+    /// When it was last written over.
+    overwritten: Latest,
 }
 
 #[derive(Debug, Default)]
@@ -153,6 +156,7 @@ impl Storage {
             bytes,
             copies: Mutex::new(copies),
             users: AtomicIsize::new(0),
+            overwritten: Latest::default(),
         }))
     }
 
@@ -192,6 +196,16 @@ impl Storage {
     /// A handle that does not keep the bytes.
     pub fn downgrade(&self) -> WeakStorage {
         WeakStorage(Arc::downgrade(&self.0))
+    }
+
+    /// When it was last written over, as [`Storage::overwrite_at`] was told.
+    pub fn overwritten(&self) -> Moment {
+        self.0.overwritten.get()
+    }
+
+    /// Notes that the bytes are written over at a moment: what was recorded before means others.
+    pub fn overwrite_at(&self, moment: Moment) {
+        self.0.overwritten.raise(moment);
     }
 
     /// Number of handles on these bytes, this one among them.

@@ -4,21 +4,22 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use rustorch_ir::{Node, Role, Signature, ValueId};
+use smallvec::{SmallVec, smallvec};
 
-use crate::costs::estimate::duration;
 use crate::costs::work::Workload;
+use crate::devices::Devices;
+use crate::estimate::duration;
 use crate::placement::Assignment;
 use crate::planner::Plan;
-use crate::profile::Profile;
-use crate::runtime::Devices;
-use crate::{DeviceType, TransferMethod};
+use crate::profile::{Launched, Profile};
+use crate::{Costs, DeviceType, TransferMethod};
 
 /// A row of `explain`: operations that go to one device for one reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// The operation's name.
-    pub op: &'static str,
-    /// How many nodes of the plan.
+    /// The operation's name; those of all that one launch was seen to compute.
+    pub op: String,
+    /// How many nodes of the plan, or launches of several.
     pub count: usize,
     /// Where they go.
     pub device: DeviceType,
@@ -35,11 +36,13 @@ pub struct Explanation {
     /// The time that they should take together; `None` unless the device was measured, see
     /// [`Runtime::set_costs`](crate::Runtime::set_costs).
     pub expected: Option<Duration>,
-    /// The time that they took together, in the mean of the runs; `None` if none was timed.
+    /// The time that the device worked on them together, in the mean of the runs; `None` if none
+    /// was timed, or the device does not tell.
     pub measured: Option<Duration>,
 }
 
-/// A plan as rows: nodes of one op, device and reason counted together.
+/// A plan as rows: launches of the same operations, device and reason counted together. Which nodes
+/// are launched together is known of those that were timed.
 pub(crate) fn explain(
     plan: &Plan,
     devices: &Devices,
@@ -48,26 +51,34 @@ pub(crate) fn explain(
     let mut rows: Vec<Explanation> = Vec::new();
     let mut moves = Moves::new(plan, devices);
     let workload = Workload::new(&plan.graph);
-    for (index, (node, assignment)) in plan.graph.nodes().iter().zip(&plan.assignments).enumerate()
-    {
-        if node.op.def().role() == Role::View {
+    for (launched, measured) in launches(plan, profile) {
+        let nodes = || launched.iter().map(|&at| &plan.graph.nodes()[at]);
+        // What comes last is what reaches memory.
+        let Some((&last, node)) = launched.last().zip(nodes().next_back()) else {
             continue;
-        }
-        let written = |s: &Signature| node.op.def().written(s);
+        };
+        let assignment = &plan.assignments[last];
         let costs = devices.slot(assignment.device).costs();
+        let expected = |costs: &Costs| {
+            let seconds = launched.iter().map(|&at| workload.seconds(costs, at));
+            duration(seconds.sum())
+        };
+        let ops: SmallVec<[&'static str; 4]> = nodes().map(|node| node.op.name()).collect();
+        let written = |s: &Signature| node.op.def().written(s);
         let row = Explanation {
-            op: node.op.name(),
+            op: names(&ops),
             count: 1,
             device: devices.info(assignment.device).device,
             reason: assignment.reason.to_string(),
             replaces: names(&assignment.replaces),
             bytes: plan.graph.with_signature(node, written),
-            moved: moves.to(node, assignment),
-            expected: costs.map(|costs| duration(workload.seconds(&costs, index))),
-            measured: profile.and_then(|p| p.time(index)),
+            moved: nodes().map(|node| moves.to(node, assignment)).sum(),
+            expected: costs.as_deref().map(expected),
+            measured,
         };
         let same = |r: &&mut Explanation| {
-            let key = |r: &Explanation| (r.op, r.device, r.reason.clone(), r.replaces.clone());
+            let key =
+                |r: &Explanation| (r.op.clone(), r.device, r.reason.clone(), r.replaces.clone());
             key(r) == key(&row)
         };
         match rows.iter_mut().find(same) {
@@ -84,6 +95,24 @@ pub(crate) fn explain(
     rows
 }
 
+/// The nodes of each launch, with its time; in the order of what comes last in them. Views are none.
+fn launches(plan: &Plan, profile: Option<&Profile>) -> Vec<(Launched, Option<Duration>)> {
+    let timed = profile.into_iter().flat_map(Profile::launches);
+    let mut all: Vec<(Launched, Option<Duration>)> = timed
+        .map(|(nodes, time)| (nodes.clone(), Some(time)))
+        .collect();
+    let known: HashSet<usize> = all
+        .iter()
+        .flat_map(|(nodes, _)| nodes.iter().copied())
+        .collect();
+    let others = plan.graph.nodes().iter().enumerate();
+    let others =
+        others.filter(|(at, node)| node.op.def().role() != Role::View && !known.contains(at));
+    all.extend(others.map(|(at, _)| (smallvec![at], None)));
+    all.sort_by_key(|(nodes, _)| nodes.last().copied());
+    all
+}
+
 /// Names in order, with how many there are of each.
 fn names(names: &[&'static str]) -> String {
     let runs = names.chunk_by(|a, b| a == b).map(|run| match run.len() {
@@ -93,7 +122,7 @@ fn names(names: &[&'static str]) -> String {
     runs.collect::<Vec<_>>().join(", ")
 }
 
-/// What fused operations take together is known of one of them.
+/// What is known of both together.
 fn sum(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a + b),

@@ -4,18 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::DeviceType;
-use crate::journal::{AccessCounters, FaultStatistics, Moved, lock};
-use crate::runtime::{Devices, Slot};
-
-/// Pairs of devices whose way is remembered.
-const REMEMBERED_WAYS: usize = 64;
+use crate::devices::{Devices, Slot};
+use crate::journal::{AccessCounters, FaultStatistics, Moved};
 
 /// How bytes get from one device to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TransferMethod {
     /// Not at all: both use the same memory.
     ZeroCopy,
-    /// Over the host's memory, since each has its own.
+    /// Over the host's memory, since each has its own and neither reaches the other's.
     HostStaging,
     /// In one copy.
     Standard,
@@ -33,8 +30,8 @@ pub struct PoolUsage {
     pub peak: u64,
     /// Bytes that there are, where it is known.
     pub capacity: Option<u64>,
-    /// Bytes that could be taken now, where it is known: as the device tells, or else what
-    /// tensors leave of its capacity; no more than a limit leaves.
+    /// Bytes that could be taken now, where it is known: as the device tells, or else, and where
+    /// that makes no sense, what tensors leave of its capacity; no more than a limit leaves.
     pub free: Option<u64>,
 }
 
@@ -76,15 +73,12 @@ impl MemoryManager {
     pub fn pools(&self) -> Vec<PoolUsage> {
         let pool = |slot: &Slot| {
             let (in_use, peak) = slot.owner.usage();
-            let capacity = slot.backend.info().memory_bytes;
-            let left = capacity.map(|bytes| bytes.saturating_sub(in_use));
-            let free = slot.backend.memory().free().or(left);
             PoolUsage {
                 device: slot.owner.device,
                 in_use,
                 peak,
-                capacity,
-                free: free.into_iter().chain(slot.owner.left()).min(),
+                capacity: slot.capacity(),
+                free: slot.free(),
             }
         };
         self.devices.slots().iter().map(pool).collect()
@@ -107,16 +101,7 @@ impl MemoryManager {
 
     /// How bytes get from one device to another.
     pub fn optimize_transfer(&self, from: DeviceType, to: DeviceType) -> TransferMethod {
-        let mut methods = lock(&self.devices.methods);
-        if let Some(method) = methods.get(&(from, to)) {
-            return *method;
-        }
-        if methods.len() >= REMEMBERED_WAYS {
-            methods.clear();
-        }
-        let method = self.devices.transfer_method(from, to);
-        methods.insert((from, to), method);
-        method
+        self.devices.transfer_method(from, to)
     }
 
     /// How often a device used tensors, and when last.
@@ -160,8 +145,9 @@ impl MemoryManager {
     /// asked for or part of what an operation was made of, and by updates of a state of another
     /// type, such as an `f16` cache of `f32` keys.
     ///
-    /// What a kernel does while it reads its operands (weights in `f16` or blocks) stores
-    /// nothing and is not counted.
+    /// What an operation does within itself is not counted: weights in `f16` or blocks that it
+    /// reads, and activations that a product with blocks rounds to 8 bits in working memory of its
+    /// own. No tensor has that type.
     pub fn conversions(&self) -> u64 {
         self.devices.journal.conversions()
     }
@@ -175,8 +161,11 @@ impl Devices {
             // The processor's memory is the host's, whether there is a backend for it or not.
             info.map_or(device == DeviceType::Cpu, |info| info.shares_host_memory)
         };
+        let peers = |device| self.named(device).next()?.backend.memory().peers();
+        let are_peers = || peers(from).is_some_and(|name| peers(to) == Some(name));
         match (in_host_memory(from), in_host_memory(to)) {
             _ if from == to => TransferMethod::ZeroCopy,
+            (false, false) if are_peers() => TransferMethod::Standard,
             (true, true) => TransferMethod::ZeroCopy,
             (false, false) => TransferMethod::HostStaging,
             _ => TransferMethod::Standard,

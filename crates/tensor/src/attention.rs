@@ -1,6 +1,6 @@
 //! What transformers are made of beside the common layers.
 
-use rustorch_ir::ops::{Attention, Rope, UpdateSlice};
+use rustorch_ir::ops::{Attention, Rope};
 use rustorch_ir::{DType, Param};
 
 use crate::Tensor;
@@ -106,23 +106,5 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         let inputs: Vec<&Self> = [self, positions].into_iter().chain(factors).collect();
         Self::apply("rope", rope.clone(), &inputs)
-    }
-
-    /// Writes `source` into this tensor's memory at index `start` of `dim`, and returns the
-    /// tensor with that change. `source` has this tensor's shape except in `dim`, and its
-    /// dtype, or both are floats; `start` is one `i32`, read at run time.
-    ///
-    /// The change happens when the result is computed. From then on this tensor shows it
-    /// too, so read the result, not this tensor. What is not in memory yet is computed
-    /// first, unless it is the result of another update.
-    ///
-    /// # Errors
-    /// A source or start other than these; a view of a part of some memory; when computed,
-    /// a range that does not fit.
-    pub fn update_slice_(&self, source: &Self, dim: isize, start: &Self) -> RusTorchResult<Self> {
-        const NAME: &str = "update_slice_";
-        let dim = self.dim(NAME, dim)?;
-        self.prepare_update(NAME)?;
-        Self::apply(NAME, UpdateSlice { dim }, &[self, source, start])
     }
 }

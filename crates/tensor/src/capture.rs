@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustorch_ir::ops::{AsStrided, Full, Reshape};
 use rustorch_ir::{DType, FoldingHasher, Graph, OpError, Scalar, TensorType, ValueId};
-use rustorch_runtime::{Runtime, Storage};
+use rustorch_runtime::{Moment, Runtime, Storage};
 use smallvec::SmallVec;
 
 use crate::Tensor;
@@ -21,6 +21,8 @@ pub(crate) struct Capture {
     pub(crate) graph: Graph,
     /// The storages of tensors in memory.
     pub(crate) leaves: Vec<Storage>,
+    /// Which inputs are written over, and when that was recorded.
+    pub(crate) written: Vec<(usize, Moment)>,
     /// The asked-for values, and behind them what else is kept: states after an update, which cost
     /// nothing to keep, and values that there are handles on.
     pub(crate) results: Vec<Value>,
@@ -40,8 +42,8 @@ impl Capture {
     /// memory. Numbers are part of it.
     ///
     /// # Errors
-    /// A placeholder that is not among `placeholders`; a state that is read while it is
-    /// updated.
+    /// A placeholder that is not among `placeholders`; an old state that was read behind its
+    /// update.
     pub(crate) fn trace(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
         let outputs: Vec<&Value> = outputs.iter().map(|t| t.value()).collect();
         let history = History::of(outputs.iter().copied());
@@ -52,7 +54,7 @@ impl Capture {
             require("trace", is_placeholder, "placeholders", "a tensor")?;
             values.insert(tensor.value().key(), graph.input(tensor.ty().clone())?);
         }
-        let leaves = add_leaves(&mut graph, &history.leaves, &mut values, None)?;
+        let leaves = add_leaves(&mut graph, &history, &mut values, None)?;
         Self::new(graph, leaves, values, &history, &outputs, None)
     }
 
@@ -60,7 +62,7 @@ impl Capture {
     /// handle on. Numbers are inputs.
     ///
     /// # Errors
-    /// A placeholder; a state that is read while it is updated.
+    /// A placeholder; an old state that was read behind its update.
     pub(crate) fn once(outputs: &[&Value], runtime: &Runtime) -> RusTorchResult<Self> {
         let history = History::of(outputs.iter().copied());
         let mut held = history.held();
@@ -68,7 +70,7 @@ impl Capture {
         held.values.retain(|value| !is_asked(value));
         let mut graph = Graph::new();
         let mut values = Values::with_capacity_and_hasher(history.len(), Default::default());
-        let leaves = add_leaves(&mut graph, &history.leaves, &mut values, Some(runtime))?;
+        let leaves = add_leaves(&mut graph, &history, &mut values, Some(runtime))?;
         Self::new(graph, leaves, values, &history, outputs, Some(held))
     }
 
@@ -80,15 +82,18 @@ impl Capture {
         outputs: &[&Value],
         held: Option<Held>,
     ) -> RusTorchResult<Self> {
-        check_states(history)?;
         let (mut kept, mut shown) = (Vec::new(), Vec::new());
-        let updates = history.nodes.iter().filter(|(_, p)| p.is_update());
-        let overwritten: ByKey<()> = updates.map(|(_, p)| (p.inputs[0].key(), ())).collect();
+        let overwritten = history.overwritten();
+        let mut written = Vec::new();
         for (results, pending) in &history.nodes {
+            pending.check_operands()?;
             let inputs: SmallVec<[ValueId; 4]> =
                 pending.inputs.iter().map(|v| values[&v.key()]).collect();
             let first = graph.push(pending.op.clone(), &inputs)?;
             graph.pin(first, pending.pin);
+            if let Some(state) = graph.previous(first).and_then(|v| graph.state_root(v)) {
+                written.push((state.index(), pending.recorded));
+            }
             let all = graph.results(first);
             values.extend(
                 results
@@ -112,13 +117,11 @@ impl Capture {
         for value in &results {
             graph.output(values[&value.key()]);
         }
-        if !overwritten.is_empty() {
-            check_readers(&graph)?;
-        }
         shown.extend(held.views);
         Ok(Self {
             graph,
             leaves,
+            written,
             results,
             shown,
         })
@@ -129,13 +132,13 @@ impl Capture {
 /// storages of a runtime, or constants.
 fn add_leaves(
     graph: &mut Graph,
-    leaves: &[(Value, State)],
+    history: &History,
     values: &mut Values,
     numbers: Option<&Runtime>,
 ) -> RusTorchResult<Vec<Storage>> {
     let mut views: SmallVec<[(&Value, View); 4]> = SmallVec::new();
     let mut constants: SmallVec<[(&Value, Scalar); 4]> = SmallVec::new();
-    for (value, state) in leaves {
+    for (value, state) in &history.leaves {
         match (state, numbers) {
             (State::Ready(view), _) => views.push((value, view.clone())),
             (State::Scalar(number), Some(runtime)) => {
@@ -151,9 +154,13 @@ fn add_leaves(
             )?,
         }
     }
-    // Values that are their whole storage give their input its shape, so that most need no
-    // view at all.
-    views.sort_by_key(|(value, view)| !view.is_whole(value.ty().dtype));
+    // States, and then values that are their whole storage, give their input its shape: what is
+    // written over has to be an input, and most need no view at all.
+    let states = history.overwritten();
+    views.sort_by_key(|(value, view)| {
+        let is_state = states.contains_key(&value.key());
+        (!is_state, !view.is_whole(value.ty().dtype))
+    });
     let mut inputs: Inputs = Inputs::default();
     let mut storages = Vec::new();
     for (value, view) in &views {
@@ -214,35 +221,4 @@ fn add_view(
     };
     let layout = view.layout.clone();
     graph.push(AsStrided { layout }, &[flat])
-}
-
-/// An update changes its state in place, so whoever else reads the old state might read
-/// the new one instead.
-fn check_states(history: &History) -> RusTorchResult<()> {
-    let mut updates = history.nodes.iter().filter(|(_, p)| p.is_update());
-    updates.try_for_each(|(_, update)| {
-        let is_only = history.uses(&update.inputs[0]) == 1;
-        require_only_reader(update.op.name(), is_only)
-    })
-}
-
-fn require_only_reader(name: &'static str, is_only: bool) -> RusTorchResult<()> {
-    let expected = "a state that is read only through the result of its update";
-    let got = "another reader of the old state in the same computation";
-    require(name, is_only, expected, got)
-}
-
-/// The same of tensors that are views of a state's memory.
-fn check_readers(graph: &Graph) -> RusTorchResult<()> {
-    let mut readers = vec![0u32; graph.len()];
-    for value in graph.nodes().iter().flat_map(|n| &n.inputs) {
-        readers[value.index()] += 1;
-    }
-    for (node, state) in graph.nodes().iter().flat_map(|node| {
-        let states = node.overwrites();
-        states.map(move |(_, state)| (node, node.inputs[state]))
-    }) {
-        require_only_reader(node.op.name(), readers[state.index()] == 1)?;
-    }
-    Ok(())
 }

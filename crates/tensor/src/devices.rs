@@ -80,9 +80,7 @@ fn cuda() -> Found {
 
 #[cfg(feature = "opencl")]
 fn opencl() -> Found {
-    let devices = rustorch_opencl::devices()
-        .map_err(|absent| Absent::new("opencl", absent.reason, absent.cure))?;
-    Ok(backends_of(devices))
+    Ok(backends_of(rustorch_opencl::devices()?))
 }
 
 #[cfg(not(feature = "opencl"))]

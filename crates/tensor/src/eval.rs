@@ -41,6 +41,7 @@ fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchRes
         State::Pending(pending) if is_alone(&pending) => pending,
         State::Pending(_) | State::Scalar(_) | State::Placeholder => return Ok(false),
     };
+    pending.check_operands()?;
     let mut types: SmallVec<[&TensorType; 4]> = SmallVec::new();
     let mut storages: SmallVec<[Storage; 4]> = SmallVec::new();
     for input in &pending.inputs {
@@ -82,10 +83,14 @@ pub(crate) fn eval_with(
     let Capture {
         graph,
         leaves,
+        written,
         results,
         shown,
     } = Capture::once(&pending, runtime)?;
     let storages = run(graph, &leaves)?;
+    for (input, recorded) in written {
+        leaves[input].overwrite_at(recorded);
+    }
     for (value, storage) in results.iter().zip(storages) {
         value.store(View::whole(storage, &value.ty().shape));
     }
@@ -124,7 +129,7 @@ impl Tensor {
     }
 
     /// The elements' place after [`Tensor::eval`].
-    fn view_of_value(&self) -> RusTorchResult<View> {
+    pub(crate) fn view_of_value(&self) -> RusTorchResult<View> {
         self.eval()?;
         let missing = || OpError::new("eval", "a value", "none");
         Ok(self.value().view().ok_or_else(missing)?)
@@ -182,19 +187,5 @@ impl Tensor {
     pub fn item<T: Element>(&self) -> RusTorchResult<T> {
         require("item", self.numel() == 1, "one element", self.ty())?;
         Ok(self.read("item")?[0])
-    }
-
-    /// Makes this tensor one whose memory an update can change: all of a storage, or what
-    /// another update, or a trace's caller, makes so.
-    pub(crate) fn prepare_update(&self, name: &'static str) -> RusTorchResult<()> {
-        match self.state() {
-            State::Placeholder => return Ok(()),
-            State::Pending(pending) if pending.is_update() => return Ok(()),
-            State::Pending(_) | State::Ready(_) | State::Scalar(_) => {}
-        }
-        let whole = self.view_of_value()?.is_whole(self.dtype());
-        let expected = "a tensor that is all of its memory (contiguous makes one)";
-        let got = format!("a view {}", self.ty());
-        require(name, whole, expected, got)
     }
 }

@@ -9,7 +9,7 @@ use rustorch_ir::{FoldingHasher, Layout, Role};
 use rustorch_runtime::Storage;
 use smallvec::SmallVec;
 
-use crate::value::{Pending, State, Value};
+use crate::value::{Extent, Pending, State, Value};
 
 /// Operations one behind the other of which a history may be made: longer ones are computed, for
 /// planning takes time and memory for each operation.
@@ -20,17 +20,6 @@ const MAX_BYTES: u64 = 256 << 20;
 
 /// A map by the keys of values.
 pub(crate) type ByKey<T> = HashMap<usize, T, BuildHasherDefault<FoldingHasher>>;
-
-/// How long a history is.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Extent {
-    /// Operations one behind the other.
-    depth: u32,
-    /// Bytes of memory that it holds, at most: what it reads twice counts twice.
-    bytes: u64,
-    /// Does it begin with a placeholder? Then it cannot be computed.
-    is_traced: bool,
-}
 
 impl Extent {
     /// The extent of an operation on these values.
@@ -66,22 +55,16 @@ impl Extent {
     }
 }
 
-/// The values that others are computed from, in an order that can be followed.
+/// The values that others are computed from.
 #[derive(Default)]
 pub(crate) struct History {
     /// Those that are known, or given.
     pub(crate) leaves: Vec<(Value, State)>,
-    /// The operations, each with the results that there are handles on.
+    /// The operations in the order they were recorded, each with the results that there are
+    /// handles on.
     pub(crate) nodes: Vec<(SmallVec<[Value; 1]>, Arc<Pending>)>,
     /// How often each value is an operand.
     uses: ByKey<usize>,
-}
-
-/// What a walk does next.
-enum Visit {
-    Enter(Value),
-    /// All that it is computed from was visited.
-    Leave(SmallVec<[Value; 1]>, Arc<Pending>),
 }
 
 /// The values of a history that somebody else holds a handle on.
@@ -97,21 +80,21 @@ impl History {
     /// Walks back from `outputs`. Histories can be long: in a loop, not by recursion.
     pub(crate) fn of<'a>(outputs: impl Iterator<Item = &'a Value>) -> Self {
         let mut history = Self::default();
-        let mut stack = Vec::new();
+        let mut next = Vec::new();
         for output in outputs {
-            history.visit(output.clone(), 0, &mut stack);
-            while let Some(visit) = stack.pop() {
-                match visit {
-                    Visit::Enter(value) => history.visit(value, 1, &mut stack),
-                    Visit::Leave(results, pending) => history.nodes.push((results, pending)),
-                }
+            history.visit(output.clone(), 0, &mut next);
+            while let Some(value) = next.pop() {
+                history.visit(value, 1, &mut next);
             }
         }
+        // What reads a state is then ahead of what writes over it.
+        let nodes = &mut history.nodes;
+        nodes.sort_unstable_by_key(|(_, pending)| pending.recorded);
         history
     }
 
     /// Comes to a value, as an operand or not, and goes on to its operands the first time.
-    fn visit(&mut self, value: Value, uses: usize, stack: &mut Vec<Visit>) {
+    fn visit(&mut self, value: Value, uses: usize, next: &mut Vec<Value>) {
         match self.uses.entry(value.key()) {
             Entry::Occupied(mut known) => *known.get_mut() += uses,
             Entry::Vacant(new) => {
@@ -123,8 +106,8 @@ impl History {
                         for other in results.iter().filter(|_| results.len() > 1) {
                             self.uses.entry(other.key()).or_insert(0);
                         }
-                        stack.push(Visit::Leave(results, pending.clone()));
-                        stack.extend(pending.inputs.iter().rev().cloned().map(Visit::Enter));
+                        next.extend(pending.inputs.iter().rev().cloned());
+                        self.nodes.push((results, pending));
                     }
                     leaf => self.leaves.push((value, leaf)),
                 }
@@ -145,6 +128,12 @@ impl History {
     /// Is there a handle on a value besides those in the history?
     fn is_held(&self, value: &Value) -> bool {
         value.others(1 + self.uses(value)) > 0
+    }
+
+    /// The values that are written over.
+    pub(crate) fn overwritten(&self) -> ByKey<()> {
+        let updates = self.nodes.iter().filter(|(_, p)| p.is_update());
+        updates.map(|(_, p)| (p.inputs[0].key(), ())).collect()
     }
 
     /// Bytes of memory that nobody else holds.

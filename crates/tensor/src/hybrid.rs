@@ -34,11 +34,12 @@ impl HybridExecutor {
         &self.runtime
     }
 
-    /// The device for an operation of a family on such a tensor, judged alone: by routes, by
-    /// measured times where the machine was calibrated, by the rules.
+    /// The device that the planner gives an operation of a family on such a tensor, if it is
+    /// computed by itself from operands on the host: a typical one, see [`Runtime::candidates`].
+    /// [`Runtime::candidates_of`] tells it of any operation.
     ///
     /// # Errors
-    /// No device has kernels for it.
+    /// The family has no operation for such a tensor, or no device can run it.
     pub fn select_device(
         &self,
         op_type: OpType,

@@ -26,6 +26,7 @@ mod capture;
 mod conv;
 mod converting;
 mod creation;
+mod custom;
 mod devices;
 mod dims;
 mod display;
@@ -51,6 +52,7 @@ mod random;
 mod reduce;
 mod tensor;
 mod trace;
+mod updates;
 mod value;
 mod views;
 

@@ -4,16 +4,15 @@ use std::sync::{Arc, OnceLock};
 
 use rustorch_ir::ops::Reshape;
 use rustorch_ir::{DType, Op, OpError, ResultTypes, Role, Scalar, TensorType, normalize_dim};
-use rustorch_runtime::{DeviceType, RunError, Storage};
+use rustorch_runtime::{DeviceType, Moment, RunError, Storage};
 use smallvec::SmallVec;
 
 use crate::devices::{current, runtime};
 use crate::error::{RusTorchResult, require};
 use crate::eval::eval_all;
 use crate::grad::{Track, Tracks, tracks};
-use crate::history::Extent;
 use crate::manager::{current_pin, pin};
-use crate::value::{Pending, State, Value, View, overwrites};
+use crate::value::{Extent, Pending, State, Value, View, overwrites};
 
 /// A multi-dimensional array of one element type.
 ///
@@ -149,6 +148,10 @@ impl Tensor {
         &self.value
     }
 
+    pub(crate) fn set_value(&mut self, value: Value) {
+        self.value = value;
+    }
+
     pub(crate) fn track(&self) -> Option<&Arc<Track>> {
         self.track.as_ref()
     }
@@ -277,6 +280,7 @@ fn recorded(op: Op, inputs: &[&Tensor], pin: Option<DeviceType>) -> Arc<Pending>
         extent: Extent::of(values.clone()),
         inputs: values.cloned().collect(),
         pin,
+        recorded: Moment::next(),
         results: OnceLock::new(),
     })
 }

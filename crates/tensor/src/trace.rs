@@ -1,7 +1,7 @@
 //! Computations that are recorded once and run often.
 
 use rustorch_ir::{DType, OpError, TensorType};
-use rustorch_runtime::{Executable, Loaded, Storage};
+use rustorch_runtime::{Executable, Loaded, Moment, Storage};
 
 use crate::Tensor;
 use crate::capture::Capture;
@@ -32,6 +32,8 @@ pub struct Trace {
     executable: Executable,
     placeholders: usize,
     leaves: Vec<Storage>,
+    /// The inputs that every run writes over.
+    states: Vec<usize>,
     outputs: Vec<TensorType>,
 }
 
@@ -39,20 +41,24 @@ impl Trace {
     /// Records how `outputs` are computed from `placeholders` and from tensors in memory,
     /// for the current [`runtime`](crate::runtime).
     ///
-    /// A tensor in memory that the computation updates ([`Tensor::update_slice_`]) is
-    /// updated in place by every run.
+    /// A tensor in memory that the computation updates ([`Tensor::update_slice_`],
+    /// [`Tensor::copy_`]) is updated in place by every run.
     ///
     /// # Errors
-    /// A placeholder in the computation that is not among `placeholders`; a state that is
-    /// read otherwise than through the result of its update.
+    /// A placeholder in the computation that is not among `placeholders`; an old state that was
+    /// read behind its update.
     pub fn new(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
         let capture = Capture::trace(placeholders, outputs)?;
         let (runtime, routing) = current();
         let executable = runtime.prepare(capture.graph, routing);
+        let mut states: Vec<usize> = capture.written.iter().map(|(input, _)| *input).collect();
+        states.sort_unstable();
+        states.dedup();
         Ok(Self {
             executable: executable.with_fresh_inputs(placeholders.len()),
             placeholders: placeholders.len(),
             leaves: capture.leaves,
+            states,
             outputs: outputs.iter().map(|t| t.ty().clone()).collect(),
         })
     }
@@ -84,6 +90,7 @@ impl Trace {
             executable: runtime.prepare(graph, self.executable.routing()),
             placeholders: self.placeholders,
             leaves: self.leaves.clone(),
+            states: self.states.clone(),
             outputs: self.outputs.clone(),
         })
     }
@@ -111,6 +118,14 @@ impl Trace {
             return Err(OpError::new("trace", expected, inputs.len()).into());
         }
         self.executable.run_into(&[inputs, &self.leaves], outputs)?;
+        if !self.states.is_empty() {
+            let now = Moment::next();
+            let all = || inputs.iter().chain(&self.leaves);
+            self.states
+                .iter()
+                .filter_map(|&state| all().nth(state))
+                .for_each(|s| s.overwrite_at(now));
+        }
         // Behind the outputs come the states.
         outputs.truncate(self.outputs.len());
         Ok(())

@@ -4,10 +4,10 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustorch_ir::{DType, Layout, Op, Role, Scalar, Shape, TensorType};
-use rustorch_runtime::{DeviceType, Storage};
+use rustorch_runtime::{DeviceType, Moment, Storage};
 use smallvec::{SmallVec, smallvec};
 
-use crate::history::Extent;
+use crate::error::{RusTorchResult, require};
 
 /// A value. Clones are the same one.
 #[derive(Clone)]
@@ -43,15 +43,41 @@ pub(crate) struct Pending {
     pub(crate) pin: Option<DeviceType>,
     /// How long the history is that ends here.
     pub(crate) extent: Extent,
+    /// When it was recorded: it means what its operands were then.
+    pub(crate) recorded: Moment,
     /// Its results in order, if it has several: they are computed together. One alone is found
     /// from the value.
     pub(crate) results: OnceLock<Box<[Weak<Node>]>>,
+}
+
+/// How long a history is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Extent {
+    /// Operations one behind the other.
+    pub(crate) depth: u32,
+    /// Bytes of memory that it holds, at most: what it reads twice counts twice.
+    pub(crate) bytes: u64,
+    /// Does it begin with a placeholder? Then it cannot be computed.
+    pub(crate) is_traced: bool,
 }
 
 impl Pending {
     /// Is it written over its first operand?
     pub(crate) fn is_update(&self) -> bool {
         overwrites(&self.op)
+    }
+
+    /// Fails if an operand in memory was written over since this was recorded.
+    pub(crate) fn check_operands(&self) -> RusTorchResult<()> {
+        let is_old = |input: &Value| match &*input.lock() {
+            State::Ready(view) => view.storage.overwritten() <= self.recorded,
+            State::Pending(_) | State::Scalar(_) | State::Placeholder => true,
+        };
+        let expected = "operands as they were when it was recorded";
+        let got =
+            "one that was written over since (ask for the value before that, or record it again)";
+        let name = self.op.name();
+        require(name, self.inputs.iter().all(is_old), expected, got)
     }
 
     /// The results that there are handles on, of which `value` is one.

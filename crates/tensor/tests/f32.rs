@@ -114,7 +114,7 @@ fn error<T>(result: RusTorchResult<T>) -> String {
 /// Where each operation of a report ran.
 fn places(report: &F32Report) -> Vec<(&str, DeviceType)> {
     let rows = report.operations.iter();
-    rows.map(|row| (row.op, row.device)).collect()
+    rows.map(|row| (row.op.as_str(), row.device)).collect()
 }
 
 #[test]

@@ -14,8 +14,30 @@ pub struct StreamDecoder<'t> {
     text: String,
 }
 
+impl Tokenizer {
+    /// The text of `ids`: the bytes of all tokens, one after the other, with U+FFFD for what is not
+    /// UTF-8. Ids that are not in the vocabulary give nothing.
+    ///
+    /// Nothing is tidied up: a space that a SentencePiece model puts before its text is there, and
+    /// so are all others.
+    pub fn decode(&self, ids: &[u32]) -> String {
+        let mut decoder = self.decoder();
+        let mut text = String::new();
+        for &id in ids {
+            text.push_str(decoder.push(id));
+        }
+        text.push_str(&decoder.finish());
+        text
+    }
+
+    /// Decodes tokens one by one, as they are generated.
+    pub fn decoder(&self) -> StreamDecoder<'_> {
+        StreamDecoder::new(self)
+    }
+}
+
 impl<'t> StreamDecoder<'t> {
-    pub(crate) fn new(tokenizer: &'t Tokenizer) -> Self {
+    fn new(tokenizer: &'t Tokenizer) -> Self {
         StreamDecoder {
             tokenizer,
             pending: Vec::new(),

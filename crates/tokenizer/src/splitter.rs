@@ -24,10 +24,10 @@ pub(crate) enum Rule {
 /// A chain of rules, ready for use.
 ///
 /// The expressions have no look-around, so that splitting takes linear time on any text: the one
-/// that pre-tokenizers use, `(?!\S)` after white space, is left to [`Step::Words`].
-pub(crate) struct Splitter(Vec<Step>);
+/// that pre-tokenizers use, `(?!\S)` after white space, is left to [`CompiledRule::Words`].
+pub(crate) struct Splitter(Vec<CompiledRule>);
 
-enum Step {
+enum CompiledRule {
     Matches(Regex),
     Words {
         /// Two patterns, the alternatives and `SPACES`.
@@ -39,24 +39,24 @@ enum Step {
     BeforeThousands,
 }
 
-/// Which pattern of [`Step::Words`] is the one for white space.
+/// Which pattern of [`CompiledRule::Words`] is the one for white space.
 const SPACES: usize = 1;
 
 impl Splitter {
     /// Compiles `rules`.
     pub(crate) fn new(rules: &[Rule]) -> Self {
-        let words = |alternatives: &[&str], take| Step::Words {
+        let words = |alternatives: &[&str], take| CompiledRule::Words {
             regex: compile(&[&alternatives.join("|"), r"\s+"]),
             take,
         };
         let step = |rule: &Rule| match rule {
-            Rule::Matches(pattern) => Step::Matches(compile(&[pattern])),
+            Rule::Matches(pattern) => CompiledRule::Matches(compile(&[pattern])),
             Rule::Words(alternatives) => words(alternatives, |spaces| spaces),
             Rule::WordsAndPowersOfTwo(alternatives) => {
                 words(alternatives, |spaces| 1 << spaces.ilog2().min(9))
             }
-            Rule::AfterThousands => Step::AfterThousands,
-            Rule::BeforeThousands => Step::BeforeThousands,
+            Rule::AfterThousands => CompiledRule::AfterThousands,
+            Rule::BeforeThousands => CompiledRule::BeforeThousands,
         };
         Splitter(rules.iter().map(step).collect())
     }
@@ -71,7 +71,7 @@ fn compile(patterns: &[&str]) -> Regex {
     Regex::new_many(patterns).expect("patterns are this crate's own, and a test compiles them all")
 }
 
-fn apply(steps: &[Step], text: &str, emit: &mut dyn FnMut(&str)) {
+fn apply(steps: &[CompiledRule], text: &str, emit: &mut dyn FnMut(&str)) {
     let Some((step, rest)) = steps.split_first() else {
         return emit(text);
     };
@@ -86,18 +86,18 @@ fn apply(steps: &[Step], text: &str, emit: &mut dyn FnMut(&str)) {
     cut(text.len());
 }
 
-impl Step {
+impl CompiledRule {
     /// Calls `cut` with the places, in order, at which a piece of `text` ends and another begins.
     /// Places may come twice.
     fn cuts(&self, text: &str, cut: &mut impl FnMut(usize)) {
         match self {
-            Step::Matches(regex) => {
+            CompiledRule::Matches(regex) => {
                 for found in regex.find_iter(text) {
                     cut(found.start());
                     cut(found.end());
                 }
             }
-            Step::Words { regex, take } => {
+            CompiledRule::Words { regex, take } => {
                 let mut at = 0;
                 while let Some(found) = regex.search(&Input::new(text).range(at..)) {
                     cut(found.start());
@@ -108,14 +108,14 @@ impl Step {
                     cut(at);
                 }
             }
-            Step::AfterThousands => {
+            CompiledRule::AfterThousands => {
                 for_each_thousand(text, char::is_numeric, |boundary| {
                     if !boundary.starts_run {
                         cut(boundary.at);
                     }
                 });
             }
-            Step::BeforeThousands => {
+            CompiledRule::BeforeThousands => {
                 for_each_thousand(
                     text,
                     |char| char.is_ascii_digit(),

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use rustorch_gguf::Metadata;
 use tracing::warn;
 
+use crate::TokenizerError;
 use crate::added::{AddedTokens, Fragment};
 use crate::byte_level::{self, ByteLevel};
 use crate::pre_tokenizer::PreTokenizer;
 use crate::sentence_piece::{self, SentencePiece};
 use crate::special::{Defaults, SpecialTokens};
 use crate::vocab::{TokenType, Vocab};
-use crate::{StreamDecoder, TokenizerError};
 
 /// What [`Tokenizer::encode`] does beside encoding the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,26 +133,6 @@ impl Tokenizer {
             ids.extend(self.special.eos);
         }
         ids
-    }
-
-    /// The text of `ids`: the bytes of all tokens, one after the other, with U+FFFD for what is not
-    /// UTF-8. Ids that are not in the vocabulary give nothing.
-    ///
-    /// Nothing is tidied up: a space that a SentencePiece model puts before its text is there, and
-    /// so are all others.
-    pub fn decode(&self, ids: &[u32]) -> String {
-        let mut decoder = self.decoder();
-        let mut text = String::new();
-        for &id in ids {
-            text.push_str(decoder.push(id));
-        }
-        text.push_str(&decoder.finish());
-        text
-    }
-
-    /// Decodes tokens one by one, as they are generated.
-    pub fn decoder(&self) -> StreamDecoder<'_> {
-        StreamDecoder::new(self)
     }
 
     /// The bytes that a token stands for when generated: part of a character, perhaps, and nothing

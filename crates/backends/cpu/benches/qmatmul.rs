@@ -5,8 +5,8 @@
 //! `cargo bench -p rustorch-cpu --bench qmatmul -- [THREADS] [TYPE…]`, types as in `Q4_K` or `f16`;
 //! `RUSTORCH_CPU_LEVEL` chooses the vector instructions.
 
+use rustorch_cpu::Level;
 use rustorch_cpu::pool::{Pool, default_threads};
-use rustorch_cpu::qmatmul::level::Level;
 use rustorch_cpu::qmatmul::{Scratch, Weight, WeightType, linear};
 use rustorch_quant::BlockFormat;
 use std::hint::black_box;

@@ -220,8 +220,7 @@ fn totals<'a, T: Real>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qmatmul::level::Level;
-    use crate::qmatmul::{Kernel, Simd};
+    use crate::simd::{Kernel, Level, Simd};
 
     struct Sum<'a>(&'a [f32], &'a mut f64);
 

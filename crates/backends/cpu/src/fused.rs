@@ -25,10 +25,10 @@ pub(crate) struct Plan {
     sources: Vec<Source>,
     /// Bytes of an element of the result.
     size: usize,
-    work: Work,
+    body: Body,
 }
 
-enum Work {
+enum Body {
     /// The result is this source.
     Copy(usize),
     /// The result is computed.
@@ -84,14 +84,14 @@ impl Plan {
             };
             values.push(value);
         }
-        let work = match values.last() {
-            Some(&Value::Source(source)) => Work::Copy(source),
-            _ => Work::Compute(Program::new(&sources, calls)),
+        let body = match values.last() {
+            Some(&Value::Source(source)) => Body::Copy(source),
+            _ => Body::Compute(Program::new(&sources, calls)),
         };
         Ok(Self {
             sources,
             size: size(step.output().ty.dtype)?,
-            work,
+            body,
         })
     }
 
@@ -107,9 +107,9 @@ impl Plan {
         if out.is_empty() {
             return;
         }
-        match &self.work {
-            Work::Copy(source) => self.sources[*source].copy_all(inputs, pool, out),
-            Work::Compute(program) => {
+        match &self.body {
+            Body::Copy(source) => self.sources[*source].copy_all(inputs, pool, out),
+            Body::Compute(program) => {
                 worker::run(program, &self.sources, inputs, pool, out, self.size);
             }
         }

@@ -3,7 +3,7 @@
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::math::apply;
+use crate::simd::apply;
 
 /// Converts each element exactly.
 pub(crate) fn widen_f16(x: &[f16], to: &mut [f32]) {

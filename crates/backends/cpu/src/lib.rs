@@ -4,8 +4,6 @@
 //! `kernels`. Kernels are functions of typed slices; parallel loops go through one
 //! [`pool::Pool`] of threads.
 
-#[cfg(target_arch = "x86_64")]
-mod amx;
 mod cache;
 mod element;
 mod elementwise;
@@ -25,15 +23,18 @@ mod product;
 mod program;
 pub mod qmatmul;
 mod reader;
+mod simd;
 mod view;
 mod window;
+
+pub use simd::Level;
 
 use std::sync::Arc;
 
 use rustorch_ir::{Graph, Signature};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Hardware, HostMemory,
-    KernelTable, Kernels, Layouts, Program, lower,
+    KernelTable, Kernels, Layouts, Program, SystemMemory, lower,
 };
 
 use crate::launch::{Launch, Prepared};
@@ -62,12 +63,12 @@ impl Cpu {
                 hardware: Hardware::Processor,
                 shares_host_memory: true,
                 name: processor_name(),
-                memory_bytes: total_memory(),
+                memory_bytes: SystemMemory::now().map(|memory| memory.total),
                 details: vec![
                     ("threads".to_owned(), pool.threads().to_string()),
                     (
                         "vector instructions".to_owned(),
-                        qmatmul::level::Level::current().name().to_owned(),
+                        Level::current().name().to_owned(),
                     ),
                 ],
             },
@@ -86,14 +87,6 @@ fn processor_name() -> String {
         Some((_, name)) => name.trim().to_owned(),
         None => format!("{} processor", std::env::consts::ARCH),
     }
-}
-
-/// Bytes of main memory, where the system tells.
-fn total_memory() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 impl Backend for Cpu {

@@ -1,6 +1,7 @@
 //! A lowered graph as launches on host memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use rustorch_runtime::{
     DeviceBuffer, DeviceError, DeviceType, FailureClass, HostBuffer, Lowered, Part, Place, Probe,
@@ -147,11 +148,15 @@ impl Program for CpuProgram {
             for part in &step.parts {
                 probe.before(part.node, &part.op)?;
             }
+            let start = probe.is_timed().then(Instant::now);
             self.step(step, prepared, &memory)?.map_err(|misuse| {
                 let Part { node, op, .. } = step.last();
                 DeviceError::new(DeviceType::Cpu, FailureClass::Caller, misuse.0)
                     .at(*node, op.name())
             })?;
+            if let Some(start) = start {
+                probe.took(&step.nodes(), start.elapsed());
+            }
         }
         *self.arena.lock().unwrap_or_else(PoisonError::into_inner) = Some(arena);
         Ok(())

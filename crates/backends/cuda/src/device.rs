@@ -66,12 +66,13 @@ impl Device {
         Ok(bytes as u64)
     }
 
-    pub(crate) fn limits(self) -> Result<Limits, Failure> {
+    /// What kernels have to know of it, which is `name`.
+    pub(crate) fn limits(self, name: DeviceType) -> Result<Limits, Failure> {
         use CUdevice_attribute::*;
         let local = self.attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         let units = self.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let memory = self.memory()?;
-        Ok(Limits {
+        let told = Limits {
             max_group: self.attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)? as usize,
             local_bytes: local as usize,
             max_buffer: memory,
@@ -81,11 +82,12 @@ impl Device {
             is_processor: false,
             cuda_capability: self.capability()?,
             has_gemm: blas().is_ok(),
-        })
+        };
+        Ok(told.sensible(name))
     }
 
-    pub(crate) fn info(self, device: DeviceType) -> Result<DeviceInfo, Failure> {
-        let limits = self.limits()?;
+    /// What it says of itself, as `device` with these limits.
+    pub(crate) fn info(self, device: DeviceType, limits: &Limits) -> Result<DeviceInfo, Failure> {
         let version = driver_version()?;
         let capability = limits.cuda_capability;
         let compiler = match nvrtc() {

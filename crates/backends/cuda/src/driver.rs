@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use cudarc::driver::sys::*;
 use rustorch_gpu::{Dialect, Driver, Gemm, Launch, Limits};
@@ -13,6 +14,7 @@ use crate::blas::Products;
 use crate::buffer::Buffer;
 use crate::context::Context;
 use crate::device::Device;
+use crate::event::Event;
 use crate::module::Kernel;
 use crate::nvrtc::nvrtc;
 use crate::pack::Pack;
@@ -34,9 +36,10 @@ pub struct Cuda {
 
 impl Cuda {
     pub(crate) fn new(device: Device, name: DeviceType) -> Result<Self, Failure> {
+        let limits = device.limits(name)?;
         Ok(Self {
-            info: device.info(name)?,
-            limits: device.limits()?,
+            info: device.info(name, &limits)?,
+            limits,
             staging: Staging::default(),
             products: Products::default(),
             recording: Mutex::default(),
@@ -252,6 +255,23 @@ impl Driver for Cuda {
 
     unsafe fn replay(&self, recording: &Recording) -> Result<(), DeviceError> {
         recording.launch().map_err(|failure| self.failed(failure))
+    }
+
+    fn time(
+        &self,
+        steps: usize,
+        queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
+    ) -> Result<Option<Vec<Duration>>, DeviceError> {
+        let fail = |failure| self.failed(failure);
+        let mut events = Vec::with_capacity(steps + 1);
+        events.push(Event::record(&self.context).map_err(fail)?);
+        for step in 0..steps {
+            queue(step)?;
+            events.push(Event::record(&self.context).map_err(fail)?);
+        }
+        self.wait()?;
+        let times = events.windows(2).map(|pair| pair[1].since(&pair[0]));
+        times.collect::<Result<_, _>>().map_err(fail)
     }
 
     fn wait(&self) -> Result<(), DeviceError> {

@@ -16,6 +16,7 @@ mod context;
 mod device;
 mod discover;
 mod driver;
+mod event;
 mod library;
 mod module;
 mod nvrtc;

@@ -3,12 +3,14 @@
 
 mod common;
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
-use common::gpus;
+use common::{Gpus, run};
 use rustorch_ir::ops::{Attention, Linear, RmsNorm, Rope, RopeLayout, RopeScaling, UpdateSlice};
 use rustorch_ir::{DType, Graph, TensorType, ValueId};
 use rustorch_runtime::{Backend, Executable, HostBuffer, Routing, Runtime, Storage};
+use rustorch_testing::tests;
 
 const HEADS: usize = 8;
 
@@ -99,9 +101,8 @@ fn alone(t: usize, s: usize, d: usize, kv_heads: usize, dtype: DType) -> Graph {
     g
 }
 
-#[test]
-fn attention_of_models_equals_that_of_the_cpu() {
-    for gpu in gpus() {
+fn attention_of_models_equals_that_of_the_cpu(gpus: &Gpus) {
+    for gpu in gpus {
         for dtype in [DType::F16, DType::BF16, DType::F32] {
             for (d, kv_heads) in [(64, 1), (128, 2), (128, 8)] {
                 for (t, past) in [(1, 0), (1, 700), (3, 255), (16, 300), (17, 0), (150, 333)] {
@@ -160,9 +161,8 @@ fn layer(s: usize, d: usize, kv_heads: usize, dtype: DType, rope: &Rope) -> Grap
     g
 }
 
-#[test]
-fn the_attention_of_a_layer_equals_that_of_the_cpu() {
-    let mut backends = gpus();
+fn the_attention_of_a_layer_equals_that_of_the_cpu(gpus: &Gpus) {
+    let mut backends = gpus.clone();
     backends.insert(0, Arc::new(rustorch_cpu::Cpu::new(0)));
     for layout in [RopeLayout::Interleaved, RopeLayout::Halves] {
         for (d, kv_heads, dims) in [(64, 1, 64), (128, 2, 128), (128, 2, 96)] {
@@ -204,4 +204,11 @@ fn the_attention_of_a_layer_equals_that_of_the_cpu() {
             }
         }
     }
+}
+
+fn main() -> ExitCode {
+    run(tests![
+        attention_of_models_equals_that_of_the_cpu,
+        the_attention_of_a_layer_equals_that_of_the_cpu
+    ])
 }

@@ -2,35 +2,61 @@
 
 mod common;
 
-use common::gpus;
-use rustorch_conformance::check_types;
-use rustorch_ir::OpType;
+use std::process::ExitCode;
 
-/// The operations of these families, on every device there is.
-fn conform(types: &[Option<OpType>]) {
-    for device in gpus() {
-        let report = check_types(device, types);
+use common::{Gpus, run};
+use rustorch_conformance::{check_times, check_types};
+use rustorch_ir::OpType;
+use rustorch_testing::tests;
+
+/// The operations of these families, on every device.
+fn conform(gpus: &Gpus, types: &[Option<OpType>]) {
+    for device in gpus {
+        let report = check_types(device.clone(), types);
         println!("{report}");
         report.assert_complete();
     }
 }
 
-#[test]
-fn elementwise() {
-    conform(&[Some(OpType::Activation), Some(OpType::ComplexMath)]);
+fn elementwise(gpus: &Gpus) {
+    conform(
+        gpus,
+        &[
+            Some(OpType::Activation),
+            Some(OpType::ComplexMath),
+            Some(OpType::CustomKernel),
+        ],
+    );
 }
 
-#[test]
-fn moving_data_and_random_numbers() {
-    conform(&[None, Some(OpType::Distribution)]);
+fn moving_data_and_random_numbers(gpus: &Gpus) {
+    conform(gpus, &[None, Some(OpType::Distribution)]);
 }
 
-#[test]
-fn reductions_and_norms() {
-    conform(&[Some(OpType::Reduction), Some(OpType::Normalization)]);
+fn reductions_and_norms(gpus: &Gpus) {
+    conform(
+        gpus,
+        &[Some(OpType::Reduction), Some(OpType::Normalization)],
+    );
 }
 
-#[test]
-fn products_and_convolutions() {
-    conform(&[Some(OpType::LinearAlgebra), Some(OpType::Convolution)]);
+fn products_and_convolutions(gpus: &Gpus) {
+    conform(
+        gpus,
+        &[Some(OpType::LinearAlgebra), Some(OpType::Convolution)],
+    );
+}
+
+fn times_are_told(gpus: &Gpus) {
+    gpus.iter().cloned().for_each(check_times);
+}
+
+fn main() -> ExitCode {
+    run(tests![
+        elementwise,
+        moving_data_and_random_numbers,
+        reductions_and_norms,
+        products_and_convolutions,
+        times_are_told,
+    ])
 }

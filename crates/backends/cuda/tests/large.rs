@@ -2,12 +2,14 @@
 
 mod common;
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
-use common::gpus;
+use common::{Gpus, run};
 use rustorch_ir::ops::{BinaryOp, UnaryOp};
 use rustorch_ir::{DType, Graph, TensorType};
 use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
+use rustorch_testing::tests;
 
 /// No multiple of what a group takes.
 const ELEMENTS: usize = (1 << 18) + 12_345;
@@ -24,7 +26,7 @@ fn graph(dtype: DType) -> Graph {
     g
 }
 
-fn run(backend: Arc<dyn Backend>, dtype: DType) -> Vec<u8> {
+fn compute(backend: Arc<dyn Backend>, dtype: DType) -> Vec<u8> {
     let runtime = Runtime::new(vec![backend]);
     let bytes = ELEMENTS * dtype.size().unwrap();
     let storage = |factor: usize| {
@@ -39,8 +41,7 @@ fn run(backend: Arc<dyn Backend>, dtype: DType) -> Vec<u8> {
     result
 }
 
-#[test]
-fn large_tensors_equal_those_of_the_cpu() {
+fn large_tensors_equal_those_of_the_cpu(gpus: &Gpus) {
     for dtype in [
         DType::F64,
         DType::F32,
@@ -49,9 +50,13 @@ fn large_tensors_equal_those_of_the_cpu() {
         DType::I64,
         DType::U8,
     ] {
-        for gpu in gpus() {
-            let expected = run(Arc::new(rustorch_cpu::Cpu::new(0)), dtype);
-            assert!(run(gpu, dtype) == expected, "{dtype}");
+        for gpu in gpus {
+            let expected = compute(Arc::new(rustorch_cpu::Cpu::new(0)), dtype);
+            assert!(compute(gpu.clone(), dtype) == expected, "{dtype}");
         }
     }
+}
+
+fn main() -> ExitCode {
+    run(tests![large_tensors_equal_those_of_the_cpu])
 }

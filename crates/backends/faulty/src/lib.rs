@@ -10,6 +10,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustorch_ir::ops::philox;
 use rustorch_ir::{Graph, Op, Signature};
@@ -193,6 +194,14 @@ impl Probe for Striking<'_> {
     fn before(&self, node: usize, op: &Op) -> Result<(), DeviceError> {
         self.state.strike(node, op)?;
         self.next.before(node, op)
+    }
+
+    fn is_timed(&self) -> bool {
+        self.next.is_timed()
+    }
+
+    fn took(&self, nodes: &[usize], time: Duration) {
+        self.next.took(nodes, time);
     }
 }
 

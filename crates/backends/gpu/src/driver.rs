@@ -1,22 +1,12 @@
 //! What differs from one GPU API to the next: buffers, modules, launches, waiting, errors.
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use rustorch_ir::DType;
-use rustorch_runtime::{DeviceError, DeviceInfo, FailureClass, Fetch, HostBuffer};
+use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer};
 
-/// The language that a driver compiles.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Dialect {
-    /// OpenCL C 1.2.
-    OpenCl,
-    /// Metal Shading Language 3.0: buffers from 0 on, then the parameter structure, if it has
-    /// any words, as a buffer of constants.
-    Metal,
-    /// CUDA C++ 17, as NVRTC compiles it. Any launch may begin before the one ahead of it has
-    /// ended (programmatic dependent launch): kernels wait for that by themselves.
-    Cuda,
-}
+use crate::dialect::Dialect;
 
 /// What kernels have to know of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +30,45 @@ pub struct Limits {
     pub cuda_capability: u32,
     /// Does the driver have [`Driver::gemm`]?
     pub has_gemm: bool,
+}
+
+impl Limits {
+    /// These limits as a driver tells them, with a safe figure in place of each that no device
+    /// can have, so that it does its work all the same. That is a line in the log.
+    pub fn sensible(self, device: DeviceType) -> Self {
+        const LARGEST_MEMORY: u64 = 1 << 50;
+        let mut strange = Vec::new();
+        let mut check = |what: &str, told: u64, most: u64, safe: u64| {
+            if (1..=most).contains(&told) {
+                return told;
+            }
+            strange.push(format!("{what} {told}, for which {safe} is taken"));
+            safe
+        };
+        let memory = check("bytes of memory", self.memory, LARGEST_MEMORY, 512 << 20);
+        let max_buffer = self.max_buffer;
+        // What follows of the rest is what OpenCL 1.2 demands of devices at least.
+        let max_buffer = check("bytes of a buffer", max_buffer, LARGEST_MEMORY, memory / 4);
+        let mut count = |what, told: usize, most, safe: u32| {
+            let told = check(what, told as u64, most, safe.into());
+            usize::try_from(told).unwrap_or(usize::MAX)
+        };
+        let max_group = count("work-items of a group", self.max_group, 1 << 16, 64);
+        let local_bytes = count("bytes of local memory", self.local_bytes, 1 << 32, 32 << 10);
+        let compute_units = count("compute units", self.compute_units, 1 << 20, 8);
+        if !strange.is_empty() {
+            let strange = strange.join("; ");
+            tracing::warn!("{device}: its driver says what cannot be: {strange}");
+        }
+        Self {
+            max_group,
+            local_bytes,
+            max_buffer,
+            memory,
+            compute_units,
+            ..self
+        }
+    }
 }
 
 /// The bytes of a buffer that a launch uses.
@@ -150,7 +179,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Out of memory (`never_fits` above [`Limits::max_buffer`]), or the device is lost.
     fn alloc(&self, bytes: usize) -> Result<Self::Buffer, DeviceError>;
 
-    /// Bytes that could be taken now, if the device can tell.
+    /// Bytes of the device's own memory that could be taken now, if it can tell.
     fn free_memory(&self) -> Option<u64> {
         None
     }
@@ -278,6 +307,22 @@ pub trait Driver: Send + Sync + Sized + 'static {
         Err(DeviceError::new(self.info().device, class, message))
     }
 
+    /// Queues so many steps, each as `queue` does by its index, and waits for them. For each it
+    /// tells how long the device worked, from the end of the step before; `None` where the device
+    /// does not tell.
+    ///
+    /// # Errors
+    /// Those of `queue`, and what went wrong meanwhile.
+    fn time(
+        &self,
+        steps: usize,
+        queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
+    ) -> Result<Option<Vec<Duration>>, DeviceError> {
+        (0..steps).try_for_each(queue)?;
+        self.wait()?;
+        Ok(None)
+    }
+
     /// Where a buffer is, if drivers [record](Driver::RECORDS): another buffer with the same
     /// address is as good to a recording.
     fn address(&self, buffer: &Self::Buffer) -> u64 {
@@ -317,4 +362,64 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// # Errors
     /// What went wrong meanwhile.
     fn wait(&self) -> Result<(), DeviceError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOUND: Limits = Limits {
+        max_group: 256,
+        local_bytes: 64 << 10,
+        max_buffer: 1 << 30,
+        memory: 4 << 30,
+        has_f64: false,
+        compute_units: 30,
+        is_processor: false,
+        cuda_capability: 0,
+        has_gemm: false,
+    };
+
+    #[test]
+    fn limits_that_can_be_are_as_the_driver_tells_them() {
+        let small = Limits {
+            max_group: 1,
+            local_bytes: 1,
+            max_buffer: 1,
+            memory: 1,
+            compute_units: 1,
+            ..SOUND
+        };
+        for limits in [SOUND, small] {
+            assert_eq!(limits.sensible(DeviceType::OpenCL(0)), limits);
+        }
+    }
+
+    #[test]
+    fn limits_that_cannot_be_are_replaced_one_by_one() {
+        let safe = Limits {
+            max_group: 64,
+            local_bytes: 32 << 10,
+            max_buffer: 128 << 20,
+            memory: 512 << 20,
+            compute_units: 8,
+            ..SOUND
+        };
+        for (count, bytes) in [(0, 0), (usize::MAX, u64::MAX)] {
+            let strange = Limits {
+                max_group: count,
+                local_bytes: count,
+                max_buffer: bytes,
+                memory: bytes,
+                compute_units: count,
+                ..SOUND
+            };
+            assert_eq!(strange.sensible(DeviceType::OpenCL(0)), safe);
+        }
+        let one = Limits {
+            max_buffer: 0,
+            ..SOUND
+        };
+        assert_eq!(one.sensible(DeviceType::OpenCL(0)), SOUND);
+    }
 }

@@ -3,7 +3,8 @@
 use rustorch_ir::Signature;
 use rustorch_runtime::{Lowered, Place, Slot, Step};
 
-use crate::driver::{Dialect, Gemm, Limits};
+use crate::dialect::Dialect;
+use crate::driver::{Gemm, Limits};
 use crate::kernel::{Buffer, Counters, Dispatch, GRANULE, Kernel, Scratch};
 
 /// Lanes of a SIMD-group, in the languages that have them.

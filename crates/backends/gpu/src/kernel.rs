@@ -7,7 +7,8 @@ use rustorch_ir::DType;
 use rustorch_runtime::{Place, Slot};
 use smallvec::SmallVec;
 
-use crate::driver::{Access, Dialect};
+use crate::dialect::{Dialect, Head, Pointer};
+use crate::driver::Access;
 
 /// The buffer that a kernel's argument is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -379,66 +380,19 @@ impl Kernel {
         let _ = writeln!(source, "typedef struct {{\n{}}} Params;", self.fields);
         let pointers = pointers(dialect, &self.arguments);
         let _ = write!(source, "#define KERNEL_BEGIN ");
-        match dialect {
-            Dialect::OpenCl => {
-                let group = self.group;
-                let _ = write!(
-                    source,
-                    "__kernel __attribute__((reqd_work_group_size({group}, 1, 1))) void {}(",
-                    self.name
-                );
-                for Pointer { ty, name, .. } in &pointers {
-                    let _ = write!(source, "{ty} {name}_, ");
-                }
-                source.push_str("const Params p) {");
-            }
-            Dialect::Cuda => {
-                let [group, groups] = self.residence.unwrap_or([self.group, 1]);
-                let _ = write!(
-                    source,
-                    "extern \"C\" __global__ void __launch_bounds__({group}, {groups}) ",
-                );
-                if self.cluster > 1 {
-                    let _ = write!(source, "__cluster_dims__({}, 1, 1) ", self.cluster);
-                }
-                let _ = write!(source, "{}(", self.name);
-                for (at, Pointer { ty, name, .. }) in pointers.iter().enumerate() {
-                    let comma = if at == 0 { "" } else { ", " };
-                    let _ = write!(source, "{comma}{ty} {name}_");
-                }
-                if !self.params.is_empty() {
-                    let comma = if pointers.is_empty() { "" } else { ", " };
-                    let _ = write!(source, "{comma}const __grid_constant__ Params p");
-                }
-                source.push_str(") {");
-            }
-            Dialect::Metal => {
-                // The compiler then spends no more registers than so many threads have.
-                let group = self.group;
-                let _ = write!(
-                    source,
-                    "[[max_total_threads_per_threadgroup({group})]] kernel void {}(",
-                    self.name
-                );
-                for (at, Pointer { ty, name, .. }) in pointers.iter().enumerate() {
-                    let _ = write!(source, "{ty} {name}_ [[buffer({at})]], ");
-                }
-                if !self.params.is_empty() {
-                    let at = pointers.len();
-                    let _ = write!(source, "constant Params& p [[buffer({at})]], ");
-                }
-                source.push_str(
-                    "uint3 group_id_ [[threadgroup_position_in_grid]], \
-                     uint lane_ [[thread_index_in_threadgroup]], \
-                     uint simd_lane_ [[thread_index_in_simdgroup]], \
-                     uint simd_group_ [[simdgroup_index_in_threadgroup]]) {",
-                );
-            }
-        }
+        let head = Head {
+            name: self.name,
+            pointers: &pointers,
+            has_params: !self.params.is_empty(),
+            group: self.group,
+            residence: self.residence.unwrap_or([self.group, 1]),
+            cluster: self.cluster,
+        };
+        dialect.begin(&head, &mut source);
         for Pointer { ty, name, start } in &pointers {
             let _ = write!(source, " {ty} {name} = {start};");
         }
-        if dialect == Dialect::Cuda && !source.contains("#define STARTS_EARLY ") {
+        if dialect.starts_early() && !source.contains("#define STARTS_EARLY ") {
             source.push_str(" WAIT_FOR_INPUTS;");
         }
         source.push_str("\n#define KERNEL_END }\n");
@@ -456,20 +410,8 @@ impl Kernel {
     }
 }
 
-/// A kernel's pointer to where an argument begins.
-struct Pointer<'a> {
-    ty: String,
-    name: &'a str,
-    /// Its value, from the parameter of this name with an underscore.
-    start: String,
-}
-
 fn pointers(dialect: Dialect, arguments: &[Argument]) -> Vec<Pointer<'_>> {
-    let space = match dialect {
-        Dialect::OpenCl => "__global",
-        Dialect::Metal => "device",
-        Dialect::Cuda => "",
-    };
+    let space = dialect.global();
     let pointer = |argument: &'_ Argument| {
         let Argument { name, element, .. } = argument;
         let constant = match argument.access.is_written {
@@ -488,15 +430,4 @@ fn pointers(dialect: Dialect, arguments: &[Argument]) -> Vec<Pointer<'_>> {
         Pointer { ty, name, start }
     };
     arguments.iter().map(named).collect()
-}
-
-/// What every source of a device begins with.
-pub(crate) fn prelude(dialect: Dialect, has_f64: bool) -> String {
-    let language = match dialect {
-        Dialect::OpenCl => include_str!("../kernels/opencl.h"),
-        Dialect::Metal => include_str!("../kernels/metal.h"),
-        Dialect::Cuda => include_str!("../kernels/cuda.h"),
-    };
-    let common = include_str!("../kernels/prelude.h");
-    format!("#define HAS_F64 {}\n{language}{common}", u8::from(has_f64))
 }

@@ -7,6 +7,7 @@
 //! ```
 
 mod cache;
+mod dialect;
 mod driver;
 mod emit;
 mod kernel;
@@ -26,7 +27,8 @@ use rustorch_runtime::{
 };
 use sha2::{Digest, Sha256};
 
-pub use driver::{Access, Dialect, Driver, Gemm, Launch, Limits, Matrix};
+pub use dialect::Dialect;
+pub use driver::{Access, Driver, Gemm, Launch, Limits, Matrix};
 
 use crate::cache::{Cache, Key};
 use crate::emit::{Device, Emit, Emitted, GpuKernel, Work, emit};
@@ -48,7 +50,7 @@ pub struct Gpu<D: Driver> {
 impl<D: Driver> Gpu<D> {
     /// The backend of a driver's device.
     pub fn new(driver: D) -> Self {
-        let prelude = kernel::prelude(driver.dialect(), driver.limits().has_f64);
+        let prelude = driver.dialect().prelude(driver.limits().has_f64);
         let pool = Arc::new(Pool::new(driver));
         Self {
             memory: GpuMemory(pool.clone()),

@@ -1,11 +1,13 @@
 //! Memory of a device, kept for the next who asks for as much.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustorch_runtime::{DeviceBuffer, DeviceError, DeviceMemory, FailureClass, Fetch, HostBuffer};
+use rustorch_runtime::{
+    DeviceBuffer, DeviceError, DeviceMemory, FailureClass, Fetch, HostBuffer, SystemMemory,
+};
 
 use crate::driver::Driver;
 
@@ -186,6 +188,10 @@ impl<D: Driver> DeviceMemory for GpuMemory<D> {
         Ok(Arc::new(copy))
     }
 
+    fn peers(&self) -> Option<TypeId> {
+        D::HAS_PEERS.then(TypeId::of::<D>)
+    }
+
     unsafe fn copy_of(
         &self,
         other: &dyn DeviceBuffer,
@@ -207,10 +213,16 @@ impl<D: Driver> DeviceMemory for GpuMemory<D> {
         self.0.clear();
     }
 
-    /// With what is kept for the next who asks.
+    /// What the device tells, and where its memory is the host's, what the system does, with
+    /// what is kept for the next who asks.
     fn free(&self) -> Option<u64> {
-        let kept = self.0.free().bytes;
-        Some(self.0.driver.free_memory()? + kept)
+        let driver = &self.0.driver;
+        let host = match driver.info().shares_host_memory {
+            true => SystemMemory::now().map(|host| host.free.min(driver.limits().memory)),
+            false => None,
+        };
+        let free = driver.free_memory().into_iter().chain(host).min()?;
+        Some(free.saturating_add(self.0.free().bytes))
     }
 }
 

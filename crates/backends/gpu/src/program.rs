@@ -130,28 +130,47 @@ impl<D: Driver> GpuProgram<D> {
 
     /// Queues every launch; `probe` is asked before each step.
     fn queue(&self, buffers: &Buffers<'_, D>, probe: &dyn Probe) -> Result<(), DeviceError> {
-        let mut launches = self.launches.iter().enumerate().peekable();
-        for (step, &end) in self.steps.iter().zip(&self.ends) {
-            for part in &step.parts {
-                probe.before(part.node, &part.op)?;
-            }
-            while let Some((at, launch)) = launches.next_if(|(at, _)| *at < end) {
-                let launched = match (&launch.work, &launch.kernel) {
-                    (Work::Kernel(dispatch), Some(kernel)) => {
-                        self.launch(buffers, kernel, dispatch, at > 0)
-                    }
-                    (Work::Gemm(gemm, operands), _) => {
-                        let [a, b, y] = *operands;
-                        let operand = |(which, at)| Ok((self.buffer(buffers, which)?, at));
-                        let operands = [operand(a)?, operand(b)?, operand(y)?];
-                        // SAFETY: as for kernels.
-                        unsafe { self.pool.driver.gemm(gemm, operands) }
-                    }
-                    (Work::Kernel(_), None) => Ok(()),
-                };
-                let part = self.steps[launch.step].last();
-                launched.map_err(|e: DeviceError| e.at(part.node, part.op.name()))?;
-            }
+        (0..self.steps.len()).try_for_each(|step| self.queue_step(step, buffers, probe))
+    }
+
+    /// Queues the launches of a step, before which `probe` is asked.
+    fn queue_step(
+        &self,
+        step: usize,
+        buffers: &Buffers<'_, D>,
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        for part in &self.steps[step].parts {
+            probe.before(part.node, &part.op)?;
+        }
+        let first = step.checked_sub(1).map_or(0, |before| self.ends[before]);
+        for at in first..self.ends[step] {
+            let launch = &self.launches[at];
+            let launched = match (&launch.work, &launch.kernel) {
+                (Work::Kernel(dispatch), Some(kernel)) => {
+                    self.launch(buffers, kernel, dispatch, at > 0)
+                }
+                (Work::Gemm(gemm, operands), _) => {
+                    let [a, b, y] = *operands;
+                    let operand = |(which, at)| Ok((self.buffer(buffers, which)?, at));
+                    let operands = [operand(a)?, operand(b)?, operand(y)?];
+                    // SAFETY: as for kernels.
+                    unsafe { self.pool.driver.gemm(gemm, operands) }
+                }
+                (Work::Kernel(_), None) => Ok(()),
+            };
+            let part = self.steps[launch.step].last();
+            launched.map_err(|e: DeviceError| e.at(part.node, part.op.name()))?;
+        }
+        Ok(())
+    }
+
+    /// Runs every launch, and tells `probe` what each step took.
+    fn time(&self, buffers: &Buffers<'_, D>, probe: &dyn Probe) -> Result<(), DeviceError> {
+        let mut queue = |step| self.queue_step(step, buffers, probe);
+        let times = self.pool.driver.time(self.steps.len(), &mut queue)?;
+        for (step, time) in self.steps.iter().zip(times.into_iter().flatten()) {
+            probe.took(&step.nodes(), time);
         }
         Ok(())
     }
@@ -292,7 +311,10 @@ impl<D: Driver> GpuProgram<D> {
             status,
             counters: self.zeroed(counters, self.counters)?,
         };
-        let mut result = self.start(&buffers, recorded, probe);
+        let mut result = match probe.is_timed() {
+            true => self.time(&buffers, probe),
+            false => self.start(&buffers, recorded, probe),
+        };
         if waited || result.is_err() {
             // Even after a failure: what was queued before still uses the buffers.
             let waited = self.pool.driver.wait();

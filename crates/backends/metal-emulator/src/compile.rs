@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use libloading::Library;
 use sha2::{Digest, Sha256};
 
-use crate::execute::{Entry, THREADS, Threads};
+use crate::execute::{Entry, Kernel, THREADS, Threads};
 use crate::refused::refused;
 use crate::signature::{Binding, entry, parameters};
 
@@ -169,15 +169,6 @@ impl Compiler {
 }
 
 const HEADER: &str = include_str!("../shim/metal_stdlib");
-
-/// A compiled kernel.
-pub struct Kernel {
-    pub(crate) name: String,
-    /// The buffers that it asks for, without the constants.
-    pub(crate) buffers: usize,
-    pub(crate) entry: Entry,
-    _library: Library,
-}
 
 /// Declarations of arrays in threadgroup memory become references into it: in C++ no variable
 /// of a function is in an address space.

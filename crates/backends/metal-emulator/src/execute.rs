@@ -6,8 +6,8 @@ use std::ptr;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use libloading::Library;
 
-use crate::compile::Kernel;
 use crate::{SIMD, THREADGROUP_MEMORY};
 
 /// A kernel for one thread: buffers, constants, the group's position, the thread's number.
@@ -300,6 +300,16 @@ type Fibre = Coroutine<(), Stop, (), DefaultStack>;
 /// Keeps a stack for the next fibre.
 fn give_back(fibre: Fibre) {
     STACKS.with_borrow_mut(|stacks| stacks.push(fibre.into_stack()));
+}
+
+/// A compiled kernel.
+pub struct Kernel {
+    pub(crate) name: String,
+    /// The buffers that it asks for, without the constants.
+    pub(crate) buffers: usize,
+    pub(crate) entry: Entry,
+    /// The kernel's code, which stays as long as it can be called.
+    pub(crate) _library: Library,
 }
 
 impl Kernel {

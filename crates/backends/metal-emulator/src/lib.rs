@@ -21,13 +21,14 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustorch_metal::{Api, CommandError, Dispatch, Properties};
 
-use crate::compile::{Compiler, Kernel};
-use crate::execute::Grid;
+use crate::compile::Compiler;
+use crate::execute::{Grid, Kernel};
 
 /// Why there is no emulator.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +60,7 @@ const MAX_BUFFERS: usize = 31;
 /// How much slower the emulator is than a GPU, about: what it tells of the time that it took is
 /// a GPU's, lest the driver put each dispatch into a command buffer of its own, where nothing
 /// can be out of order.
-const SLOWNESS: u32 = 1000;
+const SLOWNESS: f64 = 1000.0;
 
 /// `MTLCommandBufferErrorInvalidResource`.
 const INVALID_RESOURCE: isize = 9;
@@ -70,6 +71,8 @@ pub struct Emulator {
     compiler: Compiler,
     kernels: Mutex<HashMap<(String, String), Arc<Kernel>>>,
     queue: Arc<Mutex<Queue>>,
+    /// Bytes of all buffers.
+    allocated: Arc<AtomicU64>,
 }
 
 /// What was committed and is not waited for, and how the rest ended.
@@ -78,7 +81,7 @@ struct Queue {
     open: usize,
     next: u64,
     waiting: VecDeque<(u64, Vec<Command>)>,
-    done: HashMap<u64, Result<Duration, CommandError>>,
+    done: HashMap<u64, Result<f64, CommandError>>,
     /// How the next command buffers that run end.
     failures: VecDeque<CommandError>,
     dispatches: u64,
@@ -90,6 +93,17 @@ struct Queue {
 pub struct Buffer {
     start: NonNull<c_void>,
     bytes: usize,
+    /// Counted as long as there is a clone.
+    _counted: Arc<Counted>,
+}
+
+/// Bytes of the device's sum.
+struct Counted(u64, Arc<AtomicU64>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_sub(self.0, Ordering::Relaxed);
+    }
 }
 
 // SAFETY: it is only a pointer, which the emulator uses as the callers of `Api` promise.
@@ -159,6 +173,7 @@ impl Emulator {
             compiler: Compiler::new().map_err(NoCompiler)?,
             kernels: Mutex::default(),
             queue: Arc::default(),
+            allocated: Arc::default(),
         })
     }
 
@@ -191,7 +206,7 @@ impl Emulator {
 
 impl Queue {
     /// Runs a command buffer.
-    fn run(&mut self, commands: &[Command]) -> Result<Duration, CommandError> {
+    fn run(&mut self, commands: &[Command]) -> Result<f64, CommandError> {
         if let Some(error) = self.failures.pop_front() {
             return Err(error);
         }
@@ -229,7 +244,8 @@ impl Queue {
             .iter()
             .filter(|command| matches!(command, Command::Barrier))
             .count() as u64;
-        Ok(start.elapsed() / SLOWNESS)
+        // Never nothing, however coarse the clock is.
+        Ok(start.elapsed().as_secs_f64().max(1e-9) / SLOWNESS)
     }
 }
 
@@ -250,12 +266,20 @@ impl Api for Emulator {
         &self.properties
     }
 
+    fn current_allocated_size(&self) -> u64 {
+        self.allocated.load(Ordering::Relaxed)
+    }
+
     unsafe fn buffer_no_copy(&self, pages: NonNull<c_void>, bytes: usize) -> Option<Buffer> {
         let are_pages = pages.addr().get().is_multiple_of(PAGE) && bytes.is_multiple_of(PAGE);
         let fits = bytes > 0 && bytes as u64 <= self.properties.max_buffer_length;
-        (are_pages && fits).then_some(Buffer {
-            start: pages,
-            bytes,
+        (are_pages && fits).then(|| {
+            self.allocated.fetch_add(bytes as u64, Ordering::Relaxed);
+            Buffer {
+                start: pages,
+                bytes,
+                _counted: Arc::new(Counted(bytes as u64, self.allocated.clone())),
+            }
         })
     }
 
@@ -319,7 +343,7 @@ impl Api for Emulator {
         Committed(id)
     }
 
-    fn wait(&self, Committed(id): Committed) -> Result<Duration, CommandError> {
+    fn wait(&self, Committed(id): Committed) -> Result<f64, CommandError> {
         let mut queue = lock(&self.queue);
         while let Some((next, commands)) = queue.waiting.pop_front_if(|(next, _)| *next <= id) {
             let result = queue.run(&commands);

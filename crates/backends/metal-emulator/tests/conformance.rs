@@ -1,37 +1,55 @@
 //! The Metal backend is held to the reference, in everything, on the emulated device: its
 //! driver, and every kernel in the language that a Mac compiles.
 
-use rustorch_conformance::check_types;
+use std::process::ExitCode;
+
+use rustorch_conformance::{check_times, check_types};
 use rustorch_ir::OpType;
 use rustorch_metal_emulator::Emulator;
+use rustorch_testing::{Suite, tests};
 
 /// The operations of these families.
 fn conform(types: &[Option<OpType>]) {
-    let Some(emulator) = Emulator::for_tests() else {
-        return;
-    };
+    let emulator = Emulator::new().unwrap();
     let devices = rustorch_metal::backends(vec![emulator]).unwrap();
     let report = check_types(devices[0].clone(), types);
     println!("{report}");
     report.assert_complete();
 }
 
-#[test]
-fn elementwise() {
-    conform(&[Some(OpType::Activation), Some(OpType::ComplexMath)]);
+fn elementwise(_: &Emulator) {
+    conform(&[
+        Some(OpType::Activation),
+        Some(OpType::ComplexMath),
+        Some(OpType::CustomKernel),
+    ]);
 }
 
-#[test]
-fn moving_data_and_random_numbers() {
+fn moving_data_and_random_numbers(_: &Emulator) {
     conform(&[None, Some(OpType::Distribution)]);
 }
 
-#[test]
-fn reductions_and_norms() {
+fn reductions_and_norms(_: &Emulator) {
     conform(&[Some(OpType::Reduction), Some(OpType::Normalization)]);
 }
 
-#[test]
-fn products_and_convolutions() {
+fn products_and_convolutions(_: &Emulator) {
     conform(&[Some(OpType::LinearAlgebra), Some(OpType::Convolution)]);
+}
+
+fn times_are_told(_: &Emulator) {
+    let devices = rustorch_metal::backends(vec![Emulator::new().unwrap()]).unwrap();
+    check_times(devices[0].clone());
+}
+
+fn main() -> ExitCode {
+    let device = Emulator::new();
+    let tests = tests![
+        elementwise,
+        moving_data_and_random_numbers,
+        reductions_and_norms,
+        products_and_convolutions,
+        times_are_told,
+    ];
+    Suite::new().on(device, "RUSTORCH_TEST_METAL", tests).run()
 }

@@ -1,12 +1,14 @@
 //! The Metal driver with kernels that run, on the emulated device: what overlaps runs out of
 //! order there, so that a barrier that is missing gives a wrong result.
 
+use std::process::ExitCode;
 use std::thread;
 
 use rustorch_gpu::{Access, Driver, Launch};
 use rustorch_metal::{Buffer, CommandError, Kernel, Metal};
 use rustorch_metal_emulator::Emulator;
 use rustorch_runtime::{FailureClass, HostBuffer};
+use rustorch_testing::{Suite, tests};
 
 const SOURCE: &str = "
 #include <metal_stdlib>
@@ -25,8 +27,9 @@ const WORDS: usize = 200;
 
 type Device = Metal<Emulator>;
 
-fn device() -> Option<Device> {
-    Emulator::for_tests().map(|emulator| Metal::new(emulator, 0))
+/// A device of a test's own.
+fn device() -> Device {
+    Metal::new(Emulator::new().unwrap(), 0)
 }
 
 fn kernel(device: &Device) -> Kernel<Emulator> {
@@ -79,9 +82,8 @@ fn zeros(device: &Device, words: usize) -> Buffer<Emulator> {
     buffer
 }
 
-#[test]
-fn what_depends_on_each_other_is_in_order() {
-    let Some(device) = device() else { return };
+fn what_depends_on_each_other_is_in_order(_: &Emulator) {
+    let device = device();
     let kernel = kernel(&device);
     let arena = zeros(&device, 3 * WORDS);
     let places = [0, WORDS, 2 * WORDS];
@@ -104,9 +106,8 @@ fn what_depends_on_each_other_is_in_order() {
     }
 }
 
-#[test]
-fn independent_launches_have_no_barriers() {
-    let Some(device) = device() else { return };
+fn independent_launches_have_no_barriers(_: &Emulator) {
+    let device = device();
     let kernel = kernel(&device);
     let (x, y) = (zeros(&device, WORDS), zeros(&device, 8 * WORDS));
     for part in 0..8 {
@@ -116,9 +117,8 @@ fn independent_launches_have_no_barriers() {
     assert_eq!(device.api().counts(), (8, 0));
 }
 
-#[test]
-fn parts_of_pages_are_used_in_place() {
-    let Some(device) = device() else { return };
+fn parts_of_pages_are_used_in_place(_: &Emulator) {
+    let device = device();
     let kernel = kernel(&device);
     let values: Vec<u8> = (0..WORDS as u32).flat_map(u32::to_ne_bytes).collect();
     let host = HostBuffer::copy_of(&values).unwrap();
@@ -135,9 +135,8 @@ fn parts_of_pages_are_used_in_place() {
     assert!(device.host(&again).unwrap().unwrap().same_memory(&host));
 }
 
-#[test]
-fn a_command_buffer_that_fails_does_nothing_and_is_told() {
-    let Some(device) = device() else { return };
+fn a_command_buffer_that_fails_does_nothing_and_is_told(_: &Emulator) {
+    let device = device();
     let kernel = kernel(&device);
     let (x, y) = (zeros(&device, WORDS), zeros(&device, WORDS));
     for (code, class) in [
@@ -153,9 +152,8 @@ fn a_command_buffer_that_fails_does_nothing_and_is_told() {
     assert_eq!(device.wait().unwrap_err().class, FailureClass::Lost);
 }
 
-#[test]
-fn threads_launch_at_once() {
-    let Some(device) = device() else { return };
+fn threads_launch_at_once(_: &Emulator) {
+    let device = device();
     let (device, kernel) = (&device, &kernel(&device));
     thread::scope(|scope| {
         for rounds in 1..5 {
@@ -171,4 +169,16 @@ fn threads_launch_at_once() {
             });
         }
     });
+}
+
+fn main() -> ExitCode {
+    let device = Emulator::new();
+    let tests = tests![
+        what_depends_on_each_other_is_in_order,
+        independent_launches_have_no_barriers,
+        parts_of_pages_are_used_in_place,
+        a_command_buffer_that_fails_does_nothing_and_is_told,
+        threads_launch_at_once,
+    ];
+    Suite::new().on(device, "RUSTORCH_TEST_METAL", tests).run()
 }

@@ -4,7 +4,6 @@
 use std::ffi::c_void;
 use std::fmt::Debug;
 use std::ptr::NonNull;
-use std::time::Duration;
 
 /// What a device says of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,6 +72,9 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// What the device says of itself.
     fn properties(&self) -> &Properties;
 
+    /// `MTLDevice.currentAllocatedSize`: bytes of all buffers that this process has on the device.
+    fn current_allocated_size(&self) -> u64;
+
     /// `newBufferWithBytesNoCopy`: whole pages of host memory used in place. `None` if refused.
     ///
     /// # Safety
@@ -107,9 +109,9 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// Ends the encoder and commits.
     fn commit(&self, commands: Self::Commands) -> Self::Committed;
 
-    /// Waits until it is complete; the time that the GPU worked on it.
+    /// Waits until it is complete; the seconds that the GPU says it worked on it.
     ///
     /// # Errors
     /// It failed.
-    fn wait(&self, committed: Self::Committed) -> Result<Duration, CommandError>;
+    fn wait(&self, committed: Self::Committed) -> Result<f64, CommandError>;
 }

@@ -3,7 +3,6 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;
@@ -236,6 +235,10 @@ impl Api for Device {
         &self.properties
     }
 
+    fn current_allocated_size(&self) -> u64 {
+        self.device.currentAllocatedSize() as u64
+    }
+
     unsafe fn buffer_no_copy(&self, pages: NonNull<c_void>, bytes: usize) -> Option<Buffer> {
         let options =
             MTLResourceOptions::StorageModeShared | MTLResourceOptions::HazardTrackingModeUntracked;
@@ -330,13 +333,12 @@ impl Api for Device {
         })
     }
 
-    fn wait(&self, committed: Committed) -> Result<Duration, CommandError> {
+    fn wait(&self, committed: Committed) -> Result<f64, CommandError> {
         let buffer = committed.0;
         autoreleasepool(|_| {
             buffer.waitUntilCompleted();
             if buffer.status() == MTLCommandBufferStatus::Completed {
-                let seconds = buffer.GPUEndTime() - buffer.GPUStartTime();
-                return Ok(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+                return Ok(buffer.GPUEndTime() - buffer.GPUStartTime());
             }
             let error = buffer.error();
             Err(CommandError {

@@ -40,8 +40,8 @@ impl<A: Api> Memory<A> {
 
 impl<A: Api> Buffer<A> {
     /// `host` in place, by way of the pages that it is in; `None` if its first byte is not
-    /// aligned, or if Metal refuses.
-    pub(crate) fn over(api: &A, host: &HostBuffer) -> Option<Self> {
+    /// aligned, if they are more than `largest` bytes, or if Metal refuses.
+    pub(crate) fn over(api: &A, host: &HostBuffer, largest: u64) -> Option<Self> {
         // No buffer is empty; what kernels are given for one that is, is a placeholder.
         let used = match host.bytes() {
             0 => HostBuffer::uninit(1)?,
@@ -53,7 +53,6 @@ impl<A: Api> Buffer<A> {
         let bytes = offset
             .checked_add(used.bytes())?
             .checked_next_multiple_of(page)?;
-        let largest = api.properties().max_buffer_length;
         if !first.is_multiple_of(ALIGNMENT) || u64::try_from(bytes).ok()? > largest {
             return None;
         }

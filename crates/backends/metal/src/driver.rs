@@ -1,5 +1,7 @@
 //! The driver: what the GPU layer asks of a device.
 
+use std::time::Duration;
+
 use rustorch_gpu::{Dialect, Driver, Launch, Limits};
 use rustorch_runtime::{
     DeviceError, DeviceInfo, DeviceType, FailureClass, Hardware, HostBuffer, LARGEST_BUFFER,
@@ -39,9 +41,10 @@ impl<A: Api> Metal<A> {
     pub fn new(api: A, index: usize) -> Self {
         let device = DeviceType::Metal(index);
         let properties = api.properties();
+        let limits = limits(properties).sensible(device);
         Self {
-            info: info(device, properties),
-            limits: limits(properties),
+            info: info(device, properties, &limits),
+            limits,
             queue: Queue::new(api, device),
         }
     }
@@ -55,8 +58,13 @@ impl<A: Api> Metal<A> {
         self.queue.error(class, message)
     }
 
+    /// A buffer over host memory, if there can be one.
+    fn over(&self, host: &HostBuffer) -> Option<Buffer<A>> {
+        Buffer::over(&self.queue.api, host, self.limits.max_buffer)
+    }
+
     fn try_alloc(&self, bytes: usize) -> Option<Buffer<A>> {
-        Buffer::over(&self.queue.api, &HostBuffer::uninit(bytes)?)
+        self.over(&HostBuffer::uninit(bytes)?)
     }
 
     /// Why a launch cannot be encoded, if so. Metal would end the program.
@@ -81,27 +89,24 @@ impl<A: Api> Metal<A> {
     }
 }
 
-fn info(device: DeviceType, properties: &Properties) -> DeviceInfo {
+fn info(device: DeviceType, properties: &Properties, limits: &Limits) -> DeviceInfo {
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
     let details = [
         ("family", format!("Apple {}", properties.apple_family)),
         ("system", properties.system.clone()),
-        (
-            "largest threadgroup",
-            properties.max_threads_per_threadgroup.to_string(),
-        ),
+        ("largest threadgroup", limits.max_group.to_string()),
         (
             "threadgroup memory",
-            format!("{} KiB", properties.max_threadgroup_memory_length / 1024),
+            format!("{} KiB", limits.local_bytes / 1024),
         ),
-        (LARGEST_BUFFER, mib(properties.max_buffer_length)),
+        (LARGEST_BUFFER, mib(limits.max_buffer)),
     ];
     DeviceInfo {
         device,
         hardware: Hardware::Gpu,
         shares_host_memory: properties.has_unified_memory,
         name: properties.name.clone(),
-        memory_bytes: Some(properties.recommended_max_working_set_size),
+        memory_bytes: Some(limits.memory),
         details: details.map(|(key, value)| (key.to_owned(), value)).into(),
     }
 }
@@ -163,10 +168,19 @@ impl<A: Api> Driver for Metal<A> {
         })
     }
 
+    /// What this process leaves of the memory that the device works well with; `None` where that
+    /// is nothing, as with a mapped file that is larger. What other programs hold, the system
+    /// knows, whose memory it is.
+    fn free_memory(&self) -> Option<u64> {
+        let allocated = self.queue.api.current_allocated_size();
+        let left = self.limits.memory.checked_sub(allocated);
+        left.filter(|&bytes| bytes > 0)
+    }
+
     fn share(&self, host: &HostBuffer) -> Result<Option<Buffer<A>>, DeviceError> {
         self.queue.check()?;
         match self.info.shares_host_memory {
-            true => Ok(Buffer::over(&self.queue.api, host)),
+            true => Ok(self.over(host)),
             false => Ok(None),
         }
     }
@@ -252,6 +266,23 @@ impl<A: Api> Driver for Metal<A> {
         let memory = launch.buffers.iter().map(|b| b.memory());
         // SAFETY: as the caller promises; the bindings are of these buffers.
         unsafe { self.queue.launch(&dispatch, memory, &uses) }
+    }
+
+    /// Each step is in command buffers of its own, whose times the GPU tells.
+    fn time(
+        &self,
+        steps: usize,
+        queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
+    ) -> Result<Option<Vec<Duration>>, DeviceError> {
+        self.queue.time()?;
+        let mut times = Vec::with_capacity(steps);
+        for step in 0..steps {
+            queue(step)?;
+            times.push(self.queue.time()?);
+        }
+        let times = times.into_iter().map(Duration::try_from_secs_f64);
+        // Times that cannot be are none.
+        Ok(times.collect::<Result<_, _>>().ok())
     }
 
     fn wait(&self) -> Result<(), DeviceError> {

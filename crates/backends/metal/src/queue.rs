@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
 
 use rustorch_runtime::{DeviceError, DeviceType, FailureClass};
 use smallvec::SmallVec;
@@ -13,9 +12,12 @@ use crate::buffer::Memory;
 use crate::hazards::{Hazards, Use};
 use crate::{Api, CommandError, Dispatch};
 
-/// The time that a command buffer shall take at most. The system stops those that keep a GPU
-/// from the display for seconds.
-const LONGEST: Duration = Duration::from_millis(200);
+/// Seconds that a command buffer shall take at most. The system stops those that keep a GPU from
+/// the display for seconds.
+const LONGEST: f64 = 0.2;
+
+/// Seconds that no command buffer takes, since the system stops those that take less.
+const NEVER: f64 = 1000.0;
 
 /// What a launch is estimated at besides the bytes that it uses.
 const LAUNCH: usize = 1 << 20;
@@ -41,6 +43,8 @@ pub(crate) struct Queue<A: Api> {
     completed: AtomicU64,
     /// Why the device is lost.
     lost: OnceLock<DeviceError>,
+    /// Was it told that the device's times make no sense?
+    doubted: Once,
 }
 
 struct State<A: Api> {
@@ -79,6 +83,7 @@ impl<A: Api> Queue<A> {
             }),
             completed: AtomicU64::new(0),
             lost: OnceLock::new(),
+            doubted: Once::new(),
         }
     }
 
@@ -168,21 +173,43 @@ impl<A: Api> Queue<A> {
         }
     }
 
-    /// Waits for the oldest command buffer.
-    fn collect(&self, state: &mut State<A>) -> Result<(), DeviceError> {
+    /// Waits for the oldest command buffer; the seconds that it took.
+    fn collect(&self, state: &mut State<A>) -> Result<f64, DeviceError> {
         let Some((committed, content)) = state.in_flight.pop_front() else {
-            return Ok(());
+            return Ok(0.0);
         };
         let result = match self.api.wait(committed) {
-            Ok(time) => {
-                state.adapt(content.work, time);
-                Ok(())
+            Ok(seconds) => {
+                self.adapt(state, content.work, seconds);
+                Ok(seconds)
             }
             Err(error) => Err(self.failed(state, &content, &error)),
         };
         // Last: who sees this, sees a loss too.
         self.completed.store(content.number, Ordering::Release);
         result
+    }
+
+    /// Fits the budget to what the GPU needed for `work`: it grows while command buffers are
+    /// short, and shrinks at once when one was too long. By times that cannot be it does not grow
+    /// beyond the usual.
+    fn adapt(&self, state: &mut State<A>, work: usize, seconds: f64) {
+        let is_time = seconds > 0.0 && seconds < NEVER;
+        if !is_time {
+            state.budget = state.budget.min(USUAL);
+            self.doubted.call_once(|| {
+                tracing::warn!(
+                    "{} says that it worked for {seconds} s, which is not to be believed: its \
+                     command buffers stay as long as usual",
+                    self.device
+                );
+            });
+        } else if seconds > LONGEST {
+            let fits = work as f64 * LONGEST / seconds;
+            state.budget = state.budget.min(fits as usize).max(LAUNCH);
+        } else if seconds < LONGEST / 8.0 && work >= state.budget {
+            state.budget = state.budget.saturating_mul(2).min(LARGEST);
+        }
     }
 
     fn failed(
@@ -220,9 +247,20 @@ impl<A: Api> Queue<A> {
         while let Some((_, content)) = state.in_flight.front()
             && content.number <= number
         {
-            result = result.and(self.collect(&mut state));
+            result = result.and(self.collect(&mut state).map(drop));
         }
         self.check().and(result)
+    }
+
+    /// Waits for everything; the seconds that the GPU worked on it.
+    pub(crate) fn time(&self) -> Result<f64, DeviceError> {
+        let mut state = self.state();
+        self.commit(&mut state);
+        let mut seconds = 0.0;
+        while !state.in_flight.is_empty() {
+            seconds += self.collect(&mut state)?;
+        }
+        Ok(seconds)
     }
 
     /// Waits for everything; the failure that concerns this thread's launches, if there is one
@@ -238,19 +276,6 @@ impl<A: Api> Queue<A> {
         let mine = state.failures.iter().position(|(t, _)| *t == thread);
         let mine = mine.map(|at| state.failures.swap_remove(at).1);
         self.check().and(mine.map_or(Ok(()), Err))
-    }
-}
-
-impl<A: Api> State<A> {
-    /// Fits the budget to what the GPU needed for `work`: it grows while command buffers are
-    /// short, and shrinks at once when one was too long.
-    fn adapt(&mut self, work: usize, time: Duration) {
-        if time > LONGEST {
-            let fits = work as f64 * LONGEST.as_secs_f64() / time.as_secs_f64();
-            self.budget = self.budget.min(fits as usize).max(LAUNCH);
-        } else if time < LONGEST / 8 && work >= self.budget {
-            self.budget = self.budget.saturating_mul(2).min(LARGEST);
-        }
     }
 }
 

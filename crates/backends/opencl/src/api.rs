@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 use libloading::Library;
 use opencl_sys::cl_function_types::*;
 use opencl_sys::cl_int;
+use rustorch_runtime::Absent;
 
-use crate::Absent;
+use crate::absent::no_library;
 
 /// The library that finds the drivers.
 const LIBRARY: &str = if cfg!(windows) {
@@ -31,14 +32,14 @@ macro_rules! api {
                 // SAFETY: loading runs the library's initialisers, which for a system's own
                 // OpenCL library is as safe as the system.
                 let library = unsafe { Library::new(path) }
-                    .map_err(|e| Absent::no_library(&e.to_string()))?;
+                    .map_err(|e| no_library(&e.to_string()))?;
                 $(
                     // SAFETY: the type is that of the standard's function with this name; the
                     // library is kept with the function.
                     let $name = unsafe { library.get::<$function>($symbol.as_bytes()) }
                         .ok()
                         .and_then(|function| *function)
-                        .ok_or_else(|| Absent::no_library(concat!("it lacks ", $symbol)))?;
+                        .ok_or_else(|| no_library(concat!("it lacks ", $symbol)))?;
                 )*
                 Ok(Self { $($name,)* _library: library })
             }
@@ -57,6 +58,9 @@ api! {
     release_command_queue: "clReleaseCommandQueue" as clReleaseCommandQueue_t,
     flush: "clFlush" as clFlush_t,
     finish: "clFinish" as clFinish_t,
+    enqueue_marker: "clEnqueueMarker" as clEnqueueMarker_t,
+    get_event_profiling_info: "clGetEventProfilingInfo" as clGetEventProfilingInfo_t,
+    release_event: "clReleaseEvent" as clReleaseEvent_t,
     create_buffer: "clCreateBuffer" as clCreateBuffer_t,
     release_mem_object: "clReleaseMemObject" as clReleaseMemObject_t,
     set_mem_object_destructor_callback: "clSetMemObjectDestructorCallback"

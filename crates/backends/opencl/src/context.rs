@@ -1,18 +1,26 @@
 //! A device in use: its context, its queue, its errors.
 
+use std::cell::Cell;
 use std::ffi::CStr;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use opencl_sys::*;
 use rustorch_runtime::{DeviceError, DeviceType, FailureClass};
 
 use crate::api::{Api, Object};
 use crate::device::Device;
-use crate::status::{Failure, check};
+use crate::status::{Failure, check, check_wait};
 
 /// How many launches may wait in the queue before the device is told of them.
 const FLUSH_EVERY: u32 = 16;
+
+thread_local! {
+    /// The queue that this thread's launches go to while they are timed.
+    static TIMED: Cell<cl_command_queue> = const { Cell::new(ptr::null_mut()) };
+}
 
 /// What everything that is made on a device needs of it.
 pub(crate) struct Context {
@@ -25,8 +33,10 @@ pub(crate) struct Context {
     /// Is a source as good as what it was compiled to?
     pub(crate) keeps_kernels: bool,
     launches: AtomicU32,
-    /// Released before its context.
+    /// Released before their context.
     queue: Object,
+    /// One that tells times, made when it is asked for.
+    timed: OnceLock<Object>,
     context: Object,
 }
 
@@ -54,11 +64,7 @@ impl Context {
         check("clCreateContext", status)?;
         // SAFETY: it was just made, and nobody else has it.
         let context = unsafe { Object::new(context, api.release_context) };
-        // SAFETY: the device is the context's. Without properties a queue is in order.
-        let queue = unsafe { (api.create_command_queue)(context.raw(), id, 0, &raw mut status) };
-        check("clCreateCommandQueue", status)?;
-        // SAFETY: as for the context.
-        let queue = unsafe { Object::new(queue, api.release_command_queue) };
+        let queue = new_queue(api, &context, id, 0)?;
         Ok(Self {
             api,
             device,
@@ -67,6 +73,7 @@ impl Context {
             keeps_kernels: device.keeps_kernels()?,
             launches: AtomicU32::new(0),
             queue,
+            timed: OnceLock::new(),
             context,
         })
     }
@@ -75,8 +82,92 @@ impl Context {
         self.context.raw()
     }
 
+    /// The queue that this thread's work goes to.
     pub(crate) fn queue(&self) -> cl_command_queue {
-        self.queue.raw()
+        let timed = TIMED.get();
+        match self.timed.get().is_some_and(|queue| queue.raw() == timed) {
+            true => timed,
+            false => self.queue.raw(),
+        }
+    }
+
+    /// Calls `queue` so often, and tells how long the device worked on what this thread queued each
+    /// time. Nothing of it may be queued elsewhere before.
+    pub(crate) fn time(
+        &self,
+        steps: usize,
+        queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
+    ) -> Result<Vec<Duration>, DeviceError> {
+        let fail = |failure| self.failed(failure);
+        self.finish().map_err(fail)?;
+        TIMED.set(self.timed_queue().map_err(fail)?);
+        let timed = self.marked(steps, queue);
+        let finished = self.finish().map_err(fail);
+        TIMED.set(ptr::null_mut());
+        let events = timed?;
+        finished?;
+        let ends = events.iter().map(|event| self.end_of(event));
+        let ends: Vec<u64> = ends.collect::<Result<_, _>>().map_err(fail)?;
+        let time = |pair: &[u64]| Duration::from_nanos(pair[1].saturating_sub(pair[0]));
+        Ok(ends.windows(2).map(time).collect())
+    }
+
+    /// An event before and behind each step.
+    fn marked(
+        &self,
+        steps: usize,
+        queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
+    ) -> Result<Vec<Object>, DeviceError> {
+        let mut events = Vec::with_capacity(steps + 1);
+        let mark = || self.mark().map_err(|failure| self.failed(failure));
+        events.push(mark()?);
+        for step in 0..steps {
+            queue(step)?;
+            events.push(mark()?);
+        }
+        Ok(events)
+    }
+
+    fn timed_queue(&self) -> Result<cl_command_queue, Failure> {
+        if let Some(queue) = self.timed.get() {
+            return Ok(queue.raw());
+        }
+        let properties = CL_QUEUE_PROFILING_ENABLE;
+        let queue = new_queue(self.api, &self.context, self.device.id(), properties)?;
+        Ok(self.timed.get_or_init(|| queue).raw())
+    }
+
+    /// An event behind all that is queued.
+    fn mark(&self) -> Result<Object, Failure> {
+        let mut event = ptr::null_mut();
+        // SAFETY: the queue is valid and in order, and there is room for the event.
+        let status = unsafe { (self.api.enqueue_marker)(self.queue(), &raw mut event) };
+        check("clEnqueueMarker", status)?;
+        // SAFETY: it was just made, and nobody else has it.
+        Ok(unsafe { Object::new(event, self.api.release_event) })
+    }
+
+    /// When an event that has come was over, in nanoseconds of the device's clock.
+    fn end_of(&self, event: &Object) -> Result<u64, Failure> {
+        let mut time = 0u64;
+        // SAFETY: the event is of a queue that tells times, of which there is room for one.
+        let status = unsafe {
+            (self.api.get_event_profiling_info)(
+                event.raw(),
+                CL_PROFILING_COMMAND_END,
+                size_of_val(&time),
+                (&raw mut time).cast(),
+                ptr::null_mut(),
+            )
+        };
+        check("clGetEventProfilingInfo", status)?;
+        Ok(time)
+    }
+
+    /// Waits for all that was queued.
+    pub(crate) fn finish(&self) -> Result<(), Failure> {
+        // SAFETY: the queue is valid.
+        check_wait("clFinish", unsafe { (self.api.finish)(self.queue()) })
     }
 
     /// An error of this device.
@@ -99,4 +190,20 @@ impl Context {
         // SAFETY: the queue is valid.
         check("clFlush", unsafe { (self.api.flush)(self.queue()) })
     }
+}
+
+/// A queue that is in order.
+fn new_queue(
+    api: &Api,
+    context: &Object,
+    device: cl_device_id,
+    properties: cl_command_queue_properties,
+) -> Result<Object, Failure> {
+    let mut status = CL_SUCCESS;
+    // SAFETY: the device is the context's.
+    let queue =
+        unsafe { (api.create_command_queue)(context.raw(), device, properties, &raw mut status) };
+    check("clCreateCommandQueue", status)?;
+    // SAFETY: it was just made, and nobody else has it.
+    Ok(unsafe { Object::new(queue, api.release_command_queue) })
 }

@@ -125,11 +125,12 @@ impl Device {
         })
     }
 
-    pub(crate) fn limits(&self) -> Result<Limits, Failure> {
+    /// What kernels have to know of it, which is `name`.
+    pub(crate) fn limits(&self, name: DeviceType) -> Result<Limits, Failure> {
         let lanes = self.size(CL_DEVICE_MAX_WORK_ITEM_SIZES)?;
         let local = self.number(CL_DEVICE_LOCAL_MEM_SIZE)?;
         let units = self.number(CL_DEVICE_MAX_COMPUTE_UNITS)?;
-        Ok(Limits {
+        let told = Limits {
             max_group: self.size(CL_DEVICE_MAX_WORK_GROUP_SIZE)?.min(lanes),
             local_bytes: usize::try_from(local).unwrap_or(usize::MAX),
             max_buffer: self.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE)?,
@@ -139,7 +140,20 @@ impl Device {
             is_processor: self.is_processor()?,
             cuda_capability: 0,
             has_gemm: false,
-        })
+        };
+        Ok(told.sensible(name))
+    }
+
+    /// Bytes of its memory that nobody has taken, other programs included, where the driver has
+    /// AMD's extension `cl_amd_device_attribute_query`; no other extension tells.
+    pub(crate) fn free_memory(&self) -> Option<u64> {
+        let extensions = self.text(CL_DEVICE_EXTENSIONS).ok()?;
+        if !has_extension(&extensions, "cl_amd_device_attribute_query") {
+            return None;
+        }
+        // In KiB: all of it, and the largest piece.
+        let free = self.size(CL_DEVICE_GLOBAL_FREE_MEMORY_AMD).ok()? as u64;
+        Some(free.saturating_mul(1024))
     }
 
     /// Drivers of 1.2 do not have to answer the question; that is a no.
@@ -148,9 +162,10 @@ impl Device {
             .is_ok_and(|c| c != 0)
     }
 
-    pub(crate) fn info(&self, device: DeviceType) -> Result<DeviceInfo, Failure> {
+    /// What it says of itself, as `device` with these limits.
+    pub(crate) fn info(&self, device: DeviceType, limits: &Limits) -> Result<DeviceInfo, Failure> {
         let extensions = self.text(CL_DEVICE_EXTENSIONS)?;
-        let has = |name: &str| extensions.split(' ').any(|extension| extension == name);
+        let has = |name| has_extension(&extensions, name);
         let yes_no = |yes| if yes { "yes" } else { "no" }.to_owned();
         // Asked of 2.1 and later; before, Khronos' and Intel's extensions had sub-groups.
         let sub_groups = match self.number(CL_DEVICE_MAX_NUM_SUB_GROUPS) {
@@ -162,21 +177,12 @@ impl Device {
             ("version", self.text(CL_DEVICE_VERSION)?),
             ("language", self.text(CL_DEVICE_OPENCL_C_VERSION)?),
             ("driver", self.text(CL_DRIVER_VERSION)?),
-            (
-                "compute units",
-                self.number(CL_DEVICE_MAX_COMPUTE_UNITS)?.to_string(),
-            ),
+            ("compute units", limits.compute_units.to_string()),
             ("fp16", yes_no(has("cl_khr_fp16"))),
             ("fp64", yes_no(self.has_f64())),
-            ("largest work-group", self.limits()?.max_group.to_string()),
-            (
-                "local memory",
-                format!("{} KiB", self.limits()?.local_bytes / 1024),
-            ),
-            (
-                LARGEST_BUFFER,
-                format!("{} MiB", self.limits()?.max_buffer >> 20),
-            ),
+            ("largest work-group", limits.max_group.to_string()),
+            ("local memory", format!("{} KiB", limits.local_bytes / 1024)),
+            (LARGEST_BUFFER, format!("{} MiB", limits.max_buffer >> 20)),
             ("sub-groups", sub_groups),
         ];
         Ok(DeviceInfo {
@@ -188,7 +194,7 @@ impl Device {
             },
             shares_host_memory: self.shares_host_memory(),
             name: self.name(),
-            memory_bytes: Some(self.number(CL_DEVICE_GLOBAL_MEM_SIZE)?),
+            memory_bytes: Some(limits.memory),
             details: details.map(|(key, value)| (key.to_owned(), value)).into(),
         })
     }
@@ -201,4 +207,9 @@ impl Device {
         })?;
         Ok(text(&name))
     }
+}
+
+/// Is an extension in the list of them?
+fn has_extension(list: &str, name: &str) -> bool {
+    list.split(' ').any(|extension| extension == name)
 }

@@ -1,74 +1,17 @@
 //! Finding the devices there are, or what is missing.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use opencl_sys::*;
-use rustorch_runtime::DeviceType;
+use rustorch_runtime::{Absent, DeviceType};
 
-use crate::OpenCl;
+use crate::absent;
 use crate::api::{Api, api};
 use crate::device::Device;
+use crate::driver::OpenCl;
 use crate::status::{Failure, check};
-
-/// Why there is no OpenCL device, and what would bring one.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{reason}; {cure}")]
-pub struct Absent {
-    /// What is missing.
-    pub reason: String,
-    /// What to do about it.
-    pub cure: String,
-}
-
-const INSTALL_DRIVER: &str = "install the GPU vendor's OpenCL driver, or PoCL for the \
-                              processor (Debian: pocl-opencl-icd)";
-
-impl Absent {
-    pub(crate) fn no_library(why: &str) -> Self {
-        Self {
-            reason: format!("the OpenCL library cannot be loaded: {why}"),
-            cure: format!(
-                "install the ICD loader (Debian: ocl-icd-libopencl1); and {INSTALL_DRIVER}"
-            ),
-        }
-    }
-
-    fn no_platform(why: &str) -> Self {
-        let place = if cfg!(any(windows, target_os = "macos")) {
-            String::new()
-        } else if std::env::var_os("OCL_ICD_VENDORS").is_some() {
-            format!(" in {}, as OCL_ICD_VENDORS says", vendors().display())
-        } else {
-            format!(" in {}", vendors().display())
-        };
-        Self {
-            reason: format!("the OpenCL library finds no driver that works{place}{why}"),
-            cure: INSTALL_DRIVER.to_owned(),
-        }
-    }
-
-    fn damaged(file: &Path) -> Self {
-        let file = file.display();
-        Self {
-            reason: format!("{file} does not name an OpenCL driver, but has zero bytes"),
-            cure: format!("delete {file}, and install its driver again"),
-        }
-    }
-
-    fn no_device(left_out: &[String]) -> Self {
-        let why = if left_out.is_empty() {
-            "the OpenCL drivers have no device".to_owned()
-        } else {
-            format!("no OpenCL device can be used: {}", left_out.join("; "))
-        };
-        Self {
-            reason: why,
-            cure: INSTALL_DRIVER.to_owned(),
-        }
-    }
-}
 
 /// Opens every OpenCL device there is: GPUs and accelerators first, then processors.
 ///
@@ -82,7 +25,7 @@ pub fn devices() -> Result<Vec<OpenCl>, Absent> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(file) = damaged_file() {
-        return Err(Absent::damaged(&file));
+        return Err(absent::damaged(&file));
     }
     let found = listed(api()?)?;
     let mut devices = Vec::with_capacity(found.len());
@@ -98,21 +41,15 @@ pub fn devices() -> Result<Vec<OpenCl>, Absent> {
         }
     }
     if devices.is_empty() {
-        return Err(Absent::no_device(&left_out));
+        return Err(absent::no_device(&left_out));
     }
     Ok(devices)
-}
-
-/// Where the system lists its drivers: a folder of files that name one library each.
-fn vendors() -> PathBuf {
-    let folder = std::env::var_os("OCL_ICD_VENDORS");
-    folder.map_or_else(|| "/etc/OpenCL/vendors".into(), PathBuf::from)
 }
 
 /// A file there that holds zeros, as after a crash of the system. The widespread loader
 /// `ocl-icd` (2.3) does not survive to read one.
 fn damaged_file() -> Option<PathBuf> {
-    let files = std::fs::read_dir(vendors()).ok()?;
+    let files = std::fs::read_dir(absent::vendors()).ok()?;
     let mut files = files.filter_map(|file| Some(file.ok()?.path()));
     files.find(|path| {
         path.extension().is_some_and(|extension| extension == "icd")
@@ -132,11 +69,11 @@ fn open(device: Device, name: DeviceType) -> Result<OpenCl, String> {
 fn listed(api: &'static Api) -> Result<Vec<Device>, Absent> {
     let platforms = match platforms(api) {
         Ok(platforms) if !platforms.is_empty() => platforms,
-        Ok(_) => return Err(Absent::no_platform("")),
+        Ok(_) => return Err(absent::no_platform("")),
         Err(failure) if failure.status() == CL_PLATFORM_NOT_FOUND_KHR => {
-            return Err(Absent::no_platform(""));
+            return Err(absent::no_platform(""));
         }
-        Err(failure) => return Err(Absent::no_platform(&format!(" ({failure})"))),
+        Err(failure) => return Err(absent::no_platform(&format!(" ({failure})"))),
     };
     let mut devices = Vec::new();
     for platform in platforms {

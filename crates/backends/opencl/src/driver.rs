@@ -2,6 +2,7 @@
 
 use std::ptr;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use opencl_sys::*;
 use rustorch_gpu::{Dialect, Driver, Launch, Limits};
@@ -31,9 +32,10 @@ pub struct OpenCl {
 
 impl OpenCl {
     pub(crate) fn new(device: Device, name: DeviceType) -> Result<Self, Failure> {
+        let limits = device.limits(name)?;
         Ok(Self {
-            info: device.info(name)?,
-            limits: device.limits()?,
+            info: device.info(name, &limits)?,
+            limits,
             context: Arc::new(Context::new(device, name)?),
         })
     }
@@ -135,6 +137,10 @@ impl Driver for OpenCl {
             }
             result => result,
         }
+    }
+
+    fn free_memory(&self) -> Option<u64> {
+        self.context.device.free_memory()
     }
 
     fn share(&self, host: &HostBuffer) -> Result<Option<Buffer>, DeviceError> {
@@ -244,9 +250,17 @@ impl Driver for OpenCl {
             .map_err(|failure| self.failed(failure))
     }
 
+    fn time(
+        &self,
+        steps: usize,
+        queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
+    ) -> Result<Option<Vec<Duration>>, DeviceError> {
+        self.context.time(steps, queue).map(Some)
+    }
+
     fn wait(&self) -> Result<(), DeviceError> {
-        // SAFETY: the queue is valid.
-        let status = unsafe { (self.context.api.finish)(self.context.queue()) };
-        check_wait("clFinish", status).map_err(|failure| self.failed(failure))
+        self.context
+            .finish()
+            .map_err(|failure| self.failed(failure))
     }
 }

@@ -1,12 +1,13 @@
 //! OpenCL as a driver of the GPU layer.
 //!
 //! The OpenCL library is loaded at run time, so that a program needs none to start:
-//! [`devices`] gives the devices there are, or says what is [`Absent`].
+//! [`devices`] gives the devices there are, or says what is [`Absent`](rustorch_runtime::Absent).
 //!
 //! Memory of a device that shares the host's is host memory used in place. Whose it is is
 //! kept track of as the standard wants it: mapped, it is the host's; a launch hands it to the
 //! device.
 
+mod absent;
 mod api;
 mod buffer;
 mod context;
@@ -17,6 +18,6 @@ mod program;
 mod status;
 
 pub use buffer::Buffer;
-pub use discover::{Absent, devices};
+pub use discover::devices;
 pub use driver::OpenCl;
 pub use program::Kernel;

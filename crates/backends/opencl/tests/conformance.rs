@@ -3,21 +3,24 @@
 //! PoCL compiles one kernel at a time, and there are thousands: each test works in a process of
 //! its own, so that they do not wait for each other.
 
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use rustorch_conformance::check_types;
+use rustorch_conformance::{check_times, check_types};
 use rustorch_gpu::Gpu;
 use rustorch_ir::OpType;
 use rustorch_runtime::Backend;
+use rustorch_testing::{Suite, tests};
+
+type Devices = Vec<Arc<dyn Backend>>;
 
 /// Says that this is the process that does the work.
 const IS_WORKER: &str = "RUSTORCH_CONFORMANCE_WORKER";
 
-/// The operations of these families, on every device there is, for the test of that name.
-fn conform(test: &str, types: &[Option<OpType>]) {
+/// The operations of these families, on every device, for the test of that name.
+fn conform(devices: &[Arc<dyn Backend>], test: &str, types: &[Option<OpType>]) {
     if std::env::var_os(IS_WORKER).is_some() {
-        return work(types);
+        return work(devices, types);
     }
     let program = std::env::current_exe().unwrap();
     let mut worker = Command::new(program);
@@ -32,49 +35,64 @@ fn conform(test: &str, types: &[Option<OpType>]) {
     assert!(text.contains("1 passed"), "no test {test} has run");
 }
 
-fn work(types: &[Option<OpType>]) {
-    let devices = rustorch_opencl::devices().unwrap_or_else(|absent| {
-        let required = std::env::var_os("RUSTORCH_TEST_OPENCL").is_some();
-        assert!(!required, "an OpenCL device was promised: {absent}");
-        println!("skipped, since there is no OpenCL device: {absent}");
-        Vec::new()
-    });
+fn work(devices: &[Arc<dyn Backend>], types: &[Option<OpType>]) {
     for device in devices {
-        let device: Arc<dyn Backend> = Arc::new(Gpu::new(device));
-        let report = check_types(device, types);
+        let report = check_types(device.clone(), types);
         println!("{report}");
         report.assert_complete();
     }
 }
 
-#[test]
-fn elementwise() {
+fn elementwise(devices: &Devices) {
     conform(
+        devices,
         "elementwise",
-        &[Some(OpType::Activation), Some(OpType::ComplexMath)],
+        &[
+            Some(OpType::Activation),
+            Some(OpType::ComplexMath),
+            Some(OpType::CustomKernel),
+        ],
     );
 }
 
-#[test]
-fn moving_data_and_random_numbers() {
+fn moving_data_and_random_numbers(devices: &Devices) {
     conform(
+        devices,
         "moving_data_and_random_numbers",
         &[None, Some(OpType::Distribution)],
     );
 }
 
-#[test]
-fn reductions_and_norms() {
+fn reductions_and_norms(devices: &Devices) {
     conform(
+        devices,
         "reductions_and_norms",
         &[Some(OpType::Reduction), Some(OpType::Normalization)],
     );
 }
 
-#[test]
-fn products_and_convolutions() {
+fn products_and_convolutions(devices: &Devices) {
     conform(
+        devices,
         "products_and_convolutions",
         &[Some(OpType::LinearAlgebra), Some(OpType::Convolution)],
     );
+}
+
+fn times_are_told(devices: &Devices) {
+    devices.iter().cloned().for_each(check_times);
+}
+
+fn main() -> ExitCode {
+    let backend = |device| Arc::new(Gpu::new(device)) as Arc<dyn Backend>;
+    let devices = rustorch_opencl::devices();
+    let device = devices.map(|all| all.into_iter().map(backend).collect::<Devices>());
+    let tests = tests![
+        elementwise,
+        moving_data_and_random_numbers,
+        reductions_and_norms,
+        products_and_convolutions,
+        times_are_told,
+    ];
+    Suite::new().on(device, "RUSTORCH_TEST_OPENCL", tests).run()
 }

@@ -1,7 +1,8 @@
 //! The driver against whatever device there is. CI has PoCL, and sets `RUSTORCH_TEST_OPENCL=1`
-//! so that a missing device is a failure there; elsewhere, what needs one is skipped.
+//! so that a missing device is a failure there; elsewhere the tests are ignored.
 
-use std::sync::LazyLock;
+use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use rustorch_gpu::{Driver, Launch};
 use rustorch_opencl::{Buffer, Kernel, OpenCl};
 use rustorch_runtime::{FailureClass, HostBuffer};
+use rustorch_testing::{Suite, tests};
 
 const SOURCE: &str = "
     typedef struct { uint n; } Params;
@@ -39,21 +41,13 @@ const SOURCE: &str = "
 
 const GROUP: u32 = 64;
 
-static DEVICE: LazyLock<Option<OpenCl>> = LazyLock::new(|| match rustorch_opencl::devices() {
-    Ok(devices) => devices.into_iter().next(),
-    Err(absent) => {
-        eprintln!("skipped without a device: {absent}");
-        None
-    }
-});
-
-static BINARY: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let device = DEVICE.as_ref().unwrap();
-    device.compile(SOURCE).unwrap()
-});
+fn binary(device: &OpenCl) -> &'static [u8] {
+    static BINARY: OnceLock<Vec<u8>> = OnceLock::new();
+    BINARY.get_or_init(|| device.compile(SOURCE).unwrap())
+}
 
 fn kernel(device: &OpenCl, name: &str) -> Kernel {
-    device.load(&BINARY, name).unwrap()
+    device.load(binary(device), name).unwrap()
 }
 
 /// Launches over `lanes` work-items at least.
@@ -114,16 +108,7 @@ fn doubled(values: &[f32]) -> Vec<f32> {
     values.iter().map(|v| 2.0 * v).collect()
 }
 
-#[test]
-fn ci_has_a_device() {
-    if std::env::var_os("RUSTORCH_TEST_OPENCL").is_some_and(|v| v == "1") {
-        assert!(DEVICE.is_some());
-    }
-}
-
-#[test]
-fn it_says_what_it_is() {
-    let Some(device) = &*DEVICE else { return };
+fn it_says_what_it_is(device: &OpenCl) {
     let (info, limits) = (device.info(), device.limits());
     assert_eq!(info.device.to_string(), "opencl:0");
     assert!(!info.name.is_empty());
@@ -145,9 +130,7 @@ fn it_says_what_it_is() {
     }
 }
 
-#[test]
-fn compiled_loaded_launched_and_read() {
-    let Some(device) = &*DEVICE else { return };
+fn compiled_loaded_launched_and_read(device: &OpenCl) {
     let values = counting(1000);
     let a = device.alloc(4000).unwrap();
     let b = device.alloc(4000).unwrap();
@@ -157,9 +140,7 @@ fn compiled_loaded_launched_and_read() {
     assert_eq!(read(device, &b, 1000), doubled(&values));
 }
 
-#[test]
-fn parts_are_read_and_written() {
-    let Some(device) = &*DEVICE else { return };
+fn parts_are_read_and_written(device: &OpenCl) {
     let buffer = device.alloc(40).unwrap();
     write(device, &buffer, &counting(10));
     let mut part = [0; 8];
@@ -173,9 +154,7 @@ fn parts_are_read_and_written() {
     assert_eq!(floats(&part), [2.0, 30.0]);
 }
 
-#[test]
-fn parameters_are_one_structure() {
-    let Some(device) = &*DEVICE else { return };
+fn parameters_are_one_structure(device: &OpenCl) {
     let b = device.alloc(400).unwrap();
     let params = [0.5f32.to_bits(), 7, 100];
     launch(device, &kernel(device, "ramp"), 100, &[&b], &params);
@@ -183,9 +162,7 @@ fn parameters_are_one_structure() {
     assert_eq!(read(device, &b, 100), expected);
 }
 
-#[test]
-fn groups_have_three_dimensions() {
-    let Some(device) = &*DEVICE else { return };
+fn groups_have_three_dimensions(device: &OpenCl) {
     let groups = [3, 4, 5];
     let count = (60 * GROUP) as usize;
     let b = device.alloc(4 * count).unwrap();
@@ -208,9 +185,7 @@ fn groups_have_three_dimensions() {
     );
 }
 
-#[test]
-fn work_is_done_in_order() {
-    let Some(device) = &*DEVICE else { return };
+fn work_is_done_in_order(device: &OpenCl) {
     let add_one = kernel(device, "add_one");
     let b = device.alloc(4000).unwrap();
     write(device, &b, &counting(1000));
@@ -221,9 +196,7 @@ fn work_is_done_in_order() {
     assert_eq!(read(device, &b, 1000), expected);
 }
 
-#[test]
-fn a_source_with_a_mistake_is_unsupported() {
-    let Some(device) = &*DEVICE else { return };
+fn a_source_with_a_mistake_is_unsupported(device: &OpenCl) {
     // Drivers that keep kernels themselves find it later.
     let compiled = device.compile("__kernel void f() { no_such_thing(); }");
     let loaded = compiled.and_then(|binary| device.load(&binary, "f"));
@@ -232,23 +205,19 @@ fn a_source_with_a_mistake_is_unsupported() {
     assert!(error.message.contains("no_such_thing"), "{error}");
 }
 
-#[test]
-fn what_is_no_binary_is_unsupported() {
-    let Some(device) = &*DEVICE else { return };
+fn what_is_no_binary_is_unsupported(device: &OpenCl) {
     let cases: [&[u8]; 3] = [b"", b"garbage", &[0; 4096]];
     for garbage in cases {
         let error = device.load(garbage, "twice").err().unwrap();
         assert_eq!(error.class, FailureClass::Unsupported, "{error}");
     }
     for name in ["no_such_kernel", "", "with\0zero"] {
-        let error = device.load(&BINARY, name).err().unwrap();
+        let error = device.load(binary(device), name).err().unwrap();
         assert_eq!(error.class, FailureClass::Unsupported, "{error}");
     }
 }
 
-#[test]
-fn wrong_arguments_are_unsupported() {
-    let Some(device) = &*DEVICE else { return };
+fn wrong_arguments_are_unsupported(device: &OpenCl) {
     let b = device.alloc(64).unwrap();
     let too_large = u32::try_from(device.limits().max_group).unwrap() + 1;
     for (group, buffers, params) in [
@@ -272,9 +241,7 @@ fn wrong_arguments_are_unsupported() {
     }
 }
 
-#[test]
-fn host_memory_is_used_in_place() {
-    let Some(device) = &*DEVICE else { return };
+fn host_memory_is_used_in_place(device: &OpenCl) {
     let host = host_of(&counting(20_000));
     let Some(buffer) = device.share(&host).unwrap() else {
         assert!(!device.info().shares_host_memory);
@@ -297,9 +264,7 @@ fn host_memory_is_used_in_place() {
     assert_eq!(seen(&host)[..3], [5.0, 3.0, 4.0]);
 }
 
-#[test]
-fn memory_of_its_own_is_seen_by_the_host() {
-    let Some(device) = &*DEVICE else { return };
+fn memory_of_its_own_is_seen_by_the_host(device: &OpenCl) {
     let buffer = device.alloc(4000).unwrap();
     let params = [1f32.to_bits(), 0, 1000];
     launch(device, &kernel(device, "ramp"), 1000, &[&buffer], &params);
@@ -309,9 +274,7 @@ fn memory_of_its_own_is_seen_by_the_host() {
     }
 }
 
-#[test]
-fn borrowed_memory_is_read_by_both_sides() {
-    let Some(device) = &*DEVICE else { return };
+fn borrowed_memory_is_read_by_both_sides(device: &OpenCl) {
     let values = counting(5000);
     let host = HostBuffer::borrowed(bytes_of(&values));
     let Some(a) = device.share(&host).unwrap() else {
@@ -327,22 +290,18 @@ fn borrowed_memory_is_read_by_both_sides() {
     }
 }
 
-#[test]
-fn misaligned_memory_is_not_shared() {
+fn misaligned_memory_is_not_shared(device: &OpenCl) {
     struct Shifted(Vec<u8>);
     impl AsRef<[u8]> for Shifted {
         fn as_ref(&self) -> &[u8] {
             &self.0[1..]
         }
     }
-    let Some(device) = &*DEVICE else { return };
     let host = HostBuffer::borrowed(Shifted(vec![0; 4097]));
     assert!(device.share(&host).unwrap().is_none());
 }
 
-#[test]
-fn empty_memory_works() {
-    let Some(device) = &*DEVICE else { return };
+fn empty_memory_works(device: &OpenCl) {
     let hosts = [HostBuffer::uninit(0).unwrap(), HostBuffer::borrowed([])];
     let shared = hosts.iter().filter_map(|host| device.share(host).unwrap());
     let add_one = kernel(device, "add_one");
@@ -356,9 +315,7 @@ fn empty_memory_works() {
     device.wait().unwrap();
 }
 
-#[test]
-fn what_is_too_large_never_fits() {
-    let Some(device) = &*DEVICE else { return };
+fn what_is_too_large_never_fits(device: &OpenCl) {
     let too_large = usize::try_from(device.limits().max_buffer).unwrap() + 1;
     for bytes in [too_large, usize::MAX] {
         let error = device.alloc(bytes).unwrap_err();
@@ -386,11 +343,9 @@ impl Drop for Spoiled {
     }
 }
 
-#[test]
-fn memory_outlives_the_work_that_was_queued() {
+fn memory_outlives_the_work_that_was_queued(device: &OpenCl) {
     static GONE: AtomicBool = AtomicBool::new(false);
     const COUNT: usize = 1 << 18;
-    let Some(device) = &*DEVICE else { return };
     let values = counting(COUNT);
     let bytes = bytes_of(&values);
     let host = HostBuffer::borrowed(Spoiled { bytes, gone: &GONE });
@@ -419,9 +374,7 @@ fn memory_outlives_the_work_that_was_queued() {
     assert!(gone());
 }
 
-#[test]
-fn threads_launch_at_once() {
-    let Some(device) = &*DEVICE else { return };
+fn threads_launch_at_once(device: &OpenCl) {
     let (twice, add_one) = (kernel(device, "twice"), kernel(device, "add_one"));
     let weights = host_of(&counting(3000));
     let weights = device.share(&weights).unwrap().unwrap_or_else(|| {
@@ -447,4 +400,29 @@ fn threads_launch_at_once() {
             });
         }
     });
+}
+
+fn main() -> ExitCode {
+    let devices = rustorch_opencl::devices();
+    let device = devices.map(|mut devices| devices.remove(0));
+    let tests = tests![
+        it_says_what_it_is,
+        compiled_loaded_launched_and_read,
+        parts_are_read_and_written,
+        parameters_are_one_structure,
+        groups_have_three_dimensions,
+        work_is_done_in_order,
+        a_source_with_a_mistake_is_unsupported,
+        what_is_no_binary_is_unsupported,
+        wrong_arguments_are_unsupported,
+        host_memory_is_used_in_place,
+        memory_of_its_own_is_seen_by_the_host,
+        borrowed_memory_is_read_by_both_sides,
+        misaligned_memory_is_not_shared,
+        empty_memory_works,
+        what_is_too_large_never_fits,
+        memory_outlives_the_work_that_was_queued,
+        threads_launch_at_once,
+    ];
+    Suite::new().on(device, "RUSTORCH_TEST_OPENCL", tests).run()
 }

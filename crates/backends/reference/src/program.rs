@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustorch_ir::{Graph, Node, Role, TensorType, ValueId};
 use rustorch_runtime::{DeviceBuffer, DeviceError, DeviceType, FailureClass, Probe, Program};
@@ -54,9 +55,13 @@ impl Program for Interpreter {
             if node.op.def().role() != Role::View {
                 probe.before(index, &node.op)?;
             }
+            let start = probe.is_timed().then(Instant::now);
             let results = run
                 .evaluate(node, launch)
                 .map_err(|e| e.at(index, node.op.name()))?;
+            if let Some(start) = start.filter(|_| node.op.def().role() != Role::View) {
+                probe.took(&[index], start.elapsed());
+            }
             for (value, result) in node.results().zip(results) {
                 run.values[value.index()] = Some(result);
             }

@@ -43,7 +43,8 @@ impl FromStr for BackendArg {
             None => text.parse().map(Self::Device).map_err(|_| {
                 format!(
                     "no backend has this name; there are auto, cpu, reference, cuda[:N], \
-                     metal[:N], opencl[:N], coreml[:N], {}; a number is the batch size",
+                     metal[:N], opencl[:N], coreml[:N], coreml-hybrid[:N][+GPU], {}; a number is \
+                     the batch size",
                     HYBRIDS.map(|(name, _)| name).join(", ")
                 )
             }),
@@ -77,6 +78,9 @@ mod tests {
             assert_eq!(parse(name), Ok(BackendArg::Hybrid(hybrid)));
             assert_eq!(BackendArg::Hybrid(hybrid).to_string(), name);
         }
+        for name in ["coreml-hybrid:0", "coreml-hybrid:1+opencl:2"] {
+            assert_eq!(parse(name).map(|arg| arg.to_string()), Ok(name.to_owned()));
+        }
         assert_eq!(parse("2048"), Ok(BackendArg::Batch(2048)));
         for bad in [
             "",
@@ -85,6 +89,7 @@ mod tests {
             "12x",
             "gpu",
             "cpu:1",
+            "coreml-hybrid+cpu",
             "99999999999999999999999",
         ] {
             assert!(parse(bad).is_err(), "{bad}");

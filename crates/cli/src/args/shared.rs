@@ -104,8 +104,9 @@ pub(crate) struct GpuArgs {
 #[command(next_help_heading = "Devices")]
 pub(crate) struct DeviceArgs {
     /// Backend to compute with: auto, cpu, reference, cuda, metal, opencl, coreml (or, for
-    /// the second of them, cuda:1), mac-hybrid or hybrid-f32; what it fails at moves to the
-    /// next device.
+    /// the second of them, cuda:1), mac-hybrid, coreml-hybrid (Core ML, then the first GPU, or
+    /// as in coreml-hybrid+metal the one that is named) or hybrid-f32; what it fails at moves to
+    /// the next device.
     /// A number is taken as llama.cpp's --batch-size. May be given once for each
     #[arg(short, long, visible_aliases = ["batch-size", "device"], value_name = "BACKEND|SIZE")]
     pub(crate) backend: Vec<BackendArg>,

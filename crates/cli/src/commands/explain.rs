@@ -1,7 +1,7 @@
 //! `explain`: where each operation of a run goes, why, and how long it takes.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustorch_llm::{LayerBackend, Scores, Selection, Session};
@@ -23,6 +23,15 @@ struct Pass {
     name: &'static str,
     tokens: usize,
     rows: Vec<Explanation>,
+    /// What such a pass took, seen from outside, while its operations were timed.
+    wall: Option<Duration>,
+}
+
+impl Pass {
+    /// The times of all operations together.
+    fn measured(&self) -> Duration {
+        self.rows.iter().filter_map(|row| row.measured).sum()
+    }
 }
 
 pub(super) fn run(options: &Options) -> Result<()> {
@@ -45,16 +54,24 @@ pub(super) fn run(options: &Options) -> Result<()> {
                 let rows = session
                     .explain(tokens, &selection)
                     .with_context(|| source.to_string())?;
-                Ok(Pass { name, tokens, rows })
+                let wall = None;
+                Ok(Pass {
+                    name,
+                    tokens,
+                    rows,
+                    wall,
+                })
             })
             .collect::<Result<Vec<_>>>()
     };
     // A device that fails while it is measured changes the plan, which is then shown.
     know_costs(&devices.runtime, &plan(&session)?);
-    if let Err(e) = measure(&mut session, &devices.runtime, batch, &selection) {
-        tracing::warn!("no times were measured: {e:#}");
+    let walls = measure(&mut session, &devices.runtime, batch, &selection);
+    let mut passes = plan(&session)?;
+    match walls {
+        Ok(walls) => (passes.iter_mut().zip(walls)).for_each(|(pass, wall)| pass.wall = Some(wall)),
+        Err(e) => tracing::warn!("no times were measured: {e:#}"),
     }
-    let passes = plan(&session)?;
 
     let out = &mut io::stdout().lock();
     match options.format() {
@@ -62,10 +79,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
             for (layers, LayerBackend { device, reason }) in &layers {
                 writeln!(out, "{layers} on {device}: {reason}")?;
             }
-            for Pass { name, tokens, rows } in &passes {
-                writeln!(out, "{name}: {tokens} at a time")?;
-                table(rows, out)?;
-            }
+            passes.iter().try_for_each(|pass| table(pass, out))?;
         }
         Format::Json => {
             let micros = |time: Option<Duration>| time.map(|t| t.as_secs_f64() * 1e6);
@@ -83,9 +97,16 @@ pub(super) fn run(options: &Options) -> Result<()> {
                 })
             };
             let chosen = layers_json(&layers);
-            let pass = |Pass { name, tokens, rows }: &Pass| {
-                let rows: Vec<_> = rows.iter().map(row).collect();
-                json!({"pass": name, "tokens": tokens, "layers": chosen, "operations": rows})
+            let pass = |pass: &Pass| {
+                let rows: Vec<_> = pass.rows.iter().map(row).collect();
+                json!({
+                    "pass": pass.name,
+                    "tokens": pass.tokens,
+                    "layers": chosen,
+                    "operations": rows,
+                    "measured_us": micros(pass.wall.map(|_| pass.measured())),
+                    "wall_us": micros(pass.wall),
+                })
             };
             json_line(out, &passes.iter().map(pass).collect::<Vec<_>>())?;
         }
@@ -117,34 +138,40 @@ fn know_costs(runtime: &Runtime, passes: &[Pass]) {
     }
 }
 
-/// Runs both passes with the clock on, after once without.
+/// Runs both passes with the clock on, after once without; what a pass took of each.
 fn measure(
     session: &mut Session,
     runtime: &Runtime,
     prompt: &[u32],
     selection: &Selection,
-) -> Result<()> {
+) -> Result<[Duration; 2]> {
     let steps = STEPS.min(session.context().saturating_sub(prompt.len()));
     let mut scores = Scores::default();
+    let mut walls = [Duration::ZERO; 2];
     for timed in [false, true] {
         runtime.set_profiling(timed);
         session.truncate(0);
+        let start = Instant::now();
         session.feed_and_select(prompt, selection, &mut scores)?;
+        let decode = Instant::now();
         for _ in 0..steps {
             session.feed_and_select(&prompt[..1], selection, &mut scores)?;
         }
+        let step = decode.elapsed() / u32::try_from(steps.max(1)).unwrap_or(u32::MAX);
+        walls = [decode - start, step];
     }
     runtime.set_profiling(false);
-    Ok(())
+    Ok(walls)
 }
 
-fn table(rows: &[Explanation], out: &mut impl Write) -> io::Result<()> {
+fn table(pass: &Pass, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}: {} at a time", pass.name, pass.tokens)?;
     writeln!(
         out,
         "  {:<16} {:>6} {:<12} {:>10} {:>10} {:>10} {:>10}  why",
         "operation", "count", "device", "results", "moved", "expected", "measured"
     )?;
-    for row in rows {
+    for row in &pass.rows {
         let replaces = match row.replaces.as_str() {
             "" => String::new(),
             names => format!(" (for {names})"),
@@ -158,9 +185,16 @@ fn table(rows: &[Explanation], out: &mut impl Write) -> io::Result<()> {
             bytes(row.bytes as u64),
             bytes(row.moved as u64),
             time(row.expected),
-            time(row.measured),
+            match row.measured {
+                None if pass.wall.is_some() => "not told".to_owned(),
+                measured => time(measured),
+            },
             row.reason,
         )?;
+    }
+    if let Some(wall) = pass.wall {
+        let (measured, wall) = (duration(pass.measured()), duration(wall));
+        writeln!(out, "  together {measured} of the {wall} that a pass took")?;
     }
     writeln!(out)
 }

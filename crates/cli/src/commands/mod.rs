@@ -15,12 +15,9 @@ mod tokenize;
 mod verify;
 
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::Result;
 use clap::Subcommand;
-
-use crate::args::Cli;
 
 /// What to do other than to generate text.
 #[derive(Debug, Subcommand)]
@@ -49,24 +46,23 @@ pub(crate) enum Command {
     Explain(Box<generate::Options>),
 }
 
-/// Does what was asked for; `start` is when the program started.
+/// Does what was asked for.
 ///
 /// # Errors
 /// It cannot be done.
-pub(crate) fn run(cli: &Cli, start: Instant) -> Result<ExitCode> {
-    let done = match &cli.command {
-        None => return generate::run(&cli.generate, start),
-        Some(Command::Verify(options)) => return verify::run(options),
-        Some(Command::Tokenize(options)) => tokenize::run(options),
-        Some(Command::Logits(options)) => logits::run(options),
-        Some(Command::Perplexity(options)) => perplexity::run(options),
-        Some(Command::Bench(options)) => bench::run(options),
-        Some(Command::Quantize(options)) => quantize::run(options),
-        Some(Command::Inspect(options)) => inspect::run(options),
-        Some(Command::Devices(options)) => devices::run(options),
-        Some(Command::Report(options)) => report::run(options),
-        Some(Command::Calibrate(options)) => calibrate::run(options),
-        Some(Command::Explain(options)) => explain::run(options),
+pub(crate) fn run(command: &Command) -> Result<ExitCode> {
+    let done = match command {
+        Command::Verify(options) => return verify::run(options),
+        Command::Tokenize(options) => tokenize::run(options),
+        Command::Logits(options) => logits::run(options),
+        Command::Perplexity(options) => perplexity::run(options),
+        Command::Bench(options) => bench::run(options),
+        Command::Quantize(options) => quantize::run(options),
+        Command::Inspect(options) => inspect::run(options),
+        Command::Devices(options) => devices::run(options),
+        Command::Report(options) => report::run(options),
+        Command::Calibrate(options) => calibrate::run(options),
+        Command::Explain(options) => explain::run(options),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -18,8 +18,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-#[test]
-fn no_such_model() {
+pub(crate) fn no_such_model() {
     for command in [
         &["-m"][..],
         &["inspect"],
@@ -35,8 +34,7 @@ fn no_such_model() {
     }
 }
 
-#[test]
-fn a_folder_is_no_model() {
+pub(crate) fn a_folder_is_no_model() {
     let folder = tempfile::tempdir().unwrap();
     refused(
         &["-m", text(folder.path())],
@@ -46,25 +44,32 @@ fn a_folder_is_no_model() {
     refused(&["-f", text(folder.path())], 1, &[text(folder.path())]);
 }
 
+/// A file that may not be read, in its folder.
 #[cfg(unix)]
-#[test]
-fn no_permission() {
+pub(crate) struct Secret(tempfile::TempDir, std::path::PathBuf);
+
+/// Such a file, which some users (root) cannot have.
+#[cfg(unix)]
+pub(crate) fn find_secret() -> Result<Secret, &'static str> {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secret.gguf");
     fs::copy(model("classics-13m-Q4_K_M.gguf"), &path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
-    if fs::File::open(&path).is_ok() {
-        eprintln!("skipped: this user (root?) may read everything");
-        return;
+    match fs::File::open(&path) {
+        Ok(_) => Err("a user who may not read everything, as root may"),
+        Err(_) => Ok(Secret(folder, path)),
     }
-    refused(&["-m", text(&path)], 1, &[text(&path), "permission"]);
-    refused(&["-f", text(&path)], 1, &[text(&path)]);
 }
 
-#[test]
-fn files_that_are_no_models() {
+#[cfg(unix)]
+pub(crate) fn no_permission(Secret(_folder, path): &Secret) {
+    refused(&["-m", text(path)], 1, &[text(path), "permission"]);
+    refused(&["-f", text(path)], 1, &[text(path)]);
+}
+
+pub(crate) fn files_that_are_no_models() {
     let folder = tempfile::tempdir().unwrap();
     let whole = fs::read(model("classics-13m-Q4_K_M.gguf")).unwrap();
     let write = |name: &str, bytes: &[u8]| {
@@ -104,8 +109,7 @@ fn files_that_are_no_models() {
     );
 }
 
-#[test]
-fn a_prompt_that_does_not_fit() {
+pub(crate) fn a_prompt_that_does_not_fit() {
     let long = "word ".repeat(40);
     let full = run(["-p", &long, "-c", "16"]);
     assert_eq!(full.stdout, "");
@@ -118,15 +122,13 @@ fn a_prompt_that_does_not_fit() {
     );
 }
 
-#[test]
-fn an_empty_prompt_for_a_model_that_needs_one() {
+pub(crate) fn an_empty_prompt_for_a_model_that_needs_one() {
     // The model begins a text by itself: an empty prompt is one.
     run(["-p", "", "-n", "1"]).ok();
     refused(&["tokenize"], 2, &["no text", "-p"]);
 }
 
-#[test]
-fn texts_that_are_not_utf8() {
+pub(crate) fn texts_that_are_not_utf8() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("latin1.txt");
     fs::write(&path, b"caf\xe9").unwrap();
@@ -141,8 +143,7 @@ fn texts_that_are_not_utf8() {
     );
 }
 
-#[test]
-fn impossible_options() {
+pub(crate) fn impossible_options() {
     for args in [
         &["--no-such-option"][..],
         &["no-such-command"],
@@ -178,8 +179,7 @@ fn impossible_options() {
     }
 }
 
-#[test]
-fn unknown_backends_types_and_faults() {
+pub(crate) fn unknown_backends_types_and_faults() {
     refused(&["-b", "gpu"], 2, &["gpu", "auto, cpu, reference"]);
     refused(&["-b", "cpu:1"], 2, &["cpu:1"]);
     refused(&["-b", "0"], 2, &["batch size"]);
@@ -205,13 +205,11 @@ fn unknown_backends_types_and_faults() {
     none.ok();
 }
 
-#[test]
-fn tokens_outside_the_vocabulary() {
+pub(crate) fn tokens_outside_the_vocabulary() {
     refused(&["logits", "--ids", "5,4096"], 1, &["4096", "vocabulary"]);
 }
 
-#[test]
-fn a_text_too_short_for_its_perplexity() {
+pub(crate) fn a_text_too_short_for_its_perplexity() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("short.txt");
     fs::write(&path, "A few words.").unwrap();
@@ -222,8 +220,7 @@ fn a_text_too_short_for_its_perplexity() {
     );
 }
 
-#[test]
-fn files_that_cannot_be_written() {
+pub(crate) fn files_that_cannot_be_written() {
     let f16 = model_arg("classics-13m-f16.gguf");
     refused(
         &["quantize", &f16, "/no/such/folder/out.gguf", "Q8_0"],

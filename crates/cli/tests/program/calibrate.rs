@@ -19,8 +19,7 @@ const STORY: [&str; 8] = [
     "-p", "The king", "-n", "2", "--temp", "0", "--format", "json",
 ];
 
-#[test]
-fn a_calibration_is_kept_and_used_until_it_is_invalid() {
+pub(crate) fn a_calibration_is_kept_and_used_until_it_is_invalid() {
     let folder = tempfile::tempdir().unwrap();
     let told = run(folder.path(), &STORY);
     assert!(told.stderr.is_empty(), "{}", told.stderr);
@@ -64,8 +63,7 @@ fn a_calibration_is_kept_and_used_until_it_is_invalid() {
     }
 }
 
-#[test]
-fn choices_are_checked_on_thirty_cases() {
+pub(crate) fn choices_are_checked_on_thirty_cases() {
     let folder = tempfile::tempdir().unwrap();
     let checked = run(folder.path(), &["calibrate", "--check", "--format", "json"]).json();
     let cases = checked["cases"].as_array().unwrap();
@@ -80,8 +78,7 @@ fn choices_are_checked_on_thirty_cases() {
     assert_eq!(checked["ratio"], 1.0, "there is nothing to choose between");
 }
 
-#[test]
-fn a_folder_that_takes_no_file_is_an_error() {
+pub(crate) fn a_folder_that_takes_no_file_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{model_arg, run, run_with_input};
 
-#[test]
-fn help_and_version() {
+pub(crate) fn help_and_version() {
     let help = run(["--help"]).ok();
     for part in [
         "Usage: rustorch-cli",
@@ -38,8 +37,7 @@ fn help_and_version() {
     assert!(run(["--version"]).ok().starts_with("rustorch-cli "));
 }
 
-#[test]
-fn tokenize() {
+pub(crate) fn tokenize() {
     let args = ["tokenize", "-p", "Alice was beginning to"];
     assert_eq!(run(args).json(), json!([0, 3890, 563, 310, 2459, 279]));
     let no_bos = run(args.iter().copied().chain(["--no-bos"])).json();
@@ -58,8 +56,7 @@ fn rows(json: &Value) -> Vec<Vec<f64>> {
     serde_json::from_value(json["logits"].clone()).unwrap()
 }
 
-#[test]
-fn logits_of_every_position_or_the_last() {
+pub(crate) fn logits_of_every_position_or_the_last() {
     let json = run(["logits", "--ids", "0,48,1299,602"]).json();
     assert_eq!(json["n_vocab"], 4096);
     let all = rows(&json);
@@ -75,8 +72,7 @@ fn logits_of_every_position_or_the_last() {
     assert!(worst < 1e-3, "{worst}");
 }
 
-#[test]
-fn logits_need_no_vocabulary() {
+pub(crate) fn logits_need_no_vocabulary() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("random.gguf").display().to_string();
     run([
@@ -100,8 +96,7 @@ fn logits_need_no_vocabulary() {
     assert!(refused.contains("no vocabulary"), "{refused}");
 }
 
-#[test]
-fn perplexity_as_llama_cpp_measures_it() {
+pub(crate) fn perplexity_as_llama_cpp_measures_it() {
     let text = model_arg("classics-eval.txt");
     let out = run(["perplexity", "-f", &text, "-c", "256", "--chunks", "2"]).ok();
     let lines: Vec<&str> = out.lines().collect();
@@ -114,8 +109,7 @@ fn perplexity_as_llama_cpp_measures_it() {
     assert!((10.0..50.0).contains(&value), "{value}");
 }
 
-#[test]
-fn quantize_and_run_the_result() {
+pub(crate) fn quantize_and_run_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.gguf").display().to_string();
     let f16 = model_arg("classics-13m-f16.gguf");
@@ -141,8 +135,7 @@ fn quantize_and_run_the_result() {
     run(["-m", &other, "-p", "The king", "-n", "2"]).ok();
 }
 
-#[test]
-fn inspect() {
+pub(crate) fn inspect() {
     let text = run(["inspect"]).ok();
     for part in [
         "general.architecture = \"llama\"",
@@ -179,8 +172,7 @@ fn inspect() {
     assert_eq!(embedding["bytes"], 4096 * 512 * 2);
 }
 
-#[test]
-fn devices_found_and_missing() {
+pub(crate) fn devices_found_and_missing() {
     let text = run(["devices"]).ok();
     assert!(text.contains("cpu") && text.contains("reference"), "{text}");
     let json = run(["devices", "--format", "json"]).json();
@@ -226,8 +218,7 @@ fn devices_found_and_missing() {
     assert!(!cpu["operations"]["full"].as_array().unwrap().is_empty());
 }
 
-#[test]
-fn explain_places_every_operation() {
+pub(crate) fn explain_places_every_operation() {
     let text = run(["explain", "-p", "The king", "-b", "cpu"]).ok();
     assert!(
         text.contains("decode: 1 at a time") && text.contains("attention"),
@@ -257,6 +248,15 @@ fn explain_places_every_operation() {
     for pass in passes {
         let operations = pass["operations"].as_array().unwrap();
         assert!(!operations.is_empty());
+        // What is measured of operations is part of what the pass took.
+        let times = operations
+            .iter()
+            .map(|row| row["measured_us"].as_f64().unwrap());
+        let [sum, wall] = ["measured_us", "wall_us"].map(|key| pass[key].as_f64().unwrap());
+        assert!(
+            (times.sum::<f64>() - sum).abs() < 1.0 && sum < wall,
+            "{pass}"
+        );
         for operation in operations {
             assert_eq!(operation["device"], "reference", "{operation}");
             assert!(
@@ -273,8 +273,7 @@ fn explain_places_every_operation() {
     }
 }
 
-#[test]
-fn bench_rows_have_the_fields_of_llama_bench() {
+pub(crate) fn bench_rows_have_the_fields_of_llama_bench() {
     let args = [
         "bench", "-p", "8", "-n", "4", "-d", "0,16", "-r", "2", "-t", "1", "-b", "cpu", "-b", "64",
     ];
@@ -312,8 +311,7 @@ fn bench_rows_have_the_fields_of_llama_bench() {
     );
 }
 
-#[test]
-fn bench_makes_models_of_known_shapes() {
+pub(crate) fn bench_makes_models_of_known_shapes() {
     let table = run([
         "bench",
         "--preset",

@@ -33,8 +33,7 @@ fn golden() -> (Vec<u64>, Vec<u64>) {
     )
 }
 
-#[test]
-fn json_tells_all_of_a_run() {
+pub(crate) fn json_tells_all_of_a_run() {
     let json = run(["-p", KING, "-n", "6", "--temp", "0", "--format", "json"]).json();
     let (prompt, steps) = golden();
     assert_eq!(ids(&json["prompt_ids"]), prompt);
@@ -49,8 +48,7 @@ fn json_tells_all_of_a_run() {
     }
 }
 
-#[test]
-fn prompt_and_text_go_to_standard_output_and_the_rest_elsewhere() {
+pub(crate) fn prompt_and_text_go_to_standard_output_and_the_rest_elsewhere() {
     let told = run(["-p", KING, "-n", "6", "--temp", "0", "-b", "cpu", "-t", "1"]);
     assert_eq!(told.stdout, format!("{KING} had been a king, and\n"));
     assert_eq!(told.status, 0);
@@ -67,23 +65,20 @@ fn prompt_and_text_go_to_standard_output_and_the_rest_elsewhere() {
     assert_eq!(text, " had been a king, and\n");
 }
 
-#[test]
-fn without_anything_it_tells_a_story() {
+pub(crate) fn without_anything_it_tells_a_story() {
     let story = run(["-n", "3", "--temp", "0"]).ok();
     assert!(story.starts_with("Once upon a time"), "{story}");
     assert!(story.len() > 45, "{story}");
 }
 
-#[test]
-fn a_file_runs_as_the_bundled_model_does() {
+pub(crate) fn a_file_runs_as_the_bundled_model_does() {
     let args = ["-p", KING, "-n", "8", "--temp", "0"];
     let file = model_arg("classics-13m-Q4_K_M.gguf");
     let from_file = run(args.iter().copied().chain(["-m", &file])).ok();
     assert_eq!(from_file, run(args).ok());
 }
 
-#[test]
-fn prompts_come_from_files_and_pipes() {
+pub(crate) fn prompts_come_from_files_and_pipes() {
     let expected = run(["-p", KING, "-n", "4", "--temp", "0"]).ok();
     let piped = run_with_input(&["-n", "4", "--temp", "0"], format!("{KING}\n").as_bytes());
     assert_eq!(piped.ok(), expected);
@@ -98,15 +93,13 @@ fn prompts_come_from_files_and_pipes() {
     assert_eq!(both.ok(), expected);
 }
 
-#[test]
-fn escapes_are_read_on_request() {
+pub(crate) fn escapes_are_read_on_request() {
     let text = |args: &[&str]| run(args.iter().copied().chain(["-n", "0"])).ok();
     assert_eq!(text(&["-p", r"one\ntwo"]), "one\\ntwo\n");
     assert_eq!(text(&["-p", r"one\ntwo", "-e"]), "one\ntwo\n");
 }
 
-#[test]
-fn a_seed_repeats_a_text() {
+pub(crate) fn a_seed_repeats_a_text() {
     let with_seed = |seed: &str| run(["-p", "The sea", "-n", "24", "-s", seed]).ok();
     assert_eq!(with_seed("7"), with_seed("7"));
     assert_ne!(with_seed("7"), with_seed("8"));
@@ -114,8 +107,7 @@ fn a_seed_repeats_a_text() {
     assert_eq!(json["seed"], 7);
 }
 
-#[test]
-fn the_size_of_batches_does_not_change_the_text() {
+pub(crate) fn the_size_of_batches_does_not_change_the_text() {
     let args = ["-p", KING, "-n", "8", "--temp", "0"];
     let expected = run(args).ok();
     for batch in [["-b", "4"], ["-ub", "3"]] {
@@ -127,8 +119,7 @@ fn the_size_of_batches_does_not_change_the_text() {
     }
 }
 
-#[test]
-fn the_type_of_the_cache_does_not_change_the_text() {
+pub(crate) fn the_type_of_the_cache_does_not_change_the_text() {
     let args = ["-p", KING, "-n", "8", "--temp", "0"];
     let expected = run(args).ok();
     // Each is another computation, with the same best tokens here.
@@ -138,8 +129,7 @@ fn the_type_of_the_cache_does_not_change_the_text() {
     }
 }
 
-#[test]
-fn the_end_of_the_context_ends_the_text() {
+pub(crate) fn the_end_of_the_context_ends_the_text() {
     let args = ["-p", "The king", "-c", "12", "--ignore-eos", "--temp", "0"];
     let full = run(args);
     assert!(
@@ -153,8 +143,7 @@ fn the_end_of_the_context_ends_the_text() {
     assert_eq!(ids(&json["prompt_ids"]).len() + ids(&json["ids"]).len(), 13);
 }
 
-#[test]
-fn special_tokens_are_read_and_shown_on_request() {
+pub(crate) fn special_tokens_are_read_and_shown_on_request() {
     let args = ["-p", "<|end_of_text|>", "-n", "0", "--format", "json"];
     assert_eq!(ids(&run(args).json()["prompt_ids"]), [0, 1]);
     // Even the text of a token that may not come is never split up.
@@ -171,8 +160,7 @@ fn special_tokens_are_read_and_shown_on_request() {
     assert!(ended.starts_with("The end.<|end_of_text|>"), "{ended}");
 }
 
-#[test]
-fn a_device_that_fails_changes_nothing_but_the_report() {
+pub(crate) fn a_device_that_fails_changes_nothing_but_the_report() {
     let args = [
         "-p", KING, "-n", "3", "--temp", "0", "--format", "json", "-b", "cpu",
     ];
@@ -199,8 +187,7 @@ fn a_device_that_fails_changes_nothing_but_the_report() {
     assert!(line.contains("cpu") && line.contains("lost"), "{line}");
 }
 
-#[test]
-fn the_definition_tells_the_same_story() {
+pub(crate) fn the_definition_tells_the_same_story() {
     let story =
         |backend: &str| run(["-p", "The king", "-n", "2", "--temp", "0", "-b", backend]).ok();
     assert_eq!(story("reference"), story("cpu"));

@@ -43,8 +43,7 @@ fn shared_opencl() -> Vec<String> {
         .collect()
 }
 
-#[test]
-fn the_same_story_without_a_conversion() {
+pub(crate) fn the_same_story_without_a_conversion() {
     let shared = shared_opencl();
     for file in ["classics-13m-Q4_K_M.gguf", "classics-13m-f16.gguf"] {
         let file = model_arg(file);
@@ -67,8 +66,7 @@ fn the_same_story_without_a_conversion() {
     }
 }
 
-#[test]
-fn routes_and_failures_are_as_with_any_backend() {
+pub(crate) fn routes_and_failures_are_as_with_any_backend() {
     let expected = story(&["-b", "cpu"]);
     let routed = story(&[
         "-b",
@@ -87,15 +85,13 @@ fn routes_and_failures_are_as_with_any_backend() {
     assert_eq!(failed["conversions"], 0);
 }
 
-#[test]
-fn the_rules_are_explained() {
+pub(crate) fn the_rules_are_explained() {
     let rows = run(["explain", "-p", "x", "-b", "hybrid-f32"]).ok();
     assert!(rows.contains("a product above 10 000 elements"), "{rows}");
     assert!(rows.contains("all else is the CPU's"), "{rows}");
 }
 
-#[test]
-fn without_a_gpu_it_says_that_the_cpu_does_it_all() {
+pub(crate) fn without_a_gpu_it_says_that_the_cpu_does_it_all() {
     let mut command = program(STORY.iter().chain(&["-b", "hybrid-f32"]));
     let alone: Run = (command.env("RUSTORCH_DISABLE_GPU", "1").output())
         .expect("the program runs")
@@ -108,8 +104,7 @@ fn without_a_gpu_it_says_that_the_cpu_does_it_all() {
     assert_eq!(alone.json()["devices"], json!(["cpu"]));
 }
 
-#[test]
-fn the_summary_counts() {
+pub(crate) fn the_summary_counts() {
     let told = run(["-p", "x", "-n", "1", "-b", "hybrid-f32"]);
     assert!(told.stderr.contains("0 conversions"), "{}", told.stderr);
 }
@@ -134,8 +129,7 @@ fn write_doubles(path: &Path) {
     writer.write(path, fill).unwrap();
 }
 
-#[test]
-fn what_would_be_converted_is_refused() {
+pub(crate) fn what_would_be_converted_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("doubles.gguf");
     write_doubles(&path);
@@ -151,8 +145,7 @@ fn what_would_be_converted_is_refused() {
     assert!(line.contains("leave -ctk and -ctv out"), "{line}");
 }
 
-#[test]
-fn the_mac_hybrid_needs_a_mac() {
+pub(crate) fn the_mac_hybrid_needs_a_mac() {
     let told = run(["devices", "--format", "json"]).json();
     let devices = told["devices"].as_array().unwrap().iter();
     let mut names = devices.map(|d| d["device"].as_str().unwrap());

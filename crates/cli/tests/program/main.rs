@@ -4,6 +4,7 @@
 mod bad_input;
 mod calibrate;
 mod commands;
+mod documents;
 mod generate;
 mod hybrid_f32;
 mod opencl;
@@ -13,3 +14,101 @@ mod verify;
 
 #[cfg(unix)]
 mod signals;
+
+use std::process::ExitCode;
+
+use rustorch_testing::{Suite, always, tests};
+
+fn main() -> ExitCode {
+    let opencl = tests![
+        opencl::opencl_tells_the_same_story,
+        opencl::layers_are_split_as_asked_or_as_they_fit,
+        opencl::running_out_of_memory_moves_on,
+        opencl::bench_measures_the_device_that_computes,
+        opencl::a_kernel_cache_that_is_of_no_use_costs_only_time,
+        verify::a_wrong_opencl_device_is_found_too,
+    ];
+    let suite = Suite::new()
+        .always(always![
+            documents::commands_that_are_not_run_are_there,
+            documents::examples_in_rust_are_doctests,
+            documents::features_are_those_of_the_table,
+            bad_input::no_such_model,
+            bad_input::a_folder_is_no_model,
+            bad_input::files_that_are_no_models,
+            bad_input::a_prompt_that_does_not_fit,
+            bad_input::an_empty_prompt_for_a_model_that_needs_one,
+            bad_input::texts_that_are_not_utf8,
+            bad_input::impossible_options,
+            bad_input::unknown_backends_types_and_faults,
+            bad_input::tokens_outside_the_vocabulary,
+            bad_input::a_text_too_short_for_its_perplexity,
+            bad_input::files_that_cannot_be_written,
+            calibrate::a_calibration_is_kept_and_used_until_it_is_invalid,
+            calibrate::choices_are_checked_on_thirty_cases,
+            calibrate::a_folder_that_takes_no_file_is_an_error,
+            commands::help_and_version,
+            commands::tokenize,
+            commands::logits_of_every_position_or_the_last,
+            commands::logits_need_no_vocabulary,
+            commands::perplexity_as_llama_cpp_measures_it,
+            commands::quantize_and_run_the_result,
+            commands::inspect,
+            commands::devices_found_and_missing,
+            commands::explain_places_every_operation,
+            commands::bench_rows_have_the_fields_of_llama_bench,
+            commands::bench_makes_models_of_known_shapes,
+            generate::json_tells_all_of_a_run,
+            generate::prompt_and_text_go_to_standard_output_and_the_rest_elsewhere,
+            generate::without_anything_it_tells_a_story,
+            generate::a_file_runs_as_the_bundled_model_does,
+            generate::prompts_come_from_files_and_pipes,
+            generate::escapes_are_read_on_request,
+            generate::a_seed_repeats_a_text,
+            generate::the_size_of_batches_does_not_change_the_text,
+            generate::the_type_of_the_cache_does_not_change_the_text,
+            generate::the_end_of_the_context_ends_the_text,
+            generate::special_tokens_are_read_and_shown_on_request,
+            generate::a_device_that_fails_changes_nothing_but_the_report,
+            generate::the_definition_tells_the_same_story,
+            hybrid_f32::the_same_story_without_a_conversion,
+            hybrid_f32::routes_and_failures_are_as_with_any_backend,
+            hybrid_f32::the_rules_are_explained,
+            hybrid_f32::without_a_gpu_it_says_that_the_cpu_does_it_all,
+            hybrid_f32::the_summary_counts,
+            hybrid_f32::what_would_be_converted_is_refused,
+            hybrid_f32::the_mac_hybrid_needs_a_mac,
+            opencl::without_drivers_the_cpu_takes_over,
+            opencl::gpus_can_be_disabled,
+            report::types_on_the_cpu_and_f32_beside_others,
+            report::what_cannot_be_compared_is_told,
+            verify::a_cpu_that_is_right_passes,
+            verify::a_wrong_result_is_found_and_named,
+            verify::other_types_are_checked_from_the_f16_file,
+            verify::the_report_is_readable,
+            verify::what_cannot_be_verified_is_told,
+        ])
+        .on(opencl::find(), OPENCL, opencl);
+    #[cfg(unix)]
+    let suite = suite.always(always![
+        documents::commands_run_as_they_stand,
+        signals::ctrl_c_ends_the_text_cleanly,
+        signals::ctrl_c_leaves_a_whole_json_object,
+        signals::a_reader_that_has_enough_is_no_error,
+    ]);
+    #[cfg(unix)]
+    let suite = suite.on(
+        bad_input::find_secret(),
+        "RUSTORCH_TEST_PERMISSIONS",
+        tests![bad_input::no_permission],
+    );
+    #[cfg(unix)]
+    let suite = suite.on(
+        opencl::find(),
+        OPENCL,
+        tests![documents::commands_for_opencl_run_as_they_stand],
+    );
+    suite.run()
+}
+
+const OPENCL: &str = "RUSTORCH_TEST_OPENCL";

@@ -22,17 +22,25 @@ fn story(more: &[&str]) -> Value {
     run(STORY.iter().chain(more)).json()
 }
 
-/// Is there an OpenCL device? One that was promised has to be.
-pub(crate) fn is_here() -> bool {
-    let devices = run(["devices", "--format", "json"]).json();
-    let devices = devices["devices"].as_array().unwrap();
-    let here = devices.iter().any(|d| d["device"] == "opencl:0");
-    let promised = std::env::var_os("RUSTORCH_TEST_OPENCL").is_some();
-    assert!(here || !promised, "an OpenCL device was promised");
-    if !here {
-        println!("skipped: there is no OpenCL device");
+/// There is an OpenCL device.
+pub(crate) struct OpenCl;
+
+/// Does the program find one?
+pub(crate) fn find() -> Result<OpenCl, String> {
+    let told = run(["devices", "--format", "json"]).json();
+    let is_opencl = |d: &Value| d["device"] == "opencl:0";
+    if told["devices"].as_array().unwrap().iter().any(is_opencl) {
+        return Ok(OpenCl);
     }
-    here
+    let missing = told["missing"].as_array().unwrap().iter();
+    let why = missing.clone().find(|m| m["device"] == "opencl");
+    Err(why.map_or("no OpenCL device".to_owned(), |why| {
+        why["reason"].to_string()
+    }))
+}
+
+pub(crate) fn is_here() -> bool {
+    find().is_ok()
 }
 
 /// The program with one variable of its environment set.
@@ -56,8 +64,7 @@ fn absent(variable: &str, value: &Path, why: &str) {
     assert!(refused.contains(reason), "{refused}");
 }
 
-#[test]
-fn without_drivers_the_cpu_takes_over() {
+pub(crate) fn without_drivers_the_cpu_takes_over() {
     let folder = tempfile::tempdir().unwrap();
     let why = match is_here() {
         true => "no driver that works",
@@ -68,8 +75,7 @@ fn without_drivers_the_cpu_takes_over() {
     absent("OCL_ICD_VENDORS", folder.path(), why);
 }
 
-#[test]
-fn gpus_can_be_disabled() {
+pub(crate) fn gpus_can_be_disabled() {
     absent(
         "RUSTORCH_DISABLE_GPU",
         Path::new("1"),
@@ -77,11 +83,7 @@ fn gpus_can_be_disabled() {
     );
 }
 
-#[test]
-fn opencl_tells_the_same_story() {
-    if !is_here() {
-        return;
-    }
+pub(crate) fn opencl_tells_the_same_story(_: &OpenCl) {
     let expected = story(&["-b", "cpu"]);
     let told = story(&["-b", "opencl"]);
     assert_eq!(told["ids"], expected["ids"]);
@@ -117,11 +119,7 @@ fn layers(told: &Value) -> Vec<String> {
         .collect()
 }
 
-#[test]
-fn layers_are_split_as_asked_or_as_they_fit() {
-    if !is_here() {
-        return;
-    }
+pub(crate) fn layers_are_split_as_asked_or_as_they_fit(_: &OpenCl) {
     let expected = story(&["-b", "cpu"]);
     let whole = story(&["-b", "opencl"]);
     assert_eq!(layers(&whole), ["layers 0-5 on opencl:0"]);
@@ -159,11 +157,7 @@ fn layers_are_split_as_asked_or_as_they_fit() {
 }
 
 /// Of memory that the plan did not know to be missing, and under a limit that it does not see.
-#[test]
-fn running_out_of_memory_moves_on() {
-    if !is_here() {
-        return;
-    }
+pub(crate) fn running_out_of_memory_moves_on(_: &OpenCl) {
     let expected = story(&["-b", "cpu"]);
     for nth in ["1", "77", "200"] {
         let faults = format!("device=opencl:0;nth={nth};kind=oom");
@@ -189,11 +183,7 @@ fn running_out_of_memory_moves_on() {
     );
 }
 
-#[test]
-fn bench_measures_the_device_that_computes() {
-    if !is_here() {
-        return;
-    }
+pub(crate) fn bench_measures_the_device_that_computes(_: &OpenCl) {
     let args = "bench -p 8 -n 4 -d 8 -r 1 -b opencl -o json";
     let json = run(args.split(' ')).json();
     for row in json.as_array().unwrap() {
@@ -232,11 +222,7 @@ fn bench_measures_the_device_that_computes() {
     }
 }
 
-#[test]
-fn a_kernel_cache_that_is_of_no_use_costs_only_time() {
-    if !is_here() {
-        return;
-    }
+pub(crate) fn a_kernel_cache_that_is_of_no_use_costs_only_time(_: &OpenCl) {
     let folder = tempfile::tempdir().unwrap();
     let args: Vec<&str> = STORY.iter().chain(&["-b", "opencl"]).copied().collect();
     let cached = |folder: &Path| run_with("RUSTORCH_CACHE_DIR", folder, &args);

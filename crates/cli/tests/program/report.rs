@@ -5,8 +5,7 @@ use serde_json::Value;
 use crate::opencl::is_here;
 use crate::support::{model_arg, run};
 
-#[test]
-fn types_on_the_cpu_and_f32_beside_others() {
+pub(crate) fn types_on_the_cpu_and_f32_beside_others() {
     let text = model_arg("classics-eval.txt");
     let args = [
         "report",
@@ -58,8 +57,7 @@ fn types_on_the_cpu_and_f32_beside_others() {
     );
 }
 
-#[test]
-fn what_cannot_be_compared_is_told() {
+pub(crate) fn what_cannot_be_compared_is_told() {
     let line = run(["report", "-b", "cuda:7"]).error(1);
     assert!(line.contains("-b cuda:7"), "{line}");
     let line = run(["report", "--types", "Q4_X"]).error(2);

@@ -33,8 +33,7 @@ fn storyteller(args: &[&str]) -> (Child, String) {
     (child, first)
 }
 
-#[test]
-fn ctrl_c_ends_the_text_cleanly() {
+pub(crate) fn ctrl_c_ends_the_text_cleanly() {
     let (child, first) = storyteller(&[]);
     let id = child.id().to_string();
     assert!(
@@ -53,8 +52,7 @@ fn ctrl_c_ends_the_text_cleanly() {
     assert!(told.contains("ran on cpu"), "{told}");
 }
 
-#[test]
-fn ctrl_c_leaves_a_whole_json_object() {
+pub(crate) fn ctrl_c_leaves_a_whole_json_object() {
     // Nothing is written before the end: what is heard first is the warning about the context.
     let args = [
         "-p",
@@ -91,8 +89,7 @@ fn ctrl_c_leaves_a_whole_json_object() {
     assert_eq!(json["stop"], "interrupt");
 }
 
-#[test]
-fn a_reader_that_has_enough_is_no_error() {
+pub(crate) fn a_reader_that_has_enough_is_no_error() {
     let (mut child, _) = storyteller(&[]);
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();

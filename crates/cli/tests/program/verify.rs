@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::opencl::is_here;
+use crate::opencl::OpenCl;
 use crate::support::{model_arg, run};
 
 /// The report of a verification that ends with `status`, and what it prints.
@@ -44,8 +44,7 @@ fn figure(row: &Value, what: &str) -> (f64, f64) {
     (number("value"), number("at_most"))
 }
 
-#[test]
-fn a_cpu_that_is_right_passes() {
+pub(crate) fn a_cpu_that_is_right_passes() {
     let (report, told) = verify(&["-b", "cpu", "--ops", "matmul,softmax,top_k"], 0);
     assert_eq!(report["passed"], true);
     assert!(report["machine"]["threads"].as_u64().unwrap() > 0);
@@ -101,8 +100,7 @@ fn a_cpu_that_is_right_passes() {
     assert!(told.contains("report.json"), "{told}");
 }
 
-#[test]
-fn a_wrong_result_is_found_and_named() {
+pub(crate) fn a_wrong_result_is_found_and_named() {
     let faults = "device=cpu;op=cumsum;p=1;kind=wrong";
     let args = [
         "-b",
@@ -138,11 +136,7 @@ fn a_wrong_result_is_found_and_named() {
     assert!(told.contains("classics-13m Q4_K_M: "), "{told}");
 }
 
-#[test]
-fn a_wrong_opencl_device_is_found_too() {
-    if !is_here() {
-        return;
-    }
+pub(crate) fn a_wrong_opencl_device_is_found_too(_: &OpenCl) {
     let args = [
         "-b",
         "opencl",
@@ -167,8 +161,7 @@ fn a_wrong_opencl_device_is_found_too() {
     assert_eq!(rows(&report, "copies")[0]["outcome"], "skipped");
 }
 
-#[test]
-fn other_types_are_checked_from_the_f16_file() {
+pub(crate) fn other_types_are_checked_from_the_f16_file() {
     let (f16, other) = (
         model_arg("classics-13m-f16.gguf"),
         model_arg("../crates/llm/tests/data/architectures/llama.gguf"),
@@ -182,8 +175,7 @@ fn other_types_are_checked_from_the_f16_file() {
     assert_eq!(row(&report, "goldens", &other)["outcome"], "skipped");
 }
 
-#[test]
-fn the_report_is_readable() {
+pub(crate) fn the_report_is_readable() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("report.md");
     let path = file.to_str().unwrap();
@@ -202,8 +194,7 @@ fn the_report_is_readable() {
     assert!(run(args).ok().starts_with("# Verification"));
 }
 
-#[test]
-fn what_cannot_be_verified_is_told() {
+pub(crate) fn what_cannot_be_verified_is_told() {
     let refused = |args: &[&str], status: i32, parts: &[&str]| {
         let line = run(["verify"].iter().chain(args)).error(status);
         for part in parts {

@@ -40,7 +40,7 @@ impl OpDef for Attention {
         Some(OpType::LinearAlgebra)
     }
 
-    fn products(&self, s: &Signature) -> usize {
+    fn macs(&self, s: &Signature) -> usize {
         let keys = s.inputs[1].shape.iter().rev().nth(1).map_or(0, |&n| n);
         keys * (s.inputs[0].shape.elements() + s.output().shape.elements())
     }

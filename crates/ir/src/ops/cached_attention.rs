@@ -79,9 +79,14 @@ impl OpDef for CachedAttention {
         [None, Some(3), Some(4)][result]
     }
 
-    fn products(&self, s: &Signature) -> usize {
+    fn source(&self, result: usize) -> usize {
+        // Keys and values stand where their results do.
+        result
+    }
+
+    fn macs(&self, s: &Signature) -> usize {
         let attended = self.attended([s.inputs[0], s.inputs[3], s.inputs[4]], s.inputs);
-        self.attention.products(&Signature {
+        self.attention.macs(&Signature {
             op: s.op,
             inputs: &attended,
             outputs: &s.outputs[..1],

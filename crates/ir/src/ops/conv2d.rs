@@ -82,7 +82,7 @@ impl OpDef for Conv2d {
         Some(OpType::Convolution)
     }
 
-    fn products(&self, s: &Signature) -> usize {
+    fn macs(&self, s: &Signature) -> usize {
         s.output().shape.elements() * s.inputs[1].shape[1..].iter().product::<usize>()
     }
 

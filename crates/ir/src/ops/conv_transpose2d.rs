@@ -53,7 +53,7 @@ impl OpDef for ConvTranspose2d {
         Some(OpType::Convolution)
     }
 
-    fn products(&self, s: &Signature) -> usize {
+    fn macs(&self, s: &Signature) -> usize {
         s.inputs[0].shape.elements() * s.inputs[1].shape[1..].iter().product::<usize>()
     }
 

@@ -86,7 +86,7 @@ impl OpDef for FusedLinear {
         Some(OpType::LinearAlgebra)
     }
 
-    fn products(&self, s: &Signature) -> usize {
+    fn macs(&self, s: &Signature) -> usize {
         let weights = &s.inputs[self.weight(0)..self.weight(self.count)];
         let width = s.inputs[0].shape.last().copied().unwrap_or(0);
         let rows = s.inputs[0].shape.elements() / width.max(1);

@@ -16,7 +16,7 @@ impl OpDef for Linear {
         Some(OpType::LinearAlgebra)
     }
 
-    fn products(&self, s: &Signature) -> usize {
+    fn macs(&self, s: &Signature) -> usize {
         s.output().shape.elements() * s.inputs[0].shape.last().map_or(0, |&k| k)
     }
 

@@ -3,8 +3,8 @@
 use rustorch_ir::ops::RopeLayout;
 
 use super::Architecture;
+use super::decoder::Decoder;
 use crate::LlmError;
-use crate::blocks::Decoder;
 use crate::config::Config;
 use crate::weights::Weights;
 

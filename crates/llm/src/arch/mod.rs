@@ -3,6 +3,7 @@
 //! An architecture reads its hyper-parameters from the file's keys, declares its weights by
 //! their names there, and says its forward pass in tensor operations.
 
+mod decoder;
 mod llama;
 mod qwen2;
 mod qwen3;

@@ -8,7 +8,7 @@ use rustorch_gpu::Gpu;
 use rustorch_llm::Model;
 use rustorch_llm::golden::Golden;
 use rustorch_llm::quantize::{FileType, QuantizeOptions, quantize};
-use rustorch_metal_emulator::Emulator;
+use rustorch_metal_emulator::{Emulator, NoCompiler};
 use rustorch_runtime::{Backend, Routing};
 
 /// The folder of the models.
@@ -51,31 +51,24 @@ pub(crate) fn first(device: &Arc<dyn Backend>) -> Routing {
     }
 }
 
-/// The OpenCL devices. None is a failure where `RUSTORCH_TEST_OPENCL` promises one.
-pub(crate) fn opencl() -> Vec<Arc<dyn Backend>> {
-    match rustorch_opencl::devices() {
-        Ok(devices) => {
-            let backend = |device| -> Arc<dyn Backend> { Arc::new(Gpu::new(device)) };
-            devices.into_iter().map(backend).collect()
-        }
-        Err(absent) => {
-            let promised = std::env::var_os("RUSTORCH_TEST_OPENCL").is_some();
-            assert!(!promised, "an OpenCL device was promised: {absent}");
-            println!("without OpenCL: {absent}");
-            Vec::new()
-        }
-    }
+pub(crate) type Devices = Vec<Arc<dyn Backend>>;
+
+/// The OpenCL devices, or why there is none.
+pub(crate) fn find_opencl() -> Result<Devices, rustorch_runtime::Absent> {
+    let backend = |device| -> Arc<dyn Backend> { Arc::new(Gpu::new(device)) };
+    rustorch_opencl::devices().map(|devices| devices.into_iter().map(backend).collect())
 }
 
-/// The Metal device that is emulated on the processor. None is a failure where
-/// `RUSTORCH_TEST_METAL` promises one.
-pub(crate) fn metal() -> Vec<Arc<dyn Backend>> {
-    Emulator::for_tests().map_or(Vec::new(), |emulator| {
-        rustorch_metal::backends(vec![emulator]).unwrap()
-    })
+/// The Metal device that is emulated on the processor, or why there is none.
+pub(crate) fn find_metal() -> Result<Devices, NoCompiler> {
+    Emulator::new().map(|emulator| rustorch_metal::backends(vec![emulator]).unwrap())
 }
 
-/// All devices that are no processor, or pretend so.
-pub(crate) fn gpus() -> Vec<Arc<dyn Backend>> {
-    opencl().into_iter().chain(metal()).collect()
+/// All devices that are no processor, or pretend so. It is for tests that also run without them.
+pub(crate) fn gpus() -> Devices {
+    let opencl = find_opencl().unwrap_or_default();
+    opencl
+        .into_iter()
+        .chain(find_metal().unwrap_or_default())
+        .collect()
 }

@@ -19,8 +19,7 @@ fn machines() -> Vec<Runtime> {
     [Runtime::new(host(0))].into_iter().chain(beside).collect()
 }
 
-#[test]
-fn the_goldens_without_a_conversion_or_a_copy() {
+pub(crate) fn the_goldens_without_a_conversion_or_a_copy() {
     for name in ["Q4_K_M", "f16"] {
         let model = load(name);
         let golden = goldens(name).remove(0);
@@ -48,8 +47,7 @@ fn the_goldens_without_a_conversion_or_a_copy() {
     }
 }
 
-#[test]
-fn what_it_is_compared_with_really_converts() {
+pub(crate) fn what_it_is_compared_with_really_converts() {
     let model = load("Q4_K_M");
     let workload = F32Workload {
         prompt: 24,
@@ -115,8 +113,7 @@ fn with_doubles(model: &Gguf) -> Gguf {
     Gguf::from_bytes(bytes).unwrap()
 }
 
-#[test]
-fn doubles_are_refused_until_they_are_converted_on_purpose() {
+pub(crate) fn doubles_are_refused_until_they_are_converted_on_purpose() {
     let doubles = with_doubles(load("f16").gguf());
     let model = Model::load(doubles.clone()).unwrap();
     let problem = SessionOptions::f32_hybrid(&model).unwrap_err().to_string();

@@ -9,7 +9,7 @@ use rustorch_llm::golden::largest;
 use rustorch_llm::{Model, Session, SessionOptions};
 use rustorch_runtime::{Backend, DeviceType, Runtime};
 
-use crate::common::{self, gpus, load, metal, opencl};
+use crate::common::{self, Devices, gpus, load};
 
 const PROMPT: [u32; 5] = [0, 48, 1299, 602, 260];
 const TOKENS: usize = 3;
@@ -68,8 +68,7 @@ fn every_fault(inner: &Arc<dyn Backend>, model: &Model, step: impl Iterator<Item
 
 /// Q8_0, of which a prompt and single tokens give the same choices here: a second device is fed
 /// the tokens so far as a prompt, whose sums are rounded elsewhere.
-#[test]
-fn every_fault_at_every_kernel_of_a_decode_step() {
+pub(crate) fn every_fault_at_every_kernel_of_a_decode_step() {
     let (model, cpu) = (load("Q8_0"), cpu());
     let (_, launches, runtime) = generate(&model, &faulty(&cpu, u64::MAX, FaultKind::Lost));
     assert!(runtime.fallbacks().is_empty());
@@ -80,30 +79,27 @@ fn every_fault_at_every_kernel_of_a_decode_step() {
 }
 
 /// Q8_0, of which OpenCL and the CPU choose the same tokens here.
-#[test]
-fn every_fault_of_an_opencl_device_at_every_kernel_of_every_token() {
-    for device in opencl() {
+pub(crate) fn every_fault_of_an_opencl_device_at_every_kernel_of_every_token(opencl: &Devices) {
+    for device in opencl {
         let model = load("Q8_0");
-        let (_, launches, runtime) = generate(&model, &faulty(&device, u64::MAX, FaultKind::Lost));
+        let (_, launches, runtime) = generate(&model, &faulty(device, u64::MAX, FaultKind::Lost));
         assert!(runtime.fallbacks().is_empty());
         let tried = Extent::of_tests().choose(1..=launches[TOKENS], 30);
-        every_fault(&device, &model, tried.into_iter());
+        every_fault(device, &model, tried.into_iter());
     }
 }
 
 /// At some kernels: an emulated device is slow.
-#[test]
-fn every_fault_of_a_metal_device() {
-    for device in metal() {
+pub(crate) fn every_fault_of_a_metal_device(metal: &Devices) {
+    for device in metal {
         let model = load("Q8_0");
-        let (_, launches, runtime) = generate(&model, &faulty(&device, u64::MAX, FaultKind::Lost));
+        let (_, launches, runtime) = generate(&model, &faulty(device, u64::MAX, FaultKind::Lost));
         assert!(runtime.fallbacks().is_empty());
-        every_fault(&device, &model, (1..=launches[TOKENS]).step_by(37));
+        every_fault(device, &model, (1..=launches[TOKENS]).step_by(37));
     }
 }
 
-#[test]
-fn a_lost_device_is_avoided_by_later_runs() {
+pub(crate) fn a_lost_device_is_avoided_by_later_runs() {
     for device in [cpu()].into_iter().chain(gpus()) {
         let model = load("Q8_0");
         let first = faulty(&device, 1, FaultKind::Lost);
@@ -113,8 +109,7 @@ fn a_lost_device_is_avoided_by_later_runs() {
     }
 }
 
-#[test]
-fn a_lost_prompt_is_fed_again() {
+pub(crate) fn a_lost_prompt_is_fed_again() {
     let (model, cpu) = (load("Q4_K_M"), cpu());
     let (expected, launches, _) = generate(&model, &faulty(&cpu, u64::MAX, FaultKind::Lost));
     let first = faulty(&cpu, launches[0] / 2, FaultKind::Timeout);

@@ -12,7 +12,7 @@ use rustorch_llm::{LlmError, Session, SessionOptions, perplexity};
 use rustorch_runtime::{Backend, DeviceType, Runtime};
 use rustorch_tokenizer::EncodeOptions;
 
-use crate::common::{goldens, load, metal, models, opencl};
+use crate::common::{Devices, goldens, load, models};
 
 /// Tokens and logits against the goldens.
 fn check_goldens(runtime: &Runtime, name: &str) {
@@ -109,11 +109,10 @@ fn q4_k_m(runtime: &Runtime) {
     check_perplexity(runtime, "Q4_K_M", 21.8918);
 }
 
-mod on_the_cpu {
+pub(crate) mod on_the_cpu {
     macro_rules! tests {
         ($($name:ident),+) => {$(
-            #[test]
-            fn $name() {
+            pub(crate) fn $name() {
                 super::$name(&super::cpu());
             }
         )+};
@@ -133,9 +132,8 @@ const TYPES: [(&str, Trial); 5] = [
     ("Q4_K_M", q4_k_m),
 ];
 
-#[test]
-fn on_opencl() {
-    for device in opencl() {
+pub(crate) fn on_opencl(opencl: &Devices) {
+    for device in opencl {
         for (_, check) in Extent::of_tests().choose(TYPES, 2) {
             check(&alone(device.clone()));
         }
@@ -143,17 +141,15 @@ fn on_opencl() {
 }
 
 /// Without perplexity: an emulated device is slow.
-#[test]
-fn on_emulated_metal() {
-    for device in metal() {
+pub(crate) fn on_emulated_metal(metal: &Devices) {
+    for device in metal {
         for (name, _) in Extent::of_tests().choose(TYPES, 2) {
             check_goldens(&alone(device.clone()), name);
         }
     }
 }
 
-#[test]
-fn a_full_context_is_refused() {
+pub(crate) fn a_full_context_is_refused() {
     let model = load("Q4_K_M");
     let options = SessionOptions {
         context: 8,

@@ -4,7 +4,7 @@ use rustorch_llm::{BackendConfig, GpuLayers, Session, SessionOptions, select_bac
 use rustorch_runtime::{DeviceType, Routing, Runtime};
 use rustorch_tensor::host;
 
-use crate::common::{goldens, load, opencl};
+use crate::common::{Devices, goldens, load};
 
 const CPU: DeviceType = DeviceType::Cpu;
 
@@ -16,16 +16,11 @@ fn options(layers: Vec<DeviceType>) -> SessionOptions {
     }
 }
 
-#[test]
-fn layers_are_computed_where_they_were_sent() {
+pub(crate) fn layers_are_computed_where_they_were_sent(opencl: &Devices) {
     let model = load("Q8_0");
     let count = model.config().layers;
     let golden = goldens("Q8_0").remove(0);
-    let opencl = opencl();
-    let Some(device) = opencl.first().map(|b| b.info().device) else {
-        println!("skipped: there is no OpenCL device");
-        return;
-    };
+    let device = opencl[0].info().device;
     let fed = |layers: Vec<DeviceType>| {
         let runtime = Runtime::new(host(2).into_iter().chain(opencl.iter().cloned()));
         let mut session = Session::new(&model, &runtime, options(layers)).unwrap();
@@ -53,8 +48,7 @@ fn layers_are_computed_where_they_were_sent() {
     assert_eq!(largest(&mixed.1), largest(&on_opencl.1));
 }
 
-#[test]
-fn the_machine_is_asked_what_there_is_to_choose() {
+pub(crate) fn the_machine_is_asked_what_there_is_to_choose() {
     let model = load("Q4_K_M");
     let runtime = Runtime::new(host(1));
     let config = BackendConfig::new(&model, &runtime, &options(Vec::new())).unwrap();
@@ -78,8 +72,7 @@ fn the_machine_is_asked_what_there_is_to_choose() {
     assert!(chosen.iter().all(|layer| layer.device == CPU));
 }
 
-#[test]
-fn what_was_asked_for_is_not_chosen_again() {
+pub(crate) fn what_was_asked_for_is_not_chosen_again() {
     let model = load("Q4_K_M");
     let fake =
         rustorch_faulty::Faulty::new(host(1).remove(0), Vec::<rustorch_faulty::Fault>::new());

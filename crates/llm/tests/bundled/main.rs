@@ -9,3 +9,55 @@ mod queued;
 mod selection;
 mod soak;
 mod zero_copy;
+
+use std::process::ExitCode;
+
+use rustorch_testing::{Suite, always, tests};
+
+use common::{find_metal, find_opencl};
+
+fn main() -> ExitCode {
+    let opencl = tests![
+        layers::layers_are_computed_where_they_were_sent,
+        faults::every_fault_of_an_opencl_device_at_every_kernel_of_every_token,
+        goldens::on_opencl,
+    ];
+    let metal = tests![
+        faults::every_fault_of_a_metal_device,
+        goldens::on_emulated_metal,
+    ];
+    let in_place = tests![zero_copy::a_device_in_host_memory_copies_no_byte];
+    Suite::new()
+        .always(always![
+            f32_hybrid::the_goldens_without_a_conversion_or_a_copy,
+            f32_hybrid::what_it_is_compared_with_really_converts,
+            f32_hybrid::doubles_are_refused_until_they_are_converted_on_purpose,
+            faults::every_fault_at_every_kernel_of_a_decode_step,
+            faults::a_lost_device_is_avoided_by_later_runs,
+            faults::a_lost_prompt_is_fed_again,
+            goldens::a_full_context_is_refused,
+            layers::the_machine_is_asked_what_there_is_to_choose,
+            layers::what_was_asked_for_is_not_chosen_again,
+            queued::a_device_that_runs_ahead_tells_the_same_and_no_further_than_the_context,
+            queued::generating_begins_one_pass_for_nothing,
+            queued::loading_copies_all_that_stays,
+            queued::what_was_begun_for_nothing_is_forgotten,
+            queued::faults_ahead_of_the_host_change_no_token,
+            selection::devices_choose_what_the_host_would_choose,
+            selection::losing_the_device_changes_no_choice,
+            soak::every_text_is_right,
+            goldens::on_the_cpu::f16,
+            goldens::on_the_cpu::q8_0,
+            goldens::on_the_cpu::q6_k,
+            goldens::on_the_cpu::q5_k_m,
+            goldens::on_the_cpu::q4_k_m,
+        ])
+        .on(find_opencl(), OPENCL, opencl)
+        .on(find_opencl(), OPENCL, in_place)
+        .on(find_metal(), METAL, metal)
+        .on(find_metal(), METAL, in_place)
+        .run()
+}
+
+const OPENCL: &str = "RUSTORCH_TEST_OPENCL";
+const METAL: &str = "RUSTORCH_TEST_METAL";

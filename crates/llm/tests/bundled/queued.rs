@@ -288,8 +288,7 @@ fn fault(device: DeviceType, nth: u64, kind: FaultKind) -> Fault {
     }
 }
 
-#[test]
-fn a_device_that_runs_ahead_tells_the_same_and_no_further_than_the_context() {
+pub(crate) fn a_device_that_runs_ahead_tells_the_same_and_no_further_than_the_context() {
     let model = load("Q4_K_M");
     let (expected, ..) = generate(&model, cpu());
     let (told, runs, runtime) = generate(&model, Queued::over(cpu()));
@@ -300,8 +299,7 @@ fn a_device_that_runs_ahead_tells_the_same_and_no_further_than_the_context() {
 }
 
 /// Of a prompt in batches, only the last one chooses a token to go on with.
-#[test]
-fn generating_begins_one_pass_for_nothing() {
+pub(crate) fn generating_begins_one_pass_for_nothing() {
     let model = load("Q4_K_M");
     let greedy = SamplerConfig {
         temperature: 0.0,
@@ -333,8 +331,7 @@ fn generating_begins_one_pass_for_nothing() {
 }
 
 /// Weights and cache are where they are needed before the first token.
-#[test]
-fn loading_copies_all_that_stays() {
+pub(crate) fn loading_copies_all_that_stays() {
     let model = load("Q4_K_M");
     let device = DeviceType::Cuda(0);
     let runtime = Runtime::new([Queued::over(cpu())]);
@@ -361,8 +358,7 @@ fn loading_copies_all_that_stays() {
     assert_eq!(runtime.used_devices(), [(device, 1 + 1)]);
 }
 
-#[test]
-fn what_was_begun_for_nothing_is_forgotten() {
+pub(crate) fn what_was_begun_for_nothing_is_forgotten() {
     let model = load("Q4_K_M");
     let queued = Runtime::new([Queued::over(cpu())]);
     let direct = Runtime::new([cpu()]);
@@ -391,8 +387,7 @@ fn what_was_begun_for_nothing_is_forgotten() {
     both(&[chosen], 0, &best);
 }
 
-#[test]
-fn faults_ahead_of_the_host_change_no_token() {
+pub(crate) fn faults_ahead_of_the_host_change_no_token() {
     // Of a product that was refused its parts, too, give these tokens.
     let model = load("f16");
     let (expected, ..) = generate(&model, Queued::over(cpu()));

@@ -88,8 +88,7 @@ fn options(backend: &Arc<dyn Backend>) -> SessionOptions {
     }
 }
 
-#[test]
-fn devices_choose_what_the_host_would_choose() {
+pub(crate) fn devices_choose_what_the_host_would_choose() {
     let model = load("Q4_K_M");
     let cpu: Arc<dyn Backend> = Arc::new(Cpu::new(2));
     for backend in [cpu].into_iter().chain(gpus()) {
@@ -114,8 +113,7 @@ fn devices_choose_what_the_host_would_choose() {
     }
 }
 
-#[test]
-fn losing_the_device_changes_no_choice() {
+pub(crate) fn losing_the_device_changes_no_choice() {
     let model = load("Q4_K_M");
     let cpu: Arc<dyn Backend> = Arc::new(Cpu::new(1));
     for (config, _) in chains() {

@@ -5,11 +5,10 @@ use rustorch_llm::golden::largest;
 use rustorch_llm::{Session, SessionOptions};
 use rustorch_runtime::Runtime;
 
-use crate::common::{first, gpus, load};
+use crate::common::{Devices, first, load};
 
-#[test]
-fn a_device_in_host_memory_copies_no_byte() {
-    for device in gpus() {
+pub(crate) fn a_device_in_host_memory_copies_no_byte(devices: &Devices) {
+    for device in devices {
         let info = device.info();
         if !info.shares_host_memory {
             println!("skipped: {} has memory of its own", info.device);
@@ -18,7 +17,7 @@ fn a_device_in_host_memory_copies_no_byte() {
         let model = load("Q4_K_M");
         let options = SessionOptions {
             context: 64,
-            routing: first(&device),
+            routing: first(device),
             ..SessionOptions::default()
         };
         let runtime = Runtime::new([device.clone()]);

@@ -1,12 +1,8 @@
-//! What devices have been measured to do, and what operations should therefore take.
+//! What a device was measured to do, and what operations should therefore take on it.
 //!
-//! `measure.rs` measures the operations of `probes.rs`, `curve.rs` lies between them,
-//! `work.rs` tells how much of that a graph is, `estimate.rs` what it takes on each device.
+//! `curve.rs` lies between what was measured, `work.rs` tells how much of that a graph is.
 
 mod curve;
-pub(crate) mod estimate;
-mod measure;
-mod probes;
 pub(crate) mod work;
 
 use std::fmt::Display;
@@ -43,8 +39,8 @@ pub struct Costs {
 pub enum Bound {
     /// The bytes that it reads and writes.
     Bytes,
-    /// Multiplications with their additions.
-    Products,
+    /// Multiply-accumulates.
+    Macs,
 }
 
 /// The measured times of one operation.
@@ -61,7 +57,7 @@ pub struct OpCost {
     pub dtype: DType,
     /// What the curve goes by.
     pub bound: Bound,
-    /// The time by bytes, or by products.
+    /// The time by bytes, or by MACs.
     pub curve: Curve,
 }
 
@@ -70,20 +66,20 @@ impl Costs {
     ///
     /// A product of few rows is bound by the bytes of its weights, one of many by its
     /// multiplications: the slower of the two counts.
-    fn seconds(&self, work: &Work) -> f64 {
+    pub(crate) fn seconds(&self, work: &Work) -> f64 {
         let by_bytes = || self.curve(work, Bound::Bytes, work.kind);
         let bytes = |curve: &Curve| curve.seconds(work.bytes);
-        if work.products == 0.0 {
+        if work.macs == 0.0 {
             let relative = || self.curve(work, Bound::Bytes, relative(work.op_type));
             return by_bytes().or_else(relative).map_or(0.0, bytes);
         }
-        let relative = || self.curve(work, Bound::Products, relative(work.op_type));
-        let by_products = self.curve(work, Bound::Products, work.kind);
-        let products = by_products.or_else(relative);
-        let products = products.map(|curve| curve.seconds(work.products));
-        match (by_bytes().map(bytes), products) {
+        let relative = || self.curve(work, Bound::Macs, relative(work.op_type));
+        let by_macs = self.curve(work, Bound::Macs, work.kind);
+        let macs = by_macs.or_else(relative);
+        let macs = macs.map(|curve| curve.seconds(work.macs));
+        match (by_bytes().map(bytes), macs) {
             (Some(bytes), _) if work.reads_once => bytes,
-            (bytes, products) => bytes.unwrap_or(0.0).max(products.unwrap_or(0.0)),
+            (bytes, macs) => bytes.unwrap_or(0.0).max(macs.unwrap_or(0.0)),
         }
     }
 
@@ -104,7 +100,7 @@ impl Costs {
 
 /// The operation that stands for others of its family which were not measured; of those that only
 /// move data, too.
-fn relative(op_type: Option<OpType>) -> OpKind {
+pub(crate) fn relative(op_type: Option<OpType>) -> OpKind {
     match op_type {
         Some(OpType::LinearAlgebra) => OpKind::Matmul,
         Some(OpType::Convolution) => OpKind::Conv2d,

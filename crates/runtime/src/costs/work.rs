@@ -5,7 +5,7 @@ use rustorch_ir::{DType, Graph, Node, OpKind, OpType, Role};
 use super::Costs;
 
 /// Products of fewer rows than this read each weight about once.
-pub(super) const FEW_ROWS: f64 = 2.0;
+pub(crate) const FEW_ROWS: f64 = 2.0;
 
 /// What is to be done for a node.
 #[derive(Clone, PartialEq, Debug)]
@@ -18,8 +18,8 @@ pub(crate) struct Work {
     pub(crate) dtype: DType,
     /// Bytes read and written.
     pub(crate) bytes: f64,
-    /// Multiplications, each with its addition.
-    pub(crate) products: f64,
+    /// Multiply-accumulates.
+    pub(crate) macs: f64,
     /// Does each operand's element take part in about one product?
     pub(crate) reads_once: bool,
 }
@@ -30,16 +30,16 @@ impl Work {
         let def = node.op.def();
         let operands = node.inputs.iter().map(|&v| graph.ty(v));
         let elements: usize = operands.map(|ty| ty.shape.elements()).sum();
-        let products = graph.with_signature(node, |s| def.products(s)) as f64;
+        let macs = graph.with_signature(node, |s| def.macs(s)) as f64;
         let has_state =
             node.has_effects() || node.inputs.iter().any(|&v| graph.previous(v).is_some());
         // How much of a state is in use is only known when it is run: half of it, say.
-        let used = match products > 0.0 && has_state {
+        let used = match macs > 0.0 && has_state {
             true => 0.5,
             false => 1.0,
         };
         // Of factors the weights are the largest behind the first.
-        let typed = match products > 0.0 {
+        let typed = match macs > 0.0 {
             true => node.inputs[1..]
                 .iter()
                 .max_by_key(|&&v| graph.ty(v).bytes()),
@@ -51,8 +51,8 @@ impl Work {
             op_type: def.op_type(),
             dtype: typed.map_or(node.output().dtype, |&v| graph.ty(v).dtype),
             bytes: used * traffic(graph, node) as f64,
-            products: used * products,
-            reads_once: products < FEW_ROWS * elements as f64,
+            macs: used * macs,
+            reads_once: macs < FEW_ROWS * elements as f64,
         }
     }
 }

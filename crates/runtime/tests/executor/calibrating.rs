@@ -29,7 +29,7 @@ fn costs(seconds: f64) -> Costs {
             op: OpKind::Matmul,
             example: "Matmul(Matmul)".to_owned(),
             dtype: DType::F32,
-            bound: Bound::Products,
+            bound: Bound::Macs,
             curve: curve(vec![(1e3, seconds), (1e6, 3.0 * seconds)]),
         }],
     }
@@ -77,7 +77,7 @@ fn what_is_damaged_is_named() {
         String::new(),
         "[]".to_owned(),
         whole.replace("matmul", "no_such_operation"),
-        whole.replace("\"bound\":\"products\"", "\"bound\":\"miles\""),
+        whole.replace("\"bound\":\"macs\"", "\"bound\":\"miles\""),
         // Times below zero; points in no order.
         whole.replace("0.00025", "-1"),
         whole.replace("2.5e-7", "-1"),

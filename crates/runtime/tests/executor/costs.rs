@@ -40,7 +40,7 @@ fn costs(start: u64, compute: f64, transfer: f64) -> Costs {
             cost(OpKind::Binary, Bound::Bytes),
             cost(OpKind::Unary, Bound::Bytes),
             cost(OpKind::Reduce, Bound::Bytes),
-            cost(OpKind::Matmul, Bound::Products),
+            cost(OpKind::Matmul, Bound::Macs),
         ],
     }
 }
@@ -205,10 +205,10 @@ fn products_go_by_bytes_or_by_multiplications() {
         curve: rate(seconds),
     };
     // The processor is good at reading weights, the GPU at multiplying.
-    let with = |bytes, products| Costs {
+    let with = |bytes, macs| Costs {
         operations: vec![
             cost(OpKind::Linear, Bound::Bytes, bytes),
-            cost(OpKind::Linear, Bound::Products, products),
+            cost(OpKind::Linear, Bound::Macs, macs),
         ],
         ..Costs::default()
     };
@@ -243,6 +243,37 @@ fn devices_that_were_not_measured_stay_where_the_rules_put_them() {
     runtime.set_costs(GPU, Some(costs(490, 100.0, 0.0)));
     let order = runtime.candidates(OpType::Activation, &info, Routing::AUTO);
     assert_eq!(order, [COREML, metal, GPU, CPU]);
+}
+
+#[test]
+fn gpus_go_before_core_ml_whatever_the_size_and_the_times() {
+    let metal = DeviceType::Metal(0);
+    let runtime = Runtime::new([
+        cpu(),
+        Fake::gpu(metal).backend(),
+        Fake::new(COREML, Hardware::NeuralEngine).backend(),
+    ]);
+    let order = |elements| {
+        let info = TensorInfo::new(TensorType::new([elements], DType::F32));
+        runtime.candidates(OpType::Activation, &info, Routing::AUTO)
+    };
+    runtime.set_selector(DeviceSelector::gpus_first());
+    for (elements, expected) in [
+        (64, [CPU, metal, COREML]),
+        (1 << 20, [metal, COREML, CPU]),
+        (1 << 27, [metal, COREML, CPU]),
+    ] {
+        assert_eq!(order(elements), expected, "{elements}");
+    }
+    // Between the others a calibration still decides.
+    runtime.set_costs(COREML, Some(costs(0, 1.0, 0.0)));
+    runtime.set_costs(metal, Some(costs(100, 100.0, 0.0)));
+    assert_eq!(order(1 << 20), [metal, COREML, CPU]);
+    runtime.set_costs(CPU, Some(costs(0, 10.0, 0.0)));
+    assert_eq!(order(1 << 20)[0], CPU);
+    let places = order(1 << 20);
+    let at = |device| places.iter().position(|d| *d == device);
+    assert!(at(metal) < at(COREML), "{places:?}");
 }
 
 #[test]

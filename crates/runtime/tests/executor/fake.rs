@@ -1,12 +1,13 @@
 //! Devices that are made up.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustorch_cpu::Cpu;
-use rustorch_ir::{Graph, OpKind, Signature};
+use rustorch_ir::ops::Custom;
+use rustorch_ir::{Graph, Op, OpKind, Signature, ValueId};
 use rustorch_runtime::{
     Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass,
     Hardware, HostBuffer, Probe, Program,
@@ -18,6 +19,8 @@ pub(crate) struct Fake {
     cpu: Cpu,
     memory: FakeMemory,
     lacks: Vec<OpKind>,
+    /// Has it a kernel for this composite?
+    does: fn(&Custom) -> bool,
     pub(crate) state: Arc<State>,
 }
 
@@ -36,6 +39,8 @@ pub(crate) struct State {
     pub(crate) after_run: Mutex<bool>,
     pub(crate) trims: AtomicUsize,
     pub(crate) runs: AtomicUsize,
+    /// What it says of its free memory.
+    pub(crate) free: Mutex<Option<u64>>,
     device: Option<DeviceType>,
 }
 
@@ -80,9 +85,11 @@ impl Fake {
             cpu: Cpu::new(1),
             memory: FakeMemory {
                 shares: false,
+                has_peers: false,
                 state: state.clone(),
             },
             lacks: Vec::new(),
+            does: |_| false,
             state,
         }
     }
@@ -105,9 +112,21 @@ impl Fake {
         self
     }
 
+    /// With memory that others of its kind can copy from, without the host.
+    pub(crate) fn with_peers(mut self) -> Self {
+        self.memory.has_peers = true;
+        self
+    }
+
     /// Without kernels for these.
     pub(crate) fn without(mut self, lacks: &[OpKind]) -> Self {
         self.lacks = lacks.to_vec();
+        self
+    }
+
+    /// With a kernel for the composites that `does` knows.
+    pub(crate) fn with(mut self, does: fn(&Custom) -> bool) -> Self {
+        self.does = does;
         self
     }
 
@@ -131,7 +150,9 @@ impl Backend for Fake {
     }
 
     fn supports(&self, signature: &Signature) -> bool {
-        !self.lacks.contains(&signature.op.kind()) && self.cpu.supports(signature)
+        let does = matches!(signature.op, Op::Custom(op) if (self.does)(op));
+        let lacks = self.lacks.contains(&signature.op.kind());
+        does || (!lacks && self.cpu.supports(signature))
     }
 
     fn memory(&self) -> &dyn DeviceMemory {
@@ -141,10 +162,32 @@ impl Backend for Fake {
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
         self.state.alive()?;
         Ok(Box::new(FakeProgram {
-            cpu: self.cpu.compile(graph)?,
+            cpu: self.cpu.compile(&expanded(graph))?,
             state: self.state.clone(),
         }))
     }
+}
+
+/// The graph with composites as what they are made of, which stands for their kernels.
+fn expanded(graph: &Graph) -> Graph {
+    let mut out = Graph::new();
+    let inputs = graph.inputs().iter();
+    let mut values: Vec<ValueId> = inputs.map(|ty| out.input(ty.clone()).unwrap()).collect();
+    for node in graph.nodes() {
+        let operands: Vec<ValueId> = node.inputs.iter().map(|v| values[v.index()]).collect();
+        let results = match &node.op {
+            Op::Custom(_) => out.expand(&node.op, &operands).unwrap(),
+            _ => {
+                let first = out.push_node(node, &operands).unwrap();
+                out.results(first)
+            }
+        };
+        values.extend(results);
+    }
+    for value in graph.outputs() {
+        out.output(values[value.index()]);
+    }
+    out
 }
 
 struct FakeProgram {
@@ -178,6 +221,7 @@ impl Program for FakeProgram {
 
 struct FakeMemory {
     shares: bool,
+    has_peers: bool,
     state: Arc<State>,
 }
 
@@ -208,8 +252,29 @@ impl DeviceMemory for FakeMemory {
         Ok(Arc::new(buffer))
     }
 
+    fn peers(&self) -> Option<TypeId> {
+        self.has_peers.then(TypeId::of::<Self>)
+    }
+
+    unsafe fn copy_of(
+        &self,
+        other: &dyn DeviceBuffer,
+    ) -> Result<Option<Arc<dyn DeviceBuffer>>, DeviceError> {
+        if !self.has_peers {
+            return Ok(None);
+        }
+        let other = other.as_any().downcast_ref::<FakeBuffer>().unwrap();
+        let buffer = self.buffer(None, other.bytes());
+        copy(&other.own, &buffer.own);
+        Ok(Some(Arc::new(buffer)))
+    }
+
     fn trim(&self) {
         self.state.trims.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn free(&self) -> Option<u64> {
+        *self.state.free.lock().unwrap()
     }
 }
 

@@ -3,12 +3,15 @@
 
 mod calibrating;
 mod choosing;
+mod composites;
 mod costs;
 mod failing;
 mod fake;
+mod memory;
 mod moving;
 mod plans;
 mod replaying;
+mod selecting;
 mod updating;
 
 use rustorch_ir::ops::UnaryOp;

@@ -160,7 +160,35 @@ fn the_method_follows_from_the_memory() {
         (GPU, OTHER, TransferMethod::HostStaging),
     ] {
         assert_eq!(memory.optimize_transfer(from, to), method, "{from} {to}");
-        assert_eq!(memory.optimize_transfer(from, to), method, "{from} {to}");
+    }
+}
+
+/// What was said of a way is what storages do on it.
+#[test]
+fn bytes_move_by_the_method_that_was_told() {
+    let cpu_device = DeviceType::Cpu;
+    for (has_peers, method) in [
+        (false, TransferMethod::HostStaging),
+        (true, TransferMethod::Standard),
+    ] {
+        let gpu = |device| match has_peers {
+            true => Fake::gpu(device).with_peers().backend(),
+            false => Fake::gpu(device).backend(),
+        };
+        let runtime = Runtime::new([gpu(GPU), gpu(OTHER), cpu()]);
+        assert_eq!(runtime.memory().optimize_transfer(GPU, OTHER), method);
+        let on_gpu = runtime.prepare(graph(8, neg), on(GPU));
+        let first = on_gpu.run(&[storage(&[1.0; 8])]).unwrap().remove(0);
+        let on_other = runtime.prepare(graph(8, neg), on(OTHER));
+        let second = on_other.run(&[first]).unwrap().remove(0);
+        let (straight, staged) = match method {
+            TransferMethod::Standard => ((32, 1), (0, 0)),
+            _ => ((0, 0), (32, 1)),
+        };
+        assert_eq!(moved(&runtime, GPU, OTHER), straight, "{method:?}");
+        assert_eq!(moved(&runtime, GPU, cpu_device), staged, "{method:?}");
+        assert_eq!(moved(&runtime, cpu_device, OTHER), staged, "{method:?}");
+        assert_eq!(values(&runtime, &second), [1.0; 8]);
     }
 }
 

@@ -114,7 +114,7 @@ impl F32HybridExecutor {
 impl fmt::Display for F32Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in &self.operations {
-            let (op, count, device) = (row.op, row.count, row.device.to_string());
+            let (op, count, device) = (&row.op, row.count, row.device.to_string());
             writeln!(f, "{count:>4} {op:<16} {device:<10} {}", row.reason)?;
         }
         write!(f, "{} in {:.3?}", self.activity, self.time)

@@ -14,6 +14,7 @@ mod nn;
 mod reduce;
 mod results;
 mod trace;
+mod updates;
 mod views;
 
 use rustorch_tensor::{RusTorchResult, Tensor};

@@ -5,4 +5,3 @@ mod decoding;
 mod hostile;
 mod llama_cpp;
 mod special_tokens;
-mod vocabs;

@@ -8,7 +8,8 @@ use crate::element::{Element, with_type};
 use crate::elementwise::Function;
 use crate::kernel::Misuse;
 use crate::launch::Launch;
-use crate::math::{Real, apply, apply_function, gelu_tanh, relu, silu};
+use crate::math::{Real, gelu_tanh, relu, silu};
+use crate::simd::{apply, apply_function};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Activation,

@@ -6,7 +6,7 @@ use rustorch_runtime::{KernelEntry, Layouts};
 use super::rms_norm::Line;
 use crate::kernel::{Args, Misuse, SharedMut, for_ranges};
 use crate::launch::Launch;
-use crate::qmatmul::level::Level;
+use crate::simd::Level;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::AddRmsNorm,

@@ -29,7 +29,7 @@ use self::tile::{Products, QUERIES, Score, Scoring, Tile, Total};
 use self::vectors::Vectors;
 use crate::kernel::{Args, Misuse, SharedMut};
 use crate::launch::Launch;
-use crate::qmatmul::level::Level;
+use crate::simd::Level;
 use crate::view::View;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {

@@ -11,8 +11,9 @@ use crate::elementwise::{Function, Loop2};
 use crate::index::coordinates;
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
-use crate::math::{Real, apply2};
+use crate::math::Real;
 use crate::reader::Reader;
+use crate::simd::apply2;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Binary,

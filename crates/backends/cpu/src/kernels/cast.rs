@@ -10,7 +10,7 @@ use crate::element::{Element, with_type};
 use crate::elementwise::Function;
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
-use crate::math::apply;
+use crate::simd::apply;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Cast,

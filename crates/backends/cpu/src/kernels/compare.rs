@@ -8,7 +8,7 @@ use crate::element::{Element, unknown, with_type};
 use crate::elementwise::{Function, Loop2};
 use crate::kernel::Misuse;
 use crate::launch::Launch;
-use crate::math::apply2;
+use crate::simd::apply2;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Compare,

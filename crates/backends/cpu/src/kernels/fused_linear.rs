@@ -13,8 +13,8 @@ use super::rms_norm::Line;
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
 use crate::qmatmul::MAX_FEW;
-use crate::qmatmul::few::{self, Product};
-use crate::qmatmul::level::Level;
+use crate::qmatmul::few::{self, Projection};
+use crate::simd::Level;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::FusedLinear,
@@ -87,9 +87,9 @@ fn multiply(op: &FusedLinear, args: &mut Args, x: &[f32], width: usize) -> Resul
             gated.resize(results[0].len(), 0.0);
             results.push(gated);
         }
-        let mut products: SmallVec<[Product; 3]> = SmallVec::new();
+        let mut products: SmallVec<[Projection; 3]> = SmallVec::new();
         for (i, y) in results.into_iter().enumerate() {
-            products.push(Product {
+            products.push(Projection {
                 w: weight(&args.inputs[op.weight(i)])?,
                 bias: op.bias(i).map(|i| args.inputs[i].data()),
                 y,

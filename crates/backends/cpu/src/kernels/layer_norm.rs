@@ -10,9 +10,8 @@ use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
 use crate::lines::Writer;
 use crate::math::Real;
-use crate::qmatmul::level::Level;
-use crate::qmatmul::{Kernel, Simd};
 use crate::reader::{Reader, read_all};
+use crate::simd::{Kernel, Level, Simd};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::LayerNorm,

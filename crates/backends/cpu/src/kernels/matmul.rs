@@ -8,8 +8,6 @@ use num_traits::{One, WrappingAdd, WrappingMul, Zero};
 use rustorch_ir::{DType, Layout, OpKind, Shape, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-#[cfg(target_arch = "x86_64")]
-use crate::amx::Amx;
 use crate::element::{Element, with_type};
 use crate::kernel::{Args, Misuse, SharedMut, for_rows};
 use crate::launch::Launch;
@@ -17,9 +15,10 @@ use crate::launch::Launch;
 use crate::planes::{self, Number};
 use crate::pool::Pool;
 use crate::product::{Batch, for_tiles, multiply};
-use crate::qmatmul::level::Level;
-use crate::qmatmul::{Kernel, Simd};
 use crate::reader::Reader;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::amx::Amx;
+use crate::simd::{Kernel, Level, Simd};
 use crate::view::View;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {

@@ -12,9 +12,8 @@ use crate::element::{Element, with_type};
 use crate::fold::{Addend, Ordered, fold};
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
-use crate::qmatmul::level::Level;
-use crate::qmatmul::{Kernel, Simd};
 use crate::reader::Reader;
+use crate::simd::{Kernel, Level, Simd};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Reduce,

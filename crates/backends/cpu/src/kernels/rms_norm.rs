@@ -5,8 +5,7 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
-use crate::qmatmul::level::Level;
-use crate::qmatmul::{Kernel, Simd};
+use crate::simd::{Kernel, Level, Simd};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::RmsNorm,

@@ -10,7 +10,7 @@ use crate::element::with_type;
 use crate::elementwise::Function;
 use crate::kernel::Misuse;
 use crate::launch::Launch;
-use crate::math::apply3;
+use crate::simd::apply3;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Where,

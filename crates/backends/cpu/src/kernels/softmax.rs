@@ -9,9 +9,8 @@ use crate::fold::{fold, sum};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
 use crate::lines::map_lines;
-use crate::math::{Arithmetic, Real};
-use crate::qmatmul::level::Level;
-use crate::qmatmul::{Kernel, Simd};
+use crate::math::Real;
+use crate::simd::{Arithmetic, Kernel, Level, Simd};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Softmax,

@@ -10,7 +10,8 @@ use crate::element::{Element, unknown, with_type};
 use crate::elementwise::{Function, Loop1};
 use crate::kernel::Misuse;
 use crate::launch::Launch;
-use crate::math::{Real, apply, apply_function};
+use crate::math::Real;
+use crate::simd::{apply, apply_function};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Unary,

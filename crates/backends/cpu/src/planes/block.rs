@@ -3,8 +3,8 @@
 use bytemuck::Zeroable;
 
 use super::pack::{Number, Pair, SIDE};
-use crate::amx::{Bytes, ROWS, Tiles};
 use crate::cache;
+use crate::simd::amx::{Bytes, ROWS, Tiles};
 
 /// A result of 32 rows and columns in f32: the left and the right tile of the upper rows, then
 /// those of the lower.

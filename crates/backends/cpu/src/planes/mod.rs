@@ -18,10 +18,10 @@ mod pack;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::amx::Amx;
 use crate::kernel::SharedMut;
 use crate::pool::Pool;
 use crate::product::{Batch, Matrix};
+use crate::simd::amx::Amx;
 use block::{Sums, multiply_block, write};
 pub(crate) use pack::Number;
 use pack::{DEPTH, Pair, Role, SIDE, is_tame, pack};
@@ -69,7 +69,7 @@ pub(crate) fn multiply<A: Number, B: Number, O: Number, const P: usize, const Q:
         return true;
     }
     LEFT.with_borrow_mut(|left| {
-        Product::<A, B, O, P, Q> {
+        Gemm::<A, B, O, P, Q> {
             amx,
             pool,
             sizes,
@@ -98,7 +98,7 @@ fn task(planes: usize, pool: &Pool, batches: usize, [m, _, n]: [usize; 3]) -> [u
     [height.next_multiple_of(SIDE), width]
 }
 
-struct Product<'a, A, B, O, const P: usize, const Q: usize> {
+struct Gemm<'a, A, B, O, const P: usize, const Q: usize> {
     amx: Amx,
     pool: &'a Pool,
     sizes: [usize; 3],
@@ -112,7 +112,7 @@ struct Product<'a, A, B, O, const P: usize, const Q: usize> {
     peaks: [AtomicU32; 2],
 }
 
-impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Product<'_, A, B, O, P, Q> {
+impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Gemm<'_, A, B, O, P, Q> {
     fn run(self, left: &mut Vec<Pair>) -> bool {
         let [m, _, n] = self.sizes;
         let [height, width] = self.task;

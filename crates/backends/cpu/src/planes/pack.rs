@@ -8,8 +8,8 @@ use std::arch::x86_64::*;
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
-use crate::amx::{Bytes, ROWS};
-use crate::qmatmul::{Avx512, transpose};
+use crate::simd::amx::{Bytes, ROWS};
+use crate::simd::{Avx512, transpose};
 
 /// Values along the sums in a tile.
 pub(crate) const DEPTH: usize = 32;

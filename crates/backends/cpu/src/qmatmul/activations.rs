@@ -5,7 +5,7 @@
 //! block of the weights has, 32 (with the scale rounded to f16, its `Q8_0`) or 256 (its `Q8_K`).
 //! They carry the sums that correct for weight codes being without sign.
 
-use super::simd::Simd;
+use crate::simd::Simd;
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
@@ -65,7 +65,7 @@ pub(crate) struct Rounded {
 }
 
 /// The lane that holds what belongs to values `16 × sixteen` and up of a slab: where
-/// [`super::simd::Simd::sum_quarters`] leaves their sum.
+/// [`crate::simd::Simd::sum_quarters`] leaves their sum.
 pub(crate) const fn lane_of(sixteen: usize) -> usize {
     4 * (sixteen % 4) + sixteen / 4
 }
@@ -142,8 +142,8 @@ fn half(scale: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::simd::Plain;
     use super::*;
+    use crate::simd::Plain;
 
     fn rounded(x: &[f32; SLAB], scheme: Scheme) -> Rounded {
         let mut rounded = Rounded::zeroed();

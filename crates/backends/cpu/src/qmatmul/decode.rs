@@ -2,9 +2,9 @@
 //! by side.
 
 use super::operand::{Matrix, Operand};
-use super::simd::{Kernel, Simd};
 use super::tile::Tile;
 use crate::cache::prefetch;
+use crate::simd::{Kernel, Simd};
 
 /// The most rows of activations for which this beats unpacking weights into panels.
 pub(crate) const MAX_TOKENS: usize = 4;

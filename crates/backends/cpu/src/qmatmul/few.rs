@@ -3,12 +3,11 @@
 
 use super::Scratch;
 use super::decode::STREAMS;
-use super::level::Level;
-use super::simd::{Kernel, Simd};
 use super::tile::{Output, Tile};
 use super::weight::Weight;
-use crate::math::{Arithmetic, Real, gelu_tanh, relu, silu};
+use crate::math::{Real, gelu_tanh, relu, silu};
 use crate::pool::Pool;
+use crate::simd::{Arithmetic, Kernel, Level, Simd};
 use rustorch_ir::ops::ActivationKind;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -20,7 +19,7 @@ const CHUNK_BYTES: usize = 8 << 10;
 const CHUNKS: usize = 4;
 
 /// `y [t, n] = x [t, k] · wᵀ + bias`.
-pub(crate) struct Product<'a> {
+pub(crate) struct Projection<'a> {
     pub(crate) w: Weight<'a>,
     pub(crate) bias: Option<&'a [f32]>,
     pub(crate) y: &'a mut [f32],
@@ -44,7 +43,7 @@ pub(crate) fn multiply(
     pool: &Pool,
     level: Level,
     (x, t): (&[f32], usize),
-    products: &mut [Product<'_>],
+    products: &mut [Projection<'_>],
     epilogue: Epilogue<'_>,
     scratch: &mut Scratch,
 ) {
@@ -117,13 +116,13 @@ impl<'a> Activations<'a> {
         pool: &Pool,
         level: Level,
         (x, t): (&[f32], usize),
-        products: &[Product<'_>],
+        products: &[Projection<'_>],
         scratch: &'a mut Scratch,
     ) -> Self {
         let mut parts: SmallVec<[Range<usize>; 3]> = SmallVec::new();
         let mut bytes = 0;
         let same = |i: usize, w: &Weight<'_>| products[i].w.weight_type() == w.weight_type();
-        for Product { w, .. } in products {
+        for Projection { w, .. } in products {
             let part = (0..parts.len())
                 .find(|&i| same(i, w))
                 .map(|i| parts[i].clone());
@@ -132,7 +131,7 @@ impl<'a> Activations<'a> {
         }
         let slabs = scratch.slabs::<u8>(bytes);
         let mut converted = 0;
-        for (Product { w, .. }, part) in products.iter().zip(&parts) {
+        for (Projection { w, .. }, part) in products.iter().zip(&parts) {
             if part.end > converted {
                 (w.weight_type().kernels().convert)(level, pool, x, t, &mut slabs[part.clone()]);
                 converted = part.end;
@@ -160,9 +159,9 @@ struct Track {
 }
 
 /// One track for each product, or one for all where their results meet.
-fn tracks(products: &[Product<'_>], is_one: bool, threads: usize) -> SmallVec<[Track; 3]> {
+fn tracks(products: &[Projection<'_>], is_one: bool, threads: usize) -> SmallVec<[Track; 3]> {
     let bytes =
-        |products: &[Product<'_>]| -> usize { products.iter().map(|p| p.w.bytes().len()).sum() };
+        |products: &[Projection<'_>]| -> usize { products.iter().map(|p| p.w.bytes().len()).sum() };
     let chunk_bytes = (bytes(products) / (CHUNKS * threads)).max(CHUNK_BYTES);
     let each = if is_one { products.len() } else { 1 };
     let mut tracks: SmallVec<[Track; 3]> = SmallVec::new();

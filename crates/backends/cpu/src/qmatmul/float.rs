@@ -2,7 +2,7 @@
 
 use super::activations::SLAB;
 use super::operand::{Operand, ROWS};
-use super::simd::Simd;
+use crate::simd::Simd;
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 use std::marker::PhantomData;

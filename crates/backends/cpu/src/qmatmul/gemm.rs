@@ -2,9 +2,9 @@
 //! all of the activations.
 
 use super::operand::{Matrix, Operand, ROWS};
-use super::simd::{Kernel, Simd};
 use super::tile::Tile;
 use crate::cache::prefetch;
+use crate::simd::{Kernel, Simd};
 use bytemuck::Zeroable;
 use std::array::from_fn;
 

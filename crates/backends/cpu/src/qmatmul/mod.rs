@@ -6,7 +6,7 @@
 //! panel by panel, into a form in which one vector instruction serves 16 rows of weights (`gemm`).
 //! Both are written once, over three things that vary on their own: the type of the weights
 //! (`operand`; `quantized` with one file a format in `formats`, or `float`) and the machine's
-//! vector instructions (`simd`, chosen in [`level`]).
+//! vector instructions ([`Level`]).
 //!
 //! A row's result depends on nothing but its operands and the way: neither on the number of threads
 //! nor on how rows are shared among them. The two ways add in different orders, so they differ in
@@ -18,11 +18,9 @@ pub(crate) mod few;
 mod float;
 mod formats;
 mod gemm;
-pub mod level;
 mod operand;
 mod quantized;
 mod scratch;
-mod simd;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod tiled;
@@ -33,21 +31,18 @@ pub use scratch::Scratch;
 pub use weight::{Weight, WeightError, WeightType};
 
 #[cfg(target_arch = "x86_64")]
-use crate::amx::Amx;
-#[cfg(target_arch = "x86_64")]
 use crate::planes::{self, Number};
 use crate::pool::Pool;
 #[cfg(target_arch = "x86_64")]
 use crate::product::{self, Batch};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::Amx;
+use crate::simd::{Kernel, Level, Simd};
 use activations::SLAB;
 pub(crate) use float::Float;
 #[cfg(target_arch = "x86_64")]
 use half::{bf16, f16};
-use level::Level;
 use operand::{Matrix, Operand, ROWS};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use simd::{Avx512, transpose};
-pub(crate) use simd::{Kernel, Simd};
 use std::cell::RefCell;
 use tile::{Output, Tile};
 
@@ -75,7 +70,7 @@ pub fn linear(
     y: &mut [f32],
     scratch: &mut Scratch,
 ) {
-    Product {
+    Linear {
         level: Level::current(),
         pool,
         w,
@@ -88,7 +83,7 @@ pub fn linear(
 }
 
 /// A call of [`linear`] at some level.
-pub(crate) struct Product<'a> {
+pub(crate) struct Linear<'a> {
     level: Level,
     pool: &'a Pool,
     w: &'a Weight<'a>,
@@ -98,7 +93,7 @@ pub(crate) struct Product<'a> {
     scratch: &'a mut Scratch,
 }
 
-impl Product<'_> {
+impl Linear<'_> {
     fn run(mut self) {
         let (t, n, k) = (self.t, self.w.n(), self.w.k());
         let (x, y) = (self.x.len(), self.y.len());
@@ -108,7 +103,7 @@ impl Product<'_> {
             self.y.fill(0.0);
         } else if y > 0 && t <= MAX_FEW {
             let (w, bias) = (*self.w, None);
-            let mut products = [few::Product { w, bias, y: self.y }];
+            let mut products = [few::Projection { w, bias, y: self.y }];
             let (x, epilogue) = ((self.x, t), few::Epilogue::Nothing);
             few::multiply(
                 self.pool,
@@ -125,7 +120,7 @@ impl Product<'_> {
 }
 
 #[cfg(target_arch = "x86_64")]
-impl Product<'_> {
+impl Linear<'_> {
     /// Computes products with floats, where they can be, by the matrix unit.
     fn in_tiles(&mut self) -> bool {
         match (self.level.amx(), self.w.weight_type()) {
@@ -152,7 +147,7 @@ impl Product<'_> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-impl Product<'_> {
+impl Linear<'_> {
     /// There is no matrix unit that is known here.
     fn in_tiles(&mut self) -> bool {
         false
@@ -160,8 +155,8 @@ impl Product<'_> {
 }
 
 /// The product with weights of type `O`. None of the sizes is zero.
-fn compute<O: Operand>(product: Product<'_>) {
-    let Product {
+fn compute<O: Operand>(product: Linear<'_>) {
+    let Linear {
         level,
         pool,
         w,

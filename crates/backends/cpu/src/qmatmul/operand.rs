@@ -2,8 +2,7 @@
 
 use super::activations::SLAB;
 use super::gemm::Gemm;
-use super::level::Level;
-use super::simd::Simd;
+use crate::simd::{Level, Simd};
 use bytemuck::{Pod, Zeroable};
 
 /// Rows of weights in a panel: one for each lane.

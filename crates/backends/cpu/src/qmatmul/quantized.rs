@@ -8,12 +8,12 @@
 use super::activations::{Offset, Rounded, SLAB, Scheme, lane_of};
 #[cfg(target_arch = "x86_64")]
 use super::gemm::Gemm;
-#[cfg(target_arch = "x86_64")]
-use super::level::Level;
 use super::operand::{Operand, ROWS};
-use super::simd::{Simd, transpose};
 #[cfg(target_arch = "x86_64")]
 use super::tiled::{self, Tiled};
+#[cfg(target_arch = "x86_64")]
+use crate::simd::Level;
+use crate::simd::{Simd, transpose};
 use bytemuck::{Pod, Zeroable};
 use std::marker::PhantomData;
 

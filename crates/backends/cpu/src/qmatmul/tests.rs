@@ -28,23 +28,12 @@ impl Noise {
     }
 }
 
-const TYPES: [WeightType; 15] = [
-    WeightType::F32,
-    WeightType::F16,
-    WeightType::BF16,
-    WeightType::Block(BlockFormat::Q4_0),
-    WeightType::Block(BlockFormat::Q4_1),
-    WeightType::Block(BlockFormat::Q5_0),
-    WeightType::Block(BlockFormat::Q5_1),
-    WeightType::Block(BlockFormat::Q8_0),
-    WeightType::Block(BlockFormat::Q8_1),
-    WeightType::Block(BlockFormat::Q2K),
-    WeightType::Block(BlockFormat::Q3K),
-    WeightType::Block(BlockFormat::Q4K),
-    WeightType::Block(BlockFormat::Q5K),
-    WeightType::Block(BlockFormat::Q6K),
-    WeightType::Block(BlockFormat::Q8K),
-];
+fn types() -> impl Iterator<Item = WeightType> {
+    let blocks = BlockFormat::ALL.iter().copied().map(WeightType::Block);
+    [WeightType::F32, WeightType::F16, WeightType::BF16]
+        .into_iter()
+        .chain(blocks)
+}
 
 /// Weights in memory, and their values.
 struct Stored {
@@ -139,7 +128,7 @@ fn halves(bytes: &[u8]) -> impl Iterator<Item = u16> {
 fn product(level: Level, threads: usize, w: &Weight<'_>, x: &[f32], t: usize) -> Vec<f32> {
     let mut y = vec![f32::NAN; t * w.n()];
     let (pool, mut scratch) = (Pool::new(threads), Scratch::new());
-    Product {
+    Linear {
         level,
         pool: &pool,
         w,
@@ -189,7 +178,7 @@ fn row_sizes(weight_type: WeightType) -> &'static [usize] {
 #[test]
 fn products_are_near_the_exact_ones() {
     let mut noise = Noise(1);
-    for weight_type in TYPES {
+    for weight_type in types() {
         // A few activations may round badly, all in all they may not.
         let (each, all) = match weight_type {
             WeightType::Block(_) => (5e-4, 6e-5),
@@ -223,7 +212,7 @@ fn products_are_near_the_exact_ones() {
 #[test]
 fn levels_ways_and_threads_agree() {
     let mut noise = Noise(2);
-    for weight_type in TYPES {
+    for weight_type in types() {
         let (n, t, k) = (300, 9, 768);
         let stored = Stored::random(weight_type, n, k, &mut noise);
         let x = noise.gaussians(t * k);
@@ -277,7 +266,7 @@ fn empty_sizes() {
 #[test]
 fn what_is_not_a_number_stays_so() {
     let mut noise = Noise(3);
-    for weight_type in TYPES {
+    for weight_type in types() {
         let stored = Stored::random(weight_type, 5, 512, &mut noise);
         for t in [1, 6, 20] {
             let mut x = noise.gaussians(t * 512);

@@ -1,4 +1,4 @@
-//! Products with many rows of activations on the matrix unit, [`crate::amx`].
+//! Products with many rows of activations on the matrix unit, [`crate::simd::amx`].
 //!
 //! A product of tiles takes the same time whatever its depth, so it should be 64 weights deep, more
 //! than share a scale. If the activations of a slab share one and the weights' scales are integers,
@@ -13,9 +13,9 @@ use super::activations::{Offset, Rounded, SLAB, lane_of};
 use super::gemm::Gemm;
 use super::operand::ROWS;
 use super::quantized::{self, Blocks, Unpack};
-use super::simd::{Kernel, Simd};
-use crate::amx::{self, Amx, Tiles};
 use crate::cache::prefetch;
+use crate::simd::amx::{self, Amx, Tiles};
+use crate::simd::{Kernel, Simd};
 use bytemuck::{Pod, Zeroable};
 use std::mem::offset_of;
 

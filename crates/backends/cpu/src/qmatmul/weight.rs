@@ -2,12 +2,12 @@
 
 use super::activations::SLAB;
 use super::float::Floats;
-use super::level::Level;
 use super::operand::Operand;
 use super::quantized::Blocks;
 use super::tile::Tile;
-use super::{Product, compute, convert, stream};
+use super::{Linear, compute, convert, stream};
 use crate::pool::Pool;
+use crate::simd::Level;
 use half::{bf16, f16};
 use rustorch_quant::*;
 use std::fmt;
@@ -35,7 +35,7 @@ pub(crate) struct Kernels {
     /// Bytes of a slab of activations.
     slab: usize,
     /// Many rows of activations.
-    pub(crate) product: fn(Product<'_>),
+    pub(crate) product: fn(Linear<'_>),
     /// The two parts of a product with a few.
     pub(crate) convert: fn(Level, &Pool, &[f32], usize, &mut [u8]),
     pub(crate) stream: fn(Level, &Weight<'_>, usize, &[u8], Tile<'_>),
@@ -57,6 +57,18 @@ impl Kernels {
     }
 }
 
+macro_rules! kernels {
+    ($($variant:ident $module:ident $block:ident),+) => {
+        const fn kernels_of_blocks(format: BlockFormat) -> &'static Kernels {
+            match format {
+                $(BlockFormat::$variant => Kernels::of::<Blocks<$block>>()),+
+            }
+        }
+    };
+}
+
+rustorch_quant::for_each_format!(kernels);
+
 impl WeightType {
     /// The table of types.
     pub(crate) const fn kernels(self) -> &'static Kernels {
@@ -64,20 +76,7 @@ impl WeightType {
             Self::F32 => Kernels::of::<Floats<f32>>(),
             Self::F16 => Kernels::of::<Floats<f16>>(),
             Self::BF16 => Kernels::of::<Floats<bf16>>(),
-            Self::Block(format) => match format {
-                BlockFormat::Q4_0 => Kernels::of::<Blocks<BlockQ4_0>>(),
-                BlockFormat::Q4_1 => Kernels::of::<Blocks<BlockQ4_1>>(),
-                BlockFormat::Q5_0 => Kernels::of::<Blocks<BlockQ5_0>>(),
-                BlockFormat::Q5_1 => Kernels::of::<Blocks<BlockQ5_1>>(),
-                BlockFormat::Q8_0 => Kernels::of::<Blocks<BlockQ8_0>>(),
-                BlockFormat::Q8_1 => Kernels::of::<Blocks<BlockQ8_1>>(),
-                BlockFormat::Q2K => Kernels::of::<Blocks<BlockQ2K>>(),
-                BlockFormat::Q3K => Kernels::of::<Blocks<BlockQ3K>>(),
-                BlockFormat::Q4K => Kernels::of::<Blocks<BlockQ4K>>(),
-                BlockFormat::Q5K => Kernels::of::<Blocks<BlockQ5K>>(),
-                BlockFormat::Q6K => Kernels::of::<Blocks<BlockQ6K>>(),
-                BlockFormat::Q8K => Kernels::of::<Blocks<BlockQ8K>>(),
-            },
+            Self::Block(format) => kernels_of_blocks(format),
         }
     }
 }

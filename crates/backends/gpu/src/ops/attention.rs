@@ -6,7 +6,7 @@ use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::cuda;
 use super::tile::Tile;
-use crate::driver::{Dialect, Limits};
+use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel, SIMD_WIDTH};
 use crate::kernel::{Kernel, accumulator};
 
@@ -204,10 +204,10 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         width: d.next_multiple_of(32).max(32),
         values: dv.next_multiple_of(32).max(32),
     };
-    let in_simd_groups = match emitter.dialect {
-        Dialect::OpenCl | Dialect::Cuda => None,
-        Dialect::Metal if rows <= FEW => Some(few_in_simd_groups(&sizes)),
-        Dialect::Metal => many_in_simd_groups(&sizes, emitter.limits),
+    let in_simd_groups = match emitter.dialect.has_simd_groups() {
+        false => None,
+        true if rows <= FEW => Some(few_in_simd_groups(&sizes)),
+        true => many_in_simd_groups(&sizes, emitter.limits),
     };
     let division = in_simd_groups.unwrap_or_else(|| in_tiles(&sizes, emitter.limits, dtype));
     let groups = all_heads * rows.div_ceil(division.rows);

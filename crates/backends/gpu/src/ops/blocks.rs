@@ -5,32 +5,43 @@ use rustorch_runtime::Place;
 
 use crate::kernel::Kernel;
 
-/// What kernels know of a format's blocks. Each text defines
-///
-/// * `SPAN`: the number of values that share a scale, 16 or 32;
-/// * `ZERO_POINT` and `HAS_MINIMUM`: a value is scale × (code − zero point), minus the minimum;
-/// * `codes_at(block, i)`: codes `4i` to `4i + 3`, as bytes;
-/// * `scale_of(block, span)` and, if there is one, `minimum_of(block, span)`.
-pub(crate) fn description(format: BlockFormat) -> &'static str {
-    macro_rules! texts {
-        ($($name:literal)*) => {
-            concat!($(include_str!(concat!("../../kernels/formats/", $name, ".h"))),*)
-        };
-    }
-    match format {
-        BlockFormat::Q4_0 => texts!("q4_0"),
-        BlockFormat::Q4_1 => texts!("q4_1"),
-        BlockFormat::Q5_0 => texts!("q5_0"),
-        BlockFormat::Q5_1 => texts!("q5_1"),
-        BlockFormat::Q8_0 => texts!("q8_0"),
-        BlockFormat::Q8_1 => texts!("q8_1"),
-        BlockFormat::Q2K => texts!("q2_k"),
-        BlockFormat::Q3K => texts!("q3_k"),
-        BlockFormat::Q4K => texts!("packed_scales" "q4_k"),
-        BlockFormat::Q5K => texts!("packed_scales" "q5_k"),
-        BlockFormat::Q6K => texts!("q6_k"),
-        BlockFormat::Q8K => texts!("q8_k"),
-    }
+macro_rules! descriptions {
+    ($($variant:ident $module:ident $block:ident),+) => {
+        /// What kernels know of a format's blocks, in the file of its name. Each text defines
+        ///
+        /// * `SPAN`: the number of values that share a scale, 16 or 32;
+        /// * `ZERO_POINT` and `HAS_MINIMUM`: a value is scale × (code − zero point), minus the
+        ///   minimum;
+        /// * `codes_at(block, i)`: codes `4i` to `4i + 3`, as bytes;
+        /// * `scale_of(block, span)` and, if there is one, `minimum_of(block, span)`.
+        const fn own_description(format: BlockFormat) -> &'static str {
+            match format {
+                $(BlockFormat::$variant => include_str!(concat!(
+                    "../../kernels/formats/", stringify!($module), ".h"
+                ))),+
+            }
+        }
+    };
+}
+
+rustorch_quant::for_each_format!(descriptions);
+
+/// [`own_description`], behind what formats have in common that it needs.
+pub(crate) fn description(format: BlockFormat) -> String {
+    let own = own_description(format);
+    let shared = match own.contains("packed_scale(") {
+        true => include_str!("../../kernels/formats/packed_scales.h"),
+        false => "",
+    };
+    format!("{shared}{own}")
+}
+
+/// Are codes bytes with sign? They are where neither a zero point nor a minimum makes negative
+/// values of them.
+pub(crate) fn has_signed_codes(format: BlockFormat) -> bool {
+    let text = own_description(format);
+    let has_none = |name: &str| text.contains(&format!("#define {name} 0\n"));
+    has_none("ZERO_POINT") && has_none("HAS_MINIMUM")
 }
 
 /// The kernel `name` of `text`, for blocks of a format.

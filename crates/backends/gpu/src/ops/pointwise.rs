@@ -7,7 +7,7 @@ use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Operand, Part, Place, Step};
 
 use super::functions::{expression, rounded};
-use crate::driver::Dialect;
+use crate::dialect::Dialect;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, name};
 

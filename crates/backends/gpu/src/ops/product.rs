@@ -5,7 +5,7 @@ use rustorch_runtime::Place;
 
 use super::tile::Tile;
 use super::{cuda, simd_tile};
-use crate::driver::{Dialect, Gemm, Matrix};
+use crate::driver::{Gemm, Matrix};
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, accumulator, name, position};
 
@@ -137,7 +137,7 @@ impl Product<'_> {
             std::mem::swap(&mut self.a, &mut self.b);
         }
         let is_few = self.m <= FEW;
-        let has_matrices = emitter.dialect == Dialect::Metal && self.y.ty.dtype.is_float();
+        let has_matrices = emitter.dialect.has_simd_groups() && self.y.ty.dtype.is_float();
         let mut kernel = match is_few {
             true => self.few(emitter),
             false if has_matrices => self.in_matrices(),

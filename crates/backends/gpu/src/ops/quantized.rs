@@ -6,7 +6,6 @@ use rustorch_runtime::Step;
 
 use super::tile::Tile;
 use super::{blocks, simd_tile};
-use crate::driver::Dialect;
 use crate::emit::{Emitter, SIMD_WIDTH};
 use crate::kernel::{Kernel, Scratch};
 
@@ -35,7 +34,7 @@ impl Rounded {
         Self {
             codes: emitter.scratch(values),
             scales: emitter.scratch(values / CHUNK * 4),
-            sums: (emitter.dialect != Dialect::Metal)
+            sums: (!emitter.dialect.has_simd_groups())
                 .then(|| emitter.scratch(values / LEAST_SPAN * 4)),
         }
     }
@@ -70,11 +69,11 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     emitter.launch(kernel.groups(m * k.div_ceil(SLAB), 1, 1));
 
     let few = if emitter.limits.is_processor { 4 } else { 8 };
-    let mut kernel = match (emitter.dialect, m <= few) {
-        (Dialect::Metal, true) => simd_matvec(format, [m, n]),
-        (Dialect::Metal, false) => simd_matmul(format, [m, n]),
-        (_, true) => matvec(format, [m, k, n], emitter),
-        (_, false) => matmul(format, [m, n], emitter),
+    let mut kernel = match (emitter.dialect.has_simd_groups(), m <= few) {
+        (true, true) => simd_matvec(format, [m, n]),
+        (true, false) => simd_matmul(format, [m, n]),
+        (false, true) => matvec(format, [m, k, n], emitter),
+        (false, false) => matmul(format, [m, n], emitter),
     };
     rounded.pass(&mut kernel, false);
     kernel.read("w", w);

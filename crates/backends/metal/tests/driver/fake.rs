@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use rustorch_metal::{Api, CommandError, Dispatch, Properties};
 
@@ -25,8 +24,8 @@ pub(crate) enum Event {
 #[derive(Default)]
 pub(crate) struct Script {
     pub(crate) events: Vec<Event>,
-    /// How the next command buffers end; those after them take no time.
-    pub(crate) endings: VecDeque<Result<Duration, CommandError>>,
+    /// How the next command buffers end; those after them take a microsecond.
+    pub(crate) endings: VecDeque<Result<f64, CommandError>>,
     pub(crate) refuses_buffers: bool,
     pub(crate) refuses_commands: bool,
     /// Offsets, relative to their pages, of what was bound.
@@ -34,6 +33,8 @@ pub(crate) struct Script {
     pub(crate) params: Vec<u32>,
     pub(crate) compiled: usize,
     pub(crate) live_buffers: usize,
+    /// What the device says of the bytes that it has allocated.
+    pub(crate) allocated: u64,
     pub(crate) in_flight: usize,
     pub(crate) most_in_flight: usize,
 }
@@ -130,6 +131,10 @@ impl Api for Fake {
         &self.properties
     }
 
+    fn current_allocated_size(&self) -> u64 {
+        self.script().allocated
+    }
+
     unsafe fn buffer_no_copy(&self, pages: NonNull<c_void>, bytes: usize) -> Option<Pages> {
         assert!(pages.addr().get().is_multiple_of(PAGE));
         assert!(bytes > 0 && bytes.is_multiple_of(PAGE));
@@ -189,11 +194,11 @@ impl Api for Fake {
         commands
     }
 
-    fn wait(&self, committed: Vec<PlusOne>) -> Result<Duration, CommandError> {
+    fn wait(&self, committed: Vec<PlusOne>) -> Result<f64, CommandError> {
         let mut script = self.script();
         script.events.push(Event::Wait);
         script.in_flight -= 1;
-        let ending = script.endings.pop_front().unwrap_or(Ok(Duration::ZERO));
+        let ending = script.endings.pop_front().unwrap_or(Ok(1e-6));
         if ending.is_ok() {
             for PlusOne { from, to } in committed {
                 // SAFETY: the driver keeps the memory until now.

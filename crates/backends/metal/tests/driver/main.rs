@@ -5,11 +5,10 @@ mod fake;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
-use rustorch_gpu::{Access, Driver, Launch};
-use rustorch_metal::{Buffer, Kernel, Metal, backends};
-use rustorch_runtime::{DeviceError, FailureClass, HostBuffer};
+use rustorch_gpu::{Access, Driver, Gpu, Launch};
+use rustorch_metal::{Api, Buffer, Kernel, Metal, backends};
+use rustorch_runtime::{Backend, DeviceError, FailureClass, HostBuffer, SystemMemory};
 
 use fake::Event::{Barrier, Commit, Dispatch, Wait};
 use fake::{Fake, PAGE};
@@ -246,10 +245,10 @@ fn few_command_buffers_are_in_flight() {
     assert_eq!(fake.script().in_flight, 0);
 }
 
-/// The sizes of command buffers of 2000 launches when each takes `time`.
-fn sizes_at(time: Duration) -> (Metal<Fake>, Vec<usize>) {
+/// The sizes of command buffers of 2000 launches when each takes so many seconds.
+fn sizes_at(seconds: f64) -> (Metal<Fake>, Vec<usize>) {
     let (fake, metal) = driver();
-    fake.script().endings.extend(vec![Ok(time); 1000]);
+    fake.script().endings.extend(vec![Ok(seconds); 1000]);
     let kernel = kernel(&metal);
     let (a, b) = (buffer(&metal, 4, 0), buffer(&metal, 4, 0));
     for _ in 0..2000 {
@@ -266,12 +265,58 @@ fn sizes_at(time: Duration) -> (Metal<Fake>, Vec<usize>) {
 
 #[test]
 fn slow_command_buffers_become_shorter() {
-    let (_, fast) = sizes_at(Duration::from_millis(1));
-    let (_, slow) = sizes_at(Duration::from_secs(1));
+    let (_, fast) = sizes_at(0.001);
+    let (_, slow) = sizes_at(1.0);
     // One launch is the least: it cannot be divided.
     assert_eq!(slow.iter().min(), Some(&1));
     assert!(fast.iter().max() > slow.iter().max(), "{fast:?} {slow:?}");
     assert!(fast.len() < slow.len() / 4);
+}
+
+#[test]
+fn times_that_cannot_be_leave_command_buffers_as_they_are() {
+    // Of a length at which the time is neither too long nor so short that they could grow.
+    let (_, usual) = sizes_at(0.1);
+    for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e9] {
+        assert_eq!(sizes_at(seconds).1, usual, "{seconds}");
+    }
+}
+
+#[test]
+fn limits_that_cannot_be_are_replaced() {
+    let fake = Fake::with(|p| {
+        p.max_threads_per_threadgroup = 0;
+        p.recommended_max_working_set_size = u64::MAX;
+        p.max_buffer_length = 0;
+    });
+    let metal = Metal::new(fake, 0);
+    let limits = metal.limits();
+    assert!(limits.max_group > 0 && limits.max_buffer > 0, "{limits:?}");
+    assert_eq!(metal.info().memory_bytes, Some(limits.memory));
+    assert_eq!(read(&metal, &buffer(&metal, 4, 7)).unwrap(), 7);
+}
+
+#[test]
+fn free_memory_is_what_this_process_and_others_leave() {
+    const FREE: u64 = 1 << 20;
+    let working_set = Fake::new().properties().recommended_max_working_set_size;
+    let host = SystemMemory::now().unwrap().free;
+    for (allocated, told) in [
+        (0, Some(working_set)),
+        (working_set - FREE, Some(FREE)),
+        (working_set, None),
+        (u64::MAX, None),
+    ] {
+        let (fake, metal) = driver();
+        fake.script().allocated = allocated;
+        assert_eq!(metal.free_memory(), told);
+        let free = Gpu::new(metal).memory().free().unwrap();
+        assert!(
+            free <= told.unwrap_or(working_set).min(host + host / 2),
+            "{free}"
+        );
+        assert!(free > 0);
+    }
 }
 
 /// Memory that tells when it is given back.

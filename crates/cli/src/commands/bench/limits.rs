@@ -1,4 +1,4 @@
-//! What the device that computes a model can do at most, measured on it: bytes of memory and
+//! What the devices that compute a model can do at most, measured on them: bytes of memory and
 //! products of matrices a second.
 
 use std::time::Duration;
@@ -33,11 +33,15 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Measures the device that most of the work ran on.
-    pub(super) fn measure(runtime: &Runtime, threads: usize) -> Self {
-        let used = runtime.used_devices();
-        let most = used.iter().max_by_key(|(_, runs)| *runs);
-        let device = most.map_or(DeviceType::Cpu, |(device, _)| *device);
+    /// Measures the devices that something ran on, first the one that most did.
+    pub(super) fn measure(runtime: &Runtime, threads: usize) -> Vec<Self> {
+        let mut used = runtime.used_devices();
+        used.sort_by_key(|&(_, runs)| std::cmp::Reverse(runs));
+        let devices = used.into_iter().map(|(device, _)| device);
+        devices.map(|d| Self::of(runtime, d, threads)).collect()
+    }
+
+    fn of(runtime: &Runtime, device: DeviceType, threads: usize) -> Self {
         let (bandwidth, matrix_rate) = match device {
             DeviceType::Cpu | DeviceType::Reference => (bandwidth::measure(threads), None),
             _ => {
@@ -58,6 +62,27 @@ impl Limits {
             matrix_rate,
         }
     }
+}
+
+/// How much a second devices reach together that work one after the other, on the share of the
+/// `work` that is theirs, by layers; `None` where one's rate is not known. Of layers whose device
+/// is not told, what the fastest device reaches: more than they can.
+pub(super) fn together(
+    limits: &[Limits],
+    layers: &[DeviceType],
+    work: &[f64],
+    rate: impl Fn(&Limits) -> Option<f64>,
+) -> Option<f64> {
+    if layers.is_empty() {
+        let rates = limits.iter().map(rate).collect::<Option<Vec<f64>>>()?;
+        return rates.into_iter().reduce(f64::max);
+    }
+    let seconds = |(device, work): (&DeviceType, &f64)| {
+        let limits = limits.iter().find(|limits| limits.device == *device)?;
+        Some(work / rate(limits)?)
+    };
+    let seconds: Option<f64> = layers.iter().zip(work).map(seconds).sum();
+    Some(work.iter().sum::<f64>() / seconds?)
 }
 
 /// Bytes read and written in a second by a negation.
@@ -136,4 +161,47 @@ fn time(
     let output = build(&mut graph, input)?;
     graph.output(output);
     fastest_run(runtime, graph, routing, &inputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CPU: DeviceType = DeviceType::Cpu;
+    const GPU: DeviceType = DeviceType::Cuda(0);
+
+    /// A processor that reads 10 bytes a second, and a GPU that copies 1000.
+    fn limits() -> [Limits; 2] {
+        [(CPU, 10.0, None), (GPU, 1000.0, Some(5.0))].map(|(device, bandwidth, matrix_rate)| {
+            Limits {
+                device,
+                bandwidth: Some(bandwidth),
+                matrix_rate,
+            }
+        })
+    }
+
+    #[test]
+    fn each_device_counts_for_the_weights_that_it_holds() {
+        // The first layer takes 1 s, the others 0.9 s together: no way to read them faster.
+        let layers = [CPU, GPU, GPU];
+        let work = [10.0, 400.0, 500.0];
+        let rate = together(&limits(), &layers, &work, |l| l.bandwidth).unwrap();
+        assert!((rate - 910.0 / 1.9).abs() < 1e-9, "{rate}");
+        let alone = together(&limits()[..1], &[CPU; 3], &work, |l| l.bandwidth);
+        assert_eq!(alone, Some(10.0));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_guessed() {
+        let matrix =
+            |layers: &[DeviceType]| together(&limits(), layers, &[1.0, 1.0], |l| l.matrix_rate);
+        assert_eq!(matrix(&[GPU, GPU]), Some(5.0));
+        assert_eq!(matrix(&[CPU, GPU]), None);
+        assert_eq!(matrix(&[]), None);
+        assert_eq!(matrix(&[DeviceType::Metal(0), GPU]), None);
+        // Of layers that are not told, no more than the fastest device could.
+        let rate = together(&limits(), &[], &[1.0, 1.0], |l| l.bandwidth);
+        assert_eq!(rate, Some(1000.0));
+    }
 }

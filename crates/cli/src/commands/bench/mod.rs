@@ -32,7 +32,8 @@ values that a token reads, times tokens a second, of what the device reaches wit
 CPU's threads reading, other devices copying a large vector. A model that fits the processor's
 caches can exceed it. Beside prompts stands the share of the rate of matrix products: the
 multiplications and additions of the prompt's products and attention, of those of a large product
-of bf16 matrices on the same device.";
+of bf16 matrices on the same device. Where layers are split between devices, each counts with the
+layers that it holds; where operations are, the fastest device counts for all.";
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
@@ -143,8 +144,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
         bar.inc(1);
     }
     let mut limits = Limits::measure(&devices.runtime, devices.threads);
-    if limits.device == DeviceType::Cpu {
-        limits.bandwidth = before.into_iter().chain(limits.bandwidth).reduce(f64::max);
+    for cpu in limits.iter_mut().filter(|l| l.device == DeviceType::Cpu) {
+        cpu.bandwidth = before.into_iter().chain(cpu.bandwidth).reduce(f64::max);
     }
     bar.finish_and_clear();
 
@@ -153,7 +154,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         model: &model,
         devices: &devices,
         settings: &settings,
-        limits,
+        limits: &limits,
         results: &results,
     };
     let out = &mut io::stdout().lock();

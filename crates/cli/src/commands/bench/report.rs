@@ -7,7 +7,7 @@ use rustorch_llm::{Model, cache_bytes};
 use rustorch_runtime::DeviceType;
 use serde::Serialize;
 
-use super::limits::Limits;
+use super::limits::{Limits, together};
 use super::measure::{Measured, Test, mean_and_deviation};
 use crate::devices::Devices;
 use crate::output::{bytes, count, json_line, note};
@@ -20,8 +20,8 @@ pub(super) struct Run<'a> {
     pub(super) model: &'a Model,
     pub(super) devices: &'a Devices,
     pub(super) settings: &'a Settings,
-    /// What can be reached at most.
-    pub(super) limits: Limits,
+    /// What devices reach at most, first the one that did most.
+    pub(super) limits: &'a [Limits],
     pub(super) results: &'a [Measured],
 }
 
@@ -53,9 +53,9 @@ struct Row<'a> {
     backend: &'a str,
     /// The devices that computed.
     devices: Vec<String>,
-    /// The device that the limits were measured on.
+    /// The devices that the limits were measured on.
     limits_of: String,
-    /// Bytes a second that plain reading, or copying, reaches.
+    /// Bytes a second that plain reading, or copying, reaches on the devices that hold the weights.
     memory_bandwidth: Option<f64>,
     /// Bytes of weights that are read to generate a token.
     weight_bytes_per_token: Option<usize>,
@@ -116,26 +116,35 @@ impl Run<'_> {
             ]
         });
         write!(out, "{}", Table::new(header, cells).right())?;
+        writeln!(out)?;
+        for limits in self.limits {
+            self.reached(limits, out)?;
+        }
+        note(format_args!("ran on {}", self.devices.used().join(", ")));
+        Ok(())
+    }
+
+    /// What a device reached with plain work.
+    fn reached(&self, limits: &Limits, out: &mut impl Write) -> io::Result<()> {
         let Limits {
             device,
             bandwidth,
             matrix_rate,
-        } = self.limits;
+        } = limits;
         if let Some(bandwidth) = bandwidth {
             let how = match device {
                 DeviceType::Cpu => format!("read by {} threads", self.devices.threads),
                 device => format!("copied on {device}"),
             };
-            writeln!(out, "\nmemory: {:.1} GB/s {how}", bandwidth / 1e9)?;
+            writeln!(out, "memory: {:.1} GB/s {how}", bandwidth / 1e9)?;
         }
         if let Some(rate) = matrix_rate {
+            let rate = rate / 1e12;
             writeln!(
                 out,
-                "products of matrices: {:.2} Tflop/s in bf16 on {device}",
-                rate / 1e12
+                "products of matrices: {rate:.2} Tflop/s in bf16 on {device}"
             )?;
         }
-        note(format_args!("ran on {}", self.devices.used().join(", ")));
         Ok(())
     }
 
@@ -152,16 +161,14 @@ impl Run<'_> {
         let (avg_ns, stddev_ns) = mean_and_deviation(&nanoseconds);
         let (avg_ts, stddev_ts) = mean_and_deviation(&speeds);
         let generates = test.generate > 0;
-        let bytes_per_token = generates.then(|| {
-            let past = test.depth as f64 + test.generate as f64 / 2.0;
-            self.weight_bytes() as f64 + past * self.cache_bytes_per_token() as f64
-        });
+        let past = test.depth as f64 + test.generate as f64 / 2.0;
+        let bytes = self.bytes_by_layer(past);
+        let bytes_per_token = generates.then(|| bytes.iter().sum());
         let operations = (!generates).then(|| self.operations(test));
-        let Limits {
-            device,
-            bandwidth,
-            matrix_rate,
-        } = self.limits;
+        let layers = self.layers();
+        let bandwidth = together(self.limits, &layers, &bytes, |l| l.bandwidth);
+        // Products are as many as the weights that they are with.
+        let matrix_rate = together(self.limits, &layers, &bytes, |l| l.matrix_rate);
         let share = |amount: Option<f64>, limit: Option<f64>| {
             let seconds = avg_ns / 1e9 / test.tokens().max(1) as f64;
             Some(amount? / seconds / limit?)
@@ -194,7 +201,9 @@ impl Run<'_> {
             samples_ts: speeds,
             backend: &self.devices.name,
             devices: self.devices.used(),
-            limits_of: device.to_string(),
+            limits_of: (self.limits.iter().map(|l| l.device.to_string()))
+                .collect::<Vec<_>>()
+                .join(", "),
             memory_bandwidth: bandwidth,
             weight_bytes_per_token: generates.then(|| self.weight_bytes()),
             bytes_per_token,
@@ -209,8 +218,9 @@ impl Run<'_> {
 
     /// Layers that devices other than the processor compute.
     fn gpu_layers(&self) -> usize {
+        let is_cpu = |limits: &Limits| limits.device == DeviceType::Cpu;
         let on_cpu = match &self.settings.session.layers[..] {
-            [] if self.limits.device == DeviceType::Cpu => return 0,
+            [] if self.limits.first().is_none_or(is_cpu) => return 0,
             layers => layers.iter().filter(|d| **d == DeviceType::Cpu).count(),
         };
         self.model.config().layers - on_cpu
@@ -230,16 +240,38 @@ impl Run<'_> {
         format!("{architecture} {} {file_type}", count(self.parameters()))
     }
 
-    /// Bytes of the weights that a token reads: of an embedding table that is not the output
-    /// matrix too, only a row.
+    /// The device of each layer; empty where that is not fixed.
+    fn layers(&self) -> Vec<DeviceType> {
+        match (&self.settings.session.layers[..], self.limits) {
+            ([], [only]) => vec![only.device; self.model.config().layers],
+            (layers, _) => layers.to_vec(),
+        }
+    }
+
+    /// Bytes of the weights that a token reads.
     fn weight_bytes(&self) -> usize {
+        self.bytes_by_layer(0.0).iter().sum::<f64>() as usize
+    }
+
+    /// Bytes that a token reads of each layer's weights, and of so many tokens' keys and values.
+    /// To the last layer belongs the output head. Of an embedding table that is not the output
+    /// matrix too, only a row is read.
+    fn bytes_by_layer(&self, past: f64) -> Vec<f64> {
+        let layers = self.model.config().layers;
+        let cached = past * self.cache_bytes_per_token() as f64 / layers.max(1) as f64;
+        let mut bytes = vec![cached; layers];
         let gguf = self.model.gguf();
         let tied = gguf.tensor("output.weight").is_none();
-        let read = gguf
-            .tensors()
-            .iter()
-            .filter(|t| tied || t.name != "token_embd.weight");
-        read.map(|t| t.bytes()).sum()
+        let tensors = gguf.tensors().iter();
+        for tensor in tensors.filter(|t| tied || t.name != "token_embd.weight") {
+            let layer = tensor.name.strip_prefix("blk.");
+            let layer = layer.and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+            let layer = layer.unwrap_or(layers.saturating_sub(1));
+            if let Some(bytes) = bytes.get_mut(layer) {
+                *bytes += tensor.bytes() as f64;
+            }
+        }
+        bytes
     }
 
     /// Operations of a prompt, a multiplication and an addition being two: its products with

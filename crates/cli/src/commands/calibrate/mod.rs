@@ -122,8 +122,8 @@ fn text(calibration: &Calibration, path: &Path, out: &mut impl Write) -> Result<
     let rate = |points: &[(f64, f64)], bound: Bound| match (points.last(), bound) {
         (Some((work, seconds)), _) if *seconds <= 0.0 || *work <= 0.0 => "-".to_owned(),
         (Some((work, seconds)), Bound::Bytes) => format!("{}/s", bytes((work / seconds) as u64)),
-        (Some((work, seconds)), Bound::Products) => {
-            format!("{} products/s", count((work / seconds) as u64))
+        (Some((work, seconds)), Bound::Macs) => {
+            format!("{} MAC/s", count((work / seconds) as u64))
         }
         (None, _) => "-".to_owned(),
     };

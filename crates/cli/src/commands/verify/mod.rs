@@ -40,7 +40,8 @@ Exit status: 0 nothing is wrong, 1 something is, or the report cannot be made.";
 #[command(after_help = METHOD)]
 pub(crate) struct Options {
     /// Verify this only: cpu, reference, cuda, metal, opencl, coreml (or, for the second of
-    /// them, cuda:1), mac-hybrid or hybrid-f32 [default: all devices that are here]
+    /// them, cuda:1), mac-hybrid, coreml-hybrid or hybrid-f32 [default: all devices that are
+    /// here]
     #[arg(short, long, value_name = "BACKEND")]
     backend: Option<BackendArg>,
 

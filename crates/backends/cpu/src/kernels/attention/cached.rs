@@ -6,7 +6,8 @@ use std::ops::Range;
 use rustorch_quant::BlockQ8_0;
 
 use super::product::{LANES, Panel};
-use crate::qmatmul::{Float, Simd};
+use crate::qmatmul::Float;
+use crate::simd::Simd;
 
 /// What rows of keys and values are made of.
 pub(super) trait Cached: Sync + Sized {

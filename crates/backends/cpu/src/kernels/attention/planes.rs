@@ -12,8 +12,8 @@ use super::cached::{Cached, Rows};
 use super::product::LANES;
 use super::room;
 use super::tile::{Products, QUERIES, Score};
-use crate::amx::{Amx, Bytes, ROWS};
-use crate::qmatmul::Simd;
+use crate::simd::Simd;
+use crate::simd::amx::{Amx, Bytes, ROWS};
 
 /// Values along the sums in a tile.
 const DEPTH: usize = 2 * LANES;

@@ -1,6 +1,6 @@
 //! Products of a few rows with a block of the cache, in registers.
 
-use crate::qmatmul::Simd;
+use crate::simd::Simd;
 
 /// Lanes of a vector.
 pub(super) const LANES: usize = 16;

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::cached::{Cached, Rows};
 use super::product::LANES;
-use crate::math::{Arithmetic, Real};
-use crate::qmatmul::{Kernel, Simd};
+use crate::math::Real;
+use crate::simd::{Arithmetic, Kernel, Simd};
 
 /// Keys of a block: with their values they stay in the cache while the queries pass.
 pub(super) const KEYS: usize = 128;

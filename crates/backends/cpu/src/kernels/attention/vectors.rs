@@ -6,7 +6,7 @@ use super::cached::{Cached, Rows};
 use super::product::{LANES, Left, multiply};
 use super::room;
 use super::tile::{KEYS, Products, Score};
-use crate::qmatmul::Simd;
+use crate::simd::Simd;
 
 /// Elements of queries and keys that are multiplied in one go.
 const DEPTH: usize = size_of::<Left>() / size_of::<f32>();

@@ -15,7 +15,7 @@ mod q8_1;
 mod q8_k;
 
 use super::activations::lane_of;
-use super::simd::{Planes, Simd};
+use crate::simd::{Planes, Simd};
 
 /// For each lane the group of 16 weights that it belongs to: the inverse of [`lane_of`].
 static SIXTEENS: [u8; 16] = groups(16);

@@ -3,7 +3,7 @@
 use super::SIXTEENS;
 use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
-use crate::qmatmul::simd::{Planes, Simd};
+use crate::simd::{Planes, Simd};
 use rustorch_quant::BlockQ3K;
 
 impl Unpack for BlockQ3K {

@@ -3,7 +3,7 @@
 use super::{fives_of_32, scales_of_32};
 use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
-use crate::qmatmul::simd::Simd;
+use crate::simd::Simd;
 use rustorch_quant::BlockQ5_0;
 
 impl Unpack for BlockQ5_0 {

@@ -2,7 +2,7 @@
 
 use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
-use crate::qmatmul::simd::Simd;
+use crate::simd::Simd;
 use rustorch_quant::BlockQ8K;
 
 impl Unpack for BlockQ8K {

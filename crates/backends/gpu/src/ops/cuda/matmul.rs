@@ -294,8 +294,7 @@ impl Launch<'_> {
         let (mut kernel, name) = match self.kind {
             Kind::Blocks(format) => {
                 let mut kernel = blocks::kernel("gemm", &text, GROUP as u32, format);
-                use BlockFormat::{Q8_0, Q8_1, Q8K};
-                let is_bytes = matches!(format, Q8_0 | Q8_1 | Q8K);
+                let is_bytes = blocks::has_signed_codes(format);
                 kernel.define("IS_BYTES", u8::from(is_bytes));
                 (kernel, "BLOCKS")
             }

@@ -3,7 +3,6 @@
 use rustorch_ir::{BlockFormat, DType, Signature, TensorType};
 
 use super::HOPPER;
-use crate::driver::Dialect;
 use crate::emit::{Device, Emitter, SIMD_WIDTH};
 use crate::kernel::{Kernel, name};
 use crate::ops::blocks;
@@ -90,8 +89,7 @@ pub(crate) fn suits(device: &Device, s: &Signature) -> bool {
     let fits = |x: &TensorType, w: &TensorType| {
         Shape::of(x, w).local_bytes()[1] <= device.limits.local_bytes
     };
-    device.dialect == Dialect::Cuda
-        && device.limits.cuda_capability >= HOPPER
+    device.limits.cuda_capability >= HOPPER
         && factors(s).is_some_and(|(x, weights)| weights.iter().all(|w| fits(x, w)))
 }
 

@@ -7,7 +7,6 @@ pub(crate) mod matvec;
 
 use rustorch_ir::Signature;
 
-use crate::driver::Dialect;
 use crate::emit::Device;
 
 /// Hopper's compute capability: the copy engine, clusters and dependent launches came with it and
@@ -16,5 +15,5 @@ const HOPPER: u32 = 90;
 
 /// Has the device the tensor cores of Hopper, which kernels are written for?
 pub(crate) fn has_warpgroups(device: &Device, _: &Signature) -> bool {
-    device.dialect == Dialect::Cuda && device.limits.cuda_capability == HOPPER
+    device.limits.cuda_capability == HOPPER
 }

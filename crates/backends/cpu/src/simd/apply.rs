@@ -1,0 +1,95 @@
+//! Functions of elements, compiled for each level.
+
+use super::{Kernel, Level, Simd};
+
+/// How products are added: by the instruction that rounds once, at the levels that have it.
+#[derive(Clone, Copy)]
+pub(crate) struct Arithmetic {
+    fused: bool,
+}
+
+impl Arithmetic {
+    /// That of a level. A constant, so that no loop looks at it.
+    #[inline(always)]
+    pub(crate) fn of<S: Simd>(_: S) -> Self {
+        Self { fused: S::FUSED }
+    }
+
+    /// `a · b + c`
+    #[inline(always)]
+    pub(crate) fn mul_add(self, a: f32, b: f32, c: f32) -> f32 {
+        match self.fused {
+            true => a.mul_add(b, c),
+            false => a * b + c,
+        }
+    }
+
+    /// `c₀ + c₁ x + c₂ x² + …`
+    #[inline(always)]
+    pub(crate) fn polynomial<const N: usize>(self, x: f32, coefficients: [f32; N]) -> f32 {
+        let (lower, highest) = (&coefficients[..N - 1], coefficients[N - 1]);
+        let terms = lower.iter().rev();
+        terms.fold(highest, |sum, &c| self.mul_add(sum, x, c))
+    }
+}
+
+/// `y[i] = f(x[i])` with the machine's best vector instructions.
+pub(crate) fn apply<X: Copy, Y>(x: &[X], y: &mut [Y], f: impl Fn(X) -> Y) {
+    apply_function(x, y, |_, x| f(x));
+}
+
+/// `y[i] = f(x[i])` with the machine's best vector instructions, of a function that is made of
+/// products and sums.
+pub(crate) fn apply_function<X: Copy, Y>(x: &[X], y: &mut [Y], f: impl Fn(Arithmetic, X) -> Y) {
+    apply_at(Level::current(), x, y, f);
+}
+
+/// [`apply_function`] with the vector instructions of a level.
+pub(crate) fn apply_at<X: Copy, Y>(
+    level: Level,
+    x: &[X],
+    y: &mut [Y],
+    f: impl Fn(Arithmetic, X) -> Y,
+) {
+    let x = x.iter().copied();
+    level.run(Apply { x, y, f });
+}
+
+/// `y[i] = f(a[i], b[i])` with the machine's best vector instructions.
+pub(crate) fn apply2<A: Copy, B: Copy, Y>(a: &[A], b: &[B], y: &mut [Y], f: impl Fn(A, B) -> Y) {
+    let x = a.iter().copied().zip(b.iter().copied());
+    let f = |_, (a, b)| f(a, b);
+    Level::current().run(Apply { x, y, f });
+}
+
+/// `y[i] = f(a[i], b[i], c[i])` with the machine's best vector instructions.
+pub(crate) fn apply3<A: Copy, B: Copy, C: Copy, Y>(
+    a: &[A],
+    b: &[B],
+    c: &[C],
+    y: &mut [Y],
+    f: impl Fn(A, B, C) -> Y,
+) {
+    let x = a
+        .iter()
+        .copied()
+        .zip(b.iter().copied().zip(c.iter().copied()));
+    let f = |_, (a, (b, c))| f(a, b, c);
+    Level::current().run(Apply { x, y, f });
+}
+
+struct Apply<'a, X, Y, F> {
+    x: X,
+    y: &'a mut [Y],
+    f: F,
+}
+
+impl<X: Iterator, Y, F: Fn(Arithmetic, X::Item) -> Y> Kernel for Apply<'_, X, Y, F> {
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let m = Arithmetic::of(s);
+        for (y, x) in self.y.iter_mut().zip(self.x) {
+            *y = (self.f)(m, x);
+        }
+    }
+}

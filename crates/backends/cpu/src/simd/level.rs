@@ -1,0 +1,100 @@
+//! Which vector instructions the kernels use: the best that the machine has, found once.
+
+#[cfg(target_arch = "aarch64")]
+use super::Neon;
+#[cfg(target_arch = "x86_64")]
+use super::{Amx, Avx2, Avx512};
+use super::{Kernel, Plain, Simd};
+use std::fmt;
+use std::sync::OnceLock;
+
+/// Limits the level by name, see [`Level::current`].
+const VARIABLE: &str = "RUSTORCH_CPU_LEVEL";
+
+macro_rules! levels {
+    ($($(#[$attribute:meta])* $name:literal, $variant:ident($token:ty), $detect:expr;)+) => {
+        /// A set of vector instructions that this machine has.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Level(Token);
+
+        #[derive(Clone, Copy, Debug)]
+        enum Token {
+            $($(#[$attribute])* $variant($token)),+
+        }
+
+        impl Level {
+            /// All levels of this machine, the best last.
+            pub fn available() -> Vec<Self> {
+                let mut levels = Vec::new();
+                $($(#[$attribute])* levels.extend($detect.map(|token| Self(Token::$variant(token))));)+
+                levels
+            }
+
+            /// What the environment variable and the tests call it.
+            pub fn name(self) -> &'static str {
+                match self.0 {
+                    $($(#[$attribute])* Token::$variant(_) => $name),+
+                }
+            }
+
+            /// Runs a kernel with the level's instructions.
+            pub(crate) fn run<K: Kernel>(self, kernel: K) {
+                match self.0 {
+                    $($(#[$attribute])* Token::$variant(token) => token.run(kernel)),+
+                }
+            }
+        }
+    };
+}
+
+// The table of levels, from the least to the best.
+levels! {
+    "plain", Plain(Plain), Some(Plain);
+    #[cfg(target_arch = "x86_64")]
+    "avx2", Avx2(Avx2<false>), Avx2::detect();
+    #[cfg(target_arch = "x86_64")]
+    "avx-vnni", AvxVnni(Avx2<true>), Avx2::detect();
+    #[cfg(target_arch = "x86_64")]
+    "avx512-vnni", Avx512(Avx512), Avx512::detect();
+    #[cfg(target_arch = "x86_64")]
+    "amx", Amx(Amx), Amx::detect();
+    #[cfg(target_arch = "aarch64")]
+    "neon", Neon(Neon<false, false>), Neon::detect();
+    #[cfg(target_arch = "aarch64")]
+    "neon-dotprod", NeonDotprod(Neon<true, false>), Neon::detect();
+    #[cfg(target_arch = "aarch64")]
+    "neon-i8mm", NeonI8mm(Neon<true, true>), Neon::detect();
+}
+
+impl Level {
+    /// The matrix unit, if it belongs to the level.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn amx(self) -> Option<Amx> {
+        match self.0 {
+            Token::Amx(amx) => Some(amx),
+            _ => None,
+        }
+    }
+
+    /// The level that products use: the machine's best, or the one that `RUSTORCH_CPU_LEVEL` names
+    /// if the machine has it. Found once.
+    pub fn current() -> Self {
+        static CURRENT: OnceLock<Level> = OnceLock::new();
+        *CURRENT.get_or_init(|| {
+            let levels = Self::available();
+            let wanted = std::env::var(VARIABLE).ok();
+            let named = levels.iter().find(|level| wanted.as_deref() == Some(level.name()));
+            if let (Some(wanted), None) = (&wanted, named) {
+                let names: Vec<_> = levels.iter().map(|level| level.name()).collect();
+                tracing::warn!("{VARIABLE}={wanted} is none of this machine's levels, {names:?}: using the best");
+            }
+            *named.or(levels.last()).unwrap_or(&Self(Token::Plain(Plain)))
+        })
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

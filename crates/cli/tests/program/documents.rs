@@ -1,0 +1,207 @@
+//! What the documents show is run as it stands there: commands here, code as doctests.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::opencl::OpenCl;
+
+/// Commands that are not run, with the reasons.
+const NOT_RUN: [(&str, &str); 7] = [
+    ("cargo test --release --workspace", "runs this very test"),
+    (
+        "target/release/rustorch-cli verify",
+        "takes minutes; `verify.rs` runs its parts",
+    ),
+    (
+        "target/release/rustorch-cli verify -b metal -o m.json",
+        "needs a Mac; `verify.rs` checks another device, and writes JSON",
+    ),
+    (
+        "target/release/rustorch-cli verify -m models/classics-13m-f16.gguf",
+        "takes minutes; `verify.rs` runs its parts",
+    ),
+    (
+        "target/release/rustorch-cli verify --full",
+        "takes many minutes",
+    ),
+    (
+        "target/release/rustorch-cli report",
+        "takes minutes; `report.rs` runs it on less",
+    ),
+    (
+        "target/release/rustorch-cli calibrate --check",
+        "takes a minute on an idle machine; `calibrate.rs` runs it on the processor",
+    ),
+];
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The documents, by their names in the repository.
+fn documents() -> Vec<(String, String)> {
+    let docs = fs::read_dir(repository().join("docs")).unwrap();
+    let docs = docs.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = docs.map(|name| format!("docs/{name}")).collect();
+    names.sort();
+    names.extend(["README.md", "CONTRIBUTING.md"].map(str::to_owned));
+    let read = |name: String| {
+        let text = fs::read_to_string(repository().join(&name)).unwrap();
+        (name, text)
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// The blocks of a document in this language.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}");
+    let mut blocks = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("```") {
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            if line == fence {
+                blocks.push(block.join("\n"));
+            }
+        }
+    }
+    blocks
+}
+
+/// The commands of all documents, without comments.
+fn commands() -> Vec<String> {
+    let mut commands = Vec::new();
+    for (_, text) in documents() {
+        for block in blocks(&text, "sh") {
+            let block = block.replace("\\\n", " ");
+            let bare = block.lines().map(|line| match line.find(" #") {
+                Some(at) => &line[..at],
+                None => line,
+            });
+            let words = bare.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+            commands.extend(words.filter(|line| !line.is_empty()));
+        }
+    }
+    commands
+}
+
+fn needs_opencl(command: &str) -> bool {
+    command.contains("-b opencl")
+}
+
+/// Runs commands with what they name: the program where a build puts it, the models of the
+/// repository, and as `model.gguf` one of them.
+#[cfg(unix)]
+fn run(commands: impl IntoIterator<Item = String>) {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    let folder = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_rustorch-cli");
+    let models = fs::canonicalize(repository().join("models")).unwrap();
+    fs::create_dir_all(folder.path().join("target/release")).unwrap();
+    symlink(program, folder.path().join("target/release/rustorch-cli")).unwrap();
+    symlink(
+        models.join("classics-13m-Q4_K_M.gguf"),
+        folder.path().join("model.gguf"),
+    )
+    .unwrap();
+    symlink(models, folder.path().join("models")).unwrap();
+    for command in commands {
+        // It is built already.
+        let built = command.replace("cargo run --release --", program);
+        let output = Command::new("sh")
+            .args(["-euc", &built])
+            .current_dir(folder.path())
+            // Kept, for the kernels in it; not the one of other tests, which know no calibration.
+            .env(
+                "RUSTORCH_CACHE_DIR",
+                concat!(env!("CARGO_TARGET_TMPDIR"), "/documents"),
+            )
+            .env_remove("RUSTORCH_INJECT")
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {errors}");
+        assert!(!output.stdout.is_empty(), "{command} prints nothing");
+    }
+}
+
+#[cfg(unix)]
+pub(crate) fn commands_run_as_they_stand() {
+    let is_run = |command: &String| {
+        !needs_opencl(command) && !NOT_RUN.iter().any(|(known, _)| known == command)
+    };
+    let commands: Vec<String> = commands().into_iter().filter(is_run).collect();
+    assert!(commands.len() >= 5, "{commands:?}");
+    run(commands);
+}
+
+#[cfg(unix)]
+pub(crate) fn commands_for_opencl_run_as_they_stand(_: &OpenCl) {
+    let commands: Vec<String> = commands().into_iter().filter(|c| needs_opencl(c)).collect();
+    assert!(commands.len() >= 2, "{commands:?}");
+    run(commands);
+}
+
+pub(crate) fn commands_that_are_not_run_are_there() {
+    let commands = commands();
+    for (command, reason) in NOT_RUN {
+        assert!(commands.iter().any(|c| c == command), "{command}: {reason}");
+    }
+}
+
+pub(crate) fn examples_in_rust_are_doctests() {
+    let crate_root = fs::read_to_string(repository().join("src/lib.rs")).unwrap();
+    for (name, text) in documents() {
+        let count = blocks(&text, "rust").len();
+        let is_included = crate_root.contains(&format!("include_str!(\"../{name}\")"));
+        assert!(count == 0 || is_included, "{name} has {count} examples");
+    }
+}
+
+/// The features that a manifest declares, with what they bring.
+fn features(manifest: &str) -> Vec<(String, String)> {
+    let text = fs::read_to_string(repository().join(manifest)).unwrap();
+    let (_, features) = text.split_once("[features]\n").unwrap();
+    let lines = features.lines().take_while(|line| !line.starts_with('['));
+    let declared = lines.filter_map(|line| line.split_once(" = "));
+    let owned = declared.map(|(name, brings)| (name.to_owned(), brings.to_owned()));
+    owned.filter(|(name, _)| name != "default").collect()
+}
+
+pub(crate) fn features_are_those_of_the_table() {
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let (_, table) = readme.split_once("| feature | what it does |\n").unwrap();
+    let rows = table
+        .lines()
+        .take_while(|line| line.starts_with('|'))
+        .skip(1);
+    let first = rows.map(|row| row.split('|').nth(1).unwrap());
+    let named = first.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let told: BTreeSet<String> = named.map(str::to_owned).collect();
+    for manifest in [
+        "Cargo.toml",
+        "crates/cli/Cargo.toml",
+        "crates/tensor/Cargo.toml",
+    ] {
+        let features = features(manifest);
+        let declared: BTreeSet<String> = features.iter().map(|(name, _)| name.clone()).collect();
+        assert_eq!(declared, told, "{manifest}");
+        let brings = |name: &str, device: &str| {
+            let (_, list) = features.iter().find(|(known, _)| known == name).unwrap();
+            assert!(
+                list.contains(&format!("\"{device}\"")),
+                "{manifest}: {name} and {device}"
+            );
+        };
+        for gpu in ["metal", "cuda", "opencl"] {
+            brings("coreml-hybrid", gpu);
+            brings("gpu-priority", gpu);
+        }
+        for device in ["metal", "coreml", "hybrid-f32"] {
+            brings("mac-hybrid", device);
+        }
+    }
+}

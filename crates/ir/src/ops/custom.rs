@@ -1,0 +1,240 @@
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{FoldingHasher, Graph, Named, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};
+
+/// A composite operation that is defined outside of this crate: a type of its parameters, plain
+/// data, with the operations that it is made of.
+///
+/// It runs on every device, as its parts. A backend that has a kernel for it lists [`Custom`] in its
+/// table and recognises it by [`Custom::downcast_ref`]; a [rule](crate::fusion::Rule) of the
+/// runtime's can put it in place of those parts.
+pub trait Composite: Parameters + fmt::Debug + Send + Sync {
+    /// The operation's name.
+    fn name(&self) -> &'static str;
+
+    /// Appends what the operation is made of, and returns its results, of which there is at least
+    /// one. The types of the operands decide alone what that is.
+    ///
+    /// # Errors
+    /// Operands that the operation is not defined for.
+    fn decompose(&self, graph: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError>;
+
+    /// Family of the operation on real numbers, see [`OpDef::op_type`].
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::CustomKernel)
+    }
+
+    /// The operations that a rule puts this one in place of, see [`OpDef::replaces`].
+    fn replaces(&self) -> Vec<OpKind> {
+        Vec::new()
+    }
+}
+
+/// What is the same in all plain data: it can be compared and hashed.
+pub trait Parameters: Any {
+    /// Are these the same parameters of the same operation?
+    fn is_same(&self, other: &dyn Any) -> bool;
+
+    /// A hash of them.
+    fn hash(&self) -> u64;
+}
+
+impl<T: Any + Eq + Hash> Parameters for T {
+    fn is_same(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = FoldingHasher::default();
+        Hash::hash(&(self.type_id(), self), &mut hasher);
+        hasher.finish()
+    }
+}
+
+/// A [`Composite`] as one of the operations.
+///
+/// Operands and results are its own.
+#[derive(Clone)]
+pub struct Custom(Arc<dyn Composite>);
+
+impl Custom {
+    /// The operation `composite`.
+    pub fn new(composite: impl Composite) -> Self {
+        Self(Arc::new(composite))
+    }
+
+    /// The operation's name.
+    pub fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// Its parameters, if it is a `T`.
+    pub fn downcast_ref<T: Composite>(&self) -> Option<&T> {
+        let any: &dyn Any = &*self.0;
+        any.downcast_ref()
+    }
+
+    /// A graph of it alone.
+    fn alone(&self, inputs: &[&TensorType]) -> Result<(Graph, Results), OpError> {
+        let mut graph = Graph::new();
+        let operands = inputs.iter().map(|&ty| graph.input(ty.clone()));
+        let operands: Vec<ValueId> = operands.collect::<Result<_, _>>()?;
+        let results = self.0.decompose(&mut graph, &operands)?;
+        let is_any = !results.is_empty();
+        require(self.name(), is_any, "a result at least", "none")?;
+        Ok((graph, results))
+    }
+}
+
+impl PartialEq for Custom {
+    fn eq(&self, other: &Self) -> bool {
+        let any: &dyn Any = &*other.0;
+        self.0.is_same(any)
+    }
+}
+
+impl Eq for Custom {}
+
+impl Hash for Custom {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(Parameters::hash(&*self.0));
+    }
+}
+
+impl fmt::Debug for Custom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl OpDef for Custom {
+    fn op_type(&self) -> Option<OpType> {
+        self.0.op_type()
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let (graph, results) = self.alone(inputs)?;
+        Ok(results
+            .iter()
+            .map(|&value| graph.ty(value).clone())
+            .collect())
+    }
+
+    fn is_composite(&self) -> bool {
+        true
+    }
+
+    fn replaces(&self) -> Vec<OpKind> {
+        self.0.replaces()
+    }
+
+    fn decompose(&self, graph: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
+        self.0.decompose(graph, inputs)
+    }
+}
+
+impl Named for Custom {
+    const NAME: &'static str = "custom";
+
+    fn cases() -> Vec<Case> {
+        let op = Self::new(ScaledSum { scale: 2 });
+        let mut cases = Vec::new();
+        for dtype in DType::FLOATS {
+            let x = |shape: &[usize]| Operand::new(shape, dtype);
+            for shape in [&[][..], &[1], &[0, 3], &[3, 70]] {
+                cases.push(Case::new(op.clone(), [x(shape), x(shape)]));
+            }
+            for arrange in ARRANGEMENTS {
+                let x = |shape: &[usize]| x(shape).arrange(arrange);
+                cases.push(Case::new(op.clone(), [x(&[3, 5, 7]), x(&[7])]));
+            }
+        }
+        cases
+    }
+}
+
+/// What conformance tries: the sum and the scaled sum of two tensors.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct ScaledSum {
+    scale: i32,
+}
+
+impl Composite for ScaledSum {
+    fn name(&self) -> &'static str {
+        "scaled_sum"
+    }
+
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
+        let &[a, b] = inputs else {
+            return Err(OpError::new(self.name(), "2 operands", inputs.len()));
+        };
+        let sum = g.add(a, b)?;
+        let scale = g.full(g.ty(sum).shape.clone(), self.scale, g.ty(sum).dtype)?;
+        let scaled = g.mul(sum, scale)?;
+        Ok([sum, scaled].into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another operation of the same parameters.
+    #[derive(PartialEq, Eq, Hash, Debug)]
+    struct Other {
+        scale: i32,
+    }
+
+    impl Composite for Other {
+        fn name(&self) -> &'static str {
+            "other"
+        }
+
+        fn decompose(&self, _: &mut Graph, _: &[ValueId]) -> Result<Results, OpError> {
+            Ok(Results::new())
+        }
+    }
+
+    #[test]
+    fn it_is_its_type_and_parameters() {
+        let hash = |op: &Custom| {
+            let mut hasher = FoldingHasher::default();
+            Hash::hash(op, &mut hasher);
+            hasher.finish()
+        };
+        let [two, same, three] = [2, 2, 3].map(|scale| Custom::new(ScaledSum { scale }));
+        let other = Custom::new(Other { scale: 2 });
+        assert!(two == same && hash(&two) == hash(&same));
+        for different in [&three, &other] {
+            assert!(two != *different && hash(&two) != hash(different));
+        }
+        assert_eq!(two.downcast_ref(), Some(&ScaledSum { scale: 2 }));
+        assert_eq!(two.downcast_ref::<Other>(), None);
+    }
+
+    #[test]
+    fn its_types_are_those_of_its_parts() {
+        let mut g = Graph::new();
+        let [a, b] = [[3, 1], [1, 4]].map(|shape| {
+            let ty = TensorType::new(shape, DType::F32);
+            g.input(ty).unwrap()
+        });
+        let op = Custom::new(ScaledSum { scale: 3 });
+        let first = g.push(op.clone(), &[a, b]).unwrap();
+        let results = g.results(first);
+        assert_eq!(results.len(), 2);
+        assert!(results.iter().all(|&v| *g.ty(v).shape == [3, 4]));
+        let refused = g.push(op, &[a]).unwrap_err().to_string();
+        assert_eq!(refused, "scaled_sum: expected 2 operands, got 1");
+        let none = g.push(Custom::new(Other { scale: 1 }), &[a]).unwrap_err();
+        assert_eq!(
+            none.to_string(),
+            "other: expected a result at least, got none"
+        );
+    }
+}

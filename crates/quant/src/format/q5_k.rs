@@ -1,0 +1,79 @@
+//! `Q5_K`: value = d × scale × q − dmin × min, q of 5 bits, scale and min of 6 bits for 32 values.
+
+use super::block::{groups, groups_mut};
+use super::{Block, BlockFormat};
+use crate::affine::{Affine, Search, magnitude_and_rms};
+use crate::bits::{pack, unpack};
+use crate::packed_scales::{pack_scales_mins, unpack_scales_mins};
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+/// 256 values in 8 groups with their own scales and minima.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockQ5K {
+    /// The scale of the scales.
+    pub d: f16,
+    /// The scale of the minima.
+    pub dmin: f16,
+    /// The groups' scales and minima, see [`unpack_scales_mins`].
+    pub scales: [u8; 12],
+    /// The highest bits of the codes: eight planes of 32.
+    pub qh: [u8; 32],
+    /// The low four bits: 64 values in 32 bytes, two planes of 32.
+    pub qs: [u8; 128],
+}
+
+const _: () = assert!(size_of::<BlockQ5K>() == 176);
+
+impl BlockQ5K {
+    /// The codes, 0 to 31, in the order of the values.
+    #[inline]
+    pub fn codes(&self) -> [u8; 256] {
+        let mut codes = [0; 256];
+        unpack::<4, 32>(&self.qs, 0, &mut codes);
+        unpack::<1, 32>(&self.qh, 4, &mut codes);
+        codes
+    }
+}
+
+impl Block for BlockQ5K {
+    const FORMAT: BlockFormat = BlockFormat::Q5K;
+    const LEN: usize = 256;
+
+    fn dequantize(&self, out: &mut [f32]) {
+        let (scales, mins) = unpack_scales_mins(&self.scales);
+        let codes = bytemuck::cast(self.codes());
+        let block = Affine {
+            d: self.d,
+            dmin: self.dmin,
+            scales,
+            mins,
+            codes,
+        };
+        block.dequantize(groups_mut::<32, 8>(out));
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let search = Search {
+            max_code: 31,
+            max_scale: 63,
+            first_step: -0.5,
+            candidates: 16,
+            weights: magnitude_and_rms,
+            error: |x| x * x,
+        };
+        let block = search.quantize::<32, 8>(groups(x));
+        let codes = block.codes.as_flattened();
+        let (mut qh, mut qs) = ([0; 32], [0; 128]);
+        pack::<4, 32>(codes, 0, &mut qs);
+        pack::<1, 32>(codes, 4, &mut qh);
+        Self {
+            d: block.d,
+            dmin: block.dmin,
+            scales: pack_scales_mins(&block.scales, &block.mins),
+            qh,
+            qs,
+        }
+    }
+}

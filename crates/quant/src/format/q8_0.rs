@@ -1,0 +1,41 @@
+//! `Q8_0`: value = d × q, q of 8 bits with sign.
+
+use super::block::{exact, exact_mut};
+use super::{Block, BlockFormat};
+use crate::numerics::{inverse, magnitude, round_ties_away};
+use bytemuck::{Pod, Zeroable};
+use half::f16;
+
+/// 32 values with a common scale.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct BlockQ8_0 {
+    /// The scale.
+    pub d: f16,
+    /// The codes.
+    pub qs: [i8; 32],
+}
+
+const _: () = assert!(size_of::<BlockQ8_0>() == 34);
+
+impl Block for BlockQ8_0 {
+    const FORMAT: BlockFormat = BlockFormat::Q8_0;
+    const LEN: usize = 32;
+
+    fn dequantize(&self, out: &mut [f32]) {
+        let d = self.d.to_f32();
+        for (out, q) in exact_mut::<32>(out).iter_mut().zip(self.qs) {
+            *out = f32::from(q) * d;
+        }
+    }
+
+    fn quantize(x: &[f32]) -> Self {
+        let x = exact::<32>(x);
+        let d = magnitude(x) / 127.0;
+        let inverse = inverse(d);
+        Self {
+            d: f16::from_f32(d),
+            qs: x.map(|x| round_ties_away(x * inverse) as i8),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The devices of a program, and what has been learnt about them.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
+
+use rustorch_ir::{DType, FoldingHasher, Op, Role, Scalar, Signature, TensorType};
+use smallvec::SmallVec;
+
+use crate::journal::{Journal, Owner, lock};
+use crate::placement::{Chain, DeviceId};
+use crate::policy::{Policy, place_in_chain};
+use crate::{
+    Backend, Costs, DeviceBuffer, DeviceCapability, DeviceError, DeviceInfo, DeviceType, Storage,
+};
+
+/// The devices and what has been learnt about them.
+pub(crate) struct Devices {
+    slots: Vec<Slot>,
+    chain: Chain,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) policy: Mutex<Policy>,
+    /// What a device has turned out not to support.
+    unsupported: Mutex<HashSet<(DeviceId, Memo)>>,
+    /// Are segments timed?
+    pub(crate) profiling: AtomicBool,
+    /// Are there measured devices to choose between?
+    pub(crate) compares: AtomicBool,
+    /// Numbers that were operands.
+    pub(crate) numbers: Mutex<Numbers>,
+    /// What else is kept for later, such as plans.
+    reserve: Weak<dyn Reserve>,
+}
+
+/// What is only kept for later, and can be given back.
+pub(crate) trait Reserve: Send + Sync {
+    fn give_back(&self);
+}
+
+/// Numbers that were operands, with the copies that devices have of them.
+type Numbers = HashMap<(Scalar, DType), Storage, BuildHasherDefault<FoldingHasher>>;
+
+pub(crate) struct Slot {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) owner: Arc<Owner>,
+    /// Segments that ran here.
+    pub(crate) runs: AtomicU64,
+    capability: OnceLock<DeviceCapability>,
+    /// What it was measured to do.
+    pub(crate) costs: Mutex<Option<Arc<Costs>>>,
+    /// Was it told that the device's figures of its memory make no sense?
+    doubted: Once,
+}
+
+impl Slot {
+    pub(crate) fn costs(&self) -> Option<Arc<Costs>> {
+        lock(&self.costs).clone()
+    }
+
+    /// Bytes of its memory, where it is known.
+    pub(crate) fn capacity(&self) -> Option<u64> {
+        self.backend.info().memory_bytes.filter(|&bytes| bytes > 0)
+    }
+
+    /// Bytes that could be taken now, where it is known: as the device tells, or else, and where
+    /// that makes no sense, what tensors leave of its capacity; no more than a limit leaves.
+    pub(crate) fn free(&self) -> Option<u64> {
+        let (owner, capacity) = (&self.owner, self.capacity());
+        let makes_sense = |free: &u64| *free > 0 && capacity.is_none_or(|all| *free <= all);
+        let told = self.backend.memory().free();
+        let believed = told.filter(makes_sense);
+        if let Some(told) = told.xor(believed) {
+            self.doubted.call_once(|| {
+                let of = capacity.unwrap_or(0);
+                tracing::warn!(
+                    "{} says that {told} of its {of} bytes are free, which is not to be believed: \
+                     what tensors leave of them counts instead",
+                    owner.device
+                );
+            });
+        }
+        let left = capacity.map(|all| all.saturating_sub(owner.usage().0));
+        believed.or(left).into_iter().chain(owner.left()).min()
+    }
+
+    /// A buffer for a result: that of an earlier run, if nobody else holds it, else a new one.
+    pub(crate) fn room_for(
+        &self,
+        result: &mut Option<Storage>,
+        bytes: usize,
+    ) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        let unused = result.take().filter(Storage::is_unique);
+        let kept = unused.and_then(|s| Some((s.overwrite(&self.owner)?, s)));
+        let (buffer, storage) = match kept {
+            Some(kept) => kept,
+            None => {
+                self.owner.admit(bytes)?;
+                let buffer = self.backend.memory().alloc(bytes)?;
+                (buffer.clone(), Storage::on_device(&self.owner, buffer))
+            }
+        };
+        *result = Some(storage);
+        Ok(buffer)
+    }
+}
+
+/// An operation with its operand types: what support is remembered by.
+pub(crate) type Memo = (Op, SmallVec<[TensorType; 4]>);
+
+pub(crate) fn memo(signature: &Signature) -> Memo {
+    let inputs = signature.inputs.iter().map(|&ty| ty.clone());
+    (signature.op.clone(), inputs.collect())
+}
+
+impl Devices {
+    /// `backends` put into the platform's order; `reserve` is what else [`Self::free_caches`]
+    /// empties.
+    pub(crate) fn new(
+        backends: impl IntoIterator<Item = Arc<dyn Backend>>,
+        reserve: Weak<dyn Reserve>,
+    ) -> Self {
+        let journal = Arc::new(Journal::new());
+        let slot = |backend: Arc<dyn Backend>| Slot {
+            owner: Owner::new(backend.info(), journal.clone()),
+            backend,
+            runs: AtomicU64::new(0),
+            capability: OnceLock::new(),
+            costs: Mutex::default(),
+            doubted: Once::new(),
+        };
+        let mut slots: Vec<Slot> = backends.into_iter().map(slot).collect();
+        slots.sort_by_key(|slot| place_in_chain(slot.backend.info()));
+        let chain = Chain(slots.iter().map(|s| s.backend.info().clone()).collect());
+        Self {
+            slots,
+            chain,
+            journal,
+            policy: Mutex::default(),
+            unsupported: Mutex::default(),
+            profiling: AtomicBool::new(false),
+            compares: AtomicBool::new(false),
+            numbers: Mutex::default(),
+            reserve,
+        }
+    }
+
+    /// All devices, in the platform's order.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = DeviceId> + use<> {
+        self.chain.ids()
+    }
+
+    /// What they say of themselves.
+    pub(crate) fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    pub(crate) fn slot(&self, device: DeviceId) -> &Slot {
+        &self.slots[device.0]
+    }
+
+    pub(crate) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    pub(crate) fn backend(&self, device: DeviceId) -> &dyn Backend {
+        &*self.slots[device.0].backend
+    }
+
+    pub(crate) fn info(&self, device: DeviceId) -> &DeviceInfo {
+        self.chain.info(device)
+    }
+
+    /// The devices of that name.
+    pub(crate) fn named(&self, device: DeviceType) -> impl Iterator<Item = &Slot> {
+        let slots = self.slots.iter();
+        slots.filter(move |slot| slot.owner.device == device)
+    }
+
+    /// Why `device` may not run an operation, from what it has been seen to do.
+    pub(crate) fn forbids(&self, device: DeviceId, signature: &Signature) -> Option<String> {
+        if self.slot(device).owner.is_lost() {
+            return Some("lost".to_owned());
+        }
+        let unsupported = lock(&self.unsupported);
+        let known = !unsupported.is_empty() && unsupported.contains(&(device, memo(signature)));
+        known.then(|| "failed as unsupported before".to_owned())
+    }
+
+    /// Remembers what a device does not support; `false` if that was known, or if `memo` is a
+    /// view, which needs no support.
+    pub(crate) fn learn_unsupported(&self, device: DeviceId, memo: Option<&Memo>) -> bool {
+        let memo = memo.filter(|(op, ..)| op.def().role() != Role::View);
+        let learn = |memo: &Memo| lock(&self.unsupported).insert((device, memo.clone()));
+        let learnt = memo.is_some_and(learn);
+        if learnt {
+            (self.journal).outdate("a device turned out not to support an operation");
+        }
+        learnt
+    }
+
+    /// Gives back memory that is only kept for later.
+    pub(crate) fn free_caches(&self, device: DeviceId) {
+        if let Some(reserve) = self.reserve.upgrade() {
+            reserve.give_back();
+        }
+        lock(&self.numbers).clear();
+        self.backend(device).memory().trim();
+    }
+
+    pub(crate) fn capability(&self, device: DeviceId) -> &DeviceCapability {
+        let slot = self.slot(device);
+        let ask = || DeviceCapability::ask(&*slot.backend);
+        slot.capability.get_or_init(ask)
+    }
+}

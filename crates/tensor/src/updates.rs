@@ -1,0 +1,79 @@
+//! Tensors whose memory is written over.
+
+use rustorch_ir::Role;
+use rustorch_ir::ops::{Assign, Contiguous, UpdateSlice};
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::value::State;
+
+impl Tensor {
+    /// Writes the elements of `source` over this tensor's, in its memory, and makes this handle one
+    /// on the tensor with that change. `source` is broadcast to this tensor's shape and converted
+    /// to its dtype.
+    ///
+    /// The change happens when the result is computed. What was recorded before it reads the old
+    /// elements if it is computed before, or together with it, and is an error afterwards. Other
+    /// handles on this memory show the new elements once they are there.
+    ///
+    /// # Errors
+    /// A `source` that cannot be broadcast; a block dtype; a view of a part of some memory; a
+    /// tensor, or source, that wants a gradient outside [`no_grad`](crate::no_grad).
+    pub fn copy_(&mut self, source: &Self) -> RusTorchResult<&mut Self> {
+        const NAME: &str = "copy_";
+        if source.value().key() == self.value().key() {
+            return Ok(self);
+        }
+        self.prepare_update(NAME)?;
+        let mut source = source.to_dtype(self.dtype())?.broadcast_to(self.shape())?;
+        if source.may_share_memory(self) {
+            source = Self::apply(NAME, Contiguous, &[&source])?;
+        }
+        let updated = Self::apply(NAME, Assign, &[self, &source])?;
+        self.set_value(updated.value().clone());
+        Ok(self)
+    }
+
+    /// Writes `source` into this tensor's memory at index `start` of `dim`, and returns the
+    /// tensor with that change. `source` has this tensor's shape except in `dim`, and its
+    /// dtype, or both are floats; `start` is one `i32`, read at run time.
+    ///
+    /// The change happens when the result is computed, as that of [`Tensor::copy_`] does. From then
+    /// on this tensor shows it too, so read the result, not this tensor. What is not in memory yet
+    /// is computed first, unless it is the result of another update.
+    ///
+    /// # Errors
+    /// A source or start other than these; a view of a part of some memory; when computed,
+    /// a range that does not fit.
+    pub fn update_slice_(&self, source: &Self, dim: isize, start: &Self) -> RusTorchResult<Self> {
+        const NAME: &str = "update_slice_";
+        let dim = self.dim(NAME, dim)?;
+        self.prepare_update(NAME)?;
+        Self::apply(NAME, UpdateSlice { dim }, &[self, source, start])
+    }
+
+    /// Makes this tensor one whose memory an update can change: all of a storage, or what
+    /// another update, or a trace's caller, makes so.
+    fn prepare_update(&self, name: &'static str) -> RusTorchResult<()> {
+        match self.state() {
+            State::Placeholder => return Ok(()),
+            State::Pending(pending) if pending.is_update() => return Ok(()),
+            State::Pending(_) | State::Ready(_) | State::Scalar(_) => {}
+        }
+        let whole = self.view_of_value()?.is_whole(self.dtype());
+        let expected = "a tensor that is all of its memory (contiguous makes one)";
+        let got = format!("a view {}", self.ty());
+        require(name, whole, expected, got)
+    }
+
+    /// Could this be a view of `other`'s memory?
+    fn may_share_memory(&self, other: &Self) -> bool {
+        match self.state() {
+            State::Ready(view) => other
+                .storage_in_memory()
+                .is_some_and(|memory| memory.same_as(&view.storage)),
+            State::Pending(pending) => pending.op.def().role() == Role::View,
+            State::Scalar(_) | State::Placeholder => false,
+        }
+    }
+}
