@@ -2,6 +2,7 @@
 
 mod running;
 
+use std::process::ExitCode;
 use std::sync::Mutex;
 
 use rustorch_conformance::Extent;
@@ -14,6 +15,7 @@ use rustorch_ir::{DType, Graph, Layout, Op, Role, Shape, TensorType, ValueId};
 use rustorch_opencl::OpenCl;
 use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{Backend, DeviceError, DeviceType, FailureClass, Probe, lower};
+use rustorch_testing::{Suite, always, tests};
 
 use running::{run, run_apart, run_with};
 
@@ -325,16 +327,7 @@ fn without_nan_bits(bytes: &[u8], dtype: DType) -> Vec<u8> {
     }
 }
 
-/// The OpenCL devices. None is a failure where `RUSTORCH_TEST_OPENCL` promises one.
-fn opencl() -> Vec<Gpu<OpenCl>> {
-    let devices = rustorch_opencl::devices().unwrap_or_else(|absent| {
-        let promised = std::env::var_os("RUSTORCH_TEST_OPENCL").is_some();
-        assert!(!promised, "an OpenCL device was promised: {absent}");
-        println!("without OpenCL: {absent}");
-        Vec::new()
-    });
-    devices.into_iter().map(Gpu::new).collect()
-}
+type OpenCls = Vec<Gpu<OpenCl>>;
 
 /// Chains of these seeds, in one launch on the first device and by themselves on the last.
 fn check_alone(devices: &[&dyn Backend], seeds: impl IntoIterator<Item = u64>) {
@@ -364,28 +357,24 @@ fn check_reference(device: &dyn Backend, seeds: impl IntoIterator<Item = u64>) {
     }
 }
 
-#[test]
 fn fused_on_the_cpu_is_as_alone() {
     check_alone(&[&Cpu::new(3), &Cpu::new(1)], 0..400);
 }
 
-#[test]
 fn fused_on_the_cpu_agrees_with_the_reference() {
     check_reference(&Cpu::new(2), 0..400);
 }
 
 /// Fewer of them: each is a kernel that has to be compiled.
-#[test]
-fn fused_on_opencl_is_as_alone() {
-    for device in opencl() {
-        check_alone(&[&device], Extent::of_tests().choose(0..12, 4));
+fn fused_on_opencl_is_as_alone(opencl: &OpenCls) {
+    for device in opencl {
+        check_alone(&[device], Extent::of_tests().choose(0..12, 4));
     }
 }
 
-#[test]
-fn fused_on_opencl_agrees_with_the_reference() {
-    for device in opencl() {
-        check_reference(&device, Extent::of_tests().choose(0..60, 15));
+fn fused_on_opencl_agrees_with_the_reference(opencl: &OpenCls) {
+    for device in opencl {
+        check_reference(device, Extent::of_tests().choose(0..60, 15));
     }
 }
 
@@ -425,7 +414,6 @@ fn eight(g: &mut Graph) -> ValueId {
     g.unary(UnaryOp::Neg, y).unwrap()
 }
 
-#[test]
 fn a_chain_is_one_launch() {
     let mut g = Graph::new();
     let y = eight(&mut g);
@@ -434,7 +422,6 @@ fn a_chain_is_one_launch() {
     assert_eq!((lowered.steps.len(), lowered.arena_bytes()), (1, 0));
 }
 
-#[test]
 fn results_larger_than_caches() {
     const COLUMNS: usize = 9001;
     const ROWS: usize = 1000;
@@ -479,7 +466,6 @@ impl Probe for FailsAt {
     }
 }
 
-#[test]
 fn faults_strike_at_every_operation() {
     let mut g = Graph::new();
     let y = eight(&mut g);
@@ -501,4 +487,23 @@ fn faults_strike_at_every_operation() {
     asked.sort_unstable();
     asked.dedup();
     assert_eq!(asked, nodes);
+}
+
+fn main() -> ExitCode {
+    let opencl = tests![
+        fused_on_opencl_is_as_alone,
+        fused_on_opencl_agrees_with_the_reference,
+    ];
+    let devices = rustorch_opencl::devices();
+    let devices = devices.map(|all| all.into_iter().map(Gpu::new).collect::<OpenCls>());
+    Suite::new()
+        .always(always![
+            fused_on_the_cpu_is_as_alone,
+            fused_on_the_cpu_agrees_with_the_reference,
+            a_chain_is_one_launch,
+            results_larger_than_caches,
+            faults_strike_at_every_operation,
+        ])
+        .on(devices, "RUSTORCH_TEST_OPENCL", opencl)
+        .run()
 }

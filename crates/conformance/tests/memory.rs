@@ -1,6 +1,7 @@
 //! Intermediate values of networks take little more memory than what is alive at one time.
 
 use std::collections::HashMap;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustorch_cpu::Cpu;
@@ -9,7 +10,9 @@ use rustorch_ir::ops::{
     Activation, ActivationKind, Attention, BatchNorm, Conv2d, LayerNorm, Linear, Pool2d, PoolKind,
 };
 use rustorch_ir::{DType, Graph, Param, TensorType, ValueId};
+use rustorch_opencl::OpenCl;
 use rustorch_runtime::{Backend, Kernels, Lowered, Place, Routing, Runtime, Slot, lower};
+use rustorch_testing::{Suite, always, tests};
 
 /// A network in the making. Its weights are inputs, one for each shape.
 struct Network {
@@ -195,12 +198,11 @@ fn most_alive(lowered: &Lowered) -> usize {
     (0..lowered.steps.len()).map(alive).max().unwrap_or(0)
 }
 
-fn check<D: Backend + Kernels + 'static>(name: &str, graph: &Graph, device: D) {
-    let device = Arc::new(device);
+fn check<D: Backend + Kernels + 'static>(name: &str, graph: &Graph, device: &Arc<D>) {
     let runtime = Runtime::new([device.clone() as Arc<dyn Backend>]);
     let executable = runtime.prepare(graph.clone(), Routing::AUTO);
     let (planned, _) = executable.placement().unwrap();
-    let lowered = lower(&planned, &*device).unwrap();
+    let lowered = lower(&planned, &**device).unwrap();
     let (arena, bound) = (lowered.arena_bytes(), most_alive(&lowered));
     let device = device.info().device;
     println!("{name} on {device}: {arena} bytes, {bound} alive at once");
@@ -217,19 +219,34 @@ fn check<D: Backend + Kernels + 'static>(name: &str, graph: &Graph, device: D) {
     assert!(arena < sum / 4, "{name} on {device}: {arena} of {sum}");
 }
 
-#[test]
-fn networks_take_what_is_alive() {
-    for (name, graph) in [
+fn networks() -> [(&'static str, Graph); 3] {
+    [
         ("24 layers of GPT-2 on 128 tokens", gpt2(24, 128, 1024)),
         ("24 layers of GPT-2 on one token", gpt2(24, 1, 1024)),
         ("ResNet-50", resnet50()),
-    ] {
-        check(name, &graph, Cpu::new(2));
-        match rustorch_opencl::devices() {
-            Ok(devices) => devices.into_iter().for_each(|device| {
-                check(name, &graph, Gpu::new(device));
-            }),
-            Err(absent) => println!("without OpenCL: {absent}"),
+    ]
+}
+
+fn networks_take_what_is_alive() {
+    for (name, graph) in networks() {
+        check(name, &graph, &Arc::new(Cpu::new(2)));
+    }
+}
+
+fn networks_take_what_is_alive_on_opencl(opencl: &Vec<Arc<Gpu<OpenCl>>>) {
+    for (name, graph) in networks() {
+        for device in opencl {
+            check(name, &graph, device);
         }
     }
+}
+
+fn main() -> ExitCode {
+    let devices = rustorch_opencl::devices();
+    let devices = devices.map(|all| all.into_iter().map(|d| Arc::new(Gpu::new(d))).collect());
+    let opencl = tests![networks_take_what_is_alive_on_opencl];
+    Suite::new()
+        .always(always![networks_take_what_is_alive])
+        .on(devices, "RUSTORCH_TEST_OPENCL", opencl)
+        .run()
 }

@@ -3,7 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use rustorch_runtime::{
     DeviceBuffer, DeviceError, DeviceMemory, FailureClass, Fetch, HostBuffer, SystemMemory,
@@ -14,6 +14,8 @@ use crate::driver::Driver;
 /// A driver, and buffers that nobody uses.
 pub(crate) struct Pool<D: Driver> {
     pub(crate) driver: D,
+    /// Was it told that the device's times make no sense?
+    pub(crate) doubted: Once,
     free: Mutex<Free<D::Buffer>>,
 }
 
@@ -33,6 +35,7 @@ impl<D: Driver> Pool<D> {
     pub(crate) fn new(driver: D) -> Self {
         Self {
             driver,
+            doubted: Once::new(),
             free: Mutex::new(Free {
                 buffers: HashMap::new(),
                 bytes: 0,

@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustorch_runtime::{
     DeviceBuffer, DeviceError, FailureClass, Lowered, NoProbe, Probe, Program, Scratch, Step,
@@ -168,8 +169,22 @@ impl<D: Driver> GpuProgram<D> {
     /// Runs every launch, and tells `probe` what each step took.
     fn time(&self, buffers: &Buffers<'_, D>, probe: &dyn Probe) -> Result<(), DeviceError> {
         let mut queue = |step| self.queue_step(step, buffers, probe);
-        let times = self.pool.driver.time(self.steps.len(), &mut queue)?;
-        for (step, time) in self.steps.iter().zip(times.into_iter().flatten()) {
+        let driver = &self.pool.driver;
+        let start = Instant::now();
+        let times = driver
+            .time(self.steps.len(), &mut queue)?
+            .unwrap_or_default();
+        if !can_be(&times, start.elapsed()) {
+            let device = driver.info().device;
+            self.pool.doubted.call_once(|| {
+                tracing::warn!(
+                    "{device} says that it worked longer than a run took, which is not to be \
+                     believed: its times are left out"
+                );
+            });
+            return Ok(());
+        }
+        for (step, time) in self.steps.iter().zip(times) {
             probe.took(&step.nodes(), time);
         }
         Ok(())
@@ -330,6 +345,14 @@ impl<D: Driver> GpuProgram<D> {
     }
 }
 
+/// Can a device have worked so long for each step of a run that took `elapsed`? Clocks may differ a
+/// little.
+fn can_be(times: &[Duration], elapsed: Duration) -> bool {
+    let mut times = times.iter();
+    let sum = times.try_fold(Duration::ZERO, |sum, time| sum.checked_add(*time));
+    sum.is_some_and(|sum| sum <= elapsed.saturating_mul(2))
+}
+
 impl<D: Driver> Program for GpuProgram<D> {
     fn run(
         &self,
@@ -358,5 +381,28 @@ impl<D: Driver> Program for GpuProgram<D> {
             bytes: self.arena.iter().sum::<usize>() + self.scratch,
             kept: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_take_no_longer_than_their_run() {
+        let elapsed = Duration::from_millis(10);
+        for (milliseconds, expected) in [
+            (&[][..], true),
+            (&[0, 0], true),
+            (&[3, 6], true),
+            (&[10, 1], true),
+            (&[15, 15], false),
+            (&[0, u64::MAX], false),
+        ] {
+            let times: Vec<Duration> =
+                (milliseconds.iter().copied().map(Duration::from_millis)).collect();
+            assert_eq!(can_be(&times, elapsed), expected, "{milliseconds:?}");
+        }
+        assert!(!can_be(&[Duration::MAX; 2], Duration::MAX));
     }
 }

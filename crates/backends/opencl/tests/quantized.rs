@@ -1,6 +1,7 @@
 //! Products with weights in blocks are those of the CPU: activations are rounded alike, so only
 //! the order of sums differs.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustorch_cpu::Cpu;
@@ -8,6 +9,9 @@ use rustorch_gpu::Gpu;
 use rustorch_ir::ops::{Linear, philox};
 use rustorch_ir::{BlockFormat, DType, Graph, TensorType};
 use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
+use rustorch_testing::{Suite, tests};
+
+type Devices = Vec<Arc<dyn Backend>>;
 
 /// Rows of weights: no multiple of any tile.
 const N: usize = 83;
@@ -72,18 +76,26 @@ fn compare(device: &Arc<dyn Backend>, format: BlockFormat, m: usize, k: usize) -
     error(&run(device.clone(), &graph, &inputs), &expected)
 }
 
-#[test]
-fn products_with_blocks_are_those_of_the_cpu() {
-    for device in rustorch_opencl::devices().unwrap_or_default() {
-        let device: Arc<dyn Backend> = Arc::new(Gpu::new(device));
+fn products_with_blocks_are_those_of_the_cpu(devices: &Devices) {
+    for device in devices {
         for &format in BlockFormat::ALL {
             for m in [1, 5, 33] {
                 // Of blocks of 32, rows that are no whole number of 256 too.
                 for k in [768, 768 + format.block_len()] {
-                    let error = compare(&device, format, m, k);
+                    let error = compare(device, format, m, k);
                     assert!(error < 1e-9, "{format}, {m} rows of {k}: {error:.1e}");
                 }
             }
         }
     }
+}
+
+fn main() -> ExitCode {
+    let backend = |device| Arc::new(Gpu::new(device)) as Arc<dyn Backend>;
+    let devices = rustorch_opencl::devices();
+    let devices = devices.map(|all| all.into_iter().map(backend).collect::<Devices>());
+    let tests = tests![products_with_blocks_are_those_of_the_cpu];
+    Suite::new()
+        .on(devices, "RUSTORCH_TEST_OPENCL", tests)
+        .run()
 }

@@ -84,11 +84,15 @@ fn of_type(file_type: FileType, [width, ff_width]: [usize; 2]) -> Vec<Work> {
         is_tied,
         ..shape(architecture, [width, heads, kv_heads, 64, ff_width, 4096])
     };
+    // At least four heads share keys, where there are as many.
+    let mut fewer = (1..=heads.div_ceil(4)).rev();
+    let few = fewer.find(|n| heads.is_multiple_of(*n)).unwrap_or(1);
     let shapes = [
         shape("llama", heads, true),
         shape("llama", 1, false),
         // With biases.
         shape("qwen2", heads, false),
+        shape("qwen2", few, false),
         shape("qwen2", 1, false),
     ];
     let work = |shape| Work {
