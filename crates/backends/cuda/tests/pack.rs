@@ -70,8 +70,8 @@ impl Draw {
             head_width,
             ff_width,
             vocab: self.size(256, MOST_WEIGHTS / width),
-            is_tied: self.next() % 2 == 0,
-            has_factors: architecture == "llama" && self.next() % 2 == 0,
+            is_tied: self.next().is_multiple_of(2),
+            has_factors: architecture == "llama" && self.next().is_multiple_of(2),
         }
     }
 
