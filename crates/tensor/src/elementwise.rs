@@ -109,6 +109,26 @@ unary_methods! {
     tan = real_function(UnaryOp::Tan);
     "Hyperbolic tangent. Real; integers as `f32`."
     tanh = real_function(UnaryOp::Tanh);
+    "Hyperbolic sine. Real; integers as `f32`."
+    sinh = real_function(UnaryOp::Sinh);
+    "Hyperbolic cosine. Real; integers as `f32`."
+    cosh = real_function(UnaryOp::Cosh);
+    "Inverse sine. Real; integers as `f32`."
+    asin = real_function(UnaryOp::Asin);
+    "Inverse cosine. Real; integers as `f32`."
+    acos = real_function(UnaryOp::Acos);
+    "Inverse tangent. Real; integers as `f32`."
+    atan = real_function(UnaryOp::Atan);
+    "Inverse hyperbolic sine. Real; integers as `f32`."
+    asinh = real_function(UnaryOp::Asinh);
+    "Inverse hyperbolic cosine. Real; integers as `f32`."
+    acosh = real_function(UnaryOp::Acosh);
+    "Inverse hyperbolic tangent. Real; integers as `f32`."
+    atanh = real_function(UnaryOp::Atanh);
+    "2ˣ. Real; integers as `f32`."
+    exp2 = real_function(UnaryOp::Exp2);
+    "Logarithm to base 2. Real; integers as `f32`."
+    log2 = real_function(UnaryOp::Log2);
     "Error function. Real; integers as `f32`."
     erf = real_function(UnaryOp::Erf);
     "Largest integer not above, as a float. Integers stay."

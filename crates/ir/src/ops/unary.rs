@@ -11,83 +11,134 @@ pub struct Unary {
     pub op: UnaryOp,
 }
 
-/// Functions of one element. Those of floating point follow IEEE 754: out of their domain
-/// they give NaN or an infinity.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum UnaryOp {
-    /// `-x`; integers wrap.
-    Neg,
-    /// `|x|`; of a complex number its length, a real.
-    Abs,
-    /// −1, 0 or 1; NaN gives 0, as in PyTorch.
-    Sign,
-    /// eˣ.
-    Exp,
-    /// Natural logarithm.
-    Log,
-    /// Square root.
-    Sqrt,
-    /// `1 / √x`.
-    Rsqrt,
-    /// `1 / x`.
-    Reciprocal,
-    /// Sine.
-    Sin,
-    /// Cosine.
-    Cos,
-    /// Tangent.
-    Tan,
-    /// Hyperbolic tangent.
-    Tanh,
-    /// Error function.
-    Erf,
-    /// Largest integer not above.
-    Floor,
-    /// Smallest integer not below.
-    Ceil,
-    /// Nearest integer, halves to even.
-    Round,
-    /// Integer part.
-    Trunc,
-    /// Is it NaN? Result `bool`.
-    IsNan,
-    /// Logical not of a `bool`.
-    Not,
-    /// Complex conjugate.
-    Conj,
-    /// Real part.
-    Real,
-    /// Imaginary part.
-    Imag,
+/// Makes the functions: to those that backends have their own ways for come those that one line
+/// defines for all of them.
+macro_rules! functions {
+    ($d:tt $($(#[$doc:meta])+ $name:ident = $symbol:literal, $definition:expr;)+) => {
+        /// Functions of one element. Those of floating point follow IEEE 754: out of their domain
+        /// they give NaN or an infinity.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum UnaryOp {
+            /// `-x`; integers wrap.
+            Neg,
+            /// `|x|`; of a complex number its length, a real.
+            Abs,
+            /// −1, 0 or 1; NaN gives 0, as in PyTorch.
+            Sign,
+            /// eˣ.
+            Exp,
+            /// Natural logarithm.
+            Log,
+            /// Square root.
+            Sqrt,
+            /// `1 / √x`.
+            Rsqrt,
+            /// `1 / x`.
+            Reciprocal,
+            /// Sine.
+            Sin,
+            /// Cosine.
+            Cos,
+            /// Tangent.
+            Tan,
+            /// Hyperbolic tangent.
+            Tanh,
+            /// Error function.
+            Erf,
+            /// Largest integer not above.
+            Floor,
+            /// Smallest integer not below.
+            Ceil,
+            /// Nearest integer, halves to even.
+            Round,
+            /// Integer part.
+            Trunc,
+            /// Is it NaN? Result `bool`.
+            IsNan,
+            /// Logical not of a `bool`.
+            Not,
+            /// Complex conjugate.
+            Conj,
+            /// Real part.
+            Real,
+            /// Imaginary part.
+            Imag,
+            $($(#[$doc])+ $name,)+
+        }
+
+        impl UnaryOp {
+            /// Every function.
+            pub const ALL: &[Self] = &[
+                Self::Neg,
+                Self::Abs,
+                Self::Sign,
+                Self::Exp,
+                Self::Log,
+                Self::Sqrt,
+                Self::Rsqrt,
+                Self::Reciprocal,
+                Self::Sin,
+                Self::Cos,
+                Self::Tan,
+                Self::Tanh,
+                Self::Erf,
+                Self::Floor,
+                Self::Ceil,
+                Self::Round,
+                Self::Trunc,
+                Self::IsNan,
+                Self::Not,
+                Self::Conj,
+                Self::Real,
+                Self::Imag,
+                $(Self::$name,)+
+            ];
+
+            /// The definition of a function of floats that one line defines, and the name that it
+            /// has in the languages of GPUs.
+            #[inline]
+            pub fn defined(self) -> Option<(fn(f64) -> f64, &'static str)> {
+                match self {
+                    $(Self::$name => Some(($definition, $symbol)),)+
+                    _ => None,
+                }
+            }
+        }
+
+        /// Hands the functions that one line defines to a macro, which makes a table of its own
+        /// from their names in [`UnaryOp`].
+        #[macro_export]
+        macro_rules! for_each_function {
+            ($d table:ident) => { $d table! { $($name),+ } };
+        }
+    };
+}
+
+functions! {
+    $
+    /// Hyperbolic sine.
+    Sinh = "sinh", f64::sinh;
+    /// Hyperbolic cosine.
+    Cosh = "cosh", f64::cosh;
+    /// Inverse sine.
+    Asin = "asin", f64::asin;
+    /// Inverse cosine.
+    Acos = "acos", f64::acos;
+    /// Inverse tangent.
+    Atan = "atan", f64::atan;
+    /// Inverse hyperbolic sine.
+    Asinh = "asinh", libm::asinh;
+    /// Inverse hyperbolic cosine.
+    Acosh = "acosh", libm::acosh;
+    /// Inverse hyperbolic tangent.
+    Atanh = "atanh", libm::atanh;
+    /// 2ˣ.
+    Exp2 = "exp2", f64::exp2;
+    /// Logarithm to base 2.
+    Log2 = "log2", f64::log2;
 }
 
 impl UnaryOp {
-    /// Every function.
-    pub const ALL: &[Self] = &[
-        Self::Neg,
-        Self::Abs,
-        Self::Sign,
-        Self::Exp,
-        Self::Log,
-        Self::Sqrt,
-        Self::Rsqrt,
-        Self::Reciprocal,
-        Self::Sin,
-        Self::Cos,
-        Self::Tan,
-        Self::Tanh,
-        Self::Erf,
-        Self::Floor,
-        Self::Ceil,
-        Self::Round,
-        Self::Trunc,
-        Self::IsNan,
-        Self::Not,
-        Self::Conj,
-        Self::Real,
-        Self::Imag,
-    ];
-
     /// Is the function defined for elements of `dtype`?
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
@@ -98,6 +149,16 @@ impl UnaryOp {
             Self::Not => dtype == DType::Bool,
             Self::Conj | Self::Real | Self::Imag => dtype.is_complex(),
             _ => dtype.is_float(),
+        }
+    }
+
+    /// Where examples are taken from, of a function that is not defined for all floats.
+    fn domain(self) -> Option<(f64, f64)> {
+        match self {
+            Self::Log | Self::Log2 | Self::Sqrt | Self::Rsqrt => Some((0.01, 9.0)),
+            Self::Acosh => Some((1.01, 9.0)),
+            Self::Asin | Self::Acos | Self::Atanh => Some((-0.99, 0.99)),
+            _ => None,
         }
     }
 
@@ -139,15 +200,12 @@ impl Named for Unary {
             let dtypes: Vec<DType> = (DType::SCALARS.into_iter())
                 .filter(|&d| op.accepts(d))
                 .collect();
-            let positive = matches!(op, UnaryOp::Log | UnaryOp::Sqrt | UnaryOp::Rsqrt);
-            cases.extend(elementwise(
-                &Self { op }.into(),
-                &dtypes,
-                |x| match positive {
-                    true => x.fill(Fill::Uniform(0.01, 9.0)),
-                    false => x,
-                },
-            ));
+            let domain = op.domain();
+            let fill = |x: Operand| match domain {
+                Some((least, most)) => x.fill(Fill::Uniform(least, most)),
+                None => x,
+            };
+            cases.extend(elementwise(&Self { op }.into(), &dtypes, fill));
             for dtype in dtypes.into_iter().filter(|d| d.is_float()) {
                 let x = Operand::new([64], dtype).fill(Fill::Special);
                 cases.push(Case::new(Self { op }, [x]));

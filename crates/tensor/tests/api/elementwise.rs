@@ -253,3 +253,17 @@ fn conversions() -> Outcome {
     assert!(error(Tensor::zeros([32], DType::F32)?.to_dtype(q8_0)).starts_with("to_dtype: "));
     Ok(())
 }
+
+#[test]
+fn functions_and_their_inverses() -> Outcome {
+    let x = tensor![-0.75, 0.0, 0.5];
+    assert_close(&x.sinh()?.asinh()?, &[-0.75, 0.0, 0.5]);
+    assert_close(&x.cosh()?.acosh()?, &[0.75, 0.0, 0.5]);
+    assert_close(&x.tanh()?.atanh()?, &[-0.75, 0.0, 0.5]);
+    assert_close(&x.asin()?.sin()?, &[-0.75, 0.0, 0.5]);
+    assert_close(&x.acos()?.cos()?, &[-0.75, 0.0, 0.5]);
+    assert_close(&x.atan()?.tan()?, &[-0.75, 0.0, 0.5]);
+    let y = tensor![1.0, 4.0, 1000.0];
+    assert_close(&y.log2()?.exp2()?, &[1.0, 4.0, 1000.0]);
+    Ok(())
+}

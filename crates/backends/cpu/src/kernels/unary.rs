@@ -92,9 +92,27 @@ fn real<T: Real>(op: UnaryOp) -> Option<Loop1<T>> {
         UnaryOp::Ceil => |x, y| apply(x, y, |x| x.ceil()),
         UnaryOp::Round => |x, y| apply(x, y, |x| Real::round_ties_even(x)),
         UnaryOp::Trunc => |x, y| apply(x, y, |x| x.trunc()),
-        _ => return None,
+        _ => return defined(op),
     })
 }
+
+/// The functions that have no better way here than their definition in double precision.
+macro_rules! definitions {
+    ($($name:ident),+) => {
+        fn defined<T: Real>(op: UnaryOp) -> Option<Loop1<T>> {
+            let function: Loop1<T> = match op {
+                $(UnaryOp::$name => |x, y| {
+                    if let Some((definition, _)) = UnaryOp::$name.defined() {
+                        apply(x, y, |x: T| T::constant(definition(x.as_())));
+                    }
+                },)+
+                _ => return None,
+            };
+            Some(function)
+        }
+    };
+}
+rustorch_ir::for_each_function!(definitions);
 
 /// 0 for NaN.
 #[inline(always)]

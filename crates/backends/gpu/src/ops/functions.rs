@@ -88,7 +88,7 @@ fn unary(op: UnaryOp, dtype: DType, x: &str) -> Option<String> {
         UnaryOp::Round => function("rint"),
         UnaryOp::Trunc => function("trunc"),
         UnaryOp::IsNan => format!("((uchar)({x} != {x}))"),
-        UnaryOp::Not | UnaryOp::Conj | UnaryOp::Real | UnaryOp::Imag => return None,
+        _ => function(op.defined()?.1),
     })
 }
 

@@ -42,7 +42,10 @@ fn real(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Ceil => x.ceil(),
         UnaryOp::Round => x.round_ties_even(),
         UnaryOp::Trunc => x.trunc(),
-        _ => unreachable!("{op:?} of a real number"),
+        _ => match op.defined() {
+            Some((definition, _)) => definition(x),
+            None => unreachable!("{op:?} of a real number"),
+        },
     }
 }
 
