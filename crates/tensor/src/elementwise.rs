@@ -129,6 +129,8 @@ unary_methods! {
     exp2 = real_function(UnaryOp::Exp2);
     "Logarithm to base 2. Real; integers as `f32`."
     log2 = real_function(UnaryOp::Log2);
+    "Logarithm to base 10. Real; integers as `f32`."
+    log10 = real_function(UnaryOp::Log10);
     "Error function. Real; integers as `f32`."
     erf = real_function(UnaryOp::Erf);
     "Largest integer not above, as a float. Integers stay."

@@ -136,6 +136,8 @@ functions! {
     Exp2 = "exp2", f64::exp2;
     /// Logarithm to base 2.
     Log2 = "log2", f64::log2;
+    /// Logarithm to base 10.
+    Log10 = "log10", f64::log10;
 }
 
 impl UnaryOp {
@@ -155,7 +157,7 @@ impl UnaryOp {
     /// Where examples are taken from, of a function that is not defined for all floats.
     fn domain(self) -> Option<(f64, f64)> {
         match self {
-            Self::Log | Self::Log2 | Self::Sqrt | Self::Rsqrt => Some((0.01, 9.0)),
+            Self::Log | Self::Log2 | Self::Log10 | Self::Sqrt | Self::Rsqrt => Some((0.01, 9.0)),
             Self::Acosh => Some((1.01, 9.0)),
             Self::Asin | Self::Acos | Self::Atanh => Some((-0.99, 0.99)),
             _ => None,

@@ -265,5 +265,6 @@ fn functions_and_their_inverses() -> Outcome {
     assert_close(&x.atan()?.tan()?, &[-0.75, 0.0, 0.5]);
     let y = tensor![1.0, 4.0, 1000.0];
     assert_close(&y.log2()?.exp2()?, &[1.0, 4.0, 1000.0]);
+    assert_close(&y.log10()?, &[0.0, 4f32.log10(), 3.0]);
     Ok(())
 }
