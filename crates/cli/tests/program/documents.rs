@@ -39,11 +39,12 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The documents, by their names in the repository.
+/// The documents, by their names in the repository. Reports, which programs write, are none.
 fn documents() -> Vec<(String, String)> {
     let docs = fs::read_dir(repository().join("docs")).unwrap();
     let docs = docs.map(|file| file.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = docs.map(|name| format!("docs/{name}")).collect();
+    let texts = docs.filter(|name| name.ends_with(".md"));
+    let mut names: Vec<String> = texts.map(|name| format!("docs/{name}")).collect();
     names.sort();
     names.extend(["README.md", "CONTRIBUTING.md"].map(str::to_owned));
     let read = |name: String| {
