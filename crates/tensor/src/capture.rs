@@ -82,11 +82,11 @@ impl Capture {
         outputs: &[&Value],
         held: Option<Held>,
     ) -> RusTorchResult<Self> {
+        history.check_operands()?;
         let (mut kept, mut shown) = (Vec::new(), Vec::new());
         let overwritten = history.overwritten();
         let mut written = Vec::new();
         for (results, pending) in &history.nodes {
-            pending.check_operands()?;
             let inputs: SmallVec<[ValueId; 4]> =
                 pending.inputs.iter().map(|v| values[&v.key()]).collect();
             let first = graph.push(pending.op.clone(), &inputs)?;

@@ -41,13 +41,14 @@ fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchRes
         State::Pending(pending) if is_alone(&pending) => pending,
         State::Pending(_) | State::Scalar(_) | State::Placeholder => return Ok(false),
     };
-    pending.check_operands()?;
     let mut types: SmallVec<[&TensorType; 4]> = SmallVec::new();
     let mut storages: SmallVec<[Storage; 4]> = SmallVec::new();
     for input in &pending.inputs {
         let dtype = input.ty().dtype;
         storages.push(match &*input.lock() {
-            State::Ready(view) if view.is_whole(dtype) => view.storage.clone(),
+            State::Ready(view) if view.is_whole(dtype) && view.is_of(pending.recorded) => {
+                view.storage.clone()
+            }
             State::Scalar(number) => runtime.number(*number, dtype)?,
             _ => return Ok(false),
         });

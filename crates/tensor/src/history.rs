@@ -6,9 +6,10 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use rustorch_ir::{FoldingHasher, Layout, Role};
-use rustorch_runtime::Storage;
+use rustorch_runtime::{Moment, Storage};
 use smallvec::SmallVec;
 
+use crate::error::RusTorchResult;
 use crate::value::{Extent, Pending, State, Value};
 
 /// Operations one behind the other of which a history may be made: longer ones are computed, for
@@ -128,6 +129,19 @@ impl History {
     /// Is there a handle on a value besides those in the history?
     fn is_held(&self, value: &Value) -> bool {
         value.others(1 + self.uses(value)) > 0
+    }
+
+    /// Fails if an operand in memory was written over since an operation was recorded.
+    pub(crate) fn check_operands(&self) -> RusTorchResult<()> {
+        let was_overwritten = |(_, state): &(Value, State)| match state {
+            State::Ready(view) => !view.is_of(Moment::default()),
+            State::Pending(_) | State::Scalar(_) | State::Placeholder => false,
+        };
+        if !self.leaves.iter().any(was_overwritten) {
+            return Ok(());
+        }
+        let mut nodes = self.nodes.iter();
+        nodes.try_for_each(|(_, pending)| pending.check_operands())
     }
 
     /// The values that are written over.

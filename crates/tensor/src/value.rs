@@ -70,7 +70,7 @@ impl Pending {
     /// Fails if an operand in memory was written over since this was recorded.
     pub(crate) fn check_operands(&self) -> RusTorchResult<()> {
         let is_old = |input: &Value| match &*input.lock() {
-            State::Ready(view) => view.storage.overwritten() <= self.recorded,
+            State::Ready(view) => view.is_of(self.recorded),
             State::Pending(_) | State::Scalar(_) | State::Placeholder => true,
         };
         let expected = "operands as they were when it was recorded";
@@ -110,6 +110,11 @@ impl View {
     pub(crate) fn whole(storage: Storage, shape: &Shape) -> Self {
         let layout = Layout::contiguous(shape);
         Self { storage, layout }
+    }
+
+    /// Are its elements those that were there at a moment?
+    pub(crate) fn is_of(&self, moment: Moment) -> bool {
+        self.storage.overwritten() <= moment
     }
 
     /// Does the view show all of its storage in row-major order, as `dtype`?
