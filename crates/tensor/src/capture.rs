@@ -91,7 +91,9 @@ impl Capture {
                 pending.inputs.iter().map(|v| values[&v.key()]).collect();
             let first = graph.push(pending.op.clone(), &inputs)?;
             graph.pin(first, pending.pin);
-            if let Some(state) = graph.previous(first).and_then(|v| graph.state_root(v)) {
+            if pending.is_update()
+                && let Some(state) = graph.state_root(first)
+            {
                 written.push((state.index(), pending.recorded));
             }
             let all = graph.results(first);
