@@ -15,7 +15,7 @@ use crate::placement::Assignment;
 use crate::{DeviceError, Probe};
 
 /// For each node, does it write over a state that other nodes read before?
-pub(crate) fn unrepeatable(graph: &Graph) -> Vec<bool> {
+fn unrepeatable(graph: &Graph) -> Vec<bool> {
     let nodes = graph.nodes();
     let mut readers = vec![0_u32; graph.len()];
     if nodes.iter().any(|node| node.has_effects()) {
@@ -30,15 +30,26 @@ pub(crate) fn unrepeatable(graph: &Graph) -> Vec<bool> {
     nodes.iter().map(is_read_before).collect()
 }
 
+/// A graph whose updates that must not run twice come last.
+pub(crate) struct Ordered {
+    pub(crate) graph: Graph,
+    /// One for each node.
+    pub(crate) assignments: Vec<Assignment>,
+    /// For each node, is it such an update?
+    pub(crate) unrepeatable: Vec<bool>,
+}
+
 /// Moves updates that must not run twice, with all that follows from them, to the end.
-pub(crate) fn last(
-    graph: Graph,
-    assignments: Vec<Assignment>,
-) -> Result<(Graph, Vec<Assignment>), OpError> {
-    let mut late = unrepeatable(&graph);
-    if !late.contains(&true) {
-        return Ok((graph, assignments));
+pub(crate) fn last(graph: Graph, assignments: Vec<Assignment>) -> Result<Ordered, OpError> {
+    let unrepeatable = unrepeatable(&graph);
+    if !unrepeatable.contains(&true) {
+        return Ok(Ordered {
+            graph,
+            assignments,
+            unrepeatable,
+        });
     }
+    let mut late = unrepeatable.clone();
     for (at, node) in graph.nodes().iter().enumerate() {
         let mut makers = node
             .inputs
@@ -48,8 +59,11 @@ pub(crate) fn last(
     }
     let mut order: Vec<usize> = (0..late.len()).collect();
     order.sort_by_key(|&at| late[at]);
-    let assignments = order.iter().map(|&at| assignments[at].clone()).collect();
-    Ok((graph.reordered(&order)?, assignments))
+    Ok(Ordered {
+        graph: graph.reordered(&order)?,
+        assignments: order.iter().map(|&at| assignments[at].clone()).collect(),
+        unrepeatable: order.iter().map(|&at| unrepeatable[at]).collect(),
+    })
 }
 
 /// A probe that notes when the first update is launched that must not run twice.

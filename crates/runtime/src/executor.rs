@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use self::inputs::{Held, Inputs};
 use crate::devices::{Devices, Memo, memo};
-use crate::effects::{Watch, unrepeatable};
+use crate::effects::Watch;
 use crate::estimate::{EVERYWHERE, HOST, Locations};
 use crate::journal::{Cause, Lease, lock};
 use crate::placement::{Assignment, DeviceId};
@@ -441,7 +441,6 @@ impl Executable {
                 tried: "a value is computed by no segment".to_owned(),
             })
         };
-        let unrepeatable = unrepeatable(graph);
         let mut writes = vec![false; graph.inputs().len()];
         let mut stages = Vec::with_capacity(plan.segments.len());
         let mut results = 0;
@@ -470,7 +469,9 @@ impl Executable {
                 operands,
                 targets,
                 first: segment.first,
-                update: unrepeatable[segment.nodes()].iter().position(|&late| late),
+                update: plan.unrepeatable[segment.nodes()]
+                    .iter()
+                    .position(|&late| late),
                 conversions: segment.conversions() as u64,
                 _scratch: scratch,
             });

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::costs::work::Workload;
 use crate::devices::Devices;
-use crate::effects;
+use crate::effects::{self, Ordered};
 use crate::estimate::{Locations, Measured, duration};
 use crate::placement::{Assignment, DeviceId, Reason, Times};
 use crate::policy::{Offer, Policy, Subject};
@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) graph: Graph,
     /// One for each node of `graph`.
     pub(crate) assignments: Vec<Assignment>,
+    /// For each node, is it an update that must not run twice? See [`effects`].
+    pub(crate) unrepeatable: Vec<bool>,
     /// The nodes in runs of one device.
     pub(crate) segments: Vec<Segment>,
 }
@@ -64,11 +66,16 @@ pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
     }
     check::outputs(&planner.graph)?;
     let (graph, assignments) = planner.fused()?;
-    let (graph, assignments) = effects::last(graph, assignments)?;
+    let Ordered {
+        graph,
+        assignments,
+        unrepeatable,
+    } = effects::last(graph, assignments)?;
     let segments = cut(&graph, &assignments)?;
     Ok(Plan {
         graph,
         assignments,
+        unrepeatable,
         segments,
     })
 }
@@ -225,7 +232,7 @@ impl<'a> Planner<'a> {
         Ok(totals.into_iter().map(time).collect())
     }
 
-    /// Locations a node of the source; `None` if that waits for its reader.
+    /// Places a node of the source; `None` if that waits for its reader.
     fn node(&mut self, node: &Node) -> Result<Option<Results>, RunError> {
         match node.op.def().role() {
             Role::View => self.view(node),
@@ -271,7 +278,7 @@ impl<'a> Planner<'a> {
         Ok((fused.graph, assignments))
     }
 
-    /// Locations a node on the first device that can run it.
+    /// Places a node on the first device that can run it.
     fn assign(&mut self, node: &Node) -> Result<Results, RunError> {
         let mut offer = self.offer(node);
         let mut declined = std::mem::take(&mut offer.passed);

@@ -84,7 +84,7 @@ impl Capture {
     ) -> RusTorchResult<Self> {
         history.check_operands()?;
         let (mut kept, mut shown) = (Vec::new(), Vec::new());
-        let overwritten = history.overwritten();
+        let overwritten = &history.overwritten;
         let mut written = Vec::new();
         for (results, pending) in &history.nodes {
             let inputs: SmallVec<[ValueId; 4]> =
@@ -158,9 +158,8 @@ fn add_leaves(
     }
     // States, and then values that are their whole storage, give their input its shape: what is
     // written over has to be an input, and most need no view at all.
-    let states = history.overwritten();
     views.sort_by_key(|(value, view)| {
-        let is_state = states.contains_key(&value.key());
+        let is_state = history.overwritten.contains_key(&value.key());
         (!is_state, !view.is_whole(value.ty().dtype))
     });
     let mut inputs: Inputs = Inputs::default();

@@ -64,6 +64,8 @@ pub(crate) struct History {
     /// The operations in the order they were recorded, each with the results that there are
     /// handles on.
     pub(crate) nodes: Vec<(SmallVec<[Value; 1]>, Arc<Pending>)>,
+    /// The values that are written over.
+    pub(crate) overwritten: ByKey<()>,
     /// How often each value is an operand.
     uses: ByKey<usize>,
 }
@@ -107,6 +109,9 @@ impl History {
                         for other in results.iter().filter(|_| results.len() > 1) {
                             self.uses.entry(other.key()).or_insert(0);
                         }
+                        if pending.is_update() {
+                            self.overwritten.insert(pending.inputs[0].key(), ());
+                        }
                         next.extend(pending.inputs.iter().rev().cloned());
                         self.nodes.push((results, pending));
                     }
@@ -142,12 +147,6 @@ impl History {
         }
         let mut nodes = self.nodes.iter();
         nodes.try_for_each(|(_, pending)| pending.check_operands())
-    }
-
-    /// The values that are written over.
-    pub(crate) fn overwritten(&self) -> ByKey<()> {
-        let updates = self.nodes.iter().filter(|(_, p)| p.is_update());
-        updates.map(|(_, p)| (p.inputs[0].key(), ())).collect()
     }
 
     /// Bytes of memory that nobody else holds.
