@@ -16,12 +16,16 @@ mod times;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use rustorch_ir::case::Case;
 use rustorch_ir::ops::AsStrided;
 use rustorch_ir::{Graph, Op, OpError, OpKind, OpType, Results, Role, ValueId};
 use rustorch_reference::{Reference, Values};
-use rustorch_runtime::{Backend, FailureClass, HostBuffer, Routing, RunError, Runtime, Storage};
+use rustorch_runtime::{
+    Backend, FailureClass, Hardware, HostBuffer, Routing, RunError, Runtime, Storage,
+};
 
 use crate::compare::Tolerance;
 pub use crate::extent::Extent;
@@ -59,18 +63,42 @@ impl Suite {
             backend,
         };
         let mut checks = Vec::new();
-        for Entry { kind, case, expect } in &self.entries {
-            match expect {
-                Expect::Result => bench.check(*kind, case, &mut checks),
-                Expect::Refusal => bench.check_refused(*kind, case, &mut checks),
+        let next = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            if bench.backend.info().hardware == Hardware::Gpu {
+                let threads = thread::available_parallelism().map_or(1, usize::from);
+                (1..threads).for_each(|_| {
+                    scope.spawn(|| self.compile_ahead(&*bench.backend, &next));
+                });
             }
-            if each().is_break() {
-                break;
+            for Entry { kind, case, expect } in &self.entries {
+                match expect {
+                    Expect::Result => bench.check(*kind, case, &mut checks),
+                    Expect::Refusal => bench.check_refused(*kind, case, &mut checks),
+                }
+                if each().is_break() {
+                    break;
+                }
             }
-        }
+            next.store(self.entries.len(), Ordering::Relaxed);
+        });
         let place = |kind| OpKind::ALL.iter().position(|&other| other == kind);
         checks.sort_by_key(|check: &Check| place(check.kind));
         Report { device, checks }
+    }
+
+    /// Lets a device compile the cases from the one on that is `next`, as one of several threads. It
+    /// keeps the kernels for the run, which would wait for one after the other.
+    fn compile_ahead(&self, backend: &dyn Backend, next: &AtomicUsize) {
+        while let Some(Entry { case, .. }) = self.entries.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            for graph in Way::of(case).iter().flat_map(|&way| graph(case, way).ok()) {
+                if lacks(backend, &graph).is_none() {
+                    // Who runs it hears what is wrong.
+                    let _ = backend.compile(&graph);
+                }
+            }
+        }
     }
 
     /// The graphs that [`Self::run`] gives a device, composites in both ways, with operands
@@ -160,7 +188,7 @@ impl Bench {
             return Err(Outcome::Skipped(reason));
         }
         let results = run(&self.tested, &graph, operands);
-        let results = results.map_err(|e| Outcome::Failed(e.to_string()))?;
+        let results = results.map_err(|e| self.outcome(&graph, way, &e))?;
         let mut worst: Option<Closeness> = None;
         for (i, (result, expected)) in results.iter().zip(expected).enumerate() {
             let tolerance = Tolerance::of(case, graph.ty(graph.outputs()[i]).dtype);
@@ -181,6 +209,22 @@ impl Bench {
             );
         }
         worst.ok_or_else(|| Outcome::Failed("no results".to_owned()))
+    }
+
+    /// What follows from a failure to run a case in a way.
+    fn outcome(&self, graph: &Graph, way: Way, failure: &Failure) -> Outcome {
+        let is_unsupported = matches!(
+            failure,
+            Failure::Run(RunError::Device(e)) if e.class == FailureClass::Unsupported
+        );
+        // The operation comes last. Its parts, which are tried as well, run in its place.
+        let may_lack = |op: &Op| op.def().is_composite() && self.backend.may_lack(op.kind());
+        match graph.nodes().last() {
+            Some(node) if way == Way::Native && is_unsupported && may_lack(&node.op) => {
+                Outcome::Skipped(MissingKernel::of(graph, node))
+            }
+            _ => Outcome::Failed(failure.to_string()),
+        }
     }
 
     /// A case that the caller got wrong has to be refused as such.
@@ -214,12 +258,7 @@ fn lacks(backend: &dyn Backend, graph: &Graph) -> Option<MissingKernel> {
         let is_view = node.op.def().role() == Role::View;
         !is_view && !graph.with_signature(node, |s| backend.supports(s))
     })?;
-    let operands = missing.inputs.iter().map(|&v| graph.ty(v).dtype);
-    Some(MissingKernel {
-        kind: missing.op.kind(),
-        operands: operands.collect(),
-        result: missing.output().dtype,
-    })
+    Some(MissingKernel::of(graph, missing))
 }
 
 fn describe(case: &Case) -> String {

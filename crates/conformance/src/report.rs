@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rustorch_ir::{DType, OpKind};
+use rustorch_ir::{DType, Graph, Node, OpKind};
 use rustorch_runtime::DeviceType;
 
 /// The checks of one device. Prints as a table of the operations, the failures, and the
@@ -113,6 +113,16 @@ impl Report {
 }
 
 impl MissingKernel {
+    /// The kernel of a node.
+    pub(crate) fn of(graph: &Graph, node: &Node) -> Self {
+        let operands = node.inputs.iter().map(|&v| graph.ty(v).dtype);
+        Self {
+            kind: node.op.kind(),
+            operands: operands.collect(),
+            result: node.output().dtype,
+        }
+    }
+
     /// May a device do without it?
     fn is_optional(&self, device: DeviceType) -> bool {
         // Caches of blocks are the CPU's alone.

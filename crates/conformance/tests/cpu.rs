@@ -23,7 +23,7 @@ fn the_cpu_conforms() {
 
 #[test]
 fn times_are_told() {
-    check_times(Arc::new(Cpu::new(2)));
+    check_times(Arc::new(Cpu::new(2)), true);
 }
 
 /// A process has one level, so the others get processes of their own.

@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rustorch_conformance::{Suite, check};
+use rustorch_conformance::{Report, Suite, check};
 use rustorch_ir::{Graph, OpKind, Signature};
 use rustorch_reference::Reference;
 use rustorch_runtime::{
-    Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, Probe, Program,
+    Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, FailureClass, Probe, Program,
 };
 
 #[test]
@@ -114,6 +114,68 @@ fn a_wrong_result_is_found() {
             "{name}: {wrong} of {}",
             report.checks.len()
         );
+    }
+}
+
+/// The processor, but no kernel of an operation can be made. Is that to be expected of it?
+struct Lacking {
+    inner: rustorch_cpu::Cpu,
+    kind: OpKind,
+    may_lack: bool,
+}
+
+impl Backend for Lacking {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+
+    fn supports(&self, signature: &Signature) -> bool {
+        self.inner.supports(signature)
+    }
+
+    fn memory(&self) -> &dyn DeviceMemory {
+        self.inner.memory()
+    }
+
+    fn may_lack(&self, kind: OpKind) -> bool {
+        self.may_lack && kind == self.kind
+    }
+
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
+        let mut nodes = graph.nodes().iter();
+        match nodes.position(|node| node.op.kind() == self.kind) {
+            Some(at) => {
+                let class = FailureClass::Unsupported;
+                let error = DeviceError::new(self.info().device, class, "no such kernel");
+                Err(error.at(at, self.kind.name()))
+            }
+            None => self.inner.compile(graph),
+        }
+    }
+}
+
+fn check_lacking(kind: OpKind, may_lack: bool) -> Report {
+    let inner = rustorch_cpu::Cpu::new(1);
+    let device = Lacking {
+        inner,
+        kind,
+        may_lack,
+    };
+    check(Arc::new(device), |k| k == kind)
+}
+
+#[test]
+fn only_composites_that_are_known_to_may_lack_a_kernel() {
+    let report = check_lacking(OpKind::Softmax, true);
+    assert_eq!(report.failed().count(), 0, "{report}");
+    assert!(report.passed() > 0, "decomposed");
+    assert!(report.skipped().all(|(_, why)| why.kind == OpKind::Softmax));
+    assert_eq!(report.skipped().count(), report.passed());
+    assert_eq!(report.left_out().count(), 0);
+    for (kind, may_lack) in [(OpKind::Softmax, false), (OpKind::Gather, true)] {
+        let report = check_lacking(kind, may_lack);
+        assert!(report.failed().count() > 0, "{}: {report}", kind.name());
+        assert_eq!(report.skipped().count(), 0, "{}", kind.name());
     }
 }
 

@@ -25,6 +25,18 @@ pub trait Backend: Send + Sync {
     /// A kernel does not compile, memory is refused, or the device is lost.
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError>;
 
+    /// Libraries that it uses where they are installed: what for, and which one, or what is used
+    /// in place of it. They are opened, which takes a while, unless work has asked for them before.
+    fn libraries(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// May it turn out, where nothing compiles kernels, that there is none of an operation that it
+    /// [supports](Backend::supports)? A composite, which then runs as its parts.
+    fn may_lack(&self, _kind: OpKind) -> bool {
+        false
+    }
+
     /// What each kernel that a graph is compiled to is specialised by, dtypes aside, for tests to
     /// try every variant. Empty where kernels are not specialised by more.
     fn variants(&self, _graph: &Graph) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! Time of single operations at the sizes that PyTorch is compared at.
 //!
-//! `cargo bench -p rustorch-tensor --bench operations -- [DEVICE] [THREADS [MIB…]] [DTYPE] [NAME…]`
+//! `cargo bench -p rustorch-tensor --bench operations -- [DEVICE] [THREADS [MIB…]] [DTYPE] [NAME…] [told]`
 //!
 //! Without sizes the table is that of the GPUs: an operation runs several times in one program,
 //! each time on memory of its own, so that neither caches nor what it costs to start a program
@@ -17,15 +17,20 @@
 //! | fresh | operations on `Tensor`s, and their result dropped: PyTorch's functions |
 //!
 //! `scripts/peer-torch.py` prints the same rows for PyTorch.
+//!
+//! With `told`, the table holds the times that `explain` tells to the clock: of an operation that
+//! runs several times in one program, what a timed run tells of one, and what it takes by itself in
+//! a program of its own, on the same operands in turns.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use half::{bf16, f16};
 use rustorch_ir::ops::Conv2d;
-use rustorch_ir::{DType, TensorType};
+use rustorch_ir::{DType, Op, TensorType};
 use rustorch_runtime::{
-    Backend, DeviceBuffer, DeviceType, HostBuffer, NoProbe, Program, Routing, Runtime, Storage,
+    Backend, DeviceBuffer, DeviceError, DeviceType, HostBuffer, NoProbe, Probe, Program, Routing,
+    Runtime, Storage,
 };
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, Trace, backends, with_runtime};
 
@@ -184,8 +189,11 @@ fn main() {
         .skip(1)
         .filter(|arg| !arg.starts_with("--"));
     let (mut numbers, mut named, mut dtype, mut names) = (Vec::new(), None, None, Vec::new());
+    let mut is_told = false;
     for arg in args {
-        if let Ok(number) = arg.parse::<usize>() {
+        if arg == "told" {
+            is_told = true;
+        } else if let Ok(number) = arg.parse::<usize>() {
             numbers.push(number);
         } else if let Ok(device) = arg.parse::<DeviceType>() {
             named = Some(device);
@@ -208,6 +216,11 @@ fn main() {
     let subjects: Vec<&Subject> = SUBJECTS.iter().filter(is_named).collect();
     let runtime = Runtime::new([device.clone()]);
     with_runtime(&runtime, Routing::AUTO, || match sizes {
+        sizes if is_told => {
+            println!("{:24}     alone      told    ratio", "");
+            let mib = sizes.first().copied();
+            subjects.into_iter().for_each(|s| told(&*device, s, mib));
+        }
         [] => subjects.into_iter().for_each(|s| together(&*device, s)),
         sizes => {
             println!("{:40}      into    replay     fresh", "");
@@ -237,6 +250,61 @@ fn together(device: &dyn Backend, subject: &Subject) {
     };
     let Subject { name, dtype, .. } = subject;
     println!("{name:18} {dtype:5} {:8.4} ms {rate}", 1e3 * seconds);
+}
+
+/// The time that a run tells of all its launches.
+#[derive(Default)]
+struct Told(Mutex<Duration>);
+
+impl Probe for Told {
+    fn before(&self, _: usize, _: &Op) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn is_timed(&self) -> bool {
+        true
+    }
+
+    fn took(&self, _: &[usize], time: Duration) {
+        *self.0.lock().expect("no panic before") += time;
+    }
+}
+
+/// Prints what the operation takes by itself, on operands of `mib` MiB or as large as those of
+/// GPUs, and what a run tells that it takes.
+fn told(device: &dyn Backend, subject: &Subject, mib: Option<usize>) {
+    let size = subject.dtype.size().expect("elements of bytes");
+    let types = match mib {
+        Some(mib) => subject.types([(mib << 20) / WIDTH / size, WIDTH], 1024, subject.dtype),
+        None => subject.types([8192; 2], 4096, subject.dtype),
+    };
+    let [(one, result), (several, results)] =
+        [1, TIMES].map(|times| compile(device, &subject.trace(&types, times)));
+    let inputs: Vec<_> = (0..TIMES)
+        .flat_map(|_| types.iter().map(|ty| memory(device, ty)))
+        .collect();
+    let mut operands = inputs.chunks(types.len()).cycle();
+    let alone = median(TIMES * RUNS, || {
+        run(&*one, operands.next().expect("operands"), &result);
+    });
+    let mut times: Vec<f64> = (0..RUNS)
+        .map(|_| {
+            let told = Told::default();
+            let ran = several.run(&inputs, &results, &told);
+            ran.expect("no faults");
+            let sum = *told.0.lock().expect("no panic before");
+            sum.as_secs_f64() / TIMES as f64
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    let told = times[RUNS / 2];
+    let label = format!("{} {}", subject.name, subject.dtype);
+    let ratio = told / alone;
+    println!(
+        "{label:24} {:9.4} {:9.4} {ratio:8.2}",
+        1e3 * alone,
+        1e3 * told
+    );
 }
 
 /// Prints what the operation takes by itself, on `mib` MiB, or on matrices with that side.

@@ -6,8 +6,6 @@ use cudarc::driver::sys::*;
 use rustorch_gpu::Limits;
 use rustorch_runtime::{DeviceInfo, DeviceType, Hardware};
 
-use crate::blas::blas;
-use crate::nvrtc::nvrtc;
 use crate::status::{Failure, check};
 
 /// The least compute capability, Volta's: ten times the major number and the minor one.
@@ -81,7 +79,6 @@ impl Device {
             compute_units: units as usize,
             is_processor: false,
             cuda_capability: self.capability()?,
-            has_gemm: blas().is_ok(),
         };
         Ok(told.sensible(name))
     }
@@ -90,14 +87,6 @@ impl Device {
     pub(crate) fn info(self, device: DeviceType, limits: &Limits) -> Result<DeviceInfo, Failure> {
         let version = driver_version()?;
         let capability = limits.cuda_capability;
-        let compiler = match nvrtc() {
-            Ok(nvrtc) => format!("NVRTC {}.{}", nvrtc.version.0, nvrtc.version.1),
-            Err(why) => format!("kernels that came compiled; {why}"),
-        };
-        let matmul = match blas() {
-            Ok(blas) => format!("cuBLASLt {}", blas.version()),
-            Err(why) => format!("kernels of our own; {why}"),
-        };
         let details = [
             (
                 "compute capability",
@@ -112,8 +101,6 @@ impl Device {
                 "shared memory",
                 format!("{} KiB a block", limits.local_bytes >> 10),
             ),
-            ("compiler", compiler),
-            ("dense products", matmul),
         ];
         Ok(DeviceInfo {
             device,

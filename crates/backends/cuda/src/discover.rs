@@ -1,14 +1,10 @@
 //! Finding the GPUs there are, or what is missing.
 
-use std::thread;
-
 use cudarc::driver::sys::{CUresult, cuDeviceGetCount, cuInit, is_culib_present};
 use rustorch_runtime::{Absent, DeviceType};
 
 use crate::Cuda;
-use crate::blas::blas;
 use crate::device::{Device, LEAST_CAPABILITY, driver_version};
-use crate::nvrtc::nvrtc;
 use crate::status::{Failure, check};
 
 /// The oldest driver, by the CUDA version it is for: kernels that come compiled are for it, and
@@ -51,7 +47,6 @@ pub fn devices() -> Result<Vec<Cuda>, Absent> {
         let reason = format!("NVIDIA's driver is for CUDA {has}, and {needs} is needed");
         return Err(absent(reason, INSTALL_DRIVER));
     }
-    load_libraries();
     // SAFETY: the only flags there are.
     check("cuInit", unsafe { cuInit(0) }).map_err(failed)?;
     let mut count = 0;
@@ -79,16 +74,6 @@ pub fn devices() -> Result<Vec<Cuda>, Absent> {
         return Err(absent(why, "use another device, such as opencl or cpu"));
     }
     Ok(devices)
-}
-
-/// Begins to load the libraries that devices ask for, which takes as long as opening these.
-fn load_libraries() {
-    thread::spawn(|| {
-        let _ = blas();
-    });
-    thread::spawn(|| {
-        let _ = nvrtc();
-    });
 }
 
 fn open(index: i32) -> Result<Cuda, String> {

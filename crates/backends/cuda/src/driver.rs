@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use cudarc::driver::sys::*;
 use rustorch_gpu::{Dialect, Driver, Gemm, Launch, Limits};
+use rustorch_ir::OpKind;
 use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer};
 use smallvec::SmallVec;
 
-use crate::blas::Products;
+use crate::blas::{Products, blas};
 use crate::buffer::Buffer;
 use crate::context::Context;
 use crate::device::Device;
@@ -30,6 +31,8 @@ pub struct Cuda {
     products: Products,
     /// One recording at a time.
     recording: Mutex<()>,
+    /// Those of timed runs, one run at a time.
+    events: Mutex<Vec<Event>>,
     /// Dropped last.
     context: Arc<Context>,
 }
@@ -43,6 +46,7 @@ impl Cuda {
             staging: Staging::default(),
             products: Products::default(),
             recording: Mutex::default(),
+            events: Mutex::default(),
             context: Arc::new(Context::new(device.raw(), name)?),
         })
     }
@@ -94,6 +98,18 @@ impl Cuda {
             )
         };
         check("cuLaunchKernelEx", status)
+    }
+
+    /// What NVRTC makes of a source.
+    fn compile_here(&self, source: &str) -> Result<Vec<u8>, DeviceError> {
+        let compiled = match nvrtc() {
+            Ok(nvrtc) => nvrtc.compile(source, self.limits.cuda_capability),
+            Err(absent) => Err(format!(
+                "this kernel is not among those that come compiled; install NVRTC, or name its \
+                 file by RUSTORCH_NVRTC ({absent})"
+            )),
+        };
+        compiled.map_err(|why| self.context.error(FailureClass::Unsupported, why))
     }
 
     fn memory_refused(&self, bytes: usize, failure: Failure) -> DeviceError {
@@ -204,20 +220,34 @@ impl Driver for Cuda {
         fetch.map_err(|failure| self.failed(failure))
     }
 
-    /// What comes compiled is sooner ready than what NVRTC compiles, one kernel at a time.
-    fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {
-        let capability = self.limits.cuda_capability;
-        if let Some(shipped) = Pack::shipped().best(source, capability) {
-            return Ok(shipped.to_vec());
-        }
-        let compiled = match nvrtc() {
-            Ok(nvrtc) => nvrtc.compile(source, capability),
-            Err(absent) => Err(format!(
-                "this kernel is not among those that come compiled; install NVRTC, or name its \
-                 file by RUSTORCH_NVRTC ({absent})"
-            )),
+    fn has_gemm(&self) -> bool {
+        blas().is_ok()
+    }
+
+    fn libraries(&self) -> Vec<(String, String)> {
+        let compiler = match nvrtc() {
+            Ok(nvrtc) => format!("NVRTC {}.{}", nvrtc.version.0, nvrtc.version.1),
+            Err(why) => format!("kernels that came compiled; {why}"),
         };
-        compiled.map_err(|why| self.context.error(FailureClass::Unsupported, why))
+        let products = match blas() {
+            Ok(blas) => format!("cuBLASLt {}", blas.version()),
+            Err(why) => format!("kernels of our own; {why}"),
+        };
+        [("compiler", compiler), ("dense products", products)]
+            .map(|(key, value)| (key.to_owned(), value))
+            .into()
+    }
+
+    fn may_lack(&self, kind: OpKind) -> bool {
+        !Pack::has_all_of(kind) && nvrtc().is_err()
+    }
+
+    /// What comes compiled is sooner ready than what NVRTC compiles.
+    fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {
+        match Pack::shipped().best(source, self.limits.cuda_capability) {
+            Some(shipped) => Ok(shipped.to_vec()),
+            None => self.compile_here(source),
+        }
     }
 
     fn load(&self, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {
@@ -263,14 +293,18 @@ impl Driver for Cuda {
         queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
     ) -> Result<Option<Vec<Duration>>, DeviceError> {
         let fail = |failure| self.failed(failure);
-        let mut events = Vec::with_capacity(steps + 1);
-        events.push(Event::record(&self.context).map_err(fail)?);
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        while events.len() <= steps {
+            events.push(Event::new(&self.context).map_err(fail)?);
+        }
+        events[0].record().map_err(fail)?;
         for step in 0..steps {
             queue(step)?;
-            events.push(Event::record(&self.context).map_err(fail)?);
+            events[step + 1].record().map_err(fail)?;
         }
-        self.wait()?;
-        let times = events.windows(2).map(|pair| pair[1].since(&pair[0]));
+        // Those of the first steps are read while the last ones still run.
+        let moments = events[..=steps].windows(2);
+        let times = moments.map(|pair| pair[1].since(&pair[0]));
         times.collect::<Result<_, _>>().map_err(fail)
     }
 

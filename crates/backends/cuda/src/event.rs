@@ -1,7 +1,7 @@
 //! Moments of a stream, whose times the device tells.
 
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use cudarc::driver::sys::*;
@@ -12,15 +12,26 @@ use crate::status::{Failure, check};
 /// `cuEventElapsedTime`, which all drivers have. What the bindings call so is a later one.
 type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
 
-/// The moment at which all is done that was queued before.
+/// Where that function is, looked up once.
+static ELAPSED_TIME: LazyLock<Option<ElapsedTime>> = LazyLock::new(|| {
+    // SAFETY: there is a driver, which made the events, and the function has this type.
+    let elapsed = unsafe { culib().get::<ElapsedTime>(b"cuEventElapsedTime") };
+    elapsed.ok().map(|elapsed| *elapsed)
+});
+
+/// The moment at which all is done that was queued before it was recorded, which may be done again
+/// and again.
 pub(crate) struct Event {
     event: CUevent,
     context: Arc<Context>,
 }
 
+// SAFETY: events may be used by any thread whose current context is theirs.
+unsafe impl Send for Event {}
+
 impl Event {
-    /// The moment behind what is queued so far.
-    pub(crate) fn record(context: &Arc<Context>) -> Result<Self, Failure> {
+    /// No moment yet.
+    pub(crate) fn new(context: &Arc<Context>) -> Result<Self, Failure> {
         context.enter()?;
         let mut event = ptr::null_mut();
         let flags = CUevent_flags::CU_EVENT_DEFAULT as u32;
@@ -28,27 +39,43 @@ impl Event {
         check("cuEventCreate", unsafe {
             cuEventCreate(&raw mut event, flags)
         })?;
-        let event = Self {
+        Ok(Self {
             event,
             context: context.clone(),
-        };
-        // SAFETY: event and stream are of the current context.
-        let status = unsafe { cuEventRecord(event.event, context.main_stream()) };
-        check("cuEventRecord", status)?;
-        Ok(event)
+        })
     }
 
-    /// The time from an earlier moment to this one. Both have come. `None` if it is not told.
+    /// Is from now on the moment behind what is queued so far.
+    pub(crate) fn record(&self) -> Result<(), Failure> {
+        self.context.enter()?;
+        // SAFETY: event and stream are of the current context.
+        let status = unsafe { cuEventRecord(self.event, self.context.main_stream()) };
+        check("cuEventRecord", status)
+    }
+
+    /// Waits until it has come.
+    fn wait(&self) -> Result<(), Failure> {
+        // SAFETY: the event is valid.
+        check("cuEventSynchronize", unsafe {
+            cuEventSynchronize(self.event)
+        })
+    }
+
+    /// The time from an earlier moment to this one, which is waited for. `None` if it is not told.
     pub(crate) fn since(&self, earlier: &Self) -> Result<Option<Duration>, Failure> {
-        // SAFETY: there is a driver, which made the events, and the function has this type.
-        let elapsed = unsafe { culib().get::<ElapsedTime>(b"cuEventElapsedTime") };
-        let Ok(elapsed) = elapsed else {
+        let Some(elapsed) = *ELAPSED_TIME else {
             return Ok(None);
         };
         self.context.enter()?;
         let mut milliseconds = 0f32;
         // SAFETY: both events were recorded, and there is room for the time.
-        let status = unsafe { elapsed(&raw mut milliseconds, earlier.event, self.event) };
+        let mut ask = || unsafe { elapsed(&raw mut milliseconds, earlier.event, self.event) };
+        let mut status = ask();
+        // To wait takes as long as to ask, so that it is done where it must be.
+        if status == CUresult::CUDA_ERROR_NOT_READY {
+            self.wait()?;
+            status = ask();
+        }
         check("cuEventElapsedTime", status)?;
         Ok(Duration::try_from_secs_f32(milliseconds / 1e3).ok())
     }

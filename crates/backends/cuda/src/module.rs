@@ -1,4 +1,6 @@
-//! Loaded kernels.
+//! Loaded kernels, each a library of the driver's: of PTX it makes machine code on many threads at
+//! once that way, where it makes modules one after the other (CUDA 13.0), and keeps it for later
+//! starts. Machine code that it links by parts is slower.
 
 use std::ffi::CString;
 use std::ptr;
@@ -17,14 +19,14 @@ const WAITS: u32 = 90;
 /// A compiled kernel.
 pub struct Kernel {
     context: Arc<Context>,
-    module: CUmodule,
+    library: CUlibrary,
     function: CUfunction,
     /// Bytes of local memory that were asked for.
     granted: AtomicU32,
     waits: bool,
 }
 
-// SAFETY: modules and functions may be used by any thread whose current context is theirs.
+// SAFETY: libraries and functions may be used by any thread whose current context is theirs.
 unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
@@ -41,31 +43,37 @@ impl Kernel {
         let waits = compiled_for(image).unwrap_or(capability) >= WAITS;
         // PTX ends with a zero.
         let image: Vec<u8> = image.iter().copied().chain([0]).collect();
-        let mut module = ptr::null_mut();
+        let mut library = ptr::null_mut();
         // SAFETY: the driver checks what the image is; there are no options.
         let status = unsafe {
-            cuModuleLoadDataEx(
-                &raw mut module,
+            cuLibraryLoadData(
+                &raw mut library,
                 image.as_ptr().cast(),
+                ptr::null_mut(),
+                ptr::null_mut(),
                 0,
                 ptr::null_mut(),
                 ptr::null_mut(),
+                0,
             )
         };
-        check("cuModuleLoadDataEx", status)?;
-        let mut kernel = Self {
+        check("cuLibraryLoadData", status)?;
+        let mut loaded = Self {
             context: context.clone(),
-            module,
+            library,
             function: ptr::null_mut(),
             granted: AtomicU32::new(0),
             waits,
         };
         let name = CString::new(name).unwrap_or_default();
-        // SAFETY: the module is valid, and the name ends with a zero.
-        let status =
-            unsafe { cuModuleGetFunction(&raw mut kernel.function, module, name.as_ptr()) };
-        check("cuModuleGetFunction", status)?;
-        Ok(kernel)
+        let mut kernel = ptr::null_mut();
+        // SAFETY: the library is valid, and the name ends with a zero.
+        let status = unsafe { cuLibraryGetKernel(&raw mut kernel, library, name.as_ptr()) };
+        check("cuLibraryGetKernel", status)?;
+        // SAFETY: the kernel is valid, and the context current.
+        let status = unsafe { cuKernelGetFunction(&raw mut loaded.function, kernel) };
+        check("cuKernelGetFunction", status)?;
+        Ok(loaded)
     }
 
     /// Does it wait for the launch ahead by itself, so that it may begin before that has ended?
@@ -100,7 +108,7 @@ impl Drop for Kernel {
     fn drop(&mut self) {
         if self.context.wait().is_ok() {
             // SAFETY: no launch of it is under way any more.
-            unsafe { cuModuleUnload(self.module) };
+            unsafe { cuLibraryUnload(self.library) };
         }
     }
 }

@@ -16,6 +16,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
 
+use rustorch_ir::OpKind;
 use ruzstd::decoding::StreamingDecoder;
 use sha2::{Digest, Sha256};
 
@@ -259,6 +260,12 @@ impl Pack {
     pub fn has(&self, source: &str, capability: u32) -> bool {
         let digest = Sha256::digest(source).into();
         Target::of(capability).any(|target| self.index.contains_key(&(digest, target)))
+    }
+
+    /// Do kernels come compiled of all that the conformance suite asks for of an operation? Not of
+    /// fused products, of which there are thousands of forms: only those that models have.
+    pub fn has_all_of(kind: OpKind) -> bool {
+        kind != OpKind::FusedLinear
     }
 
     /// The number of kernels.

@@ -45,10 +45,16 @@ struct Ready {
 }
 
 impl Ready {
+    /// Without a compiler of kernels, what does not come compiled goes to the processor.
     fn new(backend: Arc<dyn Backend>, graph: &Graph) -> Self {
-        let runtime = Runtime::new(vec![backend]);
+        let routing = Routing {
+            device: backend.info().device,
+            strict: rustorch_cuda::compiler().is_ok(),
+            ..Routing::AUTO
+        };
+        let runtime = Runtime::new(vec![backend, Arc::new(rustorch_cpu::Cpu::new(0))]);
         Self {
-            executable: runtime.prepare(graph.clone(), Routing::AUTO),
+            executable: runtime.prepare(graph.clone(), routing),
             bytes: graph.ty(graph.outputs()[0]).shape.elements() * 4,
             runtime,
         }

@@ -62,12 +62,11 @@ fn list_devices() {
     match rustorch_cuda::devices() {
         Ok(devices) => {
             for device in devices {
-                let device = Gpu::new(device);
-                let info = device.info();
-                let detail = |key: &str| info.details.iter().find(|(k, _)| k == key);
+                let libraries = device.libraries();
+                let library = |key: &str| libraries.iter().find(|(k, _)| k == key);
                 let [compiler, products] =
-                    ["compiler", "dense products"].map(|key| &detail(key).unwrap().1);
-                println!("= {}: {compiler}; {products}", info.device);
+                    ["compiler", "dense products"].map(|key| &library(key).unwrap().1);
+                println!("= {}: {compiler}; {products}", device.info().device);
             }
         }
         Err(absent) => println!("= {absent}"),

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustorch_ir::ops::philox;
-use rustorch_ir::{Graph, Op, Signature};
+use rustorch_ir::{Graph, Op, OpKind, Signature};
 use rustorch_runtime::{
     Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Fetch,
     HostBuffer, Probe, Program, Scratch,
@@ -168,6 +168,14 @@ impl Backend for Faulty {
 
     fn memory(&self) -> &dyn DeviceMemory {
         &self.memory
+    }
+
+    fn libraries(&self) -> Vec<(String, String)> {
+        self.inner.libraries()
+    }
+
+    fn may_lack(&self, kind: OpKind) -> bool {
+        self.inner.may_lack(kind)
     }
 
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use rustorch_ir::DType;
+use rustorch_ir::{DType, OpKind};
 use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer};
 
 use crate::dialect::Dialect;
@@ -28,8 +28,6 @@ pub struct Limits {
     pub is_processor: bool,
     /// CUDA's compute capability, ten times the major number and the minor one; else 0.
     pub cuda_capability: u32,
-    /// Does the driver have [`Driver::gemm`]?
-    pub has_gemm: bool,
 }
 
 impl Limits {
@@ -264,6 +262,23 @@ pub trait Driver: Send + Sync + Sized + 'static {
         Ok(None)
     }
 
+    /// Is there [`Driver::gemm`]? Asked where it would be used, so that a library of products is
+    /// opened by those who multiply.
+    fn has_gemm(&self) -> bool {
+        false
+    }
+
+    /// As [`Backend::libraries`](rustorch_runtime::Backend::libraries).
+    fn libraries(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// As [`Backend::may_lack`](rustorch_runtime::Backend::may_lack).
+    fn may_lack(&self, kind: OpKind) -> bool {
+        let _ = kind;
+        false
+    }
+
     /// Compiles a source to what [`Driver::load`] takes and a file can keep.
     ///
     /// # Errors
@@ -296,7 +311,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// The matrices lie inside the buffers; nothing else uses `y` until it is done.
     ///
     /// # Errors
-    /// Any class; unsupported if there is none, which [`Limits::has_gemm`] tells before.
+    /// Any class; unsupported if there is none, which [`Driver::has_gemm`] tells before.
     unsafe fn gemm(
         &self,
         gemm: &Gemm,
@@ -377,7 +392,6 @@ mod tests {
         compute_units: 30,
         is_processor: false,
         cuda_capability: 0,
-        has_gemm: false,
     };
 
     #[test]

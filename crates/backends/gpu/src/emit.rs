@@ -59,6 +59,8 @@ pub(crate) enum Work {
 pub(crate) struct Emitter<'a> {
     /// What the device can do.
     pub(crate) limits: &'a Limits,
+    /// [`Driver::has_gemm`](crate::Driver::has_gemm).
+    pub(crate) has_gemm: &'a dyn Fn() -> bool,
     /// The language of kernels.
     pub(crate) dialect: Dialect,
     /// Graph inputs that steps write, once for each result that does.
@@ -89,7 +91,12 @@ pub(crate) struct Emitted {
 }
 
 /// The launches of `lowered`; `emits` has one function for each step.
-pub(crate) fn emit(lowered: &Lowered, emits: &[Emit], device: Device) -> Emitted {
+pub(crate) fn emit(
+    lowered: &Lowered,
+    emits: &[Emit],
+    device: Device,
+    has_gemm: &dyn Fn() -> bool,
+) -> Emitted {
     let results = lowered.steps.iter().flat_map(|step| &step.outputs);
     let input = |place: &Place| match place.slot {
         Slot::Input(input) => Some(input),
@@ -97,6 +104,7 @@ pub(crate) fn emit(lowered: &Lowered, emits: &[Emit], device: Device) -> Emitted
     };
     let mut emitter = Emitter {
         limits: device.limits,
+        has_gemm,
         dialect: device.dialect,
         written: results.filter_map(input).collect(),
         work: Vec::new(),
@@ -147,7 +155,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Appends a product of the driver's library, which [`Limits::has_gemm`] says there is.
+    /// Appends a product of the driver's library, which [`Emitter::has_gemm`] says there is.
     pub(crate) fn gemm(&mut self, gemm: Gemm, operands: [(Buffer, usize); 3]) {
         self.work.push((self.step, Work::Gemm(gemm, operands)));
     }

@@ -205,6 +205,14 @@ impl<D: Driver> Backend for Gpu<D> {
         }
     }
 
+    fn libraries(&self) -> Vec<(String, String)> {
+        self.driver().libraries()
+    }
+
+    fn may_lack(&self, kind: OpKind) -> bool {
+        self.driver().may_lack(kind)
+    }
+
     fn variants(&self, graph: &Graph) -> Vec<String> {
         let Ok((_, emitted)) = self.emitted(graph, self) else {
             return Vec::new();
@@ -244,7 +252,9 @@ impl<D: Driver> Gpu<D> {
             let missing = || self.unsupported("no kernel").at(part.node, part.op.name());
             emits.push(emit.ok_or_else(missing)?);
         }
-        let emitted = emit(&lowered, &emits, self.device());
+        let emitted = emit(&lowered, &emits, self.device(), &|| {
+            self.driver().has_gemm()
+        });
         Ok((lowered, emitted))
     }
 

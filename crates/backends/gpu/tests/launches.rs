@@ -52,7 +52,6 @@ impl Pose {
                 compute_units: 132,
                 is_processor: false,
                 cuda_capability,
-                has_gemm: false,
             },
             dialect: if is_cuda {
                 Dialect::Cuda

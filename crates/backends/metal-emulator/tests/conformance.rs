@@ -39,7 +39,7 @@ fn products_and_convolutions(_: &Emulator) {
 
 fn times_are_told(_: &Emulator) {
     let devices = rustorch_metal::backends(vec![Emulator::new().unwrap()]).unwrap();
-    check_times(devices[0].clone());
+    check_times(devices[0].clone(), true);
 }
 
 fn main() -> ExitCode {

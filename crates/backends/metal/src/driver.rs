@@ -121,7 +121,6 @@ fn limits(properties: &Properties) -> Limits {
         compute_units: COMPUTE_UNITS,
         is_processor: false,
         cuda_capability: 0,
-        has_gemm: false,
     }
 }
 

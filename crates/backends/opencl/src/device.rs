@@ -139,7 +139,6 @@ impl Device {
             compute_units: usize::try_from(units).unwrap_or(usize::MAX),
             is_processor: self.is_processor()?,
             cuda_capability: 0,
-            has_gemm: false,
         };
         Ok(told.sensible(name))
     }

@@ -21,8 +21,16 @@ pub(crate) struct Options {
 
 pub(super) fn run(options: &Options) -> Result<()> {
     let Discovered { backends, absent } = rustorch_tensor::discover(0);
+    let libraries: Vec<_> = backends.iter().map(|b| b.libraries()).collect();
     let runtime = Runtime::new(backends);
-    let devices: Vec<_> = runtime.devices().zip(runtime.capabilities()).collect();
+    let devices = runtime.devices().zip(runtime.capabilities());
+    let devices: Vec<_> = (devices.zip(&libraries))
+        .map(|((info, capability), libraries)| Device {
+            info,
+            capability,
+            libraries,
+        })
+        .collect();
     let out = &mut io::stdout().lock();
     match options.format {
         Format::Text => text(&devices, &absent, out)?,
@@ -32,7 +40,18 @@ pub(super) fn run(options: &Options) -> Result<()> {
 }
 
 /// What a device says of itself, and what it can do.
-type Device<'a> = (&'a DeviceInfo, &'a DeviceCapability);
+struct Device<'a> {
+    info: &'a DeviceInfo,
+    capability: &'a DeviceCapability,
+    libraries: &'a [(String, String)],
+}
+
+impl Device<'_> {
+    /// Its details and libraries.
+    fn details(&self) -> impl Iterator<Item = &(String, String)> {
+        self.info.details.iter().chain(self.libraries)
+    }
+}
 
 /// The names of the operations with this much support.
 fn operations(capability: &DeviceCapability, support: Support) -> Vec<&'static str> {
@@ -44,7 +63,10 @@ fn names(dtypes: &[DType]) -> Vec<String> {
 }
 
 fn text(devices: &[Device], absent: &[Absent], out: &mut impl Write) -> io::Result<()> {
-    for (info, capability) in devices {
+    for device in devices {
+        let Device {
+            info, capability, ..
+        } = device;
         writeln!(out, "{:<11}{}", info.device.to_string(), info.name)?;
         let place = match info.shares_host_memory {
             true => ", the host's own: nothing is copied",
@@ -53,7 +75,7 @@ fn text(devices: &[Device], absent: &[Absent], out: &mut impl Write) -> io::Resu
         if let Some(memory) = info.memory_bytes {
             writeln!(out, "  memory: {}{place}", bytes(memory))?;
         }
-        for (key, value) in &info.details {
+        for (key, value) in device.details() {
             writeln!(out, "  {key}: {value}")?;
         }
         writeln!(out, "  types: {}", names(&capability.dtypes).join(" "))?;
@@ -81,10 +103,12 @@ fn text(devices: &[Device], absent: &[Absent], out: &mut impl Write) -> io::Resu
 }
 
 fn as_json(devices: &[Device], absent: &[Absent]) -> serde_json::Value {
-    let device = |(info, capability): &Device| {
-        let details = info
-            .details
-            .iter()
+    let device = |device: &Device| {
+        let Device {
+            info, capability, ..
+        } = device;
+        let details = device
+            .details()
             .map(|(key, value)| (key.clone(), json!(value)));
         json!({
             "device": info.device.to_string(),

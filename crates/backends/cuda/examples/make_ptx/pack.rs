@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use rustorch_conformance::Suite;
 use rustorch_cuda::pack::{Pack, Target};
 use rustorch_gpu::Gpu;
-use rustorch_ir::{Graph, OpKind};
+use rustorch_ir::Graph;
 use rustorch_runtime::Backend;
 use sha2::{Digest, Sha256};
 
@@ -46,10 +46,7 @@ fn wanted() -> anyhow::Result<Wanted> {
             .collect()
     };
     for scale in SCALES {
-        // Of fused products only what models have: of all their forms there are thousands, and
-        // where one has no kernel, its parts have.
-        let kinds = |kind| kind != OpKind::FusedLinear;
-        let graphs: Vec<Graph> = Suite::full(kinds).graphs(scale).collect();
+        let graphs: Vec<Graph> = Suite::full(Pack::has_all_of).graphs(scale).collect();
         for_each(&[poses(false), poses(true)].concat(), |pose| {
             for graph in &graphs {
                 // What has no kernel needs none.

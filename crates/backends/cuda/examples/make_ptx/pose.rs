@@ -31,6 +31,7 @@ pub(crate) type Sources = Arc<Mutex<BTreeSet<String>>>;
 pub(crate) struct Pose {
     info: DeviceInfo,
     limits: Limits,
+    has_gemm: bool,
     sources: Sources,
 }
 
@@ -57,8 +58,8 @@ impl Pose {
                 compute_units,
                 is_processor: false,
                 cuda_capability,
-                has_gemm,
             },
+            has_gemm,
             sources,
         }
     }
@@ -101,6 +102,10 @@ impl Driver for Pose {
 
     unsafe fn write(&self, (): &(), _: usize, _: &[u8]) -> Result<(), DeviceError> {
         Ok(())
+    }
+
+    fn has_gemm(&self) -> bool {
+        self.has_gemm
     }
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {

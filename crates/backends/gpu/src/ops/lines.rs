@@ -177,7 +177,6 @@ mod tests {
         compute_units: 100,
         is_processor: false,
         cuda_capability: 0,
-        has_gemm: false,
     };
 
     /// The tile for sums of a contiguous matrix along `dim`, and how long segments are.

@@ -176,13 +176,13 @@ impl Product<'_> {
     fn of_library(&self, emitter: &Emitter) -> Option<Gemm> {
         let dtype = self.y.ty.dtype;
         let is_same = [&self.a, &self.b].iter().all(|x| x.place.ty.dtype == dtype);
-        let is_possible = emitter.limits.has_gemm
-            && is_same
+        let is_possible = is_same
             && (dtype.is_float() || dtype.is_complex())
             && self.bias.is_none()
             && self.batch.len() <= 1
             && self.m.min(self.n) > FEW
-            && self.k > 0;
+            && self.k > 0
+            && (emitter.has_gemm)();
         is_possible.then_some(())?;
         let matrix = |transposed, stride, batch_stride| Matrix {
             dtype,

@@ -53,8 +53,9 @@ impl DeviceReport {
             [one] => Some(one),
             _ => None,
         };
+        let libraries = || subject.backends.iter().flat_map(|b| b.libraries());
         let names: Vec<String> = infos.iter().map(|info| info.device.to_string()).collect();
-        let details = one.map(|info| info.details.iter().cloned().collect());
+        let details = one.map(|info| info.details.iter().cloned().chain(libraries()).collect());
         Self {
             device: subject.name.clone(),
             name: one.map_or_else(|| names.join(", "), |info| info.name.clone()),
