@@ -33,6 +33,11 @@ mod variants;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use rustorch_runtime::Deadline;
+
+use crate::cli::Cli;
+use crate::failure::Usage;
+
 fn main() -> ExitCode {
     let start = Instant::now();
     failure::install_panic_hook();
@@ -41,12 +46,17 @@ fn main() -> ExitCode {
         Err(status) => return status,
     };
     logging::init(cli.verbose);
-    let done = match &cli.command {
-        Some(command) => commands::run(command),
-        None => commands::generate::run(&cli.generate, start),
-    };
-    match done {
+    match run(&cli, start) {
         Ok(status) => status,
         Err(error) => failure::report(&error),
+    }
+}
+
+fn run(cli: &Cli, start: Instant) -> anyhow::Result<ExitCode> {
+    // Devices would take the default, with a line in the log.
+    Deadline::of_environment().map_err(|error| Usage(error.to_string()))?;
+    match &cli.command {
+        Some(command) => commands::run(command),
+        None => commands::generate::run(&cli.generate, start),
     }
 }

@@ -17,11 +17,21 @@ pub enum FailureClass {
         /// More was asked for than the device has at all.
         never_fits: bool,
     },
-    /// The device cannot be trusted any more (sticky error, timeout, removed). It is
-    /// avoided from now on, and what only its memory held is gone.
+    /// The device cannot be trusted any more (sticky error, removed). It is avoided from now on,
+    /// and what only its memory held is gone.
     Lost,
+    /// The device did not answer in time ([`Deadline`](crate::Deadline)): it is lost, and may still
+    /// use its memory.
+    Timeout,
     /// The caller's mistake, such as an index out of range: reported at once, never retried.
     Caller,
+}
+
+impl FailureClass {
+    /// Is the device avoided from now on?
+    pub fn loses_device(self) -> bool {
+        matches!(self, Self::Lost | Self::Timeout)
+    }
 }
 
 impl fmt::Display for FailureClass {
@@ -31,6 +41,7 @@ impl fmt::Display for FailureClass {
             Self::OutOfMemory { never_fits: false } => "out of memory",
             Self::OutOfMemory { never_fits: true } => "can never fit in memory",
             Self::Lost => "device lost",
+            Self::Timeout => "timeout",
             Self::Caller => "invalid argument",
         })
     }

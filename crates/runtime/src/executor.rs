@@ -638,7 +638,7 @@ impl Executable {
         let during = match failed {
             Attempt::Failed(failure) => {
                 let Failure { device, error, .. } = *failure;
-                if error.class == FailureClass::Lost {
+                if error.class.loses_device() {
                     self.devices.slot(device).owner.set_lost();
                 }
                 self.devices.journal.count_fault(&error);
@@ -673,7 +673,7 @@ impl Executable {
         } = failure;
         let journal = &self.devices.journal;
         let is_final = error.class == FailureClass::Caller || self.routing.strict;
-        if error.class == FailureClass::Lost {
+        if error.class.loses_device() {
             self.devices.slot(device).owner.set_lost();
         }
         if is_final {
@@ -684,7 +684,7 @@ impl Executable {
         *prepared = None;
         // Each answer rules something out that was not before, so that this ends.
         match error.class {
-            FailureClass::Lost | FailureClass::Caller => {}
+            FailureClass::Lost | FailureClass::Timeout | FailureClass::Caller => {}
             FailureClass::Unsupported if self.devices.learn_unsupported(device, memo.as_ref()) => {}
             FailureClass::OutOfMemory { never_fits: false }
                 if !memory.trimmed.contains(&device) =>

@@ -29,12 +29,14 @@
 //! | `backend.rs`, `memory.rs`, `host_pool.rs` | what a backend offers, memory itself, reused |
 //! | `system_memory.rs` | how much of it the host has |
 //! | `device.rs`, `error.rs` | facts of a device, failure classes |
+//! | `deadline.rs` | how long a device is waited for |
 
 mod arena;
 mod backend;
 mod calibration;
 mod capability;
 mod costs;
+mod deadline;
 mod device;
 mod devices;
 mod effects;
@@ -66,6 +68,7 @@ pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Pr
 pub use calibration::{Calibration, CalibrationError, cache_folder};
 pub use capability::{DeviceCapability, Support, TensorInfo};
 pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};
+pub use deadline::{Deadline, DeadlineError};
 pub use device::{Absent, DeviceInfo, Hardware, LARGEST_BUFFER};
 pub use error::{DeviceError, FailureClass, Fallback, RunError};
 pub use executor::{Executable, Loaded, Preference};

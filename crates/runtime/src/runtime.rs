@@ -17,9 +17,9 @@ use crate::policy::Policy;
 use crate::storage::StorageError;
 use crate::typical::{alone, typical};
 use crate::{
-    Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, FailureClass,
-    Fallback, Fetched, Hardware, HostBuffer, MemoryManager, OpType, PlanCounters, Route, Routing,
-    RunError, Storage, TensorInfo,
+    Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, Fallback, Fetched,
+    Hardware, HostBuffer, MemoryManager, OpType, PlanCounters, Route, Routing, RunError, Storage,
+    TensorInfo,
 };
 
 /// Graphs that were run before.
@@ -391,7 +391,7 @@ impl Runtime {
                 let error = e.into_run_error(device);
                 if let RunError::Device(error) = &error {
                     self.devices.journal.count_fault(error);
-                    if error.class == FailureClass::Lost {
+                    if error.class.loses_device() {
                         slot.owner.set_lost();
                     }
                 }

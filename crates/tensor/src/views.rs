@@ -2,8 +2,8 @@
 //!
 //! A view of a tensor in memory shares its storage; nothing is copied.
 
-use rustorch_ir::ops::{Contiguous, Expand, Permute, Reshape, Slice};
-use rustorch_ir::{OpError, Shape};
+use rustorch_ir::ops::{AsStrided, Contiguous, Expand, Permute, Reshape, Slice};
+use rustorch_ir::{Layout, OpError, Shape};
 
 use crate::Tensor;
 use crate::dims::{Dims, Sizes};
@@ -204,6 +204,32 @@ impl Tensor {
     /// A size that is neither 1 nor kept.
     pub fn broadcast_to(&self, shape: impl Into<Sizes>) -> RusTorchResult<Self> {
         self.expand(shape)
+    }
+
+    /// Elements of a contiguous tensor by their places in it: index `[i, j]` of the result is the
+    /// element `offset + i · strides[0] + j · strides[1]`. Some may be seen often, others never.
+    ///
+    /// # Errors
+    /// A tensor with gaps; another number of strides than of sizes; an element outside.
+    pub fn as_strided(
+        &self,
+        shape: impl AsRef<[usize]>,
+        strides: impl AsRef<[usize]>,
+        offset: usize,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "as_strided";
+        let (shape, strides) = (shape.as_ref(), strides.as_ref());
+        let fits = shape.len() == strides.len();
+        let got = format!("{strides:?} for {shape:?}");
+        require(NAME, fits, "a stride for each size", got)?;
+        let dense = self.is_contiguous();
+        require(NAME, dense, "a contiguous tensor", self.ty())?;
+        let layout = Layout {
+            shape: shape.into(),
+            strides: strides.into(),
+            offset,
+        };
+        Self::apply(NAME, AsStrided { layout }, &[&self.reshape([-1])?])
     }
 
     /// Parts of `size` indices of `dim`; the last one may be smaller.

@@ -62,6 +62,7 @@ impl Failure {
             | CUDA_ERROR_STREAM_CAPTURE_ISOLATION
             | CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
             | CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD => FailureClass::Unsupported,
+            CUDA_ERROR_LAUNCH_TIMEOUT => FailureClass::Timeout,
             _ => FailureClass::Lost,
         }
     }
@@ -101,7 +102,7 @@ mod tests {
             (CUDA_ERROR_NOT_SUPPORTED, FailureClass::Unsupported),
             (CUDA_ERROR_ILLEGAL_ADDRESS, FailureClass::Lost),
             (CUDA_ERROR_LAUNCH_FAILED, FailureClass::Lost),
-            (CUDA_ERROR_LAUNCH_TIMEOUT, FailureClass::Lost),
+            (CUDA_ERROR_LAUNCH_TIMEOUT, FailureClass::Timeout),
             (CUDA_ERROR_ECC_UNCORRECTABLE, FailureClass::Lost),
             (CUDA_ERROR_UNKNOWN, FailureClass::Lost),
         ] {

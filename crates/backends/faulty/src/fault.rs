@@ -81,7 +81,8 @@ impl FaultKind {
         match self {
             Self::Unsupported | Self::Compile => Some(FailureClass::Unsupported),
             Self::OutOfMemory => Some(FailureClass::OutOfMemory { never_fits: false }),
-            Self::Lost | Self::Timeout | Self::Sync => Some(FailureClass::Lost),
+            Self::Lost | Self::Sync => Some(FailureClass::Lost),
+            Self::Timeout => Some(FailureClass::Timeout),
             Self::Wrong => None,
         }
     }

@@ -139,7 +139,7 @@ impl State {
         let Some(class) = kind.class() else {
             return Ok(());
         };
-        if class == FailureClass::Lost {
+        if class.loses_device() {
             self.lost.store(true, Ordering::Release);
         }
         Err(self.error(class, message))

@@ -8,9 +8,7 @@ use rustorch_faulty::{Fault, FaultKind, Faulty, When};
 use rustorch_ir::ops::{Attention, Embedding, Linear, RmsNorm, UpdateSlice};
 use rustorch_ir::{DType, Graph, OpKind, TensorType, ValueId};
 use rustorch_reference::Reference;
-use rustorch_runtime::{
-    Backend, DeviceType, FailureClass, HostBuffer, Routing, RunError, Runtime, Storage,
-};
+use rustorch_runtime::{Backend, DeviceType, HostBuffer, Routing, RunError, Runtime, Storage};
 
 const WIDTH: usize = 16;
 const CONTEXT: usize = 8;
@@ -154,7 +152,7 @@ fn every_fault_at_every_kernel_gives_the_same_answer() {
             assert_eq!(Some(class), kind.class());
             assert!(first.error.message.contains("injected"), "{first}");
             assert!(first.to.is_some(), "{first}");
-            if class == FailureClass::Lost {
+            if class.loses_device() {
                 let struck = device.launches();
                 run(&runtime);
                 assert_eq!(device.launches(), struck, "a lost device was used again");

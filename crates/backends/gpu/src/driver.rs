@@ -224,6 +224,22 @@ pub trait Driver: Send + Sync + Sized + 'static {
         from: &[u8],
     ) -> Result<(), DeviceError>;
 
+    /// Copies host memory to the beginning of a buffer, as [`Driver::write`] does; it can be kept
+    /// for as long as the device needs it.
+    ///
+    /// # Safety
+    /// The buffer is as large, and nothing writes to the host's memory.
+    ///
+    /// # Errors
+    /// The device is lost.
+    unsafe fn upload(&self, buffer: &Self::Buffer, host: &HostBuffer) -> Result<(), DeviceError> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(host.as_ptr(), host.bytes());
+            self.write(buffer, 0, bytes)
+        }
+    }
+
     /// Queues a copy of the first bytes of another device's buffer, after all that was queued
     /// on either device before, if there are [peers](Driver::HAS_PEERS).
     ///

@@ -14,6 +14,7 @@ mod kernel;
 mod ops;
 mod pool;
 mod program;
+mod signal;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +30,7 @@ use sha2::{Digest, Sha256};
 
 pub use dialect::Dialect;
 pub use driver::{Access, Driver, Gemm, Launch, Limits, Matrix};
+pub use signal::Signal;
 
 use crate::cache::{Cache, Key};
 use crate::emit::{Device, Emit, Emitted, GpuKernel, Work, emit};

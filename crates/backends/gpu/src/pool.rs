@@ -184,10 +184,7 @@ impl<D: Driver> DeviceMemory for GpuMemory<D> {
         let copy = self.0.alloc(host.bytes())?;
         // SAFETY: the host's memory has these bytes, and nothing writes to what a storage is
         // moved from; the copy is new and as large.
-        unsafe {
-            let bytes = std::slice::from_raw_parts(host.as_ptr(), host.bytes());
-            copy.write(0, bytes)?;
-        }
+        unsafe { self.0.driver.upload(copy.inner(), host)? };
         Ok(Arc::new(copy))
     }
 

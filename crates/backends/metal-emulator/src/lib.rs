@@ -23,7 +23,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustorch_metal::{Api, CommandError, Dispatch, Properties};
 
@@ -343,13 +343,18 @@ impl Api for Emulator {
         Committed(id)
     }
 
-    fn wait(&self, Committed(id): Committed) -> Result<f64, CommandError> {
+    /// It computes as long as it takes.
+    fn wait(
+        &self,
+        &Committed(id): &Committed,
+        _: Option<Duration>,
+    ) -> Option<Result<f64, CommandError>> {
         let mut queue = lock(&self.queue);
         while let Some((next, commands)) = queue.waiting.pop_front_if(|(next, _)| *next <= id) {
             let result = queue.run(&commands);
             queue.done.insert(next, result);
         }
         let result = queue.done.remove(&id);
-        result.unwrap_or_else(|| Err(invalid("waited for a command buffer twice".to_owned())))
+        Some(result.unwrap_or_else(|| Err(invalid("waited for a command buffer twice".to_owned()))))
     }
 }

@@ -141,7 +141,7 @@ fn a_command_buffer_that_fails_does_nothing_and_is_told(_: &Emulator) {
     let (x, y) = (zeros(&device, WORDS), zeros(&device, WORDS));
     for (code, class) in [
         (8, FailureClass::OutOfMemory { never_fits: false }),
-        (2, FailureClass::Lost),
+        (2, FailureClass::Timeout),
     ] {
         let message = "on command".to_owned();
         device.api().fail_next(CommandError { code, message });
@@ -149,7 +149,7 @@ fn a_command_buffer_that_fails_does_nothing_and_is_told(_: &Emulator) {
         let error = device.wait().unwrap_err();
         assert_eq!(error.class, class, "{error}");
     }
-    assert_eq!(device.wait().unwrap_err().class, FailureClass::Lost);
+    assert_eq!(device.wait().unwrap_err().class, FailureClass::Timeout);
 }
 
 fn threads_launch_at_once(_: &Emulator) {

@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::fmt::Debug;
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// What a device says of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -109,9 +110,11 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// Ends the encoder and commits.
     fn commit(&self, commands: Self::Commands) -> Self::Committed;
 
-    /// Waits until it is complete; the seconds that the GPU says it worked on it.
-    ///
-    /// # Errors
-    /// It failed.
-    fn wait(&self, committed: Self::Committed) -> Result<f64, CommandError>;
+    /// Waits until it is complete, but no longer than `limit`: the seconds that the GPU says it
+    /// worked on it, or how it failed; `None` if it is not complete.
+    fn wait(
+        &self,
+        committed: &Self::Committed,
+        limit: Option<Duration>,
+    ) -> Option<Result<f64, CommandError>>;
 }

@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use block2::RcBlock;
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::ProtocolObject;
 use objc2::{available, msg_send};
@@ -15,6 +17,7 @@ use objc2_metal::{
     MTLLibrary, MTLMathFloatingPointFunctions, MTLMathMode, MTLResidencySet,
     MTLResidencySetDescriptor, MTLResourceOptions, MTLSize,
 };
+use rustorch_gpu::Signal;
 use rustorch_runtime::Absent;
 
 use crate::{Api, CommandError, Dispatch, Properties};
@@ -220,7 +223,11 @@ pub(crate) struct Commands {
 unsafe impl Send for Commands {}
 
 /// A command buffer that was committed.
-pub(crate) struct Committed(Retained<ProtocolObject<dyn MTLCommandBuffer>>);
+pub(crate) struct Committed {
+    buffer: Retained<ProtocolObject<dyn MTLCommandBuffer>>,
+    /// Told when it is complete.
+    ended: Arc<Signal>,
+}
 
 // SAFETY: as above.
 unsafe impl Send for Committed {}
@@ -328,22 +335,33 @@ impl Api for Device {
             if let Some(residency) = &self.residency {
                 residency.commit();
             }
+            let ended = Arc::<Signal>::default();
+            let signal = ended.clone();
+            let tell = RcBlock::new(move |_| signal.tell());
+            // SAFETY: the block is one of what handlers are given, and Metal copies it.
+            unsafe { commands.buffer.addCompletedHandler(RcBlock::as_ptr(&tell)) };
             commands.buffer.commit();
-            Committed(commands.buffer)
+            let buffer = commands.buffer;
+            Committed { buffer, ended }
         })
     }
 
-    fn wait(&self, committed: Committed) -> Result<f64, CommandError> {
-        let buffer = committed.0;
-        autoreleasepool(|_| {
-            buffer.waitUntilCompleted();
-            if buffer.status() == MTLCommandBufferStatus::Completed {
-                return Ok(buffer.GPUEndTime() - buffer.GPUStartTime());
-            }
-            let error = buffer.error();
-            Err(CommandError {
-                code: error.as_ref().map_or(0, |error| error.code()),
-                message: error.map_or_else(String::new, |error| message(&error)),
+    fn wait(
+        &self,
+        committed: &Committed,
+        limit: Option<Duration>,
+    ) -> Option<Result<f64, CommandError>> {
+        let buffer = &committed.buffer;
+        committed.ended.sleep(limit).then(|| {
+            autoreleasepool(|_| {
+                if buffer.status() == MTLCommandBufferStatus::Completed {
+                    return Ok(buffer.GPUEndTime() - buffer.GPUStartTime());
+                }
+                let error = buffer.error();
+                Err(CommandError {
+                    code: error.as_ref().map_or(0, |error| error.code()),
+                    message: error.map_or_else(String::new, |error| message(&error)),
+                })
             })
         })
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use rustorch_gpu::{Dialect, Driver, Launch, Limits};
 use rustorch_runtime::{
-    DeviceError, DeviceInfo, DeviceType, FailureClass, Hardware, HostBuffer, LARGEST_BUFFER,
+    Deadline, DeviceError, DeviceInfo, DeviceType, FailureClass, Hardware, HostBuffer,
+    LARGEST_BUFFER,
 };
 use smallvec::SmallVec;
 
@@ -54,13 +55,19 @@ impl<A: Api> Metal<A> {
         &self.queue.api
     }
 
+    /// From now on a command buffer, and the compiler, may take so long; at first it is as the
+    /// [user](Deadline::of_user) says.
+    pub fn set_deadline(&self, deadline: Deadline) {
+        self.queue.set_deadline(deadline);
+    }
+
     fn error(&self, class: FailureClass, message: impl Into<String>) -> DeviceError {
         self.queue.error(class, message)
     }
 
     /// A buffer over host memory, if there can be one.
     fn over(&self, host: &HostBuffer) -> Option<Buffer<A>> {
-        Buffer::over(&self.queue.api, host, self.limits.max_buffer)
+        Buffer::over(&*self.queue.api, host, self.limits.max_buffer)
     }
 
     fn try_alloc(&self, bytes: usize) -> Option<Buffer<A>> {
@@ -231,7 +238,10 @@ impl<A: Api> Driver for Metal<A> {
         self.queue.check()?;
         let unsupported = |message| self.error(FailureClass::Unsupported, message);
         let source = str::from_utf8(binary).map_err(|e| unsupported(e.to_string()))?;
-        let pipeline = self.queue.api.pipeline(source, name).map_err(|log| {
+        let (api, text, called) = (self.queue.api.clone(), source.to_owned(), name.to_owned());
+        let compiled = (self.queue.deadline()).watch(move || api.pipeline(&text, &called));
+        let compiled = compiled.ok_or_else(|| self.queue.hangs("compiler"))?;
+        let pipeline = compiled.map_err(|log| {
             tracing::debug!("{name}: {log}");
             // One line will do: what follows from the first error is no news.
             let first = log.lines().find(|line| line.contains("error"));

@@ -1,11 +1,12 @@
 //! Command buffers: what is in which, when it is committed, how it ended.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
-use rustorch_runtime::{DeviceError, DeviceType, FailureClass};
+use rustorch_runtime::{Deadline, DeviceError, DeviceType, FailureClass};
 use smallvec::SmallVec;
 
 use crate::buffer::Memory;
@@ -35,12 +36,14 @@ const IN_FLIGHT: usize = 8;
 
 /// A device and the command buffers on their way.
 pub(crate) struct Queue<A: Api> {
-    pub(crate) api: A,
+    pub(crate) api: Arc<A>,
     /// Its name in errors.
     device: DeviceType,
     state: Mutex<State<A>>,
     /// Number of the last command buffer that is complete.
     completed: AtomicU64,
+    /// How long a command buffer may take, and the compiler.
+    deadline: Mutex<Deadline>,
     /// Why the device is lost.
     lost: OnceLock<DeviceError>,
     /// Was it told that the device's times make no sense?
@@ -72,8 +75,9 @@ struct Content<A: Api> {
 impl<A: Api> Queue<A> {
     pub(crate) fn new(api: A, device: DeviceType) -> Self {
         Self {
-            api,
+            api: Arc::new(api),
             device,
+            deadline: Mutex::new(Deadline::of_user()),
             state: Mutex::new(State {
                 begun: 0,
                 open: None,
@@ -97,6 +101,21 @@ impl<A: Api> Queue<A> {
         self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
+    pub(crate) fn deadline(&self) -> Deadline {
+        *(self.deadline.lock()).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_deadline(&self, deadline: Deadline) {
+        *(self.deadline.lock()).unwrap_or_else(PoisonError::into_inner) = deadline;
+    }
+
+    /// The device is lost because `what` was not done in time.
+    pub(crate) fn hangs(&self, what: &str) -> DeviceError {
+        let message = format!("{what}: {}", self.deadline());
+        let error = self.error(FailureClass::Timeout, message);
+        self.lost.get_or_init(|| error).clone()
+    }
+
     fn state(&self) -> MutexGuard<'_, State<A>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,6 +133,8 @@ impl<A: Api> Queue<A> {
         self.check()?;
         let mut state = self.state();
         let state = &mut *state;
+        // Somebody may have found meanwhile that the device hangs.
+        self.check()?;
         while state.open.is_none() && state.in_flight.len() >= IN_FLIGHT {
             // The error is told to whom it concerns.
             let _ = self.collect(state);
@@ -178,7 +199,13 @@ impl<A: Api> Queue<A> {
         let Some((committed, content)) = state.in_flight.pop_front() else {
             return Ok(0.0);
         };
-        let result = match self.api.wait(committed) {
+        let Some(ended) = self.api.wait(&committed, self.deadline().limit()) else {
+            // The GPU may go on with all of it at any time: what it uses is never given back.
+            mem::forget((committed, content, state.open.take()));
+            mem::forget(mem::take(&mut state.in_flight));
+            return Err(self.hangs("command buffer"));
+        };
+        let result = match ended {
             Ok(seconds) => {
                 self.adapt(state, content.work, seconds);
                 Ok(seconds)
@@ -220,7 +247,7 @@ impl<A: Api> Queue<A> {
     ) -> DeviceError {
         let error = self.error(error.class(), error.to_string());
         tracing::debug!("{error}");
-        if error.class == FailureClass::Lost {
+        if error.class.loses_device() {
             let _ = self.lost.set(error.clone());
             return error;
         }

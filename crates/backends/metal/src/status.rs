@@ -12,7 +12,7 @@ use crate::CommandError;
 fn describe(code: isize) -> (&'static str, FailureClass) {
     match code {
         1 => ("internal error", FailureClass::Lost),
-        2 => ("timeout", FailureClass::Lost),
+        2 => ("timeout", FailureClass::Timeout),
         3 => ("page fault", FailureClass::Lost),
         4 => ("access revoked", FailureClass::Lost),
         7 => ("not permitted", FailureClass::Lost),
@@ -54,7 +54,7 @@ mod tests {
         let memory = FailureClass::OutOfMemory { never_fits: false };
         for (code, class, name) in [
             (1, FailureClass::Lost, "internal error"),
-            (2, FailureClass::Lost, "timeout"),
+            (2, FailureClass::Timeout, "timeout"),
             (3, FailureClass::Lost, "page fault"),
             (4, FailureClass::Lost, "access revoked"),
             (7, FailureClass::Lost, "not permitted"),

@@ -1,7 +1,7 @@
 //! The functions of OpenCL, from the library that the system has at run time.
 
 use std::ffi::c_void;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use libloading::Library;
 use opencl_sys::cl_function_types::*;
@@ -9,6 +9,7 @@ use opencl_sys::cl_int;
 use rustorch_runtime::Absent;
 
 use crate::absent::no_library;
+use crate::quarantine::Quarantine;
 
 /// The library that finds the drivers.
 const LIBRARY: &str = if cfg!(windows) {
@@ -57,8 +58,10 @@ api! {
     create_command_queue: "clCreateCommandQueue" as clCreateCommandQueue_t,
     release_command_queue: "clReleaseCommandQueue" as clReleaseCommandQueue_t,
     flush: "clFlush" as clFlush_t,
-    finish: "clFinish" as clFinish_t,
     enqueue_marker: "clEnqueueMarker" as clEnqueueMarker_t,
+    get_event_info: "clGetEventInfo" as clGetEventInfo_t,
+    set_event_callback: "clSetEventCallback" as clSetEventCallback_t,
+    wait_for_events: "clWaitForEvents" as clWaitForEvents_t,
     get_event_profiling_info: "clGetEventProfilingInfo" as clGetEventProfilingInfo_t,
     release_event: "clReleaseEvent" as clReleaseEvent_t,
     create_buffer: "clCreateBuffer" as clCreateBuffer_t,
@@ -90,11 +93,12 @@ pub(crate) fn api() -> Result<&'static Api, Absent> {
         .map_err(Absent::clone)
 }
 
-/// Something that OpenCL made, released when it is dropped.
+/// Something that OpenCL made, released when it is dropped, unless its device hangs.
 #[derive(Debug)]
 pub(crate) struct Object {
     raw: *mut c_void,
     release: unsafe extern "C" fn(*mut c_void) -> cl_int,
+    quarantine: Arc<Quarantine>,
 }
 
 // SAFETY: OpenCL's functions may be called from any thread, but for those that set a kernel's
@@ -104,15 +108,21 @@ unsafe impl Send for Object {}
 unsafe impl Sync for Object {}
 
 impl Object {
-    /// Takes over `raw`.
+    /// Takes over `raw`, which is of a device with this quarantine.
     ///
     /// # Safety
     /// `release` is the function for objects like `raw`, which nobody else releases.
     pub(crate) unsafe fn new(
         raw: *mut c_void,
         release: unsafe extern "C" fn(*mut c_void) -> cl_int,
+        quarantine: &Arc<Quarantine>,
     ) -> Self {
-        Self { raw, release }
+        let quarantine = quarantine.clone();
+        Self {
+            raw,
+            release,
+            quarantine,
+        }
     }
 
     pub(crate) fn raw(&self) -> *mut c_void {
@@ -122,8 +132,10 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // SAFETY: as promised to `new`. A failure leaves nothing to be done.
-        unsafe { (self.release)(self.raw) };
+        if self.quarantine.check().is_ok() {
+            // SAFETY: as promised to `new`. A failure leaves nothing to be done.
+            unsafe { (self.release)(self.raw) };
+        }
     }
 }
 

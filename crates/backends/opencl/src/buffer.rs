@@ -11,7 +11,7 @@ use rustorch_runtime::HostBuffer;
 
 use crate::api::Object;
 use crate::context::Context;
-use crate::status::{Failure, check, check_wait};
+use crate::status::{Failure, check};
 
 /// Memory that kernels use.
 ///
@@ -89,23 +89,25 @@ impl Buffer {
         if self.mapped.load(Ordering::Acquire) {
             return Ok(Some(host));
         }
-        let mut status = CL_SUCCESS;
-        // SAFETY: the whole buffer is mapped. That gives the host memory it was made of.
-        unsafe {
-            (self.context.api.enqueue_map_buffer)(
-                self.context.queue(),
-                self.memory(),
-                CL_TRUE,
-                CL_MAP_READ | CL_MAP_WRITE,
-                0,
-                self.bytes,
-                0,
-                ptr::null(),
-                ptr::null_mut(),
-                &raw mut status,
-            )
-        };
-        check_wait("clEnqueueMapBuffer", status)?;
+        self.context.wait("clEnqueueMapBuffer", |queue, event| {
+            let mut status = CL_SUCCESS;
+            // SAFETY: the whole buffer is mapped. That gives the host memory it was made of.
+            unsafe {
+                (self.context.api.enqueue_map_buffer)(
+                    queue,
+                    self.memory(),
+                    CL_FALSE,
+                    CL_MAP_READ | CL_MAP_WRITE,
+                    0,
+                    self.bytes,
+                    0,
+                    ptr::null(),
+                    event,
+                    &raw mut status,
+                )
+            };
+            status
+        })?;
         self.mapped.store(true, Ordering::Release);
         Ok(Some(host))
     }
@@ -126,7 +128,7 @@ impl Buffer {
         // SAFETY: it is mapped there.
         let status = unsafe {
             (self.context.api.enqueue_unmap_mem_object)(
-                self.context.queue(),
+                self.context.queue()?,
                 self.memory(),
                 mapped.cast(),
                 0,
@@ -174,14 +176,14 @@ unsafe fn create(
     let mut status = CL_SUCCESS;
     let create = context.api.create_buffer;
     // SAFETY: as the caller promises.
-    let memory = unsafe { create(context.context(), flags, bytes, host, &raw mut status) };
+    let memory = unsafe { create(context.context()?, flags, bytes, host, &raw mut status) };
     check("clCreateBuffer", status)?;
     // SAFETY: it was just made, and nobody else has it.
-    Ok(unsafe { Object::new(memory, context.api.release_mem_object) })
+    Ok(unsafe { context.object(memory, context.api.release_mem_object) })
 }
 
 /// Keeps `host` until `memory` is gone, which is not when it is released, but when the last
-/// queued work that uses it is done.
+/// queued work that uses it is done; for ever if the device hangs.
 fn keep_alive(context: &Context, memory: &Object, host: &HostBuffer) -> Result<(), Failure> {
     unsafe extern "C" fn let_go(_: cl_mem, host: *mut c_void) {
         // SAFETY: it comes from the box below, and this is called once.

@@ -1,18 +1,20 @@
 //! A device in use: its context, its queue, its errors.
 
 use std::cell::Cell;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use opencl_sys::*;
-use rustorch_runtime::{DeviceError, DeviceType, FailureClass};
+use rustorch_runtime::{Deadline, DeviceError, DeviceType, FailureClass};
 
 use crate::api::{Api, Object};
 use crate::device::Device;
-use crate::status::{Failure, check, check_wait};
+use crate::milestones::Milestones;
+use crate::quarantine::Quarantine;
+use crate::status::{Failure, check};
 
 /// How many launches may wait in the queue before the device is told of them.
 const FLUSH_EVERY: u32 = 16;
@@ -32,7 +34,15 @@ pub(crate) struct Context {
     pub(crate) options: &'static CStr,
     /// Is a source as good as what it was compiled to?
     pub(crate) keeps_kernels: bool,
+    /// Is it the machine's processor?
+    pub(crate) is_processor: bool,
+    /// How long it may get nothing done.
+    deadline: Mutex<Deadline>,
+    pub(crate) quarantine: Arc<Quarantine>,
     launches: AtomicU32,
+    milestones: Mutex<Milestones>,
+    /// Memory that bytes go by way of, see `transfer.rs`.
+    pub(crate) way: Mutex<Vec<u8>>,
     /// Released before their context.
     queue: Object,
     /// One that tells times, made when it is asked for.
@@ -62,15 +72,21 @@ impl Context {
             )
         };
         check("clCreateContext", status)?;
+        let quarantine = Arc::<Quarantine>::default();
         // SAFETY: it was just made, and nobody else has it.
-        let context = unsafe { Object::new(context, api.release_context) };
-        let queue = new_queue(api, &context, id, 0)?;
+        let context = unsafe { Object::new(context, api.release_context, &quarantine) };
+        let queue = new_queue(api, &context, id, 0, &quarantine)?;
         Ok(Self {
             api,
             device,
             name,
             options: device.build_options()?,
             keeps_kernels: device.keeps_kernels()?,
+            is_processor: device.is_processor()?,
+            deadline: Mutex::new(Deadline::of_user()),
+            quarantine,
+            milestones: Mutex::default(),
+            way: Mutex::default(),
             launches: AtomicU32::new(0),
             queue,
             timed: OnceLock::new(),
@@ -78,17 +94,49 @@ impl Context {
         })
     }
 
-    pub(crate) fn context(&self) -> cl_context {
-        self.context.raw()
+    /// What things are made in; none once the device hangs.
+    pub(crate) fn context(&self) -> Result<cl_context, Failure> {
+        self.quarantine.check()?;
+        Ok(self.context.raw())
     }
 
-    /// The queue that this thread's work goes to.
-    pub(crate) fn queue(&self) -> cl_command_queue {
+    /// The queue that this thread's work goes to; none once the device hangs.
+    pub(crate) fn queue(&self) -> Result<cl_command_queue, Failure> {
+        self.quarantine.check()?;
         let timed = TIMED.get();
-        match self.timed.get().is_some_and(|queue| queue.raw() == timed) {
-            true => timed,
-            false => self.queue.raw(),
-        }
+        Ok(
+            match self.timed.get().is_some_and(|queue| queue.raw() == timed) {
+                true => timed,
+                false => self.queue.raw(),
+            },
+        )
+    }
+
+    /// Takes over something of this device.
+    ///
+    /// # Safety
+    /// As [`Object::new`].
+    pub(crate) unsafe fn object(
+        &self,
+        raw: *mut c_void,
+        release: unsafe extern "C" fn(*mut c_void) -> cl_int,
+    ) -> Object {
+        // SAFETY: as the caller promises.
+        unsafe { Object::new(raw, release, &self.quarantine) }
+    }
+
+    pub(crate) fn deadline(&self) -> Deadline {
+        *(self.deadline.lock()).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_deadline(&self, deadline: Deadline) {
+        *(self.deadline.lock()).unwrap_or_else(PoisonError::into_inner) = deadline;
+    }
+
+    pub(crate) fn milestones(&self) -> MutexGuard<'_, Milestones> {
+        self.milestones
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls `queue` so often, and tells how long the device worked on what this thread queued each
@@ -133,7 +181,8 @@ impl Context {
             return Ok(queue.raw());
         }
         let properties = CL_QUEUE_PROFILING_ENABLE;
-        let queue = new_queue(self.api, &self.context, self.device.id(), properties)?;
+        let (device, quarantine) = (self.device.id(), &self.quarantine);
+        let queue = new_queue(self.api, &self.context, device, properties, quarantine)?;
         Ok(self.timed.get_or_init(|| queue).raw())
     }
 
@@ -141,10 +190,10 @@ impl Context {
     fn mark(&self) -> Result<Object, Failure> {
         let mut event = ptr::null_mut();
         // SAFETY: the queue is valid and in order, and there is room for the event.
-        let status = unsafe { (self.api.enqueue_marker)(self.queue(), &raw mut event) };
+        let status = unsafe { (self.api.enqueue_marker)(self.queue()?, &raw mut event) };
         check("clEnqueueMarker", status)?;
         // SAFETY: it was just made, and nobody else has it.
-        Ok(unsafe { Object::new(event, self.api.release_event) })
+        Ok(unsafe { self.object(event, self.api.release_event) })
     }
 
     /// When an event that has come was over, in nanoseconds of the device's clock.
@@ -164,12 +213,6 @@ impl Context {
         Ok(time)
     }
 
-    /// Waits for all that was queued.
-    pub(crate) fn finish(&self) -> Result<(), Failure> {
-        // SAFETY: the queue is valid.
-        check_wait("clFinish", unsafe { (self.api.finish)(self.queue()) })
-    }
-
     /// An error of this device.
     pub(crate) fn error(&self, class: FailureClass, message: impl Into<String>) -> DeviceError {
         DeviceError::new(self.name, class, message)
@@ -180,15 +223,31 @@ impl Context {
         self.error(failure.class(), failure.to_string())
     }
 
-    /// Notes a launch. Drivers of GPUs collect work until they are told to begin, so that is
-    /// done now and then, lest the device be idle while the host queues more.
-    pub(crate) fn launched(&self) -> Result<(), Failure> {
+    /// Has `launch` queue a kernel. Drivers of GPUs collect work until they are told to begin, so
+    /// that is done now and then, lest the device be idle while the host queues more. By the event
+    /// of such a launch it is seen that the device gets on; of a processor, whose launches may take
+    /// long, by that of each.
+    pub(crate) fn launch(
+        &self,
+        launch: impl FnOnce(cl_command_queue, *mut cl_event) -> cl_int,
+    ) -> Result<(), Failure> {
+        let queue = self.queue()?;
         let launches = self.launches.fetch_add(1, Ordering::Relaxed);
-        if launches % FLUSH_EVERY != FLUSH_EVERY - 1 {
+        let is_flushed = launches % FLUSH_EVERY == FLUSH_EVERY - 1;
+        let mut event = ptr::null_mut();
+        let told = match is_flushed || self.is_processor {
+            true => &raw mut event,
+            false => ptr::null_mut(),
+        };
+        check("clEnqueueNDRangeKernel", launch(queue, told))?;
+        if !told.is_null() {
+            self.queued(event);
+        }
+        if !is_flushed {
             return Ok(());
         }
         // SAFETY: the queue is valid.
-        check("clFlush", unsafe { (self.api.flush)(self.queue()) })
+        check("clFlush", unsafe { (self.api.flush)(queue) })
     }
 }
 
@@ -198,6 +257,7 @@ fn new_queue(
     context: &Object,
     device: cl_device_id,
     properties: cl_command_queue_properties,
+    quarantine: &Arc<Quarantine>,
 ) -> Result<Object, Failure> {
     let mut status = CL_SUCCESS;
     // SAFETY: the device is the context's.
@@ -205,5 +265,5 @@ fn new_queue(
         unsafe { (api.create_command_queue)(context.raw(), device, properties, &raw mut status) };
     check("clCreateCommandQueue", status)?;
     // SAFETY: it was just made, and nobody else has it.
-    Ok(unsafe { Object::new(queue, api.release_command_queue) })
+    Ok(unsafe { Object::new(queue, api.release_command_queue, quarantine) })
 }

@@ -70,7 +70,7 @@ fn listed(api: &'static Api) -> Result<Vec<Device>, Absent> {
     let platforms = match platforms(api) {
         Ok(platforms) if !platforms.is_empty() => platforms,
         Ok(_) => return Err(absent::no_platform("")),
-        Err(failure) if failure.status() == CL_PLATFORM_NOT_FOUND_KHR => {
+        Err(failure) if failure.is(CL_PLATFORM_NOT_FOUND_KHR) => {
             return Err(absent::no_platform(""));
         }
         Err(failure) => return Err(absent::no_platform(&format!(" ({failure})"))),
@@ -100,7 +100,7 @@ fn devices_of(api: &'static Api, platform: cl_platform_id) -> Result<Vec<Device>
         unsafe { (api.get_device_ids)(platform, kinds, count, to, found) }
     });
     let ids = match ids {
-        Err(failure) if failure.status() == CL_DEVICE_NOT_FOUND => Vec::new(),
+        Err(failure) if failure.is(CL_DEVICE_NOT_FOUND) => Vec::new(),
         ids => ids?,
     };
     // SAFETY: the platform listed it.

@@ -4,15 +4,14 @@ use std::ptr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use opencl_sys::*;
 use rustorch_gpu::{Dialect, Driver, Launch, Limits};
-use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, HostBuffer};
+use rustorch_runtime::{Deadline, DeviceError, DeviceInfo, DeviceType, FailureClass, HostBuffer};
 
 use crate::buffer::Buffer;
 use crate::context::Context;
 use crate::device::Device;
 use crate::program::{self, Kernel};
-use crate::status::{Failure, check, check_wait};
+use crate::status::{Failure, check};
 
 /// Alignment that host memory needs to be used by a processor: that of the widest loads that
 /// kernels make.
@@ -38,6 +37,12 @@ impl OpenCl {
             limits,
             context: Arc::new(Context::new(device, name)?),
         })
+    }
+
+    /// From now on the device may get nothing done for so long; at first it is as the
+    /// [user](Deadline::of_user) says.
+    pub fn set_deadline(&self, deadline: Deadline) {
+        self.context.set_deadline(deadline);
     }
 
     fn failed(&self, failure: Failure) -> DeviceError {
@@ -84,22 +89,22 @@ impl OpenCl {
         let local = [launch.group as usize, 1, 1];
         let [x, y, z] = launch.groups.map(|n| n as usize);
         let global = [x.saturating_mul(local[0]), y, z];
-        // SAFETY: three sizes each; of the rest, the caller takes care.
-        let status = unsafe {
-            (api.enqueue_nd_range_kernel)(
-                self.context.queue(),
-                kernel.raw(),
-                3,
-                ptr::null(),
-                global.as_ptr(),
-                local.as_ptr(),
-                0,
-                ptr::null(),
-                ptr::null_mut(),
-            )
-        };
-        check("clEnqueueNDRangeKernel", status)?;
-        self.context.launched()
+        self.context.launch(|queue, event| {
+            // SAFETY: three sizes each; of the rest, the caller takes care.
+            unsafe {
+                (api.enqueue_nd_range_kernel)(
+                    queue,
+                    kernel.raw(),
+                    3,
+                    ptr::null(),
+                    global.as_ptr(),
+                    local.as_ptr(),
+                    0,
+                    ptr::null(),
+                    event,
+                )
+            }
+        })
     }
 }
 
@@ -155,7 +160,7 @@ impl Driver for OpenCl {
         }
         match Buffer::over(&self.context, host) {
             Ok(buffer) => Ok(Some(buffer)),
-            Err(failure) if failure.class() == FailureClass::Lost => Err(self.failed(failure)),
+            Err(failure) if failure.class().loses_device() => Err(self.failed(failure)),
             Err(_) => Ok(None),
         }
     }
@@ -182,21 +187,9 @@ impl Driver for OpenCl {
             }
             return Ok(());
         }
-        // SAFETY: the range lies inside the buffer, and the call waits until it is copied.
-        let status = unsafe {
-            (self.context.api.enqueue_read_buffer)(
-                self.context.queue(),
-                buffer.memory(),
-                CL_TRUE,
-                offset,
-                to.len(),
-                to.as_mut_ptr().cast(),
-                0,
-                ptr::null(),
-                ptr::null_mut(),
-            )
-        };
-        check_wait("clEnqueueReadBuffer", status).map_err(|failure| self.failed(failure))
+        // SAFETY: the range lies inside the buffer, as the caller promises.
+        let read = unsafe { self.context.read(buffer.memory(), offset, to) };
+        read.map_err(|failure| self.failed(failure))
     }
 
     unsafe fn write(&self, buffer: &Buffer, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
@@ -212,21 +205,23 @@ impl Driver for OpenCl {
             }
             return Ok(());
         }
-        // SAFETY: the range lies inside the buffer, and the call waits until it is copied.
-        let status = unsafe {
-            (self.context.api.enqueue_write_buffer)(
-                self.context.queue(),
-                buffer.memory(),
-                CL_TRUE,
-                offset,
-                from.len(),
-                from.as_ptr().cast(),
-                0,
-                ptr::null(),
-                ptr::null_mut(),
-            )
-        };
-        check_wait("clEnqueueWriteBuffer", status).map_err(|failure| self.failed(failure))
+        // SAFETY: the range lies inside the buffer, as the caller promises.
+        let written = unsafe { self.context.write(buffer.memory(), offset, from) };
+        written.map_err(|failure| self.failed(failure))
+    }
+
+    unsafe fn upload(&self, buffer: &Buffer, host: &HostBuffer) -> Result<(), DeviceError> {
+        if host.bytes() == 0 || self.info.shares_host_memory {
+            // SAFETY: nothing writes to the memory, and the buffer is as large, as the caller
+            // promises.
+            return unsafe {
+                let bytes = std::slice::from_raw_parts(host.as_ptr(), host.bytes());
+                self.write(buffer, 0, bytes)
+            };
+        }
+        // SAFETY: the buffer is as large, as the caller promises.
+        let written = unsafe { self.context.upload(buffer.memory(), host) };
+        written.map_err(|failure| self.failed(failure))
     }
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, DeviceError> {

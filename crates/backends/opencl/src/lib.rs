@@ -6,6 +6,9 @@
 //! Memory of a device that shares the host's is host memory used in place. Whose it is is
 //! kept track of as the standard wants it: mapped, it is the host's; a launch hands it to the
 //! device.
+//!
+//! Nothing waits for a device longer than its [`Deadline`](rustorch_runtime::Deadline) says: what
+//! is waited for are events (`wait.rs`), and the compiler runs on a thread that can be given up.
 
 mod absent;
 mod api;
@@ -14,8 +17,12 @@ mod context;
 mod device;
 mod discover;
 mod driver;
+mod milestones;
 mod program;
+mod quarantine;
 mod status;
+mod transfer;
+mod wait;
 
 pub use buffer::Buffer;
 pub use discover::devices;

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char};
 use std::ptr;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use opencl_sys::*;
 use rustorch_runtime::{DeviceError, FailureClass};
@@ -28,22 +28,26 @@ impl Kernel {
 }
 
 /// Compiles a source to the driver's own format; to itself where the driver keeps kernels.
-pub(crate) fn compile(context: &Context, source: &str) -> Result<Vec<u8>, DeviceError> {
+pub(crate) fn compile(context: &Arc<Context>, source: &str) -> Result<Vec<u8>, DeviceError> {
     if context.keeps_kernels {
         return Ok(source.into());
     }
-    let program = of_source(context, source.as_bytes())?;
-    build(context, &program)?;
-    binary(context, &program)
+    let source = source.to_owned();
+    context.watch("clBuildProgram", move |context| {
+        let program = of_source(context, source.as_bytes())?;
+        build(context, &program)?;
+        binary(context, &program)
+    })
 }
 
 fn of_source(context: &Context, source: &[u8]) -> Result<Object, DeviceError> {
+    let within = context.context().map_err(|f| context.failed(f))?;
     let (mut text, length) = (source.as_ptr().cast::<c_char>(), source.len());
     let mut status = CL_SUCCESS;
     // SAFETY: there is one text, with its length.
     let program = unsafe {
         (context.api.create_program_with_source)(
-            context.context(),
+            within,
             1,
             &raw mut text,
             &raw const length,
@@ -52,16 +56,17 @@ fn of_source(context: &Context, source: &[u8]) -> Result<Object, DeviceError> {
     };
     check("clCreateProgramWithSource", status).map_err(|f| context.failed(f))?;
     // SAFETY: it was just made, and nobody else has it.
-    Ok(unsafe { Object::new(program, context.api.release_program) })
+    Ok(unsafe { context.object(program, context.api.release_program) })
 }
 
 fn of_binary(context: &Context, binary: &[u8]) -> Result<Object, DeviceError> {
+    let within = context.context().map_err(|f| context.failed(f))?;
     let (id, mut bytes, length) = (context.device.id(), binary.as_ptr(), binary.len());
     let (mut valid, mut status) = (CL_SUCCESS, CL_SUCCESS);
     // SAFETY: there is one device with one binary of this length.
     let program = unsafe {
         (context.api.create_program_with_binary)(
-            context.context(),
+            within,
             1,
             &raw const id,
             &raw const length,
@@ -72,11 +77,22 @@ fn of_binary(context: &Context, binary: &[u8]) -> Result<Object, DeviceError> {
     };
     check("clCreateProgramWithBinary", status).map_err(|f| context.failed(f))?;
     // SAFETY: it was just made, and nobody else has it.
-    Ok(unsafe { Object::new(program, context.api.release_program) })
+    Ok(unsafe { context.object(program, context.api.release_program) })
 }
 
 /// Makes a kernel of what [`compile`] gave.
-pub(crate) fn load(context: &Context, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {
+pub(crate) fn load(
+    context: &Arc<Context>,
+    binary: &[u8],
+    name: &str,
+) -> Result<Kernel, DeviceError> {
+    let (binary, name) = (binary.to_owned(), name.to_owned());
+    context.watch("clBuildProgram", move |context| {
+        kernel(context, &binary, &name)
+    })
+}
+
+fn kernel(context: &Context, binary: &[u8], name: &str) -> Result<Kernel, DeviceError> {
     let unsupported = |message| context.error(FailureClass::Unsupported, message);
     let c_name = CString::new(name)
         .map_err(|_| unsupported(format!("a kernel cannot be called {name:?}")))?;
@@ -97,7 +113,7 @@ pub(crate) fn load(context: &Context, binary: &[u8], name: &str) -> Result<Kerne
     check("clCreateKernel", status)
         .map_err(|f| context.error(f.class(), format!("{f}, of {name:?}")))?;
     // SAFETY: as for the program, which it keeps.
-    let kernel = unsafe { Object::new(kernel, context.api.release_kernel) };
+    let kernel = unsafe { context.object(kernel, context.api.release_kernel) };
     let parameters = query("clGetKernelInfo", |size, to, needed| {
         let ask = context.api.get_kernel_info;
         // SAFETY: `query` gives room for `size` bytes.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ptr;
 
 use opencl_sys::*;
-use rustorch_runtime::FailureClass;
+use rustorch_runtime::{Deadline, FailureClass};
 
 /// What NVIDIA's driver says, outside of the standard, of a kernel that left its buffers.
 const NVIDIA_ILLEGAL_ACCESS: cl_int = -9999;
@@ -14,8 +14,15 @@ const NVIDIA_ILLEGAL_ACCESS: cl_int = -9999;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Failure {
     call: &'static str,
-    status: cl_int,
-    waited: bool,
+    why: Why,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    /// What the driver says, of work that was `waited` for or of the call itself.
+    Status { status: cl_int, waited: bool },
+    /// It was given up.
+    Hung(Deadline),
 }
 
 /// The answer to a status.
@@ -79,8 +86,7 @@ fn check_as(call: &'static str, status: cl_int, waited: bool) -> Result<(), Fail
         CL_SUCCESS => Ok(()),
         _ => Err(Failure {
             call,
-            status,
-            waited,
+            why: Why::Status { status, waited },
         }),
     }
 }
@@ -104,15 +110,25 @@ pub(crate) fn text(value: &[u8]) -> String {
 }
 
 impl Failure {
-    pub(crate) fn status(self) -> cl_int {
-        self.status
+    /// A call that was not done by its deadline.
+    pub(crate) fn hung(call: &'static str, deadline: Deadline) -> Self {
+        let why = Why::Hung(deadline);
+        Self { call, why }
+    }
+
+    /// Is this what the driver says?
+    pub(crate) fn is(self, status: cl_int) -> bool {
+        matches!(self.why, Why::Status { status: said, .. } if said == status)
     }
 
     pub(crate) fn class(self) -> FailureClass {
-        match describe(self.status).1 {
+        let Why::Status { status, waited } = self.why else {
+            return FailureClass::Timeout;
+        };
+        match describe(status).1 {
             Answer::Memory => FailureClass::OutOfMemory { never_fits: false },
             // Work was accepted, and failed.
-            _ if self.waited => FailureClass::Lost,
+            _ if waited => FailureClass::Lost,
             Answer::Resources => FailureClass::OutOfMemory { never_fits: false },
             Answer::TooLarge => FailureClass::OutOfMemory { never_fits: true },
             Answer::Lost => FailureClass::Lost,
@@ -123,8 +139,13 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, _) = describe(self.status);
-        write!(f, "{}: {name} ({})", self.call, self.status)
+        match self.why {
+            Why::Status { status, .. } => {
+                let (name, _) = describe(status);
+                write!(f, "{}: {name} ({status})", self.call)
+            }
+            Why::Hung(deadline) => write!(f, "{}: {deadline}", self.call),
+        }
     }
 }
 

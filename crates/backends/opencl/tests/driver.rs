@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustorch_gpu::{Driver, Launch};
 use rustorch_opencl::{Buffer, Kernel, OpenCl};
-use rustorch_runtime::{FailureClass, HostBuffer};
+use rustorch_runtime::{Deadline, FailureClass, HostBuffer};
 use rustorch_testing::{Suite, tests};
 
 const SOURCE: &str = "
@@ -30,6 +30,11 @@ const SOURCE: &str = "
     __kernel void ramp(__global float* b, Three p) {
         uint i = get_global_id(0);
         if (i < p.n) b[i] = p.factor * (i + p.offset);
+    }
+
+    __kernel void when(__global volatile uint* told, __global const float* a, __global float* b) {
+        while (told[0] == 0) {}
+        b[0] = a[0];
     }
 
     __kernel void places(__global uint* b) {
@@ -367,11 +372,56 @@ fn memory_outlives_the_work_that_was_queued(device: &OpenCl) {
     drop(a);
     assert_eq!(read(device, &b, COUNT), doubled(&values));
     // Nothing holds the memory now; the driver may need a moment to say so.
-    let gone = || GONE.load(Ordering::Acquire);
-    (0..1000)
-        .take_while(|_| !gone())
-        .for_each(|_| thread::sleep(Duration::from_millis(10)));
-    assert!(gone());
+    assert!(sleep_until(|| GONE.load(Ordering::Acquire)));
+}
+
+/// Sleeps until it is so, or for ten seconds.
+fn sleep_until(is_so: impl Fn() -> bool) -> bool {
+    let nap = |_| thread::sleep(Duration::from_millis(10));
+    (0..1000).take_while(|_| !is_so()).for_each(nap);
+    is_so()
+}
+
+/// A kernel that goes on until the host tells it something, and then writes.
+fn a_kernel_that_hangs_harms_nobody_when_it_ends(_: &OpenCl) {
+    static GONE: AtomicBool = AtomicBool::new(false);
+    let device = rustorch_opencl::devices().unwrap().remove(0);
+    let (told, result) = (host_of(&[1.0]), host_of(&[0.0]));
+    let bytes = bytes_of(&[7.0]);
+    let lent = HostBuffer::borrowed(Spoiled { bytes, gone: &GONE });
+    let shared = [&told, &lent, &result].map(|host| device.share(host).unwrap());
+    let [Some(flag), Some(a), Some(b)] = shared else {
+        return;
+    };
+    let when = kernel(&device, "when");
+    let go = |device: &OpenCl| {
+        let launch = Launch {
+            groups: [1, 1, 1],
+            group: 1,
+            buffers: &[&flag, &a, &b],
+            accesses: &[],
+            params: &[],
+            dynamic_local: 0,
+            begins_early: false,
+        };
+        // SAFETY: the kernel uses one word of each.
+        unsafe { device.launch(&when, &launch) }.unwrap();
+        device.wait()
+    };
+    // Now it is compiled, too.
+    go(&device).unwrap();
+    write(&device, &b, &[0.0]);
+    write(&device, &flag, &[0.0]);
+    device.set_deadline(Deadline::after(Duration::from_millis(50)));
+    let error = go(&device).unwrap_err();
+    assert_eq!(error.class, FailureClass::Timeout, "{error}");
+    assert_eq!(device.alloc(4).unwrap_err(), error);
+    drop((flag, a, b, when, lent, device));
+    assert!(!GONE.load(Ordering::Acquire), "the kernel still reads it");
+    // SAFETY: the memory is alive, and the device sees what is written to it.
+    unsafe { told.as_ptr().cast::<u32>().write_volatile(1) };
+    assert!(sleep_until(|| seen(&result) == [7.0]));
+    assert!(!GONE.load(Ordering::Acquire));
 }
 
 fn threads_launch_at_once(device: &OpenCl) {
@@ -422,6 +472,7 @@ fn main() -> ExitCode {
         empty_memory_works,
         what_is_too_large_never_fits,
         memory_outlives_the_work_that_was_queued,
+        a_kernel_that_hangs_harms_nobody_when_it_ends,
         threads_launch_at_once,
     ];
     Suite::new().on(device, "RUSTORCH_TEST_OPENCL", tests).run()

@@ -3,27 +3,10 @@
 
 #![cfg(target_os = "linux")]
 
-use std::path::Path;
-use std::process::Command;
-use std::sync::LazyLock;
+mod fake;
 
 use rustorch_gpu::{Driver, Gpu};
 use rustorch_runtime::{Backend, Runtime};
-use tempfile::TempDir;
-
-/// The driver's folder.
-static FAKE: LazyLock<TempDir> = LazyLock::new(|| {
-    let folder = tempfile::tempdir().unwrap();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake/libOpenCL.c");
-    let compiled = Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(folder.path().join("libOpenCL.so.1"))
-        .arg(source)
-        .status()
-        .expect("a C compiler");
-    assert!(compiled.success(), "the driver does not compile");
-    folder
-});
 
 const MEMORY: &str = "FAKE_101f";
 const BUFFER: &str = "FAKE_1010";
@@ -32,14 +15,7 @@ const FREE_KIB: &str = "FAKE_4039";
 
 /// What [`list_device`] prints behind `= `, with these answers.
 fn told(answers: &[(&str, &str)]) -> String {
-    let ran = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "list_device", "--ignored", "--nocapture"])
-        .env("LD_LIBRARY_PATH", FAKE.path())
-        .envs(answers.iter().copied())
-        .output()
-        .unwrap();
-    let out = String::from_utf8(ran.stdout).unwrap();
-    assert!(ran.status.success(), "{answers:?}: {out}");
+    let out = fake::apart("list_device", answers);
     let line = out.lines().find_map(|line| line.split_once("= "));
     line.expect("a line of the device").1.to_owned()
 }

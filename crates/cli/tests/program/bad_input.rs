@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{model, model_arg, run, run_with_input};
+use crate::support::{Run, model, model_arg, program, run, run_with_input};
 
 /// Asserts one line with these parts.
 #[track_caller]
@@ -12,6 +12,15 @@ fn refused(args: &[&str], status: i32, parts: &[&str]) {
     for part in parts {
         assert!(line.contains(part), "no {part:?} in: {line}");
     }
+}
+
+pub(crate) fn a_variable_that_makes_no_sense() {
+    let mut command = program(["devices"]);
+    command.env("RUSTORCH_DEVICE_TIMEOUT", "5min");
+    let told: Run = command.output().unwrap().into();
+    let line = told.error(2);
+    let parts = ["RUSTORCH_DEVICE_TIMEOUT=5min", "seconds", "300", "none"];
+    assert!(parts.iter().all(|part| line.contains(part)), "{line}");
 }
 
 fn text(path: &Path) -> &str {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::opencl::OpenCl;
 
 /// Commands that are not run, with the reasons.
-const NOT_RUN: [(&str, &str); 7] = [
+const NOT_RUN: [(&str, &str); 10] = [
     ("cargo test --release --workspace", "runs this very test"),
     (
         "target/release/rustorch-cli verify",
@@ -32,6 +32,18 @@ const NOT_RUN: [(&str, &str); 7] = [
     (
         "target/release/rustorch-cli calibrate --check",
         "takes a minute on an idle machine; `calibrate.rs` runs it on the processor",
+    ),
+    (
+        "pip install torch numpy scipy expecttest safetensors",
+        "fetches PyTorch",
+    ),
+    (
+        "scripts/torch-goldens.py --seed 0 --out goldens",
+        "needs PyTorch",
+    ),
+    (
+        "cargo run --release -p rustorch-conformance --bin replay -- goldens -v --ops softmax",
+        "needs what the script makes",
     ),
 ];
 

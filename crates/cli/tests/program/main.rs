@@ -35,6 +35,7 @@ fn main() -> ExitCode {
             documents::features_are_those_of_the_table,
             bad_input::no_such_model,
             bad_input::a_folder_is_no_model,
+            bad_input::a_variable_that_makes_no_sense,
             bad_input::files_that_are_no_models,
             bad_input::a_prompt_that_does_not_fit,
             bad_input::an_empty_prompt_for_a_model_that_needs_one,

@@ -100,7 +100,7 @@ pub(crate) fn opencl_tells_the_same_story(_: &OpenCl) {
     let fallback = &failed["fallbacks"][0];
     assert_eq!(fallback["from"], "opencl:0");
     assert_eq!(fallback["to"], "cpu");
-    assert_eq!(fallback["class"], "device lost");
+    assert_eq!(fallback["class"], "timeout");
     assert_eq!(fallback["op"], "attention");
 
     let strict = run(["-b", "opencl", "-p", "x", "--strict", "--inject", faults]);

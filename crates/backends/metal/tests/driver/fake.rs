@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
 
 use rustorch_metal::{Api, CommandError, Dispatch, Properties};
 
@@ -37,6 +39,13 @@ pub(crate) struct Script {
     pub(crate) allocated: u64,
     pub(crate) in_flight: usize,
     pub(crate) most_in_flight: usize,
+    /// Are command buffers never complete?
+    pub(crate) hangs: bool,
+    /// What would go on if they were.
+    hung: Vec<PlusOne>,
+    /// Does the compiler take anything for a kernel?
+    pub(crate) takes_any_source: bool,
+    pub(crate) compiler_hangs: bool,
 }
 
 #[derive(Clone)]
@@ -69,6 +78,7 @@ impl Drop for Pages {
 }
 
 /// Addresses of the words that a dispatch reads and writes.
+#[derive(Clone, Copy)]
 pub(crate) struct PlusOne {
     from: *const u32,
     to: *mut u32,
@@ -76,6 +86,14 @@ pub(crate) struct PlusOne {
 
 // SAFETY: as for the pages.
 unsafe impl Send for PlusOne {}
+
+impl PlusOne {
+    fn run(self) {
+        let Self { from, to } = self;
+        // SAFETY: the driver keeps the memory until now.
+        unsafe { to.write(from.read().wrapping_add(1)) };
+    }
+}
 
 /// A pipeline of groups of so many threads.
 pub(crate) struct Pipeline(usize);
@@ -111,6 +129,15 @@ impl Fake {
     /// The events since the last call.
     pub(crate) fn events(&self) -> Vec<Event> {
         std::mem::take(&mut self.script().events)
+    }
+
+    /// The GPU goes on with what hung.
+    pub(crate) fn go_on(&self) {
+        let mut script = self.script();
+        (script.hangs, script.compiler_hangs) = (false, false);
+        for command in std::mem::take(&mut script.hung) {
+            command.run();
+        }
     }
 
     /// The next command buffer ends with this code.
@@ -152,6 +179,12 @@ impl Api for Fake {
     /// The source is the most threads of a group, or not a number, which is a mistake.
     fn pipeline(&self, source: &str, name: &str) -> Result<Pipeline, String> {
         self.script().compiled += 1;
+        while self.script().compiler_hangs {
+            thread::yield_now();
+        }
+        if self.script().takes_any_source {
+            return Ok(Pipeline(1024));
+        }
         let threads = source.parse();
         let mistake = |_| format!("warnings\n{name}:1:2: error: no number\nnotes");
         threads.map(Pipeline).map_err(mistake)
@@ -194,17 +227,23 @@ impl Api for Fake {
         commands
     }
 
-    fn wait(&self, committed: Vec<PlusOne>) -> Result<f64, CommandError> {
+    fn wait(
+        &self,
+        committed: &Vec<PlusOne>,
+        limit: Option<Duration>,
+    ) -> Option<Result<f64, CommandError>> {
         let mut script = self.script();
         script.events.push(Event::Wait);
+        if script.hangs {
+            assert!(limit.is_some(), "it would hang for ever");
+            script.hung.extend(committed);
+            return None;
+        }
         script.in_flight -= 1;
         let ending = script.endings.pop_front().unwrap_or(Ok(1e-6));
         if ending.is_ok() {
-            for PlusOne { from, to } in committed {
-                // SAFETY: the driver keeps the memory until now.
-                unsafe { to.write(from.read() + 1) };
-            }
+            committed.iter().copied().for_each(PlusOne::run);
         }
-        ending
+        Some(ending)
     }
 }

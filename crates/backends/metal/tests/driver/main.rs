@@ -1,6 +1,7 @@
 //! The driver against a fake of Metal, which notes the calls.
 
 mod fake;
+mod hanging;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -371,7 +372,7 @@ fn a_driver_that_is_dropped_waits() {
 
 #[test]
 fn after_a_loss_every_call_says_so() {
-    for code in [1, 2, 3, 4, 7, 11, 12, 99] {
+    for code in [1, 3, 4, 7, 11, 12, 99] {
         let (fake, metal) = driver();
         let kernel = kernel(&metal);
         let (a, b) = (buffer(&metal, 4, 0), buffer(&metal, 4, 0));

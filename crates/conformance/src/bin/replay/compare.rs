@@ -1,0 +1,204 @@
+//! How near a result is to what it should be: PyTorch's `assert_close`, with NaN equal to NaN.
+
+use half::{bf16, f16};
+use num_complex::Complex64;
+use rustorch_ir::DType;
+use rustorch_tensor::Tensor;
+use serde::Deserialize;
+
+use crate::value::{Output, Value};
+
+/// What of a result is compared.
+#[derive(Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum How {
+    /// Shape, dtype and every element.
+    Close,
+    /// Shape and dtype: elements are random, or memory as it was found.
+    ShapeOnly,
+    /// The elements in any order.
+    Set,
+    /// Whether the factors give the operand: they are unique up to signs or phases.
+    Reconstruct,
+}
+
+/// What a call should give.
+pub(crate) enum Expected {
+    Tensor {
+        dtype: DType,
+        shape: Vec<usize>,
+        elements: Elements,
+        rtol: f64,
+        atol: f64,
+    },
+    List(Vec<Expected>),
+    Value(Value),
+}
+
+/// Elements in row-major order.
+pub(crate) enum Elements {
+    Int(Vec<i64>),
+    Float(Vec<f64>),
+    Complex(Vec<Complex64>),
+}
+
+impl Elements {
+    /// Elements as memory holds them; `None` of a block format.
+    pub(crate) fn decode(dtype: DType, bytes: &[u8]) -> Option<Self> {
+        /// Each element, from its bytes.
+        fn each<const N: usize, T>(bytes: &[u8], of: impl Fn([u8; N]) -> T) -> Vec<T> {
+            bytes.as_chunks().0.iter().map(|&b| of(b)).collect()
+        }
+        let pair = |parts: Vec<f64>| -> Vec<Complex64> {
+            let (pairs, _) = parts.as_chunks::<2>();
+            pairs
+                .iter()
+                .map(|&[re, im]| Complex64::new(re, im))
+                .collect()
+        };
+        let doubles = || each(bytes, f64::from_ne_bytes);
+        let singles = || each(bytes, |b| f32::from_ne_bytes(b).into());
+        Some(match dtype {
+            DType::F64 => Self::Float(doubles()),
+            DType::F32 => Self::Float(singles()),
+            DType::F16 => Self::Float(each(bytes, |b| f16::from_ne_bytes(b).into())),
+            DType::BF16 => Self::Float(each(bytes, |b| bf16::from_ne_bytes(b).into())),
+            DType::I64 => Self::Int(each(bytes, i64::from_ne_bytes)),
+            DType::I32 => Self::Int(each(bytes, |b| i32::from_ne_bytes(b).into())),
+            DType::I16 => Self::Int(each(bytes, |b| i16::from_ne_bytes(b).into())),
+            DType::I8 => Self::Int(each(bytes, |b| i8::from_ne_bytes(b).into())),
+            DType::U32 => Self::Int(each(bytes, |b| u32::from_ne_bytes(b).into())),
+            DType::U8 | DType::Bool => Self::Int(each(bytes, |[b]| b.into())),
+            DType::Complex64 => Self::Complex(pair(singles())),
+            DType::Complex128 => Self::Complex(pair(doubles())),
+            DType::Block(_) => return None,
+        })
+    }
+
+    fn of(tensor: &Tensor) -> Result<Self, String> {
+        let text = |e: &dyn ToString| e.to_string();
+        let storage = tensor.storage().map_err(|e| text(&e))?;
+        let mut bytes = vec![0; storage.bytes()];
+        let read = rustorch_tensor::runtime().read(&storage, 0, &mut bytes);
+        read.map_err(|e| text(&e))?;
+        let elements = Self::decode(tensor.dtype(), &bytes);
+        elements.ok_or_else(|| format!("a result of {}", tensor.dtype()))
+    }
+
+    fn as_complex(&self) -> Vec<Complex64> {
+        match self {
+            Self::Int(x) => x.iter().map(|&x| Complex64::new(x as f64, 0.0)).collect(),
+            Self::Float(x) => x.iter().map(|&x| Complex64::new(x, 0.0)).collect(),
+            Self::Complex(x) => x.clone(),
+        }
+    }
+
+    /// In an order of their own.
+    fn sorted(&self) -> Self {
+        let mut x = self.as_complex();
+        x.sort_by(|a, b| a.re.total_cmp(&b.re).then(a.im.total_cmp(&b.im)));
+        Self::Complex(x)
+    }
+}
+
+impl Expected {
+    /// Fails with a description of the first difference.
+    pub(crate) fn compare(&self, got: &Output, how: How) -> Result<(), String> {
+        match (self, got) {
+            (Self::Tensor { .. }, Output::Tensor(tensor)) => self.compare_tensor(tensor, how),
+            (Self::List(expected), Output::List(got)) => {
+                if expected.len() != got.len() {
+                    let (got, expected) = (got.len(), expected.len());
+                    return Err(format!("{got} results, should be {expected}"));
+                }
+                let mut pairs = expected.iter().zip(got).enumerate();
+                pairs.try_for_each(|(i, (expected, got))| {
+                    let placed = |e| format!("result {i}: {e}");
+                    expected.compare(got, how).map_err(placed)
+                })
+            }
+            (Self::Value(expected), Output::Value(got)) if expected.is(got) => Ok(()),
+            (Self::Value(Value::Float(expected)), Output::Value(Value::Float(got))) => {
+                let near = (expected - got).abs() <= 1e-7 + 1e-7 * expected.abs();
+                near.then_some(())
+                    .ok_or_else(|| format!("{got}, should be {expected}"))
+            }
+            (expected, got) => Err(format!("{}, should be {}", kind(got), expected.kind())),
+        }
+    }
+
+    fn kind(&self) -> String {
+        match self {
+            Self::Tensor { dtype, shape, .. } => format!("a tensor {dtype}{shape:?}"),
+            Self::List(parts) => format!("{} results", parts.len()),
+            Self::Value(value) => value.to_string(),
+        }
+    }
+
+    fn compare_tensor(&self, got: &Tensor, how: How) -> Result<(), String> {
+        let Self::Tensor {
+            dtype,
+            shape,
+            elements,
+            rtol,
+            atol,
+        } = self
+        else {
+            return Ok(());
+        };
+        let same = got.dtype() == *dtype && got.shape() == &shape[..];
+        if !same {
+            let got = format!("{}{:?}", got.dtype(), got.shape());
+            return Err(format!("{got}, should be {dtype}{shape:?}"));
+        }
+        let found = Elements::of(got)?;
+        match how {
+            How::ShapeOnly => Ok(()),
+            How::Close => close(elements, &found, *rtol, *atol),
+            How::Set => close(&elements.sorted(), &found.sorted(), *rtol, *atol),
+            How::Reconstruct => Err("factors are not compared yet".into()),
+        }
+    }
+}
+
+fn kind(output: &Output) -> String {
+    match output {
+        Output::Tensor(tensor) => format!("a tensor {}{:?}", tensor.dtype(), tensor.shape()),
+        Output::List(parts) => format!("{} results", parts.len()),
+        Output::Value(value) => value.to_string(),
+    }
+}
+
+/// `|got - expected| <= atol + rtol · |expected|` everywhere.
+fn close(expected: &Elements, got: &Elements, rtol: f64, atol: f64) -> Result<(), String> {
+    if let (Elements::Int(expected), Elements::Int(got)) = (expected, got)
+        && (rtol, atol) == (0.0, 0.0)
+    {
+        return first_unlike(expected, got, |a, b| a == b);
+    }
+    let is_nan = |z: Complex64| z.re.is_nan() || z.im.is_nan();
+    let near = |&e: &Complex64, &g: &Complex64| {
+        let distance = (e - g).norm();
+        let bound = atol + rtol * e.norm();
+        e == g || (is_nan(e) && is_nan(g)) || (distance <= bound && bound.is_finite())
+    };
+    first_unlike(&expected.as_complex(), &got.as_complex(), near)
+}
+
+fn first_unlike<T: std::fmt::Display>(
+    expected: &[T],
+    got: &[T],
+    near: impl Fn(&T, &T) -> bool,
+) -> Result<(), String> {
+    let mut unlike = (expected.iter().zip(got).enumerate()).filter(|(_, (e, g))| !near(e, g));
+    let Some((i, (expected, got))) = unlike.next() else {
+        return Ok(());
+    };
+    let others = match unlike.count() {
+        0 => String::new(),
+        n => format!(", and {n} others"),
+    };
+    Err(format!(
+        "element {i} is {got}, should be {expected}{others}"
+    ))
+}

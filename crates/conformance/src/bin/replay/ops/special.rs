@@ -1,0 +1,3 @@
+//! Special functions.
+
+table! {}

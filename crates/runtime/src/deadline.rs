@@ -1,0 +1,173 @@
+//! How long a device may keep somebody waiting.
+
+use std::fmt;
+use std::panic::resume_unwind;
+use std::str::FromStr;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::journal::lock;
+
+/// Where the user says how long.
+const VARIABLE: &str = "RUSTORCH_DEVICE_TIMEOUT";
+
+/// A kernel of a large product may take a minute where a slow processor is the device.
+const DEFAULT: Duration = Duration::from_secs(300);
+
+/// How long a device may get nothing done of what it was asked for: then it counts as hung, which
+/// is a failure of the class [`Timeout`](crate::FailureClass::Timeout).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deadline(Option<Duration>);
+
+/// Why a text is no [`Deadline`].
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "{VARIABLE}={0}: expected the seconds that a device may get nothing done, such as 300 or 0.5; \
+     0 or none for no limit"
+)]
+pub struct DeadlineError(String);
+
+impl Deadline {
+    /// Devices are waited for as long as it takes.
+    pub const NEVER: Self = Self(None);
+
+    /// Devices may take so long.
+    pub fn after(limit: Duration) -> Self {
+        Self(Some(limit))
+    }
+
+    /// What the variable `RUSTORCH_DEVICE_TIMEOUT` says; five minutes if it is not set.
+    ///
+    /// # Errors
+    /// It is neither a number of seconds nor `none`.
+    pub fn of_environment() -> Result<Self, DeadlineError> {
+        match std::env::var_os(VARIABLE) {
+            Some(text) if !text.is_empty() => text.to_string_lossy().parse(),
+            _ => Ok(Self(Some(DEFAULT))),
+        }
+    }
+
+    /// [`Self::of_environment`]; what makes no sense there is a line in the log, and five minutes.
+    pub fn of_user() -> Self {
+        Self::of_environment().unwrap_or_else(|error| {
+            tracing::warn!("{error}; five minutes are taken");
+            Self(Some(DEFAULT))
+        })
+    }
+
+    /// How long; `None` for as long as it takes.
+    pub fn limit(self) -> Option<Duration> {
+        self.0
+    }
+
+    /// What `call` gives, which may be a call of a driver that never returns; `None` if it has not
+    /// returned in time. It then goes on on a thread of its own, which nobody waits for: what it
+    /// uses has to be its own.
+    pub fn watch<T: Send + 'static>(self, call: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let Some(limit) = self.0 else {
+            return Some(call());
+        };
+        let call = Arc::new(Mutex::new(Some(call)));
+        let theirs = call.clone();
+        let (tell, told) = mpsc::channel();
+        let named = thread::Builder::new().name("rustorch-driver".to_owned());
+        let spawned = named.spawn(move || {
+            let call = lock(&theirs).take();
+            // Nobody hears of what comes too late.
+            let _ = call.map(|call| tell.send(call()));
+        });
+        let Ok(thread) = spawned else {
+            // Without a thread it is better called here than not at all.
+            let call = lock(&call).take();
+            return call.map(|call| call());
+        };
+        match told.recv_timeout(limit) {
+            Ok(given) => Some(given),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+                None
+            }
+        }
+    }
+}
+
+impl FromStr for Deadline {
+    type Err = DeadlineError;
+
+    fn from_str(text: &str) -> Result<Self, DeadlineError> {
+        if text == "none" {
+            return Ok(Self::NEVER);
+        }
+        let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
+        match seconds {
+            Some(Ok(Duration::ZERO)) => Ok(Self::NEVER),
+            Some(Ok(limit)) => Ok(Self::after(limit)),
+            Some(Err(_)) | None => Err(DeadlineError(text.to_owned())),
+        }
+    }
+}
+
+/// As it is told of a device that hangs.
+impl fmt::Display for Deadline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(limit) => write!(f, "nothing was done for {limit:?} ({VARIABLE})"),
+            None => write!(f, "no limit ({VARIABLE})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_and_none_are_deadlines() {
+        for (text, limit) in [
+            ("300", Some(Duration::from_secs(300))),
+            ("0.05", Some(Duration::from_millis(50))),
+            ("0", None),
+            ("none", None),
+        ] {
+            assert_eq!(text.parse().map(Deadline::limit), Ok(limit), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_deadline_is_named_with_what_is() {
+        for text in ["5min", "-1", "nan", "inf", "1e30", "never", " 3"] {
+            let error = text.parse::<Deadline>().unwrap_err().to_string();
+            assert!(error.contains(&format!("{VARIABLE}={text}: ")), "{error}");
+            assert!(error.contains("such as 300"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_returns_gives_what_it_gives() {
+        let long = Deadline::after(Duration::from_secs(1000));
+        assert_eq!(long.watch(|| 7), Some(7));
+        assert_eq!(Deadline::NEVER.watch(|| 7), Some(7));
+    }
+
+    #[test]
+    fn a_call_that_hangs_is_given_up_and_may_return_later() {
+        let (release, released) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let call = move || {
+            let _ = released.recv();
+            tell.send(7)
+        };
+        assert_eq!(Deadline::after(Duration::from_millis(20)).watch(call), None);
+        release.send(()).unwrap();
+        assert_eq!(told.recv(), Ok(7));
+    }
+
+    #[test]
+    #[should_panic(expected = "of the call")]
+    fn a_panic_is_the_callers() {
+        Deadline::after(Duration::from_secs(1000)).watch(|| panic!("of the call"));
+    }
+}

@@ -1,0 +1,411 @@
+#!/usr/bin/env python3
+"""PyTorch's answers to the samples of its own operator tests, in files that `replay` reads.
+
+scripts/torch-goldens.py --seed N --out DIR [--ops add,mm] [--grad] [--max-mib M]
+(pip install torch numpy scipy expecttest safetensors)
+
+Of every entry of `op_db`, of every dtype that both libraries have, of every sample: arguments,
+results, and how near to them an answer has to be. DIR gets NAME.json and NAME.safetensors for each
+operation, and manifest.json. The same seed gives the same files, whether all operations are asked
+for or some.
+
+A value in JSON is a number, string, boolean, null or list, or an object whose first key says what
+it is: `tensor` (its name in the safetensors file, where its memory is a run of elements of `dtype`;
+complex128 lies there as pairs of F64), `tuple`, `float` (inf, -inf, nan), `int` (beyond 64 bits),
+`complex`, `dtype`, `slice`, `ellipsis`, `dict`, `device`, `layout`, `memory_format`.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import json
+import math
+import random
+import re
+import sys
+import warnings
+from pathlib import Path
+
+NEEDED = ("torch", "numpy", "scipy", "expecttest", "safetensors")
+missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+if missing:
+    sys.exit(f"torch-goldens.py: not installed: pip install {' '.join(missing)}")
+
+# PyTorch's test modules read the command line when they are imported.
+ARGUMENTS, sys.argv = sys.argv[1:], sys.argv[:1]
+
+import numpy  # noqa: E402
+import torch  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
+from torch.testing._comparison import default_tolerances  # noqa: E402
+from torch.testing._internal import common_methods_invocations as methods  # noqa: E402
+from torch.testing._internal.common_device_type import (  # noqa: E402
+    precisionOverride,
+    toleranceOverride,
+)
+
+DTYPES = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.uint32: "u32",
+    torch.bool: "bool",
+    torch.complex64: "complex64",
+    torch.complex128: "complex128",
+}
+
+# Families of tensors that are no arrays of numbers, and functions that only GPUs have.
+LEFT_OUT = re.compile(r"sparse|nested|^masked\.|quantize|^jiterator_|^to_sparse")
+
+# Their results are memory as it was found.
+UNINITIALISED = {
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "resize_",
+    "resize_as_",
+}
+
+# Unique only up to signs, phases or the order of what belongs together.
+FACTORS = {"svd", "linalg.svd", "qr", "linalg.qr", "linalg.eig", "linalg.eigh"}
+UNORDERED = {"linalg.eigvals"}
+
+# Tests of PyTorch's whose tolerances are those of results, not of gradients or compilers.
+RESULT_TESTS = {
+    None,
+    "TestBinaryUfuncs",
+    "TestCommon",
+    "TestFFT",
+    "TestLinalg",
+    "TestReductions",
+    "TestUnaryUfuncs",
+}
+
+# Elements before a view that starts inside its memory: so many of them are kept, as zeros.
+OFFSET = 8
+
+
+class Unsupported(Exception):
+    """What the files cannot hold."""
+
+
+class Store:
+    """The tensors of one operation, equal ones once."""
+
+    def __init__(self):
+        self.tensors = {}
+        self.names = {}
+
+    def put(self, run):
+        if run.dtype is torch.complex128:
+            run = torch.view_as_real(run).flatten()
+        data = run.view(torch.uint8).numpy().tobytes() if run.numel() else b""
+        key = (run.dtype, hashlib.sha256(data).digest(), run.numel())
+        if key not in self.names:
+            self.names[key] = str(len(self.names))
+            self.tensors[self.names[key]] = run
+        return self.names[key]
+
+
+class Case:
+    """Writes values down; nothing is in the store until it is known that all of it fits."""
+
+    def __init__(self, limit):
+        self.runs = []
+        self.left = limit
+
+    def tensor(self, x, **more):
+        if type(x) not in (torch.Tensor, torch.nn.Parameter) or x.is_nested or x.is_quantized:
+            raise Unsupported(f"a {type(x).__name__} that is no plain tensor")
+        if x.layout is not torch.strided or x.device.type != "cpu":
+            raise Unsupported(f"a tensor of layout {x.layout} on {x.device}")
+        x = x.detach().resolve_conj().resolve_neg()
+        if x.dtype not in DTYPES:
+            raise Unsupported(f"dtype {x.dtype}")
+        empty = x.numel() == 0
+        extent = 0 if empty else 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride()))
+        offset = 0 if empty else min(x.storage_offset(), OFFSET)
+        run = torch.zeros(offset + extent, dtype=x.dtype)
+        run[offset:] = torch.as_strided(x, (extent,), (1,), x.storage_offset())
+        self.left -= run.numel() * run.element_size()
+        if self.left < 0:
+            raise Unsupported("too large")
+        self.runs.append(run)
+        out = {"tensor": run, "dtype": DTYPES[x.dtype], "shape": list(x.shape)}
+        if offset or (not empty and not x.is_contiguous()):
+            out |= {"strides": list(x.stride()), "offset": offset}
+        return out | more
+
+    def value(self, x):
+        """A value as JSON, in which tensors still stand for their names."""
+        match x:
+            case None | bool() | str():
+                return x
+            case numpy.generic() | numpy.ndarray():
+                return self.value(x.tolist())
+            case int():
+                return x if -(2**63) <= x < 2**63 else {"int": str(x)}
+            case float():
+                return x if math.isfinite(x) else {"float": str(x)}
+            case complex():
+                return {"complex": [self.value(x.real), self.value(x.imag)]}
+            case torch.Tensor():
+                return self.tensor(x)
+            case torch.dtype():
+                if x not in DTYPES:
+                    raise Unsupported(f"dtype {x}")
+                return {"dtype": DTYPES[x]}
+            case torch.device() | torch.layout() | torch.memory_format():
+                return {type(x).__name__: str(x).removeprefix("torch.")}
+            case slice():
+                return {"slice": [self.value(v) for v in (x.start, x.stop, x.step)]}
+            case dict():
+                return {"dict": {str(k): self.value(v) for k, v in x.items()}}
+            case list() | range():
+                return [self.value(v) for v in x]
+            case tuple():
+                return {"tuple": [self.value(v) for v in x]}
+        if x is Ellipsis:
+            return {"ellipsis": True}
+        raise Unsupported(f"a {type(x).__name__}")
+
+    def sample(self, sample):
+        return {
+            "input": self.value(sample.input),
+            "args": [self.value(x) for x in sample.args],
+            "kwargs": {k: self.value(x) for k, x in sample.kwargs.items()},
+        }
+
+    def output(self, x, tolerance):
+        """A result: of tensors the elements in row-major order, and the tolerance."""
+        if isinstance(x, torch.Tensor):
+            rtol, atol = tolerance(x.dtype)
+            x = x.detach().contiguous() if x.layout is torch.strided else x
+            return self.tensor(x, rtol=rtol, atol=atol)
+        if isinstance(x, (list, tuple)):
+            return [self.output(part, tolerance) for part in x]
+        return self.value(x)
+
+    def named(self, x, store):
+        """`x` with its tensors in the store, by their names."""
+        if isinstance(x, torch.Tensor):
+            return store.put(x)
+        if isinstance(x, dict):
+            return {k: self.named(v, store) for k, v in x.items()}
+        if isinstance(x, list):
+            return [self.named(v, store) for v in x]
+        return x
+
+
+def unseeded(function, *args, **kwargs):
+    """In the place of what hides from the outside that a function draws random numbers."""
+    return function(*args, **kwargs)
+
+
+def seed_all(seed):
+    torch.manual_seed(seed)
+    numpy.random.seed(seed)
+    random.seed(seed)
+
+
+def tolerance_of(op, dtype):
+    """PyTorch's tolerance for results of `op` on `dtype`: a function of the result's dtype."""
+    wider = (0.0, 0.0)
+    for info in op.decorators:
+        # What stands without a condition is for all tests.
+        cls = getattr(info, "cls_name", None)
+        device = getattr(info, "device_type", None)
+        dtypes = getattr(info, "dtypes", None)
+        if cls not in RESULT_TESTS or device not in (None, "cpu"):
+            continue
+        if not getattr(info, "active_if", True) or (dtypes and dtype not in dtypes):
+            continue
+        for decorator in getattr(info, "decorators", [info]):
+            found = getattr(decorator, "d", {}).get(dtype)
+            if isinstance(decorator, toleranceOverride) and found:
+                wider = (max(wider[0], found.rtol), max(wider[1], found.atol))
+            elif isinstance(decorator, precisionOverride) and found:
+                wider = (wider[0], max(wider[1], found))
+
+    def tolerance(result):
+        default = default_tolerances(result)
+        return tuple(max(pair) for pair in zip(default, wider))
+
+    return tolerance
+
+
+def gradients(op, sample, case, seed):
+    """Cotangents of the results, and what they give for every tensor that wants a gradient."""
+    leaves = []
+
+    def collect(path, x):
+        if isinstance(x, torch.Tensor) and x.requires_grad:
+            leaves.append((path, x))
+        elif isinstance(x, (list, tuple)):
+            for i, part in enumerate(x):
+                collect(path + [i], part)
+
+    collect(["input"], sample.input)
+    for i, x in enumerate(sample.args):
+        collect(["args", i], x)
+    for name, x in sample.kwargs.items():
+        collect(["kwargs", name], x)
+    out = op(sample.input, *sample.args, **sample.kwargs)
+    out = sample.output_process_fn_grad(out)
+    outs = [out] if isinstance(out, torch.Tensor) else list(out)
+    outs = [x for x in outs if isinstance(x, torch.Tensor) and x.requires_grad]
+    if not leaves or not outs:
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    cotangents = [torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in outs]
+    grads = torch.autograd.grad(outs, [x for _, x in leaves], cotangents, allow_unused=True)
+    return {
+        "outputs": [case.value(x) for x in outs],
+        "cotangents": [case.value(x) for x in cotangents],
+        "of": [path for path, _ in leaves],
+        "grads": [case.value(None if x is None else x.contiguous()) for x in grads],
+    }
+
+
+def how_to_compare(op, is_random):
+    if is_random or op.name in UNINITIALISED:
+        return "shape_only"
+    if op.name in FACTORS:
+        return "reconstruct"
+    return "set" if op.name in UNORDERED else "close"
+
+
+def dump_sample(op, dtype, sample, limit, seed, grad):
+    case = Case(limit)
+    row = case.sample(sample)
+    before = torch.get_rng_state()
+    with torch.no_grad():
+        out = op(sample.input, *sample.args, **sample.kwargs)
+    is_random = not torch.equal(before, torch.get_rng_state())
+    row["output"] = case.output(out, tolerance_of(op, dtype))
+    row["compare"] = how_to_compare(op, is_random)
+    if grad and dtype in op.supported_backward_dtypes("cpu") and not is_random:
+        found = gradients(op, sample, case, seed)
+        row |= {"grad": found} if found else {}
+    return case, row
+
+
+def dump_error(op, error, limit):
+    case = Case(limit)
+    sample = error.sample_input
+    row = case.sample(sample)
+    try:
+        op(sample.input, *sample.args, **sample.kwargs)
+    except Exception as e:
+        return case, row | {"type": type(e).__name__, "regex": str(error.error_regex)}
+    raise Unsupported("PyTorch takes it")
+
+
+def reason(e):
+    return f"{type(e).__name__}: {e}".splitlines()[0][:200]
+
+
+def dump(op, seed, limit, grad):
+    """All samples of an operation: what goes to JSON, and its tensors."""
+    store, cases, errors, skipped = Store(), [], [], []
+
+    def keep(rows, about, make):
+        try:
+            case, row = make()
+        except Exception as e:
+            skipped.append(about | {"reason": reason(e)})
+            return
+        rows.append(about | case.named(row, store))
+
+    for dtype in sorted(op.supported_dtypes("cpu") & DTYPES.keys(), key=str):
+        name = DTYPES[dtype]
+        seed_all(seed)
+        try:
+            wants_grad = grad and dtype in op.supported_backward_dtypes("cpu")
+            samples = list(op.sample_inputs("cpu", dtype, requires_grad=wants_grad))
+        except Exception as e:
+            skipped.append({"dtype": name, "reason": reason(e)})
+            continue
+        for i, sample in enumerate(samples):
+            about = {"dtype": name, "sample": i}
+            keep(cases, about, lambda: dump_sample(op, dtype, sample, limit, seed, grad))
+    seed_all(seed)
+    try:
+        bad = list(op.error_inputs("cpu")) if op.error_inputs_func else []
+    except Exception as e:
+        bad = []
+        skipped.append({"error": None, "reason": reason(e)})
+    for i, error in enumerate(bad):
+        keep(errors, {"error": i}, lambda: dump_error(op, error, limit))
+    row = {"op": op.name, "variant": op.variant_test_name}
+    return row | {"cases": cases, "errors": errors, "skipped": skipped}, store.tensors
+
+
+def full_name(op):
+    return op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+
+
+def stem(name):
+    """A file's name; file systems may not tell `T` from `t`."""
+    return re.sub("[A-Z]", lambda m: "_" + m[0].lower(), name)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--ops", help="names, with or without their variants, by commas")
+    parser.add_argument("--grad", action="store_true", help="gradients, too")
+    help = "samples that are larger are left out (default 2)"
+    parser.add_argument("--max-mib", type=float, default=2, metavar="M", help=help)
+    return parser.parse_args(ARGUMENTS)
+
+
+def chosen(ops, wanted):
+    if wanted is None:
+        return ops
+    names = set(wanted.split(","))
+    known = {name for op in ops for name in (op.name, full_name(op))}
+    if names - known:
+        sys.exit(f"torch-goldens.py: op_db has no {', '.join(sorted(names - known))}")
+    return [op for op in ops if {op.name, full_name(op)} & names]
+
+
+def main():
+    options = arguments()
+    warnings.filterwarnings("ignore")
+    methods.wrapper_set_seed = unseeded
+    op_db = methods.op_db
+    # Sums do not depend on how many threads there are.
+    torch.set_num_threads(1)
+    options.out.mkdir(parents=True, exist_ok=True)
+    left_out = sorted({full_name(op) for op in op_db if LEFT_OUT.search(op.name)})
+    ops = chosen([op for op in op_db if not LEFT_OUT.search(op.name)], options.ops)
+    files = {}
+    for i, op in enumerate(ops):
+        name = full_name(op)
+        print(f"{i + 1}/{len(ops)} {name}", file=sys.stderr, flush=True)
+        row, tensors = dump(op, options.seed, int(options.max_mib * 2**20), options.grad)
+        files[name] = stem(name)
+        save_file(tensors, options.out / f"{stem(name)}.safetensors")
+        (options.out / f"{stem(name)}.json").write_text(json.dumps(row))
+    manifest = {
+        "torch": torch.__version__,
+        "seed": options.seed,
+        "files": files,
+        "left_out": left_out,
+    }
+    (options.out / "manifest.json").write_text(json.dumps(manifest, indent=1))
+
+
+if __name__ == "__main__":
+    main()
