@@ -36,7 +36,8 @@ trap 'rm -rf "$out"' EXIT
 export RUSTORCH_TEST_CUDA=1 RUSTORCH_CACHE_DIR=$out/cache
 # The driver keeps what it has compiled, too.
 export CUDA_CACHE_PATH=$out/driver
-without="RUSTORCH_NVRTC=none RUSTORCH_CUBLASLT=none"
+# With a cache of its own, or what NVRTC has compiled before would be there.
+without="RUSTORCH_NVRTC=none RUSTORCH_CUBLASLT=none RUSTORCH_CACHE_DIR=$out/other"
 rows=
 wrong=0
 
@@ -68,7 +69,7 @@ load='s/^\(load .*\) · seed.*/\1/p'
 row "a text, nothing in caches" "$load" $(text)
 row "the same again" "$load" $(text)
 row "the same without NVRTC and cuBLASLt, nothing in caches" "$load" \
-    $without RUSTORCH_CACHE_DIR="$out/other" CUDA_CACHE_PATH="$out/other" $(text)
+    $without CUDA_CACHE_PATH="$out/other" $(text)
 row "Llama-3-8B's shape, $short" "$speeds" $(bench) $short
 row "the same without NVRTC and cuBLASLt" "$speeds" $without $(bench) $short
 row "Llama-3-8B's shape, $deep" "$speeds" $(bench) $deep
@@ -86,6 +87,9 @@ row "verify, without NVRTC and cuBLASLt" "$verdicts" \
 if [ -n "${FULL:-}" ]; then
     row "verify --full --only conformance, nothing in caches" "$verdicts" \
         RUSTORCH_CACHE_DIR="$out/full" CUDA_CACHE_PATH="$out/full" \
+        "$folder/rustorch-cli" verify -b cuda --full --only conformance -o "$out/full.md"
+    row "the same without NVRTC and cuBLASLt" "$verdicts" $without \
+        RUSTORCH_CACHE_DIR="$out/full-without" CUDA_CACHE_PATH="$out/full-without" \
         "$folder/rustorch-cli" verify -b cuda --full --only conformance -o "$out/full.md"
 fi
 

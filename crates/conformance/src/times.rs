@@ -6,8 +6,8 @@ use rustorch_ir::ops::{Activation, ActivationKind, Linear, Softmax};
 use rustorch_ir::{DType, Graph, TensorType};
 use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
 
-/// A run that is timed tells what each launch took, elementwise chains being one where the device
-/// `fuses` them, and computes what other runs do.
+/// A run that is timed tells what each launch took, and computes what other runs do. Elementwise
+/// chains are one launch, at least if the device is known to compile any (`fuses`).
 ///
 /// # Panics
 /// It does not.
@@ -53,9 +53,7 @@ pub fn check_times(device: Arc<dyn Backend>, fuses: bool) {
     let rows = executable.explain().unwrap();
     assert!(rows.iter().all(|row| row.measured.is_some()), "{rows:?}");
     let ops: Vec<&str> = rows.iter().map(|row| &*row.op).collect();
-    let expected = match fuses {
-        true => &["linear", "activation, 2 binary", "softmax"][..],
-        false => &["linear", "activation", "binary", "softmax"],
-    };
-    assert_eq!(ops, expected);
+    let is_fused = ops == ["linear", "activation, 2 binary", "softmax"];
+    let is_alone = ops == ["linear", "activation", "binary", "softmax"];
+    assert!(is_fused || !fuses && is_alone, "{ops:?}");
 }

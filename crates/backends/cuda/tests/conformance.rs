@@ -48,7 +48,7 @@ fn products_and_convolutions(gpus: &Gpus) {
 }
 
 fn times_are_told(gpus: &Gpus) {
-    // No chain comes compiled.
+    // No chain comes compiled, but one may have been kept.
     let fuses = rustorch_cuda::compiler().is_ok();
     (gpus.iter().cloned()).for_each(|device| check_times(device, fuses));
 }

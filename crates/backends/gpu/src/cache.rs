@@ -3,7 +3,7 @@
 use std::fs::{self, File, FileTimes};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -83,10 +83,12 @@ impl Cache {
         }
     }
 
-    /// Under another name first, so that nobody reads half a file.
+    /// Under another name first, of this call alone, so that nobody reads half a file.
     fn write(&self, path: &Path, kernel: &[u8]) -> io::Result<u64> {
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
         fs::create_dir_all(&self.folder)?;
-        let unfinished = path.with_extension(std::process::id().to_string());
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        let unfinished = path.with_extension(format!("{}-{call}", std::process::id()));
         let result = File::create(&unfinished).and_then(|mut file| {
             file.write_all(MAGIC)?;
             file.write_all(&Sha256::digest(kernel))?;

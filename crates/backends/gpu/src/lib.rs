@@ -38,6 +38,9 @@ use crate::kernel::Dispatch;
 use crate::pool::{GpuMemory, Pool};
 use crate::program::GpuProgram;
 
+/// Where a kernel is once it is loaded. Who needs it while another loads it waits here.
+type Place<K> = Arc<Mutex<Option<Arc<K>>>>;
+
 /// A GPU as a backend.
 pub struct Gpu<D: Driver> {
     pool: Arc<Pool<D>>,
@@ -45,7 +48,7 @@ pub struct Gpu<D: Driver> {
     table: KernelTable<GpuKernel>,
     /// What every source begins with.
     prelude: String,
-    kernels: Mutex<HashMap<Key, Arc<D::Kernel>>>,
+    kernels: Mutex<HashMap<Key, Place<D::Kernel>>>,
     cache: Option<Cache>,
 }
 
@@ -86,32 +89,38 @@ impl<D: Driver> Gpu<D> {
         DeviceError::new(self.info().device, FailureClass::Unsupported, message)
     }
 
-    /// The compiled kernel of a launch: from this process, from disk, or from its source.
+    /// The compiled kernel of a launch: from this process, from disk, or from its source. No kernel
+    /// is loaded twice.
     fn kernel(&self, dispatch: &Dispatch) -> Result<Arc<D::Kernel>, DeviceError> {
         let key = self.key(&dispatch.source);
-        if let Some(kernel) = self.loaded().get(&key) {
+        let place = lock(&self.kernels).entry(key).or_default().clone();
+        let mut place = lock(&place);
+        if let Some(kernel) = &*place {
             return Ok(kernel.clone());
         }
-        let kept = self.cache.as_ref().and_then(|cache| cache.get(&key));
-        let kept = kept.and_then(|binary| self.driver().load(&binary, dispatch.name).ok());
-        let kernel = Arc::new(match kept {
-            Some(kernel) => kernel,
-            None => {
-                let source = format!("{}{}", self.prelude, dispatch.source);
-                let binary = self.driver().compile(&source)?;
-                let kernel = self.driver().load(&binary, dispatch.name)?;
-                if let Some(cache) = &self.cache {
-                    cache.put(&key, &binary);
-                }
-                kernel
-            }
-        });
-        self.loaded().insert(key, kernel.clone());
+        let kernel = Arc::new(self.load(&key, dispatch)?);
+        *place = Some(kernel.clone());
         Ok(kernel)
     }
 
-    fn loaded(&self) -> MutexGuard<'_, HashMap<Key, Arc<D::Kernel>>> {
-        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+    fn load(&self, key: &Key, dispatch: &Dispatch) -> Result<D::Kernel, DeviceError> {
+        let kept = self.cache.as_ref().and_then(|cache| cache.get(key));
+        let kept = kept.and_then(|binary| self.driver().load(&binary, dispatch.name).ok());
+        if let Some(kernel) = kept {
+            return Ok(kernel);
+        }
+        let source = format!("{}{}", self.prelude, dispatch.source);
+        let binary = self.driver().compile(&source)?;
+        let kernel = self.driver().load(&binary, dispatch.name)?;
+        if let Some(cache) = &self.cache {
+            cache.put(key, &binary);
+        }
+        Ok(kernel)
+    }
+
+    fn is_loaded(&self, key: &Key) -> bool {
+        let place = lock(&self.kernels).get(key).cloned();
+        place.is_some_and(|place| lock(&place).is_some())
     }
 
     /// Makes the kernels of launches ready, each on any of several threads. Who asks for those that
@@ -123,7 +132,7 @@ impl<D: Driver> Gpu<D> {
                 missing.insert(self.key(&dispatch.source), dispatch);
             }
         }
-        missing.retain(|key, _| !self.loaded().contains_key(key));
+        missing.retain(|key, _| !self.is_loaded(key));
         let missing: Vec<_> = missing.into_values().collect();
         let next = AtomicUsize::new(0);
         let turns = || {
@@ -150,6 +159,10 @@ impl<D: Driver> Gpu<D> {
         hash.update(source);
         hash.finalize().into()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Kernels count elements, and the bytes of blocks, in 32 bits.

@@ -21,14 +21,17 @@ pub(crate) struct Options {
 
 pub(super) fn run(options: &Options) -> Result<()> {
     let Discovered { backends, absent } = rustorch_tensor::discover(0);
-    let libraries: Vec<_> = backends.iter().map(|b| b.libraries()).collect();
-    let runtime = Runtime::new(backends);
+    let runtime = Runtime::new(backends.iter().cloned());
     let devices = runtime.devices().zip(runtime.capabilities());
-    let devices: Vec<_> = (devices.zip(&libraries))
-        .map(|((info, capability), libraries)| Device {
-            info,
-            capability,
-            libraries,
+    let devices: Vec<_> = devices
+        .map(|(info, capability)| {
+            let mut all = backends.iter();
+            let backend = all.find(|b| b.info().device == info.device);
+            Device {
+                info,
+                capability,
+                libraries: backend.map(|b| b.libraries()).unwrap_or_default(),
+            }
         })
         .collect();
     let out = &mut io::stdout().lock();
@@ -43,13 +46,13 @@ pub(super) fn run(options: &Options) -> Result<()> {
 struct Device<'a> {
     info: &'a DeviceInfo,
     capability: &'a DeviceCapability,
-    libraries: &'a [(String, String)],
+    libraries: Vec<(String, String)>,
 }
 
 impl Device<'_> {
     /// Its details and libraries.
     fn details(&self) -> impl Iterator<Item = &(String, String)> {
-        self.info.details.iter().chain(self.libraries)
+        self.info.details.iter().chain(&self.libraries)
     }
 }
 
