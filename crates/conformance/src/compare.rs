@@ -127,8 +127,8 @@ fn same_count(got: usize, expected: usize) -> Result<(), String> {
 
 /// Does the operation only move elements, or round them as its definition says?
 fn moves(op: &Op) -> bool {
-    let adds = matches!(op, Op::Scatter(s) if s.mode == ScatterMode::Add);
-    op.def().op_type().is_none() && !adds
+    let combines = matches!(op, Op::Scatter(s) if s.mode != ScatterMode::Set);
+    op.def().op_type().is_none() && !combines
 }
 
 fn element(i: usize, got: impl std::fmt::Display, expected: impl std::fmt::Display) -> String {

@@ -19,6 +19,7 @@ mod op;
 pub mod ops;
 mod scalar;
 mod shape;
+pub mod special;
 
 pub use device::{DeviceType, GpuDevice, UnknownDevice};
 pub use dtype::{BlockFormat, DType};

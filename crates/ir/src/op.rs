@@ -258,7 +258,7 @@ ops! {
     // Elementwise
     unary::Unary, binary::Binary, compare::Compare, select::Where, activation::Activation,
     // Reductions, scans and selections
-    reduce::Reduce, arg_reduce::ArgReduce, cumsum::Cumsum, top_k::TopK,
+    reduce::Reduce, arg_reduce::ArgReduce, scan::Scan, top_k::TopK,
     index_select::IndexSelect, gather::Gather, scatter::Scatter,
     // Linear algebra
     matmul::Matmul, linear::Linear, embedding::Embedding, rope::Rope, attention::Attention,

@@ -34,7 +34,7 @@ impl From<&[isize]> for Dims {
 }
 
 impl Dims {
-    /// As rising indices for a tensor of this rank.
+    /// As rising indices for a tensor of this rank. One of rank 0 has none, but answers to 0 and -1.
     pub(crate) fn resolve(
         &self,
         op: &'static str,
@@ -44,12 +44,13 @@ impl Dims {
             return Ok((0..rank).collect());
         };
         let mut indices = (dims.iter())
-            .map(|&dim| normalize_dim(op, dim, rank))
+            .map(|&dim| normalize_dim(op, dim, rank.max(1)))
             .collect::<Result<SmallVec<[usize; 6]>, OpError>>()?;
         indices.sort_unstable();
         let once = indices.is_sorted_by(|a, b| a < b);
         let expected = "each dimension at most once";
         require(op, once, expected, format!("{:?}", &dims[..]))?;
+        indices.retain(|dim| *dim < rank);
         Ok(indices)
     }
 }

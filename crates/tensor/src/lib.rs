@@ -11,8 +11,9 @@
 //! | `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
 //! | `creation.rs`, `random.rs`, `macros.rs` | new tensors |
 //! | `views.rs`, `index.rs`, `join.rs` | other shapes, chosen elements, tensors put together |
-//! | `promote.rs`, `elementwise.rs`, `ops_traits.rs` | functions of elements, operators |
-//! | `reduce.rs`, `linalg.rs`, `nn.rs`, `conv.rs`, `attention.rs` | the other families |
+//! | `promote.rs`, `elementwise/`, `ops_traits.rs` | functions of elements, operators |
+//! | `reduce/`, `scatter_reduce.rs` | elements combined |
+//! | `linalg.rs`, `nn.rs`, `conv.rs`, `attention.rs` | the other families |
 //! | `display.rs` | printing |
 //! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
 //! | `preferences.rs` | what Cargo features ask for |
@@ -50,6 +51,7 @@ mod preferences;
 mod promote;
 mod random;
 mod reduce;
+mod scatter_reduce;
 mod tensor;
 mod trace;
 mod updates;
@@ -61,6 +63,7 @@ pub use attention::AttentionOptions;
 pub use devices::{Discovered, backends, discover, host, runtime, with_runtime};
 pub use dims::{Dims, Sizes};
 pub use element::Element;
+pub use elementwise::RoundingMode;
 pub use error::{RusTorchError, RusTorchResult};
 pub use eval::eval_all;
 #[cfg(feature = "hybrid-f32")]
@@ -76,5 +79,7 @@ pub use manager::{
 pub use preferences::prefer;
 pub use promote::Operand;
 pub use random::manual_seed;
+pub use reduce::Interpolation;
+pub use scatter_reduce::ScatterReduce;
 pub use tensor::Tensor;
 pub use trace::Trace;

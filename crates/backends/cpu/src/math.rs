@@ -15,6 +15,8 @@
 //! | `gelu`, in ulp of `x` | 1.4 | 1.6 |
 //! | `gelu_tanh`, in ulp of `x` | 2.0 | 2.0 |
 
+use std::cmp::Ordering;
+
 use num_traits::{AsPrimitive, Float};
 
 use crate::element::Element;
@@ -40,6 +42,20 @@ pub(crate) trait Real: Float + AsPrimitive<f64> + Element<Compute = Self> {
     fn constant(value: f64) -> Self;
     /// Nearest integer, halves to even.
     fn round_ties_even(self) -> Self;
+    /// The next number towards another.
+    fn next_after(self, to: Self) -> Self;
+}
+
+/// The next number from `$x` towards `$to`, of either precision.
+macro_rules! next_after {
+    ($x:expr, $to:expr) => {
+        match $x.partial_cmp(&$to) {
+            None => $x + $to,
+            Some(Ordering::Equal) => $to,
+            Some(Ordering::Less) => $x.next_up(),
+            Some(Ordering::Greater) => $x.next_down(),
+        }
+    };
 }
 
 impl Real for f64 {
@@ -78,6 +94,10 @@ impl Real for f64 {
     fn round_ties_even(self) -> Self {
         self.round_ties_even()
     }
+
+    fn next_after(self, to: Self) -> Self {
+        next_after!(self, to)
+    }
 }
 
 macro_rules! single_precision {
@@ -96,6 +116,11 @@ macro_rules! single_precision {
             #[inline(always)]
             fn round_ties_even(self) -> Self {
                 self.round_ties_even()
+            }
+
+            #[inline(always)]
+            fn next_after(self, to: Self) -> Self {
+                next_after!(self, to)
             }
         }
     };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustorch_cpu::Cpu;
 use rustorch_ir::ops::{
     Activation, ActivationKind, Arange, ArgReduce, BinaryOp, Concat, Conv2d, ConvTranspose2d,
-    Cumsum, Distribution, Gather, IndexSelect, LayerNorm, Matmul, Pad, Pool2d, PoolKind, Random,
-    Reduce, ReduceOp, Scatter, ScatterMode, Softmax, TopK, UnaryOp,
+    Distribution, Gather, IndexSelect, LayerNorm, Matmul, Pad, Pool2d, PoolKind, Random, Reduce,
+    ReduceOp, Scan, ScanOp, Scatter, ScatterMode, Softmax, TopK, UnaryOp,
 };
 use rustorch_ir::{DType, Graph, Op, OpError, Scalar, ValueId};
 use rustorch_reference::{Reference, Values};
@@ -205,7 +205,13 @@ fn lines() {
         });
         check("cumsum", SINGLE, |g| {
             let x = whole(g, &[40, 50, 60], 100, DType::I32)?;
-            g.push(Cumsum { dim }, &[x])
+            g.push(
+                Scan {
+                    op: ScanOp::Sum,
+                    dim,
+                },
+                &[x],
+            )
         });
     }
     check("layer_norm", SINGLE, |g| {

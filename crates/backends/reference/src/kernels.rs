@@ -69,7 +69,7 @@ pub(crate) fn table() -> KernelTable<Launch> {
         Contiguous => contiguous, Cast => cast, Concat => concat, Pad => pad,
         UpdateSlice => update_slice, Assign => assign,
         Unary => unary, Binary => binary, Compare => compare, Where => select,
-        Reduce => reduce, ArgReduce => arg_reduce, Cumsum => cumsum, TopK => top_k,
+        Reduce => reduce, ArgReduce => arg_reduce, Scan => scan, TopK => top_k,
         IndexSelect => index_select, Gather => gather, Scatter => scatter,
         Matmul => matmul,
         Conv2d => conv2d, ConvTranspose2d => conv_transpose2d, Pool2d => pool2d,

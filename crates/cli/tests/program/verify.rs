@@ -101,28 +101,18 @@ pub(crate) fn a_cpu_that_is_right_passes() {
 }
 
 pub(crate) fn a_wrong_result_is_found_and_named() {
-    let faults = "device=cpu;op=cumsum;p=1;kind=wrong";
-    let args = [
-        "-b",
-        "cpu",
-        "--only",
-        "conformance",
-        "--ops",
-        "matmul,cumsum",
-    ];
+    let faults = "device=cpu;op=scan;p=1;kind=wrong";
+    let args = ["-b", "cpu", "--only", "conformance", "--ops", "matmul,scan"];
     let (report, told) = verify(&[&args[..], &["--inject", faults]].concat(), 1);
     assert_eq!(report["passed"], false);
     assert_eq!(row(&report, "conformance", "matmul")["outcome"], "passed");
-    let wrong = row(&report, "conformance", "cumsum");
+    let wrong = row(&report, "conformance", "scan");
     assert_eq!(wrong["outcome"], "failed");
     assert!(
         wrong["remarks"][0].as_str().unwrap().contains("should be"),
         "{wrong}"
     );
-    assert!(
-        told.contains("FAILED") && told.contains("cumsum: "),
-        "{told}"
-    );
+    assert!(told.contains("FAILED") && told.contains("scan: "), "{told}");
 
     // Once, in the middle of a text.
     let once = "device=cpu;op=attention;nth=60;kind=wrong";

@@ -422,11 +422,20 @@ fn reductions_and_selections() {
     top(true, 0, 1, &[3.0, NAN, 5.0], &[0, 1, 1]);
 
     let sums = eval(
-        Cumsum { dim: 1 },
+        Scan {
+            op: ScanOp::Sum,
+            dim: 1,
+        },
         &[int([2, 3], DType::I8, &[100, 100, 1, -1, 0, 5])],
     );
     assert_ints(&sums, &[100, 200, 201, -1, -1, 4]);
-    let sums = eval(Cumsum { dim: 0 }, &[double([2, 2], &[1.0, 2.0, 3.0, 4.0])]);
+    let sums = eval(
+        Scan {
+            op: ScanOp::Sum,
+            dim: 0,
+        },
+        &[double([2, 2], &[1.0, 2.0, 3.0, 4.0])],
+    );
     assert_floats(&sums, &[1.0, 2.0, 4.0, 6.0]);
 }
 

@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
-use crate::{Named, OpDef, OpType, ResultTypes, broadcast_shapes};
+use crate::{Named, OpDef, OpType, ResultTypes, broadcast_shapes, special};
 
 /// A function of two operands of one dtype, broadcast against each other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -11,55 +11,131 @@ pub struct Binary {
     pub op: BinaryOp,
 }
 
-/// Functions of two elements. Integer arithmetic wraps.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum BinaryOp {
-    /// `a + b`.
-    Add,
-    /// `a - b`.
-    Sub,
-    /// `a · b`.
-    Mul,
-    /// `a / b`, of floating-point and complex numbers.
-    Div,
-    /// `⌊a / b⌋`; an integer division by zero is the caller's mistake.
-    FloorDivide,
-    /// `a - b ⌊a / b⌋`, with `b`'s sign; an integer division by zero is the caller's mistake.
-    Remainder,
-    /// `aᵇ`; of integers with a negative `b`: 0, or ±1 where `a` is ±1.
-    Pow,
-    /// The larger; NaN where one is NaN.
-    Maximum,
-    /// The smaller; NaN where one is NaN.
-    Minimum,
-    /// Bitwise and; logical for `bool`.
-    And,
-    /// Bitwise or; logical for `bool`.
-    Or,
-    /// Bitwise exclusive or; logical for `bool`.
-    Xor,
-    /// `a + bi`: a complex number of two reals.
-    Complex,
+/// Makes the functions: to those that backends have their own ways for come those that one line
+/// defines for all of them.
+macro_rules! functions {
+    ($d:tt $($(#[$doc:meta])+ $name:ident = $symbol:literal, $definition:expr;)+) => {
+        /// Functions of two elements. Integer arithmetic wraps.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum BinaryOp {
+            /// `a + b`.
+            Add,
+            /// `a - b`.
+            Sub,
+            /// `a · b`.
+            Mul,
+            /// `a / b`, of floating-point and complex numbers.
+            Div,
+            /// `⌊a / b⌋`; an integer division by zero is the caller's mistake.
+            FloorDivide,
+            /// `a - b ⌊a / b⌋`, with `b`'s sign; an integer division by zero is the caller's
+            /// mistake.
+            Remainder,
+            /// `aᵇ`; of integers with a negative `b`: 0, or ±1 where `a` is ±1.
+            Pow,
+            /// The larger; NaN where one is NaN.
+            Maximum,
+            /// The smaller; NaN where one is NaN.
+            Minimum,
+            /// Bitwise and; logical for `bool`.
+            And,
+            /// Bitwise or; logical for `bool`.
+            Or,
+            /// Bitwise exclusive or; logical for `bool`.
+            Xor,
+            /// `a · 2ᵇ` of integers: 0 where `b` is negative, or no less than the number of bits.
+            ShiftLeft,
+            /// `⌊a / 2ᵇ⌋` of integers: 0, or −1 of a negative `a`, where `b` is negative, or no less
+            /// than the number of bits.
+            ShiftRight,
+            /// Greatest common divisor of integers.
+            Gcd,
+            /// The next number from `a` towards `b`, in single or double precision.
+            NextAfter,
+            /// `a + bi`: a complex number of two reals.
+            Complex,
+            $($(#[$doc])+ $name,)+
+        }
+
+        impl BinaryOp {
+            /// Every function.
+            pub const ALL: &[Self] = &[
+                Self::Add,
+                Self::Sub,
+                Self::Mul,
+                Self::Div,
+                Self::FloorDivide,
+                Self::Remainder,
+                Self::Pow,
+                Self::Maximum,
+                Self::Minimum,
+                Self::And,
+                Self::Or,
+                Self::Xor,
+                Self::ShiftLeft,
+                Self::ShiftRight,
+                Self::Gcd,
+                Self::NextAfter,
+                Self::Complex,
+                $(Self::$name,)+
+            ];
+
+            /// The definition of a function of floats that one line defines, and its name among the
+            /// [special functions](crate::special) or else in the languages of GPUs.
+            #[inline]
+            pub fn defined(self) -> Option<(fn(f64, f64) -> f64, &'static str)> {
+                match self {
+                    $(Self::$name => Some(($definition, $symbol)),)+
+                    _ => None,
+                }
+            }
+        }
+
+        /// As [`for_each_function`](crate::for_each_function), of functions in [`BinaryOp`].
+        #[macro_export]
+        macro_rules! for_each_binary_function {
+            ($d table:ident) => { $d table! { $($name),+ } };
+        }
+    };
+}
+
+functions! {
+    $
+    /// The angle of the point at `b` to the right and `a` up, from −π to π.
+    Atan2 = "atan2", f64::atan2;
+    /// The remainder of a division that is cut towards zero.
+    Fmod = "fmod", |a, b| a % b;
+    /// `√(a² + b²)`.
+    Hypot = "hypot", f64::hypot;
+    /// `a` with the sign of `b`.
+    CopySign = "copysign", f64::copysign;
+    /// `a · 2ᵇ` of a whole `b`.
+    Ldexp = "ldexp", |a, b| libm::scalbn(a, b.clamp(-3000.0, 3000.0) as i32);
+    /// The regularised lower incomplete gamma function.
+    GammaInc = "gammainc", special::gammainc;
+    /// The regularised upper incomplete gamma function.
+    GammaIncC = "gammaincc", special::gammaincc;
+    /// Hurwitz's zeta function.
+    Zeta = "zeta", special::zeta;
+    /// Chebyshev polynomial of the first kind, of degree `b`.
+    ChebyshevT = "chebyshev_polynomial_t", special::chebyshev_polynomial_t;
+    /// Chebyshev polynomial of the second kind, of degree `b`.
+    ChebyshevU = "chebyshev_polynomial_u", special::chebyshev_polynomial_u;
+    /// Chebyshev polynomial of the third kind, of degree `b`.
+    ChebyshevV = "chebyshev_polynomial_v", special::chebyshev_polynomial_v;
+    /// Chebyshev polynomial of the fourth kind, of degree `b`.
+    ChebyshevW = "chebyshev_polynomial_w", special::chebyshev_polynomial_w;
+    /// Physicist's Hermite polynomial of degree `b`.
+    HermiteH = "hermite_polynomial_h", special::hermite_polynomial_h;
+    /// Probabilist's Hermite polynomial of degree `b`.
+    HermiteHe = "hermite_polynomial_he", special::hermite_polynomial_he;
+    /// Laguerre polynomial of degree `b`.
+    LaguerreL = "laguerre_polynomial_l", special::laguerre_polynomial_l;
+    /// Legendre polynomial of degree `b`.
+    LegendreP = "legendre_polynomial_p", special::legendre_polynomial_p;
 }
 
 impl BinaryOp {
-    /// Every function.
-    pub const ALL: &[Self] = &[
-        Self::Add,
-        Self::Sub,
-        Self::Mul,
-        Self::Div,
-        Self::FloorDivide,
-        Self::Remainder,
-        Self::Pow,
-        Self::Maximum,
-        Self::Minimum,
-        Self::And,
-        Self::Or,
-        Self::Xor,
-        Self::Complex,
-    ];
-
     /// Is the function defined for elements of `dtype`?
     pub fn accepts(self, dtype: DType) -> bool {
         let real = dtype.is_float() || dtype.is_int();
@@ -69,8 +145,35 @@ impl BinaryOp {
             Self::FloorDivide | Self::Remainder | Self::Pow => real,
             Self::Maximum | Self::Minimum => real || dtype == DType::Bool,
             Self::And | Self::Or | Self::Xor => dtype.is_int() || dtype == DType::Bool,
-            Self::Complex => dtype.complex().is_some(),
+            Self::ShiftLeft | Self::ShiftRight | Self::Gcd => dtype.is_int(),
+            Self::NextAfter | Self::Complex => dtype.complex().is_some(),
+            _ => dtype.is_float(),
         }
+    }
+
+    /// Where examples are taken from: quotients are compared where rounding cannot cross an integer,
+    /// powers where they are finite.
+    fn domain(self, dtype: DType) -> [Fill; 2] {
+        let usual = Operand::new([], dtype).fill;
+        match self {
+            Self::FloorDivide | Self::Remainder => [Fill::Ints(0, 100), Fill::Ints(1, 9)],
+            Self::Pow if dtype.is_int() => [Fill::Ints(0, 4); 2],
+            Self::Pow | Self::Div => [Fill::Uniform(0.5, 2.0); 2],
+            Self::Fmod => [Fill::Ints(-100, 100), Fill::Ints(1, 9)],
+            Self::ShiftLeft | Self::ShiftRight => [Fill::Ints(0, 127), Fill::Ints(0, 70)],
+            Self::Gcd => [Fill::Ints(0, 120); 2],
+            Self::Ldexp => [usual, Fill::Ints(-5, 5)],
+            Self::GammaInc | Self::GammaIncC => [Fill::Uniform(0.1, 30.0); 2],
+            Self::Zeta => [Fill::Uniform(1.1, 9.0), Fill::Uniform(0.1, 30.0)],
+            _ if self.is_special() => [usual, Fill::Ints(-1, 12)],
+            _ => [usual; 2],
+        }
+    }
+
+    /// Is it one of the [special functions](crate::special)?
+    fn is_special(self) -> bool {
+        self.defined()
+            .is_some_and(|(_, name)| special::is_defined(name))
     }
 
     /// Type of the result for elements of `dtype`.
@@ -120,24 +223,15 @@ impl Named for Binary {
         }
         for &op in BinaryOp::ALL {
             for dtype in DType::SCALARS.into_iter().filter(|&d| op.accepts(d)) {
-                // Quotients are compared where rounding cannot cross an integer, powers
-                // where they are finite.
-                let (left, right) = match op {
-                    BinaryOp::FloorDivide | BinaryOp::Remainder => {
-                        (Fill::Ints(0, 100), Fill::Ints(1, 9))
-                    }
-                    BinaryOp::Pow if dtype.is_int() => (Fill::Ints(0, 4), Fill::Ints(0, 4)),
-                    BinaryOp::Pow | BinaryOp::Div => {
-                        (Fill::Uniform(0.5, 2.0), Fill::Uniform(0.5, 2.0))
-                    }
-                    _ => {
-                        let fill = Operand::new([], dtype).fill;
-                        (fill, fill)
-                    }
-                };
+                let [left, right] = op.domain(dtype);
                 let a = |shape: &[usize]| Operand::new(shape, dtype).fill(left);
                 let b = |shape: &[usize]| Operand::new(shape, dtype).fill(right);
                 let mut push = |a, b| cases.push(Case::new(Self { op }, [a, b]));
+                // Where elements are is nothing that these could get wrong by themselves.
+                if op.is_special() {
+                    push(a(&[67]), b(&[67]));
+                    continue;
+                }
                 for shape in SHAPES {
                     push(a(shape), b(shape));
                     push(a(shape), b(&[]));

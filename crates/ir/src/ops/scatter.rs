@@ -5,8 +5,8 @@ use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::{Named, OpDef, OpType, ResultTypes};
 
-/// A copy of `x` in which `out[i][index[i][j][k]][k]` (for `dim` 1) is set to, or increased
-/// by, `source[i][j][k]`: `torch.scatter` and `torch.scatter_add`.
+/// A copy of `x` in which `out[i][index[i][j][k]][k]` (for `dim` 1) is set to, or combined
+/// with, `source[i][j][k]`: `torch.scatter` and `torch.scatter_reduce`.
 ///
 /// Operands: `x`; `index`, as for [`Gather`](super::Gather); `source` of `index`'s shape and
 /// `x`'s dtype. Where `Set` meets one place several times, the last in row-major order stays.
@@ -25,6 +25,26 @@ pub enum ScatterMode {
     Set,
     /// Adds to it.
     Add,
+    /// Multiplies it.
+    Prod,
+    /// Leaves it where it is larger; NaN where one is NaN.
+    Max,
+    /// Leaves it where it is smaller; NaN where one is NaN.
+    Min,
+}
+
+impl ScatterMode {
+    /// Every mode.
+    pub const ALL: &[Self] = &[Self::Set, Self::Add, Self::Prod, Self::Max, Self::Min];
+
+    /// Is it defined for elements of `dtype`?
+    pub fn accepts(self, dtype: DType) -> bool {
+        match self {
+            Self::Set => true,
+            Self::Add | Self::Prod => dtype != DType::Bool,
+            Self::Max | Self::Min => !dtype.is_complex(),
+        }
+    }
 }
 
 impl OpDef for Scatter {
@@ -43,8 +63,8 @@ impl OpDef for Scatter {
             "index and source of one shape",
             format!("{index} and {source}"),
         )?;
-        let adds = self.mode == ScatterMode::Set || x.dtype != DType::Bool;
-        require(Self::NAME, adds, "numbers to add", x)?;
+        let expected = format_args!("a dtype that {:?} is defined for", self.mode);
+        require(Self::NAME, self.mode.accepts(x.dtype), expected, x)?;
         Ok(smallvec![x.clone()])
     }
 }
@@ -55,12 +75,11 @@ impl Named for Scatter {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in DType::SCALARS {
-            for mode in [ScatterMode::Set, ScatterMode::Add] {
-                if mode == ScatterMode::Add && dtype == DType::Bool {
-                    continue;
-                }
+            for &mode in ScatterMode::ALL.iter().filter(|mode| mode.accepts(dtype)) {
+                // Where elements are is nothing that the others could get wrong by themselves.
+                let is_usual = matches!(mode, ScatterMode::Set | ScatterMode::Add);
                 for dim in 0..3 {
-                    for arrange in ARRANGEMENTS {
+                    for &arrange in &ARRANGEMENTS[..if is_usual { 5 } else { 1 }] {
                         let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
                         let index = [DType::I64, DType::I32][dim % 2];
                         let index = Operand::new([2, 3, 5], index).fill(Fill::Ints(0, 3));

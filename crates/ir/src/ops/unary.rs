@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{Case, Fill, Operand, elementwise};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Named, OpDef, OpType, ResultTypes, special};
 
 /// A function of each element.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -94,8 +94,8 @@ macro_rules! functions {
                 $(Self::$name,)+
             ];
 
-            /// The definition of a function of floats that one line defines, and the name that it
-            /// has in the languages of GPUs.
+            /// The definition of a function of floats that one line defines, and its name among the
+            /// [special functions](crate::special) or else in the languages of GPUs.
             #[inline]
             pub fn defined(self) -> Option<(fn(f64) -> f64, &'static str)> {
                 match self {
@@ -138,6 +138,40 @@ functions! {
     Log2 = "log2", f64::log2;
     /// Logarithm to base 10.
     Log10 = "log10", f64::log10;
+    /// `eˣ - 1`.
+    Expm1 = "expm1", special::expm1;
+    /// `ln(1 + x)`.
+    Log1p = "log1p", special::log1p;
+    /// `1 - erf(x)`.
+    Erfc = "erfc", special::erfc;
+    /// `exp(x²) erfc(x)`.
+    Erfcx = "erfcx", special::erfcx;
+    /// Inverse of the error function.
+    Erfinv = "erfinv", special::erfinv;
+    /// Inverse of the standard normal distribution function.
+    Ndtri = "ndtri", special::ndtri;
+    /// `ln |Γ(x)|`.
+    Lgamma = "lgamma", special::lgamma;
+    /// Derivative of `ln Γ(x)`.
+    Digamma = "digamma", special::digamma;
+    /// Modified Bessel function of the first kind of order 0, times `e^-|x|`.
+    I0e = "i0e", special::i0e;
+    /// Modified Bessel function of the first kind of order 1, times `e^-|x|`.
+    I1e = "i1e", special::i1e;
+    /// Modified Bessel function of the second kind of order 0, times `eˣ`.
+    K0e = "k0e", special::k0e;
+    /// Modified Bessel function of the second kind of order 1, times `eˣ`.
+    K1e = "k1e", special::k1e;
+    /// Bessel function of the first kind of order 0.
+    BesselJ0 = "bessel_j0", special::bessel_j0;
+    /// Bessel function of the first kind of order 1.
+    BesselJ1 = "bessel_j1", special::bessel_j1;
+    /// Bessel function of the second kind of order 0.
+    BesselY0 = "bessel_y0", special::bessel_y0;
+    /// Bessel function of the second kind of order 1.
+    BesselY1 = "bessel_y1", special::bessel_y1;
+    /// Airy's function Ai.
+    AiryAi = "airy_ai", special::airy_ai;
 }
 
 impl UnaryOp {
@@ -159,9 +193,24 @@ impl UnaryOp {
         match self {
             Self::Log | Self::Log2 | Self::Log10 | Self::Sqrt | Self::Rsqrt => Some((0.01, 9.0)),
             Self::Acosh => Some((1.01, 9.0)),
-            Self::Asin | Self::Acos | Self::Atanh => Some((-0.99, 0.99)),
+            Self::Asin | Self::Acos | Self::Atanh | Self::Erfinv => Some((-0.99, 0.99)),
+            Self::Log1p => Some((-0.9, 9.0)),
+            Self::Ndtri => Some((0.001, 0.999)),
+            // Away from the zeros.
+            Self::Lgamma | Self::Digamma => Some((2.5, 30.0)),
+            Self::K0e | Self::K1e | Self::BesselY0 | Self::BesselY1 => Some((0.01, 30.0)),
+            Self::I0e | Self::I1e | Self::BesselJ0 | Self::BesselJ1 => Some((-30.0, 30.0)),
+            Self::AiryAi | Self::Erfcx | Self::Erfc => Some((-4.0, 4.0)),
             _ => None,
         }
+    }
+
+    /// Do waves make all digits of large operands count?
+    fn oscillates(self) -> bool {
+        matches!(
+            self,
+            Self::BesselJ0 | Self::BesselJ1 | Self::BesselY0 | Self::BesselY1 | Self::AiryAi
+        )
     }
 
     /// Type of the result for elements of `dtype`.
@@ -207,7 +256,19 @@ impl Named for Unary {
                 Some((least, most)) => x.fill(Fill::Uniform(least, most)),
                 None => x,
             };
-            cases.extend(elementwise(&Self { op }.into(), &dtypes, fill));
+            // Where elements are is nothing that these could get wrong by themselves.
+            if op
+                .defined()
+                .is_some_and(|(_, name)| special::is_defined(name))
+            {
+                let case = |dtype| Case::new(Self { op }, [fill(Operand::new([67], dtype))]);
+                cases.extend(dtypes.iter().copied().map(case));
+            } else {
+                cases.extend(elementwise(&Self { op }.into(), &dtypes, fill));
+            }
+            if op.oscillates() {
+                continue;
+            }
             for dtype in dtypes.into_iter().filter(|d| d.is_float()) {
                 let x = Operand::new([64], dtype).fill(Fill::Special);
                 cases.push(Case::new(Self { op }, [x]));

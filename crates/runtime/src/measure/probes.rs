@@ -1,9 +1,9 @@
 //! The operations that are measured.
 
 use rustorch_ir::ops::{
-    Activation, ActivationKind, Attention, BinaryOp, Cast, Concat, Contiguous, Conv2d, Cumsum,
+    Activation, ActivationKind, Attention, BinaryOp, Cast, Concat, Contiguous, Conv2d,
     Distribution, IndexSelect, LayerNorm, Linear, Pool2d, PoolKind, Random, ReduceOp, RmsNorm,
-    Softmax, TopK, UnaryOp,
+    Scan, ScanOp, Softmax, TopK, UnaryOp,
 };
 use rustorch_ir::{BlockFormat, DType, Graph, OpError, TensorType, ValueId};
 
@@ -95,7 +95,13 @@ pub(super) fn all() -> Vec<Probe> {
         }),
         (SHORT, |g, n, dtype| {
             let x = rows(g, n, dtype)?;
-            g.push(Cumsum { dim: 1 }, &[x])
+            g.push(
+                Scan {
+                    op: ScanOp::Sum,
+                    dim: 1,
+                },
+                &[x],
+            )
         }),
         (SHORT, |g, n, dtype| {
             let (k, dim, largest) = (8, 1, true);

@@ -71,8 +71,8 @@ methods! {
     max(dims: impl Into<Dims>, keepdim: bool);
     min(dims: impl Into<Dims>, keepdim: bool);
     mean(dims: impl Into<Dims>, keepdim: bool);
-    var(dims: impl Into<Dims>, correction: usize, keepdim: bool);
-    std(dims: impl Into<Dims>, correction: usize, keepdim: bool);
+    var(dims: impl Into<Dims>, correction: impl Into<f64>, keepdim: bool);
+    std(dims: impl Into<Dims>, correction: impl Into<f64>, keepdim: bool);
     logsumexp(dims: impl Into<Dims>, keepdim: bool);
     cumsum(dim: isize);
     max_pool2d(kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2]);

@@ -69,7 +69,9 @@ fn arithmetic() -> Outcome {
     assert_eq!(m.floor_divide(2)?.to_vec::<i64>()?, [3, -4]);
     assert_eq!(m.remainder(&n)?.to_vec::<i64>()?, [1, -1]);
     assert_eq!(m.pow(3)?.to_vec::<i64>()?, [343, -343]);
-    assert_eq!(n.pow(-1)?.to_vec::<i64>()?, [0, 0]);
+    let negative = tensor![-1, -1];
+    assert_eq!(n.pow(&negative)?.to_vec::<i64>()?, [0, 0]);
+    assert!(error(n.pow(-1)).contains("not negative"));
     assert_eq!(m.div(2)?.to_vec::<f32>()?, [3.5, -3.5]);
     assert_eq!(
         tensor![200u8, 100].add(100)?.to_vec::<u8>()?,

@@ -13,6 +13,7 @@ mod linalg;
 mod nn;
 mod reduce;
 mod results;
+mod special;
 mod trace;
 mod updates;
 mod views;

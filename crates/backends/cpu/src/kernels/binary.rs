@@ -65,6 +65,7 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
 fn same<T: Element>(op: BinaryOp, f: Option<Loop2<T::Compute>>) -> Option<Function> {
     let work = match op {
         BinaryOp::Pow | BinaryOp::FloorDivide | BinaryOp::Remainder => SLOW,
+        op if op.defined().is_some() => SLOW,
         _ => 1,
     };
     Some(Function::binary::<T, T>(work, f?))
@@ -92,9 +93,28 @@ fn real<T: Real>(op: BinaryOp) -> Option<Loop2<T>> {
         BinaryOp::Minimum => |a, b, out| {
             apply2(a, b, out, |a, b| if a < b || a.is_nan() { a } else { b });
         },
-        _ => return None,
+        BinaryOp::NextAfter => |a, b, out| apply2(a, b, out, T::next_after),
+        _ => return defined(op),
     })
 }
+
+/// The functions that have no better way here than their definition in double precision.
+macro_rules! definitions {
+    ($($name:ident),+) => {
+        fn defined<T: Real>(op: BinaryOp) -> Option<Loop2<T>> {
+            let function: Loop2<T> = match op {
+                $(BinaryOp::$name => |a, b, out| {
+                    if let Some((definition, _)) = BinaryOp::$name.defined() {
+                        apply2(a, b, out, |a: T, b: T| T::constant(definition(a.as_(), b.as_())));
+                    }
+                },)+
+                _ => return None,
+            };
+            Some(function)
+        }
+    };
+}
+rustorch_ir::for_each_binary_function!(definitions);
 
 /// The exact remainder, with the sign of the divisor.
 fn remainder<T: Real>(a: T, b: T) -> T {
@@ -135,6 +155,20 @@ fn int<T: Int>(op: BinaryOp) -> Option<Loop2<T>> {
         BinaryOp::And => |a, b, out| apply2(a, b, out, |a, b| a & b),
         BinaryOp::Or => |a, b, out| apply2(a, b, out, |a, b| a | b),
         BinaryOp::Xor => |a, b, out| apply2(a, b, out, |a, b| a ^ b),
+        BinaryOp::ShiftLeft => |a, b, out| {
+            apply2(a, b, out, |a, b| {
+                bits_to_shift(b).map_or(T::zero(), |b| a << b)
+            });
+        },
+        BinaryOp::ShiftRight => |a, b, out| {
+            apply2(a, b, out, |a, b| match bits_to_shift(b) {
+                Some(b) => a >> b,
+                // All that is left is the sign.
+                None if a < T::zero() => !T::zero(),
+                None => T::zero(),
+            });
+        },
+        BinaryOp::Gcd => |a, b, out| apply2(a, b, out, gcd),
         _ => return None,
     })
 }
@@ -163,6 +197,25 @@ fn int_rem<T: Int>(a: T, b: T) -> T {
 /// Does a remainder have to move to the divisor's side of zero?
 fn crosses<T: Int>(r: T, b: T) -> bool {
     r != T::zero() && (r < T::zero()) != (b < T::zero())
+}
+
+/// How far to shift, if anything is left then.
+fn bits_to_shift<T: Int>(b: T) -> Option<usize> {
+    let bits = T::zero().count_zeros() as usize;
+    b.to_usize().filter(|&b| b < bits)
+}
+
+/// By Euclid's algorithm, of magnitudes; those that do not fit wrap.
+fn gcd<T: Int>(a: T, b: T) -> T {
+    let (mut a, mut b) = (a, b);
+    while b != T::zero() {
+        (a, b) = (b, int_rem(a, b));
+    }
+    if a < T::zero() {
+        T::zero().wrapping_sub(&a)
+    } else {
+        a
+    }
 }
 
 fn int_pow<T: Int>(base: T, exponent: T) -> T {

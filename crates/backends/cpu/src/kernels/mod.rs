@@ -13,7 +13,6 @@ mod concat;
 mod contiguous;
 mod conv2d;
 mod conv_transpose2d;
-mod cumsum;
 mod embedding;
 mod full;
 mod fused_linear;
@@ -28,6 +27,7 @@ mod random;
 mod reduce;
 mod rms_norm;
 mod rope;
+mod scan;
 mod scatter;
 mod select;
 mod softmax;
@@ -57,7 +57,7 @@ pub(crate) fn table() -> KernelTable<Launch> {
         contiguous::KERNEL,
         conv2d::KERNEL,
         conv_transpose2d::KERNEL,
-        cumsum::KERNEL,
+        scan::KERNEL,
         embedding::KERNEL,
         full::KERNEL,
         fused_linear::KERNEL,

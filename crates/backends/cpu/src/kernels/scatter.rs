@@ -1,4 +1,6 @@
-//! Elements put, or added, to places along a dimension.
+//! Elements put to places along a dimension, or combined with what is there.
+
+use std::cmp::Ordering;
 
 use rustorch_ir::ops::{Scatter, ScatterMode};
 use rustorch_ir::{Layout, Op, OpKind, Signature};
@@ -44,7 +46,49 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
             scatter::<T>(&mut args, op, &picks, |x: T, source| x.wrapping_add(source));
             Ok(())
         }),
+        ScatterMode::Prod if dtype.is_float() => with_type!(dtype, floats T => {
+            scatter::<T>(&mut args, op, &picks, |x, source| x * source);
+            Ok(())
+        }),
+        ScatterMode::Prod if dtype.is_complex() => with_type!(dtype, complex T => {
+            scatter::<T>(&mut args, op, &picks, |x, source| x * source);
+            Ok(())
+        }),
+        ScatterMode::Prod => with_type!(dtype, ints T => {
+            scatter::<T>(&mut args, op, &picks, |x: T, source| x.wrapping_mul(source));
+            Ok(())
+        }),
+        ScatterMode::Max => with_type!(dtype, reals T => {
+            scatter::<T>(&mut args, op, &picks, larger);
+            Ok(())
+        }),
+        ScatterMode::Min => with_type!(dtype, reals T => {
+            scatter::<T>(&mut args, op, &picks, smaller);
+            Ok(())
+        }),
     }
+}
+
+/// The larger; NaN where one is NaN.
+fn larger<T: PartialOrd>(a: T, b: T) -> T {
+    match b.partial_cmp(&a) {
+        Some(Ordering::Greater) => b,
+        None if is_nan(&b) => b,
+        _ => a,
+    }
+}
+
+/// The smaller; NaN where one is NaN.
+fn smaller<T: PartialOrd>(a: T, b: T) -> T {
+    match b.partial_cmp(&a) {
+        Some(Ordering::Less) => b,
+        None if is_nan(&b) => b,
+        _ => a,
+    }
+}
+
+fn is_nan<T: PartialOrd>(x: &T) -> bool {
+    x.partial_cmp(x).is_none()
 }
 
 /// Copies `x` and puts `combine(old, new)` where the index says, in row-major order. What

@@ -3,6 +3,7 @@
 use rustorch_ir::ops::{ActivationKind, BinaryOp, CompareOp, UnaryOp};
 use rustorch_ir::{DType, Op};
 
+use super::special;
 use crate::kernel::{Kernel, name};
 
 /// The result of `op`, of type `to`, on operands `x` of type `from`. It may have more digits
@@ -88,8 +89,16 @@ fn unary(op: UnaryOp, dtype: DType, x: &str) -> Option<String> {
         UnaryOp::Round => function("rint"),
         UnaryOp::Trunc => function("trunc"),
         UnaryOp::IsNan => format!("((uchar)({x} != {x}))"),
-        _ => function(op.defined()?.1),
+        _ => format!("{}({x})", called(op.defined()?.1, dtype)),
     })
+}
+
+/// What kernels call a function of numbers of `dtype` that [`special`] has, or their language.
+fn called(name: &str, dtype: DType) -> String {
+    match rustorch_ir::special::is_defined(name) {
+        true => special::call(name, dtype),
+        false => name.to_owned(),
+    }
 }
 
 fn binary(op: BinaryOp, dtype: DType, a: &str, b: &str) -> Option<String> {
@@ -122,9 +131,16 @@ fn binary(op: BinaryOp, dtype: DType, a: &str, b: &str) -> Option<String> {
             BinaryOp::Maximum => format!("({a} > {b} || {a} != {a} ? {a} : {b})"),
             BinaryOp::Minimum => format!("({a} < {b} || {a} != {a} ? {a} : {b})"),
             BinaryOp::Complex => format!("make_{}({a}, {b})", name(dtype.complex()?)),
-            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => return None,
+            BinaryOp::NextAfter => format!("next_after_{t}({a}, {b})"),
+            BinaryOp::Ldexp => {
+                // Beyond these the result is the same.
+                let bounded = format!("({b} > 3000 ? 3000 : {b} < -3000 ? -3000 : (int){b})");
+                format!("ldexp({a}, {bounded})")
+            }
+            _ => format!("{}({a}, {b})", called(op.defined()?.1, dtype)),
         });
     }
+    let is_in_range = format!("({b} >= 0 && {b} < {})", 8 * dtype.size()?);
     let wrapping = |sign: &str| format!("((compute_{t})((ulong){a} {sign} (ulong){b}))");
     Some(match op {
         BinaryOp::Add => wrapping("+"),
@@ -138,7 +154,18 @@ fn binary(op: BinaryOp, dtype: DType, a: &str, b: &str) -> Option<String> {
         BinaryOp::Pow => format!("pow_{t}({a}, {b})"),
         BinaryOp::FloorDivide => format!("({b} == 0 ? {b} : floor_divide_{t}({a}, {b}))"),
         BinaryOp::Remainder => format!("({b} == 0 ? {b} : remainder_{t}({a}, {b}))"),
-        BinaryOp::Div | BinaryOp::Complex => return None,
+        BinaryOp::ShiftLeft => {
+            format!("({is_in_range} ? (compute_{t})((ulong){a} << (uint){b}) : (compute_{t})0)")
+        }
+        BinaryOp::ShiftRight => {
+            let sign = format!("(compute_{t})(0 - (ulong)({a} < 0))");
+            format!("({is_in_range} ? (compute_{t})({a} >> (uint){b}) : {sign})")
+        }
+        BinaryOp::Gcd => {
+            let magnitude = |x: &str| format!("({x} < 0 ? 0 - (ulong){x} : (ulong){x})");
+            format!("((compute_{t})gcd_u64({}, {}))", magnitude(a), magnitude(b))
+        }
+        _ => return None,
     })
 }
 

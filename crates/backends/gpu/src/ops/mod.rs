@@ -12,7 +12,6 @@ mod concat;
 pub(crate) mod conv2d;
 mod conv_transpose2d;
 pub(crate) mod cuda;
-mod cumsum;
 mod embedding;
 mod functions;
 pub(crate) mod fused_linear;
@@ -31,9 +30,11 @@ mod random;
 mod reduce;
 mod rms_norm;
 pub(crate) mod rope;
+mod scan;
 mod scatter;
 mod simd_tile;
 mod softmax;
+mod special;
 mod tile;
 mod top_k;
 mod update_slice;
@@ -55,7 +56,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         cast::KERNEL,
         concat::KERNEL,
         conv_transpose2d::KERNEL,
-        cumsum::KERNEL,
+        scan::KERNEL,
         embedding::KERNEL,
         gather::KERNEL,
         index_select::KERNEL,

@@ -7,6 +7,7 @@ use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Operand, Part, Place, Step};
 
 use super::functions::{expression, rounded};
+use super::special;
 use crate::dialect::Dialect;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, name};
@@ -107,7 +108,7 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     }
     kernel.write("y", step.output());
     body.push_str("KERNEL_END\n");
-    kernel.set_text(body);
+    kernel.set_text(special::with_definitions(body));
     emitter.launch(kernel.groups(n.div_ceil(each * GROUP as usize), 1, 1));
 }
 

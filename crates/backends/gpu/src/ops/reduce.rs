@@ -38,7 +38,8 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         starts: dims(&x.layout, kept.into_iter()),
         along: dims(&x.layout, along.into_iter()),
     };
-    lines.reduce(op.op, Memory::Place(step.output()), emitter);
+    let combination = Combination::of(op.op, x.ty.dtype);
+    lines.reduce(&combination, Memory::Place(step.output()), emitter);
 }
 
 /// Lines whose elements are combined.
@@ -53,15 +54,15 @@ pub(super) struct Lines<'a> {
 
 impl Lines<'_> {
     /// Writes each line's result to `y`, which lies without gaps.
-    fn reduce(&self, op: ReduceOp, y: Memory, emitter: &mut Emitter) {
+    fn reduce(&self, combination: &Combination, y: Memory, emitter: &mut Emitter) {
         let (count, len) = (self.starts.elements(), self.along.elements());
         let tile = Tile::new(emitter.limits, &self.starts, &self.along);
         let segment = tile.segment(count, len);
         if segment >= len {
-            return self.pass(op, len, y, [1, 0], emitter);
+            return self.pass(combination, len, y, [1, 0], emitter);
         }
         let segments = len.div_ceil(segment);
-        let dtype = accumulator(op, self.x.dtype());
+        let dtype = combination.dtype;
         let bytes = dtype.size().unwrap_or(0) * count * segments;
         let partial = Memory::Scratch(dtype, emitter.scratch(bytes));
         // Partial results lie as the elements do.
@@ -69,7 +70,7 @@ impl Lines<'_> {
             true => [1, count],
             false => [segments, 1],
         };
-        self.pass(op, segment, partial, strides, emitter);
+        self.pass(combination, segment, partial, strides, emitter);
         let line = |n: usize, stride: usize| Layout {
             shape: [n].into(),
             strides: [stride].into_iter().collect(),
@@ -80,14 +81,14 @@ impl Lines<'_> {
             starts: line(count, strides[0]),
             along: line(segments, strides[1]),
         };
-        partial.reduce(op, y, emitter);
+        partial.reduce(combination, y, emitter);
     }
 
     /// Reduces each segment of `segment` elements of each line. Results are in steps of
     /// `strides` for the line and the segment.
     pub(super) fn pass(
         &self,
-        op: ReduceOp,
+        combination: &Combination,
         segment: usize,
         y: Memory,
         strides: [usize; 2],
@@ -99,13 +100,11 @@ impl Lines<'_> {
             include_str!("../../kernels/lines.h"),
             include_str!("../../kernels/reduce.c")
         );
+        let text = combination.functions.to_owned() + text;
         let mut kernel = Kernel::new("reduce", text, tile.group());
-        let dtype = accumulator(op, self.x.dtype());
         kernel.define_dtype("X", self.x.dtype());
-        kernel.define_dtype("A", dtype);
         kernel.define_dtype("Y", y.dtype());
-        kernel.define("COMBINE(a, b)", combination(op, dtype));
-        kernel.define("START", start(op, dtype));
+        combination.define(&mut kernel);
         kernel.define("EACH", EACH);
         self.x.read(&mut kernel, "x");
         y.write(&mut kernel, "y");
@@ -123,16 +122,43 @@ impl Lines<'_> {
     }
 }
 
-/// The type that elements of `dtype` are combined in.
-pub(super) fn accumulator(op: ReduceOp, dtype: DType) -> DType {
-    match op.output(dtype) {
-        DType::F16 | DType::BF16 => DType::F32,
-        other => other,
+/// How elements are combined.
+pub(super) struct Combination {
+    /// The type that they are combined in.
+    pub(super) dtype: DType,
+    /// What kernels need to be told before.
+    pub(super) functions: &'static str,
+    /// `a` and `b` combined.
+    pub(super) combine: String,
+    /// What changes nothing when it is combined with a line's elements.
+    pub(super) start: String,
+}
+
+impl Combination {
+    /// A reduction of elements of `dtype`.
+    pub(super) fn of(op: ReduceOp, dtype: DType) -> Self {
+        let dtype = match op.output(dtype) {
+            DType::F16 | DType::BF16 => DType::F32,
+            other => other,
+        };
+        Self {
+            dtype,
+            functions: "",
+            combine: combination(op, dtype),
+            start: start(op, dtype),
+        }
+    }
+
+    /// Tells a kernel.
+    pub(super) fn define(&self, kernel: &mut Kernel) {
+        kernel.define_dtype("A", self.dtype);
+        kernel.define("COMBINE(a, b)", &self.combine);
+        kernel.define("START", &self.start);
     }
 }
 
 /// `a` and `b` combined, of what elements are combined in.
-fn combination(op: ReduceOp, dtype: DType) -> String {
+pub(super) fn combination(op: ReduceOp, dtype: DType) -> String {
     match op {
         ReduceOp::Sum => sum(dtype),
         ReduceOp::Prod if dtype.is_complex() => format!("mul_{}(a, b)", name(dtype)),
@@ -155,7 +181,7 @@ pub(super) fn sum(dtype: DType) -> String {
 }
 
 /// What changes nothing when it is combined with a line's elements.
-pub(super) fn start(op: ReduceOp, dtype: DType) -> String {
+fn start(op: ReduceOp, dtype: DType) -> String {
     let number = match op {
         ReduceOp::Sum => "0",
         ReduceOp::Prod => "1",

@@ -1,12 +1,12 @@
-//! Elements put, or added, to places along a dimension, in an order that is always the same.
+//! Elements put to places along a dimension, or combined with what is there, in an order that is always the same.
 
-use rustorch_ir::ops::{Scatter, ScatterMode};
+use rustorch_ir::ops::{ReduceOp, Scatter, ScatterMode};
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::concat::copy;
 use super::gather::outside;
-use super::reduce::sum;
+use super::reduce::combination;
 use super::top_k::Best;
 use super::views::{Memory, dimensions, for_each, split, walk, words};
 use crate::emit::{Emitter, GpuKernel};
@@ -123,7 +123,7 @@ fn declare(
 ) -> fn(&Place) -> Place {
     let place = match op.mode {
         ScatterMode::Set => words,
-        ScatterMode::Add => Place::clone,
+        _ => Place::clone,
     };
     let [index, source] = [&step.inputs[1], &step.inputs[2]];
     let y = place(step.output());
@@ -131,7 +131,10 @@ fn declare(
     kernel.define_dtype("INDEX", index.ty.dtype);
     let combination = match op.mode {
         ScatterMode::Set => "(b)".to_owned(),
-        ScatterMode::Add => sum(y.ty.dtype),
+        ScatterMode::Add => combination(ReduceOp::Sum, y.ty.dtype),
+        ScatterMode::Prod => combination(ReduceOp::Prod, y.ty.dtype),
+        ScatterMode::Max => combination(ReduceOp::Max, y.ty.dtype),
+        ScatterMode::Min => combination(ReduceOp::Min, y.ty.dtype),
     };
     kernel.define("COMBINE(a, b)", combination);
     kernel.read("index", index);

@@ -1,4 +1,7 @@
+use std::cmp::Ordering;
+
 use num_complex::Complex64;
+use rustorch_ir::DType;
 use rustorch_ir::ops::{Binary, BinaryOp};
 
 use crate::Values;
@@ -7,10 +10,15 @@ use crate::operand::{Call, Misuse};
 pub(crate) fn evaluate(op: &Binary, call: &Call) -> Result<Values, Misuse> {
     let a = call.inputs[0].broadcast(&call.output().shape);
     let b = call.inputs[1].broadcast(&call.output().shape);
+    let dtype = call.output().dtype;
     Ok(match (&*a, &*b) {
         (Values::Float(a), Values::Float(b)) if op.op == BinaryOp::Complex => {
             let pairs = a.iter().zip(b);
             Values::Complex(pairs.map(|(&re, &im)| Complex64::new(re, im)).collect())
+        }
+        (Values::Float(a), Values::Float(b)) if op.op == BinaryOp::NextAfter => {
+            let pairs = a.iter().zip(b);
+            Values::Float(pairs.map(|(&a, &b)| next_after(a, b, dtype)).collect())
         }
         (Values::Float(a), Values::Float(b)) => {
             let pairs = a.iter().zip(b);
@@ -19,7 +27,7 @@ pub(crate) fn evaluate(op: &Binary, call: &Call) -> Result<Values, Misuse> {
         (Values::Int(a), Values::Int(b)) => {
             let pairs = a.iter().zip(b).enumerate();
             let results = pairs.map(|(i, (&a, &b))| {
-                integer(op.op, a, b)
+                integer(op.op, a, b, dtype)
                     .ok_or_else(|| Misuse(format!("element {i} is {a} divided by 0")))
             });
             Values::Int(results.collect::<Result<_, _>>()?)
@@ -43,7 +51,30 @@ fn real(op: BinaryOp, a: f64, b: f64) -> f64 {
         BinaryOp::Pow => a.powf(b),
         BinaryOp::Maximum => maximum(a, b),
         BinaryOp::Minimum => minimum(a, b),
-        _ => unreachable!("{op:?} of real numbers"),
+        _ => match op.defined() {
+            Some((definition, _)) => definition(a, b),
+            None => unreachable!("{op:?} of real numbers"),
+        },
+    }
+}
+
+/// The next number that `dtype`, of single or double precision, has from `a` towards `b`.
+fn next_after(a: f64, b: f64, dtype: DType) -> f64 {
+    let single = dtype == DType::F32;
+    match a.partial_cmp(&b) {
+        None => f64::NAN,
+        Some(Ordering::Equal) => b,
+        Some(Ordering::Less) if single => (a as f32).next_up().into(),
+        Some(Ordering::Less) => a.next_up(),
+        Some(Ordering::Greater) if single => (a as f32).next_down().into(),
+        Some(Ordering::Greater) => a.next_down(),
+    }
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    match b {
+        0 => a,
+        _ => greatest_common_divisor(b, a % b),
     }
 }
 
@@ -68,7 +99,8 @@ pub(crate) fn minimum(a: f64, b: f64) -> f64 {
 }
 
 /// `None` for a division by zero. The program brings the result into the dtype's range.
-fn integer(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
+fn integer(op: BinaryOp, a: i64, b: i64, dtype: DType) -> Option<i64> {
+    let bits = dtype.size().unwrap_or(8) as i64 * 8;
     Some(match op {
         BinaryOp::Add => a.wrapping_add(b),
         BinaryOp::Sub => a.wrapping_sub(b),
@@ -90,6 +122,11 @@ fn integer(op: BinaryOp, a: i64, b: i64) -> Option<i64> {
         BinaryOp::And => a & b,
         BinaryOp::Or => a | b,
         BinaryOp::Xor => a ^ b,
+        BinaryOp::ShiftLeft if (0..bits).contains(&b) => a << b,
+        BinaryOp::ShiftLeft => 0,
+        BinaryOp::ShiftRight if (0..bits).contains(&b) => a >> b,
+        BinaryOp::ShiftRight => -i64::from(a < 0),
+        BinaryOp::Gcd => greatest_common_divisor(a.unsigned_abs(), b.unsigned_abs()) as i64,
         _ => unreachable!("{op:?} of integers"),
     })
 }

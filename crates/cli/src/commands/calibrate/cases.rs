@@ -1,8 +1,8 @@
 //! Operations of many kinds and sizes, to see on which device each should run.
 
 use rustorch_ir::ops::{
-    Activation, ActivationKind, Attention, BinaryOp, Contiguous, Conv2d, Cumsum, IndexSelect,
-    LayerNorm, Linear, Pool2d, PoolKind, ReduceOp, RmsNorm, Softmax, UnaryOp,
+    Activation, ActivationKind, Attention, BinaryOp, Contiguous, Conv2d, IndexSelect, LayerNorm,
+    Linear, Pool2d, PoolKind, ReduceOp, RmsNorm, Scan, ScanOp, Softmax, UnaryOp,
 };
 use rustorch_ir::{BlockFormat, DType, Graph, OpError, TensorType, ValueId};
 
@@ -60,7 +60,13 @@ const CASES: [(&str, usize, Build); 30] = [
     }),
     ("cumsum 200 × 2000", 0, |g| {
         let x = input(g, [200, 2000])?;
-        g.push(Cumsum { dim: 1 }, &[x])
+        g.push(
+            Scan {
+                op: ScanOp::Sum,
+                dim: 1,
+            },
+            &[x],
+        )
     }),
     ("softmax 40 × 700", 0, |g| {
         let x = input(g, [40, 700])?;

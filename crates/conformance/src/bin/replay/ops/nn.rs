@@ -82,6 +82,38 @@ table! {
         c.input_as("dtype")?.neg()?.softmax(c.int("dim")?)?
     };
     "softmax", "input, dim, dtype=None", |c| c.input_as("dtype")?.softmax(c.int("dim")?)?;
+    "nn.functional.celu", "input, alpha=1.0, inplace=False", |c| {
+        c.input()?.celu(c.float("alpha")?)?
+    };
+    "nn.functional.elu", "input, alpha=1.0, inplace=False", |c| c.input()?.elu(c.float("alpha")?)?;
+    "nn.functional.glu", "input, dim=-1", |c| c.input()?.glu(c.int("dim")?)?;
+    "nn.functional.hardshrink", "input, lambd=0.5", |c| c.input()?.hardshrink(c.float("lambd")?)?;
+    "nn.functional.hardsigmoid", "input, inplace=False", |c| c.input()?.hardsigmoid()?;
+    "nn.functional.hardswish", "input, inplace=False", |c| c.input()?.hardswish()?;
+    "nn.functional.hardtanh", "input, min_val=-1.0, max_val=1.0, inplace=False", |c| {
+        c.input()?.hardtanh(c.float("min_val")?, c.float("max_val")?)?
+    };
+    "nn.functional.leaky_relu", "input, negative_slope=0.01, inplace=False", |c| {
+        c.input()?.leaky_relu(c.float("negative_slope")?)?
+    };
+    "nn.functional.logsigmoid", "input", |c| c.input()?.logsigmoid()?;
+    "nn.functional.mish", "input, inplace=False", |c| c.input()?.mish()?;
+    "nn.functional.prelu", "input, weight", |c| c.input()?.prelu(c.tensor("weight")?)?;
+    "nn.functional.relu6", "input, inplace=False", |c| c.input()?.relu6()?;
+    "nn.functional.rrelu", "input, lower=0.125, upper=0.3333333333333333, training=False, inplace=False", |c| {
+        c.only("training", "False")?;
+        c.input()?.rrelu(c.float("lower")?, c.float("upper")?)?
+    };
+    "nn.functional.selu", "input, inplace=False", |c| c.input()?.selu()?;
+    "nn.functional.softplus", "input, beta=1, threshold=20", |c| {
+        c.input()?.softplus(c.float("beta")?, c.float("threshold")?)?
+    };
+    "nn.functional.softshrink", "input, lambd=0.5", |c| c.input()?.softshrink(c.float("lambd")?)?;
+    "nn.functional.softsign", "input", |c| c.input()?.softsign()?;
+    "nn.functional.tanhshrink", "input", |c| c.input()?.tanhshrink()?;
+    "nn.functional.threshold", "input, threshold, value, inplace=False", |c| {
+        c.input()?.threshold(c.float("threshold")?, c.float("value")?)?
+    };
 }
 
 const ATTENTION: &str = "query, key, value, attn_mask=None, dropout_p=0, is_causal=False, \

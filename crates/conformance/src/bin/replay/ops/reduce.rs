@@ -1,20 +1,27 @@
 //! Elements combined along dimensions.
 
+use rustorch_tensor::{Interpolation, Operand, ScatterReduce, Tensor};
+
 use crate::call::{Call, Found, missing};
+use crate::value::Output;
 
 table! {
     "all", "input, dim=None, keepdim=False", |c| {
         c.input()?.all(c.dims("dim")?, c.bool("keepdim")?)?
     };
     "allclose", "input, other, rtol=1e-5, atol=1e-8, equal_nan=False", |c| {
-        c.only("equal_nan", "False")?;
-        c.input()?.allclose(c.tensor("other")?, c.float("rtol")?, c.float("atol")?)?
+        let (rtol, atol) = (c.float("rtol")?, c.float("atol")?);
+        let close = c.input()?.isclose(c.tensor("other")?, rtol, atol, c.bool("equal_nan")?)?;
+        close.all(None, false)?.item::<bool>()?
     };
     "amax", "input, dim=None, keepdim=False", |c| {
         c.input()?.max(c.dims_or_all("dim")?, c.bool("keepdim")?)?
     };
     "amin", "input, dim=None, keepdim=False", |c| {
         c.input()?.min(c.dims_or_all("dim")?, c.bool("keepdim")?)?
+    };
+    "aminmax", "input, *, dim=None, keepdim=False", |c| {
+        c.input()?.aminmax(c.maybe_int("dim")?, c.bool("keepdim")?)?
     };
     "any", "input, dim=None, keepdim=False", |c| {
         c.input()?.any(c.dims("dim")?, c.bool("keepdim")?)?
@@ -28,8 +35,30 @@ table! {
     "argsort", "input, dim=-1, descending=False, stable=False", |c| {
         c.input()?.argsort(c.int("dim")?, c.bool("descending")?)?
     };
+    "count_nonzero", "input, dim=None", |c| c.input()?.count_nonzero(c.dims_or_all("dim")?)?;
+    "cummax", "input, dim", |c| c.input()?.cummax(c.int("dim")?)?;
+    "cummin", "input, dim", |c| c.input()?.cummin(c.int("dim")?)?;
+    "cumprod", "input, dim, *, dtype=None", |c| c.input_as("dtype")?.cumprod(c.int("dim")?)?;
     "cumsum", "input, dim, *, dtype=None", |c| c.input_as("dtype")?.cumsum(c.int("dim")?)?;
+    "cumulative_trapezoid", "y, x=None, *, dx=None, dim=-1", |c| match c.optional("x")? {
+        Some(x) => c.input()?.cumulative_trapezoid_at(x, c.int("dim")?)?,
+        None => { let dx = c.maybe_float("dx")?.unwrap_or(1.0); c.input()?.cumulative_trapezoid(dx, c.int("dim")?)? },
+    };
+    "diff", "input, n=1, dim=-1, prepend=None, append=None", |c| {
+        c.input()?.diff(c.int("n")?, c.int("dim")?, c.optional("prepend")?, c.optional("append")?)?
+    };
     "equal", "input, other", |c| c.input()?.equal(c.tensor("other")?)?;
+    "index_reduce", "input, dim, index, source, reduce, *, include_self=True", |c| {
+        let (index, source) = (c.tensor("index")?, c.tensor("source")?);
+        c.input()?.index_reduce(c.int("dim")?, index, source, reduction(c)?, c.bool("include_self")?)?
+    };
+    "kthvalue", "input, k, dim=-1, keepdim=False", |c| {
+        c.input()?.kthvalue(c.int("k")?, c.int("dim")?, c.bool("keepdim")?)?
+    };
+    "linalg.vector_norm", "x, ord=2, dim=None, keepdim=False, *, dtype=None", |c| {
+        c.input_as("dtype")?.linalg_vector_norm(c.float("ord")?, c.dims_or_all("dim")?, c.bool("keepdim")?)?
+    };
+    "logcumsumexp", "input, dim", |c| c.input()?.logcumsumexp(c.int("dim")?)?;
     "logsumexp", "input, dim, keepdim=False", |c| {
         c.input()?.logsumexp(c.dims("dim")?, c.bool("keepdim")?)?
     };
@@ -40,12 +69,38 @@ table! {
     "mean", "input, dim=None, keepdim=False, *, dtype=None", |c| {
         c.input_as("dtype")?.mean(c.dims_or_all("dim")?, c.bool("keepdim")?)?
     };
+    "median", "input, dim=None, keepdim=False", |c| match c.maybe_int("dim")? {
+        Some(dim) => Output::from(c.input()?.median_dim(dim, c.bool("keepdim")?)?),
+        None => Output::from(c.input()?.median()?),
+    };
     "min.reduction_no_dim", "input", |c| c.input()?.min(None, false)?;
     "min.reduction_with_dim", "input, dim, keepdim=False", |c| {
         c.input()?.min_dim(c.int("dim")?, c.bool("keepdim")?)?
     };
+    "mode", "input, dim=-1, keepdim=False", |c| c.input()?.mode(c.int("dim")?, c.bool("keepdim")?)?;
+    "msort", "input", |c| c.input()?.msort()?;
+    "nanmean", "input, dim=None, keepdim=False, *, dtype=None", |c| {
+        c.input_as("dtype")?.nanmean(c.dims_or_all("dim")?, c.bool("keepdim")?)?
+    };
+    "nanmedian", "input, dim=None, keepdim=False", |c| match c.maybe_int("dim")? {
+        Some(dim) => Output::from(c.input()?.nanmedian_dim(dim, c.bool("keepdim")?)?),
+        None => Output::from(c.input()?.nanmedian()?),
+    };
+    "nanquantile", "input, q, dim=None, keepdim=False, *, interpolation='linear'", |c| {
+        c.input()?.nanquantile(&quantiles(c)?, c.maybe_int("dim")?, c.bool("keepdim")?, interpolation(c)?)?
+    };
+    "nansum", "input, dim=None, keepdim=False, *, dtype=None", |c| {
+        c.input_as("dtype")?.nansum(c.dims_or_all("dim")?, c.bool("keepdim")?)?
+    };
     "prod", "input, dim=None, keepdim=False, *, dtype=None", |c| {
         c.input_as("dtype")?.prod(c.dims("dim")?, c.bool("keepdim")?)?
+    };
+    "quantile", "input, q, dim=None, keepdim=False, *, interpolation='linear'", |c| {
+        c.input()?.quantile(&quantiles(c)?, c.maybe_int("dim")?, c.bool("keepdim")?, interpolation(c)?)?
+    };
+    "scatter_reduce", "input, dim, index, src, reduce, *, include_self=True", |c| {
+        let (index, source) = (c.tensor("index")?, c.tensor("src")?);
+        c.input()?.scatter_reduce(c.int("dim")?, index, source, reduction(c)?, c.bool("include_self")?)?
     };
     "sort", "input, dim=-1, descending=False, stable=False", |c| {
         c.input()?.sort(c.int("dim")?, c.bool("descending")?)?
@@ -53,30 +108,73 @@ table! {
     "std", "input, dim=None, *, correction=1, keepdim=False", |c| {
         c.input()?.std(c.dims_or_all("dim")?, correction(c)?, c.bool("keepdim")?)?
     };
-    "std.unbiased", "input, unbiased", |c| c.input()?.std(None, unbiased(c)?, false)?;
+    "std.unbiased", "input, unbiased=True", |c| c.input()?.std(None, unbiased(c)?, false)?;
+    "std_mean", "input, dim=None, *, correction=1, keepdim=False", |c| {
+        c.input()?.std_mean(c.dims_or_all("dim")?, correction(c)?, c.bool("keepdim")?)?
+    };
+    "std_mean.unbiased", "input, unbiased=True", |c| {
+        c.input()?.std_mean(None, unbiased(c)?, false)?
+    };
     "sum", "input, dim=None, keepdim=False, *, dtype=None", |c| {
         c.input_as("dtype")?.sum(c.dims_or_all("dim")?, c.bool("keepdim")?)?
     };
     "topk", "input, k, dim=-1, largest=True, sorted=True", |c| {
         c.input()?.topk(c.int("k")?, c.int("dim")?, c.bool("largest")?)?
     };
+    "trapezoid", "y, x=None, *, dx=None, dim=-1", |c| match c.optional("x")? {
+        Some(x) => c.input()?.trapezoid_at(x, c.int("dim")?)?,
+        None => { let dx = c.maybe_float("dx")?.unwrap_or(1.0); c.input()?.trapezoid(dx, c.int("dim")?)? },
+    };
+    "trapz", "y, x=None, *, dx=None, dim=-1", |c| match c.optional("x")? {
+        Some(x) => c.input()?.trapezoid_at(x, c.int("dim")?)?,
+        None => { let dx = c.maybe_float("dx")?.unwrap_or(1.0); c.input()?.trapezoid(dx, c.int("dim")?)? },
+    };
     "var", "input, dim=None, *, correction=1, keepdim=False", |c| {
         c.input()?.var(c.dims_or_all("dim")?, correction(c)?, c.bool("keepdim")?)?
     };
-    "var.unbiased", "input, unbiased", |c| c.input()?.var(None, unbiased(c)?, false)?;
+    "var.unbiased", "input, unbiased=True", |c| c.input()?.var(None, unbiased(c)?, false)?;
+    "var_mean", "input, dim=None, *, correction=1, keepdim=False", |c| {
+        c.input()?.var_mean(c.dims_or_all("dim")?, correction(c)?, c.bool("keepdim")?)?
+    };
+    "var_mean.unbiased", "input, unbiased=True", |c| {
+        c.input()?.var_mean(None, unbiased(c)?, false)?
+    };
 }
 
-fn correction(c: &Call) -> Found<usize> {
-    let correction = match c.has("correction") {
-        true => c.float("correction")?,
-        false => 1.0,
-    };
-    match correction >= 0.0 && correction.fract() == 0.0 {
-        true => Ok(correction as usize),
-        false => missing(format!("correction={correction}")),
+fn correction(c: &Call) -> Found<f64> {
+    Ok(c.maybe_float("correction")?.unwrap_or(1.0))
+}
+
+fn unbiased(c: &Call) -> Found<f64> {
+    Ok(f64::from(u8::from(c.bool("unbiased")?)))
+}
+
+/// `q`, a tensor or a number of the input's dtype.
+fn quantiles(c: &Call) -> Found<Tensor> {
+    match c.operand("q")? {
+        Operand::Tensor(q) => Ok(q.clone()),
+        Operand::Scalar(q) => Ok(Tensor::scalar(q, c.input()?.dtype())?),
     }
 }
 
-fn unbiased(c: &Call) -> Found<usize> {
-    c.bool("unbiased").map(usize::from)
+fn interpolation(c: &Call) -> Found<Interpolation> {
+    Ok(match c.text("interpolation")? {
+        "linear" => Interpolation::Linear,
+        "lower" => Interpolation::Lower,
+        "higher" => Interpolation::Higher,
+        "midpoint" => Interpolation::Midpoint,
+        "nearest" => Interpolation::Nearest,
+        other => return missing(format!("interpolation={other}")),
+    })
+}
+
+fn reduction(c: &Call) -> Found<ScatterReduce> {
+    Ok(match c.text("reduce")? {
+        "sum" => ScatterReduce::Sum,
+        "prod" => ScatterReduce::Prod,
+        "mean" => ScatterReduce::Mean,
+        "amax" => ScatterReduce::Amax,
+        "amin" => ScatterReduce::Amin,
+        other => return missing(format!("reduce={other}")),
+    })
 }

@@ -1,24 +1,24 @@
-//! Running sums along a dimension: where lines are few and long, of segments, which begin with
-//! the running sums of the segments before.
+//! Each element combined with all before it along a dimension: where lines are few and long, in
+//! segments, which begin with what comes of the segments before.
 
-use rustorch_ir::ops::ReduceOp;
+use rustorch_ir::ops::{ReduceOp, ScanOp};
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::lines::Tile;
-use super::reduce::{Lines, accumulator, start, sum};
+use super::reduce::{Combination, Lines};
 use super::views::{Memory, split, walk};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
-    kind: OpKind::Cumsum,
+    kind: OpKind::Scan,
     accepts,
     layouts: Layouts::Any,
     launch: GpuKernel::everywhere(emit),
 };
 
-/// Elements that a lane adds up at a time.
+/// Elements that a lane combines at a time.
 const EACH: usize = 4;
 
 fn accepts(_: &Signature) -> bool {
@@ -26,7 +26,7 @@ fn accepts(_: &Signature) -> bool {
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {
-    let Op::Cumsum(op) = &step.last().op else {
+    let Op::Scan(op) = &step.last().op else {
         return;
     };
     let (x, y) = (&step.inputs[0], step.output());
@@ -35,20 +35,21 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let tile = Tile::new(emitter.limits, &x_lines, &x_along);
     let segment = tile.segment(count, len);
     let segments = len.div_ceil(segment);
-    let dtype = accumulator(ReduceOp::Sum, x.ty.dtype);
+    let combination = combination(op.op, x.ty.dtype);
+    let dtype = combination.dtype;
     let carries = (segments > 1).then(|| {
         let bytes = count * segments * dtype.size().unwrap_or(0);
-        let [sums, carries] = [(); 2].map(|()| Memory::Scratch(dtype, emitter.scratch(bytes)));
+        let [totals, carries] = [(); 2].map(|()| Memory::Scratch(dtype, emitter.scratch(bytes)));
         let lines = Lines {
             x: Memory::Place(x),
             starts: x_lines,
             along: x_along,
         };
-        lines.pass(ReduceOp::Sum, segment, sums, [segments, 1], emitter);
+        lines.pass(&combination, segment, totals, [segments, 1], emitter);
         let view = Layout::contiguous(&[count, segments].into());
         let running = Running {
-            dtype,
-            memory: [sums, carries],
+            combination: &combination,
+            memory: [totals, carries],
             views: [&view, &view],
             dim: 1,
         };
@@ -56,7 +57,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         carries
     });
     let running = Running {
-        dtype,
+        combination: &combination,
         memory: [Memory::Place(x), Memory::Place(y)],
         views: [&x.layout, &Layout::contiguous(&y.ty.shape)],
         dim: op.dim,
@@ -64,10 +65,60 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     running.pass(carries, segment, emitter);
 }
 
-/// Elements, and where their running sums are to be.
+/// How a scan combines elements of `dtype`.
+fn combination(op: ScanOp, dtype: DType) -> Combination {
+    let reduction = |op, start: Option<String>| {
+        let combination = Combination::of(op, dtype);
+        Combination {
+            start: start.unwrap_or(combination.start),
+            ..combination
+        }
+    };
+    match op {
+        ScanOp::Sum => reduction(ReduceOp::Sum, None),
+        ScanOp::Prod => reduction(ReduceOp::Prod, None),
+        ScanOp::Max => reduction(ReduceOp::Max, Some(least(dtype))),
+        ScanOp::Min => reduction(ReduceOp::Min, Some(greatest(dtype))),
+        ScanOp::LogSumExp => Combination {
+            functions: include_str!("../../kernels/log_add_exp.h"),
+            combine: "log_add_exp(a, b)".to_owned(),
+            start: least(dtype),
+            ..Combination::of(ReduceOp::Sum, dtype)
+        },
+    }
+}
+
+/// No number of `dtype` is above.
+fn greatest(dtype: DType) -> String {
+    match dtype {
+        DType::Bool => "1".to_owned(),
+        d if d.is_float() => "INFINITY".to_owned(),
+        d if is_unsigned(d) => format!("{}u", u64::MAX >> (64 - bits(d))),
+        d => format!("{}L", i64::MAX >> (64 - bits(d))),
+    }
+}
+
+/// No number of `dtype` is below.
+fn least(dtype: DType) -> String {
+    match dtype {
+        DType::Bool => "0".to_owned(),
+        d if d.is_float() => "-INFINITY".to_owned(),
+        d if is_unsigned(d) => "0".to_owned(),
+        d => format!("(-{}L - 1)", i64::MAX >> (64 - bits(d))),
+    }
+}
+
+fn is_unsigned(dtype: DType) -> bool {
+    matches!(dtype, DType::U8 | DType::U32)
+}
+
+fn bits(dtype: DType) -> usize {
+    8 * dtype.size().unwrap_or(8)
+}
+
+/// Elements, and where what comes of them is to be.
 struct Running<'a> {
-    /// Type of the sums.
-    dtype: DType,
+    combination: &'a Combination,
     memory: [Memory<'a>; 2],
     views: [&'a Layout; 2],
     dim: usize,
@@ -81,15 +132,14 @@ impl Running<'_> {
         let tile = Tile::new(emitter.limits, &x_lines, &x_along);
         let text = concat!(
             include_str!("../../kernels/lines.h"),
-            include_str!("../../kernels/cumsum.c")
+            include_str!("../../kernels/scan.c")
         );
-        let mut kernel = Kernel::new("cumsum", text, tile.group());
+        let text = self.combination.functions.to_owned() + text;
+        let mut kernel = Kernel::new("scan", text, tile.group());
         let [x, y] = self.memory;
         kernel.define_dtype("X", x.dtype());
-        kernel.define_dtype("A", self.dtype);
         kernel.define_dtype("Y", y.dtype());
-        kernel.define("COMBINE(a, b)", sum(self.dtype));
-        kernel.define("ZERO", start(ReduceOp::Sum, self.dtype));
+        self.combination.define(&mut kernel);
         kernel.define("EACH", EACH);
         kernel.define("HAS_CARRIES", u8::from(carries.is_some()));
         x.read(&mut kernel, "x");

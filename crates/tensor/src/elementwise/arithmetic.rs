@@ -1,0 +1,283 @@
+//! Arithmetic: sums, products, quotients, bounds.
+
+use rustorch_ir::ops::{BinaryOp, UnaryOp};
+use rustorch_ir::{DType, Scalar};
+
+use super::{binary_methods, composed_methods_of_two, float_of, unary_methods};
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::promote::{Operand, result_dtype};
+
+/// How [`Tensor::div_mode`] makes whole numbers of quotients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RoundingMode {
+    /// Towards zero.
+    Trunc,
+    /// Down.
+    Floor,
+}
+
+unary_methods! {
+    "`-x`. Numbers; integers wrap."
+    neg = unary(UnaryOp::Neg);
+    "`|x|`; of complex numbers the length, a real."
+    abs = unary(UnaryOp::Abs);
+}
+
+binary_methods! {
+    "`self + other`; of booleans, or."
+    add = Add, |d| d;
+    "`self - other`."
+    sub = Sub, |d| d;
+    "`self · other`; of booleans, and."
+    mul = Mul, |d| d;
+    "`self / other`, the true quotient: of integers an `f32`."
+    div = Div, float_of;
+    "`self / other`: `div` by its other name."
+    true_divide = Div, float_of;
+    "`⌊self / other⌋`. Real numbers; an integer division by zero is an error of evaluation."
+    floor_divide = FloorDivide, |d| d;
+    "`self - other · ⌊self / other⌋`, with `other`'s sign, as Python's `%`. Real numbers; an \
+     integer division by zero is an error of evaluation."
+    remainder = Remainder, |d| d;
+    "The larger; NaN where one is NaN. Real numbers and booleans."
+    maximum = Maximum, |d| d;
+    "The smaller; NaN where one is NaN. Real numbers and booleans."
+    minimum = Minimum, |d| d;
+    "`self` where that is larger, else the bound. Real numbers and booleans."
+    clamp_min = Maximum, |d| d;
+    "`self` where that is smaller, else the bound. Real numbers and booleans."
+    clamp_max = Minimum, |d| d;
+    "`self` with the sign of `other`. Real numbers; integers as `f32`."
+    copysign = CopySign, float_of;
+    "The next number from `self` towards `other`. `f32` or `f64`."
+    nextafter = NextAfter, |d| d;
+    "Greatest common divisor, which is not negative. Integers."
+    gcd = Gcd, |d| d;
+}
+
+composed_methods_of_two! {
+    "0 where `self` is negative, 1 where it is positive, `other` where it is 0. Real numbers."
+    heaviside = |x, values| {
+        let step = Tensor::where_(&x.eq(0)?, values, &x.gt(0)?.cast("heaviside", x.dtype())?)?;
+        Tensor::where_(&x.isnan()?, x, &step)
+    };
+}
+
+impl Tensor {
+    /// `self + alpha · other`: PyTorch's `add` with `alpha`.
+    ///
+    /// # Errors
+    /// As [`Tensor::add`].
+    pub fn add_scaled<'a>(
+        &self,
+        other: impl Into<Operand<'a>>,
+        alpha: impl Into<Scalar>,
+    ) -> RusTorchResult<Self> {
+        let other = other.into();
+        let dtype = result_dtype("add_scaled", &[self.into(), other])?;
+        self.add(&other.to_tensor("add_scaled", dtype)?.mul(alpha.into())?)
+    }
+
+    /// `other - self`.
+    ///
+    /// # Errors
+    /// As [`Tensor::sub`].
+    pub fn rsub<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+        const NAME: &str = "rsub";
+        let other = other.into();
+        let dtype = result_dtype(NAME, &[self.into(), other])?;
+        let other = other.to_tensor(NAME, dtype)?;
+        other.binary(
+            NAME,
+            BinaryOp::Sub,
+            (&self.cast(NAME, dtype)?).into(),
+            |d| d,
+        )
+    }
+
+    /// The quotient made whole: PyTorch's `div` with `rounding_mode`. Real numbers; integers stay
+    /// integers, whose division by zero is an error of evaluation.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; other dtypes.
+    pub fn div_mode<'a>(
+        &self,
+        other: impl Into<Operand<'a>>,
+        mode: RoundingMode,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "div_mode";
+        let other = other.into();
+        if mode == RoundingMode::Floor {
+            return self.binary(NAME, BinaryOp::FloorDivide, other, |d| d);
+        }
+        let dtype = result_dtype(NAME, &[self.into(), other])?;
+        if !dtype.is_int() {
+            return self.binary(NAME, BinaryOp::Div, other, float_of)?.trunc();
+        }
+        let (a, b) = (self.cast(NAME, dtype)?, other.to_tensor(NAME, dtype)?);
+        let floor = a.binary(NAME, BinaryOp::FloorDivide, (&b).into(), |d| d)?;
+        // Down is away from zero where the quotient is negative and not whole.
+        let inexact = a
+            .binary(NAME, BinaryOp::Remainder, (&b).into(), |d| d)?
+            .ne(0)?;
+        let negative = a.lt(0)?.logical_xor(&b.lt(0)?)?;
+        floor.add(&inexact.logical_and(&negative)?.cast(NAME, dtype)?)
+    }
+
+    /// The remainder of a division that is cut towards zero: it has `self`'s sign. Real numbers; an
+    /// integer division by zero is an error of evaluation.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; other dtypes.
+    pub fn fmod<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+        const NAME: &str = "fmod";
+        let other = other.into();
+        let dtype = result_dtype(NAME, &[self.into(), other])?;
+        if !dtype.is_int() {
+            return self.binary(NAME, BinaryOp::Fmod, other, |d| d);
+        }
+        let (a, b) = (self.cast(NAME, dtype)?, other.to_tensor(NAME, dtype)?);
+        let rest = a.binary(NAME, BinaryOp::Remainder, (&b).into(), |d| d)?;
+        let opposite = rest.ne(0)?.logical_and(&a.lt(0)?.logical_xor(&b.lt(0)?)?)?;
+        Self::where_(&opposite, &rest.sub(&b)?, &rest)
+    }
+
+    /// Least common multiple, which is not negative. Integers.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; other dtypes.
+    pub fn lcm<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+        const NAME: &str = "lcm";
+        let other = other.into();
+        let dtype = result_dtype(NAME, &[self.into(), other])?;
+        let (a, b) = (self.cast(NAME, dtype)?, other.to_tensor(NAME, dtype)?);
+        let divisor = a.binary(NAME, BinaryOp::Gcd, (&b).into(), |d| d)?;
+        // Of two zeros it is 0.
+        let divisor = divisor.clamp_min(1)?;
+        a.floor_divide(&divisor)?.mul(&b)?.abs()
+    }
+
+    /// The larger; where one is NaN, the other. Real numbers and booleans.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; other dtypes.
+    pub fn fmax<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+        self.choose("fmax", BinaryOp::Maximum, other.into())
+    }
+
+    /// The smaller; where one is NaN, the other. Real numbers and booleans.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; other dtypes.
+    pub fn fmin<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+        self.choose("fmin", BinaryOp::Minimum, other.into())
+    }
+
+    fn choose(&self, name: &'static str, op: BinaryOp, other: Operand) -> RusTorchResult<Self> {
+        let dtype = result_dtype(name, &[self.into(), other])?;
+        let (a, b) = (self.cast(name, dtype)?, other.to_tensor(name, dtype)?);
+        let chosen = a.binary(name, op, (&b).into(), |d| d)?;
+        match dtype.is_float() {
+            true => Self::where_(&b.isnan()?, &a, &Self::where_(&a.isnan()?, &b, &chosen)?),
+            false => Ok(chosen),
+        }
+    }
+
+    /// `x · x`.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn square(&self) -> RusTorchResult<Self> {
+        self.binary("square", BinaryOp::Mul, self.into(), |d| d)
+    }
+
+    /// `x` itself. Numbers.
+    ///
+    /// # Errors
+    /// Booleans.
+    pub fn positive(&self) -> RusTorchResult<Self> {
+        let expected = "numbers, not booleans";
+        require("positive", self.dtype() != DType::Bool, expected, self.ty())?;
+        Ok(self.clone())
+    }
+
+    /// `min(max(self, low), high)`; the bounds are tensors that broadcast, or numbers.
+    ///
+    /// # Errors
+    /// A dtype without order; shapes that do not broadcast.
+    pub fn clamp<'a, 'b>(
+        &self,
+        low: impl Into<Operand<'a>>,
+        high: impl Into<Operand<'b>>,
+    ) -> RusTorchResult<Self> {
+        let raised = self.binary("clamp", BinaryOp::Maximum, low.into(), |d| d)?;
+        raised.binary("clamp", BinaryOp::Minimum, high.into(), |d| d)
+    }
+
+    /// `self + weight · (end - self)`. Floats and complex numbers of one dtype, which broadcast;
+    /// `weight` is a tensor or a number.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these.
+    pub fn lerp<'a>(&self, end: &Self, weight: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+        const NAME: &str = "lerp";
+        require(NAME, self.dtype() == end.dtype(), self.ty(), end.ty())?;
+        let legal = self.dtype().is_float() || self.dtype().is_complex();
+        require(NAME, legal, "floats or complex numbers", self.ty())?;
+        let compute = super::compute_dtype(self.dtype());
+        let (a, b) = (self.cast(NAME, compute)?, end.cast(NAME, compute)?);
+        let weight = weight.into().to_tensor(NAME, compute)?;
+        let way = b.sub(&a)?;
+        // From the nearer end, so that both ends are met.
+        let from_start = a.add(&way.mul(&weight)?)?;
+        let from_end = b.sub(&way.mul(&weight.rsub(1)?)?)?;
+        let near = weight.abs()?.lt(0.5)?;
+        Self::where_(&near, &from_start, &from_end)?.cast(NAME, self.dtype())
+    }
+
+    /// `self + value · a · b`. Numbers, which broadcast and promote.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast.
+    pub fn addcmul(&self, a: &Self, b: &Self, value: impl Into<Scalar>) -> RusTorchResult<Self> {
+        self.combined("addcmul", [a, b], value.into(), |a, b| a.mul(b))
+    }
+
+    /// `self + value · a / b`. Floats and complex numbers, which broadcast and promote.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; integers by integers.
+    pub fn addcdiv(&self, a: &Self, b: &Self, value: impl Into<Scalar>) -> RusTorchResult<Self> {
+        const NAME: &str = "addcdiv";
+        let is_whole = |x: &Self| x.dtype().is_int() || x.dtype() == DType::Bool;
+        let expected = "floats or complex numbers to divide";
+        require(NAME, !(is_whole(a) && is_whole(b)), expected, a.ty())?;
+        self.combined(NAME, [a, b], value.into(), |a, b| a.div(b))
+    }
+
+    /// `self + value · f(a, b)`, in at least single precision.
+    fn combined(
+        &self,
+        name: &'static str,
+        operands: [&Self; 2],
+        value: Scalar,
+        f: impl FnOnce(&Self, &Self) -> RusTorchResult<Self>,
+    ) -> RusTorchResult<Self> {
+        let [a, b] = operands;
+        let dtype = result_dtype(name, &[self.into(), a.into(), b.into()])?;
+        let is_fraction = matches!(value, Scalar::Float(_)) && dtype.is_int();
+        require(name, !is_fraction, "a factor that integers hold", "a float")?;
+        let compute = super::compute_dtype(dtype);
+        let product = f(&a.cast(name, compute)?, &b.cast(name, compute)?)?.mul(value)?;
+        self.cast(name, compute)?.add(&product)?.cast(name, dtype)
+    }
+
+    /// The norm of order `p` of `self - other`.
+    ///
+    /// # Errors
+    /// As [`Tensor::sub`] and [`Tensor::norm`].
+    pub fn dist(&self, other: &Self, p: f64) -> RusTorchResult<Self> {
+        self.sub(other)?.norm(p, None, false)
+    }
+}

@@ -1,0 +1,205 @@
+//! Comparisons, and what kind of number an element is.
+
+use rustorch_ir::ops::{CompareOp, UnaryOp};
+use rustorch_ir::{DType, OpError};
+
+use super::unary_methods;
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::promote::Operand;
+
+/// One method for each line: documentation, name, comparison.
+macro_rules! compare_methods {
+    ($($doc:literal $name:ident = $op:ident;)*) => {
+        impl Tensor {
+            $(#[doc = $doc]
+            ///
+            /// `other` is a tensor, which is broadcast and promoted, or a number. Result `bool`.
+            ///
+            /// # Errors
+            /// Shapes that do not broadcast; an order of complex numbers.
+            pub fn $name<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+                self.compare(stringify!($name), CompareOp::$op, other.into())
+            })*
+        }
+    };
+}
+
+compare_methods! {
+    "`self == other`, for each element."
+    eq = Eq;
+    "`self != other`, for each element; true of NaN."
+    ne = Ne;
+    "`self < other`, for each element."
+    lt = Lt;
+    "`self <= other`, for each element."
+    le = Le;
+    "`self > other`, for each element."
+    gt = Gt;
+    "`self >= other`, for each element."
+    ge = Ge;
+}
+
+unary_methods! {
+    "−1, 0 or 1. Real numbers; NaN gives 0."
+    sign = unary(UnaryOp::Sign);
+}
+
+impl Tensor {
+    /// Is it NaN? Result `bool`.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn isnan(&self) -> RusTorchResult<Self> {
+        match self.dtype().is_float() {
+            true => self.unary("isnan", UnaryOp::IsNan),
+            // A complex number with a NaN differs from itself too, and integers never do.
+            false => self.compare("isnan", CompareOp::Ne, self.into()),
+        }
+    }
+
+    /// Is it infinite? Result `bool`.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn isinf(&self) -> RusTorchResult<Self> {
+        match self.dtype() {
+            d if d.is_float() => self.abs()?.eq(f64::INFINITY),
+            d if d.is_complex() => self.real()?.isinf()?.logical_or(&self.imag()?.isinf()?),
+            _ => self.zeros_like()?.cast("isinf", DType::Bool),
+        }
+    }
+
+    /// Is it neither infinite nor NaN? Result `bool`.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn isfinite(&self) -> RusTorchResult<Self> {
+        match self.dtype() {
+            d if d.is_float() => self.abs()?.lt(f64::INFINITY),
+            d if d.is_complex() => self
+                .real()?
+                .isfinite()?
+                .logical_and(&self.imag()?.isfinite()?),
+            _ => self.ones_like()?.cast("isfinite", DType::Bool),
+        }
+    }
+
+    /// Is it +∞? Result `bool`. Real numbers and booleans.
+    ///
+    /// # Errors
+    /// A complex dtype or a block format.
+    pub fn isposinf(&self) -> RusTorchResult<Self> {
+        self.is_infinity("isposinf", f64::INFINITY)
+    }
+
+    /// Is it −∞? Result `bool`. Real numbers and booleans.
+    ///
+    /// # Errors
+    /// A complex dtype or a block format.
+    pub fn isneginf(&self) -> RusTorchResult<Self> {
+        self.is_infinity("isneginf", f64::NEG_INFINITY)
+    }
+
+    fn is_infinity(&self, name: &'static str, infinity: f64) -> RusTorchResult<Self> {
+        require(name, !self.dtype().is_complex(), "real numbers", self.ty())?;
+        match self.dtype().is_float() {
+            true => self.eq(infinity),
+            false => self.isinf(),
+        }
+    }
+
+    /// Is its imaginary part 0? Result `bool`; true of real numbers.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn isreal(&self) -> RusTorchResult<Self> {
+        match self.dtype().is_complex() {
+            true => self.imag()?.eq(0),
+            false => self.ones_like()?.cast("isreal", DType::Bool),
+        }
+    }
+
+    /// Is its sign bit set? Result `bool`. Real numbers and booleans.
+    ///
+    /// # Errors
+    /// A complex dtype or a block format.
+    pub fn signbit(&self) -> RusTorchResult<Self> {
+        match self.dtype() {
+            d if d.is_float() => self.ones_like()?.copysign(self)?.lt(0),
+            DType::Bool => self.zeros_like(),
+            _ => self.lt(0),
+        }
+    }
+
+    /// Is `|self - other| <= atol + rtol · |other|`, for each element? Equal infinities are close;
+    /// NaN is close to nothing, or to NaN (`equal_nan`). PyTorch's defaults are 1e-5 and 1e-8.
+    /// Result `bool`; shapes broadcast.
+    ///
+    /// # Errors
+    /// Different dtypes; shapes that do not broadcast; negative tolerances.
+    pub fn isclose(
+        &self,
+        other: &Self,
+        rtol: f64,
+        atol: f64,
+        equal_nan: bool,
+    ) -> RusTorchResult<Self> {
+        self.near("isclose", other, [rtol, atol], equal_nan)
+    }
+
+    fn near(
+        &self,
+        name: &'static str,
+        other: &Self,
+        [rtol, atol]: [f64; 2],
+        equal_nan: bool,
+    ) -> RusTorchResult<Self> {
+        if self.dtype() != other.dtype() {
+            let got = format!("{} and {}", self.ty(), other.ty());
+            return Err(OpError::new(name, "operands of one dtype", got).into());
+        }
+        let got = format!("{rtol} and {atol}");
+        require(
+            name,
+            rtol >= 0.0 && atol >= 0.0,
+            "tolerances from 0 on",
+            got,
+        )?;
+        // In double precision, so that the bound itself is not rounded.
+        let wide = |x: &Self| match x.dtype().is_complex() {
+            true => x.cast(name, DType::Complex128),
+            false => x.cast(name, DType::F64),
+        };
+        let (a, b) = (wide(self)?, wide(other)?);
+        let length = b.abs()?;
+        let within = a.sub(&b)?.abs()?.le(&length.mul(rtol)?.add(atol)?)?;
+        let finite = length.ne(f64::INFINITY)?;
+        let close = within.logical_and(&finite)?.logical_or(&a.eq(&b)?)?;
+        match equal_nan {
+            true => close.logical_or(&a.isnan()?.logical_and(&b.isnan()?)?),
+            false => Ok(close),
+        }
+    }
+
+    /// Are all elements [close](Tensor::isclose)?
+    ///
+    /// # Errors
+    /// As [`Tensor::isclose`]; those of evaluation.
+    pub fn allclose(&self, other: &Self, rtol: f64, atol: f64) -> RusTorchResult<bool> {
+        self.near("allclose", other, [rtol, atol], false)?
+            .all(None, false)?
+            .item()
+    }
+
+    /// Are shape, dtype and every element equal? NaN differs from itself.
+    ///
+    /// # Errors
+    /// Those of evaluation.
+    pub fn equal(&self, other: &Self) -> RusTorchResult<bool> {
+        match self.ty() == other.ty() {
+            true => self.eq(other)?.all(None, false)?.item(),
+            false => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Bits, truth values, and choices by them.
+
+use rustorch_ir::ops::{UnaryOp, Where};
+use rustorch_ir::{DType, OpError};
+
+use super::binary_methods;
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::promote::{Operand, result_dtype};
+
+binary_methods! {
+    "Bitwise and; logical for booleans. Integers and booleans."
+    bitwise_and = And, |d| d;
+    "Bitwise or; logical for booleans. Integers and booleans."
+    bitwise_or = Or, |d| d;
+    "Bitwise exclusive or; logical for booleans. Integers and booleans."
+    bitwise_xor = Xor, |d| d;
+    "`self · 2^other` of integers: 0 where `other` is negative, or no less than their bits."
+    bitwise_left_shift = ShiftLeft, |d| d;
+    "`⌊self / 2^other⌋` of integers: 0, or −1 of a negative one, where `other` is negative, or no \
+     less than their bits."
+    bitwise_right_shift = ShiftRight, |d| d;
+    "Is `self` not 0 and `other` neither? Result `bool`."
+    logical_and = And, |_| DType::Bool;
+    "Is `self` or `other` not 0? Result `bool`."
+    logical_or = Or, |_| DType::Bool;
+    "Is exactly one of `self` and `other` not 0? Result `bool`."
+    logical_xor = Xor, |_| DType::Bool;
+}
+
+impl Tensor {
+    /// Every bit the other way; logical for booleans. Integers and booleans.
+    ///
+    /// # Errors
+    /// Another dtype.
+    pub fn bitwise_not(&self) -> RusTorchResult<Self> {
+        match self.dtype() {
+            DType::Bool => self.logical_not(),
+            _ => self.bitwise_xor(-1),
+        }
+    }
+
+    /// Is it 0, or false? Result `bool`.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn logical_not(&self) -> RusTorchResult<Self> {
+        self.cast("logical_not", DType::Bool)?
+            .unary("logical_not", UnaryOp::Not)
+    }
+
+    /// `a` where `condition`, a `bool` tensor, is true, else `b`: `torch.where`. All three
+    /// broadcast; `a` and `b` promote, and may be numbers.
+    ///
+    /// # Errors
+    /// A condition that is not `bool`; shapes that do not broadcast.
+    pub fn where_<'a, 'b>(
+        condition: &Self,
+        a: impl Into<Operand<'a>>,
+        b: impl Into<Operand<'b>>,
+    ) -> RusTorchResult<Self> {
+        let (a, b): (Operand, Operand) = (a.into(), b.into());
+        let dtype = result_dtype("where", &[a, b])?;
+        let (a, b) = (a.to_tensor("where", dtype)?, b.to_tensor("where", dtype)?);
+        Self::apply("where", Where, &[condition, &a, &b])
+    }
+
+    /// `value`, a number or a tensor of rank 0, where `mask`, a `bool` tensor that
+    /// broadcasts, is true, else `self`.
+    ///
+    /// # Errors
+    /// A mask that is not `bool`, or larger than `self`; a value whose kind is above that of
+    /// `self`, such as a float for integers.
+    pub fn masked_fill<'a>(
+        &self,
+        mask: &Self,
+        value: impl Into<Operand<'a>>,
+    ) -> RusTorchResult<Self> {
+        let value = value.into();
+        let dtype = result_dtype("masked_fill", &[self.into(), value])?;
+        let expected = format!("a value that {} holds", self.dtype());
+        require("masked_fill", dtype == self.dtype(), expected, dtype)?;
+        let value = value.to_tensor("masked_fill", dtype)?;
+        let filled = Self::apply("masked_fill", Where, &[mask, &value, self])?;
+        if filled.shape() != self.shape() {
+            let expected = format!("a mask and value that broadcast to {}", self.ty().shape);
+            return Err(OpError::new("masked_fill", expected, filled.ty()).into());
+        }
+        Ok(filled)
+    }
+
+    /// NaN and infinities put in other numbers' places: NaN `nan`; `positive` and `negative` those of
+    /// the infinities, or else the largest and least number of the dtype. Floats; integers stay.
+    ///
+    /// # Errors
+    /// A complex dtype or a block format.
+    pub fn nan_to_num(
+        &self,
+        nan: f64,
+        positive: Option<f64>,
+        negative: Option<f64>,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "nan_to_num";
+        require(NAME, !self.dtype().is_complex(), "real numbers", self.ty())?;
+        let largest = match self.dtype() {
+            DType::F64 => f64::MAX,
+            DType::F32 => f32::MAX.into(),
+            DType::F16 => half::f16::MAX.into(),
+            DType::BF16 => half::bf16::MAX.into(),
+            _ => return Ok(self.clone()),
+        };
+        let x = Self::where_(&self.isnan()?, nan, self)?;
+        let x = Self::where_(&x.isposinf()?, positive.unwrap_or(largest), &x)?;
+        Self::where_(&self.isneginf()?, negative.unwrap_or(-largest), &x)
+    }
+}

@@ -1,0 +1,198 @@
+//! Functions of each element, one file for each family.
+//!
+//! What PyTorch makes of others is made of them here as well, in single precision where elements are
+//! halves, as it does: the runtime makes one launch of such a chain.
+
+mod activation;
+mod arithmetic;
+mod compare;
+mod complex;
+mod exponential;
+mod logical;
+mod special;
+
+use rustorch_ir::DType;
+use rustorch_ir::ops::{
+    Activation, ActivationKind, Binary, BinaryOp, Compare, CompareOp, Unary, UnaryOp,
+};
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::promote::{Operand, result_dtype};
+
+pub use arithmetic::RoundingMode;
+
+/// The dtype that functions of real numbers give for integers: PyTorch's default dtype.
+const DEFAULT_FLOAT: DType = DType::F32;
+
+/// `dtype`, or the default float if it holds whole numbers.
+pub(crate) fn float_of(dtype: DType) -> DType {
+    match dtype.is_int() || dtype == DType::Bool {
+        true => DEFAULT_FLOAT,
+        false => dtype,
+    }
+}
+
+/// The dtype that functions made of several operations compute in.
+pub(crate) fn compute_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        other => other,
+    }
+}
+
+impl Tensor {
+    fn unary(&self, name: &'static str, op: UnaryOp) -> RusTorchResult<Self> {
+        Self::apply(name, Unary { op }, &[self])
+    }
+
+    /// A function of real numbers, as which integers and booleans become `f32`.
+    fn real_function(&self, name: &'static str, op: UnaryOp) -> RusTorchResult<Self> {
+        self.cast(name, float_of(self.dtype()))?.unary(name, op)
+    }
+
+    /// A function of real or complex numbers; integers and booleans become `f32`.
+    fn function(&self, name: &'static str, op: UnaryOp) -> RusTorchResult<Self> {
+        match self.dtype().is_complex() {
+            true => self.complex_function(name, op),
+            false => self.real_function(name, op),
+        }
+    }
+
+    /// A function of real numbers that is made of others: `f` in at least single precision, in the
+    /// dtype of `self`. Integers and booleans become `f32`.
+    fn composed(
+        &self,
+        name: &'static str,
+        f: impl FnOnce(&Self) -> RusTorchResult<Self>,
+    ) -> RusTorchResult<Self> {
+        let dtype = float_of(self.dtype());
+        require(name, dtype.is_float(), "real numbers", self.ty())?;
+        f(&self.cast(name, compute_dtype(dtype))?)?.cast(name, dtype)
+    }
+
+    /// The same of two operands, in the dtype that both promote to.
+    fn composed_of_two(
+        &self,
+        name: &'static str,
+        other: Operand,
+        f: impl FnOnce(&Self, &Self) -> RusTorchResult<Self>,
+    ) -> RusTorchResult<Self> {
+        let this = Operand::from(self);
+        let dtype = float_of(result_dtype(name, &[this, other])?);
+        require(name, dtype.is_float(), "real numbers", dtype)?;
+        let compute = compute_dtype(dtype);
+        let (a, b) = (
+            this.to_tensor(name, compute)?,
+            other.to_tensor(name, compute)?,
+        );
+        f(&a, &b)?.cast(name, dtype)
+    }
+
+    /// Rounding; integers are whole already.
+    fn rounding(&self, name: &'static str, op: UnaryOp) -> RusTorchResult<Self> {
+        match self.dtype().is_int() {
+            true => Ok(self.clone()),
+            false => self.unary(name, op),
+        }
+    }
+
+    fn activation(&self, name: &'static str, kind: ActivationKind) -> RusTorchResult<Self> {
+        Self::apply(name, Activation { kind }, &[self])
+    }
+
+    fn binary(
+        &self,
+        name: &'static str,
+        op: BinaryOp,
+        other: Operand,
+        adjust: impl Fn(DType) -> DType,
+    ) -> RusTorchResult<Self> {
+        let this = Operand::from(self);
+        let dtype = adjust(result_dtype(name, &[this, other])?);
+        // As numbers, booleans add by or and multiply by and.
+        let op = match (op, dtype) {
+            (BinaryOp::Add, DType::Bool) => BinaryOp::Or,
+            (BinaryOp::Mul, DType::Bool) => BinaryOp::And,
+            (op, _) => op,
+        };
+        let (a, b) = (this.to_tensor(name, dtype)?, other.to_tensor(name, dtype)?);
+        Self::apply(name, Binary { op }, &[&a, &b])
+    }
+
+    fn compare(&self, name: &'static str, op: CompareOp, other: Operand) -> RusTorchResult<Self> {
+        let this = Operand::from(self);
+        let dtype = result_dtype(name, &[this, other])?;
+        let (a, b) = (this.to_tensor(name, dtype)?, other.to_tensor(name, dtype)?);
+        Self::apply(name, Compare { op }, &[&a, &b])
+    }
+}
+
+/// One method for each line: documentation, name, how it is recorded, which function.
+macro_rules! unary_methods {
+    ($($doc:literal $name:ident = $how:ident($op:expr);)*) => {
+        impl Tensor {
+            $(#[doc = $doc]
+            ///
+            /// # Errors
+            /// A dtype that the function is not defined for.
+            pub fn $name(&self) -> RusTorchResult<Self> {
+                self.$how(stringify!($name), $op)
+            })*
+        }
+    };
+}
+use unary_methods;
+
+/// One method for each line: documentation, name, function, adjustment of the common dtype.
+macro_rules! binary_methods {
+    ($($doc:literal $name:ident = $op:ident, $adjust:expr;)*) => {
+        impl Tensor {
+            $(#[doc = $doc]
+            ///
+            /// `other` is a tensor, which is broadcast and promoted as in PyTorch, or a number,
+            /// which leaves the dtype unless it is of a higher kind (a float for integers).
+            ///
+            /// # Errors
+            /// Shapes that do not broadcast; a dtype that the function is not defined for.
+            pub fn $name<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+                self.binary(stringify!($name), rustorch_ir::ops::BinaryOp::$op, other.into(), $adjust)
+            })*
+        }
+    };
+}
+use binary_methods;
+
+/// One method for each line: documentation, name, further arguments, what it is of a real number.
+macro_rules! composed_methods {
+    ($($doc:literal $name:ident($($arg:ident: $ty:ty),*) = |$x:ident| $value:expr;)*) => {
+        impl Tensor {
+            $(#[doc = $doc]
+            ///
+            /// # Errors
+            /// A dtype other than of real numbers.
+            pub fn $name(&self, $($arg: $ty),*) -> RusTorchResult<Self> {
+                self.composed(stringify!($name), |$x| $value)
+            })*
+        }
+    };
+}
+use composed_methods;
+
+/// One method for each line: documentation, name, what it is of two real numbers.
+macro_rules! composed_methods_of_two {
+    ($($doc:literal $name:ident = |$a:ident, $b:ident| $value:expr;)*) => {
+        impl Tensor {
+            $(#[doc = $doc]
+            ///
+            /// `other` is a tensor, which is broadcast and promoted, or a number.
+            ///
+            /// # Errors
+            /// Shapes that do not broadcast; a dtype other than of real numbers.
+            pub fn $name<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+                self.composed_of_two(stringify!($name), other.into(), |$a, $b| $value)
+            })*
+        }
+    };
+}
+use composed_methods_of_two;

@@ -1,0 +1,190 @@
+//! Special functions: `torch.special`.
+
+use rustorch_ir::ops::{BinaryOp, UnaryOp};
+
+use super::{binary_methods, composed_methods, composed_methods_of_two, float_of, unary_methods};
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::promote::Operand;
+
+unary_methods! {
+    "Error function. Real; integers as `f32`."
+    erf = real_function(UnaryOp::Erf);
+    "`1 - erf(x)`, exact also where that is small. Real; integers as `f32`."
+    erfc = real_function(UnaryOp::Erfc);
+    "`exp(x²) erfc(x)`. Real; integers as `f32`."
+    erfcx = real_function(UnaryOp::Erfcx);
+    "Inverse of the error function. Real; integers as `f32`."
+    erfinv = real_function(UnaryOp::Erfinv);
+    "Inverse of the standard normal distribution function. Real; integers as `f32`."
+    ndtri = real_function(UnaryOp::Ndtri);
+    "`ln |Γ(x)|`. Real; integers as `f32`."
+    lgamma = real_function(UnaryOp::Lgamma);
+    "`ln |Γ(x)|`: `lgamma` by its other name. Real; integers as `f32`."
+    gammaln = real_function(UnaryOp::Lgamma);
+    "Derivative of `ln Γ(x)`. Real; integers as `f32`."
+    digamma = real_function(UnaryOp::Digamma);
+    "Derivative of `ln Γ(x)`: `digamma` by its other name. Real; integers as `f32`."
+    psi = real_function(UnaryOp::Digamma);
+    "Modified Bessel function of the first kind of order 0, times `e^-|x|`. Real; integers as `f32`."
+    i0e = real_function(UnaryOp::I0e);
+    "Modified Bessel function of the first kind of order 1, times `e^-|x|`. Real; integers as `f32`."
+    i1e = real_function(UnaryOp::I1e);
+    "Modified Bessel function of the second kind of order 0, times `eˣ`. Real; integers as `f32`."
+    scaled_modified_bessel_k0 = real_function(UnaryOp::K0e);
+    "Modified Bessel function of the second kind of order 1, times `eˣ`. Real; integers as `f32`."
+    scaled_modified_bessel_k1 = real_function(UnaryOp::K1e);
+    "Bessel function of the first kind of order 0. Real; integers as `f32`."
+    bessel_j0 = real_function(UnaryOp::BesselJ0);
+    "Bessel function of the first kind of order 1. Real; integers as `f32`."
+    bessel_j1 = real_function(UnaryOp::BesselJ1);
+    "Bessel function of the second kind of order 0. Real; integers as `f32`."
+    bessel_y0 = real_function(UnaryOp::BesselY0);
+    "Bessel function of the second kind of order 1. Real; integers as `f32`."
+    bessel_y1 = real_function(UnaryOp::BesselY1);
+    "Airy's function Ai. Real; integers as `f32`."
+    airy_ai = real_function(UnaryOp::AiryAi);
+}
+
+binary_methods! {
+    "The regularised lower incomplete gamma function `γ(self, other) / Γ(self)`. Real; integers as \
+     `f32`."
+    gammainc = GammaInc, float_of;
+    "The regularised lower incomplete gamma function: `gammainc` by its other name."
+    igamma = GammaInc, float_of;
+    "The regularised upper incomplete gamma function `Γ(self, other) / Γ(self)`. Real; integers as \
+     `f32`."
+    gammaincc = GammaIncC, float_of;
+    "The regularised upper incomplete gamma function: `gammaincc` by its other name."
+    igammac = GammaIncC, float_of;
+    "Hurwitz's zeta function `Σ (other + k)^-self` over `k` from 0 on. Real; integers as `f32`."
+    zeta = Zeta, float_of;
+    "Chebyshev polynomial of the first kind of degree `other`. Real; integers as `f32`."
+    chebyshev_polynomial_t = ChebyshevT, float_of;
+    "Chebyshev polynomial of the second kind of degree `other`. Real; integers as `f32`."
+    chebyshev_polynomial_u = ChebyshevU, float_of;
+    "Chebyshev polynomial of the third kind of degree `other`. Real; integers as `f32`."
+    chebyshev_polynomial_v = ChebyshevV, float_of;
+    "Chebyshev polynomial of the fourth kind of degree `other`. Real; integers as `f32`."
+    chebyshev_polynomial_w = ChebyshevW, float_of;
+    "Physicist's Hermite polynomial of degree `other`. Real; integers as `f32`."
+    hermite_polynomial_h = HermiteH, float_of;
+    "Probabilist's Hermite polynomial of degree `other`. Real; integers as `f32`."
+    hermite_polynomial_he = HermiteHe, float_of;
+    "Laguerre polynomial of degree `other`. Real; integers as `f32`."
+    laguerre_polynomial_l = LaguerreL, float_of;
+    "Legendre polynomial of degree `other`. Real; integers as `f32`."
+    legendre_polynomial_p = LegendreP, float_of;
+}
+
+composed_methods! {
+    "Standard normal distribution function. Real; integers as `f32`."
+    ndtr() = |x| x.mul(-std::f64::consts::FRAC_1_SQRT_2)?.erfc()?.mul(0.5);
+    "Logarithm of the standard normal distribution function. Real; integers as `f32`."
+    log_ndtr() = |x| {
+        let t = x.mul(std::f64::consts::FRAC_1_SQRT_2)?;
+        // The tail times `exp(t²)`, whose logarithm is known.
+        let tail = t.neg()?.erfcx()?.mul(0.5)?.log()?.sub(&t.square()?)?;
+        Tensor::where_(&x.lt(-1.0)?, &tail, &t.erfc()?.mul(-0.5)?.log1p()?)
+    };
+    "`-x ln x`: 0 at 0, −∞ below. Real; integers as `f32`."
+    entr() = |x| {
+        let entropy = x.neg()?.mul(&x.log()?)?;
+        let entropy = Tensor::where_(&x.eq(0)?, 0.0, &entropy)?;
+        Tensor::where_(&x.lt(0)?, f64::NEG_INFINITY, &entropy)
+    };
+    "Modified Bessel function of the first kind of order 0. Real; integers as `f32`."
+    i0() = |x| x.i0e()?.mul(&x.abs()?.exp()?);
+    "Modified Bessel function of the first kind of order 0: `i0` by its other name."
+    modified_bessel_i0() = |x| x.i0();
+    "Modified Bessel function of the first kind of order 1. Real; integers as `f32`."
+    i1() = |x| x.i1e()?.mul(&x.abs()?.exp()?);
+    "Modified Bessel function of the first kind of order 1: `i1` by its other name."
+    modified_bessel_i1() = |x| x.i1();
+    "Modified Bessel function of the second kind of order 0. Real; integers as `f32`."
+    modified_bessel_k0() = |x| x.scaled_modified_bessel_k0()?.mul(&x.neg()?.exp()?);
+    "Modified Bessel function of the second kind of order 1. Real; integers as `f32`."
+    modified_bessel_k1() = |x| x.scaled_modified_bessel_k1()?.mul(&x.neg()?.exp()?);
+    "Spherical Bessel function of the first kind of order 0. Real; integers as `f32`."
+    spherical_bessel_j0() = |x| {
+        let wave = Tensor::where_(&x.eq(0)?, 1.0, &x.sin()?.div(x)?)?;
+        Tensor::where_(&x.isinf()?, 0.0, &wave)
+    };
+}
+
+composed_methods_of_two! {
+    "`self · ln(other)`, 0 where `self` is 0 and `other` is not NaN. Real; integers as `f32`."
+    xlogy = |x, y| {
+        let product = Tensor::where_(&x.eq(0)?, 0.0, &x.mul(&y.log()?)?)?;
+        Tensor::where_(&y.isnan()?, y, &product)
+    };
+    "`self · ln(1 + other)`, 0 where `self` is 0 and `other` is not NaN. Real; integers as `f32`."
+    xlog1py = |x, y| {
+        let product = Tensor::where_(&x.eq(0)?, 0.0, &x.mul(&y.log1p()?)?)?;
+        Tensor::where_(&y.isnan()?, y, &product)
+    };
+    "Shifted Chebyshev polynomial of the first kind of degree `other`. Real; integers as `f32`."
+    shifted_chebyshev_polynomial_t = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_t(n);
+    "Shifted Chebyshev polynomial of the second kind of degree `other`. Real; integers as `f32`."
+    shifted_chebyshev_polynomial_u = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_u(n);
+    "Shifted Chebyshev polynomial of the third kind of degree `other`. Real; integers as `f32`."
+    shifted_chebyshev_polynomial_v = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_v(n);
+    "Shifted Chebyshev polynomial of the fourth kind of degree `other`. Real; integers as `f32`."
+    shifted_chebyshev_polynomial_w = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_w(n);
+}
+
+impl Tensor {
+    /// The derivative of order `n` of [`Tensor::digamma`]. Real; integers as `f32`.
+    ///
+    /// # Errors
+    /// A dtype other than of real numbers.
+    pub fn polygamma(&self, n: u32) -> RusTorchResult<Self> {
+        const NAME: &str = "polygamma";
+        if n == 0 {
+            return self.digamma();
+        }
+        self.composed(NAME, |x| {
+            let order = Self::number(NAME, (f64::from(n) + 1.0).into(), x.dtype(), None)?;
+            let zeta = |x: &Self| order.binary(NAME, BinaryOp::Zeta, x.into(), |d| d);
+            if n == 1 {
+                // By reflection where the sum would begin below 0.
+                let sine = x
+                    .sub(&x.add(0.5)?.floor()?)?
+                    .mul(std::f64::consts::PI)?
+                    .sin()?;
+                let whole = sine
+                    .square()?
+                    .reciprocal()?
+                    .mul(std::f64::consts::PI.powi(2))?;
+                let reflected = whole.sub(&zeta(&x.rsub(1)?)?)?;
+                return Self::where_(&x.lt(0.5)?, &reflected, &zeta(x)?);
+            }
+            let sign = if n % 2 == 0 { -1.0 } else { 1.0 };
+            zeta(x)?.mul(sign * libm::tgamma(f64::from(n) + 1.0))
+        })
+    }
+
+    /// The logarithm of the multivariate gamma function of dimension `p`: `Σ lgamma(x - j / 2)` over
+    /// `j` below `p`, and `p (p - 1) / 4 ln π`. Real; integers as `f32`.
+    ///
+    /// # Errors
+    /// `p` is 0; a dtype other than of real numbers.
+    pub fn multigammaln(&self, p: u32) -> RusTorchResult<Self> {
+        const NAME: &str = "multigammaln";
+        require(NAME, p > 0, "a dimension of at least 1", p)?;
+        let constant = 0.25 * f64::from(p) * f64::from(p - 1) * std::f64::consts::PI.ln();
+        self.composed(NAME, |x| {
+            (0..p).try_fold(x.full_like(constant)?, |sum, j| {
+                sum.add(&x.sub(0.5 * f64::from(j))?.lgamma()?)
+            })
+        })
+    }
+
+    /// [`Tensor::multigammaln`] by its other name.
+    ///
+    /// # Errors
+    /// As [`Tensor::multigammaln`].
+    pub fn mvlgamma(&self, p: u32) -> RusTorchResult<Self> {
+        self.multigammaln(p)
+    }
+}

@@ -1,0 +1,135 @@
+//! Elements combined at the places that an index says.
+
+use rustorch_ir::DType;
+use rustorch_ir::ops::{Scatter, ScatterMode};
+
+use crate::elementwise::RoundingMode;
+use crate::error::{RusTorchResult, require};
+use crate::{Operand, Tensor};
+
+/// How [`Tensor::scatter_reduce`] combines elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScatterReduce {
+    /// The sum.
+    Sum,
+    /// The product.
+    Prod,
+    /// The mean; of integers rounded down.
+    Mean,
+    /// The largest; NaN where one is NaN.
+    Amax,
+    /// The smallest; NaN where one is NaN.
+    Amin,
+}
+
+impl Tensor {
+    /// A copy in which `out[i][index[i][j][k]][k]`, for `dim` 1, is what all `source[i][j][k]` that go
+    /// there are combined to, and with `include_self` what was there. `index` is as for
+    /// [`Tensor::gather`], `source` of `self`'s dtype and no smaller. Numbers.
+    ///
+    /// # Errors
+    /// Operands other than these; an order of complex numbers; when computed, an index outside `dim`.
+    pub fn scatter_reduce(
+        &self,
+        dim: isize,
+        index: &Self,
+        source: &Self,
+        reduce: ScatterReduce,
+        include_self: bool,
+    ) -> RusTorchResult<Self> {
+        self.scattered_together("scatter_reduce", dim, index, source, reduce, include_self)
+    }
+
+    /// [`Tensor::scatter_reduce`] of whole slices: slice `i` of `source` along `dim` goes to
+    /// `index[i]`, an `i64` or `i32` `[n]`.
+    ///
+    /// # Errors
+    /// As [`Tensor::scatter_reduce`].
+    pub fn index_reduce(
+        &self,
+        dim: isize,
+        index: &Self,
+        source: &Self,
+        reduce: ScatterReduce,
+        include_self: bool,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "index_reduce";
+        let d = self.dim(NAME, dim)?;
+        let size = source.shape().get(d).copied();
+        let fits = index.rank() == 1 && size == Some(index.numel());
+        let expected = format!("an index for each slice of {} along {d}", source.ty());
+        require(NAME, fits, expected, index.ty())?;
+        let mut shape = vec![1; source.rank()];
+        shape[d] = index.numel();
+        let index = index.reshape(shape)?.expand(source.shape())?;
+        self.scattered_together(NAME, dim, &index, source, reduce, include_self)
+    }
+
+    fn scattered_together(
+        &self,
+        name: &'static str,
+        dim: isize,
+        index: &Self,
+        source: &Self,
+        reduce: ScatterReduce,
+        include_self: bool,
+    ) -> RusTorchResult<Self> {
+        let source = source.leading(name, index)?;
+        let scatter = |x: &Self, source: &Self, mode| {
+            let dim = x.dim(name, dim)?;
+            Self::apply(name, Scatter { dim, mode }, &[x, index, source])
+        };
+        let mode = match reduce {
+            ScatterReduce::Sum | ScatterReduce::Mean => ScatterMode::Add,
+            ScatterReduce::Prod => ScatterMode::Prod,
+            ScatterReduce::Amax => ScatterMode::Max,
+            ScatterReduce::Amin => ScatterMode::Min,
+        };
+        let ones = Self::ones(source.shape(), DType::I64)?;
+        let counts = || {
+            let none = Self::full(self.shape(), i64::from(include_self), DType::I64)?;
+            scatter(&none, &ones, ScatterMode::Add)
+        };
+        let base = match include_self {
+            true => self.clone(),
+            // What is to be written over does not count, but what nothing goes to stays.
+            false => {
+                let neutral = scatter(self, &source, ScatterMode::Set)?;
+                let neutral = match mode {
+                    ScatterMode::Max | ScatterMode::Min => neutral,
+                    ScatterMode::Prod => neutral.ones_like()?,
+                    _ => neutral.zeros_like()?,
+                };
+                Self::where_(&counts()?.eq(0)?, self, &neutral)?
+            }
+        };
+        let combined = scatter(&base, &source, mode)?;
+        match reduce {
+            ScatterReduce::Mean => {
+                let counts = counts()?.clamp_min(1)?.cast(name, self.dtype())?;
+                match self.dtype().is_int() {
+                    true => combined.div_mode(Operand::from(&counts), RoundingMode::Floor),
+                    false => combined.div(&counts),
+                }
+            }
+            _ => Ok(combined),
+        }
+    }
+
+    /// The first elements along each dimension, as many as `index` has.
+    fn leading(&self, name: &'static str, index: &Self) -> RusTorchResult<Self> {
+        let sizes = || self.shape().iter().zip(index.shape());
+        let fits = self.rank() == index.rank() && sizes().all(|(size, part)| size >= part);
+        require(
+            name,
+            fits,
+            format!("a source no smaller than {}", index.ty()),
+            self.ty(),
+        )?;
+        let mut x = self.clone();
+        for (d, &part) in index.shape().iter().enumerate() {
+            x = x.narrow(d as isize, 0, part)?;
+        }
+        Ok(x)
+    }
+}
