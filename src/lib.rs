@@ -49,6 +49,7 @@ pub use rustorch_tensor::{
     current_device, discover, eval_all, is_gpu_available, manual_seed, runtime, set_device, tensor,
     with_device, with_runtime,
 };
+pub use rustorch_tensor::{fft, linalg};
 
 #[cfg(feature = "hybrid-f32")]
 pub use rustorch_tensor::{

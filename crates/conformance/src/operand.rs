@@ -90,7 +90,10 @@ fn arranged(shape: &Shape, arrange: Arrange) -> Option<(usize, Layout)> {
 /// The bytes of a tensor filled with the numbers of stream `stream`.
 fn bytes(ty: &TensorType, fill: Fill, stream: u64) -> Vec<u8> {
     let count = ty.shape.elements();
-    let draw = |i: usize| number(fill, ty.dtype, i, stream);
+    let draw = |i: usize| match fill {
+        Fill::Dominant => dominant(ty, i, stream),
+        fill => number(fill, ty.dtype, i, stream),
+    };
     match ty.dtype {
         DType::Block(format) => {
             let row: Vec<f32> = (0..count).map(|i| draw(i) as f32).collect();
@@ -112,12 +115,28 @@ fn bytes(ty: &TensorType, fill: Fill, stream: u64) -> Vec<u8> {
     }
 }
 
+/// The `i`-th number of matrices whose diagonals outweigh the rest. A complex element is two.
+fn dominant(ty: &TensorType, i: usize, stream: u64) -> f64 {
+    let (parts, [.., rows, columns]) = (1 + usize::from(ty.dtype.is_complex()), &ty.shape[..])
+    else {
+        return f64::NAN;
+    };
+    let (element, part) = (i / parts, i % parts);
+    let (row, column) = (element / columns % rows, element % columns);
+    match row == column {
+        true if part == 0 => 2.0 + row as f64,
+        true => 0.0,
+        false => number(Fill::Uniform(-0.25, 0.25), ty.dtype, i, stream),
+    }
+}
+
 /// The `i`-th number of a stream.
 fn number(fill: Fill, dtype: DType, i: usize, stream: u64) -> f64 {
     let word = philox(i as u64 / 4, stream)[i % 4];
     let unit = f64::from(word) / 32f64.exp2();
     match fill {
         Fill::Uniform(low, high) => low + unit * (high - low),
+        Fill::Dominant => unreachable!("depends on the shape"),
         Fill::Ints(low, high) => low as f64 + (unit * (high - low) as f64).floor(),
         Fill::Mask if i.is_multiple_of(5) || unit < 0.5 => 0.0,
         Fill::Mask => f64::NEG_INFINITY,

@@ -11,6 +11,10 @@ pub enum Fill {
     Ints(i64, i64),
     /// A few special values of a floating type (0, −0, ±1, ±∞, NaN, large, tiny) repeated.
     Special,
+    /// Matrices whose diagonal outweighs the rest: 2, 3, 4 … there, and −0.25 to 0.25 elsewhere (of
+    /// complex numbers both parts). Their factors are far from any that are not unique. Contiguous
+    /// operands of two dimensions or more.
+    Dominant,
     /// 0 and −∞, as masks of scores hold them; never more than four −∞ one after another.
     Mask,
 }

@@ -262,6 +262,12 @@ ops! {
     index_select::IndexSelect, gather::Gather, scatter::Scatter,
     // Linear algebra
     matmul::Matmul, linear::Linear, embedding::Embedding, rope::Rope, attention::Attention,
+    // Factorisations
+    cholesky::Cholesky, lu::Lu, lu_pivots_to_permutation::LuPivotsToPermutation, qr::Qr, svd::Svd, eigh::Eigh, eig::Eig, geqrf::Geqrf,
+    householder_product::HouseholderProduct, solve_triangular::SolveTriangular,
+    matrix_exp::MatrixExp,
+    // Fourier transforms
+    fft::Fft,
     // Convolution
     conv2d::Conv2d, conv_transpose2d::ConvTranspose2d, pool2d::Pool2d,
     // Normalisation

@@ -13,7 +13,8 @@
 //! | `views.rs`, `index.rs`, `join.rs` | other shapes, chosen elements, tensors put together |
 //! | `promote.rs`, `elementwise/`, `ops_traits.rs` | functions of elements, operators |
 //! | `reduce/`, `scatter_reduce.rs` | elements combined |
-//! | `linalg.rs`, `nn.rs`, `conv.rs`, `attention.rs` | the other families |
+//! | `linalg/`, `fft.rs` | linear algebra, Fourier transforms |
+//! | `nn.rs`, `conv.rs`, `attention.rs` | the other families |
 //! | `display.rs` | printing |
 //! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
 //! | `preferences.rs` | what Cargo features ask for |
@@ -37,12 +38,13 @@ mod error;
 mod eval;
 #[cfg(feature = "hybrid-f32")]
 mod f32;
+pub mod fft;
 mod grad;
 mod history;
 mod hybrid;
 mod index;
 mod join;
-mod linalg;
+pub mod linalg;
 mod macros;
 mod manager;
 mod nn;

@@ -16,6 +16,7 @@ mod kernels;
 mod launch;
 mod lines;
 mod math;
+mod matrices;
 #[cfg(target_arch = "x86_64")]
 mod planes;
 pub mod pool;

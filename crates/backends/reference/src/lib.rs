@@ -7,6 +7,7 @@
 //! definition.
 
 mod kernels;
+mod matrix;
 mod operand;
 mod ops;
 mod program;

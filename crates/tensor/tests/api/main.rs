@@ -7,6 +7,8 @@ mod display;
 mod elementwise;
 mod evaluation;
 mod extremes;
+mod factors;
+mod fft;
 mod history;
 mod index;
 mod linalg;

@@ -8,21 +8,31 @@ mod assign;
 mod attention;
 mod binary;
 mod cast;
+mod cholesky;
 mod compare;
 mod concat;
 mod contiguous;
 mod conv2d;
 mod conv_transpose2d;
+mod eig;
+mod eigh;
 mod embedding;
+mod fft;
 mod full;
 mod fused_linear;
 mod gather;
+mod geqrf;
+mod householder_product;
 mod index_select;
 mod layer_norm;
 mod linear;
+mod lu;
+mod lu_pivots_to_permutation;
 mod matmul;
+mod matrix_exp;
 mod pad;
 mod pool2d;
+mod qr;
 mod random;
 mod reduce;
 mod rms_norm;
@@ -31,6 +41,8 @@ mod scan;
 mod scatter;
 mod select;
 mod softmax;
+mod solve_triangular;
+mod svd;
 mod top_k;
 mod unary;
 mod update_slice;
@@ -52,22 +64,32 @@ pub(crate) fn table() -> KernelTable<Launch> {
         binary::KERNEL,
         cast::DEQUANTIZATION,
         cast::KERNEL,
+        cholesky::KERNEL,
         compare::KERNEL,
         concat::KERNEL,
         contiguous::KERNEL,
         conv2d::KERNEL,
         conv_transpose2d::KERNEL,
+        eig::KERNEL,
+        eigh::KERNEL,
         scan::KERNEL,
         embedding::KERNEL,
+        fft::KERNEL,
         full::KERNEL,
         fused_linear::KERNEL,
         gather::KERNEL,
+        geqrf::KERNEL,
+        householder_product::KERNEL,
         index_select::KERNEL,
         layer_norm::KERNEL,
         linear::KERNEL,
+        lu::KERNEL,
+        lu_pivots_to_permutation::KERNEL,
         matmul::KERNEL,
+        matrix_exp::KERNEL,
         pad::KERNEL,
         pool2d::KERNEL,
+        qr::KERNEL,
         random::KERNEL,
         reduce::KERNEL,
         rms_norm::KERNEL,
@@ -75,6 +97,8 @@ pub(crate) fn table() -> KernelTable<Launch> {
         scatter::KERNEL,
         select::KERNEL,
         softmax::KERNEL,
+        solve_triangular::KERNEL,
+        svd::KERNEL,
         top_k::KERNEL,
         unary::KERNEL,
         update_slice::KERNEL,

@@ -10,6 +10,7 @@
 
 mod call;
 mod compare;
+mod factors;
 mod golden;
 mod ops;
 mod report;

@@ -7,6 +7,8 @@ use std::panic::{self, AssertUnwindSafe};
 use anyhow::{Error, Result};
 
 use crate::call::{Call, Entry, Stop};
+use crate::compare::How;
+use crate::factors;
 use crate::golden::{BadSample, Given, Golden, Sample, Tensors};
 use crate::ops;
 use crate::report::{OpReport, Verdict};
@@ -81,10 +83,13 @@ fn good(entry: &Entry, sample: &Sample, tensors: &Tensors) -> Result<Verdict> {
     let expected = sample.expected(tensors)?;
     let outcome = call(entry, sample.given(tensors)?);
     Ok(match outcome {
-        Ok(output) => match expected.compare(&output, sample.how()) {
-            Ok(()) => Verdict::Passed,
-            Err(reason) => Verdict::Failed(reason),
-        },
+        Ok(output) => {
+            let judged = match sample.how() {
+                How::Reconstruct => factors::compare(entry.name, &expected, &output),
+                how => expected.compare(&output, how),
+            };
+            judged.map_or_else(Verdict::Failed, |()| Verdict::Passed)
+        }
         Err(Stop::Refused(e)) => Verdict::Failed(e.to_string()),
         Err(Stop::Missing(what) | Stop::Untyped(what)) => Verdict::Missing(what),
         Err(Stop::Mistake(what)) => return Err(Error::msg(what)),

@@ -8,7 +8,7 @@ use crate::call::Entry;
 
 /// A family's table.
 macro_rules! table {
-    ($($name:literal, $signature:expr, |$c:ident| $call:expr;)*) => {
+    ($($name:expr, $signature:expr, |$c:ident| $call:expr;)*) => {
         pub(super) const TABLE: &[crate::call::Entry] = &[$(crate::call::Entry {
             name: $name,
             signature: $signature,

@@ -1,0 +1,37 @@
+//! Eigenvalues.
+
+use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_linalg::Field;
+use rustorch_runtime::{KernelEntry, Layouts};
+
+use crate::kernel::{Args, Misuse};
+use crate::launch::Launch;
+use crate::matrices::{self, Entry, with_entry};
+
+pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
+    kind: OpKind::Eig,
+    accepts,
+    layouts: Layouts::Contiguous,
+    launch: Launch::Whole(launch),
+};
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn launch(mut args: Args) -> Result<(), Misuse> {
+    let Op::Eig(op) = args.op else {
+        return Err(Misuse("not an eig".to_owned()));
+    };
+    let [n, _] = matrices::sizes(&args.inputs[0]);
+    with_entry!(args.inputs[0].dtype(), T => {
+        type Value = <T as Entry>::Complex;
+        let found = matrices::map::<T, _>(&args, |_, a| Field::eig(&a, n, op.vectors));
+        let found = matrices::converged(&args, found)?;
+        matrices::store::<Value>(&mut args.output, found.iter().map(|found| &found.values));
+        if let [vectors] = &mut args.others[..] {
+            matrices::store::<Value>(vectors, found.iter().map(|found| &found.vectors));
+        }
+        Ok(())
+    })
+}

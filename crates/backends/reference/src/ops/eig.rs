@@ -1,0 +1,64 @@
+use num_complex::Complex64;
+use rustorch_ir::ops::Eig;
+
+use super::geqrf::{factor, product};
+use crate::Values;
+use crate::matrix::{self, Matrix};
+use crate::operand::{Call, Misuse};
+
+/// Steps of the iteration for each eigenvalue.
+const STEPS: usize = 60;
+
+pub(crate) fn evaluate(op: &Eig, call: &Call) -> Result<Vec<Values>, Misuse> {
+    let matrices = call.inputs[0].matrices();
+    let values: Vec<_> = matrices.iter().map(eigenvalues).collect();
+    let mut results = vec![matrix::values(call.output(), values.iter().cloned())];
+    if op.vectors {
+        let each = matrices.iter().zip(&values);
+        let vectors = each.map(|(a, values)| eigenvectors(a, values).elements);
+        results.push(matrix::values(&call.outputs[1], vectors));
+    }
+    Ok(results)
+}
+
+/// Francis' iteration with the last element as its shift: what is factorised as `Q·R` becomes `R·Q`,
+/// until the last row is 0 but for its end.
+fn eigenvalues(a: &Matrix) -> Vec<Complex64> {
+    let mut a = a.clone();
+    let mut values = Vec::new();
+    for n in (1..=a.n).rev() {
+        a = Matrix::new(n, n, |i, j| a[[i, j]]);
+        for _ in 0..STEPS {
+            let shift = a[[n - 1, n - 1]];
+            let mut factors = a.clone();
+            (0..n).for_each(|i| factors[[i, i]] -= shift);
+            let taus = factor(&mut factors);
+            let q = product(&factors, &taus, n);
+            a = q.adjoint().times(&a).times(&q);
+        }
+        values.push(a[[n - 1, n - 1]]);
+    }
+    values.sort_by(|x, y| x.re.total_cmp(&y.re).then(y.im.total_cmp(&x.im)));
+    values
+}
+
+/// Inverse iteration: solving with the matrix less nearly an eigenvalue leaves its vector alone.
+fn eigenvectors(a: &Matrix, values: &[Complex64]) -> Matrix {
+    let mut vectors = Matrix::new(a.n, a.n, |_, _| Complex64::ONE);
+    for (j, &value) in values.iter().enumerate() {
+        let mut x = vectors.columns(&[j]);
+        for _ in 0..4 {
+            let near = value + 1e-9 * (1.0 + value.norm());
+            let shifted = |i, k| if i == k { a[[i, k]] - near } else { a[[i, k]] };
+            let mut factors = Matrix::new(a.n, a.n, shifted);
+            let taus = factor(&mut factors);
+            x = product(&factors, &taus, a.n).adjoint().times(&x);
+            super::solve_triangular::upper(&factors, &mut x);
+            let length = x.length(0);
+            x.scale(0, (1.0 / length).into());
+        }
+        let phase = x.phase(0);
+        (0..a.n).for_each(|i| vectors[[i, j]] = x[[i, 0]] * phase);
+    }
+    vectors
+}

@@ -1,0 +1,42 @@
+use smallvec::smallvec;
+
+use super::matrices::{Matrices, cases};
+use super::*;
+use crate::case::{Case, Fill};
+use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+
+/// The Cholesky factor `L` of each positive definite matrix `A = L·Lᴴ` `[…, n, n]`, of which only the
+/// lower triangle is read.
+///
+/// Results: the lower triangular factors `[…, n, n]`; `i32` `[…]`, 0 or the order of the first leading
+/// minor that is not positive. The factor of such a matrix is of no use.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Cholesky {
+    /// Is a matrix that is not positive definite a mistake?
+    pub check: bool,
+}
+
+impl OpDef for Cholesky {
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::LinearAlgebra)
+    }
+
+    fn macs(&self, s: &Signature) -> usize {
+        Matrices::macs(s) / 6
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let [a] = operands(Self::NAME, inputs)?;
+        let a = Matrices::square(Self::NAME, a)?;
+        Ok(smallvec![a.matrix(a.rows, a.rows), a.scalar(DType::I32)])
+    }
+}
+
+impl Named for Cholesky {
+    const NAME: &'static str = "cholesky";
+
+    fn cases() -> Vec<Case> {
+        let both = [false, true].map(|check| Self { check });
+        cases(both, Fill::Dominant, |[rows, columns]| rows == columns)
+    }
+}

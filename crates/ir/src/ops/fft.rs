@@ -1,0 +1,95 @@
+use smallvec::smallvec;
+
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+
+/// Which discrete Fourier transform.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FftKind {
+    /// `y[k] = Σ x[j]·e^(−2πi·jk/n)` of complex numbers.
+    Forward,
+    /// `y[k] = Σ x[j]·e^(+2πi·jk/n)` of complex numbers.
+    Inverse,
+    /// The first `n/2 + 1` results of [`FftKind::Forward`] of real numbers, which say all.
+    RealToComplex,
+    /// The `n` real results of [`FftKind::Inverse`] of what such `n/2 + 1` numbers stand for. Imaginary
+    /// parts of the first, and for even `n` of the last, are not looked at.
+    ComplexToReal {
+        /// How many.
+        n: usize,
+    },
+}
+
+/// A discrete Fourier transform along a dimension, not normalised.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Fft {
+    /// The dimension.
+    pub dim: usize,
+    /// Which transform.
+    pub kind: FftKind,
+}
+
+impl OpDef for Fft {
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::ComplexMath)
+    }
+
+    fn macs(&self, s: &Signature) -> usize {
+        let elements = s.types().map(|ty| ty.shape.elements()).max().unwrap_or(0);
+        let size = s.types().map(|ty| ty.shape[self.dim]).max().unwrap_or(1);
+        elements.saturating_mul(4 * size.max(2).ilog2() as usize)
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        require_dim(Self::NAME, x, self.dim)?;
+        let size = x.shape[self.dim];
+        let wrong = |expected: &str| OpError::new(Self::NAME, expected, x);
+        let complex =
+            || (x.dtype.is_complex().then_some(x.dtype)).ok_or_else(|| wrong("complex numbers"));
+        let (n, results, dtype) = match self.kind {
+            FftKind::Forward | FftKind::Inverse => (size, size, complex()?),
+            FftKind::RealToComplex => {
+                let expected = "numbers of f32 or f64";
+                let dtype = x.dtype.complex().ok_or_else(|| wrong(expected))?;
+                (size, size / 2 + 1, dtype)
+            }
+            FftKind::ComplexToReal { n } => {
+                let expected = format!("{} complex numbers", n / 2 + 1);
+                require(Self::NAME, size == n / 2 + 1, expected, x)?;
+                (n, n, complex()?.real())
+            }
+        };
+        require(Self::NAME, n > 0, "at least one number to transform", x)?;
+        let shape = x.shape.clone().with_dim(self.dim, results);
+        Ok(smallvec![TensorType::new(shape, dtype)])
+    }
+}
+
+impl Named for Fft {
+    const NAME: &'static str = "fft";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        let mut push = |kind, dim, x| cases.push(Case::new(Self { dim, kind }, [x]));
+        for dtype in DType::COMPLEX {
+            let parts = |size: usize, dtype| Operand::new([3, size, 2], dtype);
+            for n in [1, 2, 3, 8, 12, 13, 30, 64, 100, 210] {
+                push(FftKind::Forward, 1, parts(n, dtype));
+                push(FftKind::Inverse, 1, parts(n, dtype));
+                push(FftKind::RealToComplex, 1, parts(n, dtype.real()));
+                push(FftKind::ComplexToReal { n }, 1, parts(n / 2 + 1, dtype));
+            }
+            for arrange in ARRANGEMENTS {
+                for dim in [0, 2] {
+                    let x = |dtype| Operand::new([4, 2, 9], dtype).arrange(arrange);
+                    push(FftKind::Forward, dim, x(dtype));
+                    push(FftKind::RealToComplex, dim, x(dtype.real()));
+                }
+            }
+            push(FftKind::Forward, 1, Operand::new([0, 4], dtype));
+        }
+        cases
+    }
+}

@@ -1,0 +1,48 @@
+use smallvec::smallvec;
+
+use super::*;
+use crate::case::{Case, Fill, Operand};
+use crate::{Named, OpDef, OpType, ResultTypes};
+
+/// What exchanging rows one after the other comes to: from the rows, counted from 1, that each row in
+/// turn is exchanged with, `i32` `[…, k]` as [`Lu`] gives them, the row that each of `rows` rows then
+/// is, counted from 0, `i64` `[…, rows]`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LuPivotsToPermutation {
+    /// Rows of the matrices, at least `k`.
+    pub rows: usize,
+}
+
+impl OpDef for LuPivotsToPermutation {
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::LinearAlgebra)
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let [pivots] = operands(Self::NAME, inputs)?;
+        let count = pivots.shape.last().copied();
+        let fits = pivots.dtype == DType::I32 && count.is_some_and(|count| count <= self.rows);
+        let expected = format!("pivots of i32, at most {} for each matrix", self.rows);
+        require(Self::NAME, fits, expected, pivots)?;
+        let shape = pivots.shape.clone().with_dim(pivots.rank() - 1, self.rows);
+        Ok(smallvec![TensorType::new(shape, DType::I64)])
+    }
+}
+
+impl Named for LuPivotsToPermutation {
+    const NAME: &'static str = "lu_pivots_to_permutation";
+
+    fn cases() -> Vec<Case> {
+        let case = |rows, shape: &[usize]| {
+            let pivots = Operand::new(shape, DType::I32).fill(Fill::Ints(1, rows as i64 + 1));
+            Case::new(Self { rows }, [pivots])
+        };
+        vec![
+            case(1, &[1]),
+            case(7, &[7]),
+            case(9, &[2, 3, 4]),
+            case(3, &[0]),
+            case(3, &[0, 2]),
+        ]
+    }
+}

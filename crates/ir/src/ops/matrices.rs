@@ -1,0 +1,105 @@
+//! What operations on batches of matrices have in common.
+
+use super::require;
+use crate::case::{Case, Fill, Operand};
+use crate::{DType, Op, OpError, Shape, Signature, TensorType};
+
+/// Matrices `[…, rows, columns]`.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Matrices {
+    /// The dimensions before those of a matrix.
+    pub(crate) batch: Shape,
+    /// Rows of each.
+    pub(crate) rows: usize,
+    /// Columns of each.
+    pub(crate) columns: usize,
+    /// Their elements.
+    pub(crate) dtype: DType,
+}
+
+impl Matrices {
+    /// The dtypes that matrices can be factorised in.
+    pub(crate) const DTYPES: [DType; 4] =
+        [DType::F32, DType::F64, DType::Complex64, DType::Complex128];
+
+    /// An operand as matrices.
+    pub(crate) fn of(op: &'static str, x: &TensorType) -> Result<Self, OpError> {
+        require(op, x.rank() >= 2, "matrices: a tensor of rank 2 or more", x)?;
+        let expected = "elements of f32, f64, complex64 or complex128";
+        require(op, Self::DTYPES.contains(&x.dtype), expected, x)?;
+        let (batch, matrix) = x.shape.split_at(x.rank() - 2);
+        Ok(Self {
+            batch: batch.into(),
+            rows: matrix[0],
+            columns: matrix[1],
+            dtype: x.dtype,
+        })
+    }
+
+    /// An operand as square matrices.
+    pub(crate) fn square(op: &'static str, x: &TensorType) -> Result<Self, OpError> {
+        let found = Self::of(op, x)?;
+        require(op, found.rows == found.columns, "square matrices", x)?;
+        Ok(found)
+    }
+
+    /// The smaller of the two sizes.
+    pub(crate) fn smaller(&self) -> usize {
+        self.rows.min(self.columns)
+    }
+
+    /// The type of a matrix for each of these.
+    pub(crate) fn matrix(&self, rows: usize, columns: usize) -> TensorType {
+        let matrix = [rows, columns];
+        let shape: Shape = self.batch.iter().copied().chain(matrix).collect();
+        TensorType::new(shape, self.dtype)
+    }
+
+    /// The type of a vector for each of these.
+    pub(crate) fn vector(&self, size: usize, dtype: DType) -> TensorType {
+        let shape: Shape = self.batch.iter().copied().chain([size]).collect();
+        TensorType::new(shape, dtype)
+    }
+
+    /// The type of a number for each of these.
+    pub(crate) fn scalar(&self, dtype: DType) -> TensorType {
+        TensorType::new(self.batch.clone(), dtype)
+    }
+
+    /// `m · n · min(m, n)` of the first operand's matrices together, which factorisations take a
+    /// multiple of.
+    pub(crate) fn macs(signature: &Signature) -> usize {
+        let shape = &signature.inputs[0].shape;
+        let smaller = shape.iter().rev().take(2).min().map_or(0, |&size| size);
+        shape.elements().saturating_mul(smaller)
+    }
+}
+
+/// Cases of factorisations: the sizes of matrices that `fits` admits.
+pub(crate) fn cases<T: Into<Op> + Clone>(
+    ops: impl IntoIterator<Item = T>,
+    fill: Fill,
+    fits: impl Fn([usize; 2]) -> bool,
+) -> Vec<Case> {
+    let shapes: [&[usize]; 8] = [
+        &[1, 1],
+        &[5, 5],
+        &[2, 3, 4, 4],
+        &[7, 4],
+        &[3, 6],
+        &[0, 0],
+        &[2, 0, 3],
+        &[0, 3, 3],
+    ];
+    let fits = |shape: &&[usize]| fits([shape[shape.len() - 2], shape[shape.len() - 1]]);
+    let mut cases = Vec::new();
+    for op in ops {
+        for dtype in Matrices::DTYPES {
+            let x = |shape: &[usize]| Operand::new(shape, dtype).fill(fill);
+            for shape in shapes.into_iter().filter(fits) {
+                cases.push(Case::new(op.clone(), [x(shape)]));
+            }
+        }
+    }
+    cases
+}

@@ -1,0 +1,67 @@
+use smallvec::smallvec;
+
+use super::matrices::Matrices;
+use super::*;
+use crate::case::{Arrange, Case, Fill, Operand};
+use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+
+/// Solves `A·X = B` for each triangular matrix `A` `[…, n, n]` and `B` `[…, n, k]` of the same leading
+/// dimensions. The other triangle of `A` is not read.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SolveTriangular {
+    /// Is it the upper triangle, not the lower one?
+    pub upper: bool,
+    /// Is the diagonal taken to be 1?
+    pub unitriangular: bool,
+}
+
+impl OpDef for SolveTriangular {
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::LinearAlgebra)
+    }
+
+    fn macs(&self, s: &Signature) -> usize {
+        let n = s.inputs[0].shape.last().map_or(0, |&n| n);
+        s.output().shape.elements().saturating_mul(n) / 2
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let [a, b] = operands(Self::NAME, inputs)?;
+        require_same(Self::NAME, a, b)?;
+        let got = format!("{a} and {b}");
+        let a = Matrices::square(Self::NAME, a)?;
+        let b = Matrices::of(Self::NAME, b)?;
+        let fits = a.batch == b.batch && a.rows == b.rows;
+        let expected = "matrices of equal rows and leading dimensions";
+        require(Self::NAME, fits, expected, got)?;
+        Ok(smallvec![b.matrix(b.rows, b.columns)])
+    }
+}
+
+impl Named for SolveTriangular {
+    const NAME: &'static str = "solve_triangular";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in Matrices::DTYPES {
+            let a = |shape: &[usize]| Operand::new(shape, dtype).fill(Fill::Dominant);
+            let b = |shape: &[usize]| Operand::new(shape, dtype);
+            for (upper, unitriangular) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let op = Self {
+                    upper,
+                    unitriangular,
+                };
+                let mut push = |a, b| cases.push(Case::new(op.clone(), [a, b]));
+                push(a(&[5, 5]), b(&[5, 3]));
+                push(a(&[1, 1]), b(&[1, 1]));
+                push(a(&[0, 0]), b(&[0, 2]));
+                push(a(&[4, 4]), b(&[4, 0]));
+                push(a(&[0, 4, 4]), b(&[0, 4, 2]));
+                push(a(&[2, 3, 6, 6]), b(&[2, 3, 6, 1]).arrange(Arrange::Strided));
+            }
+        }
+        cases
+    }
+}

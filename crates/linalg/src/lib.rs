@@ -1,0 +1,206 @@
+//! Factorisations of dense matrices, in double precision, through [faer](https://docs.rs/faer).
+//!
+//! Matrices are slices in row-major order. What mathematics leaves open (signs of reflections, phases
+//! of vectors, order of eigenvalues) is settled here, as LAPACK does where it has a rule, so that the
+//! answers can be compared.
+
+mod eigen;
+mod exponential;
+mod factors;
+mod phase;
+mod reflections;
+mod svd;
+mod triangular;
+
+use std::ops::Neg;
+
+use faer::traits::ComplexField;
+use faer::{MatMut, MatRef};
+use num_complex::Complex64;
+use num_traits::NumAssign;
+
+/// An iteration did not converge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoConvergence;
+
+/// Which factors are wanted beside the values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Vectors {
+    /// None.
+    No,
+    /// As many as there are values.
+    Reduced,
+    /// A whole basis.
+    Full,
+}
+
+/// The triangle of a matrix that counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Triangle {
+    /// The upper, not the lower one?
+    pub upper: bool,
+    /// Is its diagonal taken to be 1?
+    pub unit: bool,
+}
+
+/// Singular values, largest first, with the vectors that were asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Svd<T> {
+    /// Left vectors `[m, k]` or `[m, m]`; empty if not asked for.
+    pub u: Vec<T>,
+    /// Values `[k]`, `k` the smaller size.
+    pub s: Vec<f64>,
+    /// Right vectors, transposed and conjugated: `[k, n]` or `[n, n]`.
+    pub vh: Vec<T>,
+}
+
+/// Eigenvalues with the vectors, if they were asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Eigen<W, V> {
+    /// Values `[n]`.
+    pub values: Vec<W>,
+    /// Vectors of length 1, as columns `[n, n]`; empty if not asked for.
+    pub vectors: Vec<V>,
+}
+
+/// The numbers that matrices are made of: `f64` and `Complex64`.
+pub trait Field: Copy + Send + Sync + 'static {
+    /// The lower factor `L` of `A = L·Lᴴ`, in place of `A` `[n, n]`, of which only the lower triangle
+    /// is read. If a leading minor is not positive, its order, and the factor is of no use.
+    fn cholesky(a: &mut [Self], n: usize) -> Option<usize>;
+
+    /// `P·A = L·U` by partial pivoting, `L` (without its diagonal of 1) and `U` in place of `A`
+    /// `[m, n]`. Gives the row, from 0, that each row was exchanged with.
+    fn lu(a: &mut [Self], m: usize, n: usize) -> Vec<usize>;
+
+    /// `A = Q·R` of `A` `[m, n]` by Householder's reflections as LAPACK's: `Q` `[m, k]` and `R`
+    /// `[k, n]`, where `k` is the smaller size, or `m` if the basis is to be complete.
+    fn qr(a: &[Self], m: usize, n: usize, complete: bool) -> (Vec<Self>, Vec<Self>);
+
+    /// Householder's reflections of `A` `[m, n]` as LAPACK's `geqrf` has them: `R` in the upper
+    /// triangle, below it the vectors; gives their factors `τ`, as many as the smaller size.
+    fn reflections(a: &mut [Self], m: usize, n: usize) -> Vec<Self>;
+
+    /// The first `n` columns of the product of the reflections whose vectors are below the diagonal
+    /// of `a` `[m, n]`, in place of it; there are no more factors `tau` than columns.
+    fn product_of_reflections(a: &mut [Self], m: usize, n: usize, tau: &[Self]);
+
+    /// The singular value decomposition of `A` `[m, n]`. Of each pair of vectors the left one has a
+    /// [leading element](crate) that is real and positive.
+    ///
+    /// # Errors
+    /// An element is not finite.
+    fn svd(a: &[Self], m: usize, n: usize, vectors: Vectors) -> Result<Svd<Self>, NoConvergence>;
+
+    /// Eigenvalues, smallest first, of a Hermitian matrix `[n, n]`, of which only the lower triangle
+    /// is read.
+    ///
+    /// # Errors
+    /// An element is not finite.
+    fn eigh(a: &[Self], n: usize, vectors: bool) -> Result<Eigen<f64, Self>, NoConvergence>;
+
+    /// Eigenvalues of any square matrix `[n, n]`, by their real, then their imaginary part; of a
+    /// real matrix's conjugate pairs that with the positive imaginary part first.
+    ///
+    /// # Errors
+    /// An element is not finite.
+    fn eig(
+        a: &[Self],
+        n: usize,
+        vectors: bool,
+    ) -> Result<Eigen<Complex64, Complex64>, NoConvergence>;
+
+    /// Solves `A·X = B` of a triangular matrix `[n, n]` in place of `B` `[n, k]`.
+    fn solve_triangular(a: &[Self], triangle: Triangle, b: &mut [Self], n: usize, k: usize);
+
+    /// `eᴬ` in place of `A` `[n, n]`.
+    fn exponential(a: &mut [Self], n: usize);
+}
+
+macro_rules! fields {
+    ($($type:ty, $eig:path, $qr:path;)+) => {
+        $(impl Field for $type {
+            fn cholesky(a: &mut [Self], n: usize) -> Option<usize> {
+                factors::cholesky(a, n)
+            }
+
+            fn lu(a: &mut [Self], m: usize, n: usize) -> Vec<usize> {
+                factors::lu(a, m, n)
+            }
+
+            fn qr(a: &[Self], m: usize, n: usize, complete: bool) -> (Vec<Self>, Vec<Self>) {
+                $qr(a, m, n, complete)
+            }
+
+            fn reflections(a: &mut [Self], m: usize, n: usize) -> Vec<Self> {
+                reflections::factor(a, m, n)
+            }
+
+            fn product_of_reflections(a: &mut [Self], m: usize, n: usize, tau: &[Self]) {
+                reflections::product(a, m, n, tau);
+            }
+
+            fn svd(
+                a: &[Self],
+                m: usize,
+                n: usize,
+                vectors: Vectors,
+            ) -> Result<Svd<Self>, NoConvergence> {
+                svd::svd(a, m, n, vectors)
+            }
+
+            fn eigh(a: &[Self], n: usize, vectors: bool) -> Result<Eigen<f64, Self>, NoConvergence> {
+                eigen::hermitian(a, n, vectors)
+            }
+
+            fn eig(
+                a: &[Self],
+                n: usize,
+                vectors: bool,
+            ) -> Result<Eigen<Complex64, Complex64>, NoConvergence> {
+                eigen::general(a, n, vectors, $eig)
+            }
+
+            fn solve_triangular(a: &[Self], triangle: Triangle, b: &mut [Self], n: usize, k: usize) {
+                triangular::solve(a, triangle, b, n, k);
+            }
+
+            fn exponential(a: &mut [Self], n: usize) {
+                exponential::exponential(a, n);
+            }
+        })+
+    };
+}
+
+fields! {
+    f64, faer::linalg::solvers::Eigen::new_from_real, factors::qr;
+    Complex64, faer::linalg::solvers::Eigen::new, reflections::qr;
+}
+
+/// What algorithms need of a [`Field`].
+trait Number: ComplexField<Real = f64> + NumAssign + Neg<Output = Self> + Copy {}
+
+impl<T: ComplexField<Real = f64> + NumAssign + Neg<Output = Self> + Copy> Number for T {}
+
+/// A slice as a matrix of faer's.
+fn matrix<T>(a: &[T], m: usize, n: usize) -> MatRef<'_, T> {
+    MatRef::from_row_major_slice(a, m, n)
+}
+
+/// A slice as a matrix of faer's that is written to.
+fn matrix_mut<T>(a: &mut [T], m: usize, n: usize) -> MatMut<'_, T> {
+    MatMut::from_row_major_slice_mut(a, m, n)
+}
+
+/// The elements of a matrix in row-major order.
+fn elements<T: Copy>(a: MatRef<'_, T>) -> Vec<T> {
+    let row = |i| (0..a.ncols()).map(move |j| a[(i, j)]);
+    (0..a.nrows()).flat_map(row).collect()
+}
+
+/// Drops the imaginary parts of a Hermitian matrix's diagonal, which LAPACK does not look at either.
+fn real_diagonal<T: Number>(a: &mut [T], n: usize) {
+    for x in a.iter_mut().step_by(n + 1) {
+        *x = T::from_real_impl(&T::real_part_impl(x));
+    }
+}

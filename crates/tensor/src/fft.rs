@@ -1,0 +1,563 @@
+//! Discrete Fourier transforms, by the names of `torch.fft`.
+//!
+//! Integers are transformed as `f32`. `n`, or `s` of several dimensions, is how many numbers of a
+//! dimension are transformed: others are cut off, missing ones are zeros. Those of several dimensions
+//! are the last ones where no dimensions are named.
+
+use rustorch_ir::ops::{Fft, FftKind};
+use rustorch_ir::{DType, OpError};
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+/// By what transforms of `n` numbers are divided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FftNorm {
+    /// Inverse ones by `n`.
+    #[default]
+    Backward,
+    /// Both by `√n`.
+    Ortho,
+    /// Forward ones by `n`.
+    Forward,
+}
+
+impl FftNorm {
+    /// What a transform of `n` numbers is multiplied by.
+    fn factor(self, forward: bool, n: usize) -> f64 {
+        match (self, forward) {
+            (Self::Ortho, _) => 1.0 / (n as f64).sqrt(),
+            (Self::Backward, false) | (Self::Forward, true) => 1.0 / n as f64,
+            (Self::Backward, true) | (Self::Forward, false) => 1.0,
+        }
+    }
+}
+
+/// A call of a transform: its name, which way it goes, and how it is normalised.
+#[derive(Clone, Copy)]
+struct Call {
+    name: &'static str,
+    forward: bool,
+    norm: FftNorm,
+}
+
+impl Call {
+    /// Along one dimension, without normalising.
+    fn raw(self, x: &Tensor, dim: usize, kind: FftKind) -> RusTorchResult<Tensor> {
+        Tensor::apply(self.name, Fft { dim, kind }, &[x])
+    }
+
+    /// Normalised, after `n` numbers were transformed.
+    fn scale(self, y: &Tensor, n: usize) -> RusTorchResult<Tensor> {
+        match self.norm.factor(self.forward, n) {
+            1.0 => Ok(y.clone()),
+            factor => y.mul(factor),
+        }
+    }
+
+    /// Of complex numbers along dimensions of these sizes.
+    fn complex(self, x: &Tensor, dims: &[usize], sizes: &[usize]) -> RusTorchResult<Tensor> {
+        let mut y = as_complex(self.name, x)?;
+        let kind = if self.forward {
+            FftKind::Forward
+        } else {
+            FftKind::Inverse
+        };
+        for (&dim, &n) in dims.iter().zip(sizes) {
+            y = self.raw(&resized(self.name, &y, dim, n)?, dim, kind)?;
+        }
+        self.scale(&y, sizes.iter().product())
+    }
+
+    /// From real numbers: the last dimension to half as many complex ones, then the others.
+    fn from_real(self, x: &Tensor, dims: &[usize], sizes: &[usize]) -> RusTorchResult<Tensor> {
+        let got = x.ty();
+        require(self.name, !x.dtype().is_complex(), "a real tensor", got)?;
+        let (Some((&last, others)), Some((&n, rest))) = (dims.split_last(), sizes.split_last())
+        else {
+            return Err(OpError::new(self.name, "at least one dimension", "none").into());
+        };
+        let mut y = as_float(self.name, x)?;
+        for (&dim, &n) in dims.iter().zip(sizes) {
+            y = resized(self.name, &y, dim, n)?;
+        }
+        y = self.raw(&y, last, FftKind::RealToComplex)?;
+        // Of real numbers the transform backwards is the conjugate of that forwards.
+        let kind = if self.forward {
+            FftKind::Forward
+        } else {
+            FftKind::Inverse
+        };
+        if !self.forward {
+            y = y.conj()?;
+        }
+        for &dim in others {
+            y = self.raw(&y, dim, kind)?;
+        }
+        self.scale(&y, n * rest.iter().product::<usize>())
+    }
+
+    /// To real numbers: all dimensions but the last, then that from half as many complex ones.
+    fn to_real(self, x: &Tensor, dims: &[usize], sizes: &[usize]) -> RusTorchResult<Tensor> {
+        let (Some((&last, others)), Some((&n, rest))) = (dims.split_last(), sizes.split_last())
+        else {
+            return Err(OpError::new(self.name, "at least one dimension", "none").into());
+        };
+        let mut y = as_complex(self.name, x)?;
+        let kind = if self.forward {
+            FftKind::Forward
+        } else {
+            FftKind::Inverse
+        };
+        for (&dim, &n) in others.iter().zip(rest) {
+            y = self.raw(&resized(self.name, &y, dim, n)?, dim, kind)?;
+        }
+        require(self.name, n > 0, "at least one number to transform", n)?;
+        y = resized(self.name, &y, last, n / 2 + 1)?;
+        if self.forward {
+            y = y.conj()?;
+        }
+        y = self.raw(&y, last, FftKind::ComplexToReal { n })?;
+        self.scale(&y, n * rest.iter().product::<usize>())
+    }
+}
+
+/// The tensor as floats that transforms take; complex numbers as they are.
+fn as_float(name: &'static str, x: &Tensor) -> RusTorchResult<Tensor> {
+    match x.dtype() {
+        d if d.is_int() || d == DType::Bool => x.cast(name, DType::F32),
+        DType::F32 | DType::F64 | DType::Complex64 | DType::Complex128 => Ok(x.clone()),
+        _ => Err(OpError::new(name, "f32, f64, complex numbers or integers", x.ty()).into()),
+    }
+}
+
+fn as_complex(name: &'static str, x: &Tensor) -> RusTorchResult<Tensor> {
+    let x = as_float(name, x)?;
+    match x.dtype().complex() {
+        Some(complex) => x.cast(name, complex),
+        None => Ok(x),
+    }
+}
+
+/// The first `n` numbers along a dimension, zeros behind where there are fewer.
+fn resized(name: &'static str, x: &Tensor, dim: usize, n: usize) -> RusTorchResult<Tensor> {
+    require(name, n > 0, "at least one number to transform", n)?;
+    let size = x.shape()[dim];
+    match n.cmp(&size) {
+        std::cmp::Ordering::Equal => Ok(x.clone()),
+        std::cmp::Ordering::Less => x.narrow(dim as isize, 0, n),
+        std::cmp::Ordering::Greater => {
+            let mut padding = vec![0; 2 * (x.rank() - dim)];
+            padding[2 * (x.rank() - dim) - 1] = n - size;
+            x.pad(padding, 0)
+        }
+    }
+}
+
+/// The dimensions that are meant, and how many numbers of each: those of `s`, or all. Of what becomes
+/// real the last dimension has nearly twice as many as are given.
+fn resolve(
+    name: &'static str,
+    x: &Tensor,
+    s: Option<&[usize]>,
+    dims: Option<&[isize]>,
+    to_real: bool,
+) -> RusTorchResult<(Vec<usize>, Vec<usize>)> {
+    let dims: Vec<usize> = match (dims, s) {
+        (Some(dims), _) => (dims.iter().map(|&d| x.dim(name, d))).collect::<RusTorchResult<_>>()?,
+        (None, Some(s)) => {
+            let first = x.rank().checked_sub(s.len());
+            let expected = format!("at most {} sizes", x.rank());
+            let first = first.ok_or_else(|| OpError::new(name, expected, s.len()))?;
+            (first..x.rank()).collect()
+        }
+        (None, None) => (0..x.rank()).collect(),
+    };
+    let once = (1..dims.len()).all(|i| !dims[..i].contains(&dims[i]));
+    require(
+        name,
+        once,
+        "each dimension at most once",
+        format!("{dims:?}"),
+    )?;
+    let sizes: Vec<usize> = match s {
+        Some(s) => {
+            let expected = "as many sizes as dimensions";
+            require(
+                name,
+                s.len() == dims.len(),
+                expected,
+                format!("{s:?} of {dims:?}"),
+            )?;
+            s.to_vec()
+        }
+        None => {
+            let given = |(i, &dim): (usize, &usize)| match to_real && i + 1 == dims.len() {
+                true => 2 * x.shape()[dim].saturating_sub(1),
+                false => x.shape()[dim],
+            };
+            dims.iter().enumerate().map(given).collect()
+        }
+    };
+    Ok((dims, sizes))
+}
+
+/// One function of each number of dimensions for each line: documentation, names, transform.
+macro_rules! transforms {
+    ($($doc:literal $one:ident $two:ident $many:ident = $method:ident($forward:literal, $real:literal);)*) => {
+        $(#[doc = $doc]
+        ///
+        /// # Errors
+        /// There is no such dimension; nothing to transform; half precision.
+        pub fn $one(
+            x: &Tensor,
+            n: impl Into<Option<usize>>,
+            dim: isize,
+            norm: FftNorm,
+        ) -> RusTorchResult<Tensor> {
+            let call = Call { name: concat!("fft.", stringify!($one)), forward: $forward, norm };
+            let n: Option<usize> = n.into();
+            let s = n.as_ref().map(std::slice::from_ref);
+            let (dims, sizes) = resolve(call.name, x, s, Some(&[dim]), $real)?;
+            call.$method(x, &dims, &sizes)
+        }
+
+        #[doc = concat!("[`", stringify!($one), "`] along several dimensions; PyTorch's default is the last two.")]
+        ///
+        /// # Errors
+        #[doc = concat!("As [`", stringify!($one), "`].")]
+        pub fn $two(
+            x: &Tensor,
+            s: Option<&[usize]>,
+            dims: &[isize],
+            norm: FftNorm,
+        ) -> RusTorchResult<Tensor> {
+            let call = Call { name: concat!("fft.", stringify!($two)), forward: $forward, norm };
+            let (dims, sizes) = resolve(call.name, x, s, Some(dims), $real)?;
+            call.$method(x, &dims, &sizes)
+        }
+
+        #[doc = concat!("[`", stringify!($one), "`] along several dimensions, all if neither they nor `s` are given.")]
+        ///
+        /// # Errors
+        #[doc = concat!("As [`", stringify!($one), "`].")]
+        pub fn $many(
+            x: &Tensor,
+            s: Option<&[usize]>,
+            dims: Option<&[isize]>,
+            norm: FftNorm,
+        ) -> RusTorchResult<Tensor> {
+            let call = Call { name: concat!("fft.", stringify!($many)), forward: $forward, norm };
+            let (dims, sizes) = resolve(call.name, x, s, dims, $real)?;
+            call.$method(x, &dims, &sizes)
+        })*
+    };
+}
+
+transforms! {
+    "`y[k] = Σ x[j]·e^(−2πi·jk/n)` of real or complex numbers."
+    fft fft2 fftn = complex(true, false);
+    "`y[k] = Σ x[j]·e^(+2πi·jk/n) / n` of real or complex numbers."
+    ifft ifft2 ifftn = complex(false, false);
+    "The first `n/2 + 1` results of [`fft`] of real numbers, the others being their conjugates."
+    rfft rfft2 rfftn = from_real(true, false);
+    "The real results of [`ifft`] of what the first `n/2 + 1` numbers stand for: the inverse of [`rfft`]."
+    irfft irfft2 irfftn = to_real(false, true);
+    "The real results of [`fft`] of what the first `n/2 + 1` numbers stand for."
+    hfft hfft2 hfftn = to_real(true, true);
+    "The first `n/2 + 1` results of [`ifft`] of real numbers: the inverse of [`hfft`]."
+    ihfft ihfft2 ihfftn = from_real(false, false);
+}
+
+/// The frequencies of [`fft`]'s results for numbers `d` apart, `[n]`: `[0, 1, …, −2, −1] / (d·n)`.
+///
+/// # Errors
+/// Other than floats.
+pub fn fftfreq(n: usize, d: f64, dtype: DType) -> RusTorchResult<Tensor> {
+    let index = Tensor::arange(0, n as i64, 1, DType::F64)?;
+    let above = index.ge(n.div_ceil(2) as f64)?;
+    let place = Tensor::where_(&above, &index.sub(n as f64)?, &index)?;
+    frequencies("fft.fftfreq", &place, n, d, dtype)
+}
+
+/// The frequencies of [`rfft`]'s results, `[n/2 + 1]`.
+///
+/// # Errors
+/// As [`fftfreq`].
+pub fn rfftfreq(n: usize, d: f64, dtype: DType) -> RusTorchResult<Tensor> {
+    let place = Tensor::arange(0, (n / 2 + 1) as i64, 1, DType::F64)?;
+    frequencies("fft.rfftfreq", &place, n, d, dtype)
+}
+
+fn frequencies(
+    name: &'static str,
+    place: &Tensor,
+    n: usize,
+    d: f64,
+    dtype: DType,
+) -> RusTorchResult<Tensor> {
+    require(name, dtype.is_float(), "a floating-point dtype", dtype)?;
+    place.mul(1.0 / (n as f64 * d))?.cast(name, dtype)
+}
+
+/// The frequency 0 moved to the middle of dimensions, all if none are named.
+///
+/// # Errors
+/// There are no such dimensions.
+pub fn fftshift(x: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
+    shifted("fft.fftshift", x, dims, |size| size.div_ceil(2))
+}
+
+/// What [`fftshift`] moved, moved back.
+///
+/// # Errors
+/// There are no such dimensions.
+pub fn ifftshift(x: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
+    shifted("fft.ifftshift", x, dims, |size| size / 2)
+}
+
+/// The dimensions with what begins at `first` in front.
+fn shifted(
+    name: &'static str,
+    x: &Tensor,
+    dims: Option<&[isize]>,
+    first: fn(usize) -> usize,
+) -> RusTorchResult<Tensor> {
+    let (dims, _) = resolve(name, x, None, dims, false)?;
+    dims.iter().try_fold(x.clone(), |x, &dim| {
+        let (size, at) = (x.shape()[dim], dim as isize);
+        let first = first(size);
+        let [front, back] = [x.narrow(at, first, size - first)?, x.narrow(at, 0, first)?];
+        Tensor::cat(&[&front, &back], at)
+    })
+}
+
+/// Parameters of [`Tensor::stft`] and [`Tensor::istft`] beside the window.
+#[derive(Clone, Debug)]
+pub struct Stft {
+    /// Numbers in each transform.
+    pub n_fft: usize,
+    /// Numbers from one transform to the next; a quarter of `n_fft` if not given.
+    pub hop_length: Option<usize>,
+    /// Numbers in the window, which lies in the middle of `n_fft`; as many if not given.
+    pub win_length: Option<usize>,
+    /// Is the signal reflected at its ends, so that transform `t` is around its number `t · hop`?
+    pub center: bool,
+    /// What is around the signal then: its reflection, or zeros.
+    pub reflect: bool,
+    /// Are results divided by `√n_fft`?
+    pub normalized: bool,
+    /// Are only the first `n_fft/2 + 1` frequencies given? PyTorch's default is yes for real signals.
+    pub onesided: bool,
+}
+
+impl Stft {
+    /// PyTorch's defaults for a real signal.
+    pub fn new(n_fft: usize) -> Self {
+        Self {
+            n_fft,
+            hop_length: None,
+            win_length: None,
+            center: true,
+            reflect: true,
+            normalized: false,
+            onesided: true,
+        }
+    }
+
+    /// The window `[n_fft]`: ones if not given, in the middle of zeros.
+    fn window(
+        &self,
+        name: &'static str,
+        window: Option<&Tensor>,
+        dtype: DType,
+    ) -> RusTorchResult<Tensor> {
+        let length = self.win_length.unwrap_or(self.n_fft);
+        let fits = (1..=self.n_fft).contains(&length);
+        let expected = format!("a win_length of 1 to {}", self.n_fft);
+        require(name, fits, expected, length)?;
+        let window = match window {
+            Some(window) => {
+                let expected = format!("a window [{length}]");
+                require(name, window.shape() == [length], expected, window.ty())?;
+                window.clone()
+            }
+            None => Tensor::ones([length], dtype)?,
+        };
+        let before = (self.n_fft - length) / 2;
+        window.pad([before, self.n_fft - length - before], 0)
+    }
+
+    fn hop(&self, name: &'static str) -> RusTorchResult<usize> {
+        let hop = self.hop_length.unwrap_or(self.n_fft / 4);
+        require(name, hop > 0, "a hop_length of at least 1", hop)?;
+        Ok(hop)
+    }
+}
+
+impl Tensor {
+    /// Fourier transforms of a signal `[n]` or `[b, n]`, part by part, weighted by a window:
+    /// `[…, frequencies, parts]`, complex.
+    ///
+    /// # Errors
+    /// Another shape or dtype; sizes that do not fit; a signal shorter than one part.
+    pub fn stft(&self, parameters: &Stft, window: Option<&Self>) -> RusTorchResult<Self> {
+        const NAME: &str = "stft";
+        let rank = self.rank();
+        require(
+            NAME,
+            rank == 1 || rank == 2,
+            "a signal [n] or [b, n]",
+            self.ty(),
+        )?;
+        let n_fft = parameters.n_fft;
+        let hop = parameters.hop(NAME)?;
+        let window = parameters.window(NAME, window, self.dtype().real())?;
+        let mut x = if rank == 1 {
+            self.unsqueeze(0)?
+        } else {
+            self.clone()
+        };
+        if parameters.center {
+            x = around(&x, n_fft / 2, parameters.reflect)?;
+        }
+        let size = x.shape()[1];
+        let expected = format!("an n_fft of 1 to {size}");
+        require(NAME, (1..=size).contains(&n_fft), expected, n_fft)?;
+        let count = 1 + (size - n_fft) / hop;
+        let parts = windows(&x, n_fft, hop, count)?.mul(&window)?;
+        let call = Call {
+            name: NAME,
+            forward: true,
+            norm: if parameters.normalized {
+                FftNorm::Ortho
+            } else {
+                FftNorm::Backward
+            },
+        };
+        let y = match parameters.onesided {
+            true => call.from_real(&parts, &[2], &[n_fft])?,
+            false => call.complex(&parts, &[2], &[n_fft])?,
+        };
+        let y = y.transpose(1, 2)?;
+        if rank == 1 { y.squeeze(0) } else { Ok(y) }
+    }
+
+    /// The signal of which [`Tensor::stft`] with the same parameters gives this, `[…, frequencies,
+    /// parts]`, as near as can be: parts are added up and divided by the sum of squared windows. Its
+    /// length, if given, is cut, or filled with zeros. Real, unless `return_complex`.
+    ///
+    /// # Errors
+    /// Another shape or dtype; sizes that do not fit; a window whose squares add up to 0 somewhere.
+    pub fn istft(
+        &self,
+        parameters: &Stft,
+        window: Option<&Self>,
+        length: Option<usize>,
+        return_complex: bool,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "istft";
+        let rank = self.rank();
+        let fits = (rank == 2 || rank == 3) && self.dtype().is_complex();
+        let expected = "complex numbers [frequencies, parts] or [b, frequencies, parts]";
+        require(NAME, fits, expected, self.ty())?;
+        let n_fft = parameters.n_fft;
+        let hop = parameters.hop(NAME)?;
+        let x = if rank == 2 {
+            self.unsqueeze(0)?
+        } else {
+            self.clone()
+        };
+        let frequencies = if parameters.onesided {
+            n_fft / 2 + 1
+        } else {
+            n_fft
+        };
+        let expected = format!("{frequencies} frequencies, at least one part");
+        let is_whole = x.shape()[1] == frequencies && x.shape()[2] > 0;
+        require(NAME, is_whole, expected, self.ty())?;
+        let window = parameters.window(NAME, window, self.dtype().real())?;
+        let call = Call {
+            name: NAME,
+            forward: false,
+            norm: if parameters.normalized {
+                FftNorm::Ortho
+            } else {
+                FftNorm::Backward
+            },
+        };
+        let turned = x.transpose(1, 2)?;
+        let parts = match return_complex {
+            true => call.complex(&turned, &[2], &[n_fft])?,
+            false => {
+                let half = turned.narrow(-1, 0, n_fft / 2 + 1)?;
+                call.to_real(&half, &[2], &[n_fft])?
+            }
+        };
+        let count = parts.shape()[1];
+        let signal = overlapped(&parts.mul(&window)?, hop)?;
+        let squares = window.square()?.expand([1, count, n_fft])?;
+        let weight = overlapped(&squares, hop)?;
+        let whole = signal.shape()[1];
+        let start = if parameters.center { n_fft / 2 } else { 0 };
+        let end = match length {
+            Some(length) => start + length,
+            None => whole - start,
+        };
+        let kept = end.min(whole).saturating_sub(start);
+        let weight = weight.narrow(1, start, kept)?;
+        let smallest = match kept {
+            0 => 1.0,
+            _ => weight
+                .min(None, false)?
+                .cast(NAME, DType::F64)?
+                .item::<f64>()?,
+        };
+        let expected =
+            "windows that overlap, so that their squares add up to more than 0 everywhere";
+        require(NAME, smallest.abs() > 1e-11, expected, smallest)?;
+        let y = signal
+            .narrow(1, start, kept)?
+            .div(&weight)?
+            .pad([0, end - start - kept], 0)?;
+        if rank == 2 { y.squeeze(0) } else { Ok(y) }
+    }
+}
+
+/// A signal `[b, n]` with its reflection, or zeros, at both ends.
+fn around(x: &Tensor, count: usize, reflect: bool) -> RusTorchResult<Tensor> {
+    if !reflect {
+        return x.pad([count, count], 0);
+    }
+    let size = x.shape()[1];
+    let expected = format!("more than {count} numbers, to be reflected");
+    require("stft", count < size, expected, x.ty())?;
+    let back = |first: usize| {
+        let index = Tensor::arange((first + count) as i64 - 1, first as i64 - 1, -1, DType::I64)?;
+        x.index_select(1, &index)
+    };
+    Tensor::cat(&[&back(1)?, x, &back(size - 1 - count)?], 1)
+}
+
+/// `count` windows of `n` numbers of `[b, size]`, each `hop` behind the one before: `[b, count, n]`.
+fn windows(x: &Tensor, n: usize, hop: usize, count: usize) -> RusTorchResult<Tensor> {
+    let place =
+        |size: usize, step: usize| Tensor::arange(0, (size * step) as i64, step as i64, DType::I64);
+    let index = place(count, hop)?.unsqueeze(1)?.add(&place(n, 1)?)?;
+    let flat = x.index_select(1, &index.flatten(0, 1)?)?;
+    flat.reshape([x.shape()[0], count, n])
+}
+
+/// The sum of parts `[b, count, n]`, each `hop` behind the one before: `[b, n + hop · (count − 1)]`.
+fn overlapped(parts: &Tensor, hop: usize) -> RusTorchResult<Tensor> {
+    let [b, count, n] = [0, 1, 2].map(|d| parts.shape()[d]);
+    let place =
+        |size: usize, step: usize| Tensor::arange(0, (size * step) as i64, step as i64, DType::I64);
+    let index = place(count, hop)?
+        .unsqueeze(1)?
+        .add(&place(n, 1)?)?
+        .flatten(0, 1)?;
+    let zeros = Tensor::zeros([b, n + hop * (count - 1)], parts.dtype())?;
+    let index = index.expand([b, count * n])?;
+    zeros.scatter_add(1, &index, &parts.flatten(1, 2)?)
+}

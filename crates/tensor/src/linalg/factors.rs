@@ -1,0 +1,319 @@
+//! Factorisations.
+
+use rustorch_ir::DType;
+use rustorch_ir::ops::{
+    Cholesky, Eig, Eigh, Geqrf, HouseholderProduct, Lu, LuPivotsToPermutation, MatrixExp, Qr, Svd,
+    SvdVectors,
+};
+
+use super::{adjoint, batch, sizes, triangle};
+use crate::Tensor;
+use crate::error::RusTorchResult;
+
+/// The lower triangular `L` of `A = L·Lᴴ`, positive definite, of which only the lower triangle is
+/// read; or the upper triangular `U` of `A = Uᴴ·U`, of which only the upper one is.
+///
+/// # Errors
+/// Other than square matrices of floats or complex numbers; when computed, a matrix that is not
+/// positive definite.
+pub fn cholesky(a: &Tensor, upper: bool) -> RusTorchResult<Tensor> {
+    let (factor, _) = cholesky_of("linalg.cholesky", a, upper, true)?;
+    Ok(factor)
+}
+
+/// [`cholesky`], and 0 or the order of the first leading minor that is not positive, `i32`, for each
+/// matrix. With `check_errors` that is an error, else the factor of such a matrix is of no use.
+///
+/// # Errors
+/// As [`cholesky`].
+pub fn cholesky_ex(
+    a: &Tensor,
+    upper: bool,
+    check_errors: bool,
+) -> RusTorchResult<(Tensor, Tensor)> {
+    cholesky_of("linalg.cholesky_ex", a, upper, check_errors)
+}
+
+fn cholesky_of(
+    name: &'static str,
+    a: &Tensor,
+    upper: bool,
+    check: bool,
+) -> RusTorchResult<(Tensor, Tensor)> {
+    sizes(name, a)?;
+    let turned = |x: Tensor| if upper { adjoint(&x) } else { Ok(x) };
+    let a = turned(a.clone())?;
+    let [factor, info] = Tensor::apply_all(name, Cholesky { check }, &[&a])?;
+    Ok((turned(factor)?, info))
+}
+
+/// Which part of `Q·R` is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum QrMode {
+    /// `Q` `[…, m, k]` and `R` `[…, k, n]`, `k` being the smaller size.
+    #[default]
+    Reduced,
+    /// `Q` `[…, m, m]` and `R` `[…, m, n]`.
+    Complete,
+    /// An empty `Q` and the reduced `R`.
+    R,
+}
+
+/// `A = Q·R` with orthonormal columns and an upper triangle, of matrices `[…, m, n]`.
+///
+/// # Errors
+/// Other than matrices of floats or complex numbers.
+pub fn qr(a: &Tensor, mode: QrMode) -> RusTorchResult<(Tensor, Tensor)> {
+    let complete = mode == QrMode::Complete;
+    let [q, r] = Tensor::apply_all("linalg.qr", Qr { complete }, &[a])?;
+    match mode {
+        QrMode::R => Ok((Tensor::zeros([0], a.dtype())?, r)),
+        QrMode::Reduced | QrMode::Complete => Ok((q, r)),
+    }
+}
+
+/// `A = U·diag(S)·Vh` of matrices `[…, m, n]`: orthonormal columns, real values, largest first,
+/// orthonormal rows. As many vectors as values, or whole bases (`full_matrices`).
+///
+/// # Errors
+/// Other than matrices of floats or complex numbers; when computed, elements that are not finite.
+pub fn svd(a: &Tensor, full_matrices: bool) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
+    let vectors = match full_matrices {
+        true => SvdVectors::Full,
+        false => SvdVectors::Reduced,
+    };
+    let [u, s, vh] = Tensor::apply_all("linalg.svd", Svd { vectors }, &[a])?;
+    Ok((u, s, vh))
+}
+
+/// The singular values of matrices, largest first, `[…, k]`.
+///
+/// # Errors
+/// As [`svd`].
+pub fn svdvals(a: &Tensor) -> RusTorchResult<Tensor> {
+    singular_values("linalg.svdvals", a)
+}
+
+pub(super) fn singular_values(name: &'static str, a: &Tensor) -> RusTorchResult<Tensor> {
+    let vectors = SvdVectors::No;
+    Tensor::apply(name, Svd { vectors }, &[a])
+}
+
+/// Real eigenvalues, smallest first, and orthonormal eigenvectors, as columns, of Hermitian matrices,
+/// of which only the lower, or upper, triangle is read.
+///
+/// # Errors
+/// Other than square matrices of floats or complex numbers; when computed, elements that are not
+/// finite.
+pub fn eigh(a: &Tensor, upper: bool) -> RusTorchResult<(Tensor, Tensor)> {
+    const NAME: &str = "linalg.eigh";
+    let a = lower(NAME, a, upper)?;
+    let [values, vectors] = Tensor::apply_all(NAME, Eigh { vectors: true }, &[&a])?;
+    Ok((values, vectors))
+}
+
+/// The eigenvalues of [`eigh`].
+///
+/// # Errors
+/// As [`eigh`].
+pub fn eigvalsh(a: &Tensor, upper: bool) -> RusTorchResult<Tensor> {
+    hermitian_values("linalg.eigvalsh", a, upper)
+}
+
+pub(super) fn hermitian_values(
+    name: &'static str,
+    a: &Tensor,
+    upper: bool,
+) -> RusTorchResult<Tensor> {
+    let a = lower(name, a, upper)?;
+    Tensor::apply(name, Eigh { vectors: false }, &[&a])
+}
+
+/// Hermitian matrices by their lower triangles.
+fn lower(name: &'static str, a: &Tensor, upper: bool) -> RusTorchResult<Tensor> {
+    sizes(name, a)?;
+    if upper { adjoint(a) } else { Ok(a.clone()) }
+}
+
+/// Complex eigenvalues, by their real, then their imaginary part, and eigenvectors of length 1, as
+/// columns, of any square matrices.
+///
+/// # Errors
+/// As [`eigh`].
+pub fn eig(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
+    let [values, vectors] = Tensor::apply_all("linalg.eig", Eig { vectors: true }, &[a])?;
+    Ok((values, vectors))
+}
+
+/// The eigenvalues of [`eig`].
+///
+/// # Errors
+/// As [`eig`].
+pub fn eigvals(a: &Tensor) -> RusTorchResult<Tensor> {
+    Tensor::apply("linalg.eigvals", Eig { vectors: false }, &[a])
+}
+
+/// `P·A = L·U` of matrices `[…, m, n]`: `L`, but for its diagonal of 1, and `U` in one `[…, m, n]`,
+/// and the row, from 1, that each row was exchanged with, `i32` `[…, k]`.
+///
+/// # Errors
+/// Other than matrices of floats or complex numbers; when computed, a pivot of 0.
+pub fn lu_factor(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
+    let [lu, pivots, _] = lu_of("linalg.lu_factor", a, true)?;
+    Ok((lu, pivots))
+}
+
+/// [`lu_factor`], and 0 or which pivot, from 1, is 0, `i32`, for each matrix, which is an error only
+/// with `check_errors`.
+///
+/// # Errors
+/// As [`lu_factor`].
+pub fn lu_factor_ex(a: &Tensor, check_errors: bool) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
+    let [lu, pivots, info] = lu_of("linalg.lu_factor_ex", a, check_errors)?;
+    Ok((lu, pivots, info))
+}
+
+pub(super) fn lu_of(name: &'static str, a: &Tensor, check: bool) -> RusTorchResult<[Tensor; 3]> {
+    Tensor::apply_all(name, Lu { check }, &[a])
+}
+
+/// `A = P·L·U` of matrices `[…, m, n]`: a permutation `[…, m, m]`, a lower triangle with a diagonal of
+/// 1 `[…, m, k]`, an upper one `[…, k, n]`.
+///
+/// # Errors
+/// Other than matrices of floats or complex numbers.
+pub fn lu(a: &Tensor) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
+    const NAME: &str = "linalg.lu";
+    let [lu, pivots, _] = lu_of(NAME, a, false)?;
+    unpack(NAME, &lu, &pivots)
+}
+
+fn unpack(
+    name: &'static str,
+    lu: &Tensor,
+    pivots: &Tensor,
+) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
+    let [m, n] = sizes(name, lu)?;
+    let k = m.min(n);
+    let permutation = permutation(name, pivots, m)?.unsqueeze(-2)?;
+    let row = Tensor::arange(0, m as i64, 1, DType::I64)?.unsqueeze(1)?;
+    let p = permutation.eq(&row)?.cast(name, lu.dtype())?;
+    let l = triangle(&lu.narrow(-1, 0, k)?, false, -1)?;
+    let one = Tensor::arange(0, k as i64, 1, DType::I64)?.eq(&row)?;
+    let l = l.add(&one.cast(name, lu.dtype())?)?;
+    let u = triangle(&lu.narrow(-2, 0, k)?, true, 0)?;
+    Ok((p, l, u))
+}
+
+/// The row that each row becomes when rows are exchanged with pivots.
+pub(super) fn permutation(
+    name: &'static str,
+    pivots: &Tensor,
+    rows: usize,
+) -> RusTorchResult<Tensor> {
+    Tensor::apply(name, LuPivotsToPermutation { rows }, &[pivots])
+}
+
+/// `e` to the power of square matrices.
+///
+/// # Errors
+/// Other than square matrices of floats or complex numbers.
+pub fn matrix_exp(a: &Tensor) -> RusTorchResult<Tensor> {
+    const NAME: &str = "linalg.matrix_exp";
+    match a.dtype() {
+        half @ (DType::F16 | DType::BF16) => {
+            let wide = a.cast(NAME, DType::F32)?;
+            Tensor::apply(NAME, MatrixExp, &[&wide])?.cast(NAME, half)
+        }
+        _ => Tensor::apply(NAME, MatrixExp, &[a]),
+    }
+}
+
+/// The Hermitian root `S`, `S·S = A`, of Hermitian matrices without negative eigenvalues, of which only
+/// the lower triangle is read.
+///
+/// # Errors
+/// As [`eigh`].
+pub fn matrix_sqrth(a: &Tensor) -> RusTorchResult<Tensor> {
+    const NAME: &str = "linalg.matrix_sqrth";
+    let [values, vectors] = Tensor::apply_all(NAME, Eigh { vectors: true }, &[a])?;
+    let roots = values.sqrt()?.unsqueeze(-2)?;
+    vectors.mul(&roots)?.matmul(&adjoint(&vectors)?)
+}
+
+/// `A = U·P` of matrices `[…, m, n]`: orthonormal columns, or rows, `[…, m, n]`, and a Hermitian matrix
+/// without negative eigenvalues `[…, n, n]`.
+///
+/// # Errors
+/// As [`svd`].
+pub fn polar(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
+    const NAME: &str = "linalg.polar";
+    let vectors = SvdVectors::Reduced;
+    let [u, s, vh] = Tensor::apply_all(NAME, Svd { vectors }, &[a])?;
+    let stretch = adjoint(&vh)?.mul(&s.unsqueeze(-2)?)?.matmul(&vh)?;
+    Ok((u.matmul(&vh)?, stretch))
+}
+
+/// The first `n` columns of the product of the reflections that [`Tensor::geqrf`] gives as `[…, m, n]`
+/// and their factors `tau` `[…, k]`.
+///
+/// # Errors
+/// Fewer rows than columns, or columns than factors; other leading dimensions or dtypes.
+pub fn householder_product(a: &Tensor, tau: &Tensor) -> RusTorchResult<Tensor> {
+    Tensor::apply("linalg.householder_product", HouseholderProduct, &[a, tau])
+}
+
+impl Tensor {
+    /// [`linalg::qr`](qr) as LAPACK stores it: `R` in the upper triangle, below it the vectors of
+    /// reflections without their first element, 1; and the reflections' factors.
+    ///
+    /// # Errors
+    /// Other than matrices of floats or complex numbers.
+    pub fn geqrf(&self) -> RusTorchResult<(Self, Self)> {
+        let [a, tau] = Self::apply_all("geqrf", Geqrf, &[self])?;
+        Ok((a, tau))
+    }
+
+    /// `Q·other` or, with `left` false, `other·Q`, where `Q` is the whole product of the reflections
+    /// that [`Tensor::geqrf`] gives; or `Qᴴ` in its place (`transpose`).
+    ///
+    /// # Errors
+    /// Sizes or dtypes that do not fit.
+    pub fn ormqr(
+        &self,
+        tau: &Self,
+        other: &Self,
+        left: bool,
+        transpose: bool,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "ormqr";
+        let [m, n] = sizes(NAME, self)?;
+        // As many columns as rows, whose further ones no reflection belongs to.
+        let zeros = [batch(self), &[m, m.saturating_sub(n)]].concat();
+        let zeros = Self::zeros(&zeros, self.dtype())?;
+        let whole = Self::cat(&[&self.narrow(-1, 0, m.min(n))?, &zeros], -1)?;
+        let q = Self::apply(NAME, HouseholderProduct, &[&whole, tau])?;
+        let q = if transpose { adjoint(&q)? } else { q };
+        match left {
+            true => q.matmul(other),
+            false => other.matmul(&q),
+        }
+    }
+
+    /// [`linalg::svd`](svd) as `torch.svd` has it: `V`, not `Vh`. `some` is "not full".
+    ///
+    /// # Errors
+    /// As [`svd`].
+    pub fn svd(&self, some: bool) -> RusTorchResult<(Self, Self, Self)> {
+        let (u, s, vh) = svd(self, !some)?;
+        Ok((u, s, adjoint(&vh)?))
+    }
+
+    /// `P`, `L` and `U` of what [`lu_factor`] gives.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than those; when computed, pivots that are no rows.
+    pub fn lu_unpack(&self, pivots: &Self) -> RusTorchResult<(Self, Self, Self)> {
+        unpack("lu_unpack", self, pivots)
+    }
+}

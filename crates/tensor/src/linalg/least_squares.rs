@@ -1,0 +1,206 @@
+//! What singular values decide: rank, pseudo-inverse, least squares.
+
+use super::factors::{eigh, hermitian_values, singular_values, svd};
+use super::{adjoint, batch, broadcast, sizes, square};
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+/// Below which singular values count as 0: `max(atol, rtol · largest)`.
+#[derive(Clone, Debug, Default)]
+pub struct Tolerance {
+    /// Absolute, a number or one for each matrix; 0 if not given.
+    pub atol: Option<Tensor>,
+    /// Relative; if not given 0 where `atol` is, else the larger size times the dtype's epsilon.
+    pub rtol: Option<Tensor>,
+}
+
+impl Tolerance {
+    /// The bound for each matrix `[…, 1]`, whose values' moduli are `[…, k]`.
+    fn bound(&self, name: &'static str, a: &Tensor, values: &Tensor) -> RusTorchResult<Tensor> {
+        let [m, n] = sizes(name, a)?;
+        let real = values.dtype();
+        let epsilon = match real {
+            rustorch_ir::DType::F64 => f64::EPSILON,
+            _ => f64::from(f32::EPSILON),
+        };
+        let default = match self.atol {
+            Some(_) => 0.0,
+            None => m.max(n) as f64 * epsilon,
+        };
+        let given = |x: &Option<Tensor>, otherwise: f64| match x {
+            Some(x) => x.cast(name, real)?.unsqueeze(-1),
+            None => Tensor::full([1], otherwise, real),
+        };
+        let mut largest = Tensor::zeros(&[batch(a), &[1]].concat(), real)?;
+        if m.min(n) > 0 {
+            largest = values.max(-1, true)?;
+        }
+        let relative = given(&self.rtol, default)?.mul(&largest)?;
+        let absolute = match &self.atol {
+            // An absolute one that is 0 leaves the choice to the default of the relative one.
+            Some(atol) if self.rtol.is_none() => {
+                let chosen = atol.cast(name, real)?.unsqueeze(-1)?;
+                let otherwise = largest.mul(m.max(n) as f64 * epsilon)?;
+                Tensor::where_(&chosen.gt(0)?, &chosen, &otherwise)?
+            }
+            atol => given(atol, 0.0)?,
+        };
+        absolute.clamp(&relative, f64::INFINITY)
+    }
+}
+
+/// The rank of matrices: how many singular values count, `i64`.
+///
+/// # Errors
+/// Other than matrices of floats or complex numbers; tolerances that do not broadcast.
+pub fn matrix_rank(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
+    const NAME: &str = "linalg.matrix_rank";
+    sizes(NAME, a)?;
+    rank(NAME, a, &singular_values(NAME, a)?, tolerance)
+}
+
+/// [`matrix_rank`] of Hermitian matrices, by the moduli of their eigenvalues.
+///
+/// # Errors
+/// As [`matrix_rank`]; matrices that are not square.
+pub fn matrix_rank_hermitian(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
+    const NAME: &str = "linalg.matrix_rank";
+    square(NAME, a)?;
+    rank(
+        NAME,
+        a,
+        &hermitian_values(NAME, a, false)?.abs()?,
+        tolerance,
+    )
+}
+
+fn rank(
+    name: &'static str,
+    a: &Tensor,
+    values: &Tensor,
+    tolerance: &Tolerance,
+) -> RusTorchResult<Tensor> {
+    let bound = tolerance.bound(name, a, values)?;
+    values.gt(&bound)?.sum(-1, false)
+}
+
+/// The pseudo-inverses (Moore and Penrose) of matrices `[…, m, n]`: `[…, n, m]`.
+///
+/// # Errors
+/// As [`matrix_rank`].
+pub fn pinv(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
+    const NAME: &str = "linalg.pinv";
+    sizes(NAME, a)?;
+    let (u, s, vh) = svd(a, false)?;
+    let inverse = inverted(&s, &tolerance.bound(NAME, a, &s)?)?;
+    adjoint(&vh)?
+        .mul(&inverse.unsqueeze(-2)?)?
+        .matmul(&adjoint(&u)?)
+}
+
+/// [`pinv`] of Hermitian matrices, by their eigenvalues.
+///
+/// # Errors
+/// As [`matrix_rank_hermitian`].
+pub fn pinv_hermitian(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
+    const NAME: &str = "linalg.pinv";
+    square(NAME, a)?;
+    let (values, vectors) = eigh(a, false)?;
+    let bound = tolerance.bound(NAME, a, &values.abs()?)?;
+    let inverse = inverted(&values, &bound)?;
+    vectors
+        .mul(&inverse.unsqueeze(-2)?)?
+        .matmul(&adjoint(&vectors)?)
+}
+
+/// The reciprocals of values whose moduli are above the bound, 0 for the others.
+fn inverted(values: &Tensor, bound: &Tensor) -> RusTorchResult<Tensor> {
+    let counts = values.abs()?.gt(bound)?;
+    let zero = counts.logical_not()?;
+    values
+        .masked_fill(&zero, 1)?
+        .reciprocal()?
+        .masked_fill(&zero, 0)
+}
+
+/// A solution of least squares.
+#[derive(Clone, Debug)]
+pub struct LeastSquares {
+    /// The `X` `[…, n, k]` of the smallest `‖A·X − B‖`, and of several such the smallest.
+    pub solution: Tensor,
+    /// The squared residuals `[…, k]` where all matrices have full rank and more rows than columns,
+    /// else empty.
+    pub residuals: Tensor,
+    /// The ranks, `i64`.
+    pub rank: Tensor,
+    /// The singular values `[…, min(m, n)]`.
+    pub singular_values: Tensor,
+}
+
+/// [`lstsq_with`] the default bound for singular values.
+///
+/// # Errors
+/// As [`lstsq_with`].
+pub fn lstsq(a: &Tensor, b: &Tensor) -> RusTorchResult<LeastSquares> {
+    lstsq_with(a, b, &Tolerance::default())
+}
+
+/// The `X` of the smallest `‖A·X − B‖` of matrices `A` `[…, m, n]` and `B` `[…, m, k]`, or vectors
+/// `[…, m]` where that is `A`'s shape without the last dimension; by singular values. Whether there are
+/// residuals depends on the rank, so that is computed at once.
+///
+/// # Errors
+/// Shapes that do not fit; other dtypes than one of floats or complex numbers.
+pub fn lstsq_with(a: &Tensor, b: &Tensor, tolerance: &Tolerance) -> RusTorchResult<LeastSquares> {
+    const NAME: &str = "linalg.lstsq";
+    let [m, n] = sizes(NAME, a)?;
+    let is_vector = b.rank() + 1 == a.rank() && b.shape() == &a.shape()[..b.rank()];
+    let matrix = if is_vector {
+        b.unsqueeze(-1)?
+    } else {
+        b.clone()
+    };
+    let [rows, _] = sizes(NAME, &matrix)?;
+    let got = format!("{} and {}", a.ty(), b.ty());
+    require(NAME, rows == m, "as many rows as the matrices have", got)?;
+    let [a, matrix] = broadcast(NAME, a, &matrix)?;
+    let (u, s, vh) = svd(&a, false)?;
+    let bound = tolerance.bound(NAME, &a, &s)?;
+    let scaled = adjoint(&u)?
+        .matmul(&matrix)?
+        .mul(&inverted(&s, &bound)?.unsqueeze(-1)?)?;
+    let x = adjoint(&vh)?.matmul(&scaled)?;
+    let rank = s.gt(&bound)?.sum(-1, false)?;
+    let is_full = m > n && rank.eq(n as i64)?.all(None, false)?.item::<bool>()?;
+    let residuals = match is_full {
+        true => a
+            .matmul(&x)?
+            .sub(&matrix)?
+            .abs()?
+            .square()?
+            .sum(-2, false)?,
+        false => Tensor::zeros([0], s.dtype())?,
+    };
+    let solution = if is_vector { x.squeeze(-1)? } else { x };
+    Ok(LeastSquares {
+        solution,
+        residuals,
+        rank,
+        singular_values: s,
+    })
+}
+
+impl Tensor {
+    /// [`linalg::pinv`](pinv) with a relative bound for singular values, PyTorch's default being 1e-15.
+    ///
+    /// # Errors
+    /// As [`pinv`].
+    pub fn pinverse(&self, rcond: f64) -> RusTorchResult<Self> {
+        let rtol = Self::scalar(rcond, self.dtype().real())?;
+        let tolerance = Tolerance {
+            rtol: Some(rtol),
+            ..Tolerance::default()
+        };
+        pinv(self, &tolerance)
+    }
+}

@@ -1,0 +1,112 @@
+//! Norms.
+
+use super::factors::singular_values;
+use super::solve::inv_ex;
+use super::{sizes, square};
+use crate::error::{RusTorchResult, require};
+use crate::{Dims, Tensor};
+
+/// The norm of a matrix.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum MatrixNorm {
+    /// The root of the sum of squared moduli.
+    #[default]
+    Frobenius,
+    /// The sum of the singular values.
+    Nuclear,
+    /// Of 1 the largest sum of a column's moduli, of ∞ that of a row's, of 2 the largest singular
+    /// value; the smallest of −1, −∞ and −2.
+    P(f64),
+}
+
+/// The norm `(Σ|x|ᵖ)^(1/p)` of vectors along `dims`, see [`Tensor::norm`].
+///
+/// # Errors
+/// There are no such dimensions; other than floats and complex numbers.
+pub fn vector_norm(
+    x: &Tensor,
+    ord: f64,
+    dims: impl Into<Dims>,
+    keepdim: bool,
+) -> RusTorchResult<Tensor> {
+    x.norm(ord, dims, keepdim)
+}
+
+/// The norm of the matrices that lie in two dimensions.
+///
+/// # Errors
+/// There are no such dimensions; another `p` than 1, 2 or ∞, or one of their opposites; other than
+/// floats and complex numbers.
+pub fn matrix_norm(
+    a: &Tensor,
+    ord: MatrixNorm,
+    dims: [isize; 2],
+    keepdim: bool,
+) -> RusTorchResult<Tensor> {
+    norm_of("linalg.matrix_norm", a, ord, dims, keepdim)
+}
+
+fn norm_of(
+    name: &'static str,
+    a: &Tensor,
+    ord: MatrixNorm,
+    dims: [isize; 2],
+    keepdim: bool,
+) -> RusTorchResult<Tensor> {
+    sizes(name, a)?;
+    let [row, column] = [a.dim(name, dims[0])?, a.dim(name, dims[1])?];
+    require(name, row != column, "two different dimensions", row)?;
+    let others = (0..a.rank()).filter(|&d| d != row && d != column);
+    let order: Vec<isize> = others.chain([row, column]).map(|d| d as isize).collect();
+    let moved = a.permute(&order)?;
+    let norm = match ord {
+        MatrixNorm::Frobenius => moved.norm(2.0, [-2, -1], false)?,
+        MatrixNorm::Nuclear => singular_values(name, &moved)?.sum(-1, false)?,
+        MatrixNorm::P(p) => {
+            let values = match p.abs() {
+                1.0 => moved.abs()?.sum(-2, false)?,
+                2.0 => singular_values(name, &moved)?,
+                f64::INFINITY => moved.abs()?.sum(-1, false)?,
+                _ => {
+                    let expected = "an order of 1, 2 or infinity, or their opposites";
+                    require(name, false, expected, p)?;
+                    return Ok(moved);
+                }
+            };
+            match p > 0.0 {
+                true => values.max(-1, false)?,
+                false => values.min(-1, false)?,
+            }
+        }
+    };
+    if !keepdim {
+        return Ok(norm);
+    }
+    let [first, last] = [row.min(column), row.max(column)];
+    norm.unsqueeze(first as isize)?.unsqueeze(last as isize)
+}
+
+/// The condition number `‖A‖·‖A⁻¹‖` of matrices, square unless the norm is [`MatrixNorm::P`] of 2 or
+/// −2: infinite of singular ones.
+///
+/// # Errors
+/// As [`matrix_norm`]; matrices that are not square.
+pub fn cond(a: &Tensor, ord: MatrixNorm) -> RusTorchResult<Tensor> {
+    const NAME: &str = "linalg.cond";
+    if let MatrixNorm::P(p) = ord
+        && p.abs() == 2.0
+    {
+        sizes(NAME, a)?;
+        let values = singular_values(NAME, a)?;
+        let [largest, smallest] = [values.select(-1, 0)?, values.select(-1, -1)?];
+        return match p > 0.0 {
+            true => largest.div(&smallest),
+            false => smallest.div(&largest),
+        };
+    }
+    square(NAME, a)?;
+    let norm = |x: &Tensor| norm_of(NAME, x, ord, [-2, -1], false);
+    let (inverse, info) = inv_ex(a, false)?;
+    let product = norm(a)?.mul(&norm(&inverse)?)?;
+    product.masked_fill(&info.gt(0)?, f64::INFINITY)
+}

@@ -1,0 +1,359 @@
+//! Products of vectors and matrices.
+
+use rustorch_ir::ops::{Expand, Matmul};
+use rustorch_ir::{DType, OpError, Scalar};
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+impl Tensor {
+    /// The matrix product, as `torch.matmul`: of `[…, m, k]` and `[…, k, n]` it is
+    /// `[…, m, n]`, with leading dimensions broadcast. A vector on the left counts as a row,
+    /// on the right as a column, and leaves no dimension in the result.
+    ///
+    /// Numbers of one dtype.
+    ///
+    /// # Errors
+    /// Rank 0; inner sizes that differ; leading ones that do not broadcast; different dtypes.
+    pub fn matmul(&self, other: &Self) -> RusTorchResult<Self> {
+        self.product("matmul", other)
+    }
+
+    fn product(&self, name: &'static str, other: &Self) -> RusTorchResult<Self> {
+        let ranks = (self.rank(), other.rank());
+        let got = format!("{} and {}", self.ty(), other.ty());
+        let expected = "operands of rank 1 or more";
+        require(name, ranks.0 > 0 && ranks.1 > 0, expected, got)?;
+        let row = match ranks.0 {
+            1 => self.unsqueeze(0)?,
+            _ => self.clone(),
+        };
+        let column = match ranks.1 {
+            1 => other.unsqueeze(1)?,
+            _ => other.clone(),
+        };
+        let product = Self::apply(name, Matmul, &[&row, &column])?;
+        match ranks {
+            (1, 1) => product.reshape([0usize; 0]),
+            (1, _) => product.squeeze(-2),
+            (_, 1) => product.squeeze(-1),
+            _ => Ok(product),
+        }
+    }
+
+    fn product_of_ranks(
+        &self,
+        name: &'static str,
+        other: &Self,
+        ranks: (usize, usize),
+    ) -> RusTorchResult<Self> {
+        let fits = (self.rank(), other.rank()) == ranks;
+        let expected = format!("operands of rank {} and {}", ranks.0, ranks.1);
+        let got = format!("{} and {}", self.ty(), other.ty());
+        require(name, fits, expected, got)?;
+        self.product(name, other)
+    }
+
+    /// The product of two matrices `[m, k]` and `[k, n]` of one dtype.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these.
+    pub fn mm(&self, other: &Self) -> RusTorchResult<Self> {
+        self.product_of_ranks("mm", other, (2, 2))
+    }
+
+    /// The products of two batches of matrices `[b, m, k]` and `[b, k, n]` of one dtype.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these.
+    pub fn bmm(&self, other: &Self) -> RusTorchResult<Self> {
+        let got = format!("{} and {}", self.ty(), other.ty());
+        let same = self.shape().first() == other.shape().first();
+        require("bmm", same, "batches of one size", got)?;
+        self.product_of_ranks("bmm", other, (3, 3))
+    }
+
+    /// The product of a matrix `[m, k]` and a vector `[k]` of one dtype.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these.
+    pub fn mv(&self, vector: &Self) -> RusTorchResult<Self> {
+        self.product_of_ranks("mv", vector, (2, 1))
+    }
+
+    /// The product of two vectors `[k]` of one dtype: a tensor of rank 0.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these.
+    pub fn dot(&self, other: &Self) -> RusTorchResult<Self> {
+        self.product_of_ranks("dot", other, (1, 1))
+    }
+}
+
+/// `beta · input + alpha · product`, where an `input` whose factor is 0 is not looked at.
+fn added(
+    name: &'static str,
+    input: &Tensor,
+    product: Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+) -> RusTorchResult<Tensor> {
+    // Of integers PyTorch cuts the factors, too.
+    let whole = |x: Scalar| match input.dtype() {
+        d if d.is_int() || d == DType::Bool => Scalar::Int(x.as_i64()),
+        _ => x,
+    };
+    let (alpha, beta) = (whole(alpha), whole(beta));
+    let scaled = match alpha == Scalar::Int(1) {
+        true => product,
+        false => product.mul(alpha)?,
+    };
+    let shape = scaled.ty().shape.clone();
+    let expanded = Tensor::apply(name, Expand { shape }, &[input])?;
+    match beta {
+        beta if beta.as_f64() == 0.0 && beta.imag() == 0.0 => Ok(scaled),
+        Scalar::Int(1) => expanded.add(&scaled),
+        beta => expanded.mul(beta)?.add(&scaled),
+    }
+}
+
+/// One method for each line: documentation, name, the product that is added.
+macro_rules! added_methods {
+    ($($doc:literal $name:ident = |$a:ident, $b:ident| $product:expr;)*) => {
+        impl Tensor {
+            $(#[doc = $doc]
+            ///
+            /// `self` broadcasts; where `beta` is 0 it is not looked at. PyTorch's defaults are 1. For
+            /// integers factors are cut towards 0.
+            ///
+            /// # Errors
+            /// Shapes or dtypes that do not fit.
+            pub fn $name(
+                &self,
+                $a: &Self,
+                $b: &Self,
+                beta: impl Into<Scalar>,
+                alpha: impl Into<Scalar>,
+            ) -> RusTorchResult<Self> {
+                added(stringify!($name), self, $product?, beta.into(), alpha.into())
+            })*
+        }
+    };
+}
+
+added_methods! {
+    "`beta · self + alpha · a · b` of matrices `[m, k]` and `[k, n]`."
+    addmm = |a, b| a.product_of_ranks("addmm", b, (2, 2));
+    "`beta · self + alpha · a · b` of a matrix `[m, k]` and a vector `[k]`."
+    addmv = |a, b| a.product_of_ranks("addmv", b, (2, 1));
+    "`beta · self + alpha · a · bᵀ` of vectors `[m]` and `[n]`."
+    addr = |a, b| a.outer(b);
+    "`beta · self + alpha · a · b` of batches of matrices `[b, m, k]` and `[b, k, n]`."
+    baddbmm = |a, b| a.bmm(b);
+    "`beta · self + alpha · Σ a · b` of batches of matrices `[b, m, k]` and `[b, k, n]`, which are \
+     added up."
+    addbmm = |a, b| a.bmm(b).and_then(|c| c.sum(0, false)?.cast("addbmm", a.dtype()));
+}
+
+impl Tensor {
+    /// The products of all pairs of elements of two vectors, `[m, n]`.
+    ///
+    /// # Errors
+    /// Other than vectors.
+    pub fn outer(&self, other: &Self) -> RusTorchResult<Self> {
+        let got = format!("{} and {}", self.ty(), other.ty());
+        let fits = self.rank() == 1 && other.rank() == 1;
+        require("outer", fits, "two vectors", got)?;
+        self.unsqueeze(1)?.mul(other)
+    }
+
+    /// [`Tensor::dot`] of the conjugated vector.
+    ///
+    /// # Errors
+    /// As [`Tensor::dot`].
+    pub fn vdot(&self, other: &Self) -> RusTorchResult<Self> {
+        self.conj()?.product_of_ranks("vdot", other, (1, 1))
+    }
+
+    /// The sums of products along both last dimensions, `[…of self, …of other]`; a number scales.
+    ///
+    /// # Errors
+    /// Last sizes or dtypes that differ.
+    pub fn inner(&self, other: &Self) -> RusTorchResult<Self> {
+        match self.rank() == 0 || other.rank() == 0 {
+            true => self.mul(other),
+            false => self.dotted("inner", other, &[self.rank() - 1], &[other.rank() - 1]),
+        }
+    }
+
+    /// Kronecker's product: each element of `self` times the whole of `other`. Missing dimensions are
+    /// added in front.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn kron(&self, other: &Self) -> RusTorchResult<Self> {
+        let rank = self.rank().max(other.rank());
+        let padded = |x: &Self| -> Vec<usize> {
+            let ones = std::iter::repeat_n(1, rank - x.rank());
+            ones.chain(x.shape().iter().copied()).collect()
+        };
+        let (a, b) = (padded(self), padded(other));
+        let spread = |x: &[usize], first: bool| -> Vec<usize> {
+            x.iter()
+                .flat_map(|&d| if first { [d, 1] } else { [1, d] })
+                .collect()
+        };
+        let product = self
+            .reshape(spread(&a, true))?
+            .mul(&other.reshape(spread(&b, false))?)?;
+        let shape: Vec<usize> = a.iter().zip(&b).map(|(a, b)| a * b).collect();
+        product.reshape(shape)
+    }
+
+    /// The sums of products along pairs of dimensions, `self`'s others before `other`'s.
+    ///
+    /// # Errors
+    /// Lists of different lengths, dimensions that are not there or come twice; sizes or dtypes that
+    /// differ.
+    pub fn tensordot(
+        &self,
+        other: &Self,
+        dims: &[isize],
+        other_dims: &[isize],
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "tensordot";
+        let got = format!("{dims:?} and {other_dims:?}");
+        require(
+            NAME,
+            dims.len() == other_dims.len(),
+            "as many dimensions of both",
+            got,
+        )?;
+        let resolved = |x: &Self, dims: &[isize]| {
+            let dims = dims.iter().map(|&d| x.dim(NAME, d));
+            dims.collect::<RusTorchResult<Vec<usize>>>()
+        };
+        let (a, b) = (resolved(self, dims)?, resolved(other, other_dims)?);
+        self.dotted(NAME, other, &a, &b)
+    }
+
+    fn dotted(
+        &self,
+        name: &'static str,
+        other: &Self,
+        dims: &[usize],
+        other_dims: &[usize],
+    ) -> RusTorchResult<Self> {
+        let got = format!("{} and {}", self.ty(), other.ty());
+        for (list, x) in [(dims, self), (other_dims, other)] {
+            let once = (1..list.len()).all(|i| !list[..i].contains(&list[i]));
+            require(
+                name,
+                once,
+                format!("each dimension of {} once", x.ty()),
+                format!("{list:?}"),
+            )?;
+        }
+        let equal = |(&a, &b): (&usize, &usize)| self.shape()[a] == other.shape()[b];
+        let expected = "equal sizes of the dimensions that are summed over";
+        require(name, dims.iter().zip(other_dims).all(equal), expected, got)?;
+        let free = |x: &Self, dims: &[usize]| -> Vec<usize> {
+            (0..x.rank()).filter(|d| !dims.contains(d)).collect()
+        };
+        let (rows, columns) = (free(self, dims), free(other, other_dims));
+        let matrix = |x: &Self, order: [&[usize]; 2]| {
+            let size = |dims: &[usize]| dims.iter().map(|&d| x.shape()[d]).product::<usize>();
+            let dims: Vec<isize> = order.concat().iter().map(|&d| d as isize).collect();
+            x.permute(&dims)?.reshape([size(order[0]), size(order[1])])
+        };
+        let product =
+            matrix(self, [&rows, dims])?.matmul(&matrix(other, [other_dims, &columns])?)?;
+        let sizes = |x: &Self, dims: &[usize]| -> Vec<usize> {
+            dims.iter().map(|&d| x.shape()[d]).collect()
+        };
+        product.reshape([sizes(self, &rows), sizes(other, &columns)].concat())
+    }
+}
+
+/// The sums of products of vectors that lie along `dim`, the first one conjugated.
+///
+/// # Errors
+/// There is no such dimension; shapes that do not broadcast, or differ there; dtypes that differ.
+pub fn vecdot(x: &Tensor, y: &Tensor, dim: isize) -> RusTorchResult<Tensor> {
+    const NAME: &str = "linalg.vecdot";
+    let got = format!("{} and {}", x.ty(), y.ty());
+    require(NAME, x.dtype() == y.dtype(), "operands of one dtype", got)?;
+    x.conj()?.mul(y)?.sum(dim, false)?.cast(NAME, x.dtype())
+}
+
+/// The product of matrices in the order that takes the fewest multiplications. The first and the last
+/// may be vectors.
+///
+/// # Errors
+/// Fewer than two; other ranks; sizes or dtypes that do not fit.
+pub fn multi_dot(tensors: &[&Tensor]) -> RusTorchResult<Tensor> {
+    const NAME: &str = "linalg.multi_dot";
+    let [first, .., last] = tensors else {
+        let got = tensors.len();
+        return Err(OpError::new(NAME, "two tensors or more", got).into());
+    };
+    let mut matrices = Vec::new();
+    for (i, x) in tensors.iter().enumerate() {
+        let is_end = i == 0 || i + 1 == tensors.len();
+        let fits = x.rank() == 2 || (is_end && x.rank() == 1);
+        let expected = "matrices; vectors at the ends";
+        require(NAME, fits, expected, x.ty())?;
+        matrices.push(match (x.rank(), i) {
+            (1, 0) => x.unsqueeze(0)?,
+            (1, _) => x.unsqueeze(1)?,
+            _ => (*x).clone(),
+        });
+    }
+    let product = in_best_order(&matrices)?;
+    let product = if first.rank() == 1 {
+        product.squeeze(0)?
+    } else {
+        product
+    };
+    if last.rank() == 1 {
+        product.squeeze(-1)
+    } else {
+        Ok(product)
+    }
+}
+
+/// Multiplies a chain of matrices, split where that takes the fewest multiplications
+/// ([Cormen et al., chapter 14.2](https://mitpress.mit.edu/9780262046305)).
+fn in_best_order(matrices: &[Tensor]) -> RusTorchResult<Tensor> {
+    let count = matrices.len();
+    let rows = |i: usize| matrices[i].shape()[0] as f64;
+    let columns = |i: usize| matrices[i].shape()[1] as f64;
+    // Multiplications of the chains from `i` to `j`, and where they are split.
+    let mut costs = vec![vec![(0.0, 0); count]; count];
+    for length in 1..count {
+        for i in 0..count - length {
+            let j = i + length;
+            let split = |k: usize| {
+                let cost = costs[i][k].0 + costs[k + 1][j].0 + rows(i) * columns(k) * columns(j);
+                (cost, k)
+            };
+            let best = (i..j).map(split).min_by(|a, b| a.0.total_cmp(&b.0));
+            costs[i][j] = best.unwrap_or_default();
+        }
+    }
+    chain(matrices, &costs, 0, count - 1)
+}
+
+fn chain(
+    matrices: &[Tensor],
+    costs: &[Vec<(f64, usize)>],
+    first: usize,
+    last: usize,
+) -> RusTorchResult<Tensor> {
+    if first == last {
+        return Ok(matrices[first].clone());
+    }
+    let split = costs[first][last].1;
+    let left = chain(matrices, costs, first, split)?;
+    left.matmul(&chain(matrices, costs, split + 1, last)?)
+}

@@ -1,0 +1,285 @@
+//! Linear algebra against known values and its own definitions.
+
+use rustorch_ir::DType;
+use rustorch_tensor::linalg::{self, MatrixNorm, QrMode, Tolerance};
+use rustorch_tensor::{RusTorchResult, Tensor, tensor};
+
+use crate::Outcome;
+
+#[track_caller]
+fn close(a: &Tensor, b: &Tensor) -> Outcome {
+    assert_eq!(a.shape(), b.shape());
+    assert!(a.allclose(b, 1e-5, 1e-5)?, "{a} is not {b}");
+    Ok(())
+}
+
+/// Square matrices that are far from singular, of a batch.
+fn matrices(n: usize, dtype: DType) -> RusTorchResult<Tensor> {
+    let noise = Tensor::randn_seeded([2, 3, n, n], dtype, n as u64)?;
+    noise.mul(0.3)?.add(&Tensor::eye(n, dtype)?.mul(2)?)
+}
+
+const DTYPES: [DType; 4] = [DType::F32, DType::F64, DType::Complex64, DType::Complex128];
+
+#[test]
+fn factors_give_the_matrix_back() -> Outcome {
+    for dtype in DTYPES {
+        let a = matrices(4, dtype)?;
+        let (q, r) = linalg::qr(&a, QrMode::Reduced)?;
+        close(&q.matmul(&r)?, &a)?;
+        let (u, s, vh) = linalg::svd(&a, false)?;
+        close(&u.mul(&s.unsqueeze(-2)?)?.matmul(&vh)?, &a)?;
+        close(&linalg::svdvals(&a)?, &s)?;
+        let (p, l, upper) = linalg::lu(&a)?;
+        close(&p.matmul(&l)?.matmul(&upper)?, &a)?;
+        let square = a.matmul(&a.transpose(-2, -1)?.conj()?)?;
+        for upper in [false, true] {
+            let factor = linalg::cholesky(&square, upper)?;
+            let other = factor.transpose(-2, -1)?.conj()?;
+            let product = if upper {
+                other.matmul(&factor)?
+            } else {
+                factor.matmul(&other)?
+            };
+            close(&product, &square)?;
+            close(
+                &square.cholesky_solve(&factor, upper)?,
+                &Tensor::eye(4, dtype)?.expand(a.shape())?,
+            )?;
+            let (w, v) = linalg::eigh(&square, upper)?;
+            close(&square.matmul(&v)?, &v.mul(&w.unsqueeze(-2)?)?)?;
+        }
+        let (w, v) = linalg::eig(&a)?;
+        close(
+            &a.to_dtype(w.dtype())?.matmul(&v)?,
+            &v.mul(&w.unsqueeze(-2)?)?,
+        )?;
+        let (reflections, tau) = a.geqrf()?;
+        close(&linalg::householder_product(&reflections, &tau)?, &q)?;
+        for (left, transpose) in [(true, false), (true, true), (false, false), (false, true)] {
+            let turned = if transpose {
+                q.transpose(-2, -1)?.conj()?
+            } else {
+                q.clone()
+            };
+            let expected = if left {
+                turned.matmul(&a)?
+            } else {
+                a.matmul(&turned)?
+            };
+            close(&reflections.ormqr(&tau, &a, left, transpose)?, &expected)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_solved_fits() -> Outcome {
+    for dtype in DTYPES {
+        let a = matrices(4, dtype)?;
+        let b = Tensor::randn_seeded([3, 4, 2], dtype, 7)?;
+        let wide = b.transpose(-2, -1)?;
+        let whole = b.expand([2, 3, 4, 2])?;
+        close(&a.matmul(&linalg::solve(&a, &b, true)?)?, &whole)?;
+        close(
+            &linalg::solve(&a, &wide, false)?.matmul(&a)?,
+            &wide.expand([2, 3, 2, 4])?,
+        )?;
+        let vector = Tensor::randn_seeded([2, 3, 4], dtype, 8)?;
+        let x = linalg::solve(&a, &vector, true)?;
+        close(&a.matmul(&x.unsqueeze(-1)?)?.squeeze(-1)?, &vector)?;
+        close(
+            &linalg::inv(&a)?.matmul(&a)?,
+            &Tensor::eye(4, dtype)?.expand(a.shape())?,
+        )?;
+        let (lu, pivots) = linalg::lu_factor(&a)?;
+        let adjoint = a.transpose(-2, -1)?.conj()?;
+        close(
+            &a.matmul(&linalg::lu_solve(&lu, &pivots, &whole, true, false)?)?,
+            &whole,
+        )?;
+        close(
+            &adjoint.matmul(&linalg::lu_solve(&lu, &pivots, &whole, true, true)?)?,
+            &whole,
+        )?;
+        let wide = whole.transpose(-2, -1)?.contiguous()?;
+        close(
+            &linalg::lu_solve(&lu, &pivots, &wide, false, false)?.matmul(&a)?,
+            &wide,
+        )?;
+        close(
+            &linalg::lu_solve(&lu, &pivots, &wide, false, true)?.matmul(&adjoint)?,
+            &wide,
+        )?;
+        let tall = Tensor::randn_seeded([5, 3], dtype, 9)?;
+        let right = Tensor::randn_seeded([5, 2], dtype, 10)?;
+        let found = linalg::lstsq(&tall, &right)?;
+        close(
+            &found.solution,
+            &linalg::pinv(&tall, &Tolerance::default())?.matmul(&right)?,
+        )?;
+        assert_eq!(found.rank.item::<i64>()?, 3);
+        assert_eq!(found.residuals.shape(), [2]);
+    }
+    Ok(())
+}
+
+#[test]
+fn determinants_powers_and_exponentials() -> Outcome {
+    let a = tensor![[0.0, 2.0], [3.0, 4.0]];
+    assert_eq!(linalg::det(&a)?.item::<f32>()?, -6.0);
+    let (sign, log) = linalg::slogdet(&a)?;
+    assert_eq!(sign.item::<f32>()?, -1.0);
+    assert!((log.item::<f32>()? - 6f32.ln()).abs() < 1e-6);
+    assert!(a.logdet()?.item::<f32>()?.is_nan());
+    close(&linalg::matrix_power(&a, 3)?, &a.matmul(&a)?.matmul(&a)?)?;
+    close(
+        &linalg::matrix_power(&a, -2)?.matmul(&a)?.matmul(&a)?,
+        &Tensor::eye(2, DType::F32)?,
+    )?;
+    close(&linalg::matrix_power(&a, 0)?, &Tensor::eye(2, DType::F32)?)?;
+    let turn = tensor![[0.0, -1.0], [1.0, 0.0]];
+    let (sin, cos) = 1f32.sin_cos();
+    close(
+        &linalg::matrix_exp(&turn)?,
+        &Tensor::from_slice(&[cos, -sin, sin, cos], [2, 2])?,
+    )?;
+    assert_eq!(
+        linalg::det(&Tensor::zeros([0, 0], DType::F32)?)?.item::<f32>()?,
+        1.0
+    );
+    Ok(())
+}
+
+#[test]
+fn norms_ranks_and_conditions() -> Outcome {
+    let a = tensor![[3.0, 0.0], [0.0, -4.0]];
+    let norm = |ord| linalg::matrix_norm(&a, ord, [-2, -1], false)?.item::<f32>();
+    assert_eq!(norm(MatrixNorm::Frobenius)?, 5.0);
+    assert!((norm(MatrixNorm::Nuclear)? - 7.0).abs() < 1e-6);
+    for (p, expected) in [
+        (1.0, 4.0),
+        (-1.0, 3.0),
+        (2.0, 4.0),
+        (-2.0, 3.0),
+        (f64::INFINITY, 4.0),
+    ] {
+        assert!((norm(MatrixNorm::P(p))? - expected).abs() < 1e-6);
+    }
+    assert!(linalg::matrix_norm(&a, MatrixNorm::P(3.0), [-2, -1], false).is_err());
+    assert!((linalg::cond(&a, MatrixNorm::P(2.0))?.item::<f32>()? - 4.0 / 3.0).abs() < 1e-6);
+    let singular = tensor![[1.0, 2.0], [2.0, 4.0]];
+    assert_eq!(
+        linalg::cond(&singular, MatrixNorm::Frobenius)?.item::<f32>()?,
+        f32::INFINITY
+    );
+    assert_eq!(
+        linalg::matrix_rank(&singular, &Tolerance::default())?.item::<i64>()?,
+        1
+    );
+    assert_eq!(
+        linalg::matrix_rank_hermitian(&a, &Tolerance::default())?.item::<i64>()?,
+        2
+    );
+    Ok(())
+}
+
+#[test]
+fn sums_by_names() -> Outcome {
+    let a = Tensor::randn_seeded([2, 3, 4], DType::F64, 1)?;
+    let b = Tensor::randn_seeded([2, 4, 5], DType::F64, 2)?;
+    close(&Tensor::einsum("bij,bjk->bik", &[&a, &b])?, &a.matmul(&b)?)?;
+    close(
+        &Tensor::einsum("bij,bjk", &[&a, &b])?,
+        &a.matmul(&b)?
+            .sum(0, false)?
+            .mul(0)?
+            .add(&Tensor::einsum("bij,bjk->ik", &[&a, &b])?)?,
+    )?;
+    close(
+        &Tensor::einsum("...ij->...ji", &[&a])?,
+        &a.transpose(-2, -1)?,
+    )?;
+    close(&Tensor::einsum("bij->", &[&a])?, &a.sum(None, false)?)?;
+    let square = Tensor::randn_seeded([3, 3], DType::F64, 3)?;
+    let eye = Tensor::eye(3, DType::F64)?;
+    close(
+        &Tensor::einsum("ii", &[&square])?,
+        &square.mul(&eye)?.sum(None, false)?,
+    )?;
+    close(
+        &Tensor::einsum("ii->i", &[&square])?,
+        &square.mul(&eye)?.sum(0, false)?,
+    )?;
+    let v = Tensor::randn_seeded([4], DType::F64, 4)?;
+    close(&Tensor::einsum("...i,i->...", &[&a, &v])?, &a.matmul(&v)?)?;
+    let chain = Tensor::einsum("ij,jk,kl->il", &[&square, &square, &square])?;
+    close(&chain, &square.matmul(&square)?.matmul(&square)?)?;
+    close(&chain, &linalg::multi_dot(&[&square, &square, &square])?)?;
+    close(
+        &Tensor::einsum("bij,bjk->kib", &[&a, &b])?,
+        &a.matmul(&b)?.permute([2, 1, 0])?,
+    )?;
+    close(
+        &a.tensordot(&b, &[0, 2], &[0, 1])?,
+        &Tensor::einsum("bij,bjk->ik", &[&a, &b])?,
+    )?;
+    close(&a.inner(&v)?, &a.matmul(&v)?)?;
+    assert_eq!(
+        tensor![1, 2].kron(&tensor![1, 10])?.to_vec::<i64>()?,
+        [1, 10, 2, 20]
+    );
+    for (equation, operands) in [
+        ("ij", 1),
+        ("bij,bij", 1),
+        ("bij->bb", 1),
+        ("bij->c", 1),
+        ("b?j", 1),
+    ] {
+        assert!(
+            Tensor::einsum(equation, &vec![&a; operands]).is_err(),
+            "{equation}"
+        );
+    }
+    assert!(
+        Tensor::einsum("bij,bik->b", &[&a, &b]).is_err(),
+        "sizes differ"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_has_no_answer_is_told() -> Outcome {
+    let singular = tensor![[1.0, 2.0], [2.0, 4.0]];
+    let error = linalg::inv(&singular)?.eval().unwrap_err().to_string();
+    assert!(
+        error.contains("f32[2, 2] is singular: its pivot 2 is 0"),
+        "{error}"
+    );
+    let (_, info) = linalg::inv_ex(&singular, false)?;
+    assert_eq!(info.item::<i32>()?, 2);
+    let batch = Tensor::stack(&[&Tensor::eye(2, DType::F32)?, &singular.neg()?], 0)?;
+    let error = linalg::cholesky(&batch, false)?
+        .eval()
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("matrix [1] of f32[2, 2, 2] is not positive definite"),
+        "{error}"
+    );
+    let error = linalg::svdvals(&singular.div(0.0)?)?
+        .eval()
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("not finite"), "{error}");
+    let error = linalg::solve(&tensor![[1.0, 2.0]], &singular, true)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "linalg.solve: expected square matrices, got f32[1, 2]"
+    );
+    assert!(linalg::qr(&tensor![[1, 2], [3, 4]], QrMode::Reduced).is_err());
+    assert!(linalg::cholesky(&tensor![1.0], false).is_err());
+    Ok(())
+}
