@@ -34,6 +34,9 @@ pub use crate::suite::Suite;
 use crate::suite::{Entry, Expect};
 pub use crate::times::check_times;
 
+/// Cases that GPUs compile before the first of them runs.
+const TOGETHER: usize = 128;
+
 /// Runs the cases that [tests](Suite::of_tests) try of the operations that `kinds` chooses.
 pub fn check(backend: Arc<dyn Backend>, kinds: impl Fn(OpKind) -> bool) -> Report {
     let suite = Suite::of_tests(kinds, &*backend);
@@ -63,42 +66,24 @@ impl Suite {
             backend,
         };
         let mut checks = Vec::new();
-        let next = AtomicUsize::new(0);
-        thread::scope(|scope| {
-            if bench.backend.info().hardware == Hardware::Gpu {
-                let threads = thread::available_parallelism().map_or(1, usize::from);
-                (1..threads).for_each(|_| {
-                    scope.spawn(|| self.compile_ahead(&*bench.backend, &next));
-                });
+        let is_gpu = bench.backend.info().hardware == Hardware::Gpu;
+        'all: for entries in self.entries.chunks(TOGETHER) {
+            if is_gpu {
+                compile(&*bench.backend, entries);
             }
-            for Entry { kind, case, expect } in &self.entries {
+            for Entry { kind, case, expect } in entries {
                 match expect {
                     Expect::Result => bench.check(*kind, case, &mut checks),
                     Expect::Refusal => bench.check_refused(*kind, case, &mut checks),
                 }
                 if each().is_break() {
-                    break;
-                }
-            }
-            next.store(self.entries.len(), Ordering::Relaxed);
-        });
-        let place = |kind| OpKind::ALL.iter().position(|&other| other == kind);
-        checks.sort_by_key(|check: &Check| place(check.kind));
-        Report { device, checks }
-    }
-
-    /// Lets a device compile the cases from the one on that is `next`, as one of several threads. It
-    /// keeps the kernels for the run, which would wait for one after the other.
-    fn compile_ahead(&self, backend: &dyn Backend, next: &AtomicUsize) {
-        while let Some(Entry { case, .. }) = self.entries.get(next.fetch_add(1, Ordering::Relaxed))
-        {
-            for graph in Way::of(case).iter().flat_map(|&way| graph(case, way).ok()) {
-                if lacks(backend, &graph).is_none() {
-                    // Who runs it hears what is wrong.
-                    let _ = backend.compile(&graph);
+                    break 'all;
                 }
             }
         }
+        let place = |kind| OpKind::ALL.iter().position(|&other| other == kind);
+        checks.sort_by_key(|check: &Check| place(check.kind));
+        Report { device, checks }
     }
 
     /// The graphs that [`Self::run`] gives a device, composites in both ways, with operands
@@ -115,6 +100,29 @@ impl Suite {
                 .filter_map(move |way| graph(&case, way).ok())
         })
     }
+}
+
+/// Lets a device compile cases on several threads. It keeps the kernels for their runs, which would
+/// wait for one after the other.
+fn compile(backend: &dyn Backend, entries: &[Entry]) {
+    let next = AtomicUsize::new(0);
+    let turns = || {
+        while let Some(Entry { case, .. }) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
+            for graph in Way::of(case).iter().flat_map(|&way| graph(case, way).ok()) {
+                if lacks(backend, &graph).is_none() {
+                    // Who runs it hears what is wrong.
+                    let _ = backend.compile(&graph);
+                }
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(turns);
+        }
+        turns();
+    });
 }
 
 /// How an operation is put into a graph.
