@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 use crate::journal::{Journal, Owner, lock};
 use crate::placement::{Chain, DeviceId};
 use crate::policy::{Policy, place_in_chain};
+use crate::sources::Ledger;
 use crate::{
     Backend, Costs, DeviceBuffer, DeviceCapability, DeviceError, DeviceInfo, DeviceType, Storage,
 };
@@ -29,6 +30,8 @@ pub(crate) struct Devices {
     pub(crate) compares: AtomicBool,
     /// Numbers that were operands.
     pub(crate) numbers: Mutex<Numbers>,
+    /// What is kept to compute from again.
+    pub(crate) sources: Arc<Ledger>,
     /// What else is kept for later, such as plans.
     reserve: Weak<dyn Reserve>,
 }
@@ -141,6 +144,7 @@ impl Devices {
             profiling: AtomicBool::new(false),
             compares: AtomicBool::new(false),
             numbers: Mutex::default(),
+            sources: Arc::default(),
             reserve,
         }
     }

@@ -24,6 +24,7 @@
 //! | `devices.rs` | the devices, and what has been learnt about them |
 //! | `policy.rs`, `placement.rs` | whom to ask first, where and why |
 //! | `costs`, `capability.rs` | what a device was measured to do, and says of itself |
+//! | `sources.rs` | storages that are kept to compute from again |
 //! | `storage.rs`, `journal.rs` | a tensor's copies, what happened |
 //! | `lower.rs`, `fuse.rs`, `arena.rs`, `launch.rs` | from a segment to launches and their memory |
 //! | `backend.rs`, `memory.rs`, `host_pool.rs` | what a backend offers, memory itself, reused |
@@ -58,6 +59,7 @@ mod policy;
 mod profile;
 mod runtime;
 mod segment;
+mod sources;
 mod storage;
 mod system_memory;
 mod trace;
@@ -82,6 +84,7 @@ pub use placement::Reason;
 pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules};
 pub use runtime::Runtime;
 pub use rustorch_ir::{DeviceType, GpuDevice, OpType};
+pub use sources::Source;
 pub use storage::{Fetched, Storage, WeakStorage};
 pub use system_memory::SystemMemory;
 pub use trace::Explanation;

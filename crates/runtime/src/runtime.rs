@@ -18,8 +18,8 @@ use crate::storage::StorageError;
 use crate::typical::{alone, typical};
 use crate::{
     Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, Fallback, Fetched,
-    Hardware, HostBuffer, MemoryManager, OpType, PlanCounters, Route, Routing, RunError, Storage,
-    TensorInfo,
+    Hardware, HostBuffer, MemoryManager, OpType, PlanCounters, Route, Routing, RunError, Source,
+    Storage, TensorInfo,
 };
 
 /// Graphs that were run before.
@@ -356,6 +356,38 @@ impl Runtime {
     pub fn set_plan_limit(&self, bytes: usize) {
         let evicted = lock(&self.cache).set_limit(bytes);
         drop(evicted);
+    }
+
+    /// From now on, tensors that are computed remember how, so that they survive the loss of the
+    /// device which has their only copy: they are computed again. What that needs of the host's
+    /// memory is kept, up to about so many bytes that nobody else holds; 0, as at first, for nothing
+    /// of all this. Each operation takes about a kilobyte besides.
+    ///
+    /// The limit is kept whenever something is computed. Beyond it those go first that were kept
+    /// longest; what was computed from them is then lost with its device.
+    pub fn set_recipe_limit(&self, bytes: u64) {
+        self.devices.sources.set_limit(bytes);
+    }
+
+    /// Do tensors that are computed now [remember how](Self::set_recipe_limit)?
+    pub fn keeps_recipes(&self) -> bool {
+        self.devices.sources.is_on()
+    }
+
+    /// Bytes that are kept only so that [others can be computed again](Self::set_recipe_limit).
+    pub fn recipe_bytes(&self) -> u64 {
+        self.devices.sources.bytes()
+    }
+
+    /// Keeps a storage so that something can be computed from it again; `None` where nothing is
+    /// [kept](Self::set_recipe_limit), or if the host has no copy of it.
+    pub fn keep(&self, storage: &Storage) -> Option<Source> {
+        self.devices.sources.keep(storage)
+    }
+
+    /// Gives up what is [kept](Self::keep) beyond the limit.
+    pub fn bound_recipes(&self) {
+        self.devices.sources.settle();
     }
 
     /// The device whose memory a storage is in: [`DeviceType::Cpu`] if it is only the host's.

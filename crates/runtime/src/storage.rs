@@ -5,7 +5,7 @@
 //! [`DeviceBuffer::host`]: its own writes are then visible, and it will see those of others
 //! with its next launch.
 
-use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use smallvec::SmallVec;
@@ -34,6 +34,8 @@ struct Inner {
     users: AtomicIsize,
     /// When it was last written over.
     overwritten: Latest,
+    /// How often it was written to since it was made.
+    version: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -157,6 +159,7 @@ impl Storage {
             copies: Mutex::new(copies),
             users: AtomicIsize::new(0),
             overwritten: Latest::default(),
+            version: AtomicU64::new(0),
         }))
     }
 
@@ -206,6 +209,22 @@ impl Storage {
     /// Notes that the bytes are written over at a moment: what was recorded before means others.
     pub fn overwrite_at(&self, moment: Moment) {
         self.0.overwritten.raise(moment);
+    }
+
+    /// Tells the bytes of now from those before and behind each write to them.
+    pub fn version(&self) -> u64 {
+        self.0.version.load(Ordering::Acquire)
+    }
+
+    fn change(&self) {
+        self.0.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Has the host a copy of the bytes as they are now?
+    pub(crate) fn is_on_host(&self) -> bool {
+        let mut copies = self.copies();
+        copies.drop_lost();
+        copies.host.is_some() && copies.unseen.is_none()
     }
 
     /// Number of handles on these bytes, this one among them.
@@ -278,16 +297,19 @@ impl Storage {
 
     /// The device has changed its copy, which is the only one that is left.
     pub(crate) fn wrote(&self, owner: &Arc<Owner>) {
+        self.change();
         self.copies().keep_only(owner);
     }
 
     /// Drops all copies: what they hold is wrong.
     pub(crate) fn lose(&self) {
+        self.change();
         *self.copies() = Copies::default();
     }
 
     /// The copy on `owner`'s device, if there is one, to be overwritten as a whole.
     pub(crate) fn overwrite(&self, owner: &Arc<Owner>) -> Option<Arc<dyn DeviceBuffer>> {
+        self.change();
         let mut copies = self.copies();
         copies.show_host(self.0.bytes, Some(owner));
         let buffer = copies.devices[copies.find(owner, true)?].buffer.clone();
@@ -329,6 +351,7 @@ impl Storage {
         while !self.acquire(true) {
             std::thread::yield_now();
         }
+        self.change();
         let result = self.copies().write(self.0.bytes, from);
         self.release(true);
         result

@@ -57,6 +57,10 @@ fn main() -> RusTorchResult<()> {
             computed(x.mul(&y)?.add(&x)?.relu())
         });
         measure("x.sum()", || computed(x.sum(None, false)));
+        runtime.set_recipe_limit(1 << 30);
+        measure("x + y, with a recipe", || computed(x.add(&y)));
+        measure("x.sum(), with a recipe", || computed(x.sum(None, false)));
+        runtime.set_recipe_limit(0);
         measure("dropout: x * (rand < 0.9) / 0.9", || {
             let kept = Tensor::rand([ELEMENTS], DType::F32)?.lt(0.9)?;
             computed(x.mul(&kept)?.div(0.9))

@@ -5,14 +5,16 @@ use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use rustorch_ir::ops::{AsStrided, Full, Reshape};
-use rustorch_ir::{DType, FoldingHasher, Graph, OpError, Scalar, TensorType, ValueId};
+use rustorch_ir::ops::Full;
+use rustorch_ir::{DType, FoldingHasher, Graph, Scalar, ValueId};
 use rustorch_runtime::{Moment, Runtime, Storage};
 use smallvec::SmallVec;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::history::{ByKey, Held, History};
+use crate::leaves::{input_type, put_in};
+use crate::recovery::{Recipes, of_history};
 use crate::value::{Pending, State, Value, View};
 
 /// The graph of some tensors.
@@ -29,6 +31,8 @@ pub(crate) struct Capture {
     /// What is in the memory of others: overwritten states, and views of what is kept. In an
     /// order that can be followed.
     pub(crate) shown: Vec<(Value, Arc<Pending>)>,
+    /// How all that is computed again, where the runtime keeps that.
+    pub(crate) recipes: Recipes,
 }
 
 /// The value of each tensor, by its key.
@@ -71,7 +75,11 @@ impl Capture {
         let mut graph = Graph::new();
         let mut values = Values::with_capacity_and_hasher(history.len(), Default::default());
         let leaves = add_leaves(&mut graph, &history, &mut values, Some(runtime))?;
-        Self::new(graph, leaves, values, &history, outputs, Some(held))
+        let mut capture = Self::new(graph, leaves, values, &history, outputs, Some(held))?;
+        if runtime.keeps_recipes() {
+            capture.recipes = of_history(&history, runtime);
+        }
+        Ok(capture)
     }
 
     fn new(
@@ -126,6 +134,7 @@ impl Capture {
             written,
             results,
             shown,
+            recipes: Recipes::default(),
         })
     }
 }
@@ -167,13 +176,15 @@ fn add_leaves(
     for (value, view) in &views {
         let dtype = value.ty().dtype;
         if let Entry::Vacant(entry) = inputs.entry((view.storage.id(), dtype)) {
-            entry.insert(graph.input(input_type(value.ty(), view))?);
+            let ty = input_type(value.ty(), view.is_whole(dtype), view.storage.bytes());
+            entry.insert(graph.input(ty)?);
             storages.push(view.storage.clone());
         }
     }
     for (value, view) in &views {
         let input = inputs[&(view.storage.id(), value.ty().dtype)];
-        values.insert(value.key(), add_view(graph, input, value.ty(), view)?);
+        let layout = (!view.is_whole(value.ty().dtype)).then_some(&view.layout);
+        values.insert(value.key(), put_in(graph, input, value.ty(), layout)?);
     }
     for (value, number) in constants {
         let ty = value.ty();
@@ -187,39 +198,4 @@ fn add_leaves(
         values.insert(value.key(), constant);
     }
     Ok(storages)
-}
-
-fn input_type(ty: &TensorType, view: &View) -> TensorType {
-    match ty.dtype.size() {
-        Some(size) if !view.is_whole(ty.dtype) => {
-            TensorType::new([view.storage.bytes() / size], ty.dtype)
-        }
-        _ => ty.clone(),
-    }
-}
-
-fn add_view(
-    graph: &mut Graph,
-    input: ValueId,
-    ty: &TensorType,
-    view: &View,
-) -> Result<ValueId, OpError> {
-    if view.is_whole(ty.dtype) {
-        return match graph.ty(input).shape == ty.shape {
-            true => Ok(input),
-            false => graph.reshape(input, ty.shape.clone()),
-        };
-    }
-    let elements = graph.ty(input).shape.elements();
-    let flat = match graph.ty(input).rank() {
-        1 => input,
-        _ => graph.push(
-            Reshape {
-                shape: [elements].into(),
-            },
-            &[input],
-        )?,
-    };
-    let layout = view.layout.clone();
-    graph.push(AsStrided { layout }, &[flat])
 }

@@ -1,7 +1,7 @@
 //! What can go wrong with tensors.
 
-use rustorch_ir::OpError;
-use rustorch_runtime::{Absent, DeviceError, RunError};
+use rustorch_ir::{OpError, TensorType};
+use rustorch_runtime::{Absent, DeviceError, DeviceType, RunError};
 
 /// The result of an operation on tensors.
 pub type RusTorchResult<T> = Result<T, RusTorchError>;
@@ -21,6 +21,32 @@ pub enum RusTorchError {
     /// The computation could not be run.
     #[error(transparent)]
     Run(RunError),
+    /// The only copy of a tensor's elements was in the memory of a device that is lost, and they
+    /// cannot be computed again.
+    #[error(
+        "the only copy of a tensor {tensor}{} was lost with {device}, and how to compute it again is \
+         not known (Runtime::set_recipe_limit keeps that)",
+        .op.map(|op| format!(", computed by {op},")).unwrap_or_default()
+    )]
+    DataLost {
+        /// Its shape and dtype.
+        tensor: TensorType,
+        /// The operation that computed it, if one did.
+        op: Option<&'static str>,
+        /// The device.
+        device: DeviceType,
+    },
+    /// A device failed while tensors were updated from their old values, so that some are new and
+    /// some are not.
+    #[error(
+        "a tensor {tensor} was lost in the middle of its update, which cannot be run again: {during}"
+    )]
+    UpdateLost {
+        /// Shape and dtype of the first of them.
+        tensor: TensorType,
+        /// The failure.
+        during: Box<DeviceError>,
+    },
     /// A device was asked for that is not there.
     #[error("{0}")]
     Absent(Absent),

@@ -2,12 +2,14 @@
 
 use rustorch_ir::ops::Contiguous;
 use rustorch_ir::{Graph, OpError, Role, Scalar, TensorType};
-use rustorch_runtime::{HostBuffer, Routing, Runtime, Storage};
+use rustorch_runtime::{HostBuffer, Routing, RunError, Runtime, Storage};
 use smallvec::SmallVec;
 
 use crate::capture::Capture;
-use crate::devices::{current, runtime};
+use crate::devices::current;
 use crate::error::{RusTorchError, RusTorchResult, require};
+use crate::history::History;
+use crate::recovery::{of_one, recover_from, recover_lost};
 use crate::value::{Pending, State, Value, View};
 use crate::{Element, Tensor};
 
@@ -29,7 +31,7 @@ pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
     {
         return Ok(());
     }
-    eval_with(tensors, &runtime, |graph, leaves| {
+    eval_with(tensors, &runtime, routing, |graph, leaves| {
         Ok(runtime.run(&graph, leaves, routing)?)
     })
 }
@@ -54,8 +56,20 @@ fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchRes
         });
         types.push(input.ty());
     }
-    let result = runtime.run_alone(&pending.op, pending.pin, &types, &storages, routing)?;
-    value.store(View::whole(result, &value.ty().shape));
+    let recipe = match runtime.keeps_recipes() {
+        true => of_one(value, &pending, runtime),
+        false => None,
+    };
+    let result = runtime.run_alone(&pending.op, pending.pin, &types, &storages, routing);
+    if matches!(result, Err(RunError::DataLost { .. })) {
+        return match recover_lost(pending.inputs.iter(), runtime, routing)? {
+            0 => result.map(|_| false).map_err(RusTorchError::from),
+            _ => Ok(false),
+        };
+    }
+    let view = View::whole(result?, &value.ty().shape);
+    value.store(view.made_by(Some(pending.name), recipe));
+    runtime.bound_recipes();
     Ok(true)
 }
 
@@ -65,11 +79,13 @@ fn is_alone(pending: &Pending) -> bool {
     is_single && pending.op.def().role() == Role::Compute && !pending.is_update()
 }
 
-/// [`eval_all`] by whoever runs graphs, for `runtime`.
+/// [`eval_all`] by whoever runs graphs, for `runtime`; again, if something that was lost with a
+/// device has to be computed again first.
 pub(crate) fn eval_with(
     tensors: &[&Tensor],
     runtime: &Runtime,
-    run: impl FnOnce(Graph, &[Storage]) -> RusTorchResult<Vec<Storage>>,
+    routing: Routing,
+    mut run: impl FnMut(Graph, &[Storage]) -> RusTorchResult<Vec<Storage>>,
 ) -> RusTorchResult<()> {
     let mut pending: SmallVec<[&Value; 4]> = SmallVec::new();
     for tensor in tensors.iter().filter(|tensor| !tensor.is_ready()) {
@@ -78,22 +94,42 @@ pub(crate) fn eval_with(
             _ => pending.push(tensor.value()),
         }
     }
-    if pending.is_empty() {
-        return Ok(());
+    while !pending.is_empty() {
+        let capture = Capture::once(&pending, runtime)?;
+        match run(capture.graph.clone(), &capture.leaves) {
+            Ok(storages) => {
+                keep_results(capture, storages);
+                runtime.bound_recipes();
+                break;
+            }
+            Err(RusTorchError::Run(lost @ RunError::DataLost { .. })) => {
+                let history = History::of(pending.iter().copied());
+                let leaves = history.leaves.iter().map(|(value, _)| value);
+                recover_from(lost, leaves, &capture.leaves, runtime, routing)?;
+            }
+            Err(error) => return Err(error),
+        }
     }
+    Ok(())
+}
+
+/// Puts what was computed in the place of histories.
+fn keep_results(capture: Capture, storages: Vec<Storage>) {
     let Capture {
-        graph,
         leaves,
         written,
         results,
         shown,
-    } = Capture::once(&pending, runtime)?;
-    let storages = run(graph, &leaves)?;
+        mut recipes,
+        ..
+    } = capture;
     for (input, recorded) in written {
         leaves[input].overwrite_at(recorded);
     }
     for (value, storage) in results.iter().zip(storages) {
-        value.store(View::whole(storage, &value.ty().shape));
+        let op = value.pending().map(|pending| pending.name);
+        let view = View::whole(storage, &value.ty().shape);
+        value.store(view.made_by(op, recipes.remove(&value.key())));
     }
     for (value, pending) in shown {
         let memory = pending.inputs[0].view();
@@ -105,7 +141,20 @@ pub(crate) fn eval_with(
             value.store(view);
         }
     }
-    Ok(())
+}
+
+/// The elements of a view that has no gaps.
+fn elements<T: Element>(view: &View, count: usize, runtime: &Runtime) -> Result<Vec<T>, RunError> {
+    let size = size_of::<T>();
+    let mut elements = Vec::with_capacity(count);
+    let mut buffer = vec![0; READ_BYTES.min(count * size)];
+    while elements.len() < count {
+        let bytes = ((count - elements.len()) * size).min(buffer.len());
+        let offset = (view.layout.offset + elements.len()) * size;
+        runtime.read(&view.storage, offset, &mut buffer[..bytes])?;
+        elements.extend(buffer[..bytes].chunks_exact(size).map(T::from_bytes));
+    }
+    Ok(elements)
 }
 
 /// A number in memory of its own.
@@ -142,6 +191,9 @@ impl Tensor {
     /// # Errors
     /// See [`eval_all`].
     pub fn storage(&self) -> RusTorchResult<Storage> {
+        let (runtime, routing) = current();
+        self.eval()?;
+        recover_lost([self.value()].into_iter(), &runtime, routing)?;
         let view = self.view_of_value()?;
         match view.is_whole(self.dtype()) {
             true => Ok(view.storage),
@@ -164,21 +216,19 @@ impl Tensor {
     fn read<T: Element>(&self, name: &'static str) -> RusTorchResult<Vec<T>> {
         let expected = format!("a tensor of {}", T::DTYPE);
         require(name, self.dtype() == T::DTYPE, expected, self.ty())?;
-        let mut view = self.view_of_value()?;
-        if !view.layout.is_contiguous() {
-            view = self.copied(name)?;
+        let (runtime, routing) = current();
+        loop {
+            let mut view = self.view_of_value()?;
+            if !view.layout.is_contiguous() {
+                view = self.copied(name)?;
+            }
+            match elements(&view, self.numel(), &runtime) {
+                Err(RunError::DataLost { .. }) => {
+                    recover_lost([self.value()].into_iter(), &runtime, routing)?;
+                }
+                read => return Ok(read?),
+            }
         }
-        let size = size_of::<T>();
-        let runtime = runtime();
-        let mut elements = Vec::with_capacity(self.numel());
-        let mut buffer = vec![0; READ_BYTES.min(self.numel() * size)];
-        while elements.len() < self.numel() {
-            let bytes = ((self.numel() - elements.len()) * size).min(buffer.len());
-            let offset = (view.layout.offset + elements.len()) * size;
-            runtime.read(&view.storage, offset, &mut buffer[..bytes])?;
-            elements.extend(buffer[..bytes].chunks_exact(size).map(T::from_bytes));
-        }
-        Ok(elements)
     }
 
     /// The only element of a tensor of any rank.

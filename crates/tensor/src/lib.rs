@@ -8,7 +8,8 @@
 //! | --- | --- |
 //! | `tensor.rs`, `value.rs` | the handle, recording, shape and dtype; what it is on |
 //! | `history.rs`, `grad.rs` | operations still to be computed, and those kept for gradients |
-//! | `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
+//! | `recipe.rs`, `recovery.rs` | how values were computed, for when their device is lost |
+//! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
 //! | `creation.rs`, `random.rs`, `macros.rs` | new tensors |
 //! | `views.rs`, `index.rs`, `join.rs` | other shapes, chosen elements, tensors put together |
 //! | `promote.rs`, `elementwise/`, `ops_traits.rs` | functions of elements, operators |
@@ -44,6 +45,7 @@ mod history;
 mod hybrid;
 mod index;
 mod join;
+mod leaves;
 pub mod linalg;
 mod macros;
 mod manager;
@@ -52,6 +54,8 @@ mod ops_traits;
 mod preferences;
 mod promote;
 mod random;
+mod recipe;
+mod recovery;
 mod reduce;
 mod scatter_reduce;
 mod tensor;

@@ -12,6 +12,7 @@ use crate::error::{RusTorchResult, require};
 use crate::eval::eval_all;
 use crate::grad::{Track, Tracks, tracks};
 use crate::manager::{current_pin, pin};
+use crate::recovery::recover_lost;
 use crate::value::{Extent, Pending, State, Value, View, overwrites};
 
 /// A multi-dimensional array of one element type.
@@ -99,10 +100,10 @@ impl Tensor {
             (Some(view), None) => Ok(Self::ready(ty.dtype, inputs[0].pin(), view)),
             (Some(view), Some(tracks)) => {
                 let value = Value::ready(ty.dtype, inputs[0].pin(), view);
-                let track = Track::result(recorded(op, inputs, pin), tracks, &[]);
+                let track = Track::result(recorded(name, op, inputs, pin), tracks, &[]);
                 Ok(Self::of(value, Some(track)))
             }
-            (None, tracks) => Self::pending(ty, recorded(op, inputs, pin), tracks),
+            (None, tracks) => Self::pending(ty, recorded(name, op, inputs, pin), tracks),
         }
     }
 
@@ -116,7 +117,7 @@ impl Tensor {
         let types = infer(name, &op, inputs)?.into_vec();
         let another = |types: Vec<_>| OpError::new(name, format!("{N} results"), types.len());
         let types = <[TensorType; N]>::try_from(types).map_err(another)?;
-        let pending = recorded(op, inputs, pin_of(inputs));
+        let pending = recorded(name, op, inputs, pin_of(inputs));
         let values = Value::results(types, &pending);
         let results = values.each_ref().map(|value| {
             let tracks = tracks(inputs, value.ty().dtype);
@@ -243,26 +244,36 @@ impl Tensor {
     /// The only copy was on a device that is lost; in strict mode, the device is not there or
     /// fails.
     pub fn to_device(&self, device: DeviceType) -> RusTorchResult<Self> {
+        const NAME: &str = "to_device";
         let pin = pin(device);
         let op = || {
             let shape = self.ty().shape.clone();
             Reshape { shape }.into()
         };
         let tracks = tracks(&[self], self.dtype());
-        let Some(view) = self.value.view() else {
-            return Self::pending(self.ty().clone(), recorded(op(), &[self], pin), tracks);
+        let Some(mut view) = self.value.view() else {
+            return Self::pending(
+                self.ty().clone(),
+                recorded(NAME, op(), &[self], pin),
+                tracks,
+            );
         };
         if let Some(device) = pin {
             let (runtime, routing) = current();
-            match runtime.place(&view.storage, device) {
-                Err(e) if routing.strict || matches!(e, RunError::DataLost { .. }) => {
-                    return Err(e.into());
-                }
+            let mut placed = runtime.place(&view.storage, device);
+            while matches!(placed, Err(RunError::DataLost { .. })) {
+                recover_lost([&self.value].into_iter(), &runtime, routing)?;
+                view = self.value.view().unwrap_or(view);
+                placed = runtime.place(&view.storage, device);
+            }
+            match placed {
+                Err(e) if routing.strict => return Err(e.into()),
                 // What needs it there will say why it went elsewhere.
                 Ok(()) | Err(_) => {}
             }
         }
-        let track = tracks.map(|tracks| Track::result(recorded(op(), &[self], pin), tracks, &[]));
+        let track =
+            tracks.map(|tracks| Track::result(recorded(NAME, op(), &[self], pin), tracks, &[]));
         Ok(Self::of(Value::ready(self.dtype(), pin, view), track))
     }
 
@@ -272,11 +283,17 @@ impl Tensor {
     }
 }
 
-/// An operation on tensors, recorded.
-fn recorded(op: Op, inputs: &[&Tensor], pin: Option<DeviceType>) -> Arc<Pending> {
+/// An operation on tensors, recorded by the method `name`.
+fn recorded(
+    name: &'static str,
+    op: Op,
+    inputs: &[&Tensor],
+    pin: Option<DeviceType>,
+) -> Arc<Pending> {
     let values = inputs.iter().map(|input| &input.value);
     Arc::new(Pending {
         op,
+        name,
         extent: Extent::of(values.clone()),
         inputs: values.cloned().collect(),
         pin,

@@ -8,6 +8,7 @@ use rustorch_runtime::{DeviceType, Moment, Storage};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::{RusTorchResult, require};
+use crate::recipe::Recipe;
 
 /// A value. Clones are the same one.
 #[derive(Clone)]
@@ -38,6 +39,8 @@ pub(crate) enum State {
 /// An operation on values.
 pub(crate) struct Pending {
     pub(crate) op: Op,
+    /// What errors call it: the method that recorded it.
+    pub(crate) name: &'static str,
     pub(crate) inputs: SmallVec<[Value; 4]>,
     /// The device that the user wants it on.
     pub(crate) pin: Option<DeviceType>,
@@ -103,13 +106,53 @@ pub(crate) fn overwrites(op: &Op) -> bool {
 pub(crate) struct View {
     pub(crate) storage: Storage,
     pub(crate) layout: Layout,
+    origin: Origin,
+}
+
+/// Where a storage's elements come from.
+#[derive(Clone, Default)]
+struct Origin {
+    /// The operation that computed them.
+    op: Option<&'static str>,
+    /// How they are computed again, and the storage's version with which that is true.
+    recipe: Option<(Arc<Recipe>, u64)>,
 }
 
 impl View {
     /// A whole storage, in row-major order.
     pub(crate) fn whole(storage: Storage, shape: &Shape) -> Self {
         let layout = Layout::contiguous(shape);
-        Self { storage, layout }
+        Self {
+            storage,
+            layout,
+            origin: Origin::default(),
+        }
+    }
+
+    /// The same, computed just now by this operation, with a recipe or without.
+    pub(crate) fn made_by(mut self, op: Option<&'static str>, recipe: Option<Arc<Recipe>>) -> Self {
+        recipe
+            .iter()
+            .for_each(|recipe| recipe.computed(&self.storage));
+        let recipe = recipe.map(|recipe| (recipe, self.storage.version()));
+        self.origin = Origin { op, recipe };
+        self
+    }
+
+    /// The same storage, in another layout.
+    pub(crate) fn seen_as(self, layout: Layout) -> Self {
+        Self { layout, ..self }
+    }
+
+    /// The operation that computed the storage.
+    pub(crate) fn op(&self) -> Option<&'static str> {
+        self.origin.op
+    }
+
+    /// How the whole storage is computed again, if it was not written over since.
+    pub(crate) fn recipe(&self) -> Option<&Arc<Recipe>> {
+        let (recipe, version) = self.origin.recipe.as_ref()?;
+        (self.storage.version() == *version).then_some(recipe)
     }
 
     /// Are its elements those that were there at a moment?
@@ -128,8 +171,7 @@ impl View {
     pub(crate) fn seen(&self, op: &Op) -> Option<Self> {
         let def = op.def();
         let layout = (def.role() == Role::View).then(|| def.view(&self.layout))??;
-        let storage = self.storage.clone();
-        Some(Self { storage, layout })
+        Some(self.clone().seen_as(layout))
     }
 }
 
@@ -239,6 +281,16 @@ impl Value {
             // The history may be long, and the lock is not needed for dropping it.
             drop(state);
             drop(history);
+        }
+    }
+
+    /// Puts what was lost in memory again.
+    pub(crate) fn restore(&self, view: View) {
+        let mut state = self.lock();
+        if matches!(*state, State::Ready(_)) {
+            let lost = mem::replace(&mut *state, State::Ready(view));
+            drop(state);
+            drop(lost);
         }
     }
 

@@ -97,7 +97,7 @@ impl F32HybridExecutor {
         let before = Activity::of(runtime);
         let start = Instant::now();
         let mut operations = Vec::new();
-        eval_with(&tensors, runtime, |graph, leaves| {
+        eval_with(&tensors, runtime, self.routing, |graph, leaves| {
             let executable = runtime.prepare(graph, self.routing);
             let results = executable.run(leaves)?;
             operations = executable.explain()?;

@@ -13,6 +13,7 @@ mod history;
 mod index;
 mod linalg;
 mod nn;
+mod recipes;
 mod reduce;
 mod results;
 mod special;

@@ -1,0 +1,312 @@
+//! Values that were computed on a device which is lost then.
+
+use std::sync::Arc;
+
+use rustorch_faulty::{Fault, FaultKind, Faulty, When};
+use rustorch_ir::{DType, OpKind};
+use rustorch_reference::Reference;
+use rustorch_runtime::{Backend, DeviceType, Routing, Runtime};
+use rustorch_tensor::{
+    RusTorchError, RusTorchResult, Tensor, eval_all, host, tensor, with_runtime,
+};
+
+use crate::{Outcome, assert_close, error};
+
+const DEVICE: DeviceType = DeviceType::Cpu;
+
+/// What keeps all that these tests ask for.
+const ENOUGH: u64 = 1 << 20;
+
+/// A device with memory of its own, that is lost with its first `softmax`, and one behind it.
+fn runtime(limit: u64) -> Runtime {
+    let fault = Fault {
+        device: DEVICE,
+        op: Some(OpKind::Softmax),
+        when: When::Nth(1),
+        kind: FaultKind::Lost,
+    };
+    let first = Faulty::new(host(1).remove(0), [fault]);
+    let devices: [Arc<dyn Backend>; 2] = [Arc::new(first), Arc::new(Reference::new())];
+    let runtime = Runtime::new(devices);
+    runtime.set_recipe_limit(limit);
+    runtime
+}
+
+/// Calls `f` with a runtime of which the device has not been lost yet.
+fn on_device(limit: u64, f: impl FnOnce(&Runtime) -> Outcome) -> Outcome {
+    let runtime = runtime(limit);
+    with_runtime(&runtime, Routing::AUTO, || f(&runtime))
+}
+
+/// The device is lost.
+fn lose(runtime: &Runtime) -> Outcome {
+    assert!(!runtime.is_lost(DEVICE));
+    tensor![1.0, 2.0].softmax(0)?.eval()?;
+    assert!(runtime.is_lost(DEVICE));
+    Ok(())
+}
+
+fn made(tensor: &Tensor) -> RusTorchResult<Tensor> {
+    let tensor = tensor.eval()?.clone();
+    assert_eq!(tensor.device(), Some(DEVICE));
+    Ok(tensor)
+}
+
+/// The error says that this tensor is lost.
+#[track_caller]
+fn assert_lost<T>(result: RusTorchResult<T>, tensor: &str, op: &str) {
+    let told = error(result);
+    let expected =
+        format!("the only copy of a tensor {tensor}, computed by {op}, was lost with cpu,");
+    assert!(told.starts_with(&expected), "{told}");
+    assert!(told.contains("set_recipe_limit"), "{told}");
+}
+
+#[test]
+fn a_chain_of_values_survives() -> Outcome {
+    on_device(ENOUGH, |runtime| {
+        let x = tensor![0.0, 1.0, 2.0];
+        let a = made(&x.exp()?)?;
+        let b = made(&a.mul(2.0)?)?;
+        // What is on the way is held by nobody.
+        let c = made(&b.add(&x)?.neg()?.sub(&a)?)?;
+        lose(runtime)?;
+        let e: Vec<f32> = [0.0f32, 1.0, 2.0].map(f32::exp).to_vec();
+        let all = |f: fn(f32, f32) -> f32| [0, 1, 2].map(|i| f(e[i], i as f32));
+        assert_close(&c, &all(|e, x| -3.0 * e - x));
+        assert_close(&a, &all(|e, _| e));
+        assert_close(&b, &all(|e, _| 2.0 * e));
+        // They are somewhere now, and are computed with.
+        assert_eq!(b.device(), Some(DeviceType::Reference));
+        assert_close(&b.add(&a)?, &all(|e, _| 3.0 * e));
+        Ok(())
+    })
+}
+
+#[test]
+fn what_is_computed_from_lost_values_is_computed() -> Outcome {
+    on_device(ENOUGH, |runtime| {
+        let a = made(&tensor![1.0, 4.0].sqrt()?)?;
+        let b = made(&a.add(1.0)?)?;
+        let later = b.mul(&a)?.add(&b)?;
+        lose(runtime)?;
+        let before = runtime.computed();
+        assert_close(&later, &[4.0, 9.0]);
+        let alone = b.neg()?;
+        assert_close(&alone, &[-2.0, -3.0]);
+        assert_close(&a.to_device(DeviceType::Reference)?, &[1.0, 2.0]);
+        // Two for the lost ones, of which the second finds the first again; two, one.
+        assert_eq!(runtime.computed() - before, 5);
+        Ok(())
+    })
+}
+
+#[test]
+fn without_recipes_the_error_names_the_tensor() -> Outcome {
+    on_device(0, |runtime| {
+        let x = tensor![0.0, 1.0, 2.0].reshape([1, 3])?;
+        let a = made(&x.exp()?)?;
+        let (view, later) = (a.t()?, a.neg()?);
+        let moved = tensor![1, 2].to_device(DEVICE)?;
+        lose(runtime)?;
+        assert_lost(a.to_vec::<f32>(), "f32[1, 3]", "exp");
+        assert_lost(view.to_vec::<f32>(), "f32[3, 1]", "exp");
+        assert_lost(later.to_vec::<f32>(), "f32[1, 3]", "exp");
+        assert_lost(a.add(&later)?.eval(), "f32[1, 3]", "exp");
+        assert_lost(a.to_device(DeviceType::Reference), "f32[1, 3]", "exp");
+        assert_lost(a.storage(), "f32[1, 3]", "exp");
+        // What the host has is not lost.
+        assert_close(&x, &[0.0, 1.0, 2.0]);
+        assert_eq!(moved.to_vec::<i64>()?, [1, 2]);
+        assert!(matches!(
+            a.to_vec::<f32>(),
+            Err(RusTorchError::DataLost { device: DEVICE, .. })
+        ));
+        Ok(())
+    })
+}
+
+#[test]
+fn views_survive_without_what_they_are_views_of() -> Outcome {
+    on_device(ENOUGH, |runtime| {
+        let x = Tensor::arange(0, 6, 1, DType::F32)?.reshape([2, 3])?;
+        let a = made(&x.neg()?)?;
+        let (turned, part) = (a.t()?, a.narrow(1, 1, 2)?);
+        let of_view = made(&turned.add(1.0)?)?;
+        drop(a);
+        lose(runtime)?;
+        assert_close(&part, &[-1.0, -2.0, -4.0, -5.0]);
+        let before = runtime.computed();
+        // In the memory that the other view was computed to: a view and a copy of that.
+        assert_close(&turned.contiguous()?, &[0.0, -3.0, -1.0, -4.0, -2.0, -5.0]);
+        assert_eq!(runtime.computed() - before, 2);
+        assert_close(&of_view, &[1.0, -2.0, 0.0, -3.0, -1.0, -4.0]);
+        Ok(())
+    })
+}
+
+#[test]
+fn all_results_of_an_operation_survive() -> Outcome {
+    on_device(ENOUGH, |runtime| {
+        let x = tensor![3.0, 1.0, 2.0].add(1.0)?;
+        let (values, indices) = x.topk(2, 0, true)?;
+        eval_all(&[&values, &indices])?;
+        let sum = made(&values.sum(None, false)?)?;
+        lose(runtime)?;
+        assert_eq!(indices.to_vec::<i64>()?, [0, 2]);
+        assert_close(&values, &[4.0, 3.0]);
+        assert_close(&sum, &[7.0]);
+        Ok(())
+    })
+}
+
+#[test]
+fn random_numbers_are_the_same_again() -> Outcome {
+    let drawn = |loses: bool| {
+        let mut drawn = Vec::new();
+        on_device(ENOUGH, |runtime| {
+            let x = made(&Tensor::rand_seeded([8], DType::F32, 7)?)?;
+            if loses {
+                lose(runtime)?;
+            }
+            drawn = x.to_vec::<f32>()?;
+            Ok(())
+        })
+        .map(|()| drawn)
+    };
+    assert_eq!(drawn(true)?, drawn(false)?);
+    Ok(())
+}
+
+#[test]
+fn what_was_written_over_is_read_by_no_recipe() -> Outcome {
+    on_device(ENOUGH, |runtime| {
+        let mut x = tensor![1.0, 2.0];
+        let a = made(&x.neg()?)?;
+        let b = made(&a.exp()?)?;
+        x.copy_(&tensor![5.0, 6.0])?.eval()?;
+        // Computed from what the update left on the device.
+        let c = made(&x.neg()?)?;
+        lose(runtime)?;
+        assert_lost(a.to_vec::<f32>(), "f32[2]", "neg");
+        assert_lost(b.to_vec::<f32>(), "f32[2]", "exp");
+        assert_lost(c.to_vec::<f32>(), "f32[2]", "neg");
+        assert_lost(x.to_vec::<f32>(), "f32[2]", "copy_");
+        Ok(())
+    })
+}
+
+#[test]
+fn an_updated_value_is_not_computed_as_it_was_before() -> Outcome {
+    on_device(ENOUGH, |runtime| {
+        let a = made(&tensor![1.0, 2.0].neg()?)?;
+        let read_before = a.exp()?;
+        let mut updated = a.clone();
+        updated.copy_(&tensor![5.0, 6.0])?;
+        eval_all(&[&read_before, &updated])?;
+        lose(runtime)?;
+        // Both are handles on the memory that was written over.
+        assert_lost(a.to_vec::<f32>(), "f32[2]", "neg");
+        assert_lost(updated.to_vec::<f32>(), "f32[2]", "copy_");
+        // What was computed from it before that is still known.
+        assert_close(&read_before, &[(-1f32).exp(), (-2f32).exp()]);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_value_written_over_through_its_storage_is_none() -> Outcome {
+    on_device(ENOUGH, |runtime| {
+        let x = tensor![1.0, 2.0];
+        let a = made(&x.neg()?)?;
+        runtime.write(&x.storage()?, &[0; 8])?;
+        lose(runtime)?;
+        assert_lost(a.to_vec::<f32>(), "f32[2]", "neg");
+        Ok(())
+    })
+}
+
+#[test]
+fn what_recipes_keep_is_bounded() -> Outcome {
+    const COUNT: usize = 1000;
+    on_device(10_000, |runtime| {
+        let input = |value: f32| Tensor::from_slice(&[value; COUNT], [COUNT]);
+        let held = input(1.0)?;
+        let from_held = made(&held.neg()?)?;
+        assert_eq!(runtime.recipe_bytes(), 0, "somebody else holds it");
+        let dropped: Vec<Tensor> = (0..4u8)
+            .map(|i| made(&input(i.into())?.neg()?))
+            .collect::<RusTorchResult<_>>()?;
+        // That of the last one is given up only when the next thing is computed.
+        made(&held.exp()?)?;
+        assert_eq!(runtime.recipe_bytes(), 2 * 4 * COUNT as u64);
+        lose(runtime)?;
+        assert_lost(dropped[0].to_vec::<f32>(), "f32[1000]", "neg");
+        assert_lost(dropped[1].to_vec::<f32>(), "f32[1000]", "neg");
+        assert_close(&dropped[2], &[-2.0; COUNT]);
+        assert_close(&dropped[3], &[-3.0; COUNT]);
+        assert_close(&from_held, &[-1.0; COUNT]);
+        drop(dropped);
+        assert_eq!(runtime.recipe_bytes(), 0);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_chain_is_as_long_as_a_history_may_be() -> Outcome {
+    let counted = |steps: usize| {
+        let mut result = None;
+        on_device(ENOUGH, |runtime| {
+            let mut x = tensor![0i64];
+            for _ in 0..steps {
+                x = made(&x.add(1)?)?;
+            }
+            lose(runtime)?;
+            result = Some(x.item::<i64>());
+            Ok(())
+        })
+        .map(|()| result)
+    };
+    assert_eq!(counted(1000)?, Some(Ok(1000)));
+    assert!(matches!(
+        counted(1001)?,
+        Some(Err(RusTorchError::DataLost { .. }))
+    ));
+    Ok(())
+}
+
+#[test]
+fn a_second_loss_is_survived_as_well() -> Outcome {
+    let fault = |device, op| Fault {
+        device,
+        op: Some(op),
+        when: When::Nth(1),
+        kind: FaultKind::Lost,
+    };
+    let reference: Arc<dyn Backend> = Arc::new(Reference::new());
+    let devices: [Arc<dyn Backend>; 3] = [
+        Arc::new(Faulty::new(
+            host(1).remove(0),
+            [fault(DEVICE, OpKind::Softmax)],
+        )),
+        Arc::new(Faulty::new(
+            reference.clone(),
+            [fault(DeviceType::Reference, OpKind::Pad)],
+        )),
+        reference,
+    ];
+    let runtime = Runtime::new(devices);
+    runtime.set_recipe_limit(ENOUGH);
+    with_runtime(&runtime, Routing::AUTO, || {
+        let a = made(&tensor![1.0, 2.0].neg()?)?;
+        let b = made(&a.mul(3.0)?)?;
+        lose(&runtime)?;
+        assert_close(&a, &[-1.0, -2.0]);
+        assert_eq!(a.device(), Some(DeviceType::Reference));
+        tensor![1.0, 2.0].pad([1, 1], 0.0)?.eval()?;
+        assert_eq!(runtime.fallbacks().len(), 2);
+        assert_close(&b, &[-3.0, -6.0]);
+        assert_close(&a, &[-1.0, -2.0]);
+        Ok(())
+    })
+}
