@@ -35,7 +35,7 @@
 //! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
 //! happened, and [`Executable::explain`] where each operation goes and why.
 
-pub use rustorch_ir::ops::{Conv2d, ConvTranspose2d, Rope, RopeLayout, RopeScaling};
+pub use rustorch_ir::ops::{Rope, RopeLayout, RopeScaling};
 pub use rustorch_ir::{BlockFormat, DType, OpError, Param, Scalar, TensorType};
 pub use rustorch_runtime::{
     Absent, AccessCounters, Costs, DeviceCapability, DeviceError, DeviceInfo, DeviceSelector,
@@ -46,8 +46,8 @@ pub use rustorch_runtime::{
 pub use rustorch_tensor::{
     Activity, AttentionOptions, DeviceManager, Dims, Discovered, Element, GpuContext,
     HybridExecutor, Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace, backends,
-    current_device, discover, eval_all, is_gpu_available, manual_seed, runtime, set_device, tensor,
-    with_device, with_runtime,
+    current_device, discover, eval_all, is_gpu_available, manual_seed, nn, runtime, set_device,
+    tensor, with_device, with_runtime,
 };
 pub use rustorch_tensor::{fft, linalg};
 
@@ -59,10 +59,9 @@ pub use rustorch_tensor::{
 /// What most programs need: `use rustorch::prelude::*`.
 pub mod prelude {
     pub use crate::{
-        AttentionOptions, Conv2d, ConvTranspose2d, DType, DeviceType, Element, Rope, RopeLayout,
-        RopeScaling, Routing, Runtime, RusTorchError, RusTorchResult, Storage, Tensor, Trace,
-        current_device, eval_all, is_gpu_available, manual_seed, runtime, set_device, tensor,
-        with_device, with_runtime,
+        AttentionOptions, DType, DeviceType, Element, Rope, RopeLayout, RopeScaling, Routing,
+        Runtime, RusTorchError, RusTorchResult, Storage, Tensor, Trace, current_device, eval_all,
+        is_gpu_available, manual_seed, nn, runtime, set_device, tensor, with_device, with_runtime,
     };
 }
 

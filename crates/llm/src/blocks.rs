@@ -64,7 +64,7 @@ impl RmsNorm {
     }
 
     pub(crate) fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
-        x.rms_norm(Some(&self.weight), self.eps)
+        x.rms_norm(self.weight.shape(), Some(&self.weight), self.eps)
     }
 }
 

@@ -26,12 +26,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use half::{bf16, f16};
-use rustorch_ir::ops::Conv2d;
 use rustorch_ir::{DType, Op, TensorType};
 use rustorch_runtime::{
     Backend, DeviceBuffer, DeviceError, DeviceType, HostBuffer, NoProbe, Probe, Program, Routing,
     Runtime, Storage,
 };
+use rustorch_tensor::nn::ConvOptions;
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, Trace, backends, with_runtime};
 
 /// Runs of a program, of which the median counts.
@@ -105,12 +105,11 @@ const SUBJECTS: &[Subject] = &[
         dtype: DType::BF16,
         operands: &[Fixed(&[32, 64, 56, 56]), Fixed(&[64, 64, 3, 3])],
         build: |x| {
-            let padding = [1; 2];
-            let parameters = Conv2d {
-                padding,
-                ..Conv2d::default()
+            let options = ConvOptions {
+                padding: [1; 2].into(),
+                ..Default::default()
             };
-            x[0].conv2d(&x[1], None, &parameters)
+            x[0].conv2d(&x[1], None, &options)
         },
         operations: 2.0 * 32.0 * 64.0 * 56.0 * 56.0 * 64.0 * 9.0,
     },

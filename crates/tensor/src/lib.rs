@@ -15,7 +15,7 @@
 //! | `promote.rs`, `elementwise/`, `ops_traits.rs` | functions of elements, operators |
 //! | `reduce/`, `scatter_reduce.rs` | elements combined |
 //! | `linalg/`, `fft.rs` | linear algebra, Fourier transforms |
-//! | `nn.rs`, `conv.rs`, `attention.rs` | the other families |
+//! | `nn/` | `torch.nn.functional` |
 //! | `display.rs` | printing |
 //! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
 //! | `preferences.rs` | what Cargo features ask for |
@@ -24,9 +24,7 @@
 //! | `dims.rs`, `element.rs`, `error.rs` | types of arguments and errors |
 
 mod activity;
-mod attention;
 mod capture;
-mod conv;
 mod converting;
 mod creation;
 mod custom;
@@ -49,7 +47,7 @@ mod leaves;
 pub mod linalg;
 mod macros;
 mod manager;
-mod nn;
+pub mod nn;
 mod ops_traits;
 mod preferences;
 mod promote;
@@ -65,7 +63,6 @@ mod value;
 mod views;
 
 pub use activity::Activity;
-pub use attention::AttentionOptions;
 pub use devices::{Discovered, backends, discover, host, runtime, with_runtime};
 pub use dims::{Dims, Sizes};
 pub use element::Element;
@@ -82,6 +79,7 @@ pub use macros::{Literal, literal};
 pub use manager::{
     DeviceManager, GpuContext, current_device, is_gpu_available, set_device, with_device,
 };
+pub use nn::AttentionOptions;
 pub use preferences::prefer;
 pub use promote::Operand;
 pub use random::manual_seed;

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use rustorch_cpu::Cpu;
-use rustorch_ir::ops::Conv2d;
 use rustorch_ir::{DType, Graph, Signature};
 use rustorch_metal_emulator::Emulator;
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, Hardware, HostMemory, Moved,
     OpType, Program, Routing, Runtime, TransferMethod,
 };
+use rustorch_tensor::nn::ConvOptions;
 use rustorch_tensor::{
     Activity, DeviceState, F32HybridExecutor, F32Report, F32Tensor, F32UnifiedBuffer,
     RusTorchResult, Tensor, Trace, backends, with_runtime,
@@ -152,7 +152,7 @@ fn results_are_those_of_tensors() -> Outcome {
     same(x.gelu()?, t.gelu()?)?;
     same(F32Tensor::cat(&[&x, &x], 0)?, Tensor::cat(&[t, t], 0)?)?;
     let images = x.reshape([1, 1, 2, 2])?;
-    let parameters = Conv2d::default();
+    let parameters = ConvOptions::default();
     let convolved = images.conv2d(&images, None, &parameters)?;
     assert_eq!(convolved.item()?, 30.0);
     assert!(x.matmul(&F32Tensor::ones([3])?).is_err());
@@ -320,7 +320,7 @@ fn network() -> RusTorchResult<F32Tensor> {
         F32Tensor::from_vec(values, shape)
     };
     let images = ramp(&[2, 3, 16, 16])?;
-    let convolved = images.conv2d(&ramp(&[8, 3, 5, 5])?, None, &Conv2d::default())?;
+    let convolved = images.conv2d(&ramp(&[8, 3, 5, 5])?, None, &ConvOptions::default())?;
     let features = convolved.relu()?.reshape([2, 8 * 12 * 12])?;
     let hidden = features.linear(&ramp(&[64, 8 * 12 * 12])?, None)?;
     let normed = hidden.layer_norm([64], None, None, 1e-5)?;

@@ -84,14 +84,6 @@ impl Tensor {
         a.composed(NAME, |a| a.mul(&b.cast(NAME, a.dtype())?.sigmoid()?))
     }
 
-    /// `exp(-x) / Σ exp(-x)` along `dim`. Floats.
-    ///
-    /// # Errors
-    /// As [`Tensor::softmax`].
-    pub fn softmin(&self, dim: isize) -> RusTorchResult<Self> {
-        self.neg()?.softmax(dim)
-    }
-
     /// `value` where `self` is no larger than `threshold`, else `self`. Real numbers.
     ///
     /// # Errors

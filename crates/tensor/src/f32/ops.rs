@@ -2,10 +2,9 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use rustorch_ir::ops::{Conv2d, ConvTranspose2d};
-
 use super::F32Tensor;
 use crate::error::RusTorchResult;
+use crate::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
 use crate::promote::Operand;
 use crate::{AttentionOptions, Dims, Sizes, Tensor};
 
@@ -75,8 +74,8 @@ methods! {
     std(dims: impl Into<Dims>, correction: impl Into<f64>, keepdim: bool);
     logsumexp(dims: impl Into<Dims>, keepdim: bool);
     cumsum(dim: isize);
-    max_pool2d(kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2]);
-    avg_pool2d(kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2]);
+    max_pool2d(kernel: [usize; 2], options: &MaxPoolOptions<2>);
+    avg_pool2d(kernel: [usize; 2], options: &AvgPoolOptions<2>);
     reshape(shape: impl Into<Sizes>);
     flatten(start: isize, end: isize);
     squeeze(dims: impl Into<Dims>);
@@ -142,9 +141,9 @@ impl F32Tensor {
         &self,
         weight: &Self,
         bias: Option<&Self>,
-        parameters: &Conv2d,
+        options: &ConvOptions<2>,
     ) -> RusTorchResult<Self> {
-        let result = (self.as_ref()).conv2d(weight.as_ref(), bias.map(Self::as_ref), parameters)?;
+        let result = (self.as_ref()).conv2d(weight.as_ref(), bias.map(Self::as_ref), options)?;
         result.try_into()
     }
 
@@ -156,10 +155,10 @@ impl F32Tensor {
         &self,
         weight: &Self,
         bias: Option<&Self>,
-        parameters: &ConvTranspose2d,
+        options: &ConvTransposeOptions<2>,
     ) -> RusTorchResult<Self> {
         let x: &Tensor = self.as_ref();
-        let result = x.conv_transpose2d(weight.as_ref(), bias.map(Self::as_ref), parameters)?;
+        let result = x.conv_transpose2d(weight.as_ref(), bias.map(Self::as_ref), options)?;
         result.try_into()
     }
 
@@ -183,9 +182,16 @@ impl F32Tensor {
     ///
     /// # Errors
     /// The same.
-    pub fn rms_norm(&self, weight: Option<&Self>, eps: f64) -> RusTorchResult<Self> {
-        let result = (self.as_ref()).rms_norm(weight.map(Self::as_ref), eps)?;
-        result.try_into()
+    pub fn rms_norm(
+        &self,
+        normalized_shape: impl AsRef<[usize]>,
+        weight: Option<&Self>,
+        eps: impl Into<Option<f64>>,
+    ) -> RusTorchResult<Self> {
+        let weight = weight.map(Self::as_ref);
+        (self.as_ref())
+            .rms_norm(normalized_shape, weight, eps)?
+            .try_into()
     }
 
     /// As [`Tensor::scaled_dot_product_attention`].

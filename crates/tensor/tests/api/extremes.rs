@@ -1,8 +1,8 @@
 //! Arguments at the ends of their ranges are errors or have a result; nothing panics.
 
 use rustorch_ir::DType;
-use rustorch_ir::ops::{Conv2d, ConvTranspose2d};
 use rustorch_runtime::{Routing, Runtime};
+use rustorch_tensor::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
 use rustorch_tensor::{Tensor, backends, tensor, with_runtime};
 
 use crate::Outcome;
@@ -84,11 +84,11 @@ fn windows() -> Outcome {
     let x = Tensor::ones([1, 2, 3, 3], DType::F32)?;
     let bias = tensor!([1.0]);
     for i in 0..3 {
-        let mut conv = Conv2d::default();
-        let mut transposed = ConvTranspose2d::default();
+        let mut conv = ConvOptions::default();
+        let mut transposed = ConvTransposeOptions::default();
         match i {
             0 => (conv.groups, transposed.groups) = (max, max),
-            1 => (conv.padding, transposed.padding) = ([max; 2], [max; 2]),
+            1 => (conv.padding, transposed.padding) = ([max; 2].into(), [max; 2]),
             _ => (conv.dilation, transposed.dilation) = ([max; 2], [max; 2]),
         }
         assert!(x.conv2d(&x, Some(&bias), &conv).is_err(), "{conv:?}");
@@ -97,14 +97,22 @@ fn windows() -> Outcome {
             "{transposed:?}"
         );
     }
-    let transposed = ConvTranspose2d {
+    let transposed = ConvTransposeOptions {
         output_padding: [max; 2],
         ..Default::default()
     };
     assert!(x.conv_transpose2d(&x, None, &transposed).is_err());
-    assert!(x.max_pool2d([max; 2], [1; 2], [0; 2], [1; 2]).is_err());
-    assert!(x.max_pool2d([2; 2], [0; 2], [0; 2], [1; 2]).is_err());
-    assert!(x.avg_pool2d([2; 2], [1; 2], [max; 2]).is_err());
+    assert!(x.max_pool2d([max; 2], &MaxPoolOptions::default()).is_err());
+    let still = MaxPoolOptions {
+        stride: Some([0; 2]),
+        ..Default::default()
+    };
+    assert!(x.max_pool2d([2; 2], &still).is_err());
+    let wide = AvgPoolOptions {
+        padding: [max; 2],
+        ..Default::default()
+    };
+    assert!(x.avg_pool2d([2; 2], &wide).is_err());
     Ok(())
 }
 

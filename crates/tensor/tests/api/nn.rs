@@ -1,10 +1,14 @@
 //! Layers.
 
 use half::f16;
-use rustorch_ir::ops::{Conv2d, ConvTranspose2d, Rope, RopeLayout, RopeScaling};
+use rustorch_ir::ops::{Rope, RopeLayout, RopeScaling};
 use rustorch_ir::{BlockFormat, DType};
 use rustorch_runtime::{HostBuffer, Storage};
-use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, tensor};
+use rustorch_tensor::nn::{
+    AttentionOptions, AvgPoolOptions, BatchNormOptions, ConvOptions, ConvTransposeOptions,
+    MaxPoolOptions,
+};
+use rustorch_tensor::{RusTorchResult, Tensor, tensor};
 
 use crate::{Outcome, assert_close, error};
 
@@ -80,18 +84,27 @@ fn norms() -> Outcome {
     let both = x.layer_norm([2, 2], None, None, 0.0)?;
     assert_close(&both.mean(None, false)?, &[0.0]);
     assert!(error(x.layer_norm([3], None, None, 0.0)).starts_with("layer_norm: expected a tensor"));
-    let r = tensor![[3.0, 4.0]].rms_norm(Some(&w), 0.0)?;
+    let r = tensor![[3.0, 4.0]].rms_norm([2], Some(&w), 0.0)?;
     assert_close(&r, &[6.0 / 12.5f32.sqrt(), 12.0 / 12.5f32.sqrt()]);
-    assert!(x.rms_norm(Some(&tensor![1.0, 2.0, 3.0]), 0.0).is_err());
+    assert!(x.rms_norm([2], Some(&tensor![1.0, 2.0, 3.0]), 0.0).is_err());
     let (mean, var) = (tensor![1.0, 0.0], tensor![4.0, 1.0]);
     let image = Tensor::from_vec(vec![3.0f32, 5.0, 1.0, 2.0], [1, 2, 2])?;
+    fn by<'a>(weight: Option<&'a Tensor>, bias: Option<&'a Tensor>) -> BatchNormOptions<'a> {
+        let eps = 0.0;
+        BatchNormOptions {
+            weight,
+            bias,
+            eps,
+            ..Default::default()
+        }
+    }
     assert_close(
-        &image.batch_norm(&mean, &var, None, None, 0.0)?,
+        &image.batch_norm(Some(&mean), Some(&var), &by(None, None))?,
         &[1.0, 2.0, 1.0, 2.0],
     );
-    let y = image.batch_norm(&mean, &var, Some(&w), Some(&b), 0.0)?;
+    let y = image.batch_norm(Some(&mean), Some(&var), &by(Some(&w), Some(&b)))?;
     assert_close(&y, &[2.5, 4.5, 3.0, 6.0]);
-    let y = image.batch_norm(&mean, &var, None, Some(&b), 0.0)?;
+    let y = image.batch_norm(Some(&mean), Some(&var), &by(None, Some(&b)))?;
     assert_close(&y, &[1.5, 2.5, 1.0, 2.0]);
     Ok(())
 }
@@ -100,31 +113,40 @@ fn norms() -> Outcome {
 fn images() -> Outcome {
     let x = Tensor::arange(1, 10, 1, DType::F32)?.reshape([1, 1, 3, 3])?;
     let ones = Tensor::ones([1, 1, 2, 2], DType::F32)?;
-    let y = x.conv2d(&ones, None, &Conv2d::default())?;
+    let y = x.conv2d(&ones, None, &ConvOptions::default())?;
     assert_close(&y, &[12.0, 16.0, 24.0, 28.0]);
-    let padded = Conv2d {
+    let padded = ConvOptions {
         stride: [2, 2],
-        padding: [1, 1],
+        padding: [1, 1].into(),
         ..Default::default()
     };
     let y = x.conv2d(&ones, Some(&tensor!([0.5])), &padded)?;
     assert_close(&y, &[1.5, 5.5, 11.5, 28.5]);
-    let spread = ConvTranspose2d {
+    let spread = ConvTransposeOptions {
         stride: [2, 2],
         ..Default::default()
     };
     let y = x.narrow(3, 0, 1)?.conv_transpose2d(&ones, None, &spread)?;
     assert_eq!(y.shape(), [1, 1, 6, 2]);
     assert_close(&y.select(3, 1)?, &[1.0, 1.0, 4.0, 4.0, 7.0, 7.0]);
-    let pool = x.max_pool2d([2, 2], [1, 1], [0, 0], [1, 1])?;
-    assert_close(&pool, &[5.0, 6.0, 8.0, 9.0]);
+    let pool = |stride, padding| MaxPoolOptions {
+        stride: Some(stride),
+        padding,
+        ..Default::default()
+    };
+    let largest = x.max_pool2d([2, 2], &pool([1, 1], [0, 0]))?;
+    assert_close(&largest, &[5.0, 6.0, 8.0, 9.0]);
     // One index beyond the padding, counted in the plane without it.
-    let (pool, indices) = x.max_pool2d_with_indices([3, 3], [2, 2], [1, 1], [1, 1])?;
-    assert_close(&pool, &[5.0, 6.0, 8.0, 9.0]);
+    let (largest, indices) = x.max_pool2d_with_indices([3, 3], &pool([2, 2], [1, 1]))?;
+    assert_close(&largest, &[5.0, 6.0, 8.0, 9.0]);
     assert_eq!(indices.to_vec::<i64>()?, [4, 5, 7, 8]);
-    let pool = x.avg_pool2d([3, 3], [3, 3], [1, 1])?;
-    assert_close(&pool, &[12.0 / 9.0]);
-    assert!(error(x.avg_pool2d([4, 4], [1, 1], [0, 0])).starts_with("avg_pool2d: "));
+    let padded = AvgPoolOptions {
+        padding: [1, 1],
+        ..Default::default()
+    };
+    assert_close(&x.avg_pool2d([3, 3], &padded)?, &[12.0 / 9.0]);
+    let unpadded = AvgPoolOptions::default();
+    assert!(error(x.avg_pool2d([4, 4], &unpadded)).starts_with("avg_pool2d: "));
     Ok(())
 }
 

@@ -32,6 +32,7 @@ families!(
     creation,
     linalg,
     fft,
+    images,
     nn,
     random,
     special

@@ -1,55 +1,83 @@
 //! Layers of neural networks.
 
-use rustorch_ir::DType;
-use rustorch_ir::ops::{Conv2d, ConvTranspose2d};
-use rustorch_tensor::{AttentionOptions, Tensor};
+use rustorch_tensor::nn::{BatchNormOptions, CdistMode, EmbeddingBagMode, EmbeddingBagOptions};
+use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
 use crate::call::{Call, Found, missing};
 use crate::value::Output;
 
 table! {
+    "_native_batch_norm_legit", NATIVE_BATCH_NORM, |c| native_batch_norm(c, c.bool("training")?)?;
+    "cdist", "x1, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'", |c| {
+        let mode = match c.text("compute_mode")? {
+            "use_mm_for_euclid_dist" => CdistMode::UseMmForEuclidDist,
+            "donot_use_mm_for_euclid_dist" => CdistMode::DontUseMmForEuclidDist,
+            _ => CdistMode::UseMmForEuclidDistIfNecessary,
+        };
+        c.input()?.cdist(c.tensor("x2")?, c.float("p")?, mode)?
+    };
     "log_softmax", "input, dim, dtype=None", |c| c.input_as("dtype")?.log_softmax(c.int("dim")?)?;
-    "nn.functional.avg_pool2d", AVG_POOL2D, |c| {
-        c.only("ceil_mode", "False")?;
-        c.only("count_include_pad", "True")?;
-        c.only("divisor_override", "None")?;
-        let kernel = c.each("kernel_size")?;
-        c.input()?.avg_pool2d(kernel, stride(c, kernel)?, c.each("padding")?)?
-    };
-    "nn.functional.batch_norm", BATCH_NORM, |c| {
-        c.only("training", "False")?;
-        let (mean, var) = (c.tensor("running_mean")?, c.tensor("running_var")?);
+    "native_batch_norm", NATIVE_BATCH_NORM, |c| native_batch_norm(c, c.bool("training")?)?;
+    "native_layer_norm", "input, normalized_shape, weight, bias, eps", |c| {
         let (weight, bias) = (c.optional("weight")?, c.optional("bias")?);
-        c.input()?.batch_norm(mean, var, weight, bias, c.float("eps")?)?
+        c.input()?.native_layer_norm(c.ints("normalized_shape")?, weight, bias, c.float("eps")?)?
     };
-    "nn.functional.conv2d", "input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1", |c| {
-        let parameters = Conv2d {
-            stride: c.each("stride")?,
-            padding: c.each("padding")?,
-            dilation: c.each("dilation")?,
-            groups: c.int("groups")?,
-        };
-        c.input()?.conv2d(c.tensor("weight")?, c.optional("bias")?, &parameters)?
+    "nn.functional.alpha_dropout", ALPHA_DROPOUT, |c| dropped(c, Tensor::alpha_dropout)?;
+    "nn.functional.batch_norm", BATCH_NORM, |c| {
+        let (mean, var) = (c.optional("running_mean")?, c.optional("running_var")?);
+        c.input()?.batch_norm(mean, var, &batch_norm_options(c, c.bool("training")?)?)?
     };
-    "nn.functional.conv_transpose2d", CONV_TRANSPOSE2D, |c| {
-        let parameters = ConvTranspose2d {
-            stride: c.each("stride")?,
-            padding: c.each("padding")?,
-            output_padding: c.each("output_padding")?,
-            dilation: c.each("dilation")?,
-            groups: c.int("groups")?,
-        };
-        c.input()?.conv_transpose2d(c.tensor("weight")?, c.optional("bias")?, &parameters)?
+    "nn.functional.bilinear", "input1, input2, weight, bias=None", |c| {
+        c.input()?.bilinear(c.tensor("input2")?, c.tensor("weight")?, c.optional("bias")?)?
     };
+    "nn.functional.cosine_similarity", "x1, x2, dim=1, eps=1e-8", |c| {
+        c.input()?.cosine_similarity(c.tensor("x2")?, c.int("dim")?, c.float("eps")?)?
+    };
+    "nn.functional.dropout", DROPOUT, |c| dropped(c, Tensor::dropout)?;
+    "nn.functional.dropout2d", DROPOUT, |c| dropped(c, Tensor::dropout2d)?;
+    "nn.functional.dropout3d", DROPOUT, |c| dropped(c, Tensor::dropout3d)?;
     // PyTorch's tests give the table first.
     "nn.functional.embedding", EMBEDDING, |c| {
-        c.only("max_norm", "None")?;
-        c.tensor("weight")?.embedding(c.tensor("input")?)?
+        let (table, ids) = (c.tensor("weight")?, c.tensor("input")?);
+        match c.maybe_float("max_norm")? {
+            Some(max) => table.embedding_renorm(ids, max, c.float("norm_type")?)?,
+            None => table.embedding(ids)?,
+        }
     };
+    "nn.functional.embedding_bag", EMBEDDING_BAG, |c| {
+        let options = EmbeddingBagOptions {
+            mode: match c.text("mode")? {
+                "sum" => EmbeddingBagMode::Sum,
+                "max" => EmbeddingBagMode::Max,
+                _ => EmbeddingBagMode::Mean,
+            },
+            offsets: c.optional("offsets")?,
+            include_last_offset: c.bool("include_last_offset")?,
+            per_sample_weights: c.optional("per_sample_weights")?,
+            padding_idx: c.maybe_int("padding_idx")?,
+            max_norm: c.maybe_float("max_norm")?,
+            norm_type: c.maybe_float("norm_type")?,
+        };
+        c.tensor("weight")?.embedding_bag(c.tensor("input")?, &options)?
+    };
+    "nn.functional.feature_alpha_dropout", ALPHA_DROPOUT, |c| dropped(c, Tensor::feature_alpha_dropout)?;
     "nn.functional.gelu", "input, *, approximate='none'", |c| match c.text("approximate")? {
         "tanh" => c.input()?.gelu_tanh()?,
         "none" => c.input()?.gelu()?,
         other => return missing(format!("approximate={other}")),
+    };
+    "nn.functional.group_norm", "input, num_groups, weight=None, bias=None, eps=1e-05", |c| {
+        let (weight, bias) = (c.optional("weight")?, c.optional("bias")?);
+        c.input()?.group_norm(c.int("num_groups")?, weight, bias, c.float("eps")?)?
+    };
+    "nn.functional.instance_norm", INSTANCE_NORM, |c| {
+        let (mean, var) = (c.optional("running_mean")?, c.optional("running_var")?);
+        let running = match c.bool("use_input_stats")? {
+            true => None,
+            false => mean.zip(var).map(|(mean, var)| [mean, var]),
+        };
+        let (weight, bias) = (c.optional("weight")?, c.optional("bias")?);
+        c.input()?.instance_norm(running, weight, bias, c.float("eps")?)?
     };
     "nn.functional.layer_norm", "input, normalized_shape, weight=None, bias=None, eps=1e-05", |c| {
         let (weight, bias) = (c.optional("weight")?, c.optional("bias")?);
@@ -58,14 +86,22 @@ table! {
     "nn.functional.linear", "input, weight, bias=None", |c| {
         c.input()?.linear(c.tensor("weight")?, c.optional("bias")?)?
     };
-    "nn.functional.max_pool2d", MAX_POOL2D, |c| max_pooled(c)?;
+    "nn.functional.local_response_norm", "input, size, alpha=0.0001, beta=0.75, k=1.0", |c| {
+        let (alpha, beta, k) = (c.float("alpha")?, c.float("beta")?, c.float("k")?);
+        c.input()?.local_response_norm(c.int("size")?, alpha, beta, k)?
+    };
+    "nn.functional.normalize", "input, p=2.0, dim=1, eps=1e-12", |c| {
+        c.input()?.normalize(c.float("p")?, c.dims("dim")?, c.float("eps")?)?
+    };
+    "nn.functional.pairwise_distance", "x1, x2, p=2.0, eps=1e-6, keepdim=False", |c| {
+        let (p, eps) = (c.float("p")?, c.float("eps")?);
+        c.input()?.pairwise_distance(c.tensor("x2")?, p, eps, c.bool("keepdim")?)?
+    };
+    "nn.functional.pdist", "input, p=2.0", |c| c.input()?.pdist(c.float("p")?)?;
     "nn.functional.relu", "input, inplace=False", |c| c.input()?.relu()?;
     "nn.functional.rms_norm", "input, normalized_shape, weight=None, eps=None", |c| {
-        let input = c.input()?;
-        if c.ints::<usize>("normalized_shape")?[..] != input.shape()[input.rank().saturating_sub(1)..] {
-            return missing("normalized_shape of more than the last dimension");
-        }
-        input.rms_norm(c.optional("weight")?, c.maybe_float("eps")?.unwrap_or(epsilon(input)))?
+        let shape: Vec<usize> = c.ints("normalized_shape")?;
+        c.input()?.rms_norm(shape, c.optional("weight")?, c.maybe_float("eps")?)?
     };
     "nn.functional.scaled_dot_product_attention", ATTENTION, |c| {
         c.only("dropout_p", "0")?;
@@ -79,7 +115,15 @@ table! {
     };
     "nn.functional.silu", "input, inplace=False", |c| c.input()?.silu()?;
     "nn.functional.softmin", "input, dim, dtype=None", |c| {
-        c.input_as("dtype")?.neg()?.softmax(c.int("dim")?)?
+        let input = c.input()?;
+        match c.has("dtype") {
+            // As there, integers are negated before they are converted.
+            true => {
+                let dtype = c.dtype_or("dtype", input.dtype())?;
+                input.neg()?.to_dtype(dtype)?.softmax(c.int("dim")?)?
+            }
+            false => input.softmin(c.int("dim")?)?,
+        }
     };
     "softmax", "input, dim, dtype=None", |c| c.input_as("dtype")?.softmax(c.int("dim")?)?;
     "nn.functional.celu", "input, alpha=1.0, inplace=False", |c| {
@@ -118,42 +162,47 @@ table! {
 
 const ATTENTION: &str = "query, key, value, attn_mask=None, dropout_p=0, is_causal=False, \
      scale=None, enable_gqa=False";
-const AVG_POOL2D: &str = "input, kernel_size, stride=None, padding=0, ceil_mode=False, \
-     count_include_pad=True, divisor_override=None";
+const ALPHA_DROPOUT: &str = "input, p=0.5, training=False, inplace=False";
 const BATCH_NORM: &str = "input, running_mean, running_var, weight=None, bias=None, \
      training=False, momentum=0.1, eps=1e-05";
-const CONV_TRANSPOSE2D: &str = "input, weight, bias=None, stride=1, padding=0, output_padding=0, \
-     groups=1, dilation=1";
+const DROPOUT: &str = "input, p=0.5, training=True, inplace=False";
 const EMBEDDING: &str = "weight, input, padding_idx=None, max_norm=None, norm_type=2, \
      scale_grad_by_freq=False, sparse=False";
-const MAX_POOL2D: &str = "input, kernel_size, stride=None, padding=0, dilation=1, \
-     ceil_mode=False, return_indices=False";
+const EMBEDDING_BAG: &str = "weight, input, offsets=None, max_norm=None, norm_type=2, \
+     scale_grad_by_freq=False, mode='mean', sparse=False, per_sample_weights=None, \
+     include_last_offset=False, padding_idx=None";
+const INSTANCE_NORM: &str = "input, running_mean=None, running_var=None, weight=None, bias=None, \
+     use_input_stats=True, momentum=0.1, eps=1e-05";
+const NATIVE_BATCH_NORM: &str = "input, weight, bias, running_mean, running_var, training, \
+     momentum, eps";
 
-/// The stride of a pooling: the kernel by itself.
-fn stride(c: &Call, kernel: [usize; 2]) -> Found<[usize; 2]> {
-    match c.value("stride")?.parts() {
-        _ if !c.has("stride") => Ok(kernel),
-        Some([]) => Ok(kernel),
-        _ => c.each("stride"),
-    }
+fn dropped(
+    c: &Call,
+    function: fn(&Tensor, f64, bool) -> RusTorchResult<Tensor>,
+) -> Found<Tensor> {
+    Ok(function(c.input()?, c.float("p")?, c.bool("training")?)?)
 }
 
-fn max_pooled(c: &Call) -> Found<Output> {
-    c.only("ceil_mode", "False")?;
-    let kernel = c.each("kernel_size")?;
-    let (stride, padding, dilation) = (stride(c, kernel)?, c.each("padding")?, c.each("dilation")?);
-    let input = c.input()?;
-    Ok(match c.bool("return_indices")? {
-        false => input.max_pool2d(kernel, stride, padding, dilation)?.into(),
-        true => input.max_pool2d_with_indices(kernel, stride, padding, dilation)?.into(),
+fn batch_norm_options<'a>(c: &'a Call, training: bool) -> Found<BatchNormOptions<'a>> {
+    Ok(BatchNormOptions {
+        weight: c.optional("weight")?,
+        bias: c.optional("bias")?,
+        training,
+        momentum: c.float("momentum")?,
+        eps: c.float("eps")?,
     })
 }
 
-/// The distance of 1 to the next number of the dtype, PyTorch's default for `rms_norm`: of halves
-/// that of singles, in which they are computed.
-fn epsilon(input: &Tensor) -> f64 {
-    match input.dtype() {
-        DType::F64 => f64::EPSILON,
-        _ => f32::EPSILON.into(),
+/// The result, and the batch's statistics in training, else nothing in their place.
+fn native_batch_norm(c: &Call, training: bool) -> Found<Output> {
+    let (mean, var) = (c.optional("running_mean")?, c.optional("running_var")?);
+    let options = batch_norm_options(c, training)?;
+    let input = c.input()?;
+    if !training {
+        let output = input.batch_norm(mean, var, &options)?;
+        let none = Tensor::zeros([0], input.dtype())?;
+        return Ok((output, none.clone(), none).into());
     }
+    let normed = input.batch_norm_with_stats(mean, var, &options)?;
+    Ok((normed.output, normed.mean, normed.rstd).into())
 }

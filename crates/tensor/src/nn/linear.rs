@@ -1,0 +1,78 @@
+//! Products with weights.
+
+use rustorch_ir::ops::Linear;
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+impl Tensor {
+    /// `self · weightᵀ + bias`: `self` `[…, k]`, floats; `weight` `[n, k]`, floats or a block
+    /// format; `bias` `[n]` of `self`'s dtype. Result `[…, n]` of `self`'s dtype. A weight `[k]` is
+    /// one row, and leaves no dimension in the result. Integers and complex numbers, too, of one
+    /// dtype.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these.
+    pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> RusTorchResult<Self> {
+        const NAME: &str = "linear";
+        if self.dtype().is_float() && weight.rank() == 2 {
+            let inputs: Vec<&Self> = [self, weight].into_iter().chain(bias).collect();
+            return Self::apply(NAME, Linear, &inputs);
+        }
+        let fits = self.rank() > 0 && self.shape().last() == weight.shape().last();
+        let got = format!("{} and {}", self.ty(), weight.ty());
+        let expected = "x [.., k] and w [n, k]";
+        require(NAME, fits && weight.rank() <= 2, expected, got)?;
+        let product = match weight.rank() {
+            1 => self.matmul(weight)?,
+            _ => self.matmul(&weight.t()?)?,
+        };
+        match bias {
+            Some(bias) => {
+                let fits = bias.dtype() == self.dtype();
+                require(NAME, fits, "a bias of x's dtype", bias.ty())?;
+                product.add(bias)
+            }
+            None => Ok(product),
+        }
+    }
+
+    /// `x Wᵢ y + biasᵢ` for each `i`: `self` `[…, k]`, `other` `[…, l]`, `weight` `[n, k, l]` and
+    /// `bias` `[n]` of one dtype, numbers. Result `[…, n]`.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these.
+    pub fn bilinear(
+        &self,
+        other: &Self,
+        weight: &Self,
+        bias: Option<&Self>,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "bilinear";
+        let got = format!("{}, {} and {}", self.ty(), other.ty(), weight.ty());
+        let expected = "x [.., k], y [.., l] and a weight [n, k, l]";
+        let (Some((&k, lead)), Some((&l, others))) =
+            (self.shape().split_last(), other.shape().split_last())
+        else {
+            return Err(rustorch_ir::OpError::new(NAME, expected, got).into());
+        };
+        let fits = lead == others && weight.rank() == 3 && weight.shape()[1..] == [k, l];
+        require(NAME, fits, expected, got)?;
+        let n = weight.shape()[0];
+        let (x, y, w) = (
+            self.widened(NAME)?,
+            other.widened(NAME)?,
+            weight.widened(NAME)?,
+        );
+        let rows = lead.iter().product::<usize>();
+        let w = w.permute([1, 0, 2])?.reshape([k, n * l])?;
+        let half = x.reshape([rows, k])?.matmul(&w)?.reshape([rows, n, l])?;
+        let product = half.matmul(&y.reshape([rows, l, 1])?)?;
+        let product = product.reshape(&[lead, &[n]].concat()[..])?;
+        let sum = match bias {
+            Some(bias) => product.add(&bias.widened(NAME)?)?,
+            None => product,
+        };
+        sum.cast(NAME, self.dtype())
+    }
+}

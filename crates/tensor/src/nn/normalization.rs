@@ -1,0 +1,496 @@
+//! The norms, by statistics of their own or by given ones.
+
+use rustorch_ir::ops::{BatchNorm, LayerNorm, RmsNorm};
+use rustorch_ir::{DType, OpError, Param};
+
+use super::AvgPoolOptions;
+use crate::Tensor;
+use crate::dims::Dims;
+use crate::error::{RusTorchResult, require};
+
+/// The optional arguments of [`Tensor::batch_norm`].
+#[derive(Clone, Copy)]
+pub struct BatchNormOptions<'a> {
+    /// Multiplies each channel.
+    pub weight: Option<&'a Tensor>,
+    /// Added to each channel.
+    pub bias: Option<&'a Tensor>,
+    /// Are the statistics the batch's own?
+    pub training: bool,
+    /// How much of new running statistics is the batch's.
+    pub momentum: f64,
+    /// Added to the variance.
+    pub eps: f64,
+}
+
+impl Default for BatchNormOptions<'_> {
+    fn default() -> Self {
+        Self {
+            weight: None,
+            bias: None,
+            training: false,
+            momentum: 0.1,
+            eps: 1e-5,
+        }
+    }
+}
+
+/// What [`Tensor::batch_norm_with_stats`] gives.
+pub struct BatchNormed {
+    /// The tensor, normalised.
+    pub output: Tensor,
+    /// The batch's mean `[c]`, at least in single precision.
+    pub mean: Tensor,
+    /// `1 / √(var + eps)` `[c]`, by the batch's biased variance.
+    pub rstd: Tensor,
+    /// The running mean with some of the batch's, if there was one.
+    pub running_mean: Option<Tensor>,
+    /// The running variance with some of the batch's unbiased one, if there was one.
+    pub running_var: Option<Tensor>,
+}
+
+impl Tensor {
+    /// `(x - mean) / √(var + eps) · weight + bias` for each channel of `self` `[n, c, …]`: with the
+    /// running `mean` and `var`, or in training with those of the batch, the variance biased. Floats;
+    /// the others are `[c]`. Running statistics stay as they are:
+    /// [`Tensor::batch_norm_with_stats`] gives the next ones, and [`Tensor::batch_norm_`] writes them.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these; no running statistics outside training; in training, one
+    /// value for each channel.
+    pub fn batch_norm(
+        &self,
+        mean: Option<&Self>,
+        var: Option<&Self>,
+        options: &BatchNormOptions,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "batch_norm";
+        if options.training {
+            return Ok(self.batch_norm_with_stats(mean, var, options)?.output);
+        }
+        let (Some(mean), Some(var)) = (mean, var) else {
+            let expected = "running statistics, or training";
+            return Err(OpError::new(NAME, expected, "neither").into());
+        };
+        self.require_channels(NAME, &[Some(mean), Some(var), options.weight, options.bias])?;
+        self.batch_normed(NAME, [mean, var], options)
+    }
+
+    /// [`Tensor::batch_norm`] in training, with the batch's statistics and the next running ones.
+    ///
+    /// # Errors
+    /// As [`Tensor::batch_norm`].
+    pub fn batch_norm_with_stats(
+        &self,
+        running_mean: Option<&Self>,
+        running_var: Option<&Self>,
+        options: &BatchNormOptions,
+    ) -> RusTorchResult<BatchNormed> {
+        const NAME: &str = "batch_norm";
+        let vectors = [running_mean, running_var, options.weight, options.bias];
+        self.require_channels(NAME, &vectors)?;
+        let members = self.numel().checked_div(self.shape()[1]).unwrap_or(0);
+        let expected = "more than one value for each channel in training";
+        require(NAME, members != 1, expected, self.ty())?;
+        let x = self.widened(NAME)?;
+        let others: Vec<isize> = (0..x.rank() as isize).filter(|&d| d != 1).collect();
+        let mean = x.mean(&others[..], true)?;
+        let centred = x.sub(&mean)?;
+        let var = centred.square()?.mean(&others[..], true)?;
+        let rstd = var.add(options.eps)?.rsqrt()?;
+        let y = centred.mul(&rstd)?;
+        let y = y.scaled(NAME, [options.weight, options.bias], |v| {
+            v.by_channel(x.rank())
+        })?;
+        let channels = |x: &Self| x.reshape([self.shape()[1]]);
+        let next = |running: Option<&Self>, batch: &Self| {
+            let next = |running: &Self| {
+                let kept = running.mul(1.0 - options.momentum)?;
+                kept.add(&batch.mul(options.momentum)?)?
+                    .cast(NAME, running.dtype())
+            };
+            running.map(next).transpose()
+        };
+        let (mean, var) = (channels(&mean)?, channels(&var)?);
+        let unbiased = var.mul(members as f64 / (members as f64 - 1.0))?;
+        Ok(BatchNormed {
+            output: y.cast(NAME, self.dtype())?,
+            running_mean: next(running_mean, &mean)?,
+            running_var: next(running_var, &unbiased)?,
+            rstd: channels(&rstd)?,
+            mean,
+        })
+    }
+
+    /// [`Tensor::batch_norm`] in training, which writes the next running statistics over these.
+    ///
+    /// # Errors
+    /// As [`Tensor::batch_norm`], and as [`Tensor::copy_`].
+    pub fn batch_norm_(
+        &self,
+        running_mean: &mut Self,
+        running_var: &mut Self,
+        options: &BatchNormOptions,
+    ) -> RusTorchResult<Self> {
+        let (mean, var) = (Some(&*running_mean), Some(&*running_var));
+        let normed = self.batch_norm_with_stats(mean, var, options)?;
+        for (running, next) in [
+            (running_mean, normed.running_mean),
+            (running_var, normed.running_var),
+        ] {
+            if let Some(next) = next {
+                running.copy_(&next)?;
+            }
+        }
+        Ok(normed.output)
+    }
+
+    /// Each channel of each `self` `[n, c, …]` normalised by its own mean and biased variance, or by
+    /// running ones `[c]` if those are given, then as [`Tensor::batch_norm`]. Floats; `weight` and
+    /// `bias` are `[c]`.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these; one value in each channel.
+    pub fn instance_norm(
+        &self,
+        running: Option<[&Self; 2]>,
+        weight: Option<&Self>,
+        bias: Option<&Self>,
+        eps: f64,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "instance_norm";
+        self.require_channels(NAME, &[weight, bias])?;
+        if let Some([mean, var]) = running {
+            self.require_channels(NAME, &[Some(mean), Some(var)])?;
+            let options = BatchNormOptions {
+                weight,
+                bias,
+                eps,
+                ..Default::default()
+            };
+            return self.batch_normed(NAME, [mean, var], &options);
+        }
+        let members: usize = self.shape()[2..].iter().product();
+        let expected = "more than one value in each channel";
+        require(NAME, members != 1, expected, self.ty())?;
+        self.normed_by(NAME, self.shape()[1], [weight, bias], eps)
+    }
+
+    /// The channels of `self` `[n, c, …]` in groups, each of which is normalised by its mean and
+    /// biased variance, then multiplied by `weight` `[c]` and increased by `bias` `[c]`. Floats.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these; channels that the number of groups does not divide.
+    pub fn group_norm(
+        &self,
+        groups: usize,
+        weight: Option<&Self>,
+        bias: Option<&Self>,
+        eps: f64,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "group_norm";
+        self.require_channels(NAME, &[weight, bias])?;
+        let channels = self.shape()[1];
+        let divides = groups > 0 && channels > 0 && channels.is_multiple_of(groups);
+        let got = format!("{} in {groups} groups", self.ty());
+        require(NAME, divides, "channels that the groups divide", got)?;
+        let is_there = self.shape()[2..].iter().all(|&size| size > 0);
+        require(NAME, is_there, "elements in each channel", self.ty())?;
+        self.normed_by(NAME, groups, [weight, bias], eps)
+    }
+
+    /// `[n, c, …]` normalised in groups of channels.
+    fn normed_by(
+        &self,
+        name: &'static str,
+        groups: usize,
+        affine: [Option<&Self>; 2],
+        eps: f64,
+    ) -> RusTorchResult<Self> {
+        if self.numel() == 0 {
+            return Ok(self.clone());
+        }
+        let layer = LayerNorm {
+            dims: 1,
+            eps: Param(eps),
+        };
+        let x = match affine {
+            [None, None] => self.clone(),
+            // What is multiplied afterwards is not rounded before.
+            _ => self.widened(name)?,
+        };
+        let rows = x.reshape([
+            self.shape()[0] * groups,
+            self.numel() / self.shape()[0] / groups,
+        ])?;
+        let y = Self::apply(name, layer, &[&rows])?.reshape(self.shape())?;
+        let y = y.scaled(name, affine, |v| v.by_channel(self.rank()))?;
+        y.cast(name, self.dtype())
+    }
+
+    /// `self · weight + bias` in this tensor's dtype, where these are given.
+    fn scaled(
+        &self,
+        name: &'static str,
+        [weight, bias]: [Option<&Self>; 2],
+        placed: impl Fn(&Self) -> RusTorchResult<Self>,
+    ) -> RusTorchResult<Self> {
+        let placed = |v: &Self| placed(v)?.cast(name, self.dtype());
+        let mut y = self.clone();
+        if let Some(weight) = weight {
+            y = y.mul(&placed(weight)?)?;
+        }
+        match bias {
+            Some(bias) => y.add(&placed(bias)?),
+            None => Ok(y),
+        }
+    }
+
+    /// With given statistics.
+    fn batch_normed(
+        &self,
+        name: &'static str,
+        [mean, var]: [&Self; 2],
+        options: &BatchNormOptions,
+    ) -> RusTorchResult<Self> {
+        let ones = ones_beside(options.weight, options.bias)?;
+        let weight = options.weight.or(ones.as_ref());
+        let inputs: Vec<&Self> = [self, mean, var]
+            .into_iter()
+            .chain(weight)
+            .chain(options.bias)
+            .collect();
+        if inputs.iter().all(|x| x.dtype() == self.dtype()) {
+            let eps = Param(options.eps);
+            return Self::apply(name, BatchNorm { eps }, &inputs);
+        }
+        // Halves, with what belongs to channels in another precision.
+        let x = self.widened(name)?;
+        let placed = |v: &Self| v.by_channel(x.rank());
+        let centred = x.sub(&placed(mean)?.cast(name, x.dtype())?)?;
+        let rstd = var.cast(name, x.dtype())?.add(options.eps)?.rsqrt()?;
+        let y = centred.mul(&placed(&rstd)?)?;
+        let y = y.scaled(name, [options.weight, options.bias], placed)?;
+        y.cast(name, self.dtype())
+    }
+
+    /// Fails unless this is `[n, c, …]` of floats, and the others are `[c]` of floats.
+    fn require_channels(&self, name: &'static str, others: &[Option<&Self>]) -> RusTorchResult<()> {
+        self.require_float(name)?;
+        require(name, self.rank() >= 2, "a tensor [n, c, ..]", self.ty())?;
+        let c = self.shape()[1];
+        others.iter().flatten().try_for_each(|other| {
+            let fits = *other.shape() == [c] && other.dtype().is_float();
+            let expected = format!("a float for each of {c} channels");
+            require(name, fits, expected, other.ty())
+        })
+    }
+
+    /// Fails unless `inner` are the last dimensions, at least one, and the others have that shape.
+    fn require_inner(
+        &self,
+        name: &'static str,
+        inner: &[usize],
+        others: &[Option<&Self>],
+    ) -> RusTorchResult<()> {
+        let fits = self.shape().ends_with(inner) && !inner.is_empty();
+        require(name, fits, format!("a tensor [.., {inner:?}]"), self.ty())?;
+        others.iter().flatten().try_for_each(|other| {
+            let expected = format!("weight and bias {inner:?}");
+            require(name, other.shape() == inner, expected, other.ty())
+        })
+    }
+
+    /// `(x - mean) / √(var + eps) · weight + bias` over the last dimensions, which are
+    /// `normalized_shape`; the variance is the biased one. Floats; `weight` and `bias` have
+    /// that shape.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these.
+    pub fn layer_norm(
+        &self,
+        normalized_shape: impl AsRef<[usize]>,
+        weight: Option<&Self>,
+        bias: Option<&Self>,
+        eps: f64,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "layer_norm";
+        let inner = normalized_shape.as_ref();
+        self.require_inner(NAME, inner, &[weight, bias])?;
+        let op = LayerNorm {
+            dims: inner.len(),
+            eps: Param(eps),
+        };
+        let ones = ones_beside(weight, bias)?;
+        let affine = [weight.or(ones.as_ref()), bias];
+        if affine.iter().flatten().all(|v| v.dtype() == self.dtype()) {
+            let inputs: Vec<&Self> = [self]
+                .into_iter()
+                .chain(affine.into_iter().flatten())
+                .collect();
+            return Self::apply(NAME, op, &inputs);
+        }
+        // Halves, with a weight and bias in another precision.
+        let y = Self::apply(NAME, op, &[&self.widened(NAME)?])?;
+        y.scaled(NAME, [weight, bias], |v| Ok(v.clone()))?
+            .cast(NAME, self.dtype())
+    }
+
+    /// [`Tensor::layer_norm`], the mean, and `1 / √(var + eps)`; those have size 1 in the last
+    /// dimensions.
+    ///
+    /// # Errors
+    /// As [`Tensor::layer_norm`].
+    pub fn native_layer_norm(
+        &self,
+        normalized_shape: impl AsRef<[usize]>,
+        weight: Option<&Self>,
+        bias: Option<&Self>,
+        eps: f64,
+    ) -> RusTorchResult<(Self, Self, Self)> {
+        const NAME: &str = "native_layer_norm";
+        let inner = normalized_shape.as_ref();
+        self.require_inner(NAME, inner, &[weight, bias])?;
+        self.require_float(NAME)?;
+        let x = self.widened(NAME)?;
+        let dims: Vec<isize> = (1..=inner.len() as isize).map(|d| -d).collect();
+        let mean = x.mean(&dims[..], true)?;
+        let centred = x.sub(&mean)?;
+        let rstd = centred.square()?.mean(&dims[..], true)?.add(eps)?.rsqrt()?;
+        let y = centred
+            .mul(&rstd)?
+            .scaled(NAME, [weight, bias], |v| Ok(v.clone()))?;
+        let [y, mean, rstd] = [y, mean, rstd].map(|x| x.cast(NAME, self.dtype()));
+        Ok((y?, mean?, rstd?))
+    }
+
+    /// `x / √(mean(x²) + eps) · weight` over the last dimensions, which are `normalized_shape`.
+    /// Without `eps` (`None`) it is the distance from 1 to the next number, of halves as singles. Floats and
+    /// complex numbers; `weight` has that shape.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these.
+    pub fn rms_norm(
+        &self,
+        normalized_shape: impl AsRef<[usize]>,
+        weight: Option<&Self>,
+        eps: impl Into<Option<f64>>,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "rms_norm";
+        let inner = normalized_shape.as_ref();
+        self.require_inner(NAME, inner, &[weight])?;
+        let eps = eps.into().unwrap_or_else(|| epsilon(self.dtype()));
+        let is_same = weight.is_none_or(|weight| weight.dtype() == self.dtype());
+        if !self.dtype().is_float() || !is_same {
+            return self.rms_normed(NAME, inner.len(), weight, eps);
+        }
+        let op = RmsNorm { eps: Param(eps) };
+        let flat = |x: &Self| match inner.len() {
+            1 => Ok(x.clone()),
+            n => x.flatten(-(n as isize), -1),
+        };
+        let weight = weight.map(flat).transpose()?;
+        let x = flat(self)?;
+        let inputs: Vec<&Self> = [&x].into_iter().chain(&weight).collect();
+        let y = Self::apply(NAME, op, &inputs)?;
+        match inner.len() {
+            1 => Ok(y),
+            _ => y.reshape(self.shape()),
+        }
+    }
+
+    /// The root mean square of complex numbers, or with a weight in another precision.
+    fn rms_normed(
+        &self,
+        name: &'static str,
+        dims: usize,
+        weight: Option<&Self>,
+        eps: f64,
+    ) -> RusTorchResult<Self> {
+        let legal = self.dtype().is_float() || self.dtype().is_complex();
+        require(name, legal, "a floating-point or complex tensor", self.ty())?;
+        let x = self.widened(name)?;
+        let dims: Vec<isize> = (1..=dims as isize).map(|d| -d).collect();
+        let mean = x.square()?.mean(&dims[..], true)?.add(eps)?;
+        let rstd = match x.dtype().is_complex() {
+            true => complex_root(&mean)?.reciprocal()?,
+            false => mean.rsqrt()?,
+        };
+        let y = x.mul(&rstd)?;
+        let y = y.scaled(name, [weight, None], |v| Ok(v.clone()))?;
+        y.cast(name, self.dtype())
+    }
+
+    /// `x / (k + α · mean(x²))^β`, where the mean is over `size` channels around each, zeros beside
+    /// them counting. `self` is `[n, c, …]`, floats.
+    ///
+    /// # Errors
+    /// Rank below 3; another dtype; a size of 0.
+    pub fn local_response_norm(
+        &self,
+        size: usize,
+        alpha: f64,
+        beta: f64,
+        k: f64,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "local_response_norm";
+        require(NAME, self.rank() >= 3, "a tensor [n, c, ..]", self.ty())?;
+        require(NAME, size > 0, "at least one channel", size)?;
+        if self.numel() == 0 {
+            return Ok(self.clone());
+        }
+        let x = self.widened(NAME)?;
+        let (n, c) = (self.shape()[0], self.shape()[1]);
+        let squares = x.square()?.reshape([n, 1, c, self.numel() / n / c])?;
+        let around = [(size / 2, (size - 1) / 2), (0, 0)];
+        let options = AvgPoolOptions {
+            stride: Some([1; 2]),
+            ..Default::default()
+        };
+        let means = squares
+            .surrounded(NAME, &around, 0)?
+            .avg_pool2d([size, 1], &options)?;
+        let divisors = means.reshape(self.shape())?.mul(alpha)?.add(k)?.pow(beta)?;
+        let y = x.div(&divisors)?;
+        match self.dtype().is_float() {
+            true => y.cast(NAME, self.dtype()),
+            false => Ok(y),
+        }
+    }
+
+    /// `x / max(‖x‖, eps)`, by the `p`-norm over some dimensions. Floats and complex numbers.
+    ///
+    /// # Errors
+    /// There are no such dimensions; another dtype.
+    pub fn normalize(&self, p: f64, dims: impl Into<Dims>, eps: f64) -> RusTorchResult<Self> {
+        const NAME: &str = "normalize";
+        let x = self.widened(NAME)?;
+        let norm = x.norm(p, dims, true)?.maximum(eps)?;
+        x.div(&norm)?.cast(NAME, self.dtype())
+    }
+}
+
+/// The square root with a real part of at least 0.
+fn complex_root(z: &Tensor) -> RusTorchResult<Tensor> {
+    let (length, re) = (z.abs()?, z.real()?);
+    let half = |x: Tensor| x.mul(0.5)?.maximum(0.0)?.sqrt();
+    let (along, across) = (half(length.add(&re)?)?, half(length.sub(&re)?)?);
+    let across = Tensor::where_(&z.imag()?.lt(0.0)?, &across.neg()?, &across)?;
+    Tensor::complex(&along, &across)
+}
+
+/// The distance from 1 to the next number, in which halves are computed as singles.
+fn epsilon(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 | DType::Complex128 => f64::EPSILON,
+        _ => f64::from(f32::EPSILON),
+    }
+}
+
+/// The weight that a bias alone needs: the bias is the operand behind it.
+fn ones_beside(weight: Option<&Tensor>, bias: Option<&Tensor>) -> RusTorchResult<Option<Tensor>> {
+    match (weight, bias) {
+        (None, Some(bias)) => bias.ones_like().map(Some),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,90 @@
+//! Pooling to a given number of windows, of about one size.
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::nn::windows::Axis;
+
+/// Three methods for each line: their names, number of dimensions, shape.
+macro_rules! adaptive_pools {
+    ($($average:ident $maximum:ident $with_indices:ident = $n:literal, $shape:literal;)*) => {
+        impl Tensor {
+            $(#[doc = concat!("The means of `self` `", $shape, "` over windows that share each dimension evenly:")]
+            /// as many as `output_size` says, `None` for the dimension's size. `self` may lack the
+            /// batch. Floats.
+            ///
+            /// # Errors
+            /// Another shape or dtype; a dimension without elements.
+            pub fn $average(&self, output_size: [Option<usize>; $n]) -> RusTorchResult<Self> {
+                self.adaptive_mean(stringify!($average), output_size)
+            }
+
+            #[doc = concat!("The largest elements of `self` `", $shape, "` in windows as those of")]
+            #[doc = concat!("[`Tensor::", stringify!($average), "`]. Floats and integers.")]
+            ///
+            /// # Errors
+            #[doc = concat!("As [`Tensor::", stringify!($average), "`].")]
+            pub fn $maximum(&self, output_size: [Option<usize>; $n]) -> RusTorchResult<Self> {
+                const NAME: &str = stringify!($maximum);
+                let (axes, x, has_batch) = self.adaptive_axes(NAME, output_size)?;
+                x.max_of_windows(NAME, &axes)?.without_batch(has_batch)
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($maximum), "`], and where among the elements of its channel")]
+            /// each is, in row-major order, `i64`: the first one of equals.
+            ///
+            /// # Errors
+            #[doc = concat!("As [`Tensor::", stringify!($average), "`].")]
+            pub fn $with_indices(
+                &self,
+                output_size: [Option<usize>; $n],
+            ) -> RusTorchResult<(Self, Self)> {
+                const NAME: &str = stringify!($with_indices);
+                let (axes, x, has_batch) = self.adaptive_axes(NAME, output_size)?;
+                let found = x.max_of_windows_with_indices(NAME, &axes)?;
+                let [values, indices] = found.each_ref().map(|x| x.without_batch(has_batch));
+                Ok((values?, indices?))
+            })*
+        }
+    };
+}
+
+adaptive_pools! {
+    adaptive_avg_pool1d adaptive_max_pool1d adaptive_max_pool1d_with_indices = 1, "[n, c, l]";
+    adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices = 2, "[n, c, h, w]";
+    adaptive_avg_pool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices
+        = 3, "[n, c, d, h, w]";
+}
+
+impl Tensor {
+    /// The windows, and `self` with a batch.
+    fn adaptive_axes<const N: usize>(
+        &self,
+        name: &'static str,
+        output_size: [Option<usize>; N],
+    ) -> RusTorchResult<([Axis; N], Self, bool)> {
+        let (x, has_batch) = self.with_batch(name, N)?;
+        let sizes = &x.shape()[2..];
+        let is_there = sizes.iter().all(|&size| size > 0);
+        require(name, is_there, "dimensions with elements", self.ty())?;
+        let axis = |i: usize| Axis::adaptive(sizes[i], output_size[i].unwrap_or(sizes[i]));
+        Ok((std::array::from_fn(axis), x, has_batch))
+    }
+
+    fn adaptive_mean<const N: usize>(
+        &self,
+        name: &'static str,
+        output_size: [Option<usize>; N],
+    ) -> RusTorchResult<Self> {
+        self.require_float(name)?;
+        let (axes, x, has_batch) = self.adaptive_axes(name, output_size)?;
+        let sums = x.widened(name)?.sum_of_windows(name, &axes)?;
+        let members = axes.iter().fold(vec![1.0], |members, axis| {
+            let own: Vec<usize> = axis.members().collect();
+            let product = |&n: &f64| own.clone().into_iter().map(move |own| n * own as f64);
+            members.iter().flat_map(product).collect()
+        });
+        let members = Self::from_vec(members, axes.each_ref().map(|axis| axis.count))?;
+        let means = sums.div(&members.cast(name, sums.dtype())?)?;
+        means.cast(name, self.dtype())?.without_batch(has_batch)
+    }
+}

@@ -1,0 +1,203 @@
+//! Means of windows, and their norms.
+
+use rustorch_ir::DType;
+use rustorch_ir::ops::{Pool2d, PoolKind};
+
+use super::Windows;
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::nn::windows::{Axis, Side};
+
+/// The optional arguments of a mean over windows of `N` dimensions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AvgPoolOptions<const N: usize> {
+    /// Distance between windows; the kernel's size if it is not given.
+    pub stride: Option<[usize; N]>,
+    /// Zeros around the tensor; at most half the kernel.
+    pub padding: [usize; N],
+    /// May the last window go beyond the end?
+    pub ceil_mode: bool,
+    /// Do zeros of the padding count as elements?
+    pub count_include_pad: bool,
+    /// What sums are divided by, in place of the number of elements.
+    pub divisor_override: Option<i64>,
+}
+
+impl<const N: usize> Default for AvgPoolOptions<N> {
+    fn default() -> Self {
+        Self {
+            stride: None,
+            padding: [0; N],
+            ceil_mode: false,
+            count_include_pad: true,
+            divisor_override: None,
+        }
+    }
+}
+
+/// Two methods for each line: their names, number of dimensions, shape.
+macro_rules! avg_pools {
+    ($($name:ident $norm:ident = $n:literal, $shape:literal;)*) => {
+        impl Tensor {
+            $(#[doc = concat!("The mean of each window of `kernel` elements of `self` `", $shape, "`.")]
+            /// `self` may lack the batch. Floats, and integers, whose means are cut to integers.
+            ///
+            /// # Errors
+            /// Another shape or dtype; a window that does not fit; a kernel, stride or divisor of
+            /// 0; padding above half the kernel.
+            pub fn $name(
+                &self,
+                kernel: [usize; $n],
+                options: &AvgPoolOptions<$n>,
+            ) -> RusTorchResult<Self> {
+                self.avg_pooled(stringify!($name), kernel, options)
+            }
+
+            #[doc = concat!("`(Σ xᵖ)^(1/p)` over each window of `kernel` elements of `self` `", $shape, "`,")]
+            /// a `stride` apart (`None`: the kernel's size); the last window may go beyond the end
+            /// (`ceil_mode`). Negative sums give 0. `self` may lack the batch. Floats.
+            ///
+            /// # Errors
+            /// Another shape or dtype; a window that does not fit; a kernel or stride of 0.
+            pub fn $norm(
+                &self,
+                norm_type: f64,
+                kernel: [usize; $n],
+                stride: Option<[usize; $n]>,
+                ceil_mode: bool,
+            ) -> RusTorchResult<Self> {
+                const NAME: &str = stringify!($norm);
+                self.require_float(NAME)?;
+                let options = AvgPoolOptions {
+                    stride,
+                    ceil_mode,
+                    ..Default::default()
+                };
+                let mean = self.pow(norm_type)?.avg_pooled(NAME, kernel, &options)?;
+                let elements = kernel.iter().product::<usize>() as f64;
+                // Sums of odd powers may be negative.
+                let sum = mean.sign()?.mul(&mean.abs()?.relu()?)?.mul(elements)?;
+                sum.pow(1.0 / norm_type)
+            })*
+        }
+    };
+}
+
+avg_pools! {
+    avg_pool1d lp_pool1d = 1, "[n, c, l]";
+    avg_pool2d lp_pool2d = 2, "[n, c, h, w]";
+    avg_pool3d lp_pool3d = 3, "[n, c, d, h, w]";
+}
+
+impl Tensor {
+    fn avg_pooled<const N: usize>(
+        &self,
+        name: &'static str,
+        kernel: [usize; N],
+        options: &AvgPoolOptions<N>,
+    ) -> RusTorchResult<Self> {
+        let (x, has_batch) = self.with_batch(name, N)?;
+        let windows = Windows {
+            kernel,
+            stride: options.stride.unwrap_or(kernel),
+            padding: options.padding,
+            dilation: [1; N],
+            ceil_mode: options.ceil_mode,
+        };
+        let sides = windows.sides(name, &x)?;
+        let legal = options.divisor_override != Some(0);
+        require(name, legal, "a divisor other than 0", "divisor_override 0")?;
+        let divisors = divisors(&sides, options);
+        let means = match self.dtype().is_float() {
+            true => x.mean_of_floats(name, &sides, &divisors)?,
+            false => {
+                require(name, self.dtype().is_int(), "floats or integers", self.ty())?;
+                let axes: Vec<Axis> = sides.iter().map(Side::axis).collect();
+                let sums = x.sum_of_windows(name, &axes)?;
+                let by = Self::from_vec(divisors, sides.map(|side| side.count))?;
+                let whole = sums.abs()?.floor_divide(&by.abs()?)?;
+                let signs = sums.sign()?.mul(&by.sign()?)?;
+                whole.mul(&signs)?.cast(name, self.dtype())?
+            }
+        };
+        means.without_batch(has_batch)
+    }
+
+    /// The means of floats `[n, c, …]`, by the operation on images.
+    fn mean_of_floats(
+        &self,
+        name: &'static str,
+        sides: &[Side],
+        divisors: &[i64],
+    ) -> RusTorchResult<Self> {
+        let elements: usize = sides.iter().map(|side| side.kernel).product();
+        if divisors.iter().all(|&by| by == elements as i64) && sides.len() < 3 {
+            return self.mean_of_elements(name, sides);
+        }
+        // Without rounding what is rounded again.
+        let means = self.widened(name)?.mean_of_elements(name, sides)?;
+        let factor = |&by: &i64| elements as f64 / by as f64;
+        let factors: Vec<f64> = divisors.iter().map(factor).collect();
+        let counts: Vec<usize> = sides.iter().map(|side| side.count).collect();
+        let factors = match &factors[..] {
+            [first, rest @ ..] if rest.iter().all(|f| f == first) => {
+                Self::number(name, (*first).into(), DType::F64, None)?
+            }
+            _ => Self::from_vec(factors, &counts[..])?,
+        };
+        let factors = factors.cast(name, means.dtype())?;
+        means.mul(&factors)?.cast(name, self.dtype())
+    }
+
+    /// The sums over windows divided by the kernel's size.
+    fn mean_of_elements(&self, name: &'static str, sides: &[Side]) -> RusTorchResult<Self> {
+        match *sides {
+            [side] => {
+                let lines = self.unsqueeze(2)?;
+                lines
+                    .mean_of_planes(name, [Side::each(1), side])?
+                    .squeeze(2)
+            }
+            [down, across] => self.mean_of_planes(name, [down, across]),
+            [deep, down, across] => {
+                let columns = down.count * across.count;
+                let means = self.flatten(1, 2)?.mean_of_planes(name, [down, across])?;
+                let shape = [self.shape()[0], self.shape()[1], deep.size, columns];
+                let means =
+                    (means.reshape(shape)?).mean_of_planes(name, [deep, Side::each(columns)])?;
+                means.reshape([shape[0], shape[1], deep.count, down.count, across.count])
+            }
+            _ => Ok(self.clone()),
+        }
+    }
+
+    fn mean_of_planes(&self, name: &'static str, sides: [Side; 2]) -> RusTorchResult<Self> {
+        let behind = sides.each_ref().map(|side| (0, side.excess()));
+        let x = self.surrounded(name, &behind, 0)?;
+        let op = Pool2d {
+            kind: PoolKind::Average,
+            kernel: sides.map(|side| side.kernel),
+            stride: sides.map(|side| side.stride),
+            padding: sides.map(|side| side.padding),
+            dilation: [1; 2],
+            indices: false,
+        };
+        Self::apply(name, op, &[&x])
+    }
+}
+
+/// What the sum over each window is divided by.
+fn divisors<const N: usize>(sides: &[Side], options: &AvgPoolOptions<N>) -> Vec<i64> {
+    sides.iter().fold(vec![1], |divisors, side| {
+        let members: Vec<[usize; 2]> = side.members().collect();
+        let product = |&by: &i64| {
+            let members = members.clone().into_iter();
+            members.map(move |[inside, padded]| match options.divisor_override {
+                Some(by) => by,
+                None if options.count_include_pad => by * padded as i64,
+                None => by * inside as i64,
+            })
+        };
+        divisors.iter().flat_map(product).collect()
+    })
+}

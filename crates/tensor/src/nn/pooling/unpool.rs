@@ -1,0 +1,88 @@
+//! Max-pooling undone: the largest elements where they were, zeros elsewhere.
+
+use rustorch_ir::ops::{Scatter, ScatterMode};
+use rustorch_ir::{DType, OpError};
+
+use super::MaxPoolOptions;
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+/// One method for each line: its name, number of dimensions, shape.
+macro_rules! max_unpools {
+    ($($name:ident = $n:literal, $shape:literal;)*) => {
+        impl Tensor {
+            $(#[doc = concat!("Zeros of `output_size`, with the elements of `self` `", $shape, "` at the `indices`,")]
+            /// `i64` of its shape, that a maximum over windows gave. Without a size (`None`) it is
+            /// the least that the windows' kernel, stride and padding fit. `self` may lack the
+            /// batch. Numbers.
+            ///
+            /// # Errors
+            /// Another shape or dtype; a stride of 0; a size that another stride would have given;
+            /// when computed, an index outside the result.
+            pub fn $name(
+                &self,
+                indices: &Self,
+                kernel: [usize; $n],
+                options: &MaxPoolOptions<$n>,
+                output_size: Option<[usize; $n]>,
+            ) -> RusTorchResult<Self> {
+                self.unpooled(stringify!($name), indices, kernel, options, output_size)
+            })*
+        }
+    };
+}
+
+max_unpools! {
+    max_unpool1d = 1, "[n, c, l]";
+    max_unpool2d = 2, "[n, c, h, w]";
+    max_unpool3d = 3, "[n, c, d, h, w]";
+}
+
+impl Tensor {
+    fn unpooled<const N: usize>(
+        &self,
+        name: &'static str,
+        indices: &Self,
+        kernel: [usize; N],
+        options: &MaxPoolOptions<N>,
+        output_size: Option<[usize; N]>,
+    ) -> RusTorchResult<Self> {
+        let (x, has_batch) = self.with_batch(name, N)?;
+        let is_index = indices.dtype() == DType::I64 && indices.shape() == self.shape();
+        let expected = format!("i64 indices {:?}", self.shape());
+        require(name, is_index, expected, indices.ty())?;
+        let stride = options.stride.unwrap_or(kernel);
+        let sizes = &x.shape()[2..];
+        let mut whole = [0; N];
+        for i in 0..N {
+            let least = (|| {
+                let spread = sizes[i].checked_sub(1)?.checked_mul(stride[i])?;
+                let size = spread.checked_add(kernel[i])?;
+                size.checked_sub(options.padding[i].checked_mul(2)?)
+            })();
+            // A size that gives the same number of windows.
+            let fits = |size: usize| match (output_size, least) {
+                (Some(_), Some(least)) => size.abs_diff(least) < stride[i],
+                _ => true,
+            };
+            let size = output_size.map(|sizes| sizes[i]).or(least);
+            let Some(size) = size.filter(|&size| stride[i] > 0 && fits(size)) else {
+                let expected = "a stride above 0, and a size that such windows come from";
+                let got = format!("{}, stride {stride:?}, size {output_size:?}", self.ty());
+                return Err(OpError::new(name, expected, got).into());
+            };
+            whole[i] = size;
+        }
+        let lead = &x.shape()[..2];
+        let flat = |x: &Self| x.reshape([lead[0], lead[1], sizes.iter().product()]);
+        let zeros = Self::zeros([lead[0], lead[1], whole.iter().product()], self.dtype())?;
+        let scatter = Scatter {
+            dim: 2,
+            mode: ScatterMode::Set,
+        };
+        let indices = indices.with_batch(name, N)?.0;
+        let y = Self::apply(name, scatter, &[&zeros, &flat(&indices)?, &flat(&x)?])?;
+        y.reshape(&[lead, &whole].concat()[..])?
+            .without_batch(has_batch)
+    }
+}

@@ -1,0 +1,63 @@
+//! Softmax and its logarithm.
+
+use rustorch_ir::ops::{Reduce, ReduceOp, Softmax};
+
+use crate::Tensor;
+use crate::error::RusTorchResult;
+
+impl Tensor {
+    /// `exp(x) / Σ exp(x)` along `dim`, computed without overflow. Floats.
+    ///
+    /// # Errors
+    /// Another dtype; no such dimension.
+    pub fn softmax(&self, dim: isize) -> RusTorchResult<Self> {
+        const NAME: &str = "softmax";
+        self.softened(NAME, dim, |x, dim| Self::apply(NAME, Softmax { dim }, &[x]))
+    }
+
+    /// `exp(-x) / Σ exp(-x)` along `dim`, computed without overflow. Floats.
+    ///
+    /// # Errors
+    /// Another dtype; no such dimension.
+    pub fn softmin(&self, dim: isize) -> RusTorchResult<Self> {
+        const NAME: &str = "softmin";
+        let minus = self.neg()?;
+        minus.softened(NAME, dim, |x, dim| Self::apply(NAME, Softmax { dim }, &[x]))
+    }
+
+    /// `log(softmax(x))` along `dim`, computed without overflow or loss. Floats.
+    ///
+    /// # Errors
+    /// Another dtype; no such dimension.
+    pub fn log_softmax(&self, dim: isize) -> RusTorchResult<Self> {
+        const NAME: &str = "log_softmax";
+        self.softened(NAME, dim, |x, dim| {
+            let reduced = |op, x: &Self| {
+                let dims = [dim].into_iter().collect();
+                let keepdim = true;
+                Self::apply(NAME, Reduce { op, dims, keepdim }, &[x])
+            };
+            let x = x.widened(NAME)?;
+            let shifted = x.sub(&reduced(ReduceOp::Max, &x)?)?;
+            let total = reduced(ReduceOp::Sum, &shifted.exp()?)?;
+            shifted.sub(&total.log()?)?.cast(NAME, self.dtype())
+        })
+    }
+
+    /// A function along a dimension of floats: nothing is to be done where there are none, and a
+    /// tensor of rank 0 has one.
+    fn softened(
+        &self,
+        name: &'static str,
+        dim: isize,
+        function: impl Fn(&Self, usize) -> RusTorchResult<Self>,
+    ) -> RusTorchResult<Self> {
+        self.require_float(name)?;
+        let dim = rustorch_ir::normalize_dim(name, dim, self.rank().max(1))?;
+        match (self.numel(), self.rank()) {
+            (0, _) => Ok(self.clone()),
+            (_, 0) => function(&self.reshape([1])?, dim)?.reshape([0usize; 0]),
+            _ => function(self, dim),
+        }
+    }
+}
