@@ -509,13 +509,14 @@ impl Tensor {
         let smallest = match kept {
             0 => 1.0,
             _ => weight
+                .abs()?
                 .min(None, false)?
                 .cast(NAME, DType::F64)?
                 .item::<f64>()?,
         };
         let expected =
             "windows that overlap, so that their squares add up to more than 0 everywhere";
-        require(NAME, smallest.abs() > 1e-11, expected, smallest)?;
+        require(NAME, smallest > 1e-11, expected, smallest)?;
         let y = signal
             .narrow(1, start, kept)?
             .div(&weight)?

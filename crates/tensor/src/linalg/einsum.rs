@@ -235,10 +235,7 @@ fn sum_all_but(x: Named, kept: &[Label]) -> RusTorchResult<Named> {
     if dims.is_empty() {
         return Ok(x);
     }
-    let tensor = x
-        .tensor
-        .sum(&dims[..], false)?
-        .cast(NAME, x.tensor.dtype())?;
+    let tensor = x.tensor.sum(&dims[..], false)?;
     let labels = x.labels.into_iter().filter(|label| !gone(label)).collect();
     Ok(Named { tensor, labels })
 }

@@ -73,9 +73,11 @@ fn norm_of(
                     return Ok(moved);
                 }
             };
-            match p > 0.0 {
-                true => values.max(-1, false)?,
-                false => values.min(-1, false)?,
+            match values.shape().last() {
+                // The largest of none is 0.
+                Some(0) if p > 0.0 => values.sum(-1, false)?,
+                _ if p > 0.0 => values.max(-1, false)?,
+                _ => values.min(-1, false)?,
             }
         }
     };

@@ -210,7 +210,8 @@ impl Tensor {
         product.reshape(shape)
     }
 
-    /// The sums of products along pairs of dimensions, `self`'s others before `other`'s.
+    /// The sums of products along pairs of dimensions, `self`'s others before `other`'s. Of a pair a
+    /// size of 1 broadcasts.
     ///
     /// # Errors
     /// Lists of different lengths, dimensions that are not there or come twice; sizes or dtypes that
@@ -234,7 +235,19 @@ impl Tensor {
             dims.collect::<RusTorchResult<Vec<usize>>>()
         };
         let (a, b) = (resolved(self, dims)?, resolved(other, other_dims)?);
-        self.dotted(NAME, other, &a, &b)
+        // A size of 1 stands for the other's, whose elements are added up.
+        let spread = |x: &Self, dims: &[usize], y: &Self, other_dims: &[usize]| {
+            let is_one = |(d, e): &(&usize, &usize)| x.shape()[**d] == 1 && y.shape()[**e] != 1;
+            let pairs = dims.iter().zip(other_dims).filter(is_one);
+            let summed: Vec<isize> = pairs.map(|(_, &e)| e as isize).collect();
+            match summed.is_empty() {
+                true => Ok(y.clone()),
+                false => y.sum(&summed[..], true)?.cast(NAME, y.dtype()),
+            }
+        };
+        let right = spread(self, &a, other, &b)?;
+        let left = spread(other, &b, self, &a)?;
+        left.dotted(NAME, &right, &a, &b)
     }
 
     fn dotted(

@@ -272,7 +272,7 @@ fn what_has_no_answer_is_told() -> Outcome {
         .unwrap_err()
         .to_string();
     assert!(error.contains("not finite"), "{error}");
-    let error = linalg::solve(&tensor![[1.0, 2.0]], &singular, true)
+    let error = linalg::solve(&singular.narrow(0, 0, 1)?, &singular, true)
         .unwrap_err()
         .to_string();
     assert_eq!(

@@ -106,7 +106,7 @@ table! {
     };
     "linalg.pinv.singular", "a, b", |c| {
         let (a, b) = (c.input()?, c.tensor("b")?);
-        linalg::pinv(&a.matmul(&b.transpose(-2, -1)?.conj()?)?, &Tolerance::default())?
+        linalg::pinv(&a.matmul(&b.transpose(-2, -1)?)?, &Tolerance::default())?
     };
     "linalg.qr", "A, mode='reduced'", |c| linalg::qr(c.input()?, match c.text("mode")? {
         "reduced" => QrMode::Reduced,
