@@ -37,7 +37,19 @@ impl Tensor {
         reduce: ScatterReduce,
         include_self: bool,
     ) -> RusTorchResult<Self> {
-        self.scattered_together("scatter_reduce", dim, index, source, reduce, include_self)
+        const NAME: &str = "scatter_reduce";
+        let [x, index, source] = [self, index, source].map(Self::as_line);
+        let (x, index, source) = (x?, index?, source?);
+        let result = x.scattered_together(NAME, dim, &index, &source, reduce, include_self)?;
+        result.reshape(self.shape())
+    }
+
+    /// A tensor of rank 0 as one of rank 1.
+    fn as_line(&self) -> RusTorchResult<Self> {
+        match self.rank() {
+            0 => self.reshape([1usize]),
+            _ => Ok(self.clone()),
+        }
     }
 
     /// [`Tensor::scatter_reduce`] of whole slices: slice `i` of `source` along `dim` goes to
@@ -54,6 +66,12 @@ impl Tensor {
         include_self: bool,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "index_reduce";
+        if self.rank() == 0 {
+            let (x, index, source) = (self.as_line()?, index.as_line()?, source.as_line()?);
+            let result = x.scattered_together(NAME, dim, &index, &source, reduce, include_self)?;
+            return result.reshape(self.shape());
+        }
+        let index = index.as_line()?;
         let d = self.dim(NAME, dim)?;
         let size = source.shape().get(d).copied();
         let fits = index.rank() == 1 && size == Some(index.numel());
@@ -80,6 +98,9 @@ impl Tensor {
             Self::apply(name, Scatter { dim, mode }, &[x, index, source])
         };
         let mode = match reduce {
+            // As numbers, booleans add by or and multiply by and.
+            ScatterReduce::Sum if self.dtype() == DType::Bool => ScatterMode::Max,
+            ScatterReduce::Prod if self.dtype() == DType::Bool => ScatterMode::Min,
             ScatterReduce::Sum | ScatterReduce::Mean => ScatterMode::Add,
             ScatterReduce::Prod => ScatterMode::Prod,
             ScatterReduce::Amax => ScatterMode::Max,
@@ -96,9 +117,9 @@ impl Tensor {
             false => {
                 let neutral = scatter(self, &source, ScatterMode::Set)?;
                 let neutral = match mode {
-                    ScatterMode::Max | ScatterMode::Min => neutral,
+                    ScatterMode::Add => neutral.zeros_like()?,
                     ScatterMode::Prod => neutral.ones_like()?,
-                    _ => neutral.zeros_like()?,
+                    _ => neutral,
                 };
                 Self::where_(&counts()?.eq(0)?, self, &neutral)?
             }

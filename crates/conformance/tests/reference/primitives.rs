@@ -440,6 +440,35 @@ fn reductions_and_selections() {
 }
 
 #[test]
+fn running_extremes_products_and_log_sums() {
+    let scan = |op, x: &[f64]| eval(Scan { op, dim: 0 }, &[double([x.len()], x)]);
+    let x = [2.0, 1.0, 3.0, NAN, 9.0];
+    assert_floats(&scan(ScanOp::Max, &x), &[2.0, 2.0, 3.0, NAN, NAN]);
+    assert_floats(&scan(ScanOp::Min, &x), &[2.0, 1.0, 1.0, NAN, NAN]);
+    assert_floats(&scan(ScanOp::Prod, &x[..3]), &[2.0, 2.0, 6.0]);
+    let sums = [0.0, 2f64.ln(), 1e3];
+    assert_floats(&scan(ScanOp::LogSumExp, &[0.0, 0.0, 1e3]), &sums);
+    assert_floats(
+        &scan(ScanOp::LogSumExp, &[-INF, 1.0, INF]),
+        &[-INF, 1.0, INF],
+    );
+}
+
+#[test]
+fn bits_divisors_and_neighbours() {
+    let a = || int([4], DType::I8, &[-100, 3, -1, 12]);
+    let b = || int([4], DType::I8, &[1, 7, 8, -2]);
+    assert_ints(&binary(BinaryOp::ShiftLeft, a(), b()), &[56, -128, 0, 0]);
+    assert_ints(&binary(BinaryOp::ShiftRight, a(), b()), &[-50, 0, -1, 0]);
+    assert_ints(&binary(BinaryOp::Gcd, a(), b()), &[1, 1, 1, 2]);
+    let towards =
+        |a: f64, b: f64| binary(BinaryOp::NextAfter, double([1], &[a]), double([1], &[b]));
+    assert_floats(&towards(1.0, 2.0), &[1.0 + f64::EPSILON]);
+    assert_floats(&towards(0.0, -1.0), &[-5e-324]);
+    assert_floats(&towards(3.0, NAN), &[NAN]);
+}
+
+#[test]
 fn matrix_products_broadcast_their_batches() {
     let a = filled([2, 1, 2, 3], |i| i - 4.0);
     let b = filled([2, 3, 2], |i| i - 3.0);

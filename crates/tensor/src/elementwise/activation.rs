@@ -7,8 +7,6 @@ use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
 unary_methods! {
-    "`x · sigmoid(x)`. Floats."
-    silu = activation(ActivationKind::Silu);
     "`x / 2 · (1 + erf(x / √2))`. Floats."
     gelu = activation(ActivationKind::Gelu);
     "GELU by its tanh approximation: PyTorch's `approximate='tanh'`. Floats."
@@ -37,6 +35,46 @@ impl Tensor {
             false => (self.cast("sigmoid", float_of(self.dtype()))?)
                 .activation("sigmoid", ActivationKind::Sigmoid),
         }
+    }
+
+    /// `x · sigmoid(x)`. Floats and complex numbers.
+    ///
+    /// # Errors
+    /// Another dtype.
+    pub fn silu(&self) -> RusTorchResult<Self> {
+        match self.dtype().is_complex() {
+            true => self.mul(&self.sigmoid()?),
+            false => self.activation("silu", ActivationKind::Silu),
+        }
+    }
+
+    /// `x / (1 + |x|)`. Numbers; integers as `f32`.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn softsign(&self) -> RusTorchResult<Self> {
+        self.composed_of_numbers("softsign", |x| x.div(&x.abs()?.add(1)?))
+    }
+
+    /// `x - tanh(x)`. Numbers; integers as `f32`.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn tanhshrink(&self) -> RusTorchResult<Self> {
+        self.composed_of_numbers("tanhshrink", |x| x.sub(&x.tanh()?))
+    }
+
+    /// `x`, or below 0 `x` times the mean of the bounds: `rrelu` as it is after training. Real;
+    /// integers as `f32`.
+    ///
+    /// # Errors
+    /// A dtype other than of real numbers; `lower` above `upper`.
+    pub fn rrelu(&self, lower: f64, upper: f64) -> RusTorchResult<Self> {
+        const NAME: &str = "rrelu";
+        let got = format!("{lower} and {upper}");
+        require(NAME, lower <= upper, "lower up to upper", got)?;
+        let slope = 0.5 * (lower + upper);
+        self.composed(NAME, |x| Self::where_(&x.ge(0)?, x, &x.mul(slope)?))
     }
 
     /// `self` where that is positive, else `weight · self`: `weight` is one number, or one for each
@@ -149,25 +187,18 @@ composed_methods! {
     };
     "`x`, or `slope · x` below 0."
     leaky_relu(slope: f64) = |x| Tensor::where_(&x.gt(0)?, x, &x.mul(slope)?);
-    "`x`, or below 0 `x` times the mean of the bounds: `rrelu` as it is after training."
-    rrelu(lower: f64, upper: f64) =
-        |x| Tensor::where_(&x.ge(0)?, x, &x.mul(0.5 * (lower + upper))?);
     "`ln(1 + exp(beta x)) / beta`, or `x` where `beta x` is above `threshold`."
     softplus(beta: f64, threshold: f64) = |x| {
         let scaled = x.mul(beta)?;
         let soft = scaled.exp()?.log1p()?.div(beta)?;
         Tensor::where_(&scaled.gt(threshold)?, x, &soft)
     };
-    "`x / (1 + |x|)`."
-    softsign() = |x| x.div(&x.abs()?.add(1)?);
     "`min(max(x + 3, 0), 6) / 6`."
     hardsigmoid() = |x| x.add(3)?.clamp(0, 6)?.div(6);
     "`x · min(max(x + 3, 0), 6) / 6`."
     hardswish() = |x| x.mul(&x.add(3)?.clamp(0, 6)?)?.div(6);
     "0 from `-lambda` to `lambda`, `x` outside."
     hardshrink(lambda: f64) = |x| Tensor::where_(&x.abs()?.le(lambda)?, 0.0, x);
-    "`x - tanh(x)`."
-    tanhshrink() = |x| x.sub(&x.tanh()?);
     "`x · tanh(ln(1 + eˣ))`."
     mish() = |x| {
         // Without overflow.

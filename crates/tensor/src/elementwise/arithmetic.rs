@@ -3,7 +3,7 @@
 use rustorch_ir::ops::{BinaryOp, UnaryOp};
 use rustorch_ir::{DType, Scalar};
 
-use super::{binary_methods, composed_methods_of_two, float_of, unary_methods};
+use super::{binary_methods, float_of, unary_methods};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::promote::{Operand, result_dtype};
@@ -50,21 +50,34 @@ binary_methods! {
     clamp_max = Minimum, |d| d;
     "`self` with the sign of `other`. Real numbers; integers as `f32`."
     copysign = CopySign, float_of;
-    "The next number from `self` towards `other`. `f32` or `f64`."
-    nextafter = NextAfter, |d| d;
     "Greatest common divisor, which is not negative. Integers."
     gcd = Gcd, |d| d;
 }
 
-composed_methods_of_two! {
-    "0 where `self` is negative, 1 where it is positive, `other` where it is 0. Real numbers."
-    heaviside = |x, values| {
-        let step = Tensor::where_(&x.eq(0)?, values, &x.gt(0)?.cast("heaviside", x.dtype())?)?;
-        Tensor::where_(&x.isnan()?, x, &step)
-    };
-}
-
 impl Tensor {
+    /// 0 where `self` is negative, 1 where it is positive, `values` where it is 0. Real numbers and
+    /// booleans of one dtype.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; different dtypes, or others.
+    pub fn heaviside(&self, values: &Self) -> RusTorchResult<Self> {
+        const NAME: &str = "heaviside";
+        let got = format!("{} and {}", self.ty(), values.ty());
+        require(
+            NAME,
+            self.dtype() == values.dtype(),
+            "operands of one dtype",
+            got,
+        )?;
+        require(NAME, !self.dtype().is_complex(), "real numbers", self.ty())?;
+        let step = self.gt(0)?.cast(NAME, self.dtype())?;
+        let step = Self::where_(&self.eq(0)?, values, &step)?;
+        match self.dtype().is_float() {
+            true => Self::where_(&self.isnan()?, self, &step),
+            false => Ok(step),
+        }
+    }
+
     /// `self + alpha · other`: PyTorch's `add` with `alpha`.
     ///
     /// # Errors
@@ -184,12 +197,47 @@ impl Tensor {
         }
     }
 
-    /// `x · x`.
+    /// The next number from `self` towards `other` that the dtype has. Floats.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; another dtype.
+    pub fn nextafter<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+        const NAME: &str = "nextafter";
+        let other = other.into();
+        let dtype = result_dtype(NAME, &[self.into(), other])?;
+        // Bits of the mantissa behind the point, the least exponent, the largest number.
+        let (digits, least, largest) = match dtype {
+            DType::F16 => (10, -24, half::f16::MAX.to_f64()),
+            DType::BF16 => (7, -133, half::bf16::MAX.to_f64()),
+            _ => return self.binary(NAME, BinaryOp::NextAfter, other, |d| d),
+        };
+        let x = self.cast(NAME, DType::F32)?;
+        let to = other.to_tensor(NAME, dtype)?.cast(NAME, DType::F32)?;
+        let tiny = 2f64.powi(least);
+        let (mantissa, exponent) = x.frexp()?;
+        let step = x.ones_like()?.ldexp(&exponent.sub(digits + 1)?)?;
+        // Below a power of 2 numbers are twice as close.
+        let rises = to.gt(&x)?;
+        let inwards = rises.logical_xor(&x.gt(0)?)?;
+        let halves = mantissa.abs()?.eq(0.5)?.logical_and(&inwards)?;
+        let step = Self::where_(&halves, &step.mul(0.5)?, &step)?.clamp_min(tiny)?;
+        let step = Self::where_(&x.eq(0)?, tiny, &step)?;
+        let next = x.add(&Self::where_(&rises, &step, &step.neg()?)?)?;
+        let next = Self::where_(&x.isinf()?, &x.sign()?.mul(largest)?, &next)?;
+        let stays = to.eq(&x)?.logical_or(&to.isnan()?)?;
+        Self::where_(&stays, &to, &next)?.cast(NAME, dtype)
+    }
+
+    /// `x · x`; of booleans an `i64`.
     ///
     /// # Errors
     /// A block format.
     pub fn square(&self) -> RusTorchResult<Self> {
-        self.binary("square", BinaryOp::Mul, self.into(), |d| d)
+        let x = match self.dtype() {
+            DType::Bool => self.cast("square", DType::I64)?,
+            _ => self.clone(),
+        };
+        x.binary("square", BinaryOp::Mul, (&x).into(), |d| d)
     }
 
     /// `x` itself. Numbers.

@@ -3,7 +3,6 @@
 use rustorch_ir::ops::{CompareOp, UnaryOp};
 use rustorch_ir::{DType, OpError};
 
-use super::unary_methods;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::promote::Operand;
@@ -40,12 +39,18 @@ compare_methods! {
     ge = Ge;
 }
 
-unary_methods! {
-    "−1, 0 or 1. Real numbers; NaN gives 0."
-    sign = unary(UnaryOp::Sign);
-}
-
 impl Tensor {
+    /// −1, 0 or 1. Real numbers, of which NaN gives 0, and booleans.
+    ///
+    /// # Errors
+    /// A complex dtype or a block format.
+    pub fn sign(&self) -> RusTorchResult<Self> {
+        match self.dtype() {
+            DType::Bool => Ok(self.clone()),
+            _ => self.unary("sign", UnaryOp::Sign),
+        }
+    }
+
     /// Is it NaN? Result `bool`.
     ///
     /// # Errors

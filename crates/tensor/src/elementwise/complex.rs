@@ -94,7 +94,7 @@ impl Tensor {
     /// A dtype other than of numbers.
     pub fn sgn(&self) -> RusTorchResult<Self> {
         if !self.dtype().is_complex() {
-            return self.unary("sgn", UnaryOp::Sign);
+            return self.sign();
         }
         let length = self.abs()?;
         let divisor = Self::where_(&length.eq(0)?, 1.0, &length)?;
@@ -236,13 +236,15 @@ impl Tensor {
 
     fn complex_atanh(&self) -> RusTorchResult<Self> {
         let (x, y) = self.parts()?;
-        let distance = x.rsub(1)?.square()?.add(&y.square()?)?;
-        let re = x.mul(4)?.div(&distance)?.log1p()?.mul(0.25)?;
+        // Odd; the logarithm is exact where its argument is positive.
+        let a = x.abs()?;
+        let distance = a.rsub(1)?.square()?.add(&y.square()?)?;
+        let re = a.mul(4)?.div(&distance)?.log1p()?.mul(0.25)?.copysign(&x)?;
         let across = x.rsub(1)?.mul(&x.add(1)?)?.sub(&y.square()?)?;
         Self::complex(&re, &y.mul(2)?.atan2(&across)?.mul(0.5)?)
     }
 
-    /// `exp(b ln a)` of complex numbers; of 0 it is 0, or 1 where `b` is 0.
+    /// `exp(b ln a)` of complex numbers; of 0 to a positive power 0, and 1 to the power of 0.
     pub(super) fn complex_pow(
         &self,
         name: &'static str,
@@ -251,9 +253,9 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         let (a, b) = (self.cast(name, dtype)?, other.to_tensor(name, dtype)?);
         let power = b.mul(&a.complex_log()?)?.exp()?;
-        let of_zero = b.eq(0)?.cast(name, dtype)?;
-        let power = Self::where_(&a.eq(0)?, &of_zero, &power)?;
-        // Exactly 1.
+        let positive = b.imag()?.eq(0)?.logical_and(&b.real()?.gt(0)?)?;
+        let vanishes = a.eq(0)?.logical_and(&positive)?;
+        let power = Self::where_(&vanishes, &power.zeros_like()?, &power)?;
         Self::where_(&b.eq(0)?, &power.ones_like()?, &power)
     }
 }

@@ -3,7 +3,7 @@
 use rustorch_ir::DType;
 use rustorch_ir::ops::{BinaryOp, UnaryOp};
 
-use super::{binary_methods, composed_methods, composed_methods_of_two, float_of, unary_methods};
+use super::{binary_methods, composed_methods, float_of, unary_methods};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::promote::{Operand, result_dtype};
@@ -78,38 +78,61 @@ composed_methods! {
     deg2rad() = |x| x.mul(std::f64::consts::PI / 180.0);
     "An angle in radians, in degrees. Real numbers; integers as `f32`."
     rad2deg() = |x| x.mul(180.0 / std::f64::consts::PI);
-    "`sin(πx) / (πx)`, 1 at 0. Real numbers; integers as `f32`."
-    sinc() = |x| {
-        let angle = x.mul(std::f64::consts::PI)?;
-        Tensor::where_(&x.eq(0)?, 1.0, &angle.sin()?.div(&angle)?)
-    };
     "`ln(x / (1 - x))`, of `x` brought to between `eps` and `1 - eps` if that is given. Real \
      numbers; integers as `f32`."
     logit(eps: Option<f64>) = |x| {
         let x = match eps {
-            Some(eps) => x.clamp(eps, 1.0 - eps)?,
+            // The lower bound counts where it is above the upper one.
+            Some(eps) => {
+                let bounded = Tensor::where_(&x.gt(1.0 - eps)?, 1.0 - eps, x)?;
+                Tensor::where_(&x.lt(eps)?, eps, &bounded)?
+            }
             None => x.clone(),
         };
         x.div(&x.rsub(1)?)?.log()
     };
 }
 
-composed_methods_of_two! {
-    "`ln(eᵃ + eᵇ)`, computed without overflow. Real numbers; integers as `f32`."
-    logaddexp = |a, b| {
-        let rest = a.sub(b)?.abs()?.neg()?.exp()?.log1p()?;
-        // Equal infinities have no difference.
-        Tensor::where_(&a.eq(b)?.logical_and(&a.isinf()?)?, a, &a.maximum(b)?.add(&rest)?)
-    };
-    "`log₂(2ᵃ + 2ᵇ)`, computed without overflow. Real numbers; integers as `f32`."
-    logaddexp2 = |a, b| {
-        let rest = a.sub(b)?.abs()?.neg()?.exp2()?.log1p()?;
-        let rest = rest.mul(std::f64::consts::LOG2_E)?;
-        Tensor::where_(&a.eq(b)?.logical_and(&a.isinf()?)?, a, &a.maximum(b)?.add(&rest)?)
-    };
-}
-
 impl Tensor {
+    /// `sin(πx) / (πx)`, 1 at 0. Real (integers as `f32`) or complex.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn sinc(&self) -> RusTorchResult<Self> {
+        self.composed_of_numbers("sinc", |x| {
+            let angle = x.mul(std::f64::consts::PI)?;
+            Self::where_(&x.eq(0)?, &x.ones_like()?, &angle.sin()?.div(&angle)?)
+        })
+    }
+
+    /// `ln(eᵃ + eᵇ)`, computed without overflow. Real (integers as `f32`) or complex.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; a block format.
+    pub fn logaddexp<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+        self.composed_of_two("logaddexp", other.into(), |a, b| {
+            let first = a.real()?.ge(&b.real()?)?;
+            let large = Self::where_(&first, a, b)?;
+            let small = Self::where_(&first, b, a)?;
+            let sum = large.add(&small.sub(&large)?.exp()?.log1p()?)?;
+            // Equal infinities have no difference.
+            let infinite = a.eq(b)?.logical_and(&a.isinf()?)?;
+            let sum = Self::where_(&infinite, a, &sum)?;
+            Self::where_(&a.isnan()?, a, &sum)
+        })
+    }
+
+    /// `log₂(2ᵃ + 2ᵇ)`, computed without overflow. Real (integers as `f32`) or complex.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; a block format.
+    pub fn logaddexp2<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+        use std::f64::consts::{LN_2, LOG2_E};
+        self.composed_of_two("logaddexp2", other.into(), |a, b| {
+            a.mul(LN_2)?.logaddexp(&b.mul(LN_2)?)?.mul(LOG2_E)
+        })
+    }
+
     /// `self` to the power `other`. Numbers; of integers with a tensor of negative powers 0, or ±1
     /// where `self` is ±1.
     ///
@@ -148,13 +171,13 @@ impl Tensor {
         self.cast(NAME, dtype)?.pow(&other.to_tensor(NAME, dtype)?)
     }
 
-    /// `self · 2^other`. Real numbers; integers as `f32`.
+    /// `self · 2^other`. Numbers; integers as `f32`.
     ///
     /// # Errors
-    /// Shapes that do not broadcast; a dtype other than of real numbers.
+    /// Shapes that do not broadcast; a block format.
     pub fn ldexp(&self, other: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "ldexp";
-        match other.dtype().is_int() {
+        match other.dtype().is_int() && !self.dtype().is_complex() {
             true => {
                 let dtype = float_of(self.dtype());
                 let (x, power) = (self.cast(NAME, dtype)?, other.cast(NAME, dtype)?);

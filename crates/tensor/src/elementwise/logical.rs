@@ -1,7 +1,7 @@
 //! Bits, truth values, and choices by them.
 
+use rustorch_ir::DType;
 use rustorch_ir::ops::{UnaryOp, Where};
-use rustorch_ir::{DType, OpError};
 
 use super::binary_methods;
 use crate::Tensor;
@@ -65,43 +65,48 @@ impl Tensor {
         Self::apply("where", Where, &[condition, &a, &b])
     }
 
-    /// `value`, a number or a tensor of rank 0, where `mask`, a `bool` tensor that
-    /// broadcasts, is true, else `self`.
+    /// `value`, a number or a tensor of rank 0, where `mask`, a `bool` tensor, is true, else `self`.
+    /// Both broadcast.
     ///
     /// # Errors
-    /// A mask that is not `bool`, or larger than `self`; a value whose kind is above that of
-    /// `self`, such as a float for integers.
+    /// A mask that is not `bool`; shapes that do not broadcast; a value with dimensions, or whose kind
+    /// is above that of `self`, such as a float for integers (of booleans any number is one).
     pub fn masked_fill<'a>(
         &self,
         mask: &Self,
         value: impl Into<Operand<'a>>,
     ) -> RusTorchResult<Self> {
+        const NAME: &str = "masked_fill";
         let value = value.into();
-        let dtype = result_dtype("masked_fill", &[self.into(), value])?;
-        let expected = format!("a value that {} holds", self.dtype());
-        require("masked_fill", dtype == self.dtype(), expected, dtype)?;
-        let value = value.to_tensor("masked_fill", dtype)?;
-        let filled = Self::apply("masked_fill", Where, &[mask, &value, self])?;
-        if filled.shape() != self.shape() {
-            let expected = format!("a mask and value that broadcast to {}", self.ty().shape);
-            return Err(OpError::new("masked_fill", expected, filled.ty()).into());
+        if let Operand::Tensor(value) = value {
+            require(NAME, value.rank() == 0, "a value of rank 0", value.ty())?;
         }
-        Ok(filled)
+        let is_number = matches!(value, Operand::Scalar(_));
+        let dtype = result_dtype(NAME, &[self.into(), value])?;
+        let expected = format!("a value that {} holds", self.dtype());
+        let fits = dtype == self.dtype() || (is_number && self.dtype() == DType::Bool);
+        require(NAME, fits, expected, dtype)?;
+        let value = value.to_tensor(NAME, self.dtype())?;
+        Self::apply(NAME, Where, &[mask, &value, self])
     }
 
     /// NaN and infinities put in other numbers' places: NaN `nan`; `positive` and `negative` those of
-    /// the infinities, or else the largest and least number of the dtype. Floats; integers stay.
+    /// the infinities, or else the largest and least number of the dtype. Floats, and the parts of
+    /// complex numbers; integers stay.
     ///
     /// # Errors
-    /// A complex dtype or a block format.
+    /// A block format.
     pub fn nan_to_num(
         &self,
         nan: f64,
         positive: Option<f64>,
         negative: Option<f64>,
     ) -> RusTorchResult<Self> {
-        const NAME: &str = "nan_to_num";
-        require(NAME, !self.dtype().is_complex(), "real numbers", self.ty())?;
+        if self.dtype().is_complex() {
+            let [re, im] = [self.real()?, self.imag()?];
+            let part = |x: Self| x.nan_to_num(nan, positive, negative);
+            return Self::complex(&part(re)?, &part(im)?);
+        }
         let largest = match self.dtype() {
             DType::F64 => f64::MAX,
             DType::F32 => f32::MAX.into(),

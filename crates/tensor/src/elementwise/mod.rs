@@ -66,8 +66,18 @@ impl Tensor {
         name: &'static str,
         f: impl FnOnce(&Self) -> RusTorchResult<Self>,
     ) -> RusTorchResult<Self> {
+        require(name, !self.dtype().is_complex(), "real numbers", self.ty())?;
+        self.composed_of_numbers(name, f)
+    }
+
+    /// The same of complex numbers, too.
+    fn composed_of_numbers(
+        &self,
+        name: &'static str,
+        f: impl FnOnce(&Self) -> RusTorchResult<Self>,
+    ) -> RusTorchResult<Self> {
         let dtype = float_of(self.dtype());
-        require(name, dtype.is_float(), "real numbers", self.ty())?;
+        require(name, !dtype.is_block(), "numbers", self.ty())?;
         f(&self.cast(name, compute_dtype(dtype))?)?.cast(name, dtype)
     }
 
@@ -80,7 +90,6 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         let this = Operand::from(self);
         let dtype = float_of(result_dtype(name, &[this, other])?);
-        require(name, dtype.is_float(), "real numbers", dtype)?;
         let compute = compute_dtype(dtype);
         let (a, b) = (
             this.to_tensor(name, compute)?,

@@ -198,7 +198,8 @@ impl Tensor {
         }
     }
 
-    /// `ln Σ eˣ`, computed without overflow; −∞ where there are no elements. Real; integers as `f32`.
+    /// `ln Σ eˣ`, computed without overflow; −∞ where there are no elements. Real (integers as `f32`)
+    /// or complex.
     ///
     /// # Errors
     /// There are no such dimensions; another dtype.
@@ -206,14 +207,12 @@ impl Tensor {
         const NAME: &str = "logsumexp";
         let dims = dims.into();
         let dtype = float_of(self.dtype());
-        let x = self.cast(NAME, dtype)?;
-        x.require_float(NAME)?;
-        let x = x.wide(NAME)?;
+        let x = self.cast(NAME, dtype)?.wide(NAME)?;
         if x.reduced_elements(NAME, &dims)? == 0 {
             let none = x.reduce(NAME, ReduceOp::Sum, &dims, keepdim)?;
             return none.log()?.cast(NAME, dtype);
         }
-        let max = x.reduce(NAME, ReduceOp::Max, &dims, true)?;
+        let max = x.real()?.reduce(NAME, ReduceOp::Max, &dims, true)?;
         // Infinite maxima would make NaN of their difference to themselves.
         let infinite = max.abs()?.eq(f64::INFINITY)?;
         let max = max.masked_fill(&infinite, 0.0)?;

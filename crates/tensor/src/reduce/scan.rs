@@ -26,11 +26,24 @@ scan_methods! {
     cumsum = Sum;
     "Running product along `dim`; of integers and booleans an `i64`. Numbers and booleans."
     cumprod = Prod;
-    "`ln Σ eˣ` of each element and those before it along `dim`. Floats."
-    logcumsumexp = LogSumExp;
 }
 
 impl Tensor {
+    /// `ln Σ eˣ` of each element and those before it along `dim`. Floats and complex numbers.
+    ///
+    /// # Errors
+    /// There is no such dimension; another dtype.
+    pub fn logcumsumexp(&self, dim: isize) -> RusTorchResult<Self> {
+        const NAME: &str = "logcumsumexp";
+        if !self.dtype().is_complex() || self.numel() == 0 {
+            return self.scan(NAME, ScanOp::LogSumExp, dim);
+        }
+        let max = self.real()?.max(dim, true)?;
+        let max = max.masked_fill(&max.isinf()?, 0.0)?;
+        let sums = self.sub(&max)?.exp()?.scan(NAME, ScanOp::Sum, dim)?;
+        sums.log()?.add(&max)
+    }
+
     fn scan(&self, name: &'static str, op: ScanOp, dim: isize) -> RusTorchResult<Self> {
         let [result] = self.along(|x| {
             let dim = x.dim(name, dim)?;
@@ -96,6 +109,9 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "diff";
         require(NAME, self.rank() > 0, "at least one dimension", self.ty())?;
+        if n == 0 {
+            return Ok(self.clone());
+        }
         let parts: Vec<&Self> = prepend.into_iter().chain([self]).chain(append).collect();
         let mut x = match parts.len() {
             1 => self.clone(),

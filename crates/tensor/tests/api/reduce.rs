@@ -2,7 +2,7 @@
 
 use num_complex::Complex;
 use rustorch_ir::DType;
-use rustorch_tensor::{Tensor, tensor};
+use rustorch_tensor::{Interpolation, ScatterReduce, Tensor, tensor};
 
 use crate::{Outcome, assert_close, error};
 
@@ -174,5 +174,117 @@ fn equality() -> Outcome {
     assert!(!tensor![f64::NAN].allclose(&tensor![f64::NAN], 1.0, 1.0)?);
     assert!(tensor![5, 6].allclose(&tensor![5, 6], 0.0, 0.0)?);
     assert!(x.allclose(&tensor![1, 2], 1.0, 1.0).is_err());
+    Ok(())
+}
+
+#[test]
+fn scans() -> Outcome {
+    let x = tensor![2.0, -1.0, 3.0, 3.0, f64::NAN, 9.0];
+    let (values, indices) = x.cummax(0)?;
+    assert_close(&values.narrow(0, 0, 4)?, &[2.0, 2.0, 3.0, 3.0]);
+    assert_eq!(indices.to_vec::<i64>()?, [0, 0, 2, 3, 4, 4]);
+    let (values, indices) = tensor![3, 1, 1, 2].cummin(0)?;
+    assert_eq!(values.to_vec::<i64>()?, [3, 1, 1, 1]);
+    assert_eq!(indices.to_vec::<i64>()?, [0, 1, 2, 2]);
+    assert_eq!(tensor![1, 2, 3].cumprod(0)?.to_vec::<i64>()?, [1, 2, 6]);
+    assert_close(
+        &tensor![0.0, 0.0, 100.0].logcumsumexp(0)?,
+        &[0.0, std::f32::consts::LN_2, 100.0],
+    );
+    let y = tensor![[1.0, 4.0, 9.0], [0.0, 1.0, 3.0]];
+    assert_close(&y.diff(1, -1, None, None)?, &[3.0, 5.0, 1.0, 2.0]);
+    assert_close(&y.trapezoid(2.0, -1)?, &[18.0, 5.0]);
+    assert_close(&y.trapezoid_at(&tensor![0.0, 1.0, 3.0], 1)?, &[15.5, 4.5]);
+    assert_close(&y.cumulative_trapezoid(1.0, 1)?, &[2.5, 9.0, 0.5, 2.5]);
+    // A number is a line of one.
+    assert_close(&Tensor::scalar(5.0, DType::F32)?.cumsum(0)?, &[5.0]);
+    Ok(())
+}
+
+#[test]
+fn medians_modes_and_quantiles() -> Outcome {
+    let x = tensor![[3.0, 1.0, 2.0, 4.0], [f64::NAN, 5.0, 7.0, 6.0]];
+    let (values, indices) = x.median_dim(1, false)?;
+    let values = values.to_vec::<f32>()?;
+    assert!(values[0] == 2.0 && values[1].is_nan(), "{values:?}");
+    assert_eq!(indices.to_vec::<i64>()?, [2, 0]);
+    assert_close(&x.nanmedian_dim(1, false)?.0, &[2.0, 6.0]);
+    assert_eq!(tensor![4, 1, 3].median()?.item::<i64>()?, 3);
+    let (values, indices) = tensor![[5, 2, 2, 5], [1, 3, 3, 3]].mode(1, false)?;
+    assert_eq!(values.to_vec::<i64>()?, [2, 3]);
+    assert_eq!(indices.to_vec::<i64>()?, [2, 3]);
+    let (value, index) = tensor![9, 4, 7].kthvalue(2, 0, false)?;
+    assert_eq!((value.item::<i64>()?, index.item::<i64>()?), (7, 2));
+    let line = tensor![0.0, 1.0, 2.0, 10.0];
+    let q = tensor![0.25, 0.9];
+    for (how, expected) in [
+        (Interpolation::Linear, [0.75, 7.6]),
+        (Interpolation::Lower, [0.0, 2.0]),
+        (Interpolation::Higher, [1.0, 10.0]),
+        (Interpolation::Midpoint, [0.5, 6.0]),
+        (Interpolation::Nearest, [1.0, 10.0]),
+    ] {
+        assert_close(&line.quantile(&q, None, false, how)?, &expected);
+    }
+    let linear = Interpolation::Linear;
+    assert_eq!(x.quantile(&q, 1, true, linear)?.shape(), [2, 2, 1]);
+    let half = Tensor::scalar(0.5, DType::F32)?;
+    assert_close(&x.nanquantile(&half, 1, false, linear)?, &[2.5, 6.0]);
+    Ok(())
+}
+
+#[test]
+fn what_reductions_of_other_kinds_give() -> Outcome {
+    let x = tensor![[1.0, f64::NAN, 0.0], [4.0, 5.0, 0.0]];
+    assert_close(&x.nansum(1, false)?, &[1.0, 9.0]);
+    assert_close(&x.nanmean(1, false)?, &[0.5, 3.0]);
+    assert_eq!(x.count_nonzero(0)?.to_vec::<i64>()?, [2, 2, 0]);
+    let (least, most) = tensor![3, -1, 2].aminmax(None, false)?;
+    assert_eq!((least.item::<i64>()?, most.item::<i64>()?), (-1, 3));
+    assert_eq!(tensor![2u8, 0].any(None, false)?.dtype(), DType::U8);
+    let none = Tensor::zeros([0], DType::F32)?;
+    assert_eq!(none.logsumexp(0, false)?.item::<f32>()?, f32::NEG_INFINITY);
+    assert!(none.median()?.item::<f32>()?.is_nan());
+    let (var, mean) = tensor![1.0, 2.0, 6.0].var_mean(None, 0.5, false)?;
+    assert_close(&var, &[5.6]);
+    assert_close(&mean, &[3.0]);
+    for (p, expected) in [
+        (0.0, 2.0),
+        (1.0, 7.0),
+        (2.0, 5.0),
+        (3.0, 4.497_941_4),
+        (-1.0, 0.0),
+        (f64::INFINITY, 4.0),
+        (f64::NEG_INFINITY, 0.0),
+    ] {
+        assert_close(&tensor![-3.0, 0.0, 4.0].norm(p, None, false)?, &[expected]);
+    }
+    let number = Tensor::scalar(-2.0, DType::F32)?;
+    assert_close(&number.sum(-1, true)?, &[-2.0]);
+    assert_eq!(number.argmax(0, true)?.shape(), [0usize; 0]);
+    Ok(())
+}
+
+#[test]
+fn elements_that_meet_at_a_place() -> Outcome {
+    let x = tensor![1.0, 10.0, 100.0];
+    let (index, source) = (tensor![0, 0, 1, 1], tensor![2.0, 4.0, 5.0, 7.0]);
+    for (how, with, without) in [
+        (ScatterReduce::Sum, [7.0, 22.0, 100.0], [6.0, 12.0, 100.0]),
+        (ScatterReduce::Prod, [8.0, 350.0, 100.0], [8.0, 35.0, 100.0]),
+        (
+            ScatterReduce::Mean,
+            [7.0 / 3.0, 22.0 / 3.0, 100.0],
+            [3.0, 6.0, 100.0],
+        ),
+        (ScatterReduce::Amax, [4.0, 10.0, 100.0], [4.0, 7.0, 100.0]),
+        (ScatterReduce::Amin, [1.0, 5.0, 100.0], [2.0, 5.0, 100.0]),
+    ] {
+        assert_close(&x.scatter_reduce(0, &index, &source, how, true)?, &with);
+        assert_close(&x.scatter_reduce(0, &index, &source, how, false)?, &without);
+        assert_close(&x.index_reduce(0, &index, &source, how, false)?, &without);
+    }
+    let few = tensor![1.0];
+    assert!(error(x.scatter_reduce(0, &index, &few, ScatterReduce::Sum, true)).contains("smaller"));
     Ok(())
 }

@@ -74,7 +74,7 @@ table! {
     "ge", "input, other", |c| c.input()?.ge(c.operand("other")?)?;
     "gt", "input, other", |c| c.input()?.gt(c.operand("other")?)?;
     "half", "input, *, memory_format=None", |c| c.input()?.to_dtype(DType::F16)?;
-    "heaviside", "input, other", |c| c.input()?.heaviside(c.operand("other")?)?;
+    "heaviside", "input, other", |c| c.input()?.heaviside(c.tensor("other")?)?;
     "hypot", "input, other", |c| c.input()?.hypot(c.operand("other")?)?;
     "i0", "input", |c| c.input()?.i0()?;
     "igamma", "input, other", |c| c.input()?.igamma(c.operand("other")?)?;
@@ -164,10 +164,10 @@ table! {
     "__radd__", "input, other", |c| c.input()?.add(c.operand("other")?)?;
     "__rand__", "input, other", |c| c.input()?.bitwise_and(c.operand("other")?)?;
     "__rdiv__", "input, other", |c| c.input()?.reciprocal()?.mul(c.operand("other")?)?;
-    "__rmod__", "input, other", |c| number(c)?.remainder(c.input()?)?;
+    "__rmod__", "input, other", |c| first(c)?.remainder(c.input()?)?;
     "__rmul__", "input, other", |c| c.input()?.mul(c.operand("other")?)?;
     "__ror__", "input, other", |c| c.input()?.bitwise_or(c.operand("other")?)?;
-    "__rpow__", "input, other", |c| number(c)?.pow(c.input()?)?;
+    "__rpow__", "input, other", |c| first(c)?.pow(c.input()?)?;
     "__rsub__", "input, other", |c| c.input()?.rsub(c.operand("other")?)?;
     "__rxor__", "input, other", |c| c.input()?.bitwise_xor(c.operand("other")?)?;
 }
@@ -225,12 +225,13 @@ fn clamped(c: &Call) -> Found<Tensor> {
     })
 }
 
-/// The number that is the first operand of Python's operators.
-fn number(c: &Call) -> Found<Tensor> {
-    let dtype = match c.scalar("other")? {
-        Scalar::Int(_) => DType::I64,
-        Scalar::Float(_) => DType::F32,
-        Scalar::Complex(..) => DType::Complex64,
+/// What is the first operand of Python's operators.
+fn first(c: &Call) -> Found<Tensor> {
+    let dtype = match c.operand("other")? {
+        Operand::Tensor(other) => return Ok(other.clone()),
+        Operand::Scalar(Scalar::Int(_)) => DType::I64,
+        Operand::Scalar(Scalar::Float(_)) => DType::F32,
+        Operand::Scalar(Scalar::Complex(..)) => DType::Complex64,
     };
     Ok(Tensor::scalar(c.scalar("other")?, dtype)?)
 }

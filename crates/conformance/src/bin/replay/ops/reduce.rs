@@ -38,8 +38,12 @@ table! {
     "count_nonzero", "input, dim=None", |c| c.input()?.count_nonzero(c.dims_or_all("dim")?)?;
     "cummax", "input, dim", |c| c.input()?.cummax(c.int("dim")?)?;
     "cummin", "input, dim", |c| c.input()?.cummin(c.int("dim")?)?;
-    "cumprod", "input, dim, *, dtype=None", |c| c.input_as("dtype")?.cumprod(c.int("dim")?)?;
-    "cumsum", "input, dim, *, dtype=None", |c| c.input_as("dtype")?.cumsum(c.int("dim")?)?;
+    "cumprod", "input, dim, *, dtype=None", |c| {
+        asked(c, c.input_as("dtype")?.cumprod(c.int("dim")?)?)?
+    };
+    "cumsum", "input, dim, *, dtype=None", |c| {
+        asked(c, c.input_as("dtype")?.cumsum(c.int("dim")?)?)?
+    };
     "cumulative_trapezoid", "y, x=None, *, dx=None, dim=-1", |c| match c.optional("x")? {
         Some(x) => c.input()?.cumulative_trapezoid_at(x, c.int("dim")?)?,
         None => { let dx = c.maybe_float("dx")?.unwrap_or(1.0); c.input()?.cumulative_trapezoid(dx, c.int("dim")?)? },
@@ -90,10 +94,10 @@ table! {
         c.input()?.nanquantile(&quantiles(c)?, c.maybe_int("dim")?, c.bool("keepdim")?, interpolation(c)?)?
     };
     "nansum", "input, dim=None, keepdim=False, *, dtype=None", |c| {
-        c.input_as("dtype")?.nansum(c.dims_or_all("dim")?, c.bool("keepdim")?)?
+        asked(c, c.input_as("dtype")?.nansum(c.dims_or_all("dim")?, c.bool("keepdim")?)?)?
     };
     "prod", "input, dim=None, keepdim=False, *, dtype=None", |c| {
-        c.input_as("dtype")?.prod(c.dims("dim")?, c.bool("keepdim")?)?
+        asked(c, c.input_as("dtype")?.prod(c.dims("dim")?, c.bool("keepdim")?)?)?
     };
     "quantile", "input, q, dim=None, keepdim=False, *, interpolation='linear'", |c| {
         c.input()?.quantile(&quantiles(c)?, c.maybe_int("dim")?, c.bool("keepdim")?, interpolation(c)?)?
@@ -105,18 +109,18 @@ table! {
     "sort", "input, dim=-1, descending=False, stable=False", |c| {
         c.input()?.sort(c.int("dim")?, c.bool("descending")?)?
     };
-    "std", "input, dim=None, *, correction=1, keepdim=False", |c| {
+    "std", "input, dim=None, *, unbiased=None, correction=1, keepdim=False", |c| {
         c.input()?.std(c.dims_or_all("dim")?, correction(c)?, c.bool("keepdim")?)?
     };
     "std.unbiased", "input, unbiased=True", |c| c.input()?.std(None, unbiased(c)?, false)?;
-    "std_mean", "input, dim=None, *, correction=1, keepdim=False", |c| {
+    "std_mean", "input, dim=None, *, unbiased=None, correction=1, keepdim=False", |c| {
         c.input()?.std_mean(c.dims_or_all("dim")?, correction(c)?, c.bool("keepdim")?)?
     };
     "std_mean.unbiased", "input, unbiased=True", |c| {
         c.input()?.std_mean(None, unbiased(c)?, false)?
     };
     "sum", "input, dim=None, keepdim=False, *, dtype=None", |c| {
-        c.input_as("dtype")?.sum(c.dims_or_all("dim")?, c.bool("keepdim")?)?
+        asked(c, c.input_as("dtype")?.sum(c.dims_or_all("dim")?, c.bool("keepdim")?)?)?
     };
     "topk", "input, k, dim=-1, largest=True, sorted=True", |c| {
         c.input()?.topk(c.int("k")?, c.int("dim")?, c.bool("largest")?)?
@@ -129,11 +133,11 @@ table! {
         Some(x) => c.input()?.trapezoid_at(x, c.int("dim")?)?,
         None => { let dx = c.maybe_float("dx")?.unwrap_or(1.0); c.input()?.trapezoid(dx, c.int("dim")?)? },
     };
-    "var", "input, dim=None, *, correction=1, keepdim=False", |c| {
+    "var", "input, dim=None, *, unbiased=None, correction=1, keepdim=False", |c| {
         c.input()?.var(c.dims_or_all("dim")?, correction(c)?, c.bool("keepdim")?)?
     };
     "var.unbiased", "input, unbiased=True", |c| c.input()?.var(None, unbiased(c)?, false)?;
-    "var_mean", "input, dim=None, *, correction=1, keepdim=False", |c| {
+    "var_mean", "input, dim=None, *, unbiased=None, correction=1, keepdim=False", |c| {
         c.input()?.var_mean(c.dims_or_all("dim")?, correction(c)?, c.bool("keepdim")?)?
     };
     "var_mean.unbiased", "input, unbiased=True", |c| {
@@ -141,8 +145,16 @@ table! {
     };
 }
 
+/// A sum in the dtype that was asked for: of integers it is an `i64`.
+fn asked(c: &Call, sum: Tensor) -> Found<Tensor> {
+    Ok(sum.to_dtype(c.dtype_or("dtype", sum.dtype())?)?)
+}
+
 fn correction(c: &Call) -> Found<f64> {
-    Ok(c.maybe_float("correction")?.unwrap_or(1.0))
+    match c.has("unbiased") {
+        true => unbiased(c),
+        false => Ok(c.maybe_float("correction")?.unwrap_or(1.0)),
+    }
 }
 
 fn unbiased(c: &Call) -> Found<f64> {
