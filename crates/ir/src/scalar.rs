@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use half::{bf16, f16};
+use num_complex::Complex;
 use smallvec::SmallVec;
 
 use crate::DType;
@@ -140,6 +141,13 @@ impl From<i32> for Scalar {
 impl From<bool> for Scalar {
     fn from(value: bool) -> Self {
         Self::Int(value.into())
+    }
+}
+
+impl<T: Into<f64>> From<Complex<T>> for Scalar {
+    fn from(value: Complex<T>) -> Self {
+        let [re, im] = [value.re, value.im].map(|part| Param(part.into()));
+        Self::Complex(re, im)
     }
 }
 

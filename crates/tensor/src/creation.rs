@@ -4,7 +4,7 @@ use rustorch_ir::ops::{Arange, Full};
 use rustorch_ir::{DType, OpError, Scalar, TensorType};
 use rustorch_runtime::{HostBuffer, Storage};
 
-use crate::error::{RusTorchError, RusTorchResult, require};
+use crate::error::{RusTorchError, RusTorchResult, require, with_room};
 use crate::manager::current_pin;
 use crate::tensor::check_type;
 use crate::value::View;
@@ -62,6 +62,34 @@ impl Tensor {
         Self::created(dtype, View::whole(storage, &ty.shape))
     }
 
+    /// The elements that `element` gives for each index, in row-major order.
+    ///
+    /// # Errors
+    /// A shape that no memory could hold.
+    pub fn from_fn<T: Element>(
+        shape: impl AsRef<[usize]>,
+        mut element: impl FnMut(&[usize]) -> T,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "from_fn";
+        let shape = shape.as_ref();
+        let ty = TensorType::new(shape, T::DTYPE);
+        check_type(NAME, &ty)?;
+        let count = ty.shape.elements();
+        let mut elements = with_room(NAME, count)?;
+        let mut index = vec![0; shape.len()];
+        for _ in 0..count {
+            elements.push(element(&index));
+            for (at, &size) in index.iter_mut().zip(shape).rev() {
+                *at += 1;
+                if *at < size {
+                    break;
+                }
+                *at = 0;
+            }
+        }
+        Self::from_vec(elements, shape)
+    }
+
     /// One number as a tensor of rank 0.
     ///
     /// # Errors
@@ -116,6 +144,14 @@ impl Tensor {
         Self::filled("ones", shape.as_ref(), Scalar::Int(1), dtype)
     }
 
+    /// A tensor whose elements are for others to write: zeros, as there are no undefined ones here.
+    ///
+    /// # Errors
+    /// As [`Tensor::full`].
+    pub fn empty(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
+        Self::filled("empty", shape.as_ref(), Scalar::Int(0), dtype)
+    }
+
     /// One value in this tensor's shape and dtype.
     ///
     /// # Errors
@@ -138,6 +174,62 @@ impl Tensor {
     /// A block format.
     pub fn ones_like(&self) -> RusTorchResult<Self> {
         self.full_like(1)
+    }
+
+    /// [`Tensor::empty`] in this tensor's shape and dtype.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn empty_like(&self) -> RusTorchResult<Self> {
+        Self::empty(self.shape(), self.dtype())
+    }
+
+    /// One value in another shape, in this tensor's dtype.
+    ///
+    /// # Errors
+    /// As [`Tensor::full`].
+    pub fn new_full(
+        &self,
+        shape: impl AsRef<[usize]>,
+        value: impl Into<Scalar>,
+    ) -> RusTorchResult<Self> {
+        Self::filled("new_full", shape.as_ref(), value.into(), self.dtype())
+    }
+
+    /// Zeros in another shape, in this tensor's dtype.
+    ///
+    /// # Errors
+    /// As [`Tensor::full`].
+    pub fn new_zeros(&self, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        self.new_full(shape, 0)
+    }
+
+    /// Ones in another shape, in this tensor's dtype.
+    ///
+    /// # Errors
+    /// As [`Tensor::full`].
+    pub fn new_ones(&self, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        self.new_full(shape, 1)
+    }
+
+    /// [`Tensor::empty`] in another shape, in this tensor's dtype.
+    ///
+    /// # Errors
+    /// As [`Tensor::full`].
+    pub fn new_empty(&self, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        self.new_full(shape, 0)
+    }
+
+    /// Elements in another shape, converted to this tensor's dtype.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_slice`]; a dtype that they are not converted to.
+    pub fn new_tensor<T: Element>(
+        &self,
+        data: &[T],
+        shape: impl AsRef<[usize]>,
+    ) -> RusTorchResult<Self> {
+        Self::from_slice(data, shape)?.cast("new_tensor", self.dtype())
     }
 
     /// `start`, `start + step`, … up to but without `end`, of shape `[⌈(end - start) / step⌉]`.
@@ -166,13 +258,69 @@ impl Tensor {
         Self::apply("arange", arange, &[])
     }
 
-    /// `steps` numbers, evenly from `start` to `end`, both included. Floats.
+    /// `steps` numbers, evenly from `start` to `end`, both included. Integers
+    /// are cut, the ends first.
     ///
     /// # Errors
-    /// Another dtype.
-    pub fn linspace(start: f64, end: f64, steps: usize, dtype: DType) -> RusTorchResult<Self> {
-        const NAME: &str = "linspace";
-        require(NAME, dtype.is_float(), "a floating-point dtype", dtype)?;
+    /// Booleans or a block format; a complex end of real numbers.
+    pub fn linspace(
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        steps: usize,
+        dtype: DType,
+    ) -> RusTorchResult<Self> {
+        Self::spaced("linspace", [start.into(), end.into()], steps, dtype)?.cast("linspace", dtype)
+    }
+
+    /// `base` to the power of each number of [`Tensor::linspace`]; PyTorch's default base is 10.
+    ///
+    /// # Errors
+    /// As [`Tensor::linspace`].
+    pub fn logspace(
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        steps: usize,
+        base: f64,
+        dtype: DType,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "logspace";
+        let exponents = Self::spaced(NAME, [start.into(), end.into()], steps, dtype)?;
+        let power = match exponents.dtype().is_complex() {
+            true => exponents.mul(base.ln())?.exp()?,
+            false => Self::number(NAME, base.into(), DType::F64, None)?.pow(&exponents)?,
+        };
+        power.cast(NAME, dtype)
+    }
+
+    /// Evenly spaced numbers in double precision.
+    fn spaced(
+        name: &'static str,
+        [start, end]: [Scalar; 2],
+        steps: usize,
+        dtype: DType,
+    ) -> RusTorchResult<Self> {
+        let legal = !dtype.is_block() && dtype != DType::Bool;
+        require(name, legal, "a dtype of numbers", dtype)?;
+        let real = start.imag() == 0.0 && end.imag() == 0.0;
+        let [start, end] = match dtype.is_int() {
+            true => [start, end].map(|end| Scalar::Float(end.as_f64().trunc().into())),
+            false => [start, end],
+        };
+        let expected = "real ends of real numbers";
+        require(
+            name,
+            real || dtype.is_complex(),
+            expected,
+            format!("{start} and {end}"),
+        )?;
+        let line = Self::line(name, start.as_f64(), end.as_f64(), steps)?;
+        match real {
+            true => Ok(line),
+            false => Self::complex(&line, &Self::line(name, start.imag(), end.imag(), steps)?),
+        }
+    }
+
+    fn line(name: &'static str, start: f64, end: f64, steps: usize) -> RusTorchResult<Self> {
         let step = match steps {
             0 | 1 => 0.0,
             _ => (end - start) / (steps - 1) as f64,
@@ -185,14 +333,14 @@ impl Tensor {
                 len: steps,
                 dtype: DType::F64,
             };
-            Self::apply(NAME, arange, &[])
+            Self::apply(name, arange, &[])
         };
         // The second half is counted back from the end, so that both ends are exact.
         let index = line(0.0, 1.0)?;
         let from_end = line(steps.saturating_sub(1) as f64, -1.0)?;
         let (rising, falling) = (line(start, step)?, from_end.mul(-step)?.add(end)?);
         let first_half = index.lt((steps.div_ceil(2)) as f64)?;
-        Self::where_(&first_half, &rising, &falling)?.cast(NAME, dtype)
+        Self::where_(&first_half, &rising, &falling)
     }
 
     /// The `n` × `n` identity matrix.
@@ -200,9 +348,16 @@ impl Tensor {
     /// # Errors
     /// A matrix that no memory could hold; a block format.
     pub fn eye(n: usize, dtype: DType) -> RusTorchResult<Self> {
-        const NAME: &str = "eye";
-        let index = Self::arange(0, n as i64, 1, DType::I64)?;
-        index.unsqueeze(1)?.eq(&index)?.cast(NAME, dtype)
+        Self::eye_of([n, n], dtype)
+    }
+
+    /// A matrix `[n, m]` with ones on its diagonal, 0 elsewhere: PyTorch's `eye(n, m)`.
+    ///
+    /// # Errors
+    /// As [`Tensor::eye`].
+    pub fn eye_of([n, m]: [usize; 2], dtype: DType) -> RusTorchResult<Self> {
+        let line = |n: usize| Self::arange(0, n as i64, 1, DType::I64);
+        line(n)?.unsqueeze(1)?.eq(&line(m)?)?.cast("eye", dtype)
     }
 }
 

@@ -34,23 +34,42 @@ impl From<&[isize]> for Dims {
 }
 
 impl Dims {
+    /// As indices for a tensor of this rank; one may come several times.
+    pub(crate) fn each(&self, op: &'static str, rank: usize) -> RusTorchResult<Vec<usize>> {
+        let Some(dims) = &self.0 else {
+            return Ok((0..rank).collect());
+        };
+        let index = |&dim: &isize| Ok(normalize_dim(op, dim, rank)?);
+        dims.iter().map(index).collect()
+    }
+
+    /// As indices for a tensor of this rank, in the order that they were given in.
+    pub(crate) fn listed(
+        &self,
+        op: &'static str,
+        rank: usize,
+    ) -> RusTorchResult<SmallVec<[usize; 6]>> {
+        // As in PyTorch, a tensor of rank 0 may be told of its dimension 0.
+        let indices = self.each(op, rank.max(usize::from(self.0.is_some())))?;
+        let once = (1..indices.len()).all(|i| !indices[..i].contains(&indices[i]));
+        let expected = "each dimension at most once";
+        require(
+            op,
+            once,
+            expected,
+            format!("{:?}", self.0.as_deref().unwrap_or_default()),
+        )?;
+        Ok(indices.into_iter().filter(|&dim| dim < rank).collect())
+    }
+
     /// As rising indices for a tensor of this rank. One of rank 0 has none, but answers to 0 and -1.
     pub(crate) fn resolve(
         &self,
         op: &'static str,
         rank: usize,
     ) -> RusTorchResult<SmallVec<[usize; 6]>> {
-        let Some(dims) = &self.0 else {
-            return Ok((0..rank).collect());
-        };
-        let mut indices = (dims.iter())
-            .map(|&dim| normalize_dim(op, dim, rank.max(1)))
-            .collect::<Result<SmallVec<[usize; 6]>, OpError>>()?;
+        let mut indices = self.listed(op, rank)?;
         indices.sort_unstable();
-        let once = indices.is_sorted_by(|a, b| a < b);
-        let expected = "each dimension at most once";
-        require(op, once, expected, format!("{:?}", &dims[..]))?;
-        indices.retain(|dim| *dim < rank);
         Ok(indices)
     }
 }

@@ -76,6 +76,15 @@ impl From<RunError> for RusTorchError {
     }
 }
 
+/// An empty list with room for so many elements.
+pub(crate) fn with_room<T>(op: &'static str, count: usize) -> RusTorchResult<Vec<T>> {
+    let mut list = Vec::new();
+    let bytes = count.saturating_mul(size_of::<T>());
+    let no_room = |_| RusTorchError::OutOfMemory { op, bytes };
+    list.try_reserve_exact(count).map_err(no_room)?;
+    Ok(list)
+}
+
 /// Fails unless `condition`.
 pub(crate) fn require(
     op: &'static str,

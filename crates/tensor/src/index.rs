@@ -1,9 +1,22 @@
 //! Elements chosen or placed by index.
+//!
+//! An index outside of its dimension is an error when the result is computed. As in PyTorch, which
+//! functions count negative indices from the end is said by each.
+
+mod along;
+mod chosen;
+mod list;
+mod masks;
+mod places;
 
 use rustorch_ir::ops::{Gather, IndexSelect, Scatter, ScatterMode};
+use rustorch_ir::{DType, Shape};
+
+pub use list::{Ellipsis, Index, Indices, NewAxis};
 
 use crate::Tensor;
-use crate::error::RusTorchResult;
+use crate::error::{RusTorchResult, require};
+use crate::promote::Operand;
 
 impl Tensor {
     /// `out[i][j][k] = self[i][index[i][j][k]][k]` for `dim` 1. `index` is `i64` or `i32` of
@@ -12,26 +25,35 @@ impl Tensor {
     /// # Errors
     /// An index tensor other than this; when computed, an index outside `dim`.
     pub fn gather(&self, dim: isize, index: &Self) -> RusTorchResult<Self> {
-        let dim = self.dim("gather", dim)?;
-        Self::apply("gather", Gather { dim }, &[self, index])
+        self.gathered("gather", self.wrap_dim("gather", dim)?, index)
     }
 
     /// A copy in which `out[i][index[i][j][k]][k] = source[i][j][k]` for `dim` 1; of several
-    /// writes to one place the last counts. `index` as for [`Tensor::gather`]; `source` has
-    /// its shape and `self`'s dtype.
+    /// writes to one place the last counts. `index` as for [`Tensor::gather`]; `source` is a
+    /// number, or of `self`'s dtype and nowhere smaller than `index`.
     ///
     /// # Errors
     /// Operands other than these; when computed, an index outside `dim`.
-    pub fn scatter(&self, dim: isize, index: &Self, source: &Self) -> RusTorchResult<Self> {
-        self.scattered("scatter", dim, index, source, ScatterMode::Set)
+    pub fn scatter<'a>(
+        &self,
+        dim: isize,
+        index: &Self,
+        source: impl Into<Operand<'a>>,
+    ) -> RusTorchResult<Self> {
+        self.scattered("scatter", dim, index, source.into(), ScatterMode::Set)
     }
 
     /// [`Tensor::scatter`] that adds to what is there.
     ///
     /// # Errors
     /// As [`Tensor::scatter`]; booleans.
-    pub fn scatter_add(&self, dim: isize, index: &Self, source: &Self) -> RusTorchResult<Self> {
-        self.scattered("scatter_add", dim, index, source, ScatterMode::Add)
+    pub fn scatter_add<'a>(
+        &self,
+        dim: isize,
+        index: &Self,
+        source: impl Into<Operand<'a>>,
+    ) -> RusTorchResult<Self> {
+        self.scattered("scatter_add", dim, index, source.into(), ScatterMode::Add)
     }
 
     fn scattered(
@@ -39,19 +61,121 @@ impl Tensor {
         name: &'static str,
         dim: isize,
         index: &Self,
-        source: &Self,
+        source: Operand,
         mode: ScatterMode,
     ) -> RusTorchResult<Self> {
-        let dim = self.dim(name, dim)?;
-        Self::apply(name, Scatter { dim, mode }, &[self, index, source])
+        let dim = self.wrap_dim(name, dim)?;
+        let source = match source {
+            Operand::Tensor(source) => source.front_of(name, index)?,
+            Operand::Scalar(_) => source
+                .to_tensor(name, self.dtype())?
+                .expand(index.shape())?,
+        };
+        if self.rank() == 0 && index.rank() == 0 {
+            let [x, index, source] = [self, index, &source].map(Self::atleast_1d);
+            return x?
+                .placed(name, dim, mode, &index?, &source?)?
+                .reshape(self.shape());
+        }
+        self.placed(name, dim, mode, index, &source)
     }
 
-    /// The indices of `dim` that `index`, `i64` or `i32` `[n]`, lists.
+    /// [`Scatter`], in which booleans are added by or, and an index of nothing has any dtype.
+    pub(crate) fn placed(
+        &self,
+        name: &'static str,
+        dim: usize,
+        mode: ScatterMode,
+        index: &Self,
+        source: &Self,
+    ) -> RusTorchResult<Self> {
+        let index = index.none_of_i64(name)?;
+        let op = Scatter { dim, mode };
+        if mode == ScatterMode::Add && self.dtype() == DType::Bool {
+            let mode = ScatterMode::Max;
+            return Self::apply(name, Scatter { dim, mode }, &[self, &index, source]);
+        }
+        Self::apply(name, op, &[self, &index, source])
+    }
+
+    /// An index; one of nothing as `i64`, whatever dtype it has.
+    fn none_of_i64(&self, name: &'static str) -> RusTorchResult<Self> {
+        match self.numel() {
+            0 => self.cast(name, DType::I64),
+            _ => Ok(self.clone()),
+        }
+    }
+
+    /// As much of it, from the start of each dimension, as `index` is large.
+    fn front_of(&self, name: &'static str, index: &Self) -> RusTorchResult<Self> {
+        let (own, wanted) = (self.shape(), index.shape());
+        let fits = own.len() == wanted.len() && own.iter().zip(wanted).all(|(a, b)| a >= b);
+        let expected = format!("a source no smaller than the index {}", index.ty());
+        require(name, fits, expected, self.ty())?;
+        let cut = wanted
+            .iter()
+            .enumerate()
+            .filter(|&(dim, &size)| own[dim] != size);
+        cut.into_iter().try_fold(self.clone(), |x, (dim, &size)| {
+            x.narrow(dim as isize, 0, size)
+        })
+    }
+
+    /// [`Tensor::gather`] along a dimension that has been checked.
+    fn gathered(&self, name: &'static str, dim: usize, index: &Self) -> RusTorchResult<Self> {
+        let index = &index.none_of_i64(name)?;
+        if self.rank() > 0 || index.rank() > 1 {
+            return Self::apply(name, Gather { dim }, &[self, index]);
+        }
+        let (x, line) = (self.atleast_1d()?, index.atleast_1d()?);
+        Self::apply(name, Gather { dim }, &[&x, &line])?.reshape(index.shape())
+    }
+
+    /// The indices of `dim` that `index`, `i64` or `i32`, `[n]` or one of rank 0, lists. A tensor
+    /// of rank 0 is what its only index, 0, gives.
     ///
     /// # Errors
     /// An index tensor other than this; when computed, an index outside `dim`.
     pub fn index_select(&self, dim: isize, index: &Self) -> RusTorchResult<Self> {
-        let dim = self.dim("index_select", dim)?;
-        Self::apply("index_select", IndexSelect { dim }, &[self, index])
+        const NAME: &str = "index_select";
+        let dim = self.wrap_dim(NAME, dim)?;
+        let index = index.atleast_1d()?;
+        if self.rank() > 0 {
+            return self.picked(NAME, dim, &index);
+        }
+        require(
+            NAME,
+            index.numel() == 1,
+            "one index of a number",
+            index.ty(),
+        )?;
+        self.atleast_1d()?
+            .picked(NAME, dim, &index)?
+            .reshape(self.shape())
+    }
+
+    /// [`Tensor::index_select`] of a vector, along a dimension that has been checked.
+    pub(crate) fn picked(
+        &self,
+        name: &'static str,
+        dim: usize,
+        index: &Self,
+    ) -> RusTorchResult<Self> {
+        Self::apply(name, IndexSelect { dim }, &[self, index])
+    }
+
+    /// An index, `i64` or `i32`, in which negative numbers count from the end of `size`.
+    fn wrapped(&self, name: &'static str, size: usize) -> RusTorchResult<Self> {
+        let legal = matches!(self.dtype(), DType::I64 | DType::I32);
+        require(name, legal, "an index of i64 or i32", self.ty())?;
+        // Wide enough for what is outside to stay outside.
+        let index = self.cast(name, DType::I64)?;
+        Self::where_(&index.lt(0)?, &index.add(size as i64)?, &index)
+    }
+
+    /// A vector of indices of `dim`, spread over the other dimensions of `shape`.
+    fn spread_along(&self, dim: usize, shape: &[usize]) -> RusTorchResult<Self> {
+        let line = Shape::from(vec![1; shape.len()]).with_dim(dim, self.numel());
+        self.reshape(&line)?.expand(shape)
     }
 }

@@ -1,33 +1,73 @@
-//! Tensors put together, and what is put around one.
+//! Tensors put together.
 
-use rustorch_ir::ops::{Concat, Pad};
-use rustorch_ir::{OpError, Scalar};
+use rustorch_ir::ops::Concat;
+use rustorch_ir::{OpError, Shape};
 
 use crate::Tensor;
-use crate::error::{RusTorchResult, require};
+use crate::error::{RusTorchResult, require, with_room};
 use crate::promote::{Operand, result_dtype};
+
+/// Which dimension of [`Tensor::meshgrid`]'s results belongs to which vector.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Indexing {
+    /// The first to the first: rows and columns of a matrix.
+    Ij,
+    /// The first to the second, and the second to the first: coordinates of a plane.
+    Xy,
+}
+
+/// References to tensors, which functions of several take.
+fn references(tensors: &[Tensor]) -> Vec<&Tensor> {
+    tensors.iter().collect()
+}
+
+/// The results of `change` on each.
+fn each(
+    tensors: &[&Tensor],
+    change: impl Fn(&Tensor) -> RusTorchResult<Tensor>,
+) -> RusTorchResult<Vec<Tensor>> {
+    tensors.iter().map(|t| change(t)).collect()
+}
 
 impl Tensor {
     /// Tensors joined along a dimension of theirs. Their other sizes are equal; their dtypes
-    /// promote.
+    /// promote. As in PyTorch, tensors of shape `[0]` fit any others.
     ///
     /// # Errors
-    /// No tensor; sizes that differ elsewhere; no such dimension.
+    /// No tensor; rank 0; sizes that differ elsewhere; no such dimension.
     pub fn cat(tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
         Self::joined("cat", tensors, dim)
     }
 
+    /// [`Tensor::cat`] by NumPy's name.
+    ///
+    /// # Errors
+    /// As [`Tensor::cat`].
+    pub fn concatenate(tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
+        Self::joined("concatenate", tensors, dim)
+    }
+
+    /// [`Tensor::cat`] by another name.
+    ///
+    /// # Errors
+    /// As [`Tensor::cat`].
+    pub fn concat(tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
+        Self::joined("concat", tensors, dim)
+    }
+
     fn joined(name: &'static str, tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
-        let Some(first) = tensors.first() else {
+        let is_nothing = |t: &&Self| t.shape() == [0];
+        let Some(first) = tensors.iter().find(|t| !is_nothing(t)).or(tensors.first()) else {
             return Err(OpError::new(name, "at least one tensor", "none").into());
         };
+        let ranked = tensors.iter().all(|t| t.rank() > 0);
+        require(name, ranked, "tensors of rank 1 or more", "one of rank 0")?;
         let dim = first.dim(name, dim)?;
         let operands: Vec<Operand> = tensors.iter().map(|&t| t.into()).collect();
         let dtype = result_dtype(name, &operands)?;
-        let tensors = (tensors.iter())
-            .map(|t| t.cast(name, dtype))
-            .collect::<RusTorchResult<Vec<Self>>>()?;
-        Self::apply(name, Concat { dim }, &tensors.iter().collect::<Vec<_>>())
+        let some = (tensors.iter()).filter(|t| first.rank() == 1 || !is_nothing(t));
+        let tensors = (some.map(|t| t.cast(name, dtype))).collect::<RusTorchResult<Vec<Self>>>()?;
+        Self::apply(name, Concat { dim }, &references(&tensors))
     }
 
     /// Tensors of one shape joined along a new dimension, between −rank − 1 and rank.
@@ -41,35 +81,183 @@ impl Tensor {
             let got = format!("{} and {}", pair[0].ty(), pair[1].ty());
             require(NAME, same, "tensors of one shape", got)?;
         }
-        let rows = (tensors.iter())
-            .map(|t| t.unsqueeze(dim))
-            .collect::<RusTorchResult<Vec<Self>>>()?;
-        Self::joined(NAME, &rows.iter().collect::<Vec<_>>(), dim)
+        let rows = each(tensors, |t| t.unsqueeze(dim))?;
+        Self::joined(NAME, &references(&rows), dim)
     }
 
-    /// `value` put around the last dimensions, as `torch.nn.functional.pad`: `padding` is how
-    /// many indices before and after the last dimension, then those of the one before it,
-    /// and so on.
+    /// Tensors side by side: joined along dimension 1, vectors along 0; numbers are vectors.
     ///
     /// # Errors
-    /// An odd number of entries, or more than two for each dimension.
-    pub fn pad(
-        &self,
-        padding: impl AsRef<[usize]>,
-        value: impl Into<Scalar>,
-    ) -> RusTorchResult<Self> {
-        let (pairs, rest) = padding.as_ref().as_chunks::<2>();
-        let fits = rest.is_empty() && pairs.len() <= self.rank();
-        let expected = format!("a pair for each of the last of {} dimensions", self.rank());
-        let got = format!("{:?}", padding.as_ref());
-        require("pad", fits, expected, got)?;
-        let kept = self.rank() - pairs.len();
-        let op = Pad {
-            padding: (std::iter::repeat_n((0, 0), kept))
-                .chain(pairs.iter().rev().map(|&[before, after]| (before, after)))
-                .collect(),
-            value: value.into(),
-        };
-        Self::apply("pad", op, &[self])
+    /// As [`Tensor::cat`].
+    pub fn hstack(tensors: &[&Self]) -> RusTorchResult<Self> {
+        Self::beside("hstack", &each(tensors, Self::atleast_1d)?)
     }
+
+    fn beside(name: &'static str, tensors: &[Self]) -> RusTorchResult<Self> {
+        let dim = isize::from(tensors.first().is_some_and(|t| t.rank() > 1));
+        Self::joined(name, &references(tensors), dim)
+    }
+
+    /// Tensors one below the other: joined along dimension 0; vectors are rows.
+    ///
+    /// # Errors
+    /// As [`Tensor::cat`].
+    pub fn vstack(tensors: &[&Self]) -> RusTorchResult<Self> {
+        let rows = each(tensors, Self::atleast_2d)?;
+        Self::joined("vstack", &references(&rows), 0)
+    }
+
+    /// [`Tensor::vstack`] by another name.
+    ///
+    /// # Errors
+    /// As [`Tensor::cat`].
+    pub fn row_stack(tensors: &[&Self]) -> RusTorchResult<Self> {
+        let rows = each(tensors, Self::atleast_2d)?;
+        Self::joined("row_stack", &references(&rows), 0)
+    }
+
+    /// Tensors one behind the other: joined along dimension 2, see [`Tensor::atleast_3d`].
+    ///
+    /// # Errors
+    /// As [`Tensor::cat`].
+    pub fn dstack(tensors: &[&Self]) -> RusTorchResult<Self> {
+        let planes = each(tensors, Self::atleast_3d)?;
+        Self::joined("dstack", &references(&planes), 2)
+    }
+
+    /// Columns side by side: vectors and numbers become columns.
+    ///
+    /// # Errors
+    /// As [`Tensor::cat`].
+    pub fn column_stack(tensors: &[&Self]) -> RusTorchResult<Self> {
+        let columns = each(tensors, |t| match t.rank() {
+            0 | 1 => t.reshape([t.numel(), 1]),
+            _ => Ok(t.clone()),
+        })?;
+        Self::beside("column_stack", &columns)
+    }
+
+    /// The matrix with these matrices along its diagonal, 0 elsewhere; vectors are rows. Dtypes
+    /// promote. `[1, 0]` of none.
+    ///
+    /// # Errors
+    /// Rank above 2; dtypes that do not promote.
+    pub fn block_diag(tensors: &[&Self]) -> RusTorchResult<Self> {
+        const NAME: &str = "block_diag";
+        let blocks = each(tensors, |t| {
+            require(NAME, t.rank() <= 2, "tensors of rank 2 or less", t.ty())?;
+            t.atleast_2d()
+        })?;
+        let width: usize = blocks.iter().map(|block| block.shape()[1]).sum();
+        let mut left = 0;
+        let rows = (blocks.iter()).map(|block| {
+            let own = block.shape()[1];
+            left += own;
+            block.pad([(left - own) as isize, (width - left) as isize], 0)
+        });
+        let rows = rows.collect::<RusTorchResult<Vec<Self>>>()?;
+        match rows.is_empty() {
+            true => Self::zeros([1, 0], rustorch_ir::DType::F32),
+            false => Self::joined(NAME, &references(&rows), 0),
+        }
+    }
+
+    /// Coordinates on a grid: for each vector, its elements along a dimension of their own,
+    /// broadcast to the shape of the grid. Numbers are vectors of one element.
+    ///
+    /// # Errors
+    /// Rank above 1; no tensor.
+    pub fn meshgrid(tensors: &[&Self], indexing: Indexing) -> RusTorchResult<Vec<Self>> {
+        const NAME: &str = "meshgrid";
+        require(NAME, !tensors.is_empty(), "at least one tensor", "none")?;
+        for t in tensors {
+            require(NAME, t.rank() <= 1, "vectors, or numbers", t.ty())?;
+        }
+        let swaps = indexing == Indexing::Xy && tensors.len() > 1;
+        let dim_of = |i: usize| if swaps && i < 2 { 1 - i } else { i };
+        let size_of = |dim: usize| tensors[dim_of(dim)].numel();
+        let grid: Shape = (0..tensors.len()).map(size_of).collect();
+        let spread = |(i, t): (usize, &&Self)| {
+            let line = Shape::from(vec![1; tensors.len()]).with_dim(dim_of(i), t.numel());
+            t.reshape(&line)?.expand(&grid)
+        };
+        tensors.iter().enumerate().map(spread).collect()
+    }
+
+    /// All choices of one element from each vector, `[product of their sizes, how many]`; of one
+    /// vector itself.
+    ///
+    /// # Errors
+    /// Another rank; no tensor; dtypes that differ.
+    pub fn cartesian_prod(tensors: &[&Self]) -> RusTorchResult<Self> {
+        const NAME: &str = "cartesian_prod";
+        for t in tensors {
+            require(NAME, t.rank() == 1, "vectors", t.ty())?;
+            let got = format!("{} and {}", tensors[0].dtype(), t.dtype());
+            require(NAME, t.dtype() == tensors[0].dtype(), "one dtype", got)?;
+        }
+        if let [one] = tensors {
+            return Ok((*one).clone());
+        }
+        let grid = Self::meshgrid(tensors, Indexing::Ij)?;
+        let columns = each(&references(&grid), Self::ravel)?;
+        Self::stack(&references(&columns), 1)
+    }
+
+    /// All choices of `r` elements of a vector, in the order of their indices, `[count, r]`; an
+    /// element may come several times `with_replacement`.
+    ///
+    /// # Errors
+    /// Another rank; more choices than memory could hold.
+    pub fn combinations(&self, r: usize, with_replacement: bool) -> RusTorchResult<Self> {
+        const NAME: &str = "combinations";
+        require(NAME, self.rank() == 1, "a vector", self.ty())?;
+        let n = self.numel();
+        if r == 0 {
+            return Self::zeros([0], self.dtype());
+        }
+        let step = usize::from(!with_replacement);
+        let count = choices(n, r, with_replacement);
+        if count == 0 {
+            return Self::zeros([0, r], self.dtype());
+        }
+        let length = count.saturating_mul(r);
+        let mut index: Vec<i64> = with_room(NAME, length)?;
+        // The first choice, then the next one as long as there is one: each element has a last
+        // index that leaves enough for those behind it.
+        let mut choice: Vec<usize> = (0..r).map(|i| i * step).collect();
+        let most = |i: usize| n - 1 - (r - 1 - i) * step;
+        loop {
+            index.extend(choice.iter().map(|&i| i as i64));
+            let Some(at) = (0..r).rev().find(|&i| choice[i] < most(i)) else {
+                break;
+            };
+            choice[at] += 1;
+            for i in at + 1..r {
+                choice[i] = choice[i - 1] + step;
+            }
+        }
+        let index = Self::from_vec(index, [length])?;
+        self.picked(NAME, 0, &index)?.reshape([count, r])
+    }
+}
+
+/// How many choices of `r` of `n` elements there are; more than can be counted are as many as can.
+fn choices(n: usize, r: usize, with_replacement: bool) -> usize {
+    let n = match with_replacement {
+        true if n > 0 => n.saturating_add(r - 1),
+        _ => n,
+    };
+    let r = match n.checked_sub(r) {
+        Some(rest) => r.min(rest),
+        None => return 0,
+    };
+    let mut count = 1u128;
+    for i in 0..r as u128 {
+        count = count.saturating_mul(n as u128 - i) / (i + 1);
+        if count > usize::MAX as u128 {
+            return usize::MAX;
+        }
+    }
+    count as usize
 }

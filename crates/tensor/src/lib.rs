@@ -10,8 +10,12 @@
 //! | `history.rs`, `grad.rs` | operations still to be computed, and those kept for gradients |
 //! | `recipe.rs`, `recovery.rs` | how values were computed, for when their device is lost |
 //! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
-//! | `creation.rs`, `random.rs`, `macros.rs` | new tensors |
-//! | `views.rs`, `index.rs`, `join.rs` | other shapes, chosen elements, tensors put together |
+//! | `creation.rs`, `random/`, `macros.rs` | new tensors |
+//! | `views.rs`, `parts.rs`, `diagonals.rs` | other shapes, parts along dimensions, diagonals |
+//! | `index.rs`, `index/` | elements chosen or placed by index |
+//! | `rearrange.rs`, `join.rs`, `padding.rs` | the same elements elsewhere, put together, continued |
+//! | `search.rs`, `unique.rs`, `histogram.rs` | places in sorted sequences, equal elements, counts |
+//! | `statistics.rs`, `patches.rs`, `windows.rs` | covariance and slopes, patches of images, windows |
 //! | `promote.rs`, `elementwise/`, `ops_traits.rs` | functions of elements, operators |
 //! | `reduce/`, `scatter_reduce.rs` | elements combined |
 //! | `linalg/`, `fft.rs` | linear algebra, Fourier transforms |
@@ -29,6 +33,7 @@ mod converting;
 mod creation;
 mod custom;
 mod devices;
+mod diagonals;
 mod dims;
 mod display;
 mod element;
@@ -39,6 +44,7 @@ mod eval;
 mod f32;
 pub mod fft;
 mod grad;
+mod histogram;
 mod history;
 mod hybrid;
 mod index;
@@ -49,18 +55,26 @@ mod macros;
 mod manager;
 pub mod nn;
 mod ops_traits;
+mod padding;
+mod parts;
+mod patches;
 mod preferences;
 mod promote;
 mod random;
+mod rearrange;
 mod recipe;
 mod recovery;
 mod reduce;
 mod scatter_reduce;
+mod search;
+mod statistics;
 mod tensor;
 mod trace;
+mod unique;
 mod updates;
 mod value;
 mod views;
+pub mod windows;
 
 pub use activity::Activity;
 pub use devices::{Discovered, backends, discover, host, runtime, with_runtime};
@@ -74,16 +88,27 @@ pub use f32::{
     DeviceState, F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer, F32UnifiedBuffer,
 };
 pub use grad::{Recorded, is_grad_enabled, no_grad};
+pub use histogram::Bins;
 pub use hybrid::HybridExecutor;
+pub use index::{Ellipsis, Index, Indices, NewAxis};
+pub use join::Indexing;
 pub use macros::{Literal, literal};
 pub use manager::{
     DeviceManager, GpuContext, current_device, is_gpu_available, set_device, with_device,
 };
 pub use nn::AttentionOptions;
+pub use padding::PadMode;
+pub use parts::Sections;
+pub use patches::Patches;
 pub use preferences::prefer;
 pub use promote::Operand;
-pub use random::manual_seed;
+pub use random::{
+    Generator, GeneratorState, default_generator, fork_rng, initial_seed, manual_seed,
+};
+pub use rearrange::Repeats;
 pub use reduce::Interpolation;
 pub use scatter_reduce::ScatterReduce;
+pub use statistics::Spacing;
 pub use tensor::Tensor;
 pub use trace::Trace;
+pub use unique::Unique;

@@ -219,6 +219,15 @@ impl Tensor {
         matches!(*self.value.lock(), State::Ready(_))
     }
 
+    /// Does its value follow from what is given only when a trace is run?
+    pub(crate) fn is_traced(&self) -> bool {
+        match self.state() {
+            State::Placeholder => true,
+            State::Pending(pending) => pending.extent.is_traced,
+            State::Ready(_) | State::Scalar(_) => false,
+        }
+    }
+
     /// The memory that the elements are in, if they are computed.
     pub(crate) fn storage_in_memory(&self) -> Option<Storage> {
         Some(self.value.view()?.storage)
@@ -275,6 +284,11 @@ impl Tensor {
         let track =
             tracks.map(|tracks| Track::result(recorded(NAME, op(), &[self], pin), tracks, &[]));
         Ok(Self::of(Value::ready(self.dtype(), pin, view), track))
+    }
+
+    /// [`Tensor::dim`] of what counts a tensor of rank 0 as one of one dimension.
+    pub(crate) fn wrap_dim(&self, op: &'static str, dim: isize) -> RusTorchResult<usize> {
+        Ok(normalize_dim(op, dim, self.rank().max(1))?)
     }
 
     /// The index of a dimension that may be counted from the last.

@@ -10,6 +10,7 @@ mod least_squares;
 mod norms;
 mod products;
 mod solve;
+mod vectors;
 
 pub use factors::{
     QrMode, cholesky, cholesky_ex, eig, eigh, eigvals, eigvalsh, householder_product, lu,

@@ -63,7 +63,7 @@ fn sizes_and_positions() -> Outcome {
         assert!(x.reshape([bad, -1]).is_err() && x.expand([bad, 3]).is_err());
     }
     assert!(x.narrow(1, max, max).is_err());
-    assert!(x.pad([max, max], 0).is_err());
+    assert!(x.pad([isize::MAX; 2], 0).is_err());
     assert!(x.split(max, 1)?.len() == 1 && x.chunk(max, 1)?.len() == 3);
     assert!(x.topk(max, 1, true).is_err());
     assert!(Tensor::eye(max, DType::F32).is_err());

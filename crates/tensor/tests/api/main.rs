@@ -13,17 +13,46 @@ mod history;
 mod index;
 mod linalg;
 mod nn;
+mod random;
+mod rearrange;
 mod recipes;
 mod reduce;
 mod results;
+mod search;
 mod special;
+mod statistics;
 mod trace;
 mod updates;
 mod views;
 
-use rustorch_tensor::{RusTorchResult, Tensor};
+use rustorch_tensor::{Element, RusTorchResult, Tensor};
 
 type Outcome = RusTorchResult<()>;
+
+/// What PyTorch gives for an expression of its language: ours, its shape and elements.
+type Row<'a, T> = (&'a str, Tensor, &'a [usize], &'a [T]);
+
+/// Each tensor has the shape and the elements that it should.
+#[track_caller]
+fn assert_rows<T: Element>(rows: &[Row<T>]) {
+    for (python, tensor, shape, elements) in rows {
+        assert_eq!(tensor.shape(), *shape, "{python}");
+        let got = tensor.to_vec::<T>();
+        assert_eq!(got.as_deref(), Ok(*elements), "{python}");
+    }
+}
+
+/// Each `f32` tensor has the shape and, nearly, the elements that it should.
+#[track_caller]
+fn assert_close_rows(rows: &[Row<f32>]) {
+    for (python, tensor, shape, elements) in rows {
+        assert_eq!(tensor.shape(), *shape, "{python}");
+        let got = tensor.to_vec::<f32>().expect(python);
+        let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 2e-6 * b.abs().max(1.0);
+        let fits = got.iter().zip(*elements).all(close);
+        assert!(fits, "{python}: expected {elements:?}, got {got:?}");
+    }
+}
 
 /// The elements of an `f32` tensor are close to `expected`.
 #[track_caller]

@@ -28,6 +28,12 @@ table! {
     "cholesky_solve", "input, input2, upper=False", |c| {
         c.input()?.cholesky_solve(c.tensor("input2")?, c.bool("upper")?)?
     };
+    "cross", "input, other, dim=None", |c| {
+        let sizes = c.input()?.shape();
+        let first = || sizes.iter().position(|&size| size == 3).unwrap_or(0) as isize;
+        let dim = c.maybe_int("dim")?.unwrap_or_else(first);
+        c.input()?.cross(c.tensor("other")?, dim)?
+    };
     "dot", "input, tensor", |c| c.input()?.dot(c.tensor("tensor")?)?;
     "einsum", "operands, equation", |c| {
         Tensor::einsum(c.text("equation")?, &c.tensors("operands")?)?
@@ -42,6 +48,9 @@ table! {
     "linalg.cond", "A, p=None", |c| match c.has("p") {
         true => linalg::cond(c.input()?, matrix_norm(c, "p")?)?,
         false => linalg::cond(c.input()?, MatrixNorm::P(2.0))?,
+    };
+    "linalg.cross", "input, other, *, dim=-1", |c| {
+        c.input()?.cross(c.tensor("other")?, c.int("dim")?)?
     };
     "linalg.det", "A", |c| linalg::det(c.input()?)?;
     "linalg.eig", "A", |c| linalg::eig(c.input()?)?;

@@ -35,7 +35,8 @@ families!(
     images,
     nn,
     random,
-    special
+    special,
+    statistics
 );
 
 /// The function of this name, with its variant or without, and its family.

@@ -4,6 +4,31 @@ use rustorch_ir::DType;
 use rustorch_tensor::Tensor;
 
 table! {
+    "bernoulli", "input", |c| Tensor::bernoulli(c.input()?)?;
+    "cauchy", "input, median=0, sigma=1", |c| {
+        let mut x = c.input()?.contiguous()?;
+        x.cauchy_(c.operand("median")?, c.operand("sigma")?)?.clone()
+    };
+    "exponential", "input, lambd=1", |c| {
+        let mut x = c.input()?.contiguous()?;
+        x.exponential_(c.operand("lambd")?)?.clone()
+    };
+    "geometric", "input, p", |c| {
+        let mut x = c.input()?.contiguous()?;
+        x.geometric_(c.operand("p")?)?.clone()
+    };
+    "log_normal", "input, mean=1, std=2", |c| {
+        let mut x = c.input()?.contiguous()?;
+        x.log_normal_(c.operand("mean")?, c.operand("std")?)?.clone()
+    };
+    "multinomial", "input, num_samples, replacement=False", |c| {
+        Tensor::multinomial(c.input()?, c.int("num_samples")?, c.bool("replacement")?)?
+    };
+    "normal", "mean, std=1", |c| Tensor::normal(c.operand("mean")?, c.operand("std")?)?;
+    "normal.in_place", "input, mean=0, std=1", |c| {
+        let mut x = c.input()?.contiguous()?;
+        x.normal_(c.operand("mean")?, c.operand("std")?)?.clone()
+    };
     "rand_like", "input, *, dtype=None, memory_format=None", |c| {
         let input = c.input()?;
         Tensor::rand(input.shape(), c.dtype_or("dtype", input.dtype())?)?
@@ -30,5 +55,9 @@ table! {
     "randn_like", "input, *, dtype=None, memory_format=None", |c| {
         let input = c.input()?;
         Tensor::randn(input.shape(), c.dtype_or("dtype", input.dtype())?)?
+    };
+    "uniform", "input, from=0, to=1", |c| {
+        let mut x = c.input()?.contiguous()?;
+        x.uniform_(c.operand("from")?, c.operand("to")?)?.clone()
     };
 }

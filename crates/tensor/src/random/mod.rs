@@ -1,45 +1,37 @@
 //! Random tensors.
 //!
-//! What is drawn depends only on a seed and an element's index, so that every device draws
-//! the same. Functions without a seed take the next one of a generator, which begins with
-//! seed 0 and which [`manual_seed`] starts anew.
+//! What is drawn depends only on a key and an element's index, so that every device draws the
+//! same. Functions of a [`Generator`] take the next key of its stream; those of [`Tensor`] that of
+//! the [default one](default_generator).
 
-use std::sync::{Mutex, PoisonError};
+mod counts;
+mod distributions;
+mod filling;
+mod generator;
+mod sampling;
 
-use rustorch_ir::DType;
-use rustorch_ir::ops::{Distribution, Random, philox};
+pub use generator::{
+    Generator, GeneratorState, default_generator, fork_rng, initial_seed, manual_seed,
+};
+
+use rustorch_ir::ops::{Distribution, Random};
+use rustorch_ir::{DType, OpError};
+
+pub(crate) use distributions::wide;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
-/// Where seeds come from.
-struct Generator {
-    seed: u64,
-    drawn: u64,
-}
-
-static GENERATOR: Mutex<Generator> = Mutex::new(Generator { seed: 0, drawn: 0 });
-
-/// Starts the generator of seeds anew: what is drawn afterwards is the same each time.
-pub fn manual_seed(seed: u64) {
-    let mut generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
-    *generator = Generator { seed, drawn: 0 };
-}
-
-fn next_seed() -> u64 {
-    let mut generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
-    let [low, high, ..] = philox(generator.drawn, generator.seed);
-    generator.drawn += 1;
-    u64::from(high) << 32 | u64::from(low)
-}
+/// How many values 32 random bits have.
+const WORDS: i64 = 1 << 32;
 
 impl Tensor {
-    /// Numbers drawn evenly from `[0, 1)`. Floats.
+    /// Numbers drawn evenly from `[0, 1)`. Floats, or complex numbers, both of whose parts are.
     ///
     /// # Errors
     /// Another dtype; a shape that no memory could hold.
     pub fn rand(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
-        Self::rand_seeded(shape, dtype, next_seed())
+        Self::rand_seeded(shape, dtype, default_generator().draw_seed())
     }
 
     /// [`Tensor::rand`] from a seed of its own.
@@ -51,7 +43,14 @@ impl Tensor {
         dtype: DType,
         seed: u64,
     ) -> RusTorchResult<Self> {
-        Self::drawn("rand", Distribution::Uniform, seed, shape.as_ref(), dtype)
+        const NAME: &str = "rand";
+        let shape = shape.as_ref();
+        if !dtype.is_complex() {
+            return Self::drawn(NAME, Distribution::Uniform, seed, shape, dtype);
+        }
+        let parts = [shape, &[2]].concat();
+        let parts = Self::drawn(NAME, Distribution::Uniform, seed, &parts, dtype.real())?;
+        Self::complex(&parts.select(-1, 0)?, &parts.select(-1, 1)?)
     }
 
     /// [`Tensor::rand`] by a key `i64[2]` of a seed and an offset, which counts the blocks of four
@@ -74,7 +73,7 @@ impl Tensor {
     /// # Errors
     /// Another dtype; a shape that no memory could hold.
     pub fn randn(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
-        Self::randn_seeded(shape, dtype, next_seed())
+        Self::randn_seeded(shape, dtype, default_generator().draw_seed())
     }
 
     /// [`Tensor::randn`] from a seed of its own.
@@ -101,18 +100,18 @@ impl Tensor {
         Self::drawn_by("randn", Distribution::Normal, key, shape.as_ref(), dtype)
     }
 
-    /// Integers drawn evenly from `low..high`, as any real dtype.
+    /// Integers drawn evenly from `low..high`, as any dtype.
     ///
     /// # Errors
-    /// A range that is empty, or has more than 2³² integers; another dtype; a shape that no
-    /// memory could hold.
+    /// A range that is empty, or has 2⁶³ integers or more; another dtype; a shape that no memory
+    /// could hold.
     pub fn randint(
         low: i64,
         high: i64,
         shape: impl AsRef<[usize]>,
         dtype: DType,
     ) -> RusTorchResult<Self> {
-        Self::randint_seeded(low, high, shape, dtype, next_seed())
+        Self::randint_seeded(low, high, shape, dtype, default_generator().draw_seed())
     }
 
     /// [`Tensor::randint`] from a seed of its own.
@@ -127,25 +126,29 @@ impl Tensor {
         seed: u64,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "randint";
-        let count = i128::from(high) - i128::from(low);
-        // The generator gives 32 random bits for each element.
-        let fits = (1..=1 << 32).contains(&count);
-        require(
-            NAME,
-            fits,
-            "a range of 1 to 2^32 integers",
-            format!("{low}..{high}"),
-        )?;
-        let legal = dtype.is_int() || dtype.is_float();
-        require(NAME, legal, "an integer or floating-point dtype", dtype)?;
-        let even = Self::drawn(
-            NAME,
-            Distribution::Uniform,
-            seed,
-            shape.as_ref(),
-            DType::F64,
-        )?;
-        let index = even.mul(count as f64)?.floor()?.cast(NAME, DType::I64)?;
+        let count = high.checked_sub(low).filter(|&count| count > 0);
+        let got = format!("{low}..{high}");
+        let expected = "a range of 1 to 2^63 - 1 integers";
+        let Some(count) = count else {
+            return Err(OpError::new(NAME, expected, got).into());
+        };
+        require(NAME, !dtype.is_block(), "a dtype of scalars", dtype)?;
+        let shape = shape.as_ref();
+        // Of each number 32 bits are random.
+        let words = |shape: &[usize]| {
+            let even = Self::drawn(NAME, Distribution::Uniform, seed, shape, DType::F64)?;
+            even.mul(count.min(WORDS) as f64)?
+                .floor()?
+                .cast(NAME, DType::I64)
+        };
+        let index = if count <= WORDS {
+            words(shape)?
+        } else {
+            let pairs = words(&[shape, &[2]].concat())?;
+            let (high, low) = (pairs.select(-1, 0)?, pairs.select(-1, 1)?);
+            let word = high.remainder(WORDS / 2)?.mul(WORDS)?.add(&low)?;
+            word.remainder(count)?
+        };
         index.add(low)?.cast(NAME, dtype)
     }
 

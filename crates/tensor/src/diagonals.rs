@@ -1,0 +1,253 @@
+//! Diagonals and triangles of matrices.
+
+use rustorch_ir::ops::{Compare, CompareOp, Where};
+use rustorch_ir::{DType, OpError};
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require, with_room};
+
+/// Where a diagonal begins, and how long it is.
+struct Diagonal {
+    row: usize,
+    column: usize,
+    length: usize,
+}
+
+impl Diagonal {
+    /// The diagonal of a matrix `rows` × `columns`, `offset` to the right of the main one.
+    fn new(rows: usize, columns: usize, offset: isize) -> Self {
+        let away = offset.unsigned_abs();
+        let (row, column) = if offset < 0 { (away, 0) } else { (0, away) };
+        let length = rows.saturating_sub(row).min(columns.saturating_sub(column));
+        Self {
+            row,
+            column,
+            length,
+        }
+    }
+}
+
+/// `column - row` compared to `offset`, for each place of a matrix.
+fn places(
+    name: &'static str,
+    [rows, columns]: [usize; 2],
+    op: CompareOp,
+    offset: isize,
+) -> RusTorchResult<Tensor> {
+    let line = |n: usize| Tensor::arange(0, n as i64, 1, DType::I64);
+    // What is outside of the matrix is as far as its corners.
+    let offset = offset.clamp(-(rows as isize), columns as isize);
+    let offset = Tensor::number(name, (offset as i64).into(), DType::I64, None)?;
+    let bound = line(rows)?.unsqueeze(1)?.add(&offset)?;
+    Tensor::apply(name, Compare { op }, &[&line(columns)?, &bound])
+}
+
+impl Tensor {
+    /// The elements where a mask is true, 0 elsewhere.
+    pub(crate) fn kept_where(&self, name: &'static str, mask: &Self) -> RusTorchResult<Self> {
+        let zero = Self::number(name, 0.into(), self.dtype(), None)?;
+        Self::apply(name, Where, &[mask, self, &zero])
+    }
+
+    /// The sizes of the matrices that the last two dimensions are.
+    fn matrices(&self, name: &'static str) -> RusTorchResult<[usize; 2]> {
+        let sizes = self.shape().last_chunk().copied();
+        Ok(sizes.ok_or_else(|| OpError::new(name, "rank 2 or more", self.ty()))?)
+    }
+
+    /// The lower triangle of each matrix of the last two dimensions, up to the diagonal that is
+    /// `diagonal` to the right of the main one; 0 above.
+    ///
+    /// # Errors
+    /// Rank below 2; a block format.
+    pub fn tril(&self, diagonal: isize) -> RusTorchResult<Self> {
+        let mask = places("tril", self.matrices("tril")?, CompareOp::Le, diagonal)?;
+        self.kept_where("tril", &mask)
+    }
+
+    /// The upper triangle of each matrix of the last two dimensions, from the diagonal that is
+    /// `diagonal` to the right of the main one on; 0 below.
+    ///
+    /// # Errors
+    /// Rank below 2; a block format.
+    pub fn triu(&self, diagonal: isize) -> RusTorchResult<Self> {
+        let mask = places("triu", self.matrices("triu")?, CompareOp::Ge, diagonal)?;
+        self.kept_where("triu", &mask)
+    }
+
+    /// Rows and columns, `i64` `[2, n]`, of the places of [`Tensor::tril`] in a matrix, row by
+    /// row.
+    ///
+    /// # Errors
+    /// A matrix whose places no memory could hold.
+    pub fn tril_indices(rows: usize, columns: usize, offset: isize) -> RusTorchResult<Self> {
+        Self::triangle("tril_indices", rows, |row| {
+            let end = (row as isize).saturating_add(offset).saturating_add(1);
+            0..usize::try_from(end).unwrap_or(0).min(columns)
+        })
+    }
+
+    /// Rows and columns, `i64` `[2, n]`, of the places of [`Tensor::triu`] in a matrix, row by
+    /// row.
+    ///
+    /// # Errors
+    /// A matrix whose places no memory could hold.
+    pub fn triu_indices(rows: usize, columns: usize, offset: isize) -> RusTorchResult<Self> {
+        Self::triangle("triu_indices", rows, |row| {
+            let start = (row as isize).saturating_add(offset);
+            usize::try_from(start).unwrap_or(0).min(columns)..columns
+        })
+    }
+
+    fn triangle(
+        name: &'static str,
+        rows: usize,
+        columns: impl Fn(usize) -> std::ops::Range<usize>,
+    ) -> RusTorchResult<Self> {
+        let count = (0..rows).try_fold(0usize, |n, row| n.checked_add(columns(row).len()));
+        let count = count.ok_or_else(|| OpError::new(name, "places that fit", "an overflow"))?;
+        let places = || (0..rows).flat_map(|row| columns(row).map(move |column| (row, column)));
+        let mut all = with_room(name, count.saturating_mul(2))?;
+        all.extend(places().map(|(row, _)| row as i64));
+        all.extend(places().map(|(_, column)| column as i64));
+        Self::from_vec(all, [2, count])
+    }
+
+    /// The diagonal of a matrix of two dimensions, `offset` to the right of the main one, as a
+    /// new last dimension in their place. A view.
+    ///
+    /// # Errors
+    /// There are no such dimensions, or they are the same; a block format.
+    pub fn diagonal(&self, offset: isize, dim1: isize, dim2: isize) -> RusTorchResult<Self> {
+        self.diagonal_of("diagonal", offset, [dim1, dim2])
+    }
+
+    fn diagonal_of(
+        &self,
+        name: &'static str,
+        offset: isize,
+        dims: [isize; 2],
+    ) -> RusTorchResult<Self> {
+        let [a, b] = [self.dim(name, dims[0])?, self.dim(name, dims[1])?];
+        require(name, a != b, "two dimensions", format!("{dims:?}"))?;
+        let diagonal = Diagonal::new(self.shape()[a], self.shape()[b], offset);
+        self.restrided(name, |layout| {
+            let mut out = layout.clone();
+            let (shape, strides) = (out.shape.to_mut(), &mut out.strides);
+            for dim in [a.max(b), a.min(b)] {
+                shape.remove(dim);
+                strides.remove(dim);
+            }
+            shape.push(diagonal.length);
+            strides.push(layout.strides[a] + layout.strides[b]);
+            if diagonal.length > 0 {
+                out.offset +=
+                    diagonal.row * layout.strides[a] + diagonal.column * layout.strides[b];
+            }
+            out
+        })
+    }
+
+    /// Matrices of two new dimensions `dim1` and `dim2` whose diagonals, `offset` to the right of
+    /// the main one, are the last dimension; 0 elsewhere.
+    ///
+    /// # Errors
+    /// Rank 0; there are no such dimensions, or they are the same; a block format.
+    pub fn diag_embed(&self, offset: isize, dim1: isize, dim2: isize) -> RusTorchResult<Self> {
+        self.on_diagonal("diag_embed", offset, [dim1, dim2])
+    }
+
+    fn on_diagonal(
+        &self,
+        name: &'static str,
+        offset: isize,
+        [dim1, dim2]: [isize; 2],
+    ) -> RusTorchResult<Self> {
+        let rank = self.rank() + 1;
+        require(name, self.rank() > 0, "rank 1 or more", self.ty())?;
+        let wrap = |dim| rustorch_ir::normalize_dim(name, dim, rank);
+        let [a, b] = [wrap(dim1)?, wrap(dim2)?];
+        require(name, a != b, "two dimensions", format!("{dim1} and {dim2}"))?;
+        let length = self.shape()[self.rank() - 1];
+        let size = length.checked_add(offset.unsigned_abs());
+        let overflow = || OpError::new(name, "a matrix that fits", "an overflow");
+        let size = size.ok_or_else(overflow)?;
+        let embedded = self.along_diagonal(name, [size, size], offset)?;
+        let (a, b) = (a as isize, b as isize);
+        // Below the main diagonal, rows and columns keep their roles.
+        embedded.movedim([-2, -1], [a, b])
+    }
+
+    /// Matrices of these sizes with the elements of the last dimension on a diagonal, 0 elsewhere.
+    fn along_diagonal(
+        &self,
+        name: &'static str,
+        sizes: [usize; 2],
+        offset: isize,
+    ) -> RusTorchResult<Self> {
+        let along = if offset < 0 { sizes[1] } else { sizes[0] };
+        let rest = along - self.shape()[self.rank() - 1];
+        // Each element stands in its row, or where the diagonal begins below, in its column.
+        let lines = self
+            .pad([0, rest as isize], 0)?
+            .unsqueeze(if offset < 0 { -2 } else { -1 })?;
+        lines.kept_where(name, &places(name, sizes, CompareOp::Eq, offset)?)
+    }
+
+    /// The matrix with a vector on its diagonal, or a matrix's diagonal.
+    ///
+    /// # Errors
+    /// Another rank; a block format.
+    pub fn diag(&self, offset: isize) -> RusTorchResult<Self> {
+        const NAME: &str = "diag";
+        match self.rank() {
+            1 => self.on_diagonal(NAME, offset, [0, 1]),
+            2 => self.diagonal_of(NAME, offset, [0, 1]),
+            _ => Err(OpError::new(NAME, "rank 1 or 2", self.ty()).into()),
+        }
+    }
+
+    /// The matrix with all elements, in row-major order, on its diagonal.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn diagflat(&self, offset: isize) -> RusTorchResult<Self> {
+        self.ravel()?.on_diagonal("diagflat", offset, [0, 1])
+    }
+
+    /// The sum of a matrix's diagonal; of integers and booleans an `i64`.
+    ///
+    /// # Errors
+    /// Another rank; a block format.
+    pub fn trace(&self) -> RusTorchResult<Self> {
+        require("trace", self.rank() == 2, "a matrix", self.ty())?;
+        self.diagonal_of("trace", 0, [0, 1])?.sum(0, false)
+    }
+
+    /// A copy with `source`, of the shape of [`Tensor::diagonal`] with the same arguments and this
+    /// dtype, on that diagonal.
+    ///
+    /// # Errors
+    /// As [`Tensor::diagonal`]; another source.
+    pub fn diagonal_scatter(
+        &self,
+        source: &Self,
+        offset: isize,
+        dim1: isize,
+        dim2: isize,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "diagonal_scatter";
+        let there = self.diagonal_of(NAME, offset, [dim1, dim2])?;
+        let expected = format!("a source {}", there.ty());
+        require(NAME, there.ty() == source.ty(), expected, source.ty())?;
+        if source.numel() == 0 {
+            return Ok(self.clone());
+        }
+        let planes = self.movedim([dim1, dim2], [-2, -1])?;
+        let sizes = planes.matrices(NAME)?;
+        let embedded = source.along_diagonal(NAME, sizes, offset)?;
+        let mask = places(NAME, sizes, CompareOp::Eq, offset)?;
+        let put = Self::apply(NAME, Where, &[&mask, &embedded, &planes])?;
+        put.movedim([-2, -1], [dim1, dim2])
+    }
+}

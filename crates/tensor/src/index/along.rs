@@ -1,0 +1,203 @@
+//! Indices listed along one dimension, and places counted through all of a tensor.
+
+use rustorch_ir::ops::ScatterMode;
+use rustorch_ir::{DType, OpError, Scalar};
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::promote::Operand;
+
+impl Tensor {
+    /// A copy with `alpha · source[i]` added at `index[i]` of `dim`, for each `i`. `index` is `i64`
+    /// or `i32`, `[n]` or one of rank 0; `source` has this dtype, and this shape but for `n`
+    /// indices of `dim`.
+    ///
+    /// # Errors
+    /// Operands other than these; when computed, an index outside `dim`.
+    pub fn index_add(
+        &self,
+        dim: isize,
+        index: &Self,
+        source: &Self,
+        alpha: impl Into<Scalar>,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "index_add";
+        let scaled = match alpha.into() {
+            one if one.as_f64() == 1.0 && one.imag() == 0.0 => source.clone(),
+            alpha => source
+                .mul(Operand::Scalar(alpha))?
+                .cast(NAME, source.dtype())?,
+        };
+        self.indexed(NAME, dim, index, &scaled, ScatterMode::Add)
+    }
+
+    /// A copy with `source[i]` at `index[i]` of `dim`, for each `i`. Operands as those of
+    /// [`Tensor::index_add`]; of several at one place the last counts.
+    ///
+    /// # Errors
+    /// As [`Tensor::index_add`].
+    pub fn index_copy(&self, dim: isize, index: &Self, source: &Self) -> RusTorchResult<Self> {
+        self.indexed("index_copy", dim, index, source, ScatterMode::Set)
+    }
+
+    /// A copy with one value, a number or a tensor of rank 0, at the indices of `dim` that `index`
+    /// lists; negative ones count from the end.
+    ///
+    /// # Errors
+    /// An index that is not `i64` or `i32`, `[n]` or of rank 0; a value of a higher rank; when
+    /// computed, an index outside `dim`.
+    pub fn index_fill<'a>(
+        &self,
+        dim: isize,
+        index: &Self,
+        value: impl Into<Operand<'a>>,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "index_fill";
+        let value = value.into().to_tensor(NAME, self.dtype())?;
+        require(NAME, value.rank() == 0, "a value of rank 0", value.ty())?;
+        let dim = self.wrap_dim(NAME, dim)?;
+        let mut shape = self.atleast_1d()?.ty().shape.clone();
+        shape.to_mut()[dim] = index.numel();
+        let index = index.wrapped(NAME, self.shape().get(dim).copied().unwrap_or(1))?;
+        self.indexed(
+            NAME,
+            dim as isize,
+            &index,
+            &value.expand(&shape)?,
+            ScatterMode::Set,
+        )
+    }
+
+    fn indexed(
+        &self,
+        name: &'static str,
+        dim: isize,
+        index: &Self,
+        source: &Self,
+        mode: ScatterMode,
+    ) -> RusTorchResult<Self> {
+        let dim = self.wrap_dim(name, dim)?;
+        require(
+            name,
+            index.rank() <= 1,
+            "an index of rank 0 or 1",
+            index.ty(),
+        )?;
+        let (x, source) = (self.atleast_1d()?, source.atleast_1d()?);
+        let wanted = x.ty().shape.clone().with_dim(dim, index.numel());
+        let expected = format!("a source {}{wanted}", self.dtype());
+        let fits = *source.shape() == *wanted && source.dtype() == self.dtype();
+        require(name, fits, expected, source.ty())?;
+        let index = index.spread_along(dim, &wanted)?;
+        x.placed(name, dim, mode, &index, &source)?
+            .reshape(self.shape())
+    }
+
+    /// The elements at places counted in row-major order, in the index's shape; negative ones
+    /// count from the end.
+    ///
+    /// # Errors
+    /// An index that is not `i64` or `i32`; when computed, one outside.
+    pub fn take(&self, index: &Self) -> RusTorchResult<Self> {
+        const NAME: &str = "take";
+        let places = index.wrapped(NAME, self.numel())?.ravel()?;
+        self.ravel()?
+            .picked(NAME, 0, &places)?
+            .reshape(index.shape())
+    }
+
+    /// A copy with the elements of `source`, of this dtype and as many as the index has, at places
+    /// counted in row-major order, or added there (`accumulate`); negative ones count from the
+    /// end. Of several put at one place the last counts.
+    ///
+    /// # Errors
+    /// Operands other than these; when computed, an index outside.
+    pub fn put(&self, index: &Self, source: &Self, accumulate: bool) -> RusTorchResult<Self> {
+        const NAME: &str = "put";
+        let fits = source.dtype() == self.dtype() && source.numel() == index.numel();
+        let expected = format!("{} elements of {}", index.numel(), self.dtype());
+        require(NAME, fits, expected, source.ty())?;
+        let mode = match accumulate {
+            true => ScatterMode::Add,
+            false => ScatterMode::Set,
+        };
+        let (x, source) = (self.ravel()?, source.ravel()?);
+        let places = index.wrapped(NAME, self.numel())?.ravel()?;
+        x.placed(NAME, 0, mode, &places, &source)?
+            .reshape(self.shape())
+    }
+
+    /// [`Tensor::gather`] of a tensor and an index that broadcast but for `dim`, such as what
+    /// `argmax` or `argsort` give; of all elements in row-major order without one (`None`).
+    /// Negative indices count from the end.
+    ///
+    /// # Errors
+    /// An index that is not `i64` or `i32`; other ranks; shapes that do not broadcast; when
+    /// computed, an index outside `dim`.
+    pub fn take_along_dim(
+        &self,
+        index: &Self,
+        dim: impl Into<Option<isize>>,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "take_along_dim";
+        let Some(dim) = dim.into() else {
+            return self.ravel()?.take_along_dim(&index.ravel()?, 0);
+        };
+        let dim = self.dim(NAME, dim)?;
+        let got = format!("{} and {}", self.ty(), index.ty());
+        require(
+            NAME,
+            self.rank() == index.rank(),
+            "operands of one rank",
+            &got,
+        )?;
+        let shape = |t: &Self, n| t.ty().shape.clone().with_dim(dim, n);
+        let common = rustorch_ir::broadcast_shapes(NAME, &shape(self, 1), &shape(index, 1))
+            .map_err(|e| OpError { got, ..e })?;
+        let whole = |t: &Self| t.expand(&common.clone().with_dim(dim, t.shape()[dim]));
+        let wrapped = index.wrapped(NAME, self.shape()[dim])?;
+        whole(self)?.gathered(NAME, dim, &whole(&wrapped)?)
+    }
+
+    /// 1 at the index along a new last dimension of `classes` that each element is, 0 elsewhere:
+    /// `i64`. Without a number of classes (`None`) the largest element says it, which is computed
+    /// there and then.
+    ///
+    /// # Errors
+    /// A dtype other than `i64` and `i32`; nothing to take a largest element of; when computed, an
+    /// element that is no class.
+    pub fn one_hot(&self, classes: impl Into<Option<usize>>) -> RusTorchResult<Self> {
+        const NAME: &str = "one_hot";
+        let legal = matches!(self.dtype(), DType::I64 | DType::I32);
+        require(NAME, legal, "classes of i64 or i32", self.ty())?;
+        let classes = match classes.into() {
+            Some(classes) => classes,
+            None => {
+                require(
+                    NAME,
+                    self.numel() > 0,
+                    "elements, or a number of classes",
+                    self.ty(),
+                )?;
+                let most = self
+                    .cast(NAME, DType::I64)?
+                    .max(None, false)?
+                    .item::<i64>()?;
+                let count = usize::try_from(most)
+                    .ok()
+                    .and_then(|most| most.checked_add(1));
+                let negative = || OpError::new(NAME, "classes that are not negative", most);
+                count.ok_or_else(negative)?
+            }
+        };
+        let zeros = Self::zeros([self.shape(), &[classes]].concat(), DType::I64)?;
+        let index = self.unsqueeze(-1)?;
+        zeros.scattered(
+            NAME,
+            -1,
+            &index,
+            Operand::Scalar(1.into()),
+            ScatterMode::Set,
+        )
+    }
+}

@@ -1,0 +1,118 @@
+//! Copies with something else in a part of the tensor.
+
+use rustorch_ir::DType;
+use rustorch_ir::ops::{ScatterMode, Where};
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::parts::clip;
+
+impl Tensor {
+    /// A copy with `source`, of this dtype, at `index` of `dim`, which it does not have.
+    ///
+    /// # Errors
+    /// There is no such dimension or index; another source.
+    pub fn select_scatter(&self, source: &Self, dim: isize, index: isize) -> RusTorchResult<Self> {
+        const NAME: &str = "select_scatter";
+        let dim = self.dim(NAME, dim)?;
+        let at = self.one_index(NAME, dim, index)?;
+        let mut shape = self.ty().shape.clone();
+        shape.to_mut().remove(dim);
+        let expected = format!("a source {}{shape}", self.dtype());
+        let fits = *source.shape() == *shape && source.dtype() == self.dtype();
+        require(NAME, fits, expected, source.ty())?;
+        self.with_range(&source.unsqueeze(dim as isize)?, dim, at)
+    }
+
+    /// A copy with `source`, of this dtype and of the shape of [`Tensor::slice`] with the same
+    /// arguments, in that slice.
+    ///
+    /// # Errors
+    /// There is no such dimension; `step` is 0; another source.
+    pub fn slice_scatter(
+        &self,
+        source: &Self,
+        dim: isize,
+        start: isize,
+        end: isize,
+        step: usize,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "slice_scatter";
+        let dim = self.dim(NAME, dim)?;
+        let size = self.shape()[dim];
+        require(NAME, step > 0, "a step of at least 1", step)?;
+        let start = clip(start, size);
+        let count = clip(end, size).saturating_sub(start).div_ceil(step);
+        let wanted = self.ty().shape.clone().with_dim(dim, count);
+        let expected = format!("a source {}{wanted}", self.dtype());
+        let fits = *source.shape() == *wanted && source.dtype() == self.dtype();
+        require(NAME, fits, expected, source.ty())?;
+        if step == 1 || count <= 1 {
+            return self.with_range(source, dim, start);
+        }
+        // Each index looks whether it is in the slice, and where.
+        let from_start = Self::arange(-(start as i64), (size - start) as i64, 1, DType::I64)?;
+        let last = (count - 1) as i64;
+        let place = from_start.floor_divide(step as i64)?.clamp(0, last)?;
+        let is_inside = place.mul(step as i64)?.eq(&from_start)?;
+        let spread = source.picked(NAME, dim, &place)?;
+        let mask = is_inside.spread_along(dim, self.shape())?;
+        Self::apply(NAME, Where, &[&mask, &spread, self])
+    }
+
+    /// A copy with `source` from index `start` of `dim` on.
+    fn with_range(&self, source: &Self, dim: usize, start: usize) -> RusTorchResult<Self> {
+        let (size, count) = (self.shape()[dim], source.shape()[dim]);
+        let end = start + count;
+        let dim = dim as isize;
+        let parts = [
+            (start > 0)
+                .then(|| self.narrow(dim, 0, start))
+                .transpose()?,
+            (count > 0).then(|| source.clone()),
+            (end < size)
+                .then(|| self.narrow(dim, end, size - end))
+                .transpose()?,
+        ];
+        let parts: Vec<&Self> = parts.iter().flatten().collect();
+        match parts[..] {
+            [] => Ok(self.clone()),
+            _ => Self::cat(&parts, dim),
+        }
+    }
+
+    /// A copy, in row-major order, with `source`, of this dtype and of shape `size`, where
+    /// [`Tensor::as_strided`] of that copy with the same arguments shows it.
+    ///
+    /// # Errors
+    /// As [`Tensor::as_strided`]; another source.
+    pub fn as_strided_scatter(
+        &self,
+        source: &Self,
+        size: impl AsRef<[usize]>,
+        stride: impl AsRef<[usize]>,
+        offset: impl Into<Option<usize>>,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "as_strided_scatter";
+        let size = size.as_ref();
+        let expected = format!("a source {}{size:?}", self.dtype());
+        let fits = source.shape() == size && source.dtype() == self.dtype();
+        require(NAME, fits, expected, source.ty())?;
+        let count = self.numel();
+        let places = Self::arange(0, count as i64, 1, DType::I64)?;
+        let shown = places.as_strided(size, stride, Some(offset.into().unwrap_or(0)))?;
+        self.with_places(NAME, &shown, source)
+    }
+
+    /// A copy with `source` at places counted in row-major order.
+    fn with_places(
+        &self,
+        name: &'static str,
+        places: &Self,
+        source: &Self,
+    ) -> RusTorchResult<Self> {
+        let (x, places, source) = (self.ravel()?, places.ravel()?, source.ravel()?);
+        x.placed(name, 0, ScatterMode::Set, &places, &source)?
+            .reshape(self.shape())
+    }
+}

@@ -1,0 +1,74 @@
+//! Products and powers of vectors.
+
+use rustorch_ir::DType;
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+impl Tensor {
+    /// The cross products of vectors of 3 elements along `dim`; the other dimensions broadcast.
+    /// Numbers of one dtype.
+    ///
+    /// # Errors
+    /// Other sizes along `dim`; ranks that differ; shapes that do not broadcast.
+    pub fn cross(&self, other: &Self, dim: isize) -> RusTorchResult<Self> {
+        const NAME: &str = "cross";
+        let got = format!("{} and {}", self.ty(), other.ty());
+        require(
+            NAME,
+            self.rank() == other.rank(),
+            "operands of one rank",
+            &got,
+        )?;
+        let dim = self.dim(NAME, dim)?;
+        let three = self.shape()[dim] == 3 && other.shape()[dim] == 3;
+        require(
+            NAME,
+            three,
+            format!("3 elements along dimension {dim}"),
+            got,
+        )?;
+        let dim = dim as isize;
+        // Of x, y, z: y, z, x and z, x, y.
+        let [a1, b1] = [self.roll([-1], dim)?, other.roll([-1], dim)?];
+        let [a2, b2] = [self.roll([-2], dim)?, other.roll([-2], dim)?];
+        a1.mul(&b2)?.sub(&a2.mul(&b1)?)
+    }
+
+    /// Powers 0 to `columns − 1` of each element along a new last dimension, the highest first
+    /// unless `increasing`. By itself as many as the last dimension has elements. A number is a
+    /// vector of one.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn vander(
+        &self,
+        columns: impl Into<Option<usize>>,
+        increasing: bool,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "vander";
+        let x = self.atleast_1d()?;
+        let columns = columns.into().unwrap_or(x.shape()[x.rank() - 1]);
+        // Booleans and small integers multiply as i64.
+        let x = match self.dtype() {
+            dtype if dtype.is_int() || dtype == DType::Bool => x.cast(NAME, DType::I64)?,
+            _ => x,
+        };
+        let mut powers: Vec<Self> = Vec::new();
+        for k in 0..columns {
+            let power = match k {
+                0 => x.ones_like()?,
+                1 => x.clone(),
+                _ => powers[k - 1].mul(&x)?,
+            };
+            powers.push(power);
+        }
+        if !increasing {
+            powers.reverse();
+        }
+        match powers.is_empty() {
+            true => Self::zeros([x.shape(), &[0]].concat(), x.dtype()),
+            false => Self::stack(&powers.iter().collect::<Vec<_>>(), -1),
+        }
+    }
+}

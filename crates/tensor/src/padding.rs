@@ -1,0 +1,129 @@
+//! What is put around a tensor.
+
+use rustorch_ir::ops::Pad;
+use rustorch_ir::{DType, OpError, Scalar};
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+/// What [`Tensor::pad`] puts around a tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PadMode {
+    /// One value.
+    Constant(Scalar),
+    /// What is inside, mirrored at the first and last element, without those.
+    Reflect,
+    /// The first and the last element.
+    Replicate,
+    /// What is inside, as if it went on from the beginning.
+    Circular,
+}
+
+macro_rules! constant_from {
+    ($($number:ty),*) => {
+        $(impl From<$number> for PadMode {
+            fn from(value: $number) -> Self {
+                Self::Constant(value.into())
+            }
+        })*
+    };
+}
+
+constant_from!(Scalar, f64, f32, i64, i32, bool);
+
+impl Tensor {
+    /// Elements put around the last dimensions, as `torch.nn.functional.pad`: `padding` is how
+    /// many indices before and after the last dimension, then those of the one before it,
+    /// and so on. Negative ones are taken away. A number as the mode is the constant of all new
+    /// elements.
+    ///
+    /// # Errors
+    /// An odd number of entries, or more than two for each dimension; more taken away than there
+    /// is. Of the other modes, also: a block format; a padding that is not smaller than the
+    /// dimension (reflect), larger than it (circular), or around an empty one (replicate).
+    pub fn pad<N: Copy + TryInto<isize>>(
+        &self,
+        padding: impl AsRef<[N]>,
+        mode: impl Into<PadMode>,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "pad";
+        // What is larger than any size stays so.
+        let sizes = padding.as_ref().iter();
+        let padding: Vec<isize> = sizes.map(|&n| n.try_into().unwrap_or(isize::MAX)).collect();
+        let (pairs, rest) = padding.as_chunks::<2>();
+        let fits = rest.is_empty() && pairs.len() <= self.rank();
+        let expected = format!("a pair for each of the last of {} dimensions", self.rank());
+        require(NAME, fits, expected, format!("{padding:?}"))?;
+        match mode.into() {
+            PadMode::Constant(value) => self.without_negative(pairs)?.padded(pairs, value),
+            mode => (pairs.iter().enumerate()).try_fold(self.clone(), |x, (i, &pair)| {
+                x.continued(x.rank() - 1 - i, pair, mode)
+            }),
+        }
+    }
+
+    /// Without what negative paddings take away.
+    fn without_negative(&self, pairs: &[[isize; 2]]) -> RusTorchResult<Self> {
+        (pairs.iter().enumerate()).try_fold(self.clone(), |x, (i, pair)| {
+            let dim = x.rank() - 1 - i;
+            let [before, after] = pair.map(|n| n.min(0).unsigned_abs());
+            if before == 0 && after == 0 {
+                return Ok(x);
+            }
+            let size = x.shape()[dim];
+            let left = size.checked_sub(before).and_then(|n| n.checked_sub(after));
+            let expected = || format!("a padding that leaves some of the {size} indices");
+            let got = || OpError::new("pad", expected(), format!("{pair:?}"));
+            x.narrow(dim as isize, before, left.ok_or_else(got)?)
+        })
+    }
+
+    fn padded(&self, pairs: &[[isize; 2]], value: Scalar) -> RusTorchResult<Self> {
+        let kept = self.rank() - pairs.len();
+        let around =
+            |&[before, after]: &[isize; 2]| (before.max(0) as usize, after.max(0) as usize);
+        let op = Pad {
+            padding: (std::iter::repeat_n((0, 0), kept))
+                .chain(pairs.iter().rev().map(around))
+                .collect(),
+            value,
+        };
+        Self::apply("pad", op, &[self])
+    }
+
+    /// One dimension continued by its own elements.
+    fn continued(
+        &self,
+        dim: usize,
+        [before, after]: [isize; 2],
+        mode: PadMode,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "pad";
+        if before == 0 && after == 0 {
+            return Ok(self.clone());
+        }
+        let size = self.shape()[dim] as isize;
+        let (fits, expected) = match mode {
+            PadMode::Reflect => (before.max(after) < size, "less than"),
+            PadMode::Circular => (before.max(after) <= size, "at most"),
+            _ => (size > 0, "of elements,"),
+        };
+        let end = size
+            .checked_add(after)
+            .filter(|&end| before.saturating_neg() <= end);
+        let expected = format!("a padding {expected} {size} indices of dimension {dim}");
+        let got = || OpError::new(NAME, expected, format!("{before} and {after}"));
+        let Some(end) = end.filter(|_| fits) else {
+            return Err(got().into());
+        };
+        let last = size as i64 - 1;
+        let place = Self::arange((before as i64).saturating_neg(), end as i64, 1, DType::I64)?;
+        let index = match mode {
+            // At the end it comes back from the last element.
+            PadMode::Reflect => place.abs()?.sub(last)?.abs()?.neg()?.add(last)?,
+            PadMode::Circular => place.remainder(size as i64)?,
+            _ => place.clamp(0, last)?,
+        };
+        self.picked(NAME, dim, &index)
+    }
+}

@@ -1,0 +1,455 @@
+//! Distributions, from even and normal numbers.
+//!
+//! Parameters are numbers, or tensors that broadcast to the shape. Numbers that are none of a
+//! distribution's are refused; elements of tensors are not looked at, and give what the formulas
+//! give.
+
+use std::f64::consts::SQRT_2;
+
+use rustorch_ir::{DType, OpError};
+
+use super::{Generator, default_generator};
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::promote::{Operand, result_dtype};
+
+/// Proposals for each number of a rejection method: the chance that none is accepted is below
+/// 2⁻³².
+const GAMMA_PROPOSALS: usize = 8;
+
+/// The dtype that numbers of a float dtype are drawn in.
+pub(crate) fn wide(dtype: DType) -> DType {
+    match dtype {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    }
+}
+
+/// A float dtype for what is drawn by parameters.
+pub(super) fn drawn_dtype(name: &'static str, parameters: &[Operand]) -> RusTorchResult<DType> {
+    let dtype = result_dtype(name, parameters)?;
+    let legal = dtype.is_float() || dtype.is_int();
+    require(name, legal, "parameters that are real numbers", dtype)?;
+    Ok(if dtype.is_float() { dtype } else { DType::F32 })
+}
+
+/// Fails if a parameter is a number other than these.
+fn check(
+    name: &'static str,
+    parameter: Operand,
+    is_legal: impl Fn(f64) -> bool,
+    expected: &str,
+) -> RusTorchResult<()> {
+    match parameter {
+        Operand::Scalar(value) => require(name, is_legal(value.as_f64()), expected, value),
+        Operand::Tensor(_) => Ok(()),
+    }
+}
+
+/// The shape that operands broadcast to.
+pub(super) fn common(
+    name: &'static str,
+    operands: &[Operand],
+) -> RusTorchResult<rustorch_ir::Shape> {
+    let both = |shape: rustorch_ir::Shape, operand: &Operand| match operand {
+        Operand::Tensor(t) => rustorch_ir::broadcast_shapes(name, &shape, t.shape()),
+        Operand::Scalar(_) => Ok(shape),
+    };
+    Ok(operands
+        .iter()
+        .try_fold(rustorch_ir::Shape::default(), both)?)
+}
+
+impl Generator {
+    /// Numbers drawn evenly from `[0, 1)`, see [`Tensor::rand`].
+    ///
+    /// # Errors
+    /// As [`Tensor::rand`].
+    pub fn rand(&self, shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Tensor> {
+        Tensor::rand_seeded(shape, dtype, self.draw_seed())
+    }
+
+    /// Standard normal numbers, see [`Tensor::randn`].
+    ///
+    /// # Errors
+    /// As [`Tensor::randn`].
+    pub fn randn(&self, shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Tensor> {
+        Tensor::randn_seeded(shape, dtype, self.draw_seed())
+    }
+
+    /// Integers of `low..high`, see [`Tensor::randint`].
+    ///
+    /// # Errors
+    /// As [`Tensor::randint`].
+    pub fn randint(
+        &self,
+        low: i64,
+        high: i64,
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+    ) -> RusTorchResult<Tensor> {
+        Tensor::randint_seeded(low, high, shape, dtype, self.draw_seed())
+    }
+
+    /// Numbers drawn evenly from between 0 and 1, without either.
+    pub(super) fn open(
+        &self,
+        name: &'static str,
+        shape: &[usize],
+        dtype: DType,
+    ) -> RusTorchResult<Tensor> {
+        require(name, dtype.is_float(), "a floating-point dtype", dtype)?;
+        let dtype = wide(dtype);
+        // A quarter of the grid's step: less than what would round the largest number to 1.
+        let quarter = if dtype == DType::F64 { -34 } else { -26 };
+        self.rand(shape, dtype)?.add(f64::from(quarter).exp2())
+    }
+
+    /// Numbers drawn evenly from `[low, high)`. Floats, or complex numbers, both of whose parts are.
+    ///
+    /// # Errors
+    /// Another dtype; a shape that parameters do not broadcast to; numbers that fall.
+    pub fn uniform<'a, 'b>(
+        &self,
+        low: impl Into<Operand<'a>>,
+        high: impl Into<Operand<'b>>,
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+    ) -> RusTorchResult<Tensor> {
+        const NAME: &str = "uniform";
+        let (low, high) = (low.into(), high.into());
+        if let (Operand::Scalar(low), Operand::Scalar(high)) = (low, high) {
+            let got = format!("{low} and {high}");
+            require(NAME, low.as_f64() <= high.as_f64(), "low <= high", got)?;
+        }
+        if dtype.is_complex() {
+            let shape = shape.as_ref();
+            let part = || self.uniform(low, high, shape, dtype.real());
+            return Tensor::complex(&part()?, &part()?);
+        }
+        require(
+            NAME,
+            dtype.is_float(),
+            "a floating-point or complex dtype",
+            dtype,
+        )?;
+        let kind = wide(dtype);
+        let [low, high] = [low.to_tensor(NAME, kind)?, high.to_tensor(NAME, kind)?];
+        let even = self.rand(shape, kind)?;
+        kept_shape(NAME, &even, even.mul(&high.sub(&low)?)?.add(&low)?)?.cast(NAME, dtype)
+    }
+
+    /// Normal numbers of these means and standard deviations, in the shape and dtype that they
+    /// have in common. Floats.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; complex parameters; a number as a deviation that is negative.
+    pub fn normal<'a, 'b>(
+        &self,
+        mean: impl Into<Operand<'a>>,
+        std: impl Into<Operand<'b>>,
+    ) -> RusTorchResult<Tensor> {
+        const NAME: &str = "normal";
+        let (mean, std) = (mean.into(), std.into());
+        check(
+            NAME,
+            std,
+            |std| std >= 0.0,
+            "a deviation that is not negative",
+        )?;
+        let dtype = drawn_dtype(NAME, &[mean, std])?;
+        let shape = common(NAME, &[mean, std])?;
+        let [mean, std] = [mean.to_tensor(NAME, dtype)?, std.to_tensor(NAME, dtype)?];
+        self.randn(&shape[..], dtype)?.mul(&std)?.add(&mean)
+    }
+
+    /// `exp` of normal numbers of this mean and standard deviation. Floats.
+    ///
+    /// # Errors
+    /// Another dtype; a shape that parameters do not broadcast to; a number as a deviation that is
+    /// not positive.
+    pub fn log_normal<'a, 'b>(
+        &self,
+        mean: impl Into<Operand<'a>>,
+        std: impl Into<Operand<'b>>,
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+    ) -> RusTorchResult<Tensor> {
+        const NAME: &str = "log_normal";
+        let (mean, std) = (mean.into(), std.into());
+        check(NAME, std, |std| std > 0.0, "a positive deviation")?;
+        require(NAME, dtype.is_float(), "a floating-point dtype", dtype)?;
+        let normal = self.randn(shape, wide(dtype))?;
+        let scaled = normal.mul(&std.to_tensor(NAME, wide(dtype))?)?;
+        let moved = scaled.add(&mean.to_tensor(NAME, wide(dtype))?)?;
+        kept_shape(NAME, &normal, moved.exp()?)?.cast(NAME, dtype)
+    }
+
+    /// Numbers of Cauchy's distribution with this median and half width at half maximum. Floats.
+    ///
+    /// # Errors
+    /// Another dtype; a shape that parameters do not broadcast to; a number as `sigma` that is not
+    /// positive.
+    pub fn cauchy<'a, 'b>(
+        &self,
+        median: impl Into<Operand<'a>>,
+        sigma: impl Into<Operand<'b>>,
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+    ) -> RusTorchResult<Tensor> {
+        const NAME: &str = "cauchy";
+        let (median, sigma) = (median.into(), sigma.into());
+        check(NAME, sigma, |sigma| sigma > 0.0, "a positive sigma")?;
+        let even = self.open(NAME, shape.as_ref(), dtype)?;
+        let standard = even.sub(0.5)?.mul(std::f64::consts::PI)?.tan()?;
+        let scaled = standard.mul(&sigma.to_tensor(NAME, wide(dtype))?)?;
+        let moved = scaled.add(&median.to_tensor(NAME, wide(dtype))?)?;
+        kept_shape(NAME, &even, moved)?.cast(NAME, dtype)
+    }
+
+    /// Waiting times of events that come at this rate. Floats, above 0.
+    ///
+    /// # Errors
+    /// Another dtype; a shape that parameters do not broadcast to; a number as a rate that is not
+    /// positive.
+    pub fn exponential<'a>(
+        &self,
+        rate: impl Into<Operand<'a>>,
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+    ) -> RusTorchResult<Tensor> {
+        const NAME: &str = "exponential";
+        let rate = rate.into();
+        check(NAME, rate, |rate| rate > 0.0, "a positive rate")?;
+        let even = self.open(NAME, shape.as_ref(), dtype)?;
+        let times = even
+            .log()?
+            .neg()?
+            .div(&rate.to_tensor(NAME, wide(dtype))?)?;
+        kept_shape(NAME, &even, times)?.cast(NAME, dtype)
+    }
+
+    /// How many trials it takes to a first success, of this probability: 1, 2, … Floats or
+    /// integers.
+    ///
+    /// # Errors
+    /// Another dtype; a shape that parameters do not broadcast to; a number as a probability that
+    /// is not between 0 and 1.
+    pub fn geometric<'a>(
+        &self,
+        probability: impl Into<Operand<'a>>,
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+    ) -> RusTorchResult<Tensor> {
+        const NAME: &str = "geometric";
+        let p = probability.into();
+        check(
+            NAME,
+            p,
+            |p| p > 0.0 && p < 1.0,
+            "a probability between 0 and 1",
+        )?;
+        let legal = dtype.is_float() || dtype.is_int();
+        require(NAME, legal, "an integer or floating-point dtype", dtype)?;
+        let kind = wide(if dtype.is_int() { DType::F64 } else { dtype });
+        let even = self.open(NAME, shape.as_ref(), kind)?;
+        let failure = p.to_tensor(NAME, kind)?.neg()?.add(1)?.log()?;
+        let trials = even.log()?.div(&failure)?.ceil()?.maximum(1)?;
+        kept_shape(NAME, &even, trials)?.cast(NAME, dtype)
+    }
+
+    /// 1 with the probability that each element is, else 0; in its dtype. Floats.
+    ///
+    /// # Errors
+    /// Another dtype.
+    pub fn bernoulli(&self, probabilities: &Tensor) -> RusTorchResult<Tensor> {
+        const NAME: &str = "bernoulli";
+        probabilities.require_float(NAME)?;
+        let dtype = probabilities.dtype();
+        self.rand(probabilities.shape(), wide(dtype))?
+            .lt(probabilities)?
+            .cast(NAME, dtype)
+    }
+
+    /// Normal numbers of this mean and standard deviation, of which those outside of `low..=high`
+    /// are none, by the inverse of their distribution: `torch.nn.init.trunc_normal_`. Floats.
+    ///
+    /// # Errors
+    /// Another dtype; a deviation that is not positive; bounds that fall.
+    pub fn truncated_normal(
+        &self,
+        [mean, std]: [f64; 2],
+        [low, high]: [f64; 2],
+        shape: impl AsRef<[usize]>,
+        dtype: DType,
+    ) -> RusTorchResult<Tensor> {
+        const NAME: &str = "truncated_normal";
+        require(NAME, std > 0.0, "a positive deviation", std)?;
+        require(
+            NAME,
+            low <= high,
+            "low <= high",
+            format!("{low} and {high}"),
+        )?;
+        let even = self.open(NAME, shape.as_ref(), dtype)?;
+        // Between these values of the error function.
+        let ends = [low, high].map(|end| libm::erf((end - mean) / (std * SQRT_2)));
+        let error = even.mul(ends[1] - ends[0])?.add(ends[0])?;
+        let normal = error.erfinv()?.mul(std * SQRT_2)?.add(mean)?;
+        normal.clamp(low, high)?.cast(NAME, dtype)
+    }
+
+    /// Numbers of the gamma distribution of these shapes (`concentration`) and rates, in the shape
+    /// and dtype that they have in common, by
+    /// [Marsaglia and Tsang 2000](https://doi.org/10.1145/358407.358414). Floats.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; complex parameters; numbers that are not positive.
+    pub fn gamma<'a, 'b>(
+        &self,
+        concentration: impl Into<Operand<'a>>,
+        rate: impl Into<Operand<'b>>,
+    ) -> RusTorchResult<Tensor> {
+        const NAME: &str = "gamma";
+        let (concentration, rate) = (concentration.into(), rate.into());
+        for parameter in [concentration, rate] {
+            check(NAME, parameter, |x| x > 0.0, "positive parameters")?;
+        }
+        let dtype = drawn_dtype(NAME, &[concentration, rate])?;
+        let shape = common(NAME, &[concentration, rate])?;
+        let shapes = concentration.to_tensor(NAME, wide(dtype))?.expand(&shape)?;
+        let standard = self.standard_gamma(&shapes)?;
+        standard
+            .div(&rate.to_tensor(NAME, wide(dtype))?)?
+            .cast(NAME, dtype)
+    }
+
+    /// [`Generator::gamma`] of rate 1, in single or double precision.
+    fn standard_gamma(&self, concentration: &Tensor) -> RusTorchResult<Tensor> {
+        const NAME: &str = "gamma";
+        let dtype = concentration.dtype();
+        // A shape below 1 is had from the one above it.
+        let is_low = concentration.lt(1)?;
+        let raised = Tensor::where_(&is_low, &concentration.add(1)?, concentration)?;
+        let d = raised.sub(1.0 / 3.0)?;
+        let c = d.mul(9)?.rsqrt()?;
+        let shape = concentration.shape();
+        let many = [&[GAMMA_PROPOSALS], shape].concat();
+        let (normal, even) = (self.randn(&many, dtype)?, self.open(NAME, &many, dtype)?);
+        let root = normal.mul(&c)?.add(1)?;
+        let cube = root.square()?.mul(&root)?;
+        let bound = normal.square()?.mul(0.5)?.add(&d)?.sub(&cube.mul(&d)?)?;
+        // Of a cube that is not positive there is no logarithm, and it is not accepted.
+        let bound = bound.add(&cube.log()?.mul(&d)?)?;
+        let is_accepted = even.log()?.lt(&bound)?.logical_and(&root.gt(0)?)?;
+        // The first that is accepted, or the last one.
+        let last = GAMMA_PROPOSALS as isize - 1;
+        let at = |x: &Tensor, i| x.select(0, i);
+        let found = (0..last).rev().try_fold(at(&cube, last)?, |found, i| {
+            Tensor::where_(&at(&is_accepted, i)?, &at(&cube, i)?, &found)
+        })?;
+        let power = self
+            .open(NAME, shape, dtype)?
+            .log()?
+            .div(concentration)?
+            .exp()?;
+        let lowered = Tensor::where_(&is_low, &power, 1.0)?;
+        found.mul(&d)?.mul(&lowered)
+    }
+
+    /// Numbers of the beta distribution, in the shape and dtype that its parameters have in
+    /// common. Floats.
+    ///
+    /// # Errors
+    /// As [`Generator::gamma`].
+    pub fn beta<'a, 'b>(
+        &self,
+        a: impl Into<Operand<'a>>,
+        b: impl Into<Operand<'b>>,
+    ) -> RusTorchResult<Tensor> {
+        const NAME: &str = "beta";
+        let (a, b) = (a.into(), b.into());
+        let dtype = drawn_dtype(NAME, &[a, b])?;
+        let shape = common(NAME, &[a, b])?;
+        for parameter in [a, b] {
+            check(NAME, parameter, |x| x > 0.0, "positive parameters")?;
+        }
+        let wide = wide(dtype);
+        let [a, b] = [a.to_tensor(NAME, wide)?, b.to_tensor(NAME, wide)?];
+        let [a, b] = [a.expand(&shape)?, b.expand(&shape)?];
+        let (a, b) = (self.standard_gamma(&a)?, self.standard_gamma(&b)?);
+        a.div(&a.add(&b)?)?.cast(NAME, dtype)
+    }
+
+    /// Probabilities that add up to 1 along the last dimension, of Dirichlet's distribution. Floats,
+    /// in the shape and dtype of the `concentration`.
+    ///
+    /// # Errors
+    /// Another dtype; rank 0.
+    pub fn dirichlet(&self, concentration: &Tensor) -> RusTorchResult<Tensor> {
+        const NAME: &str = "dirichlet";
+        concentration.require_float(NAME)?;
+        let dtype = concentration.dtype();
+        let ranked = concentration.rank() > 0;
+        require(NAME, ranked, "rank 1 or more", concentration.ty())?;
+        let drawn = self.standard_gamma(&concentration.cast(NAME, wide(dtype))?)?;
+        drawn.div(&drawn.sum(-1, true)?)?.cast(NAME, dtype)
+    }
+}
+
+/// What was drawn, which parameters must not have made larger.
+fn kept_shape(name: &'static str, drawn: &Tensor, result: Tensor) -> RusTorchResult<Tensor> {
+    let expected = format!("parameters that broadcast to {}", drawn.ty().shape);
+    let got = || OpError::new(name, expected, result.ty());
+    match drawn.shape() == result.shape() {
+        true => Ok(result),
+        false => Err(got().into()),
+    }
+}
+
+/// The functions of the default generator: each line names one, its arguments and its results.
+macro_rules! drawn_by_default {
+    ($($name:ident<$($life:lifetime)?>($($argument:ident: $type:ty),*);)*) => {
+        impl Tensor {
+            $(#[doc = concat!(
+                "[`Generator::", stringify!($name), "`] of the [default one](default_generator)."
+            )]
+            ///
+            /// # Errors
+            /// Those of the generator's.
+            pub fn $name<$($life)?>($($argument: $type),*) -> RusTorchResult<Self> {
+                default_generator().$name($($argument),*)
+            })*
+        }
+    };
+}
+
+drawn_by_default! {
+    uniform<'a>(
+        low: impl Into<Operand<'a>>, high: impl Into<Operand<'a>>,
+        shape: impl AsRef<[usize]>, dtype: DType
+    );
+    normal<'a>(mean: impl Into<Operand<'a>>, std: impl Into<Operand<'a>>);
+    log_normal<'a>(
+        mean: impl Into<Operand<'a>>, std: impl Into<Operand<'a>>,
+        shape: impl AsRef<[usize]>, dtype: DType
+    );
+    cauchy<'a>(
+        median: impl Into<Operand<'a>>, sigma: impl Into<Operand<'a>>,
+        shape: impl AsRef<[usize]>, dtype: DType
+    );
+    exponential<'a>(rate: impl Into<Operand<'a>>, shape: impl AsRef<[usize]>, dtype: DType);
+    geometric<'a>(probability: impl Into<Operand<'a>>, shape: impl AsRef<[usize]>, dtype: DType);
+    bernoulli<>(probabilities: &Tensor);
+    gamma<'a>(concentration: impl Into<Operand<'a>>, rate: impl Into<Operand<'a>>);
+    beta<'a>(a: impl Into<Operand<'a>>, b: impl Into<Operand<'a>>);
+    dirichlet<>(concentration: &Tensor);
+    truncated_normal<>(
+        parameters: [f64; 2], bounds: [f64; 2], shape: impl AsRef<[usize]>, dtype: DType
+    );
+    poisson<>(rates: &Tensor);
+    binomial<'a>(count: impl Into<Operand<'a>>, probability: impl Into<Operand<'a>>);
+    randperm<>(n: usize, dtype: DType);
+    multinomial<>(weights: &Tensor, samples: usize, replacement: bool);
+    categorical<>(weights: &Tensor);
+}

@@ -1,0 +1,129 @@
+//! Where random numbers come from.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustorch_ir::ops::philox;
+
+use crate::Tensor;
+use crate::error::RusTorchResult;
+
+/// A source of random tensors. What it draws depends on its seed and on how often something was
+/// drawn before, and is the same on every device, up to the rounding of functions.
+///
+/// Each draw has a key of its own, `i64[2]` of a seed and an offset, by Philox4x32-10 in counter
+/// mode: the seed is block `drawn` of this generator's stream, and elements are numbered in its.
+///
+/// ```
+/// # use rustorch_tensor::{Generator, RusTorchResult};
+/// # use rustorch_ir::DType;
+/// # fn main() -> RusTorchResult<()> {
+/// let generator = Generator::new(7);
+/// let state = generator.state();
+/// let x = generator.randn([3], DType::F32)?;
+/// generator.set_state(state);
+/// assert!(x.equal(&generator.randn([3], DType::F32)?)?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Generator(Mutex<GeneratorState>);
+
+/// Where a [`Generator`] stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GeneratorState {
+    /// The seed that it was started with.
+    pub seed: u64,
+    /// How often something was drawn since.
+    pub drawn: u64,
+}
+
+static DEFAULT: Generator = Generator::new(0);
+
+/// The generator of functions that are not told of another, which begins with seed 0.
+pub fn default_generator() -> &'static Generator {
+    &DEFAULT
+}
+
+/// Starts the default generator anew: what is drawn afterwards is the same each time.
+pub fn manual_seed(seed: u64) {
+    DEFAULT.manual_seed(seed);
+}
+
+/// The seed that the default generator was started with.
+pub fn initial_seed() -> u64 {
+    DEFAULT.initial_seed()
+}
+
+/// Calls `f`, and puts the default generator where it stood before: `torch.random.fork_rng`. What
+/// other threads draw meanwhile is drawn again.
+pub fn fork_rng<R>(f: impl FnOnce() -> R) -> R {
+    /// Ends it even if `f` panics.
+    struct Restore(GeneratorState);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            DEFAULT.set_state(self.0);
+        }
+    }
+    let _restore = Restore(DEFAULT.state());
+    f()
+}
+
+impl Generator {
+    /// A generator with a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(Mutex::new(GeneratorState { seed, drawn: 0 }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GeneratorState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts it anew with a seed.
+    pub fn manual_seed(&self, seed: u64) {
+        self.set_state(GeneratorState { seed, drawn: 0 });
+    }
+
+    /// Starts it anew with a seed that nobody knows, and returns that.
+    pub fn seed(&self) -> u64 {
+        // The keys of the standard library's hashing are taken from the system's randomness.
+        let seed = RandomState::new().hash_one(self.state().drawn);
+        self.manual_seed(seed);
+        seed
+    }
+
+    /// The seed that it was started with.
+    pub fn initial_seed(&self) -> u64 {
+        self.lock().seed
+    }
+
+    /// Where it stands: PyTorch's `get_state`.
+    pub fn state(&self) -> GeneratorState {
+        *self.lock()
+    }
+
+    /// Puts it where it, or another, stood.
+    pub fn set_state(&self, state: GeneratorState) {
+        *self.lock() = state;
+    }
+
+    /// Another generator, whose seed is drawn from this one.
+    pub fn fork(&self) -> Self {
+        Self::new(self.draw_seed())
+    }
+
+    pub(super) fn draw_seed(&self) -> u64 {
+        let mut state = self.lock();
+        let [low, high, ..] = philox(state.drawn, state.seed);
+        state.drawn = state.drawn.wrapping_add(1);
+        u64::from(high) << 32 | u64::from(low)
+    }
+
+    /// The key of the next draw, `i64[2]`, for functions that take one.
+    ///
+    /// # Errors
+    /// The host is out of memory.
+    pub fn key(&self) -> RusTorchResult<Tensor> {
+        Tensor::from_slice(&[self.draw_seed() as i64, 0], [2])
+    }
+}

@@ -1,0 +1,285 @@
+//! The same elements at other places, or several times.
+
+use rustorch_ir::{DType, OpError, Shape};
+
+use crate::Tensor;
+use crate::dims::Dims;
+use crate::error::{RusTorchResult, require, with_room};
+
+/// How often each element is repeated.
+#[derive(Clone, Copy)]
+pub enum Repeats<'a> {
+    /// All of them equally often.
+    Each(usize),
+    /// Each as an `i64` or `i32` tensor of rank 0 or 1 says.
+    Listed(&'a Tensor),
+}
+
+impl From<usize> for Repeats<'_> {
+    fn from(count: usize) -> Self {
+        Self::Each(count)
+    }
+}
+
+impl<'a> From<&'a Tensor> for Repeats<'a> {
+    fn from(counts: &'a Tensor) -> Self {
+        Self::Listed(counts)
+    }
+}
+
+impl Tensor {
+    /// The named dimensions in reverse order. A copy, as in PyTorch.
+    ///
+    /// # Errors
+    /// There are no such dimensions.
+    pub fn flip(&self, dims: impl Into<Dims>) -> RusTorchResult<Self> {
+        self.flipped("flip", &dims.into())
+    }
+
+    fn flipped(&self, name: &'static str, dims: &Dims) -> RusTorchResult<Self> {
+        let dims = dims.resolve(name, self.rank())?;
+        dims.iter().try_fold(self.clone(), |x, &dim| {
+            let last = x.shape()[dim] as i64 - 1;
+            x.picked(name, dim, &Self::arange(last, -1, -1, DType::I64)?)
+        })
+    }
+
+    /// Dimension 1 in reverse order.
+    ///
+    /// # Errors
+    /// Rank below 2.
+    pub fn fliplr(&self) -> RusTorchResult<Self> {
+        require("fliplr", self.rank() >= 2, "rank 2 or more", self.ty())?;
+        self.flipped("fliplr", &1.into())
+    }
+
+    /// Dimension 0 in reverse order.
+    ///
+    /// # Errors
+    /// Rank 0.
+    pub fn flipud(&self) -> RusTorchResult<Self> {
+        require("flipud", self.rank() >= 1, "rank 1 or more", self.ty())?;
+        self.flipped("flipud", &0.into())
+    }
+
+    /// Elements moved on by `shifts` indices along `dims`, those that leave a dimension to its
+    /// beginning. Without dimensions (`None`) there is one shift, of all elements in row-major
+    /// order.
+    ///
+    /// # Errors
+    /// There are no such dimensions; not a shift for each.
+    pub fn roll(&self, shifts: impl AsRef<[isize]>, dims: impl Into<Dims>) -> RusTorchResult<Self> {
+        const NAME: &str = "roll";
+        let (shifts, dims) = (shifts.as_ref(), dims.into());
+        if dims == Dims::from(None) && shifts.len() == 1 {
+            let rolled = self.ravel()?.roll(shifts, 0)?;
+            return rolled.reshape(self.shape());
+        }
+        // A dimension may be rolled several times.
+        let dims = dims.each(NAME, self.rank())?;
+        let got = format!("{} and {}", shifts.len(), dims.len());
+        require(
+            NAME,
+            shifts.len() == dims.len(),
+            "a shift for each dimension",
+            got,
+        )?;
+        let mut rolls = shifts.iter().zip(dims);
+        rolls.try_fold(self.clone(), |x, (&shift, dim)| {
+            let size = x.shape()[dim];
+            match shift.checked_rem_euclid(size as isize) {
+                None | Some(0) => Ok(x),
+                Some(shift) => {
+                    let (dim, cut) = (dim as isize, size - shift as usize);
+                    let (front, back) = (x.narrow(dim, 0, cut)?, x.narrow(dim, cut, size - cut)?);
+                    Self::cat(&[&back, &front], dim)
+                }
+            }
+        })
+    }
+
+    /// A plane of two dimensions turned by `turns` right angles, from the first towards the
+    /// second.
+    ///
+    /// # Errors
+    /// There are no such dimensions, or they are the same.
+    pub fn rot90(&self, turns: isize, dims: [isize; 2]) -> RusTorchResult<Self> {
+        const NAME: &str = "rot90";
+        let [a, b] = [self.dim(NAME, dims[0])?, self.dim(NAME, dims[1])?];
+        require(NAME, a != b, "two dimensions", format!("{dims:?}"))?;
+        let flipped = |dims: &[usize]| {
+            let dims: Vec<isize> = dims.iter().map(|&dim| dim as isize).collect();
+            self.flipped(NAME, &dims[..].into())
+        };
+        let swapped = |x: Self| x.transpose(a as isize, b as isize);
+        match turns.rem_euclid(4) {
+            1 => swapped(flipped(&[b])?),
+            2 => flipped(&[a, b]),
+            3 => swapped(flipped(&[a])?),
+            _ => Ok(self.clone()),
+        }
+    }
+
+    /// The whole tensor `counts[i]` times along each dimension; more counts than dimensions make
+    /// new ones in front.
+    ///
+    /// # Errors
+    /// Fewer counts than dimensions; sizes that overflow.
+    pub fn repeat(&self, counts: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        let counts = counts.as_ref();
+        let expected = format!("at least {} counts", self.rank());
+        let got = format!("{counts:?}");
+        require("repeat", counts.len() >= self.rank(), expected, got)?;
+        self.repeated("repeat", counts)
+    }
+
+    /// [`Tensor::repeat`], where fewer counts than dimensions are those of the last ones.
+    ///
+    /// # Errors
+    /// Sizes that overflow.
+    pub fn tile(&self, counts: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+        let counts = counts.as_ref();
+        let ones = vec![1; self.rank().saturating_sub(counts.len())];
+        self.repeated("tile", &[&ones[..], counts].concat())
+    }
+
+    /// The tensor as often as a count for each dimension, or more, says.
+    fn repeated(&self, name: &'static str, counts: &[usize]) -> RusTorchResult<Self> {
+        let lead = counts.len() - self.rank();
+        let size = |d: usize| if d < lead { 1 } else { self.shape()[d - lead] };
+        let sizes = || (0..counts.len()).map(size);
+        let overflow = || OpError::new(name, "sizes that fit", "an overflow");
+        let grown = counts
+            .iter()
+            .zip(sizes())
+            .map(|(&n, size)| n.checked_mul(size));
+        let whole: Shape = grown.collect::<Option<_>>().ok_or_else(overflow)?;
+        let beside: Shape = sizes().flat_map(|size| [1, size]).collect();
+        let pairs = counts.iter().zip(sizes());
+        let expanded: Shape = pairs.flat_map(|(&n, size)| [n, size]).collect();
+        self.reshape(&beside)?.expand(&expanded)?.reshape(&whole)
+    }
+
+    /// Each index of `dim`, or of all elements in row-major order (`None`), several times, one
+    /// behind the other: as often as a number says, or a tensor for each. A tensor's values are
+    /// read there and then, for the result's shape follows from them.
+    ///
+    /// # Errors
+    /// There is no such dimension; a tensor of another dtype or number of elements than `dim`
+    /// has; a negative count; those of evaluation.
+    pub fn repeat_interleave<'a>(
+        &self,
+        repeats: impl Into<Repeats<'a>>,
+        dim: impl Into<Option<isize>>,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "repeat_interleave";
+        let Some(dim) = dim.into() else {
+            return self.ravel()?.repeat_interleave(repeats, 0);
+        };
+        let x = self.atleast_1d()?;
+        let dim = x.dim(NAME, dim)?;
+        let counts = match repeats.into() {
+            Repeats::Each(count) => {
+                let mut shape = x.ty().shape.clone();
+                shape.to_mut().insert(dim + 1, count);
+                let joined = x.shape()[dim].checked_mul(count);
+                let overflow = || OpError::new(NAME, "a size that fits", "an overflow");
+                let whole = x
+                    .ty()
+                    .shape
+                    .clone()
+                    .with_dim(dim, joined.ok_or_else(overflow)?);
+                return x
+                    .unsqueeze(dim as isize + 1)?
+                    .expand(&shape)?
+                    .reshape(&whole);
+            }
+            Repeats::Listed(counts) => counts,
+        };
+        let index = Self::repetition(NAME, counts, x.shape()[dim])?;
+        x.picked(NAME, dim, &index)
+    }
+
+    /// Which of `size` indices come how often, one behind the other.
+    fn repetition(name: &'static str, counts: &Self, size: usize) -> RusTorchResult<Self> {
+        let legal = matches!(counts.dtype(), DType::I64 | DType::I32) && counts.rank() <= 1;
+        require(
+            name,
+            legal,
+            "counts of i64 or i32, of rank 0 or 1",
+            counts.ty(),
+        )?;
+        let fits = counts.numel() == 1 || counts.numel() == size;
+        require(name, fits, format!("{size} counts, or one"), counts.ty())?;
+        let counts = counts
+            .cast(name, DType::I64)?
+            .expand([size])?
+            .to_vec::<i64>()?;
+        let negative = counts.iter().find(|&&count| count < 0);
+        let expected = "counts that are not negative";
+        require(name, negative.is_none(), expected, negative.unwrap_or(&0))?;
+        let total = counts
+            .iter()
+            .map(|&n| n as usize)
+            .fold(0, usize::saturating_add);
+        let mut index = with_room(name, total)?;
+        for (i, &count) in counts.iter().enumerate() {
+            index.extend(std::iter::repeat_n(i as i64, count as usize));
+        }
+        let length = index.len();
+        Self::from_vec(index, [length])
+    }
+
+    /// Channels moved to space: `[…, c · r², h, w]` becomes `[…, c, h · r, w · r]`.
+    ///
+    /// # Errors
+    /// Rank below 3; channels that `r²` does not divide.
+    pub fn pixel_shuffle(&self, r: usize) -> RusTorchResult<Self> {
+        const NAME: &str = "pixel_shuffle";
+        let expected = "a tensor [.., c * r^2, h, w]";
+        let Some((lead, &[channels, h, w])) = self.shape().split_last_chunk() else {
+            return Err(OpError::new(NAME, expected, self.ty()).into());
+        };
+        let square = r.checked_mul(r).filter(|&square| square > 0);
+        let c = square.filter(|&square| channels.is_multiple_of(square));
+        let got = || OpError::new(NAME, expected, format!("{} and r = {r}", self.ty()));
+        let c = channels / c.ok_or_else(got)?;
+        let n = lead.len() as isize;
+        let order: Vec<isize> = (0..=n).chain([n + 3, n + 1, n + 4, n + 2]).collect();
+        let cut = self.reshape(&[lead, &[c, r, r, h, w]].concat()[..])?;
+        cut.permute(order)?
+            .reshape(&[lead, &[c, h * r, w * r]].concat()[..])
+    }
+
+    /// Space moved to channels: `[…, c, h · r, w · r]` becomes `[…, c · r², h, w]`.
+    ///
+    /// # Errors
+    /// Rank below 3; sizes that `r` does not divide.
+    pub fn pixel_unshuffle(&self, r: usize) -> RusTorchResult<Self> {
+        const NAME: &str = "pixel_unshuffle";
+        let expected = "a tensor [.., c, h * r, w * r]";
+        let Some((lead, &[c, height, width])) = self.shape().split_last_chunk() else {
+            return Err(OpError::new(NAME, expected, self.ty()).into());
+        };
+        let fits = r > 0 && height.is_multiple_of(r) && width.is_multiple_of(r);
+        require(NAME, fits, expected, format!("{} and r = {r}", self.ty()))?;
+        let (n, h, w) = (lead.len() as isize, height / r, width / r);
+        let order: Vec<isize> = (0..=n).chain([n + 2, n + 4, n + 1, n + 3]).collect();
+        let cut = self.reshape(&[lead, &[c, h, r, w, r]].concat()[..])?;
+        cut.permute(order)?
+            .reshape(&[lead, &[c * r * r, h, w]].concat()[..])
+    }
+
+    /// The channels of `[n, g · k, …]` in the order in which `g` groups take turns.
+    ///
+    /// # Errors
+    /// Rank below 3; channels that `groups` does not divide.
+    pub fn channel_shuffle(&self, groups: usize) -> RusTorchResult<Self> {
+        let channels = self.shape().get(1).copied().unwrap_or(0);
+        let fits = self.rank() > 2 && groups > 0 && channels.is_multiple_of(groups);
+        let got = format!("{} and {groups} groups", self.ty());
+        require("channel_shuffle", fits, "a tensor [n, groups * k, ..]", got)?;
+        let cut = self.unflatten(1, [groups, channels / groups])?;
+        cut.transpose(1, 2)?.reshape(self.shape())
+    }
+}

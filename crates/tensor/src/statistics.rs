@@ -1,0 +1,260 @@
+//! How variables vary together, and how values change along a dimension.
+
+use rustorch_ir::DType;
+
+use crate::Tensor;
+use crate::dims::Dims;
+use crate::error::{RusTorchResult, require};
+
+/// Where the values of [`Tensor::gradient`] are.
+#[derive(Clone)]
+pub enum Spacing {
+    /// So far apart, in each dimension, or one number for all.
+    Steps(Vec<f64>),
+    /// At these places, a vector for each dimension.
+    Places(Vec<Tensor>),
+}
+
+impl From<f64> for Spacing {
+    fn from(step: f64) -> Self {
+        Self::Steps(vec![step])
+    }
+}
+
+impl<const N: usize> From<[f64; N]> for Spacing {
+    fn from(steps: [f64; N]) -> Self {
+        Self::Steps(steps.to_vec())
+    }
+}
+
+impl From<&[&Tensor]> for Spacing {
+    fn from(places: &[&Tensor]) -> Self {
+        Self::Places(places.iter().map(|&t| t.clone()).collect())
+    }
+}
+
+impl<const N: usize> From<[&Tensor; N]> for Spacing {
+    fn from(places: [&Tensor; N]) -> Self {
+        places[..].into()
+    }
+}
+
+impl Tensor {
+    /// The covariance matrix of variables, the rows of `[variables, observations]`; of one
+    /// variable, also a vector or a number, its variance. `fweights`, integers, say how often each observation counts,
+    /// `aweights`, floats, how much. Integers become `f32`.
+    ///
+    /// # Errors
+    /// Rank above 2; booleans; weights that are not vectors of the observations.
+    pub fn cov(
+        &self,
+        correction: i64,
+        fweights: Option<&Self>,
+        aweights: Option<&Self>,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "cov";
+        let legal = self.rank() <= 2 && self.dtype() != DType::Bool;
+        require(NAME, legal, "numbers of rank 2 or less", self.ty())?;
+        let dtype = if self.dtype().is_int() {
+            DType::F32
+        } else {
+            self.dtype()
+        };
+        let x = self.cast(NAME, dtype)?;
+        let x = if self.rank() < 2 {
+            x.reshape([1, self.numel()])?
+        } else {
+            x
+        };
+        let count = x.shape()[1];
+        for weights in [fweights, aweights].into_iter().flatten() {
+            let expected = format!("weights [{count}]");
+            require(NAME, weights.shape() == [count], expected, weights.ty())?;
+        }
+        let weights = match (&fweights, &aweights) {
+            (Some(f), Some(a)) => Some(f.mul(*a)?),
+            (f, a) => f.or(*a).cloned(),
+        };
+        let weighted = |x: &Self| match &weights {
+            Some(weights) => x.mul(weights),
+            None => Ok(x.clone()),
+        };
+        let total = match &weights {
+            Some(weights) => weights.sum(0, false)?,
+            None => Self::full([], count as f64, dtype.real())?,
+        };
+        let mean = weighted(&x)?.sum(1, true)?.div(&total)?;
+        let corrected = match (&weights, &aweights) {
+            (Some(weights), Some(aweights)) => {
+                let squares = weights.mul(*aweights)?.sum(0, false)?.div(&total)?;
+                total.sub(&squares.mul(correction)?)?
+            }
+            _ => total.sub(correction)?,
+        };
+        let away = x.sub(&mean)?;
+        let product = away.matmul(&weighted(&away)?.t()?.conj()?)?;
+        let cov = product.div(&corrected.maximum(0)?)?;
+        match x.shape()[0] {
+            1 => cov.reshape([0usize; 0]),
+            _ => Ok(cov),
+        }
+    }
+
+    /// The correlation coefficients of variables, the rows of `[variables, observations]`; of one
+    /// variable 1.
+    ///
+    /// # Errors
+    /// As [`Tensor::cov`].
+    pub fn corrcoef(&self) -> RusTorchResult<Self> {
+        let cov = self.cov(1, None, None)?;
+        if cov.rank() == 0 {
+            return cov.div(&cov);
+        }
+        let deviation = cov.diagonal(0, 0, 1)?.real()?.sqrt()?;
+        let scaled = cov.div(&deviation.unsqueeze(1)?)?.div(&deviation)?;
+        let clipped = |x: Self| x.clamp(-1.0, 1.0);
+        match scaled.dtype().is_complex() {
+            true => Self::complex(&clipped(scaled.real()?)?, &clipped(scaled.imag()?)?),
+            false => clipped(scaled),
+        }
+    }
+
+    /// Estimates of the derivative along each of `dims` (`None`: all), of this shape: inside by
+    /// differences of second order, at the edges by such of `edge_order`, 1 or 2. Integers
+    /// become `f32`.
+    ///
+    /// # Errors
+    /// Booleans; there are no such dimensions; one with fewer than `edge_order + 1` indices;
+    /// a spacing that is not one number, one for each dimension, or a vector of places for each.
+    pub fn gradient(
+        &self,
+        spacing: impl Into<Spacing>,
+        dims: impl Into<Dims>,
+        edge_order: usize,
+    ) -> RusTorchResult<Vec<Self>> {
+        const NAME: &str = "gradient";
+        let legal = self.dtype() != DType::Bool && !self.dtype().is_block();
+        require(NAME, legal, "a tensor of numbers", self.ty())?;
+        require(
+            NAME,
+            matches!(edge_order, 1 | 2),
+            "an edge order of 1 or 2",
+            edge_order,
+        )?;
+        let (spacing, dims) = (spacing.into(), dims.into().listed(NAME, self.rank())?);
+        let (given, may_be_one) = match &spacing {
+            Spacing::Steps(steps) => (steps.len(), true),
+            Spacing::Places(places) => (places.len(), false),
+        };
+        let fits = given == dims.len() || (may_be_one && given == 1);
+        require(NAME, fits, format!("{} spacings", dims.len()), given)?;
+        let along = |(i, &dim): (usize, &usize)| {
+            let expected = format!("more than {edge_order} indices of dimension {dim}");
+            require(NAME, self.shape()[dim] > edge_order, expected, self.ty())?;
+            match &spacing {
+                Spacing::Steps(steps) => {
+                    self.even_slope(dim, steps[i.min(steps.len() - 1)], edge_order)
+                }
+                Spacing::Places(places) => {
+                    let apart = distances(NAME, &places[i], self.shape()[dim])?;
+                    self.slope(dim, &apart, edge_order)
+                }
+            }
+        };
+        dims.iter().enumerate().map(along).collect()
+    }
+
+    /// The derivative along `dim`, whose places are `step` apart.
+    fn even_slope(&self, dim: usize, step: f64, edge_order: usize) -> RusTorchResult<Self> {
+        let (size, along) = (self.shape()[dim], dim as isize);
+        let at = |start: usize, count: usize| self.narrow(along, start, count);
+        let line = |start| at(start + 1, 1)?.sub(&at(start, 1)?)?.div(step);
+        // At an edge: the neighbours behind it in the direction away from it.
+        let parabola = |edge: usize, near: usize, far: usize, step: f64| {
+            let sum = at(near, 1)?.mul(2)?.sub(&at(edge, 1)?.mul(1.5)?)?;
+            sum.sub(&at(far, 1)?.mul(0.5)?)?.div(step)
+        };
+        let [first, last] = match edge_order {
+            1 => [line(0)?, line(size - 2)?],
+            _ => [
+                parabola(0, 1, 2, step)?,
+                parabola(size - 1, size - 2, size - 3, -step)?,
+            ],
+        };
+        let inside = at(2, size - 2)?.sub(&at(0, size - 2)?)?.div(2.0 * step)?;
+        Self::cat(&[&first, &inside, &last], along)
+    }
+
+    /// The derivative along `dim`, whose places are so far apart: each is that of the parabola
+    /// through three neighbours, or of the line through two at the edges.
+    fn slope(&self, dim: usize, apart: &Self, edge_order: usize) -> RusTorchResult<Self> {
+        let (size, along) = (self.shape()[dim], dim as isize);
+        let behind = self.rank() - 1 - dim;
+        let spread = |t: &Self| t.reshape(&[&[t.numel()], &vec![1; behind][..]].concat()[..]);
+        let at = |start: usize, count: usize| self.narrow(along, start, count);
+        let step = |start: usize, count: usize| spread(&apart.narrow(0, start, count)?);
+        let line = |start: usize| at(start + 1, 1)?.sub(&at(start, 1)?)?.div(&step(start, 1)?);
+        // Three neighbours from `start` on, `count` times; weights of each by the distances.
+        let parabola = |start: usize, count: usize, weights: Weights| {
+            let (near, far) = (step(start, count)?, step(start + 1, count)?);
+            let [a, b, c] = weights(&near, &far)?;
+            let sum = a
+                .mul(&at(start, count)?)?
+                .add(&b.mul(&at(start + 1, count)?)?)?;
+            sum.add(&c.mul(&at(start + 2, count)?)?)
+        };
+        let mut parts = Vec::with_capacity(3);
+        parts.push(match edge_order {
+            1 => line(0)?,
+            _ => parabola(0, 1, first_of_three)?,
+        });
+        if size > 2 {
+            parts.push(parabola(0, size - 2, middle_of_three)?);
+        }
+        parts.push(match edge_order {
+            1 => line(size - 2)?,
+            _ => parabola(size - 3, 1, last_of_three)?,
+        });
+        Self::cat(&parts.iter().collect::<Vec<_>>(), along)
+    }
+}
+
+/// Distances between the places of a dimension of `size`.
+fn distances(name: &'static str, places: &Tensor, size: usize) -> RusTorchResult<Tensor> {
+    let expected = format!("{size} places");
+    require(name, places.shape() == [size], expected, places.ty())?;
+    places
+        .narrow(0, 1, size - 1)?
+        .sub(&places.narrow(0, 0, size - 1)?)
+}
+
+/// The weights of three neighbours in a derivative, by the distance from the first to the second
+/// and from that to the third: those of Lagrange's polynomial of degree 2.
+type Weights = fn(&Tensor, &Tensor) -> RusTorchResult<[Tensor; 3]>;
+
+fn first_of_three(near: &Tensor, far: &Tensor) -> RusTorchResult<[Tensor; 3]> {
+    let both = near.add(far)?;
+    Ok([
+        near.add(&both)?.div(&near.mul(&both)?)?.neg()?,
+        both.div(&near.mul(far)?)?,
+        near.div(&far.mul(&both)?)?.neg()?,
+    ])
+}
+
+fn middle_of_three(near: &Tensor, far: &Tensor) -> RusTorchResult<[Tensor; 3]> {
+    let both = near.add(far)?;
+    Ok([
+        far.div(&near.mul(&both)?)?.neg()?,
+        far.sub(near)?.div(&near.mul(far)?)?,
+        near.div(&far.mul(&both)?)?,
+    ])
+}
+
+fn last_of_three(near: &Tensor, far: &Tensor) -> RusTorchResult<[Tensor; 3]> {
+    let both = near.add(far)?;
+    Ok([
+        far.div(&near.mul(&both)?)?,
+        both.div(&near.mul(far)?)?.neg()?,
+        far.add(&both)?.div(&far.mul(&both)?)?,
+    ])
+}

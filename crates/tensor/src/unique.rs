@@ -1,0 +1,165 @@
+//! Elements without those that are equal to others.
+
+use std::cmp::Ordering;
+
+use rustorch_ir::DType;
+use rustorch_ir::ops::{Scatter, ScatterMode};
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+/// What [`Tensor::unique`] finds. What is not asked for is not computed.
+#[derive(Clone)]
+pub struct Unique {
+    /// The elements, or indices of a dimension, each once.
+    pub values: Tensor,
+    /// For each one of the tensor, which of the values it is, `i64`: PyTorch's `return_inverse`.
+    pub inverse: Tensor,
+    /// How often each of the values comes, `i64`: PyTorch's `return_counts`.
+    pub counts: Tensor,
+}
+
+impl Tensor {
+    /// The elements in rising order, each once, or the indices of `dim` that differ, in the order
+    /// of their elements. As in PyTorch, a NaN equals no other. Real numbers and booleans. They
+    /// are computed there and then, for the shape follows from them; indices of a dimension are
+    /// compared by the host.
+    ///
+    /// # Errors
+    /// A complex dtype or a block format; there is no such dimension; those of evaluation.
+    pub fn unique(&self, dim: impl Into<Option<isize>>) -> RusTorchResult<Unique> {
+        const NAME: &str = "unique";
+        let (x, dtype) = (self.comparable(NAME)?, self.dtype());
+        let Some(dim) = dim.into() else {
+            let (sorted, order) = x.ravel()?.sort(0, false)?;
+            return sorted
+                .runs(NAME, 0, Some(&order))?
+                .shaped(NAME, dtype, Some(self.shape()));
+        };
+        let dim = self.dim(NAME, dim)?;
+        let order = x.order_of(NAME, dim)?;
+        let sorted = x.picked(NAME, dim, &order)?;
+        sorted
+            .runs(NAME, dim, Some(&order))?
+            .shaped(NAME, dtype, None)
+    }
+
+    /// The elements in row-major order, or the indices of `dim`, without those that are equal to
+    /// the one before. Otherwise as [`Tensor::unique`].
+    ///
+    /// # Errors
+    /// As [`Tensor::unique`].
+    pub fn unique_consecutive(&self, dim: impl Into<Option<isize>>) -> RusTorchResult<Unique> {
+        const NAME: &str = "unique_consecutive";
+        let (x, dtype) = (self.comparable(NAME)?, self.dtype());
+        match dim.into() {
+            None => x
+                .ravel()?
+                .runs(NAME, 0, None)?
+                .shaped(NAME, dtype, Some(self.shape())),
+            Some(dim) => x
+                .runs(NAME, self.dim(NAME, dim)?, None)?
+                .shaped(NAME, dtype, None),
+        }
+    }
+
+    /// The elements as a dtype that has an order.
+    fn comparable(&self, name: &'static str) -> RusTorchResult<Self> {
+        let dtype = match self.dtype() {
+            DType::Bool => DType::U8,
+            other => other,
+        };
+        let legal = dtype.is_float() || dtype.is_int();
+        require(name, legal, "real numbers or booleans", self.ty())?;
+        self.cast(name, dtype)
+    }
+
+    /// Indices of `dim` in the order of what they hold, by the host; equal ones stay in theirs.
+    fn order_of(&self, name: &'static str, dim: usize) -> RusTorchResult<Self> {
+        let size = self.shape()[dim];
+        let rows = self.movedim(dim as isize, 0)?;
+        let order = match self.dtype().is_int() {
+            true => {
+                let elements = rows.cast(name, DType::I64)?.to_vec::<i64>()?;
+                sorted_rows(&elements, size, Ord::cmp)
+            }
+            false => {
+                let elements = rows.cast(name, DType::F64)?.to_vec::<f64>()?;
+                sorted_rows(&elements, size, |a, b| {
+                    let by_value = a.partial_cmp(b);
+                    by_value.unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+                })
+            }
+        };
+        Self::from_vec(order, [size])
+    }
+
+    /// Runs of equal indices of `dim`, each once. `order` says which index each was before.
+    fn runs(&self, name: &'static str, dim: usize, order: Option<&Self>) -> RusTorchResult<Unique> {
+        let size = self.shape()[dim];
+        if size == 0 {
+            let none = Self::zeros([0], DType::I64)?;
+            let (inverse, counts) = (none.clone(), none);
+            let values = self.clone();
+            return Ok(Unique {
+                values,
+                inverse,
+                counts,
+            });
+        }
+        let part = |start| self.narrow(dim as isize, start, size - 1);
+        let differs = part(1)?.ne(&part(0)?)?.movedim(dim as isize, 0)?;
+        let width: usize = differs.shape()[1..].iter().product();
+        let differs = differs.reshape([size - 1, width])?.any(1, false)?;
+        let starts_run = Self::cat(&[&Self::ones([1], DType::Bool)?, &differs], 0)?;
+        let starts = starts_run.set_places(name)?;
+        let ends = starts[1..].iter().copied().chain([size as i64]);
+        let counts: Vec<i64> = ends.zip(&starts).map(|(end, start)| end - start).collect();
+        let runs = starts.len();
+        let values = self.picked(name, dim, &Self::from_vec(starts, [runs])?)?;
+        let run = starts_run.cumsum(0)?.sub(1)?;
+        let inverse = match order {
+            None => run,
+            Some(order) => {
+                let op = Scatter {
+                    dim: 0,
+                    mode: ScatterMode::Set,
+                };
+                Self::apply(name, op, &[&run.zeros_like()?, order, &run])?
+            }
+        };
+        Ok(Unique {
+            values,
+            inverse,
+            counts: Self::from_vec(counts, [runs])?,
+        })
+    }
+}
+
+impl Unique {
+    /// With the tensor's own dtype, and the inverse in its shape.
+    fn shaped(
+        mut self,
+        name: &'static str,
+        dtype: DType,
+        shape: Option<&[usize]>,
+    ) -> RusTorchResult<Self> {
+        self.values = self.values.cast(name, dtype)?;
+        if let Some(shape) = shape {
+            self.inverse = self.inverse.reshape(shape)?;
+        }
+        Ok(self)
+    }
+}
+
+/// The order of `count` rows of equal length.
+fn sorted_rows<T>(elements: &[T], count: usize, compare: impl Fn(&T, &T) -> Ordering) -> Vec<i64> {
+    let width = elements.len() / count.max(1);
+    let row = |i: &i64| &elements[*i as usize * width..][..width];
+    let mut order: Vec<i64> = (0..count as i64).collect();
+    order.sort_by(|a, b| {
+        let mut pairs = row(a).iter().zip(row(b)).map(|(a, b)| compare(a, b));
+        pairs.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    });
+    order
+}
