@@ -79,6 +79,13 @@ UNINITIALISED = {
 FACTORS = {"svd", "linalg.svd", "qr", "linalg.qr", "linalg.eig", "linalg.eigh"}
 UNORDERED = {"linalg.eigvals"}
 
+# Their last result is indices, which are unique only where no elements are equal. The position of
+# the dimension among the arguments behind the first.
+TIES = {"argsort": 0, "sort": 0, "topk": 1}
+
+# Errors that are limits of PyTorch's, not of what its functions are defined for.
+LIMITS = re.compile("up to 64 dims")
+
 # Tests of PyTorch's whose tolerances are those of results, not of gradients or compilers.
 RESULT_TESTS = {
     None,
@@ -123,7 +130,7 @@ class Case:
         self.runs = []
         self.left = limit
 
-    def tensor(self, x, **more):
+    def tensor(self, x, whole=False, **more):
         if type(x) not in (torch.Tensor, torch.nn.Parameter) or x.is_nested or x.is_quantized:
             raise Unsupported(f"a {type(x).__name__} that is no plain tensor")
         if x.layout is not torch.strided or x.device.type != "cpu":
@@ -133,7 +140,7 @@ class Case:
             raise Unsupported(f"dtype {x.dtype}")
         empty = x.numel() == 0
         extent = 0 if empty else 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride()))
-        offset = 0 if empty else min(x.storage_offset(), OFFSET)
+        offset = 0 if empty or whole else min(x.storage_offset(), OFFSET)
         run = torch.zeros(offset + extent, dtype=x.dtype)
         run[offset:] = torch.as_strided(x, (extent,), (1,), x.storage_offset())
         self.left -= run.numel() * run.element_size()
@@ -190,7 +197,7 @@ class Case:
         if isinstance(x, torch.Tensor):
             rtol, atol = tolerance(x.dtype)
             x = x.detach().contiguous() if x.layout is torch.strided else x
-            return self.tensor(x, rtol=rtol, atol=atol)
+            return self.tensor(x, whole=True, rtol=rtol, atol=atol)
         if isinstance(x, (list, tuple)):
             return [self.output(part, tolerance) for part in x]
         return self.value(x)
@@ -276,12 +283,16 @@ def gradients(op, sample, case, seed):
     }
 
 
-def how_to_compare(op, is_random):
+def how_to_compare(op, sample, is_random):
     if is_random or op.name in UNINITIALISED:
-        return "shape_only"
+        return {"compare": "shape_only"}
     if op.name in FACTORS:
-        return "reconstruct"
-    return "set" if op.name in UNORDERED else "close"
+        return {"compare": "reconstruct"}
+    if op.name in TIES and not sample.kwargs.get("stable"):
+        at = TIES[op.name]
+        dim = sample.kwargs.get("dim", sample.args[at] if len(sample.args) > at else -1)
+        return {"compare": "ties", "dim": dim}
+    return {"compare": "set" if op.name in UNORDERED else "close"}
 
 
 def dump_sample(op, dtype, sample, limit, seed, grad):
@@ -292,7 +303,7 @@ def dump_sample(op, dtype, sample, limit, seed, grad):
         out = op(sample.input, *sample.args, **sample.kwargs)
     is_random = not torch.equal(before, torch.get_rng_state())
     row["output"] = case.output(out, tolerance_of(op, dtype))
-    row["compare"] = how_to_compare(op, is_random)
+    row |= how_to_compare(op, sample, is_random)
     if grad and dtype in op.supported_backward_dtypes("cpu") and not is_random:
         found = gradients(op, sample, case, seed)
         row |= {"grad": found} if found else {}
@@ -300,6 +311,8 @@ def dump_sample(op, dtype, sample, limit, seed, grad):
 
 
 def dump_error(op, error, limit):
+    if LIMITS.search(str(error.error_regex)):
+        raise Unsupported("a limit of PyTorch's")
     case = Case(limit)
     sample = error.sample_input
     row = case.sample(sample)

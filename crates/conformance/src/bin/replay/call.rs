@@ -43,18 +43,25 @@ pub(crate) struct Entry {
     pub(crate) call: fn(&Call) -> Found<Output>,
 }
 
+/// A table of functions. A line of it is a name, the parameters, and the call.
+macro_rules! table {
+    ($($name:expr, $signature:expr, |$c:ident| $call:expr;)*) => {
+        pub(super) const TABLE: &[crate::call::Entry] = &[$(crate::call::Entry {
+            name: $name,
+            signature: $signature,
+            call: |$c| Ok(crate::value::Output::from($call)),
+        }),*];
+    };
+}
+
 /// Keywords that say where, not what: a call is on the device that is replayed on.
 const PLACES: [&str; 4] = ["device", "layout", "pin_memory", "requires_grad"];
 
 /// Arguments by their names.
 pub(crate) struct Call {
-    arguments: Vec<(&'static str, Value, Origin)>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Origin {
-    Given,
-    Default,
+    arguments: Vec<(&'static str, Value)>,
+    /// How many results are wanted, where a call says that.
+    pub(crate) results: usize,
 }
 
 impl Call {
@@ -76,7 +83,7 @@ impl Call {
                 };
                 let by_name = take(&mut keywords, name).filter(|_| rest.is_empty());
                 let value = by_name.unwrap_or(Value::List(rest));
-                arguments.push((name, value, Origin::Given));
+                arguments.push((name, value));
                 continue;
             }
             let (name, default) = match parameter.split_once('=') {
@@ -85,8 +92,8 @@ impl Call {
             };
             let given = positional.next().or_else(|| take(&mut keywords, name));
             arguments.push(match (given, default) {
-                (Some(value), _) => (name, value, Origin::Given),
-                (None, Some(default)) => (name, Value::of_default(default), Origin::Default),
+                (Some(value), _) => (name, value),
+                (None, Some(default)) => (name, Value::of_default(default)),
                 (None, None) => return missing(format!("a call without {name}")),
             });
         }
@@ -98,15 +105,18 @@ impl Call {
         }
         match positional.next() {
             Some(value) => missing(format!("a further argument {value}")),
-            None => Ok(Self { arguments }),
+            None => Ok(Self {
+                arguments,
+                results: 1,
+            }),
         }
     }
 
     /// The argument of this name.
     pub(crate) fn value(&self, name: &str) -> Found<&Value> {
-        let found = self.arguments.iter().find(|(n, ..)| *n == name);
+        let found = self.arguments.iter().find(|(n, _)| *n == name);
         let mistake = || Stop::Mistake(format!("the signature has no {name}"));
-        found.map(|(_, value, _)| value).ok_or_else(mistake)
+        found.map(|(_, value)| value).ok_or_else(mistake)
     }
 
     /// Was it given, and not `None`?
@@ -131,7 +141,7 @@ impl Call {
     /// The first argument, a tensor.
     pub(crate) fn input(&self) -> Found<&Tensor> {
         match self.arguments.first() {
-            Some((name, ..)) => self.tensor(name),
+            Some((name, _)) => self.tensor(name),
             None => Err(Stop::Mistake("the signature is empty".into())),
         }
     }
@@ -195,6 +205,7 @@ impl Call {
             Value::Float(x) => Ok(x),
             Value::Int(x) => Ok(x as f64),
             Value::Bool(x) => Ok(f64::from(u8::from(x))),
+            Value::Tensor(ref tensor) => Ok(tensor.to_dtype(DType::F64)?.item()?),
             _ => self.unlike(name),
         }
     }
@@ -206,6 +217,9 @@ impl Call {
 
     fn int_of<T: TryFrom<i64>>(&self, name: &str, value: &Value) -> Found<T> {
         match *value {
+            Value::Tensor(ref tensor) if tensor.numel() == 1 => {
+                self.int_of(name, &Value::Int(tensor.item()?))
+            }
             Value::Int(x) => T::try_from(x).map_err(|_| Stop::Untyped(format!("{name}={x}"))),
             _ => self.unlike(name),
         }
@@ -230,6 +244,10 @@ impl Call {
     /// A list of whole numbers; a single one is a list of one.
     pub(crate) fn ints<T: TryFrom<i64>>(&self, name: &str) -> Found<Vec<T>> {
         let value = self.value(name)?;
+        if let Value::Tensor(tensor) = value {
+            let int = |x: i64| self.int_of(name, &Value::Int(x));
+            return tensor.to_vec()?.into_iter().map(int).collect();
+        }
         let values = value.parts().unwrap_or(std::slice::from_ref(value));
         values
             .iter()

@@ -18,6 +18,9 @@ pub(crate) enum How {
     ShapeOnly,
     /// The elements in any order.
     Set,
+    /// The last result is indices into a dimension of the first argument: other ones will do
+    /// where they lead to equal elements.
+    Ties,
     /// Whether the factors give the operand: they are unique up to signs or phases.
     Reconstruct,
 }
@@ -129,6 +132,43 @@ impl Expected {
         }
     }
 
+    /// [`How::Ties`]: `input`, of which dimension `dim` was sorted, tells whether indices are as
+    /// good as those expected.
+    pub(crate) fn compare_ties(
+        &self,
+        got: &Output,
+        input: &Tensor,
+        dim: isize,
+    ) -> Result<(), String> {
+        let (expected, indices) = match (self, got) {
+            (Self::List(expected), Output::List(got)) if expected.len() == got.len() => {
+                let Some((last, values)) = expected.split_last() else {
+                    return Err("no results".into());
+                };
+                for (value, got) in values.iter().zip(got) {
+                    value.compare(got, How::Close)?;
+                }
+                (last, &got[got.len() - 1])
+            }
+            _ => (self, got),
+        };
+        expected.compare(indices, How::ShapeOnly)?;
+        let (
+            Self::Tensor {
+                elements, shape, ..
+            },
+            Output::Tensor(got),
+        ) = (expected, indices)
+        else {
+            return Err("the last result is no tensor".into());
+        };
+        let (Elements::Int(expected), Elements::Int(got)) = (elements, Elements::of(got)?) else {
+            return Err("the last result is no indices".into());
+        };
+        let line = Lines::of(input.shape(), shape, dim);
+        line.compare(&Elements::of(input)?.as_complex(), expected, &got)
+    }
+
     fn kind(&self) -> String {
         match self {
             Self::Tensor { dtype, shape, .. } => format!("a tensor {dtype}{shape:?}"),
@@ -157,10 +197,58 @@ impl Expected {
         match how {
             // Their factors are compared together.
             How::ShapeOnly | How::Reconstruct => Ok(()),
-            How::Close => close(elements, &found, *rtol, *atol),
+            // Indices are compared by themselves.
+            How::Close | How::Ties => close(elements, &found, *rtol, *atol),
             How::Set => close(&elements.sorted(), &found.sorted(), *rtol, *atol),
         }
     }
+}
+
+/// The lines along a dimension that indices lead into.
+struct Lines {
+    /// Elements, and indices, of a line.
+    size: usize,
+    count: usize,
+    /// Distance of a line's elements.
+    inner: usize,
+}
+
+impl Lines {
+    fn of(input: &[usize], indices: &[usize], dim: isize) -> Self {
+        let at = dim.rem_euclid(input.len().max(1) as isize) as usize;
+        Self {
+            size: input.get(at).copied().unwrap_or(1),
+            count: indices.get(at).copied().unwrap_or(1),
+            inner: input.iter().skip(at + 1).product(),
+        }
+    }
+
+    /// Do both lead to equal elements, and no index twice to the same one?
+    fn compare(&self, input: &[Complex64], expected: &[i64], got: &[i64]) -> Result<(), String> {
+        let place = |at: usize, index: i64| {
+            let index = usize::try_from(index).ok().filter(|&i| i < self.size)?;
+            let line = at / self.inner / self.count;
+            Some((line * self.size + index) * self.inner + at % self.inner)
+        };
+        let mut seen = vec![false; input.len()];
+        for (i, (&expected, &got)) in expected.iter().zip(got).enumerate() {
+            let (Some(to), Some(should)) = (place(i, got), place(i, expected)) else {
+                return Err(format!("index {i} is {got}, should be {expected}"));
+            };
+            if !is_same(input[to], input[should]) || std::mem::replace(&mut seen[to], true) {
+                return Err(format!("index {i} is {got}, should be as {expected}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_nan(z: Complex64) -> bool {
+    z.re.is_nan() || z.im.is_nan()
+}
+
+fn is_same(a: Complex64, b: Complex64) -> bool {
+    a == b || (is_nan(a) && is_nan(b))
 }
 
 fn kind(output: &Output) -> String {
@@ -178,16 +266,15 @@ fn close(expected: &Elements, got: &Elements, rtol: f64, atol: f64) -> Result<()
     {
         return first_unlike(expected, got, |a, b| a == b);
     }
-    let is_nan = |z: Complex64| z.re.is_nan() || z.im.is_nan();
     let near = |&e: &Complex64, &g: &Complex64| {
         let distance = (e - g).norm();
         let bound = atol + rtol * e.norm();
-        e == g || (is_nan(e) && is_nan(g)) || (distance <= bound && bound.is_finite())
+        is_same(e, g) || (distance <= bound && bound.is_finite())
     };
     first_unlike(&expected.as_complex(), &got.as_complex(), near)
 }
 
-fn first_unlike<T: std::fmt::Display>(
+fn first_unlike<T: Show>(
     expected: &[T],
     got: &[T],
     near: impl Fn(&T, &T) -> bool,
@@ -200,7 +287,29 @@ fn first_unlike<T: std::fmt::Display>(
         0 => String::new(),
         n => format!(", and {n} others"),
     };
+    let (got, expected) = (got.show(), expected.show());
     Err(format!(
         "element {i} is {got}, should be {expected}{others}"
     ))
+}
+
+/// How an element is printed.
+trait Show {
+    fn show(&self) -> String;
+}
+
+impl Show for i64 {
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Show for Complex64 {
+    /// Real numbers without an imaginary part.
+    fn show(&self) -> String {
+        match self.im {
+            0.0 => self.re.to_string(),
+            _ => self.to_string(),
+        }
+    }
 }

@@ -54,6 +54,9 @@ pub(crate) struct Sample {
     arguments: Arguments,
     output: Json,
     compare: How,
+    /// Where [`How::Ties`] needs one.
+    #[serde(default)]
+    dim: isize,
 }
 
 /// A call that is refused.
@@ -128,6 +131,10 @@ impl Sample {
         self.compare
     }
 
+    pub(crate) fn dim(&self) -> isize {
+        self.dim
+    }
+
     pub(crate) fn given(&self, tensors: &Tensors) -> Result<Given> {
         self.arguments.given(tensors)
     }
@@ -144,6 +151,11 @@ impl BadSample {
 
     pub(crate) fn given(&self, tensors: &Tensors) -> Result<Given> {
         self.arguments.given(tensors)
+    }
+
+    /// Are there no such arguments in PyTorch?
+    pub(crate) fn is_type_error(&self) -> bool {
+        self.kind == "TypeError"
     }
 
     /// What PyTorch says.

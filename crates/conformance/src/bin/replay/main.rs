@@ -8,10 +8,12 @@
 //! elements; one that has to be refused passes if it is. What has no function here, or a function
 //! without an argument of the sample's kind, is not implemented.
 
+#[macro_use]
 mod call;
 mod compare;
 mod factors;
 mod golden;
+mod onnx;
 mod ops;
 mod report;
 mod run;
@@ -34,8 +36,11 @@ use crate::report::Report;
 #[derive(Parser)]
 #[command(version)]
 struct Options {
-    /// A folder that scripts/torch-goldens.py made
+    /// A folder that scripts/torch-goldens.py made, or one of ONNX's tests
     folder: PathBuf,
+    /// The folder holds ONNX's node tests (of the package: onnx/backend/test/data/node)
+    #[arg(long)]
+    onnx: bool,
     /// The device that computes: cpu, opencl, cuda, metal; by itself the best one each time
     #[arg(short, long, default_value = "auto")]
     backend: DeviceType,
@@ -74,7 +79,17 @@ fn main() -> ExitCode {
 
 fn replay(options: &Options) -> Result<Report> {
     run::quiet_panics();
-    with_device(options.backend, || replay_torch(options))?
+    with_device(options.backend, || match options.onnx {
+        true => replay_onnx(options),
+        false => replay_torch(options),
+    })?
+}
+
+fn replay_onnx(options: &Options) -> Result<Report> {
+    let mut report = Report::new("ONNX".to_owned(), options.backend.to_string());
+    let ops = onnx::replay(&options.folder, &options.ops)?;
+    ops.into_iter().for_each(|op| report.add(op));
+    Ok(report)
 }
 
 fn replay_torch(options: &Options) -> Result<Report> {

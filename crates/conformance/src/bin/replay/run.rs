@@ -12,7 +12,7 @@ use crate::factors;
 use crate::golden::{BadSample, Given, Golden, Sample, Tensors};
 use crate::ops;
 use crate::report::{OpReport, Verdict};
-use crate::value::Output;
+use crate::value::{Output, Value};
 
 thread_local! {
     /// Where the last panic was.
@@ -52,14 +52,16 @@ pub(crate) fn operation(golden: &Golden) -> Result<OpReport> {
 }
 
 /// What comes of a sample, if there is a function for it.
-pub(crate) fn verdict(
-    entry: Option<&Entry>,
-    judge: impl FnOnce(&Entry) -> Result<Verdict>,
-) -> Verdict {
-    let Some(entry) = entry else {
-        return Verdict::Missing("no function of this name".into());
-    };
-    match panic::catch_unwind(AssertUnwindSafe(|| judge(entry))) {
+fn verdict(entry: Option<&Entry>, judge: impl FnOnce(&Entry) -> Result<Verdict>) -> Verdict {
+    match entry {
+        Some(entry) => guarded(|| judge(entry)),
+        None => Verdict::Missing("no function of this name".into()),
+    }
+}
+
+/// What comes of a sample, even if it panics.
+pub(crate) fn guarded(judge: impl FnOnce() -> Result<Verdict>) -> Verdict {
+    match panic::catch_unwind(AssertUnwindSafe(judge)) {
         Ok(Ok(verdict)) => verdict,
         Ok(Err(e)) => Verdict::Failed(format!("the sample cannot be made: {e:#}")),
         Err(panic) => {
@@ -81,15 +83,28 @@ fn call(entry: &Entry, (positional, keywords): Given) -> Result<Output, Stop> {
 /// A sample that has a result.
 fn good(entry: &Entry, sample: &Sample, tensors: &Tensors) -> Result<Verdict> {
     let expected = sample.expected(tensors)?;
-    let outcome = call(entry, sample.given(tensors)?);
-    Ok(match outcome {
-        Ok(output) => {
-            let judged = match sample.how() {
-                How::Reconstruct => factors::compare(entry.name, &expected, &output),
-                how => expected.compare(&output, how),
-            };
-            judged.map_or_else(Verdict::Failed, |()| Verdict::Passed)
+    let given = sample.given(tensors)?;
+    let input = given.0.first().cloned();
+    let compare = |output| match (sample.how(), &input) {
+        (How::Ties, Some(Value::Tensor(input))) => {
+            expected.compare_ties(&output, input, sample.dim())
         }
+        (How::Reconstruct, _) => factors::compare(entry.name, &expected, &output),
+        (how, _) => expected.compare(&output, how),
+    };
+    judge(call(entry, given), compare)
+}
+
+/// A call that should have a result, which `compare` looks at.
+pub(crate) fn judge(
+    outcome: Result<Output, Stop>,
+    compare: impl FnOnce(Output) -> Result<(), String>,
+) -> Result<Verdict> {
+    Ok(match outcome {
+        Ok(output) => match compare(output) {
+            Ok(()) => Verdict::Passed,
+            Err(reason) => Verdict::Failed(reason),
+        },
         Err(Stop::Refused(e)) => Verdict::Failed(e.to_string()),
         Err(Stop::Missing(what) | Stop::Untyped(what)) => Verdict::Missing(what),
         Err(Stop::Mistake(what)) => return Err(Error::msg(what)),
@@ -104,6 +119,8 @@ fn bad(entry: &Entry, sample: &BadSample, tensors: &Tensors) -> Result<Verdict> 
             Verdict::Failed(format!("is taken, should be refused ({})", sample.error()))
         }
         Ok(_) | Err(Stop::Refused(_) | Stop::Untyped(_)) => Verdict::Passed,
+        // Rust's types have none either.
+        Err(Stop::Missing(_)) if sample.is_type_error() => Verdict::Passed,
         Err(Stop::Missing(what)) => Verdict::Missing(what),
         Err(Stop::Mistake(what)) => return Err(Error::msg(what)),
     })

@@ -101,10 +101,10 @@ table! {
     "log2", "input", |c| c.input()?.log2()?;
     "logaddexp", "input, other", |c| c.input()?.logaddexp(c.operand("other")?)?;
     "logaddexp2", "input, other", |c| c.input()?.logaddexp2(c.operand("other")?)?;
-    "logical_and", "input, other", |c| c.input()?.logical_and(c.operand("other")?)?;
+    "logical_and", "input, other", |c| c.input()?.logical_and(c.tensor("other")?)?;
     "logical_not", "input", |c| c.input()?.logical_not()?;
-    "logical_or", "input, other", |c| c.input()?.logical_or(c.operand("other")?)?;
-    "logical_xor", "input, other", |c| c.input()?.logical_xor(c.operand("other")?)?;
+    "logical_or", "input, other", |c| c.input()?.logical_or(c.tensor("other")?)?;
+    "logical_xor", "input, other", |c| c.input()?.logical_xor(c.tensor("other")?)?;
     "logit", "input, eps=None", |c| c.input()?.logit(c.maybe_float("eps")?)?;
     "long", "input, *, memory_format=None", |c| c.input()?.to_dtype(DType::I64)?;
     "lt", "input, other", |c| c.input()?.lt(c.operand("other")?)?;

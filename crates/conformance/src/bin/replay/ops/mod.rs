@@ -6,17 +6,6 @@
 
 use crate::call::Entry;
 
-/// A family's table.
-macro_rules! table {
-    ($($name:expr, $signature:expr, |$c:ident| $call:expr;)*) => {
-        pub(super) const TABLE: &[crate::call::Entry] = &[$(crate::call::Entry {
-            name: $name,
-            signature: $signature,
-            call: |$c| Ok(crate::value::Output::from($call)),
-        }),*];
-    };
-}
-
 macro_rules! families {
     ($($family:ident),*) => {
         $(mod $family;)*

@@ -1,0 +1,251 @@
+//! ONNX's node tests: folders `test_…/model.onnx` with `test_data_set_…/input_….pb`, `output_….pb`.
+//!
+//! The tolerances are those of ONNX's own runner.
+
+mod ops;
+mod proto;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use prost::Message;
+use rustorch_ir::DType;
+use rustorch_tensor::Tensor;
+
+use crate::call::{Call, Found, Stop, missing};
+use crate::compare::{Elements, Expected, How};
+use crate::golden::tensor_of;
+use crate::report::{OpReport, Verdict};
+use crate::run::{guarded, judge};
+use crate::value::{Output, Value};
+use proto::{Graph, Model, Node, TensorData, ValueInfo};
+
+const RTOL: f64 = 1e-3;
+const ATOL: f64 = 1e-7;
+
+/// All tests of a folder, by their operators; graphs of several nodes by themselves.
+pub(crate) fn replay(folder: &Path, wanted: &[String]) -> Result<Vec<OpReport>> {
+    let mut reports: BTreeMap<String, OpReport> = BTreeMap::new();
+    for test in folders(folder, "test_")? {
+        let model = read(&test.join("model.onnx"), |bytes| Ok(Model::decode(bytes)?))?;
+        let graph = model
+            .graph
+            .with_context(|| format!("{}: no graph", test.display()))?;
+        let op = match &graph.nodes[..] {
+            [node] => node.full_name(),
+            _ => "graphs of several nodes".to_owned(),
+        };
+        if !wanted.is_empty() && !wanted.contains(&op) {
+            continue;
+        }
+        let report = reports.entry(op.clone());
+        let report = report.or_insert_with(|| OpReport::new(op, "onnx"));
+        for data in folders(&test, "test_data_set_")? {
+            let name = test.file_name().unwrap_or_default().to_string_lossy();
+            report.add(name.into_owned(), guarded(|| verdict(&graph, &data)));
+        }
+    }
+    match reports.is_empty() {
+        true => bail!("{} has no such tests (test_*/model.onnx)", folder.display()),
+        false => Ok(reports.into_values().collect()),
+    }
+}
+
+/// The folders in `folder` whose names begin so, in order.
+fn folders(folder: &Path, prefix: &str) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(prefix) && path.is_dir() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn read<T>(path: &Path, decode: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    decode(&bytes).with_context(|| path.display().to_string())
+}
+
+/// Runs a graph on a data set's inputs, and compares what comes out.
+fn verdict(graph: &Graph, data: &Path) -> Result<Verdict> {
+    let is_tensor = |info: &ValueInfo| info.ty.as_ref().is_some_and(|ty| ty.tensor.is_some());
+    if let Some(other) = (graph.inputs.iter().chain(&graph.outputs)).find(|info| !is_tensor(info)) {
+        return Ok(Verdict::Missing(format!(
+            "{}, which is no tensor",
+            other.name
+        )));
+    }
+    let tensor = |what: &str, i: usize| {
+        let path = data.join(format!("{what}_{i}.pb"));
+        read(&path, |bytes| Ok(TensorData::decode(bytes)?))
+    };
+    let mut expected = Vec::new();
+    for i in 0..graph.outputs.len() {
+        match tensor("output", i)?.expected()? {
+            Ok(one) => expected.push(one),
+            Err(Stop::Missing(what)) => return Ok(Verdict::Missing(what)),
+            Err(stop) => bail!("{stop:?}"),
+        }
+    }
+    let given = (0..graph.inputs.len()).map(|i| tensor("input", i));
+    let outcome = run(graph, given.collect::<Result<_>>()?);
+    judge(outcome, |output| {
+        Expected::List(expected).compare(&output, How::Close)
+    })
+}
+
+/// Evaluates the nodes in their order.
+fn run(graph: &Graph, given: Vec<TensorData>) -> Found<Output> {
+    let mut values: HashMap<&str, Value> = HashMap::new();
+    for data in &graph.initializers {
+        values.insert(&data.name, Value::Tensor(data.tensor()?));
+    }
+    for (info, data) in graph.inputs.iter().zip(given) {
+        values.insert(&info.name, Value::Tensor(data.tensor()?));
+    }
+    for node in &graph.nodes {
+        let results = match node.run(&values)? {
+            Output::List(results) => results,
+            one => vec![one],
+        };
+        let results = results.into_iter().map(|result| match result {
+            Output::Tensor(tensor) => Ok(Value::Tensor(tensor)),
+            _ => missing(format!("{}: a result that is no tensor", node.op)),
+        });
+        for (name, result) in node.outputs.iter().zip(results) {
+            values.insert(name, result?);
+        }
+    }
+    let output = |info: &ValueInfo| match values.get(info.name.as_str()) {
+        Some(Value::Tensor(tensor)) => Ok(Output::Tensor(tensor.clone())),
+        _ => missing(format!("result {}", info.name)),
+    };
+    let outputs = graph.outputs.iter().map(output);
+    Ok(Output::List(outputs.collect::<Found<_>>()?))
+}
+
+impl Node {
+    /// The operator, behind its domain if that is not ONNX's own.
+    fn full_name(&self) -> String {
+        match self.domain.as_str() {
+            "" | "ai.onnx" => self.op.clone(),
+            domain => format!("{domain}.{}", self.op),
+        }
+    }
+
+    fn run(&self, values: &HashMap<&str, Value>) -> Found<Output> {
+        let name = self.full_name();
+        let entry = ops::TABLE.iter().find(|entry| entry.name == name);
+        let entry = entry.ok_or_else(|| Stop::Missing(format!("no function for {name}")))?;
+        let value = |name: &String| match values.get(name.as_str()) {
+            Some(value) => Ok(value.clone()),
+            // An argument that is left out.
+            None if name.is_empty() => Ok(Value::None),
+            None => missing(format!("{name}, which no node gives")),
+        };
+        let positional = self.inputs.iter().map(value).collect::<Found<_>>()?;
+        let keywords = self.attributes.iter();
+        let keywords = keywords.map(|a| Ok((a.name.clone(), a.value()?)));
+        let mut call = Call::bind(entry.signature, positional, keywords.collect::<Found<_>>()?)?;
+        call.results = self.outputs.iter().filter(|name| !name.is_empty()).count();
+        (entry.call)(&call)
+    }
+}
+
+impl proto::Attribute {
+    fn value(&self) -> Found<Value> {
+        Ok(match self.kind {
+            1 => Value::Float(self.float.into()),
+            2 => Value::Int(self.int),
+            3 => Value::Text(String::from_utf8_lossy(&self.text).into_owned()),
+            4 => match &self.tensor {
+                Some(tensor) => Value::Tensor(tensor.tensor()?),
+                None => return missing(format!("attribute {} without its tensor", self.name)),
+            },
+            6 => Value::List(
+                self.floats
+                    .iter()
+                    .map(|&x| Value::Float(x.into()))
+                    .collect(),
+            ),
+            7 => Value::List(self.ints.iter().map(|&x| Value::Int(x)).collect()),
+            kind => return missing(format!("attribute {} of kind {kind}", self.name)),
+        })
+    }
+}
+
+/// ONNX's number of a dtype.
+fn dtype(number: i64) -> Found<DType> {
+    Ok(match number {
+        1 => DType::F32,
+        2 => DType::U8,
+        3 => DType::I8,
+        5 => DType::I16,
+        6 => DType::I32,
+        7 => DType::I64,
+        9 => DType::Bool,
+        10 => DType::F16,
+        11 => DType::F64,
+        12 => DType::U32,
+        14 => DType::Complex64,
+        15 => DType::Complex128,
+        16 => DType::BF16,
+        other => return missing(format!("dtype {other}")),
+    })
+}
+
+impl TensorData {
+    /// The elements as memory holds them, of a machine whose bytes are in ONNX's order.
+    fn bytes(&self, dtype: DType) -> Vec<u8> {
+        if !self.raw.is_empty() {
+            return self.raw.clone();
+        }
+        match dtype {
+            DType::F32 | DType::Complex64 => of(&self.floats, |x| x.to_ne_bytes()),
+            DType::F64 | DType::Complex128 => of(&self.doubles, |x| x.to_ne_bytes()),
+            DType::I64 => of(&self.longs, |x| x.to_ne_bytes()),
+            DType::I32 => of(&self.ints, |x| x.to_ne_bytes()),
+            DType::U32 => of(&self.unsigned, |x| (x as u32).to_ne_bytes()),
+            // Halves are their bits.
+            DType::I16 | DType::F16 | DType::BF16 => of(&self.ints, |x| (x as i16).to_ne_bytes()),
+            _ => of(&self.ints, |x| [x as u8]),
+        }
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        self.dims.iter().map(|&size| size as usize).collect()
+    }
+
+    fn tensor(&self) -> Found<Tensor> {
+        let dtype = dtype(self.data_type.into())?;
+        let tensor = tensor_of(&self.bytes(dtype), &self.shape(), dtype);
+        tensor.map_err(|e| Stop::Mistake(format!("{}: {e:#}", self.name)))
+    }
+
+    fn expected(&self) -> Result<Found<Expected>> {
+        let dtype = match dtype(self.data_type.into()) {
+            Ok(dtype) => dtype,
+            Err(stop) => return Ok(Err(stop)),
+        };
+        let elements = Elements::decode(dtype, &self.bytes(dtype)).context("elements")?;
+        let is_exact = !dtype.is_float() && !dtype.is_complex();
+        Ok(Ok(Expected::Tensor {
+            dtype,
+            shape: self.shape(),
+            elements,
+            rtol: if is_exact { 0.0 } else { RTOL },
+            atol: if is_exact { 0.0 } else { ATOL },
+        }))
+    }
+}
+
+fn of<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    numbers.iter().flat_map(|&x| bytes(x)).collect()
+}

@@ -1,0 +1,338 @@
+//! ONNX's operators as calls of RusTorch: inputs and attributes by ONNX's names. What an older
+//! version of an operator has as attribute and a newer one as input is found by its name.
+
+use rustorch_ir::ops::{Conv2d, ConvTranspose2d};
+use rustorch_ir::{DType, Scalar};
+use rustorch_tensor::{Dims, Tensor};
+
+use crate::call::{Call, Found, missing};
+use crate::value::Output;
+
+table! {
+    "Abs", "X", |c| c.input()?.abs()?;
+    "Acos", "X", |c| c.input()?.acos()?;
+    "Acosh", "X", |c| c.input()?.acosh()?;
+    "Add", "A, B", |c| c.input()?.add(c.tensor("B")?)?;
+    "And", "A, B", |c| c.input()?.logical_and(c.tensor("B")?)?;
+    "ArgMax", "data, axis=0, keepdims=1, select_last_index=0", |c| {
+        c.only("select_last_index", "0")?;
+        c.input()?.argmax(c.int::<isize>("axis")?, c.bool("keepdims")?)?
+    };
+    "ArgMin", "data, axis=0, keepdims=1, select_last_index=0", |c| {
+        c.only("select_last_index", "0")?;
+        c.input()?.argmin(c.int::<isize>("axis")?, c.bool("keepdims")?)?
+    };
+    "Asin", "X", |c| c.input()?.asin()?;
+    "Asinh", "X", |c| c.input()?.asinh()?;
+    "Atan", "X", |c| c.input()?.atan()?;
+    "Atanh", "X", |c| c.input()?.atanh()?;
+    "BatchNormalization", BATCH_NORM, |c| {
+        c.only("training_mode", "0")?;
+        let (mean, var) = (c.tensor("mean")?, c.tensor("var")?);
+        let (scale, bias) = (c.optional("scale")?, c.optional("B")?);
+        c.input()?.batch_norm(mean, var, scale, bias, c.float("epsilon")?)?
+    };
+    "BitwiseAnd", "A, B", |c| c.input()?.bitwise_and(c.tensor("B")?)?;
+    "BitwiseOr", "A, B", |c| c.input()?.bitwise_or(c.tensor("B")?)?;
+    "BitwiseXor", "A, B", |c| c.input()?.bitwise_xor(c.tensor("B")?)?;
+    "Cast", "input, to, saturate=1, round_mode='up'", |c| c.input()?.to_dtype(dtype(c, "to")?)?;
+    "CastLike", "input, target, saturate=1, round_mode='up'", |c| {
+        c.input()?.to_dtype(c.tensor("target")?.dtype())?
+    };
+    "Ceil", "X", |c| c.input()?.ceil()?;
+    "Clip", "input, min=None, max=None", |c| clipped(c)?;
+    "Concat", "*inputs, *, axis", |c| Tensor::cat(&c.tensors("inputs")?, c.int("axis")?)?;
+    "Constant", "value=None, value_float=None, value_int=None, value_ints=None", |c| {
+        c.tensor("value")?
+    };
+    "ConstantOfShape", "shape, value=None", |c| match c.optional("value")? {
+        Some(value) => value.reshape([0usize; 0])?.expand(&c.ints::<usize>("shape")?[..])?,
+        None => Tensor::zeros(c.ints("shape")?, DType::F32)?,
+    };
+    "Conv", CONV, |c| {
+        let parameters = Conv2d {
+            stride: c.each("strides")?,
+            padding: pads(c)?,
+            dilation: c.each("dilations")?,
+            groups: c.int("group")?,
+        };
+        c.input()?.conv2d(c.tensor("W")?, c.optional("B")?, &parameters)?
+    };
+    "ConvTranspose", CONV_TRANSPOSE, |c| {
+        c.only("output_shape", "None")?;
+        let parameters = ConvTranspose2d {
+            stride: c.each("strides")?,
+            padding: pads(c)?,
+            output_padding: c.each("output_padding")?,
+            dilation: c.each("dilations")?,
+            groups: c.int("group")?,
+        };
+        c.input()?.conv_transpose2d(c.tensor("W")?, c.optional("B")?, &parameters)?
+    };
+    "Cos", "X", |c| c.input()?.cos()?;
+    "Cosh", "X", |c| c.input()?.cosh()?;
+    "CumSum", "x, axis, exclusive=0, reverse=0", |c| {
+        c.only("exclusive", "0")?;
+        c.only("reverse", "0")?;
+        let x = c.input()?;
+        x.cumsum(c.int("axis")?)?.to_dtype(x.dtype())?
+    };
+    "Div", "A, B", |c| match c.input()?.dtype().is_float() {
+        true => c.input()?.div(c.tensor("B")?)?,
+        false => return missing("division of integers that is cut towards 0"),
+    };
+    "Equal", "A, B", |c| c.input()?.eq(c.tensor("B")?)?;
+    "Erf", "X", |c| c.input()?.erf()?;
+    "Exp", "X", |c| c.input()?.exp()?;
+    "Expand", "input, shape", |c| {
+        let (x, shape) = (c.input()?, c.ints::<usize>("shape")?);
+        // Sizes of 1 keep those of the input.
+        x.add(&Tensor::zeros(shape, x.dtype())?)?
+    };
+    "Flatten", "input, axis=1", |c| {
+        let (x, axis) = (c.input()?, c.int::<isize>("axis")?);
+        let axis = if axis < 0 { axis + x.rank() as isize } else { axis } as usize;
+        let (rows, columns) = x.shape().split_at(axis.min(x.rank()));
+        x.reshape([rows.iter().product::<usize>(), columns.iter().product()])?
+    };
+    "Floor", "X", |c| c.input()?.floor()?;
+    "GatherElements", "data, indices, axis=0", |c| {
+        c.input()?.gather(c.int("axis")?, c.tensor("indices")?)?
+    };
+    "Gelu", "X, approximate='none'", |c| match c.text("approximate")? {
+        "tanh" => c.input()?.gelu_tanh()?,
+        _ => c.input()?.gelu()?,
+    };
+    "Gemm", "A, B, C=None, alpha=1.0, beta=1.0, transA=0, transB=0", |c| gemm(c)?;
+    "GlobalAveragePool", "X", |c| {
+        let dims: Vec<isize> = (2..c.input()?.rank() as isize).collect();
+        c.input()?.mean(&dims[..], true)?
+    };
+    "GlobalMaxPool", "X", |c| {
+        let dims: Vec<isize> = (2..c.input()?.rank() as isize).collect();
+        c.input()?.max(&dims[..], true)?
+    };
+    "Greater", "A, B", |c| c.input()?.gt(c.tensor("B")?)?;
+    "GreaterOrEqual", "A, B", |c| c.input()?.ge(c.tensor("B")?)?;
+    "Identity", "input", |c| c.input()?;
+    "IsNaN", "X", |c| c.input()?.isnan()?;
+    "LayerNormalization", "X, Scale, B=None, axis=-1, epsilon=1e-05, stash_type=1", |c| {
+        if c.results > 1 {
+            return missing("mean and deviation");
+        }
+        let (x, axis) = (c.input()?, c.int::<isize>("axis")?);
+        let axis = if axis < 0 { axis + x.rank() as isize } else { axis } as usize;
+        let shape = x.shape()[axis.min(x.rank())..].to_vec();
+        x.layer_norm(shape, c.optional("Scale")?, c.optional("B")?, c.float("epsilon")?)?
+    };
+    "Less", "A, B", |c| c.input()?.lt(c.tensor("B")?)?;
+    "LessOrEqual", "A, B", |c| c.input()?.le(c.tensor("B")?)?;
+    "Log", "X", |c| c.input()?.log()?;
+    "LogSoftmax", "input, axis=-1", |c| c.input()?.log_softmax(c.int("axis")?)?;
+    "MatMul", "A, B", |c| c.input()?.matmul(c.tensor("B")?)?;
+    "Max", "*data", |c| folded(c, |a, b| Ok(a.maximum(b)?))?;
+    "MaxPool", MAX_POOL, |c| max_pooled(c)?;
+    "Mean", "*data", |c| {
+        let count = c.tensors("data")?.len();
+        folded(c, |a, b| Ok(a.add(b)?))?.div(count as f64)?
+    };
+    "Min", "*data", |c| folded(c, |a, b| Ok(a.minimum(b)?))?;
+    "Mod", "A, B, fmod=0", |c| {
+        c.only("fmod", "0")?;
+        c.input()?.remainder(c.tensor("B")?)?
+    };
+    "Mul", "A, B", |c| c.input()?.mul(c.tensor("B")?)?;
+    "Neg", "X", |c| c.input()?.neg()?;
+    "Not", "X", |c| c.input()?.logical_not()?;
+    "Or", "A, B", |c| c.input()?.logical_or(c.tensor("B")?)?;
+    "Pow", "X, Y", |c| c.input()?.pow(c.tensor("Y")?)?.to_dtype(c.input()?.dtype())?;
+    "RMSNormalization", "X, scale, axis=-1, epsilon=1e-05, stash_type=1", |c| {
+        c.only("axis", "-1")?;
+        c.input()?.rms_norm(c.optional("scale")?, c.float("epsilon")?)?
+    };
+    "Range", "start, limit, delta", |c| {
+        let dtype = c.input()?.dtype();
+        let number = |name| -> Found<Scalar> {
+            Ok(match dtype.is_int() {
+                true => c.tensor(name)?.to_dtype(DType::I64)?.item::<i64>()?.into(),
+                false => c.float(name)?.into(),
+            })
+        };
+        Tensor::arange(number("start")?, number("limit")?, number("delta")?, dtype)?
+    };
+    "Reciprocal", "X", |c| c.input()?.reciprocal()?;
+    "ReduceL1", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.abs()?.sum(dims, keep)?))?;
+    "ReduceL2", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.square()?.sum(dims, keep)?.sqrt()?))?;
+    "ReduceLogSum", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.sum(dims, keep)?.log()?))?;
+    "ReduceLogSumExp", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.logsumexp(dims, keep)?))?;
+    "ReduceMax", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.max(dims, keep)?))?;
+    "ReduceMean", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.mean(dims, keep)?))?;
+    "ReduceMin", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.min(dims, keep)?))?;
+    "ReduceProd", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.prod(dims, keep)?))?;
+    "ReduceSum", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.sum(dims, keep)?))?;
+    "ReduceSumSquare", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.square()?.sum(dims, keep)?))?;
+    "Relu", "X", |c| c.input()?.relu()?;
+    "Reshape", "data, shape, allowzero=0", |c| reshaped(c)?;
+    "Round", "X", |c| c.input()?.round()?;
+    "Shape", "data, start=0, end=None", |c| {
+        c.only("start", "0")?;
+        c.only("end", "None")?;
+        let shape: Vec<i64> = c.input()?.shape().iter().map(|&size| size as i64).collect();
+        let rank = shape.len();
+        Tensor::from_vec(shape, [rank])?
+    };
+    "Sigmoid", "X", |c| c.input()?.sigmoid()?;
+    "Sign", "X", |c| c.input()?.sign()?;
+    "Sin", "X", |c| c.input()?.sin()?;
+    "Sinh", "X", |c| c.input()?.sinh()?;
+    "Size", "data", |c| Tensor::scalar(c.input()?.numel() as i64, DType::I64)?;
+    "Slice", "data, starts, ends, axes=None, steps=None", |c| sliced(c)?;
+    "Softmax", "input, axis=-1", |c| c.input()?.softmax(c.int("axis")?)?;
+    "Sqrt", "X", |c| c.input()?.sqrt()?;
+    "Squeeze", "data, axes=None", |c| c.input()?.squeeze(c.dims("axes")?)?;
+    "Sub", "A, B", |c| c.input()?.sub(c.tensor("B")?)?;
+    "Sum", "*data", |c| folded(c, |a, b| Ok(a.add(b)?))?;
+    "Tan", "X", |c| c.input()?.tan()?;
+    "Tanh", "X", |c| c.input()?.tanh()?;
+    "TopK", "X, K, axis=-1, largest=1, sorted=1", |c| {
+        c.input()?.topk(c.int("K")?, c.int("axis")?, c.bool("largest")?)?
+    };
+    "Transpose", "data, perm=None", |c| {
+        let rank = c.input()?.rank() as isize;
+        match c.has("perm") {
+            true => c.input()?.permute(c.ints("perm")?)?,
+            false => c.input()?.permute((0..rank).rev().collect::<Vec<_>>())?,
+        }
+    };
+    "Unsqueeze", "data, axes", |c| {
+        let x = c.input()?;
+        let axes = c.ints::<isize>("axes")?;
+        let rank = (x.rank() + axes.len()) as isize;
+        let mut axes: Vec<isize> = axes.iter().map(|&a| if a < 0 { a + rank } else { a }).collect();
+        axes.sort_unstable();
+        axes.iter().try_fold(x.clone(), |x, &axis| x.unsqueeze(axis))?
+    };
+    "Where", "condition, X, Y", |c| {
+        Tensor::where_(c.tensor("condition")?, c.operand("X")?, c.operand("Y")?)?
+    };
+    "Xor", "A, B", |c| c.input()?.logical_xor(c.tensor("B")?)?;
+}
+
+const BATCH_NORM: &str = "X, scale, B, mean, var, epsilon=1e-05, momentum=0.9, training_mode=0";
+const CONV: &str = "X, W, B=None, strides=1, pads=None, dilations=1, group=1, kernel_shape=None, \
+     auto_pad='NOTSET'";
+const CONV_TRANSPOSE: &str = "X, W, B=None, strides=1, pads=None, dilations=1, group=1, \
+     kernel_shape=None, auto_pad='NOTSET', output_padding=0, output_shape=None";
+const MAX_POOL: &str = "X, kernel_shape, strides=1, pads=None, dilations=1, ceil_mode=0, \
+     storage_order=0, auto_pad='NOTSET'";
+const REDUCE: &str = "data, axes=None, keepdims=1, noop_with_empty_axes=0";
+
+fn dtype(c: &Call, name: &str) -> Found<DType> {
+    super::dtype(c.int(name)?)
+}
+
+fn clipped(c: &Call) -> Found<Tensor> {
+    let x = c.input()?;
+    let low = match c.has("min") {
+        true => x.maximum(c.operand("min")?)?,
+        false => x.clone(),
+    };
+    Ok(match c.has("max") {
+        true => low.minimum(c.operand("max")?)?,
+        false => low,
+    })
+}
+
+/// Padding that is the same on both sides.
+fn pads(c: &Call) -> Found<[usize; 2]> {
+    if !matches!(c.text("auto_pad")?, "NOTSET" | "VALID") {
+        return missing(format!("auto_pad={}", c.text("auto_pad")?));
+    }
+    if c.input()?.rank() != 4 {
+        return missing("other than images");
+    }
+    if !c.has("pads") {
+        return Ok([0; 2]);
+    }
+    match c.ints("pads")?[..] {
+        [top, left, bottom, right] if top == bottom && left == right => Ok([top, left]),
+        _ => missing("padding that differs from side to side"),
+    }
+}
+
+fn max_pooled(c: &Call) -> Found<Output> {
+    c.only("ceil_mode", "0")?;
+    c.only("storage_order", "0")?;
+    if c.results > 1 {
+        return missing("indices that count channels");
+    }
+    let (padding, kernel) = (pads(c)?, c.each("kernel_shape")?);
+    let (stride, dilation) = (c.each("strides")?, c.each("dilations")?);
+    Ok(c.input()?
+        .max_pool2d(kernel, stride, padding, dilation)?
+        .into())
+}
+
+fn folded(c: &Call, join: impl Fn(&Tensor, &Tensor) -> Found<Tensor>) -> Found<Tensor> {
+    let tensors = c.tensors("data")?;
+    match tensors.split_first() {
+        Some((first, rest)) => rest.iter().try_fold((*first).clone(), |a, b| join(&a, b)),
+        None => missing("no operands"),
+    }
+}
+
+fn gemm(c: &Call) -> Found<Tensor> {
+    let turned = |name, turn| -> Found<Tensor> {
+        match c.bool(turn)? {
+            true => Ok(c.tensor(name)?.t()?),
+            false => Ok(c.tensor(name)?.clone()),
+        }
+    };
+    let product = turned("A", "transA")?.matmul(&turned("B", "transB")?)?;
+    let product = product.mul(c.scalar("alpha")?)?;
+    Ok(match c.optional("C")? {
+        Some(bias) => product.add(&bias.mul(c.scalar("beta")?)?)?,
+        None => product,
+    })
+}
+
+fn reduced(c: &Call, reduce: impl Fn(&Tensor, Dims, bool) -> Found<Tensor>) -> Found<Tensor> {
+    let axes: Option<Vec<isize>> = match c.has("axes") {
+        true => Some(c.ints("axes")?).filter(|axes| !axes.is_empty()),
+        false => None,
+    };
+    let x = c.input()?;
+    match axes {
+        None if c.bool("noop_with_empty_axes")? => Ok(x.clone()),
+        None => reduce(x, Dims::from(None), c.bool("keepdims")?),
+        Some(axes) => reduce(x, Dims::from(&axes[..]), c.bool("keepdims")?),
+    }
+}
+
+/// Sizes of 0 keep those of the input, unless they are allowed.
+fn reshaped(c: &Call) -> Found<Tensor> {
+    let (x, mut shape) = (c.input()?, c.ints::<isize>("shape")?);
+    if !c.bool("allowzero")? {
+        for (size, &kept) in shape.iter_mut().zip(x.shape()) {
+            *size = if *size == 0 { kept as isize } else { *size };
+        }
+    }
+    Ok(x.reshape(&shape[..])?)
+}
+
+fn sliced(c: &Call) -> Found<Tensor> {
+    let (starts, ends) = (c.ints::<isize>("starts")?, c.ints::<isize>("ends")?);
+    let axes = match c.has("axes") {
+        true => c.ints("axes")?,
+        false => (0..starts.len() as isize).collect(),
+    };
+    let steps = match c.has("steps") {
+        true => c.ints("steps")?,
+        false => vec![1; starts.len()],
+    };
+    let mut x = c.input()?.clone();
+    for (((&axis, &start), &end), &step) in axes.iter().zip(&starts).zip(&ends).zip(&steps) {
+        x = x.slice(axis, start, end, step)?;
+    }
+    Ok(x)
+}
