@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's answers to the samples of its own operator tests, in files that `replay` reads.
 
-scripts/torch-goldens.py --seed N --out DIR [--ops add,mm] [--grad] [--max-mib M]
+scripts/torch-goldens.py --seed N --out DIR [--ops add,mm] [--grad] [--max-kib M] [--sample N]
 (pip install torch numpy scipy expecttest safetensors)
 
 Of every entry of `op_db`, of every dtype that both libraries have, of every sample: arguments,
@@ -327,9 +327,17 @@ def reason(e):
     return f"{type(e).__name__}: {e}".splitlines()[0][:200]
 
 
-def dump(op, seed, limit, grad):
-    """All samples of an operation: what goes to JSON, and its tensors."""
-    store, cases, errors, skipped = Store(), [], [], []
+def spread(rows, count):
+    """At most so many of the rows, from the first to the last."""
+    if count is None or len(rows) <= count:
+        return rows
+    return [rows[i * len(rows) // count] for i in range(count)]
+
+
+def dump(op, options):
+    """The samples of an operation: what goes to JSON, and its tensors."""
+    seed, limit, grad = options.seed, options.max_kib * 1024, options.grad
+    cases, errors, skipped = [], [], []
 
     def keep(rows, about, make):
         try:
@@ -337,7 +345,7 @@ def dump(op, seed, limit, grad):
         except Exception as e:
             skipped.append(about | {"reason": reason(e)})
             return
-        rows.append(about | case.named(row, store))
+        rows.append((case, about | row))
 
     for dtype in sorted(op.supported_dtypes("cpu") & DTYPES.keys(), key=str):
         name = DTYPES[dtype]
@@ -359,6 +367,9 @@ def dump(op, seed, limit, grad):
         skipped.append({"error": None, "reason": reason(e)})
     for i, error in enumerate(bad):
         keep(errors, {"error": i}, lambda: dump_error(op, error, limit))
+    store = Store()
+    chosen = [spread(rows, options.sample) for rows in (cases, errors)]
+    cases, errors = ([case.named(row, store) for case, row in rows] for rows in chosen)
     row = {"op": op.name, "variant": op.variant_test_name}
     return row | {"cases": cases, "errors": errors, "skipped": skipped}, store.tensors
 
@@ -378,8 +389,10 @@ def arguments():
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--ops", help="names, with or without their variants, by commas")
     parser.add_argument("--grad", action="store_true", help="gradients, too")
-    help = "samples that are larger are left out (default 2)"
-    parser.add_argument("--max-mib", type=float, default=2, metavar="M", help=help)
+    help = "samples that are larger are left out (default 2048)"
+    parser.add_argument("--max-kib", type=int, default=2048, metavar="M", help=help)
+    help = "at most so many samples of each operation, and as many errors"
+    parser.add_argument("--sample", type=int, metavar="N", help=help)
     return parser.parse_args(ARGUMENTS)
 
 
@@ -407,7 +420,7 @@ def main():
     for i, op in enumerate(ops):
         name = full_name(op)
         print(f"{i + 1}/{len(ops)} {name}", file=sys.stderr, flush=True)
-        row, tensors = dump(op, options.seed, int(options.max_mib * 2**20), options.grad)
+        row, tensors = dump(op, options)
         files[name] = stem(name)
         save_file(tensors, options.out / f"{stem(name)}.safetensors")
         (options.out / f"{stem(name)}.json").write_text(json.dumps(row))

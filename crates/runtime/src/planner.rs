@@ -524,7 +524,12 @@ impl<'a> Planner<'a> {
             return Some(why);
         }
         let supported = self.request.devices.backend(device).supports(s);
-        (!supported).then(|| format!("no kernel for {} of {}", s.op.name(), s.output().dtype))
+        let bytes = s.output().bytes() as u64;
+        let memory = self.request.devices.info(device).memory_bytes;
+        (!supported).then(|| match memory.filter(|&memory| memory < bytes) {
+            Some(memory) => format!("out of memory: a result of {bytes} bytes, of {memory} in all"),
+            None => format!("no kernel for {} of {}", s.op.name(), s.output().dtype),
+        })
     }
 
     /// Why `device` may not run an operation, whatever it says itself.

@@ -101,7 +101,7 @@ impl Tensor {
     /// A tensor of one value.
     ///
     /// # Errors
-    /// A shape that no memory could hold; a block format.
+    /// A shape that no memory could hold; a value that is not in the dtype's range; a block format.
     pub fn full(
         shape: impl AsRef<[usize]>,
         value: impl Into<Scalar>,
@@ -116,6 +116,8 @@ impl Tensor {
         value: Scalar,
         dtype: DType,
     ) -> RusTorchResult<Self> {
+        let expected = format!("a value that {dtype} holds");
+        require(name, is_held(value, dtype), expected, value)?;
         if shape.is_empty() {
             return Self::number(name, value, dtype, current_pin());
         }
@@ -359,6 +361,27 @@ impl Tensor {
         let line = |n: usize| Self::arange(0, n as i64, 1, DType::I64);
         line(n)?.unsqueeze(1)?.eq(&line(m)?)?.cast("eye", dtype)
     }
+}
+
+/// Can a tensor be filled with a value, by PyTorch's rule? Fractions are cut, negative numbers wrap
+/// in unsigned integers, and halves may become infinite.
+fn is_held(value: Scalar, dtype: DType) -> bool {
+    let bounds = match dtype {
+        DType::I64 => (i64::MIN as f64, i64::MAX as f64),
+        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
+        DType::U8 => (-f64::from(u8::MAX), u8::MAX.into()),
+        DType::U32 => (-f64::from(u32::MAX), u32::MAX.into()),
+        DType::F32 | DType::Complex64 => (f32::MIN.into(), f32::MAX.into()),
+        _ => (f64::NEG_INFINITY, f64::INFINITY),
+    };
+    let is_inside = |x: f64| match dtype.is_int() {
+        true => (bounds.0..=bounds.1).contains(&x.trunc()),
+        false => !x.is_finite() || (bounds.0..=bounds.1).contains(&x),
+    };
+    let is_real = value.imag() == 0.0 || dtype.is_complex() || dtype == DType::Bool;
+    is_real && is_inside(value.as_f64()) && is_inside(value.imag())
 }
 
 /// A vector as the owner of its bytes.

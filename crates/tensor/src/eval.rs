@@ -67,10 +67,31 @@ fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchRes
             _ => Ok(false),
         };
     }
-    let view = View::whole(result?, &value.ty().shape);
+    let result = result.map_err(|e| by_method(e.into(), [&*pending]))?;
+    let view = View::whole(result, &value.ty().shape);
     value.store(view.made_by(Some(pending.name), recipe));
     runtime.bound_recipes();
     Ok(true)
+}
+
+/// A failure in an operation of these by the name of the method that recorded it, if it can have
+/// been one alone.
+fn by_method<'a>(
+    error: RusTorchError,
+    operations: impl IntoIterator<Item = &'a Pending>,
+) -> RusTorchError {
+    let RusTorchError::Device(mut error) = error else {
+        return error;
+    };
+    let failed = error.op;
+    let is_failed = |pending: &&Pending| failed == Some(pending.op.name());
+    let mut names = (operations.into_iter().filter(is_failed)).map(|pending| pending.name);
+    if let Some(name) = names.next()
+        && names.all(|other| other == name)
+    {
+        error.op = Some(name);
+    }
+    RusTorchError::Device(error)
 }
 
 /// Does an operation compute one result in memory of its own?
@@ -107,7 +128,11 @@ pub(crate) fn eval_with(
                 let leaves = history.leaves.iter().map(|(value, _)| value);
                 recover_from(lost, leaves, &capture.leaves, runtime, routing)?;
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                let history = History::of(pending.iter().copied());
+                let operations = history.nodes.iter().map(|(_, pending)| &**pending);
+                return Err(by_method(error, operations));
+            }
         }
     }
     Ok(())

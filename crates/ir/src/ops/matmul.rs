@@ -32,7 +32,8 @@ impl OpDef for Matmul {
         let (batch_a, mk) = a.shape.split_at(a.rank() - 2);
         let (batch_b, kn) = b.shape.split_at(b.rank() - 2);
         require(Self::NAME, mk[1] == kn[0], "equal inner sizes", got)?;
-        let mut shape: Shape = broadcast_shapes(Self::NAME, batch_a, batch_b)?;
+        let unfit = |_| OpError::new(Self::NAME, "batches that broadcast", got);
+        let mut shape: Shape = broadcast_shapes(Self::NAME, batch_a, batch_b).map_err(unfit)?;
         shape.to_mut().extend_from_slice(&[mk[0], kn[1]]);
         Ok(smallvec![TensorType::new(shape, a.dtype)])
     }

@@ -161,6 +161,11 @@ fn a_pin_that_cannot_be_met_falls_down_the_chain_or_is_an_error() {
         error(&g),
         format!("no device can run unary of f32[4]: {why}")
     );
+    // What no device of that memory could do says so.
+    let mut large = graph(1 << 30, neg);
+    large.pin(large.outputs()[0], Some(GPU));
+    let why = "opencl:0: out of memory: a result of 4294967296 bytes, of 1073741824 in all";
+    assert!(error(&large).ends_with(why), "{}", error(&large));
     g.pin(g.outputs()[0], Some(CUDA));
     let why = "cuda:0: not on this machine";
     assert_eq!(choice(&runtime, &g, Routing::AUTO).1, why);

@@ -26,7 +26,7 @@ pub struct AttentionOptions<'a> {
 impl Tensor {
     /// Attention of queries `self` `[…, h, t, d]` to `k` `[…, g, s, d]` and `v`
     /// `[…, g, s, dv]`: `softmax(scale · q kᵀ + mask) v`, of shape `[…, h, t, dv]` and the
-    /// queries' dtype. `g` divides `h`: each group of `h / g` queries shares its keys.
+    /// queries' dtype. Those of fewer dimensions are the same for each index of the others'. `g` divides `h`: each group of `h / g` queries shares its keys.
     ///
     /// Floats; `k` and `v` may have another dtype than the queries.
     ///
@@ -39,7 +39,8 @@ impl Tensor {
         options: AttentionOptions,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "scaled_dot_product_attention";
-        let (op, operands) = self.attention(NAME, [k, v], options, false)?;
+        let [q, k, v] = of_one_rank([self, k, v])?;
+        let (op, operands) = q.attention(NAME, [&k, &v], options, false)?;
         Self::apply(NAME, op, &operands.iter().collect::<Vec<_>>())
     }
 
@@ -56,7 +57,8 @@ impl Tensor {
         options: AttentionOptions,
     ) -> RusTorchResult<(Self, Self)> {
         const NAME: &str = "scaled_dot_product_attention_with_logsumexp";
-        let (op, operands) = self.attention(NAME, [k, v], options, true)?;
+        let [q, k, v] = of_one_rank([self, k, v])?;
+        let (op, operands) = q.attention(NAME, [&k, &v], options, true)?;
         let [y, totals] = Self::apply_all(NAME, op, &operands.iter().collect::<Vec<_>>())?;
         Ok((y, totals))
     }
@@ -107,4 +109,21 @@ impl Tensor {
         let inputs: Vec<&Self> = [self, positions].into_iter().chain(factors).collect();
         Self::apply("rope", rope.clone(), &inputs)
     }
+}
+
+/// Tensors of the rank that the highest of them has, expanded to its first dimensions.
+fn of_one_rank<const N: usize>(tensors: [&Tensor; N]) -> RusTorchResult<[Tensor; N]> {
+    let first = tensors
+        .iter()
+        .max_by_key(|t| t.rank())
+        .map(|t| t.shape().to_vec());
+    let first = first.unwrap_or_default();
+    let mut expanded = tensors.map(Tensor::clone);
+    for tensor in &mut expanded {
+        if tensor.rank() < first.len() {
+            let lead = &first[..first.len() - tensor.rank()];
+            *tensor = tensor.expand(&[lead, tensor.shape()].concat()[..])?;
+        }
+    }
+    Ok(expanded)
 }

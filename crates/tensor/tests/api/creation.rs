@@ -188,3 +188,29 @@ fn of_storages() -> Outcome {
     assert!(error(Tensor::from_storage(storage, [32], DType::F32)).contains("34 bytes"));
     Ok(())
 }
+
+#[test]
+fn values_are_in_range() -> Outcome {
+    for (value, dtype) in [(300.0, DType::U8), (-256.0, DType::U8), (1e300, DType::F32)] {
+        let message = error(Tensor::full([1], value, dtype));
+        assert!(
+            message.starts_with("full: expected a value that"),
+            "{message}"
+        );
+    }
+    for value in [f64::NAN, f64::INFINITY, 1e19] {
+        assert!(Tensor::full([], value, DType::I64).is_err(), "{value}");
+    }
+    assert!(Tensor::full([1], 300, DType::U8).is_err());
+    assert_eq!(Tensor::full([1], -1, DType::U8)?.item::<u8>()?, 255);
+    assert_eq!(Tensor::full([1], 2.7, DType::I32)?.item::<i32>()?, 2);
+    assert_eq!(
+        Tensor::full([1], i64::MIN, DType::I64)?.item::<i64>()?,
+        i64::MIN
+    );
+    assert_eq!(
+        Tensor::full([1], 7e4, DType::F16)?.item::<f16>()?,
+        f16::INFINITY
+    );
+    Ok(())
+}

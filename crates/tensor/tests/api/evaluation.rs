@@ -1,6 +1,6 @@
 //! Evaluation: laziness, sharing, long histories, views, errors.
 
-use crate::Outcome;
+use crate::{Outcome, error};
 use rustorch_ir::DType;
 use rustorch_runtime::{Routing, Runtime};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, eval_all, tensor, with_runtime};
@@ -154,5 +154,15 @@ fn memory_that_cannot_be_written_to_is_copied_for_updates() -> Outcome {
         [0.0, 7.0, 0.0],
         "views show the change"
     );
+    Ok(())
+}
+
+#[test]
+fn failures_name_the_method() -> Outcome {
+    let (x, zero) = (tensor![7, 8], tensor![1, 0]);
+    let alone = error(x.remainder(&zero)?.to_vec::<i64>());
+    assert!(alone.contains(" in remainder: "), "{alone}");
+    let among = error(x.neg()?.floor_divide(&zero)?.sum(0, false)?.item::<i64>());
+    assert!(among.contains(" in floor_divide: "), "{among}");
     Ok(())
 }

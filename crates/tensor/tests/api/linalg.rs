@@ -47,6 +47,11 @@ fn unfit_operands() -> Outcome {
     assert!(error(a.matmul(&v)).starts_with("matmul: expected equal inner sizes"));
     assert!(error(a.matmul(&tensor!(1.0))).starts_with("matmul: expected operands of rank 1"));
     assert!(error(a.mm(&v)).starts_with("mm: expected operands of rank 2 and 2"));
+    let ones = |shape: [usize; 3]| Tensor::ones(shape, DType::F32);
+    assert_eq!(
+        error(ones([2, 4, 5])?.matmul(&ones([3, 5, 6])?)),
+        "matmul: expected batches that broadcast, got f32[2, 4, 5] and f32[3, 5, 6]"
+    );
     assert!(a.bmm(&a).is_err() && a.dot(&v).is_err() && v.mv(&a).is_err());
     assert!(
         a.matmul(&tensor![[1, 2], [3, 4]]).is_err(),

@@ -239,3 +239,44 @@ fn attention() -> Outcome {
     );
     Ok(())
 }
+
+#[test]
+fn one_image_needs_no_batch() -> Outcome {
+    let images = Tensor::randn_seeded([1, 2, 5, 5], DType::F32, 1)?;
+    let one = images.squeeze(0)?;
+    let weight = Tensor::randn_seeded([2, 2, 3, 3], DType::F32, 2)?;
+    let same = |batch: Tensor, one: Tensor| {
+        assert_eq!(batch.shape()[1..], *one.shape());
+        batch.squeeze(0)?.equal(&one)
+    };
+    let (conv, turned) = (Conv2d::default(), ConvTranspose2d::default());
+    assert!(same(
+        images.conv2d(&weight, None, &conv)?,
+        one.conv2d(&weight, None, &conv)?
+    )?);
+    assert!(same(
+        images.conv_transpose2d(&weight, None, &turned)?,
+        one.conv_transpose2d(&weight, None, &turned)?
+    )?);
+    let max = |x: &Tensor| x.max_pool2d_with_indices([2; 2], [2; 2], [0; 2], [1; 2]);
+    assert!(same(max(&images)?.0, max(&one)?.0)? && same(max(&images)?.1, max(&one)?.1)?);
+    let mean = |x: &Tensor| x.avg_pool2d([2; 2], [2; 2], [0; 2]);
+    assert!(same(mean(&images)?, mean(&one)?)?);
+    let whole = tensor![[[1, 5], [3, -4]]];
+    let most = whole
+        .to_dtype(DType::I32)?
+        .max_pool2d([2; 2], [2; 2], [0; 2], [1; 2])?;
+    assert_eq!(most.to_vec::<i32>()?, [5]);
+    Ok(())
+}
+
+#[test]
+fn linear_of_whole_numbers_and_one_row() -> Outcome {
+    let (x, w) = (tensor![[1, 2], [3, 4]], tensor![[1, 1], [0, 2], [5, 0]]);
+    let y = x.linear(&w, Some(&tensor![0, 1, 2]))?;
+    assert_eq!(y.to_vec::<i64>()?, [3, 5, 7, 7, 9, 17]);
+    let y = x.linear(&tensor![1, -1], None)?;
+    assert_eq!((y.shape(), y.to_vec::<i64>()?), (&[2][..], vec![-1, -1]));
+    assert!(x.linear(&w, Some(&tensor![0.0, 1.0, 2.0])).is_err());
+    Ok(())
+}

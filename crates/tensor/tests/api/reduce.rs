@@ -288,3 +288,65 @@ fn elements_that_meet_at_a_place() -> Outcome {
     assert!(error(x.scatter_reduce(0, &index, &few, ScatterReduce::Sum, true)).contains("smaller"));
     Ok(())
 }
+
+#[test]
+fn a_number_has_one_dimension_to_reduce() -> Outcome {
+    let x = tensor!(3.0);
+    for dim in [0, -1] {
+        for y in [x.sum(dim, false)?, x.mean(dim, true)?, x.max(dim, true)?] {
+            assert_eq!((y.shape(), y.item::<f32>()?), (&[][..], 3.0));
+        }
+        let (values, indices) = x.topk(1, dim, true)?;
+        assert_eq!((values.shape(), values.item::<f32>()?), (&[][..], 3.0));
+        assert_eq!((indices.shape(), indices.item::<i64>()?), (&[][..], 0));
+        assert_eq!(x.sort(dim, true)?.1.item::<i64>()?, 0);
+        assert_eq!(x.max_dim(dim, true)?.0.shape(), [0usize; 0]);
+        assert_eq!(x.argmin(dim, true)?.item::<i64>()?, 0);
+        assert_eq!(x.softmax(dim)?.item::<f32>()?, 1.0);
+        assert_eq!(x.log_softmax(dim)?.item::<f32>()?, 0.0);
+    }
+    assert!(x.sum(1, false).is_err() && x.softmax(1).is_err() && x.topk(1, -2, true).is_err());
+    assert!(x.sum([0, -1], false).is_err() && x.topk(2, 0, true).is_err());
+    Ok(())
+}
+
+#[test]
+fn reductions_of_all_dtypes() -> Outcome {
+    let half = Tensor::full([4], 300.0, DType::F16)?;
+    assert_eq!(
+        half.norm(2.0, None, false)?
+            .to_dtype(DType::F32)?
+            .item::<f32>()?,
+        600.0
+    );
+    assert_eq!(
+        half.var(None, 0, false)?
+            .to_dtype(DType::F32)?
+            .item::<f32>()?,
+        0.0
+    );
+    let z = tensor![Complex::new(1.0f64, 2.0), Complex::new(3.0, -2.0)];
+    assert_eq!(
+        z.var(None, 0, false)?.to_dtype(DType::F64)?.item::<f64>()?,
+        5.0
+    );
+    assert_eq!(
+        tensor![true, false].max_dim(0, false)?.0.dtype(),
+        DType::Bool
+    );
+    assert_eq!(
+        tensor![true, false].sort(0, false)?.1.to_vec::<i64>()?,
+        [1, 0]
+    );
+    let bytes = Tensor::from_slice(&[0u8, 7], [2])?;
+    assert_eq!(bytes.any(None, false)?.item::<u8>()?, 1);
+    assert_eq!(bytes.all(None, false)?.item::<u8>()?, 0);
+    assert_close(&tensor![0, 0].logsumexp(0, false)?, &[2f32.ln()]);
+    let none = Tensor::zeros([0, 2], DType::F32)?;
+    assert_eq!(
+        none.logsumexp(0, false)?.to_vec::<f32>()?,
+        [f32::NEG_INFINITY; 2]
+    );
+    assert_eq!(none.softmax(0)?.shape(), [0, 2]);
+    Ok(())
+}

@@ -218,7 +218,7 @@ impl Call {
     fn int_of<T: TryFrom<i64>>(&self, name: &str, value: &Value) -> Found<T> {
         match *value {
             Value::Tensor(ref tensor) if tensor.numel() == 1 => {
-                self.int_of(name, &Value::Int(tensor.item()?))
+                self.int_of(name, &Value::Int(tensor.to_dtype(DType::I64)?.item()?))
             }
             Value::Int(x) => T::try_from(x).map_err(|_| Stop::Untyped(format!("{name}={x}"))),
             _ => self.unlike(name),
@@ -246,7 +246,12 @@ impl Call {
         let value = self.value(name)?;
         if let Value::Tensor(tensor) = value {
             let int = |x: i64| self.int_of(name, &Value::Int(x));
-            return tensor.to_vec()?.into_iter().map(int).collect();
+            return tensor
+                .to_dtype(DType::I64)?
+                .to_vec()?
+                .into_iter()
+                .map(int)
+                .collect();
         }
         let values = value.parts().unwrap_or(std::slice::from_ref(value));
         values
@@ -307,4 +312,59 @@ impl Call {
 fn take(keywords: &mut Vec<(String, Value)>, name: &str) -> Option<Value> {
     let at = keywords.iter().position(|(n, _)| n == name)?;
     Some(keywords.remove(at).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIGNATURE: &str = "input, dim=None, keepdim=False, *, dtype=None";
+
+    fn bind(positional: &[i64], keywords: &[(&str, i64)]) -> Found<Call> {
+        let positional = positional.iter().map(|&x| Value::Int(x)).collect();
+        let keywords = keywords
+            .iter()
+            .map(|&(name, x)| (name.to_owned(), Value::Int(x)));
+        Call::bind(SIGNATURE, positional, keywords.collect())
+    }
+
+    #[test]
+    fn arguments_are_found_by_name_and_default() {
+        let call = bind(&[7, 1], &[("keepdim", 1)]).unwrap();
+        assert_eq!(call.int::<i64>("input").unwrap(), 7);
+        assert_eq!(call.ints::<usize>("dim").unwrap(), [1]);
+        assert!(call.bool("keepdim").unwrap() && !call.has("dtype"));
+        let call = bind(&[7], &[("device", 0)]).unwrap();
+        assert!(!call.bool("keepdim").unwrap() && !call.has("dim"));
+        assert!(matches!(call.int::<i64>("other"), Err(Stop::Mistake(_))));
+        assert!(matches!(call.tensor("input"), Err(Stop::Missing(_))));
+        let call = bind(&[-7], &[]).unwrap();
+        assert!(matches!(call.int::<usize>("input"), Err(Stop::Untyped(_))));
+    }
+
+    #[test]
+    fn what_has_no_parameter_is_missing() {
+        for call in [
+            bind(&[], &[]),
+            bind(&[1; 5], &[]),
+            bind(&[1], &[("out", 2)]),
+        ] {
+            assert!(matches!(call, Err(Stop::Missing(_))));
+        }
+        let call = bind(&[1], &[]).unwrap();
+        assert!(call.only("keepdim", "False").is_ok());
+        assert!(matches!(call.only("input", "2"), Err(Stop::Missing(_))));
+    }
+
+    #[test]
+    fn rests_are_lists() {
+        let sizes = |values: Vec<Value>| {
+            let call = Call::bind("input, *size", values, Vec::new()).unwrap();
+            call.ints::<i64>("size").unwrap()
+        };
+        let ints = || vec![Value::Int(2), Value::Int(3)];
+        assert_eq!(sizes([vec![Value::None], ints()].concat()), [2, 3]);
+        assert_eq!(sizes(vec![Value::None, Value::Tuple(ints())]), [2, 3]);
+        assert_eq!(sizes(vec![Value::None]), [0i64; 0]);
+    }
 }

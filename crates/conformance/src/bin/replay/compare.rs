@@ -313,3 +313,84 @@ impl Show for Complex64 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustorch_tensor::tensor;
+
+    use super::*;
+
+    const NAN: f64 = f64::NAN;
+
+    fn floats(values: &[f64]) -> Expected {
+        Expected::Tensor {
+            dtype: DType::F64,
+            shape: vec![values.len()],
+            elements: Elements::Float(values.to_vec()),
+            rtol: 1e-3,
+            atol: 1e-6,
+        }
+    }
+
+    fn compare(expected: &[f64], got: &[f64], how: How) -> bool {
+        let got = Tensor::from_slice(got, [got.len()]).unwrap().into();
+        floats(expected).compare(&got, how).is_ok()
+    }
+
+    #[test]
+    fn elements_are_near() {
+        let infinity = f64::INFINITY;
+        for (expected, got, near) in [
+            (1.0, 1.0009, true),
+            (1.0, 1.0011, false),
+            (0.0, 1e-6, true),
+            (0.0, 2e-6, false),
+            (NAN, NAN, true),
+            (NAN, 1.0, false),
+            (1.0, NAN, false),
+            (infinity, infinity, true),
+            (infinity, 1e300, false),
+            (1e300, infinity, false),
+            (infinity, -infinity, false),
+        ] {
+            assert_eq!(
+                compare(&[expected], &[got], How::Close),
+                near,
+                "{got} for {expected}"
+            );
+        }
+        assert!(!compare(&[1.0, 2.0], &[1.0, 3.0], How::Close));
+        assert!(!compare(&[1.0, 1.0], &[1.0], How::Close));
+        assert!(!compare(&[1.0, 2.0], &[2.0, 1.0], How::Close));
+        assert!(compare(&[1.0, 2.0], &[2.0, 1.0], How::Set));
+        assert!(compare(&[1.0], &[2.0], How::ShapeOnly));
+        assert!(
+            floats(&[1.0])
+                .compare(&tensor![1.0].into(), How::Close)
+                .is_err(),
+            "f32"
+        );
+        assert!(
+            floats(&[1.0]).compare(&1.0.into(), How::Close).is_err(),
+            "a number"
+        );
+    }
+
+    #[test]
+    fn indices_of_equal_elements_will_do() {
+        let input = tensor![2.0, 1.0, 2.0];
+        let ties = |indices: Tensor| {
+            let expected = Expected::Tensor {
+                dtype: DType::I64,
+                shape: vec![3],
+                elements: Elements::Int(vec![1, 0, 2]),
+                rtol: 0.0,
+                atol: 0.0,
+            };
+            expected.compare_ties(&indices.into(), &input, -1).is_ok()
+        };
+        assert!(ties(tensor![1i64, 0, 2]) && ties(tensor![1i64, 2, 0]));
+        assert!(!ties(tensor![0i64, 1, 2]) && !ties(tensor![1i64, 2, 2]));
+        assert!(!ties(tensor![1i64, 0, 3]) && !ties(tensor![1i64, 0, -1]));
+    }
+}

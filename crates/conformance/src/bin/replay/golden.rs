@@ -27,7 +27,8 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     pub(crate) fn read(folder: &Path) -> Result<Self> {
-        read_json(&folder.join("manifest.json")).context("scripts/torch-goldens.py makes one")
+        let manifest = read_json(&folder.join("manifest.json"));
+        manifest.context("not a folder that scripts/torch-goldens.py made")
     }
 }
 

@@ -133,3 +133,21 @@ fn is_computed(output: &Output) -> bool {
         Output::Value(_) => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_failure_that_says_where() {
+        quiet_panics();
+        let verdict = guarded(|| panic!("at {}", 7));
+        let Verdict::Failed(reason) = verdict else {
+            panic!("it passed")
+        };
+        assert!(
+            reason.contains("run.rs") && reason.ends_with("at 7"),
+            "{reason}"
+        );
+    }
+}

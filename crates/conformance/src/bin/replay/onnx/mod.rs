@@ -249,3 +249,70 @@ impl TensorData {
 fn of<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
     numbers.iter().flat_map(|&x| bytes(x)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floats(values: &[f32]) -> TensorData {
+        TensorData {
+            dims: vec![values.len() as i64],
+            data_type: 1,
+            floats: values.to_vec(),
+            ..TensorData::default()
+        }
+    }
+
+    fn info(name: &str) -> ValueInfo {
+        ValueInfo {
+            name: name.to_owned(),
+            ty: Some(proto::Type {
+                tensor: Some(proto::Tensor {}),
+            }),
+        }
+    }
+
+    fn node(op: &str, inputs: &[&str], output: &str) -> Node {
+        Node {
+            inputs: inputs.iter().map(ToString::to_string).collect(),
+            outputs: vec![output.to_owned()],
+            op: op.to_owned(),
+            ..Node::default()
+        }
+    }
+
+    /// What comes of `y = op(a + b)`, for 1 + 2 and -3.
+    fn replayed(op: &str, expected: f32) -> serde_json::Value {
+        let folder = tempfile::tempdir().unwrap();
+        let test = folder.path().join("test_sum");
+        let data = test.join("test_data_set_0");
+        fs::create_dir_all(&data).unwrap();
+        let graph = Graph {
+            nodes: vec![node("Add", &["a", "b"], "sum"), node(op, &["sum"], "y")],
+            inputs: vec![info("a"), info("b")],
+            outputs: vec![info("y")],
+            ..Graph::default()
+        };
+        let model = Model { graph: Some(graph) };
+        fs::write(test.join("model.onnx"), model.encode_to_vec()).unwrap();
+        for (name, values) in [("input_0", 1.0), ("input_1", 2.0), ("output_0", expected)] {
+            let bytes = floats(&[values]).encode_to_vec();
+            fs::write(data.join(format!("{name}.pb")), bytes).unwrap();
+        }
+        let reports = replay(folder.path(), &[]).unwrap();
+        serde_json::to_value(&reports[0]).unwrap()
+    }
+
+    #[test]
+    fn graphs_are_evaluated_and_compared() {
+        assert_eq!(replayed("Neg", -3.0)["passed"], 1);
+        let wrong = replayed("Neg", 3.0);
+        assert_eq!(
+            wrong["failures"][0]["reason"],
+            "result 0: element 0 is -3, should be 3"
+        );
+        let missing = replayed("Negate", -3.0);
+        assert_eq!(missing["missing"]["reason"], "no function for Negate");
+        assert!(replay(tempfile::tempdir().unwrap().path(), &[]).is_err());
+    }
+}

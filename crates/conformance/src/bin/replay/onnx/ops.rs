@@ -97,7 +97,10 @@ table! {
     };
     "Floor", "X", |c| c.input()?.floor()?;
     "GatherElements", "data, indices, axis=0", |c| {
-        c.input()?.gather(c.int("axis")?, c.tensor("indices")?)?
+        let (x, axis, index) = (c.input()?, c.int("axis")?, c.tensor("indices")?);
+        // Negative indices count from the end.
+        let from_end = index.add(x.size(axis)? as i64)?;
+        x.gather(axis, &Tensor::where_(&index.lt(0)?, &from_end, index)?)?
     };
     "Gelu", "X, approximate='none'", |c| match c.text("approximate")? {
         "tanh" => c.input()?.gelu_tanh()?,

@@ -1,0 +1,151 @@
+//! A sample of PyTorch's answers, replayed on the processor.
+//!
+//! `goldens/sample.tar.gz` is a dump of `scripts/torch-goldens.py` (seed 0, `--sample 5 --max-kib
+//! 1`). `goldens/failing.json` lists which of it fails, and why: nothing else may, and what is mended
+//! leaves the list.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde::Deserialize;
+
+/// What fails.
+#[derive(Deserialize)]
+struct Known {
+    /// So many samples pass, or more.
+    passed: usize,
+    failing: Vec<Group>,
+}
+
+/// Samples that fail for one reason.
+#[derive(Deserialize)]
+struct Group {
+    reason: String,
+    /// Names of samples, by operation.
+    samples: BTreeMap<String, Vec<String>>,
+}
+
+/// What `replay --format json` prints, as far as it is read here.
+#[derive(Deserialize)]
+struct Report {
+    passed: usize,
+    failed: usize,
+    not_implemented: usize,
+    ops: Vec<OpReport>,
+}
+
+#[derive(Deserialize)]
+struct OpReport {
+    op: String,
+    failures: Vec<Failure>,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    sample: String,
+    reason: String,
+}
+
+fn goldens() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens")
+}
+
+/// The sample in a folder of its own.
+fn unpacked(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut tar = Command::new("tar");
+    tar.arg("-xzf")
+        .arg(goldens().join("sample.tar.gz"))
+        .arg("-C")
+        .arg(&folder);
+    assert!(tar.status().unwrap().success());
+    folder
+}
+
+fn replay(folder: &Path, arguments: &[&str]) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_replay"));
+    program
+        .arg(folder)
+        .args(["-b", "cpu"])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn what_fails_is_what_is_listed() {
+    let output = replay(&unpacked("goldens-all"), &["--format", "json"]);
+    let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+    let known = std::fs::read_to_string(goldens().join("failing.json")).unwrap();
+    let known: Known = serde_json::from_str(&known).unwrap();
+    let mut listed = BTreeSet::new();
+    for group in &known.failing {
+        assert!(!group.reason.is_empty());
+        let samples = group.samples.iter();
+        listed.extend(samples.flat_map(|(op, names)| names.iter().map(move |name| (op, name))));
+    }
+    let mut unlisted = Vec::new();
+    for OpReport { op, failures } in &report.ops {
+        for Failure { sample, reason } in failures {
+            if !listed.remove(&(op, sample)) {
+                unlisted.push(format!("{op} {sample}: {reason}"));
+            }
+        }
+    }
+    assert!(
+        unlisted.is_empty(),
+        "fail, and are not listed: {unlisted:#?}"
+    );
+    assert!(
+        listed.is_empty(),
+        "are listed, and do not fail: {listed:#?}"
+    );
+    assert!(
+        report.passed >= known.passed,
+        "{} passed, not {}",
+        report.passed,
+        known.passed
+    );
+    let summary = String::from_utf8(output.stderr).unwrap();
+    let Report {
+        passed,
+        failed,
+        not_implemented,
+        ..
+    } = report;
+    let counts = format!("{passed} passed, {failed} failed, {not_implemented} not implemented");
+    assert_eq!(summary.lines().last(), Some(&counts[..]));
+    assert_eq!(output.status.code(), Some(i32::from(failed > 0)));
+}
+
+#[test]
+fn operations_are_chosen_and_summed_up() {
+    let folder = unpacked("goldens-some");
+    let output = replay(&folder, &["--ops", "add,logical_not"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    assert!(
+        lines[0].starts_with("PyTorch ") && lines[0].ends_with(", seed 0 on cpu"),
+        "{text}"
+    );
+    assert!(
+        lines[1].starts_with("add ") && lines[2].starts_with("logical_not "),
+        "{text}"
+    );
+    assert!(
+        lines[3].ends_with(" passed, 0 failed, 0 not implemented"),
+        "{text}"
+    );
+    assert_eq!(output.status.code(), Some(0));
+    for bad in [&["--ops", "no_such"][..], &["-b", "toaster"], &["--onnx"]] {
+        let output = replay(&folder, bad);
+        assert_eq!(output.status.code(), Some(2), "{bad:?}");
+        assert!(
+            output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{bad:?}"
+        );
+    }
+}
