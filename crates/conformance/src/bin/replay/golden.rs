@@ -112,8 +112,8 @@ impl Golden {
         &self.file.cases
     }
 
-    pub(crate) fn bad_samples(&self) -> &[BadSample] {
-        &self.file.errors
+    pub(crate) fn bad_samples(&self) -> impl Iterator<Item = &BadSample> {
+        self.file.errors.iter()
     }
 
     /// The tensors of the samples.

@@ -59,9 +59,6 @@ table! {
     "kthvalue", "input, k, dim=-1, keepdim=False", |c| {
         c.input()?.kthvalue(c.int("k")?, c.int("dim")?, c.bool("keepdim")?)?
     };
-    "linalg.vector_norm", "x, ord=2, dim=None, keepdim=False, *, dtype=None", |c| {
-        c.input_as("dtype")?.linalg_vector_norm(c.float("ord")?, c.dims_or_all("dim")?, c.bool("keepdim")?)?
-    };
     "logcumsumexp", "input, dim", |c| c.input()?.logcumsumexp(c.int("dim")?)?;
     "logsumexp", "input, dim, keepdim=False", |c| {
         c.input()?.logsumexp(c.dims("dim")?, c.bool("keepdim")?)?
