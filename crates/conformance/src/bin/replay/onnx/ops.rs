@@ -1,8 +1,8 @@
 //! ONNX's operators as calls of RusTorch: inputs and attributes by ONNX's names. What an older
 //! version of an operator has as attribute and a newer one as input is found by its name.
 
-use rustorch_ir::ops::{Conv2d, ConvTranspose2d};
 use rustorch_ir::{DType, Scalar};
+use rustorch_tensor::nn::{BatchNormOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
 use rustorch_tensor::{Dims, Tensor};
 
 use crate::call::{Call, Found, missing};
@@ -29,8 +29,13 @@ table! {
     "BatchNormalization", BATCH_NORM, |c| {
         c.only("training_mode", "0")?;
         let (mean, var) = (c.tensor("mean")?, c.tensor("var")?);
-        let (scale, bias) = (c.optional("scale")?, c.optional("B")?);
-        c.input()?.batch_norm(mean, var, scale, bias, c.float("epsilon")?)?
+        let options = BatchNormOptions {
+            weight: c.optional("scale")?,
+            bias: c.optional("B")?,
+            eps: c.float("epsilon")?,
+            ..BatchNormOptions::default()
+        };
+        c.input()?.batch_norm(Some(mean), Some(var), &options)?
     };
     "BitwiseAnd", "A, B", |c| c.input()?.bitwise_and(c.tensor("B")?)?;
     "BitwiseOr", "A, B", |c| c.input()?.bitwise_or(c.tensor("B")?)?;
@@ -50,9 +55,9 @@ table! {
         None => Tensor::zeros(c.ints("shape")?, DType::F32)?,
     };
     "Conv", CONV, |c| {
-        let parameters = Conv2d {
+        let parameters = ConvOptions {
             stride: c.each("strides")?,
-            padding: pads(c)?,
+            padding: pads(c)?.into(),
             dilation: c.each("dilations")?,
             groups: c.int("group")?,
         };
@@ -60,7 +65,7 @@ table! {
     };
     "ConvTranspose", CONV_TRANSPOSE, |c| {
         c.only("output_shape", "None")?;
-        let parameters = ConvTranspose2d {
+        let parameters = ConvTransposeOptions {
             stride: c.each("strides")?,
             padding: pads(c)?,
             output_padding: c.each("output_padding")?,
@@ -150,8 +155,10 @@ table! {
     "Or", "A, B", |c| c.input()?.logical_or(c.tensor("B")?)?;
     "Pow", "X, Y", |c| c.input()?.pow(c.tensor("Y")?)?.to_dtype(c.input()?.dtype())?;
     "RMSNormalization", "X, scale, axis=-1, epsilon=1e-05, stash_type=1", |c| {
-        c.only("axis", "-1")?;
-        c.input()?.rms_norm(c.optional("scale")?, c.float("epsilon")?)?
+        let (x, axis) = (c.input()?, c.int::<isize>("axis")?);
+        let axis = if axis < 0 { axis + x.rank() as isize } else { axis } as usize;
+        let shape = x.shape()[axis.min(x.rank())..].to_vec();
+        x.rms_norm(shape, c.optional("scale")?, c.float("epsilon")?)?
     };
     "Range", "start, limit, delta", |c| {
         let dtype = c.input()?.dtype();
@@ -269,10 +276,14 @@ fn max_pooled(c: &Call) -> Found<Output> {
     if c.results > 1 {
         return missing("indices that count channels");
     }
-    let (padding, kernel) = (pads(c)?, c.each("kernel_shape")?);
-    let (stride, dilation) = (c.each("strides")?, c.each("dilations")?);
+    let options = MaxPoolOptions {
+        stride: Some(c.each("strides")?),
+        padding: pads(c)?,
+        dilation: c.each("dilations")?,
+        ceil_mode: false,
+    };
     Ok(c.input()?
-        .max_pool2d(kernel, stride, padding, dilation)?
+        .max_pool2d(c.each("kernel_shape")?, &options)?
         .into())
 }
 
