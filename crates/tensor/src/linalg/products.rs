@@ -19,7 +19,7 @@ impl Tensor {
         self.product("matmul", other)
     }
 
-    pub(crate) fn product(&self, name: &'static str, other: &Self) -> RusTorchResult<Self> {
+    fn product(&self, name: &'static str, other: &Self) -> RusTorchResult<Self> {
         let ranks = (self.rank(), other.rank());
         let got = format!("{} and {}", self.ty(), other.ty());
         let expected = "operands of rank 1 or more";

@@ -46,7 +46,7 @@ impl Tensor {
     }
 
     /// What `f` gives along a dimension of a tensor, for which one of rank 0 counts as `[1]`.
-    pub(crate) fn along<const N: usize>(
+    fn along<const N: usize>(
         &self,
         f: impl FnOnce(&Self) -> RusTorchResult<[Self; N]>,
     ) -> RusTorchResult<[Self; N]> {
