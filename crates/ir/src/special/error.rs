@@ -190,7 +190,10 @@ fn lower_ndtri(p: f64) -> f64 {
 
 /// The `x` below which a standard normal variable is with probability `p`.
 pub fn ndtri(p: f64) -> f64 {
-    if p < 0.0 || p > 1.0 {
+    if p < 0.0 {
+        return f64::NAN;
+    }
+    if p > 1.0 {
         return f64::NAN;
     }
     if p == 0.0 {

@@ -162,7 +162,7 @@ pub fn zeta(x: f64, q: f64) -> f64 {
     factor *= (x + 11.0) * (x + 12.0) * z;
     sum += factor / 74724249600.0;
     factor *= (x + 13.0) * (x + 14.0) * z;
-    sum - factor / 2950130727918.1642
+    sum - factor / 2950130727918.164
 }
 
 /// `xᵃ e⁻ˣ / Γ(a)`, for large `a` by Stirling's series.

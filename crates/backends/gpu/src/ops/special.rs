@@ -215,13 +215,13 @@ impl Translation<'_> {
 /// Where the braces that are opened first are closed.
 fn closing_brace(tokens: &[&str]) -> usize {
     let mut depth = 0;
-    let mut closes = |token: &&str| {
+    let closes = |token: &&str| {
         depth += i32::from(*token == "{") - i32::from(*token == "}");
         *token == "}" && depth == 0
     };
     let mut tokens_left = tokens.iter();
     tokens_left
-        .position(|token| closes(&token))
+        .position(closes)
         .unwrap_or(tokens.len())
 }
 
