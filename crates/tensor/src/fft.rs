@@ -70,7 +70,7 @@ impl Call {
     }
 
     /// From real numbers: the last dimension to half as many complex ones, then the others.
-    fn from_real(self, x: &Tensor, dims: &[usize], sizes: &[usize]) -> RusTorchResult<Tensor> {
+    fn of_real(self, x: &Tensor, dims: &[usize], sizes: &[usize]) -> RusTorchResult<Tensor> {
         let got = x.ty();
         require(self.name, !x.dtype().is_complex(), "a real tensor", got)?;
         let (Some((&last, others)), Some((&n, rest))) = (dims.split_last(), sizes.split_last())
@@ -260,13 +260,13 @@ transforms! {
     "`y[k] = Σ x[j]·e^(+2πi·jk/n) / n` of real or complex numbers."
     ifft ifft2 ifftn = complex(false, false);
     "The first `n/2 + 1` results of [`fft`] of real numbers, the others being their conjugates."
-    rfft rfft2 rfftn = from_real(true, false);
+    rfft rfft2 rfftn = of_real(true, false);
     "The real results of [`ifft`] of what the first `n/2 + 1` numbers stand for: the inverse of [`rfft`]."
     irfft irfft2 irfftn = to_real(false, true);
     "The real results of [`fft`] of what the first `n/2 + 1` numbers stand for."
     hfft hfft2 hfftn = to_real(true, true);
     "The first `n/2 + 1` results of [`ifft`] of real numbers: the inverse of [`hfft`]."
-    ihfft ihfft2 ihfftn = from_real(false, false);
+    ihfft ihfft2 ihfftn = of_real(false, false);
 }
 
 /// The frequencies of [`fft`]'s results for numbers `d` apart, `[n]`: `[0, 1, …, −2, −1] / (d·n)`.
@@ -436,7 +436,7 @@ impl Tensor {
             },
         };
         let y = match parameters.onesided {
-            true => call.from_real(&parts, &[2], &[n_fft])?,
+            true => call.of_real(&parts, &[2], &[n_fft])?,
             false => call.complex(&parts, &[2], &[n_fft])?,
         };
         let y = y.transpose(1, 2)?;

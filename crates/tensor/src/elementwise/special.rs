@@ -159,7 +159,7 @@ impl Tensor {
                 let reflected = whole.sub(&zeta(&x.rsub(1)?)?)?;
                 return Self::where_(&x.lt(0.5)?, &reflected, &zeta(x)?);
             }
-            let sign = if n % 2 == 0 { -1.0 } else { 1.0 };
+            let sign = if n.is_multiple_of(2) { -1.0 } else { 1.0 };
             zeta(x)?.mul(sign * libm::tgamma(f64::from(n) + 1.0))
         })
     }

@@ -31,7 +31,7 @@ impl Tolerance {
             Some(x) => x.cast(name, real)?.unsqueeze(-1),
             None => Tensor::full([1], otherwise, real),
         };
-        let mut largest = Tensor::zeros(&[batch(a), &[1]].concat(), real)?;
+        let mut largest = Tensor::zeros([batch(a), &[1]].concat(), real)?;
         if m.min(n) > 0 {
             largest = values.max(-1, true)?;
         }

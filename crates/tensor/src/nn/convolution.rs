@@ -568,14 +568,14 @@ fn transposed_integers(conv: &Conv, sides: &Sides, behind: &[usize]) -> RusTorch
     let dims = sides.stride.len();
     let mut x = conv.x.clone();
     let mut weight = conv.grouped(conv.weight)?.transpose(1, 2)?.flatten(0, 1)?;
-    for i in 0..dims {
+    for (i, &behind) in behind.iter().enumerate().take(dims) {
         let (dim, length) = (2 + i, conv.weight.shape()[2 + i]);
         x = spaced(conv.name, &x, dim, sides.stride[i])?;
         let turned = Tensor::arange(length as i64 - 1, -1, -1, rustorch_ir::DType::I64)?;
         weight = weight.index_select(dim as isize, &turned)?;
         let reach = length.saturating_sub(1).saturating_mul(sides.dilation[i]);
         let mut pairs = vec![(0, 0); dims - i];
-        pairs[0] = (reach, reach.saturating_add(behind[i]));
+        pairs[0] = (reach, reach.saturating_add(behind));
         x = x.surrounded(conv.name, &pairs, 0)?;
         let padding = sides.padding[i];
         let cut = padding.saturating_mul(2);

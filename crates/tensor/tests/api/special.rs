@@ -1,11 +1,12 @@
 //! Special functions, by their values to forty digits (of mpmath), rounded.
 
-use std::f64::{INFINITY, NAN};
-
 use rustorch_ir::DType;
 use rustorch_tensor::{RusTorchResult, Tensor, tensor};
 
 use crate::Outcome;
+
+const INFINITY: f64 = f64::INFINITY;
+const NAN: f64 = f64::NAN;
 
 const WIDE: &[f64] = &[-7.3, -0.7, 1e-5, 1.4, 3.9, 31.0];
 const POS: &[f64] = &[0.0001, 0.9, 2.1, 7.7, 21.0, 60.0];
@@ -366,7 +367,9 @@ fn functions_of_one_number() -> Outcome {
 #[test]
 fn functions_of_two_numbers() -> Outcome {
     type Function = fn(&Tensor, &Tensor) -> RusTorchResult<Tensor>;
-    let rows: &[(Function, &[f64], &[f64], &[f64])] = &[
+    /// A function, its operands, its results.
+    type Row<'a> = (Function, &'a [f64], &'a [f64], &'a [f64]);
+    let rows: &[Row] = &[
         (
             |a, b| a.gammainc(b),
             ORDERS,

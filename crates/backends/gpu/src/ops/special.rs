@@ -220,9 +220,7 @@ fn closing_brace(tokens: &[&str]) -> usize {
         *token == "}" && depth == 0
     };
     let mut tokens_left = tokens.iter();
-    tokens_left
-        .position(closes)
-        .unwrap_or(tokens.len())
+    tokens_left.position(closes).unwrap_or(tokens.len())
 }
 
 fn position(tokens: &[&str], token: &str) -> usize {

@@ -161,9 +161,9 @@ impl Call {
         }
     }
 
-    pub(crate) fn tensors(&self, name: &str) -> Found<Vec<&Tensor>> {
-        let tensor = |value| match value {
-            &Value::Tensor(ref tensor) => Ok(tensor),
+    pub(crate) fn tensors<'a>(&'a self, name: &str) -> Found<Vec<&'a Tensor>> {
+        let tensor = |value: &'a Value| match value {
+            Value::Tensor(tensor) => Ok(tensor),
             _ => self.unlike(name),
         };
         match self.value(name)?.parts() {
