@@ -120,7 +120,7 @@ fn of_one_rank<const N: usize>(tensors: [&Tensor; N]) -> RusTorchResult<[Tensor;
     let first = first.unwrap_or_default();
     let mut expanded = tensors.map(Tensor::clone);
     for tensor in &mut expanded {
-        if tensor.rank() < first.len() {
+        if (3..first.len()).contains(&tensor.rank()) {
             let lead = &first[..first.len() - tensor.rank()];
             *tensor = tensor.expand(&[lead, tensor.shape()].concat()[..])?;
         }
