@@ -64,6 +64,14 @@ impl<'a> View<'a> {
         bytemuck::cast_slice(self.span(size_of::<T>()))
     }
 
+    /// The bytes of a contiguous view's elements, or of its blocks.
+    pub(crate) fn dense_bytes(&self) -> &'a [u8] {
+        match self.ty.dtype.size() {
+            Some(size) => self.span(size),
+            None => &self.bytes()[..self.ty.bytes()],
+        }
+    }
+
     /// The bytes of [`Self::data`], of elements of `size` bytes.
     pub(crate) fn span(&self, size: usize) -> &'a [u8] {
         debug_assert_eq!(Some(size), self.ty.dtype.size());

@@ -1,7 +1,7 @@
 //! What transformers are made of beside the common layers.
 
 use rustorch_ir::ops::{Attention, Rope};
-use rustorch_ir::{DType, Param};
+use rustorch_ir::{DType, Param, broadcast_shapes};
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -21,17 +21,22 @@ pub struct AttentionOptions<'a> {
     /// How many keys came before the first query: one `i32`, read at run time. For causal
     /// attention to a cache; 0 if it is not given.
     pub past: Option<&'a Tensor>,
+    /// With which probability each weight is set to 0, the others being scaled.
+    pub dropout_p: f64,
 }
 
 impl Tensor {
     /// Attention of queries `self` `[…, h, t, d]` to `k` `[…, g, s, d]` and `v`
     /// `[…, g, s, dv]`: `softmax(scale · q kᵀ + mask) v`, of shape `[…, h, t, dv]` and the
-    /// queries' dtype. Those of fewer dimensions are the same for each index of the others'. `g` divides `h`: each group of `h / g` queries shares its keys.
+    /// queries' dtype. `g` divides `h`: each group of `h / g` queries shares its keys, as with
+    /// PyTorch's `enable_gqa`. Leading dimensions broadcast; heads may be left out. A query that a
+    /// mask lets see no key gives 0.
     ///
     /// Floats; `k` and `v` may have another dtype than the queries.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; `past` without `is_causal`.
+    /// Shapes or dtypes other than these; `past` without `is_causal`; a `dropout_p` outside `0..=1`,
+    /// or beside `past` or `soft_cap`.
     pub fn scaled_dot_product_attention(
         &self,
         k: &Self,
@@ -39,9 +44,75 @@ impl Tensor {
         options: AttentionOptions,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "scaled_dot_product_attention";
-        let [q, k, v] = of_one_rank([self, k, v])?;
-        let (op, operands) = q.attention(NAME, [&k, &v], options, false)?;
-        Self::apply(NAME, op, &operands.iter().collect::<Vec<_>>())
+        let [q, k, v] = matched(NAME, [self, k, v])?;
+        let y = match options.dropout_p == 0.0 {
+            true => {
+                let (op, operands) = q.attention(NAME, [&k, &v], options, false)?;
+                Self::apply(NAME, op, &operands.iter().collect::<Vec<_>>())?
+            }
+            false => q.attention_with_dropout(NAME, [&k, &v], options)?,
+        };
+        let y = match options.mask {
+            Some(mask) => y.where_seen(mask)?,
+            None => y,
+        };
+        match y.rank() - self.rank().max(2).min(y.rank()) {
+            lead if y.shape()[..lead].iter().all(|&n| n == 1) => y.reshape(&y.shape()[lead..]),
+            _ => Ok(y),
+        }
+    }
+
+    /// 0 for queries that a mask lets see no key.
+    fn where_seen(&self, mask: &Self) -> RusTorchResult<Self> {
+        let seen = match mask.dtype() {
+            DType::Bool => mask.any(-1, true)?,
+            _ => mask.max(-1, true)?.gt(f64::NEG_INFINITY)?,
+        };
+        Self::where_(&seen, self, 0.0)?.cast("scaled_dot_product_attention", self.dtype())
+    }
+
+    /// Attention whose weights are left out by chance, step by step.
+    fn attention_with_dropout(
+        &self,
+        name: &'static str,
+        [k, v]: [&Self; 2],
+        options: AttentionOptions,
+    ) -> RusTorchResult<Self> {
+        let alone = options.past.is_none() && options.soft_cap.is_none();
+        require(
+            name,
+            alone,
+            "dropout_p without past and soft_cap",
+            options.dropout_p,
+        )?;
+        // What is wrong with operands, the operation knows.
+        let (op, operands) = self.attention(name, [k, v], options, false)?;
+        let types: Vec<_> = operands.iter().map(Self::ty).collect();
+        rustorch_ir::OpDef::infer(&op, &types)?;
+        let q = self.widened(name)?;
+        let (rank, heads) = (q.rank(), q.shape()[q.rank() - 3]);
+        let shared = |x: &Self| {
+            let shape = x.shape();
+            let (lead, own) = shape.split_at(rank - 3);
+            let each = heads / own[0];
+            let grown = [lead, &[own[0], each], &own[1..]].concat();
+            let whole = [lead, &[heads], &own[1..]].concat();
+            let x = x.cast(name, q.dtype())?.unsqueeze(-3)?;
+            x.expand(&grown[..])?.reshape(&whole[..])
+        };
+        let (k, v) = (shared(k)?, shared(v)?);
+        let mut scores = q.matmul(&k.transpose(-2, -1)?)?.mul(op.scale.0)?;
+        if let Some(mask) = operands.get(3) {
+            scores = scores.add(&mask.cast(name, q.dtype())?)?;
+        }
+        if options.is_causal {
+            let index = |n: usize| Self::arange(0, n as i64, 1, DType::I64);
+            let (queries, keys) = (index(q.shape()[rank - 2])?, index(k.shape()[rank - 2])?);
+            let seen = keys.le(&queries.unsqueeze(1)?)?;
+            scores = Self::where_(&seen, &scores, f64::NEG_INFINITY)?;
+        }
+        let weights = scores.softmax(-1)?.dropout(options.dropout_p, true)?;
+        weights.matmul(&v)?.cast(name, self.dtype())
     }
 
     /// [`Tensor::scaled_dot_product_attention`], and `log Σ exp(score)` over the keys that a
@@ -49,7 +120,7 @@ impl Tensor {
     /// keys can be put together. Slower: it is computed step by step.
     ///
     /// # Errors
-    /// As [`Tensor::scaled_dot_product_attention`].
+    /// As [`Tensor::scaled_dot_product_attention`]; a `dropout_p`.
     pub fn scaled_dot_product_attention_with_logsumexp(
         &self,
         k: &Self,
@@ -57,7 +128,9 @@ impl Tensor {
         options: AttentionOptions,
     ) -> RusTorchResult<(Self, Self)> {
         const NAME: &str = "scaled_dot_product_attention_with_logsumexp";
-        let [q, k, v] = of_one_rank([self, k, v])?;
+        let no_dropout = options.dropout_p == 0.0;
+        require(NAME, no_dropout, "no dropout_p", options.dropout_p)?;
+        let [q, k, v] = matched(NAME, [self, k, v])?;
         let (op, operands) = q.attention(NAME, [&k, &v], options, true)?;
         let [y, totals] = Self::apply_all(NAME, op, &operands.iter().collect::<Vec<_>>())?;
         Ok((y, totals))
@@ -111,19 +184,26 @@ impl Tensor {
     }
 }
 
-/// Tensors of the rank that the highest of them has, expanded to its first dimensions.
-fn of_one_rank<const N: usize>(tensors: [&Tensor; N]) -> RusTorchResult<[Tensor; N]> {
-    let first = tensors
-        .iter()
-        .max_by_key(|t| t.rank())
-        .map(|t| t.shape().to_vec());
-    let first = first.unwrap_or_default();
-    let mut expanded = tensors.map(Tensor::clone);
-    for tensor in &mut expanded {
-        if (3..first.len()).contains(&tensor.rank()) {
-            let lead = &first[..first.len() - tensor.rank()];
-            *tensor = tensor.expand(&[lead, tensor.shape()].concat()[..])?;
-        }
+/// Queries, keys and values of one rank, at least 3, whose leading dimensions are the same.
+fn matched(name: &'static str, tensors: [&Tensor; 3]) -> RusTorchResult<[Tensor; 3]> {
+    let rank = tensors.iter().map(|x| x.rank()).max().unwrap_or(0).max(3);
+    let is_same =
+        |x: &&Tensor| x.rank() == rank && x.shape()[..rank - 3] == tensors[0].shape()[..rank - 3];
+    if tensors[0].rank() == rank && tensors[1..].iter().all(is_same) {
+        return Ok(tensors.map(Tensor::clone));
     }
-    Ok(expanded)
+    for x in tensors {
+        require(name, x.rank() >= 2, "q, k and v of rank 2 or more", x.ty())?;
+    }
+    let aligned = tensors.map(|x| {
+        let shape = [&vec![1; rank - x.rank()][..], x.shape()].concat();
+        x.reshape(&shape[..])
+    });
+    let [q, k, v] = aligned;
+    let (q, k, v) = (q?, k?, v?);
+    let lead = |x: &Tensor| x.shape()[..rank - 3].to_vec();
+    let both = broadcast_shapes(name, &lead(&q), &lead(&k))?;
+    let all = broadcast_shapes(name, &both, &lead(&v))?;
+    let grown = |x: Tensor| x.expand(&[&all, &x.shape()[rank - 3..]].concat()[..]);
+    Ok([grown(q)?, grown(k)?, grown(v)?])
 }

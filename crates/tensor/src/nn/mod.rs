@@ -17,9 +17,13 @@ mod convolution;
 mod distance;
 mod dropout;
 mod embedding;
+mod interpolate;
 mod linear;
+mod loss;
+mod multi_head;
 mod normalization;
 mod pooling;
+mod sampling;
 mod softmax;
 mod windows;
 
@@ -27,8 +31,12 @@ pub use attention::AttentionOptions;
 pub use convolution::{ConvOptions, ConvPadding, ConvTransposeOptions};
 pub use distance::CdistMode;
 pub use embedding::{EmbeddingBagMode, EmbeddingBagOptions};
+pub use interpolate::{InterpolateMode, InterpolateOptions, InterpolateSize};
+pub use loss::{CrossEntropyOptions, CtcOptions, Reduction, TripletOptions};
+pub use multi_head::{MultiHeadOptions, Projections};
 pub use normalization::{BatchNormOptions, BatchNormed};
 pub use pooling::{AvgPoolOptions, FractionalSize, MaxPoolOptions};
+pub use sampling::{GridSampleMode, GridSampleOptions, GridSamplePadding};
 
 use rustorch_ir::ops::Pad;
 use rustorch_ir::{DType, Scalar};

@@ -9,6 +9,7 @@ mod evaluation;
 mod extremes;
 mod factors;
 mod fft;
+mod functional;
 mod history;
 mod index;
 mod linalg;

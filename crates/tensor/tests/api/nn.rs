@@ -38,6 +38,10 @@ fn linear_and_embedding() -> Outcome {
     assert!(error(x.linear(&b, None)).starts_with("linear: expected x [.., k] and w [n, k]"));
     let ids = Tensor::from_slice(&[2i32, 0], [2])?;
     assert_close(&w.embedding(&ids)?, &[1.0, 1.0, 1.0, 0.0]);
+    // Weights that begin behind the beginning of their memory.
+    let (last, first) = (w.narrow(0, 1, 2)?, Tensor::from_slice(&[0i32], [1])?);
+    assert_close(&x.linear(&last, None)?, &[2.0, 3.0, 4.0, 7.0]);
+    assert_close(&last.embedding(&first)?, &[0.0, 1.0]);
     let half = w.to_dtype(DType::F16)?;
     assert_eq!(half.embedding(&ids)?.dtype(), DType::F16);
     assert_close(&half.embedding_as(&ids, DType::F32)?, &[1.0, 1.0, 1.0, 0.0]);

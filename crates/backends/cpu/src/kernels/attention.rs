@@ -138,7 +138,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         DType::F16 => call.run::<f16>(&mut args, cache.map(View::data)),
         DType::BF16 => call.run::<bf16>(&mut args, cache.map(View::data)),
         DType::Block(_) => {
-            let cache = cache.map(|view| &view.bytes()[..view.ty.bytes()]);
+            let cache = cache.map(|view| view.dense_bytes());
             call.run::<BlockQ8_0>(&mut args, cache.map(bytemuck::cast_slice));
         }
         _ => call.run::<f32>(&mut args, cache.map(View::data)),

@@ -38,7 +38,8 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         )));
     }
     let row_bytes = table.ty.bytes() / rows.max(1);
-    let bytes = |id: i64| &table.bytes()[id as usize * row_bytes..][..row_bytes];
+    let table_bytes = table.dense_bytes();
+    let bytes = |id: i64| &table_bytes[id as usize * row_bytes..][..row_bytes];
     for_rows(
         args.pool,
         args.output.data::<f32>(),

@@ -27,7 +27,7 @@ pub(super) fn weight<'a>(w: &View<'a>) -> Result<Weight<'a>, Misuse> {
     let (n, k) = (w.shape()[0], w.shape()[1]);
     let weight_type =
         weight_type(w.dtype()).ok_or_else(|| Misuse("weights of no known type".to_owned()))?;
-    Weight::new(weight_type, &w.bytes()[..w.ty.bytes()], n, k).map_err(|e| Misuse(e.to_string()))
+    Weight::new(weight_type, w.dense_bytes(), n, k).map_err(|e| Misuse(e.to_string()))
 }
 
 /// The type of weights that a dtype is.

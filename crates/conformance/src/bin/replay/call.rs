@@ -260,6 +260,22 @@ impl Call {
             .collect()
     }
 
+    /// A list of real numbers; a single one is a list of one.
+    pub(crate) fn floats(&self, name: &str) -> Found<Vec<f64>> {
+        let float = |value: &Value| match *value {
+            Value::Float(x) => Ok(x),
+            Value::Int(x) => Ok(x as f64),
+            _ => self.unlike(name),
+        };
+        match self.value(name)? {
+            value @ (Value::Float(_) | Value::Int(_)) => Ok(vec![float(value)?]),
+            value => match value.parts() {
+                Some(parts) => parts.iter().map(float).collect(),
+                None => self.unlike(name),
+            },
+        }
+    }
+
     /// `N` whole numbers, or one that stands for all.
     pub(crate) fn each<const N: usize>(&self, name: &str) -> Found<[usize; N]> {
         let numbers: Vec<usize> = self.ints(name)?;

@@ -1,7 +1,9 @@
 //! Convolutions, pooling, and images in other sizes.
 
 use rustorch_tensor::nn::{
-    AvgPoolOptions, ConvOptions, ConvPadding, ConvTransposeOptions, FractionalSize, MaxPoolOptions,
+    AvgPoolOptions, ConvOptions, ConvPadding, ConvTransposeOptions, FractionalSize, GridSampleMode,
+    GridSampleOptions, GridSamplePadding, InterpolateMode, InterpolateOptions, InterpolateSize,
+    MaxPoolOptions,
 };
 use rustorch_tensor::{RusTorchResult, Tensor};
 
@@ -9,6 +11,17 @@ use crate::call::{Call, Found, missing};
 use crate::value::{Output, Value};
 
 table! {
+    "_upsample_bilinear2d_aa", "input, output_size, align_corners, scale_factors=None", |c| {
+        let options = InterpolateOptions {
+            mode: InterpolateMode::Linear,
+            align_corners: c.bool("align_corners")?,
+            antialias: true,
+            ..Default::default()
+        };
+        c.input()?.interpolate(resized(c, "output_size", "scale_factors")?, &options)?
+    };
+    "grid_sampler_2d", GRID_SAMPLER, |c| sampled(c)?;
+    "grid_sampler_3d", GRID_SAMPLER, |c| sampled(c)?;
     "nn.functional.adaptive_avg_pool1d", "input, output_size", |c| {
         c.input()?.adaptive_avg_pool1d(sizes(c)?)?
     };
@@ -55,6 +68,25 @@ table! {
         let samples = c.optional("_random_samples")?;
         first_or_both(c, c.input()?.fractional_max_pool3d(kernel, size, samples)?)?
     };
+    "nn.functional.grid_sample", GRID_SAMPLE, |c| sampled(c)?;
+    "nn.functional.interpolate", INTERPOLATE, |c| {
+        let mode = match c.text("mode")? {
+            "nearest" => InterpolateMode::Nearest,
+            "nearest-exact" => InterpolateMode::NearestExact,
+            "linear" | "bilinear" | "trilinear" => InterpolateMode::Linear,
+            "bicubic" => InterpolateMode::Bicubic,
+            "area" => InterpolateMode::Area,
+            other => return missing(format!("mode={other}")),
+        };
+        let flag = |name: &str| if c.has(name) { c.bool(name) } else { Ok(false) };
+        let options = InterpolateOptions {
+            mode,
+            align_corners: flag("align_corners")?,
+            recompute_scale_factor: flag("recompute_scale_factor")?,
+            antialias: flag("antialias")?,
+        };
+        c.input()?.interpolate(resized(c, "size", "scale_factor")?, &options)?
+    };
     "nn.functional.max_pool1d", MAX_POOL, |c| {
         let (kernel, options) = (c.each("kernel_size")?, largest(c)?);
         match c.bool("return_indices")? {
@@ -79,6 +111,18 @@ table! {
     "nn.functional.max_unpool1d", MAX_UNPOOL, |c| unpooled(c, Tensor::max_unpool1d)?;
     "nn.functional.max_unpool2d", MAX_UNPOOL, |c| unpooled(c, Tensor::max_unpool2d)?;
     "nn.functional.max_unpool3d", MAX_UNPOOL, |c| unpooled(c, Tensor::max_unpool3d)?;
+    "nn.functional.upsample_bilinear", "input, size=None, scale_factor=None", |c| {
+        let options = InterpolateOptions {
+            mode: InterpolateMode::Linear,
+            align_corners: true,
+            ..Default::default()
+        };
+        c.input()?.interpolate(resized(c, "size", "scale_factor")?, &options)?
+    };
+    "nn.functional.upsample_nearest", "input, size=None, scale_factor=None", |c| {
+        let size = resized(c, "size", "scale_factor")?;
+        c.input()?.interpolate(size, &InterpolateOptions::default())?
+    };
 }
 
 const ADAPTIVE_MAX_POOL: &str = "input, output_size, return_indices=False";
@@ -91,6 +135,10 @@ const CONV_TRANSPOSE: &str = "input, weight, bias=None, stride=1, padding=0, out
      groups=1, dilation=1";
 const FRACTIONAL_MAX_POOL: &str = "input, kernel_size, output_size=None, output_ratio=None, \
      return_indices=False, _random_samples=None";
+const GRID_SAMPLE: &str = "input, grid, mode='bilinear', padding_mode='zeros', align_corners=None";
+const GRID_SAMPLER: &str = "input, grid, mode, padding_mode, align_corners";
+const INTERPOLATE: &str = "input, size=None, scale_factor=None, mode='nearest', \
+     align_corners=None, recompute_scale_factor=None, antialias=False";
 const MAX_POOL: &str = "input, kernel_size, stride=None, padding=0, dilation=1, \
      ceil_mode=False, return_indices=False";
 const MAX_UNPOOL: &str = "input, indices, kernel_size, stride=None, padding=0, output_size=None";
@@ -151,18 +199,13 @@ fn fractional<const N: usize>(c: &Call) -> Found<FractionalSize<N>> {
     if c.has("output_size") {
         return c.each("output_size").map(FractionalSize::Size);
     }
-    let value = c.value("output_ratio")?;
-    let ratio = |value: &Value| match *value {
-        Value::Float(ratio) => Ok(ratio),
-        _ => missing(format!("output_ratio={value}")),
-    };
-    let ratios = match value.parts() {
-        None => vec![ratio(value)?; N],
-        Some(parts) => parts.iter().map(ratio).collect::<Found<_>>()?,
-    };
+    let mut ratios = c.floats("output_ratio")?;
+    if ratios.len() == 1 {
+        ratios = vec![ratios[0]; N];
+    }
     match <[f64; N]>::try_from(ratios) {
         Ok(ratios) => Ok(FractionalSize::Ratio(ratios)),
-        Err(_) => missing(format!("output_ratio={value}")),
+        Err(ratios) => missing(format!("output_ratio={ratios:?}")),
     }
 }
 
@@ -229,4 +272,39 @@ fn unpooled<const N: usize>(c: &Call, function: Unpooling<N>) -> Found<Tensor> {
     };
     let kernel = c.each("kernel_size")?;
     Ok(function(c.input()?, c.tensor("indices")?, kernel, &options, size)?)
+}
+
+/// The size that images are given.
+fn resized(c: &Call, size: &str, scale: &str) -> Found<InterpolateSize> {
+    match (c.has(size), c.has(scale)) {
+        (true, false) => Ok(InterpolateSize::Size(c.ints(size)?)),
+        (false, true) => c.floats(scale).map(InterpolateSize::Scale),
+        _ => missing(format!("{size} and {scale}")),
+    }
+}
+
+fn sampled(c: &Call) -> Found<Tensor> {
+    // By names, or by PyTorch's numbers of them.
+    let name = |name: &str| -> Found<String> {
+        match c.value(name)? {
+            Value::Text(text) => Ok(text.clone()),
+            value => Ok(value.to_string()),
+        }
+    };
+    let options = GridSampleOptions {
+        mode: match name("mode")?.as_str() {
+            "bilinear" | "0" => GridSampleMode::Bilinear,
+            "nearest" | "1" => GridSampleMode::Nearest,
+            "bicubic" | "2" => GridSampleMode::Bicubic,
+            other => return missing(format!("mode={other}")),
+        },
+        padding: match name("padding_mode")?.as_str() {
+            "zeros" | "0" => GridSamplePadding::Zeros,
+            "border" | "1" => GridSamplePadding::Border,
+            "reflection" | "2" => GridSamplePadding::Reflection,
+            other => return missing(format!("padding_mode={other}")),
+        },
+        align_corners: c.has("align_corners") && c.bool("align_corners")?,
+    };
+    Ok(c.input()?.grid_sample(c.tensor("grid")?, &options)?)
 }

@@ -22,6 +22,7 @@ families!(
     linalg,
     fft,
     images,
+    losses,
     nn,
     random,
     special,

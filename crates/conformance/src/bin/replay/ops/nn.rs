@@ -1,10 +1,13 @@
 //! Layers of neural networks.
 
-use rustorch_tensor::nn::{BatchNormOptions, CdistMode, EmbeddingBagMode, EmbeddingBagOptions};
+use rustorch_tensor::nn::{
+    BatchNormOptions, CdistMode, EmbeddingBagMode, EmbeddingBagOptions, MultiHeadOptions,
+    Projections,
+};
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
 use crate::call::{Call, Found, missing};
-use crate::value::Output;
+use crate::value::{Output, Value};
 
 table! {
     "_native_batch_norm_legit", NATIVE_BATCH_NORM, |c| native_batch_norm(c, c.bool("training")?)?;
@@ -90,6 +93,7 @@ table! {
         let (alpha, beta, k) = (c.float("alpha")?, c.float("beta")?, c.float("k")?);
         c.input()?.local_response_norm(c.int("size")?, alpha, beta, k)?
     };
+    "nn.functional.multi_head_attention_forward", MULTI_HEAD, |c| multi_head(c)?;
     "nn.functional.normalize", "input, p=2.0, dim=1, eps=1e-12", |c| {
         c.input()?.normalize(c.float("p")?, c.dims("dim")?, c.float("eps")?)?
     };
@@ -104,8 +108,8 @@ table! {
         c.input()?.rms_norm(shape, c.optional("weight")?, c.maybe_float("eps")?)?
     };
     "nn.functional.scaled_dot_product_attention", ATTENTION, |c| {
-        c.only("dropout_p", "0")?;
         let options = AttentionOptions {
+            dropout_p: c.float("dropout_p")?,
             mask: c.optional("attn_mask")?,
             is_causal: c.bool("is_causal")?,
             scale: c.maybe_float("scale")?,
@@ -173,6 +177,11 @@ const EMBEDDING_BAG: &str = "weight, input, offsets=None, max_norm=None, norm_ty
      include_last_offset=False, padding_idx=None";
 const INSTANCE_NORM: &str = "input, running_mean=None, running_var=None, weight=None, bias=None, \
      use_input_stats=True, momentum=0.1, eps=1e-05";
+const MULTI_HEAD: &str = "query, key, value, embed_dim_to_check, num_heads, in_proj_weight, \
+     in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p, out_proj_weight, out_proj_bias, \
+     training=True, key_padding_mask=None, need_weights=True, attn_mask=None, \
+     use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, \
+     static_k=None, static_v=None, average_attn_weights=True, is_causal=False";
 const NATIVE_BATCH_NORM: &str = "input, weight, bias, running_mean, running_var, training, \
      momentum, eps";
 
@@ -205,4 +214,38 @@ fn native_batch_norm(c: &Call, training: bool) -> Found<Output> {
     }
     let normed = input.batch_norm_with_stats(mean, var, &options)?;
     Ok((normed.output, normed.mean, normed.rstd).into())
+}
+
+fn multi_head(c: &Call) -> Found<Output> {
+    let projections = match c.bool("use_separate_proj_weight")? {
+        true => Projections::Separate([
+            c.tensor("q_proj_weight")?,
+            c.tensor("k_proj_weight")?,
+            c.tensor("v_proj_weight")?,
+        ]),
+        false => Projections::Packed(c.tensor("in_proj_weight")?),
+    };
+    let (bias_k, bias_v) = (c.optional("bias_k")?, c.optional("bias_v")?);
+    let options = MultiHeadOptions {
+        in_proj_bias: c.optional("in_proj_bias")?,
+        out_proj_bias: c.optional("out_proj_bias")?,
+        bias_kv: bias_k.zip(bias_v).map(|(k, v)| [k, v]),
+        add_zero_attn: c.bool("add_zero_attn")?,
+        static_kv: [c.optional("static_k")?, c.optional("static_v")?],
+        dropout_p: c.float("dropout_p")?,
+        training: c.bool("training")?,
+        key_padding_mask: c.optional("key_padding_mask")?,
+        attn_mask: c.optional("attn_mask")?,
+        need_weights: c.bool("need_weights")?,
+        average_attn_weights: c.bool("average_attn_weights")?,
+    };
+    let (key, value) = (c.tensor("key")?, c.tensor("value")?);
+    let (heads, out) = (c.int("num_heads")?, c.tensor("out_proj_weight")?);
+    let input = c.input()?;
+    let (y, weights) =
+        input.multi_head_attention_forward(key, value, heads, projections, out, &options)?;
+    Ok(match weights {
+        Some(weights) => (y, weights).into(),
+        None => Output::List(vec![y.into(), Output::Value(Value::None)]),
+    })
 }

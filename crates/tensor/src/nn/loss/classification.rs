@@ -1,0 +1,263 @@
+//! Losses of classes that should be others.
+
+use rustorch_ir::DType;
+use rustorch_ir::ops::Gather;
+
+use super::Reduction;
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+/// The class index that does not count by itself.
+const DEFAULT_IGNORE: i64 = -100;
+
+/// The optional arguments of [`Tensor::cross_entropy`].
+#[derive(Clone, Copy)]
+pub struct CrossEntropyOptions<'a> {
+    /// A weight for each class, `[c]`.
+    pub weight: Option<&'a Tensor>,
+    /// The class index that does not count.
+    pub ignore_index: i64,
+    /// What becomes of the losses.
+    pub reduction: Reduction,
+    /// Which part of the target is even over all classes.
+    pub label_smoothing: f64,
+}
+
+impl Default for CrossEntropyOptions<'_> {
+    fn default() -> Self {
+        Self {
+            weight: None,
+            ignore_index: DEFAULT_IGNORE,
+            reduction: Reduction::Mean,
+            label_smoothing: 0.0,
+        }
+    }
+}
+
+impl Tensor {
+    /// `-ln softmax(x)` of the target class, for `self` `[n, c, …]` or `[c]`. The target is the class
+    /// as an integer, `[n, …]` or `[]`, or the probability of each, floats of `self`'s shape. A mean of
+    /// classes is weighted by their weights, one of probabilities is over all but the classes. Floats.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these; when computed, a class that there is not.
+    pub fn cross_entropy(
+        &self,
+        target: &Self,
+        options: &CrossEntropyOptions,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "cross_entropy";
+        self.require_float(NAME)?;
+        require(
+            NAME,
+            self.rank() > 0,
+            "a tensor [n, c, ..] or [c]",
+            self.ty(),
+        )?;
+        let classes = usize::from(self.rank() > 1);
+        let logs = self.widened(NAME)?.log_softmax(classes as isize)?;
+        let loss = match target.shape() == self.shape() && target.dtype().is_float() {
+            true => logs.cross_entropy_of_probabilities(NAME, target, options)?,
+            false => {
+                let loss = logs.nll(NAME, target, options)?;
+                match options.label_smoothing == 0.0 {
+                    true => loss.reduced(options.reduction)?,
+                    false => logs.smoothed(NAME, &loss, options)?,
+                }
+            }
+        };
+        loss.cast(NAME, self.dtype())
+    }
+
+    /// [`Tensor::cross_entropy`] of `self` `[n, k]` or `[k]`, multiplied by `weight` `[c, …, k]` and
+    /// increased by `bias` `[c, …]`.
+    ///
+    /// # Errors
+    /// As [`Tensor::linear`] and [`Tensor::cross_entropy`].
+    pub fn linear_cross_entropy(
+        &self,
+        weight: &Self,
+        target: &Self,
+        bias: Option<&Self>,
+        options: &CrossEntropyOptions,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "linear_cross_entropy";
+        let got = format!("{} and {}", self.ty(), weight.ty());
+        let fits = matches!(self.rank(), 1 | 2)
+            && weight.rank() >= 2
+            && self.shape().last() == weight.shape().last()
+            && (weight.rank() == 2 || self.rank() == 2);
+        let expected = "x [n, k] and a weight [c, .., k], or x [k] and [c, k]";
+        require(NAME, fits, expected, got)?;
+        let outputs = &weight.shape()[..weight.rank() - 1];
+        if let Some(bias) = bias {
+            require(
+                NAME,
+                bias.shape() == outputs,
+                format!("a bias {outputs:?}"),
+                bias.ty(),
+            )?;
+        }
+        let rows = weight.flatten(0, -2)?;
+        let bias = bias.map(|bias| bias.flatten(0, -1)).transpose()?;
+        let shape = [&self.shape()[..self.rank() - 1], outputs].concat();
+        let is_plain = target.shape() != shape || options.ignore_index == DEFAULT_IGNORE;
+        require(
+            NAME,
+            is_plain,
+            "no ignore_index beside probabilities",
+            options.ignore_index,
+        )?;
+        let logits = self.linear(&rows, bias.as_ref())?.reshape(&shape[..])?;
+        logits.cross_entropy(target, options)
+    }
+
+    /// `-x` of the target class, for logarithms of probabilities `self` `[n, c, …]` or `[c]` and
+    /// classes `[n, …]` or `[]`, integers. A mean is weighted by the classes' weights `[c]`. Floats.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these; when computed, a class that there is not.
+    pub fn nll_loss(
+        &self,
+        target: &Self,
+        weight: Option<&Self>,
+        ignore_index: i64,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "nll_loss";
+        self.require_float(NAME)?;
+        let options = CrossEntropyOptions {
+            weight,
+            ignore_index,
+            ..Default::default()
+        };
+        let loss = self.widened(NAME)?.nll(NAME, target, &options)?;
+        loss.reduced(reduction)?.cast(NAME, self.dtype())
+    }
+
+    /// For logarithms of probabilities.
+    fn nll(
+        &self,
+        name: &'static str,
+        target: &Self,
+        options: &CrossEntropyOptions,
+    ) -> RusTorchResult<Weighted> {
+        let classes = usize::from(self.rank() > 1);
+        let mut rest = self.shape().to_vec();
+        let fits = self.rank() > 0 && {
+            rest.remove(classes);
+            // One sample may have its class as [1] as well.
+            target.shape() == rest || (rest.is_empty() && *target.shape() == [1])
+        };
+        let expected = format!("a class for each of {rest:?}");
+        require(name, fits, expected, target.ty())?;
+        require(
+            name,
+            target.dtype().is_int(),
+            "integer classes",
+            target.ty(),
+        )?;
+        let target = target.cast(name, DType::I64)?.reshape(&rest[..])?;
+        let counts = target.ne(options.ignore_index)?;
+        let class = Self::where_(&counts, &target, 0)?;
+        let place = class.unsqueeze(classes as isize)?;
+        let chosen = Self::apply(name, Gather { dim: classes }, &[self, &place])?;
+        let chosen = chosen.squeeze(classes as isize)?;
+        let weights = match options.weight {
+            Some(weight) => {
+                let c = self.shape()[classes];
+                let fits = *weight.shape() == [c];
+                require(
+                    name,
+                    fits,
+                    format!("a weight for each of {c} classes"),
+                    weight.ty(),
+                )?;
+                let listed = weight.index_select(0, &class.reshape([-1])?)?;
+                listed.reshape(&rest[..])?.cast(name, self.dtype())?
+            }
+            None => Self::full(&rest[..], 1, self.dtype())?,
+        };
+        let weights = Self::where_(&counts, &weights, 0.0)?;
+        // What does not count may be infinite.
+        let loss = Self::where_(&counts, &chosen.mul(&weights)?.neg()?, 0.0)?;
+        Ok(Weighted {
+            loss,
+            weights,
+            counts,
+        })
+    }
+
+    /// Losses of classes, mixed with those of a target that is even over all.
+    fn smoothed(
+        &self,
+        name: &'static str,
+        own: &Weighted,
+        options: &CrossEntropyOptions,
+    ) -> RusTorchResult<Self> {
+        let classes = usize::from(self.rank() > 1);
+        let even = self.class_weighted(name, options.weight)?.neg()?;
+        let even = even.sum(classes as isize, false)?;
+        let even = Self::where_(&own.counts, &even, 0.0)?;
+        let smoothing = options.label_smoothing;
+        let each = smoothing / self.shape()[classes] as f64;
+        let mixed = own.loss.mul(1.0 - smoothing)?.add(&even.mul(each)?)?;
+        let weighted = Weighted {
+            loss: mixed,
+            weights: own.weights.clone(),
+            counts: own.counts.clone(),
+        };
+        weighted.reduced(options.reduction)
+    }
+
+    /// Logarithms times the weights of their classes.
+    fn class_weighted(&self, name: &'static str, weight: Option<&Self>) -> RusTorchResult<Self> {
+        match weight {
+            Some(weight) if self.rank() > 1 => {
+                self.mul(&weight.cast(name, self.dtype())?.by_channel(self.rank())?)
+            }
+            Some(weight) => self.mul(&weight.cast(name, self.dtype())?),
+            None => Ok(self.clone()),
+        }
+    }
+
+    fn cross_entropy_of_probabilities(
+        &self,
+        name: &'static str,
+        target: &Self,
+        options: &CrossEntropyOptions,
+    ) -> RusTorchResult<Self> {
+        let classes = usize::from(self.rank() > 1);
+        let size = self.shape()[classes];
+        let target = target.cast(name, self.dtype())?;
+        let target = match options.label_smoothing {
+            0.0 => target,
+            smoothing => target.mul(1.0 - smoothing)?.add(smoothing / size as f64)?,
+        };
+        let weighted = self.class_weighted(name, options.weight)?;
+        let losses = weighted.mul(&target)?.sum(classes as isize, false)?.neg()?;
+        match options.reduction {
+            Reduction::Mean => losses.sum(None, false)?.div(losses.numel() as f64),
+            other => other.of(&losses),
+        }
+    }
+}
+
+/// Losses that have weights already, which they are divided by in a mean, and which ones count.
+struct Weighted {
+    loss: Tensor,
+    weights: Tensor,
+    counts: Tensor,
+}
+
+impl Weighted {
+    fn reduced(&self, reduction: Reduction) -> RusTorchResult<Tensor> {
+        match reduction {
+            Reduction::Mean => self
+                .loss
+                .sum(None, false)?
+                .div(&self.weights.sum(None, false)?),
+            other => other.of(&self.loss),
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Connectionist temporal classification:
+//! [Graves et al. 2006](https://doi.org/10.1145/1143844.1143891).
+
+use rustorch_ir::DType;
+use rustorch_ir::ops::Gather;
+
+use super::Reduction;
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+/// The optional arguments of [`Tensor::ctc_loss`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CtcOptions {
+    /// The class that is no label.
+    pub blank: usize,
+    /// What becomes of the losses; a mean is of losses divided by the targets' lengths.
+    pub reduction: Reduction,
+    /// Do infinite losses count as 0?
+    pub zero_infinity: bool,
+}
+
+impl Tensor {
+    /// The negative logarithm of the probability of target sequences, for logarithms of the classes'
+    /// probabilities `self` `[t, n, c]` or `[t, c]`, floats. `targets` are `[n, s]`, one behind another
+    /// `[Σ lengths]`, or `[s]`; both lengths are `i64` or `i32` `[n]` or `[]`.
+    ///
+    /// Targets one behind another are told apart by lengths that are read there and then.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these; a blank that is no class; when computed, a class that there
+    /// is not.
+    pub fn ctc_loss(
+        &self,
+        targets: &Self,
+        input_lengths: &Self,
+        target_lengths: &Self,
+        options: &CtcOptions,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "ctc_loss";
+        self.require_float(NAME)?;
+        let has_batch = self.rank() == 3;
+        let fits = has_batch || self.rank() == 2;
+        require(NAME, fits, "a tensor [t, n, c] or [t, c]", self.ty())?;
+        let x = self.widened(NAME)?;
+        let x = if has_batch { x } else { x.unsqueeze(1)? };
+        let &[steps, n, classes] = x.shape() else {
+            return Ok(x);
+        };
+        let got = format!("{} of {classes}", options.blank);
+        require(
+            NAME,
+            options.blank < classes && steps > 0,
+            "steps, and a blank class",
+            got,
+        )?;
+        let lengths = |lengths: &Self| {
+            let fits = lengths.numel() == n && lengths.dtype().is_int();
+            require(NAME, fits, format!("{n} integer lengths"), lengths.ty())?;
+            lengths.cast(NAME, DType::I64)?.reshape([n, 1])
+        };
+        let (input_lengths, target_lengths) = (lengths(input_lengths)?, lengths(target_lengths)?);
+        let targets = in_rows(NAME, targets, &target_lengths, n)?.cast(NAME, DType::I64)?;
+        let alpha = Alignment::new(NAME, &targets, &target_lengths, options.blank)?;
+        let losses = alpha.losses(NAME, &x, &input_lengths, &target_lengths)?;
+        let losses = match options.zero_infinity {
+            true => Self::where_(&losses.eq(f64::INFINITY)?, 0.0, &losses)?,
+            false => losses,
+        };
+        let losses = match options.reduction {
+            Reduction::Mean => {
+                let lengths = target_lengths.squeeze(1)?.maximum(1)?;
+                losses.div(&lengths.cast(NAME, losses.dtype())?)?
+            }
+            _ => losses,
+        };
+        let losses = if has_batch {
+            losses
+        } else {
+            losses.squeeze(0)?
+        };
+        options.reduction.of_like(NAME, &losses, self)
+    }
+}
+
+/// Targets `[n, s]`, also of those one behind another.
+fn in_rows(
+    name: &'static str,
+    targets: &Tensor,
+    lengths: &Tensor,
+    n: usize,
+) -> RusTorchResult<Tensor> {
+    require(
+        name,
+        targets.dtype().is_int(),
+        "integer targets",
+        targets.ty(),
+    )?;
+    if targets.rank() == 2 {
+        let fits = targets.shape()[0] == n;
+        require(name, fits, format!("{n} rows of targets"), targets.ty())?;
+        return Ok(targets.clone());
+    }
+    require(
+        name,
+        targets.rank() == 1,
+        "targets [n, s] or [s]",
+        targets.ty(),
+    )?;
+    let longest = match n {
+        1 => targets.numel() as i64,
+        _ => lengths
+            .to_vec::<i64>()?
+            .into_iter()
+            .max()
+            .unwrap_or(0)
+            .max(0),
+    };
+    let ends = lengths.cumsum(0)?;
+    let starts = ends.sub(lengths)?;
+    let last = targets.numel() as i64 - 1;
+    if last < 0 || longest == 0 {
+        return Tensor::zeros([n, 0], DType::I64);
+    }
+    let index = Tensor::arange(0, longest, 1, DType::I64)?;
+    let places = starts.add(&index)?.clamp(0, last)?;
+    let listed = targets.index_select(0, &places.reshape([-1])?)?;
+    listed.reshape([n, longest as usize])
+}
+
+/// The targets with blanks around each label.
+struct Alignment {
+    /// Class of each place, `[n, 2 s + 1]`.
+    classes: Tensor,
+    /// Places that may follow on the one but the last: labels that differ from the label before.
+    skips: Tensor,
+}
+
+impl Alignment {
+    fn new(
+        name: &'static str,
+        targets: &Tensor,
+        lengths: &Tensor,
+        blank: usize,
+    ) -> RusTorchResult<Self> {
+        let (n, s) = (targets.shape()[0], targets.shape()[1]);
+        // Padding may be no class.
+        let index = Tensor::arange(0, s as i64, 1, DType::I64)?;
+        let targets = Tensor::where_(&index.lt(lengths)?, targets, blank as i64)?;
+        let blanks = targets.full_like(blank as i64)?;
+        let pairs = Tensor::stack(&[&blanks, &targets], 2)?.reshape([n, 2 * s])?;
+        let classes = pairs.surrounded(name, &[(0, 1)], blank as i64)?;
+        let before = classes
+            .surrounded(name, &[(2, 0)], blank as i64)?
+            .narrow(1, 0, 2 * s + 1)?;
+        let skips = classes
+            .ne(blank as i64)?
+            .logical_and(&classes.ne(&before)?)?;
+        Ok(Self { classes, skips })
+    }
+
+    /// Minus the logarithms of the targets' probabilities, `[n]`.
+    fn losses(
+        &self,
+        name: &'static str,
+        x: &Tensor,
+        input_lengths: &Tensor,
+        target_lengths: &Tensor,
+    ) -> RusTorchResult<Tensor> {
+        let (steps, n, places) = (x.shape()[0], x.shape()[1], self.classes.shape()[1]);
+        // Logarithms of each place's class, [t, n, places].
+        let index = self.classes.unsqueeze(0)?.expand([steps, n, places])?;
+        let logs = Tensor::apply(name, Gather { dim: 2 }, &[x, &index])?;
+        let place = Tensor::arange(0, places as i64, 1, DType::I64)?;
+        let begins = place.le(1)?;
+        let mut alpha = Tensor::where_(&begins, &logs.select(0, 0)?, f64::NEG_INFINITY)?;
+        for step in 1..steps {
+            let from = |back: usize| -> RusTorchResult<Tensor> {
+                let moved = alpha.surrounded(name, &[(back, 0)], f64::NEG_INFINITY)?;
+                moved.narrow(1, 0, places)
+            };
+            let skipped = Tensor::where_(&self.skips, &from(2)?, f64::NEG_INFINITY)?;
+            let sum = log_add(&[&alpha, &from(1)?, &skipped])?;
+            let next = sum.add(&logs.select(0, step as isize)?)?;
+            // Behind a sequence's end nothing changes.
+            alpha = Tensor::where_(&input_lengths.gt(step as i64)?, &next, &alpha)?;
+        }
+        // The last label, or the blank behind it; of no labels the blank alone.
+        let last = target_lengths.mul(2)?;
+        let ending = |at: &Tensor| -> RusTorchResult<Tensor> {
+            Tensor::apply(name, Gather { dim: 1 }, &[&alpha, at])
+        };
+        let label = ending(&last.sub(1)?.maximum(0)?)?;
+        let is_empty = target_lengths.eq(0)?;
+        let label = Tensor::where_(&is_empty, f64::NEG_INFINITY, &label)?;
+        let total = log_add(&[&ending(&last)?, &label])?;
+        // Nothing is left to be seen of no input: right for no labels.
+        let nothing = Tensor::where_(&is_empty, 0.0, f64::NEG_INFINITY)?.cast(name, x.dtype())?;
+        let total = Tensor::where_(&input_lengths.eq(0)?, &nothing, &total)?;
+        total.squeeze(1)?.neg()
+    }
+}
+
+/// `log Σ exp(x)` over tensors.
+fn log_add(terms: &[&Tensor]) -> RusTorchResult<Tensor> {
+    let mut largest = terms[0].clone();
+    for term in &terms[1..] {
+        largest = largest.maximum(*term)?;
+    }
+    let largest = Tensor::where_(&largest.eq(f64::NEG_INFINITY)?, 0.0, &largest)?;
+    let mut sum: Option<Tensor> = None;
+    for term in terms {
+        let part = term.sub(&largest)?.exp()?;
+        sum = Some(match sum {
+            Some(sum) => sum.add(&part)?,
+            None => part,
+        });
+    }
+    match sum {
+        Some(sum) => sum.log()?.add(&largest),
+        None => Ok(largest),
+    }
+}

@@ -1,0 +1,214 @@
+//! Losses that are negative logarithms of likelihoods, and divergences of distributions.
+
+use super::Reduction;
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+impl Tensor {
+    /// `-(y ln x + (1 - y) ln(1 - x))` for probabilities `x` of targets `y`, both of one shape, times
+    /// `weight`, which broadcasts. Logarithms count as at least −100. Floats.
+    ///
+    /// # Errors
+    /// Other shapes or dtypes.
+    pub fn binary_cross_entropy(
+        &self,
+        target: &Self,
+        weight: Option<&Self>,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "binary_cross_entropy";
+        self.require_float(NAME)?;
+        self.require_shape_of(NAME, target)?;
+        let [x, y] = self.pair(NAME, target)?;
+        let (yes, no) = (
+            x.log()?.maximum(-100.0)?,
+            x.neg()?.log1p()?.maximum(-100.0)?,
+        );
+        let losses = y.mul(&yes)?.add(&y.neg()?.add(1.0)?.mul(&no)?)?.neg()?;
+        let losses = times(NAME, &losses, weight)?;
+        reduction.of_like(NAME, &losses, self)
+    }
+
+    /// [`Tensor::binary_cross_entropy`] of `sigmoid(x)`, computed without overflow or loss;
+    /// `pos_weight`, which broadcasts, multiplies the part of `y`.
+    ///
+    /// # Errors
+    /// Other shapes or dtypes.
+    pub fn binary_cross_entropy_with_logits(
+        &self,
+        target: &Self,
+        weight: Option<&Self>,
+        pos_weight: Option<&Self>,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "binary_cross_entropy_with_logits";
+        self.require_float(NAME)?;
+        self.require_shape_of(NAME, target)?;
+        let [x, y] = self.pair(NAME, target)?;
+        // -ln sigmoid(x)
+        let loss = softplus_of_minus(&x)?;
+        let loss = match pos_weight {
+            Some(weight) => {
+                let factor = weight.widened(NAME)?.sub(1.0)?.mul(&y)?.add(1.0)?;
+                loss.mul(&factor)?
+            }
+            None => loss,
+        };
+        let losses = y.neg()?.add(1.0)?.mul(&x)?.add(&loss)?;
+        let losses = times(NAME, &losses, weight)?;
+        reduction.of_like(NAME, &losses, self)
+    }
+
+    /// `y (ln y - x)` for logarithms of probabilities `x` and probabilities `y`, or, with
+    /// `log_target`, their logarithms. They broadcast. Floats. [`Tensor::kl_div_batchmean`] divides by
+    /// the batch, as is right for distributions.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; another dtype.
+    pub fn kl_div(
+        &self,
+        target: &Self,
+        log_target: bool,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "kl_div";
+        self.require_float(NAME)?;
+        let [x, y] = self.pair(NAME, target)?;
+        let losses = match log_target {
+            true => y.exp()?.mul(&y.sub(&x)?)?,
+            false => y_log_y(&y)?.sub(&y.mul(&x)?)?,
+        };
+        reduction.of_like(NAME, &losses, self)
+    }
+
+    /// The sum of [`Tensor::kl_div`] divided by the size of the first dimension: PyTorch's reduction
+    /// `batchmean`.
+    ///
+    /// # Errors
+    /// As [`Tensor::kl_div`].
+    pub fn kl_div_batchmean(&self, target: &Self, log_target: bool) -> RusTorchResult<Self> {
+        const NAME: &str = "kl_div_batchmean";
+        let x = self.widened(NAME)?;
+        let sum = x.kl_div(target, log_target, Reduction::Sum)?;
+        let batch = self.shape().first().copied().unwrap_or(1);
+        sum.div(batch as f64)?.cast(NAME, self.dtype())
+    }
+
+    /// `λ - y ln λ` for a Poisson distribution of `λ = eˣ` (`log_input`) or `λ = x`, of which then
+    /// `ln(x + eps)` is taken. `full`: with Stirling's approximation of `ln y!` where `y > 1`. They
+    /// broadcast. Real numbers.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; another dtype.
+    pub fn poisson_nll_loss(
+        &self,
+        target: &Self,
+        log_input: bool,
+        full: bool,
+        eps: f64,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "poisson_nll_loss";
+        let [x, y] = self.pair(NAME, target)?;
+        let losses = match log_input {
+            true => x.exp()?.sub(&y.mul(&x)?)?,
+            false => x.sub(&y.mul(&x.add(eps)?.log()?)?)?,
+        };
+        let losses = match full {
+            true => {
+                let half_log = y.mul(std::f64::consts::TAU)?.log()?.mul(0.5)?;
+                let stirling = y.mul(&y.log()?)?.sub(&y)?.add(&half_log)?;
+                losses.add(&Self::where_(&y.gt(1)?, &stirling, 0.0)?)?
+            }
+            false => losses,
+        };
+        reduction.of_like(NAME, &losses, self)
+    }
+
+    /// `(ln v + (x - target)² / v) / 2` for normal distributions of variance `v = max(var, eps)`.
+    /// `full`: with the constant `ln(2π) / 2`. `target` broadcasts; `var` has the shape of `self`, or
+    /// size 1 or no last dimension. Floats. That variances are positive is not checked.
+    ///
+    /// # Errors
+    /// Shapes other than these; another dtype.
+    pub fn gaussian_nll_loss(
+        &self,
+        target: &Self,
+        var: &Self,
+        full: bool,
+        eps: f64,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "gaussian_nll_loss";
+        self.require_float(NAME)?;
+        let [x, y] = self.pair(NAME, target)?;
+        let (shape, own) = (self.shape(), var.shape());
+        let (lead, last) = (shape.len().saturating_sub(1), own.last());
+        let is_whole = own.is_empty() || own == shape;
+        let is_thin = own == &shape[..lead];
+        let is_one = own.len() == shape.len() && last == Some(&1) && own[..lead] == shape[..lead];
+        let expected = format!("variances {shape:?}, or with the last dimension 1 or left out");
+        require(NAME, is_whole || is_thin || is_one, expected, var.ty())?;
+        let var = match !is_whole && is_thin {
+            true => var.unsqueeze(-1)?,
+            false => var.clone(),
+        };
+        let var = var.widened(NAME)?.maximum(eps)?;
+        let squares = x.sub(&y)?.square()?.div(&var)?;
+        let losses = var.log()?.add(&squares)?.mul(0.5)?;
+        let losses = match full {
+            true => losses.add(std::f64::consts::TAU.ln() / 2.0)?,
+            false => losses,
+        };
+        reduction.of_like(NAME, &losses, self)
+    }
+
+    /// `ln(1 + exp(-y x))` for targets `y` of 1 or −1. They broadcast. Floats.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; another dtype.
+    pub fn soft_margin_loss(&self, target: &Self, reduction: Reduction) -> RusTorchResult<Self> {
+        const NAME: &str = "soft_margin_loss";
+        self.require_float(NAME)?;
+        let [x, y] = self.pair(NAME, target)?;
+        reduction.of_like(NAME, &softplus_of_minus(&x.mul(&y)?)?, self)
+    }
+
+    /// The mean over classes of `-(y ln sigmoid(x) + (1 - y) ln sigmoid(-x))`, times `weight`, which
+    /// broadcasts, for `self` `[…, classes]` and targets `y` of its shape. Floats.
+    ///
+    /// # Errors
+    /// Other shapes or dtypes; rank 0.
+    pub fn multilabel_soft_margin_loss(
+        &self,
+        target: &Self,
+        weight: Option<&Self>,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "multilabel_soft_margin_loss";
+        self.require_float(NAME)?;
+        let [x, y] = self.pair(NAME, target)?;
+        let (yes, no) = (softplus_of_minus(&x)?, softplus_of_minus(&x.neg()?)?);
+        let losses = y.mul(&yes)?.add(&y.neg()?.add(1.0)?.mul(&no)?)?;
+        let losses = times(NAME, &losses, weight)?.mean(-1, false)?;
+        reduction.of_like(NAME, &losses, self)
+    }
+}
+
+/// `ln(1 + e⁻ˣ)`, which is `-ln sigmoid(x)`.
+fn softplus_of_minus(x: &Tensor) -> RusTorchResult<Tensor> {
+    let small = x.abs()?.neg()?.exp()?;
+    x.neg()?.maximum(0.0)?.add(&small.log1p()?)
+}
+
+/// `y ln y`, 0 where `y` is.
+fn y_log_y(y: &Tensor) -> RusTorchResult<Tensor> {
+    Tensor::where_(&y.eq(0.0)?, 0.0, &y.mul(&y.log()?)?)
+}
+
+fn times(name: &'static str, losses: &Tensor, weight: Option<&Tensor>) -> RusTorchResult<Tensor> {
+    match weight {
+        Some(weight) => losses.mul(&weight.widened(name)?),
+        None => Ok(losses.clone()),
+    }
+}

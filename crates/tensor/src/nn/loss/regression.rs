@@ -1,0 +1,115 @@
+//! Losses of numbers that should be others.
+
+use super::Reduction;
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+impl Tensor {
+    /// `(x - target)²`, times `weight` if there is one, of which a mean is then weighted, too.
+    /// Floats that broadcast.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; another dtype.
+    pub fn mse_loss(
+        &self,
+        target: &Self,
+        weight: Option<&Self>,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "mse_loss";
+        let [x, y] = self.pair(NAME, target)?;
+        let losses = x.sub(&y)?.square()?;
+        self.weighted(NAME, target, &losses, weight, reduction)
+    }
+
+    /// `|x - target|`, times `weight` if there is one, of which a mean is then weighted, too.
+    /// Floats and complex numbers that broadcast.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; another dtype.
+    pub fn l1_loss(
+        &self,
+        target: &Self,
+        weight: Option<&Self>,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "l1_loss";
+        let [x, y] = self.pair(NAME, target)?;
+        let losses = x.sub(&y)?.abs()?;
+        self.weighted(NAME, target, &losses, weight, reduction)
+    }
+
+    /// `(x - target)² / (2 beta)` where `|x - target| < beta`, else `|x - target| - beta / 2`.
+    /// Floats that broadcast.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; another dtype; a negative `beta`.
+    pub fn smooth_l1_loss(
+        &self,
+        target: &Self,
+        beta: f64,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "smooth_l1_loss";
+        require(NAME, beta >= 0.0, "beta >= 0", beta)?;
+        if beta == 0.0 {
+            return self.l1_loss(target, None, reduction);
+        }
+        let [x, y] = self.pair(NAME, target)?;
+        let distance = x.sub(&y)?.abs()?;
+        let near = distance.square()?.mul(0.5 / beta)?;
+        let far = distance.sub(0.5 * beta)?;
+        let losses = Self::where_(&distance.lt(beta)?, &near, &far)?;
+        self.weighted(NAME, target, &losses, None, reduction)
+    }
+
+    /// `(x - target)² / 2` where `|x - target| <= delta`, else `delta (|x - target| - delta / 2)`;
+    /// times `weight` if there is one, of which a mean is then weighted, too. Floats that broadcast.
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; another dtype; a `delta` that is not positive.
+    pub fn huber_loss(
+        &self,
+        target: &Self,
+        delta: f64,
+        weight: Option<&Self>,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "huber_loss";
+        require(NAME, delta > 0.0, "delta > 0", delta)?;
+        let [x, y] = self.pair(NAME, target)?;
+        let distance = x.sub(&y)?.abs()?;
+        let near = distance.square()?.mul(0.5)?;
+        let far = distance.sub(0.5 * delta)?.mul(delta)?;
+        let losses = Self::where_(&distance.le(delta)?, &near, &far)?;
+        self.weighted(NAME, target, &losses, weight, reduction)
+    }
+
+    /// Losses reduced with weights, in the dtype that `self` and `target` promote to.
+    fn weighted(
+        &self,
+        name: &'static str,
+        target: &Self,
+        losses: &Self,
+        weight: Option<&Self>,
+        reduction: Reduction,
+    ) -> RusTorchResult<Self> {
+        let dtype = match self.dtype().promote(target.dtype()) {
+            Some(dtype) => dtype.real(),
+            None => losses.dtype(),
+        };
+        let loss = match weight {
+            None => reduction.of(losses)?,
+            Some(weight) => {
+                weight.require_shape_of(name, losses)?;
+                let weight = weight.widened(name)?;
+                let weighted = losses.mul(&weight)?;
+                match reduction {
+                    Reduction::Mean => weighted.sum(None, false)?.div(&weight.sum(None, false)?)?,
+                    other => other.of(&weighted)?,
+                }
+            }
+        };
+        loss.cast(name, dtype)
+    }
+}

@@ -1,0 +1,238 @@
+//! Attention of several heads with its projections:
+//! [Vaswani et al.](https://arxiv.org/abs/1706.03762)
+
+use rustorch_ir::DType;
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+/// What projects queries, keys and values of width `e`.
+#[derive(Clone, Copy)]
+pub enum Projections<'a> {
+    /// One weight `[3 e, e]`: of queries, keys and values, in this order.
+    Packed(&'a Tensor),
+    /// One each: `[e, e]`, `[e, ek]` and `[e, ev]`.
+    Separate([&'a Tensor; 3]),
+}
+
+/// The optional arguments of [`Tensor::multi_head_attention_forward`].
+#[derive(Clone, Copy, Default)]
+pub struct MultiHeadOptions<'a> {
+    /// Biases of the projections, `[3 e]`.
+    pub in_proj_bias: Option<&'a Tensor>,
+    /// A bias of the result, `[e]`.
+    pub out_proj_bias: Option<&'a Tensor>,
+    /// A key and a value put behind the others, `[1, 1, e]`.
+    pub bias_kv: Option<[&'a Tensor; 2]>,
+    /// Is a key and value of zeros put behind the others?
+    pub add_zero_attn: bool,
+    /// Projected keys or values that are there already, `[n · heads, s, e / heads]`.
+    pub static_kv: [Option<&'a Tensor>; 2],
+    /// With which probability weights are set to 0, in training.
+    pub dropout_p: f64,
+    /// Are weights left out?
+    pub training: bool,
+    /// Keys that are not seen, `[n, s]` or `[s]`: `bool`, true where not, or floats that are added.
+    pub key_padding_mask: Option<&'a Tensor>,
+    /// Which keys a query does not see, `[t, s]` or `[n · heads, t, s]`: `bool`, true where not, or
+    /// floats that are added.
+    pub attn_mask: Option<&'a Tensor>,
+    /// Are the weights wanted, too?
+    pub need_weights: bool,
+    /// Is it their mean over the heads?
+    pub average_attn_weights: bool,
+}
+
+impl Tensor {
+    /// Attention of `heads` heads of queries `self` `[t, n, e]` to `key` `[s, n, ek]` and `value`
+    /// `[s, n, ev]`, which may all lack the batch `n`, multiplied by `out_proj_weight` `[e, e]`:
+    /// `[t, n, e]`; and, where they are wanted, the weights `[n, t, s]`, or `[n, heads, t, s]` of each
+    /// head. Floats of one dtype.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these.
+    pub fn multi_head_attention_forward(
+        &self,
+        key: &Self,
+        value: &Self,
+        heads: usize,
+        projections: Projections,
+        out_proj_weight: &Self,
+        options: &MultiHeadOptions,
+    ) -> RusTorchResult<(Self, Option<Self>)> {
+        const NAME: &str = "multi_head_attention_forward";
+        self.require_float(NAME)?;
+        let has_batch = self.rank() == 3;
+        let got = format!("{}, {} and {}", self.ty(), key.ty(), value.ty());
+        let ranks = matches!(self.rank(), 2 | 3)
+            && key.rank() == self.rank()
+            && value.rank() == self.rank();
+        require(
+            NAME,
+            ranks,
+            "q [t, n, e], k and v [s, n, ..], or all without n",
+            got,
+        )?;
+        let batched = |x: &Self| {
+            if has_batch {
+                Ok(x.clone())
+            } else {
+                x.unsqueeze(1)
+            }
+        };
+        let (query, key, value) = (batched(self)?, batched(key)?, batched(value)?);
+        let (t, n, e) = (query.shape()[0], query.shape()[1], query.shape()[2]);
+        let divides = heads > 0 && e.is_multiple_of(heads);
+        require(NAME, divides, format!("heads that divide {e}"), heads)?;
+        let (layer, width) = (Layer { n, heads }, e / heads);
+
+        let [q, mut k, mut v] = projected([&query, &key, &value], projections, options)?;
+        if let Some(bias) = options.bias_kv {
+            let [own_k, own_v] = bias.map(|bias| bias.expand([1, n, e]));
+            (k, v) = (Self::cat(&[&k, &own_k?], 0)?, Self::cat(&[&v, &own_v?], 0)?);
+        }
+        let by_head = |x: &Self| x.reshape([x.shape()[0], n * heads, width])?.transpose(0, 1);
+        let q = by_head(&q)?;
+        let given = |own: &Self, given: Option<&Self>| match given {
+            Some(given) => {
+                let fits =
+                    given.rank() == 3 && given.shape()[0] == n * heads && given.shape()[2] == width;
+                let expected = format!("[{}, s, {width}]", n * heads);
+                require(NAME, fits, expected, given.ty())?;
+                Ok(given.clone())
+            }
+            None => by_head(own),
+        };
+        let [static_k, static_v] = options.static_kv;
+        let (mut k, mut v) = (given(&k, static_k)?, given(&v, static_v)?);
+        if options.add_zero_attn {
+            let zeros = Self::zeros([n * heads, 1, width], self.dtype())?;
+            (k, v) = (Self::cat(&[&k, &zeros], 1)?, Self::cat(&[&v, &zeros], 1)?);
+        }
+        let s = k.shape()[1];
+        let mask = layer.mask(NAME, options, [t, s], self.dtype())?;
+
+        let scores = q
+            .mul((1.0 / width as f64).sqrt())?
+            .matmul(&k.transpose(1, 2)?)?;
+        let scores = match &mask {
+            Some(mask) => scores.add(mask)?,
+            None => scores,
+        };
+        let dropout = |weights: Self| weights.dropout(options.dropout_p, options.training);
+        let joined = |y: Self| -> RusTorchResult<Self> {
+            let rows = y.transpose(0, 1)?.reshape([t, n, e])?;
+            let rows = rows.linear(out_proj_weight, options.out_proj_bias)?;
+            if has_batch { Ok(rows) } else { rows.squeeze(1) }
+        };
+        let weights = dropout(scores.softmax(-1)?)?;
+        let y = joined(weights.matmul(&v)?)?;
+        if !options.need_weights {
+            return Ok((y, None));
+        }
+        let weights = weights.reshape([n, heads, t, s])?;
+        let weights = match options.average_attn_weights {
+            true => weights.mean(1, false)?,
+            false => weights,
+        };
+        let weights = if has_batch {
+            weights
+        } else {
+            weights.squeeze(0)?
+        };
+        Ok((y, Some(weights)))
+    }
+}
+
+/// Queries, keys and values times their weights.
+fn projected(
+    operands: [&Tensor; 3],
+    projections: Projections,
+    options: &MultiHeadOptions,
+) -> RusTorchResult<[Tensor; 3]> {
+    let weights = match projections {
+        Projections::Packed(weight) => thirds(weight)?,
+        Projections::Separate(weights) => weights.map(Tensor::clone),
+    };
+    let biases = options.in_proj_bias.map(thirds).transpose()?;
+    let part = |i: usize| {
+        let bias = biases.as_ref().map(|biases| &biases[i]);
+        operands[i].linear(&weights[i], bias)
+    };
+    Ok([part(0)?, part(1)?, part(2)?])
+}
+
+fn thirds(x: &Tensor) -> RusTorchResult<[Tensor; 3]> {
+    let size = x.size(0)?;
+    let fits = size.is_multiple_of(3);
+    require(
+        "multi_head_attention_forward",
+        fits,
+        "three weights or biases in one",
+        x.ty(),
+    )?;
+    let part = |i: usize| x.narrow(0, i * (size / 3), size / 3);
+    Ok([part(0)?, part(1)?, part(2)?])
+}
+
+/// Sizes that all steps need.
+struct Layer {
+    n: usize,
+    heads: usize,
+}
+
+impl Layer {
+    /// What is added to scores `[n · heads, t, s]`, of which the last keys may have been put behind
+    /// those that masks speak of.
+    fn mask(
+        &self,
+        name: &'static str,
+        options: &MultiHeadOptions,
+        [t, s]: [usize; 2],
+        dtype: DType,
+    ) -> RusTorchResult<Option<Tensor>> {
+        let more = usize::from(options.bias_kv.is_some()) + usize::from(options.add_zero_attn);
+        let all = self.n * self.heads;
+        let added = |mask: &Tensor| {
+            let mask = match mask.dtype() {
+                DType::Bool => Tensor::where_(mask, f64::NEG_INFINITY, 0.0)?.cast(name, dtype)?,
+                _ => mask.cast(name, dtype)?,
+            };
+            mask.surrounded(name, &[(0, more)], 0)
+        };
+        let own = match options.attn_mask {
+            Some(mask) => {
+                let shape = mask.shape();
+                let fits = *shape == [t, s.saturating_sub(more)]
+                    || *shape == [all, t, s.saturating_sub(more)];
+                let expected = format!(
+                    "a mask {:?} or {:?}",
+                    [t, s.saturating_sub(more)],
+                    [all, t, s.saturating_sub(more)]
+                );
+                require(name, fits, expected, mask.ty())?;
+                Some(added(mask)?)
+            }
+            None => None,
+        };
+        let Some(keys) = options.key_padding_mask else {
+            return Ok(own);
+        };
+        let fits = keys.numel() == self.n * (s.saturating_sub(more));
+        require(
+            name,
+            fits,
+            format!("a mask {:?}", [self.n, s.saturating_sub(more)]),
+            keys.ty(),
+        )?;
+        let keys = added(&keys.reshape([self.n, s.saturating_sub(more)])?)?;
+        let keys = keys
+            .reshape([self.n, 1, 1, s])?
+            .expand([self.n, self.heads, 1, s])?;
+        let keys = keys.reshape([all, 1, s])?;
+        match own {
+            Some(own) => own.add(&keys).map(Some),
+            None => Ok(Some(keys)),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Images seen through grids of coordinates:
+//! [Jaderberg et al.](https://arxiv.org/abs/1506.02025)
+
+use rustorch_ir::DType;
+use rustorch_ir::ops::Gather;
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+/// How [`Tensor::grid_sample`] finds elements between others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GridSampleMode {
+    /// On lines between neighbours: PyTorch's `'bilinear'`, in volumes as well.
+    #[default]
+    Bilinear,
+    /// The nearest element.
+    Nearest,
+    /// On cubics through four neighbours.
+    Bicubic,
+}
+
+/// What there is outside an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GridSamplePadding {
+    /// Zeros.
+    #[default]
+    Zeros,
+    /// The nearest element of the border.
+    Border,
+    /// The image mirrored at its border.
+    Reflection,
+}
+
+/// The optional arguments of [`Tensor::grid_sample`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GridSampleOptions {
+    /// How elements between others are found.
+    pub mode: GridSampleMode,
+    /// What there is outside.
+    pub padding: GridSamplePadding,
+    /// Are −1 and 1 the middles of the outer elements, not their outer edges?
+    pub align_corners: bool,
+}
+
+impl Tensor {
+    /// The elements of `self` `[n, c, h, w]` or `[n, c, d, h, w]` at coordinates `grid`
+    /// `[n, h', w', 2]` or `[n, d', h', w', 3]`, of which the last dimension has the place along `w`
+    /// first, from −1 to 1: `[n, c, h', w']` or `[n, c, d', h', w']`. Floats of one dtype.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these; no elements.
+    pub fn grid_sample(&self, grid: &Self, options: &GridSampleOptions) -> RusTorchResult<Self> {
+        const NAME: &str = "grid_sample";
+        self.require_float(NAME)?;
+        let dims = self.rank().saturating_sub(2);
+        let got = format!("{} and {}", self.ty(), grid.ty());
+        let fits = matches!(dims, 2 | 3)
+            && grid.rank() == self.rank()
+            && grid.shape()[0] == self.shape()[0]
+            && grid.shape()[dims + 1] == dims
+            && grid.dtype() == self.dtype();
+        let expected = "x [n, c, h, w] and a grid [n, h', w', 2], or x [n, c, d, h, w] and a grid \
+                        [n, d', h', w', 3], of one dtype";
+        require(NAME, fits, expected, got)?;
+        let is_there = self.shape()[2..].iter().all(|&size| size > 0);
+        require(NAME, is_there, "dimensions with elements", self.ty())?;
+
+        let (n, c) = (self.shape()[0], self.shape()[1]);
+        let to = &grid.shape()[1..=dims];
+        let places: usize = to.iter().product();
+        let coordinates = grid.widened(NAME)?.reshape([n, places, dims])?;
+        let x = self
+            .widened(NAME)?
+            .reshape([n, c, self.shape()[2..].iter().product()])?;
+        // What elements along each dimension count, in all combinations.
+        let mut corners: Vec<Tap> = Vec::new();
+        let mut stride = 1;
+        for dim in (0..dims).rev() {
+            let size = self.shape()[2 + dim];
+            let along = coordinates.select(2, (dims - 1 - dim) as isize)?;
+            let taps = taps(&along, size, options)?;
+            corners = match corners.is_empty() {
+                true => taps,
+                false => combined(&taps, &corners, stride)?,
+            };
+            stride *= size as i64;
+        }
+        let mut sum: Option<Self> = None;
+        for corner in &corners {
+            let index = corner.place.unsqueeze(1)?.expand([n, c, places])?;
+            let element = Self::apply(NAME, Gather { dim: 2 }, &[&x, &index])?;
+            let element = match &corner.inside {
+                Some(inside) => Self::where_(&inside.unsqueeze(1)?, &element, 0.0)?,
+                None => element,
+            };
+            let part = match &corner.weight {
+                Some(weight) => element.mul(&weight.unsqueeze(1)?)?,
+                None => element,
+            };
+            sum = Some(match sum {
+                Some(sum) => sum.add(&part)?,
+                None => part,
+            });
+        }
+        let sum = sum.unwrap_or(x).cast(NAME, self.dtype())?;
+        sum.reshape(&[&[n, c], to].concat()[..])
+    }
+
+    /// The coordinates for [`Tensor::grid_sample`] that affine maps `self` `[n, 2, 3]`, or
+    /// `[n, 3, 4]`, lead to, for a result of `size` `[n, c, h, w]`, or `[n, c, d, h, w]`. Floats.
+    ///
+    /// # Errors
+    /// Shapes or dtypes other than these.
+    pub fn affine_grid(
+        &self,
+        size: impl AsRef<[usize]>,
+        align_corners: bool,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "affine_grid";
+        self.require_float(NAME)?;
+        let size = size.as_ref();
+        let dims = size.len().saturating_sub(2);
+        let fits = matches!(dims, 2 | 3) && *self.shape() == [size[0], dims, dims + 1];
+        let expected = format!("maps for a size {size:?}");
+        require(NAME, fits, expected, self.ty())?;
+        let to = &size[2..];
+        let coordinate = |i: usize, steps: usize| {
+            let even = match steps {
+                0 | 1 => 0.0,
+                _ => 2.0 * i as f64 / (steps - 1) as f64 - 1.0,
+            };
+            match align_corners {
+                true => even,
+                false => even * (steps.max(1) - 1) as f64 / steps.max(1) as f64,
+            }
+        };
+        // [places, dims + 1]: the last dimension first, and 1.
+        let places: usize = to.iter().product();
+        let mut points = Vec::with_capacity(places * (dims + 1));
+        for place in 0..places {
+            let mut rest = place;
+            for &steps in to.iter().rev() {
+                points.push(coordinate(rest % steps, steps));
+                rest /= steps;
+            }
+            points.push(1.0);
+        }
+        let points = Self::from_vec(points, [places, dims + 1])?;
+        let maps = self.widened(NAME)?.transpose(1, 2)?;
+        let grid = points
+            .cast(NAME, maps.dtype())?
+            .matmul(&maps)?
+            .cast(NAME, self.dtype())?;
+        grid.reshape(&[&size[..1], to, &[dims]].concat()[..])
+    }
+}
+
+/// An element that counts, for each place.
+struct Tap {
+    /// Its index, `i64`.
+    place: Tensor,
+    /// Is it inside? `None`: all are.
+    inside: Option<Tensor>,
+    /// How much it counts; `None`: all of it.
+    weight: Option<Tensor>,
+}
+
+/// Taps of one dimension, `stride` apart, with those of the dimensions behind.
+fn combined(taps: &[Tap], others: &[Tap], stride: i64) -> RusTorchResult<Vec<Tap>> {
+    type Join = fn(&Tensor, &Tensor) -> RusTorchResult<Tensor>;
+    let both = |a: &Option<Tensor>, b: &Option<Tensor>, join: Join| match (a, b) {
+        (Some(a), Some(b)) => join(a, b).map(Some),
+        (one, other) => Ok(one.as_ref().or(other.as_ref()).cloned()),
+    };
+    let mut all = Vec::new();
+    for tap in taps {
+        for other in others {
+            all.push(Tap {
+                place: tap.place.mul(stride)?.add(&other.place)?,
+                inside: both(&tap.inside, &other.inside, |a, b| a.logical_and(b))?,
+                weight: both(&tap.weight, &other.weight, |a, b| a.mul(b))?,
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// The elements along one dimension that coordinates from −1 to 1 need.
+fn taps(along: &Tensor, size: usize, options: &GridSampleOptions) -> RusTorchResult<Vec<Tap>> {
+    let middle = match options.align_corners {
+        true => along.add(1.0)?.mul((size as f64 - 1.0) / 2.0)?,
+        false => along.add(1.0)?.mul(size as f64)?.sub(1.0)?.mul(0.5)?,
+    };
+    let tap = |place: &Tensor, weight: Option<Tensor>| -> RusTorchResult<Tap> {
+        let last = size as i64 - 1;
+        let inside = match options.padding {
+            GridSamplePadding::Zeros => Some(place.ge(0.0)?.logical_and(&place.le(last as f64)?)?),
+            _ => None,
+        };
+        let place = place.to_dtype(DType::I64)?.clamp(0, last)?;
+        Ok(Tap {
+            place,
+            inside,
+            weight,
+        })
+    };
+    match options.mode {
+        GridSampleMode::Nearest => Ok(vec![tap(&bounded(&middle, size, options)?.round()?, None)?]),
+        GridSampleMode::Bilinear => {
+            let middle = bounded(&middle, size, options)?;
+            let first = middle.floor()?;
+            let part = middle.sub(&first)?;
+            Ok(vec![
+                tap(&first, Some(part.neg()?.add(1.0)?))?,
+                tap(&first.add(1.0)?, Some(part))?,
+            ])
+        }
+        GridSampleMode::Bicubic => {
+            let first = middle.floor()?;
+            let part = middle.sub(&first)?;
+            (-1i32..3)
+                .map(|offset| {
+                    let place = bounded(&first.add(f64::from(offset))?, size, options)?;
+                    tap(&place, Some(cubic(&part, offset)?))
+                })
+                .collect()
+        }
+    }
+}
+
+/// Places inside, where what is outside is not zeros.
+fn bounded(place: &Tensor, size: usize, options: &GridSampleOptions) -> RusTorchResult<Tensor> {
+    let last = size as f64 - 1.0;
+    match options.padding {
+        GridSamplePadding::Zeros => Ok(place.clone()),
+        GridSamplePadding::Border => place.clamp(0.0, last),
+        GridSamplePadding::Reflection => {
+            let (low, span) = match options.align_corners {
+                true => (0.0, last),
+                false => (-0.5, size as f64),
+            };
+            if span == 0.0 {
+                return place.mul(0.0);
+            }
+            // A wave of period twice the span.
+            let beyond = place.sub(low)?.abs()?;
+            let flips = beyond.div(span)?.floor()?;
+            let rest = beyond.sub(&flips.mul(span)?)?;
+            let is_even = flips.remainder(2.0)?.eq(0.0)?;
+            let inside = Tensor::where_(&is_even, &rest, &rest.neg()?.add(span)?)?;
+            inside.add(low)?.clamp(0.0, last)
+        }
+    }
+}
+
+/// The weight of the element at `offset` from the one before, for a place `part` behind that one.
+fn cubic(part: &Tensor, offset: i32) -> RusTorchResult<Tensor> {
+    const A: f64 = -0.75;
+    let distance = part.sub(f64::from(offset))?.abs()?;
+    let polynomial = |terms: [f64; 4]| -> RusTorchResult<Tensor> {
+        let [a, b, c, d] = terms;
+        distance
+            .mul(a)?
+            .add(b)?
+            .mul(&distance)?
+            .add(c)?
+            .mul(&distance)?
+            .add(d)
+    };
+    match offset {
+        0 | 1 => polynomial([A + 2.0, -(A + 3.0), 0.0, 1.0]),
+        _ => polynomial([A, -5.0 * A, 8.0 * A, -4.0 * A]),
+    }
+}
