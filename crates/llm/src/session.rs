@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use rustorch_ir::DType;
-use rustorch_runtime::{DeviceType, Explanation, Fetched, Preference, Routing, RunError, Runtime};
+use rustorch_runtime::{DeviceType, Explanation, Fetched, Preference, Routing, Runtime};
 use rustorch_tensor::{RusTorchError, Tensor, with_runtime};
 
 use crate::LlmError;
@@ -324,7 +324,7 @@ impl<'m> Session<'m> {
     ) -> Result<(), LlmError> {
         let past = self.tokens.len();
         let mut result = self.pass(past, batch, wanted, scores.as_deref_mut());
-        while let Err(LlmError::Tensor(RusTorchError::Run(RunError::DataLost { .. }))) = result {
+        while matches!(&result, Err(LlmError::Tensor(e)) if e.is_data_lost()) {
             tracing::warn!(
                 "the cache was lost with its device: making it again from {past} tokens"
             );

@@ -60,6 +60,17 @@ pub enum RusTorchError {
     },
 }
 
+impl RusTorchError {
+    /// Were elements lost with a device, so that whoever knows how they came about has to make them
+    /// again?
+    pub fn is_data_lost(&self) -> bool {
+        matches!(
+            self,
+            Self::DataLost { .. } | Self::UpdateLost { .. } | Self::Run(RunError::DataLost { .. })
+        )
+    }
+}
+
 impl From<Absent> for RusTorchError {
     fn from(absent: Absent) -> Self {
         Self::Absent(absent)

@@ -21,15 +21,15 @@ pub(crate) fn evaluate(op: &Eig, call: &Call) -> Result<Vec<Values>, Misuse> {
     Ok(results)
 }
 
-/// Francis' iteration with the last element as its shift: what is factorised as `Q·R` becomes `R·Q`,
-/// until the last row is 0 but for its end.
+/// Francis' iteration with Wilkinson's shift: what is factorised as `Q·R` becomes `R·Q`, until the last
+/// row is 0 but for its end.
 fn eigenvalues(a: &Matrix) -> Vec<Complex64> {
     let mut a = a.clone();
     let mut values = Vec::new();
     for n in (1..=a.n).rev() {
         a = Matrix::new(n, n, |i, j| a[[i, j]]);
         for _ in 0..STEPS {
-            let shift = a[[n - 1, n - 1]];
+            let shift = shift(&a);
             let mut factors = a.clone();
             (0..n).for_each(|i| factors[[i, i]] -= shift);
             let taus = factor(&mut factors);
@@ -40,6 +40,20 @@ fn eigenvalues(a: &Matrix) -> Vec<Complex64> {
     }
     values.sort_by(|x, y| x.re.total_cmp(&y.re).then(y.im.total_cmp(&x.im)));
     values
+}
+
+/// The eigenvalue of the last two rows and columns that is nearer to the last element.
+fn shift(a: &Matrix) -> Complex64 {
+    let Some(i) = a.n.checked_sub(2) else {
+        return a[[0, 0]];
+    };
+    let j = i + 1;
+    let middle = (a[[i, i]] + a[[j, j]]) / 2.0;
+    let half = (a[[i, i]] - a[[j, j]]) / 2.0;
+    let root = (half * half + a[[i, j]] * a[[j, i]]).sqrt();
+    let both = [middle - root, middle + root];
+    let [first, second] = both.map(|x| (x - a[[j, j]]).norm());
+    if first < second { both[0] } else { both[1] }
 }
 
 /// Inverse iteration: solving with the matrix less nearly an eigenvalue leaves its vector alone.
