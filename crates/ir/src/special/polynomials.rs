@@ -1,6 +1,6 @@
 //! Orthogonal polynomials of degree `n`, which is cut to a whole number; 0 where it is below 0.
 //! Those of Chebyshev between −1 and 1 are trigonometric functions, which are exact also where `n` is
-//! large.
+//! large. The others are computed degree by degree, and NaN of one above 100,000.
 
 use super::c::*;
 
@@ -20,6 +20,9 @@ fn odd(n: f64) -> f64 {
 /// The polynomial of degree `n` above 0 that begins with 1 and `first`, by
 /// `next = 2 x now - before`.
 fn chebyshev(x: f64, first: f64, n: f64) -> f64 {
+    if n > 1e5 {
+        return f64::NAN;
+    }
     let mut before = 1.0;
     let mut now = first;
     let mut k = 1.0;
@@ -131,6 +134,9 @@ pub fn hermite_polynomial_h(x: f64, n: f64) -> f64 {
     if m < 0.0 {
         return 0.0;
     }
+    if m > 1e5 {
+        return f64::NAN;
+    }
     let mut before = 0.0;
     let mut now = 1.0;
     let mut k = 0.0;
@@ -149,6 +155,9 @@ pub fn hermite_polynomial_he(x: f64, n: f64) -> f64 {
     if m < 0.0 {
         return 0.0;
     }
+    if m > 1e5 {
+        return f64::NAN;
+    }
     let mut before = 0.0;
     let mut now = 1.0;
     let mut k = 0.0;
@@ -166,6 +175,9 @@ pub fn laguerre_polynomial_l(x: f64, n: f64) -> f64 {
     let m = degree(n);
     if m < 0.0 {
         return 0.0;
+    }
+    if m > 1e5 {
+        return f64::NAN;
     }
     let mut before = 0.0;
     let mut now = 1.0;
@@ -190,6 +202,9 @@ pub fn legendre_polynomial_p(x: f64, n: f64) -> f64 {
             return 1.0;
         }
         return -1.0;
+    }
+    if m > 1e5 {
+        return f64::NAN;
     }
     let mut before = 0.0;
     let mut now = 1.0;
