@@ -4,7 +4,7 @@
 //! So that GPUs' languages can say it too, it is a small part of Rust. A file has functions of `f64`
 //! alone, each below those that it calls. They are made of `let`, assignments, `if` and `while` that
 //! have no value, `return`, an expression at the end; of functions of the C library by their names
-//! there; of [`polynomial`] of a name and a list of numbers. Numbers have a point or an exponent.
+//! there; of `polynomial` of a name and a list of numbers. Numbers have a point or an exponent.
 //! There is no recursion. What is tried in a loop ends also for NaN and infinities.
 
 mod bessel;
