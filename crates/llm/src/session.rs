@@ -353,7 +353,9 @@ impl<'m> Session<'m> {
         for step in self.steps.iter_mut().flatten() {
             for (old, new) in self.cache.iter().zip(&cache) {
                 for (old, new) in [(&old.keys, &new.keys), (&old.values, &new.values)] {
-                    step.rebind(&old.storage()?, &new.storage()?)?;
+                    if let Some(old) = old.storage_in_memory() {
+                        step.rebind(&old, &new.storage()?)?;
+                    }
                 }
             }
         }

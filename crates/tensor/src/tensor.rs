@@ -228,8 +228,9 @@ impl Tensor {
         }
     }
 
-    /// The memory that the elements are in, if they are computed.
-    pub(crate) fn storage_in_memory(&self) -> Option<Storage> {
+    /// The memory that the elements are in, if they are computed, or were before a device that had the
+    /// only copy was lost.
+    pub fn storage_in_memory(&self) -> Option<Storage> {
         Some(self.value.view()?.storage)
     }
 
