@@ -9,6 +9,7 @@ use rustorch_ir::{DType, OpError};
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::padding::PadMode;
 
 /// By what transforms of `n` numbers are divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -305,7 +306,7 @@ fn frequencies(
 /// # Errors
 /// There are no such dimensions.
 pub fn fftshift(x: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
-    shifted("fft.fftshift", x, dims, |size| size.div_ceil(2))
+    shifted("fft.fftshift", x, dims, |size| size / 2)
 }
 
 /// What [`fftshift`] moved, moved back.
@@ -313,23 +314,20 @@ pub fn fftshift(x: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
 /// # Errors
 /// There are no such dimensions.
 pub fn ifftshift(x: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
-    shifted("fft.ifftshift", x, dims, |size| size / 2)
+    shifted("fft.ifftshift", x, dims, |size| -(size / 2))
 }
 
-/// The dimensions with what begins at `first` in front.
+/// Each dimension moved on by `shift` of its size.
 fn shifted(
     name: &'static str,
     x: &Tensor,
     dims: Option<&[isize]>,
-    first: fn(usize) -> usize,
+    shift: fn(isize) -> isize,
 ) -> RusTorchResult<Tensor> {
     let (dims, _) = resolve(name, x, None, dims, false)?;
-    dims.iter().try_fold(x.clone(), |x, &dim| {
-        let (size, at) = (x.shape()[dim], dim as isize);
-        let first = first(size);
-        let [front, back] = [x.narrow(at, first, size - first)?, x.narrow(at, 0, first)?];
-        Tensor::cat(&[&front, &back], at)
-    })
+    let shifts: Vec<isize> = (dims.iter().map(|&dim| shift(x.shape()[dim] as isize))).collect();
+    let dims: Vec<isize> = dims.into_iter().map(|dim| dim as isize).collect();
+    x.roll(shifts, &dims[..])
 }
 
 /// Parameters of [`Tensor::stft`] and [`Tensor::istft`] beside the window.
@@ -424,8 +422,7 @@ impl Tensor {
         let size = x.shape()[1];
         let expected = format!("an n_fft of 1 to {size}");
         require(NAME, (1..=size).contains(&n_fft), expected, n_fft)?;
-        let count = 1 + (size - n_fft) / hop;
-        let parts = windows(&x, n_fft, hop, count)?.mul(&window)?;
+        let parts = x.unfold(1, n_fft, hop)?.mul(&window)?;
         let call = Call {
             name: NAME,
             forward: true,
@@ -533,20 +530,7 @@ fn around(x: &Tensor, count: usize, reflect: bool) -> RusTorchResult<Tensor> {
     let size = x.shape()[1];
     let expected = format!("more than {count} numbers, to be reflected");
     require("stft", count < size, expected, x.ty())?;
-    let back = |first: usize| {
-        let index = Tensor::arange((first + count) as i64 - 1, first as i64 - 1, -1, DType::I64)?;
-        x.index_select(1, &index)
-    };
-    Tensor::cat(&[&back(1)?, x, &back(size - 1 - count)?], 1)
-}
-
-/// `count` windows of `n` numbers of `[b, size]`, each `hop` behind the one before: `[b, count, n]`.
-fn windows(x: &Tensor, n: usize, hop: usize, count: usize) -> RusTorchResult<Tensor> {
-    let place =
-        |size: usize, step: usize| Tensor::arange(0, (size * step) as i64, step as i64, DType::I64);
-    let index = place(count, hop)?.unsqueeze(1)?.add(&place(n, 1)?)?;
-    let flat = x.index_select(1, &index.flatten(0, 1)?)?;
-    flat.reshape([x.shape()[0], count, n])
+    x.pad([count, count], PadMode::Reflect)
 }
 
 /// The sum of parts `[b, count, n]`, each `hop` behind the one before: `[b, n + hop · (count − 1)]`.

@@ -128,8 +128,8 @@ pub fn chebyshev_polynomial_w(x: f64, n: f64) -> f64 {
     chebyshev(x, x + x + 1.0, m)
 }
 
-/// Physicist's Hermite polynomial.
-pub fn hermite_polynomial_h(x: f64, n: f64) -> f64 {
+/// Hermite polynomial, by `next = scale (x now - k before)`.
+fn hermite(x: f64, n: f64, scale: f64) -> f64 {
     let m = degree(n);
     if m < 0.0 {
         return 0.0;
@@ -141,7 +141,7 @@ pub fn hermite_polynomial_h(x: f64, n: f64) -> f64 {
     let mut now = 1.0;
     let mut k = 0.0;
     while k < m && !isnan(now) {
-        let next = 2.0 * (x * now - k * before);
+        let next = scale * (x * now - k * before);
         before = now;
         now = next;
         k += 1.0;
@@ -149,9 +149,19 @@ pub fn hermite_polynomial_h(x: f64, n: f64) -> f64 {
     now
 }
 
+/// Physicist's Hermite polynomial.
+pub fn hermite_polynomial_h(x: f64, n: f64) -> f64 {
+    hermite(x, n, 2.0)
+}
+
 /// Probabilist's Hermite polynomial.
 pub fn hermite_polynomial_he(x: f64, n: f64) -> f64 {
-    let m = degree(n);
+    hermite(x, n, 1.0)
+}
+
+/// The polynomial of degree `m` that begins with 1, by
+/// `(k + 1) next = ((2 k + 1) slope + shift) now - k before`.
+fn legendre(slope: f64, shift: f64, m: f64) -> f64 {
     if m < 0.0 {
         return 0.0;
     }
@@ -162,7 +172,7 @@ pub fn hermite_polynomial_he(x: f64, n: f64) -> f64 {
     let mut now = 1.0;
     let mut k = 0.0;
     while k < m && !isnan(now) {
-        let next = x * now - k * before;
+        let next = (((k + k + 1.0) * slope + shift) * now - k * before) / (k + 1.0);
         before = now;
         now = next;
         k += 1.0;
@@ -172,48 +182,17 @@ pub fn hermite_polynomial_he(x: f64, n: f64) -> f64 {
 
 /// Laguerre polynomial.
 pub fn laguerre_polynomial_l(x: f64, n: f64) -> f64 {
-    let m = degree(n);
-    if m < 0.0 {
-        return 0.0;
-    }
-    if m > 1e5 {
-        return f64::NAN;
-    }
-    let mut before = 0.0;
-    let mut now = 1.0;
-    let mut k = 0.0;
-    while k < m && !isnan(now) {
-        let next = ((k + k + 1.0 - x) * now - k * before) / (k + 1.0);
-        before = now;
-        now = next;
-        k += 1.0;
-    }
-    now
+    legendre(1.0, -x, degree(n))
 }
 
 /// Legendre polynomial.
 pub fn legendre_polynomial_p(x: f64, n: f64) -> f64 {
     let m = degree(n);
-    if m < 0.0 {
-        return 0.0;
-    }
-    if fabs(x) == 1.0 {
+    if m >= 0.0 && fabs(x) == 1.0 {
         if x > 0.0 || odd(m) == 0.0 {
             return 1.0;
         }
         return -1.0;
     }
-    if m > 1e5 {
-        return f64::NAN;
-    }
-    let mut before = 0.0;
-    let mut now = 1.0;
-    let mut k = 0.0;
-    while k < m && !isnan(now) {
-        let next = ((k + k + 1.0) * x * now - k * before) / (k + 1.0);
-        before = now;
-        now = next;
-        k += 1.0;
-    }
-    now
+    legendre(x, 0.0, m)
 }

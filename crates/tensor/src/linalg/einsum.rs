@@ -140,10 +140,9 @@ fn diagonal(tensor: &Tensor, names: &[Label]) -> RusTorchResult<Named> {
             return Err(OpError::new(NAME, expected, format!("{a} and {b}")).into());
         }
         let others = (0..tensor.rank()).filter(|&d| d != i && d != j);
-        let order: Vec<isize> = others.clone().chain([i, j]).map(|d| d as isize).collect();
         let label = labels[i];
         labels = others.map(|d| labels[d]).chain([label]).collect();
-        tensor = super::diagonals(&tensor.permute(&order)?)?;
+        tensor = tensor.diagonal(0, i as isize, j as isize)?;
     }
     Ok(Named { tensor, labels })
 }

@@ -6,7 +6,7 @@ use rustorch_ir::ops::{
     SvdVectors,
 };
 
-use super::{adjoint, batch, sizes, triangle};
+use super::{adjoint, batch, sizes};
 use crate::Tensor;
 use crate::error::RusTorchResult;
 
@@ -198,10 +198,10 @@ fn unpack(
     let permutation = permutation(name, pivots, m)?.unsqueeze(-2)?;
     let row = Tensor::arange(0, m as i64, 1, DType::I64)?.unsqueeze(1)?;
     let p = permutation.eq(&row)?.cast(name, lu.dtype())?;
-    let l = triangle(&lu.narrow(-1, 0, k)?, false, -1)?;
+    let l = lu.narrow(-1, 0, k)?.tril(-1)?;
     let one = Tensor::arange(0, k as i64, 1, DType::I64)?.eq(&row)?;
     let l = l.add(&one.cast(name, lu.dtype())?)?;
-    let u = triangle(&lu.narrow(-2, 0, k)?, true, 0)?;
+    let u = lu.narrow(-2, 0, k)?.triu(0)?;
     Ok((p, l, u))
 }
 

@@ -66,25 +66,3 @@ fn broadcast(name: &'static str, a: &Tensor, b: &Tensor) -> RusTorchResult<[Tens
 fn adjoint(a: &Tensor) -> RusTorchResult<Tensor> {
     a.transpose(-2, -1)?.conj()
 }
-
-/// The diagonals of matrices, `[…, k]`, `k` being the smaller size.
-fn diagonals(a: &Tensor) -> RusTorchResult<Tensor> {
-    let (rows, columns) = (a.shape()[a.rank() - 2], a.shape()[a.rank() - 1]);
-    let k = rows.min(columns);
-    let top = a.narrow(-2, 0, k)?;
-    let flat = top.flatten(-2, -1)?;
-    flat.slice(-1, 0, (k * columns) as isize, columns + 1)
-}
-
-/// Matrices with 0 below, or above, the diagonal, or one beside it.
-fn triangle(a: &Tensor, upper: bool, diagonal: i64) -> RusTorchResult<Tensor> {
-    let (rows, columns) = (a.shape()[a.rank() - 2], a.shape()[a.rank() - 1]);
-    let row = Tensor::arange(0, rows as i64, 1, rustorch_ir::DType::I64)?.unsqueeze(1)?;
-    let column = Tensor::arange(0, columns as i64, 1, rustorch_ir::DType::I64)?;
-    let place = column.sub(&row)?;
-    let outside = match upper {
-        true => place.lt(diagonal)?,
-        false => place.gt(diagonal)?,
-    };
-    a.masked_fill(&outside, 0)
-}

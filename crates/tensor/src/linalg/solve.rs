@@ -4,7 +4,7 @@ use rustorch_ir::ops::{Scatter, SolveTriangular};
 use rustorch_ir::{DType, OpError};
 
 use super::factors::{lu_of, permutation};
-use super::{adjoint, batch, broadcast, diagonals, sizes, square};
+use super::{adjoint, batch, broadcast, sizes, square};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
@@ -224,7 +224,9 @@ pub fn det(a: &Tensor) -> RusTorchResult<Tensor> {
 fn determinant(name: &'static str, a: &Tensor) -> RusTorchResult<Tensor> {
     square(name, a)?;
     let [lu, pivots, _] = lu_of(name, a, false)?;
-    diagonals(&lu)?.prod(-1, false)?.mul(&sign(&pivots)?)
+    lu.diagonal(0, -2, -1)?
+        .prod(-1, false)?
+        .mul(&sign(&pivots)?)
 }
 
 /// The sign of the permutation that exchanges make, `i64`.
@@ -246,7 +248,7 @@ pub fn slogdet(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
 fn logarithm(name: &'static str, a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
     square(name, a)?;
     let [lu, pivots, _] = lu_of(name, a, false)?;
-    let diagonal = diagonals(&lu)?;
+    let diagonal = lu.diagonal(0, -2, -1)?;
     let length = diagonal.abs()?;
     let direction = match a.dtype().is_complex() {
         true => {

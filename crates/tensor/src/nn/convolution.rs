@@ -191,6 +191,16 @@ impl<'a> Conv<'a> {
             .collect()
     }
 
+    /// Of one dimension: `apply` on images of one row.
+    fn of_rows(
+        &self,
+        apply: impl Fn(&[&Tensor]) -> RusTorchResult<Tensor>,
+    ) -> RusTorchResult<Tensor> {
+        let (x, weight) = (self.x.unsqueeze(2)?, self.weight.unsqueeze(2)?);
+        let operands: Vec<&Tensor> = [&x, &weight].into_iter().chain(self.bias).collect();
+        apply(&operands)?.squeeze(2)
+    }
+
     fn unfit(&self) -> RusTorchError {
         let expected = "channels of x = weight's · groups, and a window that fits";
         let got = format!(
@@ -373,11 +383,7 @@ fn convolve(conv: &Conv, sides: &Sides) -> RusTorchResult<Tensor> {
     };
     let apply = |operands: &[&Tensor]| Tensor::apply(conv.name, op.clone(), operands);
     match sides.stride.len() {
-        1 => {
-            let (x, weight) = (conv.x.unsqueeze(2)?, conv.weight.unsqueeze(2)?);
-            let operands: Vec<&Tensor> = [&x, &weight].into_iter().chain(conv.bias).collect();
-            apply(&operands)?.squeeze(2)
-        }
+        1 => conv.of_rows(apply),
         2 => apply(&conv.operands()),
         _ => {
             let (planes, count) = depth_as_channels(conv, sides)?;
@@ -488,11 +494,7 @@ fn transposed(conv: &Conv, sides: &Sides, behind: &[usize]) -> RusTorchResult<Te
     };
     let apply = |operands: &[&Tensor]| Tensor::apply(conv.name, op.clone(), operands);
     match sides.stride.len() {
-        1 => {
-            let (x, weight) = (conv.x.unsqueeze(2)?, conv.weight.unsqueeze(2)?);
-            let operands: Vec<&Tensor> = [&x, &weight].into_iter().chain(conv.bias).collect();
-            apply(&operands)?.squeeze(2)
-        }
+        1 => conv.of_rows(apply),
         2 => apply(&conv.operands()),
         _ => {
             // The elements of a window along the first dimension are channels of the result, which

@@ -189,16 +189,19 @@ impl Tensor {
                 true => middle,
                 false => Self::where_(&at.eq(0)?, &middle, &numbers)?,
             };
-            let chosen = |x: &Self| {
-                let x = x.gather(dim, &at)?;
-                match keepdim {
-                    true => Ok(x),
-                    false => x.squeeze(dim),
-                }
-            };
-            Ok([chosen(&values)?, chosen(&indices)?])
+            let chosen = |x: Self| x.chosen(dim, &at, keepdim);
+            Ok([chosen(values)?, chosen(indices)?])
         })?;
         Ok((values, indices))
+    }
+
+    /// One element of each line along `dim`, where `at`, of size 1 there, says.
+    fn chosen(&self, dim: isize, at: &Self, keepdim: bool) -> RusTorchResult<Self> {
+        let x = self.gather(dim, at)?;
+        match keepdim {
+            true => Ok(x),
+            false => x.squeeze(dim),
+        }
     }
 
     /// The element along `dim` that is there most often, the smallest one of several, and its last
@@ -227,14 +230,8 @@ impl Tensor {
             let begins = Self::cat(&[&first, &after.ne(&before)?], dim)?;
             let (begin, _) = Self::where_(&begins, &at, 0)?.cummax(dim)?;
             let (_, best) = at.sub(&begin)?.max_dim(dim, true)?;
-            let chosen = |x: &Self| {
-                let x = x.gather(dim, &best)?;
-                match keepdim {
-                    true => Ok(x),
-                    false => x.squeeze(dim),
-                }
-            };
-            Ok([chosen(&values)?, chosen(&indices)?])
+            let chosen = |x: Self| x.chosen(dim, &best, keepdim);
+            Ok([chosen(values)?, chosen(indices)?])
         })?;
         Ok((values, indices))
     }
