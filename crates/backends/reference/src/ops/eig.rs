@@ -7,7 +7,10 @@ use crate::matrix::{self, Matrix};
 use crate::operand::{Call, Misuse};
 
 /// Steps of the iteration for each eigenvalue.
-const STEPS: usize = 60;
+const STEPS: usize = 80;
+
+/// Steps after which one has another shift, as some matrices come back to themselves by the usual one.
+const PATIENCE: usize = 10;
 
 pub(crate) fn evaluate(op: &Eig, call: &Call) -> Result<Vec<Values>, Misuse> {
     let matrices = call.inputs[0].matrices();
@@ -21,15 +24,38 @@ pub(crate) fn evaluate(op: &Eig, call: &Call) -> Result<Vec<Values>, Misuse> {
     Ok(results)
 }
 
+/// A matrix with the same eigenvalues and with zeros below the elements that are below the diagonal.
+fn hessenberg(a: &Matrix) -> Matrix {
+    let n = a.n;
+    let mut a = a.clone();
+    for k in 0..n.saturating_sub(2) {
+        let rest = n - k - 1;
+        let mut below = Matrix::new(rest, 1, |i, _| a[[k + 1 + i, k]]);
+        let taus = factor(&mut below);
+        let turn = product(&below, &taus, rest);
+        let one = Matrix::identity(n, n);
+        let q = Matrix::new(n, n, |i, j| match i.min(j) > k {
+            true => turn[[i - k - 1, j - k - 1]],
+            false => one[[i, j]],
+        });
+        a = q.adjoint().times(&a).times(&q);
+        (k + 2..n).for_each(|i| a[[i, k]] = Complex64::ZERO);
+    }
+    a
+}
+
 /// Francis' iteration with Wilkinson's shift: what is factorised as `Q·R` becomes `R·Q`, until the last
 /// row is 0 but for its end.
 fn eigenvalues(a: &Matrix) -> Vec<Complex64> {
-    let mut a = a.clone();
+    let mut a = hessenberg(a);
     let mut values = Vec::new();
     for n in (1..=a.n).rev() {
         a = Matrix::new(n, n, |i, j| a[[i, j]]);
-        for _ in 0..STEPS {
-            let shift = shift(&a);
+        for step in 1..=STEPS {
+            let mut shift = shift(&a);
+            if n > 1 && step % PATIENCE == 0 {
+                shift += a[[n - 1, n - 2]].norm();
+            }
             let mut factors = a.clone();
             (0..n).for_each(|i| factors[[i, i]] -= shift);
             let taus = factor(&mut factors);
