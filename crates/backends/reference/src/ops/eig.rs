@@ -52,9 +52,14 @@ fn eigenvalues(a: &Matrix) -> Vec<Complex64> {
     for n in (1..=a.n).rev() {
         a = Matrix::new(n, n, |i, j| a[[i, j]]);
         for step in 1..=STEPS {
+            let below = n.checked_sub(2).map_or(0.0, |i| a[[n - 1, i]].norm());
+            // Squares of what is smaller yet have no digits left.
+            if below <= 1e-18 * a.elements.iter().map(|x| x.norm()).sum::<f64>() {
+                break;
+            }
             let mut shift = shift(&a);
-            if n > 1 && step % PATIENCE == 0 {
-                shift += a[[n - 1, n - 2]].norm();
+            if step % PATIENCE == 0 {
+                shift += below;
             }
             let mut factors = a.clone();
             (0..n).for_each(|i| factors[[i, i]] -= shift);
@@ -101,4 +106,44 @@ fn eigenvectors(a: &Matrix, values: &[Complex64]) -> Matrix {
         (0..a.n).for_each(|i| vectors[[i, j]] = x[[i, 0]] * phase);
     }
     vectors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums of powers of eigenvalues are the traces of powers.
+    #[test]
+    fn eigenvalues_have_the_matrix_traces() {
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 40) as f64 / f64::from(1 << 23) - 1.0
+        };
+        for trial in 0..2000 {
+            let n = 1 + trial % 6;
+            let numbers: Vec<[f64; 2]> = (0..n * n).map(|_| [next(), next()]).collect();
+            let number = |i: usize, j: usize| {
+                let [re, im] = numbers[i * n + j];
+                let im = if trial % 4 < 2 { im } else { 0.0 };
+                let large = if i == j && trial % 2 == 0 {
+                    n as f64
+                } else {
+                    0.0
+                };
+                Complex64::new(re + large, im)
+            };
+            let a = Matrix::new(n, n, number);
+            let values = eigenvalues(&a);
+            let mut power = Matrix::identity(n, n);
+            for k in 1..=3 {
+                power = power.times(&a);
+                let trace: Complex64 = (0..n).map(|i| power[[i, i]]).sum();
+                let sum: Complex64 = values.iter().map(|value| value.powu(k)).sum();
+                assert!((trace - sum).norm() < 1e-10, "{trial}: {trace} {sum}");
+            }
+        }
+    }
 }
