@@ -89,6 +89,19 @@ impl Named for Fft {
                 }
             }
             push(FftKind::Forward, 1, Operand::new([0, 4], dtype));
+            // More than local memory of GPUs holds.
+            let n = 2400;
+            push(FftKind::Inverse, 0, Operand::new([n, 2], dtype));
+            push(
+                FftKind::RealToComplex,
+                1,
+                Operand::new([1, n], dtype.real()),
+            );
+            push(
+                FftKind::ComplexToReal { n },
+                1,
+                Operand::new([1, n / 2 + 1], dtype),
+            );
         }
         cases
     }

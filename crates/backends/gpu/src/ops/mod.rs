@@ -13,6 +13,7 @@ pub(crate) mod conv2d;
 mod conv_transpose2d;
 pub(crate) mod cuda;
 mod embedding;
+mod fft;
 mod functions;
 pub(crate) mod fused_linear;
 mod gather;
@@ -58,6 +59,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         conv_transpose2d::KERNEL,
         scan::KERNEL,
         embedding::KERNEL,
+        fft::KERNEL,
         gather::KERNEL,
         index_select::KERNEL,
         layer_norm::KERNEL,

@@ -44,7 +44,8 @@ fn transform(kind: FftKind, mut x: Vec<Complex64>) -> Vec<Complex64> {
         }
     }
     let n = x.len();
-    let turn = |j: usize, k: usize| Complex64::cis(sign * TAU * (j * k % n) as f64 / n as f64);
-    let sum = |k| (0..n).map(|j| x[j] * turn(j, k)).sum();
+    let turn = |part: usize| Complex64::cis(sign * TAU * part as f64 / n as f64);
+    let turns: Vec<Complex64> = (0..n).map(turn).collect();
+    let sum = |k| (0..n).map(|j| x[j] * turns[j * k % n]).sum();
     (0..results).map(sum).collect()
 }

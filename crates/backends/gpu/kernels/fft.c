@@ -1,0 +1,181 @@
+// A pass of the discrete Fourier transform of lines: Stockham's algorithm, whose results are in
+// order without being moved (Govindaraju et al. 2008, doi 10.1109/SC.2008.5213922).
+//
+// A pass makes transforms of p.done · p.radix numbers of those of p.done that lie p.apart numbers
+// from each other. Each group makes p.columns of these, in local memory, in stages of small
+// radices. The inverse is the conjugate of what becomes of conjugates.
+//
+// X, Y: dtypes of the elements and the results. Z: the complex dtype that is computed with, R: that
+// of its parts. FROM: COMPLEX, REAL, or HALF, the first half of numbers whose results are real.
+// TO_REAL: are imaginary parts left out? TILE: numbers of a group, at most.
+
+#define COMPLEX 0
+#define REAL 1
+#define HALF 2
+
+typedef COMPUTE(Z) pair;
+#define MAKE PASTE(make_, Z)
+#define ADD PASTE(add_, Z)
+#define SUB PASTE(sub_, Z)
+#define MUL PASTE(mul_, Z)
+#define SCALE(a, factor) MAKE((a).x * (COMPUTE(R))(factor), (a).y * (COMPUTE(R))(factor))
+// Times -i.
+#define TURNED(a) MAKE((a).y, -(a).x)
+
+// Places that lie 2, 4, 8 apart are in different banks.
+#define PADDED(i) ((i) + (i) / 16)
+
+// exp(-2πi a / n), for a < n.
+FUNCTION pair turn(uint a, uint n) {
+    const COMPUTE(R) part = a > n / 2 ? -(COMPUTE(R))(n - a) : (COMPUTE(R))a;
+    const COMPUTE(R) angle = 2 * part / (COMPUTE(R))n;
+    return MAKE(cospi(angle), -sinpi(angle));
+}
+
+#define DFT_2(u) \
+    { \
+        const pair other_ = u[1]; \
+        u[1] = SUB(u[0], other_); \
+        u[0] = ADD(u[0], other_); \
+    }
+
+#define DFT_3(u) \
+    { \
+        const pair sum_ = ADD(u[1], u[2]); \
+        const pair side_ = SCALE(TURNED(SUB(u[1], u[2])), 0.86602540378443865); \
+        const pair mean_ = SUB(u[0], SCALE(sum_, 0.5)); \
+        u[0] = ADD(u[0], sum_); \
+        u[1] = ADD(mean_, side_); \
+        u[2] = SUB(mean_, side_); \
+    }
+
+#define DFT_4_OF(a, b, c, d) \
+    { \
+        const pair even_ = ADD(a, c), odd_ = ADD(b, d); \
+        const pair even_rest_ = SUB(a, c), odd_rest_ = TURNED(SUB(b, d)); \
+        a = ADD(even_, odd_); \
+        b = ADD(even_rest_, odd_rest_); \
+        c = SUB(even_, odd_); \
+        d = SUB(even_rest_, odd_rest_); \
+    }
+#define DFT_4(u) DFT_4_OF(u[0], u[1], u[2], u[3])
+
+#define DFT_5(u) \
+    { \
+        const pair sum_ = ADD(u[1], u[4]), sum2_ = ADD(u[2], u[3]); \
+        const pair rest_ = TURNED(SUB(u[1], u[4])), rest2_ = TURNED(SUB(u[2], u[3])); \
+        const pair near_ = ADD(SCALE(sum_, 0.30901699437494742), SCALE(sum2_, -0.80901699437494742)); \
+        const pair far_ = ADD(SCALE(sum_, -0.80901699437494742), SCALE(sum2_, 0.30901699437494742)); \
+        const pair side_ = ADD(SCALE(rest_, 0.95105651629515357), SCALE(rest2_, 0.58778525229247313)); \
+        const pair side2_ = SUB(SCALE(rest_, 0.58778525229247313), SCALE(rest2_, 0.95105651629515357)); \
+        const pair mean_ = ADD(u[0], near_), mean2_ = ADD(u[0], far_); \
+        u[0] = ADD(u[0], ADD(sum_, sum2_)); \
+        u[1] = ADD(mean_, side_); \
+        u[2] = ADD(mean2_, side2_); \
+        u[3] = SUB(mean2_, side2_); \
+        u[4] = SUB(mean_, side_); \
+    }
+
+#define DFT_8(u) \
+    { \
+        DFT_4_OF(u[0], u[2], u[4], u[6]) \
+        DFT_4_OF(u[1], u[3], u[5], u[7]) \
+        const pair even1_ = u[2], even2_ = u[4], even3_ = u[6], odd0_ = u[1]; \
+        const pair odd1_ = SCALE(ADD(u[3], TURNED(u[3])), 0.70710678118654752); \
+        const pair odd2_ = TURNED(u[5]); \
+        const pair odd3_ = SCALE(SUB(TURNED(u[7]), u[7]), 0.70710678118654752); \
+        u[4] = SUB(u[0], odd0_); \
+        u[0] = ADD(u[0], odd0_); \
+        u[1] = ADD(even1_, odd1_); \
+        u[5] = SUB(even1_, odd1_); \
+        u[2] = ADD(even2_, odd2_); \
+        u[6] = SUB(even2_, odd2_); \
+        u[3] = ADD(even3_, odd3_); \
+        u[7] = SUB(even3_, odd3_); \
+    }
+
+// Each lane makes transforms of N numbers, of which those ahead of them have `done`.
+#define STAGE(N) \
+    for (uint job = LANE; job < size / N; job += GROUP) { \
+        const uint apart = p.radix / N, column = job / apart, i = job % apart, k = i % done; \
+        pair u[N], powers[N]; \
+        powers[0] = MAKE(1, 0); \
+        powers[1] = turn(k, done * N); \
+        UNROLL \
+        for (uint j = 2; j < N; j++) powers[j] = MUL(powers[j / 2], powers[j - j / 2]); \
+        const uint from = column * p.radix + i; \
+        UNROLL \
+        for (uint j = 0; j < N; j++) { \
+            u[j] = MUL(tiles[source + PADDED(from + j * apart)], powers[j]); \
+        } \
+        DFT_##N(u) \
+        const uint to = column * p.radix + (i - k) * N + k; \
+        UNROLL \
+        for (uint j = 0; j < N; j++) tiles[target + PADDED(to + j * done)] = u[j]; \
+    }
+
+KERNEL_BEGIN
+    LOCAL_ARRAY(pair, tiles, 2 * PADDED(TILE));
+    const uint size = p.columns * p.radix;
+    const uint first = GROUP_ID(0) * p.columns;
+    for (uint job = LANE; job < size; job += GROUP) {
+        // Neighbouring lanes are at neighbouring elements.
+        const uint column = p.reads_across ? job % p.columns : job / p.radix;
+        const uint j = p.reads_across ? job / p.columns : job % p.radix;
+        if (first + column < p.count) {
+            const uint line = (first + column) / p.apart, i = (first + column) % p.apart;
+            uint start = 0;
+            ADD_OFFSET(start, line, p.starts_rank, p.starts_shape, p.x_strides);
+            const uint at = i + j * p.apart;
+#if FROM == REAL
+            pair z = MAKE(LOAD(X, x, start + at * p.x_step), 0);
+#elif FROM == HALF
+            const uint mirror = p.n - at;
+            pair z = LOAD(X, x, start + (at < mirror ? at : mirror % p.n) * p.x_step);
+            if (at == 0 || at == mirror) z.y = 0;
+            if (at < mirror) z.y = -z.y;
+#else
+            pair z = LOAD(X, x, start + at * p.x_step);
+            if (p.is_inverse) z.y = -z.y;
+#endif
+            if (p.done > 1) z = MUL(z, turn(j * (i % p.done), p.done * p.radix));
+            tiles[PADDED(column * p.radix + j)] = z;
+        }
+    }
+    BARRIER;
+
+    uint done = 1, source = 0, target = PADDED(TILE);
+    for (uint stage = 0; stage < p.stages; stage++) {
+        const uint radix = p.radices[stage];
+        if (radix == 8) { STAGE(8) }
+        else if (radix == 4) { STAGE(4) }
+        else if (radix == 2) { STAGE(2) }
+        else if (radix == 3) { STAGE(3) }
+        else { STAGE(5) }
+        BARRIER;
+        done *= radix;
+        const uint last = source;
+        source = target;
+        target = last;
+    }
+
+    for (uint job = LANE; job < size; job += GROUP) {
+        const uint column = p.writes_across ? job % p.columns : job / p.radix;
+        const uint j = p.writes_across ? job / p.columns : job % p.radix;
+        if (first + column < p.count) {
+            const uint line = (first + column) / p.apart, i = (first + column) % p.apart;
+            uint start = 0;
+            ADD_OFFSET(start, line, p.starts_rank, p.starts_shape, p.y_strides);
+            const uint k = i % p.done, at = (i - k) * p.radix + k + j * p.done;
+            pair z = tiles[source + PADDED(column * p.radix + j)];
+            if (at < p.kept) {
+#if TO_REAL
+                STORE(Y, y, start + at * p.y_step, z.x);
+#else
+                if (p.is_inverse) z.y = -z.y;
+                STORE(Y, y, start + at * p.y_step, z);
+#endif
+            }
+        }
+    }
+KERNEL_END

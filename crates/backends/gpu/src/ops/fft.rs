@@ -1,0 +1,238 @@
+//! Discrete Fourier transforms of 2ᵃ 3ᵇ 5ᶜ numbers, in as many passes as local memory asks for.
+
+use rustorch_ir::ops::{Fft, FftKind};
+use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts, Step};
+
+use super::views::{Memory, split, walk};
+use crate::driver::Limits;
+use crate::emit::{Emitter, GpuKernel};
+use crate::kernel::Kernel;
+
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
+    kind: OpKind::Fft,
+    accepts,
+    layouts: Layouts::Any,
+    launch: GpuKernel::everywhere(emit),
+};
+
+/// Work-items of a group, and where they take turns.
+const GROUPS: [usize; 2] = [256, 16];
+
+/// Numbers that a group transforms, at most.
+const TILE: usize = 2048;
+
+/// Bytes of local memory that several groups of a compute unit have at once.
+const LOCAL_BYTES: usize = 36 << 10;
+
+/// Stages of a pass, at most: 2 · 3⁶ numbers have seven.
+const STAGES: usize = 8;
+
+/// Numbers of a pass's transforms, where there are several passes: neighbouring transforms of a
+/// group are then at least 64 bytes of memory.
+const RADIX: usize = 256;
+
+/// Numbers of transforms that lanes make in registers.
+const RADICES: [usize; 5] = [8, 4, 2, 3, 5];
+
+fn accepts(s: &Signature) -> bool {
+    match s.op {
+        Op::Fft(op) => primes(size(op, s.inputs[0].shape[op.dim])).is_some(),
+        _ => false,
+    }
+}
+
+/// Numbers of a transform of `given` ones.
+fn size(op: &Fft, given: usize) -> usize {
+    match op.kind {
+        FftKind::ComplexToReal { n } => n,
+        _ => given,
+    }
+}
+
+/// The prime factors of `n`, the largest first; `None` if there are others than 2, 3 and 5.
+fn primes(mut n: usize) -> Option<Vec<usize>> {
+    let mut primes = Vec::new();
+    for prime in [5, 3, 2] {
+        while n > 1 && n.is_multiple_of(prime) {
+            primes.push(prime);
+            n /= prime;
+        }
+    }
+    (n == 1).then_some(primes)
+}
+
+/// The sizes of passes, whose product is that of `primes`: one pass of `tile` numbers at most, or
+/// several of much the same size.
+fn passes(primes: &[usize], tile: usize) -> Vec<usize> {
+    let most = |count| if count == 1 { tile } else { RADIX.min(tile) };
+    let shared = |count| {
+        let mut passes = vec![1; count];
+        for prime in primes {
+            let at = (0..count).min_by_key(|&at| passes[at]).unwrap_or(0);
+            passes[at] *= prime;
+        }
+        passes
+    };
+    (1..)
+        .map(shared)
+        .find(|passes| passes.iter().all(|&n| n <= most(passes.len())))
+        .unwrap_or_default()
+}
+
+/// The radices of the stages of a pass.
+fn stages(mut radix: usize) -> Vec<usize> {
+    let mut stages = Vec::new();
+    while let Some(next) = RADICES.into_iter().find(|&next| {
+        // 16 is 4 · 4 sooner than 8 · 2.
+        radix.is_multiple_of(next) && !(next == 8 && radix == 16)
+    }) {
+        stages.push(next);
+        radix /= next;
+    }
+    stages
+}
+
+/// Numbers for a group: two copies, with what keeps banks apart, fit into local memory.
+fn tile(limits: &Limits, dtype: DType) -> usize {
+    let bytes = |tile: usize| 2 * (tile + tile / 16) * dtype.size().unwrap_or(16);
+    let mut tile = TILE;
+    while tile > 1 && bytes(tile) > limits.local_bytes.min(LOCAL_BYTES) {
+        tile /= 2;
+    }
+    tile
+}
+
+fn emit(step: &Step, emitter: &mut Emitter) {
+    let Op::Fft(op) = &step.last().op else {
+        return;
+    };
+    let (x, y) = (&step.inputs[0], step.output());
+    let dtype = match op.kind {
+        FftKind::RealToComplex => y.ty.dtype,
+        _ => x.ty.dtype,
+    };
+    let n = size(op, x.ty.shape[op.dim]);
+    let tile = tile(emitter.limits, dtype);
+    let passes = passes(&primes(n).unwrap_or_default(), tile);
+    let (lines, _) = split(&x.layout, op.dim);
+    let inner = Layout::contiguous(&[lines.elements(), n].into());
+    let bytes = inner.elements() * dtype.size().unwrap_or(0);
+    // What passes but the last make, they put into two places in turns.
+    let scratch: Vec<Memory> = (1..passes.len().min(3))
+        .map(|_| Memory::Scratch(dtype, emitter.scratch(bytes)))
+        .collect();
+    let y_view = Layout::contiguous(&y.ty.shape);
+    let mut done = 1;
+    for (at, &radix) in passes.iter().enumerate() {
+        let is_last = at + 1 == passes.len();
+        let (from, x_view, x_dim) = match at {
+            0 => (Memory::Place(x), &x.layout, op.dim),
+            _ => (scratch[(at - 1) % 2], &inner, 1),
+        };
+        let (to, y_view, y_dim) = match is_last {
+            true => (Memory::Place(y), &y_view, op.dim),
+            false => (scratch[at % 2], &inner, 1),
+        };
+        let pass = Pass {
+            dtype,
+            n,
+            radix,
+            done,
+            memory: [from, to],
+            views: [split(x_view, x_dim), split(y_view, y_dim)],
+            is_inverse: matches!(op.kind, FftKind::Inverse | FftKind::ComplexToReal { .. }),
+        };
+        pass.launch(tile, emitter);
+        done *= radix;
+    }
+}
+
+/// One reading and writing of all numbers.
+struct Pass<'a> {
+    /// What is computed with.
+    dtype: DType,
+    /// Numbers of a line.
+    n: usize,
+    /// Numbers of the pass's transforms.
+    radix: usize,
+    /// Numbers of the transforms that there are already.
+    done: usize,
+    memory: [Memory<'a>; 2],
+    /// The lines and what is along them.
+    views: [(Layout, Layout); 2],
+    is_inverse: bool,
+}
+
+impl Pass<'_> {
+    fn launch(&self, tile: usize, emitter: &mut Emitter) {
+        let [(x_lines, x_along), (y_lines, y_along)] = &self.views;
+        let [x, y] = self.memory;
+        let limits = emitter.limits;
+        let group = GROUPS[usize::from(limits.is_processor)].min(limits.max_group.max(1));
+        let mut kernel = Kernel::new("fft", include_str!("../../kernels/fft.c"), group as u32);
+        let from = match (x.dtype().is_complex(), x_along.elements() == self.n) {
+            (false, _) => "REAL",
+            // Of one or two numbers it is all, and imaginary parts count only in other transforms.
+            (true, is_whole) if !is_whole || !y.dtype().is_complex() && self.done == 1 => "HALF",
+            _ => "COMPLEX",
+        };
+        kernel.define("FROM", from);
+        kernel.define("TO_REAL", u8::from(!y.dtype().is_complex()));
+        kernel.define("TILE", tile);
+        kernel.define_dtype("X", x.dtype());
+        kernel.define_dtype("Y", y.dtype());
+        kernel.define_dtype("Z", self.dtype);
+        kernel.define_dtype("R", self.dtype.real());
+        x.read(&mut kernel, "x");
+        y.write(&mut kernel, "y");
+        walk(&mut kernel, "starts", [("x", x_lines), ("y", y_lines)]);
+        let apart = self.n / self.radix;
+        let columns = tile / self.radix;
+        let count = x_lines.elements() * apart;
+        let (x_step, y_step) = (x_along.strides[0], y_along.strides[0]);
+        kernel.word("n", self.n);
+        kernel.word("kept", y_along.elements());
+        kernel.word("count", count);
+        kernel.word("columns", columns);
+        kernel.word("radix", self.radix);
+        kernel.word("apart", apart);
+        kernel.word("done", self.done);
+        kernel.word("x_step", x_step);
+        kernel.word("y_step", y_step);
+        kernel.word("reads_across", usize::from(apart > 1 || x_step != 1));
+        kernel.word("writes_across", usize::from(self.done > 1 || y_step != 1));
+        kernel.word("is_inverse", usize::from(self.is_inverse));
+        let mut stages = stages(self.radix);
+        kernel.word("stages", stages.len());
+        stages.resize(stages.len().max(STAGES), 1);
+        kernel.words("radices", &stages);
+        emitter.launch(kernel.groups(count.div_ceil(columns), 1, 1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passes_make_the_whole_transform_and_fit() {
+        let sizes = (1..70_000).chain([1 << 20, 1_000_000, 14_348_907, 1 << 30]);
+        for (n, primes) in sizes.filter_map(|n| Some((n, primes(n)?))) {
+            for tile in [1024, TILE] {
+                let passes = passes(&primes, tile);
+                assert_eq!(passes.iter().product::<usize>(), n);
+                let most = if passes.len() == 1 { tile } else { RADIX };
+                assert!(passes.iter().all(|&radix| radix <= most), "{n}: {passes:?}");
+                assert_eq!(passes.len() == 1, n <= tile, "{n}: {passes:?}");
+                for &radix in &passes {
+                    let stages = stages(radix);
+                    assert_eq!(stages.iter().product::<usize>(), radix);
+                    assert!(stages.len() <= STAGES, "{radix}: {stages:?}");
+                }
+            }
+        }
+        assert_eq!(passes(&primes(1 << 20).unwrap(), TILE), [128, 128, 64]);
+        assert_eq!(primes(2 * 3 * 5 * 7), None);
+    }
+}
