@@ -6,6 +6,21 @@ use std::fmt;
 use rustorch_ir::{DType, Graph, Node, OpKind};
 use rustorch_runtime::DeviceType;
 
+/// What only the CPU computes.
+const FACTORISATIONS: [OpKind; 11] = [
+    OpKind::Cholesky,
+    OpKind::Lu,
+    OpKind::LuPivotsToPermutation,
+    OpKind::Qr,
+    OpKind::Svd,
+    OpKind::Eigh,
+    OpKind::Eig,
+    OpKind::Geqrf,
+    OpKind::HouseholderProduct,
+    OpKind::SolveTriangular,
+    OpKind::MatrixExp,
+];
+
 /// The checks of one device. Prints as a table of the operations, the failures, and the
 /// reasons for what was skipped.
 #[derive(Clone, Debug)]
@@ -127,13 +142,16 @@ impl MissingKernel {
     fn is_optional(&self, device: DeviceType) -> bool {
         // Caches of blocks are the CPU's alone.
         let writes_blocks = self.kind == OpKind::UpdateSlice && self.result.is_block();
+        // Of Fourier transforms GPUs make those of 2, 3 and 5's powers.
+        let is_of_cpu = self.kind == OpKind::Fft || FACTORISATIONS.contains(&self.kind);
+        let is_optional = writes_blocks || is_of_cpu;
         // Metal's language has no double precision.
         let is_double = |dtype: &DType| matches!(dtype, DType::F64 | DType::Complex128);
         let is_double = self.operands.iter().chain([&self.result]).any(is_double);
         match device {
             DeviceType::Cpu => false,
-            DeviceType::Metal(_) => writes_blocks || is_double,
-            _ => writes_blocks,
+            DeviceType::Metal(_) => is_optional || is_double,
+            _ => is_optional,
         }
     }
 }

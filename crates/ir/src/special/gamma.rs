@@ -70,6 +70,9 @@ pub fn lgamma(x: f64) -> f64 {
     if x == floor(x) {
         return f64::INFINITY;
     }
+    if x > -1e-15 {
+        return -log(-x);
+    }
     // By reflection. The difference is exact.
     let sine = sin(PI * (x - floor(x + 0.5)));
     log(PI / fabs(sine * x)) - lgamma_of_positive(-x)
