@@ -8,7 +8,7 @@ use crate::error::{RusTorchError, RusTorchResult, require, with_room};
 use crate::manager::current_pin;
 use crate::tensor::check_type;
 use crate::value::View;
-use crate::{Element, Tensor};
+use crate::{Element, Operand, Tensor};
 
 impl Tensor {
     /// The elements `data`, in row-major order, as a tensor of `shape`.
@@ -162,6 +162,24 @@ impl Tensor {
         Self::filled("full_like", self.shape(), value.into(), self.dtype())
     }
 
+    /// One value, a number or a tensor of rank 0, in this tensor's shape and dtype.
+    ///
+    /// # Errors
+    /// A value of a higher rank; a number that is not in the dtype's range; a block format.
+    pub fn fill<'a>(&self, value: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+        const NAME: &str = "fill";
+        match value.into() {
+            Operand::Scalar(value) => Self::filled(NAME, self.shape(), value, self.dtype()),
+            Operand::Tensor(value) => {
+                require(NAME, value.rank() == 0, "a value of rank 0", value.ty())?;
+                value
+                    .cast(NAME, self.dtype())?
+                    .expand(self.shape())?
+                    .contiguous()
+            }
+        }
+    }
+
     /// Zeros in this tensor's shape and dtype.
     ///
     /// # Errors
@@ -260,8 +278,8 @@ impl Tensor {
         Self::apply("arange", arange, &[])
     }
 
-    /// `steps` numbers, evenly from `start` to `end`, both included. Integers
-    /// are cut, the ends first.
+    /// `steps` numbers, evenly from `start` to `end`, both included. They are rounded to the dtype,
+    /// integers cut, the ends first.
     ///
     /// # Errors
     /// Booleans or a block format; a complex end of real numbers.
@@ -304,9 +322,10 @@ impl Tensor {
         let legal = !dtype.is_block() && dtype != DType::Bool;
         require(name, legal, "a dtype of numbers", dtype)?;
         let real = start.imag() == 0.0 && end.imag() == 0.0;
-        let [start, end] = match dtype.is_int() {
-            true => [start, end].map(|end| Scalar::Float(end.as_f64().trunc().into())),
-            false => [start, end],
+        let [start, end] = match (steps, dtype.is_int()) {
+            // As PyTorch, which rounds the only number afterwards.
+            (1, false) => [start, end],
+            _ => [start, end].map(|end| rounded(end, dtype)),
         };
         let expected = "real ends of real numbers";
         require(
@@ -341,7 +360,7 @@ impl Tensor {
         let index = line(0.0, 1.0)?;
         let from_end = line(steps.saturating_sub(1) as f64, -1.0)?;
         let (rising, falling) = (line(start, step)?, from_end.mul(-step)?.add(end)?);
-        let first_half = index.lt((steps.div_ceil(2)) as f64)?;
+        let first_half = index.lt((steps / 2).max(1) as f64)?;
         Self::where_(&first_half, &rising, &falling)
     }
 
@@ -382,6 +401,18 @@ fn is_held(value: Scalar, dtype: DType) -> bool {
     };
     let is_real = value.imag() == 0.0 || dtype.is_complex() || dtype == DType::Bool;
     is_real && is_inside(value.as_f64()) && is_inside(value.imag())
+}
+
+/// A number as a dtype has it: integers cut, real halves and singles rounded.
+fn rounded(value: Scalar, dtype: DType) -> Scalar {
+    let real = value.as_f64();
+    match dtype {
+        DType::F16 => half::f16::from_f64(real).to_f64().into(),
+        DType::BF16 => half::bf16::from_f64(real).to_f64().into(),
+        DType::F32 => f64::from(real as f32).into(),
+        _ if dtype.is_int() => real.trunc().into(),
+        _ => value,
+    }
 }
 
 /// A vector as the owner of its bytes.

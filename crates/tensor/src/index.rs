@@ -124,6 +124,10 @@ impl Tensor {
     /// [`Tensor::gather`] along a dimension that has been checked.
     fn gathered(&self, name: &'static str, dim: usize, index: &Self) -> RusTorchResult<Self> {
         let index = &index.none_of_i64(name)?;
+        // Nothing is asked for, whatever the rank.
+        if index.numel() == 0 && index.rank() != self.rank() {
+            return Self::zeros(index.shape(), self.dtype());
+        }
         if self.rank() > 0 || index.rank() > 1 {
             return Self::apply(name, Gather { dim }, &[self, index]);
         }

@@ -11,13 +11,14 @@
 //! | `recipe.rs`, `recovery.rs` | how values were computed, for when their device is lost |
 //! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
 //! | `creation.rs`, `random/`, `macros.rs` | new tensors |
+//! | `layouts.rs` | tensors of given strides, and of other sizes |
 //! | `views.rs`, `parts.rs`, `diagonals.rs` | other shapes, parts along dimensions, diagonals |
 //! | `index.rs`, `index/` | elements chosen or placed by index |
 //! | `rearrange.rs`, `join.rs`, `padding.rs` | the same elements elsewhere, put together, continued |
 //! | `search.rs`, `unique.rs`, `histogram.rs` | places in sorted sequences, equal elements, counts |
 //! | `statistics.rs`, `patches.rs`, `windows.rs` | covariance and slopes, patches of images, windows |
 //! | `promote.rs`, `elementwise/`, `ops_traits.rs` | functions of elements, operators |
-//! | `reduce/`, `scatter_reduce.rs` | elements combined |
+//! | `reduce/`, `scatter_reduce.rs`, `segments.rs` | elements combined |
 //! | `linalg/`, `fft.rs` | linear algebra, Fourier transforms |
 //! | `nn/` | `torch.nn.functional` |
 //! | `display.rs` | printing |
@@ -49,6 +50,7 @@ mod history;
 mod hybrid;
 mod index;
 mod join;
+mod layouts;
 mod leaves;
 pub mod linalg;
 mod macros;
@@ -67,6 +69,7 @@ mod recovery;
 mod reduce;
 mod scatter_reduce;
 mod search;
+mod segments;
 mod statistics;
 mod tensor;
 mod trace;
@@ -101,13 +104,14 @@ pub use padding::PadMode;
 pub use parts::Sections;
 pub use patches::Patches;
 pub use preferences::prefer;
-pub use promote::Operand;
+pub use promote::{Operand, To};
 pub use random::{
     Generator, GeneratorState, default_generator, fork_rng, initial_seed, manual_seed,
 };
 pub use rearrange::Repeats;
 pub use reduce::Interpolation;
 pub use scatter_reduce::ScatterReduce;
+pub use segments::Segments;
 pub use statistics::Spacing;
 pub use tensor::Tensor;
 pub use trace::Trace;

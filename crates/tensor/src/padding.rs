@@ -56,6 +56,14 @@ impl Tensor {
         require(NAME, fits, expected, format!("{padding:?}"))?;
         match mode.into() {
             PadMode::Constant(value) => self.without_negative(pairs)?.padded(pairs, value),
+            // What is left after cutting goes around.
+            PadMode::Circular => {
+                let left = self.without_negative(pairs)?;
+                (pairs.iter().enumerate()).try_fold(left, |x, (i, pair)| {
+                    let pair = pair.map(|n| n.max(0));
+                    x.continued(x.rank() - 1 - i, pair, PadMode::Circular)
+                })
+            }
             mode => (pairs.iter().enumerate()).try_fold(self.clone(), |x, (i, &pair)| {
                 x.continued(x.rank() - 1 - i, pair, mode)
             }),

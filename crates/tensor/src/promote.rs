@@ -3,6 +3,7 @@
 use num_complex::Complex;
 use rustorch_ir::ops::Cast;
 use rustorch_ir::{DType, OpError, Scalar};
+use rustorch_runtime::DeviceType;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
@@ -99,7 +100,55 @@ impl Operand<'_> {
     }
 }
 
+/// What [`Tensor::to`] brings a tensor to.
+#[derive(Clone, Copy)]
+pub enum To<'a> {
+    /// A dtype.
+    DType(DType),
+    /// A device.
+    Device(DeviceType),
+    /// Dtype and, if its elements are in memory, device of a tensor.
+    Like(&'a Tensor),
+}
+
+impl From<DType> for To<'_> {
+    fn from(dtype: DType) -> Self {
+        Self::DType(dtype)
+    }
+}
+
+impl From<DeviceType> for To<'_> {
+    fn from(device: DeviceType) -> Self {
+        Self::Device(device)
+    }
+}
+
+impl<'a> From<&'a Tensor> for To<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::Like(tensor)
+    }
+}
+
 impl Tensor {
+    /// The tensor in another dtype ([`Tensor::to_dtype`]), on another device
+    /// ([`Tensor::to_device`]), or as another tensor is.
+    ///
+    /// # Errors
+    /// Those of these methods.
+    pub fn to<'a>(&self, other: impl Into<To<'a>>) -> RusTorchResult<Self> {
+        match other.into() {
+            To::DType(dtype) => self.to_dtype(dtype),
+            To::Device(device) => self.to_device(device),
+            To::Like(tensor) => {
+                let converted = self.to_dtype(tensor.dtype())?;
+                match tensor.device() {
+                    Some(device) => converted.to_device(device),
+                    None => Ok(converted),
+                }
+            }
+        }
+    }
+
     /// The values in another dtype: floats to integers are cut towards zero and saturate,
     /// complex to real drops the imaginary part, to `bool` is `!= 0`, block formats are
     /// dequantised.

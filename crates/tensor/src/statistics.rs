@@ -45,7 +45,7 @@ impl Tensor {
     /// `aweights`, floats, how much. Integers become `f32`.
     ///
     /// # Errors
-    /// Rank above 2; booleans; weights that are not vectors of the observations.
+    /// Rank above 2; booleans; weights that are not vectors of the observations, or of another kind.
     pub fn cov(
         &self,
         correction: i64,
@@ -67,6 +67,10 @@ impl Tensor {
             x
         };
         let count = x.shape()[1];
+        let is_whole = fweights.is_none_or(|w| w.dtype().is_int());
+        let is_real = aweights.is_none_or(|w| w.dtype().is_float());
+        let expected = "frequencies that are integers, and other weights that are floats";
+        require(NAME, is_whole && is_real, expected, "other weights")?;
         for weights in [fweights, aweights].into_iter().flatten() {
             let expected = format!("weights [{count}]");
             require(NAME, weights.shape() == [count], expected, weights.ty())?;

@@ -3,9 +3,9 @@
 use rustorch_ir::Role;
 use rustorch_ir::ops::{Assign, Contiguous, UpdateSlice};
 
-use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::value::State;
+use crate::{Operand, Tensor};
 
 impl Tensor {
     /// Writes the elements of `source` over this tensor's, in its memory, and makes this handle one
@@ -32,6 +32,24 @@ impl Tensor {
         let updated = Self::apply(NAME, Assign, &[self, &source])?;
         self.set_value(updated.value().clone());
         Ok(self)
+    }
+
+    /// Writes one value, a number or a tensor of rank 0, over the elements, as [`Tensor::copy_`]
+    /// writes.
+    ///
+    /// # Errors
+    /// As [`Tensor::fill`] and [`Tensor::copy_`].
+    pub fn fill_<'a>(&mut self, value: impl Into<Operand<'a>>) -> RusTorchResult<&mut Self> {
+        let filled = self.fill(value)?;
+        self.copy_(&filled)
+    }
+
+    /// Writes zeros over the elements, as [`Tensor::copy_`] writes.
+    ///
+    /// # Errors
+    /// As [`Tensor::copy_`].
+    pub fn zero_(&mut self) -> RusTorchResult<&mut Self> {
+        self.fill_(0)
     }
 
     /// Writes `source` into this tensor's memory at index `start` of `dim`, and returns the

@@ -64,17 +64,23 @@ impl Tensor {
         self.composed_of_numbers("tanhshrink", |x| x.sub(&x.tanh()?))
     }
 
-    /// `x`, or below 0 `x` times the mean of the bounds: `rrelu` as it is after training. Real;
-    /// integers as `f32`.
+    /// `x`, or below 0 `x` times a slope: in training one drawn evenly between the bounds for each
+    /// element, from the [default generator](crate::default_generator), else the mean of the bounds.
+    /// Real; integers as `f32`.
     ///
     /// # Errors
     /// A dtype other than of real numbers; `lower` above `upper`.
-    pub fn rrelu(&self, lower: f64, upper: f64) -> RusTorchResult<Self> {
+    pub fn rrelu(&self, lower: f64, upper: f64, training: bool) -> RusTorchResult<Self> {
         const NAME: &str = "rrelu";
         let got = format!("{lower} and {upper}");
         require(NAME, lower <= upper, "lower up to upper", got)?;
-        let slope = 0.5 * (lower + upper);
-        self.composed(NAME, |x| Self::where_(&x.ge(0)?, x, &x.mul(slope)?))
+        self.composed(NAME, |x| {
+            let sloped = match training && lower < upper {
+                true => x.mul(&Self::uniform(lower, upper, x.shape(), x.dtype())?)?,
+                false => x.mul(0.5 * (lower + upper))?,
+            };
+            Self::where_(&x.ge(0)?, x, &sloped)
+        })
     }
 
     /// `self` where that is positive, else `weight · self`: `weight` is one number, or one for each

@@ -58,7 +58,7 @@ impl Tensor {
         Self::cat(&[&kept, &rest], 0)
     }
 
-    /// Indices of a tensor of `shape`, one vector for each dimension, of places counted in
+    /// Indices of a tensor of `shape`, one `i64` tensor for each dimension, of places counted in
     /// row-major order, integers of any shape. Places are not looked at: behind the end, the first
     /// dimension's index is too large.
     ///
@@ -75,7 +75,7 @@ impl Tensor {
         )?;
         let some = !shape.contains(&0);
         require(NAME, some, "a shape with elements", format!("{shape:?}"))?;
-        let mut rest = self.clone();
+        let mut rest = self.cast(NAME, DType::I64)?;
         let mut indices = Vec::with_capacity(shape.len());
         for (dim, &size) in shape.iter().enumerate().rev() {
             indices.push(match dim {

@@ -7,6 +7,7 @@
 mod einsum;
 mod factors;
 mod least_squares;
+mod low_rank;
 mod norms;
 mod products;
 mod solve;

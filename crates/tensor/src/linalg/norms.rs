@@ -112,3 +112,25 @@ pub fn cond(a: &Tensor, ord: MatrixNorm) -> RusTorchResult<Tensor> {
     let product = norm(a)?.mul(&norm(&inverse)?)?;
     product.masked_fill(&info.gt(0)?, f64::INFINITY)
 }
+
+impl Tensor {
+    /// Slices along `dim` whose `p`-norm is larger than `max_norm` scaled to it. Floats and complex
+    /// numbers.
+    ///
+    /// # Errors
+    /// Another dtype; fewer than two dimensions; a `p` that is not positive, a negative `max_norm`.
+    pub fn renorm(&self, p: f64, dim: isize, max_norm: f64) -> RusTorchResult<Self> {
+        const NAME: &str = "renorm";
+        require(NAME, self.rank() >= 2, "at least two dimensions", self.ty())?;
+        require(NAME, p > 0.0, "a norm above 0", p)?;
+        require(NAME, max_norm >= 0.0, "a max_norm of at least 0", max_norm)?;
+        let own = self.dim(NAME, dim)?;
+        let others = (0..self.rank()).filter(|&d| d != own);
+        let others: Vec<isize> = others.map(|d| d as isize).collect();
+        let norm = self.widened(NAME)?.norm(p, &others[..], true)?;
+        // As PyTorch, which keeps clear of a division by 0.
+        let scale = norm.add(1e-7)?.reciprocal()?.mul(max_norm)?;
+        let scale = Tensor::where_(&norm.gt(max_norm)?, &scale, 1.0)?;
+        self.mul(&scale)?.cast(NAME, self.dtype())
+    }
+}

@@ -5,6 +5,7 @@ use rustorch_ir::{DType, OpError, Scalar};
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::promote::result_dtype;
 
 impl Tensor {
     /// The matrix product, as `torch.matmul`: of `[…, m, k]` and `[…, k, n]` it is
@@ -90,7 +91,8 @@ impl Tensor {
     }
 }
 
-/// `beta · input + alpha · product`, where an `input` whose factor is 0 is not looked at.
+/// `beta · input + alpha · product`, where an `input` whose factor is 0 is not looked at. Of halves
+/// the product is one of singles, so that only the sum is rounded.
 fn added(
     name: &'static str,
     input: &Tensor,
@@ -109,12 +111,24 @@ fn added(
         false => product.mul(alpha)?,
     };
     let shape = scaled.ty().shape.clone();
-    let expanded = Tensor::apply(name, Expand { shape }, &[input])?;
+    let expanded = Tensor::apply(name, Expand { shape }, &[&input.widened(name)?])?;
     match beta {
         beta if beta.as_f64() == 0.0 && beta.imag() == 0.0 => Ok(scaled),
         Scalar::Int(1) => expanded.add(&scaled),
         beta => expanded.mul(beta)?.add(&scaled),
     }
+}
+
+/// `Σ a · b` of batches of matrices, one product of matrices side by side.
+fn products_added(a: &Tensor, b: &Tensor) -> RusTorchResult<Tensor> {
+    const NAME: &str = "addbmm";
+    let (&[batch, m, k], &[other, inner, n]) = (a.shape(), b.shape()) else {
+        return Err(OpError::new(NAME, "two batches of matrices", b.ty()).into());
+    };
+    let got = format!("{} and {}", a.ty(), b.ty());
+    require(NAME, (batch, k) == (other, inner), "batches that fit", got)?;
+    let rows = a.permute([1, 0, 2])?.reshape([m, batch * k])?;
+    rows.product_of_ranks(NAME, &b.reshape([batch * k, n])?, (2, 2))
 }
 
 /// One method for each line: documentation, name, the product that is added.
@@ -135,7 +149,14 @@ macro_rules! added_methods {
                 beta: impl Into<Scalar>,
                 alpha: impl Into<Scalar>,
             ) -> RusTorchResult<Self> {
-                added(stringify!($name), self, $product?, beta.into(), alpha.into())
+                const NAME: &str = stringify!($name);
+                let dtype = result_dtype(NAME, &[self.into(), $a.into()])?;
+                // Different dtypes are the product's to refuse.
+                let [$a, $b] = &match $a.dtype() == $b.dtype() {
+                    true => [$a.widened(NAME)?, $b.widened(NAME)?],
+                    false => [$a.clone(), $b.clone()],
+                };
+                added(NAME, self, $product?, beta.into(), alpha.into())?.cast(NAME, dtype)
             })*
         }
     };
@@ -152,7 +173,7 @@ added_methods! {
     baddbmm = |a, b| a.bmm(b);
     "`beta · self + alpha · Σ a · b` of batches of matrices `[b, m, k]` and `[b, k, n]`, which are \
      added up."
-    addbmm = |a, b| a.bmm(b).and_then(|c| c.sum(0, false)?.cast("addbmm", a.dtype()));
+    addbmm = |a, b| products_added(a, b);
 }
 
 impl Tensor {

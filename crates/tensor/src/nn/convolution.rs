@@ -5,7 +5,7 @@
 //! Complex numbers are pairs of real channels, and integers are products of matrices.
 
 use rustorch_ir::ops::{Concat, Conv2d, ConvTranspose2d, Slice};
-use rustorch_ir::{OpError, Shape};
+use rustorch_ir::{DType, OpError, Shape};
 
 use crate::Tensor;
 use crate::error::{RusTorchError, RusTorchResult, require};
@@ -262,7 +262,7 @@ fn parts(x: &Tensor, groups: usize) -> RusTorchResult<Tensor> {
 }
 
 impl Tensor {
-    fn convolved<const N: usize>(
+    pub(super) fn convolved<const N: usize>(
         &self,
         name: &'static str,
         weight: &Self,
@@ -312,13 +312,20 @@ impl Tensor {
         y.without_batch(has_batch)
     }
 
-    fn spread<const N: usize>(
+    pub(super) fn spread<const N: usize>(
         &self,
         name: &'static str,
         weight: &Self,
         bias: Option<&Self>,
         options: &ConvTransposeOptions<N>,
     ) -> RusTorchResult<Self> {
+        if N == 3 && matches!(self.dtype(), DType::F16 | DType::BF16) {
+            // Its planes are added up here.
+            let [x, weight] = [self.widened(name)?, weight.widened(name)?];
+            let bias = bias.map(|bias| bias.widened(name)).transpose()?;
+            let y = x.spread(name, &weight, bias.as_ref(), options)?;
+            return y.cast(name, self.dtype());
+        }
         let (conv, has_batch) = Conv::new(name, N, [self, weight], bias, options.groups)?;
         let sides = Sides {
             stride: &options.stride,
@@ -573,7 +580,7 @@ fn transposed_integers(conv: &Conv, sides: &Sides, behind: &[usize]) -> RusTorch
     for (i, &behind) in behind.iter().enumerate().take(dims) {
         let (dim, length) = (2 + i, conv.weight.shape()[2 + i]);
         x = spaced(conv.name, &x, dim, sides.stride[i])?;
-        let turned = Tensor::arange(length as i64 - 1, -1, -1, rustorch_ir::DType::I64)?;
+        let turned = Tensor::arange(length as i64 - 1, -1, -1, DType::I64)?;
         weight = weight.index_select(dim as isize, &turned)?;
         let reach = length.saturating_sub(1).saturating_mul(sides.dilation[i]);
         let mut pairs = vec![(0, 0); dims - i];

@@ -28,6 +28,20 @@ impl Tensor {
         self.dropped("dropout", p, training, self.shape(), Kind::Zero, None)
     }
 
+    /// [`Tensor::dropout`], and which elements were kept, `bool`: all outside training.
+    ///
+    /// # Errors
+    /// As [`Tensor::dropout`].
+    pub fn native_dropout(&self, p: f64, training: bool) -> RusTorchResult<(Self, Self)> {
+        const NAME: &str = "native_dropout";
+        let ones = Self::ones(self.shape(), DType::F32)?;
+        let legal = self.dtype().is_float() || self.dtype().is_complex();
+        require(NAME, legal, "a floating-point or complex tensor", self.ty())?;
+        let scale = ones.dropped(NAME, p, training, self.shape(), Kind::Zero, None)?;
+        let dropped = self.mul(&scale.cast(NAME, self.dtype())?)?;
+        Ok((dropped, scale.ne(0.0)?))
+    }
+
     /// [`Tensor::dropout`] in training, by a key as that of [`Tensor::rand_keyed`].
     ///
     /// # Errors

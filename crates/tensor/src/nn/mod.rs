@@ -11,8 +11,10 @@
 //! | `dropout.rs` | elements left out by chance |
 //! | `distance.rs` | distances between vectors |
 //! | `loss/` | losses |
+//! | `backward/` | gradients of layers, as `aten` has them |
 
 mod attention;
+pub mod backward;
 mod convolution;
 mod distance;
 mod dropout;
@@ -46,7 +48,7 @@ use crate::error::{RusTorchResult, require};
 
 impl Tensor {
     /// The tensor in the dtype that compositions are computed in: at least single precision.
-    fn widened(&self, name: &'static str) -> RusTorchResult<Self> {
+    pub(crate) fn widened(&self, name: &'static str) -> RusTorchResult<Self> {
         match self.dtype() {
             DType::F16 | DType::BF16 => self.cast(name, DType::F32),
             _ => Ok(self.clone()),
@@ -75,7 +77,7 @@ impl Tensor {
     }
 
     /// `value` put before and behind the last dimensions, by a pair for each.
-    fn surrounded(
+    pub(crate) fn surrounded(
         &self,
         name: &'static str,
         pairs: &[(usize, usize)],

@@ -189,14 +189,51 @@ impl Tensor {
         eps: f64,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "group_norm";
-        self.require_channels(NAME, &[weight, bias])?;
+        self.grouped_channels(NAME, groups, &[weight, bias])?;
+        self.normed_by(NAME, groups, [weight, bias], eps)
+    }
+
+    /// [`Tensor::group_norm`], the mean, and `1 / √(var + eps)`, of each group, `[n, groups]`.
+    ///
+    /// # Errors
+    /// As [`Tensor::group_norm`].
+    pub fn native_group_norm(
+        &self,
+        groups: usize,
+        weight: Option<&Self>,
+        bias: Option<&Self>,
+        eps: f64,
+    ) -> RusTorchResult<(Self, Self, Self)> {
+        const NAME: &str = "native_group_norm";
+        let [n, c, rest] = self.grouped_channels(NAME, groups, &[weight, bias])?;
+        let x = self
+            .widened(NAME)?
+            .reshape([n, groups, c / groups * rest])?;
+        let mean = x.mean(-1, true)?;
+        let centred = x.sub(&mean)?;
+        let rstd = centred.square()?.mean(-1, true)?.add(eps)?.rsqrt()?;
+        let y = centred.mul(&rstd)?.reshape(self.shape())?;
+        let y = y.scaled(NAME, [weight, bias], |v| v.by_channel(self.rank()))?;
+        let [mean, rstd] = [mean.squeeze(-1)?, rstd.squeeze(-1)?];
+        let [y, mean, rstd] = [y, mean, rstd].map(|x| x.cast(NAME, self.dtype()));
+        Ok((y?, mean?, rstd?))
+    }
+
+    /// Batch, channels and elements of each channel of what is normalised in groups.
+    pub(super) fn grouped_channels(
+        &self,
+        name: &'static str,
+        groups: usize,
+        others: &[Option<&Self>],
+    ) -> RusTorchResult<[usize; 3]> {
+        self.require_channels(name, others)?;
         let channels = self.shape()[1];
         let divides = groups > 0 && channels > 0 && channels.is_multiple_of(groups);
         let got = format!("{} in {groups} groups", self.ty());
-        require(NAME, divides, "channels that the groups divide", got)?;
-        let is_there = self.shape()[2..].iter().all(|&size| size > 0);
-        require(NAME, is_there, "elements in each channel", self.ty())?;
-        self.normed_by(NAME, groups, [weight, bias], eps)
+        require(name, divides, "channels that the groups divide", got)?;
+        let elements: usize = self.shape()[2..].iter().product();
+        require(name, elements > 0, "elements in each channel", self.ty())?;
+        Ok([self.shape()[0], channels, elements])
     }
 
     /// `[n, c, …]` normalised in groups of channels.
@@ -287,7 +324,7 @@ impl Tensor {
     }
 
     /// Fails unless `inner` are the last dimensions, at least one, and the others have that shape.
-    fn require_inner(
+    pub(super) fn require_inner(
         &self,
         name: &'static str,
         inner: &[usize],

@@ -84,6 +84,29 @@ impl Axis {
         windows.map(|window| window.iter().flatten().count())
     }
 
+    /// How many elements the windows of several dimensions have, in row-major order.
+    pub(super) fn members_of(axes: &[Self]) -> Vec<f64> {
+        axes.iter().fold(vec![1.0], |members, axis| {
+            let own: Vec<usize> = axis.members().collect();
+            let product = |&n: &f64| own.clone().into_iter().map(move |own| n * own as f64);
+            members.iter().flat_map(product).collect()
+        })
+    }
+
+    /// Which window each place that has an index is of, and the index.
+    fn members_and_indices(&self) -> RusTorchResult<[Tensor; 2]> {
+        let places = self.places.iter().enumerate();
+        let pairs = places.filter_map(|(at, index)| Some((at / self.width, (*index)?)));
+        let (windows, indices): (Vec<i64>, Vec<i64>) = pairs
+            .map(|(window, index)| (window as i64, index as i64))
+            .unzip();
+        let count = windows.len();
+        Ok([
+            Tensor::from_vec(windows, [count])?,
+            Tensor::from_vec(indices, [count])?,
+        ])
+    }
+
     /// The indices as a tensor; where there is none, one that is in the window, too.
     fn index(&self) -> RusTorchResult<Tensor> {
         let windows = self.places.chunks(self.width.max(1));
@@ -132,6 +155,26 @@ impl Tensor {
             };
             Self::apply(name, sum, &[&elements])
         })
+    }
+
+    /// What goes to each of the indices of the last dimensions, `sizes` of them, where their windows
+    /// are these elements: [`Tensor::sum_of_windows`] transposed.
+    pub(super) fn spread_of_windows(
+        &self,
+        name: &'static str,
+        axes: &[Axis],
+        sizes: &[usize],
+    ) -> RusTorchResult<Self> {
+        let lead = self.rank() - axes.len();
+        let dims = axes.iter().zip(sizes).enumerate();
+        dims.into_iter()
+            .try_fold(self.clone(), |x, (i, (axis, &size))| {
+                let dim = lead + i;
+                let [windows, indices] = axis.members_and_indices()?;
+                let elements = x.picked(name, dim, &windows)?;
+                let shape = x.ty().shape.clone().with_dim(dim, size);
+                Self::zeros(&*shape, x.dtype())?.index_add(dim as isize, &indices, &elements, 1)
+            })
     }
 
     /// The largest elements of the windows along the last dimensions, of which each has one.

@@ -38,6 +38,10 @@ filling! {
             const NAME: &str = "normal_";
             let legal = x.dtype().is_float() || x.dtype().is_complex();
             require(NAME, legal, "a floating-point or complex dtype", x.dtype())?;
+            if let Operand::Scalar(std) = std {
+                let expected = "a deviation that is not negative";
+                require(NAME, std.as_f64() >= 0.0, expected, std)?;
+            }
             let [mean, std] = [mean.to_tensor(NAME, x.dtype())?, std.to_tensor(NAME, x.dtype())?];
             g.randn(x.shape(), x.dtype())?.mul(&std)?.add(&mean)
         };

@@ -281,7 +281,7 @@ fn activations() -> Outcome {
             [-1.6705687, -0.6917582, 0.0, 0.2626753, 4.202804],
         ),
         (x.leaky_relu(0.1)?, [-0.3, -0.05, 0.0, 0.25, 4.0]),
-        (x.rrelu(0.1, 0.3)?, [-0.6, -0.1, 0.0, 0.25, 4.0]),
+        (x.rrelu(0.1, 0.3, false)?, [-0.6, -0.1, 0.0, 0.25, 4.0]),
         (x.relu6()?, [0.0, 0.0, 0.0, 0.25, 4.0]),
         (
             x.softplus(2.0, 3.0)?,
@@ -326,7 +326,7 @@ fn activations() -> Outcome {
     );
     assert_close(&tensor![[1.0, 0.0]].glu(-1)?, &[0.5]);
     assert!(error(x.glu(0)).contains("even size"));
-    assert!(error(x.rrelu(1.0, 0.0)).contains("lower up to upper"));
+    assert!(error(x.rrelu(1.0, 0.0, false)).contains("lower up to upper"));
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The public interface, by the families of its source files.
 
+mod backward;
 mod creation;
 mod data;
 mod devices;
@@ -12,6 +13,7 @@ mod fft;
 mod functional;
 mod history;
 mod index;
+mod layouts;
 mod linalg;
 mod nn;
 mod random;

@@ -32,6 +32,11 @@ pub(crate) fn missing<T>(what: impl ToString) -> Found<T> {
     Err(Stop::Missing(what.to_string()))
 }
 
+/// What the type of a parameter has no value for.
+pub(crate) fn untyped<T>(what: impl ToString) -> Found<T> {
+    Err(Stop::Untyped(what.to_string()))
+}
+
 /// A function of the registry.
 pub(crate) struct Entry {
     /// The name that the original has, with its variant behind a point where only that is meant.
@@ -96,6 +101,16 @@ impl Call {
                 (None, Some(default)) => (name, Value::of_default(default)),
                 (None, None) => return missing(format!("a call without {name}")),
             });
+        }
+        // Results are returned, never written into a tensor that is given for them, and there are
+        // no tensors but of elements with strides.
+        let has_type = |(name, value): &&(String, Value)| match (name.as_str(), value) {
+            (_, Value::None) => true,
+            ("layout", Value::Other(layout)) => layout == "layout \"strided\"",
+            (name, _) => name != "out",
+        };
+        if let Some((name, value)) = keywords.iter().find(|keyword| !has_type(keyword)) {
+            return untyped(format!("{name}={value}"));
         }
         keywords.retain(|(name, value)| {
             !PLACES.contains(&name.as_str()) && !matches!(value, Value::None)
@@ -363,10 +378,11 @@ mod tests {
         for call in [
             bind(&[], &[]),
             bind(&[1; 5], &[]),
-            bind(&[1], &[("out", 2)]),
+            bind(&[1], &[("other", 2)]),
         ] {
             assert!(matches!(call, Err(Stop::Missing(_))));
         }
+        assert!(matches!(bind(&[1], &[("out", 2)]), Err(Stop::Untyped(_))));
         let call = bind(&[1], &[]).unwrap();
         assert!(call.only("keepdim", "False").is_ok());
         assert!(matches!(call.only("input", "2"), Err(Stop::Missing(_))));

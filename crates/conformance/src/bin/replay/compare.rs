@@ -218,7 +218,11 @@ impl Lines {
         let at = dim.rem_euclid(input.len().max(1) as isize) as usize;
         Self {
             size: input.get(at).copied().unwrap_or(1),
-            count: indices.get(at).copied().unwrap_or(1),
+            // A dimension of one index may be left out.
+            count: match indices.len() == input.len() {
+                true => indices.get(at).copied().unwrap_or(1),
+                false => 1,
+            },
             inner: input.iter().skip(at + 1).product(),
         }
     }

@@ -61,6 +61,7 @@ impl Value {
             (Self::Int(a), Self::Int(b)) => a == b,
             (Self::Float(a), Self::Float(b)) => a == b,
             (Self::Int(a), Self::Float(b)) | (Self::Float(b), Self::Int(a)) => *a as f64 == *b,
+            (Self::Complex(a, b), Self::Complex(x, y)) => (a, b) == (x, y),
             (Self::Text(a), Self::Text(b)) => a == b,
             (Self::DType(a), Self::DType(b)) => a == b,
             _ => false,
@@ -121,4 +122,5 @@ output_from! {
     i64, |x| Self::Value(Value::Int(x));
     f64, |x| Self::Value(Value::Float(x));
     DType, |x| Self::Value(Value::DType(x));
+    Value, |x| Self::Value(x);
 }

@@ -57,7 +57,7 @@ adaptive_pools! {
 
 impl Tensor {
     /// The windows, and `self` with a batch.
-    fn adaptive_axes<const N: usize>(
+    pub(in crate::nn) fn adaptive_axes<const N: usize>(
         &self,
         name: &'static str,
         output_size: [Option<usize>; N],
@@ -78,11 +78,7 @@ impl Tensor {
         self.require_float(name)?;
         let (axes, x, has_batch) = self.adaptive_axes(name, output_size)?;
         let sums = x.widened(name)?.sum_of_windows(name, &axes)?;
-        let members = axes.iter().fold(vec![1.0], |members, axis| {
-            let own: Vec<usize> = axis.members().collect();
-            let product = |&n: &f64| own.clone().into_iter().map(move |own| n * own as f64);
-            members.iter().flat_map(product).collect()
-        });
+        let members = Axis::members_of(&axes);
         let members = Self::from_vec(members, axes.each_ref().map(|axis| axis.count))?;
         let means = sums.div(&members.cast(name, sums.dtype())?)?;
         means.cast(name, self.dtype())?.without_batch(has_batch)

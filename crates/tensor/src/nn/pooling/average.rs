@@ -97,14 +97,7 @@ impl Tensor {
         options: &AvgPoolOptions<N>,
     ) -> RusTorchResult<Self> {
         let (x, has_batch) = self.with_batch(name, N)?;
-        let windows = Windows {
-            kernel,
-            stride: options.stride.unwrap_or(kernel),
-            padding: options.padding,
-            dilation: [1; N],
-            ceil_mode: options.ceil_mode,
-        };
-        let sides = windows.sides(name, &x)?;
+        let sides = Windows::averaged(kernel, options).sides(name, &x)?;
         let legal = options.divisor_override != Some(0);
         require(name, legal, "a divisor other than 0", "divisor_override 0")?;
         let divisors = divisors(&sides, options);
@@ -186,8 +179,23 @@ impl Tensor {
     }
 }
 
+impl<const N: usize> Windows<N> {
+    pub(in crate::nn) fn averaged(kernel: [usize; N], options: &AvgPoolOptions<N>) -> Self {
+        Self {
+            kernel,
+            stride: options.stride.unwrap_or(kernel),
+            padding: options.padding,
+            dilation: [1; N],
+            ceil_mode: options.ceil_mode,
+        }
+    }
+}
+
 /// What the sum over each window is divided by.
-fn divisors<const N: usize>(sides: &[Side], options: &AvgPoolOptions<N>) -> Vec<i64> {
+pub(in crate::nn) fn divisors<const N: usize>(
+    sides: &[Side],
+    options: &AvgPoolOptions<N>,
+) -> Vec<i64> {
     sides.iter().fold(vec![1], |divisors, side| {
         let members: Vec<[usize; 2]> = side.members().collect();
         let product = |&by: &i64| {

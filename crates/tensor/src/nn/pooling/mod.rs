@@ -7,6 +7,7 @@ mod maximum;
 mod unpool;
 
 pub use average::AvgPoolOptions;
+pub(super) use average::divisors;
 pub use fractional::FractionalSize;
 pub use maximum::MaxPoolOptions;
 
@@ -18,7 +19,7 @@ use crate::error::{RusTorchResult, require};
 
 /// How windows lie in each dimension.
 #[derive(Clone, Copy)]
-struct Windows<const N: usize> {
+pub(super) struct Windows<const N: usize> {
     kernel: [usize; N],
     stride: [usize; N],
     padding: [usize; N],
@@ -28,7 +29,7 @@ struct Windows<const N: usize> {
 
 impl<const N: usize> Windows<N> {
     /// The windows of `x` `[…, sizes]`.
-    fn sides(&self, name: &'static str, x: &Tensor) -> RusTorchResult<[Side; N]> {
+    pub(super) fn sides(&self, name: &'static str, x: &Tensor) -> RusTorchResult<[Side; N]> {
         let (lead, sizes) = x.shape().split_at(x.rank() - N);
         // Only the batch may be empty.
         let channels_and_sizes = lead.last().into_iter().chain(sizes);

@@ -15,11 +15,20 @@ table! {
     "empty_like", "input, *, dtype=None, memory_format=None", |c| {
         c.input_as("dtype")?.empty_like()?
     };
+    "empty_permuted", "size, physical_layout, *, dtype=None", |c| {
+        let dtype = c.dtype_or("dtype", DType::F32)?;
+        Tensor::empty_permuted(c.ints("size")?, c.ints("physical_layout")?, dtype)?
+    };
+    "empty_strided", "size, stride, *, dtype=None", |c| {
+        let dtype = c.dtype_or("dtype", DType::F32)?;
+        Tensor::empty_strided(c.ints("size")?, c.ints("stride")?, dtype)?
+    };
     "eye", "n, m=None, *, dtype=None", |c| {
         let n = c.int("n")?;
         let m = c.maybe_int("m")?.unwrap_or(n);
         Tensor::eye_of([n, m], c.dtype_or("dtype", DType::F32)?)?
     };
+    "fill", "input, value", |c| c.input()?.fill(c.operand("value")?)?;
     "full", "size, fill_value, *, dtype=None", |c| {
         Tensor::full(c.ints("size")?, c.scalar("fill_value")?, c.dtype_or("dtype", DType::F32)?)?
     };
@@ -42,6 +51,10 @@ table! {
     "new_empty", "input, size, *, dtype=None", |c| {
         let dtype = c.dtype_or("dtype", c.input()?.dtype())?;
         Tensor::empty(c.ints("size")?, dtype)?
+    };
+    "new_empty_strided", "input, size, stride, *, dtype=None", |c| {
+        let input = c.input_as("dtype")?;
+        input.new_empty_strided(c.ints("size")?, c.ints("stride")?)?
     };
     "new_full", "input, size, fill_value, *, dtype=None", |c| {
         let dtype = c.dtype_or("dtype", c.input()?.dtype())?;
@@ -101,6 +114,10 @@ table! {
     "triu_indices", "row, col, offset=0, *, dtype=None", |c| {
         Tensor::triu_indices(c.int("row")?, c.int("col")?, c.int("offset")?)?
             .to_dtype(c.dtype_or("dtype", DType::I64)?)?
+    };
+    "zero_", "input", |c| {
+        let mut x = c.input()?.contiguous()?;
+        x.zero_()?.clone()
     };
     "zeros", "*size, *, dtype=None", |c| {
         Tensor::zeros(c.ints("size")?, c.dtype_or("dtype", DType::F32)?)?

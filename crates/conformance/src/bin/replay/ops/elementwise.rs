@@ -1,9 +1,11 @@
 //! Functions of each element.
 
+use num_complex::Complex;
 use rustorch_ir::{DType, Scalar};
 use rustorch_tensor::{Operand, RoundingMode, Tensor};
 
 use crate::call::{Call, Found, missing};
+use crate::value::Value;
 
 table! {
     "abs", "input", |c| c.input()?.abs()?;
@@ -90,6 +92,7 @@ table! {
     "isneginf", "input", |c| c.input()?.isneginf()?;
     "isposinf", "input", |c| c.input()?.isposinf()?;
     "isreal", "input", |c| c.input()?.isreal()?;
+    "item", "input", |c| number(c.input()?)?;
     "lcm", "input, other", |c| c.input()?.lcm(c.operand("other")?)?;
     "ldexp", "input, other", |c| c.input()?.ldexp(c.tensor("other")?)?;
     "le", "input, other", |c| c.input()?.le(c.operand("other")?)?;
@@ -154,6 +157,7 @@ table! {
     "tan", "input", |c| c.input()?.tan()?;
     "tanh", "input", |c| c.input()?.tanh()?;
     "true_divide", "input, other", |c| c.input()?.true_divide(c.operand("other")?)?;
+    "to", "input, *target, *, copy=False, memory_format=None", |c| moved(c)?;
     "trunc", "input", |c| c.input()?.trunc()?;
     "view_as_complex", "input", |c| c.input()?.view_as_complex()?;
     "view_as_real", "input", |c| c.input()?.view_as_real()?;
@@ -234,4 +238,31 @@ fn first(c: &Call) -> Found<Tensor> {
         Operand::Scalar(Scalar::Complex(..)) => DType::Complex64,
     };
     Ok(Tensor::scalar(c.scalar("other")?, dtype)?)
+}
+
+/// `to` of a device, a dtype, both, or another tensor; whether to wait or to copy says nothing here.
+fn moved(c: &Call) -> Found<Tensor> {
+    let mut x = c.input()?.clone();
+    for target in c.value("target")?.parts().unwrap_or_default() {
+        x = match target {
+            Value::DType(dtype) => x.to(*dtype)?,
+            Value::Tensor(other) => x.to(other)?,
+            // A call is on the device that is replayed on.
+            Value::Text(_) | Value::Bool(_) => x,
+            other => return missing(format!("to {other}")),
+        };
+    }
+    Ok(x)
+}
+
+fn number(x: &Tensor) -> Found<Value> {
+    Ok(match x.dtype() {
+        DType::Bool => Value::Bool(x.item()?),
+        dtype if dtype.is_complex() => {
+            let z: Complex<f64> = x.to_dtype(DType::Complex128)?.item()?;
+            Value::Complex(z.re, z.im)
+        }
+        dtype if dtype.is_float() => Value::Float(x.to_dtype(DType::F64)?.item()?),
+        _ => Value::Int(x.to_dtype(DType::I64)?.item()?),
+    })
 }

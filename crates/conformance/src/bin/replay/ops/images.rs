@@ -7,11 +7,13 @@ use rustorch_tensor::nn::{
 };
 use rustorch_tensor::{RusTorchResult, Tensor};
 
-use crate::call::{Call, Found, missing};
+use crate::call::{Call, Found, missing, untyped};
 use crate::value::{Output, Value};
 
 table! {
-    "_upsample_bilinear2d_aa", "input, output_size, align_corners, scale_factors=None", |c| {
+    "_upsample_bilinear2d_aa", "input, output_size, align_corners, scale_factors=None, *, scales_h=None, scales_w=None", |c| {
+        c.only("scales_h", "None")?;
+        c.only("scales_w", "None")?;
         let options = InterpolateOptions {
             mode: InterpolateMode::Linear,
             align_corners: c.bool("align_corners")?,
@@ -152,7 +154,7 @@ fn stride<const N: usize>(c: &Call) -> Found<Option<[usize; N]>> {
     }
 }
 
-fn largest<const N: usize>(c: &Call) -> Found<MaxPoolOptions<N>> {
+pub(super) fn largest<const N: usize>(c: &Call) -> Found<MaxPoolOptions<N>> {
     Ok(MaxPoolOptions {
         stride: stride(c)?,
         padding: c.each("padding")?,
@@ -181,16 +183,16 @@ fn sizes<const N: usize>(c: &Call) -> Found<[Option<usize>; N]> {
         Value::None => Ok(None),
         Value::Int(size) => match usize::try_from(size) {
             Ok(size) => Ok(Some(size)),
-            Err(_) => missing(format!("output_size={size}")),
+            Err(_) => untyped(format!("output_size={size}")),
         },
-        _ => missing(format!("output_size={value}")),
+        _ => untyped(format!("output_size={value}")),
     };
     match value.parts() {
         Some([one]) => Ok([size(one)?; N]),
         None => Ok([size(value)?; N]),
         Some(parts) => {
             let sizes = parts.iter().map(size).collect::<Found<Vec<_>>>()?;
-            <[_; N]>::try_from(sizes).or_else(|_| missing(format!("output_size={value}")))
+            <[_; N]>::try_from(sizes).or_else(|_| untyped(format!("output_size={value}")))
         }
     }
 }

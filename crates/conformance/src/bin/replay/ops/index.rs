@@ -1,7 +1,7 @@
 //! Elements chosen or placed by index, places in sorted sequences.
 
 use rustorch_ir::DType;
-use rustorch_tensor::{Index, Operand, Tensor, Unique};
+use rustorch_tensor::{Index, Operand, ScatterReduce, Tensor, Unique};
 
 use crate::call::{Call, Found, missing};
 use crate::value::{Output, Value};
@@ -67,10 +67,16 @@ table! {
     "scatter", "input, dim, index, src=None, value=None, *, reduce=None", |c| {
         let source = c.operand(if c.has("src") { "src" } else { "value" })?;
         let (dim, index) = (c.int("dim")?, c.tensor("index")?);
-        match c.has("reduce") {
-            false => c.input()?.scatter(dim, index, source)?,
-            true if c.text("reduce")? == "add" => c.input()?.scatter_add(dim, index, source)?,
-            true => return missing("reduce"),
+        match (c.has("reduce"), source) {
+            (false, source) => c.input()?.scatter(dim, index, source)?,
+            (true, source) if c.text("reduce")? == "add" => c.input()?.scatter_add(dim, index, source)?,
+            (true, Operand::Tensor(source)) => {
+                c.input()?.scatter_reduce(dim, index, source, ScatterReduce::Prod, true)?
+            }
+            (true, Operand::Scalar(factor)) => {
+                let source = c.input()?.new_full(index.shape(), factor)?;
+                c.input()?.scatter_reduce(dim, index, &source, ScatterReduce::Prod, true)?
+            }
         }
     };
     "scatter_add", "input, dim, index, src", |c| {
@@ -100,7 +106,7 @@ table! {
 }
 
 /// An index, or the parts of a tuple or list of them.
-fn indices(value: &Value) -> Found<Vec<Index>> {
+pub(super) fn indices(value: &Value) -> Found<Vec<Index>> {
     let parts = match value {
         Value::Tuple(parts) => parts,
         Value::List(parts) if parts.iter().all(|p| matches!(p, Value::Tensor(_))) => parts,

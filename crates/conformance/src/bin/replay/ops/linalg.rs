@@ -185,14 +185,26 @@ table! {
         c.input()?.ormqr(tau, other, c.bool("left")?, c.bool("transpose")?)?
     };
     "outer", "input, vec2", |c| c.input()?.outer(c.tensor("vec2")?)?;
+    // PyTorch's tests give the factors of what is decomposed.
+    "pca_lowrank", "a, b, *, q=6, center=True, niter=2", |c| {
+        let a = c.input()?.matmul(&c.tensor("b")?.transpose(-2, -1)?)?;
+        a.pca_lowrank(c.int("q")?, c.bool("center")?, c.int("niter")?)?
+    };
     "pinverse", "input, rcond=1e-15", |c| c.input()?.pinverse(c.float("rcond")?)?;
     "qr", "input, some=True", |c| linalg::qr(c.input()?, match c.bool("some")? {
         true => QrMode::Reduced,
         false => QrMode::Complete,
     })?;
+    "renorm", "input, p, dim, maxnorm", |c| {
+        c.input()?.renorm(c.float("p")?, c.int("dim")?, c.float("maxnorm")?)?
+    };
     "svd", "input, some=True, compute_uv=True", |c| {
         c.only("compute_uv", "True")?;
         c.input()?.svd(c.bool("some")?)?
+    };
+    "svd_lowrank", "a, b, *, q=6, niter=2, M=None", |c| {
+        let a = c.input()?.matmul(&c.tensor("b")?.transpose(-2, -1)?)?;
+        a.svd_lowrank(c.int("q")?, c.int("niter")?, c.optional("M")?)?
     };
     "tensordot", "a, b, dims=2", |c| {
         let (a, b) = (c.input()?, c.tensor("b")?);

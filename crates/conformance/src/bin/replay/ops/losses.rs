@@ -3,7 +3,7 @@
 use rustorch_tensor::Tensor;
 use rustorch_tensor::nn::{CrossEntropyOptions, CtcOptions, Reduction, TripletOptions};
 
-use crate::call::{Call, Found, missing};
+use crate::call::{Call, Found, untyped};
 use crate::value::Value;
 
 table! {
@@ -143,7 +143,7 @@ fn reduction(c: &Call) -> Found<Reduction> {
         "none" => Ok(Reduction::None),
         "mean" => Ok(Reduction::Mean),
         "sum" => Ok(Reduction::Sum),
-        other => missing(format!("reduction={other}")),
+        other => untyped(format!("reduction={other}")),
     }
 }
 

@@ -14,6 +14,7 @@ macro_rules! families {
 }
 
 families!(
+    aten,
     elementwise,
     reduce,
     shape,
@@ -45,6 +46,8 @@ pub(crate) fn find(full_name: &str, name: &str) -> Option<(&'static str, &'stati
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use std::fs;
+    use std::path::Path;
 
     #[test]
     fn every_function_is_there_once() {
@@ -53,6 +56,37 @@ mod tests {
             for entry in *table {
                 assert!(names.insert(entry.name), "{} in {family}", entry.name);
             }
+        }
+    }
+
+    /// `docs/core-aten.md` names each operator once, the function that is called for it, and where
+    /// that is checked.
+    #[test]
+    fn core_operators_are_called_where_the_table_says() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let read = |path: &str| fs::read_to_string(folder.join(path)).unwrap();
+        let table = read("../../docs/core-aten.md");
+        let rows: Vec<Vec<&str>> = (table.lines())
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| line.split('`').skip(1).step_by(2).collect())
+            .collect();
+        let names: HashSet<&str> = rows.iter().map(|row| row[0]).collect();
+        assert_eq!((rows.len(), names.len()), (164, 164));
+        for row in &rows {
+            let [name, function, place] = row[..] else {
+                panic!("{row:?}")
+            };
+            let method = function.rsplit("::").next().unwrap();
+            let text = match (find(place, place), place.strip_suffix(".rs")) {
+                (Some((family, _)), _) => read(&format!("src/bin/replay/ops/{family}.rs")),
+                (None, Some(_)) => read(&format!("../tensor/tests/api/{place}")),
+                (None, None) => panic!("{name}: no function {place} in the registry"),
+            };
+            let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+            assert!(
+                words.any(|word| word == method),
+                "{name}: {place} has no {method}"
+            );
         }
     }
 }

@@ -6,11 +6,21 @@ use rustorch_tensor::nn::{
 };
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
-use crate::call::{Call, Found, missing};
+use crate::call::{Call, Found, untyped};
 use crate::value::{Output, Value};
 
 table! {
-    "_native_batch_norm_legit", NATIVE_BATCH_NORM, |c| native_batch_norm(c, c.bool("training")?)?;
+    // Of two overloads of this name.
+    "_native_batch_norm_legit", "input, weight, bias, *others", |c| {
+        let others = c.value("others")?.parts().unwrap_or_default().to_vec();
+        let signature = match others.len() {
+            3 => BATCH_NORM_WITHOUT_RUNNING,
+            _ => NATIVE_BATCH_NORM,
+        };
+        let first = ["input", "weight", "bias"].map(|name| c.value(name).cloned());
+        let all = first.into_iter().collect::<Found<Vec<_>>>()?.into_iter().chain(others);
+        native_batch_norm(&Call::bind(signature, all.collect(), Vec::new())?)?
+    };
     "cdist", "x1, x2, p=2.0, compute_mode='use_mm_for_euclid_dist_if_necessary'", |c| {
         let mode = match c.text("compute_mode")? {
             "use_mm_for_euclid_dist" => CdistMode::UseMmForEuclidDist,
@@ -20,7 +30,7 @@ table! {
         c.input()?.cdist(c.tensor("x2")?, c.float("p")?, mode)?
     };
     "log_softmax", "input, dim, dtype=None", |c| c.input_as("dtype")?.log_softmax(c.int("dim")?)?;
-    "native_batch_norm", NATIVE_BATCH_NORM, |c| native_batch_norm(c, c.bool("training")?)?;
+    "native_batch_norm", NATIVE_BATCH_NORM, |c| native_batch_norm(c)?;
     "native_layer_norm", "input, normalized_shape, weight, bias, eps", |c| {
         let (weight, bias) = (c.optional("weight")?, c.optional("bias")?);
         c.input()?.native_layer_norm(c.ints("normalized_shape")?, weight, bias, c.float("eps")?)?
@@ -67,7 +77,7 @@ table! {
     "nn.functional.gelu", "input, *, approximate='none'", |c| match c.text("approximate")? {
         "tanh" => c.input()?.gelu_tanh()?,
         "none" => c.input()?.gelu()?,
-        other => return missing(format!("approximate={other}")),
+        other => return untyped(format!("approximate={other}")),
     };
     "nn.functional.group_norm", "input, num_groups, weight=None, bias=None, eps=1e-05", |c| {
         let (weight, bias) = (c.optional("weight")?, c.optional("bias")?);
@@ -149,8 +159,7 @@ table! {
     "nn.functional.prelu", "input, weight", |c| c.input()?.prelu(c.tensor("weight")?)?;
     "nn.functional.relu6", "input, inplace=False", |c| c.input()?.relu6()?;
     "nn.functional.rrelu", "input, lower=0.125, upper=0.3333333333333333, training=False, inplace=False", |c| {
-        c.only("training", "False")?;
-        c.input()?.rrelu(c.float("lower")?, c.float("upper")?)?
+        c.input()?.rrelu(c.float("lower")?, c.float("upper")?, c.bool("training")?)?
     };
     "nn.functional.selu", "input, inplace=False", |c| c.input()?.selu()?;
     "nn.functional.softplus", "input, beta=1, threshold=20", |c| {
@@ -184,6 +193,7 @@ const MULTI_HEAD: &str = "query, key, value, embed_dim_to_check, num_heads, in_p
      static_k=None, static_v=None, average_attn_weights=True, is_causal=False";
 const NATIVE_BATCH_NORM: &str = "input, weight, bias, running_mean, running_var, training, \
      momentum, eps";
+const BATCH_NORM_WITHOUT_RUNNING: &str = "input, weight, bias, training, momentum, eps";
 
 fn dropped(
     c: &Call,
@@ -203,8 +213,11 @@ fn batch_norm_options<'a>(c: &'a Call, training: bool) -> Found<BatchNormOptions
 }
 
 /// The result, and the batch's statistics in training, else nothing in their place.
-fn native_batch_norm(c: &Call, training: bool) -> Found<Output> {
-    let (mean, var) = (c.optional("running_mean")?, c.optional("running_var")?);
+fn native_batch_norm(c: &Call) -> Found<Output> {
+    // Without a parameter there is none.
+    let given = |name| if c.has(name) { c.optional(name) } else { Ok(None) };
+    let (mean, var) = (given("running_mean")?, given("running_var")?);
+    let training = c.bool("training")?;
     let options = batch_norm_options(c, training)?;
     let input = c.input()?;
     if !training {
@@ -212,8 +225,19 @@ fn native_batch_norm(c: &Call, training: bool) -> Found<Output> {
         let none = Tensor::zeros([0], input.dtype())?;
         return Ok((output, none.clone(), none).into());
     }
-    let normed = input.batch_norm_with_stats(mean, var, &options)?;
-    Ok((normed.output, normed.mean, normed.rstd).into())
+    Ok(with_stats(input, mean, var, &options)?.into())
+}
+
+/// The statistics in the dtype of the parameters, as PyTorch has them.
+pub(super) fn with_stats(
+    input: &Tensor,
+    mean: Option<&Tensor>,
+    var: Option<&Tensor>,
+    options: &BatchNormOptions,
+) -> Found<(Tensor, Tensor, Tensor)> {
+    let normed = input.batch_norm_with_stats(mean, var, options)?;
+    let dtype = options.weight.map_or(input.dtype(), Tensor::dtype);
+    Ok((normed.output, normed.mean.to_dtype(dtype)?, normed.rstd.to_dtype(dtype)?))
 }
 
 fn multi_head(c: &Call) -> Found<Output> {

@@ -25,6 +25,13 @@ table! {
         Tensor::multinomial(c.input()?, c.int("num_samples")?, c.bool("replacement")?)?
     };
     "normal", "mean, std=1", |c| Tensor::normal(c.operand("mean")?, c.operand("std")?)?;
+    "normal.number_mean", "mean, std=1, size=None, *, dtype=None", |c| match c.has("size") {
+        false => Tensor::normal(c.operand("mean")?, c.operand("std")?)?,
+        true => {
+            let mut x = Tensor::empty(c.ints("size")?, c.dtype_or("dtype", DType::F32)?)?;
+            x.normal_(c.operand("mean")?, c.operand("std")?)?.clone()
+        }
+    };
     "normal.in_place", "input, mean=0, std=1", |c| {
         let mut x = c.input()?.contiguous()?;
         x.normal_(c.operand("mean")?, c.operand("std")?)?.clone()

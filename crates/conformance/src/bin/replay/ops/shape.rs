@@ -112,6 +112,14 @@ table! {
         let dim: Option<isize> = c.maybe_int("dim")?;
         c.input()?.repeat_interleave(repeats, dim)?
     };
+    "resize_", "input, *size, *, memory_format=None", |c| {
+        let mut x = c.input()?.clone();
+        x.resize_(c.ints("size")?)?.clone()
+    };
+    "resize_as_", "input, other, *, memory_format=None", |c| {
+        let mut x = c.input()?.clone();
+        x.resize_as_(c.tensor("other")?)?.clone()
+    };
     "reshape", "input, *shape", |c| c.input()?.reshape(&c.ints::<isize>("shape")?[..])?;
     "reshape_as", "input, other", |c| c.input()?.reshape_as(c.tensor("other")?)?;
     "roll", "input, shifts, dims=None", |c| {

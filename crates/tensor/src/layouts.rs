@@ -1,0 +1,135 @@
+//! Tensors of given strides, and of other sizes than they had.
+
+use rustorch_ir::{DType, Layout};
+
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+use crate::value::State;
+
+impl Tensor {
+    /// How many elements of memory lie between neighbours along each dimension. What is not computed
+    /// yet will be dense.
+    pub fn stride(&self) -> Vec<usize> {
+        self.layout().strides.iter().copied().collect()
+    }
+
+    /// Which element of its memory the first one is. What is not computed yet will begin it.
+    pub fn storage_offset(&self) -> usize {
+        self.layout().offset
+    }
+
+    fn layout(&self) -> Layout {
+        match self.state() {
+            State::Ready(view) => view.layout,
+            State::Pending(_) | State::Scalar(_) | State::Placeholder => {
+                Layout::contiguous(&self.ty().shape)
+            }
+        }
+    }
+
+    /// A tensor of these sizes and strides, in elements, for others to write: zeros, as there are no
+    /// undefined ones here.
+    ///
+    /// # Errors
+    /// A stride for each size is missing; a shape that no memory could hold; a block format.
+    pub fn empty_strided(
+        shape: impl AsRef<[usize]>,
+        strides: impl AsRef<[usize]>,
+        dtype: DType,
+    ) -> RusTorchResult<Self> {
+        Self::strided("empty_strided", shape.as_ref(), strides.as_ref(), dtype)
+    }
+
+    /// [`Tensor::empty_strided`] in this tensor's dtype.
+    ///
+    /// # Errors
+    /// As [`Tensor::empty_strided`].
+    pub fn new_empty_strided(
+        &self,
+        shape: impl AsRef<[usize]>,
+        strides: impl AsRef<[usize]>,
+    ) -> RusTorchResult<Self> {
+        let (shape, strides) = (shape.as_ref(), strides.as_ref());
+        Self::strided("new_empty_strided", shape, strides, self.dtype())
+    }
+
+    fn strided(
+        name: &'static str,
+        shape: &[usize],
+        strides: &[usize],
+        dtype: DType,
+    ) -> RusTorchResult<Self> {
+        let got = format!("{shape:?} and {strides:?}");
+        let is_one_each = shape.len() == strides.len();
+        require(name, is_one_each, "a stride for each size", &got)?;
+        let reach = |(n, s): (&usize, &usize)| n.saturating_sub(1).checked_mul(*s);
+        let mut reaches = shape.iter().zip(strides).map(reach);
+        let elements = match shape.contains(&0) {
+            true => Some(0),
+            false => reaches.try_fold(1, |n: usize, reach| n.checked_add(reach?)),
+        };
+        let expected = "strides that fit the address space";
+        require(name, elements.is_some(), expected, &got)?;
+        let memory = Self::empty([elements.unwrap_or(0)], dtype)?;
+        // Views of what is in memory have their strides from now on.
+        memory.eval()?;
+        memory.as_strided(shape, strides, 0)
+    }
+
+    /// [`Tensor::empty`] whose memory is dense, with the dimensions in the order of `layout`, the
+    /// slowest first.
+    ///
+    /// # Errors
+    /// As [`Tensor::empty`]; a layout that does not list each dimension once.
+    pub fn empty_permuted(
+        shape: impl AsRef<[usize]>,
+        layout: impl AsRef<[isize]>,
+        dtype: DType,
+    ) -> RusTorchResult<Self> {
+        const NAME: &str = "empty_permuted";
+        let (shape, layout) = (shape.as_ref(), layout.as_ref());
+        let expected = format!("each of {} dimensions once", shape.len());
+        let is_one_each = shape.len() == layout.len();
+        require(NAME, is_one_each, &expected, format!("{layout:?}"))?;
+        let mut back = vec![None; shape.len()];
+        let mut sizes = Vec::with_capacity(shape.len());
+        for (at, &dim) in layout.iter().enumerate() {
+            let dim = rustorch_ir::normalize_dim(NAME, dim, shape.len())?;
+            sizes.push(shape[dim]);
+            let before = back[dim].replace(at as isize);
+            require(NAME, before.is_none(), &expected, format!("{layout:?}"))?;
+        }
+        let back: Vec<isize> = back.into_iter().flatten().collect();
+        let memory = Self::empty(sizes, dtype)?;
+        memory.eval()?;
+        memory.permute(back)
+    }
+
+    /// Makes this handle one on its elements in another shape, in row-major order: the first of them
+    /// as far as the shape reaches, then zeros. Other handles stay as they are.
+    ///
+    /// # Errors
+    /// A shape that no memory could hold; a block format.
+    pub fn resize_(&mut self, shape: impl AsRef<[usize]>) -> RusTorchResult<&mut Self> {
+        const NAME: &str = "resize_";
+        let shape = shape.as_ref();
+        let expected = "a tensor of scalars (cast block formats first)";
+        require(NAME, !self.dtype().is_block(), expected, self.ty())?;
+        let wanted = Self::empty(shape, self.dtype())?.numel();
+        let (line, has) = (self.ravel()?, self.numel());
+        let line = match wanted > has {
+            true => line.surrounded(NAME, &[(0, wanted - has)], 0)?,
+            false => line.narrow(0, 0, wanted)?,
+        };
+        *self = line.reshape(shape)?;
+        Ok(self)
+    }
+
+    /// [`Tensor::resize_`] to another tensor's shape.
+    ///
+    /// # Errors
+    /// As [`Tensor::resize_`].
+    pub fn resize_as_(&mut self, other: &Self) -> RusTorchResult<&mut Self> {
+        self.resize_(other.shape())
+    }
+}

@@ -1,0 +1,77 @@
+//! Approximations of low rank by random projections, after Halko, Martinsson and Tropp, [Finding
+//! structure with randomness](https://arxiv.org/abs/0909.4061), algorithms 4.4 and 5.1.
+
+use super::factors::{QrMode, qr, svd};
+use super::{adjoint, sizes};
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+impl Tensor {
+    /// The `q` largest singular values and their vectors, about, of matrices `[…, m, n]` of low rank:
+    /// `U` `[…, m, q]`, `S` `[…, q]` and `V` `[…, n, q]` of `A ≈ U·diag(S)·Vᴴ`, or of `A - mean`.
+    /// More iterations (PyTorch: 2) come nearer where the values fall slowly. Draws from the [default
+    /// generator](crate::default_generator); the vectors are as many as the matrix has rows and
+    /// columns, if `q` is more.
+    ///
+    /// # Errors
+    /// Other than matrices of floats or complex numbers of a precision that factorisations have; a
+    /// `mean` that is not broadcast to them.
+    pub fn svd_lowrank(
+        &self,
+        q: usize,
+        iterations: usize,
+        mean: Option<&Self>,
+    ) -> RusTorchResult<(Self, Self, Self)> {
+        low_rank("svd_lowrank", self, q, iterations, mean)
+    }
+
+    /// The `q` principal components, about, of `m` samples with `n` features `[…, m, n]`: `U`, `S` and
+    /// `V` as those of [`Tensor::svd_lowrank`] of the samples, less the mean of each feature
+    /// (`center`). The columns of `V` are the principal directions.
+    ///
+    /// # Errors
+    /// As [`Tensor::svd_lowrank`]; more components than samples or features.
+    pub fn pca_lowrank(
+        &self,
+        q: usize,
+        center: bool,
+        iterations: usize,
+    ) -> RusTorchResult<(Self, Self, Self)> {
+        const NAME: &str = "pca_lowrank";
+        let [m, n] = sizes(NAME, self)?;
+        let expected = format!("at most {} components of {m} x {n}", m.min(n));
+        require(NAME, q <= m.min(n), expected, q)?;
+        let mean = match center {
+            true => Some(self.mean(-2, true)?),
+            false => None,
+        };
+        low_rank(NAME, self, q, iterations, mean.as_ref())
+    }
+}
+
+fn low_rank(
+    name: &'static str,
+    a: &Tensor,
+    q: usize,
+    iterations: usize,
+    mean: Option<&Tensor>,
+) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
+    let [m, n] = sizes(name, a)?;
+    let a = match mean {
+        Some(mean) => a.sub(mean)?,
+        None => a.clone(),
+    };
+    let turned = adjoint(&a)?;
+    // The side with fewer vectors is projected.
+    let [a, turned] = if m < n { [turned, a] } else { [a, turned] };
+    let shape = [&a.shape()[..a.rank() - 2], &[m.min(n), q]].concat();
+    let basis = |x: &Tensor| -> RusTorchResult<Tensor> { Ok(qr(x, QrMode::Reduced)?.0) };
+    let mut found = basis(&a.matmul(&Tensor::randn(shape, a.dtype())?)?)?;
+    for _ in 0..iterations {
+        let other = basis(&turned.matmul(&found)?)?;
+        found = basis(&a.matmul(&other)?)?;
+    }
+    let (u, s, vh) = svd(&adjoint(&found)?.matmul(&a)?, false)?;
+    let (u, v) = (found.matmul(&u)?, adjoint(&vh)?);
+    Ok(if m < n { (v, s, u) } else { (u, s, v) })
+}

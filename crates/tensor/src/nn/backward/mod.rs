@@ -1,0 +1,24 @@
+//! The gradients of layers with respect to what went into them, as PyTorch's `aten` has them: given
+//! the gradient of a result, and what of the forward pass is needed for it.
+//!
+//! | file | of |
+//! | --- | --- |
+//! | `rows.rs` | softmax, dropout, embeddings |
+//! | `norms.rs` | the layer and group norms |
+//! | `windows.rs` | pooling and convolutions |
+//!
+//! Halves are computed in single precision.
+
+mod norms;
+mod rows;
+mod windows;
+
+pub use norms::{native_group_norm_backward, native_layer_norm_backward};
+pub use rows::{
+    embedding_dense_backward, log_softmax_backward_data, native_dropout_backward,
+    softmax_backward_data,
+};
+pub use windows::{
+    adaptive_avg_pool2d_backward, avg_pool2d_backward, convolution_backward,
+    max_pool2d_with_indices_backward,
+};
