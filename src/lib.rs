@@ -36,7 +36,7 @@
 //! happened, and [`Executable::explain`] where each operation goes and why.
 
 pub use rustorch_ir::ops::{Rope, RopeLayout, RopeScaling};
-pub use rustorch_ir::{BlockFormat, DType, OpError, Param, Scalar, TensorType};
+pub use rustorch_ir::{BlockFormat, DType, F8E4M3, F8E5M2, OpError, Param, Scalar, TensorType};
 pub use rustorch_runtime::{
     Absent, AccessCounters, Costs, DeviceCapability, DeviceError, DeviceInfo, DeviceSelector,
     DeviceType, Executable, Explanation, FailureClass, Fallback, FaultStatistics, GpuDevice,

@@ -103,15 +103,17 @@ fn bytes(ty: &TensorType, fill: Fill, stream: u64) -> Vec<u8> {
             bytes
         }
         DType::Bool => {
-            let bits = (0..count).map(|i| i64::from(draw(i) != 0.0));
+            let bits = (0..count).map(|i| i128::from(draw(i) != 0.0));
             Values::Int(bits.collect()).encode(ty.dtype)
         }
-        d if d.is_float() => Values::Float((0..count).map(draw).collect()).encode(d),
+        d if d.is_float() || d.is_float8() => {
+            Values::Float((0..count).map(draw).collect()).encode(d)
+        }
         d if d.is_complex() => {
             let z = (0..count).map(|i| Complex64::new(draw(2 * i), draw(2 * i + 1)));
             Values::Complex(z.collect()).encode(d)
         }
-        d => Values::Int((0..count).map(|i| draw(i) as i64).collect()).encode(d),
+        d => Values::Int((0..count).map(|i| draw(i) as i128).collect()).encode(d),
     }
 }
 

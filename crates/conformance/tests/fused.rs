@@ -157,12 +157,12 @@ impl Chain {
             Kind::Any => random.below(1 << 20) as f64 / 65536.0 - 8.0,
         };
         match dtype {
-            d if d.is_float() => Values::Float(vec![real()]),
+            d if d.is_float() || d.is_float8() => Values::Float(vec![real()]),
             d if d.is_complex() => return Values::Float(vec![real(), real()]).encode(d.real()),
-            DType::Bool => Values::Int(vec![random.below(2) as i64]),
-            _ if self.kind == Kind::Any => Values::Int(vec![random.next() as i64]),
-            DType::U8 | DType::U32 => Values::Int(vec![real().abs() as i64]),
-            _ => Values::Int(vec![real() as i64]),
+            DType::Bool => Values::Int(vec![random.below(2) as i128]),
+            _ if self.kind == Kind::Any => Values::Int(vec![random.next().into()]),
+            d if d.is_unsigned() => Values::Int(vec![real().abs() as i128]),
+            _ => Values::Int(vec![real() as i128]),
         }
         .encode(dtype)
     }
@@ -203,18 +203,28 @@ impl Chain {
 
     fn cast(&mut self, value: ValueId, dtype: DType) -> ValueId {
         let from = self.dtype(value);
-        let unsigned = |d| matches!(d, DType::U8 | DType::U32);
         // Which number a negative one becomes depends on the dtype.
-        let loses_sign = unsigned(dtype) && from != DType::Bool && !unsigned(from);
+        let loses_sign = dtype.is_unsigned() && from != DType::Bool && !from.is_unsigned();
         let value = match self.kind == Kind::Exact && loses_sign {
             true if from.is_complex() => {
                 let real = self.graph.unary(UnaryOp::Real, value).unwrap();
                 self.graph.unary(UnaryOp::Abs, real).unwrap()
             }
-            true => self.graph.unary(UnaryOp::Abs, value).unwrap(),
+            true => {
+                let value = self.computed(value);
+                self.graph.unary(UnaryOp::Abs, value).unwrap()
+            }
             false => value,
         };
         self.graph.cast(value, dtype).unwrap()
+    }
+
+    /// `value` in a type that can be computed with.
+    fn computed(&mut self, value: ValueId) -> ValueId {
+        match self.dtype(value).is_float8() {
+            true => self.graph.cast(value, DType::F32).unwrap(),
+            false => value,
+        }
     }
 
     fn random_compare(&mut self, a: ValueId) -> ValueId {
@@ -232,6 +242,7 @@ impl Chain {
     /// Adds an operation.
     fn operation(&mut self) {
         let x = self.operand();
+        let x = self.computed(x);
         let dtype = self.dtype(x);
         let value = match self.random.below(8) {
             0 | 1 => self.unary(x),
@@ -263,7 +274,7 @@ impl Chain {
         use UnaryOp::{Abs, Ceil, Conj, Floor, IsNan, Neg, Not, Real, Round, Sign, Trunc};
         let dtype = self.dtype(x);
         let exact = match dtype {
-            DType::U8 | DType::U32 => &[Abs, Sign][..],
+            d if d.is_unsigned() => &[Abs, Sign][..],
             d if d.is_complex() => &[Neg, Conj, Real],
             _ => &[Neg, Abs, Sign, Ceil, Floor, Round, Trunc, IsNan, Not],
         };
@@ -303,7 +314,7 @@ impl Chain {
         let most = self.constant(LARGEST, dtype);
         let value = self.graph.binary(Minimum, value, most).unwrap();
         let least = match dtype {
-            DType::U8 | DType::U32 => self.constant(0.0, dtype),
+            d if d.is_unsigned() => self.constant(0.0, dtype),
             _ => self.constant(-LARGEST, dtype),
         };
         self.graph.binary(Maximum, value, least).unwrap()

@@ -51,7 +51,7 @@ impl Operand {
     pub fn new(shape: impl Into<Shape>, dtype: DType) -> Self {
         let fill = match dtype {
             DType::Bool => Fill::Ints(0, 2),
-            DType::U8 | DType::U32 => Fill::Ints(0, 9),
+            d if d.is_unsigned() => Fill::Ints(0, 9),
             d if d.is_int() => Fill::Ints(-4, 5),
             _ => Fill::Uniform(-2.0, 2.0),
         };

@@ -9,8 +9,9 @@ use crate::OpError;
 
 /// The type of a tensor's elements.
 ///
-/// Scalar types can be computed with. [`DType::Block`] types hold weights: rows of
-/// quantised blocks that only `linear`, `embedding`, `index_select` and `cast` read.
+/// Scalar types can be computed with, but for 8-bit floats ([`DType::FLOATS8`]), which are stored,
+/// moved and cast. [`DType::Block`] types hold weights: rows of quantised blocks that only `linear`,
+/// `embedding`, `index_select` and `cast` read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DType {
     /// IEEE double precision.
@@ -21,6 +22,10 @@ pub enum DType {
     F16,
     /// The upper half of an [`DType::F32`].
     BF16,
+    /// PyTorch's `float8_e4m3fn`: [`F8E4M3`](crate::F8E4M3).
+    F8E4M3,
+    /// PyTorch's `float8_e5m2`: [`F8E5M2`](crate::F8E5M2).
+    F8E5M2,
     /// 64-bit signed integer.
     I64,
     /// 32-bit signed integer.
@@ -31,8 +36,12 @@ pub enum DType {
     I8,
     /// 8-bit unsigned integer.
     U8,
+    /// 16-bit unsigned integer.
+    U16,
     /// 32-bit unsigned integer.
     U32,
+    /// 64-bit unsigned integer.
+    U64,
     /// One byte, 0 or 1.
     Bool,
     /// Two [`DType::F32`]: real and imaginary part.
@@ -45,32 +54,42 @@ pub enum DType {
 
 impl DType {
     /// Every scalar type.
-    pub const SCALARS: [Self; 13] = [
+    pub const SCALARS: [Self; 17] = [
         Self::F64,
         Self::F32,
         Self::F16,
         Self::BF16,
+        Self::F8E4M3,
+        Self::F8E5M2,
         Self::I64,
         Self::I32,
         Self::I16,
         Self::I8,
         Self::U8,
+        Self::U16,
         Self::U32,
+        Self::U64,
         Self::Bool,
         Self::Complex64,
         Self::Complex128,
     ];
-    /// The real floating-point types.
+    /// The real floating-point types that can be computed with.
     pub const FLOATS: [Self; 4] = [Self::F64, Self::F32, Self::F16, Self::BF16];
+    /// The 8-bit floats, which are stored, moved and cast.
+    pub const FLOATS8: [Self; 2] = [Self::F8E4M3, Self::F8E5M2];
     /// The integer types.
-    pub const INTS: [Self; 6] = [
+    pub const INTS: [Self; 8] = [
         Self::I64,
         Self::I32,
         Self::I16,
         Self::I8,
         Self::U8,
+        Self::U16,
         Self::U32,
+        Self::U64,
     ];
+    /// The integer types without negative numbers.
+    pub const UNSIGNED: [Self; 4] = [Self::U8, Self::U16, Self::U32, Self::U64];
     /// The complex types.
     pub const COMPLEX: [Self; 2] = [Self::Complex64, Self::Complex128];
 
@@ -78,10 +97,10 @@ impl DType {
     pub fn size(self) -> Option<usize> {
         Some(match self {
             Self::Complex128 => 16,
-            Self::F64 | Self::I64 | Self::Complex64 => 8,
+            Self::F64 | Self::I64 | Self::U64 | Self::Complex64 => 8,
             Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::F16 | Self::BF16 | Self::I16 => 2,
-            Self::I8 | Self::U8 | Self::Bool => 1,
+            Self::F16 | Self::BF16 | Self::I16 | Self::U16 => 2,
+            Self::F8E4M3 | Self::F8E5M2 | Self::I8 | Self::U8 | Self::Bool => 1,
             Self::Block(_) => return None,
         })
     }
@@ -99,9 +118,14 @@ impl DType {
         }
     }
 
-    /// Real floating point?
+    /// Real floating point that can be computed with?
     pub fn is_float(self) -> bool {
         Self::FLOATS.contains(&self)
+    }
+
+    /// An 8-bit float?
+    pub fn is_float8(self) -> bool {
+        Self::FLOATS8.contains(&self)
     }
 
     /// An integer type? (`Bool` is none.)
@@ -109,9 +133,19 @@ impl DType {
         Self::INTS.contains(&self)
     }
 
+    /// An integer type without negative numbers?
+    pub fn is_unsigned(self) -> bool {
+        Self::UNSIGNED.contains(&self)
+    }
+
     /// A complex type?
     pub fn is_complex(self) -> bool {
         Self::COMPLEX.contains(&self)
+    }
+
+    /// Can elements be computed with? Those of 8-bit floats and of block formats are cast first.
+    pub fn is_arithmetic(self) -> bool {
+        !self.is_float8() && !self.is_block()
     }
 
     /// A block format?
@@ -138,7 +172,8 @@ impl DType {
     }
 
     /// The type both operands of a binary operation are converted to: PyTorch's
-    /// `torch.promote_types` (block formats promote with nothing).
+    /// `torch.promote_types`. Block formats and 8-bit floats promote with nothing, unsigned
+    /// integers of 16 bits and more only with floats.
     pub fn promote(self, other: Self) -> Option<Self> {
         use DType::*;
         if self == other {
@@ -147,10 +182,10 @@ impl DType {
         let rank = |d: DType| {
             Some(match d {
                 Bool => 0,
-                U8 | I8 | I16 | I32 | U32 | I64 => 1,
+                U8 | I8 | I16 | I32 | I64 | U16 | U32 | U64 => 1,
                 F16 | BF16 | F32 | F64 => 2,
                 Complex64 | Complex128 => 3,
-                Block(_) => return None,
+                F8E4M3 | F8E5M2 | Block(_) => return None,
             })
         };
         let (low, high) = if rank(self)? <= rank(other)? {
@@ -158,6 +193,9 @@ impl DType {
         } else {
             (other, self)
         };
+        if [low, high].iter().any(|d| matches!(d, U16 | U32 | U64)) {
+            return high.is_float().then_some(high);
+        }
         if rank(low) != rank(high) {
             // A double beside a single-precision complex keeps its precision.
             return Some(if high == Complex64 && low == F64 {
@@ -169,7 +207,6 @@ impl DType {
         Some(match (low, high) {
             (F16, BF16) | (BF16, F16) => F32,
             (U8, I8) | (I8, U8) => I16,
-            (U32, other) | (other, U32) if other != U8 => I64,
             _ if low.size() >= high.size() => low,
             _ => high,
         })
@@ -182,12 +219,16 @@ impl DType {
             Self::F32 => "f32",
             Self::F16 => "f16",
             Self::BF16 => "bf16",
+            Self::F8E4M3 => "f8e4m3",
+            Self::F8E5M2 => "f8e5m2",
             Self::I64 => "i64",
             Self::I32 => "i32",
             Self::I16 => "i16",
             Self::I8 => "i8",
             Self::U8 => "u8",
+            Self::U16 => "u16",
             Self::U32 => "u32",
+            Self::U64 => "u64",
             Self::Bool => "bool",
             Self::Complex64 => "complex64",
             Self::Complex128 => "complex128",
@@ -229,17 +270,34 @@ mod tests {
             (F16, BF16, F32),
             (U8, I8, I16),
             (U8, I32, I32),
-            (U8, U32, U32),
             (Bool, I8, I8),
             (F64, Complex64, Complex128),
             (F32, Complex64, Complex64),
-            (I32, U32, I64),
+            (U64, F16, F16),
+            (BF16, U16, BF16),
             (F32, F64, F64),
         ] {
             assert_eq!(a.promote(b), Some(expected), "{a} with {b}");
             assert_eq!(b.promote(a), Some(expected), "{b} with {a}");
         }
         assert_eq!(F32.promote(Block(BlockFormat::Q8_0)), None);
+        for unsigned in [U16, U32, U64] {
+            assert_eq!(unsigned.promote(unsigned), Some(unsigned));
+            let others = [Bool, U8, I8, I64, Complex64, F8E5M2];
+            for other in others.into_iter().chain([U16, U32, U64]) {
+                if other != unsigned {
+                    assert_eq!(unsigned.promote(other), None, "{unsigned} with {other}");
+                    assert_eq!(other.promote(unsigned), None, "{other} with {unsigned}");
+                }
+            }
+        }
+        for float8 in DType::FLOATS8 {
+            for other in DType::SCALARS {
+                let both = (other == float8).then_some(float8);
+                assert_eq!(float8.promote(other), both, "{float8} with {other}");
+                assert_eq!(other.promote(float8), both, "{other} with {float8}");
+            }
+        }
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl Graph {
         check::operands(self, &op, inputs)?;
         let outputs = {
             let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|&v| self.ty(v)).collect();
-            op.def().infer(&types)?
+            op.infer(&types)?
         };
         for ty in &outputs {
             check_bytes(op.name(), ty)?;

@@ -11,6 +11,7 @@ pub mod check;
 mod device;
 mod dtype;
 mod error;
+mod float8;
 pub mod fusion;
 mod graph;
 mod hash;
@@ -24,9 +25,13 @@ pub mod special;
 pub use device::{DeviceType, GpuDevice, UnknownDevice};
 pub use dtype::{BlockFormat, DType};
 pub use error::OpError;
+pub use float8::{F8E4M3, F8E5M2};
 pub use graph::{Graph, Node, ValueId};
 pub use hash::FoldingHasher;
 pub use layout::Layout;
-pub use op::{Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Role, Signature, TensorType};
+pub use op::{
+    FLOAT8_ADVICE, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Role, Signature,
+    TensorType,
+};
 pub use scalar::{Param, Scalar, to_odd};
 pub use shape::{Shape, broadcast_shapes, normalize_dim};

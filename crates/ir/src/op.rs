@@ -198,6 +198,9 @@ pub trait OpDef {
     }
 }
 
+/// What there is to do with 8-bit floats where one computes.
+pub const FLOAT8_ADVICE: &str = "8-bit floats are only stored: cast them first, as to f32";
+
 /// Makes the closed set of operations from one line for each.
 macro_rules! ops {
     ($($module:ident::$name:ident),* $(,)?) => {
@@ -279,6 +282,29 @@ ops! {
 }
 
 impl Op {
+    /// [`OpDef::infer`], whose error says what to do where the operation is not defined for 8-bit
+    /// floats.
+    ///
+    /// # Errors
+    /// Operands that the operation is not defined for.
+    pub fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let def = self.def();
+        def.infer(inputs).map_err(|e| {
+            let cast = |ty: &&TensorType| match ty.dtype.is_float8() {
+                true => TensorType::new(ty.shape.clone(), DType::F32),
+                false => (*ty).clone(),
+            };
+            let wide: Vec<TensorType> = inputs.iter().map(cast).collect();
+            match def.infer(&wide.iter().collect::<Vec<_>>()).is_ok() {
+                true => OpError {
+                    expected: format!("{} ({FLOAT8_ADVICE})", e.expected),
+                    ..e
+                },
+                false => e,
+            }
+        })
+    }
+
     /// The operation's name.
     pub fn name(&self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 use num_complex::Complex;
 use smallvec::SmallVec;
 
-use crate::DType;
+use crate::{DType, F8E4M3, F8E5M2};
 
 /// A floating-point parameter of an operation, such as an epsilon. Compared and hashed
 /// by its bits.
@@ -74,6 +74,15 @@ impl Scalar {
         }
     }
 
+    /// The value as an unsigned integer, cut towards zero; negative ones wrap.
+    pub fn as_u64(self) -> u64 {
+        match self {
+            Self::Int(i) => i as u64,
+            other if other.as_f64() < 0.0 => other.as_i64() as u64,
+            other => other.as_f64() as u64,
+        }
+    }
+
     /// The imaginary part.
     pub fn imag(self) -> f64 {
         match self {
@@ -99,9 +108,16 @@ impl Scalar {
                 .to_ne_bytes()
                 .into_iter()
                 .collect(),
+            DType::F8E4M3 => [F8E4M3::from_f32(to_odd(re)).to_bits()]
+                .into_iter()
+                .collect(),
+            DType::F8E5M2 => [F8E5M2::from_f32(to_odd(re)).to_bits()]
+                .into_iter()
+                .collect(),
             DType::I64 => int.to_ne_bytes().into_iter().collect(),
+            DType::U64 => self.as_u64().to_ne_bytes().into_iter().collect(),
             DType::I32 | DType::U32 => (int as i32).to_ne_bytes().into_iter().collect(),
-            DType::I16 => (int as i16).to_ne_bytes().into_iter().collect(),
+            DType::I16 | DType::U16 => (int as i16).to_ne_bytes().into_iter().collect(),
             DType::I8 | DType::U8 => (int as i8).to_ne_bytes().into_iter().collect(),
             DType::Bool => [u8::from(int != 0)].into_iter().collect(),
             DType::Complex64 => [re as f32, im as f32]

@@ -383,7 +383,8 @@ impl Tensor {
 }
 
 /// Can a tensor be filled with a value, by PyTorch's rule? Fractions are cut, negative numbers wrap
-/// in unsigned integers, and halves may become infinite.
+/// in unsigned integers, halves may become infinite, and 8-bit floats
+/// infinite or the largest number.
 fn is_held(value: Scalar, dtype: DType) -> bool {
     let bounds = match dtype {
         DType::I64 => (i64::MIN as f64, i64::MAX as f64),
@@ -391,7 +392,9 @@ fn is_held(value: Scalar, dtype: DType) -> bool {
         DType::I16 => (i16::MIN.into(), i16::MAX.into()),
         DType::I8 => (i8::MIN.into(), i8::MAX.into()),
         DType::U8 => (-f64::from(u8::MAX), u8::MAX.into()),
+        DType::U16 => (-f64::from(u16::MAX), u16::MAX.into()),
         DType::U32 => (-f64::from(u32::MAX), u32::MAX.into()),
+        DType::U64 => (-(u64::MAX as f64), u64::MAX as f64),
         DType::F32 | DType::Complex64 => (f32::MIN.into(), f32::MAX.into()),
         _ => (f64::NEG_INFINITY, f64::INFINITY),
     };

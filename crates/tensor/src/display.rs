@@ -64,6 +64,11 @@ impl<'a> Printed<'a> {
                 let texts: Vec<String> = values.iter().map(i64::to_string).collect();
                 aligned(&texts, texts.iter())
             }
+            DType::U64 => {
+                let values: Vec<u64> = shown.to_vec()?;
+                let texts: Vec<String> = values.iter().map(u64::to_string).collect();
+                aligned(&texts, texts.iter())
+            }
             DType::Complex128 => complex(&shown.to_vec()?),
             _ => floats(&shown.to_vec()?),
         };
@@ -134,7 +139,7 @@ impl<'a> Printed<'a> {
 /// The dtype that elements are read as.
 fn printable(dtype: DType) -> DType {
     match dtype {
-        DType::Bool => DType::Bool,
+        DType::Bool | DType::U64 => dtype,
         d if d.is_int() => DType::I64,
         d if d.is_complex() => DType::Complex128,
         _ => DType::F64,

@@ -3,7 +3,7 @@
 use bytemuck::{CheckedBitPattern, NoUninit};
 use half::{bf16, f16};
 use num_complex::Complex;
-use rustorch_ir::DType;
+use rustorch_ir::{DType, F8E4M3, F8E5M2};
 
 /// A Rust type that is a scalar dtype.
 pub trait Element:
@@ -33,12 +33,16 @@ elements! {
     f32 => F32,
     f16 => F16,
     bf16 => BF16,
+    F8E4M3 => F8E4M3,
+    F8E5M2 => F8E5M2,
     i64 => I64,
     i32 => I32,
     i16 => I16,
     i8 => I8,
     u8 => U8,
+    u16 => U16,
     u32 => U32,
+    u64 => U64,
     Complex<f32> => Complex64,
     Complex<f64> => Complex128,
 }

@@ -1,6 +1,6 @@
 //! What can go wrong with tensors.
 
-use rustorch_ir::{OpError, TensorType};
+use rustorch_ir::{FLOAT8_ADVICE, OpError, TensorType};
 use rustorch_runtime::{Absent, DeviceError, DeviceType, RunError};
 
 /// The result of an operation on tensors.
@@ -94,6 +94,19 @@ pub(crate) fn with_room<T>(op: &'static str, count: usize) -> RusTorchResult<Vec
     let no_room = |_| RusTorchError::OutOfMemory { op, bytes };
     list.try_reserve_exact(count).map_err(no_room)?;
     Ok(list)
+}
+
+/// Fails unless a tensor's dtype is legal. Of 8-bit floats the error says what to do.
+pub(crate) fn require_dtype(
+    op: &'static str,
+    is_legal: bool,
+    expected: &str,
+    ty: &TensorType,
+) -> RusTorchResult<()> {
+    match ty.dtype.is_float8() {
+        true => require(op, is_legal, format!("{expected} ({FLOAT8_ADVICE})"), ty),
+        false => require(op, is_legal, expected, ty),
+    }
 }
 
 /// Fails unless `condition`.

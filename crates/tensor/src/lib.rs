@@ -110,6 +110,7 @@ pub use random::{
 };
 pub use rearrange::Repeats;
 pub use reduce::Interpolation;
+pub use rustorch_ir::{F8E4M3, F8E5M2};
 pub use scatter_reduce::ScatterReduce;
 pub use segments::Segments;
 pub use statistics::Spacing;

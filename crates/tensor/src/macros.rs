@@ -4,6 +4,7 @@ use std::alloc::{Layout, handle_alloc_error};
 
 use half::{bf16, f16};
 use num_complex::Complex;
+use rustorch_ir::{F8E4M3, F8E5M2};
 
 use crate::{Element, Tensor};
 
@@ -100,11 +101,15 @@ typed_literals!(
     f32,
     f16,
     bf16,
+    F8E4M3,
+    F8E5M2,
     i64,
     i16,
     i8,
     u8,
+    u16,
     u32,
+    u64,
     bool,
     Complex<f32>,
     Complex<f64>

@@ -2,7 +2,7 @@
 
 use num_complex::Complex;
 use rustorch_ir::ops::Cast;
-use rustorch_ir::{DType, OpError, Scalar};
+use rustorch_ir::{DType, FLOAT8_ADVICE, OpError, Scalar};
 use rustorch_runtime::DeviceType;
 
 use crate::Tensor;
@@ -67,8 +67,12 @@ pub(crate) fn result_dtype(op: &'static str, operands: &[Operand]) -> RusTorchRe
 }
 
 fn promote(op: &'static str, a: DType, b: DType) -> Result<DType, OpError> {
-    let got = || OpError::new(op, "dtypes that promote", format!("{a} and {b}"));
-    a.promote(b).ok_or_else(got)
+    let expected = match a.is_float8() || b.is_float8() {
+        true => format!("dtypes that promote ({FLOAT8_ADVICE})"),
+        false => "dtypes that promote (to_dtype makes them one)".to_owned(),
+    };
+    let refused = || OpError::new(op, expected, format!("{a} and {b}"));
+    a.promote(b).ok_or_else(refused)
 }
 
 fn combine(
@@ -79,13 +83,13 @@ fn combine(
     let (Some(strong), Some(weak)) = (strong, weak) else {
         return Ok(strong.or(weak));
     };
-    let both = promote(op, strong, weak)?;
     Ok(Some(match strong {
         s if s.is_complex() => s,
         s if s.is_float() && weak.is_complex() => s.complex().unwrap_or(DType::Complex64),
-        s if s.is_float() => s,
+        s if s.is_float() || (s.is_float8() && !weak.is_complex()) => s,
         s if s.is_int() && (weak.is_int() || weak == DType::Bool) => s,
-        _ => both,
+        s if s.is_int() && weak.is_complex() => weak,
+        s => promote(op, s, weak)?,
     }))
 }
 
@@ -151,7 +155,7 @@ impl Tensor {
 
     /// The values in another dtype: floats to integers are cut towards zero and saturate,
     /// complex to real drops the imaginary part, to `bool` is `!= 0`, block formats are
-    /// dequantised.
+    /// dequantised. Floats are rounded to nearest even; in `f8e4m3` what is too large becomes 448.
     ///
     /// # Errors
     /// To a block format (quantising is not a cast), or from one to other than floats.

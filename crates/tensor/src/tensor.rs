@@ -325,7 +325,7 @@ fn pin_of(inputs: &[&Tensor]) -> Option<DeviceType> {
 /// Types of an operation's results; `name` is what errors call it.
 fn infer(name: &'static str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<ResultTypes> {
     let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|t| t.ty()).collect();
-    let results = (op.def().infer(&types)).map_err(|e| OpError { op: name, ..e })?;
+    let results = op.infer(&types).map_err(|e| OpError { op: name, ..e })?;
     results.iter().try_for_each(|ty| check_type(name, ty))?;
     Ok(results)
 }

@@ -6,7 +6,7 @@ use rustorch_ir::DType;
 use rustorch_ir::ops::{Scatter, ScatterMode};
 
 use crate::Tensor;
-use crate::error::{RusTorchResult, require};
+use crate::error::{RusTorchResult, require_dtype};
 
 /// What [`Tensor::unique`] finds. What is not asked for is not computed.
 #[derive(Clone)]
@@ -70,7 +70,7 @@ impl Tensor {
             other => other,
         };
         let legal = dtype.is_float() || dtype.is_int();
-        require(name, legal, "real numbers or booleans", self.ty())?;
+        require_dtype(name, legal, "real numbers or booleans", self.ty())?;
         self.cast(name, dtype)
     }
 
@@ -78,12 +78,13 @@ impl Tensor {
     fn order_of(&self, name: &'static str, dim: usize) -> RusTorchResult<Self> {
         let size = self.shape()[dim];
         let rows = self.movedim(dim as isize, 0)?;
-        let order = match self.dtype().is_int() {
-            true => {
+        let order = match self.dtype() {
+            DType::U64 => sorted_rows(&rows.to_vec::<u64>()?, size, Ord::cmp),
+            d if d.is_int() => {
                 let elements = rows.cast(name, DType::I64)?.to_vec::<i64>()?;
                 sorted_rows(&elements, size, Ord::cmp)
             }
-            false => {
+            _ => {
                 let elements = rows.cast(name, DType::F64)?.to_vec::<f64>()?;
                 sorted_rows(&elements, size, |a, b| {
                     let by_value = a.partial_cmp(b);

@@ -3,9 +3,11 @@
 use bytemuck::Pod;
 use half::{bf16, f16};
 use num_complex::Complex;
-use rustorch_ir::{DType, Scalar, to_odd};
+use rustorch_ir::{DType, F8E4M3, F8E5M2, Scalar, to_odd};
 
-use crate::half_precision::{round_bf16, round_f16, widen_bf16, widen_f16};
+use crate::half_precision::{
+    round_bf16, round_e4m3, round_e5m2, round_f16, widen_bf16, widen_e4m3, widen_e5m2, widen_f16,
+};
 
 /// Evaluates `$body` with `$T` standing for the element type of `$dtype`, which is of the
 /// named class; a [`Misuse`](crate::kernel::Misuse) if it is not. `bool`s are bytes, and
@@ -17,7 +19,11 @@ macro_rules! with_type {
     };
     ($dtype:expr, ints $T:ident => $body:expr) => {
         $crate::element::with_type!(@ $dtype, $T => $body,
-            I64: i64, I32: i32, I16: i16, I8: i8, U8: u8, U32: u32, Bool: u8)
+            I64: i64, I32: i32, I16: i16, I8: i8, U8: u8, U16: u16, U32: u32, U64: u64, Bool: u8)
+    };
+    ($dtype:expr, floats8 $T:ident => $body:expr) => {
+        $crate::element::with_type!(@ $dtype, $T => $body,
+            F8E4M3: rustorch_ir::F8E4M3, F8E5M2: rustorch_ir::F8E5M2)
     };
     ($dtype:expr, complex $T:ident => $body:expr) => {
         $crate::element::with_type!(@ $dtype, $T => $body,
@@ -33,6 +39,12 @@ macro_rules! with_type {
         match $dtype {
             d if d.is_complex() => $crate::element::with_type!(d, complex $T => $body),
             d => $crate::element::with_type!(d, reals $T => $body),
+        }
+    };
+    ($dtype:expr, scalars $T:ident => $body:expr) => {
+        match $dtype {
+            d if d.is_float8() => $crate::element::with_type!(d, floats8 $T => $body),
+            d => $crate::element::with_type!(d, numbers $T => $body),
         }
     };
     ($dtype:expr, words $T:ident => $body:expr) => {
@@ -62,7 +74,7 @@ pub(crate) fn unknown(dtype: DType) -> crate::kernel::Misuse {
 
 /// An element as memory holds it.
 pub(crate) trait Element: Pod + Send + Sync {
-    /// What kernels compute in: the type itself, or single precision for half precision.
+    /// What kernels compute in: the type itself, or single precision for floats of fewer bits.
     type Compute: Element<Compute = Self::Compute>;
 
     /// Is that another type?
@@ -123,7 +135,7 @@ macro_rules! computes_as_itself {
 }
 
 computes_as_itself!(
-    f64, f32, i64, i32, i16, i8, u8, u16, u32, [u32; 2], [u32; 4]
+    f64, f32, i64, i32, i16, i8, u8, u16, u32, u64, [u32; 2], [u32; 4]
 );
 computes_as_itself!(Complex<f32>, Complex<f64>);
 
@@ -157,20 +169,14 @@ macro_rules! computes_in_single_precision {
 computes_in_single_precision! {
     f16: widen_f16, round_f16;
     bf16: widen_bf16, round_bf16;
+    F8E4M3: widen_e4m3, round_e4m3;
+    F8E5M2: widen_e5m2, round_e5m2;
 }
 
 /// An element that a parameter of an operation can stand for.
 pub(crate) trait FromScalar: Element {
     /// The element that is `value`, rounded or cut to the type.
     fn from_scalar(value: Scalar) -> Self;
-
-    /// The same for elements of `dtype`, where booleans are 0 or 1.
-    fn filling(value: Scalar, dtype: DType) -> Self {
-        Self::from_scalar(match dtype {
-            DType::Bool => Scalar::from(value.as_i64() != 0),
-            _ => value,
-        })
-    }
 }
 
 macro_rules! from_scalar {
@@ -193,7 +199,9 @@ from_scalar! {
     i16: v => v.as_i64() as Self;
     i8: v => v.as_i64() as Self;
     u8: v => v.as_i64() as Self;
+    u16: v => v.as_i64() as Self;
     u32: v => v.as_i64() as Self;
+    u64: v => v.as_u64();
     Complex<f32>: v => Self::new(v.as_f64() as f32, v.imag() as f32);
     Complex<f64>: v => Self::new(v.as_f64(), v.imag());
 }

@@ -50,7 +50,7 @@ macro_rules! addends {
 
             #[inline(always)]
             fn widen(self) -> Wrapping<i64> {
-                Wrapping(self.into())
+                Wrapping(self.as_())
             }
 
             #[inline(always)]
@@ -83,7 +83,7 @@ macro_rules! addends {
     };
 }
 
-addends!(i64, i32, i16, i8, u8, u32; f32, f64);
+addends!(i64, i32, i16, i8, u8, u16, u32, u64; f32, f64);
 
 /// A type with an order, NaN being beyond both ends.
 pub(crate) trait Ordered: PartialOrd + Copy + Send + Sync {
@@ -136,7 +136,9 @@ ordered! {
     i16: MIN, MAX;
     i8: MIN, MAX;
     u8: MIN, MAX;
+    u16: MIN, MAX;
     u32: MIN, MAX;
+    u64: MIN, MAX;
 }
 
 /// Partial results that are kept apart in [`fold`]: a few vector registers of them.

@@ -1,7 +1,8 @@
-//! Half precision to single precision and back, many elements at a time.
+//! Half precision and 8-bit floats to single precision and back, many elements at a time.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
+use rustorch_ir::{F8E4M3, F8E5M2};
 
 use crate::simd::apply;
 
@@ -40,6 +41,26 @@ pub(crate) fn round_bf16(x: &[f32], to: &mut [bf16]) {
         let quiet = bits >> 16 | 0x40;
         bf16::from_bits(if x.is_nan() { quiet } else { nearest } as u16)
     });
+}
+
+/// Converts each element exactly.
+pub(crate) fn widen_e4m3(x: &[F8E4M3], to: &mut [f32]) {
+    apply(x, to, F8E4M3::to_f32);
+}
+
+/// Rounds each element to the nearest, ties to even.
+pub(crate) fn round_e4m3(x: &[f32], to: &mut [F8E4M3]) {
+    apply(x, to, F8E4M3::from_f32);
+}
+
+/// Converts each element exactly.
+pub(crate) fn widen_e5m2(x: &[F8E5M2], to: &mut [f32]) {
+    apply(x, to, F8E5M2::to_f32);
+}
+
+/// Rounds each element to the nearest, ties to even.
+pub(crate) fn round_e5m2(x: &[f32], to: &mut [F8E5M2]) {
+    apply(x, to, F8E5M2::from_f32);
 }
 
 /// By the instructions that x86-64 has for it since 2012.

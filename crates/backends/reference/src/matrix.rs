@@ -125,5 +125,5 @@ pub(crate) fn values(ty: &TensorType, parts: impl IntoIterator<Item = Vec<Comple
 
 /// Whole numbers, one run after the other.
 pub(crate) fn numbers(parts: impl IntoIterator<Item = Vec<usize>>) -> Values {
-    Values::Int(parts.into_iter().flatten().map(|x| x as i64).collect())
+    Values::Int(parts.into_iter().flatten().map(|x| x as i128).collect())
 }

@@ -2,16 +2,16 @@
 
 use half::{bf16, f16};
 use num_complex::Complex64;
-use rustorch_ir::{DType, Scalar};
+use rustorch_ir::{DType, F8E4M3, F8E5M2, Scalar};
 
 /// The elements of a tensor in row-major order, each kind in its widest type. Values of a
 /// floating-point dtype may have more digits than the dtype; integers are in its range.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Values {
-    /// Of the real floating-point dtypes.
+    /// Of the real floating-point dtypes, 8-bit ones among them.
     Float(Vec<f64>),
     /// Of the integer dtypes, and 0 or 1 of `Bool`.
-    Int(Vec<i64>),
+    Int(Vec<i128>),
     /// Of the complex dtypes.
     Complex(Vec<Complex64>),
     /// The bytes of quantised blocks, which only a cast looks into.
@@ -72,7 +72,7 @@ impl Element for f64 {
     }
 }
 
-impl Element for i64 {
+impl Element for i128 {
     const ZERO: Self = 0;
     const ONE: Self = 1;
 
@@ -85,7 +85,7 @@ impl Element for i64 {
     }
 
     fn from_scalar(value: Scalar) -> Self {
-        value.as_i64()
+        value.as_i64().into()
     }
 
     fn of(values: &Values) -> &[Self] {
@@ -132,12 +132,16 @@ impl Values {
             DType::F32 => Self::Float(each(b, |x| f32::from_le_bytes(x).into())),
             DType::F16 => Self::Float(each(b, |x| f16::from_le_bytes(x).into())),
             DType::BF16 => Self::Float(each(b, |x| bf16::from_le_bytes(x).into())),
-            DType::I64 => Self::Int(each(b, i64::from_le_bytes)),
+            DType::F8E4M3 => Self::Float(each(b, |[x]| F8E4M3::from_bits(x).to_f32().into())),
+            DType::F8E5M2 => Self::Float(each(b, |[x]| F8E5M2::from_bits(x).to_f32().into())),
+            DType::I64 => Self::Int(each(b, |x| i64::from_le_bytes(x).into())),
             DType::I32 => Self::Int(each(b, |x| i32::from_le_bytes(x).into())),
             DType::I16 => Self::Int(each(b, |x| i16::from_le_bytes(x).into())),
             DType::I8 => Self::Int(each(b, |x| i8::from_le_bytes(x).into())),
             DType::U8 => Self::Int(each(b, |x| u8::from_le_bytes(x).into())),
+            DType::U16 => Self::Int(each(b, |x| u16::from_le_bytes(x).into())),
             DType::U32 => Self::Int(each(b, |x| u32::from_le_bytes(x).into())),
+            DType::U64 => Self::Int(each(b, |x| u64::from_le_bytes(x).into())),
             DType::Bool => Self::Int(each(b, |[x]| (x != 0).into())),
             DType::Complex64 | DType::Complex128 => {
                 let parts = Self::decode(bytes, dtype.real());
@@ -159,13 +163,15 @@ impl Values {
                 DType::F32 => each(x, |x| (x as f32).to_le_bytes()),
                 DType::F16 => each(x, |x| f16::from_f32(to_odd(x)).to_le_bytes()),
                 DType::BF16 => each(x, |x| bf16::from_f32(to_odd(x)).to_le_bytes()),
+                DType::F8E4M3 => each(x, |x| [F8E4M3::from_f32(to_odd(x)).to_bits()]),
+                DType::F8E5M2 => each(x, |x| [F8E5M2::from_f32(to_odd(x)).to_bits()]),
                 _ => each(x, f64::to_le_bytes),
             },
             Self::Int(x) => match dtype.size() {
                 Some(1) => each(x, |x| (x as u8).to_le_bytes()),
                 Some(2) => each(x, |x| (x as u16).to_le_bytes()),
                 Some(4) => each(x, |x| (x as u32).to_le_bytes()),
-                _ => each(x, i64::to_le_bytes),
+                _ => each(x, |x| (x as u64).to_le_bytes()),
             },
             Self::Complex(x) => {
                 let parts = x.iter().flat_map(|z| [z.re, z.im]).collect();
@@ -184,12 +190,15 @@ impl Values {
     /// whether they are not 0.
     pub(crate) fn wrap(&mut self, dtype: DType) {
         let Self::Int(x) = self else { return };
-        let wrap: fn(i64) -> i64 = match dtype {
+        let wrap: fn(i128) -> i128 = match dtype {
+            DType::I64 => |x| (x as i64).into(),
             DType::I32 => |x| (x as i32).into(),
             DType::I16 => |x| (x as i16).into(),
             DType::I8 => |x| (x as i8).into(),
             DType::U8 => |x| (x as u8).into(),
+            DType::U16 => |x| (x as u16).into(),
             DType::U32 => |x| (x as u32).into(),
+            DType::U64 => |x| (x as u64).into(),
             DType::Bool => |x| (x != 0).into(),
             _ => return,
         };
@@ -202,7 +211,8 @@ impl Values {
             vec![T::from_scalar(value); count]
         }
         match dtype {
-            d if d.is_float() => Self::Float(repeat(value, count)),
+            d if d.is_float() || d.is_float8() => Self::Float(repeat(value, count)),
+            DType::U64 => Self::Int(vec![value.as_u64().into(); count]),
             d if d.is_complex() => Self::Complex(repeat(value, count)),
             _ => Self::Int(repeat(value, count)),
         }

@@ -29,7 +29,7 @@ fn double(shape: impl Into<Shape>, values: &[f64]) -> Tensor {
 }
 
 fn int(shape: impl Into<Shape>, dtype: DType, values: &[i64]) -> Tensor {
-    let values = Values::Int(values.to_vec());
+    let values = Values::Int(values.iter().copied().map(i128::from).collect());
     let ty = TensorType::new(shape, dtype);
     Tensor { ty, values }
 }
@@ -106,5 +106,6 @@ fn assert_floats(got: &Values, expected: &[f64]) {
 
 #[track_caller]
 fn assert_ints(got: &Values, expected: &[i64]) {
-    assert_eq!(got, &Values::Int(expected.to_vec()));
+    let expected = expected.iter().copied().map(i128::from).collect();
+    assert_eq!(got, &Values::Int(expected));
 }

@@ -208,7 +208,15 @@ impl Named for Binary {
 
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
-        for op in [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul] {
+        // Of unsigned integers those beyond the largest signed one, too.
+        for op in [
+            BinaryOp::Add,
+            BinaryOp::Sub,
+            BinaryOp::Mul,
+            BinaryOp::Maximum,
+            BinaryOp::Minimum,
+            BinaryOp::Gcd,
+        ] {
             for dtype in DType::INTS {
                 let any = Fill::Ints(i32::MIN.into(), i32::MAX.into());
                 let wraps = Operand::new([67], dtype).fill(any);

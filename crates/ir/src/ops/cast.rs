@@ -7,9 +7,9 @@ use crate::{BlockFormat, Named, OpDef, OpType, ResultTypes};
 /// The values in another dtype.
 ///
 /// Floating point to integer cuts towards zero and saturates (NaN becomes 0); to a smaller
-/// integer the upper bits are dropped; to a smaller float rounds to nearest even; complex to
-/// real drops the imaginary part; to `bool` is `!= 0`. From a block format: dequantised
-/// ([`BlockFormat::dequantize`]); no cast makes one.
+/// integer the upper bits are dropped; to a smaller float rounds to nearest even
+/// ([`F8E4M3`](crate::F8E4M3) saturates); complex to drops the imaginary part; to `bool`
+/// is `!= 0`. From a block format: dequantised ([`BlockFormat::dequantize`]); no cast makes one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Cast {
     /// Type of the result.
@@ -62,10 +62,32 @@ impl Named for Cast {
                     [x.fill(Fill::Uniform(-300.0, 300.0))],
                 ));
             }
-            for from in [DType::I64, DType::I32] {
+            for from in [DType::I64, DType::I32, DType::U64] {
                 let x = Operand::new([55], from).fill(Fill::Ints(-1_000_000_000, 1_000_000_000));
                 cases.push(Case::new(Self { dtype }, [x]));
             }
+        }
+        // Numbers that 8-bit floats have not, and those below their normal ones.
+        for dtype in DType::FLOATS8 {
+            for from in DType::FLOATS {
+                let x = Operand::new([155], from);
+                cases.push(Case::new(Self { dtype }, [x.clone().fill(Fill::Special)]));
+                for most in [1e-4, 0.03, 600.0] {
+                    let x = x.clone().fill(Fill::Uniform(-most, most));
+                    cases.push(Case::new(Self { dtype }, [x]));
+                }
+            }
+            let x = Operand::new([55], DType::I64).fill(Fill::Ints(-70_000, 70_000));
+            cases.push(Case::new(Self { dtype }, [x]));
+            for to in DType::SCALARS {
+                let x = Operand::new([55], dtype).fill(Fill::Special);
+                cases.push(Case::new(Self { dtype: to }, [x]));
+            }
+        }
+        // Beyond the largest signed integer.
+        for dtype in DType::FLOATS {
+            let x = Operand::new([55], DType::U64).fill(Fill::Ints(-1 << 40, 1 << 40));
+            cases.push(Case::new(Self { dtype }, [x]));
         }
         for &format in BlockFormat::ALL {
             for dtype in DType::FLOATS {

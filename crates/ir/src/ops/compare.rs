@@ -32,11 +32,11 @@ impl CompareOp {
     /// Every comparison.
     pub const ALL: &[Self] = &[Self::Eq, Self::Ne, Self::Lt, Self::Le, Self::Gt, Self::Ge];
 
-    /// Complex numbers have no order.
+    /// Is the comparison defined for elements of `dtype`? Complex numbers have no order.
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
-            Self::Eq | Self::Ne => !dtype.is_block(),
-            _ => !dtype.is_block() && !dtype.is_complex(),
+            Self::Eq | Self::Ne => dtype.is_arithmetic(),
+            _ => dtype.is_arithmetic() && !dtype.is_complex(),
         }
     }
 }
@@ -71,6 +71,11 @@ impl Named for Compare {
                 push(x(&[3, 1, 5]), x(&[4, 1]));
                 for arrange in ARRANGEMENTS {
                     push(x(&[3, 5, 7]).arrange(arrange), x(&[7]));
+                }
+                if dtype.is_int() {
+                    // Of unsigned ones those beyond the largest signed one, too.
+                    let any = x(&[67]).fill(Fill::Ints(i32::MIN.into(), i32::MAX.into()));
+                    push(any.clone(), any);
                 }
                 if dtype.is_float() {
                     let special = Operand::new([8, 1], dtype).fill(Fill::Special);

@@ -21,7 +21,8 @@ impl OpDef for Matmul {
         let [a, b] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, a, b)?;
         require_scalar(Self::NAME, a)?;
-        require(Self::NAME, a.dtype != DType::Bool, "numbers", a)?;
+        let are_numbers = a.dtype.is_arithmetic() && a.dtype != DType::Bool;
+        require(Self::NAME, are_numbers, "numbers", a)?;
         let got = format_args!("{a} and {b}");
         require(
             Self::NAME,
@@ -44,7 +45,8 @@ impl Named for Matmul {
 
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
-        for dtype in DType::SCALARS.into_iter().filter(|&d| d != DType::Bool) {
+        let are_numbers = |d: &DType| d.is_arithmetic() && *d != DType::Bool;
+        for dtype in DType::SCALARS.into_iter().filter(are_numbers) {
             let x = |shape: &[usize]| Operand::new(shape, dtype);
             let mut push = |a, b| cases.push(Case::new(Self, [a, b]));
             push(x(&[1, 1]), x(&[1, 1]));

@@ -36,8 +36,8 @@ impl ReduceOp {
     /// Is the reduction defined for elements of `dtype`?
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
-            Self::Sum | Self::Prod => !dtype.is_block(),
-            Self::Max | Self::Min => !dtype.is_block() && !dtype.is_complex(),
+            Self::Sum | Self::Prod => dtype.is_arithmetic(),
+            Self::Max | Self::Min => dtype.is_arithmetic() && !dtype.is_complex(),
         }
     }
 

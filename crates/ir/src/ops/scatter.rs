@@ -41,8 +41,8 @@ impl ScatterMode {
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
             Self::Set => true,
-            Self::Add | Self::Prod => dtype != DType::Bool,
-            Self::Max | Self::Min => !dtype.is_complex(),
+            Self::Add | Self::Prod => dtype.is_arithmetic() && dtype != DType::Bool,
+            Self::Max | Self::Min => dtype.is_arithmetic() && !dtype.is_complex(),
         }
     }
 }

@@ -82,7 +82,11 @@ impl Named for UpdateSlice {
                 cases.push(Case::new(Self { dim }, [state.clone(), source, start()]));
             }
         }
-        for dtype in DType::INTS.into_iter().chain(DType::COMPLEX) {
+        for dtype in DType::INTS
+            .into_iter()
+            .chain(DType::FLOATS8)
+            .chain(DType::COMPLEX)
+        {
             let state = Operand::new([6], dtype);
             cases.push(Case::new(
                 Self { dim: 0 },

@@ -56,10 +56,11 @@ impl Tensor {
     /// # Errors
     /// A block format.
     pub fn isnan(&self) -> RusTorchResult<Self> {
-        match self.dtype().is_float() {
-            true => self.unary("isnan", UnaryOp::IsNan),
+        match self.dtype() {
+            d if d.is_float() => self.unary("isnan", UnaryOp::IsNan),
+            d if d.is_float8() => self.cast("isnan", DType::F32)?.isnan(),
             // A complex number with a NaN differs from itself too, and integers never do.
-            false => self.compare("isnan", CompareOp::Ne, self.into()),
+            _ => self.compare("isnan", CompareOp::Ne, self.into()),
         }
     }
 
@@ -70,6 +71,7 @@ impl Tensor {
     pub fn isinf(&self) -> RusTorchResult<Self> {
         match self.dtype() {
             d if d.is_float() => self.abs()?.eq(f64::INFINITY),
+            d if d.is_float8() => self.cast("isinf", DType::F32)?.isinf(),
             d if d.is_complex() => self.real()?.isinf()?.logical_or(&self.imag()?.isinf()?),
             _ => self.zeros_like()?.cast("isinf", DType::Bool),
         }
@@ -82,6 +84,7 @@ impl Tensor {
     pub fn isfinite(&self) -> RusTorchResult<Self> {
         match self.dtype() {
             d if d.is_float() => self.abs()?.lt(f64::INFINITY),
+            d if d.is_float8() => self.cast("isfinite", DType::F32)?.isfinite(),
             d if d.is_complex() => self
                 .real()?
                 .isfinite()?
@@ -108,9 +111,10 @@ impl Tensor {
 
     fn is_infinity(&self, name: &'static str, infinity: f64) -> RusTorchResult<Self> {
         require(name, !self.dtype().is_complex(), "real numbers", self.ty())?;
-        match self.dtype().is_float() {
-            true => self.eq(infinity),
-            false => self.isinf(),
+        match self.dtype() {
+            d if d.is_float() => self.eq(infinity),
+            d if d.is_float8() => self.cast(name, DType::F32)?.eq(infinity),
+            _ => self.isinf(),
         }
     }
 

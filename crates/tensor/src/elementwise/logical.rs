@@ -112,6 +112,8 @@ impl Tensor {
             DType::F32 => f32::MAX.into(),
             DType::F16 => half::f16::MAX.into(),
             DType::BF16 => half::bf16::MAX.into(),
+            DType::F8E4M3 => 448.0,
+            DType::F8E5M2 => 57_344.0,
             _ => return Ok(self.clone()),
         };
         let x = Self::where_(&self.isnan()?, nan, self)?;

@@ -6,7 +6,7 @@
 use rustorch_ir::DType;
 
 use crate::Tensor;
-use crate::error::{RusTorchResult, require};
+use crate::error::{RusTorchResult, require, require_dtype};
 
 /// What elements that are left out become, and the others by that.
 #[derive(Clone, Copy, PartialEq)]
@@ -144,7 +144,7 @@ impl Tensor {
             return Ok(self.clone());
         }
         let legal = self.dtype().is_float() || self.dtype().is_complex();
-        require(name, legal, "a floating-point or complex tensor", self.ty())?;
+        require_dtype(name, legal, "a floating-point or complex tensor", self.ty())?;
         if p == 1.0 {
             return self.mul(0.0);
         }

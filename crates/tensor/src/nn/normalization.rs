@@ -6,7 +6,7 @@ use rustorch_ir::{DType, OpError, Param};
 use super::AvgPoolOptions;
 use crate::Tensor;
 use crate::dims::Dims;
-use crate::error::{RusTorchResult, require};
+use crate::error::{RusTorchResult, require, require_dtype};
 
 /// The optional arguments of [`Tensor::batch_norm`].
 #[derive(Clone, Copy)]
@@ -445,7 +445,7 @@ impl Tensor {
         eps: f64,
     ) -> RusTorchResult<Self> {
         let legal = self.dtype().is_float() || self.dtype().is_complex();
-        require(name, legal, "a floating-point or complex tensor", self.ty())?;
+        require_dtype(name, legal, "a floating-point or complex tensor", self.ty())?;
         let x = self.widened(name)?;
         let dims: Vec<isize> = (1..=dims as isize).map(|d| -d).collect();
         let mean = x.square()?.mean(&dims[..], true)?.add(eps)?;

@@ -10,7 +10,7 @@ use rustorch_ir::ops::{Reduce, ReduceOp};
 use crate::Tensor;
 use crate::dims::Dims;
 use crate::elementwise::{compute_dtype, float_of};
-use crate::error::{RusTorchResult, require};
+use crate::error::{RusTorchResult, require, require_dtype};
 
 pub use statistics::Interpolation;
 
@@ -34,14 +34,14 @@ impl Tensor {
 
     pub(crate) fn require_float(&self, name: &'static str) -> RusTorchResult<()> {
         let float = self.dtype().is_float();
-        require(name, float, "a floating-point tensor", self.ty())
+        require_dtype(name, float, "a floating-point tensor", self.ty())
     }
 
     /// Floats, halves in single precision, and complex numbers.
     fn wide(&self, name: &'static str) -> RusTorchResult<Self> {
         let legal = self.dtype().is_float() || self.dtype().is_complex();
         let expected = "a floating-point or complex tensor (to_dtype converts)";
-        require(name, legal, expected, self.ty())?;
+        require_dtype(name, legal, expected, self.ty())?;
         self.cast(name, compute_dtype(self.dtype()))
     }
 

@@ -5,6 +5,7 @@ mod creation;
 mod data;
 mod devices;
 mod display;
+mod dtypes;
 mod elementwise;
 mod evaluation;
 mod extremes;

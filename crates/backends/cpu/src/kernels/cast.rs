@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use num_complex::Complex;
 use num_traits::AsPrimitive;
-use rustorch_ir::{BlockFormat, DType, OpKind, Signature, to_odd};
+use rustorch_ir::{BlockFormat, DType, F8E4M3, F8E5M2, OpKind, Signature, to_odd};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
@@ -29,7 +29,7 @@ pub(crate) const DEQUANTIZATION: KernelEntry<Launch> = KernelEntry {
     launch: Launch::Whole(dequantization),
 };
 
-/// Cost of rounding to half precision from more than single precision.
+/// Cost of rounding to fewer bits than single precision has from more.
 const SLOW: usize = 4;
 
 fn is_dequantization(signature: &Signature) -> bool {
@@ -38,9 +38,10 @@ fn is_dequantization(signature: &Signature) -> bool {
 
 fn function(signature: &Signature) -> Result<Function, Misuse> {
     let (from, to) = (signature.inputs[0].dtype, signature.output().dtype);
-    let single = matches!(from, DType::F32 | DType::F16 | DType::BF16);
+    let halves = matches!(from, DType::F32 | DType::F16 | DType::BF16);
+    let single = halves || from.is_float8();
     match to {
-        DType::Bool => with_type!(from, numbers X => {
+        DType::Bool => with_type!(from, scalars X => {
             Ok(Function::unary::<X, u8>(1, |x, y| apply(x, y, |x| x.is_something().into())))
         }),
         DType::F16 if !single => with_type!(from, numbers X => {
@@ -49,12 +50,21 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
         DType::BF16 if !single => with_type!(from, numbers X => {
             Ok(Function::unary::<X, bf16>(SLOW, |x, y| apply(x, y, |x| to_odd(x.real().as_()))))
         }),
-        _ if to.is_complex() => with_type!(to, complex Y => with_type!(from, numbers X => {
+        DType::F8E4M3 if !single => with_type!(from, numbers X => {
+            Ok(Function::unary::<X, F8E4M3>(SLOW, |x, y| apply(x, y, |x| to_odd(x.real().as_()))))
+        }),
+        DType::F8E5M2 if !single => with_type!(from, numbers X => {
+            Ok(Function::unary::<X, F8E5M2>(SLOW, |x, y| apply(x, y, |x| to_odd(x.real().as_()))))
+        }),
+        _ if to.is_complex() => with_type!(to, complex Y => with_type!(from, scalars X => {
             Ok(Function::unary::<X, Y>(1, |x, y| {
                 apply(x, y, |x| Y::new(x.real().as_(), x.imaginary().as_()));
             }))
         })),
-        _ => with_type!(to, reals Y => with_type!(from, numbers X => {
+        _ if to.is_float8() => with_type!(to, floats8 Y => with_type!(from, scalars X => {
+            Ok(Function::unary::<X, Y>(1, |x, y| apply(x, y, |x| x.real().as_())))
+        })),
+        _ => with_type!(to, reals Y => with_type!(from, scalars X => {
             Ok(Function::unary::<X, Y>(1, |x, y| apply(x, y, |x| x.real().as_())))
         })),
     }
@@ -105,7 +115,7 @@ macro_rules! numbers {
     };
 }
 
-numbers!(f64, f32, i64, i32, i16, i8, u8, u32; f32, f64);
+numbers!(f64, f32, i64, i32, i16, i8, u8, u16, u32, u64; f32, f64);
 
 fn dequantization(mut args: Args) -> Result<(), Misuse> {
     let DType::Block(format) = args.inputs[0].dtype() else {

@@ -3,7 +3,7 @@
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use crate::element::{FromScalar, with_type};
+use crate::element::with_type;
 use crate::elementwise::Function;
 use crate::kernel::Misuse;
 use crate::launch::Launch;
@@ -27,5 +27,8 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
         return Err(Misuse("not a full".to_owned()));
     };
     let dtype = signature.output().dtype;
-    with_type!(dtype, numbers T => Ok(Function::constant(T::filling(op.value, dtype))))
+    with_type!(dtype, words T => {
+        let value: T = bytemuck::pod_read_unaligned(&op.value.to_bytes(dtype));
+        Ok(Function::constant(value))
+    })
 }

@@ -4,7 +4,7 @@ use rustorch_ir::ops::Pad;
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use crate::element::{FromScalar, with_type};
+use crate::element::{Element, with_type};
 use crate::index::coordinates;
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
@@ -25,14 +25,14 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     let Op::Pad(op) = args.op else {
         return Err(Misuse("not a pad".to_owned()));
     };
-    with_type!(args.output.dtype(), numbers T => {
+    with_type!(args.output.dtype(), words T => {
         pad::<T>(&mut args, op);
         Ok(())
     })
 }
 
-fn pad<T: FromScalar>(args: &mut Args, op: &Pad) {
-    let value = T::filling(op.value, args.output.dtype());
+fn pad<T: Element>(args: &mut Args, op: &Pad) {
+    let value: T = bytemuck::pod_read_unaligned(&op.value.to_bytes(args.output.dtype()));
     let (x, shape) = (&args.inputs[0], args.output.ty.shape.clone());
     let reader = Reader::<T>::whole(x);
     // The last dimension is a row.

@@ -226,6 +226,12 @@ fn activation(kind: ActivationKind, dtype: DType, x: &str) -> Option<String> {
 }
 
 fn cast(from: DType, to: DType, x: &str) -> Option<String> {
+    if from.is_float8() {
+        return match from == to {
+            true => Some(x.to_owned()),
+            false => cast(DType::F32, to, &format!("{from}_to_f32({x})")),
+        };
+    }
     if to == DType::Bool {
         return Some(match from.is_complex() {
             true => format!("((uchar)({x}.x != 0 || {x}.y != 0))"),
@@ -244,12 +250,18 @@ fn cast(from: DType, to: DType, x: &str) -> Option<String> {
         true => (format!("{x}.x"), from.real()),
         false => (x.to_owned(), from),
     };
-    let halves = matches!(to, DType::F16 | DType::BF16);
-    Some(match (from.is_float(), to.is_float()) {
+    let is_narrow = to.is_float8() || matches!(to, DType::F16 | DType::BF16);
+    let value = match (from.is_float(), to.is_float() || to.is_float8()) {
         // Not rounded twice.
-        (true, true) if halves && from == DType::F64 => format!("odd_of_f64({x})"),
-        (false, true) if halves => format!("odd_of_i64((long){x})"),
+        (true, true) if is_narrow && from == DType::F64 => format!("odd_of_f64({x})"),
+        (false, true) if is_narrow && from == DType::U64 => format!("odd_of_u64({x})"),
+        (false, true) if is_narrow => format!("odd_of_i64((long){x})"),
+        (true, true) if to.is_float8() => x,
         (true, false) => format!("cut_{}({x})", name(to)),
         _ => format!("((compute_{}){x})", name(to)),
+    };
+    Some(match to.is_float8() {
+        true => format!("f32_to_{to}({value})"),
+        false => value,
     })
 }

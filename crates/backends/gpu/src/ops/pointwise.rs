@@ -280,6 +280,8 @@ pub(super) fn constant(at: usize, full: &Full, kernel: Option<&mut Kernel>) -> S
                 kernel.words(&i, &words(im.to_bits()));
             }
             DType::I64 => kernel.words(&k, &words(full.value.as_i64() as u64)),
+            DType::U64 => kernel.words(&k, &words(full.value.as_u64())),
+            d if d.is_float8() => kernel.word(&k, full.value.to_bytes(d)[0].into()),
             DType::Bool => kernel.word(&k, usize::from(full.value.as_i64() != 0)),
             _ => kernel.word(&k, full.value.as_i64() as u32 as usize),
         }
@@ -295,7 +297,10 @@ pub(super) fn constant(at: usize, full: &Full, kernel: Option<&mut Kernel>) -> S
                 double(&format!("i{at}_"))
             )
         }
-        DType::I64 => format!("((long)((ulong)p.{k}[0] | (ulong)p.{k}[1] << 32))"),
+        DType::I64 | DType::U64 => {
+            let t = name(full.dtype);
+            format!("((compute_{t})((ulong)p.{k}[0] | (ulong)p.{k}[1] << 32))")
+        }
         dtype => format!("((compute_{})p.{k})", name(dtype)),
     }
 }

@@ -274,9 +274,10 @@ fn arithmetic(kernel: &mut Kernel, dtype: DType) {
         kernel.define("ADD_PRODUCT(sum, a, b)", "MULTIPLY_ADD(a, b, sum)");
     } else {
         // Unsigned numbers wrap, and their low bits are those of numbers with a sign.
-        let wide = dtype == DType::I64;
+        let wide = dtype.size() == Some(8);
         kernel.define("ACCUMULATOR", if wide { "ulong" } else { "uint" });
-        kernel.define("ADD_PRODUCT(sum, a, b)", "((sum) + (a) * (b))");
+        let product = "((sum) + (ACCUMULATOR)(a) * (ACCUMULATOR)(b))";
+        kernel.define("ADD_PRODUCT(sum, a, b)", product);
     }
 }
 

@@ -93,7 +93,8 @@ fn greatest(dtype: DType) -> String {
     match dtype {
         DType::Bool => "1".to_owned(),
         d if d.is_float() => "INFINITY".to_owned(),
-        d if is_unsigned(d) => format!("{}u", u64::MAX >> (64 - bits(d))),
+        DType::U64 => format!("{}UL", u64::MAX),
+        d if d.is_unsigned() => format!("{}u", u64::MAX >> (64 - bits(d))),
         d => format!("{}L", i64::MAX >> (64 - bits(d))),
     }
 }
@@ -103,13 +104,9 @@ fn least(dtype: DType) -> String {
     match dtype {
         DType::Bool => "0".to_owned(),
         d if d.is_float() => "-INFINITY".to_owned(),
-        d if is_unsigned(d) => "0".to_owned(),
+        d if d.is_unsigned() => "0".to_owned(),
         d => format!("(-{}L - 1)", i64::MAX >> (64 - bits(d))),
     }
-}
-
-fn is_unsigned(dtype: DType) -> bool {
-    matches!(dtype, DType::U8 | DType::U32)
 }
 
 fn bits(dtype: DType) -> usize {

@@ -10,6 +10,6 @@ pub(crate) fn evaluate(op: &Arange, _call: &Call) -> Result<Values, Misuse> {
     } else {
         let (start, step) = (op.start.as_i64(), op.step.as_i64());
         let at = |i| start.wrapping_add(step.wrapping_mul(i));
-        Values::Int((0..op.len as i64).map(at).collect())
+        Values::Int((0..op.len as i64).map(|i| at(i).into()).collect())
     })
 }

@@ -28,9 +28,9 @@ fn beats(a: f64, b: f64, number_beats: bool) -> bool {
 }
 
 /// In each run of `size` elements, the index of the first that no other beats.
-fn first_best<T: Copy>(x: &[T], size: usize, beats: impl Fn(T, T) -> bool) -> Vec<i64> {
+fn first_best<T: Copy>(x: &[T], size: usize, beats: impl Fn(T, T) -> bool) -> Vec<i128> {
     let best = |run: &[T]| {
         (1..run.len()).fold(0, |best, i| if beats(run[i], run[best]) { i } else { best })
     };
-    x.chunks(size.max(1)).map(|run| best(run) as i64).collect()
+    x.chunks(size.max(1)).map(|run| best(run) as i128).collect()
 }

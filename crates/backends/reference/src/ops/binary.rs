@@ -71,7 +71,7 @@ fn next_after(a: f64, b: f64, dtype: DType) -> f64 {
     }
 }
 
-fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+fn greatest_common_divisor(a: u128, b: u128) -> u128 {
     match b {
         0 => a,
         _ => greatest_common_divisor(b, a % b),
@@ -99,8 +99,8 @@ pub(crate) fn minimum(a: f64, b: f64) -> f64 {
 }
 
 /// `None` for a division by zero. The program brings the result into the dtype's range.
-fn integer(op: BinaryOp, a: i64, b: i64, dtype: DType) -> Option<i64> {
-    let bits = dtype.size().unwrap_or(8) as i64 * 8;
+fn integer(op: BinaryOp, a: i128, b: i128, dtype: DType) -> Option<i128> {
+    let bits = dtype.size().unwrap_or(8) as i128 * 8;
     Some(match op {
         BinaryOp::Add => a.wrapping_add(b),
         BinaryOp::Sub => a.wrapping_sub(b),
@@ -109,7 +109,7 @@ fn integer(op: BinaryOp, a: i64, b: i64, dtype: DType) -> Option<i64> {
         BinaryOp::Remainder if b == 0 => return None,
         BinaryOp::FloorDivide => {
             let crosses = a.wrapping_rem(b) != 0 && (a < 0) != (b < 0);
-            a.wrapping_div(b) - i64::from(crosses)
+            a.wrapping_div(b) - i128::from(crosses)
         }
         BinaryOp::Remainder => {
             let r = a.wrapping_rem(b);
@@ -125,13 +125,13 @@ fn integer(op: BinaryOp, a: i64, b: i64, dtype: DType) -> Option<i64> {
         BinaryOp::ShiftLeft if (0..bits).contains(&b) => a << b,
         BinaryOp::ShiftLeft => 0,
         BinaryOp::ShiftRight if (0..bits).contains(&b) => a >> b,
-        BinaryOp::ShiftRight => -i64::from(a < 0),
-        BinaryOp::Gcd => greatest_common_divisor(a.unsigned_abs(), b.unsigned_abs()) as i64,
+        BinaryOp::ShiftRight => -i128::from(a < 0),
+        BinaryOp::Gcd => greatest_common_divisor(a.unsigned_abs(), b.unsigned_abs()) as i128,
         _ => unreachable!("{op:?} of integers"),
     })
 }
 
-fn power(base: i64, exponent: i64) -> i64 {
+fn power(base: i128, exponent: i128) -> i128 {
     let odd = exponent & 1 != 0;
     match (base, exponent) {
         (1, _) => 1,
@@ -144,7 +144,7 @@ fn power(base: i64, exponent: i64) -> i64 {
         }
         (_, ..0) => 0,
         _ => {
-            let (mut result, mut square, mut rest) = (1i64, base, exponent);
+            let (mut result, mut square, mut rest) = (1i128, base, exponent);
             while rest > 0 {
                 if rest & 1 != 0 {
                     result = result.wrapping_mul(square);

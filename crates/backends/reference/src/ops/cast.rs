@@ -9,7 +9,7 @@ pub(crate) fn evaluate(op: &Cast, call: &Call) -> Result<Values, Misuse> {
     let x = &call.inputs[0];
     Ok(match op.dtype {
         DType::Bool => Values::Int(non_zero(&x.values)),
-        d if d.is_float() => Values::Float(floats(x, d)).rounded(d),
+        d if d.is_float() || d.is_float8() => Values::Float(floats(x, d)).rounded(d),
         d if d.is_complex() => {
             let real = |re| Complex64::new(re, 0.0);
             let z = match &*x.values {
@@ -29,12 +29,12 @@ pub(crate) fn evaluate(op: &Cast, call: &Call) -> Result<Values, Misuse> {
     })
 }
 
-fn non_zero(values: &Values) -> Vec<i64> {
+fn non_zero(values: &Values) -> Vec<i128> {
     let zero = Complex64::new(0.0, 0.0);
     match values {
-        Values::Float(x) => x.iter().map(|&x| i64::from(x != 0.0)).collect(),
-        Values::Int(x) => x.iter().map(|&x| i64::from(x != 0)).collect(),
-        Values::Complex(x) => x.iter().map(|&x| i64::from(x != zero)).collect(),
+        Values::Float(x) => x.iter().map(|&x| i128::from(x != 0.0)).collect(),
+        Values::Int(x) => x.iter().map(|&x| i128::from(x != 0)).collect(),
+        Values::Complex(x) => x.iter().map(|&x| i128::from(x != zero)).collect(),
         Values::Blocks(_) => unreachable!("inference admits no blocks as booleans"),
     }
 }
@@ -58,24 +58,26 @@ fn floats(x: &Operand, dtype: DType) -> Vec<f64> {
 
 /// An integer in double precision so that rounding it once more, to fewer digits, gives
 /// what rounding the integer would: what gets lost leaves an odd last bit.
-fn to_odd(i: i64) -> f64 {
+fn to_odd(i: i128) -> f64 {
     if i.unsigned_abs() >> f64::MANTISSA_DIGITS == 0 {
         return i as f64;
     }
-    let lost = i64::BITS - f64::MANTISSA_DIGITS - 1;
-    let odd = i64::from(i & ((1 << lost) - 1) != 0);
+    let lost = u64::BITS - f64::MANTISSA_DIGITS;
+    let odd = i128::from(i & ((1 << lost) - 1) != 0);
     (i >> lost | odd) as f64 * f64::from(1 << lost)
 }
 
 /// A number cut towards zero and to the range of the integer type `dtype`; 0 for NaN.
-fn saturate(x: f64, dtype: DType) -> i64 {
+fn saturate(x: f64, dtype: DType) -> i128 {
     match dtype {
         DType::I32 => (x as i32).into(),
         DType::I16 => (x as i16).into(),
         DType::I8 => (x as i8).into(),
         DType::U8 => (x as u8).into(),
+        DType::U16 => (x as u16).into(),
         DType::U32 => (x as u32).into(),
-        _ => x as i64,
+        DType::U64 => (x as u64).into(),
+        _ => (x as i64).into(),
     }
 }
 
@@ -91,8 +93,10 @@ mod tests {
             (1 << 60) + (1 << 36) - 1,
             -(1 << 60) - (1 << 36) - 1,
             (1 << 53) + 1,
-            i64::MAX,
-            i64::MIN,
+            i64::MAX.into(),
+            i64::MIN.into(),
+            u64::MAX.into(),
+            (1 << 63) + (1 << 39) + 1,
             -3,
         ] {
             assert_eq!(to_odd(i) as f32, i as f32, "{i}");

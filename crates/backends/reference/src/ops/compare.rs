@@ -19,7 +19,7 @@ pub(crate) fn evaluate(op: &Compare, call: &Call) -> Result<Values, Misuse> {
     }))
 }
 
-fn ordered<T: PartialOrd>(op: CompareOp, a: &[T], b: &[T]) -> Vec<i64> {
+fn ordered<T: PartialOrd>(op: CompareOp, a: &[T], b: &[T]) -> Vec<i128> {
     let holds = match op {
         CompareOp::Eq => T::eq,
         CompareOp::Ne => T::ne,

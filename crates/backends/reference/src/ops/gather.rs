@@ -23,7 +23,7 @@ pub(crate) fn addressed(
     let stride = std::mem::take(&mut lines.strides[dim]);
     lines.shape = shape.clone();
     let size = x.shape[dim];
-    (lines.positions().zip(i64::of(index)).enumerate())
+    (lines.positions().zip(i128::of(index)).enumerate())
         .map(|(i, (line, &index))| match usize::try_from(index) {
             Ok(at) if at < size => Ok(line + at * stride),
             _ => Err(Misuse(format!(

@@ -9,13 +9,13 @@ pub(crate) fn evaluate(op: &LuPivotsToPermutation, call: &Call) -> Result<Values
     let [batch @ .., count] = &pivots.shape()[..] else {
         unreachable!("inference admits no number");
     };
-    let all: &[i64] = Element::of(&pivots.values);
+    let all: &[i128] = Element::of(&pivots.values);
     let mut permutations = Vec::new();
     for matrix in 0..batch.iter().product() {
-        let mut rows: Vec<i64> = (0..op.rows as i64).collect();
+        let mut rows: Vec<i128> = (0..op.rows as i128).collect();
         for i in 0..*count {
             let pivot = all[matrix * count + i];
-            if !(1..=op.rows as i64).contains(&pivot) {
+            if !(1..=op.rows as i128).contains(&pivot) {
                 return Err(Misuse(format!("the pivot {pivot} is no row")));
             }
             rows.swap(i, pivot as usize - 1);

@@ -29,7 +29,7 @@ pub(crate) fn evaluate(op: &Pool2d, call: &Call) -> Result<Vec<Values>, Misuse> 
                     PoolKind::Average => window.sum::<f64>() / window_size,
                 });
                 if op.indices {
-                    indices.push(place_of_maximum(x, places) as i64);
+                    indices.push(place_of_maximum(x, places) as i128);
                 }
             }
         }

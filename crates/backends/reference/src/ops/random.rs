@@ -8,8 +8,8 @@ use crate::operand::{Call, Misuse};
 use crate::values::Element;
 
 pub(crate) fn evaluate(op: &Random, call: &Call) -> Result<Values, Misuse> {
-    let words = i64::of(&call.inputs[0].values);
-    let key = [words[0], words[1]];
+    let words = i128::of(&call.inputs[0].values);
+    let key = [words[0] as i64, words[1] as i64];
     let draw = |i| op.draw(key, i);
     let elements = 0..op.shape.elements() as u64;
     Ok(if op.dtype.is_complex() {

@@ -30,12 +30,12 @@ fn real(op: ReduceOp) -> Fold<f64> {
     }
 }
 
-fn integer(op: ReduceOp) -> Fold<i64> {
+fn integer(op: ReduceOp) -> Fold<i128> {
     match op {
         ReduceOp::Sum => (0, Element::plus),
         ReduceOp::Prod => (1, Element::times),
-        ReduceOp::Max => (i64::MIN, Ord::max),
-        ReduceOp::Min => (i64::MAX, Ord::min),
+        ReduceOp::Max => (i128::MIN, Ord::max),
+        ReduceOp::Min => (i128::MAX, Ord::min),
     }
 }
 

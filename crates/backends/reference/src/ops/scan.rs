@@ -12,8 +12,8 @@ pub(crate) fn evaluate(op: &Scan, call: &Call) -> Result<Values, Misuse> {
     let results = match (op.op, &*lines) {
         (ScanOp::Sum, lines) => each_type!(lines, x => running(x, size, Element::plus)),
         (ScanOp::Prod, lines) => each_type!(lines, x => running(x, size, Element::times)),
-        (ScanOp::Max, Values::Int(x)) => Values::Int(running(x, size, i64::max)),
-        (ScanOp::Min, Values::Int(x)) => Values::Int(running(x, size, i64::min)),
+        (ScanOp::Max, Values::Int(x)) => Values::Int(running(x, size, i128::max)),
+        (ScanOp::Min, Values::Int(x)) => Values::Int(running(x, size, i128::min)),
         (ScanOp::Max, Values::Float(x)) => Values::Float(running(x, size, maximum)),
         (ScanOp::Min, Values::Float(x)) => Values::Float(running(x, size, minimum)),
         (ScanOp::LogSumExp, Values::Float(x)) => Values::Float(running(x, size, log_add_exp)),

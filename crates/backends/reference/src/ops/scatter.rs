@@ -24,8 +24,12 @@ pub(crate) fn evaluate(op: &Scatter, call: &Call) -> Result<Values, Misuse> {
         (ScatterMode::Min, Values::Float(x)) => {
             Values::Float(scatter(x, &positions, values, minimum))
         }
-        (ScatterMode::Max, Values::Int(x)) => Values::Int(scatter(x, &positions, values, i64::max)),
-        (ScatterMode::Min, Values::Int(x)) => Values::Int(scatter(x, &positions, values, i64::min)),
+        (ScatterMode::Max, Values::Int(x)) => {
+            Values::Int(scatter(x, &positions, values, i128::max))
+        }
+        (ScatterMode::Min, Values::Int(x)) => {
+            Values::Int(scatter(x, &positions, values, i128::min))
+        }
         _ => unreachable!("inference admits only numbers that have an order"),
     })
 }

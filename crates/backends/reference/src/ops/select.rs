@@ -14,6 +14,6 @@ pub(crate) fn evaluate(_op: &Where, call: &Call) -> Result<Values, Misuse> {
     Ok(each_type!(&*a, a => {
         let pairs = a.iter().zip(Element::of(&b));
         let choose = |(&c, (&a, &b))| if c != 0 { a } else { b };
-        i64::of(&condition).iter().zip(pairs).map(choose).collect()
+        i128::of(&condition).iter().zip(pairs).map(choose).collect()
     }))
 }

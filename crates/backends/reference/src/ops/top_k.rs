@@ -27,7 +27,7 @@ fn nan_last(a: f64, b: f64) -> Ordering {
 }
 
 /// In each run of `size` elements, the indices of the best.
-fn best<T>(x: &[T], size: usize, op: &TopK, order: impl Fn(&T, &T) -> Ordering) -> Vec<i64> {
+fn best<T>(x: &[T], size: usize, op: &TopK, order: impl Fn(&T, &T) -> Ordering) -> Vec<i128> {
     let indices = |run: &[T]| {
         let mut indices: Vec<usize> = (0..run.len()).collect();
         // A stable sort leaves equal elements in their order.
@@ -36,7 +36,7 @@ fn best<T>(x: &[T], size: usize, op: &TopK, order: impl Fn(&T, &T) -> Ordering) 
             false => order(&run[i], &run[j]),
         });
         indices.truncate(op.k);
-        indices.into_iter().map(|i| i as i64)
+        indices.into_iter().map(|i| i as i128)
     };
     x.chunks(size.max(1)).flat_map(indices).collect()
 }

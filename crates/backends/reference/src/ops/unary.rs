@@ -49,7 +49,7 @@ fn real(op: UnaryOp, x: f64) -> f64 {
     }
 }
 
-fn integer(op: UnaryOp, x: i64) -> i64 {
+fn integer(op: UnaryOp, x: i128) -> i128 {
     match op {
         UnaryOp::Neg => x.wrapping_neg(),
         UnaryOp::Abs => x.wrapping_abs(),

@@ -11,7 +11,7 @@ pub(crate) fn evaluate(op: &UpdateSlice, call: &Call) -> Result<Values, Misuse> 
         unreachable!("inference admits only three operands");
     };
     let (size, count) = (state.shape()[op.dim], source.shape()[op.dim]);
-    let start = i64::of(&start.values)[0];
+    let start = i128::of(&start.values)[0];
     let first = usize::try_from(start).ok().filter(|&s| s <= size - count);
     let first = first.ok_or_else(|| {
         Misuse(format!(

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use num_complex::Complex64;
-use rustorch_ir::DType;
+use rustorch_ir::{DType, F8E4M3, F8E5M2};
 use rustorch_tensor::Tensor;
 use serde::Deserialize;
 
@@ -40,7 +40,7 @@ pub(crate) enum Expected {
 
 /// Elements in row-major order.
 pub(crate) enum Elements {
-    Int(Vec<i64>),
+    Int(Vec<i128>),
     Float(Vec<f64>),
     Complex(Vec<Complex64>),
 }
@@ -66,11 +66,15 @@ impl Elements {
             DType::F32 => Self::Float(singles()),
             DType::F16 => Self::Float(each(bytes, |b| f16::from_ne_bytes(b).into())),
             DType::BF16 => Self::Float(each(bytes, |b| bf16::from_ne_bytes(b).into())),
-            DType::I64 => Self::Int(each(bytes, i64::from_ne_bytes)),
+            DType::F8E4M3 => Self::Float(each(bytes, |[b]| F8E4M3::from_bits(b).to_f32().into())),
+            DType::F8E5M2 => Self::Float(each(bytes, |[b]| F8E5M2::from_bits(b).to_f32().into())),
+            DType::I64 => Self::Int(each(bytes, |b| i64::from_ne_bytes(b).into())),
             DType::I32 => Self::Int(each(bytes, |b| i32::from_ne_bytes(b).into())),
             DType::I16 => Self::Int(each(bytes, |b| i16::from_ne_bytes(b).into())),
             DType::I8 => Self::Int(each(bytes, |b| i8::from_ne_bytes(b).into())),
+            DType::U16 => Self::Int(each(bytes, |b| u16::from_ne_bytes(b).into())),
             DType::U32 => Self::Int(each(bytes, |b| u32::from_ne_bytes(b).into())),
+            DType::U64 => Self::Int(each(bytes, |b| u64::from_ne_bytes(b).into())),
             DType::U8 | DType::Bool => Self::Int(each(bytes, |[b]| b.into())),
             DType::Complex64 => Self::Complex(pair(singles())),
             DType::Complex128 => Self::Complex(pair(doubles())),
@@ -228,8 +232,8 @@ impl Lines {
     }
 
     /// Do both lead to equal elements, and no index twice to the same one?
-    fn compare(&self, input: &[Complex64], expected: &[i64], got: &[i64]) -> Result<(), String> {
-        let place = |at: usize, index: i64| {
+    fn compare(&self, input: &[Complex64], expected: &[i128], got: &[i128]) -> Result<(), String> {
+        let place = |at: usize, index: i128| {
             let index = usize::try_from(index).ok().filter(|&i| i < self.size)?;
             let line = at / self.inner / self.count;
             Some((line * self.size + index) * self.inner + at % self.inner)
@@ -302,7 +306,7 @@ trait Show {
     fn show(&self) -> String;
 }
 
-impl Show for i64 {
+impl Show for i128 {
     fn show(&self) -> String {
         self.to_string()
     }

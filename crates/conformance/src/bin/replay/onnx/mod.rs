@@ -187,6 +187,7 @@ fn dtype(number: i64) -> Found<DType> {
         1 => DType::F32,
         2 => DType::U8,
         3 => DType::I8,
+        4 => DType::U16,
         5 => DType::I16,
         6 => DType::I32,
         7 => DType::I64,
@@ -194,9 +195,12 @@ fn dtype(number: i64) -> Found<DType> {
         10 => DType::F16,
         11 => DType::F64,
         12 => DType::U32,
+        13 => DType::U64,
         14 => DType::Complex64,
         15 => DType::Complex128,
         16 => DType::BF16,
+        17 => DType::F8E4M3,
+        19 => DType::F8E5M2,
         other => return missing(format!("dtype {other}")),
     })
 }
@@ -213,8 +217,11 @@ impl TensorData {
             DType::I64 => of(&self.longs, |x| x.to_ne_bytes()),
             DType::I32 => of(&self.ints, |x| x.to_ne_bytes()),
             DType::U32 => of(&self.unsigned, |x| (x as u32).to_ne_bytes()),
-            // Halves are their bits.
-            DType::I16 | DType::F16 | DType::BF16 => of(&self.ints, |x| (x as i16).to_ne_bytes()),
+            DType::U64 => of(&self.unsigned, |x| x.to_ne_bytes()),
+            // Floats of fewer bits than single precision are their bits.
+            DType::I16 | DType::U16 | DType::F16 | DType::BF16 => {
+                of(&self.ints, |x| (x as i16).to_ne_bytes())
+            }
             _ => of(&self.ints, |x| [x as u8]),
         }
     }
