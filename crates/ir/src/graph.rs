@@ -1,6 +1,8 @@
 //! Straight-line programs of operations.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use smallvec::SmallVec;
 
@@ -19,7 +21,7 @@ impl ValueId {
 }
 
 /// One operation applied to values.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Debug)]
 pub struct Node {
     /// What is done.
     pub op: Op,
@@ -34,6 +36,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// What says which one it is among those that follow the same values: all else is inferred.
+    fn identity(&self) -> (&Op, &[ValueId], Option<DeviceType>) {
+        (&self.op, &self.inputs, self.pin)
+    }
+
     /// Type of the first result, for most operations the only one.
     pub fn output(&self) -> &TensorType {
         &self.outputs[0]
@@ -64,7 +71,7 @@ impl Node {
 
 /// A program without branches: typed inputs, nodes that only use earlier values, outputs.
 /// Every type in it was inferred and every byte size fits a `usize`.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Graph {
     inputs: Vec<TensorType>,
     nodes: Vec<Node>,
@@ -75,10 +82,51 @@ pub struct Graph {
     overwritten: Vec<ValueId>,
 }
 
+impl PartialEq for Graph {
+    fn eq(&self, other: &Self) -> bool {
+        self.nodes.len() == other.nodes.len()
+            && self.inputs == other.inputs
+            && self.outputs == other.outputs
+            && (self.nodes.iter().map(Node::identity)).eq(other.nodes.iter().map(Node::identity))
+    }
+}
+
+impl Eq for Graph {}
+
+impl Hash for Graph {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inputs.hash(state);
+        self.nodes.len().hash(state);
+        self.nodes
+            .iter()
+            .for_each(|node| node.identity().hash(state));
+        self.outputs.hash(state);
+    }
+}
+
+/// A graph to look at, or to keep.
+impl<'a> From<&'a Graph> for Cow<'a, Graph> {
+    fn from(graph: &'a Graph) -> Self {
+        Self::Borrowed(graph)
+    }
+}
+
+impl From<Graph> for Cow<'_, Graph> {
+    fn from(graph: Graph) -> Self {
+        Self::Owned(graph)
+    }
+}
+
 impl Graph {
     /// An empty graph.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Makes room for so many nodes of one result each, for who knows how many will come.
+    pub fn reserve(&mut self, nodes: usize) {
+        self.nodes.reserve(nodes);
+        self.producers.reserve(nodes);
     }
 
     /// Adds an input. All inputs come before the first node.
@@ -115,7 +163,7 @@ impl Graph {
         }
         let node = Node {
             op,
-            inputs: inputs.into(),
+            inputs: SmallVec::from_slice(inputs),
             outputs,
             pin: None,
             first: ValueId(self.len() as u32),

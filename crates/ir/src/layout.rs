@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::Shape;
 
 /// Shape, strides and offset, in elements, of a view of a storage.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
     /// Sizes of the dimensions.
     pub shape: Shape,
@@ -16,10 +16,20 @@ pub struct Layout {
     pub offset: usize,
 }
 
+impl Clone for Layout {
+    fn clone(&self) -> Self {
+        Self {
+            shape: self.shape.clone(),
+            strides: SmallVec::from_slice(&self.strides),
+            offset: self.offset,
+        }
+    }
+}
+
 impl Layout {
     /// Row-major order without gaps, from the storage's start.
     pub fn contiguous(shape: &Shape) -> Self {
-        let mut strides: SmallVec<[usize; 6]> = shape.iter().map(|_| 1).collect();
+        let mut strides = SmallVec::from_elem(1, shape.len());
         for i in (1..shape.len()).rev() {
             strides[i - 1] = strides[i] * shape[i].max(1);
         }
@@ -79,6 +89,9 @@ impl Layout {
     /// The view broadcast to `shape`, aligned at the last dimension. The caller has
     /// checked that the shapes broadcast.
     pub fn broadcast_to(&self, shape: &Shape) -> Self {
+        if self.shape == *shape {
+            return self.clone();
+        }
         let lead = shape.len() - self.rank();
         let strides = (0..shape.len())
             .map(|i| match i.checked_sub(lead) {

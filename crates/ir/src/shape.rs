@@ -8,8 +8,15 @@ use smallvec::SmallVec;
 use crate::OpError;
 
 /// The sizes of a tensor's dimensions, slowest first.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(PartialEq, Eq, Hash, Default)]
 pub struct Shape(SmallVec<[usize; 6]>);
+
+impl Clone for Shape {
+    /// As a copy of bytes: a vector's own clone goes element by element.
+    fn clone(&self) -> Self {
+        Self::from(&self.0[..])
+    }
+}
 
 impl Shape {
     /// Number of elements. Shapes are checked for overflow when a type is made of them.
@@ -39,13 +46,13 @@ impl Deref for Shape {
 
 impl From<&[usize]> for Shape {
     fn from(dims: &[usize]) -> Self {
-        Self(dims.into())
+        Self(SmallVec::from_slice(dims))
     }
 }
 
 impl<const N: usize> From<[usize; N]> for Shape {
     fn from(dims: [usize; N]) -> Self {
-        Self(dims.as_slice().into())
+        Self(SmallVec::from_slice(&dims))
     }
 }
 
@@ -76,6 +83,9 @@ impl fmt::Display for Shape {
 /// The shape both operands are broadcast to, by NumPy's and PyTorch's rule: aligned at
 /// the last dimension, sizes are equal or one of them is 1.
 pub fn broadcast_shapes(op: &'static str, a: &[usize], b: &[usize]) -> Result<Shape, OpError> {
+    if a == b {
+        return Ok(Shape::from(a));
+    }
     let rank = a.len().max(b.len());
     let at = |s: &[usize], i: usize| (i + s.len()).checked_sub(rank).map_or(1, |j| s[j]);
     (0..rank)

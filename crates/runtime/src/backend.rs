@@ -1,5 +1,6 @@
 //! What a device has to offer to the runtime.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,9 +178,26 @@ pub struct KernelEntry<L> {
 }
 
 /// A backend's kernels; the first that accepts is the one that runs.
-pub struct KernelTable<L>(pub Vec<KernelEntry<L>>);
+pub struct KernelTable<L> {
+    /// Those of one operation behind each other.
+    entries: Vec<KernelEntry<L>>,
+    /// Where the entries of each operation are.
+    of_kind: Vec<Range<usize>>,
+}
 
 impl<L> KernelTable<L> {
+    /// A table of these, those of one operation in their order.
+    pub fn new(mut entries: Vec<KernelEntry<L>>) -> Self {
+        entries.sort_by_key(|entry| entry.kind as usize);
+        let before = |kind: usize| entries.partition_point(|entry| (entry.kind as usize) < kind);
+        let of_kind =
+            (OpKind::ALL.iter()).map(|&kind| before(kind as usize)..before(kind as usize + 1));
+        Self {
+            of_kind: of_kind.collect(),
+            entries,
+        }
+    }
+
     /// The kernel for a signature.
     pub fn find(&self, signature: &Signature) -> Option<&KernelEntry<L>> {
         self.find_that(signature, |_| true)
@@ -191,9 +209,9 @@ impl<L> KernelTable<L> {
         signature: &Signature,
         suits: impl Fn(&L) -> bool,
     ) -> Option<&KernelEntry<L>> {
-        let kind = signature.op.kind();
-        let mut entries = self.0.iter();
-        entries.find(|k| k.kind == kind && (k.accepts)(signature) && suits(&k.launch))
+        let kind = signature.op.kind() as usize;
+        let mut entries = self.entries[self.of_kind[kind].clone()].iter();
+        entries.find(|k| (k.accepts)(signature) && suits(&k.launch))
     }
 }
 

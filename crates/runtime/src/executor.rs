@@ -260,6 +260,15 @@ impl Executable {
         outputs: &mut Vec<Storage>,
     ) -> Result<(), RunError> {
         outputs.clear();
+        self.run_and_append(inputs, outputs)
+    }
+
+    /// [`Executable::run_into`] that appends to `outputs`, unless it fails.
+    pub(crate) fn run_and_append(
+        &self,
+        inputs: &[&[Storage]],
+        outputs: &mut impl Extend<Storage>,
+    ) -> Result<(), RunError> {
         let inputs = Inputs(inputs);
         self.check(inputs)?;
         self.persist(|prepared, memory| self.attempt(prepared, inputs, memory, outputs))
@@ -375,7 +384,7 @@ impl Executable {
         prepared: &mut Option<Prepared>,
         inputs: Inputs,
         memory: &RunMemory,
-        outputs: &mut Vec<Storage>,
+        outputs: &mut impl Extend<Storage>,
     ) -> Result<(), Attempt> {
         let current = self.current(prepared, memory)?;
         let result = self.execute(current, inputs);

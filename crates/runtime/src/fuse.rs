@@ -23,15 +23,17 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
     for (at, draft) in drafts.iter().enumerate() {
         for root in &draft.roots {
             if let Root::Result(ResultId { step, .. }) = *root
-                && !users[step].contains(&at)
+                && users[step].last() != Some(&at)
             {
                 users[step].push(at);
             }
         }
     }
+    let mut needed = vec![false; drafts.len()];
+    writers.iter().for_each(|writer| needed[writer.step] = true);
     let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
     for at in 0..drafts.len() {
-        while let Some(from) = candidate(&drafts, &users, writers, at) {
+        while let Some(from) = candidate(&drafts, &users, &needed, at) {
             let Some(into) = drafts[at].take() else { break };
             let Some(producer) = drafts[from].take() else {
                 break;
@@ -48,10 +50,10 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
                 }
             }
             users[from].retain(|u| *u != at);
-            drafts[at] = Some(merge(&producer, into, from));
             if !alone {
-                drafts[from] = Some(producer);
+                drafts[from] = Some(producer.clone());
             }
+            drafts[at] = Some(merge(producer, into, from));
         }
     }
     renumber(drafts, writers)
@@ -61,7 +63,7 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
 fn candidate(
     drafts: &[Option<Draft>],
     users: &[SmallVec<[usize; 4]>],
-    writers: &[ResultId],
+    needed: &[bool],
     at: usize,
 ) -> Option<usize> {
     let into = drafts[at].as_ref().filter(|d| d.fuses)?;
@@ -70,6 +72,10 @@ fn candidate(
         // A constant costs less to repeat than to read.
         let constant = is_constant(&producer.step);
         let free = constant || users[from].as_slice() == [at];
+        let parts = into.step.parts.len() + producer.step.parts.len();
+        if !free || needed[from] || parts > MAX_PARTS {
+            return None;
+        }
         // All of it, and not reshaped: operands of parts broadcast to one shape.
         let shape = &into.step.output().ty.shape;
         let same = producer.step.output().ty.shape == *shape;
@@ -87,13 +93,15 @@ fn candidate(
             .filter(|(_, root)| **root != from.into())
             .map(|(p, _)| p);
         let inputs = rest.chain(&producer.step.inputs);
-        let is_number = |place: &&Place| place.ty.shape.elements() == 1;
-        let (numbers, tensors): (Vec<_>, Vec<_>) = inputs.partition(is_number);
-        let parts = into.step.parts.len() + producer.step.parts.len();
-        let few = tensors.len() <= MAX_INPUTS && numbers.len() <= MAX_NUMBERS;
-        let small = few && parts <= MAX_PARTS;
-        let needed = writers.iter().any(|writer| writer.step == from);
-        let fits = free && small && !needed && places.all(whole);
+        let (mut numbers, mut tensors) = (0, 0);
+        for place in inputs {
+            match place.ty.shape.elements() {
+                1 => numbers += 1,
+                _ => tensors += 1,
+            }
+        }
+        let few = tensors <= MAX_INPUTS && numbers <= MAX_NUMBERS;
+        let fits = few && places.all(whole);
         (fits && !is_written_over(drafts, &producer.roots, from..at)).then_some(from)
     };
     into.roots.iter().find_map(|root| match *root {
@@ -124,10 +132,10 @@ fn is_constant(step: &Step) -> bool {
 }
 
 /// `into`, which reads step `from`, with what `producer` does in it.
-fn merge(producer: &Draft, into: Draft, from: usize) -> Draft {
-    let mut inputs: SmallVec<[Place; 4]> = producer.step.inputs.clone();
-    let mut roots = producer.roots.clone();
-    let before = producer.step.parts.len();
+fn merge(mut producer: Draft, into: Draft, from: usize) -> Draft {
+    let Draft { step, roots, fuses } = &mut producer;
+    let (parts, inputs) = (&mut step.parts, &mut step.inputs);
+    let before = parts.len();
     // Where each operand of `into` is found now.
     let mut moved: SmallVec<[Operand; 4]> = SmallVec::new();
     for (place, root) in into.step.inputs.into_iter().zip(into.roots) {
@@ -137,7 +145,7 @@ fn merge(producer: &Draft, into: Draft, from: usize) -> Draft {
         }
         let known = roots
             .iter()
-            .zip(&inputs)
+            .zip(inputs.iter())
             .position(|(r, p)| *r == root && *p == place);
         moved.push(Operand::Input(known.unwrap_or_else(|| {
             inputs.push(place);
@@ -154,17 +162,10 @@ fn merge(producer: &Draft, into: Draft, from: usize) -> Draft {
         }
         part
     };
-    let mut parts = producer.step.parts.clone();
     parts.extend(into.step.parts.into_iter().map(rename));
-    Draft {
-        step: Step {
-            parts,
-            inputs,
-            outputs: into.step.outputs,
-        },
-        roots,
-        fuses: true,
-    }
+    step.outputs = into.step.outputs;
+    *fuses = true;
+    producer
 }
 
 /// The steps that are left, numbered anew.

@@ -119,8 +119,10 @@ pub(crate) struct ResultId {
 }
 
 /// A step before its buffers are known.
+#[derive(Clone)]
 pub(crate) struct Draft {
-    pub(crate) step: Step,
+    /// In a box, for it is large, and drafts are moved about.
+    pub(crate) step: Box<Step>,
     /// Where each operand is from.
     pub(crate) roots: SmallVec<[Root; 4]>,
     /// May it be fused with its neighbours?

@@ -3,10 +3,14 @@
 //! elementwise operations become one launch, and intermediate values share one arena by their
 //! lifetimes.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+use std::ops::{Index, IndexMut};
 
 use rustorch_ir::ops::Contiguous;
-use rustorch_ir::{Graph, Layout, Node, Op, OpError, Role, Signature, TensorType, ValueId};
+use rustorch_ir::{
+    FoldingHasher, Graph, Layout, Node, Op, OpError, Role, Signature, TensorType, ValueId,
+};
 use smallvec::SmallVec;
 
 use crate::Layouts;
@@ -159,18 +163,23 @@ impl<K: Kernels> Builder<'_, K> {
             inputs: operands.into_iter().map(|(_, l, t)| place(l, t)).collect(),
             outputs: results.iter().map(whole).collect(),
         };
-        self.steps.push(Draft { step, roots, fuses });
+        self.steps.push(Draft {
+            step: Box::new(step),
+            roots,
+            fuses,
+        });
         self.steps.len() - 1
     }
 
     /// Gives each graph output a result that is written to it, and returns those results.
     fn outputs(&mut self) -> Vec<ResultId> {
-        let mut writers: Vec<ResultId> = Vec::new();
+        let mut writers: Vec<ResultId> = Vec::with_capacity(self.graph.outputs().len());
+        let mut known: HashSet<ResultId, BuildHasherDefault<FoldingHasher>> = HashSet::default();
         for &output in self.graph.outputs() {
             let (root, layout) = self.value(output).clone();
             let whole = layout.offset == 0 && layout.is_contiguous();
             let direct = match root {
-                Root::Result(id) if whole && !writers.contains(&id) => {
+                Root::Result(id) if whole && !known.contains(&id) => {
                     let ty = &self.steps[id.step].step.outputs[id.result].ty;
                     (ty.shape.elements() == layout.elements()).then_some(id)
                 }
@@ -185,67 +194,92 @@ impl<K: Kernels> Builder<'_, K> {
                     result: 0,
                 }
             });
+            known.insert(writer);
             writers.push(writer);
         }
         writers
     }
 }
 
+/// Something of each result of each step.
+struct PerResult<T>(Vec<SmallVec<[T; 1]>>);
+
+impl<T: Clone> PerResult<T> {
+    /// What a step's results have in common, by the step's index.
+    fn new(drafts: &[Draft], of_step: impl Fn(usize) -> T) -> Self {
+        let steps = drafts.iter().enumerate();
+        let all =
+            steps.map(|(at, draft)| SmallVec::from_elem(of_step(at), draft.step.outputs.len()));
+        Self(all.collect())
+    }
+}
+
+impl<T> Index<ResultId> for PerResult<T> {
+    type Output = T;
+
+    fn index(&self, id: ResultId) -> &T {
+        &self.0[id.step][id.result]
+    }
+}
+
+impl<T> IndexMut<ResultId> for PerResult<T> {
+    fn index_mut(&mut self, id: ResultId) -> &mut T {
+        &mut self.0[id.step][id.result]
+    }
+}
+
 /// Finds a buffer for each result: an output, the state that it is written over, or bytes of the
 /// arena that no value alive at that time uses.
 fn place(drafts: Vec<Draft>, writers: &[ResultId], largest_buffer: usize) -> Lowered {
-    let mut last_uses: HashMap<ResultId, usize> = HashMap::new();
+    let mut last_uses = PerResult::new(&drafts, |at| at);
     for (at, draft) in drafts.iter().enumerate() {
         for root in &draft.roots {
             if let Root::Result(id) = *root {
-                last_uses.insert(id, at);
+                last_uses[id] = at;
             }
         }
     }
-    let outputs = writers
-        .iter()
-        .enumerate()
-        .map(|(i, &id)| (id, Slot::Output(i)));
-    let mut slots: HashMap<ResultId, Slot> = outputs.collect();
+    let mut slots = PerResult::new(&drafts, |_| Slot::Arena { buffer: 0, at: 0 });
+    for (i, &id) in writers.iter().enumerate() {
+        slots[id] = Slot::Output(i);
+    }
     let (mut ids, mut lifetimes) = (Vec::new(), Vec::new());
-    for (at, Draft { step, .. }) in drafts.iter().enumerate() {
+    for (at, draft) in drafts.iter().enumerate() {
+        let step = &draft.step;
         for (result, place) in step.outputs.iter().enumerate() {
             let id = ResultId { step: at, result };
-            if step.overwrites(result).is_none() && !slots.contains_key(&id) {
+            let is_output = matches!(slots[id], Slot::Output(_));
+            if step.overwrites(result).is_none() && !is_output {
                 ids.push(id);
                 lifetimes.push(Lifetime {
                     bytes: place.ty.bytes(),
                     first: at,
-                    last: last_uses.get(&id).copied().unwrap_or(at),
+                    last: last_uses[id],
                 });
             }
         }
     }
     let arena = arrange(&lifetimes, largest_buffer);
-    let places = arena
-        .places
-        .iter()
-        .map(|&(buffer, at)| Slot::Arena { buffer, at });
-    slots.extend(ids.into_iter().zip(places));
-    let finish = |(
-        at,
-        Draft {
+    for (id, &(buffer, at)) in ids.into_iter().zip(&arena.places) {
+        slots[id] = Slot::Arena { buffer, at };
+    }
+    let finish = |(at, draft): (usize, Draft)| {
+        let Draft {
             mut step, roots, ..
-        },
-    ): (usize, Draft)| {
+        } = draft;
         for (place, root) in step.inputs.iter_mut().zip(roots) {
             place.slot = match root {
                 Root::Input(i) => Slot::Input(i),
-                Root::Result(id) => slots[&id],
+                Root::Result(id) => slots[id],
             };
         }
         for result in 0..step.outputs.len() {
             step.outputs[result].slot = match step.overwrites(result) {
                 Some(state) => step.inputs[state].slot,
-                None => slots[&ResultId { step: at, result }],
+                None => slots[ResultId { step: at, result }],
             };
         }
-        step
+        *step
     };
     Lowered {
         steps: drafts.into_iter().enumerate().map(finish).collect(),
@@ -255,6 +289,8 @@ fn place(drafts: Vec<Draft>, writers: &[ResultId], largest_buffer: usize) -> Low
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
     use rustorch_ir::DType;
     use rustorch_ir::ops::UnaryOp;

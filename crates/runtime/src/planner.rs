@@ -176,6 +176,7 @@ impl<'a> Planner<'a> {
             values: Vec::with_capacity(graph.len()),
             put_in: HashMap::new(),
         };
+        planner.graph.reserve(graph.nodes().len());
         let Routing { device, rules, .. } = request.routing;
         if (device, rules) == (DeviceType::Auto, Rules::Selector) {
             planner.times = planner.estimate()?;
@@ -446,12 +447,11 @@ impl<'a> Planner<'a> {
 
     /// The first device that may be used for a node which needs no kernel.
     fn first_allowed(&self, node: &Node) -> Result<(DeviceId, Reason), RunError> {
-        let alone = isolate(self.source, node)?;
         let mut offer = self.offer(node);
         let mut declined = std::mem::take(&mut offer.passed);
         for &device in &offer.ids {
             let forbids = |s: &Signature| self.forbids(device, s);
-            match alone.with_signature(&alone.nodes()[0], forbids) {
+            match self.source.with_signature(node, forbids) {
                 None if declined.is_empty() => return Ok((device, offer.reason)),
                 None => return Ok((device, Reason::Fallback(declined.join("; ")))),
                 Some(why) => declined.push(format!("{}: {why}", self.name(device))),
@@ -493,16 +493,16 @@ impl<'a> Planner<'a> {
     }
 
     fn way(&self, device: DeviceId, node: &Node) -> Result<Way, String> {
-        // The node on its own, so that its parts can be tried before they are spliced in.
-        let alone = isolate(self.source, node).map_err(|e| e.to_string())?;
         let declines = |s: &Signature| self.declines(device, s);
-        let declined = match alone.with_signature(&alone.nodes()[0], declines) {
+        let declined = match self.source.with_signature(node, declines) {
             None => return Ok(Way::Native),
             Some(why) => why,
         };
         if !node.op.def().is_composite() {
             return Err(declined);
         }
+        // The node on its own, so that its parts can be tried before they are spliced in.
+        let alone = isolate(self.source, node).map_err(|e| e.to_string())?;
         let parts = decompose(&alone, &node.op).map_err(|e| e.to_string())?;
         for part in parts.nodes() {
             if part.op.def().role() == Role::View {

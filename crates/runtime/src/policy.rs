@@ -366,13 +366,17 @@ impl Policy {
         let mut wishes = (wishes.into_iter().flatten())
             .filter(|(device, _)| *device != DeviceType::Auto)
             .peekable();
-        let mut offer = match wishes.peek() {
-            Some((_, reason)) => Offer {
-                ids: SmallVec::new(),
-                reason: reason.clone(),
-                passed: Vec::new(),
-            },
-            None => self.by_rules(all, routing, subject),
+        let Some((_, reason)) = wishes.peek() else {
+            let mut offer = self.by_rules(all, routing, subject);
+            if routing.strict {
+                offer.ids.truncate(1);
+            }
+            return offer;
+        };
+        let mut offer = Offer {
+            ids: SmallVec::new(),
+            reason: reason.clone(),
+            passed: Vec::new(),
         };
         for (device, _) in wishes {
             offer.add(device, all, routing);
@@ -382,9 +386,6 @@ impl Policy {
         }
         for id in self.by_rules(all, routing, subject).ids {
             offer.push(id);
-        }
-        if routing.strict {
-            offer.ids.truncate(1);
         }
         offer
     }

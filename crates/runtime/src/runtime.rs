@@ -1,5 +1,6 @@
 //! What the crate is used through: devices, graphs that are compiled for them, their memory.
 
+use std::borrow::Cow;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
@@ -210,25 +211,29 @@ impl Runtime {
         Executable::new(self.devices.clone(), graph, routing, Locations::new(), true)
     }
 
-    /// Runs `graph` once; its program is remembered for graphs that are equal.
+    /// Runs a graph once, which is copied only if it is not known yet and was not given away; its
+    /// program is remembered for graphs that are equal.
     ///
     /// # Errors
     /// See [`Executable::run`].
-    pub fn run(
+    pub fn run<'g>(
         &self,
-        graph: &Graph,
+        graph: impl Into<Cow<'g, Graph>>,
         inputs: &[Storage],
         routing: Routing,
     ) -> Result<Vec<Storage>, RunError> {
+        let graph = graph.into();
         let places = self.places(inputs);
-        let hash = hash_of(&(graph, routing, &places));
-        let is_it =
-            |e: &Executable| e.routing() == routing && *e.places() == places && e.graph() == graph;
+        let hash = hash_of(&(&*graph, routing, &places));
+        let is_it = |e: &Executable| {
+            e.routing() == routing && *e.places() == places && *e.graph() == *graph
+        };
         let found = lock(&self.cache).find(hash, is_it);
-        match found {
-            Some(executable) => executable.run(inputs),
-            None => self.run_new(hash, graph.clone(), inputs, routing, places),
-        }
+        let executable =
+            found.unwrap_or_else(|| self.insert(hash, graph.into_owned(), routing, places));
+        let mut outputs = Vec::with_capacity(executable.graph().outputs().len());
+        self.run_known(hash, &executable, inputs, &mut outputs)?;
+        Ok(outputs)
     }
 
     /// [`Runtime::run`] of a graph of one operation that only computes, on inputs of these types,
@@ -250,8 +255,8 @@ impl Runtime {
             e.routing() == routing && *e.places() == places && is_alone(e.graph(), op, pin, types)
         };
         let found = lock(&self.cache).find(hash, is_it);
-        let mut outputs = match found {
-            Some(executable) => executable.run(inputs)?,
+        let executable = match found {
+            Some(executable) => executable,
             None => {
                 let mut graph = Graph::new();
                 let mut values: SmallVec<[ValueId; 4]> = SmallVec::new();
@@ -261,9 +266,11 @@ impl Runtime {
                 let output = graph.push(op.clone(), &values)?;
                 graph.pin(output, pin);
                 graph.output(output);
-                self.run_new(hash, graph, inputs, routing, places)?
+                self.insert(hash, graph, routing, places)
             }
         };
+        let mut outputs: SmallVec<[Storage; 1]> = SmallVec::new();
+        self.run_known(hash, &executable, inputs, &mut outputs)?;
         let missing = || RunError::NoDevice {
             op: op.name().to_owned(),
             tried: "it gives nothing".to_owned(),
@@ -279,20 +286,22 @@ impl Runtime {
         }
     }
 
-    fn run_new(
+    /// Runs what is in the cache, and appends its results to `outputs`.
+    fn run_known(
         &self,
         hash: u64,
-        graph: Graph,
+        executable: &Arc<Executable>,
         inputs: &[Storage],
-        routing: Routing,
-        places: Locations,
-    ) -> Result<Vec<Storage>, RunError> {
-        let executable = self.insert(hash, graph, routing, places);
-        let outputs = executable.run(inputs);
-        // What a plan takes is known now.
-        let evicted = lock(&self.cache).charge(hash, &executable, executable.footprint());
-        drop(evicted);
-        outputs
+        outputs: &mut impl Extend<Storage>,
+    ) -> Result<(), RunError> {
+        let is_new = executable.footprint() == 0;
+        let ran = executable.run_and_append(&[inputs], outputs);
+        if is_new {
+            // What a plan takes is known now.
+            let evicted = lock(&self.cache).charge(hash, executable, executable.footprint());
+            drop(evicted);
+        }
+        ran
     }
 
     fn insert(

@@ -1,6 +1,5 @@
 //! Runs of nodes of one device, as graphs of their own.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
 use rustorch_ir::{Graph, Node, OpError, OpKind, ValueId};
@@ -54,30 +53,34 @@ impl Segment {
 /// Cuts the nodes into runs of one device. What a run computes and a later one, or the
 /// caller, needs is its output.
 pub(crate) fn cut(graph: &Graph, assignments: &[Assignment]) -> Result<Vec<Segment>, OpError> {
-    let mut last_use: HashMap<ValueId, usize> = HashMap::new();
+    let mut last_use = vec![0; graph.len()];
     for (i, node) in graph.nodes().iter().enumerate() {
-        for &v in &node.inputs {
-            last_use.insert(v, i);
+        for v in &node.inputs {
+            last_use[v.index()] = i;
         }
     }
-    for &v in graph.outputs() {
-        last_use.insert(v, usize::MAX);
+    for v in graph.outputs() {
+        last_use[v.index()] = usize::MAX;
     }
+    let mut local = vec![None; graph.len()];
     let mut segments = Vec::new();
     let mut first = 0;
     for run in assignments.chunk_by(|a, b| a.device == b.device) {
         let nodes = first..first + run.len();
-        segments.push(segment(graph, nodes, run[0].device, &last_use)?);
+        segments.push(segment(graph, nodes, run[0].device, &last_use, &mut local)?);
         first += run.len();
     }
     Ok(segments)
 }
 
+/// The nodes as a graph of their own. `last_use`: for each value, the last node that reads it.
+/// `local`: room for the value of the segment that each value is, with the segment's first node.
 fn segment(
     graph: &Graph,
     nodes: Range<usize>,
     device: DeviceId,
-    last_use: &HashMap<ValueId, usize>,
+    last_use: &[usize],
+    local: &mut [Option<(usize, ValueId)>],
 ) -> Result<Segment, OpError> {
     let mut out = Segment {
         device,
@@ -87,21 +90,26 @@ fn segment(
         writes: Vec::new(),
         outputs: Vec::new(),
     };
-    let mut local: HashMap<ValueId, ValueId> = HashMap::new();
+    out.graph.reserve(nodes.len());
+    let here = nodes.start;
     let computed_here = |v: ValueId| graph.producer(v).is_some_and(|at| nodes.contains(&at));
     for node in &graph.nodes()[nodes.clone()] {
         for &v in &node.inputs {
-            if !computed_here(v) && !local.contains_key(&v) {
-                local.insert(v, out.graph.input(graph.ty(v).clone())?);
+            let is_known = local[v.index()].is_some_and(|(segment, _)| segment == here);
+            if !computed_here(v) && !is_known {
+                local[v.index()] = Some((here, out.graph.input(graph.ty(v).clone())?));
                 out.inputs.push(v);
                 out.writes.push(false);
             }
         }
     }
     for node in &graph.nodes()[nodes.clone()] {
-        let operands: SmallVec<[ValueId; 4]> = node.inputs.iter().map(|v| local[v]).collect();
+        let known = node.inputs.iter().filter_map(|v| local[v.index()]);
+        let operands: SmallVec<[ValueId; 4]> = known.map(|(_, value)| value).collect();
         let first = out.graph.push_node(node, &operands)?;
-        local.extend(node.results().zip(out.graph.results(first)));
+        for (value, own) in node.results().zip(out.graph.results(first)) {
+            local[value.index()] = Some((here, own));
+        }
         for (_, state) in node.overwrites() {
             // The state lives in its input's storage, which later segments read.
             if let Some(root) = out.graph.state_root(operands[state]) {
@@ -110,10 +118,13 @@ fn segment(
         }
     }
     for value in graph.nodes()[nodes.clone()].iter().flat_map(Node::results) {
-        let needed_later = last_use.get(&value).is_some_and(|&at| at >= nodes.end);
-        let stays_in_state = graph.state_root(value).is_some();
-        if needed_later && !stays_in_state {
-            out.graph.output(local[&value]);
+        let needed_later = last_use[value.index()] >= nodes.end;
+        let stays_in_state = || graph.state_root(value).is_some();
+        if needed_later
+            && !stays_in_state()
+            && let Some((_, own)) = local[value.index()]
+        {
+            out.graph.output(own);
             out.outputs.push(value);
         }
     }

@@ -108,6 +108,9 @@ impl Ledger {
 
     /// Gives up as many of those that nobody else holds as the limit demands, the oldest first.
     pub(crate) fn settle(&self) {
+        if lock(&self.kept).is_empty() {
+            return;
+        }
         let all = self.all();
         let limit = self.limit.load(Ordering::Relaxed);
         let mut bytes: u64 = all.iter().map(|kept| kept.own_bytes()).sum();

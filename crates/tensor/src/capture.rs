@@ -94,6 +94,7 @@ impl Capture {
         let (mut kept, mut shown) = (Vec::new(), Vec::new());
         let overwritten = &history.overwritten;
         let mut written = Vec::new();
+        graph.reserve(history.nodes.len());
         for (results, pending) in &history.nodes {
             let inputs: SmallVec<[ValueId; 4]> =
                 pending.inputs.iter().map(|v| values[&v.key()]).collect();

@@ -1,5 +1,7 @@
 //! Computing tensors and reading their elements.
 
+use std::mem;
+
 use rustorch_ir::ops::Contiguous;
 use rustorch_ir::{Graph, OpError, Role, Scalar, TensorType};
 use rustorch_runtime::{HostBuffer, Routing, RunError, Runtime, Storage};
@@ -32,7 +34,7 @@ pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
         return Ok(());
     }
     eval_with(tensors, &runtime, routing, |graph, leaves| {
-        Ok(runtime.run(&graph, leaves, routing)?)
+        Ok(runtime.run(graph, leaves, routing)?)
     })
 }
 
@@ -116,8 +118,8 @@ pub(crate) fn eval_with(
         }
     }
     while !pending.is_empty() {
-        let capture = Capture::once(&pending, runtime)?;
-        match run(capture.graph.clone(), &capture.leaves) {
+        let mut capture = Capture::once(&pending, runtime)?;
+        match run(mem::take(&mut capture.graph), &capture.leaves) {
             Ok(storages) => {
                 keep_results(capture, storages);
                 runtime.bound_recipes();

@@ -85,6 +85,9 @@ impl History {
         let mut history = Self::default();
         let mut next = Vec::new();
         for output in outputs {
+            let depth = output.pending().map_or(0, |pending| pending.extent.depth);
+            history.uses.reserve(depth as usize + 1);
+            history.nodes.reserve(depth as usize);
             history.visit(output.clone(), 0, &mut next);
             while let Some(value) = next.pop() {
                 history.visit(value, 1, &mut next);

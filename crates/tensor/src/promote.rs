@@ -1,5 +1,7 @@
 //! Operands that may be numbers, and the dtype that operands of several meet in.
 
+use std::borrow::Cow;
+
 use num_complex::Complex;
 use rustorch_ir::ops::Cast;
 use rustorch_ir::{DType, FLOAT8_ADVICE, OpError, Scalar};
@@ -93,14 +95,24 @@ fn combine(
     }))
 }
 
-impl Operand<'_> {
+impl<'a> Operand<'a> {
     /// The operand as a tensor of `dtype`.
-    pub(crate) fn to_tensor(self, op: &'static str, dtype: DType) -> RusTorchResult<Tensor> {
+    pub(crate) fn as_tensor(
+        self,
+        op: &'static str,
+        dtype: DType,
+    ) -> RusTorchResult<Cow<'a, Tensor>> {
         match self {
-            Self::Tensor(tensor) => tensor.cast(op, dtype),
+            Self::Tensor(tensor) if tensor.dtype() == dtype => Ok(Cow::Borrowed(tensor)),
+            Self::Tensor(tensor) => tensor.cast(op, dtype).map(Cow::Owned),
             // Work goes where its other operands are.
-            Self::Scalar(value) => Tensor::number(op, value, dtype, None),
+            Self::Scalar(value) => Tensor::number(op, value, dtype, None).map(Cow::Owned),
         }
+    }
+
+    /// [`Operand::as_tensor`] with a handle of its own.
+    pub(crate) fn to_tensor(self, op: &'static str, dtype: DType) -> RusTorchResult<Tensor> {
+        Ok(self.as_tensor(op, dtype)?.into_owned())
     }
 }
 

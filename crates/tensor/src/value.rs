@@ -179,6 +179,9 @@ impl Node {
     /// Takes the inputs, so that dropping a node never drops another inside it.
     fn take_inputs(&mut self) -> SmallVec<[Value; 4]> {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(state, State::Pending(_)) {
+            return SmallVec::new();
+        }
         match mem::replace(state, State::Placeholder) {
             State::Pending(pending) => Arc::into_inner(pending)
                 .map(|p| p.inputs)

@@ -63,7 +63,7 @@ macro_rules! kernels {
 
 /// Every primitive, for all the types that its inference admits.
 pub(crate) fn table() -> KernelTable<Launch> {
-    KernelTable(kernels! {
+    KernelTable::new(kernels! {
         Full => full, Arange => arange, Random => random,
         AsStrided => view, Reshape => view, Permute => view, Expand => view, Slice => view,
         Contiguous => contiguous, Cast => cast, Concat => concat, Pad => pad,

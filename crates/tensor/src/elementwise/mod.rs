@@ -125,7 +125,7 @@ impl Tensor {
             (BinaryOp::Mul, DType::Bool) => BinaryOp::And,
             (op, _) => op,
         };
-        let (a, b) = (this.to_tensor(name, dtype)?, other.to_tensor(name, dtype)?);
+        let (a, b) = (this.as_tensor(name, dtype)?, other.as_tensor(name, dtype)?);
         Self::apply(name, Binary { op }, &[&a, &b])
     }
 

@@ -53,7 +53,7 @@ use crate::launch::Launch;
 
 /// Every kernel. What is not here, the CPU does not do.
 pub(crate) fn table() -> KernelTable<Launch> {
-    KernelTable(vec![
+    KernelTable::new(vec![
         activation::KERNEL,
         add_rms_norm::KERNEL,
         arange::KERNEL,

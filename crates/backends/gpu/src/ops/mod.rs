@@ -80,5 +80,5 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
     kernels.extend(linear::KERNELS);
     kernels.extend(matmul::KERNELS);
     kernels.extend(pointwise::KERNELS);
-    KernelTable(kernels)
+    KernelTable::new(kernels)
 }
