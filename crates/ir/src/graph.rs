@@ -1,6 +1,5 @@
 //! Straight-line programs of operations.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -101,19 +100,6 @@ impl Hash for Graph {
             .iter()
             .for_each(|node| node.identity().hash(state));
         self.outputs.hash(state);
-    }
-}
-
-/// A graph to look at, or to keep.
-impl<'a> From<&'a Graph> for Cow<'a, Graph> {
-    fn from(graph: &'a Graph) -> Self {
-        Self::Borrowed(graph)
-    }
-}
-
-impl From<Graph> for Cow<'_, Graph> {
-    fn from(graph: Graph) -> Self {
-        Self::Owned(graph)
     }
 }
 

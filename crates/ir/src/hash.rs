@@ -9,6 +9,7 @@ use std::hash::Hasher;
 pub struct FoldingHasher(u64);
 
 impl FoldingHasher {
+    #[inline]
     fn add(&mut self, word: u64) {
         let product =
             u128::from(self.0 ^ 0xa076_1d64_78bd_642f) * u128::from(word ^ 0xe703_7ed1_a0b4_28db);
@@ -17,10 +18,12 @@ impl FoldingHasher {
 }
 
 impl Hasher for FoldingHasher {
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }
 
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks();
         for word in words {
@@ -33,18 +36,22 @@ impl Hasher for FoldingHasher {
         }
     }
 
+    #[inline]
     fn write_u8(&mut self, word: u8) {
         self.add(word.into());
     }
 
+    #[inline]
     fn write_u32(&mut self, word: u32) {
         self.add(word.into());
     }
 
+    #[inline]
     fn write_u64(&mut self, word: u64) {
         self.add(word);
     }
 
+    #[inline]
     fn write_usize(&mut self, word: usize) {
         self.add(word as u64);
     }

@@ -17,6 +17,7 @@ pub struct Layout {
 }
 
 impl Clone for Layout {
+    #[inline]
     fn clone(&self) -> Self {
         Self {
             shape: self.shape.clone(),
@@ -46,11 +47,13 @@ impl Layout {
     }
 
     /// Number of elements seen through the view.
+    #[inline]
     pub fn elements(&self) -> usize {
         self.shape.elements()
     }
 
     /// Are the elements one gapless row-major run (from `offset`)?
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {

@@ -13,6 +13,7 @@ pub struct Shape(SmallVec<[usize; 6]>);
 
 impl Clone for Shape {
     /// As a copy of bytes: a vector's own clone goes element by element.
+    #[inline]
     fn clone(&self) -> Self {
         Self::from(&self.0[..])
     }
@@ -20,6 +21,7 @@ impl Clone for Shape {
 
 impl Shape {
     /// Number of elements. Shapes are checked for overflow when a type is made of them.
+    #[inline]
     pub fn elements(&self) -> usize {
         self.0.iter().product()
     }
@@ -39,12 +41,14 @@ impl Shape {
 impl Deref for Shape {
     type Target = [usize];
 
+    #[inline]
     fn deref(&self) -> &[usize] {
         &self.0
     }
 }
 
 impl From<&[usize]> for Shape {
+    #[inline]
     fn from(dims: &[usize]) -> Self {
         Self(SmallVec::from_slice(dims))
     }

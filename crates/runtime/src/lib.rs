@@ -15,7 +15,7 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `calibration.rs`, `measure.rs` | measured times in a file, and measuring them |
-//! | `runtime.rs`, `plan_cache.rs`, `transfers.rs` | what callers have: known graphs, what moves |
+//! | `runtime.rs`, `outline.rs`, `plan_cache.rs`, `transfers.rs` | what callers have: known graphs, what moves |
 //! | `executor.rs` | running and failing over, loading |
 //! | `trace.rs`, `profile.rs` | plans explained, runs timed |
 //! | `planner.rs`, `segment.rs`, `effects.rs` | who gets a node, cutting, what must not run twice |
@@ -52,6 +52,7 @@ mod lower;
 mod measure;
 mod memory;
 mod moment;
+mod outline;
 mod placement;
 mod plan_cache;
 mod planner;
@@ -80,9 +81,10 @@ pub use launch::{Lowered, Operand, Part, Place, Slot, Step};
 pub use lower::{Kernels, lower};
 pub use memory::{DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory};
 pub use moment::Moment;
+pub use outline::Outline;
 pub use placement::Reason;
 pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules};
-pub use runtime::Runtime;
+pub use runtime::{Results, Runtime};
 pub use rustorch_ir::{DeviceType, GpuDevice, OpType};
 pub use sources::Source;
 pub use storage::{Fetched, Storage, WeakStorage};

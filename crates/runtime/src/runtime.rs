@@ -1,12 +1,11 @@
 //! What the crate is used through: devices, graphs that are compiled for them, their memory.
 
-use std::borrow::Cow;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 
 use rustorch_ir::fusion::Rule;
-use rustorch_ir::{DType, FoldingHasher, Graph, Op, Scalar, TensorType, ValueId};
+use rustorch_ir::{DType, FoldingHasher, Graph, Op, OpError, Scalar, TensorType};
 use smallvec::SmallVec;
 
 use crate::devices::{Devices, Reserve, Slot};
@@ -19,8 +18,8 @@ use crate::storage::StorageError;
 use crate::typical::{alone, typical};
 use crate::{
     Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, Fallback, Fetched,
-    Hardware, HostBuffer, MemoryManager, OpType, PlanCounters, Route, Routing, RunError, Source,
-    Storage, TensorInfo,
+    Hardware, HostBuffer, MemoryManager, OpType, Outline, PlanCounters, Route, Routing, RunError,
+    Source, Storage, TensorInfo,
 };
 
 /// Graphs that were run before.
@@ -40,14 +39,14 @@ fn hash_of(key: &impl Hash) -> u64 {
     BuildHasherDefault::<FoldingHasher>::default().hash_one(key)
 }
 
-/// Is `graph` this operation on these inputs, in their order?
-fn is_alone(graph: &Graph, op: &Op, pin: Option<DeviceType>, types: &[&TensorType]) -> bool {
-    let [node] = graph.nodes() else {
-        return false;
-    };
-    let given = (0..types.len()).eq(node.inputs.iter().map(|value| value.index()));
-    let typed = graph.inputs().iter().eq(types.iter().copied());
-    given && typed && node.op == *op && node.pin == pin
+/// What a graph computed, in the order of its outputs: mostly one.
+pub type Results = SmallVec<[Storage; 1]>;
+
+/// A graph that is to be run: how it is known, and made if it is not.
+struct Asked<I, M> {
+    hash: u64,
+    is_it: I,
+    make: M,
 }
 
 /// Devices in their order of preference, and graphs compiled for them.
@@ -211,71 +210,68 @@ impl Runtime {
         Executable::new(self.devices.clone(), graph, routing, Locations::new(), true)
     }
 
-    /// Runs a graph once, which is copied only if it is not known yet and was not given away; its
-    /// program is remembered for graphs that are equal.
+    /// Runs `graph` once; its program is remembered for graphs that are equal.
     ///
     /// # Errors
     /// See [`Executable::run`].
-    pub fn run<'g>(
+    pub fn run(
         &self,
-        graph: impl Into<Cow<'g, Graph>>,
+        graph: &Graph,
         inputs: &[Storage],
         routing: Routing,
     ) -> Result<Vec<Storage>, RunError> {
-        let graph = graph.into();
-        let places = self.places(inputs);
-        let hash = hash_of(&(&*graph, routing, &places));
-        let is_it = |e: &Executable| {
-            e.routing() == routing && *e.places() == places && *e.graph() == *graph
+        let asked = Asked {
+            hash: hash_of(&graph),
+            is_it: |known: &Graph| known == graph,
+            make: || Ok(graph.clone()),
         };
-        let found = lock(&self.cache).find(hash, is_it);
-        let executable =
-            found.unwrap_or_else(|| self.insert(hash, graph.into_owned(), routing, places));
-        let mut outputs = Vec::with_capacity(executable.graph().outputs().len());
-        self.run_known(hash, &executable, inputs, &mut outputs)?;
+        let mut outputs = Vec::with_capacity(graph.outputs().len());
+        self.run_asked(asked, inputs, routing, &mut outputs)?;
         Ok(outputs)
     }
 
-    /// [`Runtime::run`] of a graph of one operation that only computes, on inputs of these types,
-    /// pinned to a device or not: it is made only if it is not known yet.
+    /// [`Runtime::run`] of a graph that is made only if it is not known yet.
     ///
     /// # Errors
-    /// As [`Runtime::run`]; operands that the operation is not defined for.
-    pub fn run_alone(
+    /// As [`Runtime::run`]; those of [`Outline::graph`].
+    pub fn run_outline(
         &self,
-        op: &Op,
-        pin: Option<DeviceType>,
-        types: &[&TensorType],
+        outline: &Outline,
         inputs: &[Storage],
         routing: Routing,
-    ) -> Result<Storage, RunError> {
+    ) -> Result<Results, RunError> {
+        let asked = Asked {
+            hash: hash_of(outline),
+            is_it: |known: &Graph| outline.is(known),
+            make: || outline.graph(),
+        };
+        let mut outputs = Results::with_capacity(outline.outputs());
+        self.run_asked(asked, inputs, routing, &mut outputs)?;
+        Ok(outputs)
+    }
+
+    fn run_asked(
+        &self,
+        asked: Asked<impl Fn(&Graph) -> bool, impl FnOnce() -> Result<Graph, OpError>>,
+        inputs: &[Storage],
+        routing: Routing,
+        outputs: &mut impl Extend<Storage>,
+    ) -> Result<(), RunError> {
+        let Asked { hash, is_it, make } = asked;
         let places = self.places(inputs);
-        let hash = hash_of(&(op, pin, types, routing, &places));
-        let is_it = |e: &Executable| {
-            e.routing() == routing && *e.places() == places && is_alone(e.graph(), op, pin, types)
-        };
-        let found = lock(&self.cache).find(hash, is_it);
-        let executable = match found {
-            Some(executable) => executable,
-            None => {
-                let mut graph = Graph::new();
-                let mut values: SmallVec<[ValueId; 4]> = SmallVec::new();
-                for &ty in types {
-                    values.push(graph.input(ty.clone())?);
-                }
-                let output = graph.push(op.clone(), &values)?;
-                graph.pin(output, pin);
-                graph.output(output);
-                self.insert(hash, graph, routing, places)
-            }
-        };
-        let mut outputs: SmallVec<[Storage; 1]> = SmallVec::new();
-        self.run_known(hash, &executable, inputs, &mut outputs)?;
-        let missing = || RunError::NoDevice {
-            op: op.name().to_owned(),
-            tried: "it gives nothing".to_owned(),
-        };
-        outputs.pop().ok_or_else(missing)
+        let hash = hash_of(&(hash, routing, &places));
+        let is_known =
+            |e: &Executable| e.routing() == routing && *e.places() == places && is_it(e.graph());
+        let found = lock(&self.cache).find(hash, is_known);
+        if let Some(executable) = found {
+            return executable.run_and_append(&[inputs], outputs);
+        }
+        let executable = self.insert(hash, make()?, routing, places);
+        let ran = executable.run_and_append(&[inputs], outputs);
+        // What a plan takes is known now.
+        let evicted = lock(&self.cache).charge(hash, &executable, executable.footprint());
+        drop(evicted);
+        ran
     }
 
     /// Where the operands are, which decides only where there is something to choose between.
@@ -284,24 +280,6 @@ impl Runtime {
             true => self.devices.places(inputs),
             false => Locations::new(),
         }
-    }
-
-    /// Runs what is in the cache, and appends its results to `outputs`.
-    fn run_known(
-        &self,
-        hash: u64,
-        executable: &Arc<Executable>,
-        inputs: &[Storage],
-        outputs: &mut impl Extend<Storage>,
-    ) -> Result<(), RunError> {
-        let is_new = executable.footprint() == 0;
-        let ran = executable.run_and_append(&[inputs], outputs);
-        if is_new {
-            // What a plan takes is known now.
-            let evicted = lock(&self.cache).charge(hash, executable, executable.footprint());
-            drop(evicted);
-        }
-        ran
     }
 
     fn insert(

@@ -6,23 +6,20 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use rustorch_ir::ops::Full;
-use rustorch_ir::{DType, FoldingHasher, Graph, Scalar, ValueId};
-use rustorch_runtime::{Moment, Runtime, Storage};
+use rustorch_ir::{DType, FoldingHasher, Op, Scalar, TensorType, ValueId};
+use rustorch_runtime::{DeviceType, Moment, Outline, Runtime, Storage};
 use smallvec::SmallVec;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::history::{ByKey, Held, History};
-use crate::leaves::{input_type, put_in};
-use crate::recovery::{Recipes, of_history};
+use crate::leaves::{input_type, made_of};
 use crate::value::{Pending, State, Value, View};
 
 /// The graph of some tensors.
-pub(crate) struct Capture {
-    /// Its inputs are the placeholders, then `leaves`; its outputs are `results`.
-    pub(crate) graph: Graph,
-    /// The storages of tensors in memory.
-    pub(crate) leaves: Vec<Storage>,
+pub(crate) struct Capture<'a> {
+    /// Its inputs are the placeholders, then the [leaves](Leaves); its outputs are `results`.
+    pub(crate) outline: Outline<'a>,
     /// Which inputs are written over, and when that was recorded.
     pub(crate) written: Vec<(usize, Moment)>,
     /// The asked-for values, and behind them what else is kept: states after an update, which cost
@@ -31,8 +28,25 @@ pub(crate) struct Capture {
     /// What is in the memory of others: overwritten states, and views of what is kept. In an
     /// order that can be followed.
     pub(crate) shown: Vec<(Value, Arc<Pending>)>,
-    /// How all that is computed again, where the runtime keeps that.
-    pub(crate) recipes: Recipes,
+}
+
+/// What a history begins with.
+#[derive(Default)]
+pub(crate) struct Leaves {
+    /// Types of the graph's inputs.
+    inputs: SmallVec<[TensorType; 2]>,
+    /// The storages of tensors in memory, which are the last inputs.
+    pub(crate) storages: SmallVec<[Storage; 4]>,
+    /// What is made first: views of inputs, and numbers that are part of the graph.
+    made: Vec<Made>,
+    values: Values,
+}
+
+/// An operation on the value before, or on none.
+struct Made {
+    op: Op,
+    operand: Option<ValueId>,
+    pin: Option<DeviceType>,
 }
 
 /// The value of each tensor, by its key.
@@ -41,77 +55,68 @@ type Values = ByKey<ValueId>;
 /// The input that a storage is, read as a dtype.
 type Inputs = HashMap<(usize, DType), ValueId, BuildHasherDefault<FoldingHasher>>;
 
-impl Capture {
-    /// The graph that computes `outputs` again and again from `placeholders` and tensors in
-    /// memory. Numbers are part of it.
+impl<'a> Capture<'a> {
+    /// The graph that computes `outputs` again and again from placeholders and tensors in memory.
     ///
     /// # Errors
-    /// A placeholder that is not among `placeholders`; an old state that was read behind its
-    /// update.
-    pub(crate) fn trace(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
-        let outputs: Vec<&Value> = outputs.iter().map(|t| t.value()).collect();
-        let history = History::of(outputs.iter().copied());
-        let mut graph = Graph::new();
-        let mut values = Values::with_capacity_and_hasher(history.len(), Default::default());
-        for tensor in placeholders {
-            let is_placeholder = matches!(tensor.state(), State::Placeholder);
-            require("trace", is_placeholder, "placeholders", "a tensor")?;
-            values.insert(tensor.value().key(), graph.input(tensor.ty().clone())?);
-        }
-        let leaves = add_leaves(&mut graph, &history, &mut values, None)?;
-        Self::new(graph, leaves, values, &history, &outputs, None)
+    /// An operand that was written over since.
+    pub(crate) fn trace(
+        history: &'a History,
+        leaves: &'a Leaves,
+        outputs: &[&Value],
+    ) -> RusTorchResult<Self> {
+        Self::new(history, leaves, outputs, None)
     }
 
     /// The graph that computes `outputs` once, and what else of their history somebody has a
-    /// handle on. Numbers are inputs.
+    /// handle on.
     ///
     /// # Errors
-    /// A placeholder; an old state that was read behind its update.
-    pub(crate) fn once(outputs: &[&Value], runtime: &Runtime) -> RusTorchResult<Self> {
-        let history = History::of(outputs.iter().copied());
+    /// As [`Capture::trace`].
+    pub(crate) fn once(
+        history: &'a History,
+        leaves: &'a Leaves,
+        outputs: &[&Value],
+    ) -> RusTorchResult<Self> {
         let mut held = history.held();
         let is_asked = |value: &Value| outputs.iter().any(|asked| asked.key() == value.key());
         held.values.retain(|value| !is_asked(value));
-        let mut graph = Graph::new();
-        let mut values = Values::with_capacity_and_hasher(history.len(), Default::default());
-        let leaves = add_leaves(&mut graph, &history, &mut values, Some(runtime))?;
-        let mut capture = Self::new(graph, leaves, values, &history, outputs, Some(held))?;
-        if runtime.keeps_recipes() {
-            capture.recipes = of_history(&history, runtime);
-        }
-        Ok(capture)
+        Self::new(history, leaves, outputs, Some(held))
     }
 
     fn new(
-        mut graph: Graph,
-        leaves: Vec<Storage>,
-        mut values: Values,
-        history: &History,
+        history: &'a History,
+        leaves: &'a Leaves,
         outputs: &[&Value],
         held: Option<Held>,
     ) -> RusTorchResult<Self> {
         history.check_operands()?;
+        let mut outline = leaves.outline();
+        outline.reserve(history.nodes.len());
+        let mut computed =
+            Values::with_capacity_and_hasher(history.nodes.len(), Default::default());
+        // The inputs that updated states are.
+        let mut states: HashMap<ValueId, usize> = HashMap::new();
         let (mut kept, mut shown) = (Vec::new(), Vec::new());
         let overwritten = &history.overwritten;
         let mut written = Vec::new();
-        graph.reserve(history.nodes.len());
         for (results, pending) in &history.nodes {
-            let inputs: SmallVec<[ValueId; 4]> =
-                pending.inputs.iter().map(|v| values[&v.key()]).collect();
-            let first = graph.push(pending.op.clone(), &inputs)?;
-            graph.pin(first, pending.pin);
-            if pending.is_update()
-                && let Some(state) = graph.state_root(first)
-            {
-                written.push((state.index(), pending.recorded));
+            let known = |value: &Value| leaves.value(&computed, value);
+            let operands: SmallVec<[ValueId; 4]> = pending.inputs.iter().map(known).collect();
+            let is_update = pending.is_update();
+            let state = match operands.first() {
+                Some(first) if is_update && first.index() < outline.inputs() => Some(first.index()),
+                Some(first) if is_update => states.get(first).copied(),
+                _ => None,
+            };
+            let first = outline.push(&pending.op, &operands, pending.count(), pending.pin);
+            if let Some(input) = state {
+                states.insert(first, input);
+                written.push((input, pending.recorded));
             }
-            let all = graph.results(first);
-            values.extend(
-                results
-                    .iter()
-                    .map(|value| (value.key(), all[value.result()])),
-            );
-            for value in results.iter().filter(|_| pending.is_update()) {
+            let value = |value: &Value| ValueId(first.0 + value.result() as u32);
+            computed.extend(results.iter().map(|result| (result.key(), value(result))));
+            for value in results.iter().filter(|_| is_update) {
                 match overwritten.contains_key(&value.key()) {
                     true => shown.push((value.clone(), pending.clone())),
                     false => kept.push(value.clone()),
@@ -126,77 +131,129 @@ impl Capture {
         kept.retain(|value| !is_once || !results.iter().any(|r| r.key() == value.key()));
         results.extend(kept.into_iter().chain(held.values));
         for value in &results {
-            graph.output(values[&value.key()]);
+            outline.output(leaves.value(&computed, value));
         }
         shown.extend(held.views);
         Ok(Self {
-            graph,
-            leaves,
+            outline,
             written,
             results,
             shown,
-            recipes: Recipes::default(),
         })
     }
 }
 
-/// Makes each storage one input, and each value in it a view of that input. Numbers become
-/// storages of a runtime, or constants.
-fn add_leaves(
-    graph: &mut Graph,
-    history: &History,
-    values: &mut Values,
-    numbers: Option<&Runtime>,
-) -> RusTorchResult<Vec<Storage>> {
-    let mut views: SmallVec<[(&Value, View); 4]> = SmallVec::new();
-    let mut constants: SmallVec<[(&Value, Scalar); 4]> = SmallVec::new();
-    for (value, state) in &history.leaves {
-        match (state, numbers) {
-            (State::Ready(view), _) => views.push((value, view.clone())),
-            (State::Scalar(number), Some(runtime)) => {
-                let storage = runtime.number(*number, value.ty().dtype)?;
-                views.push((value, View::whole(storage, &value.ty().shape)));
+impl Leaves {
+    /// Those of a history whose `placeholders` are the first inputs. Numbers are part of the graph.
+    ///
+    /// # Errors
+    /// A placeholder that is not among `placeholders`.
+    pub(crate) fn of_trace(history: &History, placeholders: &[&Tensor]) -> RusTorchResult<Self> {
+        let mut leaves = Self::default();
+        for tensor in placeholders {
+            let is_placeholder = matches!(tensor.state(), State::Placeholder);
+            require("trace", is_placeholder, "placeholders", "a tensor")?;
+            let input = leaves.input(tensor.ty().clone());
+            leaves.values.insert(tensor.value().key(), input);
+        }
+        leaves.add(history, None)?;
+        Ok(leaves)
+    }
+
+    /// Those of a history without placeholders. Numbers are storages of `runtime`.
+    ///
+    /// # Errors
+    /// A placeholder.
+    pub(crate) fn of(history: &History, runtime: &Runtime) -> RusTorchResult<Self> {
+        let mut leaves = Self::default();
+        leaves.add(history, Some(runtime))?;
+        Ok(leaves)
+    }
+
+    /// Makes each storage one input, and each value in it a view of that input. Numbers become
+    /// storages of a runtime, or constants.
+    fn add(&mut self, history: &History, numbers: Option<&Runtime>) -> RusTorchResult<()> {
+        let mut views: SmallVec<[(&Value, View); 4]> = SmallVec::new();
+        let mut constants: SmallVec<[(&Value, Scalar); 4]> = SmallVec::new();
+        for (value, state) in &history.leaves {
+            match (state, numbers) {
+                (State::Ready(view), _) => views.push((value, view.clone())),
+                (State::Scalar(number), Some(runtime)) => {
+                    let storage = runtime.number(*number, value.ty().dtype)?;
+                    views.push((value, View::whole(storage, &value.ty().shape)));
+                }
+                (State::Scalar(number), None) => constants.push((value, *number)),
+                (State::Placeholder | State::Pending(_), _) => require(
+                    "eval",
+                    self.values.contains_key(&value.key()),
+                    "values: a placeholder has one only in the trace that it was passed to",
+                    format_args!("a placeholder {}", value.ty()),
+                )?,
             }
-            (State::Scalar(number), None) => constants.push((value, *number)),
-            (State::Placeholder | State::Pending(_), _) => require(
-                "eval",
-                values.contains_key(&value.key()),
-                "values: a placeholder has one only in the trace that it was passed to",
-                format_args!("a placeholder {}", value.ty()),
-            )?,
         }
-    }
-    // States, and then values that are their whole storage, give their input its shape: what is
-    // written over has to be an input, and most need no view at all.
-    views.sort_by_key(|(value, view)| {
-        let is_state = history.overwritten.contains_key(&value.key());
-        (!is_state, !view.is_whole(value.ty().dtype))
-    });
-    let mut inputs: Inputs = Inputs::default();
-    let mut storages = Vec::new();
-    for (value, view) in &views {
-        let dtype = value.ty().dtype;
-        if let Entry::Vacant(entry) = inputs.entry((view.storage.id(), dtype)) {
-            let ty = input_type(value.ty(), view.is_whole(dtype), view.storage.bytes());
-            entry.insert(graph.input(ty)?);
-            storages.push(view.storage.clone());
+        // States, and then values that are their whole storage, give their input its shape: what is
+        // written over has to be an input, and most need no view at all.
+        views.sort_by_key(|(value, view)| {
+            let is_state = history.overwritten.contains_key(&value.key());
+            (!is_state, !view.is_whole(value.ty().dtype))
+        });
+        let mut inputs = Inputs::default();
+        for (value, view) in &views {
+            let dtype = value.ty().dtype;
+            if let Entry::Vacant(entry) = inputs.entry((view.storage.id(), dtype)) {
+                let ty = input_type(value.ty(), view.is_whole(dtype), view.storage.bytes());
+                entry.insert(self.input(ty));
+                self.storages.push(view.storage.clone());
+            }
         }
+        for (value, view) in &views {
+            let input = inputs[&(view.storage.id(), value.ty().dtype)];
+            let layout = (!view.is_whole(value.ty().dtype)).then_some(&view.layout);
+            let mut seen = input;
+            for op in made_of(&self.inputs[input.index()], value.ty(), layout) {
+                seen = self.make(op, Some(seen), None);
+            }
+            self.values.insert(value.key(), seen);
+        }
+        for (value, number) in constants {
+            let ty = value.ty();
+            let constant = Full {
+                shape: ty.shape.clone(),
+                value: number,
+                dtype: ty.dtype,
+            };
+            let constant = self.make(constant.into(), None, value.pin());
+            self.values.insert(value.key(), constant);
+        }
+        Ok(())
     }
-    for (value, view) in &views {
-        let input = inputs[&(view.storage.id(), value.ty().dtype)];
-        let layout = (!view.is_whole(value.ty().dtype)).then_some(&view.layout);
-        values.insert(value.key(), put_in(graph, input, value.ty(), layout)?);
+
+    /// Adds an input. All come before what is made.
+    fn input(&mut self, ty: TensorType) -> ValueId {
+        self.inputs.push(ty);
+        ValueId(self.inputs.len() as u32 - 1)
     }
-    for (value, number) in constants {
-        let ty = value.ty();
-        let constant = Full {
-            shape: ty.shape.clone(),
-            value: number,
-            dtype: ty.dtype,
-        };
-        let constant = graph.push(constant, &[])?;
-        graph.pin(constant, value.pin());
-        values.insert(value.key(), constant);
+
+    fn make(&mut self, op: Op, operand: Option<ValueId>, pin: Option<DeviceType>) -> ValueId {
+        let value = ValueId((self.inputs.len() + self.made.len()) as u32);
+        self.made.push(Made { op, operand, pin });
+        value
     }
-    Ok(storages)
+
+    /// The graph so far.
+    fn outline(&self) -> Outline<'_> {
+        let mut outline = Outline::new(&self.inputs);
+        for Made { op, operand, pin } in &self.made {
+            outline.push(op, operand.as_slice(), 1, *pin);
+        }
+        outline
+    }
+
+    /// A value that is a leaf, or was computed.
+    fn value(&self, computed: &Values, value: &Value) -> ValueId {
+        let key = value.key();
+        let known = computed.get(&key).or_else(|| self.values.get(&key));
+        // None has no such number: making the graph says so.
+        known.copied().unwrap_or(ValueId(u32::MAX))
+    }
 }

@@ -1,17 +1,15 @@
 //! Computing tensors and reading their elements.
 
-use std::mem;
-
 use rustorch_ir::ops::Contiguous;
-use rustorch_ir::{Graph, OpError, Role, Scalar, TensorType};
-use rustorch_runtime::{HostBuffer, Routing, RunError, Runtime, Storage};
+use rustorch_ir::{OpError, Role, Scalar, TensorType, ValueId};
+use rustorch_runtime::{HostBuffer, Outline, Results, Routing, RunError, Runtime, Storage};
 use smallvec::SmallVec;
 
-use crate::capture::Capture;
+use crate::capture::{Capture, Leaves};
 use crate::devices::current;
 use crate::error::{RusTorchError, RusTorchResult, require};
 use crate::history::History;
-use crate::recovery::{of_one, recover_from, recover_lost};
+use crate::recovery::{Recipes, of_history, of_one, recover_from, recover_lost};
 use crate::value::{Pending, State, Value, View};
 use crate::{Element, Tensor};
 
@@ -33,8 +31,8 @@ pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
     {
         return Ok(());
     }
-    eval_with(tensors, &runtime, routing, |graph, leaves| {
-        Ok(runtime.run(graph, leaves, routing)?)
+    eval_with(tensors, &runtime, routing, |outline, leaves| {
+        Ok(runtime.run_outline(outline, leaves, routing)?)
     })
 }
 
@@ -45,7 +43,6 @@ fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchRes
         State::Pending(pending) if is_alone(&pending) => pending,
         State::Pending(_) | State::Scalar(_) | State::Placeholder => return Ok(false),
     };
-    let mut types: SmallVec<[&TensorType; 4]> = SmallVec::new();
     let mut storages: SmallVec<[Storage; 4]> = SmallVec::new();
     for input in &pending.inputs {
         let dtype = input.ty().dtype;
@@ -56,13 +53,17 @@ fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchRes
             State::Scalar(number) => runtime.number(*number, dtype)?,
             _ => return Ok(false),
         });
-        types.push(input.ty());
     }
     let recipe = match runtime.keeps_recipes() {
         true => of_one(value, &pending, runtime),
         false => None,
     };
-    let result = runtime.run_alone(&pending.op, pending.pin, &types, &storages, routing);
+    // Each operand is an input, also one that comes twice.
+    let mut outline = Outline::new(pending.inputs.iter().map(Value::ty));
+    let operands: SmallVec<[ValueId; 4]> = (0..storages.len() as u32).map(ValueId).collect();
+    let only = outline.push(&pending.op, &operands, 1, pending.pin);
+    outline.output(only);
+    let result = runtime.run_outline(&outline, &storages, routing);
     if matches!(result, Err(RunError::DataLost { .. })) {
         return match recover_lost(pending.inputs.iter(), runtime, routing)? {
             0 => result.map(|_| false).map_err(RusTorchError::from),
@@ -70,8 +71,10 @@ fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchRes
         };
     }
     let result = result.map_err(|e| by_method(e.into(), [&*pending]))?;
-    let view = View::whole(result, &value.ty().shape);
-    value.store(view.made_by(Some(pending.name), recipe));
+    for storage in result {
+        let view = View::whole(storage, &value.ty().shape);
+        value.store(view.made_by(Some(pending.name), recipe.clone()));
+    }
     runtime.bound_recipes();
     Ok(true)
 }
@@ -108,7 +111,7 @@ pub(crate) fn eval_with(
     tensors: &[&Tensor],
     runtime: &Runtime,
     routing: Routing,
-    mut run: impl FnMut(Graph, &[Storage]) -> RusTorchResult<Vec<Storage>>,
+    mut run: impl FnMut(&Outline, &[Storage]) -> RusTorchResult<Results>,
 ) -> RusTorchResult<()> {
     let mut pending: SmallVec<[&Value; 4]> = SmallVec::new();
     for tensor in tensors.iter().filter(|tensor| !tensor.is_ready()) {
@@ -118,20 +121,26 @@ pub(crate) fn eval_with(
         }
     }
     while !pending.is_empty() {
-        let mut capture = Capture::once(&pending, runtime)?;
-        match run(mem::take(&mut capture.graph), &capture.leaves) {
+        let history = History::of(pending.iter().copied());
+        let leaves = Leaves::of(&history, runtime)?;
+        let capture = Capture::once(&history, &leaves, &pending)?;
+        let recipes = match runtime.keeps_recipes() {
+            true => of_history(&history, runtime),
+            false => Recipes::default(),
+        };
+        match run(&capture.outline, &leaves.storages) {
             Ok(storages) => {
-                keep_results(capture, storages);
+                keep_results(capture, &leaves, storages, recipes);
+                // What only they hold counts from now on.
+                drop((leaves, history));
                 runtime.bound_recipes();
                 break;
             }
             Err(RusTorchError::Run(lost @ RunError::DataLost { .. })) => {
-                let history = History::of(pending.iter().copied());
-                let leaves = history.leaves.iter().map(|(value, _)| value);
-                recover_from(lost, leaves, &capture.leaves, runtime, routing)?;
+                let values = history.leaves.iter().map(|(value, _)| value);
+                recover_from(lost, values, &leaves.storages, runtime, routing)?;
             }
             Err(error) => {
-                let history = History::of(pending.iter().copied());
                 let operations = history.nodes.iter().map(|(_, pending)| &**pending);
                 return Err(by_method(error, operations));
             }
@@ -141,24 +150,16 @@ pub(crate) fn eval_with(
 }
 
 /// Puts what was computed in the place of histories.
-fn keep_results(capture: Capture, storages: Vec<Storage>) {
-    let Capture {
-        leaves,
-        written,
-        results,
-        shown,
-        mut recipes,
-        ..
-    } = capture;
-    for (input, recorded) in written {
-        leaves[input].overwrite_at(recorded);
+fn keep_results(capture: Capture, leaves: &Leaves, storages: Results, mut recipes: Recipes) {
+    for (input, recorded) in capture.written {
+        leaves.storages[input].overwrite_at(recorded);
     }
-    for (value, storage) in results.iter().zip(storages) {
+    for (value, storage) in capture.results.iter().zip(storages) {
         let op = value.pending().map(|pending| pending.name);
         let view = View::whole(storage, &value.ty().shape);
         value.store(view.made_by(op, recipes.remove(&value.key())));
     }
-    for (value, pending) in shown {
+    for (value, pending) in capture.shown {
         let memory = pending.inputs[0].view();
         let view = match pending.is_update() {
             true => memory,

@@ -124,11 +124,6 @@ impl History {
         }
     }
 
-    /// Number of values.
-    pub(crate) fn len(&self) -> usize {
-        self.uses.len()
-    }
-
     /// How often a value is an operand.
     pub(crate) fn uses(&self, value: &Value) -> usize {
         self.uses.get(&value.key()).copied().unwrap_or(0)

@@ -1,7 +1,8 @@
 //! Storages as inputs of graphs.
 
 use rustorch_ir::ops::{AsStrided, Reshape};
-use rustorch_ir::{Graph, Layout, OpError, TensorType, ValueId};
+use rustorch_ir::{Graph, Layout, Op, OpError, TensorType, ValueId};
+use smallvec::SmallVec;
 
 /// The type of a storage of so many bytes as an input, of which a value of type `ty` is the whole
 /// or a part.
@@ -12,29 +13,36 @@ pub(crate) fn input_type(ty: &TensorType, is_whole: bool, bytes: usize) -> Tenso
     }
 }
 
-/// A value of type `ty` that is all of another one in row-major order, or what `layout` shows of it.
+/// The operations that make a value of type `ty` of an input: all of it in row-major order, or what
+/// `layout` shows of it. None, if it is the input.
+pub(crate) fn made_of(
+    input: &TensorType,
+    ty: &TensorType,
+    layout: Option<&Layout>,
+) -> SmallVec<[Op; 2]> {
+    let reshape = |shape| Op::from(Reshape { shape });
+    let mut ops = SmallVec::new();
+    match layout {
+        None if input.shape == ty.shape => {}
+        None => ops.push(reshape(ty.shape.clone())),
+        Some(layout) => {
+            if input.rank() != 1 {
+                ops.push(reshape([input.shape.elements()].into()));
+            }
+            let layout = layout.clone();
+            ops.push(AsStrided { layout }.into());
+        }
+    }
+    ops
+}
+
+/// Adds the operations of [`made_of`] to a graph that has the input.
 pub(crate) fn put_in(
     graph: &mut Graph,
     input: ValueId,
     ty: &TensorType,
     layout: Option<&Layout>,
 ) -> Result<ValueId, OpError> {
-    let Some(layout) = layout else {
-        return match graph.ty(input).shape == ty.shape {
-            true => Ok(input),
-            false => graph.reshape(input, ty.shape.clone()),
-        };
-    };
-    let elements = graph.ty(input).shape.elements();
-    let flat = match graph.ty(input).rank() {
-        1 => input,
-        _ => graph.push(
-            Reshape {
-                shape: [elements].into(),
-            },
-            &[input],
-        )?,
-    };
-    let layout = layout.clone();
-    graph.push(AsStrided { layout }, &[flat])
+    let mut ops = made_of(graph.ty(input), ty, layout).into_iter();
+    ops.try_fold(input, |value, op| graph.push(op, &[value]))
 }

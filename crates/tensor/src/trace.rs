@@ -4,10 +4,12 @@ use rustorch_ir::{DType, OpError, TensorType};
 use rustorch_runtime::{Executable, Loaded, Moment, Storage};
 
 use crate::Tensor;
-use crate::capture::Capture;
+use crate::capture::{Capture, Leaves};
 use crate::converting::converting;
 use crate::devices::current;
 use crate::error::{RusTorchResult, require};
+use crate::history::History;
+use crate::value::Value;
 
 /// A recorded computation: inputs that differ from run to run, tensors in memory that stay
 /// (weights, and states that the computation updates), outputs.
@@ -48,16 +50,19 @@ impl Trace {
     /// A placeholder in the computation that is not among `placeholders`; an old state that was
     /// read behind its update.
     pub fn new(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
-        let capture = Capture::trace(placeholders, outputs)?;
+        let values: Vec<&Value> = outputs.iter().map(|t| t.value()).collect();
+        let history = History::of(values.iter().copied());
+        let leaves = Leaves::of_trace(&history, placeholders)?;
+        let capture = Capture::trace(&history, &leaves, &values)?;
         let (runtime, routing) = current();
-        let executable = runtime.prepare(capture.graph, routing);
+        let executable = runtime.prepare(capture.outline.graph()?, routing);
         let mut states: Vec<usize> = capture.written.iter().map(|(input, _)| *input).collect();
         states.sort_unstable();
         states.dedup();
         Ok(Self {
             executable: executable.with_fresh_inputs(placeholders.len()),
             placeholders: placeholders.len(),
-            leaves: capture.leaves,
+            leaves: leaves.storages.to_vec(),
             states,
             outputs: outputs.iter().map(|t| t.ty().clone()).collect(),
         })

@@ -70,6 +70,11 @@ impl Pending {
         overwrites(&self.op)
     }
 
+    /// Number of its results.
+    pub(crate) fn count(&self) -> usize {
+        self.results.get().map_or(1, |results| results.len())
+    }
+
     /// Fails if an operand in memory was written over since this was recorded.
     pub(crate) fn check_operands(&self) -> RusTorchResult<()> {
         let is_old = |input: &Value| match &*input.lock() {

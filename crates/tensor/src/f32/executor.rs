@@ -97,9 +97,9 @@ impl F32HybridExecutor {
         let before = Activity::of(runtime);
         let start = Instant::now();
         let mut operations = Vec::new();
-        eval_with(&tensors, runtime, self.routing, |graph, leaves| {
-            let executable = runtime.prepare(graph, self.routing);
-            let results = executable.run(leaves)?;
+        eval_with(&tensors, runtime, self.routing, |outline, leaves| {
+            let executable = runtime.prepare(outline.graph()?, self.routing);
+            let results = executable.run(leaves)?.into();
             operations = executable.explain()?;
             Ok(results)
         })?;

@@ -1,0 +1,166 @@
+//! Graphs that are looked up before they are made.
+
+use std::hash::{Hash, Hasher};
+
+use rustorch_ir::{DeviceType, Graph, Node, Op, OpError, TensorType, ValueId};
+use smallvec::SmallVec;
+
+/// A graph in parts that others hold. It is made only if no equal one is known, so that what is
+/// computed again and again costs no copies of operations and types.
+#[derive(Default)]
+pub struct Outline<'a> {
+    inputs: SmallVec<[&'a TensorType; 4]>,
+    nodes: SmallVec<[Part<'a>; 2]>,
+    outputs: SmallVec<[ValueId; 2]>,
+    /// Results of all nodes.
+    results: u32,
+}
+
+/// A node.
+struct Part<'a> {
+    op: &'a Op,
+    operands: SmallVec<[ValueId; 4]>,
+    pin: Option<DeviceType>,
+}
+
+impl Part<'_> {
+    /// What says which one it is among those on the same values: as a graph's nodes are compared.
+    fn identity(&self) -> (&Op, &[ValueId], Option<DeviceType>) {
+        (self.op, &self.operands, self.pin)
+    }
+}
+
+impl<'a> Outline<'a> {
+    /// A graph without nodes.
+    pub fn new(inputs: impl IntoIterator<Item = &'a TensorType>) -> Self {
+        Self {
+            inputs: inputs.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Makes room for so many nodes.
+    pub fn reserve(&mut self, nodes: usize) {
+        self.nodes.reserve(nodes);
+    }
+
+    /// Number of inputs, which are the first values.
+    pub fn inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Adds an operation of so many results, pinned to a device or not. Returns the first result;
+    /// the others follow it.
+    pub fn push(
+        &mut self,
+        op: &'a Op,
+        operands: &[ValueId],
+        results: usize,
+        pin: Option<DeviceType>,
+    ) -> ValueId {
+        let first = ValueId(self.inputs.len() as u32 + self.results);
+        self.results += results as u32;
+        let operands = SmallVec::from_slice(operands);
+        self.nodes.push(Part { op, operands, pin });
+        first
+    }
+
+    /// Makes `value` an output.
+    pub fn output(&mut self, value: ValueId) {
+        self.outputs.push(value);
+    }
+
+    /// Number of outputs.
+    pub fn outputs(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// The graph.
+    ///
+    /// # Errors
+    /// As [`Graph::input`] and [`Graph::push`].
+    pub fn graph(&self) -> Result<Graph, OpError> {
+        let mut graph = Graph::new();
+        graph.reserve(self.nodes.len());
+        for &ty in &self.inputs {
+            graph.input(ty.clone())?;
+        }
+        for Part { op, operands, pin } in &self.nodes {
+            let first = graph.push((*op).clone(), operands)?;
+            graph.pin(first, *pin);
+        }
+        for &value in &self.outputs {
+            graph.output(value);
+        }
+        Ok(graph)
+    }
+
+    /// Is it this graph?
+    pub(crate) fn is(&self, graph: &Graph) -> bool {
+        let nodes = graph.nodes();
+        let is_node = |(part, node): (&Part, &Node)| {
+            part.identity() == (&node.op, &node.inputs[..], node.pin)
+        };
+        nodes.len() == self.nodes.len()
+            && graph.inputs().iter().eq(self.inputs.iter().copied())
+            && graph.outputs() == &self.outputs[..]
+            && self.nodes.iter().zip(nodes).all(is_node)
+    }
+}
+
+impl Hash for Outline<'_> {
+    /// That of the graph, so that each finds what the other is known by.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.inputs.hash(state);
+        self.nodes.len().hash(state);
+        let nodes = self.nodes.iter();
+        nodes.for_each(|part| part.identity().hash(state));
+        self.outputs.hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault};
+
+    use rustorch_ir::ops::{Binary, BinaryOp, TopK};
+    use rustorch_ir::{DType, FoldingHasher};
+
+    use super::*;
+
+    #[test]
+    fn it_is_the_graph_that_it_makes() {
+        let (ty, number) = (
+            TensorType::new([8], DType::F32),
+            TensorType::new([], DType::F32),
+        );
+        let add: Op = Binary { op: BinaryOp::Add }.into();
+        let mul: Op = Binary { op: BinaryOp::Mul }.into();
+        let top: Op = TopK {
+            k: 2,
+            dim: 0,
+            largest: true,
+        }
+        .into();
+        let outline = |last, pin| {
+            let mut outline = Outline::new([&ty, &number]);
+            let sum = outline.push(&add, &[ValueId(0), ValueId(1)], 1, pin);
+            let best = outline.push(&top, &[sum], 2, None);
+            assert_eq!(best, ValueId(3));
+            let index = ValueId(best.0 + 1);
+            let last = outline.push(last, &[best, best], 1, None);
+            outline.output(last);
+            outline.output(index);
+            outline
+        };
+        let it = outline(&mul, None);
+        let graph = it.graph().unwrap();
+        assert_eq!(graph.outputs(), [ValueId(5), ValueId(4)]);
+        assert!(it.is(&graph));
+        let hasher = BuildHasherDefault::<FoldingHasher>::default();
+        assert_eq!(hasher.hash_one(&it), hasher.hash_one(&graph));
+        for other in [outline(&add, None), outline(&mul, Some(DeviceType::Cpu))] {
+            assert!(!other.is(&graph) && other.graph().unwrap() != graph);
+        }
+    }
+}
