@@ -228,6 +228,7 @@ impl Chain {
     }
 
     fn random_compare(&mut self, a: ValueId) -> ValueId {
+        let a = self.computed(a);
         let dtype = self.dtype(a);
         let op = self.accepted(CompareOp::ALL, |op| op.accepts(dtype));
         let b = self.partner(dtype);
