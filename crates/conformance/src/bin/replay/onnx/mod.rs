@@ -2,7 +2,10 @@
 //!
 //! The tolerances are those of ONNX's own runner.
 
+mod attention;
+mod layers;
 mod ops;
+mod places;
 mod proto;
 
 use std::collections::{BTreeMap, HashMap};
@@ -142,7 +145,9 @@ impl Node {
 
     fn run(&self, values: &HashMap<&str, Value>) -> Found<Output> {
         let name = self.full_name();
-        let entry = ops::TABLE.iter().find(|entry| entry.name == name);
+        let tables = [attention::TABLE, layers::TABLE, ops::TABLE, places::TABLE];
+        let mut tables = tables.into_iter().flatten();
+        let entry = tables.find(|entry| entry.name == name);
         let entry = entry.ok_or_else(|| Stop::Missing(format!("no function for {name}")))?;
         let value = |name: &String| match values.get(name.as_str()) {
             Some(value) => Ok(value.clone()),

@@ -2,11 +2,11 @@
 //! version of an operator has as attribute and a newer one as input is found by its name.
 
 use rustorch_ir::{DType, Scalar};
-use rustorch_tensor::nn::{BatchNormOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
-use rustorch_tensor::{Dims, Tensor};
+use rustorch_tensor::nn::{BatchNormOptions, ConvOptions, ConvTransposeOptions};
+use rustorch_tensor::{Dims, RoundingMode, RusTorchResult, Tensor};
 
+use super::layers::{constant, pads, surrounded};
 use crate::call::{Call, Found, missing};
-use crate::value::Output;
 
 table! {
     "Abs", "X", |c| c.input()?.abs()?;
@@ -15,12 +15,10 @@ table! {
     "Add", "A, B", |c| c.input()?.add(c.tensor("B")?)?;
     "And", "A, B", |c| c.input()?.logical_and(c.tensor("B")?)?;
     "ArgMax", "data, axis=0, keepdims=1, select_last_index=0", |c| {
-        c.only("select_last_index", "0")?;
-        c.input()?.argmax(c.int::<isize>("axis")?, c.bool("keepdims")?)?
+        best(c, |x, axis, keep| Ok(x.argmax(axis, keep)?))?
     };
     "ArgMin", "data, axis=0, keepdims=1, select_last_index=0", |c| {
-        c.only("select_last_index", "0")?;
-        c.input()?.argmin(c.int::<isize>("axis")?, c.bool("keepdims")?)?
+        best(c, |x, axis, keep| Ok(x.argmin(axis, keep)?))?
     };
     "Asin", "X", |c| c.input()?.asin()?;
     "Asinh", "X", |c| c.input()?.asinh()?;
@@ -47,44 +45,28 @@ table! {
     "Ceil", "X", |c| c.input()?.ceil()?;
     "Clip", "input, min=None, max=None", |c| clipped(c)?;
     "Concat", "*inputs, *, axis", |c| Tensor::cat(&c.tensors("inputs")?, c.int("axis")?)?;
-    "Constant", "value=None, value_float=None, value_int=None, value_ints=None", |c| {
-        c.tensor("value")?
+    "Constant", "value=None, value_float=None, value_floats=None, value_int=None, value_ints=None", |c| {
+        constant(c)?
     };
     "ConstantOfShape", "shape, value=None", |c| match c.optional("value")? {
         Some(value) => value.reshape([0usize; 0])?.expand(&c.ints::<usize>("shape")?[..])?,
         None => Tensor::zeros(c.ints("shape")?, DType::F32)?,
     };
-    "Conv", CONV, |c| {
-        let parameters = ConvOptions {
-            stride: c.each("strides")?,
-            padding: pads(c)?.into(),
-            dilation: c.each("dilations")?,
-            groups: c.int("group")?,
-        };
-        c.input()?.conv2d(c.tensor("W")?, c.optional("B")?, &parameters)?
+    "Conv", CONV, |c| match c.input()?.rank() {
+        3 => convolved(c, Tensor::conv1d)?,
+        4 => convolved(c, Tensor::conv2d)?,
+        _ => convolved(c, Tensor::conv3d)?,
     };
-    "ConvTranspose", CONV_TRANSPOSE, |c| {
-        c.only("output_shape", "None")?;
-        let parameters = ConvTransposeOptions {
-            stride: c.each("strides")?,
-            padding: pads(c)?,
-            output_padding: c.each("output_padding")?,
-            dilation: c.each("dilations")?,
-            groups: c.int("group")?,
-        };
-        c.input()?.conv_transpose2d(c.tensor("W")?, c.optional("B")?, &parameters)?
+    "ConvTranspose", CONV_TRANSPOSE, |c| match c.input()?.rank() {
+        3 => transposed(c, Tensor::conv_transpose1d)?,
+        4 => transposed(c, Tensor::conv_transpose2d)?,
+        _ => transposed(c, Tensor::conv_transpose3d)?,
     };
     "Cos", "X", |c| c.input()?.cos()?;
     "Cosh", "X", |c| c.input()?.cosh()?;
-    "CumSum", "x, axis, exclusive=0, reverse=0", |c| {
-        c.only("exclusive", "0")?;
-        c.only("reverse", "0")?;
-        let x = c.input()?;
-        x.cumsum(c.int("axis")?)?.to_dtype(x.dtype())?
-    };
     "Div", "A, B", |c| match c.input()?.dtype().is_float() {
         true => c.input()?.div(c.tensor("B")?)?,
-        false => return missing("division of integers that is cut towards 0"),
+        false => c.input()?.div_mode(c.tensor("B")?, RoundingMode::Trunc)?,
     };
     "Equal", "A, B", |c| c.input()?.eq(c.tensor("B")?)?;
     "Erf", "X", |c| c.input()?.erf()?;
@@ -124,30 +106,22 @@ table! {
     "GreaterOrEqual", "A, B", |c| c.input()?.ge(c.tensor("B")?)?;
     "Identity", "input", |c| c.input()?;
     "IsNaN", "X", |c| c.input()?.isnan()?;
-    "LayerNormalization", "X, Scale, B=None, axis=-1, epsilon=1e-05, stash_type=1", |c| {
-        if c.results > 1 {
-            return missing("mean and deviation");
-        }
-        let (x, axis) = (c.input()?, c.int::<isize>("axis")?);
-        let axis = if axis < 0 { axis + x.rank() as isize } else { axis } as usize;
-        let shape = x.shape()[axis.min(x.rank())..].to_vec();
-        x.layer_norm(shape, c.optional("Scale")?, c.optional("B")?, c.float("epsilon")?)?
-    };
     "Less", "A, B", |c| c.input()?.lt(c.tensor("B")?)?;
     "LessOrEqual", "A, B", |c| c.input()?.le(c.tensor("B")?)?;
     "Log", "X", |c| c.input()?.log()?;
     "LogSoftmax", "input, axis=-1", |c| c.input()?.log_softmax(c.int("axis")?)?;
     "MatMul", "A, B", |c| c.input()?.matmul(c.tensor("B")?)?;
     "Max", "*data", |c| folded(c, |a, b| Ok(a.maximum(b)?))?;
-    "MaxPool", MAX_POOL, |c| max_pooled(c)?;
     "Mean", "*data", |c| {
         let count = c.tensors("data")?.len();
         folded(c, |a, b| Ok(a.add(b)?))?.div(count as f64)?
     };
     "Min", "*data", |c| folded(c, |a, b| Ok(a.minimum(b)?))?;
     "Mod", "A, B, fmod=0", |c| {
-        c.only("fmod", "0")?;
-        c.input()?.remainder(c.tensor("B")?)?
+        match c.bool("fmod")? {
+            true => c.input()?.fmod(c.tensor("B")?)?,
+            false => c.input()?.remainder(c.tensor("B")?)?,
+        }
     };
     "Mul", "A, B", |c| c.input()?.mul(c.tensor("B")?)?;
     "Neg", "X", |c| c.input()?.neg()?;
@@ -185,11 +159,9 @@ table! {
     "Reshape", "data, shape, allowzero=0", |c| reshaped(c)?;
     "Round", "X", |c| c.input()?.round()?;
     "Shape", "data, start=0, end=None", |c| {
-        c.only("start", "0")?;
-        c.only("end", "None")?;
         let shape: Vec<i64> = c.input()?.shape().iter().map(|&size| size as i64).collect();
-        let rank = shape.len();
-        Tensor::from_vec(shape, [rank])?
+        let (rank, [start, end]) = (shape.len(), [c.int("start")?, c.maybe_int("end")?.unwrap_or(isize::MAX)]);
+        Tensor::from_vec(shape, [rank])?.slice(0, start, end, 1)?
     };
     "Sigmoid", "X", |c| c.input()?.sigmoid()?;
     "Sign", "X", |c| c.input()?.sign()?;
@@ -233,8 +205,6 @@ const CONV: &str = "X, W, B=None, strides=1, pads=None, dilations=1, group=1, ke
      auto_pad='NOTSET'";
 const CONV_TRANSPOSE: &str = "X, W, B=None, strides=1, pads=None, dilations=1, group=1, \
      kernel_shape=None, auto_pad='NOTSET', output_padding=0, output_shape=None";
-const MAX_POOL: &str = "X, kernel_shape, strides=1, pads=None, dilations=1, ceil_mode=0, \
-     storage_order=0, auto_pad='NOTSET'";
 const REDUCE: &str = "data, axes=None, keepdims=1, noop_with_empty_axes=0";
 
 fn dtype(c: &Call, name: &str) -> Found<DType> {
@@ -253,38 +223,37 @@ fn clipped(c: &Call) -> Found<Tensor> {
     })
 }
 
-/// Padding that is the same on both sides.
-fn pads(c: &Call) -> Found<[usize; 2]> {
-    if !matches!(c.text("auto_pad")?, "NOTSET" | "VALID") {
-        return missing(format!("auto_pad={}", c.text("auto_pad")?));
-    }
-    if c.input()?.rank() != 4 {
-        return missing("other than images");
-    }
-    if !c.has("pads") {
-        return Ok([0; 2]);
-    }
-    match c.ints("pads")?[..] {
-        [top, left, bottom, right] if top == bottom && left == right => Ok([top, left]),
-        _ => missing("padding that differs from side to side"),
-    }
+type Convolution<O> = fn(&Tensor, &Tensor, Option<&Tensor>, &O) -> RusTorchResult<Tensor>;
+
+fn convolved<const N: usize>(c: &Call, function: Convolution<ConvOptions<N>>) -> Found<Tensor> {
+    let (x, padding) = surrounded(c, 0.0)?;
+    let parameters = ConvOptions {
+        stride: c.each("strides")?,
+        padding: padding.into(),
+        dilation: c.each("dilations")?,
+        groups: c.int("group")?,
+    };
+    Ok(function(&x, c.tensor("W")?, c.optional("B")?, &parameters)?)
 }
 
-fn max_pooled(c: &Call) -> Found<Output> {
-    c.only("ceil_mode", "0")?;
-    c.only("storage_order", "0")?;
-    if c.results > 1 {
-        return missing("indices that count channels");
-    }
-    let options = MaxPoolOptions {
-        stride: Some(c.each("strides")?),
+fn transposed<const N: usize>(
+    c: &Call,
+    function: Convolution<ConvTransposeOptions<N>>,
+) -> Found<Tensor> {
+    c.only("output_shape", "None")?;
+    let parameters = ConvTransposeOptions {
+        stride: c.each("strides")?,
         padding: pads(c)?,
+        output_padding: c.each("output_padding")?,
         dilation: c.each("dilations")?,
-        ceil_mode: false,
+        groups: c.int("group")?,
     };
-    Ok(c.input()?
-        .max_pool2d(c.each("kernel_shape")?, &options)?
-        .into())
+    Ok(function(
+        c.input()?,
+        c.tensor("W")?,
+        c.optional("B")?,
+        &parameters,
+    )?)
 }
 
 fn folded(c: &Call, join: impl Fn(&Tensor, &Tensor) -> Found<Tensor>) -> Found<Tensor> {
@@ -292,6 +261,18 @@ fn folded(c: &Call, join: impl Fn(&Tensor, &Tensor) -> Found<Tensor>) -> Found<T
     match tensors.split_first() {
         Some((first, rest)) => rest.iter().try_fold((*first).clone(), |a, b| join(&a, b)),
         None => missing("no operands"),
+    }
+}
+
+/// The first of the best elements' indices, or the last.
+fn best(c: &Call, of: impl Fn(&Tensor, isize, bool) -> Found<Tensor>) -> Found<Tensor> {
+    let (x, axis) = (c.input()?, c.int::<isize>("axis")?);
+    match c.bool("select_last_index")? {
+        false => of(x, axis, c.bool("keepdims")?),
+        true => {
+            let from_end = of(&x.flip(axis)?, axis, c.bool("keepdims")?)?;
+            Ok(from_end.neg()?.add(x.size(axis)? as i64 - 1)?)
+        }
     }
 }
 
@@ -346,7 +327,22 @@ fn sliced(c: &Call) -> Found<Tensor> {
     };
     let mut x = c.input()?.clone();
     for (((&axis, &start), &end), &step) in axes.iter().zip(&starts).zip(&ends).zip(&steps) {
-        x = x.slice(axis, start, end, step)?;
+        x = match usize::try_from(step) {
+            Ok(step) => x.slice(axis, start, end, step)?,
+            Err(_) => backwards(&x, axis, [start, end], step)?,
+        };
     }
     Ok(x)
+}
+
+/// A slice from `start` down to, but without, `end`.
+fn backwards(x: &Tensor, axis: isize, [start, end]: [isize; 2], step: isize) -> Found<Tensor> {
+    let size = x.size(axis)? as isize;
+    let bounded = |at: isize| {
+        let at = if at < 0 { at.saturating_add(size) } else { at };
+        at.clamp(-1, size - 1)
+    };
+    let (start, end) = (bounded(start), bounded(end));
+    let places = Tensor::arange(start as i64, end.min(start) as i64, step as i64, DType::I64)?;
+    Ok(x.index_select(axis, &places)?)
 }

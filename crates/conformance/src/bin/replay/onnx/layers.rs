@@ -1,0 +1,348 @@
+//! ONNX's activations, norms, windows over images, and losses.
+
+use rustorch_ir::DType;
+use rustorch_tensor::nn::{
+    AvgPoolOptions, CrossEntropyOptions, GridSampleMode, GridSampleOptions, GridSamplePadding,
+    InterpolateMode, InterpolateOptions, InterpolateSize, MaxPoolOptions, Reduction,
+};
+use rustorch_tensor::{RusTorchResult, Tensor, windows};
+
+use crate::call::{Call, Found, missing};
+use crate::value::{Output, Value};
+
+table! {
+    "AveragePool", AVERAGE_POOL, |c| match c.input()?.rank() {
+        3 => averaged(c, Tensor::avg_pool1d)?,
+        4 => averaged(c, Tensor::avg_pool2d)?,
+        _ => averaged(c, Tensor::avg_pool3d)?,
+    };
+    "BlackmanWindow", WINDOW, |c| windows::blackman(c.int("size")?, !c.bool("periodic")?, window_dtype(c)?)?;
+    "Celu", "X, alpha=1.0", |c| c.input()?.celu(c.float("alpha")?)?;
+    "DepthToSpace", "input, blocksize, mode='DCR'", |c| {
+        let (x, block) = (c.input()?, c.int::<usize>("blocksize")?);
+        match (c.text("mode")?, x.shape()) {
+            ("DCR", &[n, channels, h, w]) => {
+                let apart = x.reshape([n, block, block, channels / block / block, h, w])?;
+                let [channels, height, width] = [apart.shape()[3], h * block, w * block];
+                apart.permute([0, 3, 4, 1, 5, 2])?.reshape([n, channels, height, width])?
+            }
+            _ => x.pixel_shuffle(block)?,
+        }
+    };
+    "Dropout", "data, ratio=0.5, training_mode=False, *, seed=None", |c| {
+        let x = c.input()?;
+        let is_training = c.has("training_mode") && c.float("training_mode")? != 0.0;
+        let ratio = if c.has("ratio") { c.float("ratio")? } else { 0.5 };
+        if is_training && ratio != 0.0 {
+            return missing("random numbers that others draw");
+        }
+        let kept = Tensor::ones(x.shape(), DType::Bool)?;
+        let all = vec![Output::Tensor(x.clone()), kept.into()];
+        Output::List(all.into_iter().take(c.results).collect())
+    };
+    "Elu", "X, alpha=1.0", |c| c.input()?.elu(c.float("alpha")?)?;
+    "GridSample", "X, grid, mode='linear', padding_mode='zeros', align_corners=0", |c| {
+        let options = GridSampleOptions {
+            mode: match c.text("mode")? {
+                "linear" | "bilinear" => GridSampleMode::Bilinear,
+                "nearest" => GridSampleMode::Nearest,
+                _ => GridSampleMode::Bicubic,
+            },
+            padding: match c.text("padding_mode")? {
+                "border" => GridSamplePadding::Border,
+                "reflection" => GridSamplePadding::Reflection,
+                _ => GridSamplePadding::Zeros,
+            },
+            align_corners: c.bool("align_corners")?,
+        };
+        c.input()?.grid_sample(c.tensor("grid")?, &options)?
+    };
+    "GroupNormalization", "X, scale, bias, epsilon=1e-05, num_groups, stash_type=1", |c| {
+        let (scale, bias) = (c.optional("scale")?, c.optional("bias")?);
+        c.input()?.group_norm(c.int("num_groups")?, scale, bias, c.float("epsilon")?)?
+    };
+    "HammingWindow", WINDOW, |c| {
+        windows::hamming(c.int("size")?, 25.0 / 46.0, !c.bool("periodic")?, window_dtype(c)?)?
+    };
+    "HannWindow", WINDOW, |c| windows::hann(c.int("size")?, !c.bool("periodic")?, window_dtype(c)?)?;
+    "HardSigmoid", "X, alpha=0.2, beta=0.5", |c| {
+        c.input()?.mul(c.float("alpha")?)?.add(c.float("beta")?)?.clamp(0.0, 1.0)?
+    };
+    "HardSwish", "X", |c| c.input()?.hardswish()?;
+    "Hardmax", "input, axis=-1", |c| {
+        let (x, axis) = (c.input()?, c.int("axis")?);
+        let best = x.argmax(Some(axis), true)?;
+        x.zeros_like()?.scatter(axis, &best, 1.0)?
+    };
+    "InstanceNormalization", "input, scale, B, epsilon=1e-05", |c| {
+        c.input()?.instance_norm(None, c.optional("scale")?, c.optional("B")?, c.float("epsilon")?)?
+    };
+    "LRN", "X, alpha=0.0001, beta=0.75, bias=1.0, size", |c| {
+        let (alpha, beta) = (c.float("alpha")?, c.float("beta")?);
+        c.input()?.local_response_norm(c.int("size")?, alpha, beta, c.float("bias")?)?
+    };
+    "LayerNormalization", "X, Scale, B=None, axis=-1, epsilon=1e-05, stash_type=1", |c| {
+        let (x, axis) = (c.input()?, c.int::<isize>("axis")?);
+        let axis = if axis < 0 { axis + x.rank() as isize } else { axis } as usize;
+        let shape = x.shape()[axis.min(x.rank())..].to_vec();
+        let (scale, bias, eps) = (c.optional("Scale")?, c.optional("B")?, c.float("epsilon")?);
+        match c.results {
+            1 => Output::from(x.layer_norm(shape, scale, bias, eps)?),
+            _ => x.native_layer_norm(shape, scale, bias, eps)?.into(),
+        }
+    };
+    "LeakyRelu", "X, alpha=0.01", |c| c.input()?.leaky_relu(c.float("alpha")?)?;
+    "LpNormalization", "input, axis=-1, p=2", |c| {
+        let (x, axis) = (c.input()?, c.int::<isize>("axis")?);
+        let norm = x.norm(c.float("p")?, axis, true)?;
+        // Vectors of zeros stay so.
+        x.div(&Tensor::where_(&norm.eq(0.0)?, 1.0, &norm)?)?
+    };
+    "MaxPool", MAX_POOL, |c| match c.input()?.rank() {
+        3 => largest(c, Tensor::max_pool1d)?,
+        4 => largest(c, Tensor::max_pool2d)?,
+        _ => largest(c, Tensor::max_pool3d)?,
+    };
+    "MeanVarianceNormalization", "X, axes=None", |c| {
+        let axes = if c.has("axes") { c.ints("axes")? } else { vec![0isize, 2, 3] };
+        let centred = c.input()?.sub(&c.input()?.mean(&axes[..], true)?)?;
+        let deviation = centred.square()?.mean(&axes[..], true)?.sqrt()?;
+        centred.div(&deviation.add(1e-9)?)?
+    };
+    "Mish", "X", |c| c.input()?.mish()?;
+    "NegativeLogLikelihoodLoss", "input, target, weight=None, *, ignore_index=-100, reduction='mean'", |c| {
+        let (target, weight) = (c.tensor("target")?, c.optional("weight")?);
+        let target = target.to_dtype(DType::I64)?;
+        c.input()?.nll_loss(&target, weight, c.int("ignore_index")?, reduction(c)?)?
+    };
+    "PRelu", "X, slope", |c| {
+        let x = c.input()?;
+        Tensor::where_(&x.lt(0)?, &x.mul(c.tensor("slope")?)?, x)?
+    };
+    "Resize", RESIZE, |c| resized(c)?;
+    "Selu", "X, alpha=1.6732632423543772, gamma=1.0507009873554805", |c| {
+        c.input()?.elu(c.float("alpha")?)?.mul(c.float("gamma")?)?
+    };
+    "Shrink", "input, bias=0.0, lambd=0.5", |c| {
+        let (x, bias, bound) = (c.input()?, c.float("bias")?, c.float("lambd")?);
+        let below = Tensor::where_(&x.lt(-bound)?, &x.add(bias)?, 0.0)?;
+        Tensor::where_(&x.gt(bound)?, &x.sub(bias)?, &below)?.to_dtype(x.dtype())?
+    };
+    "SoftmaxCrossEntropyLoss", "scores, labels, weights=None, *, ignore_index=-100, reduction='mean'", |c| {
+        let options = CrossEntropyOptions {
+            weight: c.optional("weights")?,
+            ignore_index: c.int("ignore_index")?,
+            reduction: reduction(c)?,
+            ..Default::default()
+        };
+        let labels = c.tensor("labels")?.to_dtype(DType::I64)?;
+        let loss = c.input()?.cross_entropy(&labels, &options)?;
+        match c.results {
+            1 => Output::from(loss),
+            _ => (loss, c.input()?.log_softmax(1)?).into(),
+        }
+    };
+    "Softplus", "X", |c| c.input()?.softplus(1.0, f64::INFINITY)?;
+    "Softsign", "input", |c| c.input()?.softsign()?;
+    "SpaceToDepth", "input, blocksize", |c| {
+        let (x, block) = (c.input()?, c.int::<usize>("blocksize")?);
+        let &[n, channels, h, w] = x.shape() else {
+            return missing("other than images");
+        };
+        let apart = x.reshape([n, channels, h / block, block, w / block, block])?;
+        let columns = apart.permute([0, 3, 5, 1, 2, 4])?;
+        columns.reshape([n, channels * block * block, h / block, w / block])?
+    };
+    "Swish", "X, alpha=1.0", |c| c.input()?.mul(&c.input()?.mul(c.float("alpha")?)?.sigmoid()?)?;
+    "ThresholdedRelu", "X, alpha=1.0", |c| {
+        let alpha = c.float("alpha")?;
+        Tensor::where_(&c.input()?.gt(alpha)?, c.input()?, 0.0)?
+    };
+}
+
+const AVERAGE_POOL: &str = "X, kernel_shape, strides=1, pads=None, dilations=1, ceil_mode=0, \
+     count_include_pad=0, auto_pad='NOTSET'";
+const MAX_POOL: &str = "X, kernel_shape, strides=1, pads=None, dilations=1, ceil_mode=0, \
+     storage_order=0, auto_pad='NOTSET'";
+const RESIZE: &str = "X, roi=None, scales=None, sizes=None, *, mode='nearest', \
+     coordinate_transformation_mode='half_pixel', nearest_mode='round_prefer_floor', \
+     cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0, antialias=0, axes=None, \
+     keep_aspect_ratio_policy='stretch'";
+const WINDOW: &str = "size, output_datatype=1, periodic=1";
+
+fn window_dtype(c: &Call) -> Found<DType> {
+    super::dtype(c.int("output_datatype")?)
+}
+
+/// The operand with `value` around it, where padding differs from side to side, or is more than
+/// half of a window; and padding that is the same on both sides.
+pub(super) fn surrounded<const N: usize>(c: &Call, value: f64) -> Found<(Tensor, [usize; N])> {
+    let x = c.input()?;
+    let each = |name: &str| c.each::<N>(name);
+    let sizes = match c.has("kernel_shape") {
+        true => each("kernel_shape")?.to_vec(),
+        false => c.tensor("W")?.shape()[2..].to_vec(),
+    };
+    let (strides, dilations) = (each("strides")?, each("dilations")?);
+    let is_behind = match c.text("auto_pad")? {
+        "SAME_UPPER" => true,
+        "SAME_LOWER" => false,
+        _ => {
+            let given: Vec<usize> = if c.has("pads") {
+                c.ints("pads")?
+            } else {
+                vec![0; 2 * N]
+            };
+            let is_even = (0..N).all(|i| given[i] == given[N + i] && 2 * given[i] <= sizes[i]);
+            return match is_even {
+                true => Ok((x.clone(), pads(c)?)),
+                false => around(x, value, |i| [given[i], given[N + i]]),
+            };
+        }
+    };
+    around(x, value, |i| {
+        let size = x.shape()[2 + i];
+        let reach = (size.div_ceil(strides[i]) - 1) * strides[i];
+        let total = (reach + (sizes[i] - 1) * dilations[i] + 1).saturating_sub(size);
+        match is_behind {
+            true => [total / 2, total.div_ceil(2)],
+            false => [total.div_ceil(2), total / 2],
+        }
+    })
+}
+
+fn around<const N: usize>(
+    x: &Tensor,
+    value: f64,
+    sides: impl Fn(usize) -> [usize; 2],
+) -> Found<(Tensor, [usize; N])> {
+    let pairs: Vec<usize> = (0..N).rev().flat_map(sides).collect();
+    Ok((x.pad(pairs, value)?, [0; N]))
+}
+
+/// Padding that is the same on both sides.
+pub(super) fn pads<const N: usize>(c: &Call) -> Found<[usize; N]> {
+    if !matches!(c.text("auto_pad")?, "NOTSET" | "VALID") {
+        return missing(format!("auto_pad={}", c.text("auto_pad")?));
+    }
+    if c.input()?.rank() != N + 2 {
+        return missing("other dimensions than those of the windows");
+    }
+    if !c.has("pads") {
+        return Ok([0; N]);
+    }
+    let pads = c.ints("pads")?;
+    let (before, behind) = pads.split_at(pads.len() / 2);
+    match <[usize; N]>::try_from(before) {
+        Ok(pads) if before == behind => Ok(pads),
+        _ => missing("padding that differs from side to side"),
+    }
+}
+
+type Pooling<O, const N: usize> = fn(&Tensor, [usize; N], &O) -> RusTorchResult<Tensor>;
+
+fn averaged<const N: usize>(c: &Call, pool: Pooling<AvgPoolOptions<N>, N>) -> Found<Tensor> {
+    if c.each::<N>("dilations")? != [1; N] {
+        return missing("dilations");
+    }
+    let options = AvgPoolOptions {
+        stride: Some(c.each("strides")?),
+        padding: pads(c)?,
+        ceil_mode: c.bool("ceil_mode")?,
+        count_include_pad: c.bool("count_include_pad")?,
+        divisor_override: None,
+    };
+    Ok(pool(c.input()?, c.each("kernel_shape")?, &options)?)
+}
+
+fn largest<const N: usize>(c: &Call, pool: Pooling<MaxPoolOptions<N>, N>) -> Found<Tensor> {
+    c.only("storage_order", "0")?;
+    if c.results > 1 {
+        return missing("indices that count channels");
+    }
+    let (x, padding) = surrounded(c, f64::NEG_INFINITY)?;
+    let options = MaxPoolOptions {
+        stride: Some(c.each("strides")?),
+        padding,
+        dilation: c.each("dilations")?,
+        ceil_mode: c.bool("ceil_mode")?,
+    };
+    Ok(pool(&x, c.each("kernel_shape")?, &options)?)
+}
+
+fn reduction(c: &Call) -> Found<Reduction> {
+    Ok(match c.text("reduction")? {
+        "none" => Reduction::None,
+        "sum" => Reduction::Sum,
+        _ => Reduction::Mean,
+    })
+}
+
+/// What PyTorch interpolates, too: lines and cubics through the centres or the corners.
+fn resized(c: &Call) -> Found<Tensor> {
+    c.only("exclude_outside", "0")?;
+    c.only("keep_aspect_ratio_policy", "'stretch'")?;
+    c.only("axes", "None")?;
+    c.only("cubic_coeff_a", "-0.75")?;
+    // ONNX's filters are others.
+    c.only("antialias", "0")?;
+    let mode = match c.text("mode")? {
+        "linear" => InterpolateMode::Linear,
+        "cubic" => InterpolateMode::Bicubic,
+        other => return missing(format!("mode={other}")),
+    };
+    let align_corners = match c.text("coordinate_transformation_mode")? {
+        "half_pixel" => false,
+        "align_corners" => true,
+        other => return missing(format!("coordinates of {other}")),
+    };
+    let options = InterpolateOptions {
+        mode,
+        align_corners,
+        ..Default::default()
+    };
+    let x = c.input()?;
+    let size = match c.has("sizes") {
+        true => {
+            let sizes: Vec<usize> = c.ints("sizes")?;
+            if sizes.get(..2) != x.shape().get(..2) {
+                return missing("batches or channels in other sizes");
+            }
+            InterpolateSize::Size(sizes[2..].to_vec())
+        }
+        false => {
+            let scales = c.tensor("scales")?.to_dtype(DType::F64)?.to_vec::<f64>()?;
+            if scales.get(..2) != Some(&[1.0, 1.0]) {
+                return missing("batches or channels in other sizes");
+            }
+            let is_cut = |(&n, scale): (&usize, &f64)| (n as f64 * scale).fract() != 0.0;
+            if x.shape().iter().zip(&scales).any(is_cut) {
+                return missing("sizes that are no whole numbers");
+            }
+            InterpolateSize::Scale(scales[2..].to_vec())
+        }
+    };
+    Ok(x.interpolate(size, &options)?)
+}
+
+/// A constant, by the attribute that gives it.
+pub(super) fn constant(c: &Call) -> Found<Tensor> {
+    let list = |name: &str| c.value(name).map(|value| value.parts().map(<[Value]>::len));
+    if c.has("value") {
+        return Ok(c.tensor("value")?.clone());
+    }
+    if let Some(count) = list("value_ints")? {
+        return Ok(Tensor::from_vec(c.ints::<i64>("value_ints")?, [count])?);
+    }
+    if let Some(count) = list("value_floats")? {
+        let floats = Tensor::from_vec(c.floats("value_floats")?, [count])?;
+        return Ok(floats.to_dtype(DType::F32)?);
+    }
+    if c.has("value_int") {
+        return Ok(Tensor::scalar(c.int::<i64>("value_int")?, DType::I64)?);
+    }
+    match c.has("value_float") {
+        true => Ok(Tensor::scalar(c.float("value_float")?, DType::F32)?),
+        false => missing("a constant of another kind"),
+    }
+}
