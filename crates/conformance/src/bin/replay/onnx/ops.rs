@@ -38,9 +38,9 @@ table! {
     "BitwiseAnd", "A, B", |c| c.input()?.bitwise_and(c.tensor("B")?)?;
     "BitwiseOr", "A, B", |c| c.input()?.bitwise_or(c.tensor("B")?)?;
     "BitwiseXor", "A, B", |c| c.input()?.bitwise_xor(c.tensor("B")?)?;
-    "Cast", "input, to, saturate=1, round_mode='up'", |c| c.input()?.to_dtype(dtype(c, "to")?)?;
+    "Cast", "input, to, saturate=1, round_mode='up'", |c| converted(c, dtype(c, "to")?)?;
     "CastLike", "input, target, saturate=1, round_mode='up'", |c| {
-        c.input()?.to_dtype(c.tensor("target")?.dtype())?
+        converted(c, c.tensor("target")?.dtype())?
     };
     "Ceil", "X", |c| c.input()?.ceil()?;
     "Clip", "input, min=None, max=None", |c| clipped(c)?;
@@ -209,6 +209,19 @@ const REDUCE: &str = "data, axes=None, keepdims=1, noop_with_empty_axes=0";
 
 fn dtype(c: &Call, name: &str) -> Found<DType> {
     super::dtype(c.int(name)?)
+}
+
+/// To 8-bit floats ONNX converts both ways: what is too large becomes the largest number, or it is
+/// infinite or NaN.
+fn converted(c: &Call, dtype: DType) -> Found<Tensor> {
+    let (x, saturates) = (c.input()?, c.bool("saturate")?);
+    match dtype {
+        DType::F8E5M2 if saturates && x.dtype() != dtype => {
+            Ok(x.clamp(-57344.0, 57344.0)?.to_dtype(dtype)?)
+        }
+        DType::F8E4M3 if !saturates => missing("numbers that are too large as NaN"),
+        _ => Ok(x.to_dtype(dtype)?),
+    }
 }
 
 fn clipped(c: &Call) -> Found<Tensor> {
