@@ -338,7 +338,7 @@ fn time(runtime: &Runtime, subject: &Subject, size: &Size) -> RusTorchResult<Dur
         let start = Instant::now();
         (1..count).try_for_each(|_| call().map(|results| drop(black_box(results))))?;
         for result in call()? {
-            runtime.synchronize(&result.storage()?)?;
+            runtime.read(&result.storage()?, 0, &mut [0])?;
         }
         Ok(start.elapsed() / count as u32)
     };

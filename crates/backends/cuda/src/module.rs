@@ -4,8 +4,8 @@
 
 use std::ffi::CString;
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::sys::*;
 
@@ -39,28 +39,19 @@ impl Kernel {
         name: &str,
         capability: u32,
     ) -> Result<Self, Failure> {
+        // The driver opens its compiler for the first kernel of a process, which is loaded before
+        // any other: beside that (580.159, CUDA 13.0) another thread's call went to address 0.
+        static HAS_LOADED: AtomicBool = AtomicBool::new(false);
+        static FIRST: Mutex<()> = Mutex::new(());
+        let has_loaded = || HAS_LOADED.load(Ordering::Acquire);
+        let first = (!has_loaded()).then(|| FIRST.lock());
+        // Those that have waited go on together.
+        let _alone = first.filter(|_| !has_loaded());
         context.enter()?;
         let waits = compiled_for(image).unwrap_or(capability) >= WAITS;
-        // PTX ends with a zero.
-        let image: Vec<u8> = image.iter().copied().chain([0]).collect();
-        let mut library = ptr::null_mut();
-        // SAFETY: the driver checks what the image is; there are no options.
-        let status = unsafe {
-            cuLibraryLoadData(
-                &raw mut library,
-                image.as_ptr().cast(),
-                ptr::null_mut(),
-                ptr::null_mut(),
-                0,
-                ptr::null_mut(),
-                ptr::null_mut(),
-                0,
-            )
-        };
-        check("cuLibraryLoadData", status)?;
         let mut loaded = Self {
             context: context.clone(),
-            library,
+            library: library(image)?,
             function: ptr::null_mut(),
             granted: AtomicU32::new(0),
             waits,
@@ -68,11 +59,12 @@ impl Kernel {
         let name = CString::new(name).unwrap_or_default();
         let mut kernel = ptr::null_mut();
         // SAFETY: the library is valid, and the name ends with a zero.
-        let status = unsafe { cuLibraryGetKernel(&raw mut kernel, library, name.as_ptr()) };
+        let status = unsafe { cuLibraryGetKernel(&raw mut kernel, loaded.library, name.as_ptr()) };
         check("cuLibraryGetKernel", status)?;
         // SAFETY: the kernel is valid, and the context current.
         let status = unsafe { cuKernelGetFunction(&raw mut loaded.function, kernel) };
         check("cuKernelGetFunction", status)?;
+        HAS_LOADED.store(true, Ordering::Release);
         Ok(loaded)
     }
 
@@ -111,6 +103,28 @@ impl Drop for Kernel {
             unsafe { cuLibraryUnload(self.library) };
         }
     }
+}
+
+/// Loads machine code or PTX.
+fn library(image: &[u8]) -> Result<CUlibrary, Failure> {
+    // PTX ends with a zero.
+    let image: Vec<u8> = image.iter().copied().chain([0]).collect();
+    let mut library = ptr::null_mut();
+    // SAFETY: the driver checks what the image is; there are no options.
+    let status = unsafe {
+        cuLibraryLoadData(
+            &raw mut library,
+            image.as_ptr().cast(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            0,
+            ptr::null_mut(),
+            ptr::null_mut(),
+            0,
+        )
+    };
+    check("cuLibraryLoadData", status)?;
+    Ok(library)
 }
 
 /// The compute capability that PTX was compiled for; `None` for machine code.
