@@ -64,7 +64,6 @@ SIMD_XOR(int, int)
 SIMD_XOR(uint, uint)
 SIMD_XOR(short, int)
 SIMD_XOR(char, int)
-SIMD_XOR(ushort, uint)
 SIMD_XOR(uchar, uint)
 #define SIMD_XOR_PAIR(T) \
     FUNCTION T simd_xor(T x, uint mask) { \

@@ -48,7 +48,6 @@ SIMD_XOR(float2)
 SIMD_XOR(int)
 SIMD_XOR(uint)
 SIMD_XOR(short)
-SIMD_XOR(ushort)
 SIMD_XOR(char)
 SIMD_XOR(uchar)
 // Numbers of 64 bits go in halves.

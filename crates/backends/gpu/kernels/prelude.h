@@ -13,60 +13,43 @@
 
 typedef float storage_f32;
 typedef ushort storage_bf16;
-typedef uchar storage_f8e4m3;
-typedef uchar storage_f8e5m2;
 typedef long storage_i64;
 typedef int storage_i32;
 typedef short storage_i16;
 typedef char storage_i8;
 typedef uchar storage_u8;
-typedef ushort storage_u16;
 typedef uint storage_u32;
-typedef ulong storage_u64;
 typedef uchar storage_bool;
 
 typedef float compute_f32;
 typedef float compute_f16;
 typedef float compute_bf16;
-// Not computed with: their bits.
-typedef uchar compute_f8e4m3;
-typedef uchar compute_f8e5m2;
 typedef long compute_i64;
 typedef int compute_i32;
 typedef short compute_i16;
 typedef char compute_i8;
 typedef uchar compute_u8;
-typedef ushort compute_u16;
 typedef uint compute_u32;
-typedef ulong compute_u64;
 typedef uchar compute_bool;
 
 #define load_f32(p, i) (p)[i]
 #define load_bf16(p, i) F32_OF_BITS((uint)(p)[i] << 16)
-#define load_f8e4m3(p, i) (p)[i]
-#define load_f8e5m2(p, i) (p)[i]
 #define load_i64(p, i) (p)[i]
 #define load_i32(p, i) (p)[i]
 #define load_i16(p, i) (p)[i]
 #define load_i8(p, i) (p)[i]
 #define load_u8(p, i) (p)[i]
-#define load_u16(p, i) (p)[i]
 #define load_u32(p, i) (p)[i]
-#define load_u64(p, i) (p)[i]
 #define load_bool(p, i) (p)[i]
 
 #define store_f32(p, i, v) (p)[i] = (v)
 #define store_bf16(p, i, v) (p)[i] = f32_to_bf16(v)
-#define store_f8e4m3(p, i, v) (p)[i] = (v)
-#define store_f8e5m2(p, i, v) (p)[i] = (v)
 #define store_i64(p, i, v) (p)[i] = (v)
 #define store_i32(p, i, v) (p)[i] = (v)
 #define store_i16(p, i, v) (p)[i] = (v)
 #define store_i8(p, i, v) (p)[i] = (v)
 #define store_u8(p, i, v) (p)[i] = (v)
-#define store_u16(p, i, v) (p)[i] = (v)
 #define store_u32(p, i, v) (p)[i] = (v)
-#define store_u64(p, i, v) (p)[i] = (v)
 #define store_bool(p, i, v) (p)[i] = (v)
 
 // Rounds to the nearest, ties to even; a NaN stays one.
@@ -80,39 +63,10 @@ FUNCTION ushort f32_to_bf16(float x) {
 FUNCTION float round_f16(float x) { return f16_to_f32(f32_to_f16(x)); }
 FUNCTION float round_bf16(float x) { return F32_OF_BITS((uint)f32_to_bf16(x) << 16); }
 
-// 8-bit floats with MANTISSA bits of fraction, whose exponents have BIAS added to them. A sum
-// with a number whose last bit is the unit of subnormal numbers is rounded to that unit.
-#define FLOAT8_FUNCTION(name, MANTISSA, BIAS, LARGEST, OVERFLOW) \
-    FUNCTION uchar f32_to_##name(float x) { \
-        const uint bits = BITS_OF_F32(x); \
-        const uint sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu; \
-        if (magnitude > 0x7f800000u) return (uchar)(sign | 0x7fu); \
-        if (magnitude < (uint)(128 - BIAS) << 23) { \
-            const uint large = (uint)(151 - BIAS - MANTISSA) << 23; \
-            const float sum = F32_OF_BITS(magnitude) + F32_OF_BITS(large); \
-            return (uchar)(sign | (BITS_OF_F32(sum) - large)); \
-        } \
-        const uint even = magnitude >> (23 - MANTISSA) & 1u; \
-        const uint half_ = (1u << (22 - MANTISSA)) - 1u + even; \
-        const uint nearest = ((magnitude + half_) >> (23 - MANTISSA)) \
-            - ((uint)(127 - BIAS) << MANTISSA); \
-        return (uchar)(sign | (nearest > LARGEST ? OVERFLOW : nearest)); \
-    }
-FLOAT8_FUNCTION(f8e4m3, 3, 7, 0x7eu, 0x7eu)
-FLOAT8_FUNCTION(f8e5m2, 2, 15, 0x7bu, 0x7cu)
-
-// The bits of a half are those of a number of the one type, but for 8 more bits of fraction, and of
-// a number 256 times smaller of the other.
-FUNCTION float f8e5m2_to_f32(uchar x) { return f16_to_f32((ushort)((uint)x << 8)); }
-FUNCTION float f8e4m3_to_f32(uchar x) {
-    const uint sign = (uint)x & 0x80u, magnitude = (uint)x & 0x7fu;
-    if (magnitude == 0x7fu) return F32_OF_BITS(sign << 24 | 0x7ff00000u);
-    return f16_to_f32((ushort)(sign << 8 | magnitude << 7)) * 256.0f;
-}
-
 // An integer in single precision so that rounding it once more gives what rounding the
 // integer would: what gets lost leaves an odd last bit.
-FUNCTION float odd_of_u64(ulong m) {
+FUNCTION float odd_of_i64(long v) {
+    ulong m = v < 0 ? 0 - (ulong)v : (ulong)v;
     uint used = 64u - (m == 0 ? 64u : LEADING_ZEROS_64(m));
     if (used > 24u) {
         uint lost = used - 24u;
@@ -120,9 +74,9 @@ FUNCTION float odd_of_u64(ulong m) {
         if ((kept << lost) != m) kept |= 1;
         m = kept << lost;
     }
-    return (float)m;
+    float f = (float)m;
+    return v < 0 ? -f : f;
 }
-FUNCTION float odd_of_i64(long v) { return v < 0 ? -odd_of_u64(0 - (ulong)v) : odd_of_u64((ulong)v); }
 
 // The real part of a complex number is `x`, the imaginary one `y`.
 typedef float2 complex64;
@@ -202,16 +156,14 @@ INTEGER_FUNCTIONS(char, i8)
     FUNCTION T floor_divide_##name(T a, T b) { return a / b; } \
     FUNCTION T pow_##name(T base, T exponent) { \
         ulong result = 1, square = base; \
-        for (T rest = exponent; rest > 0; rest >>= 1) { \
+        for (uint rest = exponent; rest > 0; rest >>= 1) { \
             if (rest & 1) result *= square; \
             square *= square; \
         } \
         return (T)result; \
     }
 UNSIGNED_FUNCTIONS(uchar, u8)
-UNSIGNED_FUNCTIONS(ushort, u16)
 UNSIGNED_FUNCTIONS(uint, u32)
-UNSIGNED_FUNCTIONS(ulong, u64)
 
 // A real number cut towards zero and to the range of an integer type; 0 for NaN. `limit` is
 // one more than the largest number.
@@ -224,9 +176,7 @@ UNSIGNED_FUNCTIONS(ulong, u64)
 #define cut_i16(x) ((short)CUT_SIGNED(int, x, 32768.0f, 32767))
 #define cut_i8(x) ((char)CUT_SIGNED(int, x, 128.0f, 127))
 #define cut_u8(x) ((uchar)CUT_UNSIGNED(uint, x, 256.0f, 255))
-#define cut_u16(x) ((ushort)CUT_UNSIGNED(uint, x, 65536.0f, 65535))
 #define cut_u32(x) CUT_UNSIGNED(uint, x, 4294967296.0f, 4294967295u)
-#define cut_u64(x) CUT_UNSIGNED(ulong, x, 18446744073709551616.0f, 18446744073709551615UL)
 
 // Tells the host of a caller's mistake; any of several will do.
 #define REPORT(status, code) (status)[0] = (code)

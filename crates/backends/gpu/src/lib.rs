@@ -109,7 +109,8 @@ impl<D: Driver> Gpu<D> {
         if let Some(kernel) = kept {
             return Ok(kernel);
         }
-        let source = format!("{}{}", self.prelude, dispatch.source);
+        let rare = rare_dtypes(&dispatch.source);
+        let source = format!("{}{rare}{}", self.prelude, dispatch.source);
         let binary = self.driver().compile(&source)?;
         let kernel = self.driver().load(&binary, dispatch.name)?;
         if let Some(cache) = &self.cache {
@@ -152,12 +153,21 @@ impl<D: Driver> Gpu<D> {
     fn key(&self, source: &str) -> Key {
         let mut hash = Sha256::new();
         let identity = self.info().identity().flat_map(|(key, value)| [key, value]);
-        for text in identity.chain([self.prelude.as_str()]) {
+        for text in identity.chain([self.prelude.as_str(), rare_dtypes(source)]) {
             hash.update(text.len().to_le_bytes());
             hash.update(text);
         }
         hash.update(source);
         hash.finalize().into()
+    }
+}
+
+/// What a kernel's source asks for beside the prelude.
+fn rare_dtypes(source: &str) -> &'static str {
+    let names = ["u16", "u64", "f8e4m3", "f8e5m2"];
+    match names.into_iter().any(|name| source.contains(name)) {
+        true => include_str!("../kernels/rare.h"),
+        false => "",
     }
 }
 

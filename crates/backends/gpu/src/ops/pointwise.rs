@@ -298,8 +298,12 @@ pub(super) fn constant(at: usize, full: &Full, kernel: Option<&mut Kernel>) -> S
             )
         }
         DType::I64 | DType::U64 => {
-            let t = name(full.dtype);
-            format!("((compute_{t})((ulong)p.{k}[0] | (ulong)p.{k}[1] << 32))")
+            let t = if full.dtype == DType::U64 {
+                "ulong"
+            } else {
+                "long"
+            };
+            format!("(({t})((ulong)p.{k}[0] | (ulong)p.{k}[1] << 32))")
         }
         dtype => format!("((compute_{})p.{k})", name(dtype)),
     }

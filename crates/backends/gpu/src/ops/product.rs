@@ -276,7 +276,11 @@ fn arithmetic(kernel: &mut Kernel, dtype: DType) {
         // Unsigned numbers wrap, and their low bits are those of numbers with a sign.
         let wide = dtype.size() == Some(8);
         kernel.define("ACCUMULATOR", if wide { "ulong" } else { "uint" });
-        let product = "((sum) + (ACCUMULATOR)(a) * (ACCUMULATOR)(b))";
+        // Two u16 would be multiplied as int, and overflow.
+        let product = match dtype {
+            DType::U16 => "((sum) + (uint)(a) * (uint)(b))",
+            _ => "((sum) + (a) * (b))",
+        };
         kernel.define("ADD_PRODUCT(sum, a, b)", product);
     }
 }
