@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cudarc::driver::sys::*;
 use rustorch_gpu::{Dialect, Driver, Gemm, Launch, Limits};
-use rustorch_ir::OpKind;
+use rustorch_ir::{OpKind, Signature};
 use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer};
 use smallvec::SmallVec;
 
@@ -240,6 +240,10 @@ impl Driver for Cuda {
 
     fn may_lack(&self, kind: OpKind) -> bool {
         !Pack::has_all_of(kind) && nvrtc().is_err()
+    }
+
+    fn has_kernels_of(&self, signature: &Signature) -> bool {
+        Pack::has_dtypes_of(signature) || nvrtc().is_ok()
     }
 
     /// What comes compiled is sooner ready than what NVRTC compiles.

@@ -16,7 +16,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
 
-use rustorch_ir::OpKind;
+use rustorch_ir::{DType, OpKind, OpType, Signature, TensorType};
 use ruzstd::decoding::StreamingDecoder;
 use sha2::{Digest, Sha256};
 
@@ -266,6 +266,15 @@ impl Pack {
     /// fused products, of which there are thousands of forms: only those that models have.
     pub fn has_all_of(kind: OpKind) -> bool {
         kind != OpKind::FusedLinear
+    }
+
+    /// Do kernels come compiled for an operation on operands of these dtypes? Integers that are
+    /// hardly computed with, u16 and u64, have those of what moves and casts elements, and of
+    /// elementwise functions.
+    pub fn has_dtypes_of(signature: &Signature) -> bool {
+        let is_rare = |ty: &TensorType| matches!(ty.dtype, DType::U16 | DType::U64);
+        let family = signature.op.def().op_type();
+        family.is_none_or(|family| family == OpType::Activation) || !signature.types().any(is_rare)
     }
 
     /// The number of kernels.

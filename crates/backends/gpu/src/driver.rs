@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use rustorch_ir::{DType, OpKind};
+use rustorch_ir::{DType, OpKind, Signature};
 use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer};
 
 use crate::dialect::Dialect;
@@ -293,6 +293,12 @@ pub trait Driver: Send + Sync + Sized + 'static {
     fn may_lack(&self, kind: OpKind) -> bool {
         let _ = kind;
         false
+    }
+
+    /// Are there kernels of an operation on such operands? Not all of them, where nothing compiles.
+    fn has_kernels_of(&self, signature: &Signature) -> bool {
+        let _ = signature;
+        true
     }
 
     /// Compiles a source to what [`Driver::load`] takes and a file can keep.

@@ -213,6 +213,7 @@ impl<D: Driver> Backend for Gpu<D> {
         let any = self.driver().limits().has_f64 || only_moves(signature);
         types.all(|ty| is_addressable(ty) && (any || !is_double(ty)))
             && self.find(signature).is_some()
+            && self.driver().has_kernels_of(signature)
     }
 
     fn memory(&self) -> &dyn DeviceMemory {

@@ -3,8 +3,9 @@
 //! already are taken from there, with `remake` none are; `check` tells whether the file is what
 //! would be made, by all its keys and a sample of its kernels.
 //!
-//! What is in it: the kernels of the conformance suite but for fused products, with operands as
-//! they are and longer, and those of language models. Each is compiled for the least of the targets that it is
+//! What is in it: the kernels of the conformance suite, with operands as they are and longer, but
+//! for fused products and what dtypes that are hardly computed with leave out, and those of language
+//! models. Each is compiled for the least of the targets that it is
 //! chosen on; those of models also for Hopper and newer, where launches begin early.
 
 // Apple has had no driver for CUDA since 2019.

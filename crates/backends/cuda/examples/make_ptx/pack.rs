@@ -46,7 +46,8 @@ fn wanted() -> anyhow::Result<Wanted> {
             .collect()
     };
     for scale in SCALES {
-        let graphs: Vec<Graph> = Suite::full(Pack::has_all_of).graphs(scale).collect();
+        let suite = Suite::full(Pack::has_all_of);
+        let graphs: Vec<Graph> = suite.graphs(scale).filter(has_dtypes_of).collect();
         for_each(&[poses(false), poses(true)].concat(), |pose| {
             for graph in &graphs {
                 // What has no kernel needs none.
@@ -88,6 +89,12 @@ fn wanted() -> anyhow::Result<Wanted> {
     wanted.extend(dependent);
     println!("{} kernels", wanted.len());
     Ok(wanted)
+}
+
+/// Is a graph of operations on dtypes whose kernels come compiled?
+fn has_dtypes_of(graph: &Graph) -> bool {
+    let mut nodes = graph.nodes().iter();
+    nodes.all(|node| graph.with_signature(node, Pack::has_dtypes_of))
 }
 
 fn take(sources: &Sources) -> BTreeSet<String> {
