@@ -101,8 +101,8 @@ fn long_fourier_transforms_are_those_of_the_cpu(devices: &Devices) {
                 (FftKind::ComplexToReal { n }, DType::Complex64, n / 2 + 1),
             ] {
                 let mut g = Graph::new();
-                let x = g.input(TensorType::new([2, given], dtype)).unwrap();
-                let y = g.push(Fft { dim: 1, kind }, &[x]).unwrap();
+                let x = g.input(TensorType::new([2, 1, given], dtype)).unwrap();
+                let y = g.push(Fft { dim: 2, kind }, &[x]).unwrap();
                 g.output(y);
                 let parts = dtype.size().unwrap() / size_of::<f32>();
                 let x = bytes(&numbers(2 * given * parts, 1));

@@ -116,7 +116,8 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let tile = tile(emitter.limits, dtype);
     let passes = passes(&primes(n).unwrap_or_default(), tile);
     let (lines, _) = split(&x.layout, op.dim);
-    let inner = Layout::contiguous(&[lines.elements(), n].into());
+    let shape: Vec<usize> = lines.shape.iter().copied().chain([n]).collect();
+    let inner = Layout::contiguous(&shape[..].into());
     let bytes = inner.elements() * dtype.size().unwrap_or(0);
     // What passes but the last make, they put into two places in turns.
     let scratch: Vec<Memory> = (1..passes.len().min(3))
@@ -128,11 +129,11 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         let is_last = at + 1 == passes.len();
         let (from, x_view, x_dim) = match at {
             0 => (Memory::Place(x), &x.layout, op.dim),
-            _ => (scratch[(at - 1) % 2], &inner, 1),
+            _ => (scratch[(at - 1) % 2], &inner, inner.rank() - 1),
         };
         let (to, y_view, y_dim) = match is_last {
             true => (Memory::Place(y), &y_view, op.dim),
-            false => (scratch[at % 2], &inner, 1),
+            false => (scratch[at % 2], &inner, inner.rank() - 1),
         };
         let pass = Pass {
             dtype,

@@ -2,12 +2,16 @@
 //! part of Rust, of which every word has one in C.
 
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use rustorch_ir::{DType, special};
 
+/// What the names of special functions begin with in C.
+const PREFIX: &str = "special_";
+
 /// What kernels call the special function `name` of numbers of `dtype`.
 pub(crate) fn call(name: &str, dtype: DType) -> String {
-    format!("special_{name}_{}", Precision::of(dtype).name())
+    format!("{PREFIX}{name}_{}", Precision::of(dtype).name())
 }
 
 /// A kernel's text behind the functions that it calls and its language does not have.
@@ -18,17 +22,19 @@ pub(crate) fn with_definitions(text: String) -> String {
         false => "",
     };
     let mut definitions = String::new();
-    for precision in [Precision::Single, Precision::Double] {
-        let mut called = text.clone();
-        let mut needed = Vec::new();
-        // Functions come behind those that they call.
-        for function in functions(precision).into_iter().rev() {
-            if called.contains(&format!("{}(", function.name)) {
-                called.push_str(&function.text);
-                needed.push(function.text);
+    if text.contains(PREFIX) {
+        for functions in &*FUNCTIONS {
+            let mut called = text.clone();
+            let mut needed = Vec::new();
+            // Functions come behind those that they call.
+            for function in functions.iter().rev() {
+                if called.contains(&format!("{}(", function.name)) {
+                    called.push_str(&function.text);
+                    needed.push(function.text.as_str());
+                }
             }
+            definitions.extend(needed.into_iter().rev());
         }
-        definitions.extend(needed.into_iter().rev());
     }
     match bits.is_empty() && definitions.is_empty() {
         true => text,
@@ -94,7 +100,11 @@ struct Function {
     text: String,
 }
 
-/// All special functions, each behind those that it calls.
+/// All special functions in both precisions, each behind those that it calls. Kernels are made by the
+/// thousand, so they are translated once.
+static FUNCTIONS: LazyLock<[Vec<Function>; 2]> =
+    LazyLock::new(|| [Precision::Single, Precision::Double].map(functions));
+
 fn functions(precision: Precision) -> Vec<Function> {
     let texts = special::SOURCES.iter();
     let tokens: Vec<&str> = texts.flat_map(|text| tokens(text)).collect();
@@ -123,7 +133,7 @@ impl Translation<'_> {
     fn function(&self, tokens: &[&str]) -> Function {
         let open = position(tokens, "{");
         let close = closing_brace(tokens);
-        let name = format!("special_{}_{}", tokens[0], self.precision.name());
+        let name = format!("{PREFIX}{}_{}", tokens[0], self.precision.name());
         let real = self.precision.c_type();
         let parameters = tokens[..open].iter().zip(&tokens[1..]);
         let parameters: Vec<String> = parameters
@@ -173,7 +183,7 @@ impl Translation<'_> {
             "f64" => 3,
             "polynomial" => self.polynomial(tokens, text),
             name if is_call && self.names.contains(&name) => {
-                let _ = write!(text, "special_{name}_{}", self.precision.name());
+                let _ = write!(text, "{PREFIX}{name}_{}", self.precision.name());
                 1
             }
             number if number.starts_with(|c: char| c.is_ascii_digit()) => {
