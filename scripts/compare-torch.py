@@ -165,8 +165,8 @@ def torch_time(name, size, device):
 
 def our_times(program, device, threads, name):
     """RusTorch's times by size, in seconds; the sizes that failed are missing."""
-    names = [device, str(threads), name] if name else [device, str(threads)]
-    lines = subprocess.run([program, *names], capture_output=True, text=True).stdout.splitlines()
+    command = [program, device, str(threads), name]
+    lines = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
     rows = [line.split("\t") for line in lines if line.count("\t") == 2]
     times = {}
     for _, size, text in rows:
@@ -184,7 +184,7 @@ def main():
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("names", nargs="*")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     torch.set_num_threads(args.threads)
     where = torch.cuda.get_device_name() if args.device == "cuda" else f"{args.threads} threads"
     print(f"PyTorch {torch.__version__}, {where}, {args.rounds} rounds, microseconds\n")

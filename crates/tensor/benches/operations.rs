@@ -20,7 +20,7 @@
 //!
 //! With `told`, the table holds the times that `explain` tells to the clock: of an operation that
 //! runs several times in one program, what a timed run tells of one, and what it takes by itself in
-//! a program of its own, on the same operands in turns.
+//! a program of its own, whose runs on the same operands are queued behind each other.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Graph ─► lower ─► Step ─► ops/*.rs: Kernel (text + arguments) ─► Dispatch
-//!                             kernels/*.c        prelude.h, LANGUAGE.h ─► Driver::compile
+//!                             kernels/*.c    prelude.h, LANGUAGE.h, of few rare.h ─► Driver::compile
 //! ```
 
 mod cache;
