@@ -58,6 +58,9 @@ api! { "cublasLt":
 const TRANSPOSE_A: c_int = 3;
 const TRANSPOSE_B: c_int = 4;
 const TRANSPOSED: c_int = 1;
+const EPILOGUE: c_int = 7;
+const EPILOGUE_BIAS: c_int = 4;
+const BIAS_POINTER: c_int = 8;
 const BATCH_COUNT: c_int = 5;
 const BATCH_OFFSET: c_int = 6;
 const MOST_WORKSPACE: c_int = 1;
@@ -163,7 +166,7 @@ impl Products {
         &self,
         context: &Arc<Context>,
         gemm: &Gemm,
-        operands: [CUdeviceptr; 3],
+        operands: &[CUdeviceptr],
     ) -> Result<(), DeviceError> {
         let unsupported = |message| context.error(FailureClass::Unsupported, message);
         let blas = blas().map_err(|why| unsupported(why.to_owned()))?;
@@ -199,9 +202,12 @@ impl Opened {
         api: &Api,
         stream: CUstream,
         gemm: &Gemm,
-        operands: [CUdeviceptr; 3],
+        operands: &[CUdeviceptr],
     ) -> Outcome<()> {
-        let alignments = operands.map(|at| ALIGNMENT.min(1 << at.trailing_zeros().min(8)));
+        let &[a, b, y, ref bias @ ..] = operands else {
+            return Err("a product without its operands".to_owned());
+        };
+        let alignments = [a, b, y].map(|at| ALIGNMENT.min(1 << at.trailing_zeros().min(8)));
         let plan = match self.plans.entry((*gemm, alignments)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(Plan::new(api, self.handle.0, gemm, alignments)?),
@@ -213,7 +219,9 @@ impl Opened {
             true => (one_double.as_ptr().cast(), zero_double.as_ptr().cast()),
             false => (one.as_ptr().cast(), zero.as_ptr().cast()),
         };
-        let [a, b, y] = operands;
+        if let Some(bias) = bias.first() {
+            set(api.product_set, &plan.product, BIAS_POINTER, bias)?;
+        }
         // SAFETY: the descriptions are valid and fit the matrices, as the caller promises.
         let status = unsafe {
             (api.multiply)(
@@ -253,6 +261,9 @@ impl Plan {
             if matrix.transposed {
                 set(api.product_set, &product, attribute, &TRANSPOSED)?;
             }
+        }
+        if gemm.has_bias {
+            set(api.product_set, &product, EPILOGUE, &EPILOGUE_BIAS)?;
         }
         let a = description(api, gemm, gemm.a, [m, k])?;
         let b = description(api, gemm, gemm.b, [k, n])?;

@@ -265,10 +265,12 @@ impl Driver for Cuda {
             .map_err(|failure| self.failed(failure))
     }
 
-    unsafe fn gemm(&self, gemm: &Gemm, operands: [(&Buffer, usize); 3]) -> Result<(), DeviceError> {
-        let addresses = operands.map(|(buffer, at)| buffer.address() + at as u64);
+    unsafe fn gemm(&self, gemm: &Gemm, operands: &[(&Buffer, usize)]) -> Result<(), DeviceError> {
+        let operands = operands.iter();
+        let addresses = operands.map(|(buffer, at)| buffer.address() + *at as u64);
+        let addresses: SmallVec<[CUdeviceptr; 4]> = addresses.collect();
         // SAFETY: the matrices lie inside the buffers, as the caller promises.
-        unsafe { self.products.queue(&self.context, gemm, addresses) }
+        unsafe { self.products.queue(&self.context, gemm, &addresses) }
     }
 
     fn address(&self, buffer: &Buffer) -> u64 {

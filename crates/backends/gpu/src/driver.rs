@@ -100,7 +100,7 @@ pub struct Launch<'a, D: Driver> {
     pub begins_early: bool,
 }
 
-/// A dense product by the driver's own library, `y = a · b` for each index of a batch.
+/// A dense product by the driver's own library, `y = a · b + bias` for each index of a batch.
 ///
 /// Sums of halves are made in single precision, those of other types in their own; none with
 /// fewer digits than the elements have.
@@ -120,6 +120,8 @@ pub struct Gemm {
     pub b: Matrix,
     /// `[m, n]`, not transposed.
     pub y: Matrix,
+    /// Is there a bias, `[n]` of `y`'s dtype?
+    pub has_bias: bool,
 }
 
 /// How a matrix of a [`Gemm`] is in memory: row after row, or column after column if it is
@@ -326,7 +328,8 @@ pub trait Driver: Send + Sync + Sized + 'static {
         launch: &Launch<'_, Self>,
     ) -> Result<(), DeviceError>;
 
-    /// Queues a product. Operands are `a`, `b` and `y`, from a byte of their buffers on.
+    /// Queues a product. Operands are `a`, `b`, `y` and, if it has one, the bias, from a byte of
+    /// their buffers on.
     ///
     /// # Safety
     /// The matrices lie inside the buffers; nothing else uses `y` until it is done.
@@ -336,7 +339,7 @@ pub trait Driver: Send + Sync + Sized + 'static {
     unsafe fn gemm(
         &self,
         gemm: &Gemm,
-        operands: [(&Self::Buffer, usize); 3],
+        operands: &[(&Self::Buffer, usize)],
     ) -> Result<(), DeviceError> {
         let (_, message) = (operands, format!("no library for {gemm:?}"));
         let class = FailureClass::Unsupported;

@@ -2,6 +2,7 @@
 
 use rustorch_ir::Signature;
 use rustorch_runtime::{Lowered, Place, Slot, Step};
+use smallvec::SmallVec;
 
 use crate::dialect::Dialect;
 use crate::driver::{Gemm, Limits};
@@ -46,13 +47,16 @@ pub(crate) struct Mistake {
     pub(crate) message: String,
 }
 
+/// The operands of a product of the driver's library.
+pub(crate) type Operands = SmallVec<[(Buffer, usize); 4]>;
+
 /// A launch.
 pub(crate) enum Work {
     /// Of a kernel of ours.
     Kernel(Box<Dispatch>),
     /// Of a product of the driver's library, with the buffers of its operands and the byte
     /// that each begins at.
-    Gemm(Gemm, [(Buffer, usize); 3]),
+    Gemm(Gemm, Operands),
 }
 
 /// Collects launches.
@@ -156,7 +160,7 @@ impl Emitter<'_> {
     }
 
     /// Appends a product of the driver's library, which [`Emitter::has_gemm`] says there is.
-    pub(crate) fn gemm(&mut self, gemm: Gemm, operands: [(Buffer, usize); 3]) {
+    pub(crate) fn gemm(&mut self, gemm: Gemm, operands: Operands) {
         self.work.push((self.step, Work::Gemm(gemm, operands)));
     }
 

@@ -14,6 +14,10 @@ use crate::emit::{Emitted, Mistake, Work};
 use crate::kernel::{Buffer, Dispatch};
 use crate::pool::{GpuBuffer, Pool};
 
+/// Launches that are made sooner as a recording, at least: fewer take the host and the device longer
+/// so than one by one.
+const WORTH_RECORDING: usize = 4;
+
 /// The launches of a graph.
 pub(crate) struct GpuProgram<D: Driver> {
     pool: Arc<Pool<D>>,
@@ -152,11 +156,12 @@ impl<D: Driver> GpuProgram<D> {
                     self.launch(buffers, kernel, dispatch, at > 0)
                 }
                 (Work::Gemm(gemm, operands), _) => {
-                    let [a, b, y] = *operands;
-                    let operand = |(which, at)| Ok((self.buffer(buffers, which)?, at));
-                    let operands = [operand(a)?, operand(b)?, operand(y)?];
+                    let operands = operands.iter();
+                    let operands = operands.map(|&(of, at)| Ok((self.buffer(buffers, of)?, at)));
+                    let operands: SmallVec<[_; 4]> =
+                        operands.collect::<Result<_, DeviceError>>()?;
                     // SAFETY: as for kernels.
-                    unsafe { self.pool.driver.gemm(gemm, operands) }
+                    unsafe { self.pool.driver.gemm(gemm, &operands) }
                 }
                 (Work::Kernel(_), None) => Ok(()),
             };
@@ -244,7 +249,7 @@ impl<D: Driver> GpuProgram<D> {
         recorded: &mut Recorded<D>,
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
-        if !D::RECORDS {
+        if !D::RECORDS || self.launches.len() < WORTH_RECORDING {
             return self.queue(buffers, probe);
         }
         let driver = &self.pool.driver;

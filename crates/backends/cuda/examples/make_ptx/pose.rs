@@ -122,7 +122,7 @@ impl Driver for Pose {
         Ok(())
     }
 
-    unsafe fn gemm(&self, _: &rustorch_gpu::Gemm, _: [(&(), usize); 3]) -> Result<(), DeviceError> {
+    unsafe fn gemm(&self, _: &rustorch_gpu::Gemm, _: &[(&(), usize)]) -> Result<(), DeviceError> {
         Ok(())
     }
 

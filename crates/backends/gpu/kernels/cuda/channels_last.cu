@@ -1,9 +1,9 @@
-// Tensors [images, channels, height, width] of 16-bit numbers with their channels last, in
+// Tensors [images, channels, height, width] with their channels last as 16-bit numbers, in
 // pieces of eight of them, the last filled up with zeros: what gemm.cu makes convolutions of. A
 // work-item makes a piece.
 //
 // IS_PANELS: are an image's pieces, one after the other, a row of panels, see panels.cu? Else
-// they are just that. X: dtype.
+// they are just that. X: dtype. PARTS: as in panels.cu.
 
 #define PIECE 8
 // Pixels that neighbouring work-items take: they read and write 32 bytes next to each other.
@@ -31,13 +31,24 @@ KERNEL_BEGIN
 #endif
     const ulong from = (ulong)image * p.strides[0] + (ulong)(pixel / p.size[1]) * p.strides[2]
         + (ulong)(pixel % p.size[1]) * p.strides[3];
-    uint numbers[PIECE];
+    STORAGE(X) values[PIECE];
     UNROLL for (uint j = 0; j < PIECE; j++) {
         const uint channel = part * PIECE + j;
-        numbers[j] = 0;
-        if (exists && channel < p.channels) numbers[j] = x[from + (ulong)channel * p.strides[1]];
+        values[j] = 0;
+        if (exists && channel < p.channels) values[j] = x[from + (ulong)channel * p.strides[1]];
     }
-    ((uint4*)pieces)[to] = make_uint4(
-        numbers[0] | numbers[1] << 16, numbers[2] | numbers[3] << 16,
-        numbers[4] | numbers[5] << 16, numbers[6] | numbers[7] << 16);
+    UNROLL for (uint of_sum = 0; of_sum < PARTS; of_sum++) {
+        uint numbers[PIECE];
+        UNROLL for (uint j = 0; j < PIECE; j++) {
+#if PARTS > 1
+            numbers[j] = f32_to_bf16(values[j]);
+            values[j] -= F32_OF_BITS(numbers[j] << 16);
+#else
+            numbers[j] = values[j];
+#endif
+        }
+        ((uint4*)pieces)[(ulong)of_sum * p.part_pieces + to] = make_uint4(
+            numbers[0] | numbers[1] << 16, numbers[2] | numbers[3] << 16,
+            numbers[4] | numbers[5] << 16, numbers[6] | numbers[7] << 16);
+    }
 KERNEL_END

@@ -6,6 +6,9 @@
 // made OPERAND in registers, LINES of OPERAND one after the other, or PANELS like x? PIXELS make
 // a convolution: x are its weights, and a row of w is what a pixel of the result sees of images
 // with their channels last, see channels_last.cu.
+// PARTS: 3 if w and x are single precision, as sums of so many bf16 numbers, of which the products
+// that matter are made (Henry, Tang and Heinecke 2019, arXiv:1904.06376); else 1. What is too large
+// for that, or infinite, makes a result that is no number: it is computed again as by definition.
 // SETS: of w, y and bias, up to three, whose x is the same. IS_GATED: is the result instead
 // silu(x · wᵀ) (x · w_1ᵀ)? In local memory there are STAGES panels of x, and SLABS slabs of blocks,
 // for whose rows PIECES times 16 bytes are copied. Y: dtype. BIAS(i), BIAS_1(i), …: what is
@@ -46,7 +49,8 @@
 // What work-items that multiply get of the registers, and what those that copy keep.
 #define REGISTERS 216
 #define COPIER_REGISTERS 72
-#define X_BYTES (COLUMNS * LINE)
+#define X_PART_BYTES (COLUMNS * LINE)
+#define X_BYTES (PARTS * X_PART_BYTES)
 
 #if W_KIND == BLOCKS
 // Blocks come in slabs of this many values of each row.
@@ -58,7 +62,8 @@
 // Steps of 16 along k that a fragment of blocks is made before it is multiplied.
 #define AHEAD 2
 #else
-#define W_BYTES (ROWS * LINE)
+#define W_PART_BYTES (ROWS * LINE)
+#define W_BYTES (PARTS * W_PART_BYTES)
 #define W_STAGES STAGES
 #endif
 
@@ -283,6 +288,36 @@ template <class T> FUNCTION T* behind(T* p, ulong elements) {
     return p;
 }
 
+#if PARTS > 1
+// The sum for row `column` of x and row `row` of w, from what their parts were made of.
+FUNCTION float defined(const Params& p, const float* x, const float* w, uint column, uint row) {
+    float sum = 0;
+#if W_KIND == PIXELS
+    const uint top = row % p.plane / p.out_width * p.stride[0] - p.padding[0];
+    const uint left = row % p.plane % p.out_width * p.stride[1] - p.padding[1];
+    w += row / p.plane * p.w_strides[0];
+    x += column * p.x_strides[0];
+    for (uint channel = 0; channel < p.channels; channel++) {
+        for (uint tap = 0; tap < p.kernel_size[0] * p.kernel_size[1]; tap++) {
+            const uint down = tap / p.kernel_size[1], right = tap % p.kernel_size[1];
+            const uint line = top + down * p.dilation[0], at = left + right * p.dilation[1];
+            if (line >= p.size[0] || at >= p.size[1]) continue;
+            sum = MULTIPLY_ADD(
+                w[channel * p.w_strides[1] + line * p.w_strides[2] + at * p.w_strides[3]],
+                x[channel * p.x_strides[1] + down * p.x_strides[2] + right * p.x_strides[3]], sum);
+        }
+    }
+#else
+    w += (ulong)row * p.w_strides[0];
+    x += (ulong)column * p.x_strides[0];
+    for (uint k = 0; k < p.k; k++) {
+        sum = MULTIPLY_ADD(w[(ulong)k * p.w_strides[1]], x[(ulong)k * p.x_strides[1]], sum);
+    }
+#endif
+    return sum;
+}
+#endif
+
 // Products are made while the program goes on; `wait_for_products` leaves so many stages' under
 // way.
 #define BEGIN_PRODUCTS asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
@@ -379,29 +414,36 @@ KERNEL_BEGIN
                     const uint right = tap % p.kernel_size[1] * p.dilation[1];
                     UNROLL for (uint j = 0; j < ROWS / LINES_COPIED; j++) {
                         const uint row = j * LINES_COPIED + lane / 8;
+                        const uint place = row * LINE + (lane % 8 ^ row % 8) * 16;
                         // Positions in the padding before the first wrap, and are behind the last
                         // as well.
                         const uint line = top[j] + down, column = left[j] + right;
                         const bool is_inside = line < p.size[0] && column < p.size[1]
                             && tap < p.kernel_size[0] * p.kernel_size[1];
                         const uint pixel = is_inside ? image[j] + line * p.size[1] + column : 0;
-                        copy_16_cached(to + row * LINE + (lane % 8 ^ row % 8) * 16,
-                                       w + ((ulong)pixel * p.pieces_count + piece) * 8,
-                                       is_inside ? 16 : 0);
+                        const ushort* from = w + ((ulong)pixel * p.pieces_count + piece) * 8;
+                        UNROLL for (uint part = 0; part < PARTS; part++) {
+                            copy_16_cached(to + part * W_PART_BYTES + place,
+                                           from + (ulong)part * p.part_pieces * 8,
+                                           is_inside ? 16 : 0);
+                        }
                     }
                     arrive_after_copies(full + stage * 8);
 #endif
                     if (lane == 0) {
                         const uint bytes = X_BYTES + (W_KIND == PANELS ? W_BYTES : 0);
                         arrive_expecting(full + stage * 8, bytes);
-                        copy_bulk(base + stage * X_BYTES,
-                                  x + ((ulong)panel * p.x_stride + work.column) * PANEL, X_BYTES,
-                                  full + stage * 8);
+                        UNROLL for (uint part = 0; part < PARTS; part++) {
+                            const ulong at = part * ((p.k + PANEL - 1) / PANEL) + panel;
+                            copy_bulk(base + stage * X_BYTES + part * X_PART_BYTES,
+                                      x + (at * p.x_stride + work.column) * PANEL, X_PART_BYTES,
+                                      full + stage * 8);
 #if W_KIND == PANELS
-                        copy_bulk(w_base + stage * W_BYTES,
-                                  w + ((ulong)panel * p.w_stride + work.row) * PANEL, W_BYTES,
-                                  full + stage * 8);
+                            copy_bulk(w_base + stage * W_BYTES + part * W_PART_BYTES,
+                                      w + (at * p.w_stride + work.row) * PANEL, W_PART_BYTES,
+                                      full + stage * 8);
 #endif
+                        }
                     }
                     if (++stage == STAGES) stage = 0, around++;
                 }
@@ -515,8 +557,14 @@ KERNEL_BEGIN
                 const ulong w_panel =
                     descriptor(w_base + stage * W_BYTES + SIMD_GROUP / 4 * 64 * LINE);
                 BEGIN_PRODUCTS;
-                UNROLL for (uint s = 0; s < PANEL / 16; s++) {
-                    multiply(sums, w_panel + s * 2, x_panel + s * 2);
+                // Parts are smaller the later they come; products of the last are nothing.
+                UNROLL for (uint of_w = 0; of_w < PARTS; of_w++) {
+                    UNROLL for (uint of_x = 0; of_x < PARTS - of_w; of_x++) {
+                        UNROLL for (uint s = 0; s < PANEL / 16; s++) {
+                            multiply(sums, w_panel + of_w * (W_PART_BYTES / 16) + s * 2,
+                                     x_panel + of_x * (X_PART_BYTES / 16) + s * 2);
+                        }
+                    }
                 }
                 COMMIT_PRODUCTS;
                 WAIT_FOR_PRODUCTS(1);
@@ -571,6 +619,21 @@ KERNEL_BEGIN
                 if (column < p.m && has_0) STORE(Y, at, 0, sums[i]);
                 if (column < p.m && has_8) STORE(Y, at, place_8, sums[i + 2]);
             }
+#if PARTS > 1
+            bool are_finite = true;
+            UNROLL for (uint i = 0; i < COLUMNS / 2; i++) {
+                are_finite = are_finite && fabs(sums[i]) < INFINITY;
+            }
+            if (are_finite) continue;
+            for (uint i = 0; i < COLUMNS / 2; i++) {
+                const uint column = begin + i / 4 * 8 + i % 2, place = i / 2 % 2;
+                STORAGE(Y)* at = result + ((ulong)column * step + place_0 + place * place_8);
+                if (column < p.m && (place ? has_8 : has_0) && !(fabs(LOAD(Y, at, 0)) < INFINITY)) {
+                    STORE(Y, at, 0, defined(p, given_x, given_w, column, place ? to_8 : to_0)
+                                        + BIAS(W_KIND == PIXELS ? column : place ? to_8 : to_0));
+                }
+            }
+#endif
         }
     }
 KERNEL_END

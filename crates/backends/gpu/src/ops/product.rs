@@ -116,7 +116,7 @@ impl Product<'_> {
 
     /// The same for a product that [`cuda::matmul::accepts_dense`].
     pub(crate) fn emit_on_tensor_cores(self, emitter: &mut Emitter) {
-        if !self.emit_by_library(emitter) {
+        if cuda::matmul::is_worth_parts(&self) || !self.emit_by_library(emitter) {
             cuda::matmul::emit_dense(&self, emitter);
         }
     }
@@ -124,7 +124,8 @@ impl Product<'_> {
     /// Appends the launch of the driver's library, if there is one and it can do that.
     fn emit_by_library(&self, emitter: &mut Emitter) -> bool {
         let gemm = self.of_library(emitter);
-        let operands = [self.a.place, self.b.place, self.y].map(position);
+        let operands = [self.a.place, self.b.place, self.y].into_iter();
+        let operands = operands.chain(self.bias).map(position).collect();
         gemm.map(|gemm| emitter.gemm(gemm, operands)).is_some()
     }
 
@@ -176,9 +177,11 @@ impl Product<'_> {
     fn of_library(&self, emitter: &Emitter) -> Option<Gemm> {
         let dtype = self.y.ty.dtype;
         let is_same = [&self.a, &self.b].iter().all(|x| x.place.ty.dtype == dtype);
+        // As the library documents of its biases.
+        let has_epilogue = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
         let is_possible = is_same
             && (dtype.is_float() || dtype.is_complex())
-            && self.bias.is_none()
+            && (self.bias.is_none() || has_epilogue)
             && self.batch.len() <= 1
             && self.m.min(self.n) > FEW
             && self.k > 0
@@ -206,6 +209,7 @@ impl Product<'_> {
             a: of(&self.a, self.m, false)?,
             b: of(&self.b, self.n, true)?,
             y: matrix(false, self.n, self.m * self.n),
+            has_bias: self.bias.is_some(),
         })
     }
 

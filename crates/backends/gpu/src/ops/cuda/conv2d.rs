@@ -1,11 +1,11 @@
-//! Convolutions of halves as products, without a matrix of windows: the rows of pixels that are
+//! Convolutions as products, without a matrix of windows: the rows of pixels that are
 //! multiplied are gathered on their way to local memory.
 
 use rustorch_ir::{DType, Op, Signature};
 use rustorch_runtime::{Place, Step};
 use smallvec::smallvec;
 
-use super::matmul::{Kind, Launch, Memory, Panels, Weights};
+use super::matmul::{Kind, Launch, Memory, Numbers, Panels, Weights};
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
 use crate::ops::conv2d::windows;
@@ -17,7 +17,7 @@ const PIECE: usize = 8;
 pub(crate) fn accepts(s: &Signature) -> bool {
     let dtype = s.output().dtype;
     matches!(s.op, Op::Conv2d(op) if op.groups == 1)
-        && matches!(dtype, DType::F16 | DType::BF16)
+        && matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
         && s.inputs[1].shape.elements() > 0
 }
 
@@ -31,12 +31,13 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let pieces = x.ty.shape[1].div_ceil(PIECE);
     let taps = windows.kernel_size.iter().product::<usize>();
     let k = taps * pieces * PIECE;
-    let weights = Panels::new(w.ty.shape[0], k, Kind::Pixels, y.ty.dtype, emitter);
-    channels_last(w, pieces, Target::Panels(&weights), emitter);
+    let numbers = Numbers::of(y.ty.dtype);
+    let weights = Panels::new(w.ty.shape[0], k, Kind::Pixels, numbers, emitter);
+    channels_last(w, pieces, Target::Panels(&weights), numbers, emitter);
     let size = [x.ty.shape[2], x.ty.shape[3]];
-    let elements = x.ty.shape[0] * size[0] * size[1] * pieces * PIECE;
-    let images = emitter.scratch(elements * 2);
-    channels_last(x, pieces, Target::Rows(images), emitter);
+    let part_pieces = x.ty.shape[0] * size[0] * size[1] * pieces;
+    let images = emitter.scratch(numbers.parts * part_pieces * PIECE * 2);
+    channels_last(x, pieces, Target::Rows(images), numbers, emitter);
 
     let plane = y.ty.shape[2] * y.ty.shape[3];
     let launch = Launch {
@@ -53,7 +54,10 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
         results: smallvec![y],
         other: None,
         gate: None,
+        given: (numbers.parts > 1).then(|| [w, x].map(|place| (place, strides(place)))),
         words: vec![
+            ("channels", vec![x.ty.shape[1]]),
+            ("part_pieces", vec![part_pieces]),
             ("plane", vec![plane]),
             ("out_width", vec![y.ty.shape[3]]),
             ("pieces_count", vec![pieces]),
@@ -67,6 +71,10 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     launch.emit(emitter);
 }
 
+fn strides(place: &Place) -> Vec<usize> {
+    place.layout.strides.to_vec()
+}
+
 /// Where pieces go.
 enum Target<'a> {
     /// One pixel after the other.
@@ -75,16 +83,30 @@ enum Target<'a> {
 }
 
 /// Appends the launch that puts the channels of `x`, a tensor of rank 4, last.
-fn channels_last(x: &Place, pieces: usize, target: Target<'_>, emitter: &mut Emitter) {
+fn channels_last(
+    x: &Place,
+    pieces: usize,
+    target: Target<'_>,
+    numbers: Numbers,
+    emitter: &mut Emitter,
+) {
     const GROUP: usize = 256;
     /// What the kernel takes together.
     const NEIGHBOURS: usize = 16;
     let text = include_str!("../../../kernels/cuda/channels_last.cu");
     let mut kernel = Kernel::new("channels_last", text, GROUP as u32);
     let (images, size) = (x.ty.shape[0], &x.ty.shape[2..]);
-    let (memory, row_pieces, stride) = match target {
-        Target::Rows(memory) => (memory, 0, 0),
-        Target::Panels(panels) => (panels.memory, panels.count * PIECE, panels.stride),
+    let (memory, row_pieces, stride, part_pieces) = match target {
+        Target::Rows(memory) => (memory, 0, 0, images * size[0] * size[1] * pieces),
+        Target::Panels(panels) => {
+            let part_pieces = panels.count * PIECE * panels.stride;
+            (
+                panels.memory,
+                panels.count * PIECE,
+                panels.stride,
+                part_pieces,
+            )
+        }
     };
     let items = match target {
         Target::Rows(_) => {
@@ -97,7 +119,8 @@ fn channels_last(x: &Place, pieces: usize, target: Target<'_>, emitter: &mut Emi
     let is_panels = matches!(target, Target::Panels(_));
     kernel.define("IS_PANELS", u8::from(is_panels));
     kernel.read("x", x);
-    kernel.scratch("pieces", x.ty.dtype, memory, true);
+    kernel.define("PARTS", numbers.parts);
+    kernel.scratch("pieces", numbers.dtype, memory, true);
     kernel.word("images", images);
     kernel.word("channels", x.ty.shape[1]);
     kernel.word("pieces_count", pieces);
@@ -105,5 +128,6 @@ fn channels_last(x: &Place, pieces: usize, target: Target<'_>, emitter: &mut Emi
     kernel.words("strides", &x.layout.strides);
     kernel.word("row_pieces", row_pieces);
     kernel.word("stride", stride);
+    kernel.word("part_pieces", part_pieces);
     emitter.launch(kernel.groups(items.div_ceil(GROUP), 1, 1));
 }

@@ -64,6 +64,8 @@ pub(super) struct Launch<'a> {
     pub(super) other: Option<&'a Place>,
     /// The result is this of the first product times the second.
     pub(super) gate: Option<ActivationKind>,
+    /// x and w themselves and their strides, where their panels are of several parts.
+    pub(super) given: Option<[(&'a Place, Vec<usize>); 2]>,
     /// Further parameters of a kind.
     pub(super) words: Vec<(&'static str, Vec<usize>)>,
 }
@@ -120,7 +122,7 @@ pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
         DType::Block(format) => (Kind::Blocks(format), DType::BF16),
         dtype => (Kind::Lines, dtype),
     };
-    let x = Panels::new(m, k, kind, operand, emitter);
+    let x = Panels::new(m, k, kind, Numbers::of(operand), emitter);
     let rows = Factor {
         place: linears.x,
         outer: k,
@@ -139,6 +141,7 @@ pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
             results: each.iter().filter_map(|linear| linear.y).collect(),
             other: linears.other,
             gate: linears.gate,
+            given: None,
             words: Vec::new(),
         };
         launch.emit(emitter);
@@ -147,30 +150,45 @@ pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
 
 /// Can a product of these dtypes and sizes m, n and k be made of dense matrices?
 pub(crate) fn accepts_dense([a, b]: [DType; 2], [m, n, k]: [usize; 3]) -> bool {
-    is_possible(a, b) && m.min(n) >= MANY && k > 0
+    let is_possible = is_possible(a, b) || [a, b] == [DType::F32; 2];
+    is_possible && m.min(n) >= MANY && k > 0
+}
+
+/// Is it a product of single precision that is large enough for the tensor cores to make it sooner,
+/// in parts, than the other units make it as it is?
+pub(crate) fn is_worth_parts(product: &Product<'_>) -> bool {
+    /// Multiplications and additions, as measured on an H200.
+    const LARGE: usize = 1 << 31;
+    let Product { m, k, n, .. } = *product;
+    let is_single = |factor: &Factor<'_>| factor.place.ty.dtype == DType::F32;
+    is_single(&product.a)
+        && is_single(&product.b)
+        && product.batch.iter().product::<usize>() == 1
+        && m.min(n) >= ROWS
+        && m.saturating_mul(n).saturating_mul(k) >= LARGE
 }
 
 /// Appends its launches.
-pub(crate) fn emit_dense(product: &Product<'_>, emitter: &mut Emitter) {
+pub(crate) fn emit_dense<'a>(product: &Product<'a>, emitter: &mut Emitter) {
     let Product { m, k, n, .. } = *product;
-    let operand = product.b.place.ty.dtype;
+    let numbers = Numbers::of(product.b.place.ty.dtype);
     let is_aligned = product.b.inner == 1 && begins_aligned(product.b.place, product.b.outer);
-    let kind = if is_aligned {
-        Kind::Lines
-    } else {
-        Kind::Panels
+    let kind = match numbers.parts == 1 && is_aligned {
+        true => Kind::Lines,
+        false => Kind::Panels,
     };
-    let x = Panels::new(m, k, kind, operand, emitter);
+    let x = Panels::new(m, k, kind, numbers, emitter);
     x.fill(&product.a, None, emitter);
     let (w, w_stride) = match kind {
         Kind::Panels => {
-            let panels = Panels::new(n, k, kind, operand, emitter);
+            let panels = Panels::new(n, k, kind, numbers, emitter);
             panels.fill(&product.b, None, emitter);
             (Memory::Scratch(panels.memory), panels.stride)
         }
         _ => (Memory::Place(product.b.place), product.b.outer),
     };
     let bias = product.bias;
+    let given = |factor: &Factor<'a>| (factor.place, vec![factor.outer, factor.inner]);
     let launch = Launch {
         m,
         k,
@@ -181,9 +199,31 @@ pub(crate) fn emit_dense(product: &Product<'_>, emitter: &mut Emitter) {
         results: smallvec![product.y],
         other: None,
         gate: None,
+        given: (numbers.parts > 1).then(|| [given(&product.a), given(&product.b)]),
         words: Vec::new(),
     };
     launch.emit(emitter);
+}
+
+/// The numbers that tensor cores are given.
+#[derive(Clone, Copy)]
+pub(super) struct Numbers {
+    pub(super) dtype: DType,
+    /// Numbers that each element is the sum of.
+    pub(super) parts: usize,
+}
+
+impl Numbers {
+    /// Of elements of a dtype: single precision has as many digits as three bf16 numbers.
+    pub(super) fn of(dtype: DType) -> Self {
+        match dtype {
+            DType::F32 => Self {
+                dtype: DType::BF16,
+                parts: 3,
+            },
+            dtype => Self { dtype, parts: 1 },
+        }
+    }
 }
 
 /// Rows that `kernels/cuda/panels.cu` makes.
@@ -191,7 +231,7 @@ pub(crate) fn emit_dense(product: &Product<'_>, emitter: &mut Emitter) {
 pub(super) struct Panels {
     rows: usize,
     k: usize,
-    dtype: DType,
+    numbers: Numbers,
     is_shuffled: bool,
     /// Numbers that are rounded with one scale, as for weights in blocks of that length; or 0.
     rounds: usize,
@@ -207,7 +247,7 @@ impl Panels {
         rows: usize,
         k: usize,
         kind: Kind,
-        dtype: DType,
+        numbers: Numbers,
         emitter: &mut Emitter,
     ) -> Self {
         let is_shuffled = matches!(kind, Kind::Blocks(_));
@@ -223,12 +263,12 @@ impl Panels {
         Self {
             rows,
             k,
-            dtype,
+            numbers,
             is_shuffled,
             rounds,
             count,
             stride,
-            memory: emitter.scratch(count * stride * LINE),
+            memory: emitter.scratch(numbers.parts * count * stride * LINE),
         }
     }
 
@@ -246,13 +286,14 @@ impl Panels {
         let text = include_str!("../../../kernels/cuda/panels.cu");
         let mut kernel = Kernel::new("panels", text, GROUP as u32);
         kernel.define_dtype("X", x.place.ty.dtype);
-        kernel.define_dtype("OPERAND", self.dtype);
+        kernel.define_dtype("OPERAND", self.numbers.dtype);
+        kernel.define("PARTS", self.numbers.parts);
         kernel.define("IS_SHUFFLED", u8::from(self.is_shuffled));
         kernel.define("ROUNDS", self.rounds);
         kernel.define("IS_DENSE", u8::from(is_dense));
         kernel.define("IS_ALONG_ROWS", u8::from(x.inner != 1 && x.outer == 1));
         kernel.read("x", x.place);
-        kernel.scratch("panels", self.dtype, self.memory, true);
+        kernel.scratch("panels", self.numbers.dtype, self.memory, true);
         for (name, size) in [
             ("rows", self.rows),
             ("k", self.k),
@@ -286,8 +327,10 @@ impl Launch<'_> {
         let sets = &self.weights[..self.results.len()];
         let row_tiles = sets.iter().map(|set| set.n.div_ceil(tile_rows)).sum();
         let units = emitter.limits.compute_units;
-        let tiling = Tiling::new(row_tiles, [self.m, self.k], self.kind, units);
-        let local = Local::new(self.kind, tiling.columns, emitter.limits.local_bytes);
+        let Numbers { dtype, parts } = self.x.numbers;
+        let tiling = Tiling::new(row_tiles, [self.m, self.k], self.kind, parts, units);
+        let local_bytes = emitter.limits.local_bytes;
+        let local = Local::new(self.kind, tiling.columns, parts, local_bytes);
 
         let text = include_str!("../../../kernels/cuda/gemm.cu");
         let text = with_gate(text, GATE, self.gate);
@@ -311,8 +354,9 @@ impl Launch<'_> {
         kernel.dynamic_local(local.bytes);
         kernel.define("SETS", self.results.len());
         kernel.define("IS_GATED", u8::from(is_gated));
-        kernel.define_dtype("OPERAND", self.x.dtype);
-        kernel.scratch("x", self.x.dtype, self.x.memory, false);
+        kernel.define_dtype("OPERAND", dtype);
+        kernel.define("PARTS", parts);
+        kernel.scratch("x", dtype, self.x.memory, false);
         kernel.define_dtype("Y", self.results[0].ty.dtype);
         for (at, set) in self.weights.iter().enumerate() {
             let of_set = |name: &str| match at {
@@ -322,7 +366,7 @@ impl Launch<'_> {
             match set.w {
                 Memory::Place(place) => kernel.read(&of_set("w"), place),
                 Memory::Scratch(memory) => {
-                    kernel.scratch(&of_set("w"), self.x.dtype, memory, false);
+                    kernel.scratch(&of_set("w"), dtype, memory, false);
                 }
             }
             let bias = of_set("bias");
@@ -339,12 +383,12 @@ impl Launch<'_> {
         if let Some(other) = self.other {
             kernel.read("other", other);
         }
-        let (parts, words) = match tiling.shared_tiles {
+        let (bytes, words) = match tiling.shared_tiles {
             0 => (0, 0),
             _ => (ROWS * tiling.columns * 4, WARPS),
         };
-        let parts = emitter.scratch(tiling.sharers * parts);
-        kernel.scratch("parts", DType::F32, parts, true);
+        let shares = emitter.scratch(tiling.sharers * bytes);
+        kernel.scratch("parts", DType::F32, shares, true);
         kernel.counters("ready", emitter.zeroed(tiling.sharers * words));
         kernel.word("m", self.m);
         kernel.word("k", self.k);
@@ -358,6 +402,10 @@ impl Launch<'_> {
             ("sharers", tiling.sharers),
         ] {
             kernel.word(name, size);
+        }
+        for (name, (place, strides)) in ["x", "w"].iter().zip(self.given.iter().flatten()) {
+            kernel.read(&format!("given_{name}"), place);
+            kernel.words(&format!("{name}_strides"), strides);
         }
         for (name, words) in &self.words {
             match words[..] {
@@ -385,7 +433,7 @@ impl Local {
     /// Of the two barriers of each stage and slab.
     const BARRIERS: usize = 16;
 
-    fn new(kind: Kind, columns: usize, most: usize) -> Self {
+    fn new(kind: Kind, columns: usize, parts: usize, most: usize) -> Self {
         let (pieces, fixed, w_bytes) = match kind {
             Kind::Blocks(format) => {
                 let bytes = SLAB / format.block_len() * format.block_bytes();
@@ -395,7 +443,7 @@ impl Local {
             Kind::Lines | Kind::Panels | Kind::Pixels => (0, 0, ROWS * LINE),
         };
         let fixed = Self::ALIGNMENT + fixed;
-        let stage = columns * LINE + w_bytes + Self::BARRIERS;
+        let stage = parts * (columns * LINE + w_bytes) + Self::BARRIERS;
         let room = most.saturating_sub(fixed) / stage;
         let enough = match kind {
             // The other local memory is the cache, where pixels are found again.
@@ -427,7 +475,7 @@ struct Tiling {
 
 impl Tiling {
     /// The fastest one, on a device with so many units.
-    fn new(row_tiles: usize, [m, k]: [usize; 2], kind: Kind, units: usize) -> Self {
+    fn new(row_tiles: usize, [m, k]: [usize; 2], kind: Kind, parts: usize, units: usize) -> Self {
         // As measured on an H200: how much slower small tiles are for their size; what it takes,
         // in the time of a panel, to exchange parts of tiles at all, and to add one.
         let (slowness, exchange, addition) = match kind {
@@ -445,10 +493,15 @@ impl Tiling {
                 groups: 0,
             },
         );
-        for (columns, slowness) in COLUMNS.into_iter().zip(slowness) {
+        // Two stages of the widest tile have no room in several parts.
+        let columns = COLUMNS.into_iter().zip(slowness);
+        let columns = columns.filter(|&(columns, _)| parts == 1 || columns < COLUMNS[2]);
+        // Products of parts.
+        let work = (parts * (parts + 1) / 2) as f64;
+        for (columns, slowness) in columns {
             let tiles = row_tiles * m.div_ceil(columns);
             // In the time of a panel and a column.
-            let of_tile = (k.div_ceil(PANEL) * columns) as f64 * slowness;
+            let of_tile = (k.div_ceil(PANEL) * columns) as f64 * slowness * work;
             let mut propose = |time: f64, shared_tiles: usize, sharers: usize, groups: usize| {
                 if time < best.0 {
                     let tiling = Self {
@@ -498,9 +551,19 @@ mod tests {
         let blocks = BlockFormat::ALL.iter().map(|&format| Kind::Blocks(format));
         for kind in blocks.chain([Kind::Lines, Kind::Panels, Kind::Pixels]) {
             for columns in COLUMNS {
-                let local = Local::new(kind, columns, LOCAL_BYTES);
+                let local = Local::new(kind, columns, 1, LOCAL_BYTES);
                 assert!(local.bytes <= LOCAL_BYTES && local.stages >= 3, "{columns}");
             }
+        }
+    }
+
+    #[test]
+    fn two_stages_of_several_parts_fit_into_local_memory() {
+        let Numbers { parts, .. } = Numbers::of(DType::F32);
+        for m in [64, 128, 1 << 20] {
+            let tiling = Tiling::new(64, [m, 4096], Kind::Panels, parts, UNITS);
+            let local = Local::new(Kind::Panels, tiling.columns, parts, LOCAL_BYTES);
+            assert!(local.bytes <= LOCAL_BYTES && local.stages >= 2, "{m}");
         }
     }
 
@@ -508,19 +571,19 @@ mod tests {
     fn tiles_are_shared_where_groups_would_be_idle() {
         let q4_k = Kind::Blocks(BlockFormat::Q4K);
         // 64 tiles: two groups each.
-        let tiling = Tiling::new(32, [512, 4096], q4_k, UNITS);
+        let tiling = Tiling::new(32, [512, 4096], q4_k, 1, UNITS);
         assert_eq!(
             [tiling.columns, tiling.shared_tiles, tiling.sharers],
             [256, 64, 128]
         );
         // 128 small ones for 132 groups.
-        let tiling = Tiling::new(32, [512, 4096], Kind::Lines, UNITS);
+        let tiling = Tiling::new(32, [512, 4096], Kind::Lines, 1, UNITS);
         assert_eq!(
             [tiling.columns, tiling.shared_tiles, tiling.groups],
             [128, 0, 128]
         );
         // Many more tiles than groups.
-        let tiling = Tiling::new(224, [4096, 4096], q4_k, UNITS);
+        let tiling = Tiling::new(224, [4096, 4096], q4_k, 1, UNITS);
         assert_eq!([tiling.columns, tiling.groups], [256, UNITS]);
     }
 }
