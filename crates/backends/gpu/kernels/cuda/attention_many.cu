@@ -6,16 +6,18 @@
 //
 // X, C: dtypes of the queries and of the cache. D: width of keys and values, 64 or 128. MMA:
 // the cache's type in PTX. CONVERTS: are X and C not the same? HAS_PAST: as the operation
-// says.
+// says. KEYS, 64 or 128; STAGES: tiles of keys and of values in local memory.
+// TERMS: 3 if all are single precision, as sums of so many bf16 numbers, see gemm.cu; keys and
+// values are what terms.cu makes of them. Else 1. Rows that become no numbers are computed again
+// as by definition.
 //
 // Tiles are in local memory as the tensor cores take them: columns of 64, in which rows have
 // 128 bytes; of these, the 16 bytes i of row r are at i ^ r % 8.
 
-#define KEYS 128
 #define COLUMNS (D / 64)
-#define KV_BYTES (KEYS * D * 2)
-
-#define STAGES 2
+#define Q_TERM_BYTES (128 * D * 2)
+#define KV_TERM_BYTES (KEYS * D * 2)
+#define KV_BYTES (TERMS * KV_TERM_BYTES)
 
 // Barriers of local memory: a tile is there; nobody reads it any more.
 #define FULL_K(stage) (barriers + (stage))
@@ -50,10 +52,17 @@ FUNCTION ulong descriptor(uint address, uint across) {
 
 // Scores: queries by keys, both in local memory; `adds` to them, or begins anew.
 FUNCTION void multiply_keys(float* sum, ulong queries, ulong keys, uint adds) {
+#if KEYS == 64
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %34, 0;\n"
+                 WGMMA(64) " {" REGISTERS_32 "}, %32, %33, adds, 1, 1, 0, 0;\n}"
+                 : FLOATS_32(sum, 0)
+                 : "l"(queries), "l"(keys), "r"(adds));
+#else
     asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %66, 0;\n"
                  WGMMA(128) " {" REGISTERS_64 "}, %64, %65, adds, 1, 1, 0, 0;\n}"
                  : FLOATS_32(sum, 0), FLOATS_32(sum, 32)
                  : "l"(queries), "l"(keys), "r"(adds));
+#endif
 }
 
 // Adds weights, in registers, by values.
@@ -73,6 +82,19 @@ FUNCTION void multiply_values(float* sum, const uint* weights, ulong values) {
 #endif
 }
 
+// The same; what bf16 has not of the two numbers is left of them, where they are sums of TERMS.
+FUNCTION uint packed_term(float& first, float& second) {
+    const uint pair = packed(first, second);
+    first -= F32_OF_BITS(pair << 16);
+    second -= F32_OF_BITS(pair & 0xffff0000u);
+    return pair;
+}
+#if TERMS > 1
+#define PACK_TERM packed_term
+#else
+#define PACK_TERM packed
+#endif
+
 // Begins products, after which registers were written; ends a group of them; and waits until
 // no more than `pending` groups are at work.
 #define BEGIN_PRODUCTS asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
@@ -85,6 +107,17 @@ FUNCTION void renew(float* x, uint count) {
     UNROLL for (uint i = 0; i < count; i += 8) asm volatile("" : FLOATS_8(x, i) :: "memory");
 }
 
+// Adds the products of weights' and values' terms.
+#define WEIGH_VALUES(values) \
+    UNROLL for (uint n = 0; n < TERMS; n++) { \
+        UNROLL for (uint m = 0; m < TERMS - n; m++) { \
+            UNROLL for (uint j = 0; j < KEYS / 16; j++) { \
+                multiply_values(sum, weight[n] + 4 * j, \
+                                (values) + (m * KV_TERM_BYTES + j * 2048) / 16); \
+            } \
+        } \
+    }
+
 // One of the two warpgroups after the other, so that while one makes products the other makes
 // weights of its scores.
 #define TAKE_TURN(member) \
@@ -92,18 +125,22 @@ FUNCTION void renew(float* x, uint count) {
 #define GIVE_TURN(member) \
     asm volatile("bar.arrive %0, 256;" :: "r"(3 + (member)) : "memory")
 
-// Brings rows of keys or values from `first` on, up to `end`; the rest become 0.
-FUNCTION void bring(uint to, const STORAGE(C)* from, uint stride, uint first, uint end,
-                    ulong* barrier) {
+// Brings rows of keys or values from `first` on, up to `end`; the rest become 0. Their terms are
+// `term` elements apart.
+FUNCTION void bring(uint to, const STORAGE(C)* from, uint stride, ulong term, uint first,
+                    uint end, ulong* barrier) {
     const uint thread = LANE % 128, piece = thread % (D / 8), line = thread / (D / 8);
     const uint lines = 128 / (D / 8);
     to += piece / 8 * (KEYS * 128) + line * 128 + (piece % 8 ^ line % 8) * 16;
     const STORAGE(C)* row = from + (first + line) * (ulong)stride + piece * 8;
     UNROLL for (uint i = 0; i < KEYS / lines; i++) {
         const bool is_there = first + line + i * lines < end;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                     :: "r"(to + i * lines * 128), "l"(is_there ? row : from),
-                        "r"(is_there ? 16 : 0) : "memory");
+        UNROLL for (uint n = 0; n < TERMS; n++) {
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                         :: "r"(to + n * KV_TERM_BYTES + i * lines * 128),
+                            "l"(is_there ? row + n * term : from), "r"(is_there ? 16 : 0)
+                         : "memory");
+        }
         row += lines * (ulong)stride;
     }
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
@@ -113,7 +150,7 @@ FUNCTION void bring(uint to, const STORAGE(C)* from, uint stride, uint first, ui
 KERNEL_BEGIN
     LOCAL_ARRAY(ulong, barriers, 4 * STAGES);
     const uint local = (local_address(DYNAMIC_LOCAL) + 1023) / 1024 * 1024;
-    const uint k_tiles = local + 128 * D * 2, v_tiles = k_tiles + STAGES * KV_BYTES;
+    const uint k_tiles = local + TERMS * Q_TERM_BYTES, v_tiles = k_tiles + STAGES * KV_BYTES;
 
     // The longest first; of so many heads at a time that their keys stay in the cache.
     const uint heads = p.all_heads, tiles = (p.t + 127) / 128;
@@ -151,10 +188,10 @@ KERNEL_BEGIN
             const uint stage = i % STAGES, phase = i / STAGES % 2;
             const uint first = (count - 1 - i) * KEYS;
             barrier_wait(FREE_K(stage), phase ^ 1);
-            bring(k_tiles + stage * KV_BYTES, k + k_start, p.k_strides[1], first, to,
+            bring(k_tiles + stage * KV_BYTES, k + k_start, p.k_strides[1], p.k_term, first, to,
                   FULL_K(stage));
             barrier_wait(FREE_V(stage), phase ^ 1);
-            bring(v_tiles + stage * KV_BYTES, v + v_start, p.v_strides[1], first, to,
+            bring(v_tiles + stage * KV_BYTES, v + v_start, p.v_strides[1], p.v_term, first, to,
                   FULL_V(stage));
         }
         asm volatile("cp.async.wait_all;" ::: "memory");
@@ -164,23 +201,24 @@ KERNEL_BEGIN
         const uint q_tile = local + member * (64 * D * 2), own_row = first_row + member * 64;
         UNROLL for (uint i = 0; i < D / 16; i++) {
             const uint at = i * 128 + thread, line = at / (D / 8), piece = at % (D / 8);
-            uint4 x = make_uint4(0, 0, 0, 0);
-            if (own_row + line < p.t) {
-                const STORAGE(X)* from =
-                    q + q_start + (own_row + line) * p.q_strides[1] + piece * 8;
+            const bool is_there = own_row + line < p.t;
+            const STORAGE(X)* from = q + q_start + (own_row + line) * p.q_strides[1] + piece * 8;
+            uint x[4] = {0, 0, 0, 0};
 #if CONVERTS
-                float y[8];
-                UNROLL for (uint j = 0; j < 8; j++) y[j] = LOAD(X, from, j);
-                x = make_uint4(packed(y[0], y[1]), packed(y[2], y[3]), packed(y[4], y[5]),
-                               packed(y[6], y[7]));
+            float y[8];
+            UNROLL for (uint j = 0; j < 8; j++) y[j] = is_there ? LOAD(X, from, j) : 0;
 #else
-                x = *(const uint4*)from;
+            if (is_there) *(uint4*)x = *(const uint4*)from;
 #endif
+            UNROLL for (uint term = 0; term < TERMS; term++) {
+#if CONVERTS
+                UNROLL for (uint j = 0; j < 4; j++) x[j] = PACK_TERM(y[2 * j], y[2 * j + 1]);
+#endif
+                asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
+                             :: "r"(q_tile + term * Q_TERM_BYTES + piece / 8 * 8192 + line * 128
+                                    + (piece % 8 ^ line % 8) * 16),
+                                "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
             }
-            asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};"
-                         :: "r"(q_tile + piece / 8 * 8192 + line * 128
-                                + (piece % 8 ^ line % 8) * 16),
-                            "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
         }
         asm volatile("fence.proxy.async.shared::cta;\nbar.sync %0, 128;" :: "r"(1 + member)
                      : "memory");
@@ -190,7 +228,7 @@ KERNEL_BEGIN
         // A lane has two rows, 8 apart, and of 8 columns the two from here on.
         const uint row = own_row + thread / 32 * 16 + SIMD_LANE / 4, column = SIMD_LANE % 4 * 2;
         float score[KEYS / 2], sum[D / 2], peak[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
-        uint weight[KEYS / 4];
+        uint weight[TERMS][KEYS / 4];
         UNROLL for (uint i = 0; i < D / 2; i++) sum[i] = 0;
 
         // The first turn is the first warpgroup's.
@@ -205,11 +243,15 @@ KERNEL_BEGIN
             renew(score, KEYS / 2);
             BEGIN_PRODUCTS;
             const ulong k_descriptor = descriptor(k_tiles + stage * KV_BYTES, 0);
-            UNROLL for (uint j = 0; j < D / 16; j++) {
-                const uint q_step = j / 4 * 8192 + j % 4 * 32;
-                const uint k_step = j / 4 * (KEYS * 128) + j % 4 * 32;
-                multiply_keys(score, q_descriptor + q_step / 16, k_descriptor + k_step / 16,
-                              j > 0);
+            UNROLL for (uint n = 0; n < TERMS; n++) {
+                UNROLL for (uint m = 0; m < TERMS - n; m++) {
+                    UNROLL for (uint j = 0; j < D / 16; j++) {
+                        const uint q_step = n * Q_TERM_BYTES + j / 4 * 8192 + j % 4 * 32;
+                        const uint k_step = m * KV_TERM_BYTES + j / 4 * (KEYS * 128) + j % 4 * 32;
+                        multiply_keys(score, q_descriptor + q_step / 16,
+                                      k_descriptor + k_step / 16, n + m + j > 0);
+                    }
+                }
             }
             END_PRODUCTS;
             if (i > 0) {
@@ -219,9 +261,7 @@ KERNEL_BEGIN
                 BEGIN_PRODUCTS;
                 const ulong v_descriptor =
                     descriptor(v_tiles + last_stage * KV_BYTES, KEYS * 128);
-                UNROLL for (uint j = 0; j < KEYS / 16; j++) {
-                    multiply_values(sum, weight + 4 * j, v_descriptor + j * 2048 / 16);
-                }
+                WEIGH_VALUES(v_descriptor);
                 END_PRODUCTS;
                 GIVE_TURN(1 - member);
                 WAIT_PRODUCTS(1);
@@ -267,8 +307,10 @@ KERNEL_BEGIN
                 if (SIMD_LANE == 0) arrive(FREE_V(last_stage));
                 UNROLL for (uint j = 0; j < D / 2; j++) sum[j] *= rescale[j / 2 % 2];
             }
-            UNROLL for (uint j = 0; j < KEYS / 4; j++) {
-                weight[j] = packed(score[2 * j], score[2 * j + 1]);
+            UNROLL for (uint n = 0; n < TERMS; n++) {
+                UNROLL for (uint j = 0; j < KEYS / 4; j++) {
+                    weight[n][j] = PACK_TERM(score[2 * j], score[2 * j + 1]);
+                }
             }
         }
         const uint last = count - 1;
@@ -277,9 +319,7 @@ KERNEL_BEGIN
         renew(sum, D / 2);
         BEGIN_PRODUCTS;
         const ulong v_descriptor = descriptor(v_tiles + last % STAGES * KV_BYTES, KEYS * 128);
-        UNROLL for (uint j = 0; j < KEYS / 16; j++) {
-            multiply_values(sum, weight + 4 * j, v_descriptor + j * 2048 / 16);
-        }
+        WEIGH_VALUES(v_descriptor);
         END_PRODUCTS;
         WAIT_PRODUCTS(0);
         renew(sum, D / 2);
@@ -289,6 +329,40 @@ KERNEL_BEGIN
         UNROLL for (uint n = 0; n < 2; n++) {
             total[n] += simd_xor(total[n], 1);
             total[n] += simd_xor(total[n], 2);
+#if TERMS > 1
+            uint is_bad = fabs(total[n]) < INFINITY ? 0 : 1;
+            UNROLL for (uint j = 2 * n; j < D / 2; j += 4) {
+                if (!(fabs(sum[j]) < INFINITY && fabs(sum[j + 1]) < INFINITY)) is_bad = 1;
+            }
+            is_bad |= simd_xor(is_bad, 1);
+            is_bad |= simd_xor(is_bad, 2);
+            if (is_bad && row + n * 8 < p.t) {
+                const uint line = row + n * 8;
+                uint all_k = kv_head * p.given_k_strides[0], all_v = kv_head * p.given_v_strides[0];
+                ADD_OFFSET(all_k, batch, LEAD_RANK, p.lead, p.given_k_lead);
+                ADD_OFFSET(all_v, batch, LEAD_RANK, p.lead, p.given_v_lead);
+                float largest = -INFINITY;
+                total[n] = 0;
+                UNROLL for (uint j = 2 * n; j < D / 2; j += 4) sum[j] = sum[j + 1] = 0;
+                for (uint key = 0; key < (p.is_causal ? min(before + line + 1, p.s) : p.s); key++) {
+                    float product = 0;
+                    for (uint d = 0; d < D; d++) {
+                        product = fma(q[q_start + line * p.q_strides[1] + d],
+                                      given_k[all_k + key * p.given_k_strides[1] + d], product);
+                    }
+                    const float scaled = product * factor, base = BASE_OF(max(largest, scaled));
+                    const float older = exp_2(largest - base), newer = exp_2(scaled - base);
+                    largest = max(largest, scaled);
+                    total[n] = fma(total[n], older, newer);
+                    const float* from = given_v + (all_v + key * p.given_v_strides[1] + column);
+                    UNROLL for (uint j = 0; j < D / 8; j++) {
+                        sum[4 * j + 2 * n] = fma(sum[4 * j + 2 * n], older, newer * from[8 * j]);
+                        sum[4 * j + 2 * n + 1] =
+                            fma(sum[4 * j + 2 * n + 1], older, newer * from[8 * j + 1]);
+                    }
+                }
+            }
+#endif
             const float share = 1 / total[n];
             if (row + n * 8 >= p.t) continue;
             STORAGE(X)* const line = y + (head * p.t + row + n * 8) * (ulong)D + column;

@@ -3,7 +3,7 @@
 // work-item makes a piece.
 //
 // IS_PANELS: are an image's pieces, one after the other, a row of panels, see panels.cu? Else
-// they are just that. X: dtype. PARTS: as in panels.cu.
+// they are just that. X: dtype. TERMS: as in panels.cu.
 
 #define PIECE 8
 // Pixels that neighbouring work-items take: they read and write 32 bytes next to each other.
@@ -37,17 +37,17 @@ KERNEL_BEGIN
         values[j] = 0;
         if (exists && channel < p.channels) values[j] = x[from + (ulong)channel * p.strides[1]];
     }
-    UNROLL for (uint of_sum = 0; of_sum < PARTS; of_sum++) {
+    UNROLL for (uint term = 0; term < TERMS; term++) {
         uint numbers[PIECE];
         UNROLL for (uint j = 0; j < PIECE; j++) {
-#if PARTS > 1
+#if TERMS > 1
             numbers[j] = f32_to_bf16(values[j]);
             values[j] -= F32_OF_BITS(numbers[j] << 16);
 #else
             numbers[j] = values[j];
 #endif
         }
-        ((uint4*)pieces)[(ulong)of_sum * p.part_pieces + to] = make_uint4(
+        ((uint4*)pieces)[(ulong)term * p.term_pieces + to] = make_uint4(
             numbers[0] | numbers[1] << 16, numbers[2] | numbers[3] << 16,
             numbers[4] | numbers[5] << 16, numbers[6] | numbers[7] << 16);
     }

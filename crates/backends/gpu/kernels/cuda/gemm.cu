@@ -6,7 +6,7 @@
 // made OPERAND in registers, LINES of OPERAND one after the other, or PANELS like x? PIXELS make
 // a convolution: x are its weights, and a row of w is what a pixel of the result sees of images
 // with their channels last, see channels_last.cu.
-// PARTS: 3 if w and x are single precision, as sums of so many bf16 numbers, of which the products
+// TERMS: 3 if w and x are single precision, as sums of so many bf16 numbers, of which the products
 // that matter are made (Henry, Tang and Heinecke 2019, arXiv:1904.06376); else 1. What is too large
 // for that, or infinite, makes a result that is no number: it is computed again as by definition.
 // SETS: of w, y and bias, up to three, whose x is the same. IS_GATED: is the result instead
@@ -49,8 +49,8 @@
 // What work-items that multiply get of the registers, and what those that copy keep.
 #define REGISTERS 216
 #define COPIER_REGISTERS 72
-#define X_PART_BYTES (COLUMNS * LINE)
-#define X_BYTES (PARTS * X_PART_BYTES)
+#define X_TERM_BYTES (COLUMNS * LINE)
+#define X_BYTES (TERMS * X_TERM_BYTES)
 
 #if W_KIND == BLOCKS
 // Blocks come in slabs of this many values of each row.
@@ -62,8 +62,8 @@
 // Steps of 16 along k that a fragment of blocks is made before it is multiplied.
 #define AHEAD 2
 #else
-#define W_PART_BYTES (ROWS * LINE)
-#define W_BYTES (PARTS * W_PART_BYTES)
+#define W_TERM_BYTES (ROWS * LINE)
+#define W_BYTES (TERMS * W_TERM_BYTES)
 #define W_STAGES STAGES
 #endif
 
@@ -288,8 +288,8 @@ template <class T> FUNCTION T* behind(T* p, ulong elements) {
     return p;
 }
 
-#if PARTS > 1
-// The sum for row `column` of x and row `row` of w, from what their parts were made of.
+#if TERMS > 1
+// The sum for row `column` of x and row `row` of w, from what their terms were made of.
 FUNCTION float defined(const Params& p, const float* x, const float* w, uint column, uint row) {
     float sum = 0;
 #if W_KIND == PIXELS
@@ -422,9 +422,9 @@ KERNEL_BEGIN
                             && tap < p.kernel_size[0] * p.kernel_size[1];
                         const uint pixel = is_inside ? image[j] + line * p.size[1] + column : 0;
                         const ushort* from = w + ((ulong)pixel * p.pieces_count + piece) * 8;
-                        UNROLL for (uint part = 0; part < PARTS; part++) {
-                            copy_16_cached(to + part * W_PART_BYTES + place,
-                                           from + (ulong)part * p.part_pieces * 8,
+                        UNROLL for (uint term = 0; term < TERMS; term++) {
+                            copy_16_cached(to + term * W_TERM_BYTES + place,
+                                           from + (ulong)term * p.term_pieces * 8,
                                            is_inside ? 16 : 0);
                         }
                     }
@@ -433,14 +433,14 @@ KERNEL_BEGIN
                     if (lane == 0) {
                         const uint bytes = X_BYTES + (W_KIND == PANELS ? W_BYTES : 0);
                         arrive_expecting(full + stage * 8, bytes);
-                        UNROLL for (uint part = 0; part < PARTS; part++) {
-                            const ulong at = part * ((p.k + PANEL - 1) / PANEL) + panel;
-                            copy_bulk(base + stage * X_BYTES + part * X_PART_BYTES,
-                                      x + (at * p.x_stride + work.column) * PANEL, X_PART_BYTES,
+                        UNROLL for (uint term = 0; term < TERMS; term++) {
+                            const ulong at = term * ((p.k + PANEL - 1) / PANEL) + panel;
+                            copy_bulk(base + stage * X_BYTES + term * X_TERM_BYTES,
+                                      x + (at * p.x_stride + work.column) * PANEL, X_TERM_BYTES,
                                       full + stage * 8);
 #if W_KIND == PANELS
-                            copy_bulk(w_base + stage * W_BYTES + part * W_PART_BYTES,
-                                      w + (at * p.w_stride + work.row) * PANEL, W_PART_BYTES,
+                            copy_bulk(w_base + stage * W_BYTES + term * W_TERM_BYTES,
+                                      w + (at * p.w_stride + work.row) * PANEL, W_TERM_BYTES,
                                       full + stage * 8);
 #endif
                         }
@@ -557,12 +557,12 @@ KERNEL_BEGIN
                 const ulong w_panel =
                     descriptor(w_base + stage * W_BYTES + SIMD_GROUP / 4 * 64 * LINE);
                 BEGIN_PRODUCTS;
-                // Parts are smaller the later they come; products of the last are nothing.
-                UNROLL for (uint of_w = 0; of_w < PARTS; of_w++) {
-                    UNROLL for (uint of_x = 0; of_x < PARTS - of_w; of_x++) {
+                // Terms are smaller the later they come; products of the last are nothing.
+                UNROLL for (uint of_w = 0; of_w < TERMS; of_w++) {
+                    UNROLL for (uint of_x = 0; of_x < TERMS - of_w; of_x++) {
                         UNROLL for (uint s = 0; s < PANEL / 16; s++) {
-                            multiply(sums, w_panel + of_w * (W_PART_BYTES / 16) + s * 2,
-                                     x_panel + of_x * (X_PART_BYTES / 16) + s * 2);
+                            multiply(sums, w_panel + of_w * (W_TERM_BYTES / 16) + s * 2,
+                                     x_panel + of_x * (X_TERM_BYTES / 16) + s * 2);
                         }
                     }
                 }
@@ -619,7 +619,7 @@ KERNEL_BEGIN
                 if (column < p.m && has_0) STORE(Y, at, 0, sums[i]);
                 if (column < p.m && has_8) STORE(Y, at, place_8, sums[i + 2]);
             }
-#if PARTS > 1
+#if TERMS > 1
             bool are_finite = true;
             UNROLL for (uint i = 0; i < COLUMNS / 2; i++) {
                 are_finite = are_finite && fabs(sums[i]) < INFINITY;

@@ -10,7 +10,7 @@
 // ROUNDS: are so many numbers, 32 or 256, rounded to 8 bits with one scale, as quantize.c does it
 // for weights with blocks of that length? 0 if not. Then results are those of products of
 // integers, as other devices make them.
-// PARTS: 3 if numbers are in single precision and become sums of so many of bf16, first all
+// TERMS: 3 if numbers are in single precision and become sums of so many of bf16, first all
 // panels of the first, the largest; else 1.
 // HAS_NORM: are rows divided by the root of their mean square, by a group each, and, if
 // HAS_WEIGHT, multiplied by `weight`?
@@ -118,7 +118,7 @@ KERNEL_BEGIN
         round_part(values);
 #endif
         const uint panel = part / (PANEL / PART), chunk = part % (PANEL / PART) * 2;
-        UNROLL for (uint of_sum = 0; of_sum < PARTS; of_sum++) {
+        UNROLL for (uint term = 0; term < TERMS; term++) {
             uint chunks[PART / 2];
             UNROLL for (uint j = 0; j < PART; j += 2) {
 #if IS_SHUFFLED
@@ -129,12 +129,12 @@ KERNEL_BEGIN
                 const uint low = PASTE(to_, OPERAND)(values[j]);
                 const uint high = PASTE(to_, OPERAND)(values[j + 1]);
                 chunks[to] = low | high << 16;
-#if PARTS > 1
+#if TERMS > 1
                 values[j] -= F32_OF_BITS(low << 16);
                 values[j + 1] -= F32_OF_BITS(high << 16);
 #endif
             }
-            const ulong at = of_sum * p.panels_count + panel;
+            const ulong at = term * p.panels_count + panel;
             uint4* line = (uint4*)(panels + (at * p.stride + row) * PANEL);
             UNROLL for (uint j = 0; j < 2; j++) {
                 const uint* four = chunks + j * 4;

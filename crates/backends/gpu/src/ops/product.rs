@@ -116,7 +116,7 @@ impl Product<'_> {
 
     /// The same for a product that [`cuda::matmul::accepts_dense`].
     pub(crate) fn emit_on_tensor_cores(self, emitter: &mut Emitter) {
-        if cuda::matmul::is_worth_parts(&self) || !self.emit_by_library(emitter) {
+        if cuda::matmul::is_worth_terms(&self) || !self.emit_by_library(emitter) {
             cuda::matmul::emit_dense(&self, emitter);
         }
     }

@@ -2,13 +2,15 @@
 //! a token; and of many.
 
 use rustorch_ir::ops::{Attention, RopeLayout};
-use rustorch_ir::{DType, Op, TensorType};
+use rustorch_ir::{DType, Layout, Op, TensorType};
 use rustorch_runtime::{Place, Step};
 
+use super::matmul::Numbers;
 use crate::emit::Emitter;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Scratch};
 use crate::ops::attention::{operand, options, others, shape, strides};
 use crate::ops::rope::turns;
+use crate::ops::views::{dims, walk};
 
 /// Queries of a head up to which groups share its keys.
 const FEW: usize = 16;
@@ -24,10 +26,6 @@ const WARP: usize = 32;
 const ROWS_OF_FEW: usize = 8;
 const ROWS_OF_MANY: usize = 128;
 
-/// Keys of a tile of the kernel for many rows, and its tiles of keys and of values.
-const KEYS: usize = 128;
-const TILES: usize = 4;
-
 /// Bytes of keys and values that the second-level cache keeps for sure.
 const CACHED: usize = 24 << 20;
 
@@ -41,12 +39,13 @@ macro_rules! text {
 pub(crate) fn accepts(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
     let width = |ty: &TensorType| ty.shape.last().copied();
     let is_half = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
+    let are_halves = is_half(k.dtype) && (q.dtype == DType::F32 || is_half(q.dtype));
+    let are_single = [q, k, v].iter().all(|ty| ty.dtype == DType::F32);
     !op.mask
         && !op.log_sum_exp
         && op.soft_cap.is_none()
         && op.scale.0 > 0.0
-        && is_half(k.dtype)
-        && (q.dtype == DType::F32 || is_half(q.dtype))
+        && (are_halves || are_single && q.shape[q.rank() - 2] > FEW)
         && matches!(width(k), Some(64 | 128))
         && width(v) == width(k)
 }
@@ -66,17 +65,56 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     };
     let [q, k, v] = [0, 1, 2].map(|i| &step.inputs[i]);
     let t = q.ty.shape[q.ty.rank() - 2];
-    let (mut kernel, groups) = match t <= FEW {
-        true => few([q, k, v]),
-        false => many([q, k, v]),
+    let terms = Numbers::of(k.ty.dtype).terms;
+    let (mut kernel, groups) = match (terms, t <= FEW) {
+        (1, true) => few([q, k, v]),
+        (1, false) => many([q, k, v], terms),
+        _ => many([q, &of_halves(k), &of_halves(v)], terms),
     };
-    for (name, place) in [("q", q), ("k", k), ("v", v)] {
-        operand(&mut kernel, name, place);
+    operand(&mut kernel, "q", q);
+    for (name, place) in [("k", k), ("v", v)] {
+        match terms {
+            1 => operand(&mut kernel, name, place),
+            _ => {
+                let memory = split(place, terms, emitter);
+                kernel.scratch(name, DType::BF16, memory, false);
+                strides(&mut kernel, name, &of_halves(place));
+                operand(&mut kernel, &format!("given_{name}"), place);
+            }
+        }
+        kernel.word(&format!("{name}_term"), place.ty.shape.elements());
     }
     options(op, [q, k], others(op, step), step, &mut kernel, emitter);
     kernel.define("NEW_TOKEN", 0);
     kernel.write("y", step.output());
     emitter.launch(kernel.groups(groups, 1, 1));
+}
+
+/// A dense tensor of its shape in bf16.
+fn of_halves(place: &Place) -> Place {
+    let mut halves = place.clone();
+    halves.ty.dtype = DType::BF16;
+    halves.layout = Layout::contiguous(&place.ty.shape);
+    halves
+}
+
+/// Appends the launch that makes `x` a sum of bf16 tensors, which it gives one after the other.
+fn split(x: &Place, terms: usize, emitter: &mut Emitter) -> Scratch {
+    const GROUP: usize = 256;
+    const EACH: usize = 4;
+    let elements = x.ty.shape.elements();
+    let memory = emitter.scratch(terms * elements * size_of::<u16>());
+    let text = include_str!("../../../kernels/cuda/terms.cu");
+    let mut kernel = Kernel::new("terms", text, GROUP as u32);
+    kernel.define("TERMS", terms);
+    kernel.read("x", x);
+    kernel.scratch("terms", DType::BF16, memory, true);
+    let last = x.layout.rank() - 1;
+    walk(&mut kernel, "rows", [("rows", &dims(&x.layout, 0..last))]);
+    kernel.word("d", x.ty.shape[last]);
+    kernel.word("count", elements);
+    emitter.launch(kernel.groups(elements.div_ceil(GROUP * EACH), 1, 1));
+    memory
 }
 
 /// The kernel for few rows, and its number of groups.
@@ -105,8 +143,8 @@ fn few(operands: [&Place; 3]) -> (Kernel, usize) {
     (kernel, heads * all_rows.div_ceil(rows) * SPLITS)
 }
 
-/// The kernel for many rows, and its number of groups.
-fn many(operands: [&Place; 3]) -> (Kernel, usize) {
+/// The kernel for many rows, and its number of groups. Numbers are sums of so many terms.
+fn many(operands: [&Place; 3], terms: usize) -> (Kernel, usize) {
     let [q, k, _] = operands;
     let lead = k.ty.rank() - 3;
     let (s, d) = (k.ty.shape[lead + 1], k.ty.shape[lead + 2]);
@@ -122,9 +160,18 @@ fn many(operands: [&Place; 3]) -> (Kernel, usize) {
     let mut kernel = Kernel::new("attention_many", text, 384);
     define(&mut kernel, operands);
     kernel.define("CONVERTS", u8::from(q.ty.dtype != k.ty.dtype));
-    let row_bytes = d * size_of::<u16>();
+    kernel.define("TERMS", terms);
+    let row_bytes = terms * d * size_of::<u16>();
+    // What local memory has room for.
+    let (keys, stages) = match (terms, d) {
+        (1, _) => (128, 2),
+        (_, 64) => (64, 2),
+        _ => (64, 1),
+    };
+    kernel.define("KEYS", keys);
+    kernel.define("STAGES", stages);
     // The tiles begin at a multiple of 1024.
-    kernel.dynamic_local((ROWS_OF_MANY + TILES * KEYS) * row_bytes + 1024);
+    kernel.dynamic_local((ROWS_OF_MANY + 2 * stages * keys) * row_bytes + 1024);
     kernel.word("all_heads", heads);
     kernel.word("together", (CACHED / (2 * s * row_bytes)).max(1) * each);
     let tiles = q.ty.shape[lead + 1].div_ceil(ROWS_OF_MANY);

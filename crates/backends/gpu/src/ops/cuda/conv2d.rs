@@ -35,8 +35,8 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let weights = Panels::new(w.ty.shape[0], k, Kind::Pixels, numbers, emitter);
     channels_last(w, pieces, Target::Panels(&weights), numbers, emitter);
     let size = [x.ty.shape[2], x.ty.shape[3]];
-    let part_pieces = x.ty.shape[0] * size[0] * size[1] * pieces;
-    let images = emitter.scratch(numbers.parts * part_pieces * PIECE * 2);
+    let term_pieces = x.ty.shape[0] * size[0] * size[1] * pieces;
+    let images = emitter.scratch(numbers.terms * term_pieces * PIECE * 2);
     channels_last(x, pieces, Target::Rows(images), numbers, emitter);
 
     let plane = y.ty.shape[2] * y.ty.shape[3];
@@ -54,10 +54,10 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
         results: smallvec![y],
         other: None,
         gate: None,
-        given: (numbers.parts > 1).then(|| [w, x].map(|place| (place, strides(place)))),
+        given: (numbers.terms > 1).then(|| [w, x].map(|place| (place, strides(place)))),
         words: vec![
             ("channels", vec![x.ty.shape[1]]),
-            ("part_pieces", vec![part_pieces]),
+            ("term_pieces", vec![term_pieces]),
             ("plane", vec![plane]),
             ("out_width", vec![y.ty.shape[3]]),
             ("pieces_count", vec![pieces]),
@@ -96,15 +96,15 @@ fn channels_last(
     let text = include_str!("../../../kernels/cuda/channels_last.cu");
     let mut kernel = Kernel::new("channels_last", text, GROUP as u32);
     let (images, size) = (x.ty.shape[0], &x.ty.shape[2..]);
-    let (memory, row_pieces, stride, part_pieces) = match target {
+    let (memory, row_pieces, stride, term_pieces) = match target {
         Target::Rows(memory) => (memory, 0, 0, images * size[0] * size[1] * pieces),
         Target::Panels(panels) => {
-            let part_pieces = panels.count * PIECE * panels.stride;
+            let term_pieces = panels.count * PIECE * panels.stride;
             (
                 panels.memory,
                 panels.count * PIECE,
                 panels.stride,
-                part_pieces,
+                term_pieces,
             )
         }
     };
@@ -119,7 +119,7 @@ fn channels_last(
     let is_panels = matches!(target, Target::Panels(_));
     kernel.define("IS_PANELS", u8::from(is_panels));
     kernel.read("x", x);
-    kernel.define("PARTS", numbers.parts);
+    kernel.define("TERMS", numbers.terms);
     kernel.scratch("pieces", numbers.dtype, memory, true);
     kernel.word("images", images);
     kernel.word("channels", x.ty.shape[1]);
@@ -128,6 +128,6 @@ fn channels_last(
     kernel.words("strides", &x.layout.strides);
     kernel.word("row_pieces", row_pieces);
     kernel.word("stride", stride);
-    kernel.word("part_pieces", part_pieces);
+    kernel.word("term_pieces", term_pieces);
     emitter.launch(kernel.groups(items.div_ceil(GROUP), 1, 1));
 }

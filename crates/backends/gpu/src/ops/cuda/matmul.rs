@@ -64,7 +64,7 @@ pub(super) struct Launch<'a> {
     pub(super) other: Option<&'a Place>,
     /// The result is this of the first product times the second.
     pub(super) gate: Option<ActivationKind>,
-    /// x and w themselves and their strides, where their panels are of several parts.
+    /// x and w themselves and their strides, where their panels are of several terms.
     pub(super) given: Option<[(&'a Place, Vec<usize>); 2]>,
     /// Further parameters of a kind.
     pub(super) words: Vec<(&'static str, Vec<usize>)>,
@@ -155,8 +155,8 @@ pub(crate) fn accepts_dense([a, b]: [DType; 2], [m, n, k]: [usize; 3]) -> bool {
 }
 
 /// Is it a product of single precision that is large enough for the tensor cores to make it sooner,
-/// in parts, than the other units make it as it is?
-pub(crate) fn is_worth_parts(product: &Product<'_>) -> bool {
+/// as sums of terms, than the other units make it as it is?
+pub(crate) fn is_worth_terms(product: &Product<'_>) -> bool {
     /// Multiplications and additions, as measured on an H200.
     const LARGE: usize = 1 << 31;
     let Product { m, k, n, .. } = *product;
@@ -173,7 +173,7 @@ pub(crate) fn emit_dense<'a>(product: &Product<'a>, emitter: &mut Emitter) {
     let Product { m, k, n, .. } = *product;
     let numbers = Numbers::of(product.b.place.ty.dtype);
     let is_aligned = product.b.inner == 1 && begins_aligned(product.b.place, product.b.outer);
-    let kind = match numbers.parts == 1 && is_aligned {
+    let kind = match numbers.terms == 1 && is_aligned {
         true => Kind::Lines,
         false => Kind::Panels,
     };
@@ -199,7 +199,7 @@ pub(crate) fn emit_dense<'a>(product: &Product<'a>, emitter: &mut Emitter) {
         results: smallvec![product.y],
         other: None,
         gate: None,
-        given: (numbers.parts > 1).then(|| [given(&product.a), given(&product.b)]),
+        given: (numbers.terms > 1).then(|| [given(&product.a), given(&product.b)]),
         words: Vec::new(),
     };
     launch.emit(emitter);
@@ -210,7 +210,7 @@ pub(crate) fn emit_dense<'a>(product: &Product<'a>, emitter: &mut Emitter) {
 pub(super) struct Numbers {
     pub(super) dtype: DType,
     /// Numbers that each element is the sum of.
-    pub(super) parts: usize,
+    pub(super) terms: usize,
 }
 
 impl Numbers {
@@ -219,9 +219,9 @@ impl Numbers {
         match dtype {
             DType::F32 => Self {
                 dtype: DType::BF16,
-                parts: 3,
+                terms: 3,
             },
-            dtype => Self { dtype, parts: 1 },
+            dtype => Self { dtype, terms: 1 },
         }
     }
 }
@@ -268,7 +268,7 @@ impl Panels {
             rounds,
             count,
             stride,
-            memory: emitter.scratch(numbers.parts * count * stride * LINE),
+            memory: emitter.scratch(numbers.terms * count * stride * LINE),
         }
     }
 
@@ -287,7 +287,7 @@ impl Panels {
         let mut kernel = Kernel::new("panels", text, GROUP as u32);
         kernel.define_dtype("X", x.place.ty.dtype);
         kernel.define_dtype("OPERAND", self.numbers.dtype);
-        kernel.define("PARTS", self.numbers.parts);
+        kernel.define("TERMS", self.numbers.terms);
         kernel.define("IS_SHUFFLED", u8::from(self.is_shuffled));
         kernel.define("ROUNDS", self.rounds);
         kernel.define("IS_DENSE", u8::from(is_dense));
@@ -327,10 +327,10 @@ impl Launch<'_> {
         let sets = &self.weights[..self.results.len()];
         let row_tiles = sets.iter().map(|set| set.n.div_ceil(tile_rows)).sum();
         let units = emitter.limits.compute_units;
-        let Numbers { dtype, parts } = self.x.numbers;
-        let tiling = Tiling::new(row_tiles, [self.m, self.k], self.kind, parts, units);
+        let Numbers { dtype, terms } = self.x.numbers;
+        let tiling = Tiling::new(row_tiles, [self.m, self.k], self.kind, terms, units);
         let local_bytes = emitter.limits.local_bytes;
-        let local = Local::new(self.kind, tiling.columns, parts, local_bytes);
+        let local = Local::new(self.kind, tiling.columns, terms, local_bytes);
 
         let text = include_str!("../../../kernels/cuda/gemm.cu");
         let text = with_gate(text, GATE, self.gate);
@@ -355,7 +355,7 @@ impl Launch<'_> {
         kernel.define("SETS", self.results.len());
         kernel.define("IS_GATED", u8::from(is_gated));
         kernel.define_dtype("OPERAND", dtype);
-        kernel.define("PARTS", parts);
+        kernel.define("TERMS", terms);
         kernel.scratch("x", dtype, self.x.memory, false);
         kernel.define_dtype("Y", self.results[0].ty.dtype);
         for (at, set) in self.weights.iter().enumerate() {
@@ -433,7 +433,7 @@ impl Local {
     /// Of the two barriers of each stage and slab.
     const BARRIERS: usize = 16;
 
-    fn new(kind: Kind, columns: usize, parts: usize, most: usize) -> Self {
+    fn new(kind: Kind, columns: usize, terms: usize, most: usize) -> Self {
         let (pieces, fixed, w_bytes) = match kind {
             Kind::Blocks(format) => {
                 let bytes = SLAB / format.block_len() * format.block_bytes();
@@ -443,7 +443,7 @@ impl Local {
             Kind::Lines | Kind::Panels | Kind::Pixels => (0, 0, ROWS * LINE),
         };
         let fixed = Self::ALIGNMENT + fixed;
-        let stage = parts * (columns * LINE + w_bytes) + Self::BARRIERS;
+        let stage = terms * (columns * LINE + w_bytes) + Self::BARRIERS;
         let room = most.saturating_sub(fixed) / stage;
         let enough = match kind {
             // The other local memory is the cache, where pixels are found again.
@@ -475,7 +475,7 @@ struct Tiling {
 
 impl Tiling {
     /// The fastest one, on a device with so many units.
-    fn new(row_tiles: usize, [m, k]: [usize; 2], kind: Kind, parts: usize, units: usize) -> Self {
+    fn new(row_tiles: usize, [m, k]: [usize; 2], kind: Kind, terms: usize, units: usize) -> Self {
         // As measured on an H200: how much slower small tiles are for their size; what it takes,
         // in the time of a panel, to exchange parts of tiles at all, and to add one.
         let (slowness, exchange, addition) = match kind {
@@ -493,11 +493,11 @@ impl Tiling {
                 groups: 0,
             },
         );
-        // Two stages of the widest tile have no room in several parts.
+        // Two stages of the widest tile have no room in several terms.
         let columns = COLUMNS.into_iter().zip(slowness);
-        let columns = columns.filter(|&(columns, _)| parts == 1 || columns < COLUMNS[2]);
-        // Products of parts.
-        let work = (parts * (parts + 1) / 2) as f64;
+        let columns = columns.filter(|&(columns, _)| terms == 1 || columns < COLUMNS[2]);
+        // Products of terms.
+        let work = (terms * (terms + 1) / 2) as f64;
         for (columns, slowness) in columns {
             let tiles = row_tiles * m.div_ceil(columns);
             // In the time of a panel and a column.
@@ -558,11 +558,11 @@ mod tests {
     }
 
     #[test]
-    fn two_stages_of_several_parts_fit_into_local_memory() {
-        let Numbers { parts, .. } = Numbers::of(DType::F32);
+    fn two_stages_of_several_terms_fit_into_local_memory() {
+        let Numbers { terms, .. } = Numbers::of(DType::F32);
         for m in [64, 128, 1 << 20] {
-            let tiling = Tiling::new(64, [m, 4096], Kind::Panels, parts, UNITS);
-            let local = Local::new(Kind::Panels, tiling.columns, parts, LOCAL_BYTES);
+            let tiling = Tiling::new(64, [m, 4096], Kind::Panels, terms, UNITS);
+            let local = Local::new(Kind::Panels, tiling.columns, terms, LOCAL_BYTES);
             assert!(local.bytes <= LOCAL_BYTES && local.stages >= 2, "{m}");
         }
     }
