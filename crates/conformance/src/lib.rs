@@ -243,7 +243,10 @@ impl Bench {
                 Some(reason) => Outcome::Skipped(reason),
                 None => match run(&self.tested, &graph, &operands) {
                     Err(Failure::Run(RunError::Device(e))) if e.class == FailureClass::Caller => {
-                        Outcome::Passed
+                        match mistakes::is_told(case, &e.message) {
+                            true => Outcome::Passed,
+                            false => Outcome::Failed(format!("the value is not named: {e}")),
+                        }
                     }
                     Err(e) => Outcome::Failed(format!("not told to be the caller's mistake: {e}")),
                     Ok(_) => Outcome::Failed("was not refused".to_owned()),

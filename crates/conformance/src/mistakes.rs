@@ -4,7 +4,7 @@ use rustorch_ir::case::{Case, Fill, Operand};
 use rustorch_ir::ops::{
     Binary, BinaryOp, Embedding, Gather, IndexSelect, Scatter, ScatterMode, UpdateSlice,
 };
-use rustorch_ir::{DType, OpKind};
+use rustorch_ir::{DType, Op, OpKind};
 
 /// Cases of an operation that have to be refused as the caller's mistake.
 pub(crate) fn of(kind: OpKind) -> Vec<Case> {
@@ -59,4 +59,17 @@ pub(crate) fn of(kind: OpKind) -> Vec<Case> {
         _ => {}
     }
     cases
+}
+
+/// Does a message name the index that a case has to be refused for, if it is for an index?
+pub(crate) fn is_told(case: &Case, message: &str) -> bool {
+    let index = match &case.op {
+        Op::IndexSelect(_) | Op::Gather(_) | Op::Scatter(_) | Op::Embedding(_) => &case.inputs[1],
+        _ => return true,
+    };
+    let mut numbers = message.split(|c: char| c != '-' && !c.is_ascii_digit());
+    match index.fill {
+        Fill::Ints(value, _) => numbers.any(|number| number == value.to_string()),
+        _ => false,
+    }
 }

@@ -1,6 +1,7 @@
 //! What can go wrong on a device, by what to do about it.
 
 use std::fmt;
+use std::panic::Location;
 
 use rustorch_ir::OpError;
 
@@ -47,9 +48,24 @@ impl fmt::Display for FailureClass {
     }
 }
 
+/// Where a user called a library that records operations and has them computed later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Call {
+    /// The method.
+    pub method: &'static str,
+    /// File, line and column of the call.
+    pub location: &'static Location<'static>,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.method, self.location)
+    }
+}
+
 /// A failure on a device.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{device}: {class}{}: {message}", .op.map(|op| format!(" in {op}")).unwrap_or_default())]
+#[error("{}{message}", where_it_failed(*.device, *.class, *.op, *.call))]
 pub struct DeviceError {
     /// The device.
     pub device: DeviceType,
@@ -57,10 +73,29 @@ pub struct DeviceError {
     pub class: FailureClass,
     /// The operation that failed, where one did.
     pub op: Option<&'static str>,
-    /// Index of the failed node in the compiled graph, where one did.
+    /// Index of the failed node, where one did: for who compiled a graph in that, for who runs one
+    /// in the graph as it was given.
     pub node: Option<usize>,
+    /// The call that recorded the node, if that is known.
+    pub call: Option<Call>,
     /// What happened, in the driver's or kernel's words.
     pub message: String,
+}
+
+impl RunError {
+    /// The same, of which `call` tells the call that recorded the node that failed, if one did.
+    pub fn by_call(mut self, call: impl FnOnce(Option<usize>) -> Option<Call>) -> Self {
+        match &mut self {
+            Self::Device(error) => error.call = call(error.node),
+            Self::DataLost {
+                during: Some(error),
+                ..
+            } => error.call = call(error.node),
+            Self::NoDevice { node, call: by, .. } => *by = call(*node),
+            Self::Op(_) | Self::DataLost { .. } | Self::Busy { .. } | Self::WrongInput { .. } => {}
+        }
+        self
+    }
 }
 
 impl DeviceError {
@@ -71,6 +106,7 @@ impl DeviceError {
             class,
             op: None,
             node: None,
+            call: None,
             message: message.into(),
         }
     }
@@ -111,10 +147,14 @@ pub enum RunError {
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// No device is left that could run an operation.
-    #[error("no device can run {op}: {tried}")]
+    #[error("{}no device can run {op}: {tried}", before(*.call))]
     NoDevice {
         /// The operation with its types.
         op: String,
+        /// Index of its node in the graph, if it has one.
+        node: Option<usize>,
+        /// The call that recorded it, if that is known.
+        call: Option<Call>,
         /// Each device with its reason.
         tried: String,
     },
@@ -144,6 +184,25 @@ pub enum RunError {
         /// Bytes of the storage given.
         got: usize,
     },
+}
+
+/// What comes before the words of an error that a call led to.
+fn before(call: Option<Call>) -> String {
+    call.map(|call| format!("{call}: ")).unwrap_or_default()
+}
+
+/// What comes before a driver's or kernel's words. A method says more than its operation.
+fn where_it_failed(
+    device: DeviceType,
+    class: FailureClass,
+    op: Option<&'static str>,
+    call: Option<Call>,
+) -> String {
+    match (call, op) {
+        (Some(call), _) => format!("{call}: {device}: {class}: "),
+        (None, Some(op)) => format!("{device}: {class} in {op}: "),
+        (None, None) => format!("{device}: {class}: "),
+    }
 }
 
 fn data_lost(input: usize, during: Option<&DeviceError>) -> String {

@@ -447,6 +447,8 @@ impl Executable {
             let root = graph.state_root(value).unwrap_or(value);
             sources[root.index()].ok_or_else(|| RunError::NoDevice {
                 op: "graph".to_owned(),
+                node: None,
+                call: None,
                 tried: "a value is computed by no segment".to_owned(),
             })
         };
@@ -501,8 +503,16 @@ impl Executable {
         })
     }
 
-    fn failed(&self, plan: &Plan, first: usize, device: DeviceId, error: DeviceError) -> Attempt {
+    /// A failure of a segment, of which `first` is the first node.
+    fn failed(
+        &self,
+        plan: &Plan,
+        first: usize,
+        device: DeviceId,
+        mut error: DeviceError,
+    ) -> Attempt {
         let node = error.node.and_then(|i| plan.graph.nodes().get(first + i));
+        error.node = plan.origin(first, error.node);
         Attempt::Failed(Box::new(Failure {
             device,
             memo: node.map(|n| plan.graph.with_signature(n, memo)),
@@ -622,8 +632,9 @@ impl Executable {
             );
         }
         targets.clear();
-        for &(result, bytes) in &stage.targets {
-            targets.push(slot.room_for(&mut results[result], bytes).map_err(fail)?);
+        for (k, &(result, bytes)) in stage.targets.iter().enumerate() {
+            let room = slot.room_for(&mut results[result], bytes);
+            targets.push(room.map_err(|e| fail(plan.segments[index].without_room(k, e)))?);
         }
         Ok(())
     }
@@ -631,11 +642,13 @@ impl Executable {
     /// Makes room for what all stages compute, so that none fails for want of it behind an update
     /// that must not run twice.
     fn reserve(&self, prepared: &mut Prepared) -> Result<(), Attempt> {
-        for stage in &prepared.stages {
+        let plan = &prepared.plan;
+        for (stage, segment) in prepared.stages.iter().zip(&plan.segments) {
             let slot = self.devices.slot(stage.device);
-            for &(result, bytes) in &stage.targets {
-                slot.room_for(&mut prepared.results[result], bytes)
-                    .map_err(|e| self.failed(&prepared.plan, stage.first, stage.device, e))?;
+            for (k, &(result, bytes)) in stage.targets.iter().enumerate() {
+                let room = slot.room_for(&mut prepared.results[result], bytes);
+                let no_room = |e| segment.without_room(k, e);
+                room.map_err(|e| self.failed(plan, stage.first, stage.device, no_room(e)))?;
             }
         }
         Ok(())

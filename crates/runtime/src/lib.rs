@@ -73,7 +73,7 @@ pub use capability::{DeviceCapability, Support, TensorInfo};
 pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};
 pub use deadline::{Deadline, DeadlineError};
 pub use device::{Absent, DeviceInfo, Hardware, LARGEST_BUFFER};
-pub use error::{DeviceError, FailureClass, Fallback, RunError};
+pub use error::{Call, DeviceError, FailureClass, Fallback, RunError};
 pub use executor::{Executable, Loaded, Preference};
 pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved, PlanCounters};

@@ -275,6 +275,8 @@ fn only(device: DeviceType) -> Routing {
 fn absent(device: DeviceType) -> RunError {
     RunError::NoDevice {
         op: "calibration".to_owned(),
+        node: None,
+        call: None,
         tried: format!("{device}: not on this machine"),
     }
 }
@@ -315,6 +317,8 @@ impl Operands {
 fn host(bytes: &[u8]) -> Result<HostBuffer, RunError> {
     HostBuffer::copy_of(bytes).ok_or_else(|| RunError::NoDevice {
         op: "calibration".to_owned(),
+        node: None,
+        call: None,
         tried: format!("the host has no {} bytes", bytes.len()),
     })
 }

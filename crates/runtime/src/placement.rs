@@ -97,4 +97,7 @@ pub(crate) struct Assignment {
     pub(crate) reason: Reason,
     /// Names of the operations that it was put in place of, if any.
     pub(crate) replaces: SmallVec<[&'static str; 8]>,
+    /// Index of the node of the graph as it was given that this is, or is a part of; of several the
+    /// first.
+    pub(crate) origin: usize,
 }

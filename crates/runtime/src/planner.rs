@@ -31,6 +31,20 @@ pub(crate) struct Plan {
     pub(crate) segments: Vec<Segment>,
 }
 
+impl Plan {
+    /// Index of the node of the graph as it was given that a node of the segment which begins at
+    /// `first` is, or is a part of. Without a node, that of the whole segment, if there is one.
+    pub(crate) fn origin(&self, first: usize, node: Option<usize>) -> Option<usize> {
+        if let Some(node) = node {
+            return Some(self.assignments.get(first + node)?.origin);
+        }
+        let segment = self.segments.iter().find(|s| s.first == first)?;
+        let mut origins = self.assignments[segment.nodes()].iter().map(|a| a.origin);
+        let only = origins.next()?;
+        origins.all(|origin| origin == only).then_some(only)
+    }
+}
+
 /// What a plan is made from, besides the graph.
 pub(crate) struct Request<'a> {
     pub(crate) devices: &'a Devices,
@@ -309,13 +323,13 @@ impl<'a> Planner<'a> {
             .map(|&v| self.resolve(v, device))
             .collect::<Result<_, _>>()?;
         match way {
-            Way::Native => self.push(node, &inputs, device, reason),
+            Way::Native => self.push(node, self.index(node), &inputs, device, reason),
             Way::Decomposed(parts) => {
                 let reason = match reason {
                     fallback @ Reason::Fallback(_) => fallback,
                     _ => Reason::Decomposed(node.op.name()),
                 };
-                self.splice(&parts, &inputs, node.pin, device, &reason)
+                self.splice(&parts, node, &inputs, device, &reason)
             }
         }
     }
@@ -332,7 +346,8 @@ impl<'a> Planner<'a> {
             Some(_) => self.first_allowed(node)?,
             None => (self.assignments[at].device, Reason::Neighbour),
         };
-        self.push(node, &[input], device, reason).map(Some)
+        self.push(node, self.index(node), &[input], device, reason)
+            .map(Some)
     }
 
     /// A graph output's value.
@@ -369,7 +384,8 @@ impl<'a> Planner<'a> {
             }
         };
         for (value, view) in chain.into_iter().rev() {
-            planned = self.push(view, &[planned], device, Reason::Neighbour)?[0];
+            let at = self.index(view);
+            planned = self.push(view, at, &[planned], device, Reason::Neighbour)?[0];
             self.put_in.insert((value, device), planned);
         }
         Ok(planned)
@@ -469,6 +485,8 @@ impl<'a> Planner<'a> {
         let types: Vec<String> = types.collect();
         RunError::NoDevice {
             op: format!("{} of {}", node.op.name(), types.join(", ")),
+            node: Some(self.index(node)),
+            call: None,
             tried: match declined.is_empty() {
                 true => "there is no device".to_owned(),
                 false => declined.join("; "),
@@ -476,9 +494,16 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// The index of a node of the source.
+    fn index(&self, node: &Node) -> usize {
+        self.source.producer(node.result(0)).unwrap_or_default()
+    }
+
+    /// Adds a node that is the source's of index `origin`, or a part of it.
     fn push(
         &mut self,
         node: &Node,
+        origin: usize,
         inputs: &[ValueId],
         device: DeviceId,
         reason: Reason,
@@ -488,6 +513,7 @@ impl<'a> Planner<'a> {
             device,
             reason,
             replaces: SmallVec::new(),
+            origin,
         });
         Ok(self.graph.results(first))
     }
@@ -541,21 +567,22 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Appends the nodes of `parts`, whose inputs are `inputs`.
+    /// Appends the nodes of `parts`, which `node` is made of and whose inputs are `inputs`.
     fn splice(
         &mut self,
         parts: &Graph,
+        node: &Node,
         inputs: &[ValueId],
-        pin: Option<DeviceType>,
         device: DeviceId,
         reason: &Reason,
     ) -> Result<Results, RunError> {
+        let origin = self.index(node);
         let mut values = inputs.to_vec();
         for part in parts.nodes() {
             let operands: SmallVec<[ValueId; 4]> =
                 part.inputs.iter().map(|v| values[v.index()]).collect();
-            let results = self.push(part, &operands, device, reason.clone())?;
-            self.graph.pin(results[0], pin);
+            let results = self.push(part, origin, &operands, device, reason.clone())?;
+            self.graph.pin(results[0], node.pin);
             values.extend(results);
         }
         Ok(parts.outputs().iter().map(|v| values[v.index()]).collect())

@@ -396,6 +396,8 @@ impl Runtime {
         let Some(slot) = self.devices.named(device).next() else {
             return Err(RunError::NoDevice {
                 op: format!("{} bytes", storage.bytes()),
+                node: None,
+                call: None,
                 tried: format!("{device}: not on this machine"),
             });
         };

@@ -5,6 +5,7 @@ use std::ops::Range;
 use rustorch_ir::{Graph, Node, OpError, OpKind, ValueId};
 use smallvec::SmallVec;
 
+use crate::DeviceError;
 use crate::placement::{Assignment, DeviceId};
 
 /// Neighbouring nodes of one device, as a graph of their own.
@@ -27,6 +28,15 @@ impl Segment {
     /// Indices of its nodes in the plan's graph.
     pub(crate) fn nodes(&self) -> Range<usize> {
         self.first..self.first + self.graph.nodes().len()
+    }
+
+    /// The failure to find room for an output, by the node that computes it.
+    pub(crate) fn without_room(&self, output: usize, error: DeviceError) -> DeviceError {
+        let value = self.graph.outputs()[output];
+        match (self.graph.producer(value), self.graph.node(value)) {
+            (Some(at), Some(node)) => error.at(at, node.op.name()),
+            _ => error,
+        }
     }
 
     /// Tensors that it writes with the elements of another one in another type: by casts, and
@@ -142,6 +152,7 @@ mod tests {
             device: DeviceId(0),
             reason: Reason::Preferred,
             replaces: Default::default(),
+            origin: 0,
         };
         let all = vec![here; graph.nodes().len()];
         cut(graph, &all)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustorch_ir::ops::Full;
 use rustorch_ir::{DType, FoldingHasher, Op, Scalar, TensorType, ValueId};
-use rustorch_runtime::{DeviceType, Moment, Outline, Runtime, Storage};
+use rustorch_runtime::{Call, DeviceType, Moment, Outline, Runtime, Storage};
 use smallvec::SmallVec;
 
 use crate::Tensor;
@@ -238,6 +238,12 @@ impl Leaves {
         let value = ValueId((self.inputs.len() + self.made.len()) as u32);
         self.made.push(Made { op, operand, pin });
         value
+    }
+
+    /// The call that recorded a node of the graph of a history that begins with these.
+    pub(crate) fn recorded(&self, history: &History, node: usize) -> Option<Call> {
+        let (_, pending) = history.nodes.get(node.checked_sub(self.made.len())?)?;
+        Some(pending.call)
     }
 
     /// The graph so far.

@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::{Arange, Full};
 use rustorch_ir::{DType, OpError, Scalar, TensorType};
+use rustorch_macros::track_calls;
 use rustorch_runtime::{HostBuffer, Storage};
 
 use crate::error::{RusTorchError, RusTorchResult, require, with_room};
@@ -10,6 +11,7 @@ use crate::tensor::check_type;
 use crate::value::View;
 use crate::{Element, Operand, Tensor};
 
+#[track_calls]
 impl Tensor {
     /// The elements `data`, in row-major order, as a tensor of `shape`.
     ///

@@ -1,10 +1,12 @@
 //! Operations that others define.
 
 use rustorch_ir::ops::{Composite, Custom};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
 
+#[track_calls]
 impl Tensor {
     /// The `N` results of a composite operation that is defined elsewhere. It runs on every device,
     /// as what it is made of, or by a kernel of its own where a backend has one.

@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::{Compare, CompareOp, Where};
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require, with_room};
@@ -42,6 +43,7 @@ fn places(
     Tensor::apply(name, Compare { op }, &[&line(columns)?, &bound])
 }
 
+#[track_calls]
 impl Tensor {
     /// The elements where a mask is true, 0 elsewhere.
     pub(crate) fn kept_where(&self, name: &'static str, mask: &Self) -> RusTorchResult<Self> {

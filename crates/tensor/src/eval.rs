@@ -2,9 +2,11 @@
 
 use rustorch_ir::ops::Contiguous;
 use rustorch_ir::{OpError, Role, Scalar, TensorType, ValueId};
+use rustorch_macros::track_calls;
 use rustorch_runtime::{HostBuffer, Outline, Results, Routing, RunError, Runtime, Storage};
 use smallvec::SmallVec;
 
+use crate::call;
 use crate::capture::{Capture, Leaves};
 use crate::devices::current;
 use crate::error::{RusTorchError, RusTorchResult, require};
@@ -24,6 +26,7 @@ const READ_BYTES: usize = 256 * 1024;
 /// # Errors
 /// A placeholder among what they are computed from; a failure that no device could make
 /// good; a mistake only found at run time, such as an index out of range.
+#[track_calls]
 pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
     let (runtime, routing) = current();
     if let [tensor] = tensors
@@ -32,7 +35,7 @@ pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
         return Ok(());
     }
     eval_with(tensors, &runtime, routing, |outline, leaves| {
-        Ok(runtime.run_outline(outline, leaves, routing)?)
+        runtime.run_outline(outline, leaves, routing)
     })
 }
 
@@ -70,33 +73,13 @@ fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchRes
             _ => Ok(false),
         };
     }
-    let result = result.map_err(|e| by_method(e.into(), [&*pending]))?;
+    let result = result.map_err(|e| e.by_call(|_| Some(pending.call)))?;
     for storage in result {
         let view = View::whole(storage, &value.ty().shape);
-        value.store(view.made_by(Some(pending.name), recipe.clone()));
+        value.store(view.made_by(Some(pending.call.method), recipe.clone()));
     }
     runtime.bound_recipes();
     Ok(true)
-}
-
-/// A failure in an operation of these by the name of the method that recorded it, if it can have
-/// been one alone.
-fn by_method<'a>(
-    error: RusTorchError,
-    operations: impl IntoIterator<Item = &'a Pending>,
-) -> RusTorchError {
-    let RusTorchError::Device(mut error) = error else {
-        return error;
-    };
-    let failed = error.op;
-    let is_failed = |pending: &&Pending| failed == Some(pending.op.name());
-    let mut names = (operations.into_iter().filter(is_failed)).map(|pending| pending.name);
-    if let Some(name) = names.next()
-        && names.all(|other| other == name)
-    {
-        error.op = Some(name);
-    }
-    RusTorchError::Device(error)
 }
 
 /// Does an operation compute one result in memory of its own?
@@ -111,7 +94,7 @@ pub(crate) fn eval_with(
     tensors: &[&Tensor],
     runtime: &Runtime,
     routing: Routing,
-    mut run: impl FnMut(&Outline, &[Storage]) -> RusTorchResult<Results>,
+    mut run: impl FnMut(&Outline, &[Storage]) -> Result<Results, RunError>,
 ) -> RusTorchResult<()> {
     let mut pending: SmallVec<[&Value; 4]> = SmallVec::new();
     for tensor in tensors.iter().filter(|tensor| !tensor.is_ready()) {
@@ -128,6 +111,10 @@ pub(crate) fn eval_with(
             true => of_history(&history, runtime),
             false => Recipes::default(),
         };
+        let call_of = |node: Option<usize>| {
+            let recorded = node.and_then(|node| leaves.recorded(&history, node));
+            recorded.or_else(call::entered)
+        };
         match run(&capture.outline, &leaves.storages) {
             Ok(storages) => {
                 keep_results(capture, &leaves, storages, recipes);
@@ -136,14 +123,12 @@ pub(crate) fn eval_with(
                 runtime.bound_recipes();
                 break;
             }
-            Err(RusTorchError::Run(lost @ RunError::DataLost { .. })) => {
+            Err(lost @ RunError::DataLost { .. }) => {
+                let lost = lost.by_call(call_of);
                 let values = history.leaves.iter().map(|(value, _)| value);
                 recover_from(lost, values, &leaves.storages, runtime, routing)?;
             }
-            Err(error) => {
-                let operations = history.nodes.iter().map(|(_, pending)| &**pending);
-                return Err(by_method(error, operations));
-            }
+            Err(error) => return Err(error.by_call(call_of).into()),
         }
     }
     Ok(())
@@ -155,7 +140,7 @@ fn keep_results(capture: Capture, leaves: &Leaves, storages: Results, mut recipe
         leaves.storages[input].overwrite_at(recorded);
     }
     for (value, storage) in capture.results.iter().zip(storages) {
-        let op = value.pending().map(|pending| pending.name);
+        let op = value.pending().map(|pending| pending.call.method);
         let view = View::whole(storage, &value.ty().shape);
         value.store(view.made_by(op, recipes.remove(&value.key())));
     }
@@ -195,6 +180,7 @@ fn number_alone(number: Scalar, ty: &TensorType) -> RusTorchResult<View> {
     Ok(View::whole(Storage::from_host(buffer), &ty.shape))
 }
 
+#[track_calls]
 impl Tensor {
     /// Computes the value, if that was not done yet, and returns the tensor. Its history
     /// is dropped.

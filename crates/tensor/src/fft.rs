@@ -6,6 +6,7 @@
 
 use rustorch_ir::ops::{Fft, FftKind};
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -274,6 +275,7 @@ transforms! {
 ///
 /// # Errors
 /// Other than floats.
+#[track_calls(fft)]
 pub fn fftfreq(n: usize, d: f64, dtype: DType) -> RusTorchResult<Tensor> {
     let index = Tensor::arange(0, n as i64, 1, DType::F64)?;
     let above = index.ge(n.div_ceil(2) as f64)?;
@@ -285,6 +287,7 @@ pub fn fftfreq(n: usize, d: f64, dtype: DType) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// As [`fftfreq`].
+#[track_calls(fft)]
 pub fn rfftfreq(n: usize, d: f64, dtype: DType) -> RusTorchResult<Tensor> {
     let place = Tensor::arange(0, (n / 2 + 1) as i64, 1, DType::F64)?;
     frequencies("fft.rfftfreq", &place, n, d, dtype)
@@ -305,6 +308,7 @@ fn frequencies(
 ///
 /// # Errors
 /// There are no such dimensions.
+#[track_calls(fft)]
 pub fn fftshift(x: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
     shifted("fft.fftshift", x, dims, |size| size / 2)
 }
@@ -313,6 +317,7 @@ pub fn fftshift(x: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// There are no such dimensions.
+#[track_calls(fft)]
 pub fn ifftshift(x: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
     shifted("fft.ifftshift", x, dims, |size| -(size / 2))
 }
@@ -393,6 +398,7 @@ impl Stft {
     }
 }
 
+#[track_calls]
 impl Tensor {
     /// Fourier transforms of a signal `[n]` or `[b, n]`, part by part, weighted by a window:
     /// `[…, frequencies, parts]`, complex.

@@ -9,6 +9,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch_ir::{DType, Op};
+use rustorch_macros::track_calls;
 use smallvec::SmallVec;
 
 use crate::Tensor;
@@ -118,6 +119,7 @@ pub(crate) fn tracks(inputs: &[&Tensor], dtype: DType) -> Option<Tracks> {
     is_wanted.then(|| inputs.iter().map(|input| input.track().cloned()).collect())
 }
 
+#[track_calls]
 impl Tensor {
     /// Is a gradient wanted? As in PyTorch, results want one if an operand does. Such a handle
     /// keeps how it was computed, see [`Tensor::recorded`].

@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::{Scatter, ScatterMode};
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -34,6 +35,7 @@ const ADD: Scatter = Scatter {
     mode: ScatterMode::Add,
 };
 
+#[track_calls]
 impl Tensor {
     /// How often each of 0, 1, 2, … is an element of this vector of integers, or the sum of its
     /// `weights`, of the same shape. As long as the largest element needs, and at least

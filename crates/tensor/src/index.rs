@@ -11,6 +11,7 @@ mod places;
 
 use rustorch_ir::ops::{Gather, IndexSelect, Scatter, ScatterMode};
 use rustorch_ir::{DType, Shape};
+use rustorch_macros::track_calls;
 
 pub use list::{Ellipsis, Index, Indices, NewAxis};
 
@@ -18,6 +19,7 @@ use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::promote::Operand;
 
+#[track_calls]
 impl Tensor {
     /// `out[i][j][k] = self[i][index[i][j][k]][k]` for `dim` 1. `index` is `i64` or `i32` of
     /// `self`'s rank, nowhere larger than `self` except in `dim`; the result has its shape.

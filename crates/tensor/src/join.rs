@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::Concat;
 use rustorch_ir::{OpError, Shape};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require, with_room};
@@ -29,6 +30,7 @@ fn each(
     tensors.iter().map(|t| change(t)).collect()
 }
 
+#[track_calls]
 impl Tensor {
     /// Tensors joined along a dimension of theirs. Their other sizes are equal; their dtypes
     /// promote. As in PyTorch, tensors of shape `[0]` fit any others.

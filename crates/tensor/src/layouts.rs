@@ -1,11 +1,13 @@
 //! Tensors of given strides, and of other sizes than they had.
 
 use rustorch_ir::{DType, Layout};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::value::State;
 
+#[track_calls]
 impl Tensor {
     /// How many elements of memory lie between neighbours along each dimension. What is not computed
     /// yet will be dense.

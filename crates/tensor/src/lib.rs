@@ -7,6 +7,7 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `tensor.rs`, `value.rs` | the handle, recording, shape and dtype; what it is on |
+//! | `call.rs` | the method and the line by which the user called the library |
 //! | `history.rs`, `grad.rs` | operations still to be computed, and those kept for gradients |
 //! | `recipe.rs`, `recovery.rs` | how values were computed, for when their device is lost |
 //! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
@@ -29,6 +30,7 @@
 //! | `dims.rs`, `element.rs`, `error.rs` | types of arguments and errors |
 
 mod activity;
+mod call;
 mod capture;
 mod converting;
 mod creation;

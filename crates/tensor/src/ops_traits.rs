@@ -16,6 +16,8 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use rustorch_macros::track_calls;
+
 use crate::Tensor;
 use crate::error::RusTorchResult;
 use crate::promote::{Operand, result_dtype};
@@ -43,6 +45,7 @@ macro_rules! number_operators {
 
 macro_rules! operator {
     ($Trait:ident::$method:ident: |$a:ident: $A:ty, $b:ident: $B:ty| $result:expr) => {
+        #[rustorch_macros::track_calls]
         impl $Trait<$B> for $A {
             type Output = RusTorchResult<Tensor>;
 
@@ -66,6 +69,7 @@ fn beside(
 
 operators!(Add::add, Sub::sub, Mul::mul, Div::div);
 
+#[track_calls]
 impl Neg for &Tensor {
     type Output = RusTorchResult<Tensor>;
 
@@ -74,6 +78,7 @@ impl Neg for &Tensor {
     }
 }
 
+#[track_calls]
 impl Neg for Tensor {
     type Output = RusTorchResult<Tensor>;
 

@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::Pad;
 use rustorch_ir::{DType, OpError, Scalar};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -31,6 +32,7 @@ macro_rules! constant_from {
 
 constant_from!(Scalar, f64, f32, i64, i32, bool);
 
+#[track_calls]
 impl Tensor {
     /// Elements put around the last dimensions, as `torch.nn.functional.pad`: `padding` is how
     /// many indices before and after the last dimension, then those of the one before it,

@@ -2,6 +2,7 @@
 
 use rustorch_ir::OpError;
 use rustorch_ir::ops::{Reshape, Slice};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require, with_room};
@@ -42,6 +43,7 @@ pub(crate) fn clip(index: isize, size: usize) -> usize {
     }
 }
 
+#[track_calls]
 impl Tensor {
     /// Every `step`-th index of `dim` from `start` up to but without `end`, as Python's
     /// `start:end:step`: negative indices count from the end, and what is outside is cut.

@@ -3,6 +3,7 @@
 
 use rustorch_ir::ops::{Scatter, ScatterMode};
 use rustorch_ir::{DType, Layout, OpError};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -62,6 +63,7 @@ fn unbatched(x: Tensor, alone: bool) -> RusTorchResult<Tensor> {
     }
 }
 
+#[track_calls]
 impl Tensor {
     /// The windows of images `[n, c, h, w]`, or of one `[c, h, w]`, as columns `[n, c · kernel
     /// elements, windows]`: `torch.nn.functional.unfold`.

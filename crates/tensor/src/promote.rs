@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use num_complex::Complex;
 use rustorch_ir::ops::Cast;
 use rustorch_ir::{DType, FLOAT8_ADVICE, OpError, Scalar};
+use rustorch_macros::track_calls;
 use rustorch_runtime::DeviceType;
 
 use crate::Tensor;
@@ -145,6 +146,7 @@ impl<'a> From<&'a Tensor> for To<'a> {
     }
 }
 
+#[track_calls]
 impl Tensor {
     /// The tensor in another dtype ([`Tensor::to_dtype`]), on another device
     /// ([`Tensor::to_device`]), or as another tensor is.

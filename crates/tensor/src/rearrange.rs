@@ -1,6 +1,7 @@
 //! The same elements at other places, or several times.
 
 use rustorch_ir::{DType, OpError, Shape};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::dims::Dims;
@@ -27,6 +28,7 @@ impl<'a> From<&'a Tensor> for Repeats<'a> {
     }
 }
 
+#[track_calls]
 impl Tensor {
     /// The named dimensions in reverse order. A copy, as in PyTorch.
     ///

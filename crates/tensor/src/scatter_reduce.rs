@@ -2,6 +2,7 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Scatter, ScatterMode};
+use rustorch_macros::track_calls;
 
 use crate::elementwise::RoundingMode;
 use crate::error::{RusTorchResult, require};
@@ -22,6 +23,7 @@ pub enum ScatterReduce {
     Amin,
 }
 
+#[track_calls]
 impl Tensor {
     /// A copy in which `out[i][index[i][j][k]][k]`, for `dim` 1, is what all `source[i][j][k]` that go
     /// there are combined to, and with `include_self` what was there. `index` is as for

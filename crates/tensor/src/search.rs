@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::{Compare, CompareOp, Gather};
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -10,6 +11,7 @@ use crate::promote::{Operand, result_dtype};
 /// Elements that are compared one by one; more are sorted.
 const FEW: usize = 16;
 
+#[track_calls]
 impl Tensor {
     /// Where `values` would be put into this sorted sequence so that it stays sorted: before its
     /// first element that is not below (or, `right`, above) the value. `i64`, of the shape of

@@ -1,6 +1,7 @@
 //! Neighbouring slices combined by segments.
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 
 use crate::error::{RusTorchResult, require};
 use crate::{ScatterReduce, Tensor};
@@ -35,6 +36,7 @@ impl Segments<'_> {
     }
 }
 
+#[track_calls]
 impl Tensor {
     /// What the slices of each segment along `axis` are combined to: `[…, segments, …]`. The elements
     /// begin with `initial`; without it an empty segment gives 0 as a sum, 1 as a product, NaN as a

@@ -1,6 +1,7 @@
 //! How variables vary together, and how values change along a dimension.
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::dims::Dims;
@@ -39,6 +40,7 @@ impl<const N: usize> From<[&Tensor; N]> for Spacing {
     }
 }
 
+#[track_calls]
 impl Tensor {
     /// The covariance matrix of variables, the rows of `[variables, observations]`; of one
     /// variable, also a vector or a number, its variance. `fweights`, integers, say how often each observation counts,

@@ -4,9 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use rustorch_ir::ops::Reshape;
 use rustorch_ir::{DType, Op, OpError, ResultTypes, Role, Scalar, TensorType, normalize_dim};
+use rustorch_macros::track_calls;
 use rustorch_runtime::{DeviceType, Moment, RunError, Storage};
 use smallvec::SmallVec;
 
+use crate::call;
 use crate::devices::{current, runtime};
 use crate::error::{RusTorchResult, require};
 use crate::eval::eval_all;
@@ -34,6 +36,7 @@ pub struct Tensor {
     track: Option<Arc<Track>>,
 }
 
+#[track_calls]
 impl Tensor {
     pub(crate) fn of(value: Value, track: Option<Arc<Track>>) -> Self {
         Self { value, track }
@@ -298,7 +301,7 @@ impl Tensor {
     }
 }
 
-/// An operation on tensors, recorded by the method `name`.
+/// An operation on tensors; `name` is what errors call it if the user called no method.
 fn recorded(
     name: &'static str,
     op: Op,
@@ -308,7 +311,7 @@ fn recorded(
     let values = inputs.iter().map(|input| &input.value);
     Arc::new(Pending {
         op,
-        name,
+        call: call::current(name),
         extent: Extent::of(values.clone()),
         inputs: values.cloned().collect(),
         pin,

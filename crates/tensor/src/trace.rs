@@ -1,7 +1,8 @@
 //! Computations that are recorded once and run often.
 
 use rustorch_ir::{DType, OpError, TensorType};
-use rustorch_runtime::{Executable, Loaded, Moment, Storage};
+use rustorch_macros::track_calls;
+use rustorch_runtime::{Call, Executable, Loaded, Moment, RunError, Storage};
 
 use crate::Tensor;
 use crate::capture::{Capture, Leaves};
@@ -37,8 +38,11 @@ pub struct Trace {
     /// The inputs that every run writes over.
     states: Vec<usize>,
     outputs: Vec<TensorType>,
+    /// For nodes of the graph, in its order, the calls that recorded them.
+    calls: Vec<Option<Call>>,
 }
 
+#[track_calls]
 impl Trace {
     /// Records how `outputs` are computed from `placeholders` and from tensors in memory,
     /// for the current [`runtime`](crate::runtime).
@@ -55,7 +59,10 @@ impl Trace {
         let leaves = Leaves::of_trace(&history, placeholders)?;
         let capture = Capture::trace(&history, &leaves, &values)?;
         let (runtime, routing) = current();
-        let executable = runtime.prepare(capture.outline.graph()?, routing);
+        let graph = capture.outline.graph()?;
+        let nodes = 0..graph.nodes().len();
+        let calls = nodes.map(|node| leaves.recorded(&history, node)).collect();
+        let executable = runtime.prepare(graph, routing);
         let mut states: Vec<usize> = capture.written.iter().map(|(input, _)| *input).collect();
         states.sort_unstable();
         states.dedup();
@@ -65,6 +72,7 @@ impl Trace {
             leaves: leaves.storages.to_vec(),
             states,
             outputs: outputs.iter().map(|t| t.ty().clone()).collect(),
+            calls,
         })
     }
 
@@ -97,6 +105,8 @@ impl Trace {
             leaves: self.leaves.clone(),
             states: self.states.clone(),
             outputs: self.outputs.clone(),
+            // Casts stand between the nodes.
+            calls: Vec::new(),
         })
     }
 
@@ -122,7 +132,8 @@ impl Trace {
             let expected = format!("{} storages for the placeholders", self.placeholders);
             return Err(OpError::new("trace", expected, inputs.len()).into());
         }
-        self.executable.run_into(&[inputs, &self.leaves], outputs)?;
+        let ran = self.executable.run_into(&[inputs, &self.leaves], outputs);
+        ran.map_err(|e| self.by_call(e))?;
         if !self.states.is_empty() {
             let now = Moment::next();
             let all = || inputs.iter().chain(&self.leaves);
@@ -143,7 +154,13 @@ impl Trace {
     /// As [`Trace::run`].
     pub fn load(&self, inputs: &[Storage], each: impl FnMut(Loaded)) -> RusTorchResult<()> {
         let fresh = self.placeholders;
-        Ok(self.executable.load(&[inputs, &self.leaves], fresh, each)?)
+        let loaded = self.executable.load(&[inputs, &self.leaves], fresh, each);
+        Ok(loaded.map_err(|e| self.by_call(e))?)
+    }
+
+    /// A failure by the call that recorded what failed.
+    fn by_call(&self, error: RunError) -> RunError {
+        error.by_call(|node| *self.calls.get(node?)?)
     }
 
     /// Shape and dtype of each output.

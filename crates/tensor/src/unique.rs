@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Scatter, ScatterMode};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require_dtype};
@@ -19,6 +20,7 @@ pub struct Unique {
     pub counts: Tensor,
 }
 
+#[track_calls]
 impl Tensor {
     /// The elements in rising order, each once, or the indices of `dim` that differ, in the order
     /// of their elements. As in PyTorch, a NaN equals no other. Real numbers and booleans. They

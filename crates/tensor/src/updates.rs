@@ -2,11 +2,13 @@
 
 use rustorch_ir::Role;
 use rustorch_ir::ops::{Assign, Contiguous, UpdateSlice};
+use rustorch_macros::track_calls;
 
 use crate::error::{RusTorchResult, require};
 use crate::value::State;
 use crate::{Operand, Tensor};
 
+#[track_calls]
 impl Tensor {
     /// Writes the elements of `source` over this tensor's, in its memory, and makes this handle one
     /// on the tensor with that change. `source` is broadcast to this tensor's shape and converted

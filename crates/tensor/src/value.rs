@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustorch_ir::{DType, Layout, Op, Role, Scalar, Shape, TensorType};
-use rustorch_runtime::{DeviceType, Moment, Storage};
+use rustorch_runtime::{Call, DeviceType, Moment, Storage};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::{RusTorchResult, require};
@@ -39,8 +39,8 @@ pub(crate) enum State {
 /// An operation on values.
 pub(crate) struct Pending {
     pub(crate) op: Op,
-    /// What errors call it: the method that recorded it.
-    pub(crate) name: &'static str,
+    /// What errors call it: the method that the user called, and where.
+    pub(crate) call: Call,
     pub(crate) inputs: SmallVec<[Value; 4]>,
     /// The device that the user wants it on.
     pub(crate) pin: Option<DeviceType>,
@@ -84,7 +84,7 @@ impl Pending {
         let expected = "operands as they were when it was recorded";
         let got =
             "one that was written over since (ask for the value before that, or record it again)";
-        let name = self.op.name();
+        let name = self.call.method;
         require(name, self.inputs.iter().all(is_old), expected, got)
     }
 

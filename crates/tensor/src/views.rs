@@ -4,6 +4,7 @@
 
 use rustorch_ir::ops::{AsStrided, Contiguous, Expand, Permute, Reshape};
 use rustorch_ir::{Layout, Shape, TensorType, broadcast_shapes};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::dims::{Dims, Sizes};
@@ -11,6 +12,7 @@ use crate::error::{RusTorchResult, require};
 use crate::tensor::check_type;
 use crate::value::Value;
 
+#[track_calls]
 impl Tensor {
     /// The same elements, in row-major order, in another shape. One size may be −1: it is
     /// what the others leave. A view where strides allow it, else a copy.

@@ -7,6 +7,7 @@
 use std::f64::consts::{PI, SQRT_2};
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require, with_room};
@@ -59,6 +60,7 @@ fn cosines(
 /// # Errors
 /// A dtype other than `f32` and `f64`; no weights; no memory. Those of the other windows are the
 /// same.
+#[track_calls]
 pub fn general_cosine(
     m: usize,
     weights: &[f64],
@@ -74,6 +76,7 @@ pub fn general_cosine(
 ///
 /// # Errors
 /// See [`general_cosine`].
+#[track_calls]
 pub fn general_hamming(m: usize, alpha: f64, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     cosines("general_hamming", m, &[alpha, 1.0 - alpha], sym, dtype)
 }
@@ -82,6 +85,7 @@ pub fn general_hamming(m: usize, alpha: f64, sym: bool, dtype: DType) -> RusTorc
 ///
 /// # Errors
 /// See [`general_cosine`].
+#[track_calls]
 pub fn hann(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     cosines("hann", m, &[0.5, 0.5], sym, dtype)
 }
@@ -90,6 +94,7 @@ pub fn hann(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// See [`general_cosine`].
+#[track_calls]
 pub fn hamming(m: usize, alpha: f64, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     cosines("hamming", m, &[alpha, 1.0 - alpha], sym, dtype)
 }
@@ -98,6 +103,7 @@ pub fn hamming(m: usize, alpha: f64, sym: bool, dtype: DType) -> RusTorchResult<
 ///
 /// # Errors
 /// See [`general_cosine`].
+#[track_calls]
 pub fn blackman(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     cosines("blackman", m, &[0.42, 0.5, 0.08], sym, dtype)
 }
@@ -107,6 +113,7 @@ pub fn blackman(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// See [`general_cosine`].
+#[track_calls]
 pub fn nuttall(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     let weights = [0.363_581_9, 0.489_177_5, 0.136_599_5, 0.010_641_1];
     cosines("nuttall", m, &weights, sym, dtype)
@@ -116,6 +123,7 @@ pub fn nuttall(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// See [`general_cosine`].
+#[track_calls]
 pub fn bartlett(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     let step = 2.0 / steps(m, sym);
     window("bartlett", m, dtype, |i| 1.0 - (i * step - 1.0).abs())
@@ -125,6 +133,7 @@ pub fn bartlett(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// See [`general_cosine`].
+#[track_calls]
 pub fn cosine(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     let step = PI / (steps(m, sym) + 1.0);
     window("cosine", m, dtype, |i| ((i + 0.5) * step).sin())
@@ -134,6 +143,7 @@ pub fn cosine(m: usize, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// See [`general_cosine`]; a `tau` that is not positive; a center of a symmetric window.
+#[track_calls]
 pub fn exponential(
     m: usize,
     center: impl Into<Option<f64>>,
@@ -159,6 +169,7 @@ pub fn exponential(
 ///
 /// # Errors
 /// See [`general_cosine`]; a deviation that is not positive.
+#[track_calls]
 pub fn gaussian(m: usize, std: f64, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     const NAME: &str = "gaussian";
     require(NAME, std > 0.0, "a positive standard deviation", std)?;
@@ -170,6 +181,7 @@ pub fn gaussian(m: usize, std: f64, sym: bool, dtype: DType) -> RusTorchResult<T
 ///
 /// # Errors
 /// See [`general_cosine`]; a negative `beta`.
+#[track_calls]
 pub fn kaiser(m: usize, beta: f64, sym: bool, dtype: DType) -> RusTorchResult<Tensor> {
     const NAME: &str = "kaiser";
     require(NAME, beta >= 0.0, "a beta that is not negative", beta)?;
@@ -193,6 +205,7 @@ fn bessel_i0(x: f64) -> f64 {
     sum
 }
 
+#[track_calls]
 impl Tensor {
     /// [`hann`], periodic or symmetric.
     ///

@@ -1,6 +1,6 @@
 //! From a lowered graph to launches, without knowing the driver.
 
-use rustorch_ir::Signature;
+use rustorch_ir::{DType, Layout, Signature};
 use rustorch_runtime::{Lowered, Place, Slot, Step};
 use smallvec::SmallVec;
 
@@ -45,6 +45,60 @@ pub(crate) struct Mistake {
     pub(crate) node: usize,
     pub(crate) op: &'static str,
     pub(crate) message: String,
+    /// The indices that it is one of, if they are a graph input, which is there when the run is over.
+    pub(crate) indices: Option<Indices>,
+}
+
+/// An operand of indices.
+pub(crate) struct Indices {
+    /// Which graph input it is.
+    input: usize,
+    layout: Layout,
+    dtype: DType,
+    /// They are from 0 up to, but without, this.
+    size: usize,
+    /// What others are outside of.
+    range: String,
+}
+
+impl Mistake {
+    /// What to tell the caller; `read` gives the bytes of a graph input.
+    pub(crate) fn told(&self, read: impl FnOnce(usize) -> Option<Vec<u8>>) -> String {
+        let told = self.indices.as_ref().and_then(|indices| {
+            let (at, index) = indices.first_outside(&read(indices.input)?)?;
+            Some(format!(
+                "the index {index} at {at:?} is outside {}",
+                indices.range
+            ))
+        });
+        told.unwrap_or_else(|| self.message.clone())
+    }
+}
+
+impl Indices {
+    /// The first one that is outside: coordinates and value.
+    fn first_outside(&self, bytes: &[u8]) -> Option<(Vec<usize>, i64)> {
+        let width = self.dtype.size()?;
+        let index = |at: usize| {
+            let bytes = bytes.get(at * width..(at + 1) * width)?;
+            match self.dtype {
+                DType::I32 => Some(i32::from_ne_bytes(bytes.try_into().ok()?).into()),
+                _ => Some(i64::from_ne_bytes(bytes.try_into().ok()?)),
+            }
+        };
+        let is_outside = |&(_, index): &(usize, i64)| {
+            let index = usize::try_from(index);
+            !index.is_ok_and(|index| index < self.size)
+        };
+        let indices = self.layout.positions().map_while(index);
+        let (mut flat, index) = indices.enumerate().find(is_outside)?;
+        let mut at = vec![0; self.layout.rank()];
+        for (at, &size) in at.iter_mut().zip(&self.layout.shape[..]).rev() {
+            *at = flat % size;
+            flat /= size;
+        }
+        Some((at, index))
+    }
 }
 
 /// The operands of a product of the driver's library.
@@ -185,7 +239,32 @@ impl Emitter<'_> {
             node: step.parts[part].node,
             op: step.parts[part].op.name(),
             message,
+            indices: None,
         });
         self.mistakes.len() as u32
+    }
+
+    /// [`Emitter::mistake`] of an index among those of `place`, an operand of `step`, that is not
+    /// below `size`; `range` is what it is outside of.
+    pub(crate) fn outside(
+        &mut self,
+        step: &Step,
+        place: &Place,
+        size: usize,
+        range: String,
+    ) -> u32 {
+        let code = self.mistake(step, 0, format!("an index is outside {range}"));
+        if let (Slot::Input(input), true) = (place.slot, self.is_constant(place))
+            && let Some(mistake) = self.mistakes.last_mut()
+        {
+            mistake.indices = Some(Indices {
+                input,
+                layout: place.layout.clone(),
+                dtype: place.ty.dtype,
+                size,
+                range,
+            });
+        }
+        code
     }
 }

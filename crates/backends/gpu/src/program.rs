@@ -281,8 +281,12 @@ impl<D: Driver> GpuProgram<D> {
         }
     }
 
-    /// Fails if a kernel has found a mistake, which is then forgotten.
-    fn check(&self, status: &GpuBuffer<D>) -> Result<(), DeviceError> {
+    /// Fails if a kernel has found a mistake in a run of these inputs, which is then forgotten.
+    fn check(
+        &self,
+        status: &GpuBuffer<D>,
+        inputs: &[Arc<dyn DeviceBuffer>],
+    ) -> Result<(), DeviceError> {
         let mut word = [0; 4];
         // SAFETY: the run is over, and the word is this run's alone.
         unsafe { status.read(0, &mut word)? };
@@ -292,10 +296,16 @@ impl<D: Driver> GpuProgram<D> {
         }
         // SAFETY: as above.
         unsafe { status.write(0, &[0; 4])? };
-        let mistake = self.mistakes.get(code as usize - 1);
-        Err(match mistake {
-            Some(Mistake { node, op, message }) => {
-                self.error(FailureClass::Caller, message).at(*node, op)
+        let read = |input: usize| {
+            let mut bytes = vec![0; inputs[input].bytes()];
+            // SAFETY: the run is over, and does not write to this input.
+            let read = unsafe { inputs[input].read(0, &mut bytes) };
+            read.ok().map(|()| bytes)
+        };
+        Err(match self.mistakes.get(code as usize - 1) {
+            Some(mistake) => {
+                let error = self.error(FailureClass::Caller, &mistake.told(read));
+                error.at(mistake.node, mistake.op)
             }
             None => self.error(FailureClass::Lost, "memory was overwritten"),
         })
@@ -339,7 +349,8 @@ impl<D: Driver> GpuProgram<D> {
             // Even after a failure: what was queued before still uses the buffers.
             let waited = self.pool.driver.wait();
             result = result.and(waited);
-            result = result.and_then(|()| status.map_or(Ok(()), |status| self.check(status)));
+            result =
+                result.and_then(|()| status.map_or(Ok(()), |status| self.check(status, inputs)));
         }
         if result.is_err() {
             // Launches that never came have not set their counters back.

@@ -1,6 +1,7 @@
 //! Activation functions.
 
 use rustorch_ir::ops::{ActivationKind, BinaryOp};
+use rustorch_macros::track_calls;
 
 use super::{composed_methods, float_of, unary_methods};
 use crate::Tensor;
@@ -13,6 +14,7 @@ unary_methods! {
     gelu_tanh = activation(ActivationKind::GeluTanh);
 }
 
+#[track_calls]
 impl Tensor {
     /// `max(x, 0)`. Floats and integers.
     ///

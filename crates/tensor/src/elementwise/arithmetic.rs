@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::{BinaryOp, UnaryOp};
 use rustorch_ir::{DType, Scalar};
+use rustorch_macros::track_calls;
 
 use super::{binary_methods, float_of, unary_methods};
 use crate::Tensor;
@@ -54,6 +55,7 @@ binary_methods! {
     gcd = Gcd, |d| d;
 }
 
+#[track_calls]
 impl Tensor {
     /// 0 where `self` is negative, 1 where it is positive, `values` where it is 0. Real numbers and
     /// booleans of one dtype.

@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::{CompareOp, UnaryOp};
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -10,6 +11,7 @@ use crate::promote::Operand;
 /// One method for each line: documentation, name, comparison.
 macro_rules! compare_methods {
     ($($doc:literal $name:ident = $op:ident;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///
@@ -39,6 +41,7 @@ compare_methods! {
     ge = Ge;
 }
 
+#[track_calls]
 impl Tensor {
     /// −1, 0 or 1. Real numbers, of which NaN gives 0, and booleans.
     ///

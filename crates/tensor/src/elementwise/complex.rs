@@ -2,6 +2,7 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Binary, BinaryOp, UnaryOp};
+use rustorch_macros::track_calls;
 
 use super::unary_methods;
 use crate::Tensor;
@@ -13,6 +14,7 @@ unary_methods! {
     imag = unary(UnaryOp::Imag);
 }
 
+#[track_calls]
 impl Tensor {
     /// Complex conjugate; real numbers as they are.
     ///

@@ -2,6 +2,7 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{BinaryOp, UnaryOp};
+use rustorch_macros::track_calls;
 
 use super::{binary_methods, composed_methods, float_of, unary_methods};
 use crate::Tensor;
@@ -93,6 +94,7 @@ composed_methods! {
     };
 }
 
+#[track_calls]
 impl Tensor {
     /// `sin(πx) / (πx)`, 1 at 0. Real (integers as `f32`) or complex.
     ///

@@ -2,6 +2,7 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{UnaryOp, Where};
+use rustorch_macros::track_calls;
 
 use super::binary_methods;
 use crate::Tensor;
@@ -28,6 +29,7 @@ binary_methods! {
     logical_xor = Xor, |_| DType::Bool;
 }
 
+#[track_calls]
 impl Tensor {
     /// Every bit the other way; logical for booleans. Integers and booleans.
     ///

@@ -140,6 +140,7 @@ impl Tensor {
 /// One method for each line: documentation, name, how it is recorded, which function.
 macro_rules! unary_methods {
     ($($doc:literal $name:ident = $how:ident($op:expr);)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///
@@ -156,6 +157,7 @@ use unary_methods;
 /// One method for each line: documentation, name, function, adjustment of the common dtype.
 macro_rules! binary_methods {
     ($($doc:literal $name:ident = $op:ident, $adjust:expr;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///
@@ -175,6 +177,7 @@ use binary_methods;
 /// One method for each line: documentation, name, further arguments, what it is of a real number.
 macro_rules! composed_methods {
     ($($doc:literal $name:ident($($arg:ident: $ty:ty),*) = |$x:ident| $value:expr;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///
@@ -191,6 +194,7 @@ use composed_methods;
 /// One method for each line: documentation, name, what it is of two real numbers.
 macro_rules! composed_methods_of_two {
     ($($doc:literal $name:ident = |$a:ident, $b:ident| $value:expr;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///

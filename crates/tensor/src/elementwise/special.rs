@@ -1,6 +1,7 @@
 //! Special functions: `torch.special`.
 
 use rustorch_ir::ops::{BinaryOp, UnaryOp};
+use rustorch_macros::track_calls;
 
 use super::{binary_methods, composed_methods, composed_methods_of_two, float_of, unary_methods};
 use crate::Tensor;
@@ -133,6 +134,7 @@ composed_methods_of_two! {
     shifted_chebyshev_polynomial_w = |x, n| x.mul(2)?.sub(1)?.chebyshev_polynomial_w(n);
 }
 
+#[track_calls]
 impl Tensor {
     /// The derivative of order `n` of [`Tensor::digamma`]. Real; integers as `f32`.
     ///

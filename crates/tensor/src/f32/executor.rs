@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use rustorch_ir::{DType, TensorType};
+use rustorch_macros::track_calls;
 use rustorch_runtime::{DeviceType, Explanation, OpType, Routing, Runtime, TensorInfo};
 
 use super::F32Tensor;
@@ -43,6 +44,7 @@ pub struct F32Report {
     pub time: Duration,
 }
 
+#[track_calls]
 impl F32HybridExecutor {
     /// The devices of `runtime`.
     pub fn new(runtime: Runtime) -> Self {

@@ -2,6 +2,8 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use rustorch_macros::track_calls;
+
 use super::F32Tensor;
 use crate::error::RusTorchResult;
 use crate::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
@@ -33,6 +35,7 @@ numbers!(f32, f64, i32, i64);
 /// One method for each line, with its arguments: as that of [`Tensor`].
 macro_rules! methods {
     ($($name:ident($($arg:ident: $ty:ty),*);)*) => {
+        #[rustorch_macros::track_calls]
         impl F32Tensor {
             $(#[doc = concat!("As [`Tensor::", stringify!($name), "`].")]
             ///
@@ -92,6 +95,7 @@ methods! {
 /// One method for each line, of an operand that may be a number: as that of [`Tensor`].
 macro_rules! binary_methods {
     ($($name:ident),*) => {
+        #[rustorch_macros::track_calls]
         impl F32Tensor {
             $(#[doc = concat!("As [`Tensor::", stringify!($name), "`].")]
             ///
@@ -109,6 +113,7 @@ binary_methods!(add, sub, mul, div, pow, maximum, minimum);
 /// One method for each line, of another tensor: as that of [`Tensor`].
 macro_rules! product_methods {
     ($($name:ident),*) => {
+        #[rustorch_macros::track_calls]
         impl F32Tensor {
             $(#[doc = concat!("As [`Tensor::", stringify!($name), "`].")]
             ///
@@ -123,6 +128,7 @@ macro_rules! product_methods {
 
 product_methods!(matmul, mm, bmm, mv, dot);
 
+#[track_calls]
 impl F32Tensor {
     /// As [`Tensor::linear`].
     ///
@@ -221,7 +227,8 @@ impl F32Tensor {
 
 macro_rules! operators {
     ($($Trait:ident::$method:ident),*) => {
-        $(impl<'a, T: Into<F32Operand<'a>>> $Trait<T> for &F32Tensor {
+        $(#[rustorch_macros::track_calls]
+        impl<'a, T: Into<F32Operand<'a>>> $Trait<T> for &F32Tensor {
             type Output = RusTorchResult<F32Tensor>;
 
             fn $method(self, other: T) -> Self::Output {
@@ -233,6 +240,7 @@ macro_rules! operators {
 
 operators!(Add::add, Sub::sub, Mul::mul, Div::div);
 
+#[track_calls]
 impl Neg for &F32Tensor {
     type Output = RusTorchResult<F32Tensor>;
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 use rustorch_runtime::DeviceType;
 
 use super::DeviceState;
@@ -68,6 +69,7 @@ impl fmt::Debug for F32Tensor {
     }
 }
 
+#[track_calls]
 impl F32Tensor {
     /// The elements `data`, in row-major order, as a tensor of `shape`.
     ///

@@ -2,11 +2,13 @@
 
 use rustorch_ir::ops::ScatterMode;
 use rustorch_ir::{DType, OpError, Scalar};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::promote::Operand;
 
+#[track_calls]
 impl Tensor {
     /// A copy with `alpha · source[i]` added at `index[i]` of `dim`, for each `i`. `index` is `i64`
     /// or `i32`, `[n]` or one of rank 0; `source` has this dtype, and this shape but for `n`

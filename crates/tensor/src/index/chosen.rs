@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::{Gather, ScatterMode, Where};
 use rustorch_ir::{DType, OpError, Shape, broadcast_shapes};
+use rustorch_macros::track_calls;
 
 use super::list::{Index, Indices};
 use crate::Tensor;
@@ -350,6 +351,7 @@ fn checked(
     Tensor::apply(name, Gather { dim }, &[&known, &index])?.reshape(places.shape())
 }
 
+#[track_calls]
 impl Tensor {
     /// `x[i, j, …]` by PyTorch's rules. An index is a number, a range of them, [`Ellipsis`] or
     /// [`NewAxis`](crate::NewAxis) (also `None`), a `bool` mask, or a tensor of `i64` or `i32`:

@@ -2,10 +2,12 @@
 
 use rustorch_ir::ops::Where;
 use rustorch_ir::{DType, broadcast_shapes};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
+#[track_calls]
 impl Tensor {
     /// Places in row-major order, counted through the whole tensor, of elements that are not 0:
     /// read there and then.

@@ -2,11 +2,13 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{ScatterMode, Where};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::parts::clip;
 
+#[track_calls]
 impl Tensor {
     /// A copy with `source`, of this dtype, at `index` of `dim`, which it does not have.
     ///

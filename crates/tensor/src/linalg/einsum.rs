@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustorch_ir::OpError;
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
@@ -25,6 +26,7 @@ struct Named {
 
 type Sizes = BTreeMap<Label, usize>;
 
+#[track_calls]
 impl Tensor {
     /// The sum of products of elements that an equation such as `"bij,bjk->bik"` names: letters are
     /// dimensions, `...` those that broadcast; what is on the left alone is summed over. Without `->`

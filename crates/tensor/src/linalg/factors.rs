@@ -5,6 +5,7 @@ use rustorch_ir::ops::{
     Cholesky, Eig, Eigh, Geqrf, HouseholderProduct, Lu, LuPivotsToPermutation, MatrixExp, Qr, Svd,
     SvdVectors,
 };
+use rustorch_macros::track_calls;
 
 use super::{adjoint, batch, sizes};
 use crate::Tensor;
@@ -16,6 +17,7 @@ use crate::error::RusTorchResult;
 /// # Errors
 /// Other than square matrices of floats or complex numbers; when computed, a matrix that is not
 /// positive definite.
+#[track_calls(linalg)]
 pub fn cholesky(a: &Tensor, upper: bool) -> RusTorchResult<Tensor> {
     let (factor, _) = cholesky_of("linalg.cholesky", a, upper, true)?;
     Ok(factor)
@@ -26,6 +28,7 @@ pub fn cholesky(a: &Tensor, upper: bool) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// As [`cholesky`].
+#[track_calls(linalg)]
 pub fn cholesky_ex(
     a: &Tensor,
     upper: bool,
@@ -63,6 +66,7 @@ pub enum QrMode {
 ///
 /// # Errors
 /// Other than matrices of floats or complex numbers.
+#[track_calls(linalg)]
 pub fn qr(a: &Tensor, mode: QrMode) -> RusTorchResult<(Tensor, Tensor)> {
     let complete = mode == QrMode::Complete;
     let [q, r] = Tensor::apply_all("linalg.qr", Qr { complete }, &[a])?;
@@ -77,6 +81,7 @@ pub fn qr(a: &Tensor, mode: QrMode) -> RusTorchResult<(Tensor, Tensor)> {
 ///
 /// # Errors
 /// Other than matrices of floats or complex numbers; when computed, elements that are not finite.
+#[track_calls(linalg)]
 pub fn svd(a: &Tensor, full_matrices: bool) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
     let vectors = match full_matrices {
         true => SvdVectors::Full,
@@ -90,6 +95,7 @@ pub fn svd(a: &Tensor, full_matrices: bool) -> RusTorchResult<(Tensor, Tensor, T
 ///
 /// # Errors
 /// As [`svd`].
+#[track_calls(linalg)]
 pub fn svdvals(a: &Tensor) -> RusTorchResult<Tensor> {
     singular_values("linalg.svdvals", a)
 }
@@ -105,6 +111,7 @@ pub(super) fn singular_values(name: &'static str, a: &Tensor) -> RusTorchResult<
 /// # Errors
 /// Other than square matrices of floats or complex numbers; when computed, elements that are not
 /// finite.
+#[track_calls(linalg)]
 pub fn eigh(a: &Tensor, upper: bool) -> RusTorchResult<(Tensor, Tensor)> {
     const NAME: &str = "linalg.eigh";
     let a = lower(NAME, a, upper)?;
@@ -116,6 +123,7 @@ pub fn eigh(a: &Tensor, upper: bool) -> RusTorchResult<(Tensor, Tensor)> {
 ///
 /// # Errors
 /// As [`eigh`].
+#[track_calls(linalg)]
 pub fn eigvalsh(a: &Tensor, upper: bool) -> RusTorchResult<Tensor> {
     hermitian_values("linalg.eigvalsh", a, upper)
 }
@@ -140,6 +148,7 @@ fn lower(name: &'static str, a: &Tensor, upper: bool) -> RusTorchResult<Tensor> 
 ///
 /// # Errors
 /// As [`eigh`].
+#[track_calls(linalg)]
 pub fn eig(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
     let [values, vectors] = Tensor::apply_all("linalg.eig", Eig { vectors: true }, &[a])?;
     Ok((values, vectors))
@@ -149,6 +158,7 @@ pub fn eig(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
 ///
 /// # Errors
 /// As [`eig`].
+#[track_calls(linalg)]
 pub fn eigvals(a: &Tensor) -> RusTorchResult<Tensor> {
     Tensor::apply("linalg.eigvals", Eig { vectors: false }, &[a])
 }
@@ -158,6 +168,7 @@ pub fn eigvals(a: &Tensor) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// Other than matrices of floats or complex numbers; when computed, a pivot of 0.
+#[track_calls(linalg)]
 pub fn lu_factor(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
     let [lu, pivots, _] = lu_of("linalg.lu_factor", a, true)?;
     Ok((lu, pivots))
@@ -168,6 +179,7 @@ pub fn lu_factor(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
 ///
 /// # Errors
 /// As [`lu_factor`].
+#[track_calls(linalg)]
 pub fn lu_factor_ex(a: &Tensor, check_errors: bool) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
     let [lu, pivots, info] = lu_of("linalg.lu_factor_ex", a, check_errors)?;
     Ok((lu, pivots, info))
@@ -182,6 +194,7 @@ pub(super) fn lu_of(name: &'static str, a: &Tensor, check: bool) -> RusTorchResu
 ///
 /// # Errors
 /// Other than matrices of floats or complex numbers.
+#[track_calls(linalg)]
 pub fn lu(a: &Tensor) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
     const NAME: &str = "linalg.lu";
     let [lu, pivots, _] = lu_of(NAME, a, false)?;
@@ -218,6 +231,7 @@ pub(super) fn permutation(
 ///
 /// # Errors
 /// Other than square matrices of floats or complex numbers.
+#[track_calls(linalg)]
 pub fn matrix_exp(a: &Tensor) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.matrix_exp";
     match a.dtype() {
@@ -234,6 +248,7 @@ pub fn matrix_exp(a: &Tensor) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// As [`eigh`].
+#[track_calls(linalg)]
 pub fn matrix_sqrth(a: &Tensor) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.matrix_sqrth";
     let [values, vectors] = Tensor::apply_all(NAME, Eigh { vectors: true }, &[a])?;
@@ -246,6 +261,7 @@ pub fn matrix_sqrth(a: &Tensor) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// As [`svd`].
+#[track_calls(linalg)]
 pub fn polar(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
     const NAME: &str = "linalg.polar";
     let vectors = SvdVectors::Reduced;
@@ -259,10 +275,12 @@ pub fn polar(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
 ///
 /// # Errors
 /// Fewer rows than columns, or columns than factors; other leading dimensions or dtypes.
+#[track_calls(linalg)]
 pub fn householder_product(a: &Tensor, tau: &Tensor) -> RusTorchResult<Tensor> {
     Tensor::apply("linalg.householder_product", HouseholderProduct, &[a, tau])
 }
 
+#[track_calls]
 impl Tensor {
     /// [`linalg::qr`](qr) as LAPACK stores it: `R` in the upper triangle, below it the vectors of
     /// reflections without their first element, 1; and the reflections' factors.

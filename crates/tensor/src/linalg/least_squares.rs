@@ -1,5 +1,7 @@
 //! What singular values decide: rank, pseudo-inverse, least squares.
 
+use rustorch_macros::track_calls;
+
 use super::factors::{eigh, hermitian_values, singular_values, svd};
 use super::{adjoint, batch, broadcast, sizes, square};
 use crate::Tensor;
@@ -53,6 +55,7 @@ impl Tolerance {
 ///
 /// # Errors
 /// Other than matrices of floats or complex numbers; tolerances that do not broadcast.
+#[track_calls(linalg)]
 pub fn matrix_rank(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.matrix_rank";
     sizes(NAME, a)?;
@@ -63,6 +66,7 @@ pub fn matrix_rank(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> 
 ///
 /// # Errors
 /// As [`matrix_rank`]; matrices that are not square.
+#[track_calls(linalg)]
 pub fn matrix_rank_hermitian(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.matrix_rank";
     square(NAME, a)?;
@@ -88,6 +92,7 @@ fn rank(
 ///
 /// # Errors
 /// As [`matrix_rank`].
+#[track_calls(linalg)]
 pub fn pinv(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.pinv";
     sizes(NAME, a)?;
@@ -102,6 +107,7 @@ pub fn pinv(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// As [`matrix_rank_hermitian`].
+#[track_calls(linalg)]
 pub fn pinv_hermitian(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.pinv";
     square(NAME, a)?;
@@ -141,6 +147,7 @@ pub struct LeastSquares {
 ///
 /// # Errors
 /// As [`lstsq_with`].
+#[track_calls(linalg)]
 pub fn lstsq(a: &Tensor, b: &Tensor) -> RusTorchResult<LeastSquares> {
     lstsq_with(a, b, &Tolerance::default())
 }
@@ -151,6 +158,7 @@ pub fn lstsq(a: &Tensor, b: &Tensor) -> RusTorchResult<LeastSquares> {
 ///
 /// # Errors
 /// Shapes that do not fit; other dtypes than one of floats or complex numbers.
+#[track_calls(linalg)]
 pub fn lstsq_with(a: &Tensor, b: &Tensor, tolerance: &Tolerance) -> RusTorchResult<LeastSquares> {
     const NAME: &str = "linalg.lstsq";
     let [m, n] = sizes(NAME, a)?;
@@ -190,6 +198,7 @@ pub fn lstsq_with(a: &Tensor, b: &Tensor, tolerance: &Tolerance) -> RusTorchResu
     })
 }
 
+#[track_calls]
 impl Tensor {
     /// [`linalg::pinv`](pinv) with a relative bound for singular values, PyTorch's default being 1e-15.
     ///

@@ -1,11 +1,14 @@
 //! Approximations of low rank by random projections, after Halko, Martinsson and Tropp, [Finding
 //! structure with randomness](https://arxiv.org/abs/0909.4061), algorithms 4.4 and 5.1.
 
+use rustorch_macros::track_calls;
+
 use super::factors::{QrMode, qr, svd};
 use super::{adjoint, sizes};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
+#[track_calls]
 impl Tensor {
     /// The `q` largest singular values and their vectors, about, of matrices `[…, m, n]` of low rank:
     /// `U` `[…, m, q]`, `S` `[…, q]` and `V` `[…, n, q]` of `A ≈ U·diag(S)·Vᴴ`, or of `A - mean`.

@@ -1,5 +1,7 @@
 //! Norms.
 
+use rustorch_macros::track_calls;
+
 use super::factors::singular_values;
 use super::solve::inv_ex;
 use super::{sizes, square};
@@ -23,6 +25,7 @@ pub enum MatrixNorm {
 ///
 /// # Errors
 /// There are no such dimensions; other than floats and complex numbers.
+#[track_calls(linalg)]
 pub fn vector_norm(
     x: &Tensor,
     ord: f64,
@@ -37,6 +40,7 @@ pub fn vector_norm(
 /// # Errors
 /// There are no such dimensions; another `p` than 1, 2 or ∞, or one of their opposites; other than
 /// floats and complex numbers.
+#[track_calls(linalg)]
 pub fn matrix_norm(
     a: &Tensor,
     ord: MatrixNorm,
@@ -93,6 +97,7 @@ fn norm_of(
 ///
 /// # Errors
 /// As [`matrix_norm`]; matrices that are not square.
+#[track_calls(linalg)]
 pub fn cond(a: &Tensor, ord: MatrixNorm) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.cond";
     if let MatrixNorm::P(p) = ord
@@ -113,6 +118,7 @@ pub fn cond(a: &Tensor, ord: MatrixNorm) -> RusTorchResult<Tensor> {
     product.masked_fill(&info.gt(0)?, f64::INFINITY)
 }
 
+#[track_calls]
 impl Tensor {
     /// Slices along `dim` whose `p`-norm is larger than `max_norm` scaled to it. Floats and complex
     /// numbers.

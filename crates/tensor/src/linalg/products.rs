@@ -2,11 +2,13 @@
 
 use rustorch_ir::ops::{Expand, Matmul};
 use rustorch_ir::{DType, OpError, Scalar};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::promote::result_dtype;
 
+#[track_calls]
 impl Tensor {
     /// The matrix product, as `torch.matmul`: of `[…, m, k]` and `[…, k, n]` it is
     /// `[…, m, n]`, with leading dimensions broadcast. A vector on the left counts as a row,
@@ -134,6 +136,7 @@ fn products_added(a: &Tensor, b: &Tensor) -> RusTorchResult<Tensor> {
 /// One method for each line: documentation, name, the product that is added.
 macro_rules! added_methods {
     ($($doc:literal $name:ident = |$a:ident, $b:ident| $product:expr;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///
@@ -176,6 +179,7 @@ added_methods! {
     addbmm = |a, b| products_added(a, b);
 }
 
+#[track_calls]
 impl Tensor {
     /// The products of all pairs of elements of two vectors, `[m, n]`.
     ///
@@ -313,6 +317,7 @@ impl Tensor {
 ///
 /// # Errors
 /// There is no such dimension; shapes that do not broadcast, or differ there; dtypes that differ.
+#[track_calls(linalg)]
 pub fn vecdot(x: &Tensor, y: &Tensor, dim: isize) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.vecdot";
     let got = format!("{} and {}", x.ty(), y.ty());
@@ -325,6 +330,7 @@ pub fn vecdot(x: &Tensor, y: &Tensor, dim: isize) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// Fewer than two; other ranks; sizes or dtypes that do not fit.
+#[track_calls(linalg)]
 pub fn multi_dot(tensors: &[&Tensor]) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.multi_dot";
     let [first, .., last] = tensors else {

@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::{Scatter, SolveTriangular};
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 
 use super::factors::{lu_of, permutation};
 use super::{adjoint, batch, broadcast, sizes, square};
@@ -13,6 +14,7 @@ use crate::error::{RusTorchResult, require};
 ///
 /// # Errors
 /// Shapes that do not fit; other dtypes than one of floats or complex numbers.
+#[track_calls(linalg)]
 pub fn solve_triangular(
     a: &Tensor,
     b: &Tensor,
@@ -63,6 +65,7 @@ fn triangular(
 /// # Errors
 /// Shapes that do not fit; other dtypes than one of floats or complex numbers; when computed, a
 /// singular matrix.
+#[track_calls(linalg)]
 pub fn solve(a: &Tensor, b: &Tensor, left: bool) -> RusTorchResult<Tensor> {
     let (x, _) = solution("linalg.solve", a, b, left, true)?;
     Ok(x)
@@ -73,6 +76,7 @@ pub fn solve(a: &Tensor, b: &Tensor, left: bool) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// As [`solve`].
+#[track_calls(linalg)]
 pub fn solve_ex(
     a: &Tensor,
     b: &Tensor,
@@ -137,6 +141,7 @@ fn by_factors(
 ///
 /// # Errors
 /// Shapes or dtypes that do not fit; when computed, pivots that are no rows.
+#[track_calls(linalg)]
 pub fn lu_solve(
     lu: &Tensor,
     pivots: &Tensor,
@@ -185,6 +190,7 @@ fn factors_solve(
 ///
 /// # Errors
 /// Other than square matrices of floats or complex numbers; when computed, a singular one.
+#[track_calls(linalg)]
 pub fn inv(a: &Tensor) -> RusTorchResult<Tensor> {
     inverse("linalg.inv", a)
 }
@@ -199,6 +205,7 @@ pub(super) fn inverse(name: &'static str, a: &Tensor) -> RusTorchResult<Tensor> 
 ///
 /// # Errors
 /// As [`inv`].
+#[track_calls(linalg)]
 pub fn inv_ex(a: &Tensor, check_errors: bool) -> RusTorchResult<(Tensor, Tensor)> {
     inverse_and_info("linalg.inv_ex", a, check_errors)
 }
@@ -217,6 +224,7 @@ fn inverse_and_info(
 ///
 /// # Errors
 /// Other than square matrices of floats or complex numbers.
+#[track_calls(linalg)]
 pub fn det(a: &Tensor) -> RusTorchResult<Tensor> {
     determinant("linalg.det", a)
 }
@@ -241,6 +249,7 @@ fn sign(pivots: &Tensor) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// Other than square matrices of floats or complex numbers.
+#[track_calls(linalg)]
 pub fn slogdet(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
     logarithm("linalg.slogdet", a)
 }
@@ -266,6 +275,7 @@ fn logarithm(name: &'static str, a: &Tensor) -> RusTorchResult<(Tensor, Tensor)>
 ///
 /// # Errors
 /// Other than square matrices; of a negative power as [`inv`].
+#[track_calls(linalg)]
 pub fn matrix_power(a: &Tensor, n: i64) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.matrix_power";
     let size = square(NAME, a)?;
@@ -300,6 +310,7 @@ pub fn matrix_power(a: &Tensor, n: i64) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// Sizes other than these; as [`inv`].
+#[track_calls(linalg)]
 pub fn tensorinv(a: &Tensor, ind: usize) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.tensorinv";
     let fits = ind > 0 && ind <= a.rank();
@@ -322,6 +333,7 @@ pub fn tensorinv(a: &Tensor, ind: usize) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// Sizes that do not fit; as [`solve`].
+#[track_calls(linalg)]
 pub fn tensorsolve(a: &Tensor, b: &Tensor, dims: Option<&[isize]>) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.tensorsolve";
     let moved = match dims {
@@ -353,6 +365,7 @@ pub fn tensorsolve(a: &Tensor, b: &Tensor, dims: Option<&[isize]>) -> RusTorchRe
     x.reshape(solution)
 }
 
+#[track_calls]
 impl Tensor {
     /// The solution `X` of `A·X = self`, of which this is given the Cholesky factor: lower, or upper,
     /// triangular.

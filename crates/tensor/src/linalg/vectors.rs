@@ -1,10 +1,12 @@
 //! Products and powers of vectors.
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
+#[track_calls]
 impl Tensor {
     /// The cross products of vectors of 3 elements along `dim`; the other dimensions broadcast.
     /// Numbers of one dtype.

@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::{Attention, Rope};
 use rustorch_ir::{DType, Param, broadcast_shapes};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -25,6 +26,7 @@ pub struct AttentionOptions<'a> {
     pub dropout_p: f64,
 }
 
+#[track_calls]
 impl Tensor {
     /// Attention of queries `self` `[…, h, t, d]` to `k` `[…, g, s, d]` and `v`
     /// `[…, g, s, dv]`: `softmax(scale · q kᵀ + mask) v`, of shape `[…, h, t, dv]` and the

@@ -81,6 +81,7 @@ impl<const N: usize> Default for ConvTransposeOptions<N> {
 /// One method for each line: documentation, name, number of dimensions, options, how.
 macro_rules! convolutions {
     ($($doc:literal $name:ident = $how:ident::<$n:literal>($options:ident);)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///

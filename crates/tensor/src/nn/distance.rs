@@ -1,6 +1,7 @@
 //! Distances between vectors.
 
 use rustorch_ir::{DType, broadcast_shapes};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -17,6 +18,7 @@ pub enum CdistMode {
     DontUseMmForEuclidDist,
 }
 
+#[track_calls]
 impl Tensor {
     /// `x · y / (max(‖x‖, eps) max(‖y‖, eps))` along `dim`; the tensors broadcast and promote.
     /// Floats.

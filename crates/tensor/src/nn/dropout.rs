@@ -4,6 +4,7 @@
 //! they give the tensor itself.
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require, require_dtype};
@@ -18,6 +19,7 @@ enum Kind {
     Alpha,
 }
 
+#[track_calls]
 impl Tensor {
     /// Each element set to 0 with probability `p`, in training; the others multiplied by
     /// `1 / (1 - p)`. Floats and complex numbers.

@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::{Embedding, Scatter, ScatterMode};
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -38,6 +39,7 @@ pub struct EmbeddingBagOptions<'a> {
     pub norm_type: Option<f64>,
 }
 
+#[track_calls]
 impl Tensor {
     /// The rows `ids` of this table `[v, d]`, floats or a block format, in its dtype, or
     /// `f32` for a block format. `ids` are `i64` or `i32` of any shape; the result has

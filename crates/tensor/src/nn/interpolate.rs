@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::IndexSelect;
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -76,6 +77,7 @@ struct Line {
     align_corners: bool,
 }
 
+#[track_calls]
 impl Tensor {
     /// `self` `[n, c, …]`, with one to three dimensions behind the channels, in another size. Floats,
     /// and `u8`, of which results are rounded.

@@ -1,10 +1,12 @@
 //! Products with weights.
 
 use rustorch_ir::ops::Linear;
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
+#[track_calls]
 impl Tensor {
     /// `self · weightᵀ + bias`: `self` `[…, k]`, floats; `weight` `[n, k]`, floats or a block
     /// format; `bias` `[n]` of `self`'s dtype. Result `[…, n]` of `self`'s dtype. A weight `[k]` is

@@ -2,6 +2,7 @@
 //! [Vaswani et al.](https://arxiv.org/abs/1706.03762)
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -43,6 +44,7 @@ pub struct MultiHeadOptions<'a> {
     pub average_attn_weights: bool,
 }
 
+#[track_calls]
 impl Tensor {
     /// Attention of `heads` heads of queries `self` `[t, n, e]` to `key` `[s, n, ek]` and `value`
     /// `[s, n, ev]`, which may all lack the batch `n`, multiplied by `out_proj_weight` `[e, e]`:

@@ -2,6 +2,7 @@
 
 use rustorch_ir::ops::{BatchNorm, LayerNorm, RmsNorm};
 use rustorch_ir::{DType, OpError, Param};
+use rustorch_macros::track_calls;
 
 use super::AvgPoolOptions;
 use crate::Tensor;
@@ -49,6 +50,7 @@ pub struct BatchNormed {
     pub running_var: Option<Tensor>,
 }
 
+#[track_calls]
 impl Tensor {
     /// `(x - mean) / √(var + eps) · weight + bias` for each channel of `self` `[n, c, …]`: with the
     /// running `mean` and `var`, or in training with those of the batch, the variance biased. Floats;

@@ -3,6 +3,7 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::Gather;
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -42,6 +43,7 @@ pub struct GridSampleOptions {
     pub align_corners: bool,
 }
 
+#[track_calls]
 impl Tensor {
     /// The elements of `self` `[n, c, h, w]` or `[n, c, d, h, w]` at coordinates `grid`
     /// `[n, h', w', 2]` or `[n, d', h', w', 3]`, of which the last dimension has the place along `w`

@@ -1,10 +1,12 @@
 //! Softmax and its logarithm.
 
 use rustorch_ir::ops::{Reduce, ReduceOp, Softmax};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
 
+#[track_calls]
 impl Tensor {
     /// `exp(x) / Σ exp(x)` along `dim`, computed without overflow. Floats.
     ///

@@ -7,6 +7,7 @@
 //! proposals so many are made at once that none is accepted once in billions of numbers.
 
 use rustorch_ir::{DType, Shape};
+use rustorch_macros::track_calls;
 
 use super::Generator;
 use super::distributions::{common, drawn_dtype};
@@ -39,6 +40,7 @@ fn log_factorial(k: &Tensor) -> RusTorchResult<Tensor> {
     k.add(1)?.lgamma()
 }
 
+#[track_calls]
 impl Generator {
     /// How many events come where this many are expected: Poisson's distribution, in the shape and
     /// dtype of the rates. Floats; NaN for a rate that is none.

@@ -7,6 +7,7 @@
 use std::f64::consts::SQRT_2;
 
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 
 use super::{Generator, default_generator};
 use crate::Tensor;
@@ -60,6 +61,7 @@ pub(super) fn common(
         .try_fold(rustorch_ir::Shape::default(), both)?)
 }
 
+#[track_calls]
 impl Generator {
     /// Numbers drawn evenly from `[0, 1)`, see [`Tensor::rand`].
     ///
@@ -410,6 +412,7 @@ fn kept_shape(name: &'static str, drawn: &Tensor, result: Tensor) -> RusTorchRes
 /// The functions of the default generator: each line names one, its arguments and its results.
 macro_rules! drawn_by_default {
     ($($name:ident<$($life:lifetime)?>($($argument:ident: $type:ty),*);)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!(
                 "[`Generator::", stringify!($name), "`] of the [default one](default_generator)."

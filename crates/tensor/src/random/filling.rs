@@ -1,6 +1,7 @@
 //! Tensors written over with random numbers, and new ones like others.
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 
 use super::{Generator, default_generator};
 use crate::Tensor;
@@ -10,6 +11,7 @@ use crate::promote::Operand;
 /// The methods that write over a tensor: each line names one, its arguments, and what is drawn.
 macro_rules! filling {
     ($($doc:literal $name:ident<$($life:lifetime)?>($($argument:ident: $type:ty),*) = $drawn:expr;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///
@@ -19,7 +21,7 @@ macro_rules! filling {
             /// # Errors
             /// Those of the generator's function and of [`Tensor::copy_`].
             pub fn $name<$($life)?>(&mut self, $($argument: $type),*) -> RusTorchResult<&mut Self> {
-                let drawn = $drawn(default_generator(), &*self $(, $argument.into())*)?;
+                let drawn = ($drawn)(default_generator(), &*self $(, $argument.into())*)?;
                 self.copy_(&drawn)
             })*
         }
@@ -72,6 +74,7 @@ filling! {
         |g: &Generator, x: &Tensor, low: i64, high: i64| g.randint(low, high, x.shape(), x.dtype());
 }
 
+#[track_calls]
 impl Tensor {
     /// [`Tensor::rand`] in this tensor's shape and dtype.
     ///

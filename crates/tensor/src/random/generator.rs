@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustorch_ir::ops::philox;
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
@@ -69,6 +70,7 @@ pub fn fork_rng<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
+#[track_calls]
 impl Generator {
     /// A generator with a seed.
     pub const fn new(seed: u64) -> Self {

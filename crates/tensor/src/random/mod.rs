@@ -16,6 +16,7 @@ pub use generator::{
 
 use rustorch_ir::ops::{Distribution, Random};
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 
 pub(crate) use distributions::wide;
 
@@ -25,6 +26,7 @@ use crate::error::{RusTorchResult, require};
 /// How many values 32 random bits have.
 const WORDS: i64 = 1 << 32;
 
+#[track_calls]
 impl Tensor {
     /// Numbers drawn evenly from `[0, 1)`. Floats, or complex numbers, both of whose parts are.
     ///

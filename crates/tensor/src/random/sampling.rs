@@ -1,12 +1,14 @@
 //! Choices among things.
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 
 use super::distributions::wide;
 use super::{Generator, WORDS};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
+#[track_calls]
 impl Generator {
     /// The numbers of `0..n` in a random order. Integers or floats.
     ///

@@ -6,6 +6,7 @@ mod statistics;
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Reduce, ReduceOp};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::dims::Dims;
@@ -64,6 +65,7 @@ impl Tensor {
 /// One method for each line: documentation, name, reduction.
 macro_rules! reduce_methods {
     ($($doc:literal $name:ident = $op:ident;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///
@@ -95,6 +97,7 @@ reduce_methods! {
     amin = Min;
 }
 
+#[track_calls]
 impl Tensor {
     /// Smallest and largest element along `dim`, or of all (`None`). Real numbers and booleans.
     ///

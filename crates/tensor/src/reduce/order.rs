@@ -2,10 +2,12 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{ArgReduce, TopK};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
+#[track_calls]
 impl Tensor {
     /// Index of the largest element along `dim`, or among all in row-major order (`None`):
     /// the first one of equals; NaN is the largest. Integers and floats; result `i64`.

@@ -2,6 +2,7 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Scan, ScanOp};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -9,6 +10,7 @@ use crate::error::{RusTorchResult, require};
 /// One method for each line: documentation, name, scan.
 macro_rules! scan_methods {
     ($($doc:literal $name:ident = $op:ident;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
             ///
@@ -28,6 +30,7 @@ scan_methods! {
     cumprod = Prod;
 }
 
+#[track_calls]
 impl Tensor {
     /// `ln Σ eˣ` of each element and those before it along `dim`. Floats and complex numbers.
     ///

@@ -2,6 +2,7 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::ReduceOp;
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::dims::Dims;
@@ -22,6 +23,7 @@ pub enum Interpolation {
     Nearest,
 }
 
+#[track_calls]
 impl Tensor {
     /// Variance `Σ|x - mean|² / max(0, n - correction)`: `correction` 1 for a sample's, 0 for a
     /// population's. Floats and complex numbers; result real.

@@ -3,7 +3,9 @@
 use crate::{Outcome, error};
 use rustorch_ir::DType;
 use rustorch_runtime::{Routing, Runtime};
-use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, eval_all, tensor, with_runtime};
+use rustorch_tensor::{
+    RusTorchError, RusTorchResult, Tensor, Trace, eval_all, tensor, with_runtime,
+};
 
 #[test]
 fn operations_are_computed_when_asked_for() -> Outcome {
@@ -159,10 +161,45 @@ fn memory_that_cannot_be_written_to_is_copied_for_updates() -> Outcome {
 
 #[test]
 fn failures_name_the_method() -> Outcome {
-    let (x, zero) = (tensor![7, 8], tensor![1, 0]);
-    let alone = error(x.remainder(&zero)?.to_vec::<i64>());
-    assert!(alone.contains(" in remainder: "), "{alone}");
-    let among = error(x.neg()?.floor_divide(&zero)?.sum(0, false)?.item::<i64>());
-    assert!(among.contains(" in floor_divide: "), "{among}");
+    let (x, zero, other) = (tensor![7, 8], tensor![1, 0], tensor![1, 2]);
+    // Method and line, as they were called.
+    let by = |method: &str, line: u32| format!("{method} at {}:{line}:", file!());
+    let remainder = (x.remainder(&zero)?, line!());
+    let alone = error(remainder.0.to_vec::<i64>());
+    assert!(alone.starts_with(&by("remainder", remainder.1)), "{alone}");
+    // Several operations of a kind, of which one fails.
+    let kinds = x.floor_divide(&other)?.add(&x.remainder(&other)?)?;
+    let quotient = (kinds.floor_divide(&zero)?, line!());
+    let among = error(quotient.0.remainder(&other)?.sum(0, false)?.item::<i64>());
+    assert!(
+        among.starts_with(&by("floor_divide", quotient.1)),
+        "{among}"
+    );
+    // A function made of several operations, and an operator that one would not name otherwise.
+    let chosen = (x.index_add(0, &tensor![2, 0], &x, 1)?, line!());
+    let composed = error(chosen.0.to_vec::<i64>());
+    assert!(
+        composed.starts_with(&by("index_add", chosen.1)),
+        "{composed}"
+    );
+    let traced = Tensor::placeholder([2], DType::I64)?;
+    let (quotient, line) = (traced.floor_divide(&zero)?.neg()?, line!());
+    let trace = Trace::new(&[&traced], &[&quotient])?;
+    let replayed = error(trace.run(&[x.storage()?]).map(|_| ()));
+    assert!(
+        replayed.starts_with(&by("floor_divide", line)),
+        "{replayed}"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_no_device_can_do_is_told_by_its_call() -> Outcome {
+    let nothing = Runtime::new([]);
+    let (sum, line) = (tensor![1.0, 2.0].add(1)?, line!());
+    let failed = with_runtime(&nothing, Routing::default(), || sum.eval().map(|_| ()));
+    let told = error(failed);
+    let call = format!("add at {}:{line}:", file!());
+    assert!(told.starts_with(&call), "{told}");
     Ok(())
 }

@@ -37,8 +37,8 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     kernel.read("ids", ids);
     kernel.word("rows", rows);
     kernel.word("width", width);
-    let message = format!("an id is outside a table of {rows} rows");
-    kernel.status("status", emitter.mistake(step, 0, message));
+    let range = format!("a table of {rows} rows");
+    kernel.status("status", emitter.outside(step, ids, rows, range));
     emitter.launch(kernel);
 }
 

@@ -1,6 +1,6 @@
 //! Elements that an index picks along a dimension.
 
-use rustorch_ir::{Layout, Op, OpKind, Signature, TensorType};
+use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::views::{define_rank, for_each, walk, words};
@@ -42,13 +42,15 @@ pub(super) fn gather(step: &Step, dim: usize, index: &Layout, emitter: &mut Emit
     kernel.word("size", x.ty.shape[dim]);
     let rank = walk(&mut kernel, "view", [("x", &lines), ("index", index)]);
     define_rank(&mut kernel, "RANK", rank, "view_rank");
-    let message = outside(&step.inputs[0].ty, dim);
-    kernel.status("status", emitter.mistake(step, 0, message));
+    kernel.status("status", outside(step, dim, emitter));
     emitter.launch(kernel);
 }
 
-/// What to tell the caller of an index that is no place along dimension `dim` of `x`.
-pub(super) fn outside(x: &TensorType, dim: usize) -> String {
+/// The code to report that an index, the second operand, is no place along dimension `dim` of the
+/// first.
+pub(super) fn outside(step: &Step, dim: usize, emitter: &mut Emitter) -> u32 {
+    let (x, index) = (&step.inputs[0].ty, &step.inputs[1]);
     let size = x.shape[dim];
-    format!("an index is outside: dimension {dim} of {x} has indices 0 up to, but without, {size}")
+    let range = format!("the {size} indices of dimension {dim} of {x}");
+    emitter.outside(step, index, size, range)
 }

@@ -144,7 +144,6 @@ fn declare(
     kernel.word("size", y.ty.shape[op.dim]);
     kernel.word("index_step", index.layout.strides[op.dim]);
     kernel.word("source_step", source.layout.strides[op.dim]);
-    let message = outside(&step.output().ty, op.dim);
-    kernel.status("status", emitter.mistake(step, 0, message));
+    kernel.status("status", outside(step, op.dim, emitter));
     place
 }

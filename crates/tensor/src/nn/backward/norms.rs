@@ -1,5 +1,7 @@
 //! The layer and group norms.
 
+use rustorch_macros::track_calls;
+
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
@@ -8,6 +10,7 @@ use crate::error::{RusTorchResult, require};
 ///
 /// # Errors
 /// Shapes or dtypes other than those of the forward pass.
+#[track_calls]
 pub fn native_layer_norm_backward(
     grad: &Tensor,
     x: &Tensor,
@@ -53,6 +56,7 @@ pub fn native_layer_norm_backward(
 ///
 /// # Errors
 /// Shapes or dtypes other than those of the forward pass.
+#[track_calls]
 pub fn native_group_norm_backward(
     grad: &Tensor,
     x: &Tensor,

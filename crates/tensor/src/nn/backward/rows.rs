@@ -1,6 +1,7 @@
 //! Softmax, dropout, embeddings.
 
 use rustorch_ir::{DType, OpError};
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -10,6 +11,7 @@ use crate::error::{RusTorchResult, require};
 ///
 /// # Errors
 /// Shapes or dtypes other than these; no such dimension.
+#[track_calls]
 pub fn softmax_backward_data(grad: &Tensor, output: &Tensor, dim: isize) -> RusTorchResult<Tensor> {
     const NAME: &str = "softmax_backward_data";
     softened(NAME, grad, output, dim, |g, y, dim| {
@@ -23,6 +25,7 @@ pub fn softmax_backward_data(grad: &Tensor, output: &Tensor, dim: isize) -> RusT
 ///
 /// # Errors
 /// As [`softmax_backward_data`].
+#[track_calls]
 pub fn log_softmax_backward_data(
     grad: &Tensor,
     output: &Tensor,
@@ -57,6 +60,7 @@ fn softened(
 ///
 /// # Errors
 /// A mask other than `bool`, or of another shape than the gradient.
+#[track_calls]
 pub fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64) -> RusTorchResult<Tensor> {
     const NAME: &str = "native_dropout_backward";
     let fits = mask.dtype() == DType::Bool && mask.shape() == grad.shape();
@@ -72,6 +76,7 @@ pub fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64) -> RusT
 /// # Errors
 /// Shapes or dtypes other than these; a padding index that is no row; when computed, an id that is
 /// none.
+#[track_calls]
 pub fn embedding_dense_backward(
     grad: &Tensor,
     ids: &Tensor,

@@ -1,6 +1,7 @@
 //! Pooling and convolutions.
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -13,6 +14,7 @@ use crate::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions};
 ///
 /// # Errors
 /// Another dtype; indices of another shape than the gradient; when computed, an index outside.
+#[track_calls]
 pub fn max_pool2d_with_indices_backward(
     grad: &Tensor,
     shape: impl AsRef<[usize]>,
@@ -41,6 +43,7 @@ pub fn max_pool2d_with_indices_backward(
 ///
 /// # Errors
 /// As [`Tensor::avg_pool2d`]; a gradient of another shape than the result's.
+#[track_calls]
 pub fn avg_pool2d_backward(
     grad: &Tensor,
     x: &Tensor,
@@ -61,6 +64,7 @@ pub fn avg_pool2d_backward(
 ///
 /// # Errors
 /// Another shape or dtype; a dimension without elements.
+#[track_calls]
 pub fn adaptive_avg_pool2d_backward(grad: &Tensor, x: &Tensor) -> RusTorchResult<Tensor> {
     const NAME: &str = "adaptive_avg_pool2d_backward";
     let expected = format!("a gradient of the rank of {}", x.ty());
@@ -104,6 +108,7 @@ fn spread_means(
 ///
 /// # Errors
 /// Operands that the convolution would not take, or not give a result of the gradient's shape for.
+#[track_calls]
 pub fn convolution_backward<const N: usize>(
     grad: &Tensor,
     x: &Tensor,

@@ -2,6 +2,7 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::Gather;
+use rustorch_macros::track_calls;
 
 use super::Reduction;
 use crate::Tensor;
@@ -34,6 +35,7 @@ impl Default for CrossEntropyOptions<'_> {
     }
 }
 
+#[track_calls]
 impl Tensor {
     /// `-ln softmax(x)` of the target class, for `self` `[n, c, …]` or `[c]`. The target is the class
     /// as an integer, `[n, …]` or `[]`, or the probability of each, floats of `self`'s shape. A mean of

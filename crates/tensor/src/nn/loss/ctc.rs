@@ -3,6 +3,7 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::Gather;
+use rustorch_macros::track_calls;
 
 use super::Reduction;
 use crate::Tensor;
@@ -19,6 +20,7 @@ pub struct CtcOptions {
     pub zero_infinity: bool,
 }
 
+#[track_calls]
 impl Tensor {
     /// The negative logarithm of the probability of target sequences, for logarithms of the classes'
     /// probabilities `self` `[t, n, c]` or `[t, c]`, floats. `targets` are `[n, s]`, one behind another

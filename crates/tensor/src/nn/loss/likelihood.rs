@@ -1,9 +1,12 @@
 //! Losses that are negative logarithms of likelihoods, and divergences of distributions.
 
+use rustorch_macros::track_calls;
+
 use super::Reduction;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
+#[track_calls]
 impl Tensor {
     /// `-(y ln x + (1 - y) ln(1 - x))` for probabilities `x` of targets `y`, both of one shape, times
     /// `weight`, which broadcasts. Logarithms count as at least −100. Floats.

@@ -2,6 +2,7 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Gather, Scatter, ScatterMode};
+use rustorch_macros::track_calls;
 
 use super::Reduction;
 use crate::Tensor;
@@ -34,6 +35,7 @@ impl Default for TripletOptions {
     }
 }
 
+#[track_calls]
 impl Tensor {
     /// `x` where the target is 1, `max(0, margin - x)` where it is −1; both elsewhere. They
     /// broadcast. Floats.

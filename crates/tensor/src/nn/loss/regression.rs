@@ -1,9 +1,12 @@
 //! Losses of numbers that should be others.
 
+use rustorch_macros::track_calls;
+
 use super::Reduction;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
+#[track_calls]
 impl Tensor {
     /// `(x - target)²`, times `weight` if there is one, of which a mean is then weighted, too.
     /// Floats that broadcast.

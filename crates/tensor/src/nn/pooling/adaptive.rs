@@ -7,6 +7,7 @@ use crate::nn::windows::Axis;
 /// Three methods for each line: their names, number of dimensions, shape.
 macro_rules! adaptive_pools {
     ($($average:ident $maximum:ident $with_indices:ident = $n:literal, $shape:literal;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!("The means of `self` `", $shape, "` over windows that share each dimension evenly:")]
             /// as many as `output_size` says, `None` for the dimension's size. `self` may lack the

@@ -38,6 +38,7 @@ impl<const N: usize> Default for AvgPoolOptions<N> {
 /// Two methods for each line: their names, number of dimensions, shape.
 macro_rules! avg_pools {
     ($($name:ident $norm:ident = $n:literal, $shape:literal;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!("The mean of each window of `kernel` elements of `self` `", $shape, "`.")]
             /// `self` may lack the batch. Floats, and integers, whose means are cut to integers.

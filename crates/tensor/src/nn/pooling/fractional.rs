@@ -18,6 +18,7 @@ pub enum FractionalSize<const N: usize> {
 /// One method for each line: its name, number of dimensions, shape.
 macro_rules! fractional_pools {
     ($($name:ident = $n:literal, $shape:literal, $order:literal;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!("The largest element of each window of `kernel` elements of `self` `", $shape, "`,")]
             /// and where among the elements of its channel it is, in row-major order, `i64`. Windows

@@ -34,6 +34,7 @@ impl<const N: usize> Default for MaxPoolOptions<N> {
 /// Two methods for each line: their names, number of dimensions, shape.
 macro_rules! max_pools {
     ($($name:ident $with_indices:ident = $n:literal, $shape:literal;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!("The largest element of each window of `kernel` elements of `self` `", $shape, "`;")]
             /// NaN where one is NaN. `self` may lack the batch. Floats and integers.

@@ -10,6 +10,7 @@ use crate::error::{RusTorchResult, require};
 /// One method for each line: its name, number of dimensions, shape.
 macro_rules! max_unpools {
     ($($name:ident = $n:literal, $shape:literal;)*) => {
+        #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!("Zeros of `output_size`, with the elements of `self` `", $shape, "` at the `indices`,")]
             /// `i64` of its shape, that a maximum over windows gave. Without a size (`None`) it is

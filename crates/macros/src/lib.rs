@@ -1,0 +1,110 @@
+//! Attributes of `rustorch-tensor`'s functions.
+
+use proc_macro::TokenStream;
+use proc_macro2::{Group, TokenStream as Tokens, TokenTree};
+use quote::{ToTokens, quote};
+use syn::parse::{Parse, ParseStream, Parser, Result};
+use syn::{Attribute, ImplItem, Signature, Token, Visibility, braced};
+
+/// The functions of an `impl` block, or a function alone, note who called them: errors found when
+/// their operations are computed name the function and the line by which the user called the
+/// library. `rustorch-tensor`, whose module `call` keeps that, is the only crate that this is for.
+///
+/// Of an `impl` of a trait these are all functions, else the public ones that return a
+/// `RusTorchResult`, for others record nothing. `#[track_calls(linalg)]` is of a function whose name
+/// begins with `linalg.`
+#[proc_macro_attribute]
+pub fn track_calls(module: TokenStream, item: TokenStream) -> TokenStream {
+    if let Ok(function) = syn::parse::<Function>(item.clone()) {
+        let prefix = match module.is_empty() {
+            true => String::new(),
+            false => format!("{module}."),
+        };
+        return function.tracked(&prefix).into();
+    }
+    let tracked = tracked_block.parse(item);
+    tracked.unwrap_or_else(|e| e.into_compile_error()).into()
+}
+
+/// A function. Its body stays as it is: operators of macros' arguments bind as they did.
+struct Function {
+    attributes: Vec<Attribute>,
+    visibility: Visibility,
+    signature: Signature,
+    body: Tokens,
+}
+
+impl Parse for Function {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let body;
+        Ok(Self {
+            attributes: input.call(Attribute::parse_outer)?,
+            visibility: input.parse()?,
+            signature: input.parse()?,
+            body: {
+                braced!(body in input);
+                body.parse()?
+            },
+        })
+    }
+}
+
+impl ToTokens for Function {
+    fn to_tokens(&self, tokens: &mut Tokens) {
+        let Self {
+            attributes,
+            visibility,
+            signature,
+            body,
+        } = self;
+        tokens.extend(quote!(#(#attributes)* #visibility #signature { #body }));
+    }
+}
+
+impl Function {
+    /// Is it public, and can it fail as tensors' operations do?
+    fn records(&self) -> bool {
+        let result = self.signature.output.to_token_stream().to_string();
+        matches!(self.visibility, Visibility::Public(_)) && result.contains("RusTorchResult")
+    }
+
+    /// The same that notes who called it.
+    fn tracked(self, prefix: &str) -> Tokens {
+        let (name, body) = (format!("{prefix}{}", self.signature.ident), self.body);
+        let body = quote!(let _call = crate::call::enter(#name); #body);
+        let function = Self { body, ..self };
+        quote!(#[track_caller] #function)
+    }
+}
+
+/// An `impl` block with its functions tracked.
+fn tracked_block(input: ParseStream) -> Result<Tokens> {
+    let (mut header, mut is_of_trait) = (Tokens::new(), false);
+    loop {
+        is_of_trait |= input.peek(Token![for]);
+        match input.parse()? {
+            TokenTree::Group(block) if block.delimiter() == proc_macro2::Delimiter::Brace => {
+                let items = |input: ParseStream| tracked_items(input, is_of_trait);
+                let items = items.parse2(block.stream())?;
+                let block = Group::new(block.delimiter(), items);
+                return Ok(quote!(#header #block));
+            }
+            token => header.extend([token]),
+        }
+    }
+}
+
+fn tracked_items(input: ParseStream, is_of_trait: bool) -> Result<Tokens> {
+    let mut items = Tokens::new();
+    while !input.is_empty() {
+        let is_function = input.fork().parse::<Function>().is_ok();
+        items.extend(match is_function {
+            true => match input.parse::<Function>()? {
+                function if is_of_trait || function.records() => function.tracked(""),
+                function => function.into_token_stream(),
+            },
+            false => input.parse::<ImplItem>()?.into_token_stream(),
+        });
+    }
+    Ok(items)
+}
