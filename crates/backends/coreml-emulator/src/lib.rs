@@ -1,0 +1,136 @@
+//! A Core ML for tests.
+//!
+//! A package is read from its files, by code that knows nothing of who wrote them but the messages
+//! of the format. Its program is evaluated operation by operation, by the definitions of coremltools,
+//! `converters/mil/mil/ops/defs`: in double precision, with each result rounded to the type that the
+//! program declares. What a result turns out to be has to be what is declared.
+
+mod arguments;
+mod constant;
+mod ops;
+mod package;
+mod tensor;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rustorch_coreml::proto::mil::{Block, NamedValueType, Operation};
+use rustorch_coreml::proto::model::{Model as Spec, ModelType};
+
+use crate::arguments::Arguments;
+pub use crate::tensor::{Data, Tensor};
+
+/// Why a package is not read or evaluated.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{place}: {what}")]
+pub struct Error {
+    /// The file, operation or feature.
+    pub place: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl Error {
+    fn new(place: impl ToString, what: impl ToString) -> Self {
+        Self {
+            place: place.to_string(),
+            what: what.to_string(),
+        }
+    }
+}
+
+/// A package that was read.
+pub struct Model {
+    inputs: Vec<NamedValueType>,
+    block: Block,
+    weights: Vec<u8>,
+}
+
+impl Model {
+    /// Reads the package at `path`.
+    ///
+    /// # Errors
+    /// Files that are missing or damaged, or a model that is no ML Program with a function `main`.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let (spec, weights) = package::read(path)?;
+        Self::of(spec, weights)
+    }
+
+    fn of(spec: Spec, weights: Vec<u8>) -> Result<Self, Error> {
+        let Some(ModelType::MlProgram(mut program)) = spec.model_type else {
+            return Err(Error::new("model", "no ML Program"));
+        };
+        let function = program.functions.remove("main");
+        let mut function = function.ok_or_else(|| Error::new("model", "no function main"))?;
+        let block = function.block_specializations.remove(&function.opset);
+        let block = block.ok_or_else(|| Error::new("main", "no block of its opset"))?;
+        Ok(Self {
+            inputs: function.inputs,
+            block,
+            weights,
+        })
+    }
+
+    /// What the program gives for these inputs, in the order of its outputs.
+    ///
+    /// # Errors
+    /// Inputs that are not those that it declares; an operation that is not known, or whose result
+    /// is not what it declares; an index that is outside.
+    pub fn predict(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Tensor>, Error> {
+        let mut values = BTreeMap::new();
+        for declared in &self.inputs {
+            let given = inputs.get(&declared.name);
+            let given = given.ok_or_else(|| Error::new(&declared.name, "is missing"))?;
+            hold_to(declared, given).map_err(|what| Error::new(&declared.name, what))?;
+            values.insert(declared.name.clone(), given.clone());
+        }
+        for operation in &self.block.operations {
+            let at = |what| {
+                let result = operation.outputs.first();
+                let name = result.map_or("", |r| r.name.as_str());
+                Error::new(format!("{} {name}", operation.r#type), what)
+            };
+            let result = self.evaluate(operation, &values).map_err(at)?;
+            let [declared] = &operation.outputs[..] else {
+                return Err(at("not one result".to_owned()));
+            };
+            hold_to(declared, &result).map_err(at)?;
+            values.insert(declared.name.clone(), result);
+        }
+        let output = |name: &String| {
+            let value = values.get(name).cloned();
+            value.ok_or_else(|| Error::new(name, "no such value"))
+        };
+        self.block.outputs.iter().map(output).collect()
+    }
+
+    fn evaluate(
+        &self,
+        operation: &Operation,
+        values: &BTreeMap<String, Tensor>,
+    ) -> Result<Tensor, String> {
+        if operation.r#type == "const" {
+            let value = operation.attributes.get("val").ok_or("no value")?;
+            return constant::decode(value, &self.weights);
+        }
+        let arguments = Arguments::of(operation, values, &self.weights)?;
+        let result = ops::evaluate(&operation.r#type, &arguments)?;
+        match arguments.is_used_up() {
+            Ok(()) => Ok(result),
+            Err(name) => Err(format!("has no parameter {name}")),
+        }
+    }
+}
+
+/// Is a tensor what is declared?
+fn hold_to(declared: &NamedValueType, tensor: &Tensor) -> Result<(), String> {
+    let ty = declared.r#type.as_ref().and_then(|ty| ty.as_tensor());
+    let (data_type, shape) = ty.ok_or("no type of a tensor")?;
+    match data_type == tensor.data_type && shape == tensor.shape {
+        true => Ok(()),
+        false => Err(format!(
+            "{:?}{:?}, declared {data_type:?}{shape:?}",
+            tensor.data_type, tensor.shape
+        )),
+    }
+}

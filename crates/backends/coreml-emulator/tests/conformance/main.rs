@@ -1,0 +1,166 @@
+//! Every operation that becomes an ML Program: written, checked, read anew from its files and
+//! evaluated, against the reference.
+
+mod coremltools;
+mod device;
+mod values;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustorch_conformance::{Check, Outcome, Suite, check};
+use rustorch_coreml::{Opset, Precision, Target};
+use rustorch_ir::ops::philox;
+use rustorch_ir::{DType, Graph, OpKind};
+
+use crate::device::{Device, Known};
+
+/// What has to become a program in one form at least.
+const CLAIMED: [OpKind; 27] = [
+    OpKind::Full,
+    OpKind::Reshape,
+    OpKind::Permute,
+    OpKind::Expand,
+    OpKind::Slice,
+    OpKind::Contiguous,
+    OpKind::Cast,
+    OpKind::Concat,
+    OpKind::Pad,
+    OpKind::Unary,
+    OpKind::Binary,
+    OpKind::Compare,
+    OpKind::Where,
+    OpKind::Activation,
+    OpKind::Reduce,
+    OpKind::IndexSelect,
+    OpKind::Gather,
+    OpKind::Matmul,
+    OpKind::Linear,
+    OpKind::Embedding,
+    OpKind::Conv2d,
+    OpKind::ConvTranspose2d,
+    OpKind::Pool2d,
+    OpKind::Softmax,
+    OpKind::LayerNorm,
+    OpKind::RmsNorm,
+    OpKind::BatchNorm,
+];
+
+fn target(opset: Opset, precision: Precision) -> Target {
+    Target { opset, precision }
+}
+
+/// Is it a view of tensors that a program cannot have? Devices are not asked whether they can do
+/// views, so that these are tried.
+fn is_no_view(check: &Check) -> bool {
+    let views = [
+        OpKind::Reshape,
+        OpKind::Permute,
+        OpKind::Expand,
+        OpKind::Slice,
+    ];
+    let case = &check.case;
+    let types = ["f32", "f16", "i32", "i64", "bool"];
+    let is_known = types.iter().any(|ty| case.contains(&format!(" {ty}[")));
+    let is_empty = ["[0]", "[0, ", ", 0]"]
+        .iter()
+        .any(|size| case.contains(size));
+    views.contains(&check.kind) && (!is_known || is_empty)
+}
+
+/// Runs the cases on programs, and holds what passes to what is claimed.
+fn conforms(device: Device, claimed: &[OpKind]) {
+    let report = check(Arc::new(device), |kind| CLAIMED.contains(&kind));
+    let failed: Vec<String> = (report.failed())
+        .filter(|(check, _)| !is_no_view(check))
+        .map(|(check, why)| format!("{}: {why}", check.case))
+        .collect();
+    assert!(failed.is_empty(), "{} failed: {failed:#?}", failed.len());
+    // A case that stays as it is, not one that was taken apart or refused.
+    let passed = |check: &&Check| check.outcome == Outcome::Passed && check.closeness.is_some();
+    let native = (report.checks.iter().filter(passed))
+        .filter(|check| !check.case.ends_with(", decomposed"))
+        .map(|check| check.kind.name());
+    let native: BTreeSet<&str> = native.collect();
+    let claimed: BTreeSet<&str> = claimed.iter().map(|kind| kind.name()).collect();
+    assert_eq!(native, claimed);
+}
+
+#[test]
+fn programs_give_what_the_reference_gives() {
+    let without = |kind: &OpKind| *kind != OpKind::ConvTranspose2d;
+    let claimed: Vec<OpKind> = CLAIMED.into_iter().filter(without).collect();
+    let target = target(Opset::CoreML6, Precision::F32);
+    conforms(Device::new(target, Known::Nothing), &claimed);
+}
+
+#[test]
+fn programs_with_weights_give_what_the_reference_gives() {
+    let target = target(Opset::CoreML8, Precision::F32);
+    conforms(Device::new(target, Known::AllButTheFirst), &CLAIMED);
+}
+
+#[test]
+fn programs_of_the_oldest_system_give_what_the_reference_gives() {
+    let target = target(Opset::CoreML5, Precision::F32);
+    conforms(Device::new(target, Known::AllButTheFirst), &CLAIMED);
+}
+
+/// Operands of a graph that stay away from where functions are not defined.
+fn operands(graph: &Graph) -> Vec<Vec<u8>> {
+    let fill = |(stream, ty): (usize, &rustorch_ir::TensorType)| {
+        let number = |i: usize| {
+            let word = philox(i as u64 / 4, stream as u64)[i % 4];
+            0.25 + 0.5 * f64::from(word) / 32_f64.exp2()
+        };
+        let numbers: Vec<f64> = (0..ty.shape.elements()).map(number).collect();
+        values::encode(ty.dtype, &numbers)
+    };
+    graph.inputs().iter().enumerate().map(fill).collect()
+}
+
+/// The sum of the squared differences over that of the squares.
+fn error(result: &[f64], expected: &[f64]) -> f64 {
+    let pairs = || result.iter().zip(expected).filter(|(_, b)| b.is_finite());
+    let differences: f64 = pairs().map(|(a, b)| (a - b).powi(2)).sum();
+    let squares: f64 = pairs().map(|(_, b)| b * b).sum();
+    differences / squares.max(f64::MIN_POSITIVE)
+}
+
+#[test]
+fn half_precision_stays_near_single_precision() {
+    let [single, half] = [Precision::F32, Precision::F16]
+        .map(|precision| Device::new(target(Opset::CoreML7, precision), Known::Nothing));
+    compare_precisions(&single, &half);
+}
+
+/// Runs graphs of single precision on both devices.
+fn compare_precisions(single: &Device, half: &Device) {
+    // Where a comparison falls otherwise, or a quotient crosses a whole number, all is different.
+    let jumps = [OpKind::Compare, OpKind::Cast];
+    let kinds = |kind: OpKind| CLAIMED.contains(&kind) && !jumps.contains(&kind);
+    let suite = Suite::of_tests(kinds, half);
+    let mut compared = 0;
+    for graph in suite.graphs(1) {
+        let is_single = |dtype: DType| dtype == DType::F32;
+        let inputs = graph.inputs().iter().map(|ty| ty.dtype);
+        if graph.nodes().iter().any(device::jumps) || !inputs.clone().any(is_single) {
+            continue;
+        }
+        let operands = operands(&graph);
+        let [Ok(expected), Ok(result)] = [single, half].map(|d| d.predict(&graph, &operands))
+        else {
+            continue;
+        };
+        for (result, expected) in result.iter().zip(&expected) {
+            let [result, expected] = [result, expected].map(|bytes| {
+                let dtype = graph.ty(graph.outputs()[0]).dtype;
+                values::decode(dtype, bytes)
+            });
+            let error = error(&result, &expected);
+            assert!(error < 5e-4, "{error:e} in\n{graph}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}

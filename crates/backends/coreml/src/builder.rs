@@ -1,0 +1,298 @@
+//! Operations of an ML Program, appended one by one.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rustorch_ir::{DType, Shape, TensorType};
+use smallvec::SmallVec;
+
+use crate::constant::Constant;
+use crate::opset::Target;
+use crate::proto::mil::{
+    Argument, Binding, BindingKind, DataType, NamedValueType, Operation, ValueType,
+};
+use crate::weights::{BlobError, WeightsWriter};
+
+/// A value of the program.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Var {
+    pub(crate) name: String,
+    pub(crate) data_type: DataType,
+    pub(crate) shape: Shape,
+    /// Is it known when the program is compiled?
+    pub(crate) is_constant: bool,
+    /// The graph input that all its elements are elements of.
+    pub(crate) origin: Option<usize>,
+}
+
+/// Results of an operation: nearly always one.
+pub(crate) type Vars = SmallVec<[Var; 1]>;
+
+/// What a parameter is bound to.
+pub(crate) enum Arg<'a> {
+    Var(&'a Var),
+    List(&'a [Var]),
+    Constant(Constant),
+}
+
+impl<'a> From<&'a Var> for Arg<'a> {
+    fn from(var: &'a Var) -> Self {
+        Self::Var(var)
+    }
+}
+
+impl From<Constant> for Arg<'_> {
+    fn from(constant: Constant) -> Self {
+        Self::Constant(constant)
+    }
+}
+
+/// The body of a program that is being written.
+pub(crate) struct Builder {
+    /// What it is written for.
+    pub(crate) target: Target,
+    operations: Vec<Operation>,
+    weights: WeightsWriter,
+    /// Constants that are there already.
+    constants: HashMap<Vec<u8>, Var>,
+    /// Number of names given.
+    names: usize,
+}
+
+impl Builder {
+    /// An empty body.
+    pub(crate) fn new(target: Target) -> Self {
+        Self {
+            target,
+            operations: Vec::new(),
+            weights: WeightsWriter::new(),
+            constants: HashMap::new(),
+            names: 0,
+        }
+    }
+
+    /// The operations and the weights.
+    pub(crate) fn finish(self) -> (Vec<Operation>, Option<Vec<u8>>) {
+        let is_used = !self.weights.is_empty();
+        (self.operations, is_used.then(|| self.weights.finish()))
+    }
+
+    fn name(&mut self, prefix: &str) -> String {
+        self.names += 1;
+        format!("{prefix}{}", self.names - 1)
+    }
+
+    /// The type that values of `dtype` have in the program; `None` of those that it cannot have.
+    /// Indices are 32 bits wide.
+    pub(crate) fn data_type(&self, dtype: DType) -> Option<DataType> {
+        Some(match dtype {
+            DType::F32 => self.target.precision.data_type(),
+            DType::F16 => DataType::Float16,
+            DType::I32 | DType::I64 => DataType::Int32,
+            DType::Bool => DataType::Bool,
+            _ => return None,
+        })
+    }
+
+    /// A constant as a value of the program. Small ones that are equal are one.
+    ///
+    /// # Errors
+    /// `weight.bin` cannot hold it.
+    pub(crate) fn try_constant(&mut self, constant: &Constant) -> Result<Var, BlobError> {
+        let count: usize = constant.shape().iter().product();
+        let key = (count < 10).then(|| constant.identity());
+        if let Some(known) = key.as_ref().and_then(|key| self.constants.get(key)) {
+            return Ok(known.clone());
+        }
+        let value = constant.store(&mut self.weights)?;
+        let name = self.name("c");
+        let var = self.append("const", name, constant.data_type(), constant.shape());
+        if let Some(operation) = self.operations.last_mut() {
+            operation.attributes.insert("val".to_owned(), value);
+        }
+        let var = Var {
+            is_constant: true,
+            ..var
+        };
+        self.constants.extend(key.map(|key| (key, var.clone())));
+        Ok(var)
+    }
+
+    /// A constant of a type that a program can have anywhere.
+    pub(crate) fn constant(&mut self, constant: &Constant) -> Var {
+        let stored = self.try_constant(constant);
+        stored.expect("floats, integers, booleans and texts can all be stored")
+    }
+
+    /// A number of the type that `like` has.
+    pub(crate) fn number(&mut self, x: f64, like: &Var) -> Var {
+        self.constant(&Constant::number(x, like.data_type))
+    }
+
+    fn append(&mut self, kind: &str, name: String, data_type: DataType, shape: &[usize]) -> Var {
+        let label = Constant::text(&name).immediate();
+        self.operations.push(Operation {
+            r#type: kind.to_owned(),
+            inputs: BTreeMap::new(),
+            outputs: vec![NamedValueType {
+                name: name.clone(),
+                r#type: Some(ValueType::tensor(data_type, shape)),
+            }],
+            blocks: Vec::new(),
+            attributes: BTreeMap::from([("name".to_owned(), label)]),
+        });
+        Var {
+            name,
+            data_type,
+            shape: shape.into(),
+            is_constant: false,
+            origin: None,
+        }
+    }
+
+    /// Appends an operation with a result of this type.
+    pub(crate) fn op(
+        &mut self,
+        kind: &str,
+        args: &[(&str, Arg)],
+        data_type: DataType,
+        shape: &[usize],
+    ) -> Var {
+        let name = self.name("v");
+        self.named_op(kind, name, args, data_type, shape)
+    }
+
+    /// [`Self::op`] with a result of this name.
+    pub(crate) fn named_op(
+        &mut self,
+        kind: &str,
+        name: String,
+        args: &[(&str, Arg)],
+        data_type: DataType,
+        shape: &[usize],
+    ) -> Var {
+        let by_name = |var: &Var| Binding {
+            binding: Some(BindingKind::Name(var.name.clone())),
+        };
+        let mut inputs = BTreeMap::new();
+        for (parameter, arg) in args {
+            let arguments = match arg {
+                Arg::Var(var) => vec![by_name(var)],
+                Arg::List(vars) => vars.iter().map(by_name).collect(),
+                Arg::Constant(constant) => vec![by_name(&self.constant(constant))],
+            };
+            inputs.insert((*parameter).to_owned(), Argument { arguments });
+        }
+        let var = self.append(kind, name, data_type, shape);
+        if let Some(operation) = self.operations.last_mut() {
+            operation.inputs = inputs;
+        }
+        var
+    }
+
+    /// A function of each element of `x`.
+    pub(crate) fn unary(&mut self, kind: &str, x: &Var) -> Var {
+        self.op(kind, &[("x", x.into())], x.data_type, &x.shape)
+    }
+
+    /// A function of two operands whose shapes broadcast.
+    pub(crate) fn binary(&mut self, kind: &str, x: &Var, y: &Var) -> Var {
+        let shape = broadcast(x, y);
+        self.op(
+            kind,
+            &[("x", x.into()), ("y", y.into())],
+            x.data_type,
+            &shape,
+        )
+    }
+
+    /// A comparison of two operands whose shapes broadcast.
+    pub(crate) fn compare(&mut self, kind: &str, x: &Var, y: &Var) -> Var {
+        let shape = broadcast(x, y);
+        self.op(
+            kind,
+            &[("x", x.into()), ("y", y.into())],
+            DataType::Bool,
+            &shape,
+        )
+    }
+
+    /// `a` where `condition`, else `b`; all of one shape.
+    pub(crate) fn select(&mut self, condition: &Var, a: &Var, b: &Var) -> Var {
+        let args = [("cond", condition.into()), ("a", a.into()), ("b", b.into())];
+        self.op("select", &args, a.data_type, &condition.shape)
+    }
+
+    /// `x` in another type, if it is of another.
+    pub(crate) fn cast(&mut self, x: &Var, data_type: DataType) -> Var {
+        if x.data_type == data_type {
+            return x.clone();
+        }
+        let dtype = Constant::text(cast_name(data_type));
+        let args = [("x", x.into()), ("dtype", dtype.into())];
+        self.op("cast", &args, data_type, &x.shape)
+    }
+
+    /// `x` in another shape, if it is of another.
+    pub(crate) fn reshape(&mut self, x: &Var, shape: &[usize]) -> Var {
+        if *x.shape == *shape {
+            return x.clone();
+        }
+        let args = [("x", x.into()), ("shape", Constant::ints(shape).into())];
+        self.op("reshape", &args, x.data_type, shape)
+    }
+
+    /// `x` broadcast to a shape, if it is of another.
+    pub(crate) fn expand(&mut self, x: &Var, shape: &[usize]) -> Var {
+        let lead = shape.len() - x.shape.len();
+        let aligned: Shape = (std::iter::repeat_n(1, lead))
+            .chain(x.shape.iter().copied())
+            .collect();
+        let x = self.reshape(x, &aligned);
+        let repeats: Vec<usize> = (shape.iter().zip(&*x.shape))
+            .map(|(&to, &from)| to / from)
+            .collect();
+        if repeats.iter().all(|&n| n == 1) {
+            return x;
+        }
+        let args = [
+            ("x", (&x).into()),
+            ("reps", Constant::ints(&repeats).into()),
+        ];
+        self.op("tile", &args, x.data_type, shape)
+    }
+
+    /// The largest, sum or another reduction along dimensions, which stay with size 1.
+    pub(crate) fn reduce(&mut self, kind: &str, x: &Var, dims: &[usize]) -> Var {
+        let size = |(d, &size)| if dims.contains(&d) { 1 } else { size };
+        let shape: Shape = x.shape.iter().enumerate().map(size).collect();
+        let args = [
+            ("x", x.into()),
+            ("axes", Constant::ints(dims).into()),
+            ("keep_dims", Constant::flag(true).into()),
+        ];
+        self.op(kind, &args, x.data_type, &shape)
+    }
+}
+
+/// The shape that a tensor has in a program: at least one dimension, as inputs and outputs have.
+pub(crate) fn program_shape(ty: &TensorType) -> Shape {
+    match ty.shape.is_empty() {
+        true => Shape::from([1]),
+        false => ty.shape.clone(),
+    }
+}
+
+fn broadcast(x: &Var, y: &Var) -> Shape {
+    let shape = rustorch_ir::broadcast_shapes("coreml", &x.shape, &y.shape);
+    shape.expect("inference has checked that the shapes broadcast")
+}
+
+/// What `cast` calls the types that it can give on every system.
+fn cast_name(data_type: DataType) -> &'static str {
+    match data_type {
+        DataType::Float16 => "fp16",
+        DataType::Int32 => "int32",
+        DataType::Bool => "bool",
+        _ => "fp32",
+    }
+}

@@ -1,0 +1,219 @@
+//! What the checker finds: one thing at a time that is wrong with a sound model.
+
+use std::collections::BTreeMap;
+
+use rustorch_coreml::proto::mil::{
+    Argument, Binding, BindingKind, Block, DataType, Function, ImmediateKind, Operation,
+    TensorElements, ValueSource, ValueType,
+};
+use rustorch_coreml::proto::model::{FeatureKind, Model, ModelType};
+use rustorch_coreml::{Emitter, Opset, Package, Precision, Target, check};
+use rustorch_ir::ops::{Conv2d, Softmax};
+use rustorch_ir::{DType, Graph, TensorType};
+
+/// A convolution with constant weights, and softmax of it.
+fn package() -> Package {
+    let mut graph = Graph::new();
+    let x = graph
+        .input(TensorType::new([1, 3, 6, 6], DType::F32))
+        .unwrap();
+    let w = graph
+        .input(TensorType::new([4, 3, 3, 3], DType::F32))
+        .unwrap();
+    let y = graph.push(Conv2d::default(), &[x, w]).unwrap();
+    let y = graph.push(Softmax { dim: 1 }, &[y]).unwrap();
+    graph.output(y);
+    let target = Target {
+        opset: Opset::CoreML5,
+        precision: Precision::F32,
+    };
+    let weights = vec![0; 4 * 4 * 27];
+    let constants = BTreeMap::from([(1, &weights[..])]);
+    let emitted = Emitter::new(target).emit(&graph, &constants).unwrap();
+    emitted.package
+}
+
+fn function(model: &mut Model) -> &mut Function {
+    let Some(ModelType::MlProgram(program)) = &mut model.model_type else {
+        panic!("no program");
+    };
+    program.functions.get_mut("main").unwrap()
+}
+
+fn block(model: &mut Model) -> &mut Block {
+    function(model)
+        .block_specializations
+        .get_mut("CoreML5")
+        .unwrap()
+}
+
+fn operation<'a>(model: &'a mut Model, kind: &str) -> &'a mut Operation {
+    let operations = &mut block(model).operations;
+    operations.iter_mut().find(|op| op.r#type == kind).unwrap()
+}
+
+fn bind(model: &mut Model, kind: &str, parameter: &str, value: &str) {
+    let binding = Some(BindingKind::Name(value.to_owned()));
+    let arguments = vec![Binding { binding }];
+    let inputs = &mut operation(model, kind).inputs;
+    inputs.insert(parameter.to_owned(), Argument { arguments });
+}
+
+fn named(operation: &mut Operation, name: &str) {
+    let value = operation.attributes.get_mut("name").unwrap();
+    let Some(ValueSource::Immediate(immediate)) = &mut value.value else {
+        panic!("{value:?}");
+    };
+    let Some(ImmediateKind::Tensor(tensor)) = &mut immediate.value else {
+        panic!("{immediate:?}");
+    };
+    let Some(TensorElements::Strings(strings)) = &mut tensor.value else {
+        panic!("{tensor:?}");
+    };
+    strings.values = vec![name.to_owned()];
+}
+
+/// Spoils a sound model and returns what is found.
+fn flaws(spoil: impl FnOnce(&mut Model)) -> Vec<String> {
+    let mut package = package();
+    spoil(&mut package.model);
+    let found = check(&package.model, package.weights.as_deref());
+    found.iter().map(ToString::to_string).collect()
+}
+
+#[track_caller]
+fn finds(what: &str, spoil: impl FnOnce(&mut Model)) {
+    let flaws = flaws(spoil);
+    assert!(flaws.iter().any(|flaw| flaw.contains(what)), "{flaws:#?}");
+}
+
+#[test]
+fn a_sound_model_has_no_flaws() {
+    assert_eq!(flaws(|_| ()), Vec::<String>::new());
+}
+
+#[test]
+fn names() {
+    finds("no name", |m| {
+        operation(m, "softmax").attributes.clear();
+    });
+    finds("name \"a b\" is no identifier", |m| {
+        named(operation(m, "softmax"), "a b")
+    });
+    finds("\"1v\" is no identifier", |m| {
+        operation(m, "conv").outputs[0].name = "1v".into()
+    });
+    finds("\"\" is no identifier", |m| {
+        function(m).inputs[0].name.clear()
+    });
+    finds("a name that is taken", |m| {
+        operation(m, "softmax").outputs[0].name = "x0".into()
+    });
+}
+
+#[test]
+fn descriptions() {
+    let description = |m: &mut Model| m.description.clone().unwrap();
+    finds("no description", |m| m.description = None);
+    finds("inputs [\"z\"], but the function has [\"x0\"]", |m| {
+        let mut other = description(m);
+        other.input[0].name = "z".into();
+        m.description = Some(other);
+    });
+    finds("outputs [], but", |m| {
+        let mut other = description(m);
+        other.output.clear();
+        m.description = Some(other);
+    });
+    finds(
+        "described input x0: Float32[1, 3, 6, 7], but it is Float32[1, 3, 6, 6]",
+        |m| {
+            let mut other = description(m);
+            let ty = other.input[0].r#type.as_mut().unwrap();
+            if let Some(FeatureKind::MultiArray(array)) = &mut ty.kind {
+                array.shape[3] = 7;
+            }
+            m.description = Some(other);
+        },
+    );
+    finds("described output y0: no type of a multi-array", |m| {
+        let mut other = description(m);
+        other.output[0].r#type = None;
+        m.description = Some(other);
+    });
+}
+
+#[test]
+fn versions() {
+    finds("specification version 5, but CoreML5 needs 6", |m| {
+        m.specification_version = 5
+    });
+    finds("set of operations \"CoreML4\" is not known", |m| {
+        function(m).opset = "CoreML4".into()
+    });
+    finds("no block for CoreML6", |m| {
+        function(m).opset = "CoreML6".into()
+    });
+    finds("is no ML Program", |m| m.model_type = None);
+}
+
+#[test]
+fn operations() {
+    finds("no operation \"conv4d\"", |m| {
+        operation(m, "conv").r#type = "conv4d".into()
+    });
+    finds("no parameter \"alpha\"", |m| {
+        bind(m, "softmax", "alpha", "x0")
+    });
+    finds("0 values for weight", |m| {
+        operation(m, "conv").inputs.remove("weight");
+    });
+    finds("\"later\" is no value before it", |m| {
+        bind(m, "softmax", "x", "later")
+    });
+    finds("bias has to be a constant", |m| {
+        bind(m, "conv", "bias", "x0")
+    });
+    finds("not of [Int32]", |m| {
+        let text = operation(m, "conv").inputs["pad_type"].clone();
+        operation(m, "softmax").inputs.insert("axis".into(), text);
+    });
+    finds("is no value before it", |m| block(m).operations.reverse());
+}
+
+#[test]
+fn types() {
+    let shape = |m: &mut Model, kind: &str, data_type, shape: &[usize]| {
+        operation(m, kind).outputs[0].r#type = Some(ValueType::tensor(data_type, shape));
+    };
+    let wrong = "gives Float32[1, 4, 4, 4], not Float32[1, 4, 4, 5]";
+    finds(wrong, |m| {
+        shape(m, "conv", DataType::Float32, &[1, 4, 4, 5])
+    });
+    finds("not Float16[1, 4, 4, 4]", |m| {
+        shape(m, "conv", DataType::Float16, &[1, 4, 4, 4])
+    });
+    finds("elements of Bool, which no feature has", |m| {
+        shape(m, "identity", DataType::Bool, &[1, 4, 4, 4]);
+    });
+    finds("halves, which features have from CoreML6 on", |m| {
+        function(m).inputs[0].r#type = Some(ValueType::tensor(DataType::Float16, &[1, 3, 6, 6]));
+    });
+    finds("no type of a tensor", |m| {
+        operation(m, "conv").outputs[0].r#type = None
+    });
+}
+
+#[test]
+fn weights() {
+    let package = package();
+    let weights = package.weights.as_deref().unwrap();
+    let found = |weights| !check(&package.model, weights).is_empty();
+    assert!(!found(Some(weights)));
+    assert!(found(None));
+    assert!(found(Some(&weights[..weights.len() - 1])));
+    let mut other = weights.to_vec();
+    // Halves in place of single precision.
+    other[68] = 1;
+    assert!(found(Some(&other)));
+}
