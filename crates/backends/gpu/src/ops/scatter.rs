@@ -7,8 +7,9 @@ use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 use super::concat::copy;
 use super::gather::outside;
 use super::reduce::combination;
-use super::top_k::Best;
+use super::top_k::{Best, Sorted, is_across};
 use super::views::{Memory, dimensions, for_each, split, walk, words};
+use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
@@ -25,6 +26,12 @@ const FEW_PICKS: usize = 32;
 /// Lines that keep a device busy, with a work-item for each.
 const MANY_LINES: usize = 1024;
 
+/// Neighbouring lines of which devices read elements at once.
+const READ_AT_ONCE: usize = 8;
+
+/// Elements of a group's part of a line, for each of the index: sorting costs less.
+const SEGMENT: usize = 4;
+
 fn accepts(_: &Signature) -> bool {
     true
 }
@@ -36,12 +43,68 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let (lines, along) = split(&step.inputs[1].layout, op.dim);
     if along.elements() <= FEW_PICKS {
         by_places(step, op, emitter);
+    } else if let Some(sorted) = tile(step, op, emitter.limits) {
+        by_tiles(step, op, &sorted, emitter);
     } else if lines.elements() >= MANY_LINES {
         by_lines(step, op, None, emitter);
     } else {
         let order = sorted(step, op, emitter);
         by_lines(step, op, Some(order), emitter);
     }
+}
+
+/// How groups sort lines of the index in local memory, if they have room for one and for as many
+/// neighbours of it as are read at once.
+fn tile(step: &Step, op: &Scatter, limits: &Limits) -> Option<Sorted> {
+    let (lines, along) = split(&step.inputs[1].layout, op.dim);
+    let bytes = size_of::<u32>();
+    let tile = Sorted::tile(limits, bytes);
+    let size = along.elements().next_power_of_two();
+    let whole = Layout::contiguous(&step.output().ty.shape);
+    let (y_lines, y_along) = split(&whole, op.dim);
+    // Many lines that lie across can be gone through side by side.
+    let read_at_once = match lines.elements() >= MANY_LINES && is_across(&y_lines, &y_along) {
+        true => READ_AT_ONCE,
+        false => 1,
+    };
+    // A key is where an element goes, and its position in the line.
+    let keys = y_along.elements().checked_mul(size)?;
+    let fits = size.checked_mul(read_at_once)? <= tile && u32::try_from(keys).is_ok();
+    fits.then(|| Sorted::new(limits, bytes, y_lines.elements(), along.elements()))
+}
+
+/// Groups sort lines of the index and make lines of the result, or segments of them.
+fn by_tiles(step: &Step, op: &Scatter, sorted: &Sorted, emitter: &mut Emitter) {
+    let text = concat!(
+        include_str!("../../kernels/sort.h"),
+        include_str!("../../kernels/scatter_tile.c")
+    );
+    let mut kernel = sorted.kernel("scatter_tile", text, "uint");
+    kernel.define("AFTER(a, b)", "((a) > (b))");
+    kernel.define("LINES", sorted.tile / (2 * FEW_PICKS));
+    let place = declare(step, op, &mut kernel, emitter);
+    kernel.read("x", &place(&step.inputs[0]));
+    let [x, index, source] = [0, 1, 2].map(|i| split(&step.inputs[i].layout, op.dim));
+    let y = split(&Layout::contiguous(&step.output().ty.shape), op.dim);
+    kernel.word("rank", y.0.rank());
+    dimensions(&mut kernel, "shape", &y.0.shape);
+    dimensions(&mut kernel, "index_shape", &index.0.shape);
+    let views = [("y", &y), ("x", &x), ("index", &index), ("source", &source)];
+    for (name, (lines, _)) in views {
+        dimensions(&mut kernel, &format!("{name}_strides"), &lines.strides);
+    }
+    kernel.word("x_step", x.1.strides[0]);
+    kernel.word("y_step", y.1.strides[0]);
+    kernel.word("is_across", usize::from(is_across(&y.0, &y.1)));
+    let (count, size) = (y.0.elements(), y.1.elements());
+    kernel.word("count", count);
+    let groups = count.div_ceil(sorted.lines);
+    // Where there are few groups each makes a part of its lines, though not a small one.
+    let enough = emitter.limits.compute_units.div_ceil(groups.max(1));
+    let segments = enough.min(size / (SEGMENT * sorted.size)).max(1);
+    let segment = size.div_ceil(segments);
+    kernel.word("segment", segment);
+    emitter.launch(kernel.groups(groups, size.div_ceil(segment.max(1)), 1));
 }
 
 /// The order of each line of the index by what it picks; what comes first stays first.

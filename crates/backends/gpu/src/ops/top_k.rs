@@ -1,12 +1,14 @@
-//! The best elements along a dimension, and where they are: runs of it are sorted, and merged by
-//! twos.
+//! The best elements along a dimension, and where they are: runs of it are sorted in local memory,
+//! and merged by twos where there are several.
 
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::arg_reduce::better;
-use super::views::{Memory, for_each, split, walk};
+use super::views::{Memory, for_each, nearest, split, walk};
+use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
+use crate::kernel::Kernel;
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     kind: OpKind::TopK,
@@ -15,8 +17,14 @@ pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     launch: GpuKernel::everywhere(emit),
 };
 
-/// Elements of a run that is sorted by counting, whose work grows with their square.
-const RUN: usize = 64;
+/// Bytes of the keys that a group sorts.
+const KEY_BYTES: usize = 16 << 10;
+
+/// Keys that a lane sorts at a time, and the fewest that there are.
+const EACH: usize = 16;
+
+/// Work-items of a group, where they take turns.
+const PROCESSOR_GROUP: usize = 16;
 
 fn accepts(_: &Signature) -> bool {
     true
@@ -34,6 +42,85 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let [values, indices] = [0, 1].map(|result| &step.outputs[result]);
     let view = Layout::contiguous(&indices.ty.shape);
     best.find(Memory::Place(indices), Some(values), &view, emitter);
+}
+
+/// Keys of lines that a group sorts in local memory: the Rust side of `sort.h`.
+pub(super) struct Sorted {
+    /// Keys of a group, at most.
+    pub(super) tile: usize,
+    /// Places for a line's keys.
+    pub(super) size: usize,
+    /// Lines of a group.
+    pub(super) lines: usize,
+    group: usize,
+}
+
+impl Sorted {
+    /// Keys of a group, each of `bytes`.
+    pub(super) fn tile(limits: &Limits, bytes: usize) -> usize {
+        let mut tile = KEY_BYTES / bytes;
+        while tile > EACH && (tile + tile / EACH) * bytes > limits.local_bytes * 3 / 4 {
+            tile /= 2;
+        }
+        tile
+    }
+
+    /// For `count` lines of `len` keys of `bytes` each, no more than a [tile](Self::tile).
+    pub(super) fn new(limits: &Limits, bytes: usize, count: usize, len: usize) -> Self {
+        let tile = Self::tile(limits, bytes);
+        let size = len.next_power_of_two().max(EACH);
+        let mut lines = tile / size;
+        while lines > 1 && count.div_ceil(lines) < limits.compute_units {
+            lines /= 2;
+        }
+        let group = match limits.is_processor {
+            true => PROCESSOR_GROUP.min(tile / EACH),
+            false => tile / EACH,
+        };
+        Self {
+            tile,
+            size,
+            lines,
+            group: group.min(limits.max_group.max(1)),
+        }
+    }
+
+    /// The kernel `name` of `text`, which begins with `sort.h`, for keys of a type.
+    pub(super) fn kernel(&self, name: &'static str, text: &'static str, key: &str) -> Kernel {
+        let mut kernel = Kernel::new(name, text, self.group as u32);
+        kernel.define("KEY", key);
+        kernel.define("TILE", self.tile);
+        kernel.word("size_bits", self.size.ilog2() as usize);
+        kernel.word("line_bits", self.lines.ilog2() as usize);
+        kernel
+    }
+}
+
+/// An expression of `v`, of 64 bits if `dtype` has as many, else of 32: an unsigned number in the
+/// order of numbers, or in the opposite one.
+fn order(dtype: DType, largest: bool) -> String {
+    let order = match dtype {
+        DType::F64 => "order_of_f64(v)",
+        d if d.is_float() => "order_of_f32(v)",
+        DType::I64 => "((ulong)(v) ^ (ulong)1 << 63)",
+        DType::U64 => "(v)",
+        d if d.is_unsigned() => "((uint)(v))",
+        _ => "((uint)(int)(v) ^ 1u << 31)",
+    };
+    let sign = if largest { "~" } else { "" };
+    format!("{sign}{order}")
+}
+
+/// The type of keys that are made of such numbers and an index.
+fn key(is_wide: bool) -> (&'static str, &'static str, usize) {
+    match is_wide {
+        true => (
+            "ulong2",
+            "((a).x > (b).x || ((a).x == (b).x && (a).y > (b).y))",
+            16,
+        ),
+        false => ("ulong", "((a) > (b))", 8),
+    }
 }
 
 /// Where the best elements of lines are.
@@ -73,7 +160,8 @@ impl Best<'_> {
             runs: len.div_ceil(run),
             kept: view.shape[self.dim].min(run),
         };
-        let mut levels = vec![level(RUN)];
+        let (_, _, bytes) = key(self.is_wide());
+        let mut levels = vec![level(Sorted::tile(emitter.limits, bytes))];
         while let Some(last) = levels.last().filter(|last| last.runs > 1) {
             levels.push(level(last.run * 2));
         }
@@ -104,6 +192,11 @@ impl Best<'_> {
         }
     }
 
+    /// Are elements of 64 bits?
+    fn is_wide(&self) -> bool {
+        self.x.ty.dtype.size() == Some(8)
+    }
+
     /// Sorts runs, or merges those of a level `from`, to lines of `y`, and of `values`.
     fn pass(
         &self,
@@ -115,18 +208,17 @@ impl Best<'_> {
     ) {
         let (lines, along) = split(&self.x.layout, self.dim);
         let (count, len) = (lines.elements(), along.elements());
+        let dtype = self.x.ty.dtype;
         let mut kernel = match from {
-            None => {
-                let text = include_str!("../../kernels/top_k.c");
-                let mut kernel = for_each("top_k", text, count * len);
-                kernel.word("run", to.run);
-                kernel.word("kept", to.kept);
-                kernel
-            }
+            None => self.sort(to, emitter.limits),
             Some((level, runs)) => {
                 let text = include_str!("../../kernels/top_k_merge.c");
                 let items = count * level.runs * level.kept;
                 let mut kernel = for_each("top_k_merge", text, items);
+                kernel.define("BETTER(a, b)", better(dtype, self.largest, self.largest));
+                // The earlier first of those that are equal.
+                let earlier = "(!BETTER(b, a) && (i) < (j))";
+                kernel.define("BEFORE(a, i, b, j)", format!("(BETTER(a, b) || {earlier})"));
                 runs.read(&mut kernel, "runs");
                 kernel.word("run", level.run);
                 kernel.word("runs_of_line", level.runs);
@@ -135,11 +227,6 @@ impl Best<'_> {
                 kernel
             }
         };
-        let dtype = self.x.ty.dtype;
-        kernel.define("BETTER(a, b)", better(dtype, self.largest, self.largest));
-        // The earlier first of those that are equal.
-        let earlier = "(!BETTER(b, a) && (i) < (j))";
-        kernel.define("BEFORE(a, i, b, j)", format!("(BETTER(a, b) || {earlier})"));
         kernel.define_dtype("X", dtype);
         kernel.define_dtype("Y", y.dtype());
         kernel.read("x", self.x);
@@ -154,5 +241,38 @@ impl Best<'_> {
         kernel.word("x_step", along.strides[0]);
         kernel.word("y_step", y_along.strides[0]);
         emitter.launch(kernel);
+    }
+
+    /// The kernel that sorts the runs of a level.
+    fn sort(&self, level: &Level, limits: &Limits) -> Kernel {
+        let (lines, along) = split(&self.x.layout, self.dim);
+        let count = lines.elements() * level.runs;
+        let run = level.run.min(along.elements());
+        let (key, after, bytes) = key(self.is_wide());
+        let sorted = Sorted::new(limits, bytes, count, run);
+        let text = concat!(
+            include_str!("../../kernels/sort.h"),
+            include_str!("../../kernels/top_k.c")
+        );
+        let mut kernel = sorted.kernel("top_k", text, key);
+        kernel.define("AFTER(a, b)", after);
+        kernel.define("IS_WIDE", u8::from(self.is_wide()));
+        kernel.define("ORDER_OF(v)", order(self.x.ty.dtype, self.largest));
+        let kept = level.kept.next_power_of_two().max(EACH);
+        kernel.word("kept_bits", kept.ilog2() as usize);
+        kernel.word("count", count);
+        kernel.word("runs", level.runs);
+        kernel.word("run", level.run);
+        kernel.word("kept", level.kept);
+        kernel.word("is_across", usize::from(is_across(&lines, &along)));
+        kernel.groups(count.div_ceil(sorted.lines), 1, 1)
+    }
+}
+
+/// Are neighbours in memory in different lines?
+pub(super) fn is_across(lines: &Layout, along: &Layout) -> bool {
+    match (nearest(lines), nearest(along)) {
+        (Some(lines), Some(along)) => lines < along,
+        _ => false,
     }
 }
