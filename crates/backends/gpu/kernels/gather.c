@@ -1,18 +1,33 @@
-// Elements that an index picks along one dimension: a work-item for each.
+// Elements that an index picks along one dimension: a work-item for each EACH of them.
 //
 // X, INDEX: dtypes. RANK: number of dimensions.
 
 KERNEL_BEGIN
-    const uint i = GROUP_ID(0) * GROUP + LANE;
-    if (i < p.count) {
-        uint from = 0, at = 0;
-        ADD_OFFSET(from, i, RANK, p.view_shape, p.x_strides);
+    const uint first = GROUP_ID(0) * (GROUP * EACH) + LANE;
+    // Loads of one kind come together, so that they do not wait for each other.
+    uint from[EACH];
+    long picks[EACH];
+    COMPUTE(X) values[EACH];
+    UNROLL
+    for (uint e = 0; e < EACH; e++) {
+        const uint i = min(first + e * GROUP, p.count - 1);
+        uint at = 0;
+        from[e] = 0;
+        ADD_OFFSET(from[e], i, RANK, p.view_shape, p.x_strides);
         ADD_OFFSET(at, i, RANK, p.view_shape, p.index_strides);
-        const long pick = LOAD(INDEX, index, at);
-        if (pick >= 0 && pick < (long)p.size) {
-            STORE(X, y, i, LOAD(X, x, from + (uint)pick * p.step));
+        picks[e] = LOAD(INDEX, index, at);
+    }
+    UNROLL
+    for (uint e = 0; e < EACH; e++) {
+        if (picks[e] >= 0 && picks[e] < (long)p.size) {
+            values[e] = LOAD(X, x, from[e] + (uint)picks[e] * p.step);
         } else {
             REPORT(status, p.status_code);
         }
+    }
+    UNROLL
+    for (uint e = 0; e < EACH; e++) {
+        const uint i = first + e * GROUP;
+        if (i < p.count) STORE(X, y, i, values[e]);
     }
 KERNEL_END

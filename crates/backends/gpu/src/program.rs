@@ -281,15 +281,26 @@ impl<D: Driver> GpuProgram<D> {
         }
     }
 
-    /// Fails if a kernel has found a mistake in a run of these inputs, which is then forgotten.
-    fn check(
+    /// Waits for a run of these inputs. Fails if a kernel has found a mistake in it, which is then
+    /// forgotten.
+    fn finish(
         &self,
-        status: &GpuBuffer<D>,
+        status: Option<&GpuBuffer<D>>,
         inputs: &[Arc<dyn DeviceBuffer>],
     ) -> Result<(), DeviceError> {
+        let Some(status) = status else {
+            return self.pool.driver.wait();
+        };
         let mut word = [0; 4];
-        // SAFETY: the run is over, and the word is this run's alone.
-        unsafe { status.read(0, &mut word)? };
+        match status.fetch(word.len())? {
+            // It comes behind the launches: one wait is for all.
+            Some(fetch) => fetch.wait(&mut word)?,
+            None => {
+                self.pool.driver.wait()?;
+                // SAFETY: the run is over, and the word is this run's alone.
+                unsafe { status.read(0, &mut word)? };
+            }
+        }
         let code = u32::from_ne_bytes(word);
         if code == 0 {
             return Ok(());
@@ -347,10 +358,8 @@ impl<D: Driver> GpuProgram<D> {
         };
         if waited || result.is_err() {
             // Even after a failure: what was queued before still uses the buffers.
-            let waited = self.pool.driver.wait();
-            result = result.and(waited);
-            result =
-                result.and_then(|()| status.map_or(Ok(()), |status| self.check(status, inputs)));
+            let finished = self.finish(status.filter(|_| result.is_ok()), inputs);
+            result = result.and(finished);
         }
         if result.is_err() {
             // Launches that never came have not set their counters back.

@@ -3,7 +3,7 @@
 use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::views::{define_rank, for_each, walk, words};
+use super::views::{WIDEST, define_rank, for_several, vector, walk, widened, words};
 use crate::emit::{Emitter, GpuKernel};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
@@ -36,9 +36,12 @@ fn emit(step: &Step, emitter: &mut Emitter) {
 
 /// Appends a copy of `x` to `y`, of one shape and dtype.
 pub(super) fn copy(x: &Place, y: &Place, emitter: &mut Emitter) {
-    let count = x.layout.elements();
-    let mut kernel = for_each("copy", include_str!("../../kernels/copy.c"), count);
     let (x, y) = (words(x), words(y));
+    let views = Layout::collapse([&x.layout, &y.layout]);
+    let vector = vector(x.ty.dtype.size().unwrap_or(WIDEST), &views, &[], &[]);
+    let [x, y] = [(&x, &views[0]), (&y, &views[1])].map(|(place, v)| widened(place, v, vector));
+    let text = include_str!("../../kernels/copy.c");
+    let mut kernel = for_several("copy", text, x.layout.elements(), emitter.limits);
     kernel.define_dtype("X", x.ty.dtype);
     kernel.read("x", &x);
     kernel.write("y", &y);

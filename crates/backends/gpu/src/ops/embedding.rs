@@ -1,10 +1,11 @@
-//! Rows of a table.
+//! Rows of a table: a gather, unless they are converted.
 
-use rustorch_ir::{OpKind, Signature};
+use rustorch_ir::{Layout, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::blocks::{dequantize, format};
 use super::functions::convert;
+use super::gather::Picked;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
 
@@ -25,6 +26,22 @@ fn accepts(_: &Signature) -> bool {
 fn emit(step: &Step, emitter: &mut Emitter) {
     let (table, ids) = (&step.inputs[0], &step.inputs[1]);
     let (rows, width) = (table.ty.shape[0], table.ty.shape[1]);
+    let code = emitter.outside(step, ids, rows, format!("a table of {rows} rows"));
+    if table.ty.dtype == step.output().ty.dtype {
+        let view = |strides: [usize; 2], offset: usize| Layout {
+            shape: [ids.ty.shape.elements(), width].into(),
+            strides: strides.into_iter().collect(),
+            offset,
+        };
+        let picked = Picked {
+            x: table,
+            lines: view([0, 1], table.layout.offset),
+            step: width,
+            size: rows,
+            index: (ids, view([1, 0], ids.layout.offset)),
+        };
+        return picked.emit(step, code, emitter);
+    }
     let (mut kernel, width) = match format(table.ty.dtype) {
         Some(format) => {
             let mut kernel = dequantize(format, table, step.output());
@@ -37,12 +54,11 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     kernel.read("ids", ids);
     kernel.word("rows", rows);
     kernel.word("width", width);
-    let range = format!("a table of {rows} rows");
-    kernel.status("status", emitter.outside(step, ids, rows, range));
+    kernel.status("status", code);
     emitter.launch(kernel);
 }
 
-/// The kernel for a table of scalars.
+/// The kernel for a table of scalars of another dtype.
 fn scalars(step: &Step) -> Kernel {
     let (table, y) = (&step.inputs[0], step.output());
     let text = include_str!("../../kernels/embedding.c");

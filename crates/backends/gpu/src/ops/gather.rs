@@ -1,9 +1,9 @@
 //! Elements that an index picks along a dimension.
 
 use rustorch_ir::{Layout, Op, OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, Step};
+use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::views::{define_rank, for_each, walk, words};
+use super::views::{WIDEST, define_rank, for_several, vector, walk, widened, words};
 use crate::emit::{Emitter, GpuKernel};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
@@ -21,29 +21,75 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Gather(op) = &step.last().op else {
         return;
     };
-    gather(step, op.dim, &step.inputs[1].layout, emitter);
+    gather(step, op.dim, step.inputs[1].layout.clone(), emitter);
+}
+
+/// Elements that are picked.
+pub(super) struct Picked<'a> {
+    /// Where they are from.
+    pub(super) x: &'a Place,
+    /// Where in it the lines of the result begin, as a view of the result's shape.
+    pub(super) lines: Layout,
+    /// Elements from one that an index picks to the next, and how many there are.
+    pub(super) step: usize,
+    pub(super) size: usize,
+    /// The indices, as a view of the result's shape.
+    pub(super) index: (&'a Place, Layout),
+}
+
+impl Picked<'_> {
+    /// Appends the kernel, which reports `code` of indices that are no place.
+    pub(super) fn emit(&self, step: &Step, code: u32, emitter: &mut Emitter) {
+        let (x, y) = (words(self.x), words(step.output()));
+        let (index, index_view) = &self.index;
+        let whole = Layout::contiguous(&self.lines.shape);
+        let [lines, whole, index_view] = Layout::collapse([&self.lines, &whole, index_view]);
+        let size = x.ty.dtype.size().unwrap_or(WIDEST);
+        let views = [lines, whole];
+        let vector = vector(
+            size,
+            &views,
+            std::slice::from_ref(&index_view),
+            &[self.step],
+        );
+        let x = widened(&x, &views[0], vector);
+        let y = widened(&y, &views[1], vector);
+        let index_view = Layout {
+            shape: x.layout.shape.clone(),
+            ..index_view
+        };
+        let text = include_str!("../../kernels/gather.c");
+        let mut kernel = for_several("gather", text, y.layout.elements(), emitter.limits);
+        kernel.define_dtype("X", x.ty.dtype);
+        kernel.define_dtype("INDEX", index.ty.dtype);
+        kernel.read("x", &x);
+        kernel.read("index", index);
+        kernel.write("y", &y);
+        kernel.word("step", self.step / vector);
+        kernel.word("size", self.size);
+        let views = [("x", &x.layout), ("index", &index_view)];
+        let rank = walk(&mut kernel, "view", views);
+        define_rank(&mut kernel, "RANK", rank, "view_rank");
+        kernel.status("status", code);
+        emitter.launch(kernel);
+    }
 }
 
 /// Appends the kernel for a result of `index`'s shape; `index` is the second operand, which
 /// says for each element where along `dim` it is from.
-pub(super) fn gather(step: &Step, dim: usize, index: &Layout, emitter: &mut Emitter) {
-    let (x, y) = (words(&step.inputs[0]), words(step.output()));
-    let count = y.ty.shape.elements();
-    let mut kernel = for_each("gather", include_str!("../../kernels/gather.c"), count);
-    kernel.define_dtype("X", x.ty.dtype);
-    kernel.define_dtype("INDEX", step.inputs[1].ty.dtype);
-    kernel.read("x", &x);
-    kernel.read("index", &step.inputs[1]);
-    kernel.write("y", &y);
+pub(super) fn gather(step: &Step, dim: usize, index: Layout, emitter: &mut Emitter) {
+    let x = &step.inputs[0];
     // The index is a dimension's only step in x.
     let mut lines = x.layout.clone();
     lines.shape = index.shape.clone();
-    kernel.word("step", std::mem::take(&mut lines.strides[dim]));
-    kernel.word("size", x.ty.shape[dim]);
-    let rank = walk(&mut kernel, "view", [("x", &lines), ("index", index)]);
-    define_rank(&mut kernel, "RANK", rank, "view_rank");
-    kernel.status("status", outside(step, dim, emitter));
-    emitter.launch(kernel);
+    let picked = Picked {
+        x,
+        step: std::mem::take(&mut lines.strides[dim]),
+        size: x.ty.shape[dim],
+        lines,
+        index: (&step.inputs[1], index),
+    };
+    picked.emit(step, outside(step, dim, emitter), emitter);
 }
 
 /// The code to report that an index, the second operand, is no place along dimension `dim` of the

@@ -26,5 +26,5 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     index.shape = step.output().ty.shape.clone();
     index.strides = index.shape.iter().map(|_| 0).collect();
     index.strides[op.dim] = stride;
-    gather(step, op.dim, &index, emitter);
+    gather(step, op.dim, index, emitter);
 }

@@ -3,6 +3,7 @@
 use rustorch_ir::{DType, Layout};
 use rustorch_runtime::Place;
 
+use crate::driver::Limits;
 use crate::kernel::{Kernel, Scratch};
 
 /// Memory that a kernel is given.
@@ -19,6 +20,14 @@ impl Memory<'_> {
         match self {
             Self::Place(place) => place.ty.dtype,
             Self::Scratch(dtype, _) => dtype,
+        }
+    }
+
+    /// Elements ahead of it, from a granule on.
+    pub(super) fn offset(self) -> usize {
+        match self {
+            Self::Place(place) => place.layout.offset,
+            Self::Scratch(..) => 0,
         }
     }
 
@@ -111,6 +120,87 @@ pub(super) fn for_each(name: &'static str, text: &'static str, count: usize) -> 
     let mut kernel = Kernel::new(name, text, GROUP);
     kernel.word("count", count);
     kernel.groups(count.div_ceil(GROUP as usize), 1, 1)
+}
+
+/// Elements of a launch from which on work-items move several.
+const MANY: usize = 1 << 18;
+
+/// Elements of such a work-item: as many loads are under way at a time.
+const EACH: usize = 4;
+
+/// The kernel `name` of `text` with work-items for `p.count` numbers, `EACH` of them for each,
+/// GROUP apart.
+pub(super) fn for_several(
+    name: &'static str,
+    text: &'static str,
+    count: usize,
+    limits: &Limits,
+) -> Kernel {
+    let each = match count >= MANY && !limits.is_processor {
+        true => EACH,
+        false => 1,
+    };
+    let mut kernel = Kernel::new(name, text, GROUP);
+    kernel.define("EACH", each);
+    kernel.word("count", count);
+    kernel.groups(count.div_ceil(each * GROUP as usize), 1, 1)
+}
+
+/// How many neighbouring elements of `size` bytes each can be moved as one of 16 bytes, or of
+/// fewer: so that they are neighbours, and begin at a multiple, in all `views` of one shape, whose
+/// last dimension `others` do not step along. Steps of `multiples` are possible, too.
+pub(super) fn vector(
+    size: usize,
+    views: &[Layout],
+    others: &[Layout],
+    multiples: &[usize],
+) -> usize {
+    let last = |layout: &Layout| layout.strides.last().copied();
+    let are_neighbours = views.iter().all(|view| last(view) == Some(1))
+        && others.iter().all(|view| last(view) == Some(0));
+    if !are_neighbours {
+        return 1;
+    }
+    let sizes = views.iter().flat_map(|view| {
+        let steps = &view.strides[..view.rank() - 1];
+        let size = view.shape.last().copied();
+        steps.iter().copied().chain(size).chain([view.offset])
+    });
+    let all: Vec<usize> = sizes.chain(multiples.iter().copied()).collect();
+    let mut vector = WIDEST / size;
+    while vector > 1 && !all.iter().all(|n| n.is_multiple_of(vector)) {
+        vector /= 2;
+    }
+    vector.max(1)
+}
+
+/// Bytes of the widest elements.
+pub(super) const WIDEST: usize = 16;
+
+/// The place of elements that are moved only, `vector` of them as one; see [`vector()`]. Its layout
+/// is `view` of them.
+pub(super) fn widened(place: &Place, view: &Layout, vector: usize) -> Place {
+    let mut place = place.clone();
+    place.layout = view.clone();
+    if vector > 1 {
+        let layout = &mut place.layout;
+        let last = layout.rank() - 1;
+        layout.shape = layout
+            .shape
+            .clone()
+            .with_dim(last, layout.shape[last] / vector);
+        layout.strides[..last]
+            .iter_mut()
+            .for_each(|step| *step /= vector);
+        layout.offset /= vector;
+        place.ty.dtype = match place.ty.dtype.size().map(|size| size * vector) {
+            Some(2) => DType::I16,
+            Some(4) => DType::U32,
+            Some(8) => DType::I64,
+            _ => DType::Complex128,
+        };
+    }
+    place
 }
 
 /// The place of elements that are moved only: seen as numbers of their size, so that few
