@@ -3,7 +3,8 @@
 //
 // X, A, Y: dtypes of the elements, of what is combined, of the results.
 // COMBINE(a, b): how. START: what a lane begins with. EACH: elements it reads at a time.
-// ALONG_RANK: 1, or the parameter that says how many dimensions a line has.
+// ALONG_RANK: 1, or the parameter that says how many dimensions a line has. VECTOR: neighbours that
+// are loaded at once, of lines without gaps; else 1.
 
 KERNEL_BEGIN
     LOCAL_ARRAY(COMPUTE(A), shared, GROUP);
@@ -17,6 +18,26 @@ KERNEL_BEGIN
     // Several at a time, which do not wait for each other.
     COMPUTE(A) values[EACH];
     for (uint k = 0; k < EACH; k++) values[k] = START;
+#if VECTOR > 1
+    for (uint j = begin + MEMBER * VECTOR; j < end; j += p.team * (VECTOR * EACH)) {
+        uint words[4 * EACH];
+        UNROLL
+        for (uint k = 0; k < EACH; k++) {
+            const uint at = j + k * p.team * VECTOR;
+            LOAD_WORDS(words + 4 * k, x + x_start, at < end ? at : j);
+        }
+        UNROLL
+        for (uint k = 0; k < EACH; k++) {
+            if (j + k * p.team * VECTOR < end) {
+                UNROLL
+                for (uint i = 0; i < VECTOR; i++) {
+                    const COMPUTE(A) element = PART(X, words + 4 * k, i);
+                    values[k] = COMBINE(values[k], element);
+                }
+            }
+        }
+    }
+#else
     for (uint j = begin + MEMBER; j < end; j += p.team * EACH) {
         for (uint k = 0; k < EACH; k++) {
             if (j + k * p.team < end) {
@@ -27,6 +48,7 @@ KERNEL_BEGIN
             }
         }
     }
+#endif
     COMPUTE(A) value = values[0];
     for (uint k = 1; k < EACH; k++) value = COMBINE(value, values[k]);
     TEAM_REDUCE(shared, value, COMBINE);

@@ -3,7 +3,7 @@
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
-use super::lines::Tile;
+use super::lines::{Tile, VECTORS, vector};
 use super::views::{Memory, split, walk};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
@@ -30,7 +30,8 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     };
     let (starts, along) = split(&choice.x.layout, op.dim);
     let (count, len) = (starts.elements(), along.elements());
-    let tile = Tile::new(emitter.limits, &starts, &along);
+    let vector = vector(Memory::Place(choice.x), &starts, &along, len);
+    let tile = Tile::of_vectors(emitter.limits, &starts, &along, vector);
     let segment = tile.segment(count, len);
     let segments = len.div_ceil(segment);
     let (values, indices) = match &step.outputs[..] {
@@ -68,15 +69,22 @@ impl Choice<'_> {
     ) {
         let (starts, along) = split(&self.x.layout, self.dim);
         let count = starts.elements();
-        let tile = Tile::new(emitter.limits, &starts, &along);
+        let vector = match candidates {
+            None => vector(Memory::Place(self.x), &starts, &along, segment),
+            Some(_) => 1,
+        };
+        let tile = Tile::of_vectors(emitter.limits, &starts, &along, vector);
         let text = concat!(
             include_str!("../../kernels/lines.h"),
+            include_str!("../../kernels/vectors.h"),
             include_str!("../../kernels/arg_reduce.c")
         );
         let mut kernel = Kernel::new("arg_reduce", text, tile.group());
         kernel.define_dtype("X", self.x.ty.dtype);
         kernel.define_dtype("Y", y.dtype());
         kernel.define("BEATS(a, b)", better(self.x.ty.dtype, self.largest, true));
+        kernel.define("VECTOR", vector);
+        kernel.define("EACH", VECTORS);
         kernel.define("HAS_CANDIDATES", u8::from(candidates.is_some()));
         kernel.read("x", self.x);
         if let Some(candidates) = candidates {

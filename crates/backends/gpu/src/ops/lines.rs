@@ -1,9 +1,9 @@
 //! Lines of elements, and how groups share them: the Rust side of `lines.h`.
 
-use rustorch_ir::Layout;
+use rustorch_ir::{DType, Layout};
 use rustorch_runtime::Step;
 
-use super::views::{nearest, split, walk};
+use super::views::{Memory, WIDEST, nearest, split, walk};
 use crate::driver::Limits;
 use crate::kernel::{Kernel, accumulator};
 
@@ -31,6 +31,9 @@ const NEIGHBOURS: usize = 32;
 /// Elements for each lane of a segment that is worth a group of its own.
 const PER_SEGMENT: usize = 16;
 
+/// Vectors of a line that a lane loads before it looks at one.
+pub(super) const VECTORS: usize = 4;
+
 /// Numbers of elements that lanes may keep in registers.
 const HELD: [usize; 3] = [4, 16, 32];
 
@@ -50,7 +53,41 @@ impl Tile {
     /// For lines that begin at the positions `starts`, and each one's elements `along` from
     /// there.
     pub(super) fn new(limits: &Limits, starts: &Layout, along: &Layout) -> Self {
-        Self::with_group(limits, starts, along, GROUP)
+        let tile = Self::with_group(limits, starts, along, GROUP);
+        // Few groups across lines make up for it by their size: another launch would cost more.
+        match tile.is_across && tile.groups(starts.elements()) < limits.compute_units {
+            true => Self::with_group(limits, starts, along, LARGE_GROUP),
+            false => tile,
+        }
+    }
+
+    /// The same where lanes load `vector` neighbours at a time, if that is more than 1.
+    pub(super) fn of_vectors(
+        limits: &Limits,
+        starts: &Layout,
+        along: &Layout,
+        vector: usize,
+    ) -> Self {
+        let tile = Self::new(limits, starts, along);
+        if vector == 1 {
+            return tile;
+        }
+        let (count, vectors) = (starts.elements(), along.elements() / vector);
+        let group = tile.lines * tile.team;
+        let most = group.min(vectors.next_power_of_two());
+        let mut team = most.min(vectors.div_ceil(VECTORS).next_power_of_two());
+        let enough = tile.enough.saturating_mul(group);
+        while team > NEIGHBOURS && count * team >= 2 * enough {
+            team /= 2;
+        }
+        while team < most && count * team < enough / 2 {
+            team *= 2;
+        }
+        Self {
+            lines: group / team,
+            team,
+            ..tile
+        }
     }
 
     /// The same for a kernel where a line is one group's.
@@ -135,6 +172,30 @@ impl Tile {
     }
 }
 
+/// The elements of 16 bytes, if segments of lines of `memory` are made of such; else 1. Lines begin
+/// at the positions `starts`, and their elements are `along` from there.
+pub(super) fn vector(memory: Memory, starts: &Layout, along: &Layout, segment: usize) -> usize {
+    use DType::{BF16, Bool, Complex64, F16, F32, F64, I8, I16, I32, I64, U8, U32};
+    let dtype = memory.dtype();
+    let known = [
+        F64, F32, F16, BF16, I64, I32, I16, I8, U8, U32, Bool, Complex64,
+    ];
+    let vector = match dtype.size().filter(|_| known.contains(&dtype)) {
+        Some(size) => WIDEST / size,
+        None => return 1,
+    };
+    let len = along.elements();
+    let [line] = Layout::collapse([along]);
+    let mut positions = starts.strides.iter().copied();
+    let fits = line.strides[..] == [1]
+        && len >= NEIGHBOURS * vector
+        && [len, segment, memory.offset()]
+            .into_iter()
+            .chain(positions.by_ref())
+            .all(|n| n.is_multiple_of(vector));
+    if fits { vector } else { 1 }
+}
+
 /// The kernel `name` of `text`, which goes through whole lines along `dim` of operand 0 of
 /// `step` and writes lines of the result. They are seen as `views` of one shape.
 pub(super) fn line_kernel(
@@ -194,7 +255,8 @@ mod tests {
             for columns in [1, 7, 300, 70_000] {
                 for dim in [0, 1] {
                     let (tile, segment) = along(rows, columns, dim);
-                    assert_eq!(tile.lines * tile.team, GROUP, "{rows} × {columns}");
+                    let group = tile.lines * tile.team;
+                    assert!([GROUP, LARGE_GROUP].contains(&group), "{rows} × {columns}");
                     assert!((1..=[rows, columns][dim]).contains(&segment));
                 }
             }

@@ -4,8 +4,9 @@ use rustorch_ir::ops::ReduceOp;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::Tile;
+use super::lines::{Tile, VECTORS, vector};
 use super::views::{Memory, define_rank, dims, walk};
+use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, name};
 
@@ -16,8 +17,8 @@ pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     launch: GpuKernel::everywhere(emit),
 };
 
-/// Elements that a lane reads at a time.
-const EACH: usize = 4;
+/// Elements, or vectors of them, that a lane reads at a time.
+const EACH: usize = VECTORS;
 
 fn accepts(_: &Signature) -> bool {
     true
@@ -56,7 +57,7 @@ impl Lines<'_> {
     /// Writes each line's result to `y`, which lies without gaps.
     fn reduce(&self, combination: &Combination, y: Memory, emitter: &mut Emitter) {
         let (count, len) = (self.starts.elements(), self.along.elements());
-        let tile = Tile::new(emitter.limits, &self.starts, &self.along);
+        let tile = self.tile(emitter.limits, len);
         let segment = tile.segment(count, len);
         if segment >= len {
             return self.pass(combination, len, y, [1, 0], emitter);
@@ -84,6 +85,15 @@ impl Lines<'_> {
         partial.reduce(combination, y, emitter);
     }
 
+    /// How many neighbours lanes load at a time, of segments of `segment` elements.
+    fn vector(&self, segment: usize) -> usize {
+        vector(self.x, &self.starts, &self.along, segment)
+    }
+
+    fn tile(&self, limits: &Limits, segment: usize) -> Tile {
+        Tile::of_vectors(limits, &self.starts, &self.along, self.vector(segment))
+    }
+
     /// Reduces each segment of `segment` elements of each line. Results are in steps of
     /// `strides` for the line and the segment.
     pub(super) fn pass(
@@ -95,9 +105,11 @@ impl Lines<'_> {
         emitter: &mut Emitter,
     ) {
         let (count, len) = (self.starts.elements(), self.along.elements());
-        let tile = Tile::new(emitter.limits, &self.starts, &self.along);
+        let vector = self.vector(segment);
+        let tile = self.tile(emitter.limits, segment);
         let text = concat!(
             include_str!("../../kernels/lines.h"),
+            include_str!("../../kernels/vectors.h"),
             include_str!("../../kernels/reduce.c")
         );
         let text = combination.functions.to_owned() + text;
@@ -106,6 +118,7 @@ impl Lines<'_> {
         kernel.define_dtype("Y", y.dtype());
         combination.define(&mut kernel);
         kernel.define("EACH", EACH);
+        kernel.define("VECTOR", vector);
         self.x.read(&mut kernel, "x");
         y.write(&mut kernel, "y");
         tile.declare(&mut kernel);
