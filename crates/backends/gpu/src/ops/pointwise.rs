@@ -75,10 +75,7 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let mut body = String::from("SEPARATE_ROUNDING\nKERNEL_BEGIN\n");
     kernel.word("n", n);
     let indices = Indices::new(step, &mut kernel);
-    let each = match indices.is_linear() {
-        true => each(step, emitter),
-        false => 1,
-    };
+    let each = each(step, emitter);
     for element in 0..each {
         let _ = writeln!(
             body,
@@ -140,6 +137,27 @@ impl Elements {
     }
 }
 
+/// A number to divide others of 32 bits by: their product with 2³² + `factor`, divided by
+/// 2³² · 2^`shift` (Granlund and Montgomery 1994, doi 10.1145/178243.178249).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Divisor {
+    factor: usize,
+    shift: usize,
+}
+
+impl Divisor {
+    /// For numbers below 2³².
+    fn new(divisor: usize) -> Self {
+        let divisor = divisor.max(1) as u64;
+        let shift = divisor.next_power_of_two().ilog2();
+        let factor = (((1 << shift) - divisor) << 32) / divisor + 1;
+        Self {
+            factor: factor as usize,
+            shift: shift as usize,
+        }
+    }
+}
+
 impl Indices {
     fn new(step: &Step, kernel: &mut Kernel) -> Self {
         let (mut shape, mut strides) = collapse(step);
@@ -155,6 +173,11 @@ impl Indices {
                 dimensions.splice(0..0, std::iter::repeat_n(1, missing));
             }
             kernel.words("shape", &shape);
+            let divisors: Vec<Divisor> = shape.iter().map(|&size| Divisor::new(size)).collect();
+            let factors: Vec<usize> = divisors.iter().map(|d| d.factor).collect();
+            let shifts: Vec<usize> = divisors.iter().map(|d| d.shift).collect();
+            kernel.words("factors", &factors);
+            kernel.words("shifts", &shifts);
         }
         for (k, (place, strides)) in step.inputs.iter().zip(&strides).enumerate() {
             kernel.read(&format!("x{k}"), place);
@@ -179,21 +202,25 @@ impl Indices {
             );
         }
         if !self.is_linear() {
-            let _ = writeln!(body, "    uint rest = j{element};");
+            let mut rest = format!("j{element}");
             for d in (1..self.rank).rev() {
+                let quotient = format!("rest{d}_{element}");
                 let _ = writeln!(
                     body,
-                    "    const uint at{d} = rest % p.shape[{d}]; rest /= p.shape[{d}];"
+                    "    const uint {quotient} = (uint)(((ulong)MUL_HIGH({rest}, p.factors[{d}]) \
+                         + {rest}) >> p.shifts[{d}]);\n    \
+                         const uint at{d}_{element} = {rest} - {quotient} * p.shape[{d}];"
                 );
+                rest = quotient;
             }
-            let _ = writeln!(body, "    const uint at0 = rest;");
+            let _ = writeln!(body, "    const uint at0_{element} = {rest};");
         }
         for (k, place) in step.inputs.iter().enumerate() {
             let index = match self.operands[k] {
                 Elements::Linear => format!("j{element}"),
                 Elements::One => "0".to_owned(),
                 Elements::Strided => {
-                    let term = |d| format!("at{d} * p.strides{k}[{d}]");
+                    let term = |d| format!("at{d}_{element} * p.strides{k}[{d}]");
                     let terms: Vec<String> = (0..self.rank).map(term).collect();
                     terms.join(" + ")
                 }
@@ -355,4 +382,25 @@ fn contiguous_strides(shape: &[usize]) -> Vec<usize> {
         strides[d - 1] = strides[d] * shape[d];
     }
     strides
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotients_are_exact() {
+        let ends = [1, 2, 3, 1000, u64::from(u32::MAX) / 2, u64::from(u32::MAX)];
+        let divisors = (1..200)
+            .chain(ends)
+            .chain([1 << 31, (1 << 31) + 1, 641, 6_700_417]);
+        for divisor in divisors {
+            let Divisor { factor, shift } = Divisor::new(divisor as usize);
+            let near = (0..50).map(|i| (divisor * (i * i + 1)).saturating_sub(i % 3));
+            for n in near.chain(ends).filter(|&n| n <= u64::from(u32::MAX)) {
+                let quotient = (((n * factor as u64) >> 32) + n) >> shift;
+                assert_eq!(quotient, n / divisor, "{n} / {divisor}");
+            }
+        }
+    }
 }
