@@ -102,13 +102,12 @@ impl Constant {
         &self.shape
     }
 
-    /// The largest of integers, none of which is negative.
-    pub(crate) fn largest(&self) -> Option<usize> {
+    /// The smallest and the largest of integers.
+    pub(crate) fn range(&self) -> Option<(i32, i32)> {
         let Elements::Ints(x) = &self.elements else {
             return None;
         };
-        let x = x.iter().map(|&x| usize::try_from(x).ok());
-        x.collect::<Option<Vec<_>>>()?.into_iter().max()
+        Some((*x.iter().min()?, *x.iter().max()?))
     }
 
     /// The constant in the model itself.

@@ -84,7 +84,7 @@ pub enum EmitError {
         /// Its type.
         ty: String,
         /// What is wrong.
-        what: &'static str,
+        what: String,
     },
     /// A weight that cannot be stored.
     #[error(transparent)]
@@ -189,10 +189,10 @@ impl Emitter {
             let size = operands[0].shape[dim];
             writer.bound(&operands[1], size).map_err(|e| match e {
                 BoundError::Computed => unsupported(),
-                BoundError::Outside(input) => EmitError::Constant {
+                BoundError::Outside(input, index) => EmitError::Constant {
                     input,
                     ty: graph.inputs()[input].to_string(),
-                    what: "an index that is outside",
+                    what: format!("index {index} is outside of 0..{size}"),
                 },
             })?;
         }
@@ -260,16 +260,16 @@ struct Writer {
     /// The graph's values in the program.
     values: Vec<Var>,
     inputs: Vec<Feature>,
-    /// Of constant inputs of integers, none of them negative, the largest one.
-    indices: BTreeMap<usize, usize>,
+    /// Of constant inputs of integers, the smallest and the largest one.
+    indices: BTreeMap<usize, (i32, i32)>,
 }
 
 /// Why indices may not be used.
 enum BoundError {
     /// Nobody can look at them before the program runs.
     Computed,
-    /// This constant has some that are outside.
-    Outside(usize),
+    /// This constant has this one, which is outside.
+    Outside(usize, i32),
 }
 
 impl Writer {
@@ -318,10 +318,10 @@ impl Writer {
 
     /// A constant from the bytes that memory holds of it.
     fn constant(&mut self, input: usize, ty: &TensorType, bytes: &[u8]) -> Result<Var, EmitError> {
-        let wrong = |what| EmitError::Constant {
+        let wrong = |what: &str| EmitError::Constant {
             input,
             ty: ty.to_string(),
-            what,
+            what: what.to_owned(),
         };
         if bytes.len() != ty.bytes() {
             return Err(wrong("another number of bytes"));
@@ -354,8 +354,8 @@ impl Writer {
             }
             _ => Constant::bools(bytes.iter().map(|&x| x != 0).collect(), &shape),
         };
-        if let Some(most) = constant.largest() {
-            self.indices.insert(input, most);
+        if let Some(range) = constant.range() {
+            self.indices.insert(input, range);
         }
         let var = self.builder.try_constant(&constant)?;
         let origin = Some(input);
@@ -365,10 +365,10 @@ impl Writer {
     /// Sees to it that the elements of `index` are below `size`.
     fn bound(&mut self, index: &Var, size: usize) -> Result<(), BoundError> {
         let origin = index.origin.ok_or(BoundError::Computed)?;
-        if index.is_constant {
-            let most = self.indices.get(&origin);
-            let fits = most.is_some_and(|&most| most < size);
-            return fits.then_some(()).ok_or(BoundError::Outside(origin));
+        if let Some(&(least, most)) = self.indices.get(&origin) {
+            let inside = |&index: &i32| usize::try_from(index).is_ok_and(|i| i < size);
+            let outside = [least, most].into_iter().find(|index| !inside(index));
+            return outside.map_or(Ok(()), |index| Err(BoundError::Outside(origin, index)));
         }
         let feature = self.inputs.iter_mut().find(|f| f.index == origin);
         let feature = feature.ok_or(BoundError::Computed)?;

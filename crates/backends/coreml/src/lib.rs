@@ -5,6 +5,7 @@
 //! for what Apple's compiler would not survive.
 
 mod builder;
+pub mod cache;
 mod check;
 mod constant;
 mod emit;

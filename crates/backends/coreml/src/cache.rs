@@ -1,0 +1,433 @@
+//! Compiled models on disk, by the hash of what they were made from, shared between processes.
+//!
+//! An entry is a folder. It is made under another name and renamed, so that it is whole or not there;
+//! who uses it holds a lock on a file in it, so that it is not removed meanwhile. All that is
+//! unfinished is in the cache's own folder, too, where it is found and removed if its maker ended.
+//!
+//! ```text
+//! HASH/content/…    what was made
+//! HASH/entry        locked by users; its time is that of the last use
+//! HASH.PID-N/…      being made, or being removed
+//! making/XX         locked by who makes an entry whose hash begins with XX
+//! cleaning          locked by who removes entries
+//! ```
+
+use std::fs::{self, File, FileTimes};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use rustorch_runtime::cache_folder;
+use sha2::{Digest, Sha256};
+
+/// Bytes that the entries may have together, where nothing else is said.
+const LIMIT: u64 = 4 << 30;
+
+/// What an entry is found by: a SHA-256 in hexadecimal.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Key(String);
+
+impl Key {
+    /// The key of what is made from these: the files of a package, the versions of the system and
+    /// of Core ML.
+    pub fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        let bytes = hash.finalize();
+        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// The folder of an entry, if that is what it is the name of.
+    fn of_name(name: &str) -> Option<Self> {
+        let is_hash = name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit());
+        is_hash.then(|| Self(name.to_owned()))
+    }
+}
+
+/// Why there is no entry.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {source}; RUSTORCH_CACHE_DIR names a folder that can be written", path.display())]
+pub struct CacheError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl CacheError {
+    /// What the system says.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+}
+
+/// A folder of compiled models, of which those that were used least recently are removed.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    folder: PathBuf,
+    limit: u64,
+}
+
+/// An entry in use: it stays as long as this lives.
+#[derive(Debug)]
+pub struct Entry {
+    content: PathBuf,
+    /// Locked, shared with others.
+    _lock: File,
+}
+
+impl Entry {
+    /// The folder of what was made.
+    pub fn path(&self) -> &Path {
+        &self.content
+    }
+}
+
+impl Cache {
+    /// The user's, in the [`cache_folder`]. `None` where there is no such place.
+    pub fn of_user() -> Option<Self> {
+        Some(Self::new(cache_folder()?.join("coreml"), LIMIT))
+    }
+
+    /// A cache in `folder`, which is made when it is needed, of `limit` bytes. What is in use stays,
+    /// however much that is.
+    pub fn new(folder: impl Into<PathBuf>, limit: u64) -> Self {
+        Self {
+            folder: folder.into(),
+            limit,
+        }
+    }
+
+    /// The entry of this key. If there is none, or it is damaged, `make` fills an empty folder, once
+    /// for all that ask at the same time, also in other processes: those wait.
+    ///
+    /// # Errors
+    /// What `make` says, or a folder that cannot be written. Nothing is left then.
+    pub fn get_or_make(
+        &self,
+        key: &Key,
+        make: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<Entry, CacheError> {
+        let found = self.find(key);
+        let made = match found {
+            Some(entry) => return Ok(entry),
+            None => self.make(key, make),
+        };
+        let entry = made.map_err(|source| CacheError {
+            path: self.folder.clone(),
+            source,
+        })?;
+        self.clean();
+        Ok(entry)
+    }
+
+    /// The entry of this key, if it is there and whole.
+    pub fn find(&self, key: &Key) -> Option<Entry> {
+        let folder = self.folder.join(&key.0);
+        let mut lock = File::open(folder.join("entry")).ok()?;
+        lock.lock_shared().ok()?;
+        // Before it was locked the entry may have been removed, and made again.
+        let mut seal = String::new();
+        lock.read_to_string(&mut seal).ok()?;
+        let is_current = fs::read_to_string(folder.join("entry")).ok()? == seal;
+        let content = folder.join("content");
+        let (_, listed) = seal.split_once('\n')?;
+        if !is_current || listed != listing(&content).ok()? {
+            return None;
+        }
+        // A cache that is only read has no need of times.
+        if let Ok(file) = File::options().append(true).open(folder.join("entry")) {
+            let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
+        }
+        Some(Entry {
+            content,
+            _lock: lock,
+        })
+    }
+
+    fn make(&self, key: &Key, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<Entry> {
+        let making = self.lock_making(key)?;
+        making.lock()?;
+        if let Some(entry) = self.find(key) {
+            return Ok(entry);
+        }
+        // What is there is damaged.
+        self.remove(key);
+        let unfinished = self.unfinished(key);
+        let content = unfinished.join("content");
+        let finished = self.folder.join(&key.0);
+        let made = fs::create_dir_all(&content)
+            .and_then(|()| make(&content))
+            .and_then(|()| seal(&unfinished))
+            .and_then(|()| fs::rename(&unfinished, &finished));
+        if let Err(e) = made {
+            // The first error is the one to tell.
+            let _ = fs::remove_dir_all(&unfinished);
+            return Err(e);
+        }
+        let lost = || io::Error::other("what was made is gone, or changed meanwhile");
+        self.find(key).ok_or_else(lost)
+    }
+
+    /// The file that is locked by who makes the entry.
+    fn lock_making(&self, key: &Key) -> io::Result<File> {
+        let folder = self.folder.join("making");
+        fs::create_dir_all(&folder)?;
+        lock_file(&folder.join(&key.0[..2]))
+    }
+
+    /// A name for what is unfinished, of this call alone.
+    fn unfinished(&self, key: &Key) -> PathBuf {
+        let name = format!("{}.{}", key.0, unique());
+        self.folder.join(name)
+    }
+
+    /// Removes an entry unless somebody uses it. Is it gone?
+    fn remove(&self, key: &Key) -> bool {
+        let folder = self.folder.join(&key.0);
+        let lock = File::open(folder.join("entry"));
+        if lock.is_ok_and(|lock| lock.try_lock().is_err()) {
+            return false;
+        }
+        let removed = self.unfinished(key);
+        fs::rename(&folder, &removed).is_ok() && fs::remove_dir_all(&removed).is_ok()
+    }
+
+    /// Removes what nobody will finish, and the entries that were used least recently, until a
+    /// quarter of the limit is free. Whoever cleans already does it for all.
+    fn clean(&self) {
+        let Ok(cleaning) = lock_file(&self.folder.join("cleaning")) else {
+            return;
+        };
+        if cleaning.try_lock().is_err() {
+            return;
+        }
+        let mut entries = Vec::new();
+        let names = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
+            match (Key::of_name(&name), name.split_once('.')) {
+                (Some(key), _) => entries.push((self.used(&key), key)),
+                (None, Some((hash, _))) => self.remove_unfinished(&name, Key::of_name(hash)),
+                (None, None) => {}
+            }
+        }
+        entries.sort();
+        let bytes = |key: &Key| bytes(&self.folder.join(&key.0)).unwrap_or_default();
+        let mut total: u64 = entries.iter().map(|(_, key)| bytes(key)).sum();
+        if total <= self.limit {
+            return;
+        }
+        for (_, key) in entries {
+            if total <= self.limit / 4 * 3 {
+                break;
+            }
+            let freed = bytes(&key);
+            if self.remove(&key) {
+                total = total.saturating_sub(freed);
+            }
+        }
+    }
+
+    /// When an entry was used last.
+    fn used(&self, key: &Key) -> Option<SystemTime> {
+        let entry = self.folder.join(&key.0).join("entry");
+        fs::metadata(entry).ok()?.modified().ok()
+    }
+
+    /// Removes what a process left that ended while it made or removed an entry.
+    fn remove_unfinished(&self, name: &str, key: Option<Key>) {
+        let Some(making) = key.and_then(|key| self.lock_making(&key).ok()) else {
+            return;
+        };
+        if making.try_lock().is_ok() {
+            // What cannot be removed now is found again.
+            let _ = fs::remove_dir_all(self.folder.join(name));
+        }
+    }
+}
+
+/// A file that is there to be locked.
+fn lock_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.create(true).truncate(false).write(true).open(path)
+}
+
+/// A text that no other call gives, in any process.
+fn unique() -> String {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{call}", std::process::id())
+}
+
+/// Writes the file that says that an entry is whole: who made it when, and what is in it.
+fn seal(unfinished: &Path) -> io::Result<()> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.map_err(io::Error::other)?;
+    let mut file = File::create_new(unfinished.join("entry"))?;
+    writeln!(file, "{} {}", unique(), since.as_nanos())?;
+    file.write_all(listing(&unfinished.join("content"))?.as_bytes())
+}
+
+/// The files in a folder with their sizes, by their names.
+fn listing(folder: &Path) -> io::Result<String> {
+    let mut lines: Vec<String> = Vec::new();
+    each_file(folder, &mut |path, bytes| {
+        let path = path.strip_prefix(folder).unwrap_or(path);
+        lines.push(format!("{bytes} {}\n", path.display()));
+    })?;
+    lines.sort();
+    Ok(lines.concat())
+}
+
+/// Bytes of the files in a folder.
+fn bytes(folder: &Path) -> io::Result<u64> {
+    let mut total = 0;
+    each_file(folder, &mut |_, bytes| total += bytes)?;
+    Ok(total)
+}
+
+fn each_file(folder: &Path, body: &mut dyn FnMut(&Path, u64)) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let (entry, path) = entry.map(|entry| (entry.file_type(), entry.path()))?;
+        if entry?.is_dir() {
+            each_file(&path, body)?;
+        } else {
+            body(&path, fs::symlink_metadata(&path)?.len());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn key(name: &str) -> Key {
+        Key::of([name.as_bytes()])
+    }
+
+    /// An entry of one file with so many bytes.
+    fn put(cache: &Cache, name: &str, bytes: usize) -> Entry {
+        let make = |folder: &Path| fs::write(folder.join("model"), vec![1; bytes]);
+        cache.get_or_make(&key(name), make).unwrap()
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let mut names: Vec<String> = entries
+            .map(|entry| name(entry).into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_was_made_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().join("new"), 1000);
+        assert!(cache.find(&key("a")).is_none());
+        let entry = put(&cache, "a", 10);
+        assert_eq!(fs::read(entry.path().join("model")).unwrap(), [1; 10]);
+        let again = cache.get_or_make(&key("a"), |_| panic!("made again"));
+        assert_eq!(again.unwrap().path(), entry.path());
+        assert!(cache.find(&key("b")).is_none());
+    }
+
+    #[test]
+    fn keys_tell_parts_apart() {
+        let of = |parts: &[&[u8]]| Key::of(parts.iter().copied());
+        assert_ne!(of(&[b"ab", b"c"]), of(&[b"a", b"bc"]));
+        assert_ne!(of(&[b"abc"]), of(&[b"abc", b""]));
+        assert_eq!(of(&[b"ab", b"c"]), of(&[b"ab", b"c"]));
+    }
+
+    #[test]
+    fn what_is_damaged_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path(), 1000);
+        let path = put(&cache, "a", 10).path().to_owned();
+        let spoils: [fn(&Path); 4] = [
+            |path| fs::write(path.join("model"), [1; 9]).unwrap(),
+            |path| fs::remove_file(path.join("model")).unwrap(),
+            |path| fs::write(path.join("other"), []).unwrap(),
+            |path| fs::write(path.with_file_name("entry"), []).unwrap(),
+        ];
+        for spoil in spoils {
+            spoil(&path);
+            assert!(cache.find(&key("a")).is_none());
+            assert_eq!(listing(put(&cache, "a", 10).path()).unwrap(), "10 model\n");
+        }
+    }
+
+    #[test]
+    fn a_failure_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path(), 1000);
+        let fails = |folder: &Path| {
+            fs::write(folder.join("half"), [0; 5])?;
+            Err(io::ErrorKind::StorageFull.into())
+        };
+        let failed = cache.get_or_make(&key("a"), fails).unwrap_err();
+        assert_eq!(failed.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(names(folder.path()), ["making"]);
+        // It can be made later.
+        put(&cache, "a", 1);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let cache = Cache::new(&file, 1000);
+        let failed = cache.get_or_make(&key("a"), |_| Ok(())).unwrap_err();
+        let told = failed.to_string();
+        assert!(told.starts_with(&file.display().to_string()), "{told}");
+        assert!(told.ends_with("RUSTORCH_CACHE_DIR names a folder that can be written"));
+    }
+
+    #[test]
+    fn the_least_recently_used_go_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path(), 10_000);
+        for i in 0..6 {
+            put(&cache, &i.to_string(), 1000);
+            let entry = folder.path().join(&key(&i.to_string()).0).join("entry");
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(i);
+            let file = File::options().append(true).open(entry).unwrap();
+            file.set_times(FileTimes::new().set_modified(time)).unwrap();
+        }
+        // Used now.
+        assert!(cache.find(&key("0")).is_some());
+        let held = cache.find(&key("2")).unwrap();
+        let entry = folder.path().join(&key("2").0).join("entry");
+        let file = File::options().append(true).open(entry).unwrap();
+        let old = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
+        file.set_times(old).unwrap();
+        put(&cache, "large", 5000);
+        let left: Vec<&str> = ["0", "1", "2", "3", "4", "5", "large"]
+            .into_iter()
+            .filter(|name| cache.find(&key(name)).is_some())
+            .collect();
+        // The oldest is in use, and 7500 bytes are allowed with what says that entries are whole.
+        assert_eq!(left, ["0", "2", "large"]);
+        assert!(held.path().join("model").exists());
+    }
+
+    #[test]
+    fn what_nobody_finishes_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path(), 1000);
+        let left = folder.path().join(format!("{}.1-0", key("a").0));
+        fs::create_dir_all(left.join("content")).unwrap();
+        // Not what the cache made.
+        let other = folder.path().join("notes.txt");
+        fs::write(&other, "").unwrap();
+        put(&cache, "b", 1);
+        assert!(!left.exists() && other.exists());
+    }
+}
