@@ -3,10 +3,12 @@
 //! A package is read from its files, by code that knows nothing of who wrote them but the messages
 //! of the format. Its program is evaluated operation by operation, by the definitions of coremltools,
 //! `converters/mil/mil/ops/defs`: in double precision, with each result rounded to the type that the
-//! program declares. What a result turns out to be has to be what is declared.
+//! program declares. What a result turns out to be has to be what is declared. [`Emulated`] makes of
+//! that the calls that a Mac has.
 
 mod arguments;
 mod constant;
+mod emulated;
 mod ops;
 mod package;
 mod tensor;
@@ -18,6 +20,7 @@ use rustorch_coreml::proto::mil::{Block, NamedValueType, Operation};
 use rustorch_coreml::proto::model::{Model as Spec, ModelType};
 
 use crate::arguments::Arguments;
+pub use crate::emulated::{Array, Call, Emulated, Fault, Pending};
 pub use crate::tensor::{Data, Tensor};
 
 /// Why a package is not read or evaluated.

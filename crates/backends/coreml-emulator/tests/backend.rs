@@ -1,0 +1,224 @@
+//! Core ML as a device of the runtime, with an emulated Core ML.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustorch_coreml::cache::Cache;
+use rustorch_coreml::{ComputeUnits, CoreMl, Precision, Settings};
+use rustorch_coreml_emulator::{Call, Emulated, Fault};
+use rustorch_ir::ops::{Activation, ActivationKind, AsStrided, Conv2d, Embedding};
+use rustorch_ir::{DType, Graph, Layout, TensorType};
+use rustorch_reference::Reference;
+use rustorch_runtime::{
+    Backend, Deadline, DeviceError, DeviceType, FailureClass, HostBuffer, NoProbe, Routing,
+    Runtime, Storage,
+};
+
+fn settings(folder: &Path) -> Settings {
+    Settings {
+        precision: Precision::F32,
+        units: ComputeUnits::CpuAndGpu,
+        cache: Cache::new(folder, 1 << 24),
+        deadline: Deadline::after(Duration::from_secs(60)),
+    }
+}
+
+fn device(api: Emulated, folder: &Path) -> Arc<CoreMl<Emulated>> {
+    Arc::new(CoreMl::new(api, 0, settings(folder)).unwrap())
+}
+
+/// A convolution and `relu` of it.
+fn graph() -> Graph {
+    let mut graph = Graph::new();
+    let x = TensorType::new([1, 3, 8, 8], DType::F32);
+    let w = TensorType::new([4, 3, 3, 3], DType::F32);
+    let [x, w] = [x, w].map(|ty| graph.input(ty).unwrap());
+    let y = graph.push(Conv2d::default(), &[x, w]).unwrap();
+    let kind = ActivationKind::Relu;
+    let y = graph.push(Activation { kind }, &[y]).unwrap();
+    graph.output(y);
+    graph
+}
+
+fn floats(count: usize) -> HostBuffer {
+    let bytes: Vec<u8> = (0..count)
+        .flat_map(|i| ((i % 7) as f32 - 3.0).to_ne_bytes())
+        .collect();
+    HostBuffer::copy_of(&bytes).unwrap()
+}
+
+fn inputs() -> [Storage; 2] {
+    [192, 108].map(|count| Storage::from_host(floats(count)))
+}
+
+fn run(runtime: &Runtime, device: DeviceType) -> Vec<u8> {
+    let routing = Routing {
+        device,
+        ..Routing::AUTO
+    };
+    let outputs = runtime.prepare(graph(), routing).run(&inputs()).unwrap();
+    let mut bytes = vec![0; outputs[0].bytes()];
+    runtime.read(&outputs[0], 0, &mut bytes).unwrap();
+    bytes
+}
+
+const COREML: DeviceType = DeviceType::CoreML(0);
+
+#[test]
+fn nothing_is_copied_where_types_are_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let coreml = device(Emulated::new(15), folder.path());
+    let reference: Arc<dyn Backend> = Arc::new(Reference::new());
+    let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, reference]);
+    let expected = run(&runtime, DeviceType::Reference);
+    assert_eq!(coreml.api().calls(Call::Predict), 0);
+    assert_eq!(run(&runtime, COREML), expected);
+    assert_eq!(coreml.api().calls(Call::Predict), 1);
+    assert_eq!(coreml.api().units(), Some(ComputeUnits::CpuAndGpu));
+    assert_eq!(coreml.copied(), 0);
+    // Arrays of Core ML's own are copied.
+    let gaps = device(Emulated::new(15).with_gaps(1), folder.path());
+    let runtime = Runtime::new([gaps.clone() as Arc<dyn Backend>]);
+    assert_eq!(run(&runtime, COREML), expected);
+    assert_eq!(gaps.copied(), expected.len() as u64);
+    // What the first device compiled was in the cache.
+    assert_eq!(gaps.api().calls(Call::Compile), 0);
+}
+
+#[test]
+fn every_failure_goes_to_the_next_device() {
+    for call in [
+        Call::Compile,
+        Call::Load,
+        Call::Array,
+        Call::Predict,
+        Call::Read,
+    ] {
+        for code in [0, 1, 3] {
+            let folder = tempfile::tempdir().unwrap();
+            let coreml = device(Emulated::new(15).with_gaps(2), folder.path());
+            let reference: Arc<dyn Backend> = Arc::new(Reference::new());
+            let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, reference]);
+            let expected = run(&runtime, DeviceType::Reference);
+            coreml.api().fail(call, 0, Fault::Code(code));
+            assert_eq!(run(&runtime, COREML), expected, "{call:?}");
+            let fallbacks = runtime.fallbacks();
+            let told = fallbacks[0].to_string();
+            assert_eq!(fallbacks[0].error.class, FailureClass::Unsupported);
+            assert!(told.contains("injected"), "{told}");
+            // What failed while it was made is not kept.
+            let left = std::fs::read_dir(folder.path()).unwrap();
+            let names = left.map(|entry| entry.unwrap().file_name());
+            let unfinished = names.filter(|name| name.to_string_lossy().contains('.'));
+            assert_eq!(unfinished.count(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_call_that_hangs_is_given_up() {
+    for call in [Call::Compile, Call::Load, Call::Predict] {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            deadline: Deadline::after(Duration::from_millis(200)),
+            ..settings(folder.path())
+        };
+        let coreml = Arc::new(CoreMl::new(Emulated::new(14), 0, settings).unwrap());
+        let reference: Arc<dyn Backend> = Arc::new(Reference::new());
+        let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, reference]);
+        let expected = run(&runtime, DeviceType::Reference);
+        coreml.api().fail(call, 0, Fault::Hang);
+        assert_eq!(run(&runtime, COREML), expected, "{call:?}");
+        assert_eq!(runtime.fallbacks()[0].error.class, FailureClass::Timeout);
+    }
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let coreml = device(Emulated::new(14), &file);
+    let refused = coreml.compile(&graph()).err().unwrap();
+    assert_eq!(refused.class, FailureClass::Unsupported);
+    assert!(refused.message.contains("RUSTORCH_CACHE_DIR"), "{refused}");
+}
+
+#[test]
+fn systems_without_ml_programs_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let absent = CoreMl::new(Emulated::new(11), 0, settings(folder.path())).err();
+    let told = absent.unwrap().to_string();
+    let expected = "coreml: macOS 11 has no ML Programs; macOS 12 or later is needed";
+    assert_eq!(told, expected);
+}
+
+/// Runs a graph on the device itself.
+fn predict(
+    coreml: &CoreMl<Emulated>,
+    graph: &Graph,
+    inputs: &[&[u8]],
+) -> Result<Vec<u8>, DeviceError> {
+    let memory = coreml.memory();
+    let adopt = |bytes: &&[u8]| memory.adopt(&HostBuffer::copy_of(bytes).unwrap());
+    let inputs = inputs.iter().map(adopt).collect::<Result<Vec<_>, _>>()?;
+    let bytes = graph.ty(graph.outputs()[0]).bytes();
+    let output = memory.alloc(bytes)?;
+    let program = coreml.compile(graph)?;
+    program.run(&inputs, std::slice::from_ref(&output), &NoProbe)?;
+    let mut result = vec![0; bytes];
+    // SAFETY: the run is over.
+    unsafe { output.read(0, &mut result)? };
+    Ok(result)
+}
+
+#[test]
+fn values_that_no_program_can_have_are_told() {
+    let mut graph = Graph::new();
+    let table = graph.input(TensorType::new([3, 2], DType::F32)).unwrap();
+    let ids = graph.input(TensorType::new([1], DType::I64)).unwrap();
+    let dtype = DType::F32;
+    let rows = graph.push(Embedding { dtype }, &[table, ids]).unwrap();
+    graph.output(rows);
+    let folder = tempfile::tempdir().unwrap();
+    let coreml = device(Emulated::new(15), folder.path());
+    let table: Vec<u8> = (0..6).flat_map(|i| (i as f32).to_ne_bytes()).collect();
+    let row = |id: i64| predict(&coreml, &graph, &[&table, &id.to_ne_bytes()]);
+    assert_eq!(row(2).unwrap(), table[16..]);
+    let refused = row(3).unwrap_err();
+    assert_eq!(refused.class, FailureClass::Caller);
+    assert_eq!(refused.message, "index 3 of input 1 is outside of 0..3");
+    assert_eq!(row(-1).unwrap_err().class, FailureClass::Caller);
+}
+
+#[test]
+fn views_of_inputs_are_inputs() {
+    let mut graph = Graph::new();
+    let x = graph.input(TensorType::new([12], DType::F32)).unwrap();
+    let whole = Layout::contiguous(&[3, 4].into());
+    for layout in [whole.permute(&[1, 0]), whole.slice(1, 1, 2, 2)] {
+        let mut graph = graph.clone();
+        let shape = layout.shape.clone();
+        let expected: Vec<f32> = (0..layout.elements())
+            .map(|i| {
+                let (row, column) = (i / shape[1], i % shape[1]);
+                let at = row * layout.strides[0] + column * layout.strides[1];
+                ((layout.offset + at) % 7) as f32 - 3.0
+            })
+            .map(|x| x.max(0.0))
+            .collect();
+        let view = graph.push(AsStrided { layout }, &[x]).unwrap();
+        let kind = ActivationKind::Relu;
+        let y = graph.push(Activation { kind }, &[view]).unwrap();
+        graph.output(y);
+        let folder = tempfile::tempdir().unwrap();
+        let coreml = device(Emulated::new(15), folder.path());
+        let bytes: Vec<u8> = (0..12)
+            .flat_map(|i| ((i % 7) as f32 - 3.0).to_ne_bytes())
+            .collect();
+        let result = predict(&coreml, &graph, &[&bytes]).unwrap();
+        let result = result.as_chunks().0.iter().map(|&x| f32::from_ne_bytes(x));
+        assert_eq!(result.collect::<Vec<f32>>(), expected);
+    }
+}

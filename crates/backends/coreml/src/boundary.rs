@@ -1,0 +1,178 @@
+//! What goes into a program and comes out of it, in memory.
+
+use half::f16;
+use rustorch_ir::{DType, Graph, Layout, Op, OpError, TensorType, ValueId};
+use rustorch_runtime::HostBuffer;
+
+use crate::emit::Feature;
+use crate::proto::model::ArrayDataType;
+
+/// A graph whose inputs are tensors without gaps, and what those are in another graph.
+pub(crate) struct Dense {
+    pub(crate) graph: Graph,
+    pub(crate) sources: Vec<Source>,
+}
+
+/// An input of the other graph, or a view of it.
+pub(crate) struct Source {
+    pub(crate) input: usize,
+    pub(crate) view: Option<Layout>,
+}
+
+impl Dense {
+    /// Makes inputs of the views that `as_strided` shows of inputs.
+    pub(crate) fn of(graph: &Graph) -> Result<Self, OpError> {
+        let view = |at: usize| match &graph.nodes()[at].op {
+            Op::AsStrided(op) if graph.node(graph.nodes()[at].inputs[0]).is_none() => {
+                Some(op.layout.clone())
+            }
+            _ => None,
+        };
+        let mut out = Graph::new();
+        let mut sources = Vec::new();
+        let mut values: Vec<Option<ValueId>> = vec![None; graph.len()];
+        let mut add = |value: ValueId, ty: &TensorType, source: Source| {
+            values[value.index()] = Some(out.input(ty.clone())?);
+            sources.push(source);
+            Ok::<(), OpError>(())
+        };
+        for (input, ty) in graph.inputs().iter().enumerate() {
+            let value = ValueId(input as u32);
+            let is_read = graph.outputs().contains(&value)
+                || (graph.nodes().iter().enumerate())
+                    .any(|(at, node)| node.inputs.contains(&value) && view(at).is_none());
+            if is_read {
+                add(value, ty, Source { input, view: None })?;
+            }
+        }
+        for (at, node) in graph.nodes().iter().enumerate() {
+            if let Some(layout) = view(at) {
+                let input = node.inputs[0].index();
+                let view = Some(layout);
+                add(node.result(0), node.output(), Source { input, view })?;
+            }
+        }
+        for (at, node) in graph.nodes().iter().enumerate() {
+            if view(at).is_some() {
+                continue;
+            }
+            let operands: Vec<ValueId> = (node.inputs.iter())
+                .filter_map(|v| values[v.index()])
+                .collect();
+            let first = out.push(node.op.clone(), &operands)?;
+            for (old, new) in node.results().zip(out.results(first)) {
+                values[old.index()] = Some(new);
+            }
+        }
+        for value in graph.outputs() {
+            values[value.index()]
+                .into_iter()
+                .for_each(|v| out.output(v));
+        }
+        Ok(Self {
+            graph: out,
+            sources,
+        })
+    }
+}
+
+/// Are elements of `dtype` in memory what the feature's array has?
+pub(crate) fn is_in_place(feature: &Feature) -> bool {
+    matches!(
+        (feature.ty.dtype, feature.elements),
+        (DType::F32, ArrayDataType::Float32)
+            | (DType::F16, ArrayDataType::Float16)
+            | (DType::I32, ArrayDataType::Int32)
+    )
+}
+
+/// Bytes of the feature's array.
+pub(crate) fn array_bytes(feature: &Feature) -> usize {
+    let size = match feature.elements {
+        ArrayDataType::Float16 => 2,
+        _ => 4,
+    };
+    feature.shape.elements() * size
+}
+
+/// The elements that a view shows, in order.
+pub(crate) fn viewed(bytes: &[u8], layout: &Layout, size: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(layout.elements() * size);
+    for i in 0..layout.elements() {
+        let (mut rest, mut at) = (i, layout.offset);
+        for (&n, &stride) in layout.shape.iter().zip(&layout.strides).rev() {
+            at += rest % n * stride;
+            rest /= n;
+        }
+        out.extend_from_slice(&bytes[at * size..][..size]);
+    }
+    out
+}
+
+/// Why elements cannot go into a program.
+pub(crate) enum Unfit {
+    /// An index that is outside of what it is an index of.
+    Index(String),
+    /// An integer of more than 32 bits.
+    Wide(i64),
+}
+
+/// Do indices among the elements, as memory holds them, all lie inside?
+pub(crate) fn check_indices(feature: &Feature, bytes: &[u8]) -> Result<(), Unfit> {
+    let Some(below) = feature.below else {
+        return Ok(());
+    };
+    let inside = |index: i64| usize::try_from(index).is_ok_and(|index| index < below);
+    match integers(feature.ty.dtype, bytes).find(|&index| !inside(index)) {
+        Some(index) => Err(Unfit::Index(format!(
+            "index {index} of input {} is outside of 0..{below}",
+            feature.index
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn integers(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = i64> {
+    let size = dtype.size().unwrap_or(1);
+    bytes.chunks_exact(size).map(move |x| match x {
+        [x] => i64::from(*x != 0),
+        [a, b, c, d] => i32::from_ne_bytes([*a, *b, *c, *d]).into(),
+        x => x.first_chunk().map_or(0, |x| i64::from_ne_bytes(*x)),
+    })
+}
+
+/// Elements as the feature's array has them; `None` if there is no memory.
+pub(crate) fn to_array(feature: &Feature, bytes: &[u8]) -> Result<Option<HostBuffer>, Unfit> {
+    let converted: Vec<u8> = match feature.ty.dtype {
+        DType::F16 if feature.elements == ArrayDataType::Float32 => {
+            let x = bytes.as_chunks().0.iter();
+            x.flat_map(|&x| f16::from_ne_bytes(x).to_f32().to_ne_bytes())
+                .collect()
+        }
+        DType::I64 | DType::Bool => {
+            let mut out = Vec::with_capacity(array_bytes(feature));
+            for x in integers(feature.ty.dtype, bytes) {
+                let x = i32::try_from(x).map_err(|_| Unfit::Wide(x))?;
+                out.extend(x.to_ne_bytes());
+            }
+            out
+        }
+        _ => bytes.to_vec(),
+    };
+    Ok(HostBuffer::copy_of(&converted))
+}
+
+/// Elements of the feature's array as memory holds them.
+pub(crate) fn from_array(feature: &Feature, bytes: &[u8]) -> Vec<u8> {
+    let ints = || bytes.as_chunks().0.iter().map(|&x| i32::from_ne_bytes(x));
+    match feature.ty.dtype {
+        DType::F16 if feature.elements == ArrayDataType::Float32 => {
+            let x = bytes.as_chunks().0.iter();
+            let halves = x.map(|&x| f16::from_f32(f32::from_ne_bytes(x)));
+            halves.flat_map(f16::to_ne_bytes).collect()
+        }
+        DType::I64 => ints().flat_map(|x| i64::from(x).to_ne_bytes()).collect(),
+        DType::Bool => ints().map(|x| u8::from(x != 0)).collect(),
+        _ => bytes.to_vec(),
+    }
+}

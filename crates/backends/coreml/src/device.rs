@@ -1,0 +1,355 @@
+//! Core ML as a backend.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustorch_ir::{Graph, Op, Role, Signature};
+use rustorch_runtime::{
+    Absent, Backend, Deadline, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType,
+    FailureClass, Hardware, HostBuffer, HostMemory, Probe, Program,
+};
+
+use crate::api::{Api, ComputeUnits, ModelError, Output};
+use crate::boundary::{
+    Dense, Source, Unfit, array_bytes, check_indices, from_array, is_in_place, to_array, viewed,
+};
+use crate::cache::{Cache, Entry, Key};
+use crate::check::check;
+use crate::emit::{Emitter, Feature};
+use crate::opset::{Opset, Precision, Target};
+use crate::package::Package;
+
+/// What users can choose.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What `f32` is computed in.
+    pub precision: Precision,
+    /// The units that Core ML may choose from.
+    pub units: ComputeUnits,
+    /// Where compiled models are kept.
+    pub cache: Cache,
+    /// How long a call may take.
+    pub deadline: Deadline,
+}
+
+/// Core ML as a device: it compiles segments as wholes.
+pub struct CoreMl<A: Api> {
+    info: DeviceInfo,
+    memory: HostMemory,
+    shared: Arc<Shared<A>>,
+}
+
+/// What programs keep of their device.
+struct Shared<A: Api> {
+    api: A,
+    device: DeviceType,
+    emitter: Emitter,
+    settings: Settings,
+    copied: AtomicU64,
+}
+
+impl<A: Api> CoreMl<A> {
+    /// The device `coreml:index`.
+    ///
+    /// # Errors
+    /// A system that has no ML Programs.
+    pub fn new(api: A, index: usize, settings: Settings) -> Result<Self, Absent> {
+        let properties = api.properties();
+        let opset = Opset::of_macos(properties.macos).ok_or_else(|| {
+            let reason = format!("{} has no ML Programs", properties.system);
+            Absent::new("coreml", reason, "macOS 12 or later is needed")
+        })?;
+        let precision = settings.precision;
+        let details = [
+            ("system", properties.system.clone()),
+            ("operations", opset.name().to_owned()),
+            ("units", units(settings.units, precision)),
+        ];
+        let device = DeviceType::CoreML(index);
+        let info = DeviceInfo {
+            device,
+            hardware: Hardware::NeuralEngine,
+            shares_host_memory: true,
+            name: format!("Core ML on {}", properties.name),
+            memory_bytes: None,
+            details: details.map(|(key, value)| (key.to_owned(), value)).into(),
+        };
+        Ok(Self {
+            info,
+            memory: HostMemory::new(device),
+            shared: Arc::new(Shared {
+                api,
+                device,
+                emitter: Emitter::new(Target { opset, precision }),
+                settings,
+                copied: AtomicU64::new(0),
+            }),
+        })
+    }
+
+    /// Bytes of inputs and outputs that were copied so far, because of their type or layout, or as
+    /// Core ML did not use the memory that it was offered.
+    pub fn copied(&self) -> u64 {
+        self.shared.copied.load(Ordering::Relaxed)
+    }
+
+    /// The calls that it makes.
+    pub fn api(&self) -> &A {
+        &self.shared.api
+    }
+}
+
+/// The units, and what follows from the precision for them.
+fn units(units: ComputeUnits, precision: Precision) -> String {
+    match precision {
+        Precision::F32 => format!("{units}; not the Neural Engine, which has no single precision"),
+        Precision::F16 => units.to_string(),
+    }
+}
+
+impl<A: Api> Shared<A> {
+    fn error(&self, class: FailureClass, what: impl ToString) -> DeviceError {
+        DeviceError::new(self.device, class, what.to_string())
+    }
+
+    /// That something is not for Core ML: the first operation, and with it the segment, goes on.
+    fn refusal(&self, nodes: &[(usize, Op)], what: impl ToString) -> DeviceError {
+        let error = self.error(FailureClass::Unsupported, what);
+        match nodes.first() {
+            Some((node, op)) => error.at(*node, op.name()),
+            None => error,
+        }
+    }
+
+    fn timeout(&self, what: &str) -> DeviceError {
+        let what = format!("{what} has not ended in time (RUSTORCH_DEVICE_TIMEOUT)");
+        self.error(FailureClass::Timeout, what)
+    }
+
+    /// The compiled package and the loaded model.
+    fn load(&self, package: &Package) -> Result<(Entry, A::Model), String> {
+        let (settings, system) = (&self.settings, &self.api.properties().system);
+        let files = package.files();
+        let parts = files
+            .iter()
+            .flat_map(|(name, bytes)| [name.as_bytes(), bytes]);
+        let key = Key::of([system.as_bytes()].into_iter().chain(parts));
+        let entry = settings.cache.get_or_make(&key, |content| {
+            let source = content.join("model.mlpackage");
+            package.write(&source)?;
+            let compiled = self.api.compile(&source, &content.join("model.mlmodelc"));
+            compiled.map_err(io::Error::other)?;
+            fs::remove_dir_all(&source)
+        });
+        let entry = entry.map_err(|e| e.to_string())?;
+        let model = self
+            .api
+            .load(&entry.path().join("model.mlmodelc"), settings.units);
+        Ok((entry, model.map_err(|e| e.to_string())?))
+    }
+}
+
+impl<A: Api> Backend for CoreMl<A> {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Nothing is known to be a constant where this is asked.
+    fn supports(&self, signature: &Signature) -> bool {
+        let constant = vec![false; signature.inputs.len()];
+        self.shared.emitter.supports(signature, &constant)
+    }
+
+    fn memory(&self) -> &dyn DeviceMemory {
+        &self.memory
+    }
+
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
+        let shared = self.shared.clone();
+        let computes = |node: &rustorch_ir::Node| node.op.def().role() == Role::Compute;
+        let nodes = graph.nodes().iter().enumerate();
+        let nodes: Vec<(usize, Op)> = (nodes.filter(|(_, node)| computes(node)))
+            .map(|(index, node)| (index, node.op.clone()))
+            .collect();
+        let refused = |what: String| self.shared.refusal(&nodes, what);
+        let dense = Dense::of(graph).map_err(|e| refused(e.to_string()))?;
+        let emitted = shared.emitter.emit(&dense.graph, &BTreeMap::new());
+        let emitted = emitted.map_err(|e| refused(e.to_string()))?;
+        let package = emitted.package;
+        if let Some(flaw) = check(&package.model, package.weights.as_deref()).first() {
+            return Err(refused(format!("a program that is not sound: {flaw}")));
+        }
+        let deadline = shared.settings.deadline;
+        let loaded = deadline.watch(move || shared.load(&package));
+        let loaded = loaded.ok_or_else(|| self.shared.timeout("Core ML's compiler"))?;
+        let (entry, model) = loaded.map_err(refused)?;
+        let inputs = emitted.inputs.into_iter().zip(dense.sources);
+        Ok(Box::new(Loaded {
+            shared: self.shared.clone(),
+            model,
+            _entry: entry,
+            nodes,
+            inputs: inputs.collect(),
+            outputs: emitted.outputs,
+        }))
+    }
+}
+
+/// A loaded model.
+struct Loaded<A: Api> {
+    shared: Arc<Shared<A>>,
+    model: A::Model,
+    /// Keeps the compiled model where it is.
+    _entry: Entry,
+    /// The nodes that compute.
+    nodes: Vec<(usize, Op)>,
+    inputs: Vec<(Feature, Source)>,
+    outputs: Vec<Feature>,
+}
+
+impl<A: Api> Program for Loaded<A> {
+    fn run(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        for (node, op) in &self.nodes {
+            probe.before(*node, op)?;
+        }
+        let given = (self.inputs.iter())
+            .map(|(feature, source)| self.input(feature, source, &*inputs[source.input]))
+            .collect::<Result<Vec<_>, DeviceError>>()?;
+        let places = (self.outputs.iter().zip(outputs))
+            .map(|(feature, buffer)| self.place(feature, &**buffer))
+            .collect::<Result<Vec<HostBuffer>, DeviceError>>()?;
+        let offered = (self.outputs.iter().zip(&places))
+            .map(|(feature, memory)| self.array(feature, memory))
+            .collect::<Result<Vec<_>, DeviceError>>()?;
+        let pending = self.shared.api.predict(&self.model, given, offered);
+        let limit = self.shared.settings.deadline.limit();
+        let results = self.shared.api.wait(pending, limit);
+        let results = results.ok_or_else(|| self.shared.timeout("a prediction"))?;
+        let results = results.map_err(|e| self.failure(&e))?;
+        let targets = self
+            .outputs
+            .iter()
+            .zip(outputs)
+            .zip(places.iter().zip(results));
+        for ((feature, buffer), (place, result)) in targets {
+            self.output(feature, &**buffer, place, result)?;
+        }
+        Ok(())
+    }
+}
+
+impl<A: Api> Loaded<A> {
+    fn failure(&self, e: &ModelError) -> DeviceError {
+        self.shared.refusal(&self.nodes, e)
+    }
+
+    fn count_copy(&self, bytes: usize) {
+        self.shared
+            .copied
+            .fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn out_of_memory(&self) -> DeviceError {
+        let class = FailureClass::OutOfMemory { never_fits: false };
+        self.shared
+            .error(class, "the system has no memory for an array")
+    }
+
+    fn host<'a>(&self, buffer: &'a dyn DeviceBuffer) -> Result<&'a HostBuffer, DeviceError> {
+        let message = "memory that is not the host's";
+        let none = || self.shared.error(FailureClass::Unsupported, message);
+        buffer.host()?.ok_or_else(none)
+    }
+
+    fn array(
+        &self,
+        feature: &Feature,
+        memory: &HostBuffer,
+    ) -> Result<(String, A::Array), DeviceError> {
+        // SAFETY: an input is not written to in a run, an output is this run's own, and who gives a
+        // run up does not use its memory again.
+        let array = unsafe { (self.shared.api).array(memory, &feature.shape, feature.elements) };
+        Ok((feature.name.clone(), array.map_err(|e| self.failure(&e))?))
+    }
+
+    /// An input in place if it can be, else a copy as its array has it.
+    fn input(
+        &self,
+        feature: &Feature,
+        source: &Source,
+        buffer: &dyn DeviceBuffer,
+    ) -> Result<(String, A::Array), DeviceError> {
+        let host = self.host(buffer)?;
+        // SAFETY: the bytes are the buffer's, and nobody writes to an input in a run.
+        let stored = unsafe { std::slice::from_raw_parts(host.as_ptr(), buffer.bytes()) };
+        let size = feature.ty.dtype.size().unwrap_or(1);
+        let dense = source
+            .view
+            .as_ref()
+            .map(|layout| viewed(stored, layout, size));
+        let bytes = match &dense {
+            Some(dense) => &dense[..],
+            None => &stored[..feature.ty.bytes()],
+        };
+        let unfit = |unfit| match unfit {
+            Unfit::Index(message) => self.shared.error(FailureClass::Caller, message),
+            Unfit::Wide(x) => {
+                let message = format!("{x} in input {} has more than 32 bits", feature.index);
+                self.shared.error(FailureClass::Unsupported, message)
+            }
+        };
+        check_indices(feature, bytes).map_err(unfit)?;
+        if dense.is_none() && is_in_place(feature) {
+            return self.array(feature, host);
+        }
+        self.count_copy(bytes.len());
+        let copy = to_array(feature, bytes).map_err(unfit)?;
+        self.array(feature, &copy.ok_or_else(|| self.out_of_memory())?)
+    }
+
+    /// Where an output is to be written: in place if it can be.
+    fn place(
+        &self,
+        feature: &Feature,
+        buffer: &dyn DeviceBuffer,
+    ) -> Result<HostBuffer, DeviceError> {
+        let host = self.host(buffer)?;
+        if is_in_place(feature) && host.is_writable() {
+            return Ok(host.clone());
+        }
+        let place = HostBuffer::uninit(array_bytes(feature));
+        place.ok_or_else(|| self.out_of_memory())
+    }
+
+    /// Brings an output to where it belongs.
+    fn output(
+        &self,
+        feature: &Feature,
+        buffer: &dyn DeviceBuffer,
+        place: &HostBuffer,
+        result: Output<A::Array>,
+    ) -> Result<(), DeviceError> {
+        let mut bytes = vec![0; array_bytes(feature)];
+        match result {
+            Output::Offered if is_in_place(feature) => return Ok(()),
+            // SAFETY: the prediction is complete, and the place has these bytes.
+            Output::Offered => unsafe { place.read(0, &mut bytes)? },
+            Output::Own(array) => {
+                let read = self.shared.api.read(&array, &mut bytes);
+                read.map_err(|e| self.failure(&e))?;
+            }
+        }
+        let bytes = from_array(feature, &bytes);
+        self.count_copy(bytes.len());
+        // SAFETY: an output is this run's own.
+        unsafe { buffer.write(0, &bytes) }
+    }
+}
