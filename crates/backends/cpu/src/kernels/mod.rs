@@ -25,6 +25,8 @@ mod geqrf;
 mod householder_product;
 mod index_select;
 mod layer_norm;
+mod ldl;
+mod ldl_solve;
 mod linear;
 mod lu;
 mod lu_pivots_to_permutation;
@@ -83,6 +85,8 @@ pub(crate) fn table() -> KernelTable<Launch> {
         index_select::KERNEL,
         layer_norm::KERNEL,
         linear::KERNEL,
+        ldl::KERNEL,
+        ldl_solve::KERNEL,
         lu::KERNEL,
         lu_pivots_to_permutation::KERNEL,
         matmul::KERNEL,
