@@ -2,7 +2,8 @@
 
 use rustorch_ir::case::{Case, Fill, Operand};
 use rustorch_ir::ops::{
-    Binary, BinaryOp, Embedding, Gather, IndexSelect, Scatter, ScatterMode, UpdateSlice,
+    Binary, BinaryOp, CrossEntropy, Embedding, Gather, IndexSelect, Resample, Scatter, ScatterMode,
+    UpdateSlice,
 };
 use rustorch_ir::{DType, Op, OpKind};
 
@@ -31,6 +32,21 @@ pub(crate) fn of(kind: OpKind) -> Vec<Case> {
             for (at, dtype) in outside(3).into_iter().zip([DType::I64, DType::I32]) {
                 let index = constant(Operand::new([2, 1], dtype), at);
                 cases.push(Case::new(Gather { dim: 1 }, [x(), index]));
+            }
+        }
+        OpKind::CrossEntropy => {
+            for at in outside(3) {
+                let class = constant(Operand::new([2], DType::I64), at);
+                let (dim, ignore_index) = (1, -100);
+                let op = CrossEntropy { dim, ignore_index };
+                cases.push(Case::new(op, [x(), class]));
+            }
+        }
+        OpKind::Resample => {
+            for (at, dtype) in outside(3).into_iter().zip([DType::I64, DType::I32]) {
+                let places = constant(Operand::new([1, 2], dtype), at);
+                let weights = Operand::new([1, 2], DType::F32);
+                cases.push(Case::new(Resample { dim: 1 }, [x(), places, weights]));
             }
         }
         OpKind::Scatter => {
@@ -64,7 +80,11 @@ pub(crate) fn of(kind: OpKind) -> Vec<Case> {
 /// Does a message name the index that a case has to be refused for, if it is for an index?
 pub(crate) fn is_told(case: &Case, message: &str) -> bool {
     let index = match &case.op {
-        Op::IndexSelect(_) | Op::Gather(_) | Op::Scatter(_) | Op::Embedding(_) => &case.inputs[1],
+        Op::IndexSelect(_)
+        | Op::Gather(_)
+        | Op::Scatter(_)
+        | Op::Embedding(_)
+        | Op::Resample(_) => &case.inputs[1],
         _ => return true,
     };
     let mut numbers = message.split(|c: char| c != '-' && !c.is_ascii_digit());

@@ -21,7 +21,7 @@ pub fn check_times(device: Arc<dyn Backend>, fuses: bool) {
     let active = g.push(Activation { kind }, &[product]).unwrap();
     let sum = g.add(active, x).unwrap();
     let squared = g.mul(sum, sum).unwrap();
-    let softmax = Softmax { dim: 1 };
+    let softmax = Softmax { dim: 1, log: false };
     let y = g.push(softmax, &[squared]).unwrap();
     g.output(y);
 

@@ -9,7 +9,8 @@ use rustorch_conformance::Extent;
 use rustorch_cpu::Cpu;
 use rustorch_gpu::Gpu;
 use rustorch_ir::ops::{
-    Activation, ActivationKind, AsStrided, BinaryOp, CompareOp, Contiguous, UnaryOp,
+    Activation, ActivationKind, AsStrided, BinaryOp, CompareOp, Contiguous, Reduce, ReduceOp,
+    UnaryOp,
 };
 use rustorch_ir::{DType, Graph, Layout, Op, Role, Shape, TensorType, ValueId};
 use rustorch_opencl::OpenCl;
@@ -109,6 +110,11 @@ impl Chain {
         let condition = chain.random_compare(whole);
         let zero = chain.constant(0.0, chain.dtype(last));
         let last = chain.graph.select(condition, last, zero).unwrap();
+        chain.values.push(last);
+        if chain.random.one_in(2) {
+            chain.reduction();
+        }
+        let last = chain.newest();
         chain.graph.output(last);
         chain
     }
@@ -269,6 +275,40 @@ impl Chain {
             }
         };
         self.values.push(value);
+    }
+
+    /// Reduces the newest value, and goes on with what comes of it. Only what is the same in any
+    /// order of elements.
+    fn reduction(&mut self) {
+        let newest = self.newest();
+        let x = match self.kind {
+            Kind::Any if self.dtype(newest).is_int() => newest,
+            Kind::Any => self.random_compare(newest),
+            Kind::Exact => self.computed(newest),
+        };
+        let TensorType { shape, dtype } = self.graph.ty(x).clone();
+        let op = self.accepted(ReduceOp::ALL, |op| match op {
+            ReduceOp::Sum => true,
+            ReduceOp::Prod => false,
+            ReduceOp::Max | ReduceOp::Min => op.accepts(dtype) && shape.elements() > 0,
+        });
+        let dims = (0..shape.len())
+            .filter(|_| !self.random.one_in(3))
+            .collect();
+        let keepdim = self.random.one_in(2);
+        let reduce = Reduce { op, dims, keepdim };
+        let mut y = self.graph.push(reduce, &[x]).unwrap();
+        let dtype = self.dtype(y);
+        if BinaryOp::Minimum.accepts(dtype) {
+            let most = self.constant(LARGEST, dtype);
+            y = self.graph.binary(BinaryOp::Minimum, y, most).unwrap();
+            let least = self.constant(0.0, dtype);
+            y = self.graph.binary(BinaryOp::Maximum, y, least).unwrap();
+        }
+        self.values = vec![y];
+        for _ in 0..self.random.below(4) {
+            self.operation();
+        }
     }
 
     fn unary(&mut self, x: ValueId) -> ValueId {
@@ -434,6 +474,19 @@ fn a_chain_is_one_launch() {
     assert_eq!((lowered.steps.len(), lowered.arena_bytes()), (1, 0));
 }
 
+fn a_reduction_with_what_is_around_it_is_one_launch() {
+    let mut g = Graph::new();
+    let x = g.input(TensorType::new([3, 1000], DType::F32)).unwrap();
+    let y = g.input(TensorType::new([1000], DType::F32)).unwrap();
+    let way = g.sub(x, y).unwrap();
+    let square = g.mul(way, way).unwrap();
+    let sum = g.reduce(ReduceOp::Sum, square, 1).unwrap();
+    let y = g.unary(UnaryOp::Sqrt, sum).unwrap();
+    g.output(y);
+    let lowered = lower(&g, &Cpu::new(1)).unwrap();
+    assert_eq!((lowered.steps.len(), lowered.arena_bytes()), (1, 0));
+}
+
 fn results_larger_than_caches() {
     const COLUMNS: usize = 9001;
     const ROWS: usize = 1000;
@@ -513,6 +566,7 @@ fn main() -> ExitCode {
             fused_on_the_cpu_is_as_alone,
             fused_on_the_cpu_agrees_with_the_reference,
             a_chain_is_one_launch,
+            a_reduction_with_what_is_around_it_is_one_launch,
             results_larger_than_caches,
             faults_strike_at_every_operation,
         ])

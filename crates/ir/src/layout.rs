@@ -169,20 +169,37 @@ impl Layout {
     /// The same walk over the elements with as few dimensions as possible: dimensions of
     /// size 1 dropped, neighbours joined where every one of `views` allows it.
     pub fn collapse<const N: usize>(views: [&Self; N]) -> [Self; N] {
-        let mut out = views.map(|v| Self {
+        let mut out = views.map(Self::start);
+        Self::join(&views, &mut out);
+        out
+    }
+
+    /// [`Layout::collapse`] of any number of views.
+    pub fn collapse_all(views: &[&Self]) -> Vec<Self> {
+        let mut out: Vec<Self> = views.iter().map(|view| view.start()).collect();
+        Self::join(views, &mut out);
+        out
+    }
+
+    /// The view's first element alone.
+    fn start(&self) -> Self {
+        Self {
             shape: Shape::default(),
             strides: SmallVec::new(),
-            offset: v.offset,
-        });
-        for d in 0..views[0].rank() {
+            offset: self.offset,
+        }
+    }
+
+    fn join(views: &[&Self], out: &mut [Self]) {
+        for d in 0..views.first().map_or(0, |view| view.rank()) {
             let size = views[0].shape[d];
             if size == 1 {
                 continue;
             }
             let joins = out[0].rank() > 0
-                && (out.iter().zip(&views))
+                && (out.iter().zip(views))
                     .all(|(o, v)| o.strides[o.rank() - 1] == v.strides[d] * size);
-            for (o, v) in out.iter_mut().zip(&views) {
+            for (o, v) in out.iter_mut().zip(views) {
                 let last = o.rank().wrapping_sub(1);
                 if joins {
                     o.shape.to_mut()[last] *= size;
@@ -193,7 +210,6 @@ impl Layout {
                 }
             }
         }
-        out
     }
 
     /// Storage positions of all elements, in row-major order.

@@ -257,11 +257,12 @@ ops! {
     // Views and moving data
     as_strided::AsStrided, reshape::Reshape, permute::Permute, expand::Expand, slice::Slice,
     contiguous::Contiguous, cast::Cast, concat::Concat, pad::Pad, update_slice::UpdateSlice,
-    assign::Assign,
+    assign::Assign, flip::Flip, triangle::Triangle,
     // Elementwise
     unary::Unary, binary::Binary, compare::Compare, select::Where, activation::Activation,
+    ternary::Ternary,
     // Reductions, scans and selections
-    reduce::Reduce, arg_reduce::ArgReduce, scan::Scan, top_k::TopK,
+    reduce::Reduce, var_mean::VarMean, arg_reduce::ArgReduce, scan::Scan, top_k::TopK,
     index_select::IndexSelect, gather::Gather, scatter::Scatter,
     // Linear algebra
     matmul::Matmul, linear::Linear, embedding::Embedding, rope::Rope, attention::Attention,
@@ -272,9 +273,10 @@ ops! {
     // Fourier transforms
     fft::Fft,
     // Convolution
-    conv2d::Conv2d, conv_transpose2d::ConvTranspose2d, pool2d::Pool2d,
+    conv2d::Conv2d, conv_transpose2d::ConvTranspose2d, pool2d::Pool2d, resample::Resample,
     // Normalisation
-    softmax::Softmax, layer_norm::LayerNorm, rms_norm::RmsNorm, batch_norm::BatchNorm,
+    softmax::Softmax, cross_entropy::CrossEntropy, layer_norm::LayerNorm, group_norm::GroupNorm,
+    rms_norm::RmsNorm, batch_norm::BatchNorm,
     // What rules of fusion put in place of others
     fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
     // What others define

@@ -1,5 +1,6 @@
 //! Chains of elementwise operations become one launch, so that what is between them never
-//! reaches memory.
+//! reaches memory. A reduction takes the chain that it reads as its prologue, and the one that reads
+//! it as its epilogue.
 
 use std::ops::Range;
 
@@ -69,6 +70,9 @@ fn candidate(
     let into = drafts[at].as_ref().filter(|d| d.fuses)?;
     let fits = |from: usize| {
         let producer = drafts[from].as_ref().filter(|d| d.fuses)?;
+        if !takes(&into.step, &producer.step) {
+            return None;
+        }
         // A constant costs less to repeat than to read.
         let constant = is_constant(&producer.step);
         let free = constant || users[from].as_slice() == [at];
@@ -77,7 +81,7 @@ fn candidate(
             return None;
         }
         // All of it, and not reshaped: operands of parts broadcast to one shape.
-        let shape = &into.step.output().ty.shape;
+        let shape = into.step.domain();
         let same = producer.step.output().ty.shape == *shape;
         let whole = |place: &Place| {
             let layout = &place.layout;
@@ -104,10 +108,30 @@ fn candidate(
         let fits = few && places.all(whole);
         (fits && !is_written_over(drafts, &producer.roots, from..at)).then_some(from)
     };
-    into.roots.iter().find_map(|root| match *root {
-        Root::Result(id) => fits(id.step),
-        Root::Input(_) => None,
-    })
+    // Elementwise steps first: there is no place for them before an epilogue.
+    let reduces = |from: usize| {
+        let producer = drafts[from].as_ref();
+        producer.is_some_and(|producer| producer.step.reduction.is_some())
+    };
+    let find = |reduction: bool| {
+        into.roots.iter().find_map(|root| match *root {
+            Root::Result(id) if reduces(id.step) == reduction => fits(id.step),
+            _ => None,
+        })
+    };
+    find(false).or_else(|| find(true))
+}
+
+/// Is there a place in `into` for `producer`? There is one reduction in a step, and nothing but
+/// constants can be put before its epilogue.
+fn takes(into: &Step, producer: &Step) -> bool {
+    match &into.reduction {
+        None => true,
+        Some(reduction) if reduction.part + 1 == into.parts.len() => {
+            producer.reduction.is_none() && !is_constant(producer)
+        }
+        Some(_) => is_constant(producer),
+    }
 }
 
 /// Is any of `roots` written over by one of these steps?
@@ -162,6 +186,10 @@ fn merge(mut producer: Draft, into: Draft, from: usize) -> Draft {
         }
         part
     };
+    if let Some(mut reduction) = into.step.reduction {
+        reduction.part += before;
+        step.reduction = Some(reduction);
+    }
     parts.extend(into.step.parts.into_iter().map(rename));
     step.outputs = into.step.outputs;
     *fuses = true;
@@ -188,8 +216,8 @@ fn renumber(drafts: Vec<Option<Draft>>, writers: &mut [ResultId]) -> Vec<Draft> 
 
 #[cfg(test)]
 mod tests {
-    use crate::{Kernels, Layouts, Lowered, lower};
-    use rustorch_ir::ops::{BinaryOp, UnaryOp};
+    use crate::{Kernels, Layouts, Lowered, Step, lower};
+    use rustorch_ir::ops::{BinaryOp, ReduceOp, UnaryOp};
     use rustorch_ir::{DType, Graph, OpKind, Signature, TensorType, ValueId};
 
     struct Elementwise;
@@ -201,7 +229,10 @@ mod tests {
 
         fn fuses(&self, s: &Signature) -> bool {
             let kind = s.op.kind();
-            matches!(kind, OpKind::Unary | OpKind::Binary | OpKind::Full)
+            matches!(
+                kind,
+                OpKind::Unary | OpKind::Binary | OpKind::Full | OpKind::Reduce
+            )
         }
     }
 
@@ -285,6 +316,65 @@ mod tests {
         };
         assert_eq!([steps(0, 7), steps(0, 8)], [1, 2]);
         assert_eq!([steps(8, 7), steps(9, 0)], [1, 2]);
+    }
+
+    /// The parts of each step of a graph, and where its reduction is.
+    fn reductions(build: impl FnOnce(&mut Graph, ValueId)) -> Vec<(usize, Option<usize>)> {
+        let steps = lowered(build).steps;
+        let place = |step: &Step| step.reduction.as_ref().map(|reduction| reduction.part);
+        steps
+            .iter()
+            .map(|step| (step.parts.len(), place(step)))
+            .collect()
+    }
+
+    #[test]
+    fn a_reduction_has_a_prologue_and_an_epilogue() {
+        let norm = reductions(|g, x| {
+            let square = g.mul(x, x).unwrap();
+            let sum = g.reduce(ReduceOp::Sum, square, 1).unwrap();
+            let scaled = g.mul_scalar(sum, 0.5).unwrap();
+            let y = g.unary(UnaryOp::Sqrt, scaled).unwrap();
+            g.output(y);
+        });
+        assert_eq!(norm, [(5, Some(1))]);
+    }
+
+    #[test]
+    fn a_step_has_one_reduction() {
+        let means = reductions(|g, x| {
+            let mean = g.mean(x, 1).unwrap();
+            let centred = g.sub(x, mean).unwrap();
+            let square = g.mul(centred, centred).unwrap();
+            let variance = g.mean(square, 1).unwrap();
+            g.output(variance);
+        });
+        assert_eq!(means, [(3, Some(0)), (5, Some(2))]);
+        let both = reductions(|g, x| {
+            let [a, b] = [ReduceOp::Sum, ReduceOp::Max].map(|op| g.reduce(op, x, 0).unwrap());
+            let exp = g.unary(UnaryOp::Exp, b).unwrap();
+            let y = g.add(a, exp).unwrap();
+            g.output(y);
+        });
+        assert_eq!(both, [(2, Some(0)); 2]);
+    }
+
+    #[test]
+    fn what_is_reduced_in_another_shape_or_is_needed_stays_apart() {
+        let reshaped = reductions(|g, x| {
+            let exp = g.unary(UnaryOp::Exp, x).unwrap();
+            let exp = g.reshape(exp, [24]).unwrap();
+            let sum = g.reduce(ReduceOp::Sum, exp, 0).unwrap();
+            g.output(sum);
+        });
+        assert_eq!(reshaped, [(1, None), (1, Some(0))]);
+        let needed = reductions(|g, x| {
+            let exp = g.unary(UnaryOp::Exp, x).unwrap();
+            let sum = g.reduce(ReduceOp::Sum, exp, 1).unwrap();
+            let y = g.div(exp, sum).unwrap();
+            g.output(y);
+        });
+        assert_eq!(needed, [(1, None), (1, Some(0)), (1, None)]);
     }
 
     #[test]

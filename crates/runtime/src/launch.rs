@@ -1,6 +1,6 @@
 //! What a graph is lowered to: kernel launches, and the buffers that they work on.
 
-use rustorch_ir::{DType, Layout, Op, TensorType};
+use rustorch_ir::{DType, Layout, Op, Shape, TensorType};
 use smallvec::SmallVec;
 
 /// The buffer a value lies in.
@@ -30,16 +30,30 @@ pub struct Place {
     pub ty: TensorType,
 }
 
-/// One kernel launch: an operation, or several elementwise ones fused.
+/// One kernel launch: an operation, or several fused: elementwise ones, with a reduction among them
+/// or none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What is done, in order. The results of the last part are the step's. Several parts are
-    /// elementwise operations on one shape, the result's.
+    /// What is done, in order. The results of the last part are the step's. Of several parts, those
+    /// before a reduction are elementwise operations on the shape that it reduces, its prologue. Those
+    /// behind it, its epilogue, or all where there is none, are such on the result's shape; they read
+    /// nothing of the prologue but constants.
     pub parts: SmallVec<[Part; 1]>,
+    /// The reduction among the parts.
+    pub reduction: Option<Reduction>,
     /// The operands.
     pub inputs: SmallVec<[Place; 4]>,
     /// The results, contiguous; those that are written over an operand lie where it does.
     pub outputs: SmallVec<[Place; 1]>,
+}
+
+/// A reduction among the parts of a [`Step`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reduction {
+    /// The index of the part.
+    pub part: usize,
+    /// The shape of what is reduced.
+    pub shape: Shape,
 }
 
 /// One operation of a [`Step`].
@@ -68,6 +82,34 @@ impl Step {
     /// The last part: the only one, unless the step is fused.
     pub fn last(&self) -> &Part {
         &self.parts[self.parts.len() - 1]
+    }
+
+    /// The shape that its operands are read in, other than those of a reduction's epilogue.
+    pub fn domain(&self) -> &Shape {
+        match &self.reduction {
+            Some(reduction) => &reduction.shape,
+            None => &self.output().ty.shape,
+        }
+    }
+
+    /// How most of what it reads in its [domain](Self::domain) lies in memory: as an operand of all
+    /// of that shape does.
+    pub fn domain_layout(&self) -> Layout {
+        let domain = self.domain();
+        let whole = |layout: &&Layout| {
+            let mut dims = layout.shape.iter().zip(&layout.strides);
+            layout.shape == *domain && dims.all(|(&size, &stride)| size == 1 || stride > 0)
+        };
+        let found = self.inputs.iter().map(|place| &place.layout).find(whole);
+        found.cloned().unwrap_or_else(|| Layout::contiguous(domain))
+    }
+
+    /// Element type of an operand of its parts.
+    pub fn dtype(&self, operand: Operand) -> DType {
+        match operand {
+            Operand::Input(index) => self.inputs[index].ty.dtype,
+            Operand::Part(index) => self.parts[index].dtype,
+        }
     }
 
     /// The nodes that it computes, each once.

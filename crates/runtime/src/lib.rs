@@ -77,7 +77,7 @@ pub use error::{Call, DeviceError, FailureClass, Fallback, RunError};
 pub use executor::{Executable, Loaded, Preference};
 pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved, PlanCounters};
-pub use launch::{Lowered, Operand, Part, Place, Slot, Step};
+pub use launch::{Lowered, Operand, Part, Place, Reduction, Slot, Step};
 pub use lower::{Kernels, lower};
 pub use memory::{DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory};
 pub use moment::Moment;

@@ -9,21 +9,22 @@ use std::ops::{Index, IndexMut};
 
 use rustorch_ir::ops::Contiguous;
 use rustorch_ir::{
-    FoldingHasher, Graph, Layout, Node, Op, OpError, Role, Signature, TensorType, ValueId,
+    FoldingHasher, Graph, Layout, Node, Op, OpError, OpKind, Role, Signature, TensorType, ValueId,
 };
 use smallvec::SmallVec;
 
 use crate::Layouts;
 use crate::arena::{Lifetime, arrange};
 use crate::fuse::fuse;
-use crate::launch::{Draft, Lowered, Operand, Part, Place, ResultId, Root, Slot, Step};
+use crate::launch::{Draft, Lowered, Operand, Part, Place, Reduction, ResultId, Root, Slot, Step};
 
 /// What a backend's kernels are like.
 pub trait Kernels {
     /// The layouts that the kernel for this reads.
     fn layouts(&self, signature: &Signature) -> Layouts;
 
-    /// Is this an elementwise kernel that the backend can fuse with others?
+    /// Is this a kernel that the backend can fuse with others: of an elementwise operation, or of a
+    /// reduction, which takes elementwise ones before and behind it?
     fn fuses(&self, signature: &Signature) -> bool;
 
     /// The largest buffer that the device has, in bytes.
@@ -158,8 +159,13 @@ impl<K: Kernels> Builder<'_, K> {
             dtype: results[0].dtype,
         };
         let whole = |ty: &TensorType| place(Layout::contiguous(&ty.shape), ty.clone());
+        let reduction = (part.op.kind() == OpKind::Reduce).then(|| Reduction {
+            part: 0,
+            shape: operands[0].2.shape.clone(),
+        });
         let step = Step {
             parts: [part].into_iter().collect(),
+            reduction,
             inputs: operands.into_iter().map(|(_, l, t)| place(l, t)).collect(),
             outputs: results.iter().map(whole).collect(),
         };

@@ -37,7 +37,14 @@ pub(crate) fn typical(op_type: OpType, tensor: &TensorType) -> Option<Graph> {
         }
         OpType::Normalization => {
             let x = at_least(1, tensor);
-            (Softmax { dim: x.rank() - 1 }.into(), vec![x])
+            (
+                Softmax {
+                    dim: x.rank() - 1,
+                    log: false,
+                }
+                .into(),
+                vec![x],
+            )
         }
         OpType::ComplexMath => elementwise(BinaryOp::Mul, tensor),
         OpType::Distribution => random(tensor),

@@ -1,6 +1,6 @@
 //! Diagonals and triangles of matrices.
 
-use rustorch_ir::ops::{Compare, CompareOp, Where};
+use rustorch_ir::ops::{Compare, CompareOp, Triangle, Where};
 use rustorch_ir::{DType, OpError};
 use rustorch_macros::track_calls;
 
@@ -28,11 +28,10 @@ impl Diagonal {
     }
 }
 
-/// `column - row` compared to `offset`, for each place of a matrix.
+/// Which places of a matrix are on the diagonal `offset` to the right of the main one.
 fn places(
     name: &'static str,
     [rows, columns]: [usize; 2],
-    op: CompareOp,
     offset: isize,
 ) -> RusTorchResult<Tensor> {
     let line = |n: usize| Tensor::arange(0, n as i64, 1, DType::I64);
@@ -40,6 +39,7 @@ fn places(
     let offset = offset.clamp(-(rows as isize), columns as isize);
     let offset = Tensor::number(name, (offset as i64).into(), DType::I64, None)?;
     let bound = line(rows)?.unsqueeze(1)?.add(&offset)?;
+    let op = CompareOp::Eq;
     Tensor::apply(name, Compare { op }, &[&line(columns)?, &bound])
 }
 
@@ -63,8 +63,7 @@ impl Tensor {
     /// # Errors
     /// Rank below 2; a block format.
     pub fn tril(&self, diagonal: isize) -> RusTorchResult<Self> {
-        let mask = places("tril", self.matrices("tril")?, CompareOp::Le, diagonal)?;
-        self.kept_where("tril", &mask)
+        self.triangle_of("tril", false, diagonal)
     }
 
     /// The upper triangle of each matrix of the last two dimensions, from the diagonal that is
@@ -73,8 +72,19 @@ impl Tensor {
     /// # Errors
     /// Rank below 2; a block format.
     pub fn triu(&self, diagonal: isize) -> RusTorchResult<Self> {
-        let mask = places("triu", self.matrices("triu")?, CompareOp::Ge, diagonal)?;
-        self.kept_where("triu", &mask)
+        self.triangle_of("triu", true, diagonal)
+    }
+
+    fn triangle_of(
+        &self,
+        name: &'static str,
+        upper: bool,
+        diagonal: isize,
+    ) -> RusTorchResult<Self> {
+        // What is outside of the matrix is as far as its corners.
+        let [rows, columns] = self.matrices(name)?;
+        let diagonal = diagonal.clamp(-(rows as isize), columns as isize) as i64;
+        Self::apply(name, Triangle { upper, diagonal }, &[self])
     }
 
     /// Rows and columns, `i64` `[2, n]`, of the places of [`Tensor::tril`] in a matrix, row by
@@ -193,7 +203,7 @@ impl Tensor {
         let lines = self
             .pad([0, rest as isize], 0)?
             .unsqueeze(if offset < 0 { -2 } else { -1 })?;
-        lines.kept_where(name, &places(name, sizes, CompareOp::Eq, offset)?)
+        lines.kept_where(name, &places(name, sizes, offset)?)
     }
 
     /// The matrix with a vector on its diagonal, or a matrix's diagonal.
@@ -248,7 +258,7 @@ impl Tensor {
         let planes = self.movedim([dim1, dim2], [-2, -1])?;
         let sizes = planes.matrices(NAME)?;
         let embedded = source.along_diagonal(NAME, sizes, offset)?;
-        let mask = places(NAME, sizes, CompareOp::Eq, offset)?;
+        let mask = places(NAME, sizes, offset)?;
         let put = Self::apply(NAME, Where, &[&mask, &embedded, &planes])?;
         put.movedim([-2, -1], [dim1, dim2])
     }

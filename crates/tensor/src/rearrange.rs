@@ -1,5 +1,6 @@
 //! The same elements at other places, or several times.
 
+use rustorch_ir::ops::Flip;
 use rustorch_ir::{DType, OpError, Shape};
 use rustorch_macros::track_calls;
 
@@ -40,10 +41,7 @@ impl Tensor {
 
     fn flipped(&self, name: &'static str, dims: &Dims) -> RusTorchResult<Self> {
         let dims = dims.resolve(name, self.rank())?;
-        dims.iter().try_fold(self.clone(), |x, &dim| {
-            let last = x.shape()[dim] as i64 - 1;
-            x.picked(name, dim, &Self::arange(last, -1, -1, DType::I64)?)
-        })
+        Self::apply(name, Flip { dims }, &[self])
     }
 
     /// Dimension 1 in reverse order.

@@ -21,7 +21,7 @@ fn package() -> Package {
         .input(TensorType::new([4, 3, 3, 3], DType::F32))
         .unwrap();
     let y = graph.push(Conv2d::default(), &[x, w]).unwrap();
-    let y = graph.push(Softmax { dim: 1 }, &[y]).unwrap();
+    let y = graph.push(Softmax { dim: 1, log: false }, &[y]).unwrap();
     graph.output(y);
     let target = Target {
         opset: Opset::CoreML5,

@@ -24,6 +24,9 @@ pub(crate) type Loop1<X, Y = X> = fn(&[X], &mut [Y]);
 /// A loop over blocks of two operands.
 pub(crate) type Loop2<X, Y = X> = fn(&[X], &[X], &mut [Y]);
 
+/// A loop over blocks of three operands.
+pub(crate) type Loop3<X> = fn(&[X], &[X], &[X], &mut [X]);
+
 /// A loop over blocks of operands of any types.
 type AnyLoop = dyn Fn(&[&[u8]], &mut [u8]) + Send + Sync;
 
@@ -92,6 +95,23 @@ impl Function {
                 let [wide_a, wide_b] = &mut wide;
                 let (a, b) = (X::widen(a, wide_a), X::widen(b, wide_b));
                 Y::write(y, &mut results, |y| f(a, b, y));
+            }
+        })
+    }
+
+    /// `y = f(a, b, c)`, of an element costing `work`.
+    pub(crate) fn ternary<X: Element>(work: usize, f: Loop3<X::Compute>) -> Self {
+        Self::of(work, move |operands: [&[X]; 3], y: &mut [X]| {
+            let mut wide = [[X::Compute::zeroed(); CHUNK]; 3];
+            let mut results = [X::Compute::zeroed(); CHUNK];
+            let chunk = chunk::<X, X>();
+            for (at, y) in y.chunks_mut(chunk).enumerate() {
+                let start = at * chunk.min(CHUNK);
+                let [a, b, c] = operands.map(|x| &x[start..start + y.len()]);
+                let [wide_a, wide_b, wide_c] = &mut wide;
+                let (a, b) = (X::widen(a, wide_a), X::widen(b, wide_b));
+                let c = X::widen(c, wide_c);
+                X::write(y, &mut results, |y| f(a, b, c, y));
             }
         })
     }

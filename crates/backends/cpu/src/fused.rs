@@ -5,23 +5,25 @@
 //! A [`Plan`] says what a step reads (`source`) and is compiled to a `program` of loads and
 //! functions on registers, which threads run block by block (`worker`).
 
+mod blocks;
 mod program;
 mod source;
 mod worker;
 
 use rustorch_ir::{DType, Layout, Shape};
-use rustorch_runtime::{Operand, Step};
+use rustorch_runtime::{Operand, Part, Step};
 use smallvec::SmallVec;
 
 use crate::element::unknown;
 use crate::elementwise::{Function, Loop};
 use crate::kernel::{Args, Misuse};
+pub(crate) use blocks::Blocks;
 use program::Program;
 use source::{Data, Source};
 
 /// What a step of elementwise operations does.
 pub(crate) struct Plan {
-    /// The operands of the step, then its constants.
+    /// What is read, and constants.
     sources: Vec<Source>,
     /// Bytes of an element of the result.
     size: usize,
@@ -50,24 +52,72 @@ struct Call {
     size: usize,
 }
 
+/// Where a chain of elementwise operations finds what it does not compute.
+pub(crate) struct Found {
+    /// The index among the operands that it is run with.
+    pub(crate) operand: usize,
+    /// Of the chain's shape.
+    pub(crate) layout: Layout,
+    pub(crate) dtype: DType,
+}
+
+/// Elementwise operations of a step on elements of one shape.
+pub(crate) struct Chain<'a> {
+    /// Of the result.
+    pub(crate) shape: &'a Shape,
+    /// Of the result.
+    pub(crate) dtype: DType,
+    /// The operations with their indices in the step, the last of which gives the result.
+    pub(crate) parts: Vec<(usize, &'a Part, Function)>,
+}
+
 impl Plan {
     /// A plan of `step`, whose parts are these functions.
     pub(crate) fn new(step: &Step, functions: Vec<Function>) -> Result<Self, Misuse> {
         let shape = &step.output().ty.shape;
-        let mut sources = Vec::with_capacity(step.inputs.len());
-        for (i, place) in step.inputs.iter().enumerate() {
-            let layout = place.layout.broadcast_to(shape);
-            sources.push(Source::new(Data::Operand(i), &layout, place.ty.dtype)?);
-        }
+        let parts = step.parts.iter().enumerate().zip(functions);
+        let chain = Chain {
+            shape,
+            dtype: step.output().ty.dtype,
+            parts: parts.map(|((at, part), f)| (at, part, f)).collect(),
+        };
+        Self::of(chain, |operand| found(step, shape, operand))
+    }
+
+    /// A plan of a chain, whose other operands are where `find` says.
+    pub(crate) fn of(
+        chain: Chain,
+        find: impl Fn(Operand) -> Result<Found, Misuse>,
+    ) -> Result<Self, Misuse> {
+        let Chain {
+            shape,
+            dtype,
+            parts,
+        } = chain;
+        let mut sources = Vec::new();
         let mut calls: Vec<Call> = Vec::new();
-        let mut values: SmallVec<[Value; 8]> = SmallVec::new();
-        for (part, function) in step.parts.iter().zip(functions) {
-            let value = |operand: &Operand| match *operand {
-                Operand::Input(i) => Value::Source(i),
-                Operand::Part(i) => values[i],
-            };
+        let mut values: Vec<(Operand, Value)> = Vec::new();
+        for (at, part, function) in parts {
+            let mut operands: SmallVec<[Value; 3]> = SmallVec::new();
+            for &operand in &part.operands {
+                let known = values.iter().find(|(known, _)| *known == operand);
+                operands.push(match known {
+                    Some(&(_, value)) => value,
+                    None => {
+                        let Found {
+                            operand: index,
+                            layout,
+                            dtype,
+                        } = find(operand)?;
+                        sources.push(Source::new(Data::Operand(index), &layout, dtype)?);
+                        let value = Value::Source(sources.len() - 1);
+                        values.push((operand, value));
+                        value
+                    }
+                });
+            }
             let value = match function {
-                Function::Identity => value(&part.operands[0]),
+                Function::Identity => operands[0],
                 Function::Constant(word) => {
                     let layout = Layout::contiguous(&Shape::default()).broadcast_to(shape);
                     sources.push(Source::new(Data::Constant(word), &layout, part.dtype)?);
@@ -76,21 +126,21 @@ impl Plan {
                 Function::Loop(function) => {
                     calls.push(Call {
                         function,
-                        operands: part.operands.iter().map(value).collect(),
+                        operands,
                         size: size(part.dtype)?,
                     });
                     Value::Call(calls.len() - 1)
                 }
             };
-            values.push(value);
+            values.push((Operand::Part(at), value));
         }
         let body = match values.last() {
-            Some(&Value::Source(source)) => Body::Copy(source),
+            Some(&(_, Value::Source(source))) => Body::Copy(source),
             _ => Body::Compute(Program::new(&sources, calls)),
         };
         Ok(Self {
             sources,
-            size: size(step.output().ty.dtype)?,
+            size: size(dtype)?,
             body,
         })
     }
@@ -114,6 +164,19 @@ impl Plan {
             }
         }
     }
+}
+
+/// Where a chain of `shape` finds an operand of its step.
+pub(crate) fn found(step: &Step, shape: &Shape, operand: Operand) -> Result<Found, Misuse> {
+    let Operand::Input(operand) = operand else {
+        return Err(Misuse("an operand that is computed later".to_owned()));
+    };
+    let place = &step.inputs[operand];
+    Ok(Found {
+        operand,
+        layout: place.layout.broadcast_to(shape),
+        dtype: place.ty.dtype,
+    })
 }
 
 fn size(dtype: DType) -> Result<usize, Misuse> {

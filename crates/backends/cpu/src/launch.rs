@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::elementwise::Function;
 use crate::fused::Plan;
+use crate::fused_reduce::FusedReduce;
 use crate::kernel::{Args, Misuse};
 
 /// How the kernel of an operation is launched.
@@ -43,6 +44,8 @@ pub(crate) enum Prepared {
         /// What comes before.
         check: Option<Check>,
     },
+    /// A reduction among elementwise operations.
+    Reduce(Box<FusedReduce>),
 }
 
 fn unsupported(part: &Part, why: String) -> DeviceError {
@@ -52,10 +55,18 @@ fn unsupported(part: &Part, why: String) -> DeviceError {
 impl Prepared {
     /// Prepares `step` with kernels from the table.
     pub(crate) fn new(step: &Step, kernels: &KernelTable<Launch>) -> Result<Self, DeviceError> {
-        let shape = &step.output().ty.shape;
-        let results: SmallVec<[TensorType; 4]> = (step.parts.iter())
-            .map(|part| TensorType::new(shape.clone(), part.dtype))
+        let reduced = step
+            .reduction
+            .as_ref()
+            .map_or(0, |reduction| reduction.part);
+        let shape = |at: usize| match at < reduced {
+            true => step.domain(),
+            false => &step.output().ty.shape,
+        };
+        let results: SmallVec<[TensorType; 4]> = (step.parts.iter().enumerate())
+            .map(|(at, part)| TensorType::new(shape(at).clone(), part.dtype))
             .collect();
+        let is_fused = step.parts.len() > 1;
         let mut functions = Vec::with_capacity(step.parts.len());
         let mut needed = None;
         let several: SmallVec<[TensorType; 4]>;
@@ -83,17 +94,24 @@ impl Prepared {
                 .find(&signature)
                 .ok_or_else(|| unsupported(part, "no kernel".to_owned()))?;
             match kernel.launch {
+                Launch::Whole(_) if is_fused => functions.push(None),
                 Launch::Whole(launch) => return Ok(Self::Whole(launch)),
                 Launch::Elementwise { function, check } => {
-                    functions.push(function(&signature).map_err(|why| unsupported(part, why.0))?);
+                    let function = function(&signature).map_err(|why| unsupported(part, why.0))?;
+                    functions.push(Some(function));
                     needed = check;
                 }
             }
         }
-        Ok(Self::Elementwise {
-            plan: Plan::new(step, functions).map_err(|why| unsupported(step.last(), why.0))?,
-            check: needed,
-        })
+        let prepared = match step.reduction {
+            Some(_) => FusedReduce::new(step, functions).map(|fused| Self::Reduce(fused.into())),
+            None => {
+                let functions = functions.into_iter().flatten().collect();
+                let check = needed;
+                Plan::new(step, functions).map(|plan| Self::Elementwise { plan, check })
+            }
+        };
+        prepared.map_err(|why| unsupported(step.last(), why.0))
     }
 
     /// Runs the step.
@@ -105,6 +123,7 @@ impl Prepared {
                 plan.run(args);
                 Ok(())
             }
+            Self::Reduce(fused) => fused.run(args),
         }
     }
 }

@@ -9,6 +9,7 @@ mod element;
 mod elementwise;
 mod fold;
 mod fused;
+mod fused_reduce;
 mod half_precision;
 mod index;
 mod kernel;
@@ -24,6 +25,7 @@ mod product;
 mod program;
 pub mod qmatmul;
 mod reader;
+mod reduce;
 mod simd;
 mod view;
 mod window;
@@ -32,7 +34,7 @@ pub use simd::Level;
 
 use std::sync::Arc;
 
-use rustorch_ir::{Graph, Signature};
+use rustorch_ir::{Graph, OpKind, Signature};
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Hardware, HostMemory,
     KernelTable, Kernels, Layouts, Program, SystemMemory, lower,
@@ -129,6 +131,7 @@ impl Kernels for Cpu {
 
     fn fuses(&self, signature: &Signature) -> bool {
         let kernel = self.kernels.find(signature);
-        kernel.is_some_and(|kernel| kernel.launch.fuses())
+        let reduces = signature.op.kind() == OpKind::Reduce;
+        kernel.is_some_and(|kernel| reduces || kernel.launch.fuses())
     }
 }

@@ -1,7 +1,8 @@
 // Lines with mean 0 and variance 1: a team for each line.
 //
 // X: dtype. ACCUMULATOR: type that is computed in. EPS: added to the variance.
-// HAS_WEIGHT, HAS_BIAS: are there a weight `w` and a bias `b`?
+// HAS_WEIGHT, HAS_BIAS: are there a weight `w` and a bias `b`? AFFINE(line, j): where in them that of
+// element `j` of a line is.
 
 KERNEL_BEGIN
     LOCAL_ARRAY(ACCUMULATOR, shared, GROUP);
@@ -26,10 +27,10 @@ KERNEL_BEGIN
     FOR_OWN(k, j) {
         ACCUMULATOR v = (OWN(k, j) - mean) * scale;
 #if HAS_WEIGHT
-        v *= LOAD(X, w, j);
+        v *= LOAD(X, w, AFFINE(line, j));
 #endif
 #if HAS_BIAS
-        v += LOAD(X, b, j);
+        v += LOAD(X, b, AFFINE(line, j));
 #endif
         if (exists) STORE(X, y, y_start + j * p.y_step, v);
     }

@@ -1,6 +1,7 @@
-// Softmax along one dimension: a team for each line.
+// Softmax along one dimension, or its logarithm: a team for each line.
 //
-// X: dtype. ACCUMULATOR: type that is computed in. LOWEST: its smallest number.
+// X: dtype. ACCUMULATOR: type that is computed in. LOWEST: its smallest number. LOG: the
+// logarithm?
 // Lines that are not held in registers are read twice: their sum is rescaled whenever the
 // maximum grows (Milakov and Gimelshein 2018, arXiv:1805.02867).
 
@@ -20,6 +21,12 @@ KERNEL_BEGIN
 #if HELD
     FOR_OWN(k, j) largest = MAX_OR_NAN(held[k], largest);
     TEAM_REDUCE(shared, largest, MAX_OR_NAN);
+#if LOG
+    FOR_OWN(k, j) sum += exp(held[k] - largest);
+    TEAM_REDUCE(shared, sum, PLUS);
+    const ACCUMULATOR whole = log(sum);
+    FOR_OWN(k, j) if (exists) STORE(X, y, y_start + j * p.y_step, held[k] - largest - whole);
+#else
     FOR_OWN(k, j) {
         held[k] = exp(held[k] - largest);
         sum += held[k];
@@ -27,6 +34,7 @@ KERNEL_BEGIN
     TEAM_REDUCE(shared, sum, PLUS);
     const ACCUMULATOR scale = 1 / sum;
     FOR_OWN(k, j) if (exists) STORE(X, y, y_start + j * p.y_step, held[k] * scale);
+#endif
 #else
     FOR_OWN(k, j) {
         const ACCUMULATOR v = OWN(k, j);
@@ -41,9 +49,16 @@ KERNEL_BEGIN
     TEAM_REDUCE(shared, largest, MAX_OR_NAN);
     sum *= exp(own_largest - largest);
     TEAM_REDUCE(shared, sum, PLUS);
+#if LOG
+    const ACCUMULATOR whole = log(sum);
+    FOR_OWN(k, j) {
+        if (exists) STORE(X, y, y_start + j * p.y_step, OWN(k, j) - largest - whole);
+    }
+#else
     const ACCUMULATOR scale = 1 / sum;
     FOR_OWN(k, j) {
         if (exists) STORE(X, y, y_start + j * p.y_step, exp(OWN(k, j) - largest) * scale);
     }
+#endif
 #endif
 KERNEL_END

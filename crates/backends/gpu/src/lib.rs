@@ -273,6 +273,7 @@ impl<D: Driver> Gpu<D> {
                     };
                     self.find(&signature).map(|entry| entry.launch.emit)
                 }
+                _ if step.reduction.is_some() => Some(ops::reduce::emit as Emit),
                 _ => Some(ops::pointwise::emit as Emit),
             };
             let missing = || self.unsupported("no kernel").at(part.node, part.op.name());
@@ -315,7 +316,7 @@ impl<D: Driver> Kernels for Gpu<D> {
     }
 
     fn fuses(&self, signature: &Signature) -> bool {
-        ops::pointwise::accepts(signature)
+        ops::pointwise::accepts(signature) || signature.op.kind() == OpKind::Reduce
     }
 
     fn largest_buffer(&self) -> usize {

@@ -160,7 +160,7 @@ impl OpDef for Attention {
             seen_by_any = Some(g.compare(CompareOp::Le, keys, newest)?);
         }
         let dim = r;
-        let weights = Softmax { dim }.decompose(g, &[scores])?[0];
+        let weights = Softmax { dim, log: false }.decompose(g, &[scores])?[0];
         // Cache rows that no query sees may hold anything, NaN included.
         let v = match seen_by_any {
             Some(any) => {

@@ -17,16 +17,19 @@ pub(crate) mod concat;
 pub(crate) mod contiguous;
 pub(crate) mod conv2d;
 pub(crate) mod conv_transpose2d;
+pub(crate) mod cross_entropy;
 pub(crate) mod custom;
 pub(crate) mod eig;
 pub(crate) mod eigh;
 pub(crate) mod embedding;
 pub(crate) mod expand;
 pub(crate) mod fft;
+pub(crate) mod flip;
 pub(crate) mod full;
 pub(crate) mod fused_linear;
 pub(crate) mod gather;
 pub(crate) mod geqrf;
+pub(crate) mod group_norm;
 pub(crate) mod householder_product;
 pub(crate) mod index_select;
 pub(crate) mod layer_norm;
@@ -44,6 +47,7 @@ pub(crate) mod pool2d;
 pub(crate) mod qr;
 pub(crate) mod random;
 pub(crate) mod reduce;
+pub(crate) mod resample;
 pub(crate) mod reshape;
 pub(crate) mod rms_norm;
 pub(crate) mod rope;
@@ -54,9 +58,12 @@ pub(crate) mod slice;
 pub(crate) mod softmax;
 pub(crate) mod solve_triangular;
 pub(crate) mod svd;
+pub(crate) mod ternary;
 pub(crate) mod top_k;
+pub(crate) mod triangle;
 pub(crate) mod unary;
 pub(crate) mod update_slice;
+pub(crate) mod var_mean;
 
 pub use activation::{Activation, ActivationKind};
 pub use add_rms_norm::AddRmsNorm;
@@ -75,16 +82,19 @@ pub use concat::Concat;
 pub use contiguous::Contiguous;
 pub use conv_transpose2d::ConvTranspose2d;
 pub use conv2d::Conv2d;
+pub use cross_entropy::CrossEntropy;
 pub use custom::{Composite, Custom, Parameters};
 pub use eig::Eig;
 pub use eigh::Eigh;
 pub use embedding::Embedding;
 pub use expand::Expand;
 pub use fft::{Fft, FftKind};
+pub use flip::Flip;
 pub use full::Full;
 pub use fused_linear::{Epilogue, FusedLinear, Prologue};
 pub use gather::Gather;
 pub use geqrf::Geqrf;
+pub use group_norm::GroupNorm;
 pub use householder_product::HouseholderProduct;
 pub use index_select::IndexSelect;
 pub use layer_norm::LayerNorm;
@@ -101,6 +111,7 @@ pub use pool2d::{Pool2d, PoolKind};
 pub use qr::Qr;
 pub use random::{Distribution, Random, philox};
 pub use reduce::{Reduce, ReduceOp};
+pub use resample::Resample;
 pub use reshape::Reshape;
 pub use rms_norm::RmsNorm;
 pub use rope::{Rope, RopeLayout, RopeScaling};
@@ -111,9 +122,12 @@ pub use slice::Slice;
 pub use softmax::Softmax;
 pub use solve_triangular::SolveTriangular;
 pub use svd::{Svd, SvdVectors};
+pub use ternary::{Ternary, TernaryOp};
 pub use top_k::TopK;
+pub use triangle::Triangle;
 pub use unary::{Unary, UnaryOp};
 pub use update_slice::UpdateSlice;
+pub use var_mean::VarMean;
 
 use crate::fusion::Rule;
 use crate::{DType, OpError, TensorType};
@@ -157,6 +171,17 @@ pub(crate) fn require_dim(op: &'static str, x: &TensorType, dim: usize) -> Resul
         format_args!("a dimension of {x}"),
         format_args!("dim {dim}"),
     )
+}
+
+/// Fails unless these are dimensions of `x`, each at most once, in rising order.
+pub(crate) fn require_dims(
+    op: &'static str,
+    x: &TensorType,
+    dims: &[usize],
+) -> Result<(), OpError> {
+    let rising = dims.is_sorted_by(|a, b| a < b) && dims.last().is_none_or(|&d| d < x.rank());
+    let expected = format_args!("dimensions of {x}, each at most once, in order");
+    require(op, rising, expected, format_args!("{dims:?}"))
 }
 
 /// Fails unless both have the same dtype.

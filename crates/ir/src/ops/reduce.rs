@@ -2,7 +2,7 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Named, OpDef, OpType, ResultTypes, Shape};
 use smallvec::SmallVec;
 
 /// Elements combined over some dimensions.
@@ -50,6 +50,21 @@ impl ReduceOp {
     }
 }
 
+/// The shape of `x` without `dims`, which are in rising order, or with size 1 there.
+pub(crate) fn reduced_shape(
+    op: &'static str,
+    x: &TensorType,
+    dims: &[usize],
+    keepdim: bool,
+) -> Result<Shape, OpError> {
+    require_dims(op, x, dims)?;
+    let keep = |(d, &size): (usize, &usize)| match dims.contains(&d) {
+        true => keepdim.then_some(1),
+        false => Some(size),
+    };
+    Ok(x.shape.iter().enumerate().filter_map(keep).collect())
+}
+
 impl OpDef for Reduce {
     fn op_type(&self) -> Option<OpType> {
         Some(OpType::Reduction)
@@ -59,15 +74,7 @@ impl OpDef for Reduce {
         let [x] = operands(Self::NAME, inputs)?;
         let expected = format_args!("a dtype that {:?} is defined for", self.op);
         require(Self::NAME, self.op.accepts(x.dtype), expected, x)?;
-        let rising =
-            self.dims.is_sorted_by(|a, b| a < b) && self.dims.last().is_none_or(|&d| d < x.rank());
-        let expected = format_args!("dimensions of {x}, each at most once, in order");
-        require(
-            Self::NAME,
-            rising,
-            expected,
-            format_args!("{:?}", self.dims),
-        )?;
+        let shape = reduced_shape(Self::NAME, x, &self.dims, self.keepdim)?;
         let empty = self.dims.iter().any(|&d| x.shape[d] == 0);
         let has_identity = matches!(self.op, ReduceOp::Sum | ReduceOp::Prod);
         require(
@@ -76,11 +83,6 @@ impl OpDef for Reduce {
             "at least one element to choose from",
             x,
         )?;
-        let keep = |(d, &size): (usize, &usize)| match self.dims.contains(&d) {
-            true => self.keepdim.then_some(1),
-            false => Some(size),
-        };
-        let shape = x.shape.iter().enumerate().filter_map(keep).collect();
         Ok(smallvec![TensorType {
             shape,
             dtype: self.op.output(x.dtype),

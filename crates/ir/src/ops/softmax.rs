@@ -5,11 +5,14 @@ use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::ReduceOp;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
-/// `exp(x - max) / Σ exp(x - max)` along a dimension of a floating-point tensor.
+/// `exp(x - max) / Σ exp(x - max)` along a dimension of a floating-point tensor, or its logarithm,
+/// `x - max - log Σ exp(x - max)`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Softmax {
     /// The dimension.
     pub dim: usize,
+    /// The logarithm?
+    pub log: bool,
 }
 
 impl OpDef for Softmax {
@@ -36,7 +39,13 @@ impl OpDef for Softmax {
         let shifted = g.sub(x, max)?;
         let exp = g.unary(UnaryOp::Exp, shifted)?;
         let sum = g.reduce(ReduceOp::Sum, exp, self.dim)?;
-        let y = g.div(exp, sum)?;
+        let y = match self.log {
+            true => {
+                let log = g.unary(UnaryOp::Log, sum)?;
+                g.sub(shifted, log)?
+            }
+            false => g.div(exp, sum)?,
+        };
         Ok(smallvec![g.cast(y, dtype)?])
     }
 }
@@ -46,22 +55,26 @@ impl Named for Softmax {
 
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
-        for dtype in DType::FLOATS {
+        for (dtype, log) in DType::FLOATS
+            .into_iter()
+            .flat_map(|dtype| [(dtype, false), (dtype, true)])
+        {
+            let of = |dim| Self { dim, log };
             for dim in 0..3 {
                 for arrange in ARRANGEMENTS {
                     let x = Operand::new([3, 4, 9], dtype).arrange(arrange);
-                    cases.push(Case::new(Self { dim }, [x]));
+                    cases.push(Case::new(of(dim), [x]));
                 }
             }
             let large = Operand::new([2, 300], dtype).fill(Fill::Uniform(-1000.0, 1000.0));
-            cases.push(Case::new(Self { dim: 1 }, [large]));
+            cases.push(Case::new(of(1), [large]));
             let masked = Operand::new([4, 70], dtype).fill(Fill::Mask);
-            cases.push(Case::new(Self { dim: 1 }, [masked]));
+            cases.push(Case::new(of(1), [masked]));
             for (shape, dim) in [([2, 9000], 1), ([9000, 3], 0)] {
-                cases.push(Case::new(Self { dim }, [Operand::new(shape, dtype)]));
+                cases.push(Case::new(of(dim), [Operand::new(shape, dtype)]));
             }
-            cases.push(Case::new(Self { dim: 1 }, [Operand::new([0, 3], dtype)]));
-            cases.push(Case::new(Self { dim: 0 }, [Operand::new([1], dtype)]));
+            cases.push(Case::new(of(1), [Operand::new([0, 3], dtype)]));
+            cases.push(Case::new(of(0), [Operand::new([1], dtype)]));
         }
         cases
     }

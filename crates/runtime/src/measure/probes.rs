@@ -110,7 +110,7 @@ pub(super) fn all() -> Vec<Probe> {
         }),
         (STREAM, |g, n, dtype| {
             let x = rows(g, n, dtype)?;
-            g.push(Softmax { dim: 1 }, &[x])
+            g.push(Softmax { dim: 1, log: false }, &[x])
         }),
         (STREAM, |g, n, dtype| {
             let [x, weight] = [rows(g, n, dtype)?, input(g, [ROW], dtype)?];

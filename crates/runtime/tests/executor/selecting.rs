@@ -150,7 +150,14 @@ fn typical(op_type: OpType, ty: &TensorType) -> (Op, Vec<TensorType>) {
             let dims = [last].into_iter().collect();
             (Reduce { op, dims, keepdim }.into(), vec![ty.clone()])
         }
-        OpType::Normalization => (Softmax { dim: last }.into(), vec![ty.clone()]),
+        OpType::Normalization => (
+            Softmax {
+                dim: last,
+                log: false,
+            }
+            .into(),
+            vec![ty.clone()],
+        ),
         _ => (Binary { op: BinaryOp::Mul }.into(), vec![ty.clone(); 2]),
     }
 }

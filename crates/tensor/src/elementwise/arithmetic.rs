@@ -1,6 +1,6 @@
 //! Arithmetic: sums, products, quotients, bounds.
 
-use rustorch_ir::ops::{BinaryOp, UnaryOp};
+use rustorch_ir::ops::{BinaryOp, Ternary, TernaryOp, UnaryOp};
 use rustorch_ir::{DType, Scalar};
 use rustorch_macros::track_calls;
 
@@ -261,8 +261,12 @@ impl Tensor {
         low: impl Into<Operand<'a>>,
         high: impl Into<Operand<'b>>,
     ) -> RusTorchResult<Self> {
-        let raised = self.binary("clamp", BinaryOp::Maximum, low.into(), |d| d)?;
-        raised.binary("clamp", BinaryOp::Minimum, high.into(), |d| d)
+        const NAME: &str = "clamp";
+        let operands = [self.into(), low.into(), high.into()];
+        let dtype = result_dtype(NAME, &operands)?;
+        let [x, low, high] = operands.map(|x| x.as_tensor(NAME, dtype));
+        let op = TernaryOp::Clamp;
+        Self::apply(NAME, Ternary { op }, &[&*x?, &*low?, &*high?])
     }
 
     /// `self + weight · (end - self)`. Floats and complex numbers of one dtype, which broadcast;
@@ -278,6 +282,11 @@ impl Tensor {
         let compute = super::compute_dtype(self.dtype());
         let (a, b) = (self.cast(NAME, compute)?, end.cast(NAME, compute)?);
         let weight = weight.into().to_tensor(NAME, compute)?;
+        if compute.is_float() {
+            let op = TernaryOp::Lerp;
+            let y = Self::apply(NAME, Ternary { op }, &[&a, &b, &weight])?;
+            return y.cast(NAME, self.dtype());
+        }
         let way = b.sub(&a)?;
         // From the nearer end, so that both ends are met.
         let from_start = a.add(&way.mul(&weight)?)?;

@@ -1,6 +1,6 @@
 //! Images in other sizes.
 
-use rustorch_ir::ops::IndexSelect;
+use rustorch_ir::ops::{IndexSelect, Resample};
 use rustorch_ir::{DType, OpError};
 use rustorch_macros::track_calls;
 
@@ -203,9 +203,10 @@ impl Tensor {
 
     /// The sum of weighted elements along a dimension.
     fn blended(&self, name: &'static str, dim: usize, taps: &Taps) -> RusTorchResult<Self> {
-        self.weighted_sum(name, dim, taps, |weights, shape| {
-            Self::from_slice(weights, shape)?.cast(name, self.dtype())
-        })
+        let shape = [taps.places.len(), taps.places[0].len()];
+        let places = Self::from_vec(taps.places.concat(), shape)?;
+        let weights = Self::from_vec(taps.weights.concat(), shape)?.cast(name, self.dtype())?;
+        Self::apply(name, Resample { dim }, &[self, &places, &weights])
     }
 
     /// [`Tensor::blended`] of bytes, by weights of 16 bits, rounded: what PyTorch does.

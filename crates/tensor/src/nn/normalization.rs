@@ -1,6 +1,6 @@
 //! The norms, by statistics of their own or by given ones.
 
-use rustorch_ir::ops::{BatchNorm, LayerNorm, RmsNorm};
+use rustorch_ir::ops::{BatchNorm, GroupNorm, LayerNorm, RmsNorm, VarMean};
 use rustorch_ir::{DType, OpError, Param};
 use rustorch_macros::track_calls;
 
@@ -94,17 +94,12 @@ impl Tensor {
         let members = self.numel().checked_div(self.shape()[1]).unwrap_or(0);
         let expected = "more than one value for each channel in training";
         require(NAME, members != 1, expected, self.ty())?;
-        let x = self.widened(NAME)?;
-        let others: Vec<isize> = (0..x.rank() as isize).filter(|&d| d != 1).collect();
-        let mean = x.mean(&others[..], true)?;
-        let centred = x.sub(&mean)?;
-        let var = centred.square()?.mean(&others[..], true)?;
-        let rstd = var.add(options.eps)?.rsqrt()?;
-        let y = centred.mul(&rstd)?;
-        let y = y.scaled(NAME, [options.weight, options.bias], |v| {
-            v.by_channel(x.rank())
-        })?;
-        let channels = |x: &Self| x.reshape([self.shape()[1]]);
+        let stats = VarMean {
+            dims: (0..self.rank()).filter(|&d| d != 1).collect(),
+            keepdim: false,
+            correction: Param(0.0),
+        };
+        let [var, mean] = Self::apply_all(NAME, stats, &[self])?;
         let next = |running: Option<&Self>, batch: &Self| {
             let next = |running: &Self| {
                 let kept = running.mul(1.0 - options.momentum)?;
@@ -113,13 +108,12 @@ impl Tensor {
             };
             running.map(next).transpose()
         };
-        let (mean, var) = (channels(&mean)?, channels(&var)?);
         let unbiased = var.mul(members as f64 / (members as f64 - 1.0))?;
         Ok(BatchNormed {
-            output: y.cast(NAME, self.dtype())?,
+            output: self.batch_normed(NAME, [&mean, &var], options)?,
             running_mean: next(running_mean, &mean)?,
             running_var: next(running_var, &unbiased)?,
-            rstd: channels(&rstd)?,
+            rstd: var.add(options.eps)?.rsqrt()?,
             mean,
         })
     }
@@ -249,22 +243,24 @@ impl Tensor {
         if self.numel() == 0 {
             return Ok(self.clone());
         }
-        let layer = LayerNorm {
-            dims: 1,
+        let norm = GroupNorm {
+            groups,
             eps: Param(eps),
         };
-        let x = match affine {
-            [None, None] => self.clone(),
-            // What is multiplied afterwards is not rounded before.
-            _ => self.widened(name)?,
-        };
-        let rows = x.reshape([
-            self.shape()[0] * groups,
-            self.numel() / self.shape()[0] / groups,
-        ])?;
-        let y = Self::apply(name, layer, &[&rows])?.reshape(self.shape())?;
-        let y = y.scaled(name, affine, |v| v.by_channel(self.rank()))?;
-        y.cast(name, self.dtype())
+        let ones = ones_beside(affine[0], affine[1])?;
+        let [weight, bias] = affine;
+        let affine = || weight.or(ones.as_ref()).into_iter().chain(bias);
+        if affine().all(|v| v.dtype() == self.dtype()) {
+            let inputs: Vec<&Self> = [self].into_iter().chain(affine()).collect();
+            return Self::apply(name, norm, &inputs);
+        }
+        // Halves, with what belongs to channels in another precision.
+        let x = self.widened(name)?;
+        let wide: Vec<Self> = affine()
+            .map(|v| v.cast(name, x.dtype()))
+            .collect::<RusTorchResult<_>>()?;
+        let inputs: Vec<&Self> = [&x].into_iter().chain(&wide).collect();
+        Self::apply(name, norm, &inputs)?.cast(name, self.dtype())
     }
 
     /// `self · weight + bias` in this tensor's dtype, where these are given.

@@ -1,6 +1,6 @@
 //! Softmax and its logarithm.
 
-use rustorch_ir::ops::{Reduce, ReduceOp, Softmax};
+use rustorch_ir::ops::Softmax;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -14,7 +14,9 @@ impl Tensor {
     /// Another dtype; no such dimension.
     pub fn softmax(&self, dim: isize) -> RusTorchResult<Self> {
         const NAME: &str = "softmax";
-        self.softened(NAME, dim, |x, dim| Self::apply(NAME, Softmax { dim }, &[x]))
+        self.softened(NAME, dim, |x, dim| {
+            Self::apply(NAME, Softmax { dim, log: false }, &[x])
+        })
     }
 
     /// `exp(-x) / Σ exp(-x)` along `dim`, computed without overflow. Floats.
@@ -24,7 +26,9 @@ impl Tensor {
     pub fn softmin(&self, dim: isize) -> RusTorchResult<Self> {
         const NAME: &str = "softmin";
         let minus = self.neg()?;
-        minus.softened(NAME, dim, |x, dim| Self::apply(NAME, Softmax { dim }, &[x]))
+        minus.softened(NAME, dim, |x, dim| {
+            Self::apply(NAME, Softmax { dim, log: false }, &[x])
+        })
     }
 
     /// `log(softmax(x))` along `dim`, computed without overflow or loss. Floats.
@@ -34,15 +38,7 @@ impl Tensor {
     pub fn log_softmax(&self, dim: isize) -> RusTorchResult<Self> {
         const NAME: &str = "log_softmax";
         self.softened(NAME, dim, |x, dim| {
-            let reduced = |op, x: &Self| {
-                let dims = [dim].into_iter().collect();
-                let keepdim = true;
-                Self::apply(NAME, Reduce { op, dims, keepdim }, &[x])
-            };
-            let x = x.widened(NAME)?;
-            let shifted = x.sub(&reduced(ReduceOp::Max, &x)?)?;
-            let total = reduced(ReduceOp::Sum, &shifted.exp()?)?;
-            shifted.sub(&total.log()?)?.cast(NAME, self.dtype())
+            Self::apply(NAME, Softmax { dim, log: true }, &[x])
         })
     }
 

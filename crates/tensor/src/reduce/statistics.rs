@@ -1,7 +1,7 @@
 //! Spread, medians, quantiles.
 
-use rustorch_ir::DType;
-use rustorch_ir::ops::ReduceOp;
+use rustorch_ir::ops::{ReduceOp, VarMean};
+use rustorch_ir::{DType, Param};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -98,16 +98,20 @@ impl Tensor {
         keepdim: bool,
     ) -> RusTorchResult<(Self, Self)> {
         let x = self.wide(name)?;
+        if !x.dtype().is_complex() {
+            let op = VarMean {
+                dims: dims.resolve(name, self.rank())?,
+                keepdim,
+                correction: Param(correction),
+            };
+            let [var, mean] = Self::apply_all(name, op, &[&x])?;
+            return Ok((var, mean));
+        }
         let n = x.reduced_elements(name, dims)? as f64;
         let mean = x.reduce(name, ReduceOp::Sum, dims, true)?.div(n)?;
         let from_mean = x.sub(&mean)?;
-        let square = match x.dtype().is_complex() {
-            true => from_mean
-                .real()?
-                .square()?
-                .add(&from_mean.imag()?.square()?)?,
-            false => from_mean.square()?,
-        };
+        let square = from_mean.real()?.square()?;
+        let square = square.add(&from_mean.imag()?.square()?)?;
         let sum = square.reduce(name, ReduceOp::Sum, dims, keepdim)?;
         let mean = match keepdim {
             true => mean,

@@ -7,7 +7,10 @@ use crate::kernel::{Kernel, is_float, parameters};
 
 pub(crate) const KERNEL: Kernel = Kernel {
     kind: OpKind::Softmax,
-    accepts: |call| call.operands_are(is_float),
+    accepts: |call| {
+        let log = parameters!(call.signature.op, Softmax).log;
+        !log && call.operands_are(is_float)
+    },
     emit,
 };
 

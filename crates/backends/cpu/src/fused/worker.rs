@@ -48,25 +48,13 @@ pub(super) fn run(
     let (blocks, work) = (count.div_ceil(block), block * program.work);
     let out = SharedMut::new(out);
     for_ranges(pool, blocks, work, |blocks| {
-        REGISTERS.with_borrow_mut(|registers| {
-            let mut worker = Worker {
-                program,
-                sources,
-                data: sources.iter().map(|source| source.data(operands)).collect(),
-                places: SmallVec::new(),
-                registers,
-                streams,
-                streamed: SmallVec::new(),
-                pace: block.div_ceil(program.instructions.len()),
-            };
-            worker.begin(block.min(count));
-            for start in blocks.map(|index| index * block) {
-                let len = block.min(count - start);
-                // SAFETY: blocks are disjoint and inside the output.
-                let out = unsafe { out.range(start * size, len * size) };
-                worker.block(start, len, out);
-            }
-        });
+        let mut worker = Worker::new(program, sources, operands, block.min(count), streams);
+        for start in blocks.map(|index| index * block) {
+            let len = block.min(count - start);
+            // SAFETY: blocks are disjoint and inside the output.
+            let out = unsafe { out.range(start * size, len * size) };
+            worker.block(start, len, out);
+        }
         if streams {
             cache::fence();
         }
@@ -92,6 +80,11 @@ pub(super) struct Register {
 struct Line([u8; cache::LINE]);
 
 impl Register {
+    /// All bytes.
+    pub(super) fn bytes(&self) -> &[u8] {
+        cast_slice(&self.lines)
+    }
+
     /// The first `bytes` bytes.
     pub(super) fn room(&mut self, bytes: usize) -> &mut [u8] {
         let lines = bytes.div_ceil(cache::LINE);
@@ -103,14 +96,15 @@ impl Register {
 }
 
 /// A thread that runs a program.
-struct Worker<'a> {
+pub(super) struct Worker<'a> {
     program: &'a Program,
     sources: &'a [Source],
     /// Of each source.
     data: SmallVec<[&'a [u8]; 16]>,
     /// Where what is in each register really is.
     places: SmallVec<[Place<'a>; 16]>,
-    registers: &'a mut Vec<Register>,
+    /// The thread's, while it does.
+    registers: Vec<Register>,
     /// Do operands and results stream through the caches?
     streams: bool,
     /// The sources that do, with the bytes of an element.
@@ -120,7 +114,35 @@ struct Worker<'a> {
     pace: usize,
 }
 
-impl Worker<'_> {
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        REGISTERS.set(std::mem::take(&mut self.registers));
+    }
+}
+
+impl<'a> Worker<'a> {
+    /// Runs `program` on blocks of at most `len` elements, which may stream through the caches.
+    pub(super) fn new(
+        program: &'a Program,
+        sources: &'a [Source],
+        operands: &[View<'a>],
+        len: usize,
+        streams: bool,
+    ) -> Self {
+        let mut worker = Self {
+            program,
+            sources,
+            data: sources.iter().map(|source| source.data(operands)).collect(),
+            places: SmallVec::new(),
+            registers: REGISTERS.take(),
+            streams,
+            streamed: SmallVec::new(),
+            pace: len.div_ceil(program.instructions.len()),
+        };
+        worker.begin(len);
+        worker
+    }
+
     /// Prepares for blocks of at most `len` elements.
     fn begin(&mut self, len: usize) {
         let count = self.program.registers;
@@ -144,7 +166,7 @@ impl Worker<'_> {
     }
 
     /// Computes `len` elements of the result, from number `start` on.
-    fn block(&mut self, start: usize, len: usize, out: &mut [u8]) {
+    pub(super) fn block(&mut self, start: usize, len: usize, out: &mut [u8]) {
         let mut next = start + AHEAD * len;
         for instruction in &self.program.instructions {
             for &(data, size) in &self.streamed {

@@ -39,25 +39,55 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
 
 fn layer_norm<T: Element<Compute: Real>>(args: &mut Args, op: &LayerNorm) {
     let x = &args.inputs[0];
-    let len: usize = x.shape()[x.shape().len() - op.dims..].iter().product();
-    let x = Reader::<T>::whole(x);
     let weight = args.inputs.get(1).map(read_all::<T>);
     let bias = args.inputs.get(2).map(read_all::<T>);
+    let normalization = Normalization {
+        len: x.shape()[x.shape().len() - op.dims..].iter().product(),
+        eps: op.eps.0,
+    };
+    normalize::<T>(args, &normalization, |_| Affine {
+        weight: weight.as_deref(),
+        bias: bias.as_deref(),
+        each: 1,
+    });
+}
+
+/// How lines are normalised.
+pub(super) struct Normalization {
+    /// Elements of a line.
+    pub(super) len: usize,
+    /// Added to the variance.
+    pub(super) eps: f64,
+}
+
+/// What is done to a normalised line.
+#[derive(Clone, Copy)]
+pub(super) struct Affine<'a, T> {
+    /// Multiplies.
+    pub(super) weight: Option<&'a [T]>,
+    /// Is added; comes with a weight.
+    pub(super) bias: Option<&'a [T]>,
+    /// Neighbours that a weight is for.
+    pub(super) each: usize,
+}
+
+/// Normalises the lines of operand 0; `affine` is given their numbers.
+pub(super) fn normalize<'a, T: Element<Compute: Real>>(
+    args: &mut Args,
+    normalization: &Normalization,
+    affine: impl Fn(usize) -> Affine<'a, T::Compute> + Sync,
+) {
+    let &Normalization { len, eps } = normalization;
+    let x = Reader::<T>::whole(&args.inputs[0]);
     let out = args.output.data::<T>();
     let writer = Writer::<T>::new(out.len(), len);
     for_rows(args.pool, out, len, WORK * len, |first, part| {
         let (mut x, mut writer) = (x.clone(), writer.clone());
         for (line, out) in (first..).zip(part.chunks_exact_mut(len)) {
             writer.write(out, |y| {
-                let (weight, bias) = (weight.as_deref(), bias.as_deref());
                 let x = x.read(line * len, len);
-                Level::current().run(Line {
-                    x,
-                    eps: op.eps.0,
-                    weight,
-                    bias,
-                    y,
-                });
+                let affine = affine(line);
+                Level::current().run(Line { x, eps, affine, y });
             });
         }
     });
@@ -66,8 +96,7 @@ fn layer_norm<T: Element<Compute: Real>>(args: &mut Args, op: &LayerNorm) {
 struct Line<'a, T> {
     x: &'a [T],
     eps: f64,
-    weight: Option<&'a [T]>,
-    bias: Option<&'a [T]>,
+    affine: Affine<'a, T>,
     y: &'a mut [T],
 }
 
@@ -78,9 +107,19 @@ impl<T: Real> Kernel for Line<'_, T> {
         let mean = T::constant(sum(self.x, |x| x) / n);
         let variance = sum(self.x, |x| (x - mean) * (x - mean)) / n;
         let scale = T::constant(1.0 / (variance + self.eps).sqrt());
+        let Affine { weight, bias, each } = self.affine;
+        if let (Some(weight), 2..) = (weight, each) {
+            let parts = self.x.chunks_exact(each).zip(self.y.chunks_exact_mut(each));
+            for (i, ((x, y), &weight)) in parts.zip(weight).enumerate() {
+                let bias = bias.map_or(T::zero(), |bias| bias[i]);
+                let results = y.iter_mut().zip(x);
+                results.for_each(|(y, &x)| *y = (x - mean) * scale * weight + bias);
+            }
+            return;
+        }
         let normal = self.x.iter().map(|&x| (x - mean) * scale);
         let results = self.y.iter_mut().zip(normal);
-        match (self.weight, self.bias) {
+        match (weight, bias) {
             (Some(weight), Some(bias)) => {
                 let factors = weight.iter().zip(bias);
                 results
@@ -88,7 +127,6 @@ impl<T: Real> Kernel for Line<'_, T> {
                     .for_each(|((y, x), (&w, &b))| *y = x * w + b);
             }
             (Some(weight), None) => results.zip(weight).for_each(|((y, x), &w)| *y = x * w),
-            // A bias comes with a weight.
             (None, _) => results.for_each(|(y, x)| *y = x),
         }
     }

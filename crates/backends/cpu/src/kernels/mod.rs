@@ -14,14 +14,17 @@ mod concat;
 mod contiguous;
 mod conv2d;
 mod conv_transpose2d;
+mod cross_entropy;
 mod eig;
 mod eigh;
 mod embedding;
 mod fft;
+mod flip;
 mod full;
 mod fused_linear;
 mod gather;
 mod geqrf;
+mod group_norm;
 mod householder_product;
 mod index_select;
 mod layer_norm;
@@ -37,6 +40,7 @@ mod pool2d;
 mod qr;
 mod random;
 mod reduce;
+mod resample;
 mod rms_norm;
 mod rope;
 mod scan;
@@ -45,7 +49,9 @@ mod select;
 mod softmax;
 mod solve_triangular;
 mod svd;
+mod ternary;
 mod top_k;
+mod triangle;
 mod unary;
 mod update_slice;
 
@@ -72,15 +78,18 @@ pub(crate) fn table() -> KernelTable<Launch> {
         contiguous::KERNEL,
         conv2d::KERNEL,
         conv_transpose2d::KERNEL,
+        cross_entropy::KERNEL,
         eig::KERNEL,
         eigh::KERNEL,
         scan::KERNEL,
         embedding::KERNEL,
         fft::KERNEL,
+        flip::KERNEL,
         full::KERNEL,
         fused_linear::KERNEL,
         gather::KERNEL,
         geqrf::KERNEL,
+        group_norm::KERNEL,
         householder_product::KERNEL,
         index_select::KERNEL,
         layer_norm::KERNEL,
@@ -96,6 +105,7 @@ pub(crate) fn table() -> KernelTable<Launch> {
         qr::KERNEL,
         random::KERNEL,
         reduce::KERNEL,
+        resample::KERNEL,
         rms_norm::KERNEL,
         rope::KERNEL,
         scatter::KERNEL,
@@ -103,7 +113,9 @@ pub(crate) fn table() -> KernelTable<Launch> {
         softmax::KERNEL,
         solve_triangular::KERNEL,
         svd::KERNEL,
+        ternary::KERNEL,
         top_k::KERNEL,
+        triangle::KERNEL,
         unary::KERNEL,
         update_slice::KERNEL,
     ])

@@ -1,4 +1,4 @@
-//! Softmax of lines along any dimension.
+//! Softmax of lines along any dimension, and its logarithm.
 
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
@@ -34,7 +34,11 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         return Err(Misuse("not a softmax".to_owned()));
     };
     with_type!(args.output.dtype(), floats T => {
-        map_lines::<T, T>(&mut args, op.dim, WORK, |x, y| Level::current().run(Line { x, y }));
+        let level = Level::current();
+        match op.log {
+            true => map_lines::<T, T>(&mut args, op.dim, WORK, |x, y| level.run(LogLine { x, y })),
+            false => map_lines::<T, T>(&mut args, op.dim, WORK, |x, y| level.run(Line { x, y })),
+        }
         Ok(())
     })
 }
@@ -66,6 +70,44 @@ impl<T: Real> Kernel for Line<'_, T> {
         let scale = T::constant(1.0 / sum(self.y, |y| y));
         self.y.iter_mut().for_each(|y| *y = *y * scale);
     }
+}
+
+/// The logarithm of the softmax of a line.
+struct LogLine<'a, T> {
+    x: &'a [T],
+    y: &'a mut [T],
+}
+
+impl<T: Real> Kernel for LogLine<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (max, log) = log_sum(self.x, s);
+        let results = self.y.iter_mut().zip(self.x);
+        results.for_each(|(y, &x)| *y = (x - max) - log);
+    }
+}
+
+/// What the logarithm of a softmax is less by than an element: in two parts, the larger one first.
+pub(super) struct LogSum<'a, T> {
+    pub(super) x: &'a [T],
+    pub(super) max: &'a mut T,
+    pub(super) log: &'a mut T,
+}
+
+impl<T: Real> Kernel for LogSum<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        (*self.max, *self.log) = log_sum(self.x, s);
+    }
+}
+
+/// The largest element and `log Σ exp(x - max)`.
+#[inline(always)]
+fn log_sum<T: Real, S: Simd>(x: &[T], s: S) -> (T, T) {
+    let m = Arithmetic::of(s);
+    let max = largest(x);
+    let total = sum(x, |x| (x - max).exponential_of_negative(m));
+    (max, T::constant(total.ln()))
 }
 
 /// The largest number: of NaN, which makes the sum NaN, it may be any.

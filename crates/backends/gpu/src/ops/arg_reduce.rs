@@ -96,7 +96,7 @@ impl Choice<'_> {
             kernel.write("extremes", values);
         }
         tile.declare(&mut kernel);
-        walk(&mut kernel, "starts", [("starts", &starts)]);
+        walk(&mut kernel, "starts", &[("starts", &starts)]);
         let segments = len.div_ceil(segment);
         kernel.word("count", count);
         kernel.word("len", len);

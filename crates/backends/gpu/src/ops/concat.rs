@@ -45,7 +45,7 @@ pub(super) fn copy(x: &Place, y: &Place, emitter: &mut Emitter) {
     kernel.define_dtype("X", x.ty.dtype);
     kernel.read("x", &x);
     kernel.write("y", &y);
-    let rank = walk(&mut kernel, "view", [("x", &x.layout), ("y", &y.layout)]);
+    let rank = walk(&mut kernel, "view", &[("x", &x.layout), ("y", &y.layout)]);
     define_rank(&mut kernel, "RANK", rank, "view_rank");
     emitter.launch(kernel);
 }

@@ -187,7 +187,7 @@ impl Pass<'_> {
         kernel.define_dtype("R", self.dtype.real());
         x.read(&mut kernel, "x");
         y.write(&mut kernel, "y");
-        walk(&mut kernel, "starts", [("x", x_lines), ("y", y_lines)]);
+        walk(&mut kernel, "starts", &[("x", x_lines), ("y", y_lines)]);
         let apart = self.n / self.radix;
         let columns = tile / self.radix;
         let count = x_lines.elements() * apart;

@@ -1,6 +1,6 @@
 //! Elementwise operations as expressions of the portable dialect.
 
-use rustorch_ir::ops::{ActivationKind, BinaryOp, CompareOp, UnaryOp};
+use rustorch_ir::ops::{ActivationKind, BinaryOp, CompareOp, TernaryOp, UnaryOp};
 use rustorch_ir::{DType, Op};
 
 use super::special;
@@ -16,6 +16,7 @@ pub(crate) fn expression(op: &Op, from: DType, to: DType, x: &[&str]) -> Option<
         Op::Compare(op) => compare(op.op, from, x[0], x[1])?,
         Op::Where(_) => format!("({} ? {} : {})", x[0], x[1], x[2]),
         Op::Activation(op) => activation(op.kind, from, x[0])?,
+        Op::Ternary(op) => ternary(op.op, from, [x[0], x[1], x[2]])?,
         Op::Cast(_) => cast(from, to, x[0])?,
         _ => return None,
     })
@@ -221,6 +222,23 @@ fn activation(kind: ActivationKind, dtype: DType, x: &str) -> Option<String> {
             let (half, cubic) = (number(0.5), number(0.044715));
             let inner = format!("{scale} * ({x} + {cubic} * {x} * {x} * {x})");
             format!("({half} * {x} * (1 + {}({inner})))", tanh(dtype))
+        }
+    })
+}
+
+fn ternary(op: TernaryOp, dtype: DType, [a, b, c]: [&str; 3]) -> Option<String> {
+    Some(match op {
+        TernaryOp::Clamp => {
+            let raised = binary(BinaryOp::Maximum, dtype, a, b)?;
+            binary(BinaryOp::Minimum, dtype, &raised, c)?
+        }
+        TernaryOp::Lerp => {
+            let half = match dtype {
+                DType::F64 => "0.5",
+                _ => "0.5f",
+            };
+            let way = format!("({b} - {a})");
+            format!("(fabs({c}) < {half} ? {a} + {way} * {c} : {b} - {way} * (1 - {c}))")
         }
     })
 }

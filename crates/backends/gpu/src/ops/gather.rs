@@ -68,7 +68,7 @@ impl Picked<'_> {
         kernel.word("step", self.step / vector);
         kernel.word("size", self.size);
         let views = [("x", &x.layout), ("index", &index_view)];
-        let rank = walk(&mut kernel, "view", views);
+        let rank = walk(&mut kernel, "view", &views);
         define_rank(&mut kernel, "RANK", rank, "view_rank");
         kernel.status("status", code);
         emitter.launch(kernel);

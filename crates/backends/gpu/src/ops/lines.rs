@@ -91,7 +91,7 @@ impl Tile {
     }
 
     /// The same for a kernel where a line is one group's.
-    fn whole_lines(limits: &Limits, starts: &Layout, along: &Layout) -> Self {
+    pub(super) fn whole_lines(limits: &Limits, starts: &Layout, along: &Layout) -> Self {
         let tile = Self::new(limits, starts, along);
         let is_long = !tile.is_across && tile.held(along.elements()) == 0;
         match is_long {
@@ -138,7 +138,7 @@ impl Tile {
     }
 
     /// Elements of a line of `len` that a lane keeps in registers; 0 if they are too many.
-    fn held(&self, len: usize) -> usize {
+    pub(super) fn held(&self, len: usize) -> usize {
         let each = len.div_ceil(self.team);
         HELD.into_iter().find(|&held| each <= held).unwrap_or(0)
     }
@@ -217,7 +217,7 @@ pub(super) fn line_kernel(
     kernel.read("x", &step.inputs[0]);
     kernel.write("y", step.output());
     tile.declare(&mut kernel);
-    walk(&mut kernel, "starts", [("x", &x_starts), ("y", &y_starts)]);
+    walk(&mut kernel, "starts", &[("x", &x_starts), ("y", &y_starts)]);
     kernel.word("count", count);
     kernel.word("len", len);
     kernel.word("x_step", x_along.strides[0]);

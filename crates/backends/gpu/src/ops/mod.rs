@@ -5,18 +5,22 @@ mod arange;
 mod arg_reduce;
 mod assign;
 pub(crate) mod attention;
+mod batch_norm;
 mod blocks;
 mod cached_attention;
 mod cast;
 mod concat;
 pub(crate) mod conv2d;
 mod conv_transpose2d;
+mod cross_entropy;
 pub(crate) mod cuda;
 mod embedding;
 mod fft;
+mod flip;
 mod functions;
 pub(crate) mod fused_linear;
 mod gather;
+mod group_norm;
 mod index_select;
 mod layer_norm;
 mod linear;
@@ -28,7 +32,8 @@ mod pool2d;
 mod product;
 mod quantized;
 mod random;
-mod reduce;
+pub(crate) mod reduce;
+mod resample;
 mod rms_norm;
 pub(crate) mod rope;
 mod scan;
@@ -38,7 +43,9 @@ mod softmax;
 mod special;
 mod tile;
 mod top_k;
+mod triangle;
 mod update_slice;
+mod var_mean;
 mod views;
 mod windows;
 
@@ -53,26 +60,33 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         arange::KERNEL,
         arg_reduce::KERNEL,
         assign::KERNEL,
+        batch_norm::KERNEL,
         cached_attention::KERNEL,
         cast::KERNEL,
         concat::KERNEL,
         conv_transpose2d::KERNEL,
         scan::KERNEL,
+        cross_entropy::KERNEL,
         embedding::KERNEL,
         fft::KERNEL,
+        flip::KERNEL,
         gather::KERNEL,
+        group_norm::KERNEL,
         index_select::KERNEL,
         layer_norm::KERNEL,
         pad::KERNEL,
         pool2d::KERNEL,
         random::KERNEL,
         reduce::KERNEL,
+        resample::KERNEL,
         rms_norm::KERNEL,
         rope::KERNEL,
         scatter::KERNEL,
         softmax::KERNEL,
         top_k::KERNEL,
+        triangle::KERNEL,
         update_slice::KERNEL,
+        var_mean::KERNEL,
     ];
     kernels.extend(attention::KERNELS);
     kernels.extend(conv2d::KERNELS);

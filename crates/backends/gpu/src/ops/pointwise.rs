@@ -21,7 +21,7 @@ const fn entry(kind: OpKind) -> KernelEntry<GpuKernel> {
     }
 }
 
-pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 8] = [
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 9] = [
     entry(OpKind::Full),
     entry(OpKind::Contiguous),
     entry(OpKind::Cast),
@@ -30,6 +30,7 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 8] = [
     entry(OpKind::Compare),
     entry(OpKind::Where),
     entry(OpKind::Activation),
+    entry(OpKind::Ternary),
 ];
 
 /// Work-items of a group.
@@ -89,16 +90,10 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     }
     for element in 0..each {
         let _ = writeln!(body, "    if (i{element} < p.n) {{");
-        for (at, part) in step.parts.iter().enumerate() {
+        for at in 0..step.parts.len() {
             // Parameters are the same for all elements.
             let own = (element == 0).then_some(&mut kernel);
-            let value = value(step, at, part, element, own, emitter, &mut body);
-            let value = match at + 1 == step.parts.len() {
-                true => value,
-                false => rounded(part.dtype, value),
-            };
-            let t = name(part.dtype);
-            let _ = writeln!(body, "        const compute_{t} t{at} = {value};");
+            compute(step, at, element, own, emitter, &mut body);
         }
         let (last, y) = (step.parts.len() - 1, name(step.output().ty.dtype));
         let _ = writeln!(body, "        STORE({y}, y, i{element}, t{last});\n    }}");
@@ -234,6 +229,26 @@ impl Indices {
     }
 }
 
+/// Declares `t` and the number of part `at`: what it computes of an element, rounded unless it is
+/// the last.
+pub(super) fn compute(
+    step: &Step,
+    at: usize,
+    element: usize,
+    kernel: Option<&mut Kernel>,
+    emitter: &mut Emitter,
+    body: &mut String,
+) {
+    let part = &step.parts[at];
+    let value = value(step, at, part, element, kernel, emitter, body);
+    let value = match at + 1 == step.parts.len() {
+        true => value,
+        false => rounded(part.dtype, value),
+    };
+    let t = name(part.dtype);
+    let _ = writeln!(body, "        const compute_{t} t{at} = {value};");
+}
+
 /// What part `at` computes of an element, in terms of the operands and of `t0`, `t1` and so on.
 /// Its parameters are added to the kernel, if that is given.
 fn value(
@@ -256,7 +271,7 @@ fn value(
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     // A condition comes before the operands that it chooses from.
-    let from = part.operands.last().map_or(part.dtype, |o| dtype(step, *o));
+    let from = part.operands.last().map_or(part.dtype, |o| step.dtype(*o));
     if divides_integers(&part.op, from) {
         if let Some(kernel) = kernel {
             let message = "integer division by zero".to_owned();
@@ -271,13 +286,6 @@ fn value(
     }
     // `accepts` has asked for it before.
     expression(&part.op, from, part.dtype, &names).unwrap_or_default()
-}
-
-fn dtype(step: &Step, operand: Operand) -> DType {
-    match operand {
-        Operand::Input(k) => step.inputs[k].ty.dtype,
-        Operand::Part(k) => step.parts[k].dtype,
-    }
 }
 
 fn divides_integers(op: &Op, dtype: DType) -> bool {

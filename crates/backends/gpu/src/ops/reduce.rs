@@ -1,11 +1,16 @@
 //! Reductions over any dimensions, in two passes where results are few and elements many.
 
+use std::fmt::Write;
+use std::ops::Range;
+
 use rustorch_ir::ops::ReduceOp;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, Step};
+use rustorch_runtime::{KernelEntry, Layouts, Operand, Step};
 
+use super::functions::rounded;
 use super::lines::{Tile, VECTORS, vector};
-use super::views::{Memory, define_rank, dims, walk};
+use super::views::{Memory, define_rank, walk};
+use super::{pointwise, special};
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, name};
@@ -24,29 +29,215 @@ fn accepts(_: &Signature) -> bool {
     true
 }
 
-fn emit(step: &Step, emitter: &mut Emitter) {
-    let Op::Reduce(op) = &step.last().op else {
+/// Appends the kernels of a reduction, with the elementwise operations that are fused with it.
+pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
+    let Some(reduction) = &step.reduction else {
         return;
     };
-    let x = &step.inputs[0];
-    let strides = &x.layout.strides;
-    let (mut along, kept): (Vec<usize>, Vec<usize>) =
-        (0..strides.len()).partition(|d| op.dims.contains(d));
-    // Any order will do; that of memory reads it in order.
-    along.sort_by_key(|&d| std::cmp::Reverse(strides[d]));
-    let lines = Lines {
-        x: Memory::Place(x),
-        starts: dims(&x.layout, kept.into_iter()),
-        along: dims(&x.layout, along.into_iter()),
+    let part = &step.parts[reduction.part];
+    let Op::Reduce(op) = &part.op else { return };
+    let (x, layout) = match part.operands[0] {
+        Operand::Input(at) => {
+            let place = &step.inputs[at];
+            let x = Elements::Memory(Memory::Place(place));
+            (x, place.layout.clone())
+        }
+        Operand::Part(_) => {
+            let chain = Chain::new(step, reduction.part, &op.dims);
+            (Elements::Computed(chain), step.domain_layout())
+        }
     };
-    let combination = Combination::of(op.op, x.ty.dtype);
-    lines.reduce(&combination, Memory::Place(step.output()), emitter);
+    let (starts, along) = split(&layout, &op.dims);
+    let lines = Lines { x, starts, along };
+    let combination = Combination::of(op.op, step.dtype(part.operands[0]));
+    let epilogue = (reduction.part + 1 < step.parts.len()).then_some(step);
+    let y = Memory::Place(step.output());
+    lines.reduce(&combination, y, epilogue, emitter);
+}
+
+/// The dimensions of a layout that are kept, and those that are reduced.
+pub(super) fn split(layout: &Layout, reduced: &[usize]) -> (Layout, Layout) {
+    let (kept, along) = order(layout, reduced);
+    (layout.permute(&kept), layout.permute(&along))
+}
+
+/// The dimensions that are kept, and those that are reduced, in the order of memory.
+fn order(layout: &Layout, reduced: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let strides = &layout.strides;
+    let (mut along, kept): (Vec<usize>, Vec<usize>) =
+        (0..strides.len()).partition(|d| reduced.contains(d));
+    along.sort_by_key(|&d| std::cmp::Reverse(strides[d]));
+    (kept, along)
+}
+
+/// What is reduced.
+pub(super) enum Elements<'a> {
+    /// In memory.
+    Memory(Memory<'a>),
+    /// Computed.
+    Computed(Chain<'a>),
+}
+
+/// The elementwise operations before a reduction.
+pub(super) struct Chain<'a> {
+    step: &'a Step,
+    /// The index of the reduction.
+    reduction: usize,
+    /// The operands that are read, with the layouts of lines' starts and along lines; those of one
+    /// element have none.
+    operands: Vec<(usize, Option<(Layout, Layout)>)>,
+}
+
+impl<'a> Chain<'a> {
+    fn new(step: &'a Step, reduction: usize, dims: &[usize]) -> Self {
+        let domain = step.domain();
+        // In the order of most of the memory.
+        let order = |layout: &Layout| {
+            let (kept, along) = order(&step.domain_layout(), dims);
+            (layout.permute(&kept), layout.permute(&along))
+        };
+        let read = operands_of(step, 0..reduction);
+        let lines = |at: usize| {
+            let layout = step.inputs[at].layout.broadcast_to(domain);
+            let is_one = layout.strides.iter().all(|&stride| stride == 0);
+            (at, (!is_one).then(|| order(&layout)))
+        };
+        Self {
+            step,
+            reduction,
+            operands: read.into_iter().map(lines).collect(),
+        }
+    }
+
+    /// Tells a kernel how elements are computed, and returns the text for it.
+    fn declare(&self, kernel: &mut Kernel, emitter: &mut Emitter) -> String {
+        let step = self.step;
+        let (mut begin, mut element) = (String::new(), String::new());
+        let mut views = (Vec::new(), Vec::new());
+        for (k, lines) in &self.operands {
+            let place = &step.inputs[*k];
+            kernel.read(&format!("x{k}"), place);
+            let t = name(place.ty.dtype);
+            let at = match lines {
+                None => "0".to_owned(),
+                Some((starts, along)) => {
+                    views.0.push((format!("starts{k}"), starts));
+                    views.1.push((format!("along{k}"), along));
+                    let _ = write!(
+                        begin,
+                        "uint s{k} = 0; ADD_OFFSET(s{k}, line, p.starts_rank, p.starts_shape, \
+                         p.starts{k}_strides) "
+                    );
+                    let _ = write!(
+                        element,
+                        "uint a{k} = s{k}; ADD_OFFSET(a{k}, j, ALONG_RANK, p.along_shape, \
+                         p.along{k}_strides) "
+                    );
+                    format!("a{k}")
+                }
+            };
+            let _ = write!(
+                element,
+                "const compute_{t} v{k}_0 = LOAD({t}, x{k}, {at}); "
+            );
+        }
+        walk_lines(kernel, &named(&views.0), &named(&views.1));
+        for at in 0..self.reduction {
+            pointwise::compute(step, at, 0, Some(kernel), emitter, &mut element);
+        }
+        let Operand::Part(last) = step.parts[self.reduction].operands[0] else {
+            return String::new();
+        };
+        let t = name(step.parts[last].dtype);
+        let _ = write!(element, "const compute_{t} name = t{last};");
+        let element = element.replace('\n', " ");
+        format!("#define BEGIN_LINE(line) {begin}\n#define ELEMENT(name, j) {element}\n")
+    }
+}
+
+/// The operands that some parts of a step read, each once.
+fn operands_of(step: &Step, parts: Range<usize>) -> Vec<usize> {
+    let operands = step.parts[parts].iter().flat_map(|part| &part.operands);
+    let mut read: Vec<usize> = operands
+        .filter_map(|operand| match *operand {
+            Operand::Input(at) => Some(at),
+            Operand::Part(_) => None,
+        })
+        .collect();
+    read.sort_unstable();
+    read.dedup();
+    read
+}
+
+fn named<'a>(views: &'a [(String, &'a Layout)]) -> Vec<(&'a str, &'a Layout)> {
+    let views = views.iter();
+    views
+        .map(|(name, layout)| (name.as_str(), *layout))
+        .collect()
+}
+
+/// The parameters to find lines and their elements.
+pub(super) fn walk_lines(
+    kernel: &mut Kernel,
+    starts: &[(&str, &Layout)],
+    along: &[(&str, &Layout)],
+) {
+    walk(kernel, "starts", starts);
+    let rank = walk(kernel, "along", along);
+    define_rank(kernel, "ALONG_RANK", rank, "along_rank");
+}
+
+/// The text for what is done to the results of a reduction of `step`, for a kernel that computes the
+/// elements by the chain `before`, or reads them.
+fn epilogue(
+    step: &Step,
+    before: Option<&Chain>,
+    kernel: &mut Kernel,
+    emitter: &mut Emitter,
+) -> String {
+    let Some(reduction) = &step.reduction else {
+        return String::new();
+    };
+    let (at, mut body, mut views) = (reduction.part, String::new(), Vec::new());
+    let shape = &step.output().ty.shape;
+    let layouts: Vec<(usize, Layout)> = operands_of(step, at + 1..step.parts.len())
+        .into_iter()
+        .map(|k| (k, step.inputs[k].layout.broadcast_to(shape)))
+        .collect();
+    for (k, layout) in &layouts {
+        let is_known =
+            before.is_some_and(|chain| chain.operands.iter().any(|(known, _)| known == k));
+        if !is_known {
+            kernel.read(&format!("x{k}"), &step.inputs[*k]);
+        }
+        let t = name(step.inputs[*k].ty.dtype);
+        views.push((format!("results{k}"), layout));
+        let _ = write!(
+            body,
+            "uint e{k} = 0; ADD_OFFSET(e{k}, line, p.results_rank, p.results_shape, \
+             p.results{k}_strides) const compute_{t} v{k}_0 = LOAD({t}, x{k}, e{k}); "
+        );
+    }
+    walk(kernel, "results", &named(&views));
+    for constant in (0..at).filter(|&k| step.parts[k].op.kind() == OpKind::Full) {
+        let own = before.is_none().then_some(&mut *kernel);
+        pointwise::compute(step, constant, 0, own, emitter, &mut body);
+    }
+    let dtype = step.parts[at].dtype;
+    let (t, value) = (name(dtype), rounded(dtype, "value".to_owned()));
+    let _ = write!(body, "const compute_{t} t{at} = {value}; ");
+    for part in at + 1..step.parts.len() {
+        pointwise::compute(step, part, 0, Some(kernel), emitter, &mut body);
+    }
+    let last = step.parts.len() - 1;
+    let body = body.replace('\n', " ");
+    format!("#define EPILOGUE {body}\n#define RESULT t{last}\n")
 }
 
 /// Lines whose elements are combined.
 pub(super) struct Lines<'a> {
-    /// Their memory.
-    pub(super) x: Memory<'a>,
+    /// Their elements.
+    pub(super) x: Elements<'a>,
     /// Where they start.
     pub(super) starts: Layout,
     /// Where a line's elements are from there.
@@ -54,13 +245,20 @@ pub(super) struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// Writes each line's result to `y`, which lies without gaps.
-    fn reduce(&self, combination: &Combination, y: Memory, emitter: &mut Emitter) {
+    /// Writes each line's result to `y`, which lies without gaps, by way of the epilogue of the step
+    /// that has one.
+    fn reduce(
+        &self,
+        combination: &Combination,
+        y: Memory,
+        epilogue: Option<&Step>,
+        emitter: &mut Emitter,
+    ) {
         let (count, len) = (self.starts.elements(), self.along.elements());
         let tile = self.tile(emitter.limits, len);
         let segment = tile.segment(count, len);
         if segment >= len {
-            return self.pass(combination, len, y, [1, 0], emitter);
+            return self.pass(combination, len, (y, [1, 0]), epilogue, emitter);
         }
         let segments = len.div_ceil(segment);
         let dtype = combination.dtype;
@@ -71,23 +269,26 @@ impl Lines<'_> {
             true => [1, count],
             false => [segments, 1],
         };
-        self.pass(combination, segment, partial, strides, emitter);
+        self.pass(combination, segment, (partial, strides), None, emitter);
         let line = |n: usize, stride: usize| Layout {
             shape: [n].into(),
             strides: [stride].into_iter().collect(),
             offset: 0,
         };
         let partial = Lines {
-            x: partial,
+            x: Elements::Memory(partial),
             starts: line(count, strides[0]),
             along: line(segments, strides[1]),
         };
-        partial.reduce(combination, y, emitter);
+        partial.reduce(combination, y, epilogue, emitter);
     }
 
     /// How many neighbours lanes load at a time, of segments of `segment` elements.
     fn vector(&self, segment: usize) -> usize {
-        vector(self.x, &self.starts, &self.along, segment)
+        match self.x {
+            Elements::Memory(x) => vector(x, &self.starts, &self.along, segment),
+            Elements::Computed(_) => 1,
+        }
     }
 
     fn tile(&self, limits: &Limits, segment: usize) -> Tile {
@@ -95,41 +296,58 @@ impl Lines<'_> {
     }
 
     /// Reduces each segment of `segment` elements of each line. Results are in steps of
-    /// `strides` for the line and the segment.
+    /// `strides` for the line and the segment, after the epilogue of a step if there is one.
     pub(super) fn pass(
         &self,
         combination: &Combination,
         segment: usize,
-        y: Memory,
-        strides: [usize; 2],
+        (y, strides): (Memory, [usize; 2]),
+        step: Option<&Step>,
         emitter: &mut Emitter,
     ) {
         let (count, len) = (self.starts.elements(), self.along.elements());
         let vector = self.vector(segment);
         let tile = self.tile(emitter.limits, segment);
-        let text = concat!(
-            include_str!("../../kernels/lines.h"),
-            include_str!("../../kernels/vectors.h"),
-            include_str!("../../kernels/reduce.c")
-        );
-        let text = combination.functions.to_owned() + text;
-        let mut kernel = Kernel::new("reduce", text, tile.group());
-        kernel.define_dtype("X", self.x.dtype());
+        let mut kernel = Kernel::new("reduce", "", tile.group());
         kernel.define_dtype("Y", y.dtype());
         combination.define(&mut kernel);
         kernel.define("EACH", EACH);
         kernel.define("VECTOR", vector);
-        self.x.read(&mut kernel, "x");
+        let (mut text, mut chain) = (combination.functions.to_owned(), None);
+        match &self.x {
+            Elements::Memory(x) => {
+                kernel.define_dtype("X", x.dtype());
+                x.read(&mut kernel, "x");
+                let [starts, along] = [("starts", &self.starts), ("along", &self.along)];
+                walk_lines(&mut kernel, &[starts], &[along]);
+            }
+            Elements::Computed(computed) => {
+                text += &computed.declare(&mut kernel, emitter);
+                chain = Some(computed);
+            }
+        }
+        if let Some(step) = step {
+            text += &epilogue(step, chain, &mut kernel, emitter);
+        }
         y.write(&mut kernel, "y");
         tile.declare(&mut kernel);
-        walk(&mut kernel, "starts", [("starts", &self.starts)]);
-        let rank = walk(&mut kernel, "along", [("along", &self.along)]);
-        define_rank(&mut kernel, "ALONG_RANK", rank, "along_rank");
         kernel.word("count", count);
         kernel.word("len", len);
         kernel.word("segment", segment);
         kernel.word("y_line", strides[0]);
         kernel.word("y_segment", strides[1]);
+        // Fused or not, each operation rounds its own result.
+        let is_fused = chain.is_some() || step.is_some();
+        let rounding = if is_fused { "SEPARATE_ROUNDING\n" } else { "" };
+        let text = [
+            rounding,
+            &text,
+            include_str!("../../kernels/lines.h"),
+            include_str!("../../kernels/vectors.h"),
+            include_str!("../../kernels/reduce.c"),
+        ]
+        .concat();
+        kernel.set_text(special::with_definitions(text));
         let segments = len.div_ceil(segment.max(1)).max(1);
         emitter.launch(kernel.groups(tile.groups(count), segments, 1));
     }
@@ -143,8 +361,9 @@ pub(super) struct Combination {
     pub(super) functions: &'static str,
     /// `a` and `b` combined.
     pub(super) combine: String,
-    /// What changes nothing when it is combined with a line's elements.
-    pub(super) start: String,
+    /// What changes nothing when it is combined with a line's elements; if nothing is given, its
+    /// first element, which may be taken twice.
+    pub(super) start: Option<String>,
 }
 
 impl Combination {
@@ -166,7 +385,9 @@ impl Combination {
     pub(super) fn define(&self, kernel: &mut Kernel) {
         kernel.define_dtype("A", self.dtype);
         kernel.define("COMBINE(a, b)", &self.combine);
-        kernel.define("START", &self.start);
+        if let Some(start) = &self.start {
+            kernel.define("START", start);
+        }
     }
 }
 
@@ -193,16 +414,15 @@ pub(super) fn sum(dtype: DType) -> String {
     }
 }
 
-/// What changes nothing when it is combined with a line's elements.
-fn start(op: ReduceOp, dtype: DType) -> String {
+/// What changes nothing when it is combined with a line's elements, if there is such a number.
+fn start(op: ReduceOp, dtype: DType) -> Option<String> {
     let number = match op {
         ReduceOp::Sum => "0",
         ReduceOp::Prod => "1",
-        // Such lines have elements, and the first may be taken twice.
-        ReduceOp::Max | ReduceOp::Min => "LOAD(X, x, x_start)",
+        ReduceOp::Max | ReduceOp::Min => return None,
     };
-    match dtype.is_complex() {
+    Some(match dtype.is_complex() {
         true => format!("make_{}({number}, 0)", name(dtype)),
         false => number.to_owned(),
-    }
+    })
 }

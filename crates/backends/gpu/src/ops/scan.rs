@@ -6,7 +6,7 @@ use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
 use super::lines::Tile;
-use super::reduce::{Combination, Lines};
+use super::reduce::{Combination, Elements, Lines};
 use super::views::{Memory, split, walk};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
@@ -41,11 +41,17 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         let bytes = count * segments * dtype.size().unwrap_or(0);
         let [totals, carries] = [(); 2].map(|()| Memory::Scratch(dtype, emitter.scratch(bytes)));
         let lines = Lines {
-            x: Memory::Place(x),
+            x: Elements::Memory(Memory::Place(x)),
             starts: x_lines,
             along: x_along,
         };
-        lines.pass(&combination, segment, totals, [segments, 1], emitter);
+        lines.pass(
+            &combination,
+            segment,
+            (totals, [segments, 1]),
+            None,
+            emitter,
+        );
         let view = Layout::contiguous(&[count, segments].into());
         let running = Running {
             combination: &combination,
@@ -70,7 +76,7 @@ fn combination(op: ScanOp, dtype: DType) -> Combination {
     let reduction = |op, start: Option<String>| {
         let combination = Combination::of(op, dtype);
         Combination {
-            start: start.unwrap_or(combination.start),
+            start: start.or(combination.start),
             ..combination
         }
     };
@@ -82,7 +88,7 @@ fn combination(op: ScanOp, dtype: DType) -> Combination {
         ScanOp::LogSumExp => Combination {
             functions: include_str!("../../kernels/log_add_exp.h"),
             combine: "log_add_exp(a, b)".to_owned(),
-            start: least(dtype),
+            start: Some(least(dtype)),
             ..Combination::of(ReduceOp::Sum, dtype)
         },
     }
@@ -145,7 +151,7 @@ impl Running<'_> {
             carries.read(&mut kernel, "carries");
         }
         tile.declare(&mut kernel);
-        walk(&mut kernel, "starts", [("x", &x_lines), ("y", &y_lines)]);
+        walk(&mut kernel, "starts", &[("x", &x_lines), ("y", &y_lines)]);
         let segments = len.div_ceil(segment);
         kernel.word("count", count);
         kernel.word("len", len);

@@ -155,7 +155,7 @@ fn by_lines(step: &Step, op: &Scatter, order: Option<Memory>, emitter: &mut Emit
         ("source", &source_lines),
         ("order", &order_lines),
     ];
-    walk(&mut kernel, "lines", views);
+    walk(&mut kernel, "lines", &views);
     kernel.word("y_step", y_along.strides[0]);
     emitter.launch(kernel);
 }

@@ -1,4 +1,4 @@
-//! Softmax along a dimension.
+//! Softmax along a dimension, and its logarithm.
 
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
@@ -28,10 +28,15 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let y = Layout::contiguous(&step.output().ty.shape);
     let views = [&step.inputs[0].layout, &y];
     let mut kernel = line_kernel("softmax", text, step, views, op.dim, emitter.limits);
-    let lowest = match step.output().ty.dtype {
+    kernel.define("LOWEST", lowest(step.output().ty.dtype));
+    kernel.define("LOG", u8::from(op.log));
+    emitter.launch(kernel);
+}
+
+/// The smallest number of the type that elements of `dtype` are computed in.
+pub(super) fn lowest(dtype: DType) -> String {
+    match dtype {
         DType::F64 => format!("{:?}", f64::MIN),
         _ => format!("{:?}f", f32::MIN),
-    };
-    kernel.define("LOWEST", lowest);
-    emitter.launch(kernel);
+    }
 }

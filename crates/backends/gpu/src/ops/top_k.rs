@@ -235,8 +235,8 @@ impl Best<'_> {
         if let Some(values) = values {
             kernel.write("values", values);
         }
-        walk(&mut kernel, "x_lines", [("x", &lines)]);
-        walk(&mut kernel, "y_lines", [("y", y_lines)]);
+        walk(&mut kernel, "x_lines", &[("x", &lines)]);
+        walk(&mut kernel, "y_lines", &[("y", y_lines)]);
         kernel.word("len", len);
         kernel.word("x_step", along.strides[0]);
         kernel.word("y_step", y_along.strides[0]);

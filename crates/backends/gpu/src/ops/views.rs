@@ -59,24 +59,18 @@ pub(super) fn dimensions(kernel: &mut Kernel, name: &str, values: &[usize]) {
 /// The parameters for `ADD_OFFSET` to find the elements of views of one shape: `{name}_rank`,
 /// `{name}_shape`, and `{view}_strides` for each. Returns the rank, which is at least 1 and
 /// as small as can be.
-pub(super) fn walk<const N: usize>(
-    kernel: &mut Kernel,
-    name: &str,
-    views: [(&str, &Layout); N],
-) -> usize {
-    let collapsed = Layout::collapse(views.map(|(_, layout)| layout));
-    let rank = collapsed[0].rank().max(1);
+pub(super) fn walk(kernel: &mut Kernel, name: &str, views: &[(&str, &Layout)]) -> usize {
+    let layouts: Vec<&Layout> = views.iter().map(|(_, layout)| *layout).collect();
+    let collapsed = Layout::collapse_all(&layouts);
+    let shape = collapsed.first().map_or(&[][..], |layout| &layout.shape);
+    let rank = shape.len().max(1);
     let padded = |values: &[usize], with: usize| {
         let mut values = values.to_vec();
         values.resize(rank, with);
         values
     };
     kernel.word(&format!("{name}_rank"), rank);
-    dimensions(
-        kernel,
-        &format!("{name}_shape"),
-        &padded(&collapsed[0].shape, 1),
-    );
+    dimensions(kernel, &format!("{name}_shape"), &padded(shape, 1));
     for ((view, _), layout) in views.iter().zip(&collapsed) {
         dimensions(
             kernel,

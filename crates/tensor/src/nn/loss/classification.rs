@@ -1,7 +1,7 @@
 //! Losses of classes that should be others.
 
 use rustorch_ir::DType;
-use rustorch_ir::ops::Gather;
+use rustorch_ir::ops::{CrossEntropy, Gather};
 use rustorch_macros::track_calls;
 
 use super::Reduction;
@@ -56,6 +56,10 @@ impl Tensor {
             "a tensor [n, c, ..] or [c]",
             self.ty(),
         )?;
+        let of_classes = target.dtype().is_int();
+        if of_classes && options.weight.is_none() && options.label_smoothing == 0.0 {
+            return self.cross_entropy_of_classes(NAME, target, options);
+        }
         let classes = usize::from(self.rank() > 1);
         let logs = self.widened(NAME)?.log_softmax(classes as isize)?;
         let loss = match target.shape() == self.shape() && target.dtype().is_float() {
@@ -69,6 +73,43 @@ impl Tensor {
             }
         };
         loss.cast(NAME, self.dtype())
+    }
+
+    /// Of classes that all count the same.
+    fn cross_entropy_of_classes(
+        &self,
+        name: &'static str,
+        target: &Self,
+        options: &CrossEntropyOptions,
+    ) -> RusTorchResult<Self> {
+        let (target, dim) = self.classes(name, target)?;
+        let ignore_index = options.ignore_index;
+        let op = CrossEntropy { dim, ignore_index };
+        let loss = Self::apply(name, op, &[self, &target])?;
+        let loss = match options.reduction {
+            Reduction::Mean => {
+                let counts = target.ne(ignore_index)?.cast(name, loss.dtype())?;
+                loss.sum(None, false)?.div(&counts.sum(None, false)?)?
+            }
+            other => other.of(&loss)?,
+        };
+        loss.cast(name, self.dtype())
+    }
+
+    /// The classes of all samples, `i64`, without the dimension of the classes, and that dimension.
+    fn classes(&self, name: &'static str, target: &Self) -> RusTorchResult<(Self, usize)> {
+        let dim = usize::from(self.rank() > 1);
+        let mut rest = self.shape().to_vec();
+        let fits = self.rank() > 0 && {
+            rest.remove(dim);
+            // One sample may have its class as [1] as well.
+            target.shape() == rest || (rest.is_empty() && *target.shape() == [1])
+        };
+        let expected = format!("a class for each of {rest:?}");
+        require(name, fits, expected, target.ty())?;
+        let is_int = target.dtype().is_int();
+        require(name, is_int, "integer classes", target.ty())?;
+        Ok((target.cast(name, DType::I64)?.reshape(&rest[..])?, dim))
     }
 
     /// [`Tensor::cross_entropy`] of `self` `[n, k]` or `[k]`, multiplied by `weight` `[c, …, k]` and
@@ -144,22 +185,8 @@ impl Tensor {
         target: &Self,
         options: &CrossEntropyOptions,
     ) -> RusTorchResult<Weighted> {
-        let classes = usize::from(self.rank() > 1);
-        let mut rest = self.shape().to_vec();
-        let fits = self.rank() > 0 && {
-            rest.remove(classes);
-            // One sample may have its class as [1] as well.
-            target.shape() == rest || (rest.is_empty() && *target.shape() == [1])
-        };
-        let expected = format!("a class for each of {rest:?}");
-        require(name, fits, expected, target.ty())?;
-        require(
-            name,
-            target.dtype().is_int(),
-            "integer classes",
-            target.ty(),
-        )?;
-        let target = target.cast(name, DType::I64)?.reshape(&rest[..])?;
+        let (target, classes) = self.classes(name, target)?;
+        let rest = target.shape();
         let counts = target.ne(options.ignore_index)?;
         let class = Self::where_(&counts, &target, 0)?;
         let place = class.unsqueeze(classes as isize)?;
@@ -176,9 +203,9 @@ impl Tensor {
                     weight.ty(),
                 )?;
                 let listed = weight.index_select(0, &class.reshape([-1])?)?;
-                listed.reshape(&rest[..])?.cast(name, self.dtype())?
+                listed.reshape(rest)?.cast(name, self.dtype())?
             }
-            None => Self::full(&rest[..], 1, self.dtype())?,
+            None => Self::full(rest, 1, self.dtype())?,
         };
         let weights = Self::where_(&counts, &weights, 0.0)?;
         // What does not count may be infinite.

@@ -110,7 +110,7 @@ fn split(x: &Place, terms: usize, emitter: &mut Emitter) -> Scratch {
     kernel.read("x", x);
     kernel.scratch("terms", DType::BF16, memory, true);
     let last = x.layout.rank() - 1;
-    walk(&mut kernel, "rows", [("rows", &dims(&x.layout, 0..last))]);
+    walk(&mut kernel, "rows", &[("rows", &dims(&x.layout, 0..last))]);
     kernel.word("d", x.ty.shape[last]);
     kernel.word("count", elements);
     emitter.launch(kernel.groups(elements.div_ceil(GROUP * EACH), 1, 1));

@@ -1,0 +1,441 @@
+//! Reductions over some dimensions, by rows or by columns.
+
+use std::marker::PhantomData;
+
+use bytemuck::{cast_slice, cast_slice_mut};
+use num_traits::{One, Zero};
+use rustorch_ir::ops::ReduceOp;
+use rustorch_ir::{DType, Layout};
+use smallvec::SmallVec;
+
+use crate::element::{Element, with_type};
+use crate::fold::{Addend, Ordered, fold};
+use crate::fused::Blocks;
+use crate::kernel::{Misuse, for_rows};
+use crate::pool::Pool;
+use crate::reader::Reader;
+use crate::simd::{Kernel, Level, Simd};
+use crate::view::View;
+
+/// Elements that are combined by themselves, of a row or of columns side by side: where there
+/// are more, threads share them. A constant, so that results do not depend on how many threads
+/// there are.
+const SEGMENT: usize = 64 * 1024;
+
+/// The most columns of which rows are shared: of more, threads have columns of their own, since
+/// partial results would be as many as elements.
+const NARROW: usize = SEGMENT / 16;
+
+/// Elements that are converted or computed at once, or columns gone through together.
+pub(crate) const BLOCK: usize = 2048;
+
+/// Results that are worth going through by columns.
+const COLUMNS: usize = 16;
+
+/// A reduction of elements, in memory or computed.
+pub(crate) struct Reduction<'r, 'a> {
+    pub(crate) pool: &'r Pool,
+    pub(crate) op: ReduceOp,
+    /// Of the elements.
+    pub(crate) dtype: DType,
+    pub(crate) order: &'r Order,
+    pub(crate) elements: &'r Elements<'a>,
+    /// The results, of the dtype that the operation gives.
+    pub(crate) out: &'r mut [u8],
+}
+
+/// What is reduced.
+pub(crate) enum Elements<'a> {
+    /// In memory.
+    View(View<'a>),
+    /// Computed, in the order that [`Order::dims`] says.
+    Blocks(Box<Blocks<'a>>),
+}
+
+/// The order that elements are gone through in.
+pub(crate) struct Order {
+    reduced: SmallVec<[usize; 6]>,
+    kept: SmallVec<[usize; 6]>,
+    /// Elements of a result, and results.
+    len: usize,
+    count: usize,
+    by_columns: bool,
+}
+
+impl Order {
+    /// For elements that lie like these, over `dims`.
+    pub(crate) fn new(layout: &Layout, dims: &[usize]) -> Self {
+        let (reduced, kept): (SmallVec<[usize; 6]>, SmallVec<[usize; 6]>) =
+            (0..layout.rank()).partition(|d| dims.contains(d));
+        let sizes = |dims: &[usize]| dims.iter().map(|&d| layout.shape[d]).product::<usize>();
+        let (len, count) = (sizes(&reduced), sizes(&kept));
+        let nearest = |dims: &[usize]| {
+            let dims = dims.iter().filter(|&&d| layout.shape[d] > 1);
+            dims.map(|&d| layout.strides[d]).min()
+        };
+        let neighbours_are_kept = match (nearest(&kept), nearest(&reduced)) {
+            (Some(kept), Some(reduced)) => kept < reduced,
+            _ => false,
+        };
+        Self {
+            by_columns: count >= COLUMNS && neighbours_are_kept,
+            reduced,
+            kept,
+            len,
+            count,
+        }
+    }
+
+    /// The dimensions as they are gone through.
+    pub(crate) fn dims(&self) -> Vec<usize> {
+        match self.by_columns {
+            true => [&self.reduced[..], &self.kept].concat(),
+            false => [&self.kept[..], &self.reduced].concat(),
+        }
+    }
+}
+
+impl Reduction<'_, '_> {
+    pub(crate) fn run(self) -> Result<(), Misuse> {
+        let dtype = self.dtype;
+        match self.op {
+            ReduceOp::Sum | ReduceOp::Prod => match dtype {
+                d if d.is_float() => with_type!(d, floats T => self.total::<T, T>()),
+                d if d.is_complex() => with_type!(d, complex T => self.total::<T, T>()),
+                d => with_type!(d, ints T => self.total::<T, i64>()),
+            },
+            ReduceOp::Max | ReduceOp::Min => with_type!(dtype, reals T => self.extreme::<T>()),
+        }
+    }
+
+    /// Sum or product.
+    fn total<T, Y>(self) -> Result<(), Misuse>
+    where
+        T: Element<Compute: Addend<Result = Y::Compute>>,
+        Y: Element,
+    {
+        let narrow = T::Compute::narrow;
+        match self.op {
+            ReduceOp::Sum => self.combined::<T, Y, Sum>(narrow),
+            _ => self.combined::<T, Y, Product>(narrow),
+        }
+        Ok(())
+    }
+
+    /// Largest or smallest element.
+    fn extreme<T: Element<Compute: Ordered>>(self) -> Result<(), Misuse> {
+        match self.op {
+            ReduceOp::Max => self.combined::<T, T, Largest>(|x| x),
+            _ => self.combined::<T, T, Smallest>(|x| x),
+        }
+        Ok(())
+    }
+
+    fn combined<T: Element, Y: Element, C: Combine<T::Compute>>(
+        self,
+        finish: impl Fn(C::Total) -> Y::Compute + Sync,
+    ) {
+        let (pool, order, out) = (self.pool, self.order, cast_slice_mut(self.out));
+        match self.elements {
+            Elements::View(x) => {
+                let layout = x.layout.permute(&order.dims());
+                let x = Reader::<T>::new(x, &layout);
+                reduce::<T, Y, C, _>(pool, &x, order, out, finish);
+            }
+            Elements::Blocks(blocks) => {
+                let x = Computed::<T> {
+                    blocks: Blocks::clone(blocks),
+                    widened: Vec::new(),
+                };
+                reduce::<T, Y, C, _>(pool, &x, order, out, finish);
+            }
+        }
+    }
+}
+
+/// Elements in order, some at a time.
+trait Read<T: Element>: Clone + Sync {
+    /// How many are best read at a time.
+    const BLOCK: usize;
+    /// Cost of reading one beside an addition.
+    fn work(&self) -> usize;
+    fn read(&mut self, start: usize, len: usize) -> &[T::Compute];
+}
+
+impl<T: Element> Read<T> for Reader<'_, T> {
+    const BLOCK: usize = if T::CONVERTED { BLOCK } else { SEGMENT };
+
+    fn work(&self) -> usize {
+        0
+    }
+
+    fn read(&mut self, start: usize, len: usize) -> &[T::Compute] {
+        Reader::read(self, start, len)
+    }
+}
+
+/// [`Blocks`] of elements of a type.
+#[derive(Clone)]
+struct Computed<'a, T: Element> {
+    blocks: Blocks<'a>,
+    widened: Vec<T::Compute>,
+}
+
+impl<T: Element> Read<T> for Computed<'_, T> {
+    const BLOCK: usize = BLOCK;
+
+    fn work(&self) -> usize {
+        self.blocks.work()
+    }
+
+    fn read(&mut self, start: usize, len: usize) -> &[T::Compute] {
+        T::widen(cast_slice(self.blocks.read(start, len)), &mut self.widened)
+    }
+}
+
+/// How elements are combined. A trait, because its functions are compiled for the level where they
+/// are called, and what is handed on as a value need not be.
+trait Combine<X: Copy> {
+    type Total: Copy + Send + Sync;
+    /// Neutral for [`Self::join`].
+    fn start() -> Self::Total;
+    fn step(total: Self::Total, x: X) -> Self::Total;
+    fn join(a: Self::Total, b: Self::Total) -> Self::Total;
+
+    #[inline(always)]
+    fn many(x: &[X]) -> Self::Total {
+        fold(x, Self::start(), Self::step, Self::join)
+    }
+}
+
+struct Sum;
+struct Product;
+struct Largest;
+struct Smallest;
+
+impl<X: Addend> Combine<X> for Sum {
+    type Total = X::Total;
+
+    #[inline(always)]
+    fn start() -> X::Total {
+        Zero::zero()
+    }
+
+    #[inline(always)]
+    fn step(total: X::Total, x: X) -> X::Total {
+        total + x.widen()
+    }
+
+    #[inline(always)]
+    fn join(a: X::Total, b: X::Total) -> X::Total {
+        a + b
+    }
+
+    #[inline(always)]
+    fn many(x: &[X]) -> X::Total {
+        X::sum(x)
+    }
+}
+
+impl<X: Addend> Combine<X> for Product {
+    type Total = X::Total;
+
+    #[inline(always)]
+    fn start() -> X::Total {
+        One::one()
+    }
+
+    #[inline(always)]
+    fn step(total: X::Total, x: X) -> X::Total {
+        total * x.widen()
+    }
+
+    #[inline(always)]
+    fn join(a: X::Total, b: X::Total) -> X::Total {
+        a * b
+    }
+}
+
+impl<X: Ordered> Combine<X> for Largest {
+    type Total = X;
+
+    #[inline(always)]
+    fn start() -> X {
+        X::LEAST
+    }
+
+    #[inline(always)]
+    fn step(largest: X, x: X) -> X {
+        largest.larger(x)
+    }
+
+    #[inline(always)]
+    fn join(a: X, b: X) -> X {
+        a.larger(b)
+    }
+}
+
+impl<X: Ordered> Combine<X> for Smallest {
+    type Total = X;
+
+    #[inline(always)]
+    fn start() -> X {
+        X::GREATEST
+    }
+
+    #[inline(always)]
+    fn step(smallest: X, x: X) -> X {
+        smallest.smaller(x)
+    }
+
+    #[inline(always)]
+    fn join(a: X, b: X) -> X {
+        a.smaller(b)
+    }
+}
+
+/// Combines elements with `C` and rounds the results with `finish`.
+fn reduce<T: Element, Y: Element, C: Combine<T::Compute>, R: Read<T>>(
+    pool: &Pool,
+    x: &R,
+    order: &Order,
+    out: &mut [Y],
+    finish: impl Fn(C::Total) -> Y::Compute + Sync,
+) {
+    let level = Level::current();
+    let &Order {
+        len,
+        count,
+        by_columns,
+        ..
+    } = order;
+    let work = 1 + x.work();
+
+    // Elements of each result that a segment has.
+    let each = match by_columns {
+        true if count > NARROW => len,
+        true => SEGMENT / count.max(1),
+        false => SEGMENT,
+    };
+    let segments = len.div_ceil(each.max(1)).max(1);
+    let mut partial = vec![C::start(); count * segments];
+    if by_columns {
+        // Threads share either segments, each with all columns, or the columns.
+        let row = if segments > 1 { count } else { 1 };
+        for_rows(
+            pool,
+            &mut partial,
+            row,
+            each.min(len) * row * work,
+            |first, part| {
+                let mut x = x.clone();
+                let width = if segments > 1 { count } else { part.len() };
+                for (i, results) in part.chunks_mut(width).enumerate() {
+                    let (segment, column) = match segments {
+                        1 => (0, first),
+                        _ => (first + i, 0),
+                    };
+                    for (block, results) in results.chunks_mut(BLOCK).enumerate() {
+                        let column = column + block * BLOCK;
+                        for row in segment * each..len.min((segment + 1) * each) {
+                            let x = x.read(row * count + column, results.len());
+                            level.run(Columns::<_, _, C> {
+                                results,
+                                x,
+                                combine: PhantomData,
+                            });
+                        }
+                    }
+                }
+            },
+        );
+    } else {
+        // Short rows are read together.
+        let rows = match segments {
+            1 => BLOCK / len.max(1),
+            _ => 1,
+        };
+        for_rows(
+            pool,
+            &mut partial,
+            1,
+            len.min(SEGMENT) * work,
+            |first, part| {
+                let mut x = x.clone();
+                if rows > 1 && len > 0 {
+                    for (i, results) in part.chunks_mut(rows).enumerate() {
+                        let x = x.read((first + i * rows) * len, results.len() * len);
+                        level.run(Rows::<_, _, C>::new(results, x));
+                    }
+                    return;
+                }
+                for (i, result) in (first..).zip(part.chunks_mut(1)) {
+                    let (row, segment) = (i / segments, i % segments);
+                    let end = len.min((segment + 1) * SEGMENT);
+                    for at in (segment * SEGMENT..end).step_by(R::BLOCK) {
+                        let x = x.read(row * len + at, R::BLOCK.min(end - at));
+                        level.run(Rows::<_, _, C>::new(result, x));
+                    }
+                }
+            },
+        );
+    }
+    // Segments of a result are neighbours, or those of all results are.
+    let [next, across] = if by_columns {
+        [1, count]
+    } else {
+        [segments, 1]
+    };
+    for_rows(pool, out, 1, segments, |first, part| {
+        Y::write(part, &mut Vec::new(), |part| {
+            for (i, y) in (first..).zip(part) {
+                let of_result = (0..segments).map(|s| partial[i * next + s * across]);
+                *y = finish(of_result.fold(C::start(), C::join));
+            }
+        });
+    });
+}
+
+/// Combines rows of `x` with a result each.
+struct Rows<'a, X, A, C> {
+    results: &'a mut [A],
+    x: &'a [X],
+    combine: PhantomData<C>,
+}
+
+impl<'a, X, A, C> Rows<'a, X, A, C> {
+    fn new(results: &'a mut [A], x: &'a [X]) -> Self {
+        let combine = PhantomData;
+        Self {
+            results,
+            x,
+            combine,
+        }
+    }
+}
+
+impl<X: Copy, C: Combine<X>> Kernel for Rows<'_, X, C::Total, C> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let len = self.x.len() / self.results.len();
+        for (result, x) in self.results.iter_mut().zip(self.x.chunks_exact(len)) {
+            *result = C::join(*result, C::many(x));
+        }
+    }
+}
+
+/// Combines each of `x` with a result of its own.
+struct Columns<'a, X, A, C> {
+    results: &'a mut [A],
+    x: &'a [X],
+    combine: PhantomData<C>,
+}
+
+impl<X: Copy, C: Combine<X>> Kernel for Columns<'_, X, C::Total, C> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        for (result, &x) in self.results.iter_mut().zip(self.x) {
+            *result = C::step(*result, x);
+        }
+    }
+}

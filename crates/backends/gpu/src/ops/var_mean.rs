@@ -1,0 +1,134 @@
+//! Variance and mean over any dimensions, in two passes where results are few and elements many.
+
+use rustorch_ir::{Layout, Op, OpKind, Signature};
+use rustorch_runtime::{KernelEntry, Layouts, Step};
+
+use super::lines::Tile;
+use super::reduce::{split, walk_lines};
+use super::views::Memory;
+use crate::emit::{Emitter, GpuKernel};
+use crate::kernel::{Kernel, accumulator};
+
+pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
+    kind: OpKind::VarMean,
+    accepts,
+    layouts: Layouts::Any,
+    launch: GpuKernel::everywhere(emit),
+};
+
+/// Elements that a lane reads at a time.
+const EACH: usize = 8;
+
+fn accepts(_: &Signature) -> bool {
+    true
+}
+
+fn emit(step: &Step, emitter: &mut Emitter) {
+    let (Op::VarMean(op), [var, mean]) = (&step.last().op, &step.outputs[..]) else {
+        return;
+    };
+    let x = &step.inputs[0];
+    let (starts, along) = split(&x.layout, &op.dims);
+    let (count, len) = (starts.elements(), along.elements());
+    let tile = Tile::new(emitter.limits, &starts, &along);
+    let segment = tile.segment(count, len);
+    let divisor = op.divisor(len);
+    let results = [var, mean].map(Memory::Place);
+    let elements = Elements {
+        x: Memory::Place(x),
+        parts: None,
+        starts,
+        along,
+    };
+    if segment >= len {
+        return elements.pass(len, results, [1, 0], divisor, emitter);
+    }
+    let segments = len.div_ceil(segment);
+    let dtype = var.ty.dtype;
+    let bytes = dtype.size().unwrap_or(0) * count * segments;
+    let [squares, means] = [(); 2].map(|()| Memory::Scratch(dtype, emitter.scratch(bytes)));
+    // Parts lie as the elements do.
+    let strides = match tile.is_across {
+        true => [1, count],
+        false => [segments, 1],
+    };
+    elements.pass(segment, [squares, means], strides, 1.0, emitter);
+    let line = |n: usize, stride: usize| Layout {
+        shape: [n].into(),
+        strides: [stride].into_iter().collect(),
+        offset: 0,
+    };
+    let parts = Elements {
+        x: squares,
+        parts: Some(Parts {
+            means,
+            part: segment,
+            whole: len,
+        }),
+        starts: line(count, strides[0]),
+        along: line(segments, strides[1]),
+    };
+    parts.pass(segments, results, [1, 0], divisor, emitter);
+}
+
+/// Lines of which mean and variance are computed.
+struct Elements<'a> {
+    x: Memory<'a>,
+    parts: Option<Parts<'a>>,
+    /// Where lines start, and where a line's elements are from there.
+    starts: Layout,
+    along: Layout,
+}
+
+/// What there is to know of elements that are parts of lines, and sums of squares.
+struct Parts<'a> {
+    means: Memory<'a>,
+    /// Elements of a part but for the last one, and of a line.
+    part: usize,
+    whole: usize,
+}
+
+impl Elements<'_> {
+    /// Writes the sum of squares, divided by `divisor`, and the mean of each segment of each line, in
+    /// steps of `strides` for the line and the segment.
+    fn pass(
+        &self,
+        segment: usize,
+        [squares, means]: [Memory; 2],
+        strides: [usize; 2],
+        divisor: f64,
+        emitter: &mut Emitter,
+    ) {
+        let (count, len) = (self.starts.elements(), self.along.elements());
+        let tile = Tile::new(emitter.limits, &self.starts, &self.along);
+        let text = concat!(
+            include_str!("../../kernels/lines.h"),
+            include_str!("../../kernels/var_mean.c")
+        );
+        let mut kernel = Kernel::new("var_mean", text, tile.group());
+        kernel.define_dtype("X", self.x.dtype());
+        kernel.define_dtype("Y", squares.dtype());
+        kernel.define("ACCUMULATOR", accumulator(squares.dtype()));
+        kernel.define("EACH", EACH);
+        kernel.real("DIVISOR", squares.dtype(), divisor);
+        self.x.read(&mut kernel, "x");
+        kernel.define("HAS_PARTS", u8::from(self.parts.is_some()));
+        if let Some(parts) = &self.parts {
+            parts.means.read(&mut kernel, "means");
+            kernel.word("part", parts.part);
+            kernel.word("whole", parts.whole);
+        }
+        squares.write(&mut kernel, "y");
+        means.write(&mut kernel, "mean_of");
+        tile.declare(&mut kernel);
+        let [starts, along] = [("starts", &self.starts), ("along", &self.along)];
+        walk_lines(&mut kernel, &[starts], &[along]);
+        kernel.word("count", count);
+        kernel.word("len", len);
+        kernel.word("segment", segment);
+        kernel.word("y_line", strides[0]);
+        kernel.word("y_segment", strides[1]);
+        let segments = len.div_ceil(segment.max(1)).max(1);
+        emitter.launch(kernel.groups(tile.groups(count), segments, 1));
+    }
+}

@@ -1,0 +1,98 @@
+use smallvec::{SmallVec, smallvec};
+
+use super::reduce::reduced_shape;
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
+
+/// Variance `Σ(x - mean)² / max(0, n - correction)` and mean over some dimensions of a
+/// floating-point tensor: `torch.var_mean`. Both results are at least of single precision.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct VarMean {
+    /// The dimensions, in rising order.
+    pub dims: SmallVec<[usize; 6]>,
+    /// Keep the reduced dimensions with size 1?
+    pub keepdim: bool,
+    /// What a number of elements is less by in the divisor.
+    pub correction: Param,
+}
+
+impl VarMean {
+    /// What sums of squares of `n` elements are divided by.
+    pub fn divisor(&self, n: usize) -> f64 {
+        (n as f64 - self.correction.0).max(0.0)
+    }
+}
+
+impl OpDef for VarMean {
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Reduction)
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let [x] = operands(Self::NAME, inputs)?;
+        require_float(Self::NAME, x)?;
+        let shape = reduced_shape(Self::NAME, x, &self.dims, self.keepdim)?;
+        let result = TensorType::new(shape, compute_dtype(x.dtype));
+        Ok(smallvec![result.clone(), result])
+    }
+
+    fn is_composite(&self) -> bool {
+        true
+    }
+
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
+        let TensorType { shape, dtype } = g.ty(inputs[0]).clone();
+        let x = g.cast(inputs[0], compute_dtype(dtype))?;
+        let n = self.dims.iter().map(|&d| shape[d]).product::<usize>();
+        let sum = |keepdim| Reduce {
+            op: ReduceOp::Sum,
+            dims: self.dims.clone(),
+            keepdim,
+        };
+        let total = g.push(sum(true), &[x])?;
+        let count = g.constant(n as f64, g.ty(total).dtype)?;
+        let mean = g.div(total, count)?;
+        let centred = g.sub(x, mean)?;
+        let square = g.mul(centred, centred)?;
+        let total = g.push(sum(self.keepdim), &[square])?;
+        let divisor = g.constant(self.divisor(n), g.ty(total).dtype)?;
+        let variance = g.div(total, divisor)?;
+        let shape = g.ty(variance).shape.clone();
+        Ok(smallvec![variance, g.reshape(mean, shape)?])
+    }
+}
+
+impl Named for VarMean {
+    const NAME: &'static str = "var_mean";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::FLOATS {
+            let mut push = |shape: &[usize], dims: &[usize], correction: f64, arrange| {
+                let op = Self {
+                    dims: dims.into(),
+                    keepdim: dims.len() == 1,
+                    correction: correction.into(),
+                };
+                cases.push(Case::new(op, [Operand::new(shape, dtype).arrange(arrange)]));
+            };
+            for arrange in ARRANGEMENTS {
+                for dims in [&[0][..], &[1], &[2], &[0, 2], &[0, 1, 2]] {
+                    push(&[5, 4, 37], dims, 1.0, arrange);
+                }
+            }
+            for (shape, dims) in [
+                (&[2, 9000][..], &[1][..]),
+                (&[9000, 3], &[0]),
+                (&[9000, 3], &[0, 1]),
+                (&[3000, 40], &[0]),
+                (&[8, 3, 700], &[0, 2]),
+                (&[0, 3], &[1]),
+            ] {
+                push(shape, dims, 0.0, ARRANGEMENTS[0]);
+            }
+        }
+        cases
+    }
+}
