@@ -7,10 +7,8 @@ use rustorch_ir::{DType, Graph, Node, OpKind};
 use rustorch_runtime::DeviceType;
 
 /// What only the CPU computes.
-const FACTORISATIONS: [OpKind; 13] = [
+const FACTORISATIONS: [OpKind; 11] = [
     OpKind::Cholesky,
-    OpKind::Ldl,
-    OpKind::LdlSolve,
     OpKind::Lu,
     OpKind::LuPivotsToPermutation,
     OpKind::Qr,

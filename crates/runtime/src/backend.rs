@@ -64,8 +64,15 @@ pub trait Program: Send + Sync {
         probe: &dyn Probe,
     ) -> Result<(), DeviceError>;
 
-    /// [`Program::run`] for a caller who has checked the values that kernels would refuse, so
-    /// that nobody needs to wait in order to look.
+    /// Can a run find a mistake of the caller in what its operands hold, such as an index out of
+    /// range? Then somebody has to wait for it, unless the caller has looked before.
+    fn finds_mistakes(&self) -> bool {
+        true
+    }
+
+    /// [`Program::run`] where nobody needs to wait in order to look for mistakes: it
+    /// [finds](Program::finds_mistakes) none, or the caller has checked the values that kernels
+    /// would refuse.
     ///
     /// # Errors
     /// As [`Program::run`]. If [`Program::is_queued`], what fails later shows when results are

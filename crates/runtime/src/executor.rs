@@ -42,6 +42,8 @@ pub struct Executable {
     keeps: bool,
     /// Has the caller checked all values?
     is_checked: bool,
+    /// May runs that find no mistakes return while devices still work?
+    pub(crate) runs_ahead: bool,
     /// Why it is planned for the first time: another one may have been before.
     cause: Cause,
     /// Was it planned yet?
@@ -164,11 +166,20 @@ impl Executable {
             places,
             keeps,
             is_checked: false,
+            runs_ahead: false,
             cause: Cause::New,
             is_planned: AtomicBool::new(false),
             footprint: AtomicUsize::new(0),
             prepared: Mutex::default(),
         }
+    }
+
+    /// Runs may return while devices still work, if kernels find no mistakes of the caller's: the
+    /// loss of a device meanwhile shows when somebody reads what it computed, and the caller can
+    /// compute that again.
+    pub(crate) fn running_ahead(mut self, runs_ahead: bool) -> Self {
+        self.runs_ahead = runs_ahead;
+        self
     }
 
     /// It is planned because of this.
@@ -562,7 +573,9 @@ impl Executable {
         } = prepared;
         let stage = &stages[index];
         let slot = self.devices.slot(stage.device);
-        let run = |probe: &dyn Probe| match self.is_checked && !profiling {
+        // States that cannot be computed again are not left to a device that nobody looks at.
+        let ahead = self.runs_ahead && stage.update.is_none() && !stage.program.finds_mistakes();
+        let run = |probe: &dyn Probe| match (self.is_checked || ahead) && !profiling {
             true => stage.program.queue(operands, targets, probe),
             false => stage.program.run(operands, targets, probe),
         };

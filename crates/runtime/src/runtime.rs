@@ -47,6 +47,8 @@ struct Asked<I, M> {
     hash: u64,
     is_it: I,
     make: M,
+    /// As [`Executable::running_ahead`].
+    runs_ahead: bool,
 }
 
 /// Devices in their order of preference, and graphs compiled for them.
@@ -224,13 +226,16 @@ impl Runtime {
             hash: hash_of(&graph),
             is_it: |known: &Graph| known == graph,
             make: || Ok(graph.clone()),
+            runs_ahead: false,
         };
         let mut outputs = Vec::with_capacity(graph.outputs().len());
         self.run_asked(asked, inputs, routing, &mut outputs)?;
         Ok(outputs)
     }
 
-    /// [`Runtime::run`] of a graph that is made only if it is not known yet.
+    /// [`Runtime::run`] of a graph that is made only if it is not known yet. Where callers can
+    /// [compute lost results again](Self::keeps_recipes) it may return while devices still work:
+    /// what fails then shows when results are read, as the loss of the device.
     ///
     /// # Errors
     /// As [`Runtime::run`]; those of [`Outline::graph`].
@@ -244,6 +249,7 @@ impl Runtime {
             hash: hash_of(outline),
             is_it: |known: &Graph| outline.is(known),
             make: || outline.graph(),
+            runs_ahead: self.keeps_recipes(),
         };
         let mut outputs = Results::with_capacity(outline.outputs());
         self.run_asked(asked, inputs, routing, &mut outputs)?;
@@ -257,16 +263,24 @@ impl Runtime {
         routing: Routing,
         outputs: &mut impl Extend<Storage>,
     ) -> Result<(), RunError> {
-        let Asked { hash, is_it, make } = asked;
+        let Asked {
+            hash,
+            is_it,
+            make,
+            runs_ahead,
+        } = asked;
         let places = self.places(inputs);
-        let hash = hash_of(&(hash, routing, &places));
-        let is_known =
-            |e: &Executable| e.routing() == routing && *e.places() == places && is_it(e.graph());
+        let hash = hash_of(&(hash, routing, &places, runs_ahead));
+        let is_known = |e: &Executable| {
+            let is_same = e.routing() == routing && e.runs_ahead == runs_ahead;
+            is_same && *e.places() == places && is_it(e.graph())
+        };
         let found = lock(&self.cache).find(hash, is_known);
         if let Some(executable) = found {
             return executable.run_and_append(&[inputs], outputs);
         }
-        let executable = self.insert(hash, make()?, routing, places);
+        let executable = Executable::new(self.devices.clone(), make()?, routing, places, false);
+        let executable = self.insert(hash, executable.running_ahead(runs_ahead));
         let ran = executable.run_and_append(&[inputs], outputs);
         // What a plan takes is known now.
         let evicted = lock(&self.cache).charge(hash, &executable, executable.footprint());
@@ -282,15 +296,7 @@ impl Runtime {
         }
     }
 
-    fn insert(
-        &self,
-        hash: u64,
-        graph: Graph,
-        routing: Routing,
-        places: Locations,
-    ) -> Arc<Executable> {
-        let devices = self.devices.clone();
-        let executable = Executable::new(devices, graph, routing, places, false);
+    fn insert(&self, hash: u64, executable: Executable) -> Arc<Executable> {
         let mut cache = lock(&self.cache);
         let cause = match cache.was_evicted(hash) {
             true => Cause::Evicted,

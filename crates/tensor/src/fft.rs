@@ -211,7 +211,6 @@ macro_rules! transforms {
         ///
         /// # Errors
         /// There is no such dimension; nothing to transform; half precision.
-        #[rustorch_macros::track_calls(fft)]
         pub fn $one(
             x: &Tensor,
             n: impl Into<Option<usize>>,
@@ -229,7 +228,6 @@ macro_rules! transforms {
         ///
         /// # Errors
         #[doc = concat!("As [`", stringify!($one), "`].")]
-        #[rustorch_macros::track_calls(fft)]
         pub fn $two(
             x: &Tensor,
             s: Option<&[usize]>,
@@ -245,7 +243,6 @@ macro_rules! transforms {
         ///
         /// # Errors
         #[doc = concat!("As [`", stringify!($one), "`].")]
-        #[rustorch_macros::track_calls(fft)]
         pub fn $many(
             x: &Tensor,
             s: Option<&[usize]>,

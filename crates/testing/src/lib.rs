@@ -20,6 +20,8 @@
 //! }
 //! ```
 
+pub mod queued;
+
 use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;

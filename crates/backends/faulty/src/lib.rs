@@ -264,6 +264,10 @@ impl Program for FaultyProgram {
         self.start(<dyn Program>::queue, inputs, outputs, probe)
     }
 
+    fn finds_mistakes(&self) -> bool {
+        self.inner.finds_mistakes()
+    }
+
     fn is_queued(&self) -> bool {
         self.inner.is_queued()
     }

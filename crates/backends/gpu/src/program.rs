@@ -397,6 +397,10 @@ impl<D: Driver> Program for GpuProgram<D> {
         self.execute(inputs, outputs, probe, !self.is_queued())
     }
 
+    fn finds_mistakes(&self) -> bool {
+        !self.mistakes.is_empty()
+    }
+
     fn is_queued(&self) -> bool {
         D::RECORDS
     }

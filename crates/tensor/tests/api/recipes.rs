@@ -10,6 +10,8 @@ use rustorch_tensor::{
     RusTorchError, RusTorchResult, Tensor, eval_all, host, tensor, with_runtime,
 };
 
+use rustorch_testing::queued::Queued;
+
 use crate::{Outcome, assert_close, error};
 
 const DEVICE: DeviceType = DeviceType::Cpu;
@@ -307,6 +309,32 @@ fn a_second_loss_is_survived_as_well() -> Outcome {
         assert_eq!(runtime.fallbacks().len(), 2);
         assert_close(&b, &[-3.0, -6.0]);
         assert_close(&a, &[-1.0, -2.0]);
+        Ok(())
+    })
+}
+
+#[test]
+fn what_fails_behind_the_callers_back_is_computed_again() -> Outcome {
+    let fault = Fault {
+        device: DEVICE,
+        op: Some(OpKind::Binary),
+        when: When::Nth(3),
+        kind: FaultKind::Lost,
+    };
+    let queued = Queued::over(Arc::new(Faulty::new(host(1).remove(0), [fault])));
+    let device = queued.info().device;
+    let runtime = Runtime::new([queued, Arc::new(Reference::new())]);
+    runtime.set_recipe_limit(ENOUGH);
+    with_runtime(&runtime, Routing::AUTO, || {
+        let mut values = vec![tensor![1.0, 2.0]];
+        for last in 0..5 {
+            let next = values[last].add(1.0)?;
+            values.push(next.eval()?.clone());
+        }
+        for (i, value) in values.iter().enumerate() {
+            assert_close(value, &[1.0 + i as f32, 2.0 + i as f32]);
+        }
+        assert!(runtime.is_lost(device));
         Ok(())
     })
 }

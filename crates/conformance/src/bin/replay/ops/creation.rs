@@ -13,8 +13,7 @@ table! {
         Tensor::empty(c.ints("size")?, c.dtype_or("dtype", DType::F32)?)?
     };
     "empty_like", "input, *, dtype=None, memory_format=None", |c| {
-        let input = c.input()?;
-        input.empty_like_with(c.dtype_or("dtype", input.dtype())?)?
+        c.input_as("dtype")?.empty_like()?
     };
     "empty_permuted", "size, physical_layout, *, dtype=None", |c| {
         let dtype = c.dtype_or("dtype", DType::F32)?;
@@ -34,8 +33,7 @@ table! {
         Tensor::full(c.ints("size")?, c.scalar("fill_value")?, c.dtype_or("dtype", DType::F32)?)?
     };
     "full_like", "input, fill_value, *, dtype=None", |c| {
-        let input = c.input()?;
-        input.full_like_with(c.scalar("fill_value")?, c.dtype_or("dtype", input.dtype())?)?
+        c.input_as("dtype")?.full_like(c.scalar("fill_value")?)?
     };
     "linalg.vander", "x, *, N=None", |c| {
         let columns: Option<usize> = c.maybe_int("N")?;
@@ -71,10 +69,7 @@ table! {
     "ones", "*size, *, dtype=None", |c| {
         Tensor::ones(c.ints("size")?, c.dtype_or("dtype", DType::F32)?)?
     };
-    "ones_like", "input, *, dtype=None, memory_format=None", |c| {
-        let input = c.input()?;
-        input.ones_like_with(c.dtype_or("dtype", input.dtype())?)?
-    };
+    "ones_like", "input, *, dtype=None, memory_format=None", |c| c.input_as("dtype")?.ones_like()?;
     "scalar_tensor", "s, *, dtype=None", |c| {
         Tensor::scalar(c.scalar("s")?, c.dtype_or("dtype", DType::F32)?)?
     };
@@ -128,8 +123,7 @@ table! {
         Tensor::zeros(c.ints("size")?, c.dtype_or("dtype", DType::F32)?)?
     };
     "zeros_like", "input, *, dtype=None, memory_format=None", |c| {
-        let input = c.input()?;
-        input.zeros_like_with(c.dtype_or("dtype", input.dtype())?)?
+        c.input_as("dtype")?.zeros_like()?
     };
 }
 

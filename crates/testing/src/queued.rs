@@ -1,0 +1,244 @@
+//! A device that works behind the caller's back.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+use rustorch_ir::{Graph, Signature};
+use rustorch_runtime::{
+    Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Fetch,
+    Hardware, HostBuffer, NoProbe, Probe, Program,
+};
+
+type Job = Box<dyn FnOnce() -> Result<(), DeviceError> + Send>;
+
+/// Work in the order in which it came, on a thread of its own. After a failure nothing is done.
+struct Queue {
+    jobs: Mutex<mpsc::Sender<Job>>,
+    failed: Arc<AtomicBool>,
+}
+
+impl Queue {
+    fn new() -> Arc<Self> {
+        let (jobs, queued) = mpsc::channel::<Job>();
+        let failed = Arc::new(AtomicBool::new(false));
+        let flag = failed.clone();
+        thread::spawn(move || {
+            for job in queued {
+                if !flag.load(Ordering::SeqCst) && job().is_err() {
+                    flag.store(true, Ordering::SeqCst);
+                }
+            }
+        });
+        Arc::new(Self {
+            jobs: Mutex::new(jobs),
+            failed,
+        })
+    }
+
+    fn push(&self, job: Job) {
+        self.jobs.lock().unwrap().send(job).unwrap();
+    }
+
+    fn lost() -> DeviceError {
+        let message = "the queue stopped";
+        DeviceError::new(DeviceType::Cuda(0), FailureClass::Lost, message)
+    }
+
+    /// Sends the result of a job that comes after all others.
+    fn after<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T, DeviceError> + Send + 'static,
+    ) -> mpsc::Receiver<T> {
+        let (send, receive) = mpsc::channel();
+        self.push(Box::new(move || {
+            // Nobody may be left who wants it.
+            let _ = send.send(job()?);
+            Ok(())
+        }));
+        receive
+    }
+
+    fn wait(&self) -> Result<(), DeviceError> {
+        let waited = self.after(|| Ok(())).recv();
+        waited.map_err(|_| Self::lost())
+    }
+}
+
+/// Another device's programs, queued, with memory of their own. The values of operands are taken to
+/// be right.
+pub struct Queued {
+    inner: Arc<dyn Backend>,
+    info: DeviceInfo,
+    queue: Arc<Queue>,
+}
+
+impl Queued {
+    /// `inner`, as if it were `cuda:0`.
+    pub fn over(inner: Arc<dyn Backend>) -> Arc<dyn Backend> {
+        let info = DeviceInfo {
+            device: DeviceType::Cuda(0),
+            hardware: Hardware::Gpu,
+            shares_host_memory: false,
+            ..inner.info().clone()
+        };
+        let queue = Queue::new();
+        Arc::new(Self { inner, info, queue })
+    }
+
+    fn wrap(&self, inner: Arc<dyn DeviceBuffer>) -> Arc<dyn DeviceBuffer> {
+        let queue = self.queue.clone();
+        Arc::new(QueuedBuffer { inner, queue })
+    }
+}
+
+impl Backend for Queued {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn supports(&self, signature: &Signature) -> bool {
+        self.inner.supports(signature)
+    }
+
+    fn memory(&self) -> &dyn DeviceMemory {
+        self
+    }
+
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
+        Ok(Box::new(QueuedProgram {
+            inner: self.inner.compile(graph)?.into(),
+            graph: graph.clone(),
+            queue: self.queue.clone(),
+        }))
+    }
+}
+
+impl DeviceMemory for Queued {
+    fn alloc(&self, bytes: usize) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        Ok(self.wrap(self.inner.memory().alloc(bytes)?))
+    }
+
+    fn adopt(&self, host: &HostBuffer) -> Result<Arc<dyn DeviceBuffer>, DeviceError> {
+        let copy = self.alloc(host.bytes())?;
+        // SAFETY: the runtime keeps writers away while it moves data; the copy is new.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(host.as_ptr(), host.bytes());
+            copy.write(0, bytes)?;
+        }
+        Ok(copy)
+    }
+
+    fn trim(&self) {}
+}
+
+struct QueuedProgram {
+    inner: Arc<dyn Program>,
+    graph: Graph,
+    queue: Arc<Queue>,
+}
+
+impl Program for QueuedProgram {
+    fn run(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        self.queue(inputs, outputs, probe)?;
+        self.queue.wait()
+    }
+
+    fn queue(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        for (i, node) in self.graph.nodes().iter().enumerate() {
+            probe.before(i, &node.op)?;
+        }
+        let unwrap = |buffers: &[Arc<dyn DeviceBuffer>]| -> Vec<_> {
+            buffers.iter().map(|b| own(b).inner.clone()).collect()
+        };
+        let (inner, inputs, outputs) = (self.inner.clone(), unwrap(inputs), unwrap(outputs));
+        let run = move || inner.run(&inputs, &outputs, &NoProbe);
+        self.queue.push(Box::new(run));
+        Ok(())
+    }
+
+    fn finds_mistakes(&self) -> bool {
+        false
+    }
+
+    fn is_queued(&self) -> bool {
+        true
+    }
+}
+
+struct QueuedBuffer {
+    inner: Arc<dyn DeviceBuffer>,
+    queue: Arc<Queue>,
+}
+
+fn own(buffer: &Arc<dyn DeviceBuffer>) -> &QueuedBuffer {
+    buffer.as_any().downcast_ref().unwrap()
+}
+
+impl fmt::Debug for QueuedBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Queued({:?})", self.inner)
+    }
+}
+
+impl DeviceBuffer for QueuedBuffer {
+    fn bytes(&self) -> usize {
+        self.inner.bytes()
+    }
+
+    unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
+        self.queue.wait()?;
+        // SAFETY: promised by the caller.
+        unsafe { self.inner.read(offset, to) }
+    }
+
+    unsafe fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
+        self.queue.wait()?;
+        // SAFETY: promised by the caller.
+        unsafe { self.inner.write(offset, from) }
+    }
+
+    fn fetch(&self, bytes: usize) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
+        let inner = self.inner.clone();
+        let arriving = self.queue.after(move || {
+            let mut copy = vec![0; bytes];
+            // SAFETY: what writes to it comes before or after in the queue.
+            unsafe { inner.read(0, &mut copy)? };
+            Ok(copy)
+        });
+        Ok(Some(Box::new(Arriving(arriving))))
+    }
+
+    fn host(&self) -> Result<Option<&HostBuffer>, DeviceError> {
+        match self.queue.failed.load(Ordering::SeqCst) {
+            true => Err(Queue::lost()),
+            false => Ok(None),
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+struct Arriving(mpsc::Receiver<Vec<u8>>);
+
+impl Fetch for Arriving {
+    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
+        let bytes = self.0.recv().map_err(|_| Queue::lost())?;
+        to.copy_from_slice(&bytes);
+        Ok(())
+    }
+}
