@@ -187,8 +187,9 @@ impl Cache {
     /// Removes an entry unless somebody uses it. Is it gone?
     fn remove(&self, key: &Key) -> bool {
         let folder = self.folder.join(&key.0);
-        let lock = File::open(folder.join("entry"));
-        if lock.is_ok_and(|lock| lock.try_lock().is_err()) {
+        // Locked until it is renamed: from then on nobody finds it.
+        let lock = File::open(folder.join("entry")).ok();
+        if lock.as_ref().is_some_and(|lock| lock.try_lock().is_err()) {
             return false;
         }
         let removed = self.unfinished(key);

@@ -199,6 +199,14 @@ fn types() {
     finds("halves, which features have from CoreML6 on", |m| {
         function(m).inputs[0].r#type = Some(ValueType::tensor(DataType::Float16, &[1, 3, 6, 6]));
     });
+    // Sizes that no memory has are told, too.
+    for huge in [usize::MAX, usize::MAX / 2] {
+        finds("described input", |m| {
+            function(m).inputs[0].r#type =
+                Some(ValueType::tensor(DataType::Float32, &[1, 3, huge, huge]));
+        });
+        finds("gives", |m| shape(m, "softmax", DataType::Float32, &[huge]));
+    }
     finds("no type of a tensor", |m| {
         operation(m, "conv").outputs[0].r#type = None
     });

@@ -52,12 +52,10 @@ fn runs(api: Emulated) {
     conforms(Anywhere { info, coreml }, &claimed_without_weights());
 }
 
-#[test]
-fn results_are_the_references_in_memory_that_is_offered() {
+pub(crate) fn results_are_the_references_in_memory_that_is_offered() {
     runs(Emulated::new(13));
 }
 
-#[test]
-fn results_are_the_references_in_arrays_with_gaps() {
+pub(crate) fn results_are_the_references_in_arrays_with_gaps() {
     runs(Emulated::new(12).with_gaps(3));
 }

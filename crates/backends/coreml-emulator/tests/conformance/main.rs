@@ -4,9 +4,12 @@
 mod backend;
 mod coremltools;
 mod device;
+mod norms;
+mod random;
 mod values;
 
 use std::collections::BTreeSet;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustorch_conformance::{Check, Outcome, Suite, check};
@@ -14,6 +17,7 @@ use rustorch_coreml::{Opset, Precision, Target};
 use rustorch_ir::ops::philox;
 use rustorch_ir::{DType, Graph, OpKind};
 use rustorch_runtime::Backend;
+use rustorch_testing::{Suite as Tests, always, tests};
 
 use crate::device::{Device, Known};
 
@@ -93,7 +97,6 @@ fn conforms(device: impl Backend + 'static, claimed: &[OpKind]) {
     assert_eq!(native, claimed);
 }
 
-#[test]
 fn programs_give_what_the_reference_gives() {
     let target = target(Opset::CoreML6, Precision::F32);
     conforms(
@@ -102,13 +105,11 @@ fn programs_give_what_the_reference_gives() {
     );
 }
 
-#[test]
 fn programs_with_weights_give_what_the_reference_gives() {
     let target = target(Opset::CoreML8, Precision::F32);
     conforms(Device::new(target, Known::AllButTheFirst), &CLAIMED);
 }
 
-#[test]
 fn programs_of_the_oldest_system_give_what_the_reference_gives() {
     let target = target(Opset::CoreML5, Precision::F32);
     conforms(Device::new(target, Known::AllButTheFirst), &CLAIMED);
@@ -135,7 +136,6 @@ fn error(result: &[f64], expected: &[f64]) -> f64 {
     differences / squares.max(f64::MIN_POSITIVE)
 }
 
-#[test]
 fn half_precision_stays_near_single_precision() {
     let [single, half] = [Precision::F32, Precision::F16]
         .map(|precision| Device::new(target(Opset::CoreML7, precision), Known::Nothing));
@@ -171,4 +171,24 @@ fn compare_precisions(single: &Device, half: &Device) {
         }
     }
     assert!(compared > 50, "{compared}");
+}
+
+fn main() -> ExitCode {
+    Tests::new()
+        .always(always![
+            programs_give_what_the_reference_gives,
+            programs_with_weights_give_what_the_reference_gives,
+            programs_of_the_oldest_system_give_what_the_reference_gives,
+            half_precision_stays_near_single_precision,
+            random::graphs_give_what_the_reference_gives,
+            norms::rows_of_halves_neither_overflow_nor_vanish,
+            backend::results_are_the_references_in_memory_that_is_offered,
+            backend::results_are_the_references_in_arrays_with_gaps,
+        ])
+        .on(
+            coremltools::Python::find(),
+            "RUSTORCH_TEST_COREMLTOOLS",
+            tests![coremltools::takes_the_packages_and_gives_the_same],
+        )
+        .run()
 }

@@ -282,7 +282,8 @@ fn windows(
 ) -> Result<usize, String> {
     let none = || format!("no window of {kernel} in {size}");
     let reach = dilation.checked_mul(kernel.checked_sub(1).ok_or_else(none)?);
-    let room = (size + before + after).checked_sub(reach.ok_or_else(none)? + 1);
+    let padded = size.saturating_add(before).saturating_add(after);
+    let room = padded.checked_sub(reach.ok_or_else(none)?.saturating_add(1));
     let count = room.and_then(|room| room.checked_div(stride));
     Ok(count.ok_or_else(none)? + 1)
 }
@@ -305,9 +306,10 @@ pub(super) fn conv_transpose(x: &Operands) -> Inferred {
     channels(x, "bias", made)?;
     let mut shape = vec![images.ty.shape[0], made];
     for i in 0..dims {
-        let spread = (images.ty.shape[2 + i].max(1) - 1) * strides[i];
+        let spread = (images.ty.shape[2 + i].max(1) - 1).saturating_mul(strides[i]);
         let reach = weight.shape[2 + i].max(1) - 1;
-        let all = spread + reach * dilations[i] + 1;
+        let reach = reach.saturating_mul(dilations[i]);
+        let all = spread.saturating_add(reach).saturating_add(1);
         let cut = images.padding[i].iter().sum();
         let size = all.checked_sub(cut).filter(|&size| size > 0);
         shape.push(size.ok_or_else(|| format!("{cut} of {all} cut"))?);
@@ -433,7 +435,10 @@ pub(super) fn tile(x: &Operands) -> Inferred {
     let ty = x.ty("x")?;
     let reps = x.sizes("reps", ty.shape.len(), 1)?;
     let sizes = ty.shape.iter().zip(reps);
-    Ok(shaped(ty, sizes.map(|(&size, n)| size * n).collect()))
+    Ok(shaped(
+        ty,
+        sizes.map(|(&size, n)| size.saturating_mul(n)).collect(),
+    ))
 }
 
 pub(super) fn pad(x: &Operands) -> Inferred {
@@ -443,7 +448,7 @@ pub(super) fn pad(x: &Operands) -> Inferred {
     })?;
     let padding = x.sizes("pad", 2 * ty.shape.len(), 0)?;
     let sizes = ty.shape.iter().zip(padding.as_chunks().0);
-    let shape = sizes.map(|(size, [before, after])| size + before + after);
+    let shape = sizes.map(|(size, [before, after])| size.saturating_add(before + after));
     Ok(shaped(ty, shape.collect()))
 }
 
@@ -462,7 +467,7 @@ pub(super) fn concat(x: &Operands) -> Inferred {
             *joined = out.shape[axis];
         }
         ensure(like == out, || format!("{} beside {}", value.ty, first.ty))?;
-        out.shape[axis] += size;
+        out.shape[axis] = out.shape[axis].saturating_add(size);
     }
     Ok(out)
 }

@@ -33,7 +33,8 @@ fn stored(ty: &Type, blob: &weights::Blob) -> Result<(), String> {
     if weights::code(ty.data_type) != Some(blob.code) {
         return Err(format!("weights of type {} for {ty}", blob.code));
     }
-    let bits = ty.data_type.bits().unwrap_or_default() * ty.count();
+    let bits = ty.data_type.bits().unwrap_or_default();
+    let bits = ty.count().saturating_mul(bits);
     match blob.elements.len() == bits.div_ceil(8) {
         true => Ok(()),
         false => Err(format!("{} bytes of weights for {ty}", blob.elements.len())),
