@@ -69,6 +69,7 @@ impl Named for ArgReduce {
                     }
                 }
                 cases.push(Case::new(op(1), [Operand::new([0, 5], dtype)]));
+                cases.push(Case::new(op(1), [Operand::new([2, 1024], dtype)]));
                 for dim in (0..2).filter(|_| dtype.is_float()) {
                     let x = Operand::new([15, 5], dtype).fill(Fill::Special);
                     cases.push(Case::new(op(dim), [x]));

@@ -75,7 +75,8 @@ impl Named for Fft {
         let mut push = |kind, dim, x| cases.push(Case::new(Self { dim, kind }, [x]));
         for dtype in DType::COMPLEX {
             let parts = |size: usize, dtype| Operand::new([3, size, 2], dtype);
-            for n in [1, 2, 3, 8, 12, 13, 30, 64, 100, 210] {
+            let sizes = [1, 2, 3, 8, 12, 13, 30, 64, 100, 210];
+            for n in sizes.into_iter().chain((8..=12).map(|n| 1 << n)) {
                 push(FftKind::Forward, 1, parts(n, dtype));
                 push(FftKind::Inverse, 1, parts(n, dtype));
                 push(FftKind::RealToComplex, 1, parts(n, dtype.real()));

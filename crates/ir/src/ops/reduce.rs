@@ -117,6 +117,7 @@ impl Named for Reduce {
                 push(&[], &[], false, ARRANGEMENTS[0]);
                 push(&[0, 3], &[1], false, ARRANGEMENTS[0]);
                 push(&[2, 1000], &[1], false, ARRANGEMENTS[0]);
+                push(&[2, 1024], &[1], false, ARRANGEMENTS[0]);
                 if matches!(op, ReduceOp::Sum | ReduceOp::Prod) {
                     push(&[0, 3], &[0], true, ARRANGEMENTS[0]);
                 } else if dtype.is_float() {

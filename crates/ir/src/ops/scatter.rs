@@ -88,11 +88,11 @@ impl Named for Scatter {
                     }
                 }
                 // Many to be put in each of many lines, and of few.
-                for shape in [[40, 1100], [200, 3]] {
-                    let x = Operand::new([9, shape[1]], dtype);
+                for (shape, dim) in [([40, 1100], 0), ([200, 3], 0), ([3, 300], 1)] {
+                    let x = Operand::new(crate::Shape::from(shape).with_dim(dim, 9), dtype);
                     let index = Operand::new(shape, DType::I64).fill(Fill::Ints(2, 7));
                     let source = Operand::new(shape, dtype);
-                    cases.push(Case::new(Self { dim: 0, mode }, [x, index, source]));
+                    cases.push(Case::new(Self { dim, mode }, [x, index, source]));
                 }
             }
         }

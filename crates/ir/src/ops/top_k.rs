@@ -67,8 +67,8 @@ impl Named for TopK {
         }
         // Long lines, with many elements that are equal.
         for (shape, dim, k) in [([2, 3000], 1, 40), ([2, 3000], 1, 3000), ([700, 3], 0, 500)] {
-            for largest in [true, false] {
-                let x = Operand::new(shape, DType::F32).fill(Fill::Ints(-50, 50));
+            for (largest, dtype) in [(true, DType::F32), (false, DType::F32), (true, DType::I64)] {
+                let x = Operand::new(shape, dtype).fill(Fill::Ints(-50, 50));
                 cases.push(Case::new(Self { k, dim, largest }, [x]));
             }
         }

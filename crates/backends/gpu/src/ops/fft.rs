@@ -32,6 +32,9 @@ const STAGES: usize = 8;
 /// group are then at least 64 bytes of memory.
 const RADIX: usize = 256;
 
+/// Numbers of lines, made in one pass, that have a kernel of their own.
+const USUAL: [usize; 4] = [256, 512, 1024, 2048];
+
 /// Numbers of transforms that lanes make in registers.
 const RADICES: [usize; 5] = [8, 4, 2, 3, 5];
 
@@ -114,6 +117,25 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     };
     let n = size(op, x.ty.shape[op.dim]);
     let tile = tile(emitter.limits, dtype);
+    let half = n / 2;
+    if op.kind == FftKind::RealToComplex
+        && n.is_multiple_of(2)
+        && half <= tile
+        && USUAL.contains(&half)
+    {
+        let y_view = Layout::contiguous(&y.ty.shape);
+        let pass = Pass {
+            dtype,
+            n: half,
+            radix: half,
+            done: 1,
+            memory: [Memory::Place(x), Memory::Place(y)],
+            views: [split(&x.layout, op.dim), split(&y_view, op.dim)],
+            is_inverse: false,
+            of_pairs: true,
+        };
+        return pass.launch(tile, emitter);
+    }
     let passes = passes(&primes(n).unwrap_or_default(), tile);
     let (lines, _) = split(&x.layout, op.dim);
     let shape: Vec<usize> = lines.shape.iter().copied().chain([n]).collect();
@@ -143,6 +165,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
             memory: [from, to],
             views: [split(x_view, x_dim), split(y_view, y_dim)],
             is_inverse: matches!(op.kind, FftKind::Inverse | FftKind::ComplexToReal { .. }),
+            of_pairs: false,
         };
         pass.launch(tile, emitter);
         done *= radix;
@@ -163,6 +186,8 @@ struct Pass<'a> {
     /// The lines and what is along them.
     views: [(Layout, Layout); 2],
     is_inverse: bool,
+    /// Are numbers pairs of neighbours among real ones?
+    of_pairs: bool,
 }
 
 impl Pass<'_> {
@@ -173,6 +198,7 @@ impl Pass<'_> {
         let group = GROUPS[usize::from(limits.is_processor)].min(limits.max_group.max(1));
         let mut kernel = Kernel::new("fft", include_str!("../../kernels/fft.c"), group as u32);
         let from = match (x.dtype().is_complex(), x_along.elements() == self.n) {
+            (false, _) if self.of_pairs => "PAIRS",
             (false, _) => "REAL",
             // Of one or two numbers it is all, and imaginary parts count only in other transforms.
             (true, is_whole) if !is_whole || !y.dtype().is_complex() && self.done == 1 => "HALF",
@@ -199,12 +225,28 @@ impl Pass<'_> {
         kernel.word("radix", self.radix);
         kernel.word("apart", apart);
         kernel.word("done", self.done);
+        let mut stages = stages(self.radix);
+        // Whole lines of usual lengths are made without divisions.
+        let is_usual = apart == 1 && USUAL.contains(&self.radix);
+        let known = [
+            ("RADIX", "p.radix", self.radix),
+            ("COLUMNS", "p.columns", columns),
+            ("APART", "p.apart", apart),
+            ("DONE", "p.done", self.done),
+        ];
+        for (name, parameter, value) in known {
+            match is_usual {
+                true => kernel.define(name, value),
+                false => kernel.define(name, parameter),
+            }
+        }
+        let all: String = stages.iter().map(|n| format!("STAGE({n}) ")).collect();
+        kernel.define("STAGES", if is_usual { &all } else { "ANY_STAGES" });
         kernel.word("x_step", x_step);
         kernel.word("y_step", y_step);
         kernel.word("reads_across", usize::from(apart > 1 || x_step != 1));
         kernel.word("writes_across", usize::from(self.done > 1 || y_step != 1));
         kernel.word("is_inverse", usize::from(self.is_inverse));
-        let mut stages = stages(self.radix);
         kernel.word("stages", stages.len());
         stages.resize(stages.len().max(STAGES), 1);
         kernel.words("radices", &stages);
