@@ -28,6 +28,9 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
     entry(|_| true, GpuKernel::everywhere(emit)),
 ];
 
+/// Rows that a work-item computes of a channel: what it reads of weights serves all of them.
+const PLACES: usize = 4;
+
 /// The windows of a convolution with weights of a shape.
 pub(in crate::ops) fn windows(op: &Conv2d, weight: &Shape) -> Windows {
     Windows {
@@ -44,5 +47,6 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     };
     let windows = windows(op, &step.inputs[1].ty.shape);
     let text = include_str!("../../kernels/conv2d.c");
-    emitter.launch(convolution("conv2d", text, step, &windows, op.groups));
+    let kernel = convolution("conv2d", text, step, &windows, op.groups, PLACES);
+    emitter.launch(kernel);
 }

@@ -35,5 +35,6 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         step,
         &windows,
         op.groups,
+        1,
     ));
 }

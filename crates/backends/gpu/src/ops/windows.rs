@@ -46,22 +46,26 @@ pub(super) fn kernel(
 const OUTPUTS: usize = 8;
 
 /// The same for a convolution in `groups` groups of channels, which also has operands `w` and
-/// perhaps `b`.
+/// perhaps `b`. Where work-items do not compute several channels they do `places` rows.
 pub(super) fn convolution(
     name: &'static str,
     text: &'static str,
     step: &Step,
     windows: &Windows,
     groups: usize,
+    places: usize,
 ) -> Kernel {
     let (weight, result) = (&step.inputs[1], &step.output().ty.shape);
     let group_outputs = result[1] / groups;
-    let outputs = match group_outputs.is_multiple_of(OUTPUTS) {
-        true => OUTPUTS,
-        false => 1,
+    let [outputs, places] = match group_outputs.is_multiple_of(OUTPUTS) {
+        true => [OUTPUTS, 1],
+        false => [1, places],
     };
-    let mut kernel = kernel(name, text, step, windows, result.elements() / outputs);
+    let planes = result[0] * result[1] / outputs;
+    let count = planes * result[2].div_ceil(places) * result[3];
+    let mut kernel = kernel(name, text, step, windows, count);
     kernel.define("OUTPUTS", outputs);
+    kernel.define("PLACES", places);
     kernel.read("w", weight);
     kernel.words("w_strides", &weight.layout.strides);
     kernel.define("HAS_BIAS", step.inputs.len() - 2);
