@@ -101,14 +101,15 @@ impl Tensor {
         let sides = Windows::averaged(kernel, options).sides(name, &x)?;
         let legal = options.divisor_override != Some(0);
         require(name, legal, "a divisor other than 0", "divisor_override 0")?;
-        let divisors = divisors(&sides, options);
         let means = match self.dtype().is_float() {
-            true => x.mean_of_floats(name, &sides, &divisors)?,
+            true if N < 3 && are_whole(&sides, options) => x.mean_of_elements(name, &sides)?,
+            true => x.mean_of_floats(name, &sides, &divisors(&sides, options))?,
             false => {
                 require(name, self.dtype().is_int(), "floats or integers", self.ty())?;
                 let axes: Vec<Axis> = sides.iter().map(Side::axis).collect();
                 let sums = x.sum_of_windows(name, &axes)?;
-                let by = Self::from_vec(divisors, sides.map(|side| side.count))?;
+                let by = divisors(&sides, options);
+                let by = Self::from_vec(by, sides.map(|side| side.count))?;
                 let whole = sums.abs()?.floor_divide(&by.abs()?)?;
                 let signs = sums.sign()?.mul(&by.sign()?)?;
                 whole.mul(&signs)?.cast(name, self.dtype())?
@@ -125,9 +126,6 @@ impl Tensor {
         divisors: &[i64],
     ) -> RusTorchResult<Self> {
         let elements: usize = sides.iter().map(|side| side.kernel).product();
-        if divisors.iter().all(|&by| by == elements as i64) && sides.len() < 3 {
-            return self.mean_of_elements(name, sides);
-        }
         // Without rounding what is rounded again.
         let means = self.widened(name)?.mean_of_elements(name, sides)?;
         let factor = |&by: &i64| elements as f64 / by as f64;
@@ -190,6 +188,18 @@ impl<const N: usize> Windows<N> {
             ceil_mode: options.ceil_mode,
         }
     }
+}
+
+/// Is the sum over each window divided by the kernel's size?
+fn are_whole<const N: usize>(sides: &[Side], options: &AvgPoolOptions<N>) -> bool {
+    let is_whole = |side: &Side| {
+        let mut members = side.members();
+        members.all(|[inside, padded]| match options.count_include_pad {
+            true => padded == side.kernel,
+            false => inside == side.kernel,
+        })
+    };
+    options.divisor_override.is_none() && sides.iter().all(is_whole)
 }
 
 /// What the sum over each window is divided by.
