@@ -13,8 +13,7 @@ KERNEL_BEGIN
         const uint i = min(first + e * GROUP, p.count - 1);
         uint at = 0;
         from[e] = 0;
-        ADD_OFFSET(from[e], i, RANK, p.view_shape, p.x_strides);
-        ADD_OFFSET(at, i, RANK, p.view_shape, p.index_strides);
+        ADD_OFFSETS(from[e], at, i, RANK, p.view_shape, p.x_strides, p.index_strides);
         picks[e] = LOAD(INDEX, index, at);
     }
     UNROLL

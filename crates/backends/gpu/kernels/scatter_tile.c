@@ -53,8 +53,14 @@ KERNEL_BEGIN
     const uint begin = GROUP_ID(1) * p.segment;
     const uint width = p.size - begin < p.segment ? p.size - begin : p.segment;
     for (uint e = LANE; e < width << p.line_bits; e += GROUP) {
-        const uint own = p.is_across ? e & (lines - 1) : e / width;
-        const uint place = begin + (p.is_across ? e >> p.line_bits : e % width);
+        uint own = 0, place = begin + e;
+        if (p.is_across) {
+            own = e & (lines - 1);
+            place = begin + (e >> p.line_bits);
+        } else if (lines > 1) {
+            own = e / width;
+            place = begin + e - own * width;
+        }
         if (first + own < p.count) {
             const uint base = own << p.size_bits, wanted = place << p.size_bits;
             uint i = 0;

@@ -27,6 +27,8 @@ FUNCTION ulong order_of_f64(double v) {
 }
 #endif
 
+#define LINE_OF(segment) (p.runs > 1 ? (segment) / p.runs : (segment))
+
 KERNEL_BEGIN
     LOCAL_ARRAY(KEY, keys, PADDED(TILE));
     const uint first = GROUP_ID(0) << p.line_bits, lines = 1u << p.line_bits;
@@ -35,12 +37,13 @@ KERNEL_BEGIN
         // Neighbouring lanes are at neighbouring elements.
         const uint own = p.is_across ? e & (lines - 1) : e >> p.size_bits;
         const uint j = p.is_across ? e >> p.line_bits : e & ((1u << p.size_bits) - 1);
-        const uint segment = first + own, index = segment % p.runs * p.run + j;
+        const uint segment = first + own, line = LINE_OF(segment);
+        const uint index = (segment - line * p.runs) * p.run + j;
         KEY key;
         SET(key, ~(ulong)0, ~0u);
         if (segment < p.count && j < p.run && index < p.len) {
             uint x_start = 0;
-            ADD_OFFSET(x_start, segment / p.runs, p.x_lines_rank, p.x_lines_shape, p.x_strides);
+            ADD_OFFSET(x_start, line, p.x_lines_rank, p.x_lines_shape, p.x_strides);
             const COMPUTE(X) value = LOAD(X, x, x_start + index * p.x_step);
             SET(key, ORDER_OF(value), index);
         }
@@ -50,9 +53,16 @@ KERNEL_BEGIN
     SORT(keys, live, p.size_bits, p.kept_bits);
 
     for (uint e = LANE; e < p.kept << p.line_bits; e += GROUP) {
-        const uint own = p.is_across ? e & (lines - 1) : e / p.kept;
-        const uint j = p.is_across ? e >> p.line_bits : e % p.kept;
-        const uint segment = first + own, line = segment / p.runs, run = segment % p.runs;
+        uint own = 0, j = e;
+        if (p.is_across) {
+            own = e & (lines - 1);
+            j = e >> p.line_bits;
+        } else if (lines > 1) {
+            own = e / p.kept;
+            j = e - own * p.kept;
+        }
+        const uint segment = first + own, line = LINE_OF(segment);
+        const uint run = segment - line * p.runs;
         if (segment < p.count && j < p.len - run * p.run) {
             uint x_start = 0, y_start = 0;
             ADD_OFFSET(x_start, line, p.x_lines_rank, p.x_lines_shape, p.x_strides);

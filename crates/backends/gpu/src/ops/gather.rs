@@ -58,8 +58,11 @@ impl Picked<'_> {
             shape: x.layout.shape.clone(),
             ..index_view
         };
-        let text = include_str!("../../kernels/gather.c");
-        let mut kernel = for_several("gather", text, y.layout.elements(), emitter.limits);
+        let text = concat!(
+            include_str!("../../kernels/offsets.h"),
+            include_str!("../../kernels/gather.c")
+        );
+        let mut kernel = for_several("gather", text, y.layout.elements(), 1, emitter.limits);
         kernel.define_dtype("X", x.ty.dtype);
         kernel.define_dtype("INDEX", index.ty.dtype);
         kernel.read("x", &x);

@@ -123,11 +123,12 @@ const MANY: usize = 1 << 18;
 const EACH: usize = 4;
 
 /// The kernel `name` of `text` with work-items for `p.count` numbers, `EACH` of them for each,
-/// GROUP apart.
+/// GROUP apart; and that `times`.
 pub(super) fn for_several(
     name: &'static str,
     text: &'static str,
     count: usize,
+    times: usize,
     limits: &Limits,
 ) -> Kernel {
     let each = match count >= MANY && !limits.is_processor {
@@ -137,7 +138,7 @@ pub(super) fn for_several(
     let mut kernel = Kernel::new(name, text, GROUP);
     kernel.define("EACH", each);
     kernel.word("count", count);
-    kernel.groups(count.div_ceil(each * GROUP as usize), 1, 1)
+    kernel.groups(count.div_ceil(each * GROUP as usize), times, 1)
 }
 
 /// How many neighbouring elements of `size` bytes each can be moved as one of 16 bytes, or of
@@ -167,6 +168,22 @@ pub(super) fn vector(
     }
     vector.max(1)
 }
+
+/// What `vectors.h` knows the elements of.
+pub(super) const PARTS: [DType; 12] = [
+    DType::F64,
+    DType::F32,
+    DType::F16,
+    DType::BF16,
+    DType::I64,
+    DType::I32,
+    DType::I16,
+    DType::I8,
+    DType::U8,
+    DType::U32,
+    DType::Bool,
+    DType::Complex64,
+];
 
 /// Bytes of the widest elements.
 pub(super) const WIDEST: usize = 16;
