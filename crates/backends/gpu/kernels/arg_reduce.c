@@ -37,7 +37,7 @@ KERNEL_BEGIN
         UNROLL
         for (uint k = 0; k < EACH; k++) {
             const uint at = j + k * p.team * VECTOR;
-            LOAD_WORDS(words + 4 * k, x + x_start, at < end ? at : j);
+            LOAD_4_WORDS(words + 4 * k, x + x_start, (at < end ? at : j) / VECTOR)
         }
         UNROLL
         for (uint k = 0; k < EACH; k++) {

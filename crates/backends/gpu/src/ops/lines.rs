@@ -1,9 +1,9 @@
 //! Lines of elements, and how groups share them: the Rust side of `lines.h`.
 
-use rustorch_ir::{DType, Layout};
+use rustorch_ir::Layout;
 use rustorch_runtime::Step;
 
-use super::views::{Memory, WIDEST, nearest, split, walk};
+use super::views::{Memory, PARTS, WIDEST, nearest, split, walk};
 use crate::driver::Limits;
 use crate::kernel::{Kernel, accumulator};
 
@@ -175,12 +175,8 @@ impl Tile {
 /// The elements of 16 bytes, if segments of lines of `memory` are made of such; else 1. Lines begin
 /// at the positions `starts`, and their elements are `along` from there.
 pub(super) fn vector(memory: Memory, starts: &Layout, along: &Layout, segment: usize) -> usize {
-    use DType::{BF16, Bool, Complex64, F16, F32, F64, I8, I16, I32, I64, U8, U32};
     let dtype = memory.dtype();
-    let known = [
-        F64, F32, F16, BF16, I64, I32, I16, I8, U8, U32, Bool, Complex64,
-    ];
-    let vector = match dtype.size().filter(|_| known.contains(&dtype)) {
+    let vector = match dtype.size().filter(|_| PARTS.contains(&dtype)) {
         Some(size) => WIDEST / size,
         None => return 1,
     };

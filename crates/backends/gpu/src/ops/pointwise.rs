@@ -8,6 +8,7 @@ use rustorch_runtime::{KernelEntry, Layouts, Operand, Part, Place, Step};
 
 use super::functions::{expression, rounded};
 use super::special;
+use super::views::{PARTS, WIDEST};
 use crate::dialect::Dialect;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, name};
@@ -58,14 +59,19 @@ pub(crate) fn accepts(signature: &Signature) -> bool {
     .is_some()
 }
 
-/// Elements of a work-item where there are many: as many loads are under way at a time.
-fn each(step: &Step, emitter: &Emitter) -> usize {
-    let elements = step.output().ty.shape.elements();
-    let size = step.output().ty.dtype.size().unwrap_or(16);
-    match emitter.dialect {
-        Dialect::Cuda if elements >= MANY => (16 / size).clamp(1, 8),
-        _ => 1,
-    }
+/// Neighbouring elements of a work-item, which are loaded and stored 16 bytes at a time: several
+/// where there are many and they can be, else 1.
+fn each(step: &Step, indices: &Indices, emitter: &Emitter) -> usize {
+    let y = step.output();
+    let elements = y.ty.shape.elements();
+    let size = y.ty.dtype.size().unwrap_or(WIDEST);
+    let each = (WIDEST / size).clamp(1, 8);
+    let is_worth_it = emitter.dialect == Dialect::Cuda && elements >= MANY;
+    let is_possible = PARTS.contains(&y.ty.dtype)
+        && elements.is_multiple_of(each)
+        && y.layout.offset.is_multiple_of(each)
+        && indices.have_neighbours(step, each);
+    if is_worth_it && is_possible { each } else { 1 }
 }
 
 /// Appends the kernel of a step.
@@ -76,28 +82,46 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let mut body = String::from("SEPARATE_ROUNDING\nKERNEL_BEGIN\n");
     kernel.word("n", n);
     let indices = Indices::new(step, &mut kernel);
-    let each = each(step, emitter);
-    for element in 0..each {
-        let _ = writeln!(
-            body,
-            "    const uint i{element} = (GROUP_ID(0) * {each} + {element}) * GROUP + LANE;"
-        );
+    let each = each(step, &indices, emitter);
+    let _ = writeln!(
+        body,
+        "    const uint lane = GROUP_ID(0) * GROUP + LANE, i = lane * {each};"
+    );
+    if each > 1 {
+        body.insert_str(0, include_str!("../../kernels/vectors.h"));
     }
     // All loads come first: what is stored may be what is loaded next, for all that compilers
     // know.
+    if indices.operands.iter().any(|own| *own != Elements::One) {
+        let _ = writeln!(body, "    const uint j = min(i, p.n - {each});");
+    }
+    indices.load_neighbours(step, each, &mut body);
     for element in 0..each {
-        indices.load(step, element, &mut body);
+        indices.load(step, element, each, &mut body);
+    }
+    body.push_str("    if (i < p.n) {\n");
+    let y = name(step.output().ty.dtype);
+    if each > 1 {
+        let _ = writeln!(body, "        compute_{y} results[{each}];");
     }
     for element in 0..each {
-        let _ = writeln!(body, "    if (i{element} < p.n) {{");
+        body.push_str("        {\n");
         for at in 0..step.parts.len() {
             // Parameters are the same for all elements.
             let own = (element == 0).then_some(&mut kernel);
             compute(step, at, element, own, emitter, &mut body);
         }
-        let (last, y) = (step.parts.len() - 1, name(step.output().ty.dtype));
-        let _ = writeln!(body, "        STORE({y}, y, i{element}, t{last});\n    }}");
+        let last = step.parts.len() - 1;
+        let _ = match each {
+            1 => writeln!(body, "        STORE({y}, y, i, t{last});\n        }}"),
+            _ => writeln!(body, "        results[{element}] = t{last};\n        }}"),
+        };
     }
+    if each > 1 {
+        let words = each * step.output().ty.dtype.size().unwrap_or(0) / 4;
+        let _ = writeln!(body, "        STORE_{words}_WORDS({y}, y, lane, results)");
+    }
+    body.push_str("    }\n");
     kernel.write("y", step.output());
     body.push_str("KERNEL_END\n");
     kernel.set_text(special::with_definitions(body));
@@ -109,6 +133,9 @@ struct Indices {
     operands: Vec<Elements>,
     /// Dimensions of the strided operands.
     rank: usize,
+    /// The last of these dimensions, and the steps of operands along it.
+    last: usize,
+    last_steps: Vec<usize>,
 }
 
 /// Where the elements of an operand are.
@@ -180,51 +207,95 @@ impl Indices {
                 kernel.words(&format!("strides{k}"), strides);
             }
         }
-        Self { operands, rank }
+        let last = |dimensions: &Vec<usize>| dimensions.last().copied().unwrap_or(1);
+        Self {
+            last: last(&shape),
+            last_steps: strides.iter().map(last).collect(),
+            operands,
+            rank,
+        }
+    }
+
+    /// Can work-items have `each` neighbouring elements of the result, which are few pieces of
+    /// memory in operands?
+    fn have_neighbours(&self, step: &Step, each: usize) -> bool {
+        let mut operands = step.inputs.iter().zip(&self.operands).zip(&self.last_steps);
+        operands.all(|((place, elements), last_step)| match elements {
+            Elements::Linear => {
+                PARTS.contains(&place.ty.dtype) && place.layout.offset.is_multiple_of(each)
+            }
+            Elements::One => true,
+            Elements::Strided => *last_step <= 1 && self.last.is_multiple_of(each),
+        })
+    }
+
+    /// Words of `each` neighbours of an operand, if they are loaded as such.
+    fn words(&self, step: &Step, operand: usize, each: usize) -> Option<usize> {
+        let bytes = each * step.inputs[operand].ty.dtype.size().unwrap_or(0);
+        let are_words = each > 1 && bytes.is_multiple_of(4);
+        (are_words && self.operands[operand] == Elements::Linear).then_some(bytes / 4)
+    }
+
+    /// Loads `each` neighbours of operands that lie as the result does.
+    fn load_neighbours(&self, step: &Step, each: usize, body: &mut String) {
+        for k in 0..step.inputs.len() {
+            let Some(words) = self.words(step, k, each) else {
+                continue;
+            };
+            let (vector, vectors) = (words.min(4), words.div_ceil(4));
+            let _ = writeln!(body, "    uint w{k}[{words}];");
+            for at in 0..vectors {
+                let _ = writeln!(
+                    body,
+                    "    LOAD_{vector}_WORDS(w{k} + {}, x{k}, \
+                         j / {each} * {vectors} + {at})",
+                    4 * at
+                );
+            }
+        }
     }
 
     fn is_linear(&self) -> bool {
         !self.operands.contains(&Elements::Strided)
     }
 
-    /// Loads the operands of an element as `v0_ELEMENT`, `v1_ELEMENT` and so on; behind the
-    /// last element, those of the last.
-    fn load(&self, step: &Step, element: usize, body: &mut String) {
-        if self.operands.iter().any(|own| *own != Elements::One) {
-            let _ = writeln!(
-                body,
-                "    const uint j{element} = min(i{element}, p.n - 1);"
-            );
-        }
-        if !self.is_linear() {
-            let mut rest = format!("j{element}");
+    /// Loads the operands of one of `each` elements as `v0_ELEMENT`, `v1_ELEMENT` and so on; behind
+    /// the last ones, those of the last.
+    fn load(&self, step: &Step, element: usize, each: usize, body: &mut String) {
+        // Neighbours are in one row of the last dimension.
+        let last = self.rank - 1;
+        if element == 0 && !self.is_linear() {
+            let mut rest = "j".to_owned();
             for d in (1..self.rank).rev() {
-                let quotient = format!("rest{d}_{element}");
                 let _ = writeln!(
                     body,
-                    "    const uint {quotient} = (uint)(((ulong)MUL_HIGH({rest}, p.factors[{d}]) \
+                    "    const uint rest{d} = (uint)(((ulong)MUL_HIGH({rest}, p.factors[{d}]) \
                          + {rest}) >> p.shifts[{d}]);\n    \
-                         const uint at{d}_{element} = {rest} - {quotient} * p.shape[{d}];"
+                         const uint at{d} = {rest} - rest{d} * p.shape[{d}];"
                 );
-                rest = quotient;
+                rest = format!("rest{d}");
             }
-            let _ = writeln!(body, "    const uint at0_{element} = {rest};");
+            let _ = writeln!(body, "    const uint at0 = {rest};");
         }
         for (k, place) in step.inputs.iter().enumerate() {
             let index = match self.operands[k] {
-                Elements::Linear => format!("j{element}"),
+                Elements::Linear => format!("j + {element}"),
                 Elements::One => "0".to_owned(),
                 Elements::Strided => {
-                    let term = |d| format!("at{d}_{element} * p.strides{k}[{d}]");
+                    let term = |d| match d == last {
+                        true => format!("(at{d} + {element}) * p.strides{k}[{d}]"),
+                        false => format!("at{d} * p.strides{k}[{d}]"),
+                    };
                     let terms: Vec<String> = (0..self.rank).map(term).collect();
                     terms.join(" + ")
                 }
             };
             let x = name(place.ty.dtype);
-            let _ = writeln!(
-                body,
-                "    const compute_{x} v{k}_{element} = LOAD({x}, x{k}, {index});"
-            );
+            let value = match self.words(step, k, each) {
+                Some(_) => format!("PART({x}, w{k}, {element})"),
+                None => format!("LOAD({x}, x{k}, {index})"),
+            };
+            let _ = writeln!(body, "    const compute_{x} v{k}_{element} = {value};");
         }
     }
 }
