@@ -103,7 +103,7 @@ fn random_op(random: &mut Random, shape: &Shape) -> (Op, usize) {
                 1,
             )
         }
-        6 => (Softmax { dim }.into(), 1),
+        6 => (Softmax { dim, log: false }.into(), 1),
         7 => {
             let op = random.choose(&[ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min]);
             let keepdim = random.below(2) == 0;

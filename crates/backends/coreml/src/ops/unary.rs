@@ -85,8 +85,8 @@ fn sign(b: &mut Builder, x: &Var) -> Var {
     b.binary("sub", &above, &below)
 }
 
-/// Without the number that is added to `x` unless another is given.
-fn log(b: &mut Builder, x: &Var) -> Var {
+/// The natural logarithm, without the number that is added to `x` unless another is given.
+pub(crate) fn log(b: &mut Builder, x: &Var) -> Var {
     let epsilon = Constant::number(0.0, x.data_type);
     let args = [("x", x.into()), ("epsilon", epsilon.into())];
     b.op("log", &args, x.data_type, &x.shape)
