@@ -196,9 +196,14 @@ impl Tensor {
 
     /// The sum of weighted elements along a dimension.
     fn blended(&self, name: &'static str, dim: usize, taps: &Taps) -> RusTorchResult<Self> {
-        let shape = [taps.places.len(), taps.places[0].len()];
-        let places = Self::from_vec(taps.places.concat(), shape)?;
-        let weights = Self::from_vec(taps.weights.concat(), shape)?.cast(name, self.dtype())?;
+        let shape = [taps.places.len(), taps.places.first().map_or(0, Vec::len)];
+        let places = taps.places.iter().flatten().map(|&place| place as i32);
+        let places = Self::from_vec(places.collect(), shape)?;
+        let weights = taps.weights.iter().flatten().copied();
+        let weights = match self.dtype() {
+            DType::F32 => Self::from_vec(weights.map(|weight| weight as f32).collect(), shape)?,
+            dtype => Self::from_vec(weights.collect::<Vec<f64>>(), shape)?.cast(name, dtype)?,
+        };
         Self::apply(name, Resample { dim }, &[self, &places, &weights])
     }
 
