@@ -110,7 +110,7 @@ pub(crate) enum Work {
     Kernel(Box<Dispatch>),
     /// Of a product of the driver's library, with the buffers of its operands and the byte
     /// that each begins at.
-    Gemm(Gemm, Operands),
+    Gemm(Box<(Gemm, Operands)>),
 }
 
 /// Collects launches.
@@ -215,7 +215,8 @@ impl Emitter<'_> {
 
     /// Appends a product of the driver's library, which [`Emitter::has_gemm`] says there is.
     pub(crate) fn gemm(&mut self, gemm: Gemm, operands: Operands) {
-        self.work.push((self.step, Work::Gemm(gemm, operands)));
+        let work = Work::Gemm(Box::new((gemm, operands)));
+        self.work.push((self.step, work));
     }
 
     /// Words that are zero before each launch that uses them, which leaves them so.

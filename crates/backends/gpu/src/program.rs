@@ -155,7 +155,8 @@ impl<D: Driver> GpuProgram<D> {
                 (Work::Kernel(dispatch), Some(kernel)) => {
                     self.launch(buffers, kernel, dispatch, at > 0)
                 }
-                (Work::Gemm(gemm, operands), _) => {
+                (Work::Gemm(product), _) => {
+                    let (gemm, operands) = &**product;
                     let operands = operands.iter();
                     let operands = operands.map(|&(of, at)| Ok((self.buffer(buffers, of)?, at)));
                     let operands: SmallVec<[_; 4]> =

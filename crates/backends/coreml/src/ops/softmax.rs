@@ -8,10 +8,7 @@ use crate::kernel::{Call, Kernel, is_float, parameters};
 
 pub(crate) const KERNEL: Kernel = Kernel {
     kind: OpKind::Softmax,
-    accepts: |call| {
-        let log = parameters!(call.signature.op, Softmax).log;
-        !log && call.operands_are(is_float)
-    },
+    accepts,
     emit,
 };
 
