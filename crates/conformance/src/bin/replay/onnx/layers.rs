@@ -3,10 +3,11 @@
 use rustorch_ir::DType;
 use rustorch_tensor::nn::{
     AvgPoolOptions, CrossEntropyOptions, GridSampleMode, GridSampleOptions, GridSamplePadding,
-    InterpolateMode, InterpolateOptions, InterpolateSize, MaxPoolOptions, Reduction,
+    MaxPoolOptions, Reduction,
 };
 use rustorch_tensor::{RusTorchResult, Tensor, windows};
 
+use super::lines::Windows;
 use crate::call::{Call, Found, missing};
 use crate::value::{Output, Value};
 
@@ -119,7 +120,6 @@ table! {
         let x = c.input()?;
         Tensor::where_(&x.lt(0)?, &x.mul(c.tensor("slope")?)?, x)?
     };
-    "Resize", RESIZE, |c| resized(c)?;
     "Selu", "X, alpha=1.6732632423543772, gamma=1.0507009873554805", |c| {
         c.input()?.elu(c.float("alpha")?)?.mul(c.float("gamma")?)?
     };
@@ -164,10 +164,6 @@ const AVERAGE_POOL: &str = "X, kernel_shape, strides=1, pads=None, dilations=1, 
      count_include_pad=0, auto_pad='NOTSET'";
 const MAX_POOL: &str = "X, kernel_shape, strides=1, pads=None, dilations=1, ceil_mode=0, \
      storage_order=0, auto_pad='NOTSET'";
-const RESIZE: &str = "X, roi=None, scales=None, sizes=None, *, mode='nearest', \
-     coordinate_transformation_mode='half_pixel', nearest_mode='round_prefer_floor', \
-     cubic_coeff_a=-0.75, exclude_outside=0, extrapolation_value=0.0, antialias=0, axes=None, \
-     keep_aspect_ratio_policy='stretch'";
 const WINDOW: &str = "size, output_datatype=1, periodic=1";
 
 fn window_dtype(c: &Call) -> Found<DType> {
@@ -242,17 +238,35 @@ pub(super) fn pads<const N: usize>(c: &Call) -> Found<[usize; N]> {
 type Pooling<O, const N: usize> = fn(&Tensor, [usize; N], &O) -> RusTorchResult<Tensor>;
 
 fn averaged<const N: usize>(c: &Call, pool: Pooling<AvgPoolOptions<N>, N>) -> Found<Tensor> {
-    if c.each::<N>("dilations")? != [1; N] {
-        return missing("dilations");
-    }
+    let half = c.each::<N>("kernel_shape")?.map(|size| size / 2);
+    let padding = match pads(c) {
+        Ok(pads) if pads.iter().zip(&half).all(|(pad, half)| pad <= half) => Some(pads),
+        _ => None,
+    };
+    let Some(padding) = padding.filter(|_| c.each::<N>("dilations").is_ok_and(|d| d == [1; N]))
+    else {
+        return averaged_by_hand(c);
+    };
     let options = AvgPoolOptions {
         stride: Some(c.each("strides")?),
-        padding: pads(c)?,
+        padding,
         ceil_mode: c.bool("ceil_mode")?,
         count_include_pad: c.bool("count_include_pad")?,
         divisor_override: None,
     };
     Ok(pool(c.input()?, c.each("kernel_shape")?, &options)?)
+}
+
+/// Windows that PyTorch has no pooling for.
+fn averaged_by_hand(c: &Call) -> Found<Tensor> {
+    let x = c.input()?;
+    let windows = Windows::of(c)?;
+    let (sums, counts) = windows.sums(&x.to_dtype(DType::F64)?)?;
+    let counts = match c.bool("count_include_pad")? {
+        true => windows.counts_with_padding(x.shape())?,
+        false => counts,
+    };
+    Ok(sums.div(&counts)?.to_dtype(x.dtype())?)
 }
 
 fn largest<const N: usize>(c: &Call, pool: Pooling<MaxPoolOptions<N>, N>) -> Found<Tensor> {
@@ -276,53 +290,6 @@ fn reduction(c: &Call) -> Found<Reduction> {
         "sum" => Reduction::Sum,
         _ => Reduction::Mean,
     })
-}
-
-/// What PyTorch interpolates, too: lines and cubics through the centres or the corners.
-fn resized(c: &Call) -> Found<Tensor> {
-    c.only("exclude_outside", "0")?;
-    c.only("keep_aspect_ratio_policy", "'stretch'")?;
-    c.only("axes", "None")?;
-    c.only("cubic_coeff_a", "-0.75")?;
-    // ONNX's filters are others.
-    c.only("antialias", "0")?;
-    let mode = match c.text("mode")? {
-        "linear" => InterpolateMode::Linear,
-        "cubic" => InterpolateMode::Bicubic,
-        other => return missing(format!("mode={other}")),
-    };
-    let align_corners = match c.text("coordinate_transformation_mode")? {
-        "half_pixel" => false,
-        "align_corners" => true,
-        other => return missing(format!("coordinates of {other}")),
-    };
-    let options = InterpolateOptions {
-        mode,
-        align_corners,
-        ..Default::default()
-    };
-    let x = c.input()?;
-    let size = match c.has("sizes") {
-        true => {
-            let sizes: Vec<usize> = c.ints("sizes")?;
-            if sizes.get(..2) != x.shape().get(..2) {
-                return missing("batches or channels in other sizes");
-            }
-            InterpolateSize::Size(sizes[2..].to_vec())
-        }
-        false => {
-            let scales = c.tensor("scales")?.to_dtype(DType::F64)?.to_vec::<f64>()?;
-            if scales.get(..2) != Some(&[1.0, 1.0]) {
-                return missing("batches or channels in other sizes");
-            }
-            let is_cut = |(&n, scale): (&usize, &f64)| (n as f64 * scale).fract() != 0.0;
-            if x.shape().iter().zip(&scales).any(is_cut) {
-                return missing("sizes that are no whole numbers");
-            }
-            InterpolateSize::Scale(scales[2..].to_vec())
-        }
-    };
-    Ok(x.interpolate(size, &options)?)
 }
 
 /// A constant, by the attribute that gives it.

@@ -3,10 +3,15 @@
 //! The tolerances are those of ONNX's own runner.
 
 mod attention;
+mod control;
 mod layers;
+mod lines;
 mod ops;
 mod places;
 mod proto;
+mod quantized;
+mod recurrent;
+mod sequences;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -104,34 +109,45 @@ fn verdict(graph: &Graph, data: &Path) -> Result<Verdict> {
     })
 }
 
-/// Evaluates the nodes in their order.
+/// Values by their names.
+type Values<'a> = HashMap<&'a str, Value>;
+
+/// What a graph gives of these inputs.
 fn run(graph: &Graph, given: Vec<TensorData>) -> Found<Output> {
-    let mut values: HashMap<&str, Value> = HashMap::new();
+    let given = given.iter().map(|data| Ok(Value::Tensor(data.tensor()?)));
+    let results = evaluate(graph, &Values::new(), given.collect::<Found<_>>()?)?;
+    let tensor = |result| match result {
+        Value::Tensor(tensor) => Ok(Output::Tensor(tensor)),
+        other => missing(format!("a result that is {other}")),
+    };
+    Ok(Output::List(
+        results.into_iter().map(tensor).collect::<Found<_>>()?,
+    ))
+}
+
+/// Evaluates the nodes in their order; they see the values around the graph, too.
+fn evaluate<'a>(graph: &'a Graph, around: &Values<'a>, given: Vec<Value>) -> Found<Vec<Value>> {
+    let mut values = around.clone();
     for data in &graph.initializers {
         values.insert(&data.name, Value::Tensor(data.tensor()?));
     }
-    for (info, data) in graph.inputs.iter().zip(given) {
-        values.insert(&info.name, Value::Tensor(data.tensor()?));
+    for (info, value) in graph.inputs.iter().zip(given) {
+        values.insert(&info.name, value);
     }
     for node in &graph.nodes {
-        let results = match node.run(&values)? {
-            Output::List(results) => results,
-            one => vec![one],
-        };
-        let results = results.into_iter().map(|result| match result {
-            Output::Tensor(tensor) => Ok(Value::Tensor(tensor)),
-            _ => missing(format!("{}: a result that is no tensor", node.op)),
-        });
-        for (name, result) in node.outputs.iter().zip(results) {
-            values.insert(name, result?);
-        }
+        let results = node.run(&values)?;
+        let named = node.outputs.iter().zip(results);
+        values.extend(
+            named
+                .filter(|(name, _)| !name.is_empty())
+                .map(|(name, value)| (name.as_str(), value)),
+        );
     }
     let output = |info: &ValueInfo| match values.get(info.name.as_str()) {
-        Some(Value::Tensor(tensor)) => Ok(Output::Tensor(tensor.clone())),
-        _ => missing(format!("result {}", info.name)),
+        Some(value) => Ok(value.clone()),
+        None => missing(format!("result {}", info.name)),
     };
-    let outputs = graph.outputs.iter().map(output);
-    Ok(Output::List(outputs.collect::<Found<_>>()?))
+    graph.outputs.iter().map(output).collect()
 }
 
 impl Node {
@@ -143,24 +159,53 @@ impl Node {
         }
     }
 
-    fn run(&self, values: &HashMap<&str, Value>) -> Found<Output> {
+    /// The argument of this name; one that is left out has none.
+    fn argument(name: &str, values: &Values) -> Found<Value> {
+        match values.get(name) {
+            Some(value) => Ok(value.clone()),
+            None if name.is_empty() => Ok(Value::None),
+            None => missing(format!("{name}, which no node gives")),
+        }
+    }
+
+    /// The arguments in their order.
+    fn arguments(&self, values: &Values) -> Found<Vec<Value>> {
+        let argument = |name: &String| Self::argument(name, values);
+        self.inputs.iter().map(argument).collect()
+    }
+
+    fn run<'a>(&'a self, values: &Values<'a>) -> Found<Vec<Value>> {
         let name = self.full_name();
-        let tables = [attention::TABLE, layers::TABLE, ops::TABLE, places::TABLE];
+        if let Some(results) = control::run(&name, self, values)? {
+            return Ok(results);
+        }
+        let tables = [
+            attention::TABLE,
+            layers::TABLE,
+            lines::TABLE,
+            ops::TABLE,
+            places::TABLE,
+            quantized::TABLE,
+            recurrent::TABLE,
+            sequences::TABLE,
+        ];
         let mut tables = tables.into_iter().flatten();
         let entry = tables.find(|entry| entry.name == name);
         let entry = entry.ok_or_else(|| Stop::Missing(format!("no function for {name}")))?;
-        let value = |name: &String| match values.get(name.as_str()) {
-            Some(value) => Ok(value.clone()),
-            // An argument that is left out.
-            None if name.is_empty() => Ok(Value::None),
-            None => missing(format!("{name}, which no node gives")),
-        };
-        let positional = self.inputs.iter().map(value).collect::<Found<_>>()?;
+        let positional = self.arguments(values)?;
         let keywords = self.attributes.iter();
         let keywords = keywords.map(|a| Ok((a.name.clone(), a.value()?)));
         let mut call = Call::bind(entry.signature, positional, keywords.collect::<Found<_>>()?)?;
         call.results = self.outputs.iter().filter(|name| !name.is_empty()).count();
-        (entry.call)(&call)
+        let results = match (entry.call)(&call)? {
+            Output::List(results) => results,
+            one => vec![one],
+        };
+        let value = |result| match result {
+            Output::Tensor(tensor) => Ok(Value::Tensor(tensor)),
+            _ => missing(format!("{name}: a result that is no tensor")),
+        };
+        results.into_iter().map(value).collect()
     }
 }
 

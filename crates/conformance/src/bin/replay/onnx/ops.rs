@@ -7,6 +7,7 @@ use rustorch_tensor::{Dims, RoundingMode, RusTorchResult, Tensor};
 
 use super::layers::{constant, pads, surrounded};
 use crate::call::{Call, Found, missing};
+use crate::value::Output;
 
 table! {
     "Abs", "X", |c| c.input()?.abs()?;
@@ -25,7 +26,6 @@ table! {
     "Atan", "X", |c| c.input()?.atan()?;
     "Atanh", "X", |c| c.input()?.atanh()?;
     "BatchNormalization", BATCH_NORM, |c| {
-        c.only("training_mode", "0")?;
         let (mean, var) = (c.tensor("mean")?, c.tensor("var")?);
         let options = BatchNormOptions {
             weight: c.optional("scale")?,
@@ -33,7 +33,10 @@ table! {
             eps: c.float("epsilon")?,
             ..BatchNormOptions::default()
         };
-        c.input()?.batch_norm(Some(mean), Some(var), &options)?
+        match c.bool("training_mode")? {
+            false => Output::from(c.input()?.batch_norm(Some(mean), Some(var), &options)?),
+            true => trained(c, &options)?,
+        }
     };
     "BitwiseAnd", "A, B", |c| c.input()?.bitwise_and(c.tensor("B")?)?;
     "BitwiseOr", "A, B", |c| c.input()?.bitwise_or(c.tensor("B")?)?;
@@ -149,9 +152,9 @@ table! {
     "ReduceL2", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.square()?.sum(dims, keep)?.sqrt()?))?;
     "ReduceLogSum", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.sum(dims, keep)?.log()?))?;
     "ReduceLogSumExp", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.logsumexp(dims, keep)?))?;
-    "ReduceMax", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.max(dims, keep)?))?;
+    "ReduceMax", REDUCE, |c| extreme(c, f64::NEG_INFINITY, |x, dims, keep| Ok(x.max(dims, keep)?))?;
     "ReduceMean", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.mean(dims, keep)?))?;
-    "ReduceMin", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.min(dims, keep)?))?;
+    "ReduceMin", REDUCE, |c| extreme(c, f64::INFINITY, |x, dims, keep| Ok(x.min(dims, keep)?))?;
     "ReduceProd", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.prod(dims, keep)?))?;
     "ReduceSum", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.sum(dims, keep)?))?;
     "ReduceSumSquare", REDUCE, |c| reduced(c, |x, dims, keep| Ok(x.square()?.sum(dims, keep)?))?;
@@ -253,20 +256,57 @@ fn transposed<const N: usize>(
     c: &Call,
     function: Convolution<ConvTransposeOptions<N>>,
 ) -> Found<Tensor> {
-    c.only("output_shape", "None")?;
+    let is_same = c.text("auto_pad")?.starts_with("SAME");
+    let is_cut = is_same || c.has("output_shape");
     let parameters = ConvTransposeOptions {
         stride: c.each("strides")?,
-        padding: pads(c)?,
+        padding: if is_cut { [0; N] } else { pads(c)? },
         output_padding: c.each("output_padding")?,
         dilation: c.each("dilations")?,
         groups: c.int("group")?,
     };
-    Ok(function(
-        c.input()?,
-        c.tensor("W")?,
-        c.optional("B")?,
-        &parameters,
-    )?)
+    let (x, bias) = (c.input()?, c.optional("B")?);
+    let mut y = function(x, c.tensor("W")?, bias, &parameters)?;
+    let sizes: Vec<usize> = match is_cut {
+        false => return Ok(y),
+        true if c.has("output_shape") => c.ints("output_shape")?,
+        true => (0..N)
+            .map(|i| x.shape()[2 + i] * parameters.stride[i])
+            .collect(),
+    };
+    for (i, &size) in sizes[sizes.len() - N..].iter().enumerate() {
+        let (axis, whole) = (2 + i, y.shape()[2 + i]);
+        if size > whole {
+            let mut pairs = vec![0; 2 * (N - i)];
+            if let Some(behind) = pairs.last_mut() {
+                *behind = size - whole;
+            }
+            y = y.pad(pairs, 0)?;
+            continue;
+        }
+        let cut = whole - size;
+        let before = match c.text("auto_pad")? {
+            "SAME_UPPER" => cut / 2,
+            _ => cut.div_ceil(2),
+        };
+        y = y.narrow(axis as isize, before, size)?;
+    }
+    Ok(y)
+}
+
+/// By the batch's own mean and variance, which the running ones have a part of.
+fn trained(c: &Call, options: &BatchNormOptions) -> Found<Output> {
+    let x = c.input()?;
+    let dims: Vec<isize> = (0..x.rank() as isize).filter(|&dim| dim != 1).collect();
+    let (mean, var) = (x.mean(&dims[..], false)?, x.var(&dims[..], 0.0, false)?);
+    let y = x.batch_norm(Some(&mean), Some(&var), options)?;
+    let momentum = c.float("momentum")?;
+    let running = |name: &str, of_batch: &Tensor| -> Found<Tensor> {
+        Ok(c.tensor(name)?
+            .mul(momentum)?
+            .add(&of_batch.mul(1.0 - momentum)?)?)
+    };
+    Ok((y, running("mean", &mean)?, running("var", &var)?).into())
 }
 
 fn folded(c: &Call, join: impl Fn(&Tensor, &Tensor) -> Found<Tensor>) -> Found<Tensor> {
@@ -315,6 +355,18 @@ fn reduced(c: &Call, reduce: impl Fn(&Tensor, Dims, bool) -> Found<Tensor>) -> F
         None => reduce(x, Dims::from(None), c.bool("keepdims")?),
         Some(axes) => reduce(x, Dims::from(&axes[..]), c.bool("keepdims")?),
     }
+}
+
+/// What of no elements is `none`.
+fn extreme(
+    c: &Call,
+    none: f64,
+    reduce: impl Fn(&Tensor, Dims, bool) -> Found<Tensor>,
+) -> Found<Tensor> {
+    reduced(c, |x, dims, keep| match x.numel() {
+        0 => Ok(x.sum(dims, keep)?.full_like(none)?),
+        _ => reduce(x, dims, keep),
+    })
 }
 
 /// Sizes of 0 keep those of the input, unless they are allowed.

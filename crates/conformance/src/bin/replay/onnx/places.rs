@@ -53,8 +53,17 @@ table! {
         x.index_select(axis, &index.ravel()?)?.reshape(shape)?
     };
     "GatherND", "data, indices, batch_dims=0", |c| {
-        c.only("batch_dims", "0")?;
-        c.input()?.index(columns(c.tensor("indices")?)?)?
+        let (x, index) = (c.input()?, c.tensor("indices")?);
+        match c.int("batch_dims")? {
+            0 => x.index(columns(index)?)?,
+            1 => {
+                let parts = x.unbind(0)?.into_iter().zip(index.unbind(0)?);
+                let parts = parts.map(|(x, index)| Ok(x.index(columns(&index)?)?));
+                let parts: Vec<Tensor> = parts.collect::<Found<_>>()?;
+                Tensor::stack(&parts.iter().collect::<Vec<_>>(), 0)?
+            }
+            other => return missing(format!("batch_dims={other}")),
+        }
     };
     "IsInf", "X, detect_negative=1, detect_positive=1", |c| {
         let x = c.input()?;
@@ -90,7 +99,7 @@ table! {
         match reduction(c)? {
             None => c.input()?.index_put(indices, updates, false)?,
             Some(ScatterReduce::Sum) => c.input()?.index_put(indices, updates, true)?,
-            Some(other) => return missing(format!("reduction by {other:?}")),
+            Some(other) => combined(c, other)?,
         }
     };
     "Split", "input, split=None, axis=0, num_outputs=None", |c| {
@@ -109,6 +118,22 @@ table! {
             false => c.input()?.tril(k)?,
         }
     };
+}
+
+/// Parts combined with those at the indices in the last dimension.
+fn combined(c: &Call, reduction: ScatterReduce) -> Found<Tensor> {
+    let (x, index, updates) = (c.input()?, c.tensor("indices")?, c.tensor("updates")?);
+    let (indexed, part) = x.shape().split_at(index.size(-1)?);
+    let mut line = Tensor::zeros([], DType::I64)?;
+    for (column, &size) in index.unbind(-1)?.iter().zip(indexed) {
+        line = line.mul(size as i64)?.add(&from_start(column, size)?)?;
+    }
+    let width: usize = part.iter().product();
+    let lines = x.reshape([indexed.iter().product::<usize>(), width])?;
+    let updates = updates.reshape([line.numel(), width])?;
+    let line = line.reshape([line.numel(), 1])?.expand(updates.shape())?;
+    let all = lines.scatter_reduce(0, &line, &updates, reduction, true)?;
+    Ok(all.reshape(x.shape())?)
 }
 
 /// Indices of which negative ones count from the end.

@@ -47,6 +47,8 @@ pub(super) struct Attribute {
     pub(super) text: Vec<u8>,
     #[prost(message, optional, tag = "5")]
     pub(super) tensor: Option<TensorData>,
+    #[prost(message, optional, tag = "6")]
+    pub(super) graph: Option<Graph>,
     #[prost(float, repeated, tag = "7")]
     pub(super) floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
