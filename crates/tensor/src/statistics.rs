@@ -10,7 +10,9 @@ use crate::error::{RusTorchResult, require};
 /// Where the values of [`Tensor::gradient`] are.
 #[derive(Clone)]
 pub enum Spacing {
-    /// So far apart, in each dimension, or one number for all.
+    /// So far apart, in all dimensions.
+    Step(f64),
+    /// So far apart, a number for each dimension.
     Steps(Vec<f64>),
     /// At these places, a vector for each dimension.
     Places(Vec<Tensor>),
@@ -18,7 +20,7 @@ pub enum Spacing {
 
 impl From<f64> for Spacing {
     fn from(step: f64) -> Self {
-        Self::Steps(vec![step])
+        Self::Step(step)
     }
 }
 
@@ -47,7 +49,8 @@ impl Tensor {
     /// `aweights`, floats, how much. Integers become `f32`.
     ///
     /// # Errors
-    /// Rank above 2; booleans; weights that are not vectors of the observations, or of another kind.
+    /// Rank above 2; booleans; weights that are not vectors of the observations, or of another kind;
+    /// negative ones, where weights are known: they are computed and looked at there and then.
     pub fn cov(
         &self,
         correction: i64,
@@ -76,6 +79,10 @@ impl Tensor {
         for weights in [fweights, aweights].into_iter().flatten() {
             let expected = format!("weights [{count}]");
             require(NAME, weights.shape() == [count], expected, weights.ty())?;
+            if !weights.is_traced() && count > 0 {
+                let are_legal = weights.ge(0)?.all(None, false)?.item::<bool>()?;
+                require(NAME, are_legal, "weights that are not negative", "others")?;
+            }
         }
         let weights = match (&fweights, &aweights) {
             (Some(f), Some(a)) => Some(f.mul(*a)?),
@@ -148,19 +155,19 @@ impl Tensor {
             edge_order,
         )?;
         let (spacing, dims) = (spacing.into(), dims.into().listed(NAME, self.rank())?);
-        let (given, may_be_one) = match &spacing {
-            Spacing::Steps(steps) => (steps.len(), true),
-            Spacing::Places(places) => (places.len(), false),
+        let given = match &spacing {
+            Spacing::Step(_) => dims.len(),
+            Spacing::Steps(steps) => steps.len(),
+            Spacing::Places(places) => places.len(),
         };
-        let fits = given == dims.len() || (may_be_one && given == 1);
-        require(NAME, fits, format!("{} spacings", dims.len()), given)?;
+        let expected = format!("{} spacings", dims.len());
+        require(NAME, given == dims.len(), expected, given)?;
         let along = |(i, &dim): (usize, &usize)| {
             let expected = format!("more than {edge_order} indices of dimension {dim}");
             require(NAME, self.shape()[dim] > edge_order, expected, self.ty())?;
             match &spacing {
-                Spacing::Steps(steps) => {
-                    self.even_slope(dim, steps[i.min(steps.len() - 1)], edge_order)
-                }
+                Spacing::Step(step) => self.even_slope(dim, *step, edge_order),
+                Spacing::Steps(steps) => self.even_slope(dim, steps[i], edge_order),
                 Spacing::Places(places) => {
                     let apart = distances(NAME, &places[i], self.shape()[dim])?;
                     self.slope(dim, &apart, edge_order)

@@ -7,6 +7,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
+use crate::promote::result_dtype;
 
 const NAME: &str = "einsum";
 
@@ -261,15 +262,13 @@ fn arrange(x: &Named, labels: &[Label], sizes: &Sizes) -> RusTorchResult<Tensor>
 /// are not are summed over.
 fn contract(a: Named, b: Named, kept: &[Label], sizes: &Sizes) -> RusTorchResult<Named> {
     let of = |other: &[Label]| -> Vec<Label> { kept.iter().chain(other).copied().collect() };
-    // Sums of integers are of `i64`, products of their dtype.
-    let summed = |x: Named, kept: &[Label]| {
-        let dtype = x.tensor.dtype();
-        let Named { tensor, labels } = sum_all_but(x, kept)?;
-        let tensor = tensor.cast(NAME, dtype)?;
-        RusTorchResult::Ok(Named { tensor, labels })
-    };
-    let a = summed(a, &of(&b.labels))?;
-    let b = summed(b, &of(&a.labels))?;
+    let mut a = sum_all_but(a, &of(&b.labels))?;
+    let mut b = sum_all_but(b, &of(&a.labels))?;
+    // Sums of integers are of `i64`.
+    let dtype = result_dtype(NAME, &[(&a.tensor).into(), (&b.tensor).into()])?;
+    for x in [&mut a, &mut b] {
+        x.tensor = x.tensor.cast(NAME, dtype)?;
+    }
     let split = |x: &[Label], test: &dyn Fn(&Label) -> bool| -> Vec<Label> {
         x.iter().copied().filter(|label| test(label)).collect()
     };

@@ -1,5 +1,7 @@
 //! Each element combined with those before it.
 
+use std::f64::consts::PI;
+
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Scan, ScanOp};
 use rustorch_macros::track_calls;
@@ -32,7 +34,9 @@ scan_methods! {
 
 #[track_calls]
 impl Tensor {
-    /// `ln Σ eˣ` of each element and those before it along `dim`. Floats and complex numbers.
+    /// `ln Σ eˣ` of each element and those before it along `dim`. Floats and complex numbers, whose
+    /// imaginary part goes on from that of the larger of the sum before and the element, as in PyTorch,
+    /// and so may leave −π to π.
     ///
     /// # Errors
     /// There is no such dimension; another dtype.
@@ -44,7 +48,40 @@ impl Tensor {
         let max = self.real()?.max(dim, true)?;
         let max = max.masked_fill(&max.isinf()?, 0.0)?;
         let sums = self.sub(&max)?.exp()?.scan(NAME, ScanOp::Sum, dim)?;
-        sums.log()?.add(&max)
+        let principal = sums.log()?.add(&max)?;
+        if self.rank() == 0 || self.size(dim)? == 0 {
+            return Ok(self.clone());
+        }
+        let phase = self.unwound(NAME, &principal, dim)?;
+        Self::complex(&principal.real()?, &phase)
+    }
+
+    /// The imaginary parts of running logarithms of sums, without jumps: each is as near as it can be
+    /// to that of the sum before, or of the element, if that is larger. `principal` has them from −π
+    /// to π.
+    fn unwound(&self, name: &'static str, principal: &Self, dim: isize) -> RusTorchResult<Self> {
+        let turn = 2.0 * PI;
+        let near = |x: &Self| x.sub(&x.div(turn)?.round()?.mul(turn)?);
+        let size = self.size(dim)?;
+        let (sums, phases) = (principal.real()?, principal.imag()?);
+        let first = self
+            .narrow(dim, 0, 1)?
+            .real()?
+            .full_like(f64::NEG_INFINITY)?;
+        let before = Self::cat(&[&first, &sums.narrow(dim, 0, size - 1)?], dim)?;
+        let begins = self.real()?.gt(&before)?.logical_or(&before.isneginf()?)?;
+        let own = self.imag()?;
+        let begun = own.add(&near(&phases.sub(&own)?)?)?;
+        let steps = near(&phases.sub(&phases.roll([1], dim)?)?)?;
+        let walked = steps.scan(name, ScanOp::Sum, dim)?;
+        // Where the last one is that an element begins.
+        let at =
+            Self::where_(&begins, &self.positions(name, dim)?, 0)?.scan(name, ScanOp::Max, dim)?;
+        let from = |x: &Self| x.gather(dim, &at);
+        let rough = from(&begun)?.add(&walked.sub(&from(&walked)?)?)?;
+        // Whole turns, so that rounding of the steps does not count.
+        let turns = rough.sub(&phases)?.div(turn)?.round()?;
+        phases.add(&turns.mul(turn)?)
     }
 
     fn scan(&self, name: &'static str, op: ScanOp, dim: isize) -> RusTorchResult<Self> {
