@@ -38,6 +38,12 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// Do its programs, as far as they find no mistakes, [return](Program::is_queued) while the
+    /// device still works?
+    fn runs_ahead(&self) -> bool {
+        false
+    }
+
     /// What each kernel that a graph is compiled to is specialised by, dtypes aside, for tests to
     /// try every variant. Empty where kernels are not specialised by more.
     fn variants(&self, _graph: &Graph) -> Vec<String> {

@@ -42,6 +42,9 @@ fn hash_of(key: &impl Hash) -> u64 {
 /// What a graph computed, in the order of its outputs: mostly one.
 pub type Results = SmallVec<[Storage; 1]>;
 
+/// Bytes that recipes may keep at first, where a device runs ahead.
+const RECIPE_BYTES: u64 = 256 << 20;
+
 /// A graph that is to be run: how it is known, and made if it is not.
 struct Asked<I, M> {
     hash: u64,
@@ -67,10 +70,15 @@ impl Runtime {
     pub fn new(backends: impl IntoIterator<Item = Arc<dyn Backend>>) -> Self {
         let cache = Arc::<Mutex<Cache>>::default();
         let reserve: Weak<Mutex<Cache>> = Arc::downgrade(&cache);
-        Self {
+        let runtime = Self {
             devices: Arc::new(Devices::new(backends, reserve)),
             cache,
+        };
+        let slots = runtime.devices.slots();
+        if slots.iter().any(|slot| slot.backend.runs_ahead()) {
+            runtime.set_recipe_limit(RECIPE_BYTES);
         }
+        runtime
     }
 
     /// What each device says of itself, in the platform's order.
@@ -233,9 +241,9 @@ impl Runtime {
         Ok(outputs)
     }
 
-    /// [`Runtime::run`] of a graph that is made only if it is not known yet. Where callers can
-    /// [compute lost results again](Self::keeps_recipes) it may return while devices still work:
-    /// what fails then shows when results are read, as the loss of the device.
+    /// [`Runtime::run`] of a graph that is made only if it is not known yet. If it `runs_ahead`,
+    /// as is right for callers who can compute lost results again, it may return while devices
+    /// still work: what fails then shows when results are read, as the loss of the device.
     ///
     /// # Errors
     /// As [`Runtime::run`]; those of [`Outline::graph`].
@@ -244,12 +252,13 @@ impl Runtime {
         outline: &Outline,
         inputs: &[Storage],
         routing: Routing,
+        runs_ahead: bool,
     ) -> Result<Results, RunError> {
         let asked = Asked {
             hash: hash_of(outline),
             is_it: |known: &Graph| outline.is(known),
             make: || outline.graph(),
-            runs_ahead: self.keeps_recipes(),
+            runs_ahead,
         };
         let mut outputs = Results::with_capacity(outline.outputs());
         self.run_asked(asked, inputs, routing, &mut outputs)?;
@@ -353,8 +362,9 @@ impl Runtime {
 
     /// From now on, tensors that are computed remember how, so that they survive the loss of the
     /// device which has their only copy: they are computed again. What that needs of the host's
-    /// memory is kept, up to about so many bytes that nobody else holds; 0, as at first, for nothing
-    /// of all this. Each operation takes about a kilobyte besides.
+    /// memory is kept, up to about so many bytes that nobody else holds; 0 for nothing of all this.
+    /// Each operation takes about a kilobyte besides. At first it is 256 MiB where a device
+    /// [runs ahead](crate::Backend::runs_ahead), and else 0.
     ///
     /// The limit is kept whenever something is computed. Beyond it those go first that were kept
     /// longest; what was computed from them is then lost with its device.

@@ -34,8 +34,8 @@ pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
     {
         return Ok(());
     }
-    eval_with(tensors, &runtime, routing, |outline, leaves| {
-        runtime.run_outline(outline, leaves, routing)
+    eval_with(tensors, &runtime, routing, |outline, leaves, runs_ahead| {
+        runtime.run_outline(outline, leaves, routing, runs_ahead)
     })
 }
 
@@ -66,7 +66,7 @@ fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchRes
     let operands: SmallVec<[ValueId; 4]> = (0..storages.len() as u32).map(ValueId).collect();
     let only = outline.push(&pending.op, &operands, 1, pending.pin);
     outline.output(only);
-    let result = runtime.run_outline(&outline, &storages, routing);
+    let result = runtime.run_outline(&outline, &storages, routing, recipe.is_some());
     if matches!(result, Err(RunError::DataLost { .. })) {
         return match recover_lost(pending.inputs.iter(), runtime, routing)? {
             0 => result.map(|_| false).map_err(RusTorchError::from),
@@ -89,12 +89,13 @@ fn is_alone(pending: &Pending) -> bool {
 }
 
 /// [`eval_all`] by whoever runs graphs, for `runtime`; again, if something that was lost with a
-/// device has to be computed again first.
+/// device has to be computed again first. Who runs them is told whether devices may go on behind
+/// the caller's back, since everything that they compute can be computed again.
 pub(crate) fn eval_with(
     tensors: &[&Tensor],
     runtime: &Runtime,
     routing: Routing,
-    mut run: impl FnMut(&Outline, &[Storage]) -> Result<Results, RunError>,
+    mut run: impl FnMut(&Outline, &[Storage], bool) -> Result<Results, RunError>,
 ) -> RusTorchResult<()> {
     let mut pending: SmallVec<[&Value; 4]> = SmallVec::new();
     for tensor in tensors.iter().filter(|tensor| !tensor.is_ready()) {
@@ -115,7 +116,9 @@ pub(crate) fn eval_with(
             let recorded = node.and_then(|node| leaves.recorded(&history, node));
             recorded.or_else(call::entered)
         };
-        match run(&capture.outline, &leaves.storages) {
+        let mut results = capture.results.iter();
+        let runs_ahead = results.all(|value| recipes.contains_key(&value.key()));
+        match run(&capture.outline, &leaves.storages, runs_ahead) {
             Ok(storages) => {
                 keep_results(capture, &leaves, storages, recipes);
                 // What only they hold counts from now on.

@@ -107,6 +107,10 @@ impl Backend for Queued {
         self
     }
 
+    fn runs_ahead(&self) -> bool {
+        true
+    }
+
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
         Ok(Box::new(QueuedProgram {
             inner: self.inner.compile(graph)?.into(),

@@ -3,7 +3,8 @@
 //
 // X, Y: dtypes of the elements and of the results. ACCUMULATOR: type that is computed in. EACH:
 // elements that a lane reads at a time. ALONG_RANK: 1, or the parameter that says how many dimensions
-// a line has. DIVISOR: of the sum of squares. HAS_PARTS: are elements parts of lines, of which mean and
+// a line has. Numbers are taken relative to the line's first, so that equal ones have no variance.
+// DIVISOR: of the sum of squares. HAS_PARTS: are elements parts of lines, of which mean and
 // sum of squares are known?
 
 // Adds `n` elements of mean `m` and of the sum `s` of squared distances from it to what a lane has seen
@@ -27,13 +28,21 @@ KERNEL_BEGIN
     uint x_start = 0;
     ADD_OFFSET(x_start, exists ? line : 0, p.starts_rank, p.starts_shape, p.starts_strides);
 
+    ACCUMULATOR shift = 0;
+#if HAS_PARTS
+    if (exists && p.len > 0) shift = LOAD(X, means, x_start);
+#else
+    if (exists && p.len > 0) shift = LOAD(X, x, x_start);
+#endif
+    if (!(fabs(shift) < INFINITY)) shift = 0;
+
     ACCUMULATOR count = 0, mean = 0, squares = 0;
 #if HAS_PARTS
     for (uint j = begin + MEMBER; j < end; j += p.team) {
         uint at = x_start;
         ADD_OFFSET(at, j, ALONG_RANK, p.along_shape, p.along_strides);
         const ACCUMULATOR n = min(p.part, p.whole - j * p.part);
-        const ACCUMULATOR m = LOAD(X, means, at);
+        const ACCUMULATOR m = LOAD(X, means, at) - shift;
         const ACCUMULATOR s = LOAD(X, x, at);
         ADD_PART(n, m, s);
     }
@@ -45,7 +54,7 @@ KERNEL_BEGIN
             if (j + k * p.team < end) {
                 uint at = x_start;
                 ADD_OFFSET(at, j + k * p.team, ALONG_RANK, p.along_shape, p.along_strides);
-                values[k] = LOAD(X, x, at);
+                values[k] = LOAD(X, x, at) - shift;
                 sum += values[k];
                 n += 1;
             }
@@ -66,6 +75,6 @@ KERNEL_BEGIN
     if (exists && MEMBER == 0) {
         const uint at = line * p.y_line + GROUP_ID(1) * p.y_segment;
         STORE(Y, y, at, squares / DIVISOR);
-        STORE(Y, mean_of, at, centre);
+        STORE(Y, mean_of, at, centre + shift);
     }
 KERNEL_END

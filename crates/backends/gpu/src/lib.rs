@@ -239,6 +239,10 @@ impl<D: Driver> Backend for Gpu<D> {
         self.driver().may_lack(kind)
     }
 
+    fn runs_ahead(&self) -> bool {
+        D::RECORDS
+    }
+
     fn variants(&self, graph: &Graph) -> Vec<String> {
         let Ok((_, emitted)) = self.emitted(graph, self) else {
             return Vec::new();

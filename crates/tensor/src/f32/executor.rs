@@ -99,7 +99,7 @@ impl F32HybridExecutor {
         let before = Activity::of(runtime);
         let start = Instant::now();
         let mut operations = Vec::new();
-        eval_with(&tensors, runtime, self.routing, |outline, leaves| {
+        eval_with(&tensors, runtime, self.routing, |outline, leaves, _| {
             let executable = runtime.prepare(outline.graph()?, self.routing);
             let results = executable.run(leaves)?.into();
             operations = executable.explain()?;
