@@ -7,8 +7,10 @@ use rustorch_ir::{DType, Graph, Node, OpKind};
 use rustorch_runtime::DeviceType;
 
 /// What only the CPU computes.
-const FACTORISATIONS: [OpKind; 11] = [
+const FACTORISATIONS: [OpKind; 13] = [
     OpKind::Cholesky,
+    OpKind::Ldl,
+    OpKind::LdlSolve,
     OpKind::Lu,
     OpKind::LuPivotsToPermutation,
     OpKind::Qr,

@@ -267,7 +267,7 @@ ops! {
     // Linear algebra
     matmul::Matmul, linear::Linear, embedding::Embedding, rope::Rope, attention::Attention,
     // Factorisations
-    cholesky::Cholesky, lu::Lu, lu_pivots_to_permutation::LuPivotsToPermutation, qr::Qr, svd::Svd, eigh::Eigh, eig::Eig, geqrf::Geqrf,
+    cholesky::Cholesky, ldl::Ldl, ldl_solve::LdlSolve, lu::Lu, lu_pivots_to_permutation::LuPivotsToPermutation, qr::Qr, svd::Svd, eigh::Eigh, eig::Eig, geqrf::Geqrf,
     householder_product::HouseholderProduct, solve_triangular::SolveTriangular,
     matrix_exp::MatrixExp,
     // Fourier transforms

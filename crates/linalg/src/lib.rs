@@ -7,6 +7,7 @@
 mod eigen;
 mod exponential;
 mod factors;
+mod ldl;
 mod phase;
 mod reflections;
 mod svd;
@@ -43,6 +44,16 @@ pub struct Triangle {
     pub unit: bool,
 }
 
+/// What says, with the factors, how a symmetric or Hermitian matrix was factorised.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ldl {
+    /// For each row that, from 1, which it was exchanged with; for both rows of a block of 2 × 2 the
+    /// negative of that which the second was.
+    pub pivots: Vec<i32>,
+    /// The first block that is 0, from 0.
+    pub zero: Option<usize>,
+}
+
 /// Singular values, largest first, with the vectors that were asked for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Svd<T> {
@@ -72,6 +83,21 @@ pub trait Field: Copy + Send + Sync + 'static {
     /// `P·A = L·U` by partial pivoting, `L` (without its diagonal of 1) and `U` in place of `A`
     /// `[m, n]`. Gives the row, from 0, that each row was exchanged with.
     fn lu(a: &mut [Self], m: usize, n: usize) -> Vec<usize>;
+
+    /// `P·A·Pᵀ = L·D·Lᵀ` of a symmetric `A` `[n, n]`, or `L·D·Lᴴ` of a Hermitian one, of which only the
+    /// lower triangle is read: `L` (without its diagonal of 1) and `D`, of blocks of 1 × 1 and 2 × 2,
+    /// in place of that, above it 0.
+    fn ldl(a: &mut [Self], n: usize, hermitian: bool) -> Ldl;
+
+    /// Solves `A·X = B` in place of `B` `[n, k]`, by the factors and pivots that [`Field::ldl`] gives
+    /// of `A`. `None` if a pivot is no row.
+    fn ldl_solve(
+        factors: Vec<Self>,
+        pivots: &[i32],
+        hermitian: bool,
+        b: &mut [Self],
+        sizes: [usize; 2],
+    ) -> Option<()>;
 
     /// `A = Q·R` of `A` `[m, n]` by Householder's reflections as LAPACK's: `Q` `[m, k]` and `R`
     /// `[k, n]`, where `k` is the smaller size, or `m` if the basis is to be complete.
@@ -126,6 +152,20 @@ macro_rules! fields {
 
             fn lu(a: &mut [Self], m: usize, n: usize) -> Vec<usize> {
                 factors::lu(a, m, n)
+            }
+
+            fn ldl(a: &mut [Self], n: usize, hermitian: bool) -> Ldl {
+                ldl::factor(a, n, hermitian)
+            }
+
+            fn ldl_solve(
+                factors: Vec<Self>,
+                pivots: &[i32],
+                hermitian: bool,
+                b: &mut [Self],
+                sizes: [usize; 2],
+            ) -> Option<()> {
+                ldl::solve(factors, pivots, hermitian, b, sizes)
             }
 
             fn qr(a: &[Self], m: usize, n: usize, complete: bool) -> (Vec<Self>, Vec<Self>) {

@@ -226,6 +226,24 @@ fn squares<T: Number>() {
             same(&times(&wide(&triangle), &wide(&x), [n, n, 3]), &wide(&b));
         }
 
+        for hermitian in [false, true] {
+            let turned = |x: Complex64| if hermitian { x.conj() } else { x };
+            let mirrored = |at: usize| match (at / n).cmp(&(at % n)) {
+                std::cmp::Ordering::Less => turned(whole[at % n * n + at / n]),
+                std::cmp::Ordering::Equal if hermitian => whole[at].re.into(),
+                _ => whole[at],
+            };
+            let symmetric: Matrix = (0..n * n).map(mirrored).collect();
+            let mut factors = a.clone();
+            let found = T::ldl(&mut factors, n, hermitian);
+            assert_eq!((found.pivots.len(), found.zero), (n, None));
+            let b: Vec<T> = random(n, 3);
+            let mut x = b.clone();
+            let solved = T::ldl_solve(factors, &found.pivots, hermitian, &mut x, [n, 3]);
+            assert!(solved.is_some());
+            same(&times(&symmetric, &wide(&x), [n, n, 3]), &wide(&b));
+        }
+
         // The exponential of the opposite is the inverse.
         for scale in [0.01, 1.0, 3.0] {
             let by = |factor: f64| -> Matrix {
@@ -256,6 +274,11 @@ fn factors_of_complex_matrices() {
 fn what_has_no_factors_is_told() {
     let mut a = [4.0, 9.0, 2.0, -1.0];
     assert_eq!(f64::cholesky(&mut a, 2), Some(2));
+    assert_eq!(f64::ldl(&mut [0.0; 4], 2, false).zero, Some(0));
+    for pivots in [[3, 1], [0, 1], [1, -2]] {
+        let solved = f64::ldl_solve(vec![1.0; 4], &pivots, false, &mut [1.0; 2], [2, 1]);
+        assert!(solved.is_none(), "{pivots:?}");
+    }
     let a = [1.0, f64::NAN, 0.0, 1.0];
     assert!(f64::svd(&a, 2, 2, Vectors::No).is_err());
     assert!(f64::eig(&a, 2, false).is_err());
@@ -277,6 +300,22 @@ fn known_values() {
     f64::exponential(&mut a, 2);
     let (sin, cos) = 1f64.sin_cos();
     same(&wide(&a), &wide(&[cos, -sin, sin, cos]));
+    // LAPACK's pivots: a block of 2 × 2 where the diagonal is small, the last row taking part in it.
+    let mut a = [0.0, 0.0, 0.0, 1.0, 5.0, 0.0, 3.0, 2.0, 0.0];
+    assert_eq!(f64::ldl(&mut a, 3, false).pivots, [-3, -3, 3]);
+    let third = 1.0 / 3.0;
+    let factors = [
+        0.0,
+        0.0,
+        0.0,
+        3.0,
+        0.0,
+        0.0,
+        2.0 * third,
+        third,
+        5.0 - 4.0 * third,
+    ];
+    same(&wide(&a), &wide(&factors));
     // LAPACK's sign: against that of the column's first element.
     let (_, r) = f64::qr(&[3.0, 0.0, 4.0, 1.0], 2, 2, false);
     assert!((r[0] + 5.0).abs() < 1e-14);

@@ -72,7 +72,7 @@ pub(crate) fn table() -> KernelTable<Launch> {
         Reduce => reduce, ArgReduce => arg_reduce, Scan => scan, TopK => top_k,
         IndexSelect => index_select, Gather => gather, Scatter => scatter,
         Matmul => matmul,
-        Fft => fft, Cholesky => cholesky, Lu => lu, LuPivotsToPermutation => lu_pivots_to_permutation, Qr => qr, Svd => svd, Eigh => eigh, Eig => eig,
+        Fft => fft, Cholesky => cholesky, Ldl => ldl, LdlSolve => ldl_solve, Lu => lu, LuPivotsToPermutation => lu_pivots_to_permutation, Qr => qr, Svd => svd, Eigh => eigh, Eig => eig,
         Geqrf => geqrf, HouseholderProduct => householder_product,
         SolveTriangular => solve_triangular, MatrixExp => matrix_exp,
         Conv2d => conv2d, ConvTranspose2d => conv_transpose2d, Pool2d => pool2d,

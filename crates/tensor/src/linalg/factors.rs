@@ -2,8 +2,8 @@
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{
-    Cholesky, Eig, Eigh, Geqrf, HouseholderProduct, Lu, LuPivotsToPermutation, MatrixExp, Qr, Svd,
-    SvdVectors,
+    Cholesky, Eig, Eigh, Geqrf, HouseholderProduct, Ldl, Lu, LuPivotsToPermutation, MatrixExp, Qr,
+    Svd, SvdVectors,
 };
 use rustorch_macros::track_calls;
 
@@ -161,6 +161,39 @@ pub fn eig(a: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
 #[track_calls(linalg)]
 pub fn eigvals(a: &Tensor) -> RusTorchResult<Tensor> {
     Tensor::apply("linalg.eigvals", Eig { vectors: false }, &[a])
+}
+
+/// `P·A·Pᵀ = L·D·Lᵀ` of symmetric matrices `[…, n, n]`, or `L·D·Lᴴ` of Hermitian ones, of which only
+/// the lower triangle is read: `L`, but for its diagonal of 1, and `D`, of blocks of 1 × 1 and 2 × 2, in
+/// one `[…, n, n]`, and the pivots, `i32` `[…, n]`, as LAPACK's `sytrf` gives them: the row, from 1,
+/// that each row was exchanged with, and for both rows of a block the negative of that which the
+/// second was.
+///
+/// # Errors
+/// Other than square matrices of floats or complex numbers; when computed, a block of 0.
+#[track_calls(linalg)]
+pub fn ldl_factor(a: &Tensor, hermitian: bool) -> RusTorchResult<(Tensor, Tensor)> {
+    let check = true;
+    let op = Ldl { hermitian, check };
+    let [factors, pivots, _] = Tensor::apply_all("linalg.ldl_factor", op, &[a])?;
+    Ok((factors, pivots))
+}
+
+/// [`ldl_factor`], and 0 or which block, from 1, is 0, `i32`, for each matrix, which is an error only
+/// with `check_errors`.
+///
+/// # Errors
+/// As [`ldl_factor`].
+#[track_calls(linalg)]
+pub fn ldl_factor_ex(
+    a: &Tensor,
+    hermitian: bool,
+    check_errors: bool,
+) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
+    let check = check_errors;
+    let op = Ldl { hermitian, check };
+    let [factors, pivots, info] = Tensor::apply_all("linalg.ldl_factor_ex", op, &[a])?;
+    Ok((factors, pivots, info))
 }
 
 /// `P·A = L·U` of matrices `[…, m, n]`: `L`, but for its diagonal of 1, and `U` in one `[…, m, n]`,

@@ -14,8 +14,8 @@ mod solve;
 mod vectors;
 
 pub use factors::{
-    QrMode, cholesky, cholesky_ex, eig, eigh, eigvals, eigvalsh, householder_product, lu,
-    lu_factor, lu_factor_ex, matrix_exp, matrix_sqrth, polar, qr, svd, svdvals,
+    QrMode, cholesky, cholesky_ex, eig, eigh, eigvals, eigvalsh, householder_product, ldl_factor,
+    ldl_factor_ex, lu, lu_factor, lu_factor_ex, matrix_exp, matrix_sqrth, polar, qr, svd, svdvals,
 };
 pub use least_squares::{
     LeastSquares, Tolerance, lstsq, lstsq_with, matrix_rank, matrix_rank_hermitian, pinv,
@@ -24,8 +24,8 @@ pub use least_squares::{
 pub use norms::{MatrixNorm, cond, matrix_norm, vector_norm};
 pub use products::{multi_dot, vecdot};
 pub use solve::{
-    det, inv, inv_ex, lu_solve, matrix_power, slogdet, solve, solve_ex, solve_triangular,
-    tensorinv, tensorsolve,
+    det, inv, inv_ex, ldl_solve, lu_solve, matrix_power, slogdet, solve, solve_ex,
+    solve_triangular, tensorinv, tensorsolve,
 };
 
 use rustorch_ir::broadcast_shapes;

@@ -1,6 +1,6 @@
 //! Systems of equations, inverses, determinants.
 
-use rustorch_ir::ops::{Scatter, SolveTriangular};
+use rustorch_ir::ops::{LdlSolve, Scatter, SolveTriangular};
 use rustorch_ir::{DType, OpError};
 use rustorch_macros::track_calls;
 
@@ -134,6 +134,28 @@ fn by_factors(
     let rows = rows.expand(&[batch(&b), &[n, columns]].concat()[..])?;
     let y = triangular(name, lu, &b.gather(-2, &rows)?, [false, true, true])?;
     triangular(name, lu, &y, [true, true, false])
+}
+
+/// The solution `X` of `A·X = B`, by what [`ldl_factor`](super::ldl_factor) gives of `A`.
+///
+/// # Errors
+/// Shapes or dtypes that do not fit; when computed, pivots that are no rows.
+#[track_calls(linalg)]
+pub fn ldl_solve(
+    factors: &Tensor,
+    pivots: &Tensor,
+    b: &Tensor,
+    hermitian: bool,
+) -> RusTorchResult<Tensor> {
+    const NAME: &str = "linalg.ldl_solve";
+    sizes(NAME, factors)?;
+    sizes(NAME, b)?;
+    let expected = "a pivot for each row of the matrices";
+    let is_each = pivots.shape() == &factors.shape()[..factors.rank() - 1];
+    require(NAME, is_each, expected, pivots.ty())?;
+    let [factors, b] = broadcast(NAME, factors, b)?;
+    let pivots = pivots.expand(&factors.shape()[..factors.rank() - 1])?;
+    Tensor::apply(NAME, LdlSolve { hermitian }, &[&factors, &pivots, &b])
 }
 
 /// The solution `X` of `A·X = B` or, with `left` false, `X·A = B`, by what

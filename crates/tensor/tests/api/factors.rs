@@ -283,3 +283,35 @@ fn what_has_no_answer_is_told() -> Outcome {
     assert!(linalg::cholesky(&tensor![1.0], false).is_err());
     Ok(())
 }
+
+#[test]
+fn symmetric_systems_by_their_factors() -> Outcome {
+    for dtype in DTYPES {
+        for hermitian in [false, true] {
+            let a = Tensor::randn_seeded([2, 3, 5, 5], dtype, 7)?;
+            let turned = a.transpose(-2, -1)?;
+            let a = a.add(&if hermitian { turned.conj()? } else { turned })?;
+            let (factors, pivots) = linalg::ldl_factor(&a, hermitian)?;
+            assert!(factors.triu(1)?.eq(0)?.all(None, false)?.item::<bool>()?);
+            assert_eq!(
+                (pivots.shape(), pivots.dtype()),
+                (&[2, 3, 5][..], DType::I32)
+            );
+            // Broadcast to the matrices.
+            let b = Tensor::randn_seeded([3, 5, 2], dtype, 8)?;
+            let x = linalg::ldl_solve(&factors, &pivots, &b, hermitian)?;
+            close(&a.matmul(&x)?, &b.expand([2, 3, 5, 2])?)?;
+        }
+    }
+    let zeros = Tensor::zeros([2, 2], DType::F32)?;
+    let (_, pivots, info) = linalg::ldl_factor_ex(&zeros, false, false)?;
+    assert_eq!(
+        (pivots.to_vec::<i32>()?, info.item::<i32>()?),
+        (vec![1, 2], 1)
+    );
+    assert!(linalg::ldl_factor(&zeros, false)?.0.eval().is_err());
+    let pivots = Tensor::from_slice(&[1i32, 3], [2])?;
+    let wrong = linalg::ldl_solve(&tensor![[1.0, 0.0], [0.0, 1.0]], &pivots, &zeros, false)?;
+    assert!(wrong.eval().is_err());
+    Ok(())
+}

@@ -28,6 +28,8 @@ mod group_norm;
 mod householder_product;
 mod index_select;
 mod layer_norm;
+mod ldl;
+mod ldl_solve;
 mod linear;
 mod lu;
 mod lu_pivots_to_permutation;
@@ -92,6 +94,8 @@ pub(crate) fn table() -> KernelTable<Launch> {
         index_select::KERNEL,
         layer_norm::KERNEL,
         linear::KERNEL,
+        ldl::KERNEL,
+        ldl_solve::KERNEL,
         lu::KERNEL,
         lu_pivots_to_permutation::KERNEL,
         matmul::KERNEL,

@@ -19,6 +19,8 @@ pub(crate) mod gather;
 pub(crate) mod geqrf;
 pub(crate) mod householder_product;
 pub(crate) mod index_select;
+pub(crate) mod ldl;
+pub(crate) mod ldl_solve;
 pub(crate) mod lu;
 pub(crate) mod lu_pivots_to_permutation;
 pub(crate) mod matmul;

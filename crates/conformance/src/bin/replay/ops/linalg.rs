@@ -77,6 +77,16 @@ table! {
         c.only("pivot", "True")?;
         linalg::lu(c.input()?)?
     };
+    "linalg.ldl_factor", "A, *, hermitian=False", |c| {
+        linalg::ldl_factor(c.input()?, c.bool("hermitian")?)?
+    };
+    "linalg.ldl_factor_ex", "A, *, hermitian=False, check_errors=False", |c| {
+        linalg::ldl_factor_ex(c.input()?, c.bool("hermitian")?, c.bool("check_errors")?)?
+    };
+    "linalg.ldl_solve", "LD, pivots, B, *, hermitian=False", |c| {
+        let (pivots, b) = (c.tensor("pivots")?, c.tensor("B")?);
+        linalg::ldl_solve(c.input()?, pivots, b, c.bool("hermitian")?)?
+    };
     "linalg.lu_factor", "A, *, pivot=True", |c| {
         c.only("pivot", "True")?;
         linalg::lu_factor(c.input()?)?
