@@ -53,6 +53,8 @@ pub enum Scalar {
     Float(Param),
     /// A value for integer tensors; also 0 or 1 for booleans.
     Int(i64),
+    /// The same above `i64::MAX`.
+    UInt(u64),
     /// Real and imaginary part.
     Complex(Param, Param),
 }
@@ -63,13 +65,15 @@ impl Scalar {
         match self {
             Self::Float(x) | Self::Complex(x, _) => x.0,
             Self::Int(i) => i as f64,
+            Self::UInt(i) => i as f64,
         }
     }
 
-    /// The value as an integer, cut towards zero.
+    /// The value as an integer, cut towards zero; one above `i64::MAX` wraps.
     pub fn as_i64(self) -> i64 {
         match self {
             Self::Int(i) => i,
+            Self::UInt(i) => i as i64,
             other => other.as_f64() as i64,
         }
     }
@@ -78,6 +82,7 @@ impl Scalar {
     pub fn as_u64(self) -> u64 {
         match self {
             Self::Int(i) => i as u64,
+            Self::UInt(i) => i,
             other if other.as_f64() < 0.0 => other.as_i64() as u64,
             other => other.as_f64() as u64,
         }
@@ -148,6 +153,12 @@ impl From<i64> for Scalar {
     }
 }
 
+impl From<u64> for Scalar {
+    fn from(value: u64) -> Self {
+        i64::try_from(value).map_or(Self::UInt(value), Self::Int)
+    }
+}
+
 impl From<i32> for Scalar {
     fn from(value: i32) -> Self {
         Self::Int(value.into())
@@ -172,6 +183,7 @@ impl fmt::Display for Scalar {
         match self {
             Self::Float(x) => x.fmt(f),
             Self::Int(i) => i.fmt(f),
+            Self::UInt(i) => i.fmt(f),
             Self::Complex(re, im) => write!(f, "{re}{:+}i", im.0),
         }
     }

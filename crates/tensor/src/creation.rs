@@ -164,6 +164,14 @@ impl Tensor {
         Self::filled("full_like", self.shape(), value.into(), self.dtype())
     }
 
+    /// [`Tensor::full_like`] in another dtype.
+    ///
+    /// # Errors
+    /// As [`Tensor::full`].
+    pub fn full_like_with(&self, value: impl Into<Scalar>, dtype: DType) -> RusTorchResult<Self> {
+        Self::filled("full_like", self.shape(), value.into(), dtype)
+    }
+
     /// One value, a number or a tensor of rank 0, in this tensor's shape and dtype.
     ///
     /// # Errors
@@ -204,6 +212,30 @@ impl Tensor {
     /// A block format.
     pub fn empty_like(&self) -> RusTorchResult<Self> {
         Self::empty(self.shape(), self.dtype())
+    }
+
+    /// [`Tensor::zeros_like`] in another dtype.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn zeros_like_with(&self, dtype: DType) -> RusTorchResult<Self> {
+        self.full_like_with(0, dtype)
+    }
+
+    /// [`Tensor::ones_like`] in another dtype.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn ones_like_with(&self, dtype: DType) -> RusTorchResult<Self> {
+        self.full_like_with(1, dtype)
+    }
+
+    /// [`Tensor::empty_like`] in another dtype.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn empty_like_with(&self, dtype: DType) -> RusTorchResult<Self> {
+        Self::empty(self.shape(), dtype)
     }
 
     /// One value in another shape, in this tensor's dtype.
@@ -404,8 +436,9 @@ fn is_held(value: Scalar, dtype: DType) -> bool {
         true => (bounds.0..=bounds.1).contains(&x.trunc()),
         false => !x.is_finite() || (bounds.0..=bounds.1).contains(&x),
     };
+    let is_wide = matches!(value, Scalar::UInt(_)) && dtype == DType::I64;
     let is_real = value.imag() == 0.0 || dtype.is_complex() || dtype == DType::Bool;
-    is_real && is_inside(value.as_f64()) && is_inside(value.imag())
+    is_real && !is_wide && is_inside(value.as_f64()) && is_inside(value.imag())
 }
 
 /// A number as a dtype has it: integers cut, real halves and singles rounded.

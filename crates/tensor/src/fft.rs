@@ -211,6 +211,7 @@ macro_rules! transforms {
         ///
         /// # Errors
         /// There is no such dimension; nothing to transform; half precision.
+        #[rustorch_macros::track_calls(fft)]
         pub fn $one(
             x: &Tensor,
             n: impl Into<Option<usize>>,
@@ -228,6 +229,7 @@ macro_rules! transforms {
         ///
         /// # Errors
         #[doc = concat!("As [`", stringify!($one), "`].")]
+        #[rustorch_macros::track_calls(fft)]
         pub fn $two(
             x: &Tensor,
             s: Option<&[usize]>,
@@ -243,6 +245,7 @@ macro_rules! transforms {
         ///
         /// # Errors
         #[doc = concat!("As [`", stringify!($one), "`].")]
+        #[rustorch_macros::track_calls(fft)]
         pub fn $many(
             x: &Tensor,
             s: Option<&[usize]>,

@@ -36,7 +36,7 @@ macro_rules! operand_from {
     };
 }
 
-operand_from!(Scalar, f64, f32, i64, i32);
+operand_from!(Scalar, f64, f32, i64, i32, u64);
 
 impl From<Complex<f64>> for Operand<'_> {
     fn from(number: Complex<f64>) -> Self {
@@ -46,7 +46,8 @@ impl From<Complex<f64>> for Operand<'_> {
 
 /// The dtype that the operands are converted to, by `torch.result_type`: numbers and
 /// tensors of rank 0 count only where their kind (bool, integer, float, complex) is above
-/// that of the other operands. A number counts as `i64`, `f32` or `complex64`.
+/// that of the other operands. A number counts as `i64` (above its
+/// range as `u64`), `f32` or `complex64`.
 pub(crate) fn result_dtype(op: &'static str, operands: &[Operand]) -> RusTorchResult<DType> {
     // From the strongest to the weakest: tensors with dimensions, without, numbers.
     let mut kinds: [Option<DType>; 3] = [None; 3];
@@ -55,6 +56,7 @@ pub(crate) fn result_dtype(op: &'static str, operands: &[Operand]) -> RusTorchRe
             Operand::Tensor(t) if t.rank() > 0 => (0, t.dtype()),
             Operand::Tensor(t) => (1, t.dtype()),
             Operand::Scalar(Scalar::Int(_)) => (2, DType::I64),
+            Operand::Scalar(Scalar::UInt(_)) => (2, DType::U64),
             Operand::Scalar(Scalar::Float(_)) => (2, DType::F32),
             Operand::Scalar(Scalar::Complex(..)) => (2, DType::Complex64),
         };

@@ -15,6 +15,8 @@ pub enum InterpolateSize {
     Size(Vec<usize>),
     /// These times the operand's sizes, rounded down.
     Scale(Vec<f64>),
+    /// Sizes, and the scales that say how far apart their elements are.
+    SizeAndScale(Vec<usize>, Vec<f64>),
 }
 
 impl<const N: usize> From<[usize; N]> for InterpolateSize {
@@ -162,6 +164,11 @@ impl Tensor {
                     .map(|(&n, scale)| (n as f64 * scale) as usize);
                 let kept = |&scale: &f64| (!options.recompute_scale_factor).then_some(scale);
                 (sizes.collect(), scales.iter().map(kept).collect())
+            }
+            InterpolateSize::SizeAndScale(sizes, scales)
+                if sizes.len() == from.len() && scales.len() == from.len() =>
+            {
+                (sizes.clone(), scales.iter().copied().map(Some).collect())
             }
             _ => {
                 let expected = format!("a size or scale for each of {} dimensions", from.len());

@@ -84,6 +84,30 @@ impl Tensor {
         Self::rand(self.shape(), self.dtype())
     }
 
+    /// [`Tensor::rand`] in this tensor's shape.
+    ///
+    /// # Errors
+    /// As [`Tensor::rand`].
+    pub fn rand_like_with(&self, dtype: DType) -> RusTorchResult<Self> {
+        Self::rand(self.shape(), dtype)
+    }
+
+    /// [`Tensor::randn`] in this tensor's shape.
+    ///
+    /// # Errors
+    /// As [`Tensor::randn`].
+    pub fn randn_like_with(&self, dtype: DType) -> RusTorchResult<Self> {
+        Self::randn(self.shape(), dtype)
+    }
+
+    /// [`Tensor::randint`] in this tensor's shape.
+    ///
+    /// # Errors
+    /// As [`Tensor::randint`].
+    pub fn randint_like_with(&self, low: i64, high: i64, dtype: DType) -> RusTorchResult<Self> {
+        Self::randint(low, high, self.shape(), dtype)
+    }
+
     /// [`Tensor::randn`] in this tensor's shape and dtype.
     ///
     /// # Errors

@@ -58,6 +58,24 @@ fn written_down() -> Outcome {
 }
 
 #[test]
+fn numbers_above_those_with_a_sign() -> Outcome {
+    let largest = Tensor::full([2], u64::MAX, DType::U64)?;
+    assert_eq!(largest.to_vec::<u64>()?, [u64::MAX; 2]);
+    assert_eq!(
+        Tensor::scalar(u64::MAX, DType::U64)?.item::<u64>()?,
+        u64::MAX
+    );
+    assert_eq!(largest.sub(u64::MAX - 1)?.to_vec::<u64>()?, [1; 2]);
+    assert_eq!(
+        Tensor::full([1], 1u64 << 63, DType::F32)?.to_vec::<f32>()?,
+        [9.223372e18]
+    );
+    let refused = error(Tensor::full([1], 1u64 << 63, DType::I64));
+    assert!(refused.ends_with("got 9223372036854775808"), "{refused}");
+    Ok(())
+}
+
+#[test]
 fn filled() -> Outcome {
     assert_eq!(
         Tensor::zeros([2], DType::F16)?.to_vec::<f16>()?,
@@ -71,6 +89,16 @@ fn filled() -> Outcome {
         x.zeros_like()?.add(&x.ones_like()?)?.to_vec::<i8>()?,
         [1, 1]
     );
+    assert_eq!(
+        x.full_like_with(1.5, DType::F64)?.to_vec::<f64>()?,
+        [1.5; 2]
+    );
+    let sum = x
+        .zeros_like_with(DType::F32)?
+        .add(&x.ones_like_with(DType::F32)?)?;
+    assert_eq!(sum.to_vec::<f32>()?, [1.0; 2]);
+    let flags = x.empty_like_with(DType::Bool)?;
+    assert_eq!((flags.shape(), flags.dtype()), (&[1, 2][..], DType::Bool));
     assert_eq!(
         Tensor::eye(3, DType::F32)?.to_vec::<f32>()?,
         [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]

@@ -13,7 +13,8 @@ table! {
         Tensor::empty(c.ints("size")?, c.dtype_or("dtype", DType::F32)?)?
     };
     "empty_like", "input, *, dtype=None, memory_format=None", |c| {
-        c.input_as("dtype")?.empty_like()?
+        let input = c.input()?;
+        input.empty_like_with(c.dtype_or("dtype", input.dtype())?)?
     };
     "empty_permuted", "size, physical_layout, *, dtype=None", |c| {
         let dtype = c.dtype_or("dtype", DType::F32)?;
@@ -33,7 +34,8 @@ table! {
         Tensor::full(c.ints("size")?, c.scalar("fill_value")?, c.dtype_or("dtype", DType::F32)?)?
     };
     "full_like", "input, fill_value, *, dtype=None", |c| {
-        c.input_as("dtype")?.full_like(c.scalar("fill_value")?)?
+        let input = c.input()?;
+        input.full_like_with(c.scalar("fill_value")?, c.dtype_or("dtype", input.dtype())?)?
     };
     "linalg.vander", "x, *, N=None", |c| {
         let columns: Option<usize> = c.maybe_int("N")?;
@@ -69,7 +71,10 @@ table! {
     "ones", "*size, *, dtype=None", |c| {
         Tensor::ones(c.ints("size")?, c.dtype_or("dtype", DType::F32)?)?
     };
-    "ones_like", "input, *, dtype=None, memory_format=None", |c| c.input_as("dtype")?.ones_like()?;
+    "ones_like", "input, *, dtype=None, memory_format=None", |c| {
+        let input = c.input()?;
+        input.ones_like_with(c.dtype_or("dtype", input.dtype())?)?
+    };
     "scalar_tensor", "s, *, dtype=None", |c| {
         Tensor::scalar(c.scalar("s")?, c.dtype_or("dtype", DType::F32)?)?
     };
@@ -123,7 +128,8 @@ table! {
         Tensor::zeros(c.ints("size")?, c.dtype_or("dtype", DType::F32)?)?
     };
     "zeros_like", "input, *, dtype=None, memory_format=None", |c| {
-        c.input_as("dtype")?.zeros_like()?
+        let input = c.input()?;
+        input.zeros_like_with(c.dtype_or("dtype", input.dtype())?)?
     };
 }
 

@@ -234,6 +234,7 @@ fn first(c: &Call) -> Found<Tensor> {
     let dtype = match c.operand("other")? {
         Operand::Tensor(other) => return Ok(other.clone()),
         Operand::Scalar(Scalar::Int(_)) => DType::I64,
+        Operand::Scalar(Scalar::UInt(_)) => DType::U64,
         Operand::Scalar(Scalar::Float(_)) => DType::F32,
         Operand::Scalar(Scalar::Complex(..)) => DType::Complex64,
     };

@@ -12,15 +12,20 @@ use crate::value::{Output, Value};
 
 table! {
     "_upsample_bilinear2d_aa", "input, output_size, align_corners, scale_factors=None, *, scales_h=None, scales_w=None", |c| {
-        c.only("scales_h", "None")?;
-        c.only("scales_w", "None")?;
         let options = InterpolateOptions {
             mode: InterpolateMode::Linear,
             align_corners: c.bool("align_corners")?,
             antialias: true,
             ..Default::default()
         };
-        c.input()?.interpolate(resized(c, "output_size", "scale_factors")?, &options)?
+        let size = match c.has("scales_h") || c.has("scales_w") {
+            true => {
+                let scales = vec![c.float("scales_h")?, c.float("scales_w")?];
+                InterpolateSize::SizeAndScale(c.ints("output_size")?, scales)
+            }
+            false => resized(c, "output_size", "scale_factors")?,
+        };
+        c.input()?.interpolate(size, &options)?
     };
     "grid_sampler_2d", GRID_SAMPLER, |c| sampled(c)?;
     "grid_sampler_3d", GRID_SAMPLER, |c| sampled(c)?;

@@ -38,7 +38,7 @@ table! {
     };
     "rand_like", "input, *, dtype=None, memory_format=None", |c| {
         let input = c.input()?;
-        Tensor::rand(input.shape(), c.dtype_or("dtype", input.dtype())?)?
+        input.rand_like_with(c.dtype_or("dtype", input.dtype())?)?
     };
     "randint", "low, high, size=None, *, dtype=None", |c| {
         let dtype = c.dtype_or("dtype", DType::I64)?;
@@ -54,14 +54,14 @@ table! {
             Some(high) => (low, high),
             None => (0, low),
         };
-        Tensor::randint(low, high, input.shape(), dtype)?
+        input.randint_like_with(low, high, dtype)?
     };
     "randn", "*size, *, dtype=None", |c| {
         Tensor::randn(c.ints("size")?, c.dtype_or("dtype", DType::F32)?)?
     };
     "randn_like", "input, *, dtype=None, memory_format=None", |c| {
         let input = c.input()?;
-        Tensor::randn(input.shape(), c.dtype_or("dtype", input.dtype())?)?
+        input.randn_like_with(c.dtype_or("dtype", input.dtype())?)?
     };
     "uniform", "input, from=0, to=1", |c| {
         let mut x = c.input()?.contiguous()?;
