@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustorch_ir::{DType, Layout, Shape};
+use rustorch_ir::{Layout, Shape};
 use smallvec::SmallVec;
 
 use crate::element::Element;
@@ -21,6 +21,86 @@ pub(crate) fn coordinates(shape: &[usize], mut flat: usize) -> SmallVec<[usize; 
     coordinates
 }
 
+/// A type of indices.
+pub(crate) trait Index: Element<Compute = Self> + Into<i64> {}
+
+impl<I: Element<Compute = I> + Into<i64>> Index for I {}
+
+/// Evaluates `$body` with `$I` standing for the [`Index`] that `$dtype` is.
+macro_rules! with_index {
+    ($dtype:expr, $I:ident => $body:expr) => {
+        match $dtype {
+            rustorch_ir::DType::I64 => {
+                type $I = i64;
+                $body
+            }
+            _ => {
+                type $I = i32;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_index;
+
+/// The index as a number without sign: one that no dimension has, if it has a sign.
+#[inline(always)]
+pub(crate) fn unsigned(index: impl Index) -> usize {
+    let index: i64 = index.into();
+    usize::try_from(index as u64).unwrap_or(usize::MAX)
+}
+
+/// Indices that are read together.
+pub(crate) const BLOCK: usize = 4096;
+
+/// Checks indices of a dimension, on several threads.
+pub(crate) struct Check {
+    /// Of the dimension.
+    pub(crate) size: usize,
+    /// The least number of an index outside.
+    outside: AtomicUsize,
+}
+
+impl Check {
+    /// For indices of a dimension of this size.
+    pub(crate) fn new(size: usize) -> Self {
+        Self {
+            size,
+            outside: AtomicUsize::new(usize::MAX),
+        }
+    }
+
+    /// The index `number`, if it is inside.
+    #[inline(always)]
+    pub(crate) fn inside(&self, index: impl Index, number: usize) -> Option<usize> {
+        let index = unsigned(index);
+        if index < self.size {
+            return Some(index);
+        }
+        self.note(number);
+        None
+    }
+
+    /// Notes that the index `number` is outside.
+    #[cold]
+    pub(crate) fn note(&self, number: usize) {
+        self.outside.fetch_min(number, Ordering::Relaxed);
+    }
+
+    /// Refuses the first index outside, if there was one: of those of `index`, again and again,
+    /// for dimension `dim` of `x`.
+    pub(crate) fn finish<I: Index>(self, index: &View, x: &View, dim: usize) -> Result<(), Misuse> {
+        let at = match self.outside.into_inner() {
+            usize::MAX => return Ok(()),
+            at => at % index.layout.elements(),
+        };
+        let value: i64 = Reader::<I>::whole(index).read(at, 1)[0].into();
+        let (at, size) = (coordinates(index.shape(), at), self.size);
+        let range = format!("outside the {size} indices of dimension {dim} of {}", x.ty);
+        Err(Misuse(format!("the index {value} at {at:?} is {range}")))
+    }
+}
+
 /// The elements of an `i64` or `i32` operand, in row-major order, as indices of dimension
 /// `dim` of `x`.
 pub(crate) fn indices(
@@ -29,54 +109,33 @@ pub(crate) fn indices(
     x: &View,
     dim: usize,
 ) -> Result<Vec<usize>, Misuse> {
-    let size = x.shape()[dim];
-    let found = match index.dtype() {
-        DType::I64 => convert::<i64>(pool, index, size),
-        _ => convert::<i32>(pool, index, size),
-    };
-    found.map_err(|(at, value)| {
-        let at = coordinates(index.shape(), at);
-        let range = format!("outside the {size} indices of dimension {dim} of {}", x.ty);
-        Misuse(format!("the index {value} at {at:?} is {range}"))
+    with_index!(index.dtype(), I => {
+        let check = Check::new(x.shape()[dim]);
+        let from = Reader::<I>::whole(index);
+        let mut indices = vec![0; from.len()];
+        for_rows(pool, &mut indices, 1, 1, |first, part| {
+            let mut from = from.clone();
+            let from = (first..).zip(from.read(first, part.len()));
+            for (to, (number, &index)) in part.iter_mut().zip(from) {
+                *to = check.inside(index, number).unwrap_or_default();
+            }
+        });
+        check.finish::<I>(index, x, dim)?;
+        Ok(indices)
     })
 }
 
-/// The indices, or place and value of the first that is not below `size`.
-fn convert<I: Element<Compute = I> + Into<i64>>(
-    pool: &Pool,
-    index: &View,
-    size: usize,
-) -> Result<Vec<usize>, (usize, i64)> {
-    let index = Reader::<I>::whole(index);
-    let outside = AtomicUsize::new(usize::MAX);
-    let mut indices = vec![0; index.len()];
-    for_rows(pool, &mut indices, 1, 1, |first, part| {
-        let mut index = index.clone();
-        let values = index.read(first, part.len());
-        for (i, (to, &from)) in part.iter_mut().zip(values).enumerate() {
-            match usize::try_from(from.into()) {
-                Ok(inside) if inside < size => *to = inside,
-                _ => {
-                    outside.fetch_min(first + i, Ordering::Relaxed);
-                }
-            }
-        }
-    });
-    match outside.into_inner() {
-        usize::MAX => Ok(indices),
-        at => Err((at, index.clone().read(at, 1)[0].into())),
-    }
-}
-
 /// Sets each element of `out`, of shape `shape`, to the element of `x` at the same
-/// coordinates, but for that of `dim`, which `pick` tells for the number of the element.
-pub(crate) fn take<T: Element>(
+/// coordinates, but for that of `dim`, which the index of the same number tells. Those whose
+/// index is outside, as `check` notes, keep what they are.
+pub(crate) fn take<T: Element, I: Index>(
     pool: &Pool,
     out: &mut [T],
     shape: &Shape,
     x: &View,
     dim: usize,
-    pick: impl Fn(usize) -> usize + Sync,
+    index: &Reader<I>,
+    check: &Check,
 ) {
     let data: &[T] = x.data();
     let mut lines = x.layout.clone();
@@ -85,13 +144,32 @@ pub(crate) fn take<T: Element>(
     lines.shape = shape.clone();
     let [lines] = Layout::collapse([&lines]);
     for_rows(pool, out, 1, 4, |first, part| {
-        let mut next = first;
-        for run in Runs::new(&lines, first..first + part.len()) {
-            let out = &mut part[next - first..][..run.len];
-            for (i, y) in out.iter_mut().enumerate() {
-                *y = data[run.at + i * run.stride + pick(next + i) * stride];
+        let mut index = index.clone();
+        for (number, mut out) in (first..).step_by(BLOCK).zip(part.chunks_mut(BLOCK)) {
+            let mut indices = (number..).zip(index.read(number, out.len()));
+            for run in Runs::new(&lines, number..number + out.len()) {
+                let (part, rest) = out.split_at_mut(run.len);
+                let part = part.iter_mut().zip(&mut indices);
+                if [run.stride, stride] == [0, 1] {
+                    // One line, of neighbours.
+                    let line = &data[run.at..][..check.size];
+                    for (y, (number, &index)) in part {
+                        match line.get(unsigned(index)) {
+                            Some(&x) => *y = x,
+                            None => check.note(number),
+                        }
+                    }
+                } else {
+                    let mut at = run.at;
+                    for (y, (number, &index)) in part {
+                        if let Some(index) = check.inside(index, number) {
+                            *y = data[at + index * stride];
+                        }
+                        at += run.stride;
+                    }
+                }
+                out = rest;
             }
-            next += run.len;
         }
     });
 }

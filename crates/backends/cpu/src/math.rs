@@ -14,6 +14,9 @@
 //! | `silu`, while its sigmoid is a normal number | 3.0 | 3.0 |
 //! | `gelu`, in ulp of `x` | 1.4 | 1.6 |
 //! | `gelu_tanh`, in ulp of `x` | 2.0 | 2.0 |
+//! | `sin`, `cos` | 1.6 | 1.6 |
+//! | `tan` | 3.6 | 3.6 |
+//! | `pow` | 0.51 | 0.51 |
 
 use std::cmp::Ordering;
 
@@ -38,6 +41,18 @@ pub(crate) trait Real: Float + AsPrimitive<f64> + Element<Compute = Self> {
     fn sigmoid(self, m: Arithmetic) -> Self;
     /// `x / 2 · (1 + erf(x / √2))`.
     fn gelu(self, m: Arithmetic) -> Self;
+    /// Sine of [tame](Self::is_tame) angles.
+    fn sine(self, m: Arithmetic) -> Self;
+    /// Cosine of tame angles.
+    fn cosine(self, m: Arithmetic) -> Self;
+    /// Tangent of tame angles.
+    fn tangent(self, m: Arithmetic) -> Self;
+    /// May it be an angle for [`Self::sine`] and its like?
+    fn is_tame(self) -> bool;
+    /// A [base](Self::is_base) to the power of a number other than infinity and NaN.
+    fn power(self, exponent: Self, m: Arithmetic) -> Self;
+    /// May it be the base of [`Self::power`]: is it positive, and not infinite?
+    fn is_base(self) -> bool;
     /// A constant, rounded.
     fn constant(value: f64) -> Self;
     /// Nearest integer, halves to even.
@@ -87,6 +102,30 @@ impl Real for f64 {
         0.5 * self * (1.0 + libm::erf(self * std::f64::consts::FRAC_1_SQRT_2))
     }
 
+    fn sine(self, _: Arithmetic) -> Self {
+        self.sin()
+    }
+
+    fn cosine(self, _: Arithmetic) -> Self {
+        self.cos()
+    }
+
+    fn tangent(self, _: Arithmetic) -> Self {
+        self.tan()
+    }
+
+    fn is_tame(self) -> bool {
+        true
+    }
+
+    fn power(self, exponent: Self, _: Arithmetic) -> Self {
+        self.powf(exponent)
+    }
+
+    fn is_base(self) -> bool {
+        true
+    }
+
     fn constant(value: f64) -> Self {
         value
     }
@@ -107,6 +146,21 @@ macro_rules! single_precision {
             fn $method(self, m: Arithmetic) -> Self {
                 $function(m, self)
             })+
+
+            #[inline(always)]
+            fn is_tame(self) -> bool {
+                self.abs() <= TAME
+            }
+
+            #[inline(always)]
+            fn power(self, exponent: Self, m: Arithmetic) -> Self {
+                pow(m, self, exponent)
+            }
+
+            #[inline(always)]
+            fn is_base(self) -> bool {
+                self > 0.0 && self < Self::INFINITY
+            }
 
             #[inline(always)]
             fn constant(value: f64) -> Self {
@@ -134,6 +188,9 @@ single_precision! {
     error_function: erf;
     sigmoid: sigmoid;
     gelu: gelu;
+    sine: sin;
+    cosine: cos;
+    tangent: tan;
 }
 
 /// The upper bits of ln 2, so few that their products with exponents are exact, and the
@@ -228,7 +285,16 @@ fn ln(m: Arithmetic, x: f32) -> f32 {
     let bits = scaled.to_bits();
     let exponent = (bits.wrapping_sub(LEAST) as i32) >> 23;
     let mantissa = f32::from_bits(bits.wrapping_sub((exponent as u32) << 23));
-    let (e, r) = (exponent as f32 - shift, mantissa - 1.0);
+    let result = ln_of(m, exponent as f32 - shift, mantissa - 1.0);
+    // Infinity and NaN are their own logarithms.
+    let result = if x < f32::INFINITY { result } else { x };
+    let result = if x < 0.0 { f32::NAN } else { result };
+    if x == 0.0 { f32::NEG_INFINITY } else { result }
+}
+
+/// `ln(2ᵉ (1 + r))` for `1 + r` from √½ to √2.
+#[inline(always)]
+pub(crate) fn ln_of(m: Arithmetic, e: f32, r: f32) -> f32 {
     let p = m.polynomial(
         r,
         [
@@ -245,11 +311,7 @@ fn ln(m: Arithmetic, x: f32) -> f32 {
     );
     let square = r * r;
     let rest = m.mul_add(e, LN_2[1], p * square * r);
-    let result = m.mul_add(e, LN_2[0], m.mul_add(square, -0.5, rest) + r);
-    // Infinity and NaN are their own logarithms.
-    let result = if x < f32::INFINITY { result } else { x };
-    let result = if x < 0.0 { f32::NAN } else { result };
-    if x == 0.0 { f32::NEG_INFINITY } else { result }
+    m.mul_add(e, LN_2[0], m.mul_add(square, -0.5, rest) + r)
 }
 
 /// Near 0 the polynomial of [Cephes](https://www.netlib.org/cephes/)' `tanhf`; elsewhere
@@ -348,6 +410,132 @@ fn gelu(m: Arithmetic, x: f32) -> f32 {
     ) * power(shifted.to_bits());
     // Of -∞ it is NaN, as is half of it times 0.
     m.mul_add(-least.abs(), tail, if x > 0.0 { x } else { 0.0 })
+}
+
+/// The largest angle of which [`reduce_angle`] knows the rest: the quarters are counted exactly by
+/// what the upper part of a quarter leaves of a double.
+const TAME: f32 = 4.0e8;
+
+/// A quarter of a turn, π/2: its upper 25 bits, and the rest.
+const QUARTER: [f64; 2] = [1.570_796_310_901_641_8, 1.589_325_477_352_819_7e-8];
+
+/// An angle as quarters of a turn, of which the lower bits count, and a rest of half a quarter at
+/// most.
+#[inline(always)]
+fn reduce_angle(x: f32) -> (u32, f32) {
+    /// [`SHIFT`] of doubles.
+    const SHIFT: f64 = 6_755_399_441_055_744.0;
+    let x = f64::from(x);
+    let shifted = x * std::f64::consts::FRAC_2_PI + SHIFT;
+    let n = shifted - SHIFT;
+    let rest = (x - n * QUARTER[0]) - n * QUARTER[1];
+    (shifted.to_bits() as u32, rest as f32)
+}
+
+/// Sine and cosine of half a quarter of a turn at most: the polynomials of
+/// [Cephes](https://www.netlib.org/cephes/)' `sinf` and `cosf`.
+#[inline(always)]
+pub(crate) fn sin_cos_of(m: Arithmetic, r: f32) -> [f32; 2] {
+    let square = r * r;
+    let p = m.polynomial(square, [-1.666_665_5e-1, 8.332_161e-3, -1.951_529_6e-4]);
+    let q = m.polynomial(square, [4.166_664_6e-2, -1.388_731_6e-3, 2.443_315_7e-5]);
+    let cos = m.mul_add(square * square, q, m.mul_add(square, -0.5, 1.0));
+    [m.mul_add(r * square, p, r), cos]
+}
+
+/// Sine and cosine of some quarters of a turn more than those.
+#[inline(always)]
+pub(crate) fn turned([sin, cos]: [f32; 2], quarters: u32) -> [f32; 2] {
+    let is_odd = quarters & 1 == 1;
+    let (sin, cos) = (
+        if is_odd { cos } else { sin },
+        if is_odd { sin } else { cos },
+    );
+    // The second bit is the sine's sign, that of the next quarter the cosine's.
+    let sign = |quarters: u32| (quarters & 2) << 30;
+    [
+        f32::from_bits(sin.to_bits() ^ sign(quarters)),
+        f32::from_bits(cos.to_bits() ^ sign(quarters.wrapping_add(1))),
+    ]
+}
+
+#[inline(always)]
+fn sin_cos(m: Arithmetic, x: f32) -> [f32; 2] {
+    let (quarters, rest) = reduce_angle(x);
+    turned(sin_cos_of(m, rest), quarters)
+}
+
+/// Sine of angles up to [`TAME`].
+#[inline(always)]
+fn sin(m: Arithmetic, x: f32) -> f32 {
+    // The sign also of 0.
+    if x == 0.0 { x } else { sin_cos(m, x)[0] }
+}
+
+/// Cosine of angles up to [`TAME`].
+#[inline(always)]
+fn cos(m: Arithmetic, x: f32) -> f32 {
+    sin_cos(m, x)[1]
+}
+
+/// Tangent of angles up to [`TAME`].
+#[inline(always)]
+fn tan(m: Arithmetic, x: f32) -> f32 {
+    let [sin, cos] = sin_cos(m, x);
+    if x == 0.0 { x } else { sin / cos }
+}
+
+/// `2^(y log₂ x)` in double precision, for a positive `x` and a `y` that are not infinite: the
+/// logarithm by the series of `artanh`, the power by that of eˣ, cut off at 2⁻³².
+#[inline(always)]
+fn pow(m: Arithmetic, x: f32, y: f32) -> f32 {
+    /// [`SHIFT`] of doubles.
+    const SHIFT: f64 = 6_755_399_441_055_744.0;
+    /// The least mantissa, √½.
+    const LEAST: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
+    /// What the exponent of 1 is in the bits of a double.
+    const BIAS: u64 = 1023;
+
+    let bits = f64::from(x).to_bits();
+    let exponent = (bits.wrapping_sub(LEAST) as i64) >> 52;
+    let mantissa = f64::from_bits(bits.wrapping_sub((exponent as u64) << 52));
+    let f = (mantissa - 1.0) / (mantissa + 1.0);
+    let p = m.polynomial(
+        f * f,
+        [
+            1.0,
+            1.0 / 3.0,
+            1.0 / 5.0,
+            1.0 / 7.0,
+            1.0 / 9.0,
+            1.0 / 11.0,
+            1.0 / 13.0,
+        ]
+        .map(|c| 2.0 * std::f64::consts::LOG2_E * c),
+    );
+    let log = m.mul_add(f, p, f64::from(exponent as i32));
+    // Beyond these the result is infinite or zero.
+    let power = f64::from(y) * log;
+    let power = if power > 130.0 { 130.0 } else { power };
+    let power = if power < -152.0 { -152.0 } else { power };
+    let shifted = power + SHIFT;
+    let r = (power - (shifted - SHIFT)) * std::f64::consts::LN_2;
+    let e = m.polynomial(
+        r,
+        [
+            1.0,
+            1.0,
+            1.0 / 2.0,
+            1.0 / 6.0,
+            1.0 / 24.0,
+            1.0 / 120.0,
+            1.0 / 720.0,
+            1.0 / 5040.0,
+            1.0 / 40320.0,
+        ],
+    );
+    let scale = f64::from_bits(shifted.to_bits().wrapping_add(BIAS) << 52);
+    (e * scale) as f32
 }
 
 /// `max(x, 0)`; NaN stays.
@@ -492,6 +680,33 @@ mod tests {
         let scale = 2.0 * (2.0 / std::f64::consts::PI).sqrt();
         let exact = |x: f64| x / (1.0 + (-scale * (x + 0.044715 * x.powi(3))).exp());
         check("gelu_tanh", [2.0, 2.0], gelu_tanh, exact, |x, _| ulp(x));
+    }
+
+    #[test]
+    fn angles_are_exact_within_their_errors() {
+        // What is beyond has other ways.
+        let tame = |f: fn(Arithmetic, f32) -> f32| {
+            move |m: Arithmetic, x: f32| if x.is_tame() { f(m, x) } else { 0.0 }
+        };
+        let exact =
+            |f: fn(f64) -> f64| move |x: f64| if x.abs() <= TAME.into() { f(x) } else { 0.0 };
+        check("sin", [1.6, 1.6], tame(sin), exact(f64::sin), of_result);
+        check("cos", [1.6, 1.6], tame(cos), exact(f64::cos), of_result);
+        check("tan", [3.6, 3.6], tame(tan), exact(f64::tan), of_result);
+    }
+
+    #[test]
+    fn powers_are_exact_within_their_error() {
+        for y in [
+            -7.25, -1.0, -0.5, -1e-3, 0.0, 1e-7, 0.5, 1.0, 2.0, 2.5, 3.0, 40.0,
+        ] {
+            let f = |m, x: f32| if x.is_base() { pow(m, x, y) } else { 0.0 };
+            let exact = |x: f64| match (x as f32).is_base() {
+                true => x.powf(y.into()),
+                false => 0.0,
+            };
+            check("pow", [0.51, 0.51], f, exact, of_result);
+        }
     }
 
     #[test]

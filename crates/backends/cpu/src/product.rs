@@ -64,7 +64,6 @@ impl<'a, T> Batch<'a, T> {
     }
 
     /// One matrix.
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn one(Matrix { data, strides }: Matrix<'a, T>) -> Self {
         let starts = vec![0];
         Self {
@@ -72,6 +71,11 @@ impl<'a, T> Batch<'a, T> {
             starts,
             strides,
         }
+    }
+
+    /// Distances of rows and of columns.
+    pub(crate) fn strides(&self) -> [usize; 2] {
+        self.strides
     }
 
     /// The number of matrices.

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use crate::element::Element;
 use crate::kernel::{SharedMut, for_ranges, for_rows};
 use crate::pool::Pool;
+use crate::simd::{Kernel, Level, Simd};
 use crate::view::View;
 
 /// Elements along each side of the tiles that transposing copies go through: a cache line
@@ -102,9 +103,19 @@ pub(crate) fn gather<T: Copy>(data: &[T], runs: Runs, mut out: &mut [T]) {
     }
 }
 
-fn copy_run<T: Copy>(data: &[T], run: Run, out: &mut [T]) {
+struct Fill<'a, T>(T, &'a mut [T]);
+
+impl<T: Copy> Kernel for Fill<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        self.1.fill(self.0);
+    }
+}
+
+/// Copies a run of `data`.
+pub(crate) fn copy_run<T: Copy>(data: &[T], run: Run, out: &mut [T]) {
     match run.stride {
-        0 => out.fill(data[run.at]),
+        0 => Level::current().run(Fill(data[run.at], out)),
         1 => out.copy_from_slice(&data[run.at..][..run.len]),
         stride => {
             let data = data[run.at..].iter().step_by(stride);
@@ -158,6 +169,27 @@ pub(crate) fn transpose<T: Pod>(
     }
 }
 
+/// Where the piece is that a [`Reader`] was last asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// In memory, from this position on.
+    Stored(usize),
+    /// Gathered.
+    Gathered,
+    /// Gathered: the element at this position, again and again.
+    Repeated(usize),
+}
+
+impl Found {
+    /// The piece.
+    fn of<'a, T>(self, data: &'a [T], gathered: &'a [T], len: usize) -> &'a [T] {
+        match self {
+            Self::Stored(at) => &data[at..at + len],
+            Self::Gathered | Self::Repeated(_) => &gathered[..len],
+        }
+    }
+}
+
 /// An operand seen through a layout, of which it gives out pieces.
 #[derive(Clone)]
 pub(crate) struct Reader<'a, T: Element> {
@@ -165,8 +197,7 @@ pub(crate) struct Reader<'a, T: Element> {
     /// Collapsed, and counted from the first element of `data`.
     layout: Layout,
     gathered: Vec<T>,
-    /// The position of the one element that `gathered` repeats.
-    repeated: Option<usize>,
+    found: Found,
     widened: Vec<T::Compute>,
 }
 
@@ -191,7 +222,7 @@ impl<'a, T: Element> Reader<'a, T> {
             data,
             layout,
             gathered: Vec::new(),
-            repeated: None,
+            found: Found::Gathered,
             widened: Vec::new(),
         }
     }
@@ -199,26 +230,47 @@ impl<'a, T: Element> Reader<'a, T> {
     /// `len` elements from `start` on, in row-major order and in the type that kernels
     /// compute in. Neighbours that are of that type are not copied.
     pub(crate) fn read(&mut self, start: usize, len: usize) -> &[T::Compute] {
+        self.find(start, len);
+        let Self {
+            data,
+            gathered,
+            found,
+            widened,
+            ..
+        } = self;
+        T::widen(found.of(data, gathered, len), widened)
+    }
+
+    /// The same as memory has them. Neighbours are not copied.
+    pub(crate) fn stored(&mut self, start: usize, len: usize) -> &[T] {
+        self.find(start, len);
+        self.found.of(self.data, &self.gathered, len)
+    }
+
+    /// Finds elements, or gathers them.
+    fn find(&mut self, start: usize, len: usize) {
         if self.layout.strides.as_slice() == [1] {
-            let stored = &self.data[self.layout.offset + start..][..len];
-            return T::widen(stored, &mut self.widened);
+            self.found = Found::Stored(self.layout.offset + start);
+            return;
         }
         let runs = Runs::new(&self.layout, start..start + len);
-        let stored = match runs.clone().next().filter(|run| run.len == len) {
-            Some(Run { at, stride: 1, .. }) => &self.data[at..at + len],
+        let only = runs.clone().next().filter(|run| run.len == len);
+        self.found = match only {
+            Some(Run { at, stride: 1, .. }) => Found::Stored(at),
             Some(Run { at, stride: 0, .. })
-                if self.repeated == Some(at) && self.gathered.len() >= len =>
+                if self.found == Found::Repeated(at) && self.gathered.len() >= len =>
             {
-                &self.gathered[..len]
+                return;
             }
-            run => {
-                self.repeated = run.filter(|run| run.stride == 0).map(|run| run.at);
+            _ => {
                 self.gathered.resize(len, T::zeroed());
                 gather(self.data, runs, &mut self.gathered);
-                &self.gathered
+                match only {
+                    Some(Run { at, stride: 0, .. }) => Found::Repeated(at),
+                    _ => Found::Gathered,
+                }
             }
         };
-        T::widen(stored, &mut self.widened)
     }
 
     /// Number of elements.

@@ -31,6 +31,7 @@ pub enum Distribution {
 
 /// One block of Philox4x32-10: four random words for a 64-bit counter and key
 /// ([Salmon et al. 2011](https://doi.org/10.1145/2063384.2063405)).
+#[inline(always)]
 pub fn philox(counter: u64, key: u64) -> [u32; 4] {
     let mut x = [counter as u32, (counter >> 32) as u32, 0, 0];
     let mut key = [key as u32, (key >> 32) as u32];

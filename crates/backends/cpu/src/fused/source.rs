@@ -11,7 +11,7 @@ use crate::element::{Element, with_type};
 use crate::elementwise::Word;
 use crate::kernel::Misuse;
 use crate::pool::Pool;
-use crate::reader::{Reader, Run, Runs, TILE, gather, nearest, transpose};
+use crate::reader::{Reader, Run, Runs, TILE, copy_run, gather, nearest, transpose};
 use crate::view::View;
 
 /// Bytes of a [`Panel`]: at most this much, to be kept by a second-level cache.
@@ -59,6 +59,8 @@ struct Panel {
 
 /// How elements of some size are copied.
 struct Moves {
+    /// See [`copy_run`].
+    copy_run: fn(&[u8], Run, &mut [u8]),
     /// See [`gather`].
     gather: fn(&[u8], Runs, &mut [u8]),
     /// See [`Reader::copy_all`].
@@ -70,6 +72,9 @@ struct Moves {
 impl Moves {
     fn new<T: Element>() -> Self {
         Self {
+            copy_run: |data, run, out| {
+                copy_run::<T>(cast_slice(data), run, cast_slice_mut(out));
+            },
             gather: |data, runs, out| gather::<T>(cast_slice(data), runs, cast_slice_mut(out)),
             copy_all: |data, layout, pool, out| {
                 Reader::<T>::of(cast_slice(data), layout).copy_all(pool, cast_slice_mut(out));
@@ -98,6 +103,17 @@ impl Source {
     /// Is it one element again and again?
     pub(super) fn is_repeated(&self) -> bool {
         self.layout.strides.iter().all(|&stride| stride == 0)
+    }
+
+    /// The length of rows in which elements lie at equal distances, if there are several.
+    pub(super) fn row(&self) -> Option<usize> {
+        let row = self
+            .layout
+            .shape
+            .last()
+            .filter(|_| self.layout.rank() > 1)?;
+        // Panels have an order of their own.
+        (self.panel.is_none()).then_some(*row)
     }
 
     /// Does it need a register of its own?
@@ -148,18 +164,34 @@ impl Source {
             }
             register.holds = 0..0;
         }
-        let runs = || Runs::new(&self.layout, start..start + len);
-        match runs().next() {
-            Some(Run {
-                at,
-                stride: 1,
-                len: n,
-            }) if n == len => Place::Memory(&data[at * size..][..len * size]),
-            _ => {
-                (self.moves.gather)(data, runs(), register.room(len * size));
+        match self.run(start, len) {
+            Some(Run { at, stride: 1, .. }) => Place::Memory(&data[at * size..][..len * size]),
+            Some(run) => {
+                (self.moves.copy_run)(data, run, register.room(len * size));
+                Place::Register(0)
+            }
+            None => {
+                let runs = Runs::new(&self.layout, start..start + len);
+                (self.moves.gather)(data, runs, register.room(len * size));
                 Place::Register(0)
             }
         }
+    }
+
+    /// `len` elements from `start` on, if they are one run.
+    fn run(&self, start: usize, len: usize) -> Option<Run> {
+        let Layout { shape, strides, .. } = &self.layout;
+        // Of two dimensions, which is the most frequent case, without the preparations of `Runs`.
+        let (&[_, width], &[far, near]) = (&shape[..], &strides[..]) else {
+            let mut runs = Runs::new(&self.layout, start..start + len);
+            return runs.next().filter(|run| run.len == len);
+        };
+        let (row, column) = (start / width, start % width);
+        (column + len <= width).then_some(Run {
+            at: row * far + column * near,
+            stride: near,
+            len,
+        })
     }
 }
 

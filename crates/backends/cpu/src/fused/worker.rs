@@ -25,6 +25,10 @@ const LONE_BYTES: usize = 32 * 1024;
 /// the shorter the blocks, the more evenly is memory used.
 const STREAM_BYTES: usize = 2 * 1024;
 
+/// Elements of a row that is worth a block of its own, rather than to be brought together with
+/// others.
+const ROW: usize = 256;
+
 /// How many blocks before its use an operand is asked for.
 const AHEAD: usize = 2;
 
@@ -43,14 +47,22 @@ pub(super) fn run(
         false if program.is_one() => LONE_BYTES,
         false => BLOCK_BYTES,
     };
-    let block = bytes / program.widest;
     let count = out.len() / size;
-    let (blocks, work) = (count.div_ceil(block), block * program.work);
+    // What is broadcast along rows is read in place by blocks that are within one.
+    let row = match sources.iter().filter_map(Source::row).min() {
+        Some(row) if row >= ROW => row,
+        _ => count,
+    };
+    let parts = row.div_ceil(bytes / program.widest);
+    let block = row.div_ceil(parts).next_multiple_of(cache::LINE);
+    let parts = row.div_ceil(block);
+    let (blocks, work) = (count / row * parts, block * program.work);
     let out = SharedMut::new(out);
     for_ranges(pool, blocks, work, |blocks| {
-        let mut worker = Worker::new(program, sources, operands, block.min(count), streams);
-        for start in blocks.map(|index| index * block) {
-            let len = block.min(count - start);
+        let mut worker = Worker::new(program, sources, operands, block.min(row), streams);
+        for index in blocks {
+            let within = index % parts * block;
+            let (start, len) = (index / parts * row + within, block.min(row - within));
             // SAFETY: blocks are disjoint and inside the output.
             let out = unsafe { out.range(start * size, len * size) };
             worker.block(start, len, out);

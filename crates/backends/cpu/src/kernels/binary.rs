@@ -13,7 +13,7 @@ use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
 use crate::math::Real;
 use crate::reader::Reader;
-use crate::simd::apply2;
+use crate::simd::{Level, all, apply2, apply2_at};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Binary,
@@ -86,7 +86,7 @@ fn real<T: Real>(op: BinaryOp) -> Option<Loop2<T>> {
         BinaryOp::Div => |a, b, out| apply2(a, b, out, |a, b| a / b),
         BinaryOp::FloorDivide => |a, b, out| apply2(a, b, out, floor_divide),
         BinaryOp::Remainder => |a, b, out| apply2(a, b, out, remainder),
-        BinaryOp::Pow => |a, b, out| apply2(a, b, out, T::powf),
+        BinaryOp::Pow => power,
         BinaryOp::Maximum => |a, b, out| {
             apply2(a, b, out, |a, b| if a > b || a.is_nan() { a } else { b });
         },
@@ -96,6 +96,18 @@ fn real<T: Real>(op: BinaryOp) -> Option<Loop2<T>> {
         BinaryOp::NextAfter => |a, b, out| apply2(a, b, out, T::next_after),
         _ => return defined(op),
     })
+}
+
+/// Powers of bases and to exponents of a kind are computed together, and the others one by one.
+fn power<T: Real>(a: &[T], b: &[T], out: &mut [T]) {
+    apply2_at(Level::current(), a, b, out, |m, a, b| a.power(b, m));
+    if !all(a, T::is_base) || !all(b, |b| b.is_finite()) {
+        for ((&a, &b), out) in a.iter().zip(b).zip(out) {
+            if !a.is_base() || !b.is_finite() {
+                *out = a.powf(b);
+            }
+        }
+    }
 }
 
 /// The functions that have no better way here than their definition in double precision.

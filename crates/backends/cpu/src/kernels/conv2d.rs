@@ -1,7 +1,12 @@
-//! Convolution as a matrix product with the windows as columns, tile by tile.
+//! Convolution: of single precision from slices of the image (`direct`), else as a matrix product
+//! with the windows as columns, tile by tile.
 
+mod direct;
+
+use std::any::TypeId;
 use std::ops::{AddAssign, Range};
 
+use bytemuck::{cast_slice, cast_slice_mut};
 use num_traits::{One, Zero};
 use rustorch_ir::ops::Conv2d;
 use rustorch_ir::{Op, OpKind, Signature};
@@ -13,6 +18,7 @@ use crate::launch::Launch;
 use crate::product::{Matrix, for_tiles, multiply};
 use crate::reader::{Reader, read_all};
 use crate::window::Side;
+use direct::{Convolution, Phases};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Conv2d,
@@ -63,8 +69,21 @@ where
     let weight = weight.all();
     let (pixels, image) = (to[2] * to[3], channels * from[2] * from[3]);
     let sizes = [outputs, inner, pixels];
+    let is_single = TypeId::of::<T::Compute>() == TypeId::of::<f32>();
+    let direct = (is_single && !windows.are_pixels()).then(|| Convolution {
+        sides: [Phases::new(side(0), kh), Phases::new(side(1), kw)],
+        channels,
+        outputs,
+        groups: op.groups,
+        x: cast_slice(x),
+        weight: cast_slice(weight),
+        bias: bias.as_deref().map(cast_slice),
+    });
 
     T::write(args.output.data::<T>(), &mut Vec::new(), |out| {
+        if let Some(direct) = direct.filter(Convolution::pays) {
+            return direct.run(pool, cast_slice_mut(out));
+        }
         let out = SharedMut::new(out);
         for_tiles(pool, to[0] * op.groups, sizes, |batch, rows, columns| {
             let x = &x[batch * image..][..image];
@@ -97,6 +116,12 @@ struct Windows {
 }
 
 impl Windows {
+    /// Is each window one pixel, and each pixel a window?
+    fn are_pixels(&self) -> bool {
+        let single = |s: &Side| s.stride == 1 && s.padding == 0;
+        self.kernel == [1, 1] && self.sides.iter().all(single)
+    }
+
     /// A matrix whose columns are the windows with numbers `columns`: a row for each
     /// channel of the image `x` and element of a window.
     fn columns<'a, T: Element>(
@@ -106,9 +131,7 @@ impl Windows {
         buffer: &'a mut Vec<T>,
     ) -> Matrix<'a, T> {
         let [down, across] = self.sides;
-        let single = |s: &Side| s.stride == 1 && s.padding == 0;
-        if self.kernel == [1, 1] && self.sides.iter().all(single) {
-            // Windows are the pixels.
+        if self.are_pixels() {
             let whole = Matrix {
                 data: x,
                 strides: [down.size * across.size, 1],

@@ -1,10 +1,11 @@
 //! Rows of a table, dequantised one by one.
 
-use half::{bf16, f16};
+use bytemuck::cast_slice;
 use rustorch_ir::{DType, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 use smallvec::SmallVec;
 
+use crate::half_precision::{widen_bf16, widen_f16};
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
 
@@ -56,18 +57,14 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
 
 /// Converts one row.
 fn read_row(dtype: DType, bytes: &[u8], row: &mut [f32]) {
-    let cells = bytes.chunks_exact(dtype.size().unwrap_or(1));
     match dtype {
         DType::Block(format) => {
             // Lengths match: the row's bytes were derived from its width.
             let converted = format.dequantize(bytes, row);
             debug_assert!(converted.is_ok());
         }
-        DType::F16 => (row.iter_mut().zip(cells))
-            .for_each(|(y, b)| *y = f16::from_le_bytes([b[0], b[1]]).to_f32()),
-        DType::BF16 => (row.iter_mut().zip(cells))
-            .for_each(|(y, b)| *y = bf16::from_le_bytes([b[0], b[1]]).to_f32()),
-        _ => (row.iter_mut().zip(cells))
-            .for_each(|(y, b)| *y = f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
+        DType::F16 => widen_f16(cast_slice(bytes), row),
+        DType::BF16 => widen_bf16(cast_slice(bytes), row),
+        _ => row.copy_from_slice(cast_slice(bytes)),
     }
 }

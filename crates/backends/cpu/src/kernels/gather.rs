@@ -4,9 +4,10 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
-use crate::index::{indices, take};
+use crate::index::{Check, take, with_index};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
+use crate::reader::Reader;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Gather,
@@ -24,10 +25,15 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
         return Err(Misuse("not a gather".to_owned()));
     };
     let (x, index) = (&args.inputs[0], &args.inputs[1]);
-    let picks = indices(args.pool, index, x, op.dim)?;
-    let shape = &args.output.ty.shape;
-    with_type!(args.output.dtype(), words T => {
-        take::<T>(args.pool, args.output.data(), shape, x, op.dim, |i| picks[i]);
-        Ok(())
+    let shape = args.output.ty.shape.clone();
+    let out = &mut args.output;
+    with_index!(index.dtype(), I => {
+        let check = Check::new(x.shape()[op.dim]);
+        with_type!(x.dtype(), words T => {
+            let picks = Reader::<I>::whole(index);
+            take::<T, I>(args.pool, out.data(), &shape, x, op.dim, &picks, &check);
+            Ok(())
+        })?;
+        check.finish::<I>(index, x, op.dim)
     })
 }

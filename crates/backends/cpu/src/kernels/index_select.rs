@@ -1,10 +1,10 @@
 //! Listed indices of a dimension.
 
-use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::index::{indices, take};
+use crate::index::{Check, indices, take, with_index};
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
 use crate::reader::Reader;
@@ -24,10 +24,29 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     let Op::IndexSelect(op) = args.op else {
         return Err(Misuse("not an index_select".to_owned()));
     };
-    let picks = indices(args.pool, &args.inputs[1], &args.inputs[0], op.dim)?;
-    with_type!(args.output.dtype(), words T => {
-        select::<T>(&mut args, op.dim, &picks);
-        Ok(())
+    let (x, index) = (&args.inputs[0], &args.inputs[1]);
+    let row: usize = x.shape()[op.dim + 1..].iter().product();
+    if row != 1 || args.output.ty.shape.elements() == 0 {
+        let picks = indices(args.pool, index, x, op.dim)?;
+        return with_type!(args.output.dtype(), words T => {
+            select::<T>(&mut args, op.dim, &picks);
+            Ok(())
+        });
+    }
+    // The same indices for each line.
+    let shape = args.output.ty.shape.clone();
+    let mut layout = Layout::contiguous(&shape);
+    layout.strides.fill(0);
+    layout.strides[op.dim] = index.layout.strides[0];
+    layout.offset = index.layout.offset;
+    with_index!(index.dtype(), I => {
+        let check = Check::new(x.shape()[op.dim]);
+        with_type!(x.dtype(), words T => {
+            let picks = Reader::<I>::new(index, &layout);
+            take::<T, I>(args.pool, args.output.data(), &shape, x, op.dim, &picks, &check);
+            Ok(())
+        })?;
+        check.finish::<I>(index, x, op.dim)
     })
 }
 
@@ -36,10 +55,6 @@ fn select<T: Element>(args: &mut Args, dim: usize, picks: &[usize]) {
     let x = &args.inputs[0];
     let size = x.shape()[dim];
     let row: usize = x.shape()[dim + 1..].iter().product();
-    if row == 1 {
-        let (shape, out) = (&args.output.ty.shape, args.output.data::<T>());
-        return take(args.pool, out, shape, x, dim, |i| picks[i % picks.len()]);
-    }
     let x = Reader::<T>::whole(x);
     for_rows(
         args.pool,

@@ -5,8 +5,10 @@ use std::cell::RefCell;
 use rustorch_ir::{DType, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use super::matmul::products;
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
+use crate::product::{Batch, Matrix};
 use crate::qmatmul::{self, Scratch, Weight, WeightType};
 use crate::view::View;
 
@@ -48,12 +50,19 @@ fn accepts(s: &Signature) -> bool {
 fn launch(mut args: Args) -> Result<(), Misuse> {
     let weight = weight(&args.inputs[1])?;
     let x: &[f32] = args.inputs[0].data();
-    let n = weight.n();
+    let (n, k) = (weight.n(), weight.k());
     let rows: usize = args.output.shape().iter().rev().skip(1).product();
     let out: &mut [f32] = args.output.data();
-    SCRATCH.with_borrow_mut(|scratch| {
-        qmatmul::linear(args.pool, &weight, x, rows, out, scratch);
-    });
+    let is_single = weight.weight_type() == WeightType::F32;
+    if is_single && rows > qmatmul::MAX_FEW && qmatmul::pads(k) {
+        let matrix = |data, strides| Batch::one(Matrix { data, strides });
+        let (x, w) = (matrix(x, [k, 1]), matrix(args.inputs[1].data(), [1, k]));
+        products(args.pool, &x, &w, [rows, k, n], out);
+    } else {
+        SCRATCH.with_borrow_mut(|scratch| {
+            qmatmul::linear(args.pool, &weight, x, rows, out, scratch);
+        });
+    }
     if let Some(bias) = args.inputs.get(2) {
         let bias: &[f32] = bias.data();
         for_rows(args.pool, out, n, n, |_, part| {

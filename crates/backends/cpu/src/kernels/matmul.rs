@@ -12,12 +12,10 @@ use crate::element::{Element, with_type};
 use crate::kernel::{Args, Misuse, SharedMut, for_rows};
 use crate::launch::Launch;
 #[cfg(target_arch = "x86_64")]
-use crate::planes::{self, Number};
+use crate::planes::{self, Number, Unit};
 use crate::pool::Pool;
-use crate::product::{Batch, for_tiles, multiply};
+use crate::product::{Batch, Matrix, for_tiles, multiply};
 use crate::reader::Reader;
-#[cfg(target_arch = "x86_64")]
-use crate::simd::amx::Amx;
 use crate::simd::{Kernel, Level, Simd};
 use crate::view::View;
 
@@ -42,6 +40,7 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     }
     match args.output.dtype() {
         DType::F64 => as_stored::<f64>(&mut args),
+        DType::F32 if of_vectors(&mut args) => {}
         DType::F32 => as_stored::<f32>(&mut args),
         DType::Complex64 => as_stored::<Complex<f32>>(&mut args),
         DType::Complex128 => as_stored::<Complex<f64>>(&mut args),
@@ -71,19 +70,24 @@ fn sizes(args: &Args) -> (Shape, [usize; 3]) {
     )
 }
 
-/// Computes products that are worth it, and can be, by the matrix unit.
+/// Computes products that are worth it, and can be, by the matrix unit, or of bf16 by the vector
+/// unit's instructions for them.
 #[cfg(target_arch = "x86_64")]
 fn in_tiles(args: &mut Args) -> bool {
-    fn of<T: Number, const N: usize>(amx: Amx, args: &mut Args) -> bool {
+    fn of<T: Number, const N: usize>(unit: impl Unit, args: &mut Args) -> bool {
         let (lead, sizes) = sizes(args);
         let [a, b] = operands::<T>(args, &lead);
-        planes::multiply::<T, T, T, N, N>(amx, args.pool, sizes, &a, &b, args.output.data())
+        planes::multiply::<T, T, T, N, N>(unit, args.pool, sizes, &a, &b, args.output.data())
     }
-    match (Level::current().amx(), args.output.dtype()) {
-        (Some(_), _) if !planes::pays(sizes(args).1) => false,
-        (Some(amx), DType::F32) => of::<f32, 3>(amx, args),
-        (Some(amx), DType::F16) => of::<f16, 2>(amx, args),
-        (Some(amx), DType::BF16) => of::<bf16, 1>(amx, args),
+    if !planes::pays(sizes(args).1) {
+        return false;
+    }
+    let level = Level::current();
+    match (level.amx(), level.bf16(), args.output.dtype()) {
+        (Some(amx), _, DType::F32) => of::<f32, 3>(amx, args),
+        (Some(amx), _, DType::F16) => of::<f16, 2>(amx, args),
+        (Some(amx), _, DType::BF16) => of::<bf16, 1>(amx, args),
+        (_, Some(unit), DType::BF16) => of::<bf16, 1>(unit, args),
         _ => false,
     }
 }
@@ -101,6 +105,77 @@ fn as_stored<T: Element + Zero + One>(args: &mut Args) {
     let (lead, sizes) = sizes(args);
     let [a, b] = operands::<T>(args, &lead);
     products(args.pool, &a, &b, sizes, args.output.data());
+}
+
+/// Computes products of rows that are neighbours with one column.
+fn of_vectors(args: &mut Args) -> bool {
+    let (lead, [m, k, n]) = sizes(args);
+    let [a, b] = operands::<f32>(args, &lead);
+    if n != 1 || k == 0 || a.strides()[1] != 1 || m * a.len() == 0 {
+        return false;
+    }
+    let level = Level::current();
+    let columns: Vec<f32> = (0..b.len()).flat_map(|i| column(b.get(i), k)).collect();
+    for_rows(args.pool, args.output.data(), 1, k, |first, part| {
+        let mut part = part;
+        let mut row = first;
+        while !part.is_empty() {
+            let (batch, within) = (row / m, row % m);
+            let (out, rest) = std::mem::take(&mut part).split_at_mut((m - within).min(part.len()));
+            row += out.len();
+            part = rest;
+            level.run(Dots {
+                rows: a.get(batch).from(within, 0),
+                x: &columns[batch * k..][..k],
+                out,
+            });
+        }
+    });
+    true
+}
+
+/// The first column of a matrix of `k` rows.
+fn column(matrix: Matrix<f32>, k: usize) -> impl Iterator<Item = f32> {
+    let elements = matrix.data.iter().step_by(matrix.strides[0].max(1));
+    // One again and again, if they are broadcast.
+    let first = matrix.data.first().filter(|_| matrix.strides[0] == 0);
+    let repeated = first.into_iter().cycle();
+    repeated.chain(elements).take(k).copied()
+}
+
+/// The products of rows with a vector.
+struct Dots<'a> {
+    rows: Matrix<'a, f32>,
+    x: &'a [f32],
+    out: &'a mut [f32],
+}
+
+impl Kernel for Dots<'_> {
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        /// Sums that grow side by side: one alone would wait for its last addition.
+        const CHAINS: usize = 4;
+        let (x, x_rest) = self.x.as_chunks::<16>();
+        for (i, out) in self.out.iter_mut().enumerate() {
+            let row = &self.rows.data[i * self.rows.strides[0]..][..self.x.len()];
+            let (row, row_rest) = row.as_chunks::<16>();
+            let mut sums = [s.splat_f32(0.0); CHAINS];
+            let (fours, last) = row.as_chunks::<CHAINS>();
+            let (x_fours, x_last) = x.as_chunks::<CHAINS>();
+            for (row, x) in fours.iter().zip(x_fours) {
+                for (sum, (row, x)) in sums.iter_mut().zip(row.iter().zip(x)) {
+                    *sum = s.mul_add(*sum, s.load_f32(row), s.load_f32(x));
+                }
+            }
+            for (sum, (row, x)) in sums.iter_mut().zip(last.iter().zip(x_last)) {
+                *sum = s.mul_add(*sum, s.load_f32(row), s.load_f32(x));
+            }
+            let [a, b, c, d] = sums;
+            let sum = s.sum(s.add_f32(s.add_f32(a, b), s.add_f32(c, d)));
+            let rest = row_rest.iter().zip(x_rest);
+            *out = rest.fold(sum, |sum, (a, b)| sum + a * b);
+        }
+    }
 }
 
 /// Products in another type than the operands', which are converted first.
@@ -124,7 +199,7 @@ fn row_major<'a, T: Element>(
     Batch::new(reader.all(), &layout, lead)
 }
 
-fn products<T: Zero + One + Send + Sync + 'static>(
+pub(super) fn products<T: Zero + One + Send + Sync + 'static>(
     pool: &Pool,
     a: &Batch<T>,
     b: &Batch<T>,

@@ -1,16 +1,17 @@
 //! The largest or smallest elements of each line, in order, and their places.
 
-use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::ops::Not;
 
-use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
-use crate::fold::Ordered;
-use crate::index::take;
+use crate::index::{Check, take};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
 use crate::lines::map_lines_to;
+use crate::reader::Reader;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::TopK,
@@ -20,7 +21,10 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
 };
 
 /// Cost of an element beside an addition.
-const WORK: usize = 8;
+const WORK: usize = 16;
+
+/// Elements that are looked at together.
+const CHUNK: usize = 16;
 
 fn accepts(_: &Signature) -> bool {
     true
@@ -43,46 +47,143 @@ fn launch(args: Args) -> Result<(), Misuse> {
     let [indices] = &mut others[..] else {
         return Err(Misuse("top_k has two results".to_owned()));
     };
+    let shape = values.ty.shape.clone();
     with_type!(x.dtype(), reals T => {
         map_lines_to::<T, i64>(pool, x, indices, op.dim, WORK, |x, y| top(x, op.largest, y));
         Ok(())
     })?;
-    let picks: &[i64] = indices.data();
-    let shape = &values.ty.shape;
+    // They are of the lines.
+    let check = Check::new(x.shape()[op.dim]);
+    let picks = Reader::<i64>::of(indices.data(), &Layout::contiguous(&shape));
     with_type!(x.dtype(), words T => {
-        take::<T>(pool, values.data(), shape, x, op.dim, |i| picks[i] as usize);
+        take::<T, i64>(pool, values.data(), &shape, x, op.dim, &picks, &check);
         Ok(())
     })
 }
 
-/// The places in `x` of the `best.len()` best elements.
-fn top<T: Ordered>(x: &[T], largest: bool, best: &mut [i64]) {
-    let better = |&a: &i64, &b: &i64| {
-        let order = compare(x[a as usize], x[b as usize]);
-        let order = if largest { order.reverse() } else { order };
-        order.then(a.cmp(&b))
-    };
-    // Candidates, thinned out to the best when there are twice as many as needed; later
-    // ones have to be better than the worst of those.
-    let k = best.len();
-    let mut places = Vec::with_capacity(x.len().min(2 * k));
-    let mut worst = None;
-    for place in 0..x.len() as i64 {
-        if worst.is_none_or(|worst| better(&place, &worst).is_lt()) {
-            places.push(place);
-        }
-        if places.len() == 2 * k {
-            worst = Some(*places.select_nth_unstable_by(k - 1, better).1);
-            places.truncate(k);
-        }
-    }
-    places.sort_unstable_by(better);
-    places.truncate(k);
-    best.copy_from_slice(&places);
+/// A number that stands for an element: the less, the less the element is. NaN is the largest, and
+/// zeros of either sign are one.
+trait Keyed: Copy {
+    type Key: Ord + Copy + Not<Output = Self::Key>;
+    /// Holds a key and a place of 32 bits.
+    type Narrow: Packed<Self::Key>;
+
+    fn key(self) -> Self::Key;
 }
 
-/// By size, NaN being the largest.
-fn compare<T: Ordered>(a: T, b: T) -> Ordering {
-    let nan = || a.is_unordered().cmp(&b.is_unordered());
-    a.partial_cmp(&b).unwrap_or_else(nan)
+macro_rules! keyed {
+    ($($type:ty, $key:ty, $narrow:ty: $x:ident => $of:expr;)+) => {$(
+        impl Keyed for $type {
+            type Key = $key;
+            type Narrow = $narrow;
+
+            #[inline(always)]
+            fn key(self) -> $key {
+                let $x = self;
+                $of
+            }
+        }
+    )+};
+}
+
+keyed! {
+    f64, u64, u128: x => {
+        let bits = (x + 0.0).to_bits();
+        let ordered = bits ^ ((bits as i64 >> 63) as u64 | 1 << 63);
+        if x.is_nan() { u64::MAX } else { ordered }
+    };
+    f32, u32, u64: x => {
+        let bits = (x + 0.0).to_bits();
+        let ordered = bits ^ ((bits as i32 >> 31) as u32 | 1 << 31);
+        if x.is_nan() { u32::MAX } else { ordered }
+    };
+    i64, u64, u128: x => x as u64 ^ 1 << 63;
+    i32, u32, u64: x => x as u32 ^ 1 << 31;
+    i16, u32, u64: x => i32::from(x).key();
+    i8, u32, u64: x => i32::from(x).key();
+    u8, u32, u64: x => x.into();
+    u16, u32, u64: x => x.into();
+    u32, u32, u64: x => x;
+    u64, u64, u128: x => x;
+}
+
+/// A key and, for those that are equal, the place of the element: one number, which is compared
+/// fast.
+trait Packed<K>: Ord + Copy {
+    fn new(key: K, place: usize) -> Self;
+    fn key(self) -> K;
+    fn place(self) -> i64;
+}
+
+macro_rules! packed {
+    ($($type:ty, $key:ty, $place:ty;)+) => {$(
+        impl Packed<$key> for $type {
+            #[inline(always)]
+            fn new(key: $key, place: usize) -> Self {
+                Self::from(key) << <$place>::BITS | Self::from(place as $place)
+            }
+
+            #[inline(always)]
+            fn key(self) -> $key {
+                (self >> <$place>::BITS) as $key
+            }
+
+            #[inline(always)]
+            fn place(self) -> i64 {
+                self as $place as i64
+            }
+        }
+    )+};
+}
+
+packed! {
+    u64, u32, u32;
+    u128, u32, u64;
+    u128, u64, u64;
+}
+
+/// The places in `x` of the `best.len()` best elements.
+fn top<T: Keyed>(x: &[T], largest: bool, best: &mut [i64])
+where
+    u128: Packed<T::Key>,
+{
+    let fits = u32::try_from(x.len()).is_ok();
+    match (fits, largest) {
+        (true, true) => top_by::<T, T::Narrow>(x, |x| !x.key(), best),
+        (true, false) => top_by::<T, T::Narrow>(x, T::key, best),
+        (false, true) => top_by::<T, u128>(x, |x| !x.key(), best),
+        (false, false) => top_by::<T, u128>(x, T::key, best),
+    }
+}
+
+/// The places of the elements with the least keys.
+fn top_by<T: Keyed, P: Packed<T::Key>>(x: &[T], key: impl Fn(T) -> T::Key, best: &mut [i64]) {
+    let k = best.len();
+    let pack = |(place, &x): (usize, &T)| P::new(key(x), place);
+    let sorted = if 2 * k >= x.len() {
+        let mut all: Vec<P> = x.iter().enumerate().map(pack).collect();
+        all.sort_unstable();
+        all
+    } else {
+        // The best so far, of which the worst is on top.
+        let mut heap: BinaryHeap<P> = x[..k].iter().enumerate().map(pack).collect();
+        for (i, x) in x[k..].chunks(CHUNK).enumerate() {
+            let Some(worst) = heap.peek().map(|worst| worst.key()) else {
+                return;
+            };
+            if !x.iter().fold(false, |any, &x| any | (key(x) < worst)) {
+                continue;
+            }
+            for (place, x) in (k + i * CHUNK..).zip(x) {
+                let candidate = pack((place, x));
+                if let Some(mut worst) = heap.peek_mut().filter(|worst| candidate < **worst) {
+                    *worst = candidate;
+                }
+            }
+        }
+        heap.into_sorted_vec()
+    };
+    for (best, packed) in best.iter_mut().zip(sorted) {
+        *best = packed.place();
+    }
 }

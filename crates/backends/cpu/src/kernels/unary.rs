@@ -11,7 +11,7 @@ use crate::elementwise::{Function, Loop1};
 use crate::kernel::Misuse;
 use crate::launch::Launch;
 use crate::math::Real;
-use crate::simd::{apply, apply_function};
+use crate::simd::{Arithmetic, all, apply, apply_function};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Unary,
@@ -83,9 +83,9 @@ fn real<T: Real>(op: UnaryOp) -> Option<Loop1<T>> {
         UnaryOp::Sqrt => |x, y| apply(x, y, |x| x.sqrt()),
         UnaryOp::Rsqrt => |x, y| apply(x, y, |x| x.sqrt().recip()),
         UnaryOp::Reciprocal => |x, y| apply(x, y, |x| x.recip()),
-        UnaryOp::Sin => |x, y| apply(x, y, |x| x.sin()),
-        UnaryOp::Cos => |x, y| apply(x, y, |x| x.cos()),
-        UnaryOp::Tan => |x, y| apply(x, y, |x| x.tan()),
+        UnaryOp::Sin => |x, y| apply_to_angles(x, y, |m, x: T| x.sine(m), T::sin),
+        UnaryOp::Cos => |x, y| apply_to_angles(x, y, |m, x: T| x.cosine(m), T::cos),
+        UnaryOp::Tan => |x, y| apply_to_angles(x, y, |m, x: T| x.tangent(m), T::tan),
         UnaryOp::Tanh => |x, y| apply_function(x, y, |m, x: T| x.hyperbolic_tangent(m)),
         UnaryOp::Erf => |x, y| apply_function(x, y, |m, x: T| x.error_function(m)),
         UnaryOp::Floor => |x, y| apply(x, y, |x| x.floor()),
@@ -94,6 +94,20 @@ fn real<T: Real>(op: UnaryOp) -> Option<Loop1<T>> {
         UnaryOp::Trunc => |x, y| apply(x, y, |x| x.trunc()),
         _ => return defined(op),
     })
+}
+
+/// `near` of angles that it holds for, and `far` of the rest, which are seldom.
+fn apply_to_angles<T: Real>(
+    x: &[T],
+    y: &mut [T],
+    near: impl Fn(Arithmetic, T) -> T,
+    far: impl Fn(T) -> T,
+) {
+    apply_function(x, y, near);
+    if !all(x, T::is_tame) {
+        let pairs = x.iter().zip(y).filter(|(x, _)| !x.is_tame());
+        pairs.for_each(|(&x, y)| *y = far(x));
+    }
 }
 
 /// The functions that have no better way here than their definition in double precision.

@@ -1,4 +1,5 @@
-//! Matrix products of floats by AMX, which knows one: bf16 times bf16, summed in f32.
+//! Matrix products of floats by AMX, which knows one: bf16 times bf16, summed in f32. Those of bf16
+//! also by the vector instruction that does the same.
 //!
 //! Other types are split into planes of bf16 that add up to them ([`pack`]): an f16 is exactly two,
 //! an f32 exactly three. A product is the sum of the products of the planes ([`block`]), without
@@ -21,8 +22,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::kernel::SharedMut;
 use crate::pool::Pool;
 use crate::product::{Batch, Matrix};
-use crate::simd::amx::Amx;
-use block::{Sums, multiply_block, write};
+pub(crate) use block::Unit;
+use block::{Sums, write};
 pub(crate) use pack::Number;
 use pack::{DEPTH, Pair, Role, SIDE, is_tame, pack};
 
@@ -56,7 +57,7 @@ pub(crate) fn pays([m, k, n]: [usize; 3]) -> bool {
 /// # Panics
 /// Unless `out` holds the results, or if an operand has fewer elements.
 pub(crate) fn multiply<A: Number, B: Number, O: Number, const P: usize, const Q: usize>(
-    amx: Amx,
+    unit: impl Unit,
     pool: &Pool,
     sizes: [usize; 3],
     a: &Batch<A>,
@@ -69,8 +70,8 @@ pub(crate) fn multiply<A: Number, B: Number, O: Number, const P: usize, const Q:
         return true;
     }
     LEFT.with_borrow_mut(|left| {
-        Gemm::<A, B, O, P, Q> {
-            amx,
+        Gemm::<_, A, B, O, P, Q> {
+            unit,
             pool,
             sizes,
             a,
@@ -98,8 +99,8 @@ fn task(planes: usize, pool: &Pool, batches: usize, [m, _, n]: [usize; 3]) -> [u
     [height.next_multiple_of(SIDE), width]
 }
 
-struct Gemm<'a, A, B, O, const P: usize, const Q: usize> {
-    amx: Amx,
+struct Gemm<'a, U, A, B, O, const P: usize, const Q: usize> {
+    unit: U,
     pool: &'a Pool,
     sizes: [usize; 3],
     a: &'a Batch<'a, A>,
@@ -112,7 +113,9 @@ struct Gemm<'a, A, B, O, const P: usize, const Q: usize> {
     peaks: [AtomicU32; 2],
 }
 
-impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Gemm<'_, A, B, O, P, Q> {
+impl<U: Unit, A: Number, B: Number, O: Number, const P: usize, const Q: usize>
+    Gemm<'_, U, A, B, O, P, Q>
+{
     fn run(self, left: &mut Vec<Pair>) -> bool {
         let [m, _, n] = self.sizes;
         let [height, width] = self.task;
@@ -177,7 +180,7 @@ impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Gemm<'_, A
             }
         };
         let sizes = [count - first, self.sizes[1] - step * DEPTH];
-        let vectors = self.amx.vectors();
+        let vectors = self.unit.vectors();
         // SAFETY: the machine has the vector instructions.
         let peak = unsafe { pack::<T, N>(vectors, from.data, strides, sizes, role, panel) };
         let highest = &self.peaks[role as usize];
@@ -199,7 +202,7 @@ impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Gemm<'_, A
                 right.resize(right.len().max(columns * deep * Q), Pair::ZERO);
                 sums.resize(sums.len().max(rows * columns), Sums::ZERO);
                 // SAFETY: this is the only place that takes tiles, and nothing below comes here.
-                let mut tiles = unsafe { self.amx.tiles() };
+                let mut tiles = unsafe { self.unit.tiles() };
                 // Without any steps sums are zero all the same.
                 for step in (0..self.steps.max(1)).step_by(deep) {
                     let len = deep.min(self.steps - step);
@@ -224,18 +227,14 @@ impl<A: Number, B: Number, O: Number, const P: usize, const Q: usize> Gemm<'_, A
                             let sums = &mut sums[i * columns + j];
                             let right = &right[j * len * Q..][..len * Q];
                             let ahead = ahead.next().unwrap_or_default();
-                            multiply_block::<P, Q>(
-                                &mut tiles,
-                                panel(i),
-                                right,
-                                sums,
-                                step == 0,
-                                ahead,
-                            );
+                            let panels = [panel(i), right];
+                            let first = step == 0;
+                            self.unit
+                                .multiply::<P, Q>(&mut tiles, panels, sums, first, ahead);
                             if last {
                                 let (row, column) = (row + i * SIDE, column + j * SIDE);
                                 // SAFETY: the rectangle lies within the result and is this task's
-                                // alone; machines with AMX have the vector instructions.
+                                // alone; machines with a unit have the vector instructions.
                                 unsafe {
                                     let out = self.out.at((batch * m + row) * n + column);
                                     write(sums, out, n, [m - row, n - column]);

@@ -2,6 +2,7 @@ use half::{bf16, f16};
 use num_traits::AsPrimitive;
 
 use super::*;
+use crate::simd::{Amx, Bf16};
 
 /// A fixed sequence of values between -1 and 1.
 fn values<T: Copy + 'static>(count: usize, seed: u32) -> Vec<T>
@@ -18,15 +19,16 @@ where
 
 /// The product of `a` and `b` by planes, if they can hold it.
 fn product<A: Number, B: Number, O: Number, const P: usize, const Q: usize>(
+    unit: impl Unit,
     threads: usize,
     [m, k, n]: [usize; 3],
     a: Matrix<A>,
     b: Matrix<B>,
 ) -> Option<Vec<O>> {
     let mut out = vec![O::zeroed(); m * n];
-    let (pool, amx) = (Pool::new(threads), Amx::detect()?);
+    let pool = Pool::new(threads);
     let (a, b) = (Batch::one(a), Batch::one(b));
-    multiply::<A, B, O, P, Q>(amx, &pool, [m, k, n], &a, &b, &mut out).then_some(out)
+    multiply::<A, B, O, P, Q>(unit, &pool, [m, k, n], &a, &b, &mut out).then_some(out)
 }
 
 /// The square root of the mean of the squared errors over that of the squared results.
@@ -71,9 +73,22 @@ where
     O: Number + AsPrimitive<f64> + PartialEq,
     f32: AsPrimitive<A> + AsPrimitive<B>,
 {
-    if Amx::detect().is_none() {
-        return;
+    if let Some(amx) = Amx::detect() {
+        check_unit::<A, B, O, P, Q>(amx, limit);
     }
+    // Vectors multiply bf16 alone.
+    if let (1, 1, Some(vectors)) = (P, Q, Bf16::detect()) {
+        check_unit::<A, B, O, P, Q>(vectors, limit);
+    }
+}
+
+fn check_unit<A, B, O, const P: usize, const Q: usize>(unit: impl Unit, limit: f64)
+where
+    A: Number + AsPrimitive<f64>,
+    B: Number + AsPrimitive<f64>,
+    O: Number + AsPrimitive<f64> + PartialEq,
+    f32: AsPrimitive<A> + AsPrimitive<B>,
+{
     for [m, k, n] in SIZES {
         let (a, b) = (values::<A>(2 * m * k, 1), values::<B>(2 * k * n, 2));
         // Row-major, column-major, and with every other column.
@@ -88,10 +103,10 @@ where
                 strides: strides[1],
             };
             let sizes = [m, k, n];
-            let out = product::<A, B, O, P, Q>(1, sizes, a, b).unwrap();
+            let out = product::<A, B, O, P, Q>(unit, 1, sizes, a, b).unwrap();
             let error = error(sizes, a, b, &out);
             assert!(error < limit, "{sizes:?} {strides:?}: {error:e}");
-            let shared = product::<A, B, O, P, Q>(5, sizes, a, b).unwrap();
+            let shared = product::<A, B, O, P, Q>(unit, 5, sizes, a, b).unwrap();
             assert!(out == shared, "{sizes:?} depends on the threads");
         }
     }
@@ -117,7 +132,12 @@ fn half_precision_is_rounded_once() {
 
 #[test]
 fn batches() {
-    let Some(amx) = Amx::detect() else { return };
+    if let Some(amx) = Amx::detect() {
+        check_batches(amx);
+    }
+}
+
+fn check_batches(unit: impl Unit) {
     let sizes @ [m, k, n] = [40, 50, 60];
     let (a, b) = (values::<f32>(3 * m * k, 1), values::<f32>(k * n, 2));
     let lead = [3].into();
@@ -130,7 +150,7 @@ fn batches() {
     let mut out = vec![0.0_f32; 3 * m * n];
     let [left, right] = &batches;
     assert!(multiply::<_, _, _, 3, 3>(
-        amx,
+        unit,
         &Pool::new(2),
         sizes,
         left,
@@ -145,20 +165,29 @@ fn batches() {
 
 #[test]
 fn nothing_to_add_up() {
-    if Amx::detect().is_some() {
-        let (a, b) = (values::<f32>(0, 1), values::<f32>(0, 2));
-        let empty = |data, strides| Matrix { data, strides };
-        let out =
-            product::<f32, f32, f32, 3, 3>(2, [40, 0, 50], empty(&a, [0, 1]), empty(&b, [50, 1]));
+    let empty = |strides| Matrix {
+        data: &[0.0; 0],
+        strides,
+    };
+    let (a, b) = (empty([0, 1]), empty([50, 1]));
+    if let Some(amx) = Amx::detect() {
+        let out = product::<f32, f32, f32, 3, 3>(amx, 2, [40, 0, 50], a, b);
+        assert_eq!(out, Some(vec![0.0; 40 * 50]));
+    }
+    if let Some(vectors) = Bf16::detect() {
+        let out = product::<f32, f32, f32, 3, 3>(vectors, 2, [40, 0, 50], a, b);
         assert_eq!(out, Some(vec![0.0; 40 * 50]));
     }
 }
 
 #[test]
 fn what_planes_cannot_hold_is_refused() {
-    if Amx::detect().is_none() {
-        return;
+    if let Some(amx) = Amx::detect() {
+        check_refusals(amx);
     }
+}
+
+fn check_refusals(unit: impl Unit) {
     let sizes @ [m, k, n] = [50, 70, 60];
     let (a, b) = (values::<f32>(m * k, 1), values::<f32>(k * n, 2));
     let of = |a: &[f32], b: &[f32]| {
@@ -172,7 +201,7 @@ fn what_planes_cannot_hold_is_refused() {
                 strides: [n, 1],
             },
         );
-        let out = product::<f32, f32, f32, 3, 3>(2, sizes, a, b)?;
+        let out = product::<f32, f32, f32, 3, 3>(unit, 2, sizes, a, b)?;
         Some(error(sizes, a, b, &out))
     };
     for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, -1e13] {

@@ -54,6 +54,11 @@ const CHUNKS: usize = 4;
 /// come and go.
 const CHUNK_TOKENS: usize = 512;
 
+/// Does half of what [`linear`] multiplies only fill rows of `k` elements up?
+pub(crate) fn pads(k: usize) -> bool {
+    k.next_multiple_of(SLAB) >= 2 * k
+}
+
 /// Computes `y = x · Wᵀ`: `y[i × n + j]` is the product of row `i` of `x` with row `j` of `w`, for
 /// `t` rows of `x`.
 ///

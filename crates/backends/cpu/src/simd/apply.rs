@@ -1,5 +1,7 @@
 //! Functions of elements, compiled for each level.
 
+use num_traits::Float;
+
 use super::{Kernel, Level, Simd};
 
 /// How products are added: by the instruction that rounds once, at the levels that have it.
@@ -17,7 +19,7 @@ impl Arithmetic {
 
     /// `a · b + c`
     #[inline(always)]
-    pub(crate) fn mul_add(self, a: f32, b: f32, c: f32) -> f32 {
+    pub(crate) fn mul_add<T: Float>(self, a: T, b: T, c: T) -> T {
         match self.fused {
             true => a.mul_add(b, c),
             false => a * b + c,
@@ -26,7 +28,7 @@ impl Arithmetic {
 
     /// `c₀ + c₁ x + c₂ x² + …`
     #[inline(always)]
-    pub(crate) fn polynomial<const N: usize>(self, x: f32, coefficients: [f32; N]) -> f32 {
+    pub(crate) fn polynomial<T: Float, const N: usize>(self, x: T, coefficients: [T; N]) -> T {
         let (lower, highest) = (&coefficients[..N - 1], coefficients[N - 1]);
         let terms = lower.iter().rev();
         terms.fold(highest, |sum, &c| self.mul_add(sum, x, c))
@@ -57,9 +59,21 @@ pub(crate) fn apply_at<X: Copy, Y>(
 
 /// `y[i] = f(a[i], b[i])` with the machine's best vector instructions.
 pub(crate) fn apply2<A: Copy, B: Copy, Y>(a: &[A], b: &[B], y: &mut [Y], f: impl Fn(A, B) -> Y) {
+    apply2_at(Level::current(), a, b, y, |_, a, b| f(a, b));
+}
+
+/// `y[i] = f(a[i], b[i])` with the vector instructions of a level, of a function that is made of
+/// products and sums.
+pub(crate) fn apply2_at<A: Copy, B: Copy, Y>(
+    level: Level,
+    a: &[A],
+    b: &[B],
+    y: &mut [Y],
+    f: impl Fn(Arithmetic, A, B) -> Y,
+) {
     let x = a.iter().copied().zip(b.iter().copied());
-    let f = |_, (a, b)| f(a, b);
-    Level::current().run(Apply { x, y, f });
+    let f = |m, (a, b)| f(m, a, b);
+    level.run(Apply { x, y, f });
 }
 
 /// `y[i] = f(a[i], b[i], c[i])` with the machine's best vector instructions.
@@ -76,6 +90,30 @@ pub(crate) fn apply3<A: Copy, B: Copy, C: Copy, Y>(
         .zip(b.iter().copied().zip(c.iter().copied()));
     let f = |_, (a, (b, c))| f(a, b, c);
     Level::current().run(Apply { x, y, f });
+}
+
+/// Does `f` hold of all elements?
+pub(crate) fn all<X: Copy>(x: &[X], f: impl Fn(X) -> bool) -> bool {
+    let mut all = true;
+    Level::current().run(All {
+        x,
+        f,
+        all: &mut all,
+    });
+    all
+}
+
+struct All<'a, X, F> {
+    x: &'a [X],
+    f: F,
+    all: &'a mut bool,
+}
+
+impl<X: Copy, F: Fn(X) -> bool> Kernel for All<'_, X, F> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        *self.all = self.x.iter().fold(true, |all, &x| all & (self.f)(x));
+    }
 }
 
 struct Apply<'a, X, Y, F> {

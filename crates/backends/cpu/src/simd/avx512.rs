@@ -32,6 +32,7 @@ impl Simd for Avx512 {
 
     const TOKENS: usize = 6;
     const PAIRS: bool = true;
+    const SUMS: usize = 24;
     const BIAS: u8 = 0x80;
 
     #[inline(always)]

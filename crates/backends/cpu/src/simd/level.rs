@@ -3,7 +3,7 @@
 #[cfg(target_arch = "aarch64")]
 use super::Neon;
 #[cfg(target_arch = "x86_64")]
-use super::{Amx, Avx2, Avx512};
+use super::{Amx, Avx2, Avx512, Bf16};
 use super::{Kernel, Plain, Simd};
 use std::fmt;
 use std::sync::OnceLock;
@@ -57,6 +57,8 @@ levels! {
     #[cfg(target_arch = "x86_64")]
     "avx512-vnni", Avx512(Avx512), Avx512::detect();
     #[cfg(target_arch = "x86_64")]
+    "avx512-bf16", Avx512Bf16(Bf16), Bf16::detect();
+    #[cfg(target_arch = "x86_64")]
     "amx", Amx(Amx), Amx::detect();
     #[cfg(target_arch = "aarch64")]
     "neon", Neon(Neon<false, false>), Neon::detect();
@@ -72,6 +74,15 @@ impl Level {
     pub(crate) fn amx(self) -> Option<Amx> {
         match self.0 {
             Token::Amx(amx) => Some(amx),
+            _ => None,
+        }
+    }
+
+    /// The vector unit with products of bf16, if it is the level's best for them.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn bf16(self) -> Option<Bf16> {
+        match self.0 {
+            Token::Avx512Bf16(unit) => Some(unit),
             _ => None,
         }
     }

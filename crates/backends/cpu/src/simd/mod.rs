@@ -29,7 +29,7 @@ mod plain;
 
 pub use level::Level;
 
-pub(crate) use apply::{Arithmetic, apply, apply_function, apply2, apply3};
+pub(crate) use apply::{Arithmetic, all, apply, apply_function, apply2, apply2_at, apply3};
 pub(crate) use plain::Plain;
 
 #[cfg(target_arch = "x86_64")]
@@ -39,9 +39,11 @@ pub(crate) mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod bf16;
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use {amx::Amx, avx2::Avx2, avx512::Avx512};
+pub(crate) use {amx::Amx, avx2::Avx2, avx512::Avx512, bf16::Bf16};
 
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -73,6 +75,8 @@ pub(crate) trait Simd: Copy {
     const TOKENS: usize;
     /// Whether panels are multiplied in pairs, or each on its own.
     const PAIRS: bool;
+    /// Vectors of sums that fit the registers beside the operands of a product of floats.
+    const SUMS: usize;
     /// What bytes with sign are less than the wide codes of [`Self::dot4`] that they become.
     const BIAS: u8;
 

@@ -16,6 +16,7 @@ impl Simd for Plain {
     const FUSED: bool = false;
     const TOKENS: usize = 1;
     const PAIRS: bool = true;
+    const SUMS: usize = 4;
     const BIAS: u8 = 0x80;
 
     #[inline]
