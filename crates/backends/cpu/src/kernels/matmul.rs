@@ -121,7 +121,8 @@ fn of_vectors(args: &mut Args) -> bool {
         let mut row = first;
         while !part.is_empty() {
             let (batch, within) = (row / m, row % m);
-            let (out, rest) = std::mem::take(&mut part).split_at_mut((m - within).min(part.len()));
+            let count = part.len().min(m - within);
+            let (out, rest) = std::mem::take(&mut part).split_at_mut(count);
             row += out.len();
             part = rest;
             level.run(Dots {
