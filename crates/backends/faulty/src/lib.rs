@@ -178,6 +178,10 @@ impl Backend for Faulty {
         self.inner.may_lack(kind)
     }
 
+    fn runs_ahead(&self) -> bool {
+        self.inner.runs_ahead()
+    }
+
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
         self.state.check_alive()?;
         Ok(Box::new(FaultyProgram {

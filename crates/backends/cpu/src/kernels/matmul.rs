@@ -110,8 +110,11 @@ fn as_stored<T: Element + Zero + One>(args: &mut Args) {
 /// Computes products of rows that are neighbours with one column.
 fn of_vectors(args: &mut Args) -> bool {
     let (lead, [m, k, n]) = sizes(args);
+    if n != 1 || k == 0 || m * lead.elements() == 0 {
+        return false;
+    }
     let [a, b] = operands::<f32>(args, &lead);
-    if n != 1 || k == 0 || a.strides()[1] != 1 || m * a.len() == 0 {
+    if a.strides()[1] != 1 {
         return false;
     }
     let level = Level::current();

@@ -146,7 +146,7 @@ fn of_sharers(head_width: usize) -> Vec<Work> {
             last: vec![1, 512],
             all: Vec::new(),
             chooses: false,
-            caches: vec![DType::F16, DType::BF16],
+            caches: vec![DType::F16, DType::BF16, DType::F32],
             context: CONTEXT,
         },
         capabilities: HOPPER,
