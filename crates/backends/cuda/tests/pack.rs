@@ -61,7 +61,8 @@ impl Draw {
             0 => kv_heads * sharers * head_width,
             _ => self.width(8192),
         };
-        let ff_width = self.width(MOST_WEIGHTS / width);
+        // A pass has fewer than 2³¹ numbers between the feed-forward products.
+        let ff_width = self.width(MOST_WEIGHTS / width.max(512));
         Shape {
             architecture,
             width: width.next_multiple_of(32),
