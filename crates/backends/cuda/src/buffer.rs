@@ -6,12 +6,15 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUdeviceptr, cuMemAllocAsync, cuMemFreeAsync};
 
 use crate::context::Context;
+use crate::mapped::Word;
 use crate::status::{Failure, check};
 
 /// Memory of a device, given back in the order of its stream.
 pub struct Buffer {
     context: Arc<Context>,
     address: CUdeviceptr,
+    /// Where the host sees it, if it is memory of the host's.
+    word: Option<Word>,
 }
 
 impl Buffer {
@@ -25,7 +28,24 @@ impl Buffer {
         Ok(Self {
             context: context.clone(),
             address,
+            word: None,
         })
+    }
+
+    /// A word of the host's memory that kernels reach.
+    pub(crate) fn mapped(context: &Arc<Context>) -> Result<Self, Failure> {
+        context.enter()?;
+        let word = context.words.take()?;
+        Ok(Self {
+            context: context.clone(),
+            address: word.address(),
+            word: Some(word),
+        })
+    }
+
+    /// The word that it is, if it is memory of the host's.
+    pub(crate) fn word(&self) -> Option<Word> {
+        self.word
     }
 
     pub(crate) fn address(&self) -> CUdeviceptr {
@@ -41,7 +61,9 @@ impl fmt::Debug for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if let Some(word) = self.word {
+            self.context.words.give_back(word);
+        } else if self.context.enter().is_ok() {
             // SAFETY: it is valid and not used again but by what was queued before. A lost
             // device's memory is gone with it.
             unsafe { cuMemFreeAsync(self.address, self.context.main_stream()) };

@@ -6,6 +6,7 @@ use std::ptr;
 use cudarc::driver::sys::*;
 use rustorch_runtime::{DeviceError, DeviceType, FailureClass};
 
+use crate::mapped::Words;
 use crate::status::{Failure, check};
 
 thread_local! {
@@ -24,6 +25,8 @@ pub(crate) struct Context {
     stream: CUstream,
     /// Launches are recorded from this one, so that what other threads queue is not.
     recorder: CUstream,
+    /// Memory of the host's that kernels reach.
+    pub(crate) words: Words,
 }
 
 // SAFETY: contexts and streams may be used by any thread that makes the context current, which
@@ -45,6 +48,7 @@ impl Context {
             context,
             stream: ptr::null_mut(),
             recorder: ptr::null_mut(),
+            words: Words::default(),
         };
         opened.enter()?;
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -233,6 +237,7 @@ impl Drop for Context {
     fn drop(&mut self) {
         // Whom should an error concern now?
         let _ = self.wait();
+        self.words.free();
         for stream in [self.stream, self.recorder] {
             if !stream.is_null() {
                 // SAFETY: it is valid, idle, and not used again.

@@ -165,6 +165,11 @@ impl Driver for Cuda {
         }
     }
 
+    /// Memory of the host's: nothing is copied where no kernel has written to it.
+    fn alloc_status(&self) -> Result<Buffer, DeviceError> {
+        Buffer::mapped(&self.context).map_err(|failure| self.failed(failure))
+    }
+
     fn free_memory(&self) -> Option<u64> {
         self.context.memory().ok().map(|(free, _)| free)
     }
@@ -185,15 +190,21 @@ impl Driver for Cuda {
         to: &mut [u8],
     ) -> Result<(), DeviceError> {
         let from = buffer.address() + offset as u64;
-        // SAFETY: the range lies inside the buffer, as the caller promises.
-        let read = unsafe { self.staging.read(&self.context, from, to) };
+        let read = match buffer.word() {
+            Some(word) => word.read(&self.context, offset, to),
+            // SAFETY: the range lies inside the buffer, as the caller promises.
+            None => unsafe { self.staging.read(&self.context, from, to) },
+        };
         read.map_err(|failure| self.failed(failure))
     }
 
     unsafe fn write(&self, buffer: &Buffer, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
         let to = buffer.address() + offset as u64;
-        // SAFETY: as above.
-        let written = unsafe { self.staging.write(&self.context, to, from) };
+        let written = match buffer.word() {
+            Some(word) => word.write(&self.context, offset, from),
+            // SAFETY: as above.
+            None => unsafe { self.staging.write(&self.context, to, from) },
+        };
         written.map_err(|failure| self.failed(failure))
     }
 
@@ -215,6 +226,9 @@ impl Driver for Cuda {
         buffer: &Buffer,
         bytes: usize,
     ) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
+        if let Some(word) = buffer.word() {
+            return Ok(Some(word.fetch(&self.context)));
+        }
         // SAFETY: the bytes lie inside the buffer, as the caller promises.
         let fetch = unsafe { self.staging.fetch(&self.context, buffer.address(), bytes) };
         fetch.map_err(|failure| self.failed(failure))

@@ -18,6 +18,7 @@ mod discover;
 mod driver;
 mod event;
 mod library;
+mod mapped;
 mod module;
 mod nvrtc;
 pub mod pack;

@@ -179,6 +179,15 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// Out of memory (`never_fits` above [`Limits::max_buffer`]), or the device is lost.
     fn alloc(&self, bytes: usize) -> Result<Self::Buffer, DeviceError>;
 
+    /// Uninitialised memory of a word that kernels seldom write to, and that the host looks at
+    /// after each run: where there is such memory, without a copy.
+    ///
+    /// # Errors
+    /// As [`Driver::alloc`].
+    fn alloc_status(&self) -> Result<Self::Buffer, DeviceError> {
+        self.alloc(size_of::<u32>())
+    }
+
     /// Bytes of the device's own memory that could be taken now, if it can tell.
     fn free_memory(&self) -> Option<u64> {
         None

@@ -80,6 +80,16 @@ impl<D: Driver> Pool<D> {
         })
     }
 
+    /// Uninitialised memory of a word for kernels to tell mistakes in.
+    pub(crate) fn alloc_status(self: &Arc<Self>) -> Result<GpuBuffer<D>, DeviceError> {
+        Ok(GpuBuffer {
+            pool: self.clone(),
+            buffer: Some(self.driver.alloc_status()?),
+            bytes: size_of::<u32>(),
+            pooled: None,
+        })
+    }
+
     fn keep(&self, buffer: D::Buffer, size: usize) {
         let mut free = self.free();
         // A quarter of the memory for what may never be asked for again.
@@ -102,7 +112,7 @@ pub(crate) struct GpuBuffer<D: Driver> {
     /// `None` only while it is dropped.
     buffer: Option<D::Buffer>,
     bytes: usize,
-    /// Its size class, unless it is memory of the host's.
+    /// Its size class, unless it is memory of the host's or a status.
     pooled: Option<usize>,
 }
 

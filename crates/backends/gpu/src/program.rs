@@ -222,25 +222,26 @@ impl<D: Driver> GpuProgram<D> {
         unsafe { self.pool.driver.launch(kernel, &launch) }
     }
 
-    /// Words of the program's own, all zero.
-    fn zeroed<'k>(
+    /// The word that kernels tell mistakes in, 0 at first, if they can find any.
+    fn status<'k>(
         &self,
         kept: &'k mut Option<GpuBuffer<D>>,
-        words: usize,
     ) -> Result<Option<&'k GpuBuffer<D>>, DeviceError> {
-        if words == 0 {
-            return Ok(None);
+        match self.mistakes.is_empty() {
+            true => Ok(None),
+            false => zeroed(kept, || self.pool.alloc_status()).map(Some),
         }
-        let buffer = match kept {
-            Some(buffer) => buffer,
-            none => {
-                let buffer = self.pool.alloc(words * size_of::<u32>())?;
-                // SAFETY: nobody else has the new buffer.
-                unsafe { buffer.write(0, &vec![0; words * size_of::<u32>()])? };
-                none.insert(buffer)
-            }
-        };
-        Ok(Some(buffer))
+    }
+
+    /// The words that launches count in, 0 at first, if they do.
+    fn counters<'k>(
+        &self,
+        kept: &'k mut Option<GpuBuffer<D>>,
+    ) -> Result<Option<&'k GpuBuffer<D>>, DeviceError> {
+        match self.counters * size_of::<u32>() {
+            0 => Ok(None),
+            bytes => zeroed(kept, || self.pool.alloc(bytes)).map(Some),
+        }
     }
 
     /// Queues the launches: one by one, or all at once if the last run had the same buffers.
@@ -344,14 +345,14 @@ impl<D: Driver> GpuProgram<D> {
             counters,
             recorded,
         } = &mut *kept;
-        let status = self.zeroed(status, usize::from(!self.mistakes.is_empty()))?;
+        let status = self.status(status)?;
         let buffers = Buffers {
             inputs,
             outputs,
             arena: &arena,
             scratch: &scratch,
             status,
-            counters: self.zeroed(counters, self.counters)?,
+            counters: self.counters(counters)?,
         };
         let mut result = match probe.is_timed() {
             true => self.time(&buffers, probe),
@@ -369,6 +370,22 @@ impl<D: Driver> GpuProgram<D> {
         }
         result
     }
+}
+
+/// What is kept, or a new buffer, which nobody else has, with all of it zero.
+fn zeroed<D: Driver>(
+    kept: &mut Option<GpuBuffer<D>>,
+    alloc: impl FnOnce() -> Result<GpuBuffer<D>, DeviceError>,
+) -> Result<&GpuBuffer<D>, DeviceError> {
+    Ok(match kept {
+        Some(buffer) => buffer,
+        none => {
+            let buffer = alloc()?;
+            // SAFETY: nobody else has the new buffer.
+            unsafe { buffer.write(0, &vec![0; buffer.bytes()])? };
+            none.insert(buffer)
+        }
+    })
 }
 
 /// Can a device have worked so long for each step of a run that took `elapsed`? Clocks may differ a

@@ -1,0 +1,149 @@
+//! Memory of the host's that kernels reach where it is: what they rarely write there costs no copy.
+
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys::*;
+use rustorch_runtime::{DeviceError, Fetch};
+
+use crate::context::Context;
+use crate::status::{Failure, check};
+
+/// Bytes that are taken from the driver at once, and those of a word with what keeps it apart from
+/// others.
+const PAGE: usize = 4096;
+const WORD: usize = 64;
+
+/// A few bytes, as the host and as the device see them. They live as long as the context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word {
+    host: *mut u8,
+    address: CUdeviceptr,
+}
+
+// SAFETY: nobody but its owner uses it.
+unsafe impl Send for Word {}
+// SAFETY: it is written to only by who may write to its buffer.
+unsafe impl Sync for Word {}
+
+impl Word {
+    /// Where it is for kernels.
+    pub(crate) fn address(self) -> CUdeviceptr {
+        self.address
+    }
+
+    /// Bytes from `offset` on, behind all that was queued.
+    pub(crate) fn read(
+        self,
+        context: &Context,
+        offset: usize,
+        to: &mut [u8],
+    ) -> Result<(), Failure> {
+        assert!(offset + to.len() <= WORD);
+        context.wait()?;
+        // SAFETY: the bytes are inside, as just asserted, and no kernel runs that could write to
+        // them.
+        unsafe { ptr::copy_nonoverlapping(self.host.add(offset), to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    /// Writes bytes from `offset` on, behind all that was queued.
+    pub(crate) fn write(
+        self,
+        context: &Context,
+        offset: usize,
+        from: &[u8],
+    ) -> Result<(), Failure> {
+        assert!(offset + from.len() <= WORD);
+        context.wait()?;
+        // SAFETY: as above.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.host.add(offset), from.len()) };
+        Ok(())
+    }
+
+    /// Its first bytes, for whoever waits for what is queued so far.
+    pub(crate) fn fetch(self, context: &Arc<Context>) -> Box<dyn Fetch> {
+        Box::new(Fetching {
+            context: context.clone(),
+            word: self,
+        })
+    }
+}
+
+/// A word that is waited for.
+struct Fetching {
+    context: Arc<Context>,
+    word: Word,
+}
+
+impl Fetch for Fetching {
+    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
+        let read = self.word.read(&self.context, 0, to);
+        read.map_err(|failure| self.context.failed(failure))
+    }
+}
+
+/// The words of a context.
+#[derive(Default)]
+pub(crate) struct Words(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    /// Those that nobody uses.
+    free: Vec<Word>,
+    /// What they are parts of.
+    pages: Vec<Word>,
+}
+
+impl Words {
+    /// A word that nobody else uses. The context is current.
+    pub(crate) fn take(&self) -> Result<Word, Failure> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(word) = kept.free.pop() {
+            return Ok(word);
+        }
+        let first = page()?;
+        kept.pages.push(first);
+        let words = (WORD..PAGE).step_by(WORD).map(|at| Word {
+            host: first.host.wrapping_add(at),
+            address: first.address + at as u64,
+        });
+        kept.free.extend(words);
+        Ok(first)
+    }
+
+    /// Keeps a word for the next who takes one.
+    pub(crate) fn give_back(&self, word: Word) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.free.push(word);
+    }
+
+    /// Gives all of them back to the driver. The context is current and idle.
+    pub(crate) fn free(&self) {
+        let kept = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for page in kept.pages {
+            // SAFETY: nobody has a word of it any more, since buffers keep their context.
+            unsafe { cuMemFreeHost(page.host.cast()) };
+        }
+    }
+}
+
+/// A page, by its first word.
+fn page() -> Result<Word, Failure> {
+    let mut host = ptr::null_mut();
+    // SAFETY: there is room for the address.
+    let status = unsafe { cuMemHostAlloc(&raw mut host, PAGE, CU_MEMHOSTALLOC_DEVICEMAP) };
+    check("cuMemHostAlloc", status)?;
+    let mut address = 0;
+    // SAFETY: the memory was made to be seen by devices, and there is room for the address.
+    let status = unsafe { cuMemHostGetDevicePointer_v2(&raw mut address, host, 0) };
+    if let Err(failure) = check("cuMemHostGetDevicePointer", status) {
+        // SAFETY: nobody uses it.
+        unsafe { cuMemFreeHost(host) };
+        return Err(failure);
+    }
+    Ok(Word {
+        host: host.cast(),
+        address,
+    })
+}
