@@ -1,5 +1,6 @@
-// Rows of numbers in single precision as sums of TERMS bf16 numbers: all rows of the first, the
-// largest, then all of the next. A work-item has four neighbours.
+// Rows of keys and of values in single precision, which are of one shape, as sums of TERMS bf16
+// numbers: all rows of the first, the largest, then all of the next. A work-item has four
+// neighbours; the second dimension of groups says of which operand.
 //
 // Rows have p.d numbers, a multiple of 4, and begin at multiples of 16 bytes.
 
@@ -7,9 +8,12 @@ KERNEL_BEGIN
     LAUNCH_NEXT;
     const uint i = (GROUP_ID(0) * GROUP + LANE) * 4;
     if (i >= p.count) return;
-    uint from = i % p.d;
-    ADD_OFFSET(from, i / p.d, p.rows_rank, p.rows_shape, p.rows_strides);
-    const float4 x4 = *(const float4*)(x + from);
+    const bool is_key = GROUP_ID(1) == 0;
+    uint key_at = i % p.d, value_at = key_at;
+    ADD_OFFSET(key_at, i / p.d, p.rows_rank, p.rows_shape, p.k_strides);
+    ADD_OFFSET(value_at, i / p.d, p.rows_rank, p.rows_shape, p.v_strides);
+    const float4 x4 = *(const float4*)(is_key ? k + key_at : v + value_at);
+    ushort* terms = is_key ? k_terms : v_terms;
     float values[4] = {x4.x, x4.y, x4.z, x4.w};
     UNROLL for (uint term = 0; term < TERMS; term++) {
         uint numbers[4];

@@ -72,12 +72,12 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
         _ => many([q, &of_halves(k), &of_halves(v)], terms),
     };
     operand(&mut kernel, "q", q);
-    for (name, place) in [("k", k), ("v", v)] {
-        match terms {
-            1 => operand(&mut kernel, name, place),
-            _ => {
-                let memory = split(place, terms, emitter);
-                kernel.scratch(name, DType::BF16, memory, false);
+    let halves = (terms > 1).then(|| split([k, v], terms, emitter));
+    for (i, (name, place)) in [("k", k), ("v", v)].into_iter().enumerate() {
+        match halves {
+            None => operand(&mut kernel, name, place),
+            Some(halves) => {
+                kernel.scratch(name, DType::BF16, halves[i], false);
                 strides(&mut kernel, name, &of_halves(place));
                 operand(&mut kernel, &format!("given_{name}"), place);
             }
@@ -98,22 +98,26 @@ fn of_halves(place: &Place) -> Place {
     halves
 }
 
-/// Appends the launch that makes `x` a sum of bf16 tensors, which it gives one after the other.
-fn split(x: &Place, terms: usize, emitter: &mut Emitter) -> Scratch {
+/// Appends the launch that makes keys and values, of one shape, sums of bf16 tensors, which it gives
+/// one after the other for each of them.
+fn split([k, v]: [&Place; 2], terms: usize, emitter: &mut Emitter) -> [Scratch; 2] {
     const GROUP: usize = 256;
     const EACH: usize = 4;
-    let elements = x.ty.shape.elements();
-    let memory = emitter.scratch(terms * elements * size_of::<u16>());
+    let elements = k.ty.shape.elements();
+    let memory = [(); 2].map(|()| emitter.scratch(terms * elements * size_of::<u16>()));
     let text = include_str!("../../../kernels/cuda/terms.cu");
     let mut kernel = Kernel::new("terms", text, GROUP as u32);
     kernel.define("TERMS", terms);
-    kernel.read("x", x);
-    kernel.scratch("terms", DType::BF16, memory, true);
-    let last = x.layout.rank() - 1;
-    walk(&mut kernel, "rows", &[("rows", &dims(&x.layout, 0..last))]);
-    kernel.word("d", x.ty.shape[last]);
+    kernel.read("k", k);
+    kernel.read("v", v);
+    kernel.scratch("k_terms", DType::BF16, memory[0], true);
+    kernel.scratch("v_terms", DType::BF16, memory[1], true);
+    let last = k.layout.rank() - 1;
+    let rows = [k, v].map(|place| dims(&place.layout, 0..last));
+    walk(&mut kernel, "rows", &[("k", &rows[0]), ("v", &rows[1])]);
+    kernel.word("d", k.ty.shape[last]);
     kernel.word("count", elements);
-    emitter.launch(kernel.groups(elements.div_ceil(GROUP * EACH), 1, 1));
+    emitter.launch(kernel.groups(elements.div_ceil(GROUP * EACH), 2, 1));
     memory
 }
 
