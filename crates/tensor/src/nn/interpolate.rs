@@ -1,5 +1,8 @@
 //! Images in other sizes.
 
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
 use rustorch_ir::ops::{IndexSelect, Resample};
 use rustorch_ir::{DType, OpError};
 use rustorch_macros::track_calls;
@@ -68,7 +71,36 @@ struct Taps {
     weights: Vec<Vec<f64>>,
 }
 
+impl Taps {
+    /// The places `[taps, len]` and the weights, in single precision if that is `dtype` and in double
+    /// precision if it is another.
+    fn tables(&self, dtype: DType) -> RusTorchResult<[Tensor; 2]> {
+        let shape = [self.places.len(), self.places.first().map_or(0, Vec::len)];
+        let places = self.places.iter().flatten().map(|&place| place as i32);
+        let places = Tensor::from_vec(places.collect(), shape)?;
+        let weights = self.weights.iter().flatten().copied();
+        let weights = match dtype {
+            DType::F32 => Tensor::from_vec(weights.map(|weight| weight as f32).collect(), shape)?,
+            _ => Tensor::from_vec(weights.collect::<Vec<f64>>(), shape)?,
+        };
+        Ok([places, weights])
+    }
+}
+
+/// What tables follow from: a dimension, the mode, whether shrunk images have all elements count, and
+/// the dtype of the image.
+type Key = (Line, InterpolateMode, bool, DType);
+
+/// The tables that were made last, with the copies that devices have made of them: images mostly come
+/// in the sizes of those before.
+static KEPT: Mutex<VecDeque<(Key, [Tensor; 2])>> = Mutex::new(VecDeque::new());
+
+/// How many are kept, and the elements of the largest.
+const KEPT_TABLES: usize = 32;
+const LARGEST_TABLE: usize = 1 << 16;
+
 /// One dimension.
+#[derive(Clone, Copy, PartialEq)]
 struct Line {
     from: usize,
     to: usize,
@@ -127,17 +159,8 @@ impl Tensor {
             (lines.iter().enumerate().rev()).try_fold(x, |x, (i, line)| match options.mode {
                 InterpolateMode::Nearest => x.at_places(NAME, 2 + i, &line.nearest(0.0)),
                 InterpolateMode::NearestExact => x.at_places(NAME, 2 + i, &line.nearest(0.5)),
-                _ => {
-                    let taps = match (options.antialias, options.mode) {
-                        (true, mode) => line.covering(mode),
-                        (_, InterpolateMode::Linear) => line.linear(),
-                        _ => line.cubic(),
-                    };
-                    match rounds {
-                        true => x.blended_bytes(NAME, 2 + i, &taps),
-                        false => x.blended(NAME, 2 + i, &taps),
-                    }
-                }
+                _ if rounds => x.blended_bytes(NAME, 2 + i, &line.taps(options)),
+                _ => x.blended(NAME, 2 + i, line.tables(options, x.dtype())?),
             })?;
         resized.cast(NAME, self.dtype())
     }
@@ -202,19 +225,17 @@ impl Tensor {
     }
 
     /// The sum of weighted elements along a dimension.
-    fn blended(&self, name: &'static str, dim: usize, taps: &Taps) -> RusTorchResult<Self> {
-        let shape = [taps.places.len(), taps.places.first().map_or(0, Vec::len)];
-        let places = taps.places.iter().flatten().map(|&place| place as i32);
-        let places = Self::from_vec(places.collect(), shape)?;
-        let weights = taps.weights.iter().flatten().copied();
-        let weights = match self.dtype() {
-            DType::F32 => Self::from_vec(weights.map(|weight| weight as f32).collect(), shape)?,
-            dtype => Self::from_vec(weights.collect::<Vec<f64>>(), shape)?.cast(name, dtype)?,
-        };
+    fn blended(
+        &self,
+        name: &'static str,
+        dim: usize,
+        [places, weights]: [Self; 2],
+    ) -> RusTorchResult<Self> {
+        let weights = weights.cast(name, self.dtype())?;
         Self::apply(name, Resample { dim }, &[self, &places, &weights])
     }
 
-    /// [`Tensor::blended`] of bytes, by weights of 16 bits, rounded: what PyTorch does.
+    /// The sum of weighted bytes along a dimension, by weights of 16 bits, rounded: what PyTorch does.
     fn blended_bytes(&self, name: &'static str, dim: usize, taps: &Taps) -> RusTorchResult<Self> {
         let largest = taps
             .weights
@@ -303,6 +324,30 @@ impl Line {
             _ => self.clip(f64::from(((i as f32 + shift) * step).floor())),
         };
         (0..self.to).map(place).collect()
+    }
+
+    /// The tables of [`Line::taps`] for an image of `dtype`.
+    fn tables(&self, options: &InterpolateOptions, dtype: DType) -> RusTorchResult<[Tensor; 2]> {
+        let key = (*self, options.mode, options.antialias, dtype);
+        let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tables)) = kept().iter().find(|(known, _)| *known == key) {
+            return Ok(tables.clone());
+        }
+        let tables = self.taps(options).tables(dtype)?;
+        if tables[0].numel() <= LARGEST_TABLE {
+            let mut kept = kept();
+            kept.truncate(KEPT_TABLES - 1);
+            kept.push_front((key, tables.clone()));
+        }
+        Ok(tables)
+    }
+
+    fn taps(&self, options: &InterpolateOptions) -> Taps {
+        match (options.antialias, options.mode) {
+            (true, mode) => self.covering(mode),
+            (_, InterpolateMode::Linear) => self.linear(),
+            _ => self.cubic(),
+        }
     }
 
     fn linear(&self) -> Taps {
