@@ -2,7 +2,7 @@
 // of several segments of what it is made of.
 //
 // X, Y: dtypes of the elements and of the results. ACCUMULATOR: type that is computed in. EACH:
-// elements that a lane reads at a time. ALONG_RANK: 1, or the parameter that says how many dimensions
+// elements that a lane reads at a time, each of VECTOR neighbours. ALONG_RANK: 1, or the parameter that says how many dimensions
 // a line has. Numbers are taken relative to the line's first, so that equal ones have no variance.
 // DIVISOR: of the sum of squares. HAS_PARTS: are elements parts of lines, of which mean and
 // sum of squares are known?
@@ -44,6 +44,38 @@ KERNEL_BEGIN
         const ACCUMULATOR n = min(p.part, p.whole - j * p.part);
         const ACCUMULATOR m = LOAD(X, means, at) - shift;
         const ACCUMULATOR s = LOAD(X, x, at);
+        ADD_PART(n, m, s);
+    }
+#elif VECTOR > 1
+    for (uint j = begin + MEMBER * VECTOR; j < end; j += p.team * (VECTOR * EACH)) {
+        uint words[4 * EACH];
+        UNROLL
+        for (uint k = 0; k < EACH; k++) {
+            const uint own = j + k * p.team * VECTOR;
+            uint at = x_start;
+            ADD_OFFSET(at, own < end ? own : j, ALONG_RANK, p.along_shape, p.along_strides);
+            LOAD_4_WORDS(words + 4 * k, x, at / VECTOR)
+        }
+        ACCUMULATOR n = 0, sum = 0, s = 0;
+        UNROLL
+        for (uint k = 0; k < EACH; k++) {
+            if (j + k * p.team * VECTOR < end) {
+                UNROLL
+                for (uint i = 0; i < VECTOR; i++) sum += PART(X, words + 4 * k, i) - shift;
+                n += VECTOR;
+            }
+        }
+        const ACCUMULATOR m = sum / n;
+        UNROLL
+        for (uint k = 0; k < EACH; k++) {
+            if (j + k * p.team * VECTOR < end) {
+                UNROLL
+                for (uint i = 0; i < VECTOR; i++) {
+                    const ACCUMULATOR v = PART(X, words + 4 * k, i) - shift - m;
+                    s += v * v;
+                }
+            }
+        }
         ADD_PART(n, m, s);
     }
 #else

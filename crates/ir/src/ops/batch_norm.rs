@@ -89,6 +89,10 @@ impl Named for BatchNorm {
                 cases.push(Case::new(op.clone(), [x.clone(), c(), var()]));
                 cases.push(Case::new(op.clone(), [x, c(), var(), c(), c()]));
             }
+            // Pixels in whole vectors.
+            let x = Operand::new([3, 4, 4, 8], dtype);
+            cases.push(Case::new(op.clone(), [x.clone(), c(), var()]));
+            cases.push(Case::new(op.clone(), [x, c(), var(), c(), c()]));
             let x = Operand::new([6, 4], dtype);
             cases.push(Case::new(op.clone(), [x, c(), var(), c()]));
             cases.push(Case::new(op, [Operand::new([0, 4, 2], dtype), c(), var()]));

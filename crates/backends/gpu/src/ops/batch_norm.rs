@@ -1,8 +1,9 @@
 //! Channels normalised by given statistics.
 
-use rustorch_ir::{Op, OpKind, Signature};
+use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
+use super::views::{PARTS, WIDEST};
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, accumulator};
 
@@ -16,7 +17,7 @@ pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
 /// Work-items of a group.
 const GROUP: u32 = 256;
 
-/// Elements of a work-item, where there are many.
+/// Elements, or vectors of them, of a work-item, where there are many.
 const EACH: usize = 4;
 
 /// Elements that keep every unit of a GPU busy, even if a work-item has several.
@@ -33,12 +34,19 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let y = step.output();
     let shape = &y.ty.shape;
     let count = shape.elements();
+    let pixels = shape[2..].iter().product();
+    let vector = vector(y.ty.dtype, pixels, step);
+    let count = count / vector;
     let each = if count >= MANY { EACH } else { 1 };
-    let text = include_str!("../../kernels/batch_norm.c");
+    let text = concat!(
+        include_str!("../../kernels/vectors.h"),
+        include_str!("../../kernels/batch_norm.c")
+    );
     let mut kernel = Kernel::new("batch_norm", text, GROUP);
     kernel.define_dtype("X", y.ty.dtype);
     kernel.define("ACCUMULATOR", accumulator(y.ty.dtype));
     kernel.define("EACH", each);
+    kernel.define("VECTOR", vector);
     kernel.real("EPS", y.ty.dtype, op.eps.0);
     for (operand, name) in step.inputs.iter().zip(["x", "mean", "var", "w", "b"]) {
         kernel.read(name, operand);
@@ -48,6 +56,20 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     kernel.write("y", y);
     kernel.word("count", count);
     kernel.word("channels", shape[1]);
-    kernel.word("pixels", shape[2..].iter().product());
+    kernel.word("pixels", pixels / vector);
     emitter.launch(kernel.groups(count.div_ceil(each * GROUP as usize), 1, 1));
+}
+
+/// Neighbours of 16 bytes that are of one channel, if all are in such; else 1.
+fn vector(dtype: DType, pixels: usize, step: &Step) -> usize {
+    let vector = match dtype.size().filter(|_| PARTS.contains(&dtype)) {
+        Some(size) => WIDEST / size,
+        None => return 1,
+    };
+    let offsets = [&step.inputs[0], step.output()].map(|place| place.layout.offset);
+    let fits = [pixels]
+        .iter()
+        .chain(&offsets)
+        .all(|n| n.is_multiple_of(vector));
+    if fits { vector } else { 1 }
 }

@@ -175,19 +175,34 @@ impl Tile {
 /// The elements of 16 bytes, if segments of lines of `memory` are made of such; else 1. Lines begin
 /// at the positions `starts`, and their elements are `along` from there.
 pub(super) fn vector(memory: Memory, starts: &Layout, along: &Layout, segment: usize) -> usize {
+    let [line] = Layout::collapse([along]);
+    match line.strides.len() {
+        1 => vector_of_pieces(memory, starts, along, segment),
+        _ => 1,
+    }
+}
+
+/// The same where lines are made of several pieces without gaps.
+pub(super) fn vector_of_pieces(
+    memory: Memory,
+    starts: &Layout,
+    along: &Layout,
+    segment: usize,
+) -> usize {
     let dtype = memory.dtype();
     let vector = match dtype.size().filter(|_| PARTS.contains(&dtype)) {
         Some(size) => WIDEST / size,
         None => return 1,
     };
-    let len = along.elements();
     let [line] = Layout::collapse([along]);
-    let mut positions = starts.strides.iter().copied();
-    let fits = line.strides[..] == [1]
-        && len >= NEIGHBOURS * vector
-        && [len, segment, memory.offset()]
-            .into_iter()
-            .chain(positions.by_ref())
+    let (Some(&piece), Some((1, steps))) = (line.shape.last(), line.strides.split_last()) else {
+        return 1;
+    };
+    let fits = along.elements() >= NEIGHBOURS * vector
+        && [piece, segment, memory.offset()]
+            .iter()
+            .chain(steps)
+            .chain(&starts.strides)
             .all(|n| n.is_multiple_of(vector));
     if fits { vector } else { 1 }
 }

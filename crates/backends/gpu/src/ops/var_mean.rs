@@ -3,9 +3,10 @@
 use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::Tile;
+use super::lines::{Tile, VECTORS, vector_of_pieces};
 use super::reduce::{split, walk_lines};
 use super::views::Memory;
+use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, accumulator};
 
@@ -16,7 +17,7 @@ pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
     launch: GpuKernel::everywhere(emit),
 };
 
-/// Elements that a lane reads at a time.
+/// Elements that a lane reads at a time, if not [`VECTORS`] of several.
 const EACH: usize = 8;
 
 fn accepts(_: &Signature) -> bool {
@@ -30,8 +31,6 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let x = &step.inputs[0];
     let (starts, along) = split(&x.layout, &op.dims);
     let (count, len) = (starts.elements(), along.elements());
-    let tile = Tile::new(emitter.limits, &starts, &along);
-    let segment = tile.segment(count, len);
     let divisor = op.divisor(len);
     let results = [var, mean].map(Memory::Place);
     let elements = Elements {
@@ -40,6 +39,8 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         starts,
         along,
     };
+    let tile = elements.tile(emitter.limits, len);
+    let segment = tile.segment(count, len);
     if segment >= len {
         return elements.pass(len, results, [1, 0], divisor, emitter);
     }
@@ -89,6 +90,18 @@ struct Parts<'a> {
 }
 
 impl Elements<'_> {
+    /// How many neighbours lanes load at a time, of segments of `segment` elements.
+    fn vector(&self, segment: usize) -> usize {
+        match self.parts {
+            None => vector_of_pieces(self.x, &self.starts, &self.along, segment),
+            Some(_) => 1,
+        }
+    }
+
+    fn tile(&self, limits: &Limits, segment: usize) -> Tile {
+        Tile::of_vectors(limits, &self.starts, &self.along, self.vector(segment))
+    }
+
     /// Writes the sum of squares, divided by `divisor`, and the mean of each segment of each line, in
     /// steps of `strides` for the line and the segment.
     fn pass(
@@ -100,16 +113,19 @@ impl Elements<'_> {
         emitter: &mut Emitter,
     ) {
         let (count, len) = (self.starts.elements(), self.along.elements());
-        let tile = Tile::new(emitter.limits, &self.starts, &self.along);
+        let vector = self.vector(segment);
+        let tile = self.tile(emitter.limits, segment);
         let text = concat!(
             include_str!("../../kernels/lines.h"),
+            include_str!("../../kernels/vectors.h"),
             include_str!("../../kernels/var_mean.c")
         );
         let mut kernel = Kernel::new("var_mean", text, tile.group());
         kernel.define_dtype("X", self.x.dtype());
         kernel.define_dtype("Y", squares.dtype());
         kernel.define("ACCUMULATOR", accumulator(squares.dtype()));
-        kernel.define("EACH", EACH);
+        kernel.define("VECTOR", vector);
+        kernel.define("EACH", if vector == 1 { EACH } else { VECTORS });
         kernel.real("DIVISOR", squares.dtype(), divisor);
         self.x.read(&mut kernel, "x");
         kernel.define("HAS_PARTS", u8::from(self.parts.is_some()));
