@@ -9,94 +9,13 @@
 // of its parts. FROM: COMPLEX, REAL, or HALF, the first half of numbers whose results are real; or
 // PAIRS, neighbouring real numbers made one complex number, whose transform gives theirs (Cooley,
 // Lewis and Welch 1970, doi 10.1016/0022-460X(70)90075-1). TO_REAL: are imaginary parts left out?
-// TILE: numbers of a group, at most. RADIX, COLUMNS, APART, DONE: the parameters of these names, or
+// See fft.h. TILE: numbers of a group, at most. RADIX, COLUMNS, APART, DONE: the parameters of these names, or
 // numbers. STAGES: STAGE of each of the stages, or ANY_STAGES.
 
 #define COMPLEX 0
 #define REAL 1
 #define HALF 2
 #define PAIRS 3
-
-typedef COMPUTE(Z) pair;
-#define MAKE PASTE(make_, Z)
-#define ADD PASTE(add_, Z)
-#define SUB PASTE(sub_, Z)
-#define MUL PASTE(mul_, Z)
-#define SCALE(a, factor) MAKE((a).x * (COMPUTE(R))(factor), (a).y * (COMPUTE(R))(factor))
-// Times -i.
-#define TURNED(a) MAKE((a).y, -(a).x)
-
-// Places that lie 2, 4, 8 apart are in different banks.
-#define PADDED(i) ((i) + (i) / 16)
-
-// exp(-2πi a / n), for a < n.
-FUNCTION pair turn(uint a, uint n) {
-    const COMPUTE(R) part = a > n / 2 ? -(COMPUTE(R))(n - a) : (COMPUTE(R))a;
-    const COMPUTE(R) angle = 2 * part / (COMPUTE(R))n;
-    return MAKE(cospi(angle), -sinpi(angle));
-}
-
-#define DFT_2(u) \
-    { \
-        const pair other_ = u[1]; \
-        u[1] = SUB(u[0], other_); \
-        u[0] = ADD(u[0], other_); \
-    }
-
-#define DFT_3(u) \
-    { \
-        const pair sum_ = ADD(u[1], u[2]); \
-        const pair side_ = SCALE(TURNED(SUB(u[1], u[2])), 0.86602540378443865); \
-        const pair mean_ = SUB(u[0], SCALE(sum_, 0.5)); \
-        u[0] = ADD(u[0], sum_); \
-        u[1] = ADD(mean_, side_); \
-        u[2] = SUB(mean_, side_); \
-    }
-
-#define DFT_4_OF(a, b, c, d) \
-    { \
-        const pair even_ = ADD(a, c), odd_ = ADD(b, d); \
-        const pair even_rest_ = SUB(a, c), odd_rest_ = TURNED(SUB(b, d)); \
-        a = ADD(even_, odd_); \
-        b = ADD(even_rest_, odd_rest_); \
-        c = SUB(even_, odd_); \
-        d = SUB(even_rest_, odd_rest_); \
-    }
-#define DFT_4(u) DFT_4_OF(u[0], u[1], u[2], u[3])
-
-#define DFT_5(u) \
-    { \
-        const pair sum_ = ADD(u[1], u[4]), sum2_ = ADD(u[2], u[3]); \
-        const pair rest_ = TURNED(SUB(u[1], u[4])), rest2_ = TURNED(SUB(u[2], u[3])); \
-        const pair near_ = ADD(SCALE(sum_, 0.30901699437494742), SCALE(sum2_, -0.80901699437494742)); \
-        const pair far_ = ADD(SCALE(sum_, -0.80901699437494742), SCALE(sum2_, 0.30901699437494742)); \
-        const pair side_ = ADD(SCALE(rest_, 0.95105651629515357), SCALE(rest2_, 0.58778525229247313)); \
-        const pair side2_ = SUB(SCALE(rest_, 0.58778525229247313), SCALE(rest2_, 0.95105651629515357)); \
-        const pair mean_ = ADD(u[0], near_), mean2_ = ADD(u[0], far_); \
-        u[0] = ADD(u[0], ADD(sum_, sum2_)); \
-        u[1] = ADD(mean_, side_); \
-        u[2] = ADD(mean2_, side2_); \
-        u[3] = SUB(mean2_, side2_); \
-        u[4] = SUB(mean_, side_); \
-    }
-
-#define DFT_8(u) \
-    { \
-        DFT_4_OF(u[0], u[2], u[4], u[6]) \
-        DFT_4_OF(u[1], u[3], u[5], u[7]) \
-        const pair even1_ = u[2], even2_ = u[4], even3_ = u[6], odd0_ = u[1]; \
-        const pair odd1_ = SCALE(ADD(u[3], TURNED(u[3])), 0.70710678118654752); \
-        const pair odd2_ = TURNED(u[5]); \
-        const pair odd3_ = SCALE(SUB(TURNED(u[7]), u[7]), 0.70710678118654752); \
-        u[4] = SUB(u[0], odd0_); \
-        u[0] = ADD(u[0], odd0_); \
-        u[1] = ADD(even1_, odd1_); \
-        u[5] = SUB(even1_, odd1_); \
-        u[2] = ADD(even2_, odd2_); \
-        u[6] = SUB(even2_, odd2_); \
-        u[3] = ADD(even3_, odd3_); \
-        u[7] = SUB(even3_, odd3_); \
-    }
 
 // Each lane makes transforms of N numbers, of which those ahead of them have `done`.
 #define STAGE(N) \
@@ -106,15 +25,7 @@ FUNCTION pair turn(uint a, uint n) {
         const uint from = column * RADIX + i; \
         UNROLL \
         for (uint j = 0; j < N; j++) u[j] = tiles[source + PADDED(from + j * apart)]; \
-        if (done > 1) { \
-            pair powers[N]; \
-            powers[0] = MAKE(1, 0); \
-            powers[1] = turn(k, done * N); \
-            UNROLL \
-            for (uint j = 2; j < N; j++) powers[j] = MUL(powers[j / 2], powers[j - j / 2]); \
-            UNROLL \
-            for (uint j = 1; j < N; j++) u[j] = MUL(u[j], powers[j]); \
-        } \
+        if (done > 1) TURN_ALL(N, u, k, done) \
         DFT_##N(u) \
         const uint to = column * RADIX + (i - k) * N + k; \
         UNROLL \
@@ -167,7 +78,7 @@ KERNEL_BEGIN
             pair z = LOAD(X, x, start + at * p.x_step);
             if (p.is_inverse) z.y = -z.y;
 #endif
-            if (DONE > 1) z = MUL(z, turn(j * (i % DONE), DONE * RADIX));
+            if (DONE > 1) z = product(z, turn(j * (i % DONE), DONE * RADIX));
             tiles[PADDED(column * RADIX + j)] = z;
         }
     }
@@ -186,7 +97,7 @@ KERNEL_BEGIN
             const pair z = tiles[source + PADDED(column * RADIX + k % RADIX)];
             pair mirrored = tiles[source + PADDED(column * RADIX + (RADIX - k) % RADIX)];
             mirrored.y = -mirrored.y;
-            const pair odd = MUL(turn(k, 2 * RADIX), TURNED(SUB(z, mirrored)));
+            const pair odd = product(turn(k, 2 * RADIX), TURNED(SUB(z, mirrored)));
             STORE(Y, y, start + k * p.y_step, SCALE(ADD(ADD(z, mirrored), odd), 0.5));
         }
     }

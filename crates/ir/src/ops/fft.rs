@@ -89,6 +89,13 @@ impl Named for Fft {
                     push(FftKind::RealToComplex, dim, x(dtype.real()));
                 }
             }
+            // Lines without gaps, of lengths that GPUs have kernels for.
+            for n in (8..=11).map(|n| 1 << n) {
+                push(FftKind::Forward, 1, Operand::new([3, n], dtype));
+                push(FftKind::Inverse, 1, Operand::new([3, n], dtype));
+                let pairs = Operand::new([3, 2 * n], dtype.real());
+                push(FftKind::RealToComplex, 1, pairs);
+            }
             push(FftKind::Forward, 1, Operand::new([0, 4], dtype));
             // More than local memory of GPUs holds.
             let n = 2400;

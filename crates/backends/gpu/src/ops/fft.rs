@@ -2,7 +2,7 @@
 
 use rustorch_ir::ops::{Fft, FftKind};
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, Step};
+use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::views::{Memory, split, walk};
 use crate::driver::Limits;
@@ -18,6 +18,9 @@ pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
 
 /// Work-items of a group, and where they take turns.
 const GROUPS: [usize; 2] = [256, 16];
+
+/// The same for lines without gaps.
+const GROUPS_OF_LINES: [usize; 2] = [128, 16];
 
 /// Numbers that a group transforms, at most.
 const TILE: usize = 2048;
@@ -117,6 +120,9 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     };
     let n = size(op, x.ty.shape[op.dim]);
     let tile = tile(emitter.limits, dtype);
+    if let Some(lines) = Lines::of(op, step, tile) {
+        return lines.launch(tile, emitter);
+    }
     let half = n / 2;
     if op.kind == FftKind::RealToComplex
         && n.is_multiple_of(2)
@@ -172,6 +178,111 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     }
 }
 
+/// Lines of a usual length without gaps, which are made in one pass.
+struct Lines {
+    /// What is transformed: real numbers are the pairs of complex ones that they are in memory.
+    x: Place,
+    y: Place,
+    starts: [Layout; 2],
+    /// Numbers of a line.
+    n: usize,
+    is_inverse: bool,
+    of_pairs: bool,
+}
+
+impl Lines {
+    /// Those of a step, if it has such lines. They fit into `tile`.
+    fn of(op: &Fft, step: &Step, tile: usize) -> Option<Self> {
+        let (mut x, y) = (step.inputs[0].clone(), step.output().clone());
+        let of_pairs = op.kind == FftKind::RealToComplex;
+        let (mut x_starts, x_along) = split(&x.layout, op.dim);
+        let (y_starts, y_along) = split(&Layout::contiguous(&y.ty.shape), op.dim);
+        if !y.ty.dtype.is_complex()
+            || [&x_along, &y_along]
+                .iter()
+                .any(|along| along.strides[0] != 1)
+        {
+            return None;
+        }
+        let mut n = x_along.elements();
+        if of_pairs {
+            let steps = x_starts.strides.iter_mut();
+            let mut parts = steps.chain([&mut x.layout.offset, &mut n]);
+            let are_even = parts.all(|part| {
+                let is_even = part.is_multiple_of(2);
+                *part /= 2;
+                is_even
+            });
+            if !are_even {
+                return None;
+            }
+            x.ty.dtype = y.ty.dtype;
+        }
+        let is_usual = USUAL.contains(&n) && n <= tile;
+        is_usual.then_some(Self {
+            x,
+            y,
+            starts: [x_starts, y_starts],
+            n,
+            is_inverse: op.kind == FftKind::Inverse,
+            of_pairs,
+        })
+    }
+
+    fn launch(&self, tile: usize, emitter: &mut Emitter) {
+        let limits = emitter.limits;
+        let group = GROUPS_OF_LINES[usize::from(limits.is_processor)];
+        let text = concat!(
+            include_str!("../../kernels/fft.h"),
+            include_str!("../../kernels/fft_line.c")
+        );
+        let group = group.min(limits.max_group.max(1));
+        let mut kernel = Kernel::new("fft_line", text, group as u32);
+        let dtype = self.y.ty.dtype;
+        for name in ["X", "Y", "Z"] {
+            kernel.define_dtype(name, dtype);
+        }
+        kernel.define_dtype("R", dtype.real());
+        let columns = tile / self.n;
+        kernel.define("N", self.n);
+        kernel.define("COLUMNS", columns);
+        kernel.define("INVERSE", u8::from(self.is_inverse));
+        kernel.define("OF_PAIRS", u8::from(self.of_pairs));
+        let radices = radices_of_lines(self.n);
+        let last = match self.of_pairs {
+            true => "MIDDLE",
+            false => "LAST",
+        };
+        let stages = radices.iter().enumerate().map(|(at, radix)| {
+            let stage = match at {
+                0 => "FIRST",
+                _ if at + 1 == radices.len() => last,
+                _ => "MIDDLE",
+            };
+            format!("{stage}({radix}) ")
+        });
+        kernel.define("STAGES", stages.collect::<String>());
+        kernel.read("x", &self.x);
+        kernel.write("y", &self.y);
+        let [x, y] = &self.starts;
+        walk(&mut kernel, "starts", &[("x", x), ("y", y)]);
+        let count = x.elements();
+        kernel.word("count", count);
+        emitter.launch(kernel.groups(count.div_ceil(columns), 1, 1));
+    }
+}
+
+/// The radices of the stages of a usual line: as few as there can be, of which lanes keep the numbers
+/// in registers.
+fn radices_of_lines(n: usize) -> &'static [usize] {
+    match n {
+        256 => &[16, 16],
+        512 => &[8, 8, 8],
+        1024 => &[16, 8, 8],
+        _ => &[16, 16, 8],
+    }
+}
+
 /// One reading and writing of all numbers.
 struct Pass<'a> {
     /// What is computed with.
@@ -196,7 +307,11 @@ impl Pass<'_> {
         let [x, y] = self.memory;
         let limits = emitter.limits;
         let group = GROUPS[usize::from(limits.is_processor)].min(limits.max_group.max(1));
-        let mut kernel = Kernel::new("fft", include_str!("../../kernels/fft.c"), group as u32);
+        let text = concat!(
+            include_str!("../../kernels/fft.h"),
+            include_str!("../../kernels/fft.c")
+        );
+        let mut kernel = Kernel::new("fft", text, group as u32);
         let from = match (x.dtype().is_complex(), x_along.elements() == self.n) {
             (false, _) if self.of_pairs => "PAIRS",
             (false, _) => "REAL",
@@ -277,5 +392,8 @@ mod tests {
         }
         assert_eq!(passes(&primes(1 << 20).unwrap(), TILE), [128, 128, 64]);
         assert_eq!(primes(2 * 3 * 5 * 7), None);
+        for n in USUAL {
+            assert_eq!(radices_of_lines(n).iter().product::<usize>(), n);
+        }
     }
 }
