@@ -67,6 +67,16 @@ impl Dialect {
         self == Self::Cuda
     }
 
+    /// The function that puts a value into a `uint` of local memory, given by its address, at once for
+    /// the one that it held; `None` where words have to be declared for that.
+    pub(crate) fn local_exchange(self) -> Option<&'static str> {
+        match self {
+            Self::OpenCl => Some("atomic_xchg"),
+            Self::Metal => None,
+            Self::Cuda => Some("atomicExch"),
+        }
+    }
+
     /// Are there SIMD-groups that share values and multiply matrices, which kernels of the
     /// language's own are written for?
     pub(crate) fn has_simd_groups(self) -> bool {

@@ -32,6 +32,10 @@ const READ_AT_ONCE: usize = 8;
 /// Elements of a group's part of a line, for each of the index: sorting costs less.
 const SEGMENT: usize = 4;
 
+/// Work-items of a group that chains elements, and bytes of its local memory, at most.
+const CHAIN_GROUP: usize = 256;
+const CHAIN_BYTES: usize = 32 << 10;
+
 fn accepts(_: &Signature) -> bool {
     true
 }
@@ -43,6 +47,8 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let (lines, along) = split(&step.inputs[1].layout, op.dim);
     if along.elements() <= FEW_PICKS {
         by_places(step, op, emitter);
+    } else if let Some(chains) = Chains::of(step, op, emitter) {
+        by_chains(step, op, &chains, emitter);
     } else if let Some(sorted) = tile(step, op, emitter.limits) {
         by_tiles(step, op, &sorted, emitter);
     } else if lines.elements() >= MANY_LINES {
@@ -51,6 +57,62 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         let order = sorted(step, op, emitter);
         by_lines(step, op, Some(order), emitter);
     }
+}
+
+/// Chains of the elements that go to one place, in a group's local memory.
+struct Chains {
+    /// The function that exchanges one of its words.
+    exchange: &'static str,
+    /// Words that there are: a place's first element, and the next of each element.
+    cells: usize,
+}
+
+impl Chains {
+    /// Those of a line of the result, if there is room for them; not where neighbouring lines are read
+    /// at once.
+    fn of(step: &Step, op: &Scatter, emitter: &Emitter) -> Option<Self> {
+        let exchange = emitter.dialect.local_exchange()?;
+        let whole = Layout::contiguous(&step.output().ty.shape);
+        let (lines, along) = split(&whole, op.dim);
+        let picks = step.inputs[1].layout.shape[op.dim];
+        let cells = (along.elements() + picks).next_power_of_two();
+        let room = emitter.limits.local_bytes.min(CHAIN_BYTES) / size_of::<u32>();
+        let fits = cells <= room && !is_across(&lines, &along);
+        fits.then_some(Self { exchange, cells })
+    }
+}
+
+/// Groups chain the elements of a line of the index by where they go, and make a line of the result.
+fn by_chains(step: &Step, op: &Scatter, chains: &Chains, emitter: &mut Emitter) {
+    let group = match emitter.limits.is_processor {
+        true => 16,
+        false => CHAIN_GROUP.min(emitter.limits.max_group.max(1)),
+    };
+    let text = include_str!("../../kernels/scatter_chains.c");
+    let mut kernel = Kernel::new("scatter_chains", text, group as u32);
+    kernel.define("CELLS", chains.cells);
+    kernel.define("EXCHANGE", chains.exchange);
+    let place = declare(step, op, &mut kernel, emitter);
+    kernel.read("x", &place(&step.inputs[0]));
+    let (lines, _) = describe_lines(step, op, &mut kernel);
+    emitter.launch(kernel.groups(lines.elements(), 1, 1));
+}
+
+/// The parameters by which groups find lines of the operands and of the result, whose own are
+/// returned, and what is along them.
+fn describe_lines(step: &Step, op: &Scatter, kernel: &mut Kernel) -> (Layout, Layout) {
+    let [x, index, source] = [0, 1, 2].map(|i| split(&step.inputs[i].layout, op.dim));
+    let y = split(&Layout::contiguous(&step.output().ty.shape), op.dim);
+    kernel.word("rank", y.0.rank());
+    dimensions(kernel, "shape", &y.0.shape);
+    dimensions(kernel, "index_shape", &index.0.shape);
+    let views = [("y", &y), ("x", &x), ("index", &index), ("source", &source)];
+    for (name, (lines, _)) in views {
+        dimensions(kernel, &format!("{name}_strides"), &lines.strides);
+    }
+    kernel.word("x_step", x.1.strides[0]);
+    kernel.word("y_step", y.1.strides[0]);
+    y
 }
 
 /// How groups sort lines of the index in local memory, if they have room for one and for as many
@@ -84,17 +146,7 @@ fn by_tiles(step: &Step, op: &Scatter, sorted: &Sorted, emitter: &mut Emitter) {
     kernel.define("LINES", sorted.tile / (2 * FEW_PICKS));
     let place = declare(step, op, &mut kernel, emitter);
     kernel.read("x", &place(&step.inputs[0]));
-    let [x, index, source] = [0, 1, 2].map(|i| split(&step.inputs[i].layout, op.dim));
-    let y = split(&Layout::contiguous(&step.output().ty.shape), op.dim);
-    kernel.word("rank", y.0.rank());
-    dimensions(&mut kernel, "shape", &y.0.shape);
-    dimensions(&mut kernel, "index_shape", &index.0.shape);
-    let views = [("y", &y), ("x", &x), ("index", &index), ("source", &source)];
-    for (name, (lines, _)) in views {
-        dimensions(&mut kernel, &format!("{name}_strides"), &lines.strides);
-    }
-    kernel.word("x_step", x.1.strides[0]);
-    kernel.word("y_step", y.1.strides[0]);
+    let y = describe_lines(step, op, &mut kernel);
     kernel.word("is_across", usize::from(is_across(&y.0, &y.1)));
     let (count, size) = (y.0.elements(), y.1.elements());
     kernel.word("count", count);
