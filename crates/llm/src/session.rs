@@ -293,8 +293,7 @@ impl<'m> Session<'m> {
         let step = with_runtime(&self.runtime, routing, || {
             Step::new(self.model, &self.cache, 1, Wanted::Rows(1), converting)
         })?;
-        let preference = step.executable().preference();
-        Ok(preference.map_err(RusTorchError::from)?)
+        Ok(step.executable().preference())
     }
 
     /// Whether `tokens` could be added.

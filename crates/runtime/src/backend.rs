@@ -26,6 +26,18 @@ pub trait Backend: Send + Sync {
     /// A kernel does not compile, memory is refused, or the device is lost.
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError>;
 
+    /// What compiling takes, of a backend for which that is seconds rather than what a kernel takes.
+    /// Such programs are compiled in the background, while the next device in the order serves.
+    fn compilation(&self) -> Option<Compilation> {
+        None
+    }
+
+    /// Where [compiling takes long](Backend::compilation), is the program of this graph at hand, as
+    /// in a cache, so that it takes not longer than elsewhere?
+    fn has_compiled(&self, _graph: &Graph) -> bool {
+        false
+    }
+
     /// Libraries that it uses where they are installed: what for, and which one, or what is used
     /// in place of it. They are opened, which takes a while, unless work has asked for them before.
     fn libraries(&self) -> Vec<(String, String)> {
@@ -49,6 +61,17 @@ pub trait Backend: Send + Sync {
     fn variants(&self, _graph: &Graph) -> Vec<String> {
         Vec::new()
     }
+}
+
+/// What compiling takes on a device on which it takes long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Compilation {
+    /// The time for a program, about. Where devices are compared by
+    /// [measured times](crate::Runtime::set_costs), a thousandth of it counts for each segment.
+    pub program: Duration,
+    /// Operations below which a segment is not worth a program: if another device can run them,
+    /// that does, unless the user has sent them here.
+    pub least_operations: usize,
 }
 
 /// A compiled graph.

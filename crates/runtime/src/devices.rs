@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 use rustorch_ir::{DType, FoldingHasher, Op, Role, Scalar, Signature, TensorType};
 use smallvec::SmallVec;
 
+use crate::background::Compiler;
 use crate::journal::{Journal, Owner, lock};
 use crate::placement::{Chain, DeviceId};
 use crate::policy::{Policy, place_in_chain};
 use crate::sources::Ledger;
 use crate::{
-    Backend, Costs, DeviceBuffer, DeviceCapability, DeviceError, DeviceInfo, DeviceType, Storage,
+    Backend, Compilation, Costs, DeviceBuffer, DeviceCapability, DeviceError, DeviceInfo,
+    DeviceType, Storage,
 };
 
 /// The devices and what has been learnt about them.
@@ -28,6 +30,8 @@ pub(crate) struct Devices {
     pub(crate) profiling: AtomicBool,
     /// Are there measured devices to choose between?
     pub(crate) compares: AtomicBool,
+    /// Makes the programs that take long.
+    pub(crate) compiler: Compiler,
     /// Numbers that were operands.
     pub(crate) numbers: Mutex<Numbers>,
     /// What is kept to compute from again.
@@ -50,6 +54,8 @@ pub(crate) struct Slot {
     /// Segments that ran here.
     pub(crate) runs: AtomicU64,
     capability: OnceLock<DeviceCapability>,
+    /// What compiling takes, where it takes long.
+    pub(crate) compilation: Option<Compilation>,
     /// What it was measured to do.
     pub(crate) costs: Mutex<Option<Arc<Costs>>>,
     /// Was it told that the device's figures of its memory make no sense?
@@ -126,6 +132,7 @@ impl Devices {
         let journal = Arc::new(Journal::new());
         let slot = |backend: Arc<dyn Backend>| Slot {
             owner: Owner::new(backend.info(), journal.clone()),
+            compilation: backend.compilation(),
             backend,
             runs: AtomicU64::new(0),
             capability: OnceLock::new(),
@@ -143,6 +150,7 @@ impl Devices {
             unsupported: Mutex::default(),
             profiling: AtomicBool::new(false),
             compares: AtomicBool::new(false),
+            compiler: Compiler::default(),
             numbers: Mutex::default(),
             sources: Arc::default(),
             reserve,
@@ -173,6 +181,11 @@ impl Devices {
 
     pub(crate) fn info(&self, device: DeviceId) -> &DeviceInfo {
         self.chain.info(device)
+    }
+
+    /// Is there a device on which compiling takes long?
+    pub(crate) fn compile_slowly(&self) -> bool {
+        self.slots.iter().any(|slot| slot.compilation.is_some())
     }
 
     /// The devices of that name.

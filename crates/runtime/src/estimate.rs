@@ -1,9 +1,8 @@
-//! What a graph should take on each device, with bringing its operands there.
+//! What is known of devices' times, and where operands are.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustorch_ir::{Graph, TensorType};
 use smallvec::SmallVec;
 
 use crate::devices::Devices;
@@ -19,37 +18,61 @@ pub(crate) const HOST: Location = 1 << 31;
 /// Wherever it is needed.
 pub(crate) const EVERYWHERE: Location = Location::MAX;
 
+/// Runs that a program is taken to be compiled for, where that takes long.
+const RUNS: f64 = 1000.0;
+
 /// Bytes of the largest number.
 const NUMBER: usize = 16;
 
 /// Where each of a graph's inputs is; those that are not listed are on the host.
 pub(crate) type Locations = SmallVec<[Location; 4]>;
 
-fn bit(device: DeviceId) -> Location {
+/// The bit of a device's memory.
+pub(crate) fn bit(device: DeviceId) -> Location {
     // Beyond that many devices, where tensors are is not followed.
     1u32.checked_shl(device.0 as u32).unwrap_or(0) & !HOST
 }
 
 /// Devices that were measured, with what.
-pub(crate) struct Measured(Vec<(DeviceId, Arc<Costs>)>);
+pub(crate) struct Measured(SmallVec<[Known; 2]>);
+
+struct Known {
+    id: DeviceId,
+    costs: Arc<Costs>,
+    /// Seconds of beginning a segment.
+    start: f64,
+}
 
 impl Measured {
-    /// All of them that still work. Where there is but one, there is nothing to compare.
-    pub(crate) fn of(devices: &Devices) -> Self {
-        let costs = |id| {
+    /// Those that still work, of the ones that are `allowed`. Where there is but one, there is
+    /// nothing to compare.
+    pub(crate) fn of(devices: &Devices, allowed: impl Fn(DeviceId) -> bool) -> Self {
+        let known = |id| {
             let slot = devices.slot(id);
-            let costs = slot.costs().filter(|_| !slot.owner.is_lost());
-            Some((id, costs?))
+            let costs = slot.costs().filter(|_| !slot.owner.is_lost())?;
+            let compiling = slot.compilation.map_or(0.0, |c| c.program.as_secs_f64());
+            let start = costs.sync.as_secs_f64() + compiling / RUNS;
+            Some(Known { id, costs, start })
         };
-        let all: Vec<_> = devices.ids().filter_map(costs).collect();
+        let all = devices.ids().filter(|&id| allowed(id)).filter_map(known);
+        let all: SmallVec<[Known; 2]> = all.collect();
         match all.len() {
-            0 | 1 => Self(Vec::new()),
+            0 | 1 => Self(SmallVec::new()),
             _ => Self(all),
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (DeviceId, &Costs)> {
-        self.0.iter().map(|(id, costs)| (*id, &**costs))
+        self.0.iter().map(|known| (known.id, &*known.costs))
+    }
+
+    /// What is known of a device, if it was measured.
+    pub(crate) fn get(&self, device: DeviceId) -> Option<&Costs> {
+        self.iter().find(|(id, _)| *id == device).map(|(_, c)| c)
     }
 
     /// Seconds to bring bytes to a device from where they are.
@@ -64,37 +87,14 @@ impl Measured {
             0 => fetched.reduce(f64::min).unwrap_or(0.0),
             _ => 0.0,
         };
-        let there = self.iter().find(|(id, _)| *id == to);
-        down + there.map_or(0.0, |(_, costs)| costs.upload.seconds(bytes))
+        down + (self.get(to)).map_or(0.0, |costs| costs.upload.seconds(bytes))
     }
 
-    /// Seconds to bring all of a graph's inputs to a device.
-    pub(crate) fn bring_inputs(
-        &self,
-        inputs: &[TensorType],
-        places: &Locations,
-        to: DeviceId,
-    ) -> f64 {
-        let place = |i: usize| places.get(i).copied().unwrap_or(HOST);
-        let all = inputs.iter().enumerate();
-        all.map(|(i, ty)| self.bring(ty.bytes(), place(i), to))
-            .sum()
-    }
-
-    /// Seconds of handing a node on to another device: two more launches, its operands there
-    /// and its result back.
-    pub(crate) fn detour(&self, graph: &Graph, here: DeviceId, there: DeviceId) -> f64 {
-        let operands = graph.inputs().iter().map(TensorType::bytes);
-        let results = graph.nodes().iter().flat_map(|node| &node.outputs);
-        let results = results.map(TensorType::bytes);
-        let sync = |device| {
-            let found = self.iter().find(|(id, _)| *id == device);
-            found.map_or(0.0, |(_, costs)| costs.sync.as_secs_f64())
-        };
-        sync(here)
-            + sync(there)
-            + self.bring(operands.sum(), bit(here), there)
-            + self.bring(results.sum(), bit(there), here)
+    /// Seconds of beginning a segment on a device: a run of it is started and waited for, and its
+    /// program was compiled some time.
+    pub(crate) fn start(&self, device: DeviceId) -> f64 {
+        let found = self.0.iter().find(|known| known.id == device);
+        found.map_or(0.0, |known| known.start)
     }
 }
 

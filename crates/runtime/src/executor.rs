@@ -1,5 +1,6 @@
 //! Runs graphs, and answers failures.
 
+mod compiling;
 mod inputs;
 mod loading;
 
@@ -11,12 +12,13 @@ use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
 
 use self::inputs::{Held, Inputs};
+use crate::background::Job;
 use crate::devices::{Devices, Memo, memo};
 use crate::effects::Watch;
 use crate::estimate::{EVERYWHERE, HOST, Locations};
 use crate::journal::{Cause, Lease, lock};
 use crate::placement::{Assignment, DeviceId};
-use crate::planner::{Plan, Request, candidates, plan, prefer};
+use crate::planner::{Avoided, Estimate, Plan, Request, candidates, estimate, plan, prefer};
 use crate::policy::Policy;
 use crate::profile::Profile;
 use crate::storage::StorageError;
@@ -51,6 +53,8 @@ pub struct Executable {
     /// Bytes of the last plan, about.
     footprint: AtomicUsize,
     prepared: Mutex<Option<Prepared>>,
+    /// Programs that are compiled in the background, or were.
+    jobs: Mutex<Vec<Arc<Job>>>,
 }
 
 /// Bytes that a plan takes besides its nodes, about.
@@ -84,9 +88,20 @@ struct Prepared {
     operands: Vec<Arc<dyn DeviceBuffer>>,
     targets: Vec<Arc<dyn DeviceBuffer>>,
     profile: Profile,
+    /// What other devices serve for until it is compiled.
+    awaited: Vec<Arc<Job>>,
 }
 
 impl Prepared {
+    /// Why it has to be made again, if it has to.
+    fn outdated(&self, epoch: u64) -> Option<Cause> {
+        let mut jobs = self.awaited.iter();
+        match self.epoch == epoch {
+            false => Some(Cause::Outdated),
+            true => (jobs.any(|job| job.outcome().is_some())).then_some(Cause::Compiled),
+        }
+    }
+
     /// Bytes that it takes, about.
     fn footprint(&self) -> usize {
         let kept = self.stages.iter().map(|stage| stage.program.scratch());
@@ -99,7 +114,7 @@ impl Prepared {
 /// A segment's program with its operands.
 struct Stage {
     device: DeviceId,
-    program: Box<dyn Program>,
+    program: Arc<dyn Program>,
     /// What it reads, and whether it updates that as state.
     operands: Vec<(Source, bool)>,
     /// What it computes: a number among the results, and bytes.
@@ -171,6 +186,7 @@ impl Executable {
             is_planned: AtomicBool::new(false),
             footprint: AtomicUsize::new(0),
             prepared: Mutex::default(),
+            jobs: Mutex::default(),
         }
     }
 
@@ -225,27 +241,26 @@ impl Executable {
     }
 
     /// The devices that the graph is offered to, judged as one product of its size.
-    ///
-    /// # Errors
-    /// The graph cannot be taken apart.
-    pub fn preference(&self) -> Result<Preference, RunError> {
+    pub fn preference(&self) -> Preference {
         let policy = lock(&self.devices.policy).clone();
-        let offer = prefer(&self.graph, &self.request(&policy, &[]))?;
+        let offer = prefer(&self.graph, &self.request(&policy, &[], &Avoided::new()));
         let works = |id: &DeviceId| !self.devices.slot(*id).owner.is_lost();
         let devices = offer.ids.into_iter().filter(works);
-        Ok(Preference {
+        Preference {
             devices: devices.map(|id| self.devices.info(id).device).collect(),
             reason: offer.reason,
-        })
+        }
     }
 
     /// The devices that can run the graph's only operation, in the order in which it is offered to
     /// them.
     pub(crate) fn candidates(&self, custom_kernel: bool) -> Vec<DeviceType> {
         let policy = lock(&self.devices.policy).clone();
-        let found = candidates(&self.graph, &self.request(&policy, &[]), custom_kernel);
-        let ids = found.unwrap_or_default().into_iter();
-        ids.map(|id| self.devices.info(id).device).collect()
+        let avoided = &Avoided::new();
+        let request = self.request(&policy, &[], avoided);
+        let found = candidates(&self.graph, &request, custom_kernel);
+        let names = found.into_iter().map(|id| self.devices.info(id).device);
+        names.collect()
     }
 
     /// Runs the graph. Inputs it updates as state are changed in place; outputs are new.
@@ -318,6 +333,16 @@ impl Executable {
         }
     }
 
+    /// What a run should take as it would be planned now, by the measured times of devices; `None`
+    /// unless those are compared, see [`Runtime::set_costs`](crate::Runtime::set_costs).
+    ///
+    /// # Errors
+    /// No device can run some operation.
+    pub fn estimate(&self) -> Result<Option<Estimate>, RunError> {
+        let policy = lock(&self.devices.policy).clone();
+        estimate(&self.graph, &self.request(&policy, &[], &Avoided::new()))
+    }
+
     /// The graph as it would be run now, after decompositions, and the device of each node.
     ///
     /// # Errors
@@ -376,17 +401,31 @@ impl Executable {
     }
 
     fn plan(&self, full: &[(DeviceId, String)]) -> Result<Plan, RunError> {
-        let policy = lock(&self.devices.policy).clone();
-        plan(&self.graph, &self.request(&policy, full))
+        self.plan_without(full, &Avoided::new())
     }
 
-    fn request<'a>(&'a self, policy: &'a Policy, full: &'a [(DeviceId, String)]) -> Request<'a> {
+    fn plan_without(
+        &self,
+        full: &[(DeviceId, String)],
+        avoided: &Avoided,
+    ) -> Result<Plan, RunError> {
+        let policy = lock(&self.devices.policy).clone();
+        plan(&self.graph, &self.request(&policy, full, avoided))
+    }
+
+    fn request<'a>(
+        &'a self,
+        policy: &'a Policy,
+        full: &'a [(DeviceId, String)],
+        avoided: &'a Avoided,
+    ) -> Request<'a> {
         Request {
             devices: &self.devices,
             policy,
             routing: self.routing,
             places: &self.places,
             full,
+            avoided,
         }
     }
 
@@ -421,10 +460,13 @@ impl Executable {
         memory: &RunMemory,
     ) -> Result<&'p mut Prepared, Attempt> {
         let epoch = self.devices.journal.epoch();
-        let is_outdated = prepared.take_if(|p| p.epoch != epoch).is_some();
+        let outdated = prepared.as_ref().and_then(|p| p.outdated(epoch));
+        if outdated.is_some() {
+            *prepared = None;
+        }
         Ok(match prepared {
             Some(p) => p,
-            none => none.insert(self.prepare(epoch, memory, is_outdated)?),
+            none => none.insert(self.prepare(epoch, memory, outdated)?),
         })
     }
 
@@ -432,13 +474,12 @@ impl Executable {
         &self,
         epoch: u64,
         memory: &RunMemory,
-        is_outdated: bool,
+        outdated: Option<Cause>,
     ) -> Result<Prepared, Attempt> {
         let prepared = self.compile(epoch, memory)?;
         let cause = match self.is_planned.swap(true, Ordering::Relaxed) {
             false => self.cause,
-            true if is_outdated => Cause::Outdated,
-            true => Cause::Failed,
+            true => outdated.unwrap_or(Cause::Failed),
         };
         self.devices.journal.planned(&self.graph, cause);
         let bytes = size_of_val(self.graph.nodes()) + prepared.footprint();
@@ -447,7 +488,7 @@ impl Executable {
     }
 
     fn compile(&self, epoch: u64, memory: &RunMemory) -> Result<Prepared, Attempt> {
-        let plan = self.plan(&memory.full)?;
+        let (plan, awaited) = self.plan_to_run(memory)?;
         let graph = &plan.graph;
         let mut sources: Vec<Option<Source>> = vec![None; graph.len()];
         for (i, source) in sources[..graph.inputs().len()].iter_mut().enumerate() {
@@ -469,7 +510,7 @@ impl Executable {
         for segment in &plan.segments {
             let slot = self.devices.slot(segment.device);
             let fail = |e| self.failed(&plan, segment.first, segment.device, e);
-            let program = slot.backend.compile(&segment.graph).map_err(fail)?;
+            let program = self.program(segment).map_err(fail)?;
             let scratch = slot.owner.lease(program.scratch().bytes).map_err(fail)?;
             let mut operands = Vec::with_capacity(segment.inputs.len());
             for (&value, &write) in segment.inputs.iter().zip(&segment.writes) {
@@ -510,6 +551,7 @@ impl Executable {
             operands: Vec::new(),
             targets: Vec::new(),
             profile: Profile::default(),
+            awaited,
             plan,
         })
     }

@@ -28,6 +28,7 @@ pub(crate) enum Cause {
     Evicted,
     Outdated,
     Failed,
+    Compiled,
 }
 
 /// What became of the plans of a runtime, by [`Runtime::plans`](crate::Runtime::plans).
@@ -42,6 +43,8 @@ pub struct PlanCounters {
     pub outdated: u64,
     /// Plans made again because a device failed in a run.
     pub failed: u64,
+    /// Plans made again because a program was compiled in the background, or failed to be.
+    pub compiled: u64,
     /// Runs that found their graph's plan in the cache.
     pub reused: u64,
     /// Plans that are in the cache.
@@ -76,7 +79,7 @@ pub(crate) struct Journal {
     /// The last of it.
     outdated_by: Mutex<&'static str>,
     /// Plans that were made, by [`Cause`].
-    plans: [AtomicU64; 4],
+    plans: [AtomicU64; 5],
     fallbacks: Mutex<Vec<Fallback>>,
     faults: Mutex<HashMap<(DeviceType, FailureClass), u64>>,
     moved: Mutex<HashMap<Way, Moved>>,
@@ -128,6 +131,7 @@ impl Journal {
             Cause::Evicted => "its plan was evicted to bound the memory of plans",
             Cause::Outdated => *lock(&self.outdated_by),
             Cause::Failed => "a run of it failed",
+            Cause::Compiled => "a program of it was compiled in the background",
         };
         tracing::info!("planned {} again: {why}", Summary(graph));
     }
@@ -140,6 +144,7 @@ impl Journal {
             evicted: of(Cause::Evicted),
             outdated: of(Cause::Outdated),
             failed: of(Cause::Failed),
+            compiled: of(Cause::Compiled),
             ..PlanCounters::default()
         }
     }

@@ -20,8 +20,10 @@
 //! | `trace.rs`, `profile.rs` | plans explained, runs timed |
 //! | `planner.rs`, `segment.rs`, `effects.rs` | who gets a node, cutting, what must not run twice |
 //! | `typical.rs` | the operation that a family is judged by |
-//! | `estimate.rs` | what a graph should take on each device |
+//! | `partition.rs` | what a graph should take on each device, and in parts on several |
+//! | `estimate.rs` | what is known of devices' times, and where operands are |
 //! | `devices.rs` | the devices, and what has been learnt about them |
+//! | `background.rs` | programs that are compiled while others run |
 //! | `policy.rs`, `placement.rs` | whom to ask first, where and why |
 //! | `costs`, `capability.rs` | what a device was measured to do, and says of itself |
 //! | `sources.rs` | storages that are kept to compute from again |
@@ -34,6 +36,7 @@
 
 mod arena;
 mod backend;
+mod background;
 mod calibration;
 mod capability;
 mod costs;
@@ -53,6 +56,7 @@ mod measure;
 mod memory;
 mod moment;
 mod outline;
+mod partition;
 mod placement;
 mod plan_cache;
 mod planner;
@@ -67,7 +71,9 @@ mod trace;
 mod transfers;
 mod typical;
 
-pub use backend::{Backend, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program, Scratch};
+pub use backend::{
+    Backend, Compilation, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program, Scratch,
+};
 pub use calibration::{Calibration, CalibrationError, cache_folder};
 pub use capability::{DeviceCapability, Support, TensorInfo};
 pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};
@@ -83,6 +89,7 @@ pub use memory::{DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, 
 pub use moment::Moment;
 pub use outline::Outline;
 pub use placement::Reason;
+pub use planner::Estimate;
 pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules};
 pub use runtime::{Results, Runtime};
 pub use rustorch_ir::{DeviceType, GpuDevice, OpType};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use rustorch_ir::Node;
 use smallvec::SmallVec;
 
 use crate::{DeviceInfo, DeviceType};
@@ -27,6 +28,22 @@ impl Chain {
 /// What something should take on each measured device.
 pub(crate) type Times = SmallVec<[(DeviceId, Duration); 4]>;
 
+/// A graph in parts on several devices.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Split {
+    /// What it should take.
+    pub(crate) time: Duration,
+    /// Runs of nodes of one device.
+    pub(crate) segments: usize,
+    /// The device of each node; `None` for those that go where they are read.
+    pub(crate) devices: Vec<Option<DeviceId>>,
+}
+
+/// Is it made of nothing but its parameters, and not pinned anywhere?
+pub(crate) fn is_constant(node: &Node) -> bool {
+    node.inputs.is_empty() && node.pin.is_none() && node.op.def().op_type().is_none()
+}
+
 /// Why a node goes to its device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reason {
@@ -47,6 +64,16 @@ pub enum Reason {
         /// What it should take on the others.
         others: Vec<(DeviceType, Duration)>,
     },
+    /// As part of a graph that should take less in segments on several devices than on any one, by
+    /// what they were measured to do.
+    Split {
+        /// What the graph should take.
+        time: Duration,
+        /// How many segments.
+        segments: usize,
+        /// What it should take on one device, best first.
+        alone: Vec<(DeviceType, Duration)>,
+    },
     /// The first device of the chain.
     Preferred,
     /// As its neighbour: a view costs nothing there, and moving data less than elsewhere.
@@ -66,8 +93,15 @@ impl fmt::Display for Reason {
             Self::Rule(rule) | Self::Policy(rule) => f.write_str(rule),
             Self::Measured { here, others } => {
                 write!(f, "measured: {} here", Time(*here))?;
-                let mut others = others.iter();
-                others.try_for_each(|(device, time)| write!(f, ", {} on {device}", Time(*time)))
+                each(others, f)
+            }
+            Self::Split {
+                time,
+                segments,
+                alone,
+            } => {
+                write!(f, "measured: {} in {segments} segments", Time(*time))?;
+                each(alone, f)
             }
             Self::Preferred => f.write_str("first in the chain"),
             Self::Neighbour => f.write_str("where its neighbour is"),
@@ -75,6 +109,12 @@ impl fmt::Display for Reason {
             Self::Fallback(why) => f.write_str(why),
         }
     }
+}
+
+/// Lists what something should take on devices.
+fn each(times: &[(DeviceType, Duration)], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut times = times.iter();
+    times.try_for_each(|(device, time)| write!(f, ", {} on {device}", Time(*time)))
 }
 
 /// A time for people.
@@ -100,4 +140,14 @@ pub(crate) struct Assignment {
     /// Index of the node of the graph as it was given that this is, or is a part of; of several the
     /// first.
     pub(crate) origin: usize,
+    /// Those of all that it was put in place of, if any.
+    pub(crate) parts: Vec<usize>,
+}
+
+impl Assignment {
+    /// Indices of the nodes of the graph as it was given that this is, or is a part of.
+    pub(crate) fn origins(&self) -> impl Iterator<Item = usize> {
+        let only = self.parts.is_empty().then_some(self.origin);
+        only.into_iter().chain(self.parts.iter().copied())
+    }
 }

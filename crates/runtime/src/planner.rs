@@ -1,6 +1,7 @@
 //! Chooses a device for each node.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use rustorch_ir::fusion::fuse;
 use rustorch_ir::ops::RULES;
@@ -13,10 +14,11 @@ use crate::costs::work::Workload;
 use crate::devices::Devices;
 use crate::effects::{self, Ordered};
 use crate::estimate::{Locations, Measured, duration};
-use crate::placement::{Assignment, DeviceId, Reason, Times};
+use crate::partition::{Offers, Partition, Problem};
+use crate::placement::{Assignment, DeviceId, Reason, is_constant};
 use crate::policy::{Offer, Policy, Subject};
 use crate::segment::{Segment, cut};
-use crate::{Costs, DeviceType, OpType, Routing, Rules, RunError};
+use crate::{Costs, DeviceType, GpuExecutionStrategy, Hardware, OpType, Routing, Rules, RunError};
 
 /// A graph with every node placed.
 #[derive(Clone, Debug)]
@@ -43,9 +45,54 @@ impl Plan {
         let only = origins.next()?;
         origins.all(|origin| origin == only).then_some(only)
     }
+
+    /// How many operations a segment computes, fused ones counted by themselves.
+    fn operations(&self, segment: &Segment) -> usize {
+        let nodes = self.graph.nodes()[segment.nodes()].iter();
+        let all = nodes.zip(&self.assignments[segment.nodes()]);
+        let computing = all.filter(|(node, _)| node.op.def().role() == Role::Compute);
+        computing.map(|(_, a)| a.replaces.len().max(1)).sum()
+    }
+
+    /// Adds a segment's nodes to those that its device is not to run. Views and constants go where
+    /// they are read, unless there is nothing else.
+    pub(crate) fn avoid(&self, segment: &Segment, graph: &Graph, why: &str, avoided: &mut Avoided) {
+        let assignments = || self.assignments[segment.nodes()].iter();
+        let origins = || assignments().flat_map(Assignment::origins);
+        let computes = |origin: &usize| {
+            let node = &graph.nodes()[*origin];
+            node.op.def().role() == Role::Compute && !is_constant(node)
+        };
+        let is_empty = !origins().any(|origin| computes(&origin));
+        for origin in origins().filter(|origin| is_empty || computes(origin)) {
+            avoided.insert((origin, segment.device), why.to_owned());
+        }
+    }
 }
 
+impl Request<'_> {
+    /// Has the user sent a node somewhere, or its operation, or the family of that?
+    fn is_set(&self, graph: &Graph, node: &Node) -> bool {
+        let route = || {
+            let op_type = graph.with_signature(node, OpType::of);
+            self.policy.route(node.op.kind(), op_type)
+        };
+        node.pin.is_some() || route().is_some()
+    }
+
+    /// Are measured times compared?
+    fn compares(&self) -> bool {
+        let Routing { device, rules, .. } = self.routing;
+        let by_rules = (device, rules) == (DeviceType::Auto, Rules::Selector);
+        by_rules && self.policy.selector.compares
+    }
+}
+
+/// Nodes of a graph as it was given that devices are not to run, with the reasons.
+pub(crate) type Avoided = HashMap<(usize, DeviceId), String>;
+
 /// What a plan is made from, besides the graph.
+#[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) devices: &'a Devices,
     pub(crate) policy: &'a Policy,
@@ -54,16 +101,72 @@ pub(crate) struct Request<'a> {
     pub(crate) places: &'a Locations,
     /// Devices that ran out of memory in this run, with what they said.
     pub(crate) full: &'a [(DeviceId, String)],
+    /// What is left to other devices.
+    pub(crate) avoided: &'a Avoided,
 }
 
 /// Plans `graph`.
 ///
-/// The ladder for one node: native kernel → decomposed on the same device → next device.
+/// The ladder for one node: native kernel → decomposed on the same device → next device. Segments
+/// that are not worth compiling where that takes long go to the next device.
 ///
 /// # Errors
 /// No device that is offered can run some node.
 pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
-    let mut planner = Planner::new(graph, request)?;
+    let mut plan = place_all(graph, request)?;
+    if request.routing.strict || !request.devices.compile_slowly() {
+        return Ok(plan);
+    }
+    let mut avoided = request.avoided.clone();
+    while avoid_small_segments(&plan, graph, request, &mut avoided) {
+        let avoided = &avoided;
+        match place_all(
+            graph,
+            &Request {
+                avoided,
+                ..*request
+            },
+        ) {
+            Ok(other) => plan = other,
+            // Nobody else can run them.
+            Err(_) => break,
+        }
+    }
+    Ok(plan)
+}
+
+/// Adds what is in segments that are too small for their devices; is there any?
+fn avoid_small_segments(
+    plan: &Plan,
+    graph: &Graph,
+    request: &Request,
+    avoided: &mut Avoided,
+) -> bool {
+    let is_asked = request.routing.device != DeviceType::Auto;
+    if is_asked && plan.segments.len() == 1 {
+        return false;
+    }
+    let before = avoided.len();
+    for segment in &plan.segments {
+        let Some(compilation) = request.devices.slot(segment.device).compilation else {
+            continue;
+        };
+        let (operations, least) = (plan.operations(segment), compilation.least_operations);
+        let is_set = |at: usize| {
+            let mut origins = plan.assignments[at].origins();
+            origins.any(|origin| request.is_set(graph, &graph.nodes()[origin]))
+        };
+        if operations < least && !segment.nodes().any(is_set) {
+            let why = format!("a segment of {operations} of the {least} operations that it takes");
+            plan.avoid(segment, graph, &why, avoided);
+        }
+    }
+    avoided.len() > before
+}
+
+/// Places each node of `graph`.
+fn place_all(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
+    let mut planner = Planner::new(graph, request);
     for ty in graph.inputs() {
         let input = planner.graph.input(ty.clone())?;
         planner.values.push(Some(input));
@@ -95,11 +198,8 @@ pub(crate) fn plan(graph: &Graph, request: &Request) -> Result<Plan, RunError> {
 }
 
 /// The devices that a graph is offered to, judged as one product of its size.
-///
-/// # Errors
-/// The graph cannot be taken apart.
-pub(crate) fn prefer(graph: &Graph, request: &Request) -> Result<Offer, RunError> {
-    let planner = Planner::new(graph, request)?;
+pub(crate) fn prefer(graph: &Graph, request: &Request) -> Offer {
+    let planner = Planner::new(graph, request);
     let subject = Subject {
         kind: None,
         op_type: Some(OpType::LinearAlgebra),
@@ -108,7 +208,8 @@ pub(crate) fn prefer(graph: &Graph, request: &Request) -> Result<Offer, RunError
         elements: planner.bytes / size_of::<f32>(),
         custom_kernel: false,
         bytes: planner.bytes,
-        times: &planner.times,
+        times: &planner.partition.times,
+        split: None,
     };
     let Request {
         devices,
@@ -116,22 +217,15 @@ pub(crate) fn prefer(graph: &Graph, request: &Request) -> Result<Offer, RunError
         routing,
         ..
     } = *request;
-    Ok(policy.offer(devices.chain(), routing, None, &subject))
+    policy.offer(devices.chain(), routing, None, &subject)
 }
 
 /// The devices that can run a graph's only node, in the order in which it is offered to them: the
 /// first one is where [`plan`] places it, in strict mode the only one.
-///
-/// # Errors
-/// The graph cannot be taken apart.
-pub(crate) fn candidates(
-    graph: &Graph,
-    request: &Request,
-    custom_kernel: bool,
-) -> Result<Vec<DeviceId>, RunError> {
-    let planner = Planner::new(graph, request)?;
+pub(crate) fn candidates(graph: &Graph, request: &Request, custom_kernel: bool) -> Vec<DeviceId> {
+    let planner = Planner::new(graph, request);
     let Some(node) = graph.nodes().first() else {
-        return Ok(Vec::new());
+        return Vec::new();
     };
     let subject = planner.subject(node);
     let custom_kernel = custom_kernel || subject.custom_kernel;
@@ -143,7 +237,40 @@ pub(crate) fn candidates(
         },
     );
     let can = |id: &DeviceId| planner.way(*id, node).is_ok();
-    Ok(offer.ids.into_iter().filter(can).collect())
+    let mut able: Vec<DeviceId> = offer.ids.into_iter().filter(can).collect();
+    let is_chosen = request.routing.device != DeviceType::Auto || request.is_set(graph, node);
+    if !is_chosen && !request.routing.strict {
+        // One operation may be too few for those that compile slowly.
+        let least = |id: &DeviceId| request.devices.slot(*id).compilation;
+        able.sort_by_key(|id| least(id).is_some_and(|c| c.least_operations > 1));
+    }
+    able
+}
+
+/// What a graph should take as it is planned, and whole on each measured device; `None` unless
+/// measured times are compared.
+///
+/// # Errors
+/// No device can run some node.
+pub(crate) fn estimate(graph: &Graph, request: &Request) -> Result<Option<Estimate>, RunError> {
+    let planner = Planner::new(graph, request);
+    let Some(measured) = planner.measured() else {
+        return Ok(None);
+    };
+    let plan = plan(graph, request)?;
+    let mut devices = vec![None; graph.nodes().len()];
+    for assignment in &plan.assignments {
+        for origin in assignment.origins() {
+            devices[origin] = Some(assignment.device);
+        }
+    }
+    let problem = planner.problem(&measured);
+    let name = |&(id, time)| (request.devices.info(id).device, time);
+    Ok(Some(Estimate {
+        planned: duration(problem.seconds(|node| devices[node])),
+        segments: plan.segments.len(),
+        alone: planner.partition.times.iter().map(name).collect(),
+    }))
 }
 
 /// The bytes that a graph is judged by: of its inputs and of its outputs.
@@ -162,7 +289,7 @@ struct Planner<'a> {
     request: &'a Request<'a>,
     bytes: usize,
     /// What the whole takes on the devices that were measured, if there are several.
-    times: Times,
+    partition: Partition,
     graph: Graph,
     assignments: Vec<Assignment>,
     /// The planned value of each of the source's; `None` for views of graph inputs and for
@@ -172,6 +299,17 @@ struct Planner<'a> {
     put_in: HashMap<(ValueId, DeviceId), ValueId>,
 }
 
+/// What a graph should take by the measured times of devices.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Estimate {
+    /// A run as it is planned.
+    pub planned: Duration,
+    /// How many segments it is planned in.
+    pub segments: usize,
+    /// A run on each measured device, that leaves to others only what it cannot do.
+    pub alone: Vec<(DeviceType, Duration)>,
+}
+
 /// How a device can run a node.
 enum Way {
     Native,
@@ -179,72 +317,89 @@ enum Way {
 }
 
 impl<'a> Planner<'a> {
-    fn new(graph: &'a Graph, request: &'a Request<'a>) -> Result<Self, RunError> {
+    fn new(graph: &'a Graph, request: &'a Request<'a>) -> Self {
         let mut planner = Self {
             source: graph,
             request,
             bytes: bytes_of(graph),
-            times: Times::new(),
+            partition: Partition::default(),
             graph: Graph::new(),
             assignments: Vec::with_capacity(graph.nodes().len()),
             values: Vec::with_capacity(graph.len()),
             put_in: HashMap::new(),
         };
         planner.graph.reserve(graph.nodes().len());
-        let Routing { device, rules, .. } = request.routing;
-        if (device, rules) == (DeviceType::Auto, Rules::Selector) {
-            planner.times = planner.estimate()?;
+        if let Some(measured) = planner.measured() {
+            let splits = !request.routing.strict;
+            planner.partition = planner.problem(&measured).solve(splits);
         }
-        Ok(planner)
+        planner
     }
 
-    /// What the graph should take on each measured device: operations, the run itself, and
-    /// bringing inputs there. What a device cannot run makes a detour to the best that can.
-    fn estimate(&self) -> Result<Times, RunError> {
+    /// The measured devices that the graph is offered to; `None` if there is nothing to compare.
+    fn measured(&self) -> Option<Measured> {
         let Request {
-            devices, policy, ..
+            devices, routing, ..
         } = *self.request;
-        let measured = Measured::of(devices);
-        let inputs = self.source.inputs();
-        let bare = |(id, costs): (DeviceId, &Costs)| {
-            let bring = measured.bring_inputs(inputs, self.request.places, id);
-            (id, costs.sync.as_secs_f64() + bring)
-        };
-        let mut totals: SmallVec<[(DeviceId, f64); 4]> = measured.iter().map(bare).collect();
-        if totals.is_empty() {
-            return Ok(Times::new());
-        }
+        let Routing {
+            strategy, strict, ..
+        } = routing;
+        let allowed = |id| !strategy.excludes(devices.info(id), strict);
+        let measured = (self.request.compares()).then(|| Measured::of(devices, allowed))?;
+        (!measured.is_empty()).then_some(measured)
+    }
+
+    /// The graph with what its nodes take.
+    fn problem<'m>(&self, measured: &'m Measured) -> Problem<'m> {
         let workload = Workload::new(self.source);
-        for (index, node) in self.source.nodes().iter().enumerate() {
-            let op_type = self.source.with_signature(node, OpType::of);
-            let is_set = node.pin.is_some() || policy.route(node.op.kind(), op_type).is_some();
-            // Those that are set go to the same device in any case.
-            if is_set || node.op.def().role() == Role::View || is_constant(node) {
-                continue;
-            }
-            let seconds = |(id, costs)| match self.way(id, node) {
-                Ok(Way::Native) => Some(workload.seconds(costs, index)),
-                Ok(Way::Decomposed(parts)) => Some(Workload::new(&parts).total(costs)),
-                Err(_) => None,
+        Problem::new(self.source, self.request.places, measured, |index, node| {
+            self.offers(measured, &workload, index, node)
+        })
+    }
+
+    /// The measured devices that can run a node, with what it takes there. Where the user has sent
+    /// it somewhere, or nobody was measured who can, that is the device that it goes to.
+    fn offers(
+        &self,
+        measured: &Measured,
+        workload: &Workload,
+        index: usize,
+        node: &Node,
+    ) -> Offers {
+        let Request {
+            devices,
+            policy,
+            routing,
+            ..
+        } = *self.request;
+        let freely = Routing {
+            strict: false,
+            ..routing
+        };
+        let ids = (policy.offer(devices.chain(), freely, node.pin, &self.subject(node))).ids;
+        let offer = |&id: &DeviceId| {
+            let way = self.way(id, node).ok()?;
+            let seconds = |costs: &Costs| match &way {
+                Way::Native => workload.seconds(costs, index),
+                Way::Decomposed(parts) => Workload::new(parts).total(costs),
             };
-            let alone: SmallVec<[Option<f64>; 4]> = measured.iter().map(seconds).collect();
-            let able = || {
-                let all = measured.iter().zip(&alone);
-                all.filter_map(|((id, _), seconds)| Some((id, (*seconds)?)))
-            };
-            for ((id, total), seconds) in totals.iter_mut().zip(&alone) {
-                *total += match seconds {
-                    Some(seconds) => *seconds,
-                    None => {
-                        let node = isolate(self.source, node)?;
-                        let detour = |(there, s)| s + measured.detour(&node, *id, there);
-                        able().map(detour).reduce(f64::min).unwrap_or(0.0)
-                    }
-                };
-            }
+            Some((id, measured.get(id).map_or(0.0, seconds)))
+        };
+        let first = || ids.iter().find_map(offer).into_iter().collect();
+        if self.request.is_set(self.source, node) {
+            return first();
         }
-        let time = |(id, seconds)| (id, duration(seconds));
-        Ok(totals.into_iter().map(time).collect())
+        let known = ids.iter().filter(|id| measured.get(**id).is_some());
+        let mut offers: Offers = known.filter_map(offer).collect();
+        let is_processor =
+            |(id, _): &(DeviceId, f64)| devices.info(*id).hardware == Hardware::Processor;
+        if routing.strategy == GpuExecutionStrategy::GpuOnly && !offers.iter().all(is_processor) {
+            offers.retain(|offer| !is_processor(offer));
+        }
+        match offers.is_empty() {
+            true => first(),
+            false => offers,
+        }
     }
 
     /// Places a node of the source; `None` if that waits for its reader.
@@ -286,6 +441,7 @@ impl<'a> Planner<'a> {
             if origin.len() > 1 {
                 let names = origin.iter().map(|&at| graph.nodes()[at].op.name());
                 assignment.replaces = names.collect();
+                assignment.parts = origin.iter().map(|&at| assignments[at].origin).collect();
             }
             assignment
         };
@@ -424,7 +580,11 @@ impl<'a> Planner<'a> {
             elements: elements.max().unwrap_or(0),
             custom_kernel: op_type == Some(OpType::CustomKernel),
             bytes: self.bytes,
-            times: &self.times,
+            times: &self.partition.times,
+            split: self.partition.split.as_ref().and_then(|split| {
+                let device = split.devices[self.index(node)]?;
+                Some((split, device))
+            }),
         }
     }
 
@@ -467,7 +627,8 @@ impl<'a> Planner<'a> {
         let mut declined = std::mem::take(&mut offer.passed);
         for &device in &offer.ids {
             let forbids = |s: &Signature| self.forbids(device, s);
-            match self.source.with_signature(node, forbids) {
+            let avoids = self.avoids(device, node).map(str::to_owned);
+            match avoids.or_else(|| self.source.with_signature(node, forbids)) {
                 None if declined.is_empty() => return Ok((device, offer.reason)),
                 None => return Ok((device, Reason::Fallback(declined.join("; ")))),
                 Some(why) => declined.push(format!("{}: {why}", self.name(device))),
@@ -513,12 +674,16 @@ impl<'a> Planner<'a> {
             device,
             reason,
             replaces: SmallVec::new(),
+            parts: Vec::new(),
             origin,
         });
         Ok(self.graph.results(first))
     }
 
     fn way(&self, device: DeviceId, node: &Node) -> Result<Way, String> {
+        if let Some(why) = self.avoids(device, node) {
+            return Err(why.to_owned());
+        }
         let declines = |s: &Signature| self.declines(device, s);
         let declined = match self.source.with_signature(node, declines) {
             None => return Ok(Way::Native),
@@ -558,6 +723,15 @@ impl<'a> Planner<'a> {
         })
     }
 
+    /// Why a node is left to other devices than this.
+    fn avoids(&self, device: DeviceId, node: &Node) -> Option<&str> {
+        let avoided = self.request.avoided;
+        // Most often there are none.
+        let known = !avoided.is_empty();
+        let why = known.then(|| avoided.get(&(self.index(node), device)))?;
+        why.map(String::as_str)
+    }
+
     /// Why `device` may not run an operation, whatever it says itself.
     fn forbids(&self, device: DeviceId, signature: &Signature) -> Option<String> {
         let full = self.request.full.iter().find(|(full, _)| *full == device);
@@ -587,11 +761,6 @@ impl<'a> Planner<'a> {
         }
         Ok(parts.outputs().iter().map(|v| values[v.index()]).collect())
     }
-}
-
-/// Is it made of nothing but its parameters, and not pinned anywhere?
-fn is_constant(node: &Node) -> bool {
-    node.inputs.is_empty() && node.pin.is_none() && node.op.def().op_type().is_none()
 }
 
 /// A graph of just one node on inputs of its operands' types.

@@ -8,12 +8,13 @@ mod f32_hybrid;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
 use rustorch_ir::fusion::Rule;
 use rustorch_ir::{DType, OpKind};
 use smallvec::SmallVec;
 
-use crate::placement::{Chain, DeviceId, Reason, Times};
+use crate::placement::{Chain, DeviceId, Reason, Split, Times};
 use crate::{DeviceInfo, DeviceType, Hardware, OpType};
 
 /// What part the processor plays beside a GPU.
@@ -38,7 +39,7 @@ impl GpuExecutionStrategy {
     };
 
     /// Is the device left out?
-    fn excludes(self, info: &DeviceInfo, strict: bool) -> bool {
+    pub(crate) fn excludes(self, info: &DeviceInfo, strict: bool) -> bool {
         match self {
             Self::GpuOnly => strict && info.hardware == Hardware::Processor,
             Self::CpuOnly => info.device != DeviceType::Cpu,
@@ -129,14 +130,16 @@ impl From<OpKind> for Route {
     }
 }
 
-/// Devices whose times differ by less are chosen between by the rules.
-const TIE: f64 = 1.05;
+/// Devices whose times differ by less are chosen between by the rules, and a graph that would be
+/// faster by less in parts stays whole.
+pub(crate) const TIE: f64 = 1.05;
 
 /// How [`Rules::Selector`] chooses.
 ///
 /// Devices that were [measured](crate::Runtime::set_costs) are offered a graph in the order of
-/// the times that it should take on them, with bringing its operands there. Where times are
-/// about the same, and for devices that were not measured, the rules below hold.
+/// the times that it should take on them, with bringing its operands there; or its segments each,
+/// where it should take less in several. Where times are about the same, and for devices that were
+/// not measured, the rules below hold.
 ///
 /// A graph is judged as a whole, by the bytes of its inputs and outputs: a step of a language
 /// model has gigabytes of weights, and must not go back and forth between devices because its
@@ -198,6 +201,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) bytes: usize,
     /// What the whole graph takes on the devices that were measured.
     pub(crate) times: &'a Times,
+    /// The graph in parts, if that is better, with the device of this operation.
+    pub(crate) split: Option<(&'a Split, DeviceId)>,
 }
 
 impl DeviceSelector {
@@ -213,7 +218,7 @@ impl DeviceSelector {
         };
         self.sort_by_size(offer, threshold, subject, all);
         if self.compares {
-            sort_by_time(offer, routing, subject.times, all);
+            sort_by_time(offer, routing, subject, all);
         }
         if self.gpus_first {
             put_behind_gpus(offer, is_coreml, all);
@@ -240,8 +245,9 @@ impl DeviceSelector {
 }
 
 /// Puts the devices that were measured in the order of their times, in the places that they
-/// have together.
-fn sort_by_time(offer: &mut Offer, routing: Routing, times: &Times, all: &Chain) {
+/// have together. Of a graph in parts, the operation's own device goes before the others.
+fn sort_by_time(offer: &mut Offer, routing: Routing, subject: &Subject, all: &Chain) {
+    let Subject { times, split, .. } = subject;
     // Of the processor it was said already what it is for.
     let is_free = |id: DeviceId| {
         let gpu_only = routing.strategy == GpuExecutionStrategy::GpuOnly;
@@ -260,7 +266,11 @@ fn sort_by_time(offer: &mut Offer, routing: Routing, times: &Times, all: &Chain)
         return;
     }
     let tie = least.mul_f64(TIE);
-    measured.sort_by_key(|&(_, time)| if time <= tie { least } else { time });
+    let is_elsewhere = |id| split.is_some_and(|(_, device)| id != device);
+    measured.sort_by_key(|&(id, time)| {
+        let time = if time <= tie { least } else { time };
+        (is_elsewhere(id), time)
+    });
     let mut sorted = measured.iter();
     for id in offer.ids.iter_mut().filter(|id| time(**id).is_some()) {
         if let Some((next, _)) = sorted.next() {
@@ -268,11 +278,25 @@ fn sort_by_time(offer: &mut Offer, routing: Routing, times: &Times, all: &Chain)
         }
     }
     let ((first, here), others) = (measured[0], &measured[1..]);
-    if offer.ids[0] == first {
-        let others = others.iter().map(|&(id, time)| (all.info(id).device, time));
-        let others = others.collect();
-        offer.reason = Reason::Measured { here, others };
+    if offer.ids[0] != first {
+        return;
     }
+    let named = |&(id, time): &(DeviceId, Duration)| (all.info(id).device, time);
+    offer.reason = match split {
+        None => Reason::Measured {
+            here,
+            others: others.iter().map(named).collect(),
+        },
+        Some((split, _)) => {
+            let mut alone: Vec<_> = times.iter().map(named).collect();
+            alone.sort_by_key(|(_, time)| *time);
+            Reason::Split {
+                time: split.time,
+                segments: split.segments,
+                alone,
+            }
+        }
+    };
 }
 
 /// Puts the devices that `is_late` tells of behind the last GPU, where they stood before it.

@@ -166,6 +166,12 @@ impl Runtime {
         self.devices.journal.outdate("routes or rules were changed");
     }
 
+    /// Waits until nothing is compiled in the background any more, see
+    /// [`Backend::compilation`](crate::Backend::compilation): the next runs use what was compiled.
+    pub fn wait_for_compilation(&self) {
+        self.devices.compiler.wait();
+    }
+
     /// Should runs be timed, for [`Executable::explain`] to tell? They are then a little
     /// slower.
     pub fn set_profiling(&self, on: bool) {

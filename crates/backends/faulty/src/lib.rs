@@ -15,8 +15,8 @@ use std::time::Duration;
 use rustorch_ir::ops::philox;
 use rustorch_ir::{Graph, Op, OpKind, Signature};
 use rustorch_runtime::{
-    Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, Fetch,
-    HostBuffer, Probe, Program, Scratch,
+    Backend, Compilation, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType,
+    FailureClass, Fetch, HostBuffer, Probe, Program, Scratch,
 };
 
 pub use fault::{Fault, FaultError, FaultKind, Faults, When};
@@ -180,6 +180,14 @@ impl Backend for Faulty {
 
     fn runs_ahead(&self) -> bool {
         self.inner.runs_ahead()
+    }
+
+    fn compilation(&self) -> Option<Compilation> {
+        self.inner.compilation()
+    }
+
+    fn has_compiled(&self, graph: &Graph) -> bool {
+        self.inner.has_compiled(graph)
     }
 
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {

@@ -3,14 +3,14 @@
 use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use rustorch_cpu::Cpu;
 use rustorch_ir::ops::Custom;
 use rustorch_ir::{Graph, Op, OpKind, Signature, ValueId};
 use rustorch_runtime::{
-    Backend, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass,
-    Hardware, HostBuffer, Probe, Program,
+    Backend, Compilation, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType,
+    FailureClass, Hardware, HostBuffer, Probe, Program,
 };
 
 /// The processor under another name.
@@ -21,6 +21,9 @@ pub(crate) struct Fake {
     lacks: Vec<OpKind>,
     /// Has it a kernel for this composite?
     does: fn(&Custom) -> bool,
+    compilation: Option<Compilation>,
+    /// Has it all programs in a cache?
+    has_compiled: bool,
     pub(crate) state: Arc<State>,
 }
 
@@ -33,6 +36,14 @@ pub(crate) struct State {
     pub(crate) failures_behind: Mutex<VecDeque<FailureClass>>,
     /// Failures of the next allocations.
     pub(crate) refusals: Mutex<VecDeque<FailureClass>>,
+    /// Failures of the next programs to be compiled.
+    pub(crate) compile_failures: Mutex<VecDeque<FailureClass>>,
+    /// Programs that were compiled, or failed to be.
+    pub(crate) compiled: AtomicUsize,
+    /// Compiling waits here.
+    pub(crate) gate: Gate,
+    /// Opened when the device is dropped.
+    pub(crate) dropped: Gate,
     /// Every call fails from now on.
     pub(crate) lost: AtomicBool,
     /// Is it lost with the end of the next run?
@@ -42,6 +53,35 @@ pub(crate) struct State {
     /// What it says of its free memory.
     pub(crate) free: Mutex<Option<u64>>,
     device: Option<DeviceType>,
+}
+
+/// Something to wait at while it is closed.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    is_closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    pub(crate) fn close(&self) {
+        *self.is_closed.lock().unwrap() = true;
+    }
+
+    pub(crate) fn open(&self) {
+        *self.is_closed.lock().unwrap() = false;
+        self.opened.notify_all();
+    }
+
+    pub(crate) fn pass(&self) {
+        let closed = self.is_closed.lock().unwrap();
+        drop(self.opened.wait_while(closed, |closed| *closed).unwrap());
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        self.state.dropped.open();
+    }
 }
 
 impl State {
@@ -90,6 +130,8 @@ impl Fake {
             },
             lacks: Vec::new(),
             does: |_| false,
+            compilation: None,
+            has_compiled: false,
             state,
         }
     }
@@ -130,6 +172,18 @@ impl Fake {
         self
     }
 
+    /// Compiling slowly, for as long as [`State::gate`] is closed.
+    pub(crate) fn compiling_slowly(mut self, compilation: Compilation) -> Self {
+        self.compilation = Some(compilation);
+        self
+    }
+
+    /// With all programs in a cache.
+    pub(crate) fn with_cache(mut self) -> Self {
+        self.has_compiled = true;
+        self
+    }
+
     pub(crate) fn state(&self) -> Arc<State> {
         self.state.clone()
     }
@@ -159,8 +213,18 @@ impl Backend for Fake {
         &self.memory
     }
 
+    fn compilation(&self) -> Option<Compilation> {
+        self.compilation
+    }
+
+    fn has_compiled(&self, _: &Graph) -> bool {
+        self.has_compiled
+    }
+
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
-        self.state.alive()?;
+        self.state.gate.pass();
+        self.state.compiled.fetch_add(1, Ordering::SeqCst);
+        self.state.check(&self.state.compile_failures)?;
         Ok(Box::new(FakeProgram {
             cpu: self.cpu.compile(&expanded(graph))?,
             state: self.state.clone(),

@@ -1,14 +1,17 @@
 //! Planning, running and failing over on devices that are made up: they compute as the
 //! processor does, and say, remember and fail what a test tells them to.
 
+mod background;
 mod calibrating;
 mod choosing;
 mod composites;
 mod costs;
 mod failing;
 mod fake;
+mod graphs;
 mod memory;
 mod moving;
+mod partitioning;
 mod plans;
 mod replaying;
 mod selecting;
