@@ -24,14 +24,15 @@ KERNEL_BEGIN
     }
     TEAM_REDUCE(shared, squares, PLUS);
     const ACCUMULATOR scale = 1 / sqrt(squares / p.len + EPS);
-    FOR_OWN(k, j) {
-        ACCUMULATOR v = (OWN(k, j) - mean) * scale;
 #if HAS_WEIGHT
-        v *= LOAD(X, w, AFFINE(line, j));
+#define WEIGHTED(v, j) (v) * LOAD(X, w, AFFINE(line, j))
+#else
+#define WEIGHTED(v, j) (v)
 #endif
 #if HAS_BIAS
-        v += LOAD(X, b, AFFINE(line, j));
+#define BIASED(v, j) (v) + LOAD(X, b, AFFINE(line, j))
+#else
+#define BIASED(v, j) (v)
 #endif
-        if (exists) STORE(X, y, y_start + j * p.y_step, v);
-    }
+    if (exists) { PUT_OWN(BIASED(WEIGHTED((OWN(k, j) - mean) * scale, j), j)) }
 KERNEL_END

@@ -19,11 +19,9 @@ KERNEL_BEGIN
     }
     TEAM_REDUCE(shared, sum, PLUS);
     const ACCUMULATOR scale = 1 / sqrt(sum / p.len + EPS);
-    FOR_OWN(k, j) {
-        ACCUMULATOR v = OWN(k, j) * scale;
 #if HAS_WEIGHT
-        v *= LOAD(X, w, j * p.w_step);
+    if (exists) { PUT_OWN(OWN(k, j) * scale * LOAD(X, w, j * p.w_step)) }
+#else
+    if (exists) { PUT_OWN(OWN(k, j) * scale) }
 #endif
-        if (exists) STORE(X, y, y_start + j * p.y_step, v);
-    }
 KERNEL_END

@@ -25,7 +25,7 @@ KERNEL_BEGIN
     FOR_OWN(k, j) sum += exp(held[k] - largest);
     TEAM_REDUCE(shared, sum, PLUS);
     const ACCUMULATOR whole = log(sum);
-    FOR_OWN(k, j) if (exists) STORE(X, y, y_start + j * p.y_step, held[k] - largest - whole);
+    if (exists) { PUT_OWN(held[k] - largest - whole) }
 #else
     FOR_OWN(k, j) {
         held[k] = exp(held[k] - largest);
@@ -33,7 +33,7 @@ KERNEL_BEGIN
     }
     TEAM_REDUCE(shared, sum, PLUS);
     const ACCUMULATOR scale = 1 / sum;
-    FOR_OWN(k, j) if (exists) STORE(X, y, y_start + j * p.y_step, held[k] * scale);
+    if (exists) { PUT_OWN(held[k] * scale) }
 #endif
 #else
     FOR_OWN(k, j) {

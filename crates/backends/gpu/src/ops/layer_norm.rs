@@ -3,7 +3,7 @@
 use rustorch_ir::{Layout, Op, OpKind, Param, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::line_kernel;
+use super::lines::{held_vector, line_kernel};
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::Kernel;
@@ -60,10 +60,13 @@ pub(super) fn normalize(
 ) -> Kernel {
     let text = concat!(
         include_str!("../../kernels/lines.h"),
+        include_str!("../../kernels/vectors.h"),
+        include_str!("../../kernels/held.h"),
         include_str!("../../kernels/layer_norm.c")
     );
     let view = Layout::contiguous(&lines.into());
     let mut kernel = line_kernel(name, text, step, [&view, &view], 1, limits);
+    kernel.define("VECTOR", held_vector(step, [&view, &view], 1, limits));
     kernel.real("EPS", step.output().ty.dtype, eps.0);
     for (i, (name, macro_name)) in [("w", "HAS_WEIGHT"), ("b", "HAS_BIAS")].iter().enumerate() {
         let operand = step.inputs.get(1 + i);

@@ -207,6 +207,23 @@ pub(super) fn vector_of_pieces(
     if fits { vector } else { 1 }
 }
 
+/// How many neighbours lanes load and store at a time where a kernel of [`line_kernel`], with these
+/// arguments and `held.h`, holds lines in registers: 1 unless lanes have many.
+pub(super) fn held_vector(step: &Step, views: [&Layout; 2], dim: usize, limits: &Limits) -> usize {
+    let [x, y] = views.map(|view| split(view, dim));
+    let (starts, along) = &x;
+    let len = along.elements();
+    let held = Tile::whole_lines(limits, starts, along).held(len);
+    let memory = [&step.inputs[0], step.output()].map(Memory::Place);
+    let vectors = memory.iter().zip([&x, &y]);
+    let mut vectors = vectors.map(|(&memory, (starts, along))| vector(memory, starts, along, len));
+    let [Some(of_x), Some(of_y)] = [vectors.next(), vectors.next()] else {
+        return 1;
+    };
+    let fits = of_x == of_y && held >= HELD[1] && held.is_multiple_of(of_x);
+    if fits { of_x } else { 1 }
+}
+
 /// The kernel `name` of `text`, which goes through whole lines along `dim` of operand 0 of
 /// `step` and writes lines of the result. They are seen as `views` of one shape.
 pub(super) fn line_kernel(

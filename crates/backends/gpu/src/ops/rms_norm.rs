@@ -3,7 +3,7 @@
 use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::line_kernel;
+use super::lines::{held_vector, line_kernel};
 use crate::emit::{Emitter, GpuKernel};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
@@ -23,11 +23,15 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     };
     let text = concat!(
         include_str!("../../kernels/lines.h"),
+        include_str!("../../kernels/vectors.h"),
+        include_str!("../../kernels/held.h"),
         include_str!("../../kernels/rms_norm.c")
     );
     let y = Layout::contiguous(&step.output().ty.shape);
     let (views, last) = ([&step.inputs[0].layout, &y], y.rank() - 1);
     let mut kernel = line_kernel("rms_norm", text, step, views, last, emitter.limits);
+    let vector = held_vector(step, views, last, emitter.limits);
+    kernel.define("VECTOR", vector);
     kernel.real("EPS", step.output().ty.dtype, op.eps.0);
     kernel.define("HAS_WEIGHT", step.inputs.len() - 1);
     if let Some(weight) = step.inputs.get(1) {

@@ -3,7 +3,7 @@
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
-use super::lines::line_kernel;
+use super::lines::{held_vector, line_kernel};
 use crate::emit::{Emitter, GpuKernel};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
@@ -23,11 +23,15 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     };
     let text = concat!(
         include_str!("../../kernels/lines.h"),
+        include_str!("../../kernels/vectors.h"),
+        include_str!("../../kernels/held.h"),
         include_str!("../../kernels/softmax.c")
     );
     let y = Layout::contiguous(&step.output().ty.shape);
     let views = [&step.inputs[0].layout, &y];
     let mut kernel = line_kernel("softmax", text, step, views, op.dim, emitter.limits);
+    let vector = held_vector(step, views, op.dim, emitter.limits);
+    kernel.define("VECTOR", vector);
     kernel.define("LOWEST", lowest(step.output().ty.dtype));
     kernel.define("LOG", u8::from(op.log));
     emitter.launch(kernel);
