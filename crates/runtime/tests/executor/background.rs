@@ -208,7 +208,7 @@ fn nobody_waits_for_a_compiler_at_the_end() {
     let executable = runtime.prepare(two_operations(), on(GPU));
     assert_eq!(run(&runtime, &executable), CPU);
     // One that is begun after the first.
-    let other = runtime.prepare(graph(5, |g, x| neg(g, x)), on(GPU));
+    let other = runtime.prepare(graph(5, neg), on(GPU));
     other.run(&[storage(&[1.0; 5])]).unwrap();
     state.dropped.close();
     drop((executable, other, runtime));
