@@ -13,7 +13,7 @@ use crate::{Graph, Node, Op, OpError, ValueId};
 pub(crate) fn operands(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<(), OpError> {
     for &value in inputs {
         if value.index() >= graph.len() {
-            let expected = format!("operands among the graph's {} values", graph.len());
+            let expected = format_args!("operands among the graph's {} values", graph.len());
             return Err(at(graph, op, expected, value));
         }
         if graph.is_overwritten(value) {
@@ -29,7 +29,7 @@ pub(crate) fn operands(graph: &Graph, op: &Op, inputs: &[ValueId]) -> Result<(),
 pub(crate) fn effects(graph: &Graph, node: &Node) -> Result<(), OpError> {
     for (result, operand) in node.overwrites() {
         let Some(&value) = node.inputs.get(operand) else {
-            let expected = format!("an operand {operand} to write over");
+            let expected = format_args!("an operand {operand} to write over");
             return Err(OpError::new(node.op.name(), expected, node.inputs.len()));
         };
         if graph.state_root(value).is_none() {
@@ -47,7 +47,7 @@ pub(crate) fn effects(graph: &Graph, node: &Node) -> Result<(), OpError> {
             return Err(at(graph, &node.op, expected, value));
         }
         if node.outputs[result] != *graph.ty(value) {
-            let expected = format!("a result of the state's type {}", graph.ty(value));
+            let expected = format_args!("a result of the state's type {}", graph.ty(value));
             return Err(at(graph, &node.op, expected, value));
         }
     }
@@ -74,7 +74,7 @@ pub fn outputs(graph: &Graph) -> Result<(), OpError> {
 
 /// What the node that would come next breaks.
 fn at(graph: &Graph, op: &Op, expected: impl ToString, value: ValueId) -> OpError {
-    let got = format!("{} at node {}", name(value), graph.nodes().len());
+    let got = format_args!("{} at node {}", name(value), graph.nodes().len());
     OpError::new(op.name(), expected, got)
 }
 

@@ -184,7 +184,7 @@ fn has_kernel(
     let replaced = found.results.iter().map(|&v| graph.ty(v));
     if !outputs.iter().eq(replaced.clone()) {
         let replaced: Vec<String> = replaced.map(ToString::to_string).collect();
-        let got = format!("a rule that replaces {}", replaced.join(", "));
+        let got = format_args!("a rule that replaces {}", replaced.join(", "));
         return Err(OpError::new(
             found.op.name(),
             "values of its results' types",

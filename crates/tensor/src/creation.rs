@@ -118,7 +118,7 @@ impl Tensor {
         value: Scalar,
         dtype: DType,
     ) -> RusTorchResult<Self> {
-        let expected = format!("a value that {dtype} holds");
+        let expected = format_args!("a value that {dtype} holds");
         require(name, is_held(value, dtype), expected, value)?;
         if shape.is_empty() {
             return Self::number(name, value, dtype, current_pin());
@@ -300,7 +300,7 @@ impl Tensor {
         let (start, end, step) = (start.into(), end.into(), step.into());
         let Some(len) = arange_len(start, end, step) else {
             let expected = "finite bounds and a step other than 0 that leads to the end";
-            let got = format!("{start} to {end} by {step}");
+            let got = format_args!("{start} to {end} by {step}");
             return Err(OpError::new("arange", expected, got).into());
         };
         let arange = Arange {

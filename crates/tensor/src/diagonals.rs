@@ -141,7 +141,7 @@ impl Tensor {
         dims: [isize; 2],
     ) -> RusTorchResult<Self> {
         let [a, b] = [self.dim(name, dims[0])?, self.dim(name, dims[1])?];
-        require(name, a != b, "two dimensions", format!("{dims:?}"))?;
+        require(name, a != b, "two dimensions", format_args!("{dims:?}"))?;
         let diagonal = Diagonal::new(self.shape()[a], self.shape()[b], offset);
         self.restrided(name, |layout| {
             let mut out = layout.clone();
@@ -179,7 +179,12 @@ impl Tensor {
         require(name, self.rank() > 0, "rank 1 or more", self.ty())?;
         let wrap = |dim| rustorch_ir::normalize_dim(name, dim, rank);
         let [a, b] = [wrap(dim1)?, wrap(dim2)?];
-        require(name, a != b, "two dimensions", format!("{dim1} and {dim2}"))?;
+        require(
+            name,
+            a != b,
+            "two dimensions",
+            format_args!("{dim1} and {dim2}"),
+        )?;
         let length = self.shape()[self.rank() - 1];
         let size = length.checked_add(offset.unsigned_abs());
         let overflow = || OpError::new(name, "a matrix that fits", "an overflow");
@@ -250,7 +255,7 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "diagonal_scatter";
         let there = self.diagonal_of(NAME, offset, [dim1, dim2])?;
-        let expected = format!("a source {}", there.ty());
+        let expected = format_args!("a source {}", there.ty());
         require(NAME, there.ty() == source.ty(), expected, source.ty())?;
         if source.numel() == 0 {
             return Ok(self.clone());

@@ -120,7 +120,7 @@ impl Sizes {
     /// A shape of `elements`: −1 is what the other sizes leave.
     pub(crate) fn infer(&self, op: &'static str, elements: usize) -> RusTorchResult<Shape> {
         let unfit = || {
-            let expected = format!("a shape of {elements} elements, at most one size -1");
+            let expected = format_args!("a shape of {elements} elements, at most one size -1");
             OpError::new(op, expected, format!("{:?}", &self.0[..]))
         };
         let mut known = 1usize;
@@ -155,7 +155,7 @@ impl Sizes {
         };
         let shape: Option<Shape> = self.0.iter().enumerate().map(size).collect();
         shape.ok_or_else(|| {
-            let expected = format!("sizes that {dims:?} broadcasts to, or -1 for one of them");
+            let expected = format_args!("sizes that {dims:?} broadcasts to, or -1 for one of them");
             OpError::new(op, expected, format!("{:?}", &self.0[..])).into()
         })
     }

@@ -104,7 +104,12 @@ pub(crate) fn require_dtype(
     ty: &TensorType,
 ) -> RusTorchResult<()> {
     match ty.dtype.is_float8() {
-        true => require(op, is_legal, format!("{expected} ({FLOAT8_ADVICE})"), ty),
+        true => require(
+            op,
+            is_legal,
+            format_args!("{expected} ({FLOAT8_ADVICE})"),
+            ty,
+        ),
         false => require(op, is_legal, expected, ty),
     }
 }

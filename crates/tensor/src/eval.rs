@@ -1,7 +1,7 @@
 //! Computing tensors and reading their elements.
 
 use rustorch_ir::ops::Contiguous;
-use rustorch_ir::{OpError, Role, Scalar, TensorType, ValueId};
+use rustorch_ir::{OpError, Scalar, TensorType};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{HostBuffer, Outline, Results, Routing, RunError, Runtime, Storage};
 use smallvec::SmallVec;
@@ -12,7 +12,8 @@ use crate::devices::current;
 use crate::error::{RusTorchError, RusTorchResult, require};
 use crate::history::History;
 use crate::recovery::{Recipes, of_history, of_one, recover_from, recover_lost};
-use crate::value::{Pending, State, Value, View};
+use crate::tree::Tree;
+use crate::value::{State, Value, View};
 use crate::{Element, Tensor};
 
 /// Bytes that are read from a device at once.
@@ -30,7 +31,7 @@ const READ_BYTES: usize = 256 * 1024;
 pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
     let (runtime, routing) = current();
     if let [tensor] = tensors
-        && eval_alone(tensor.value(), &runtime, routing)?
+        && eval_tree(tensor.value(), &runtime, routing)?
     {
         return Ok(());
     }
@@ -39,53 +40,40 @@ pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
     })
 }
 
-/// The short way for one operation on whole tensors in memory; `false` if it is not that.
-fn eval_alone(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResult<bool> {
+/// The short way for a [`Tree`]; `false` if it is none.
+fn eval_tree(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResult<bool> {
     let pending = match value.state() {
         State::Ready(_) => return Ok(true),
-        State::Pending(pending) if is_alone(&pending) => pending,
-        State::Pending(_) | State::Scalar(_) | State::Placeholder => return Ok(false),
+        State::Pending(pending) => pending,
+        State::Scalar(_) | State::Placeholder => return Ok(false),
     };
-    let mut storages: SmallVec<[Storage; 4]> = SmallVec::new();
-    for input in &pending.inputs {
-        let dtype = input.ty().dtype;
-        storages.push(match &*input.lock() {
-            State::Ready(view) if view.is_whole(dtype) && view.is_of(pending.recorded) => {
-                view.storage.clone()
-            }
-            State::Scalar(number) => runtime.number(*number, dtype)?,
-            _ => return Ok(false),
-        });
+    let mut tree = Tree::default();
+    if !tree.grow(&pending, runtime)? {
+        return Ok(false);
     }
-    let recipe = match runtime.keeps_recipes() {
-        true => of_one(value, &pending, runtime),
-        false => None,
+    let recipe = match (runtime.keeps_recipes(), tree.is_alone()) {
+        (true, true) => of_one(value, &pending, runtime),
+        (true, false) => return Ok(false),
+        (false, _) => None,
     };
-    // Each operand is an input, also one that comes twice.
-    let mut outline = Outline::new(pending.inputs.iter().map(Value::ty));
-    let operands: SmallVec<[ValueId; 4]> = (0..storages.len() as u32).map(ValueId).collect();
-    let only = outline.push(&pending.op, &operands, 1, pending.pin);
-    outline.output(only);
-    let result = runtime.run_outline(&outline, &storages, routing, recipe.is_some());
+    let runs_ahead = recipe.is_some();
+    let result = runtime.run_outline(&tree.outline(), &tree.storages, routing, runs_ahead);
     if matches!(result, Err(RunError::DataLost { .. })) {
-        return match recover_lost(pending.inputs.iter(), runtime, routing)? {
-            0 => result.map(|_| false).map_err(RusTorchError::from),
-            _ => Ok(false),
-        };
+        // The long way finds out what was lost, and computes it again.
+        return Ok(false);
     }
-    let result = result.map_err(|e| e.by_call(|_| Some(pending.call)))?;
-    for storage in result {
+    let call_of = |node: Option<usize>| {
+        let recorded = node.and_then(|node| tree.recorded(node));
+        recorded.or(Some(pending.call))
+    };
+    for storage in result.map_err(|e| e.by_call(call_of))? {
         let view = View::whole(storage, &value.ty().shape);
         value.store(view.made_by(Some(pending.call.method), recipe.clone()));
     }
+    // What only they hold counts from now on.
+    drop((tree, pending));
     runtime.bound_recipes();
     Ok(true)
-}
-
-/// Does an operation compute one result in memory of its own?
-fn is_alone(pending: &Pending) -> bool {
-    let is_single = pending.results.get().is_none();
-    is_single && pending.op.def().role() == Role::Compute && !pending.is_update()
 }
 
 /// [`eval_all`] by whoever runs graphs, for `runtime`; again, if something that was lost with a
@@ -231,7 +219,7 @@ impl Tensor {
     }
 
     fn read<T: Element>(&self, name: &'static str) -> RusTorchResult<Vec<T>> {
-        let expected = format!("a tensor of {}", T::DTYPE);
+        let expected = format_args!("a tensor of {}", T::DTYPE);
         require(name, self.dtype() == T::DTYPE, expected, self.ty())?;
         let (runtime, routing) = current();
         loop {

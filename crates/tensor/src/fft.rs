@@ -169,7 +169,7 @@ fn resolve(
         (Some(dims), _) => (dims.iter().map(|&d| x.dim(name, d))).collect::<RusTorchResult<_>>()?,
         (None, Some(s)) => {
             let first = x.rank().checked_sub(s.len());
-            let expected = format!("at most {} sizes", x.rank());
+            let expected = format_args!("at most {} sizes", x.rank());
             let first = first.ok_or_else(|| OpError::new(name, expected, s.len()))?;
             (first..x.rank()).collect()
         }
@@ -380,11 +380,11 @@ impl Stft {
     ) -> RusTorchResult<Tensor> {
         let length = self.win_length.unwrap_or(self.n_fft);
         let fits = (1..=self.n_fft).contains(&length);
-        let expected = format!("a win_length of 1 to {}", self.n_fft);
+        let expected = format_args!("a win_length of 1 to {}", self.n_fft);
         require(name, fits, expected, length)?;
         let window = match window {
             Some(window) => {
-                let expected = format!("a window [{length}]");
+                let expected = format_args!("a window [{length}]");
                 require(name, window.shape() == [length], expected, window.ty())?;
                 window.clone()
             }
@@ -429,7 +429,7 @@ impl Tensor {
             x = around(&x, n_fft / 2, parameters.reflect)?;
         }
         let size = x.shape()[1];
-        let expected = format!("an n_fft of 1 to {size}");
+        let expected = format_args!("an n_fft of 1 to {size}");
         require(NAME, (1..=size).contains(&n_fft), expected, n_fft)?;
         let parts = x.unfold(1, n_fft, hop)?.mul(&window)?;
         let call = Call {
@@ -479,7 +479,7 @@ impl Tensor {
         } else {
             n_fft
         };
-        let expected = format!("{frequencies} frequencies, at least one part");
+        let expected = format_args!("{frequencies} frequencies, at least one part");
         let is_whole = x.shape()[1] == frequencies && x.shape()[2] > 0;
         require(NAME, is_whole, expected, self.ty())?;
         let window = parameters.window(NAME, window, self.dtype().real())?;
@@ -537,7 +537,7 @@ fn around(x: &Tensor, count: usize, reflect: bool) -> RusTorchResult<Tensor> {
         return x.pad([count, count], 0);
     }
     let size = x.shape()[1];
-    let expected = format!("more than {count} numbers, to be reflected");
+    let expected = format_args!("more than {count} numbers, to be reflected");
     require("stft", count < size, expected, x.ty())?;
     x.pad([count, count], PadMode::Reflect)
 }

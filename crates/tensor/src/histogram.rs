@@ -64,7 +64,7 @@ impl Tensor {
         let source = match weights {
             None => Self::ones([self.numel()], DType::I64)?,
             Some(weights) => {
-                let expected = format!("weights {}", self.ty().shape);
+                let expected = format_args!("weights {}", self.ty().shape);
                 require(
                     NAME,
                     weights.shape() == self.shape(),
@@ -134,7 +134,7 @@ impl Tensor {
     ) -> RusTorchResult<(Self, Self)> {
         const NAME: &str = "histogram";
         if let Some(weight) = weight {
-            let expected = format!("a weight {}", self.ty());
+            let expected = format_args!("a weight {}", self.ty());
             require(NAME, weight.ty() == self.ty(), expected, weight.ty())?;
         }
         let weight = weight.map(Self::ravel).transpose()?;
@@ -164,7 +164,7 @@ impl Tensor {
         };
         if let Some(weight) = weight {
             let fits = weight.shape() == lead && weight.dtype() == self.dtype();
-            let expected = format!("a weight {}{lead:?}", self.dtype());
+            let expected = format_args!("a weight {}{lead:?}", self.dtype());
             require(NAME, fits, expected, weight.ty())?;
         }
         let points = self.reshape([lead.iter().product(), dims])?;
@@ -183,7 +183,7 @@ impl Tensor {
         self.require_float(name)?;
         let dims = self.shape()[1];
         let ranges = range.map_or(dims, <[_]>::len);
-        let got = format!("{} bins and {ranges} ranges", bins.len());
+        let got = format_args!("{} bins and {ranges} ranges", bins.len());
         let fits = bins.len() == dims && ranges == dims;
         require(
             name,
@@ -235,7 +235,7 @@ impl Tensor {
         match bins {
             Bins::Edges(edges) => {
                 let fits = edges.rank() == 1 && edges.numel() > 1 && edges.dtype() == self.dtype();
-                let expected = format!("two or more edges of {}", self.dtype());
+                let expected = format_args!("two or more edges of {}", self.dtype());
                 require(name, fits, expected, edges.ty())?;
                 Ok(edges.clone())
             }
@@ -292,7 +292,7 @@ fn widened([low, high]: [f64; 2], margin: f64) -> [f64; 2] {
 /// Bounds that are finite and rise.
 fn checked_bounds(name: &'static str, [low, high]: [f64; 2]) -> RusTorchResult<[f64; 2]> {
     let fits = low.is_finite() && high.is_finite() && low <= high;
-    let got = format!("{low} to {high}");
+    let got = format_args!("{low} to {high}");
     require(name, fits, "a range that is finite and does not fall", got)?;
     Ok([low, high])
 }

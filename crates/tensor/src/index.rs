@@ -112,7 +112,7 @@ impl Tensor {
     fn front_of(&self, name: &'static str, index: &Self) -> RusTorchResult<Self> {
         let (own, wanted) = (self.shape(), index.shape());
         let fits = own.len() == wanted.len() && own.iter().zip(wanted).all(|(a, b)| a >= b);
-        let expected = format!("a source no smaller than the index {}", index.ty());
+        let expected = format_args!("a source no smaller than the index {}", index.ty());
         require(name, fits, expected, self.ty())?;
         let cut = wanted
             .iter()

@@ -3,6 +3,7 @@
 use rustorch_ir::ops::Concat;
 use rustorch_ir::{OpError, Shape};
 use rustorch_macros::track_calls;
+use smallvec::SmallVec;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require, with_room};
@@ -18,7 +19,7 @@ pub enum Indexing {
 }
 
 /// References to tensors, which functions of several take.
-fn references(tensors: &[Tensor]) -> Vec<&Tensor> {
+fn references(tensors: &[Tensor]) -> SmallVec<[&Tensor; 4]> {
     tensors.iter().collect()
 }
 
@@ -65,10 +66,11 @@ impl Tensor {
         let ranked = tensors.iter().all(|t| t.rank() > 0);
         require(name, ranked, "tensors of rank 1 or more", "one of rank 0")?;
         let dim = first.dim(name, dim)?;
-        let operands: Vec<Operand> = tensors.iter().map(|&t| t.into()).collect();
+        let operands: SmallVec<[Operand; 4]> = tensors.iter().map(|&t| t.into()).collect();
         let dtype = result_dtype(name, &operands)?;
         let some = (tensors.iter()).filter(|t| first.rank() == 1 || !is_nothing(t));
-        let tensors = (some.map(|t| t.cast(name, dtype))).collect::<RusTorchResult<Vec<Self>>>()?;
+        let tensors = some.map(|t| t.cast(name, dtype));
+        let tensors = tensors.collect::<RusTorchResult<SmallVec<[Self; 4]>>>()?;
         Self::apply(name, Concat { dim }, &references(&tensors))
     }
 
@@ -80,7 +82,7 @@ impl Tensor {
         const NAME: &str = "stack";
         for pair in tensors.windows(2) {
             let same = pair[0].shape() == pair[1].shape();
-            let got = format!("{} and {}", pair[0].ty(), pair[1].ty());
+            let got = format_args!("{} and {}", pair[0].ty(), pair[1].ty());
             require(NAME, same, "tensors of one shape", got)?;
         }
         let rows = each(tensors, |t| t.unsqueeze(dim))?;
@@ -195,7 +197,7 @@ impl Tensor {
         const NAME: &str = "cartesian_prod";
         for t in tensors {
             require(NAME, t.rank() == 1, "vectors", t.ty())?;
-            let got = format!("{} and {}", tensors[0].dtype(), t.dtype());
+            let got = format_args!("{} and {}", tensors[0].dtype(), t.dtype());
             require(NAME, t.dtype() == tensors[0].dtype(), "one dtype", got)?;
         }
         if let [one] = tensors {

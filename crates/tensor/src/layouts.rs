@@ -61,7 +61,7 @@ impl Tensor {
         strides: &[usize],
         dtype: DType,
     ) -> RusTorchResult<Self> {
-        let got = format!("{shape:?} and {strides:?}");
+        let got = format_args!("{shape:?} and {strides:?}");
         let is_one_each = shape.len() == strides.len();
         require(name, is_one_each, "a stride for each size", &got)?;
         let reach = |(n, s): (&usize, &usize)| n.saturating_sub(1).checked_mul(*s);
@@ -90,16 +90,21 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "empty_permuted";
         let (shape, layout) = (shape.as_ref(), layout.as_ref());
-        let expected = format!("each of {} dimensions once", shape.len());
+        let expected = format_args!("each of {} dimensions once", shape.len());
         let is_one_each = shape.len() == layout.len();
-        require(NAME, is_one_each, &expected, format!("{layout:?}"))?;
+        require(NAME, is_one_each, &expected, format_args!("{layout:?}"))?;
         let mut back = vec![None; shape.len()];
         let mut sizes = Vec::with_capacity(shape.len());
         for (at, &dim) in layout.iter().enumerate() {
             let dim = rustorch_ir::normalize_dim(NAME, dim, shape.len())?;
             sizes.push(shape[dim]);
             let before = back[dim].replace(at as isize);
-            require(NAME, before.is_none(), &expected, format!("{layout:?}"))?;
+            require(
+                NAME,
+                before.is_none(),
+                &expected,
+                format_args!("{layout:?}"),
+            )?;
         }
         let back: Vec<isize> = back.into_iter().flatten().collect();
         let memory = Self::empty(sizes, dtype)?;

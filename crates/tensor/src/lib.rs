@@ -75,6 +75,7 @@ mod segments;
 mod statistics;
 mod tensor;
 mod trace;
+mod tree;
 mod unique;
 mod updates;
 mod value;

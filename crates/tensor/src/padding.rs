@@ -54,8 +54,8 @@ impl Tensor {
         let padding: Vec<isize> = sizes.map(|&n| n.try_into().unwrap_or(isize::MAX)).collect();
         let (pairs, rest) = padding.as_chunks::<2>();
         let fits = rest.is_empty() && pairs.len() <= self.rank();
-        let expected = format!("a pair for each of the last of {} dimensions", self.rank());
-        require(NAME, fits, expected, format!("{padding:?}"))?;
+        let expected = format_args!("a pair for each of the last of {} dimensions", self.rank());
+        require(NAME, fits, expected, format_args!("{padding:?}"))?;
         match mode.into() {
             PadMode::Constant(value) => self.without_negative(pairs)?.padded(pairs, value),
             // What is left after cutting goes around.
@@ -121,7 +121,7 @@ impl Tensor {
         let end = size
             .checked_add(after)
             .filter(|&end| before.saturating_neg() <= end);
-        let expected = format!("a padding {expected} {size} indices of dimension {dim}");
+        let expected = format_args!("a padding {expected} {size} indices of dimension {dim}");
         let got = || OpError::new(NAME, expected, format!("{before} and {after}"));
         let Some(end) = end.filter(|_| fits) else {
             return Err(got().into());

@@ -73,7 +73,7 @@ impl Tensor {
         let size = self.shape()[dim];
         let end = start.checked_add(length).filter(|&end| end <= size);
         let Some(end) = end else {
-            let got = format!("{length} from {start} on");
+            let got = format_args!("{length} from {start} on");
             return Err(OpError::new("narrow", format!("a part of {size} indices"), got).into());
         };
         self.ranged("narrow", dim, start, end)
@@ -183,8 +183,13 @@ impl Tensor {
         let (dim, sizes) = (self.dim(NAME, dim)?, sizes.as_ref());
         let total = self.shape()[dim];
         let sum = sizes.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
-        let expected = format!("sizes that add up to {total}");
-        require(NAME, sum == Some(total), expected, format!("{sizes:?}"))?;
+        let expected = format_args!("sizes that add up to {total}");
+        require(
+            NAME,
+            sum == Some(total),
+            expected,
+            format_args!("{sizes:?}"),
+        )?;
         let mut end = 0;
         let part = |&size: &usize| {
             end += size;
@@ -287,7 +292,8 @@ impl Tensor {
         if let &Sections::Count(count) = sections {
             let size = self.shape()[self.dim(name, dim)?];
             let even = count > 0 && size.is_multiple_of(count);
-            let expected = format!("a number that divides the {size} indices of dimension {dim}");
+            let expected =
+                format_args!("a number that divides the {size} indices of dimension {dim}");
             require(name, even, expected, count)?;
         }
         self.sections(name, sections, dim)

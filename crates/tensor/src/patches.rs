@@ -47,7 +47,7 @@ impl Patches {
 
 /// `[n, c, …]` with a batch dimension, and whether it was put in.
 fn batched(name: &'static str, x: &Tensor, rank: usize) -> RusTorchResult<(Tensor, bool)> {
-    let expected = format!("rank {rank}, or {} without a batch", rank - 1);
+    let expected = format_args!("rank {rank}, or {} without a batch", rank - 1);
     let alone = x.rank() + 1 == rank;
     require(name, x.rank() == rank || alone, expected, x.ty())?;
     match alone {
@@ -126,7 +126,7 @@ impl Tensor {
             return Err(OpError::new(NAME, "columns", self.ty()).into());
         };
         let fits = columns.is_multiple_of(elements) && given == count;
-        let expected = format!("columns [n, c * {elements}, {count}]");
+        let expected = format_args!("columns [n, c * {elements}, {count}]");
         require(NAME, fits, expected, self.ty())?;
         let channels = columns / elements;
         let padded = [size[0] + 2 * padding[0], size[1] + 2 * padding[1]];

@@ -72,11 +72,14 @@ pub(crate) fn result_dtype(op: &'static str, operands: &[Operand]) -> RusTorchRe
 }
 
 fn promote(op: &'static str, a: DType, b: DType) -> Result<DType, OpError> {
-    let expected = match a.is_float8() || b.is_float8() {
-        true => format!("dtypes that promote ({FLOAT8_ADVICE})"),
-        false => "dtypes that promote (to_dtype makes them one)".to_owned(),
+    let refused = || {
+        let advice = match a.is_float8() || b.is_float8() {
+            true => FLOAT8_ADVICE,
+            false => "to_dtype makes them one",
+        };
+        let expected = format_args!("dtypes that promote ({advice})");
+        OpError::new(op, expected, format_args!("{a} and {b}"))
     };
-    let refused = || OpError::new(op, expected, format!("{a} and {b}"));
     a.promote(b).ok_or_else(refused)
 }
 

@@ -77,7 +77,7 @@ impl Tensor {
         }
         // A dimension may be rolled several times.
         let dims = dims.each(NAME, self.rank())?;
-        let got = format!("{} and {}", shifts.len(), dims.len());
+        let got = format_args!("{} and {}", shifts.len(), dims.len());
         require(
             NAME,
             shifts.len() == dims.len(),
@@ -106,7 +106,7 @@ impl Tensor {
     pub fn rot90(&self, turns: isize, dims: [isize; 2]) -> RusTorchResult<Self> {
         const NAME: &str = "rot90";
         let [a, b] = [self.dim(NAME, dims[0])?, self.dim(NAME, dims[1])?];
-        require(NAME, a != b, "two dimensions", format!("{dims:?}"))?;
+        require(NAME, a != b, "two dimensions", format_args!("{dims:?}"))?;
         let flipped = |dims: &[usize]| {
             let dims: Vec<isize> = dims.iter().map(|&dim| dim as isize).collect();
             self.flipped(NAME, &dims[..].into())
@@ -127,8 +127,8 @@ impl Tensor {
     /// Fewer counts than dimensions; sizes that overflow.
     pub fn repeat(&self, counts: impl AsRef<[usize]>) -> RusTorchResult<Self> {
         let counts = counts.as_ref();
-        let expected = format!("at least {} counts", self.rank());
-        let got = format!("{counts:?}");
+        let expected = format_args!("at least {} counts", self.rank());
+        let got = format_args!("{counts:?}");
         require("repeat", counts.len() >= self.rank(), expected, got)?;
         self.repeated("repeat", counts)
     }
@@ -210,7 +210,12 @@ impl Tensor {
             counts.ty(),
         )?;
         let fits = counts.numel() == 1 || counts.numel() == size;
-        require(name, fits, format!("{size} counts, or one"), counts.ty())?;
+        require(
+            name,
+            fits,
+            format_args!("{size} counts, or one"),
+            counts.ty(),
+        )?;
         let counts = counts
             .cast(name, DType::I64)?
             .expand([size])?
@@ -262,7 +267,12 @@ impl Tensor {
             return Err(OpError::new(NAME, expected, self.ty()).into());
         };
         let fits = r > 0 && height.is_multiple_of(r) && width.is_multiple_of(r);
-        require(NAME, fits, expected, format!("{} and r = {r}", self.ty()))?;
+        require(
+            NAME,
+            fits,
+            expected,
+            format_args!("{} and r = {r}", self.ty()),
+        )?;
         let (n, h, w) = (lead.len() as isize, height / r, width / r);
         let order: Vec<isize> = (0..=n).chain([n + 2, n + 4, n + 1, n + 3]).collect();
         let cut = self.reshape(&[lead, &[c, h, r, w, r]].concat()[..])?;
@@ -277,7 +287,7 @@ impl Tensor {
     pub fn channel_shuffle(&self, groups: usize) -> RusTorchResult<Self> {
         let channels = self.shape().get(1).copied().unwrap_or(0);
         let fits = self.rank() > 2 && groups > 0 && channels.is_multiple_of(groups);
-        let got = format!("{} and {groups} groups", self.ty());
+        let got = format_args!("{} and {groups} groups", self.ty());
         require("channel_shuffle", fits, "a tensor [n, groups * k, ..]", got)?;
         let cut = self.unflatten(1, [groups, channels / groups])?;
         cut.transpose(1, 2)?.reshape(self.shape())

@@ -77,7 +77,7 @@ impl Tensor {
         let d = self.dim(NAME, dim)?;
         let size = source.shape().get(d).copied();
         let fits = index.rank() == 1 && size == Some(index.numel());
-        let expected = format!("an index for each slice of {} along {d}", source.ty());
+        let expected = format_args!("an index for each slice of {} along {d}", source.ty());
         require(NAME, fits, expected, index.ty())?;
         let mut shape = vec![1; source.rank()];
         shape[d] = index.numel();

@@ -35,7 +35,7 @@ impl Tensor {
             None => self.clone(),
             Some(order) => {
                 let fits = order.shape() == self.shape() && order.dtype() == DType::I64;
-                let expected = format!("a sorter i64{}", self.ty().shape);
+                let expected = format_args!("a sorter i64{}", self.ty().shape);
                 require(NAME, fits, expected, order.ty())?;
                 self.gather(-1, order)?
             }
@@ -68,7 +68,7 @@ impl Tensor {
         let dtype = result_dtype(name, &[self.into(), values])?;
         let (sequence, values) = (self.cast(name, dtype)?, values.to_tensor(name, dtype)?);
         let fits = lead.is_empty() || values.shape().split_last().is_some_and(|(_, v)| v == lead);
-        let got = format!("{} and {}", self.ty(), values.ty());
+        let got = format_args!("{} and {}", self.ty(), values.ty());
         require(name, fits, "a vector, or sizes equal but for the last", got)?;
         let (flat, last) = match lead.is_empty() {
             true => (values.ravel()?, 0),

@@ -59,7 +59,7 @@ impl Tensor {
         let is_beside = given.rank() == axis + 1 && given.shape()[..axis] == self.shape()[..axis];
         let is_offsets = matches!(segments, Segments::Offsets(_));
         let is_there = given.shape().last().is_some_and(|&n| n > 0 || !is_offsets);
-        let expected = format!("segments {:?} with a last dimension", &self.shape()[..axis]);
+        let expected = format_args!("segments {:?} with a last dimension", &self.shape()[..axis]);
         require(NAME, is_beside && is_there, expected, given.ty())?;
         let offsets = segments.offsets(NAME)?;
         let (size, count) = (self.shape()[axis], offsets.shape()[axis] - 1);

@@ -77,7 +77,7 @@ impl Tensor {
         let expected = "frequencies that are integers, and other weights that are floats";
         require(NAME, is_whole && is_real, expected, "other weights")?;
         for weights in [fweights, aweights].into_iter().flatten() {
-            let expected = format!("weights [{count}]");
+            let expected = format_args!("weights [{count}]");
             require(NAME, weights.shape() == [count], expected, weights.ty())?;
             if !weights.is_traced() && count > 0 {
                 let are_legal = weights.ge(0)?.all(None, false)?.item::<bool>()?;
@@ -160,10 +160,10 @@ impl Tensor {
             Spacing::Steps(steps) => steps.len(),
             Spacing::Places(places) => places.len(),
         };
-        let expected = format!("{} spacings", dims.len());
+        let expected = format_args!("{} spacings", dims.len());
         require(NAME, given == dims.len(), expected, given)?;
         let along = |(i, &dim): (usize, &usize)| {
-            let expected = format!("more than {edge_order} indices of dimension {dim}");
+            let expected = format_args!("more than {edge_order} indices of dimension {dim}");
             require(NAME, self.shape()[dim] > edge_order, expected, self.ty())?;
             match &spacing {
                 Spacing::Step(step) => self.even_slope(dim, *step, edge_order),
@@ -234,7 +234,7 @@ impl Tensor {
 
 /// Distances between the places of a dimension of `size`.
 fn distances(name: &'static str, places: &Tensor, size: usize) -> RusTorchResult<Tensor> {
-    let expected = format!("{size} places");
+    let expected = format_args!("{size} places");
     require(name, places.shape() == [size], expected, places.ty())?;
     places
         .narrow(0, 1, size - 1)?

@@ -129,7 +129,7 @@ impl Trace {
     /// As [`Trace::run`].
     pub fn run_into(&self, inputs: &[Storage], outputs: &mut Vec<Storage>) -> RusTorchResult<()> {
         if inputs.len() != self.placeholders {
-            let expected = format!("{} storages for the placeholders", self.placeholders);
+            let expected = format_args!("{} storages for the placeholders", self.placeholders);
             return Err(OpError::new("trace", expected, inputs.len()).into());
         }
         let ran = self.executable.run_into(&[inputs, &self.leaves], outputs);

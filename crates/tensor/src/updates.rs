@@ -82,7 +82,7 @@ impl Tensor {
         }
         let whole = self.view_of_value()?.is_whole(self.dtype());
         let expected = "a tensor that is all of its memory (contiguous makes one)";
-        let got = format!("a view {}", self.ty());
+        let got = format_args!("a view {}", self.ty());
         require(name, whole, expected, got)
     }
 

@@ -54,7 +54,7 @@ impl Tensor {
             return self.reshape([1]);
         }
         let (first, last) = (self.dim("flatten", start)?, self.dim("flatten", end)?);
-        let got = format!("{start} and {end}");
+        let got = format_args!("{start} and {end}");
         require("flatten", first <= last, "start <= end", got)?;
         let dims = self.shape();
         let joined = dims[first..=last].iter().product();
@@ -214,7 +214,7 @@ impl Tensor {
         const NAME: &str = "movedim";
         let source = source.into().listed(NAME, self.rank())?;
         let destination = destination.into().listed(NAME, self.rank())?;
-        let got = format!("{} and {}", source.len(), destination.len());
+        let got = format_args!("{} and {}", source.len(), destination.len());
         let same = source.len() == destination.len();
         require(NAME, same, "as many sources as destinations", got)?;
         let mut rest = (0..self.rank()).filter(|dim| !source.contains(dim));
@@ -349,8 +349,8 @@ impl Tensor {
         let shape = shape.as_ref();
         let broadcast = broadcast_shapes(NAME, shape, self.shape());
         let fits = broadcast.is_ok_and(|whole| *whole == *self.shape());
-        let expected = format!("a shape that broadcasts to {}", self.ty().shape);
-        require(NAME, fits, expected, format!("{shape:?}"))?;
+        let expected = format_args!("a shape that broadcasts to {}", self.ty().shape);
+        require(NAME, fits, expected, format_args!("{shape:?}"))?;
         let lead = self.rank() - shape.len();
         let is_summed = |&d: &usize| d < lead || (shape[d - lead] == 1 && self.shape()[d] != 1);
         let dims: Vec<isize> = (0..self.rank())
@@ -378,7 +378,7 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "as_strided";
         let (size, stride, offset) = (size.as_ref(), stride.as_ref(), offset.into());
-        let got = format!("{size:?} and {stride:?}");
+        let got = format_args!("{size:?} and {stride:?}");
         require(
             NAME,
             size.len() == stride.len(),
@@ -417,7 +417,7 @@ impl Tensor {
         };
         let layout = checked(&view.layout)?;
         let elements = view.storage.bytes() / self.dtype().size().unwrap_or(1);
-        let got = format!("{layout:?} of {elements} elements");
+        let got = format_args!("{layout:?} of {elements} elements");
         require(
             name,
             layout.end() <= elements,
@@ -437,8 +437,8 @@ impl Tensor {
         const NAME: &str = "unfold";
         let dim = self.wrap_dim(NAME, dim)?;
         let total = self.shape().get(dim).copied().unwrap_or(1);
-        let expected = format!("windows of at most {total} indices, at least one apart");
-        let got = format!("{size}, {step} apart");
+        let expected = format_args!("windows of at most {total} indices, at least one apart");
+        let got = format_args!("{size}, {step} apart");
         require(NAME, size <= total && step > 0, expected, got)?;
         if self.rank() == 0 {
             return self.atleast_1d()?.narrow(0, 0, size);

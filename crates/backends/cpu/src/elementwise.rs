@@ -35,6 +35,8 @@ pub(crate) struct Loop {
     run: Box<AnyLoop>,
     /// Cost of an element, an addition's being 1.
     pub(crate) work: usize,
+    /// May an operand be one element, which stands for all?
+    pub(crate) broadcasts: bool,
 }
 
 impl Loop {
@@ -99,6 +101,20 @@ impl Function {
         })
     }
 
+    /// `f` of blocks of operands, each of which may also be one element.
+    pub(crate) fn broadcasting<T: Element<Compute = T>, const N: usize>(
+        work: usize,
+        f: impl Fn([&[T]; N], &mut [T]) + Send + Sync + 'static,
+    ) -> Self {
+        match Self::of(work, f) {
+            Self::Loop(function) => Self::Loop(Loop {
+                broadcasts: true,
+                ..function
+            }),
+            other => other,
+        }
+    }
+
     /// `y = f(a, b, c)`, of an element costing `work`.
     pub(crate) fn ternary<X: Element>(work: usize, f: Loop3<X::Compute>) -> Self {
         Self::of(work, move |operands: [&[X]; 3], y: &mut [X]| {
@@ -137,6 +153,7 @@ impl Function {
         Self::Loop(Loop {
             run: Box::new(run),
             work,
+            broadcasts: false,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! A reduction with elementwise operations before and behind it, as one launch: blocks of elements
 //! are computed and combined while they are in the nearest caches.
 
-use rustorch_ir::ops::ReduceOp;
+use rustorch_ir::ops::{BinaryOp, ReduceOp};
 use rustorch_ir::{DType, Layout, Op, TensorType};
 use rustorch_runtime::{Operand, Part, Step};
 use smallvec::SmallVec;
@@ -27,6 +27,8 @@ pub(crate) struct FusedReduce {
 enum Prologue {
     /// An operand of the step.
     Operand(usize),
+    /// The squares of an operand of singles.
+    Squares(usize),
     /// What this gives, in the order of the reduction.
     Plan(Plan),
 }
@@ -65,7 +67,10 @@ impl FusedReduce {
         }
         let prologue = match part.operands[0] {
             Operand::Input(operand) => Prologue::Operand(operand),
-            Operand::Part(last) => Prologue::Plan(prologue(step, before, last, &order)?),
+            Operand::Part(last) => match squared(step, last).filter(|_| op.op == ReduceOp::Sum) {
+                Some(operand) => Prologue::Squares(operand),
+                None => Prologue::Plan(prologue(step, before, last, &order)?),
+            },
         };
         let has_epilogue = at + 1 < step.parts.len();
         let epilogue = has_epilogue.then(|| Epilogue::new(step, at, behind));
@@ -89,6 +94,7 @@ impl FusedReduce {
         } = args;
         let elements = match &self.prologue {
             Prologue::Operand(operand) => Elements::View(inputs[*operand]),
+            Prologue::Squares(operand) => Elements::Squares(inputs[*operand]),
             Prologue::Plan(plan) => Elements::Blocks(Blocks::new(plan, inputs, BLOCK).into()),
         };
         let reduction = |out: &mut [u8]| {
@@ -123,6 +129,20 @@ impl FusedReduce {
             others: SmallVec::new(),
         });
         Ok(())
+    }
+}
+
+/// The operand whose squares a part computes, of singles and of the step's domain.
+fn squared(step: &Step, part: usize) -> Option<usize> {
+    let part = &step.parts[part];
+    match (&part.op, &part.operands[..]) {
+        (Op::Binary(binary), &[Operand::Input(a), Operand::Input(b)])
+            if binary.op == BinaryOp::Mul && part.dtype == DType::F32 =>
+        {
+            let is_whole = step.inputs[a].ty.shape == *step.domain();
+            (is_whole && step.inputs[a] == step.inputs[b]).then_some(a)
+        }
+        _ => None,
     }
 }
 

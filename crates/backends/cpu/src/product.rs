@@ -5,6 +5,7 @@ use std::ops::Range;
 use gemm::Parallelism;
 use num_traits::{One, Zero};
 use rustorch_ir::{Layout, Shape};
+use smallvec::{SmallVec, smallvec};
 
 use crate::kernel::for_ranges;
 use crate::pool::Pool;
@@ -42,7 +43,7 @@ impl<'a, T> Matrix<'a, T> {
 pub(crate) struct Batch<'a, T> {
     data: &'a [T],
     /// Where each matrix starts.
-    starts: Vec<usize>,
+    starts: SmallVec<[usize; 1]>,
     strides: [usize; 2],
 }
 
@@ -65,7 +66,7 @@ impl<'a, T> Batch<'a, T> {
 
     /// One matrix.
     pub(crate) fn one(Matrix { data, strides }: Matrix<'a, T>) -> Self {
-        let starts = vec![0];
+        let starts = smallvec![0];
         Self {
             data,
             starts,

@@ -298,6 +298,11 @@ impl<'a, T: Element> Reader<'a, T> {
 
     /// Copies elements from `start` on to `out`.
     pub(crate) fn copy(&self, start: usize, out: &mut [T]) {
+        if self.layout.strides.as_slice() == [1] {
+            let start = self.layout.offset + start;
+            out.copy_from_slice(&self.data[start..start + out.len()]);
+            return;
+        }
         let runs = Runs::new(&self.layout, start..start + out.len());
         gather(self.data, runs, out);
     }

@@ -9,7 +9,7 @@ use rustorch_ir::{DType, Layout};
 use smallvec::SmallVec;
 
 use crate::element::{Element, with_type};
-use crate::fold::{Addend, Ordered, fold};
+use crate::fold::{Addend, Ordered, fold, sum};
 use crate::fused::Blocks;
 use crate::kernel::{Misuse, for_rows};
 use crate::pool::Pool;
@@ -48,6 +48,8 @@ pub(crate) struct Reduction<'r, 'a> {
 pub(crate) enum Elements<'a> {
     /// In memory.
     View(View<'a>),
+    /// The squares of singles in memory.
+    Squares(View<'a>),
     /// Computed, in the order that [`Order::dims`] says.
     Blocks(Box<Blocks<'a>>),
 }
@@ -98,6 +100,10 @@ impl Order {
 impl Reduction<'_, '_> {
     pub(crate) fn run(self) -> Result<(), Misuse> {
         let dtype = self.dtype;
+        if let (ReduceOp::Sum, Elements::Squares(_)) = (self.op, self.elements) {
+            self.combined::<f32, f32, Squares>(f32::narrow);
+            return Ok(());
+        }
         match self.op {
             ReduceOp::Sum | ReduceOp::Prod => match dtype {
                 d if d.is_float() => with_type!(d, floats T => self.total::<T, T>()),
@@ -137,7 +143,7 @@ impl Reduction<'_, '_> {
     ) {
         let (pool, order, out) = (self.pool, self.order, cast_slice_mut(self.out));
         match self.elements {
-            Elements::View(x) => {
+            Elements::View(x) | Elements::Squares(x) => {
                 let layout = x.layout.permute(&order.dims());
                 let x = Reader::<T>::new(x, &layout);
                 reduce::<T, Y, C, _>(pool, &x, order, out, finish);
@@ -209,6 +215,7 @@ trait Combine<X: Copy> {
 }
 
 struct Sum;
+struct Squares;
 struct Product;
 struct Largest;
 struct Smallest;
@@ -234,6 +241,30 @@ impl<X: Addend> Combine<X> for Sum {
     #[inline(always)]
     fn many(x: &[X]) -> X::Total {
         X::sum(x)
+    }
+}
+
+impl Combine<f32> for Squares {
+    type Total = f64;
+
+    #[inline(always)]
+    fn start() -> f64 {
+        0.0
+    }
+
+    #[inline(always)]
+    fn step(total: f64, x: f32) -> f64 {
+        total + f64::from(x * x)
+    }
+
+    #[inline(always)]
+    fn join(a: f64, b: f64) -> f64 {
+        a + b
+    }
+
+    #[inline(always)]
+    fn many(x: &[f32]) -> f64 {
+        sum(x, |x| x * x)
     }
 }
 

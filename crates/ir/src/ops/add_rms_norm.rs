@@ -30,7 +30,7 @@ impl OpDef for AddRmsNorm {
             inputs.len(),
         )?;
         let (a, b) = (inputs[0], inputs[1]);
-        let got = format!("{a} and {b}");
+        let got = format_args!("{a} and {b}");
         require(Self::NAME, a == b, "two operands of one type", got)?;
         let normed = self.norm.infer(&inputs[1..]).map_err(|e| OpError {
             op: Self::NAME,

@@ -24,7 +24,7 @@ impl OpDef for AsStrided {
         let [storage] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, storage)?;
         let inside = storage.rank() == 1 && self.layout.end() <= storage.shape[0];
-        let got = format!("{:?} of {storage}", self.layout);
+        let got = format_args!("{:?} of {storage}", self.layout);
         require(
             Self::NAME,
             inside,

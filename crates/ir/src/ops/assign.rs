@@ -22,7 +22,7 @@ impl OpDef for Assign {
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [state, source] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, state)?;
-        let got = format!("{state} and {source}");
+        let got = format_args!("{state} and {source}");
         require(Self::NAME, state == source, "two operands of one type", got)?;
         Ok(smallvec![state.clone()])
     }

@@ -63,7 +63,7 @@ impl OpDef for Attention {
         )?;
         require_same(Self::NAME, k, v)?;
         let r = q.rank();
-        let got = format!("{q}, {k} and {v}");
+        let got = format_args!("{q}, {k} and {v}");
         let expected = "q [.., h, t, d], k [.., g, s, d] and v [.., g, s, dv]";
         let ranks = r >= 3 && k.rank() == r && v.rank() == r;
         require(Self::NAME, ranks, expected, &got)?;

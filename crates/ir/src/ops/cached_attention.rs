@@ -99,7 +99,7 @@ impl OpDef for CachedAttention {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let count = self.count();
-        let expected = format!("{count} operands");
+        let expected = format_args!("{count} operands");
         require(Self::NAME, inputs.len() == count, expected, inputs.len())?;
         let (q, k, v, keys, values) = (inputs[0], inputs[1], inputs[2], inputs[3], inputs[4]);
         let ranks = keys.rank() >= 3 && values.rank() == keys.rank();

@@ -27,8 +27,8 @@ impl OpDef for Concat {
             require_same(Self::NAME, first, x)?;
             let fits = x.rank() == first.rank()
                 && x.shape.clone().with_dim(self.dim, first.shape[self.dim]) == first.shape;
-            let expected = format!("sizes equal except in dim {}", self.dim);
-            require(Self::NAME, fits, expected, format!("{first} and {x}"))?;
+            let expected = format_args!("sizes equal except in dim {}", self.dim);
+            require(Self::NAME, fits, expected, format_args!("{first} and {x}"))?;
             size = size
                 .checked_add(x.shape[self.dim])
                 .ok_or_else(|| OpError::new(Self::NAME, "a size that fits", "an overflow"))?;

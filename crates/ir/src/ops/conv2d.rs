@@ -72,7 +72,7 @@ pub(crate) fn require_conv(
     if let Some(bias) = inputs.get(2) {
         require_same(op, x, bias)?;
         let n = channels(weight);
-        require(op, *bias.shape == [n], format!("a bias [{n}]"), bias)?;
+        require(op, *bias.shape == [n], format_args!("a bias [{n}]"), bias)?;
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ impl OpDef for Conv2d {
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         require_conv(Self::NAME, inputs, |w| w.shape[0])?;
         let (x, w) = (inputs[0], inputs[1]);
-        let got = format!("{x} and {w} in {} groups", self.groups);
+        let got = format_args!("{x} and {w} in {} groups", self.groups);
         let grouped = self.groups > 0
             && w.shape[0].is_multiple_of(self.groups)
             && w.shape[1].checked_mul(self.groups) == Some(x.shape[1]);

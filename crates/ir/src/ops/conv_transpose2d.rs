@@ -62,7 +62,7 @@ impl OpDef for ConvTranspose2d {
             w.shape[1].saturating_mul(self.groups)
         })?;
         let (x, w) = (inputs[0], inputs[1]);
-        let got = format!("{x} and {w} in {} groups", self.groups);
+        let got = format_args!("{x} and {w} in {} groups", self.groups);
         let channels = w.shape[1].checked_mul(self.groups);
         let grouped =
             self.groups > 0 && w.shape[0] == x.shape[1] && x.shape[1].is_multiple_of(self.groups);

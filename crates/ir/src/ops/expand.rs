@@ -24,7 +24,7 @@ impl OpDef for Expand {
         let [x] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, x)?;
         let fits = crate::broadcast_shapes(Self::NAME, &x.shape, &self.shape)? == self.shape;
-        let expected = format!("a shape that {x} broadcasts to");
+        let expected = format_args!("a shape that {x} broadcasts to");
         require(Self::NAME, fits, expected, &self.shape)?;
         Ok(smallvec![TensorType::new(self.shape.clone(), x.dtype)])
     }

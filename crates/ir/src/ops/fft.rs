@@ -56,7 +56,7 @@ impl OpDef for Fft {
                 (size, size / 2 + 1, dtype)
             }
             FftKind::ComplexToReal { n } => {
-                let expected = format!("{} complex numbers", n / 2 + 1);
+                let expected = format_args!("{} complex numbers", n / 2 + 1);
                 require(Self::NAME, size == n / 2 + 1, expected, x)?;
                 (n, n, complex()?.real())
             }

@@ -97,7 +97,7 @@ impl OpDef for FusedLinear {
         let other = usize::from(self.epilogue == Some(Epilogue::Add));
         let each = 1 + usize::from(self.bias);
         let count = self.weight(0) + each * self.count + other;
-        let expected = format!("{count} operands");
+        let expected = format_args!("{count} operands");
         require(Self::NAME, inputs.len() == count, expected, inputs.len())?;
         require(Self::NAME, self.count > 0, "a product or more", self.count)?;
         let named = |e: OpError| OpError {
@@ -124,7 +124,7 @@ impl OpDef for FusedLinear {
                     self.count,
                 )?;
                 let other = inputs[count - 1];
-                let expected = format!("another term {}", results[0]);
+                let expected = format_args!("another term {}", results[0]);
                 require(Self::NAME, *other == results[0], expected, other)?;
             }
             Some(Epilogue::Gate(_)) => {

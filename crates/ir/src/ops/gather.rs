@@ -26,7 +26,7 @@ pub(crate) fn require_indexed(
     require_index(op, index)?;
     let inside =
         x.rank() == index.rank() && (0..x.rank()).all(|d| d == dim || index.shape[d] <= x.shape[d]);
-    let expected = format!("an index no larger than {x} except in dim {dim}");
+    let expected = format_args!("an index no larger than {x} except in dim {dim}");
     require(op, inside, expected, index)
 }
 

@@ -23,7 +23,7 @@ impl OpDef for HouseholderProduct {
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [a, tau] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, a, tau)?;
-        let got = format!("{a} and {tau}");
+        let got = format_args!("{a} and {tau}");
         let a = Matrices::of(Self::NAME, a)?;
         let count = tau.shape.last().copied().unwrap_or(0);
         let is_one = a.rows >= a.columns && count <= a.columns && *tau == a.vector(count, a.dtype);

@@ -40,7 +40,7 @@ impl OpDef for LayerNorm {
         let inner = &x.shape[x.rank() - self.dims..];
         for affine in &inputs[1..] {
             require_same(Self::NAME, x, affine)?;
-            let expected = format!("weight and bias {inner:?}");
+            let expected = format_args!("weight and bias {inner:?}");
             require(Self::NAME, *affine.shape == *inner, expected, affine)?;
         }
         Ok(smallvec![x.clone()])

@@ -26,7 +26,7 @@ impl OpDef for LdlSolve {
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [factors, pivots, b] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, factors, b)?;
-        let got = format!("{factors}, {pivots} and {b}");
+        let got = format_args!("{factors}, {pivots} and {b}");
         let factors = Matrices::square(Self::NAME, factors)?;
         let b = Matrices::of(Self::NAME, b)?;
         let fits = factors.batch == b.batch

@@ -22,7 +22,7 @@ impl OpDef for LuPivotsToPermutation {
         let [pivots] = operands(Self::NAME, inputs)?;
         let count = pivots.shape.last().copied();
         let fits = pivots.dtype == DType::I32 && count.is_some_and(|count| count <= self.rows);
-        let expected = format!("pivots of i32, at most {} for each matrix", self.rows);
+        let expected = format_args!("pivots of i32, at most {} for each matrix", self.rows);
         require(Self::NAME, fits, expected, pivots)?;
         let shape = pivots.shape.clone().with_dim(pivots.rank() - 1, self.rows);
         Ok(smallvec![TensorType::new(shape, DType::I64)])

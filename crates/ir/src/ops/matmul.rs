@@ -55,6 +55,9 @@ impl Named for Matmul {
             push(x(&[17, 33]), x(&[33, 19]));
             push(x(&[1, 70]), x(&[70, 9]));
             push(x(&[2, 1, 4, 5]), x(&[3, 5, 6]));
+            // Vectors, one for all matrices and one for each.
+            push(x(&[2, 7, 70]), x(&[70, 1]));
+            push(x(&[3, 1, 7, 9]), x(&[2, 9, 1]));
             push(x(&[0, 4, 5]), x(&[5, 6]));
             for arrange in ARRANGEMENTS {
                 push(x(&[2, 7, 9]).arrange(arrange), x(&[2, 9, 8]));

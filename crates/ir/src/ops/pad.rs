@@ -22,7 +22,7 @@ impl OpDef for Pad {
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, x)?;
-        let expected = format!("a padding for each of {} dimensions", x.rank());
+        let expected = format_args!("a padding for each of {} dimensions", x.rank());
         require(
             Self::NAME,
             self.padding.len() == x.rank(),

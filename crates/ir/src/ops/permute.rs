@@ -27,8 +27,8 @@ impl OpDef for Permute {
         let mut sorted = self.dims.clone();
         sorted.sort_unstable();
         let valid = sorted.iter().copied().eq(0..x.rank());
-        let expected = format!("each dimension of {x} once");
-        require(Self::NAME, valid, expected, format!("{:?}", self.dims))?;
+        let expected = format_args!("each dimension of {x} once");
+        require(Self::NAME, valid, expected, format_args!("{:?}", self.dims))?;
         let shape = self.dims.iter().map(|&d| x.shape[d]).collect();
         Ok(smallvec![TensorType {
             shape,

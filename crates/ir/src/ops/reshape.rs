@@ -25,7 +25,7 @@ impl OpDef for Reshape {
         let out = TensorType::new(self.shape.clone(), x.dtype);
         let same = self.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
         let same = same == Some(x.shape.elements());
-        let expected = format!("a shape of {} elements", x.shape.elements());
+        let expected = format_args!("a shape of {} elements", x.shape.elements());
         require(Self::NAME, same, expected, &self.shape)?;
         let rows = !x.dtype.is_block() || x.shape.last() == self.shape.last();
         require(Self::NAME, rows, "the rows of blocks kept whole", &out)?;

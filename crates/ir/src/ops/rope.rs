@@ -186,7 +186,12 @@ impl OpDef for Rope {
             self.dims,
         )?;
         let fits = *positions == TensorType::new([t], DType::I32);
-        require(Self::NAME, fits, format!("positions i32[{t}]"), positions)?;
+        require(
+            Self::NAME,
+            fits,
+            format_args!("positions i32[{t}]"),
+            positions,
+        )?;
         if let Some(factors) = factors {
             let fits = *factors == TensorType::new([self.dims / 2], DType::F32);
             require(

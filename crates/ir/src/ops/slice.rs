@@ -37,8 +37,8 @@ impl OpDef for Slice {
         require_scalar(Self::NAME, x)?;
         require_dim(Self::NAME, x, self.dim)?;
         let valid = self.start <= self.end && self.end <= x.shape[self.dim] && self.step > 0;
-        let expected = format!("start <= end <= {} and step > 0", x.shape[self.dim]);
-        let got = format!("{}..{} step {}", self.start, self.end, self.step);
+        let expected = format_args!("start <= end <= {} and step > 0", x.shape[self.dim]);
+        let got = format_args!("{}..{} step {}", self.start, self.end, self.step);
         require(Self::NAME, valid, expected, got)?;
         let shape = x.shape.clone().with_dim(self.dim, self.len());
         Ok(smallvec![TensorType {

@@ -28,7 +28,7 @@ impl OpDef for SolveTriangular {
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [a, b] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, a, b)?;
-        let got = format!("{a} and {b}");
+        let got = format_args!("{a} and {b}");
         let a = Matrices::square(Self::NAME, a)?;
         let b = Matrices::of(Self::NAME, b)?;
         let fits = a.batch == b.batch && a.rows == b.rows;

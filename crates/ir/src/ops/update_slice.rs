@@ -37,7 +37,7 @@ impl OpDef for UpdateSlice {
         let is_row = state.dtype.is_block() && self.dim + 1 < state.rank();
         let quantizable = is_row && source.dtype == DType::F32;
         let convertible = state.dtype.is_float() && source.dtype.is_float();
-        let got = format!("{state} and {source}");
+        let got = format_args!("{state} and {source}");
         let expected = "one dtype, two floating-point ones, or f32 rows for one of blocks";
         require(
             Self::NAME,

@@ -74,7 +74,7 @@ impl Tensor {
     /// A dtype other than of real numbers; `lower` above `upper`.
     pub fn rrelu(&self, lower: f64, upper: f64, training: bool) -> RusTorchResult<Self> {
         const NAME: &str = "rrelu";
-        let got = format!("{lower} and {upper}");
+        let got = format_args!("{lower} and {upper}");
         require(NAME, lower <= upper, "lower up to upper", got)?;
         self.composed(NAME, |x| {
             let sloped = match training && lower < upper {
@@ -102,7 +102,7 @@ impl Tensor {
         let mut shape = vec![1; self.rank()];
         if weight.numel() != 1 {
             let channel = usize::from(self.rank() > 1);
-            let expected = format!("one weight, or one for each channel of {}", self.ty());
+            let expected = format_args!("one weight, or one for each channel of {}", self.ty());
             let fits = weight.rank() == 1 && self.shape().get(channel) == Some(&weight.numel());
             require(NAME, fits, expected, weight.ty())?;
             shape[channel] = weight.numel();

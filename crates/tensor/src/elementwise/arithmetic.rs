@@ -1,6 +1,6 @@
 //! Arithmetic: sums, products, quotients, bounds.
 
-use rustorch_ir::ops::{BinaryOp, Ternary, TernaryOp, UnaryOp};
+use rustorch_ir::ops::{Binary, BinaryOp, Ternary, TernaryOp, UnaryOp};
 use rustorch_ir::{DType, Scalar};
 use rustorch_macros::track_calls;
 
@@ -64,7 +64,7 @@ impl Tensor {
     /// Shapes that do not broadcast; different dtypes, or others.
     pub fn heaviside(&self, values: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "heaviside";
-        let got = format!("{} and {}", self.ty(), values.ty());
+        let got = format_args!("{} and {}", self.ty(), values.ty());
         require(
             NAME,
             self.dtype() == values.dtype(),
@@ -300,7 +300,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast.
     pub fn addcmul(&self, a: &Self, b: &Self, value: impl Into<Scalar>) -> RusTorchResult<Self> {
-        self.combined("addcmul", [a, b], value.into(), |a, b| a.mul(b))
+        self.combined("addcmul", [a, b], value.into(), BinaryOp::Mul)
     }
 
     /// `self + value · a / b`. Floats and complex numbers, which broadcast and promote.
@@ -312,24 +312,27 @@ impl Tensor {
         let is_whole = |x: &Self| x.dtype().is_int() || x.dtype() == DType::Bool;
         let expected = "floats or complex numbers to divide";
         require(NAME, !(is_whole(a) && is_whole(b)), expected, a.ty())?;
-        self.combined(NAME, [a, b], value.into(), |a, b| a.div(b))
+        self.combined(NAME, [a, b], value.into(), BinaryOp::Div)
     }
 
-    /// `self + value · f(a, b)`, in at least single precision.
+    /// `self + value · a ∘ b`, in at least single precision.
     fn combined(
         &self,
         name: &'static str,
         operands: [&Self; 2],
         value: Scalar,
-        f: impl FnOnce(&Self, &Self) -> RusTorchResult<Self>,
+        op: BinaryOp,
     ) -> RusTorchResult<Self> {
         let [a, b] = operands;
         let dtype = result_dtype(name, &[self.into(), a.into(), b.into()])?;
         let is_fraction = matches!(value, Scalar::Float(_)) && dtype.is_int();
         require(name, !is_fraction, "a factor that integers hold", "a float")?;
         let compute = super::compute_dtype(dtype);
-        let product = f(&a.cast(name, compute)?, &b.cast(name, compute)?)?.mul(value)?;
-        self.cast(name, compute)?.add(&product)?.cast(name, dtype)
+        let apply = |op, a: &Self, b: &Self| Self::apply(name, Binary { op }, &[a, b]);
+        let [this, a, b] = [self, a, b].map(|x| Operand::from(x).as_tensor(name, compute));
+        let value = Operand::from(value).as_tensor(name, compute)?;
+        let product = apply(BinaryOp::Mul, &apply(op, &*a?, &*b?)?, &value)?;
+        apply(BinaryOp::Add, &*this?, &product)?.cast(name, dtype)
     }
 
     /// The norm of order `p` of `self - other`.

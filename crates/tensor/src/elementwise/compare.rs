@@ -168,10 +168,10 @@ impl Tensor {
         equal_nan: bool,
     ) -> RusTorchResult<Self> {
         if self.dtype() != other.dtype() {
-            let got = format!("{} and {}", self.ty(), other.ty());
+            let got = format_args!("{} and {}", self.ty(), other.ty());
             return Err(OpError::new(name, "operands of one dtype", got).into());
         }
-        let got = format!("{rtol} and {atol}");
+        let got = format_args!("{rtol} and {atol}");
         require(
             name,
             rtol >= 0.0 && atol >= 0.0,

@@ -85,7 +85,7 @@ impl Tensor {
         }
         let is_number = matches!(value, Operand::Scalar(_));
         let dtype = result_dtype(NAME, &[self.into(), value])?;
-        let expected = format!("a value that {} holds", self.dtype());
+        let expected = format_args!("a value that {} holds", self.dtype());
         let fits = dtype == self.dtype() || (is_number && self.dtype() == DType::Bool);
         require(NAME, fits, expected, dtype)?;
         let value = value.to_tensor(NAME, self.dtype())?;

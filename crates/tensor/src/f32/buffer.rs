@@ -63,7 +63,7 @@ impl F32UnifiedBuffer {
     ) -> RusTorchResult<F32Tensor> {
         const NAME: &str = "F32UnifiedBuffer::from_slice";
         let shape = Shape::from(shape.as_ref());
-        let expected = format!("{} elements for {shape}", shape.elements());
+        let expected = format_args!("{} elements for {shape}", shape.elements());
         require(NAME, shape.elements() == data.len(), expected, data.len())?;
         let bytes: &[u8] = bytemuck::cast_slice(data);
         let memory = self.pool.take(bytes.len());
@@ -142,7 +142,7 @@ impl F32UnifiedBuffer {
                 true => "one whose elements were lost with their device".to_owned(),
                 false => format!("one of {}", places.join(", ")),
             };
-            let expected = format!("a tensor that {from} can read");
+            let expected = format_args!("a tensor that {from} can read");
             return Err(OpError::new("F32UnifiedBuffer::transfer", expected, got).into());
         }
         let before = Activity::of(&self.runtime);

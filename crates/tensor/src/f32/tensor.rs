@@ -46,7 +46,7 @@ impl TryFrom<Tensor> for F32Tensor {
             DType::F16 | DType::BF16 => "to_dtype(DType::F32) widens it without loss",
             _ => "to_dtype(DType::F32) converts it on purpose",
         };
-        let expected = format!("a tensor of f32, for nothing is converted unasked ({advice})");
+        let expected = format_args!("a tensor of f32, for nothing is converted unasked ({advice})");
         Err(OpError::new("F32Tensor", expected, tensor.ty()).into())
     }
 }

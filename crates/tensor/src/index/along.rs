@@ -87,7 +87,7 @@ impl Tensor {
         )?;
         let (x, source) = (self.atleast_1d()?, source.atleast_1d()?);
         let wanted = x.ty().shape.clone().with_dim(dim, index.numel());
-        let expected = format!("a source {}{wanted}", self.dtype());
+        let expected = format_args!("a source {}{wanted}", self.dtype());
         let fits = *source.shape() == *wanted && source.dtype() == self.dtype();
         require(name, fits, expected, source.ty())?;
         let index = index.spread_along(dim, &wanted)?;
@@ -117,7 +117,7 @@ impl Tensor {
     pub fn put(&self, index: &Self, source: &Self, accumulate: bool) -> RusTorchResult<Self> {
         const NAME: &str = "put";
         let fits = source.dtype() == self.dtype() && source.numel() == index.numel();
-        let expected = format!("{} elements of {}", index.numel(), self.dtype());
+        let expected = format_args!("{} elements of {}", index.numel(), self.dtype());
         require(NAME, fits, expected, source.ty())?;
         let mode = match accumulate {
             true => ScatterMode::Add,
@@ -146,7 +146,7 @@ impl Tensor {
             return self.ravel()?.take_along_dim(&index.ravel()?, 0);
         };
         let dim = self.dim(NAME, dim)?;
-        let got = format!("{} and {}", self.ty(), index.ty());
+        let got = format_args!("{} and {}", self.ty(), index.ty());
         require(
             NAME,
             self.rank() == index.rank(),
@@ -155,7 +155,10 @@ impl Tensor {
         )?;
         let shape = |t: &Self, n| t.ty().shape.clone().with_dim(dim, n);
         let common = rustorch_ir::broadcast_shapes(NAME, &shape(self, 1), &shape(index, 1))
-            .map_err(|e| OpError { got, ..e })?;
+            .map_err(|e| OpError {
+                got: got.to_string(),
+                ..e
+            })?;
         let whole = |t: &Self| t.expand(&common.clone().with_dim(dim, t.shape()[dim]));
         let wrapped = index.wrapped(NAME, self.shape()[dim])?;
         whole(self)?.gathered(NAME, dim, &whole(&wrapped)?)

@@ -108,7 +108,7 @@ struct Located {
 impl Located {
     fn new(name: &'static str, x: &Tensor, indices: Vec<Index>) -> RusTorchResult<Self> {
         let used: usize = indices.iter().map(dims_of).sum();
-        let expected = format!("at most {} indices", x.rank());
+        let expected = format_args!("at most {} indices", x.rank());
         require(name, used <= x.rank(), expected, used)?;
         let ellipses = indices
             .iter()
@@ -204,7 +204,7 @@ impl Located {
         };
         if is_mask {
             let masked = &self.part.shape()[dim..dim + index.rank()];
-            let expected = format!("a mask {masked:?}, as the dimensions from {dim} on are");
+            let expected = format_args!("a mask {masked:?}, as the dimensions from {dim} on are");
             require(name, index.shape() == masked, expected, index.ty())?;
         }
         let choice = Choice { dim, index };

@@ -76,7 +76,12 @@ impl Tensor {
             self.ty(),
         )?;
         let some = !shape.contains(&0);
-        require(NAME, some, "a shape with elements", format!("{shape:?}"))?;
+        require(
+            NAME,
+            some,
+            "a shape with elements",
+            format_args!("{shape:?}"),
+        )?;
         let mut rest = self.cast(NAME, DType::I64)?;
         let mut indices = Vec::with_capacity(shape.len());
         for (dim, &size) in shape.iter().enumerate().rev() {
@@ -128,13 +133,13 @@ impl Tensor {
     pub fn masked_scatter(&self, mask: &Self, source: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "masked_scatter";
         require(NAME, mask.dtype() == DType::Bool, "a bool mask", mask.ty())?;
-        let expected = format!("a source of {}", self.dtype());
+        let expected = format_args!("a source of {}", self.dtype());
         require(NAME, source.dtype() == self.dtype(), expected, source.ty())?;
         let shape = broadcast_shapes(NAME, self.shape(), mask.shape())?;
         let (x, mask) = (self.expand(&shape)?, mask.expand(&shape)?);
         if source.numel() < x.numel() {
             let count = mask.set_places(NAME)?.len();
-            let expected = format!("a source of at least {count} elements");
+            let expected = format_args!("a source of at least {count} elements");
             require(NAME, count <= source.numel(), expected, source.ty())?;
         }
         if source.numel() == 0 {

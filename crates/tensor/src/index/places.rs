@@ -20,7 +20,7 @@ impl Tensor {
         let at = self.one_index(NAME, dim, index)?;
         let mut shape = self.ty().shape.clone();
         shape.to_mut().remove(dim);
-        let expected = format!("a source {}{shape}", self.dtype());
+        let expected = format_args!("a source {}{shape}", self.dtype());
         let fits = *source.shape() == *shape && source.dtype() == self.dtype();
         require(NAME, fits, expected, source.ty())?;
         self.with_range(&source.unsqueeze(dim as isize)?, dim, at)
@@ -46,7 +46,7 @@ impl Tensor {
         let start = clip(start, size);
         let count = clip(end, size).saturating_sub(start).div_ceil(step);
         let wanted = self.ty().shape.clone().with_dim(dim, count);
-        let expected = format!("a source {}{wanted}", self.dtype());
+        let expected = format_args!("a source {}{wanted}", self.dtype());
         let fits = *source.shape() == *wanted && source.dtype() == self.dtype();
         require(NAME, fits, expected, source.ty())?;
         if step == 1 || count <= 1 {
@@ -97,7 +97,7 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "as_strided_scatter";
         let size = size.as_ref();
-        let expected = format!("a source {}{size:?}", self.dtype());
+        let expected = format_args!("a source {}{size:?}", self.dtype());
         let fits = source.shape() == size && source.dtype() == self.dtype();
         require(NAME, fits, expected, source.ty())?;
         let count = self.numel();

@@ -46,7 +46,7 @@ impl Tensor {
             for (&label, &size) in labels.iter().zip(operand.shape()) {
                 let known = sizes.entry(label).or_insert(size);
                 if *known != size && *known != 1 && size != 1 {
-                    let expected = format!("one size of {label:?} in {equation:?}");
+                    let expected = format_args!("one size of {label:?} in {equation:?}");
                     return Err(OpError::new(NAME, expected, format!("{known} and {size}")).into());
                 }
                 *known = (*known).max(size);
@@ -139,7 +139,7 @@ fn diagonal(tensor: &Tensor, names: &[Label]) -> RusTorchResult<Named> {
     while let Some((i, j)) = repeated(&labels) {
         let (a, b) = (tensor.shape()[i], tensor.shape()[j]);
         if a != b {
-            let expected = format!("one size of {:?}", labels[i]);
+            let expected = format_args!("one size of {:?}", labels[i]);
             return Err(OpError::new(NAME, expected, format!("{a} and {b}")).into());
         }
         let others = (0..tensor.rank()).filter(|&d| d != i && d != j);

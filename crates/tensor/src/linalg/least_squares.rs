@@ -169,7 +169,7 @@ pub fn lstsq_with(a: &Tensor, b: &Tensor, tolerance: &Tolerance) -> RusTorchResu
         b.clone()
     };
     let [rows, _] = sizes(NAME, &matrix)?;
-    let got = format!("{} and {}", a.ty(), b.ty());
+    let got = format_args!("{} and {}", a.ty(), b.ty());
     require(NAME, rows == m, "as many rows as the matrices have", got)?;
     let [a, matrix] = broadcast(NAME, a, &matrix)?;
     let (u, s, vh) = svd(&a, false)?;

@@ -42,7 +42,7 @@ impl Tensor {
     ) -> RusTorchResult<(Self, Self, Self)> {
         const NAME: &str = "pca_lowrank";
         let [m, n] = sizes(NAME, self)?;
-        let expected = format!("at most {} components of {m} x {n}", m.min(n));
+        let expected = format_args!("at most {} components of {m} x {n}", m.min(n));
         require(NAME, q <= m.min(n), expected, q)?;
         let mean = match center {
             true => Some(self.mean(-2, true)?),

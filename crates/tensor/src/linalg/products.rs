@@ -1,6 +1,6 @@
 //! Products of vectors and matrices.
 
-use rustorch_ir::ops::{Expand, Matmul};
+use rustorch_ir::ops::{Expand, Matmul, Reshape};
 use rustorch_ir::{DType, OpError, Scalar};
 use rustorch_macros::track_calls;
 
@@ -24,7 +24,7 @@ impl Tensor {
 
     fn product(&self, name: &'static str, other: &Self) -> RusTorchResult<Self> {
         let ranks = (self.rank(), other.rank());
-        let got = format!("{} and {}", self.ty(), other.ty());
+        let got = format_args!("{} and {}", self.ty(), other.ty());
         let expected = "operands of rank 1 or more";
         require(name, ranks.0 > 0 && ranks.1 > 0, expected, got)?;
         let row = match ranks.0 {
@@ -36,12 +36,17 @@ impl Tensor {
             _ => other.clone(),
         };
         let product = Self::apply(name, Matmul, &[&row, &column])?;
-        match ranks {
-            (1, 1) => product.reshape([0usize; 0]),
-            (1, _) => product.squeeze(-2),
-            (_, 1) => product.squeeze(-1),
-            _ => Ok(product),
-        }
+        let Some((lead, &[m, n])) = product.shape().split_last_chunk() else {
+            return Ok(product);
+        };
+        let kept = match ranks {
+            (1, 1) => None,
+            (1, _) => Some(n),
+            (_, 1) => Some(m),
+            _ => return Ok(product),
+        };
+        let shape = lead.iter().copied().chain(kept).collect();
+        Self::apply(name, Reshape { shape }, &[&product])
     }
 
     fn product_of_ranks(
@@ -51,8 +56,8 @@ impl Tensor {
         ranks: (usize, usize),
     ) -> RusTorchResult<Self> {
         let fits = (self.rank(), other.rank()) == ranks;
-        let expected = format!("operands of rank {} and {}", ranks.0, ranks.1);
-        let got = format!("{} and {}", self.ty(), other.ty());
+        let expected = format_args!("operands of rank {} and {}", ranks.0, ranks.1);
+        let got = format_args!("{} and {}", self.ty(), other.ty());
         require(name, fits, expected, got)?;
         self.product(name, other)
     }
@@ -70,7 +75,7 @@ impl Tensor {
     /// # Errors
     /// Shapes or dtypes other than these.
     pub fn bmm(&self, other: &Self) -> RusTorchResult<Self> {
-        let got = format!("{} and {}", self.ty(), other.ty());
+        let got = format_args!("{} and {}", self.ty(), other.ty());
         let same = self.shape().first() == other.shape().first();
         require("bmm", same, "batches of one size", got)?;
         self.product_of_ranks("bmm", other, (3, 3))
@@ -127,7 +132,7 @@ fn products_added(a: &Tensor, b: &Tensor) -> RusTorchResult<Tensor> {
     let (&[batch, m, k], &[other, inner, n]) = (a.shape(), b.shape()) else {
         return Err(OpError::new(NAME, "two batches of matrices", b.ty()).into());
     };
-    let got = format!("{} and {}", a.ty(), b.ty());
+    let got = format_args!("{} and {}", a.ty(), b.ty());
     require(NAME, (batch, k) == (other, inner), "batches that fit", got)?;
     let rows = a.permute([1, 0, 2])?.reshape([m, batch * k])?;
     rows.product_of_ranks(NAME, &b.reshape([batch * k, n])?, (2, 2))
@@ -186,7 +191,7 @@ impl Tensor {
     /// # Errors
     /// Other than vectors.
     pub fn outer(&self, other: &Self) -> RusTorchResult<Self> {
-        let got = format!("{} and {}", self.ty(), other.ty());
+        let got = format_args!("{} and {}", self.ty(), other.ty());
         let fits = self.rank() == 1 && other.rank() == 1;
         require("outer", fits, "two vectors", got)?;
         self.unsqueeze(1)?.mul(other)
@@ -248,7 +253,7 @@ impl Tensor {
         other_dims: &[isize],
     ) -> RusTorchResult<Self> {
         const NAME: &str = "tensordot";
-        let got = format!("{dims:?} and {other_dims:?}");
+        let got = format_args!("{dims:?} and {other_dims:?}");
         require(
             NAME,
             dims.len() == other_dims.len(),
@@ -282,7 +287,7 @@ impl Tensor {
         dims: &[usize],
         other_dims: &[usize],
     ) -> RusTorchResult<Self> {
-        let got = format!("{} and {}", self.ty(), other.ty());
+        let got = format_args!("{} and {}", self.ty(), other.ty());
         for (list, x) in [(dims, self), (other_dims, other)] {
             let once = (1..list.len()).all(|i| !list[..i].contains(&list[i]));
             require(
@@ -320,7 +325,7 @@ impl Tensor {
 #[track_calls(linalg)]
 pub fn vecdot(x: &Tensor, y: &Tensor, dim: isize) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.vecdot";
-    let got = format!("{} and {}", x.ty(), y.ty());
+    let got = format_args!("{} and {}", x.ty(), y.ty());
     require(NAME, x.dtype() == y.dtype(), "operands of one dtype", got)?;
     x.conj()?.mul(y)?.sum(dim, false)?.cast(NAME, x.dtype())
 }

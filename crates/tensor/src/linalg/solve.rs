@@ -127,7 +127,7 @@ fn by_factors(
 ) -> RusTorchResult<Tensor> {
     let n = square(name, lu)?;
     let [rows, columns] = sizes(name, b)?;
-    let got = format!("{} and {}", lu.ty(), b.ty());
+    let got = format_args!("{} and {}", lu.ty(), b.ty());
     require(name, rows == n, "as many rows as the matrices have", got)?;
     let rows = permutation(name, pivots, n)?.unsqueeze(-1)?;
     let [rows, b] = broadcast(name, &rows, b)?;
@@ -344,7 +344,7 @@ pub fn tensorinv(a: &Tensor, ind: usize) -> RusTorchResult<Tensor> {
     )?;
     let (to, from) = a.shape().split_at(ind);
     let (rows, columns): (usize, usize) = (to.iter().product(), from.iter().product());
-    let expected = format!("first {ind} sizes and others of one product");
+    let expected = format_args!("first {ind} sizes and others of one product");
     require(NAME, rows == columns, expected, a.ty())?;
     let shape = [from, to].concat();
     inverse(NAME, &a.reshape([rows, columns])?)?.reshape(&shape[..])

@@ -15,7 +15,7 @@ impl Tensor {
     /// Other sizes along `dim`; ranks that differ; shapes that do not broadcast.
     pub fn cross(&self, other: &Self, dim: isize) -> RusTorchResult<Self> {
         const NAME: &str = "cross";
-        let got = format!("{} and {}", self.ty(), other.ty());
+        let got = format_args!("{} and {}", self.ty(), other.ty());
         require(
             NAME,
             self.rank() == other.rank(),

@@ -142,11 +142,11 @@ impl<'a> Conv<'a> {
         groups: usize,
     ) -> RusTorchResult<(Self, bool)> {
         let (batched, has_batch) = x.with_batch(name, dims)?;
-        let expected = format!("a weight of rank {}", dims + 2);
+        let expected = format_args!("a weight of rank {}", dims + 2);
         require(name, weight.rank() == dims + 2, expected, weight.ty())?;
         let same = [Some(weight), bias].into_iter().flatten();
         for operand in same {
-            let got = format!("{} and {}", x.ty(), operand.ty());
+            let got = format_args!("{} and {}", x.ty(), operand.ty());
             let same = x.dtype() == operand.dtype();
             require(name, same, "operands of one dtype", got)?;
         }
@@ -180,7 +180,7 @@ impl<'a> Conv<'a> {
         let Some(bias) = self.bias else {
             return Ok(y.clone());
         };
-        let expected = format!("a bias [{channels}]");
+        let expected = format_args!("a bias [{channels}]");
         require(self.name, *bias.shape() == [channels], expected, bias.ty())?;
         y.add(&bias.by_channel(y.rank())?)
     }
@@ -204,7 +204,7 @@ impl<'a> Conv<'a> {
 
     fn unfit(&self) -> RusTorchError {
         let expected = "channels of x = weight's · groups, and a window that fits";
-        let got = format!(
+        let got = format_args!(
             "{} and {}, {} groups",
             self.x.ty(),
             self.weight.ty(),
@@ -287,7 +287,12 @@ impl Tensor {
             ConvPadding::Same => {
                 let expected = "stride 1 to keep the size";
                 let is_dense = options.stride.iter().all(|&s| s == 1);
-                require(name, is_dense, expected, format!("{:?}", options.stride))?;
+                require(
+                    name,
+                    is_dense,
+                    expected,
+                    format_args!("{:?}", options.stride),
+                )?;
                 for i in 0..N {
                     let total = options.dilation[i].checked_mul(lengths[i].saturating_sub(1));
                     let total = total.ok_or_else(|| conv.unfit())?;
@@ -338,7 +343,7 @@ impl Tensor {
             stride > 0 && dilation > 0 && options.output_padding[i] < stride.max(dilation)
         });
         let expected = "stride and dilation above 0, output_padding below one of them";
-        require(name, legal, expected, format!("{options:?}"))?;
+        require(name, legal, expected, format_args!("{options:?}"))?;
         let behind = &options.output_padding;
         let (dtype, channels) = (self.dtype(), conv.x.shape()[1]);
         let fits = weight.shape()[0] == channels && channels.is_multiple_of(conv.groups);

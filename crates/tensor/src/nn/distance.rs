@@ -82,7 +82,7 @@ impl Tensor {
     pub fn cdist(&self, other: &Self, p: f64, mode: CdistMode) -> RusTorchResult<Self> {
         const NAME: &str = "cdist";
         self.require_float(NAME)?;
-        let got = format!("{} and {}", self.ty(), other.ty());
+        let got = format_args!("{} and {}", self.ty(), other.ty());
         let fits = self.rank() >= 2
             && other.rank() >= 2
             && self.shape().last() == other.shape().last()

@@ -101,7 +101,7 @@ impl Tensor {
             format!("{:?}", options.mode),
         )?;
         if let Some(weights) = weights {
-            let expected = format!("a weight for each of {:?}", ids.shape());
+            let expected = format_args!("a weight for each of {:?}", ids.shape());
             require(NAME, weights.shape() == ids.shape(), expected, weights.ty())?;
         }
         let rows = match options.max_norm {

@@ -194,12 +194,18 @@ impl Tensor {
                 (sizes.clone(), scales.iter().copied().map(Some).collect())
             }
             _ => {
-                let expected = format!("a size or scale for each of {} dimensions", from.len());
+                let expected =
+                    format_args!("a size or scale for each of {} dimensions", from.len());
                 return Err(OpError::new(name, expected, format!("{size:?}")).into());
             }
         };
         let is_there = sizes.iter().all(|&size| size > 0);
-        require(name, is_there, "sizes with elements", format!("{sizes:?}"))?;
+        require(
+            name,
+            is_there,
+            "sizes with elements",
+            format_args!("{sizes:?}"),
+        )?;
         let line = |((&from, &to), &scale): ((&usize, &usize), &Option<f64>)| Line {
             from,
             to,

@@ -22,7 +22,7 @@ impl Tensor {
             return Self::apply(NAME, Linear, &inputs);
         }
         let fits = self.rank() > 0 && self.shape().last() == weight.shape().last();
-        let got = format!("{} and {}", self.ty(), weight.ty());
+        let got = format_args!("{} and {}", self.ty(), weight.ty());
         let expected = "x [.., k] and w [n, k]";
         require(NAME, fits && weight.rank() <= 2, expected, got)?;
         let product = match weight.rank() {
@@ -51,7 +51,7 @@ impl Tensor {
         bias: Option<&Self>,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "bilinear";
-        let got = format!("{}, {} and {}", self.ty(), other.ty(), weight.ty());
+        let got = format_args!("{}, {} and {}", self.ty(), other.ty(), weight.ty());
         let expected = "x [.., k], y [.., l] and a weight [n, k, l]";
         let (Some((&k, lead)), Some((&l, others))) =
             (self.shape().split_last(), other.shape().split_last())

@@ -58,7 +58,8 @@ impl Tensor {
     /// `[n, c, …]` of a tensor that may lack the batch, with `dims` dimensions behind the channels;
     /// and whether it has one.
     fn with_batch(&self, name: &'static str, dims: usize) -> RusTorchResult<(Self, bool)> {
-        let expected = format!("[n, c, ..] or [c, ..] with {dims} dimensions behind the channels");
+        let expected =
+            format_args!("[n, c, ..] or [c, ..] with {dims} dimensions behind the channels");
         let has_batch = self.rank() == dims + 2;
         let fits = has_batch || self.rank() == dims + 1;
         require(name, fits, expected, self.ty())?;

@@ -65,7 +65,7 @@ impl Tensor {
         const NAME: &str = "multi_head_attention_forward";
         self.require_float(NAME)?;
         let has_batch = self.rank() == 3;
-        let got = format!("{}, {} and {}", self.ty(), key.ty(), value.ty());
+        let got = format_args!("{}, {} and {}", self.ty(), key.ty(), value.ty());
         let ranks = matches!(self.rank(), 2 | 3)
             && key.rank() == self.rank()
             && value.rank() == self.rank();
@@ -85,7 +85,7 @@ impl Tensor {
         let (query, key, value) = (batched(self)?, batched(key)?, batched(value)?);
         let (t, n, e) = (query.shape()[0], query.shape()[1], query.shape()[2]);
         let divides = heads > 0 && e.is_multiple_of(heads);
-        require(NAME, divides, format!("heads that divide {e}"), heads)?;
+        require(NAME, divides, format_args!("heads that divide {e}"), heads)?;
         let (layer, width) = (Layer { n, heads }, e / heads);
 
         let [q, mut k, mut v] = projected([&query, &key, &value], projections, options)?;
@@ -99,7 +99,7 @@ impl Tensor {
             Some(given) => {
                 let fits =
                     given.rank() == 3 && given.shape()[0] == n * heads && given.shape()[2] == width;
-                let expected = format!("[{}, s, {width}]", n * heads);
+                let expected = format_args!("[{}, s, {width}]", n * heads);
                 require(NAME, fits, expected, given.ty())?;
                 Ok(given.clone())
             }
@@ -207,7 +207,7 @@ impl Layer {
                 let shape = mask.shape();
                 let fits = *shape == [t, s.saturating_sub(more)]
                     || *shape == [all, t, s.saturating_sub(more)];
-                let expected = format!(
+                let expected = format_args!(
                     "a mask {:?} or {:?}",
                     [t, s.saturating_sub(more)],
                     [all, t, s.saturating_sub(more)]

@@ -225,7 +225,7 @@ impl Tensor {
         self.require_channels(name, others)?;
         let channels = self.shape()[1];
         let divides = groups > 0 && channels > 0 && channels.is_multiple_of(groups);
-        let got = format!("{} in {groups} groups", self.ty());
+        let got = format_args!("{} in {groups} groups", self.ty());
         require(name, divides, "channels that the groups divide", got)?;
         let elements: usize = self.shape()[2..].iter().product();
         require(name, elements > 0, "elements in each channel", self.ty())?;
@@ -316,7 +316,7 @@ impl Tensor {
         let c = self.shape()[1];
         others.iter().flatten().try_for_each(|other| {
             let fits = *other.shape() == [c] && other.dtype().is_float();
-            let expected = format!("a float for each of {c} channels");
+            let expected = format_args!("a float for each of {c} channels");
             require(name, fits, expected, other.ty())
         })
     }
@@ -329,9 +329,14 @@ impl Tensor {
         others: &[Option<&Self>],
     ) -> RusTorchResult<()> {
         let fits = self.shape().ends_with(inner) && !inner.is_empty();
-        require(name, fits, format!("a tensor [.., {inner:?}]"), self.ty())?;
+        require(
+            name,
+            fits,
+            format_args!("a tensor [.., {inner:?}]"),
+            self.ty(),
+        )?;
         others.iter().flatten().try_for_each(|other| {
-            let expected = format!("weight and bias {inner:?}");
+            let expected = format_args!("weight and bias {inner:?}");
             require(name, other.shape() == inner, expected, other.ty())
         })
     }

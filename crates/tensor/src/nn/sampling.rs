@@ -55,7 +55,7 @@ impl Tensor {
         const NAME: &str = "grid_sample";
         self.require_float(NAME)?;
         let dims = self.rank().saturating_sub(2);
-        let got = format!("{} and {}", self.ty(), grid.ty());
+        let got = format_args!("{} and {}", self.ty(), grid.ty());
         let fits = matches!(dims, 2 | 3)
             && grid.rank() == self.rank()
             && grid.shape()[0] == self.shape()[0]
@@ -123,7 +123,7 @@ impl Tensor {
         let size = size.as_ref();
         let dims = size.len().saturating_sub(2);
         let fits = matches!(dims, 2 | 3) && *self.shape() == [size[0], dims, dims + 1];
-        let expected = format!("maps for a size {size:?}");
+        let expected = format_args!("maps for a size {size:?}");
         require(NAME, fits, expected, self.ty())?;
         let to = &size[2..];
         let coordinate = |i: usize, steps: usize| {

@@ -121,7 +121,7 @@ impl Generator {
         const NAME: &str = "uniform";
         let (low, high) = (low.into(), high.into());
         if let (Operand::Scalar(low), Operand::Scalar(high)) = (low, high) {
-            let got = format!("{low} and {high}");
+            let got = format_args!("{low} and {high}");
             require(NAME, low.as_f64() <= high.as_f64(), "low <= high", got)?;
         }
         if dtype.is_complex() {
@@ -401,7 +401,7 @@ impl Generator {
 
 /// What was drawn, which parameters must not have made larger.
 fn kept_shape(name: &'static str, drawn: &Tensor, result: Tensor) -> RusTorchResult<Tensor> {
-    let expected = format!("parameters that broadcast to {}", drawn.ty().shape);
+    let expected = format_args!("parameters that broadcast to {}", drawn.ty().shape);
     let got = || OpError::new(name, expected, result.ty());
     match drawn.shape() == result.shape() {
         true => Ok(result),

@@ -129,7 +129,7 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "randint";
         let count = high.checked_sub(low).filter(|&count| count > 0);
-        let got = format!("{low}..{high}");
+        let got = format_args!("{low}..{high}");
         let expected = "a range of 1 to 2^63 - 1 integers";
         let Some(count) = count else {
             return Err(OpError::new(NAME, expected, got).into());

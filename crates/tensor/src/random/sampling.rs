@@ -54,7 +54,7 @@ impl Generator {
             weights.ty(),
         )?;
         let most = if replacement { usize::MAX } else { k };
-        let expected = format!("1 to {most} samples");
+        let expected = format_args!("1 to {most} samples");
         require(NAME, (1..=most).contains(&samples), expected, samples)?;
         check_weights(NAME, weights)?;
         let weights = weights.cast(NAME, wide(weights.dtype()))?;

@@ -5,7 +5,7 @@ mod scan;
 mod statistics;
 
 use rustorch_ir::DType;
-use rustorch_ir::ops::{Reduce, ReduceOp};
+use rustorch_ir::ops::{Binary, BinaryOp, Reduce, ReduceOp};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -267,17 +267,25 @@ impl Tensor {
         dims: &Dims,
         keepdim: bool,
     ) -> RusTorchResult<Self> {
-        let length = self.wide(name)?.abs()?;
-        let some = self.reduced_elements(name, dims)? > 0;
+        let wide = self.wide(name)?;
+        // The sign of a number is gone from its square.
+        let length = match p == 2.0 && !self.dtype().is_complex() {
+            true => wide,
+            false => wide.abs()?,
+        };
+        let some = p >= 0.0 || self.reduced_elements(name, dims)? > 0;
         let expected = "elements, of which this order has an extreme one";
-        require(name, p >= 0.0 || some, expected, self.ty())?;
+        require(name, some, expected, self.ty())?;
         let sum = |x: Self| x.reduce(name, ReduceOp::Sum, dims, keepdim);
         let norm = match p {
             f64::INFINITY => length.reduce(name, ReduceOp::Max, dims, keepdim)?,
             f64::NEG_INFINITY => length.reduce(name, ReduceOp::Min, dims, keepdim)?,
             0.0 => sum(length.ne(0)?.cast(name, length.dtype())?)?,
             1.0 => sum(length)?,
-            2.0 => sum(length.square()?)?.sqrt()?,
+            2.0 => {
+                let op = BinaryOp::Mul;
+                sum(Self::apply(name, Binary { op }, &[&length, &length])?)?.sqrt()?
+            }
             _ => sum(length.pow(p)?)?.pow(1.0 / p)?,
         };
         norm.cast(name, self.dtype().real())

@@ -284,7 +284,12 @@ impl Tensor {
         let dtype = self.dtype();
         let legal = matches!(dtype, DType::F32 | DType::F64);
         require(name, legal, "an f32 or f64 tensor", self.ty())?;
-        require(name, q.dtype() == dtype, format!("a q of {dtype}"), q.ty())?;
+        require(
+            name,
+            q.dtype() == dtype,
+            format_args!("a q of {dtype}"),
+            q.ty(),
+        )?;
         require(name, q.rank() < 2, "a q of rank 0 or 1", q.ty())?;
         require(name, self.numel() > 0, "at least one element", self.ty())?;
         // The lines are last.

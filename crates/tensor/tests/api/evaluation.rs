@@ -36,6 +36,28 @@ fn shared_parts_and_several_outputs() -> Outcome {
 }
 
 #[test]
+fn a_few_operations_are_the_same_with_handles_on_what_is_between() -> Outcome {
+    let x = tensor![1.0, 2.0, 3.0, 4.0];
+    let column = x.reshape([4, 1])?;
+    x.eval()?;
+    let all = |keep: &mut Vec<Tensor>| -> RusTorchResult<Tensor> {
+        let products = x.mul(&column)?;
+        let sum = products.add(&x)?;
+        let row = sum.sum(0, false)?;
+        keep.extend([products, sum, row.clone()]);
+        row.div(2)?.reshape([2, 2])
+    };
+    let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+    let (held, alone) = (all(&mut kept)?, all(&mut dropped)?);
+    drop(dropped);
+    assert_eq!(alone.to_vec::<f32>()?, [7.0, 14.0, 21.0, 28.0]);
+    assert_eq!(held.to_vec::<f32>()?, alone.to_vec::<f32>()?);
+    assert!(kept.iter().all(Tensor::is_ready));
+    assert_eq!(kept[1].sum(None, false)?.item::<f32>()?, 140.0);
+    Ok(())
+}
+
+#[test]
 fn long_histories_do_not_overflow_the_stack() -> Outcome {
     let chain = |n: usize| -> RusTorchResult<Tensor> {
         let mut x = tensor![0i64];

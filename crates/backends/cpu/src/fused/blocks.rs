@@ -50,7 +50,7 @@ impl<'a> Blocks<'a> {
         match &plan.body {
             Body::Copy(source) => {
                 let source = &plan.sources[*source];
-                match source.load(source.data(operands), start, len, &mut self.out) {
+                match source.load(source.data(operands), start, len, false, &mut self.out) {
                     Place::Memory(bytes) => bytes,
                     Place::Register(at) => &self.out.bytes()[at..at + bytes],
                 }

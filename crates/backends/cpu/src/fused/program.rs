@@ -16,6 +16,8 @@ pub(super) struct Program {
     pub(super) registers: usize,
     /// Sources that repeat one element, and the registers that are full of it.
     pub(super) repeated: Vec<(usize, Typed)>,
+    /// Is an element that is repeated given to functions as it is?
+    pub(super) broadcasts: bool,
     /// What is done, in order.
     pub(super) instructions: Vec<Instruction>,
 }
@@ -68,6 +70,7 @@ impl Program {
         let sizes = sources.iter().map(|source| source.size);
         let widest = sizes.chain(calls.iter().map(|call| call.size)).max();
         let work = calls.iter().map(|call| call.function.work).sum();
+        let broadcasts = calls.iter().all(|call| call.function.broadcasts);
         let released = last_uses(&calls);
         let mut registers = Registers::default();
         let mut loaded: Vec<Option<Typed>> = vec![None; sources.len()];
@@ -118,6 +121,7 @@ impl Program {
             work,
             registers: registers.count,
             repeated,
+            broadcasts,
             instructions,
         }
     }

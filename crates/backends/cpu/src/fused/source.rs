@@ -140,12 +140,14 @@ impl Source {
         (self.moves.gather)(data, runs, out);
     }
 
-    /// Finds `len` elements from `start` on in `data`, or brings them to a register.
+    /// Finds `len` elements from `start` on in `data`, or brings them to a register. Of one that is
+    /// repeated `as_one` gives no more than that.
     pub(super) fn load<'a>(
         &self,
         data: &'a [u8],
         start: usize,
         len: usize,
+        as_one: bool,
         register: &mut Register,
     ) -> Place<'a> {
         let size = self.size;
@@ -166,6 +168,7 @@ impl Source {
         }
         match self.run(start, len) {
             Some(Run { at, stride: 1, .. }) => Place::Memory(&data[at * size..][..len * size]),
+            Some(Run { at, stride: 0, .. }) if as_one => Place::Memory(&data[at * size..][..size]),
             Some(run) => {
                 (self.moves.copy_run)(data, run, register.room(len * size));
                 Place::Register(0)

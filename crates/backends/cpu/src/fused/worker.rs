@@ -18,7 +18,7 @@ use crate::view::View;
 /// call, so few that some registers fit the nearest caches.
 const BLOCK_BYTES: usize = 8 * 1024;
 
-/// The same of a program that keeps nothing between its operands and its result.
+/// The same of a program that keeps nothing in registers.
 const LONE_BYTES: usize = 32 * 1024;
 
 /// Bytes of a block's widest elements while operands and results stream through the caches:
@@ -42,9 +42,10 @@ pub(super) fn run(
     size: usize,
 ) {
     let streams = out.len() >= cache::STREAMED;
+    let keeps_none = program.broadcasts || program.repeated.is_empty();
     let bytes = match streams {
         true => STREAM_BYTES,
-        false if program.is_one() => LONE_BYTES,
+        false if program.is_one() && keeps_none => LONE_BYTES,
         false => BLOCK_BYTES,
     };
     let count = out.len() / size;
@@ -60,12 +61,16 @@ pub(super) fn run(
     let out = SharedMut::new(out);
     for_ranges(pool, blocks, work, |blocks| {
         let mut worker = Worker::new(program, sources, operands, block.min(row), streams);
-        for index in blocks {
-            let within = index % parts * block;
-            let (start, len) = (index / parts * row + within, block.min(row - within));
+        let (mut first, mut within) = (blocks.start / parts * row, blocks.start % parts * block);
+        for _ in blocks {
+            let (start, len) = (first + within, block.min(row - within));
             // SAFETY: blocks are disjoint and inside the output.
             let out = unsafe { out.range(start * size, len * size) };
             worker.block(start, len, out);
+            within += block;
+            if within >= row {
+                (first, within) = (first + row, 0);
+            }
         }
         if streams {
             cache::fence();
@@ -165,8 +170,14 @@ impl<'a> Worker<'a> {
         }
         self.registers.iter_mut().for_each(|r| r.holds = 0..0);
         for &(source, Typed { register, size }) in &self.program.repeated {
-            let out = self.registers[register].room(len * size);
-            self.sources[source].repeat(self.data[source], out);
+            let data = self.data[source];
+            match self.program.broadcasts {
+                true => self.places[register] = Place::Memory(&data[..size]),
+                false => {
+                    let out = self.registers[register].room(len * size);
+                    self.sources[source].repeat(data, out);
+                }
+            }
         }
         if self.streams {
             let sources = self.sources.iter().zip(&self.data);
@@ -190,8 +201,9 @@ impl<'a> Worker<'a> {
             match instruction {
                 Instruction::Load { source, to } => {
                     let (data, register) = (self.data[*source], &mut self.registers[to.register]);
+                    let as_one = self.program.broadcasts;
                     self.places[to.register] =
-                        self.sources[*source].load(data, start, len, register);
+                        self.sources[*source].load(data, start, len, as_one, register);
                 }
                 Instruction::Compute {
                     function,

@@ -13,7 +13,7 @@ use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
 use crate::math::Real;
 use crate::reader::Reader;
-use crate::simd::{Level, all, apply2, apply2_at};
+use crate::simd::{Level, all, apply2, apply2_at, apply2_broadcast};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Binary,
@@ -54,6 +54,7 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
     let function = match dtype {
         DType::F32 if op == BinaryOp::Complex => Some(pair::<f32>()),
         DType::F64 if op == BinaryOp::Complex => Some(pair::<f64>()),
+        DType::F32 => broadcasting(op).or_else(|| same::<f32>(op, real(op))),
         d if d.is_float() => with_type!(d, floats T => Ok(same::<T>(op, real(op))))?,
         d if d.is_complex() => with_type!(d, complex T => Ok(same::<T>(op, complex(op))))?,
         d => with_type!(d, ints T => Ok(same::<T>(op, int(op))))?,
@@ -69,6 +70,20 @@ fn same<T: Element>(op: BinaryOp, f: Option<Loop2<T::Compute>>) -> Option<Functi
         _ => 1,
     };
     Some(Function::binary::<T, T>(work, f?))
+}
+
+/// The functions that take hardly longer than it would take to repeat an element in memory.
+fn broadcasting(op: BinaryOp) -> Option<Function> {
+    let f: Loop2<f32> = match op {
+        BinaryOp::Add => |a, b, out| apply2_broadcast(a, b, out, |a, b| a + b),
+        BinaryOp::Sub => |a, b, out| apply2_broadcast(a, b, out, |a, b| a - b),
+        BinaryOp::Mul => |a, b, out| apply2_broadcast(a, b, out, |a, b| a * b),
+        BinaryOp::Div => |a, b, out| apply2_broadcast(a, b, out, |a, b| a / b),
+        _ => return None,
+    };
+    Some(Function::broadcasting(1, move |[a, b], out: &mut [f32]| {
+        f(a, b, out)
+    }))
 }
 
 fn pair<T: Element<Compute = T>>() -> Function

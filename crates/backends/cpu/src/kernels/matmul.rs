@@ -118,7 +118,9 @@ fn of_vectors(args: &mut Args) -> bool {
         return false;
     }
     let level = Level::current();
-    let columns: Vec<f32> = (0..b.len()).flat_map(|i| column(b.get(i), k)).collect();
+    // Unless their elements are neighbours already.
+    let columns: Option<Vec<f32>> =
+        (b.strides()[0] != 1).then(|| (0..b.len()).flat_map(|i| column(b.get(i), k)).collect());
     for_rows(args.pool, args.output.data(), 1, k, |first, part| {
         let mut part = part;
         let mut row = first;
@@ -130,7 +132,10 @@ fn of_vectors(args: &mut Args) -> bool {
             part = rest;
             level.run(Dots {
                 rows: a.get(batch).from(within, 0),
-                x: &columns[batch * k..][..k],
+                x: match &columns {
+                    Some(columns) => &columns[batch * k..][..k],
+                    None => &b.get(batch).data[..k],
+                },
                 out,
             });
         }

@@ -62,6 +62,47 @@ pub(crate) fn apply2<A: Copy, B: Copy, Y>(a: &[A], b: &[B], y: &mut [Y], f: impl
     apply2_at(Level::current(), a, b, y, |_, a, b| f(a, b));
 }
 
+/// [`apply2`] where `a` or `b` may be one element, which stands for all.
+pub(crate) fn apply2_broadcast<T: Copy>(a: &[T], b: &[T], y: &mut [T], f: impl Fn(T, T) -> T) {
+    match (a, b) {
+        (a, b) if a.len() == b.len() && a.len() == y.len() => apply2(a, b, y, f),
+        (&[a], &[b]) => y.fill(f(a, b)),
+        (&[a], b) => apply(b, y, move |b| f(a, b)),
+        (a, &[b]) => apply(a, y, move |a| f(a, b)),
+        (a, b) => apply2(a, b, y, f),
+    }
+}
+
+/// [`apply3`] where each of `a`, `b` and `c` may be one element, which stands for all.
+pub(crate) fn apply3_broadcast<T: Copy>(
+    a: &[T],
+    b: &[T],
+    c: &[T],
+    y: &mut [T],
+    f: impl Fn(T, T, T) -> T,
+) {
+    /// Elements for which one is repeated at a time.
+    const CHUNK: usize = 256;
+    if let (&[b], &[c]) = (b, c) {
+        return match a {
+            &[a] => y.fill(f(a, b, c)),
+            a => apply(a, y, move |a| f(a, b, c)),
+        };
+    }
+    if [a, b, c].iter().all(|x| x.len() == y.len()) {
+        return apply3(a, b, c, y, f);
+    }
+    let repeated = [a, b, c].map(|x| [x[0]; CHUNK]);
+    for (at, y) in y.chunks_mut(CHUNK).enumerate() {
+        let part = |i: usize| match [a, b, c][i] {
+            &[_] => &repeated[i][..y.len()],
+            x => &x[at * CHUNK..][..y.len()],
+        };
+        let [a, b, c] = [part(0), part(1), part(2)];
+        apply3(a, b, c, y, &f);
+    }
+}
+
 /// `y[i] = f(a[i], b[i])` with the vector instructions of a level, of a function that is made of
 /// products and sums.
 pub(crate) fn apply2_at<A: Copy, B: Copy, Y>(

@@ -29,7 +29,10 @@ mod plain;
 
 pub use level::Level;
 
-pub(crate) use apply::{Arithmetic, all, apply, apply_function, apply2, apply2_at, apply3};
+pub(crate) use apply::{
+    Arithmetic, all, apply, apply_function, apply2, apply2_at, apply2_broadcast, apply3,
+    apply3_broadcast,
+};
 pub(crate) use plain::Plain;
 
 #[cfg(target_arch = "x86_64")]

@@ -101,6 +101,6 @@ fn require_like(
     shape: &[usize],
 ) -> RusTorchResult<()> {
     let fits = given.shape() == shape && given.dtype().is_float();
-    let expected = format!("a {what} of floats {shape:?}");
+    let expected = format_args!("a {what} of floats {shape:?}");
     require(name, fits, expected, given.ty())
 }

@@ -47,7 +47,7 @@ fn softened(
     output.require_float(name)?;
     grad.require_float(name)?;
     let fits = grad.shape() == output.shape();
-    let expected = format!("a gradient in the shape of {}", output.ty());
+    let expected = format_args!("a gradient in the shape of {}", output.ty());
     require(name, fits, expected, grad.ty())?;
     let dim = output.wrap_dim(name, dim)? as isize;
     let [g, y] = [grad.widened(name)?, output.widened(name)?];
@@ -64,7 +64,7 @@ fn softened(
 pub fn native_dropout_backward(grad: &Tensor, mask: &Tensor, scale: f64) -> RusTorchResult<Tensor> {
     const NAME: &str = "native_dropout_backward";
     let fits = mask.dtype() == DType::Bool && mask.shape() == grad.shape();
-    let expected = format!("a mask of bool {:?}", grad.shape());
+    let expected = format_args!("a mask of bool {:?}", grad.shape());
     require(NAME, fits, expected, mask.ty())?;
     grad.mul(&mask.cast(NAME, grad.dtype())?)?.mul(scale)
 }
@@ -86,7 +86,7 @@ pub fn embedding_dense_backward(
 ) -> RusTorchResult<Tensor> {
     const NAME: &str = "embedding_dense_backward";
     grad.require_float(NAME)?;
-    let expected = format!("a gradient {:?} with a dimension behind", ids.shape());
+    let expected = format_args!("a gradient {:?} with a dimension behind", ids.shape());
     let Some((&width, lead)) = grad
         .shape()
         .split_last()

@@ -25,9 +25,9 @@ pub fn max_pool2d_with_indices_backward(
     grad.require_float(NAME)?;
     let (own, lead) = (grad.shape(), shape.len().saturating_sub(2));
     let fits = shape.len() > 2 && own.len() == shape.len() && own[..lead] == shape[..lead];
-    let expected = format!("a gradient {:?} with two dimensions behind", &shape[..lead]);
+    let expected = format_args!("a gradient {:?} with two dimensions behind", &shape[..lead]);
     require(NAME, fits, expected, grad.ty())?;
-    let expected = format!("indices {own:?}");
+    let expected = format_args!("indices {own:?}");
     require(NAME, indices.shape() == own, expected, indices.ty())?;
     let size = shape[lead] * shape[lead + 1];
     let zeros = Tensor::zeros([&shape[..lead], &[size]].concat(), DType::F32)?;
@@ -67,7 +67,7 @@ pub fn avg_pool2d_backward(
 #[track_calls]
 pub fn adaptive_avg_pool2d_backward(grad: &Tensor, x: &Tensor) -> RusTorchResult<Tensor> {
     const NAME: &str = "adaptive_avg_pool2d_backward";
-    let expected = format!("a gradient of the rank of {}", x.ty());
+    let expected = format_args!("a gradient of the rank of {}", x.ty());
     require(NAME, grad.rank() == x.rank(), expected, grad.ty())?;
     let counts = |i: usize| Some(grad.shape()[grad.rank() - 2 + i]);
     let (axes, x, has_batch) = match grad.rank() {
@@ -92,7 +92,7 @@ fn spread_means(
     let wanted = [&x.shape()[..2], &counts].concat();
     let elements: usize = wanted.iter().product();
     let fits = grad.shape().ends_with(&wanted[1..]) && grad.numel() == elements;
-    let expected = format!("a gradient {wanted:?}");
+    let expected = format_args!("a gradient {wanted:?}");
     require(name, fits, expected, grad.ty())?;
     let g = grad.widened(name)?.reshape(wanted)?;
     let members = Tensor::from_vec(members, counts)?.cast(name, g.dtype())?;
@@ -119,14 +119,14 @@ pub fn convolution_backward<const N: usize>(
     const NAME: &str = "convolution_backward";
     for operand in [grad, x, weight] {
         operand.require_float(NAME)?;
-        let expected = format!("operands of rank {} with their batch", N + 2);
+        let expected = format_args!("operands of rank {} with their batch", N + 2);
         require(NAME, operand.rank() == N + 2, expected, operand.ty())?;
     }
     let forward = match transposed {
         true => x.spread(NAME, weight, None, options)?,
         false => x.convolved(NAME, weight, None, &windows_of(options))?,
     };
-    let expected = format!("a gradient {:?}", forward.shape());
+    let expected = format_args!("a gradient {:?}", forward.shape());
     require(NAME, grad.shape() == forward.shape(), expected, grad.ty())?;
     let dtype = x.dtype();
     let [g, x, w] = [grad.widened(NAME)?, x.widened(NAME)?, weight.widened(NAME)?];

@@ -105,7 +105,7 @@ impl Tensor {
             // One sample may have its class as [1] as well.
             target.shape() == rest || (rest.is_empty() && *target.shape() == [1])
         };
-        let expected = format!("a class for each of {rest:?}");
+        let expected = format_args!("a class for each of {rest:?}");
         require(name, fits, expected, target.ty())?;
         let is_int = target.dtype().is_int();
         require(name, is_int, "integer classes", target.ty())?;
@@ -125,7 +125,7 @@ impl Tensor {
         options: &CrossEntropyOptions,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "linear_cross_entropy";
-        let got = format!("{} and {}", self.ty(), weight.ty());
+        let got = format_args!("{} and {}", self.ty(), weight.ty());
         let fits = matches!(self.rank(), 1 | 2)
             && weight.rank() >= 2
             && self.shape().last() == weight.shape().last()

@@ -48,7 +48,7 @@ impl Tensor {
         let &[steps, n, classes] = x.shape() else {
             return Ok(x);
         };
-        let got = format!("{} of {classes}", options.blank);
+        let got = format_args!("{} of {classes}", options.blank);
         require(
             NAME,
             options.blank < classes && steps > 0,
@@ -57,7 +57,12 @@ impl Tensor {
         )?;
         let lengths = |lengths: &Self| {
             let fits = lengths.numel() == n && lengths.dtype().is_int();
-            require(NAME, fits, format!("{n} integer lengths"), lengths.ty())?;
+            require(
+                NAME,
+                fits,
+                format_args!("{n} integer lengths"),
+                lengths.ty(),
+            )?;
             lengths.cast(NAME, DType::I64)?.reshape([n, 1])
         };
         let (input_lengths, target_lengths) = (lengths(input_lengths)?, lengths(target_lengths)?);
@@ -99,7 +104,12 @@ fn in_rows(
     )?;
     if targets.rank() == 2 {
         let fits = targets.shape()[0] == n;
-        require(name, fits, format!("{n} rows of targets"), targets.ty())?;
+        require(
+            name,
+            fits,
+            format_args!("{n} rows of targets"),
+            targets.ty(),
+        )?;
         return Ok(targets.clone());
     }
     require(

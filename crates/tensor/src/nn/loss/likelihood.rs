@@ -150,7 +150,8 @@ impl Tensor {
         let is_whole = own.is_empty() || own == shape;
         let is_thin = own == &shape[..lead];
         let is_one = own.len() == shape.len() && last == Some(&1) && own[..lead] == shape[..lead];
-        let expected = format!("variances {shape:?}, or with the last dimension 1 or left out");
+        let expected =
+            format_args!("variances {shape:?}, or with the last dimension 1 or left out");
         require(NAME, is_whole || is_thin || is_one, expected, var.ty())?;
         let var = match !is_whole && is_thin {
             true => var.unsqueeze(-1)?,

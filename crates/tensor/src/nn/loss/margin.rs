@@ -73,7 +73,7 @@ impl Tensor {
         const EPS: f64 = 1e-12;
         let rank = target.rank();
         let fits = rank <= 1 && self.rank() == rank + 1 && other.rank() == rank + 1;
-        let got = format!("{}, {} and {}", self.ty(), other.ty(), target.ty());
+        let got = format_args!("{}, {} and {}", self.ty(), other.ty(), target.ty());
         require(
             NAME,
             fits,
@@ -107,7 +107,7 @@ impl Tensor {
         reduction: Reduction,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "margin_ranking_loss";
-        let got = format!("{}, {} and {}", self.ty(), other.ty(), target.ty());
+        let got = format_args!("{}, {} and {}", self.ty(), other.ty(), target.ty());
         let fits = self.rank() == other.rank() && self.rank() == target.rank();
         require(NAME, fits, "tensors of one rank", got)?;
         let [x, y] = self.pair(NAME, other)?;
@@ -164,7 +164,7 @@ impl Tensor {
             "a margin above 0",
             options.margin,
         )?;
-        let got = format!("{}, {} and {}", self.ty(), positive.ty(), negative.ty());
+        let got = format_args!("{}, {} and {}", self.ty(), positive.ty(), negative.ty());
         let fits = self.rank() == positive.rank() && self.rank() == negative.rank();
         require(name, fits, "tensors of one rank", got)?;
         let all = [self, positive, negative];
@@ -224,7 +224,7 @@ impl Tensor {
         let apart = match weight {
             Some(weight) => {
                 let fits = *weight.shape() == [classes];
-                let expected = format!("a weight for each of {classes} classes");
+                let expected = format_args!("a weight for each of {classes} classes");
                 require(NAME, fits, expected, weight.ty())?;
                 let weight = weight
                     .widened(NAME)?

@@ -51,7 +51,7 @@ impl Reduction {
 impl Tensor {
     /// Fails unless both have one shape.
     fn require_shape_of(&self, name: &'static str, other: &Self) -> RusTorchResult<()> {
-        let got = format!("{} and {}", self.ty(), other.ty());
+        let got = format_args!("{} and {}", self.ty(), other.ty());
         require(
             name,
             self.shape() == other.shape(),

@@ -64,13 +64,13 @@ impl Tensor {
             let end = counts[i].checked_add(kernel[i]);
             kernel[i] > 0 && counts[i] > 0 && end.is_some_and(|end| end <= sizes[i] + 1)
         });
-        let got = format!("{}, kernel {kernel:?} and size {counts:?}", self.ty());
+        let got = format_args!("{}, kernel {kernel:?} and size {counts:?}", self.ty());
         require(name, fits, "windows that fit", got)?;
         let drawn = match samples {
             Some(samples) => samples.clone(),
             None => Self::rand([lead[0], lead[1], N], DType::F32)?,
         };
-        let expected = format!("samples [{}, {}, {N}]", lead[0], lead[1]);
+        let expected = format_args!("samples [{}, {}, {N}]", lead[0], lead[1]);
         let is_fit = *drawn.shape() == [lead[0], lead[1], N];
         require(name, is_fit, expected, drawn.ty())?;
         let drawn = drawn.widened(name)?;

@@ -43,7 +43,7 @@ impl<const N: usize> Windows<N> {
         <[Side; N]>::try_from(sides).map_err(|_| {
             let expected = "a window that fits, kernel, stride and dilation > 0, padding of at \
                             most half the window";
-            let got = format!(
+            let got = format_args!(
                 "{}, kernel {:?}, stride {:?}, padding {:?}, dilation {:?}",
                 x.ty(),
                 self.kernel,

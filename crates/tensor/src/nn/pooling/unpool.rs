@@ -50,7 +50,7 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         let (x, has_batch) = self.with_batch(name, N)?;
         let is_index = indices.dtype() == DType::I64 && indices.shape() == self.shape();
-        let expected = format!("i64 indices {:?}", self.shape());
+        let expected = format_args!("i64 indices {:?}", self.shape());
         require(name, is_index, expected, indices.ty())?;
         let stride = options.stride.unwrap_or(kernel);
         let sizes = &x.shape()[2..];
@@ -69,7 +69,7 @@ impl Tensor {
             let size = output_size.map(|sizes| sizes[i]).or(least);
             let Some(size) = size.filter(|&size| stride[i] > 0 && fits(size)) else {
                 let expected = "a stride above 0, and a size that such windows come from";
-                let got = format!("{}, stride {stride:?}, size {output_size:?}", self.ty());
+                let got = format_args!("{}, stride {stride:?}, size {output_size:?}", self.ty());
                 return Err(OpError::new(name, expected, got).into());
             };
             whole[i] = size;
