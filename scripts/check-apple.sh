@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lints and documents the program for Apple silicon, on any machine: that needs neither a linker
-# nor a Mac, only the standard library for it.
+# Lints and documents the program for Apple silicon, and lints the libraries for iOS, on any machine:
+# that needs neither a linker nor a Mac, only the standard library for each.
 #
 # With arguments: cargo's, to lint that alone, as in `scripts/check-apple.sh -p rustorch-metal`.
 set -euo pipefail
@@ -13,6 +13,11 @@ if (($#)); then
     "${clippy[@]}" "${target_args[@]}" "$@" -- -D warnings
     exit
 fi
-"${clippy[@]}" "${target_args[@]}" -p rustorch-cli -p rustorch -p rustorch-metal -- -D warnings
+crates=(-p rustorch -p rustorch-metal -p rustorch-coreml)
+"${clippy[@]}" "${target_args[@]}" -p rustorch-cli "${crates[@]}" -p rustorch-coreml-emulator \
+    -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc "${target_args[@]}" --no-deps \
-    -p rustorch-cli -p rustorch -p rustorch-tensor -p rustorch-metal
+    -p rustorch-cli -p rustorch-tensor "${crates[@]}"
+
+use_target aarch64-apple-ios
+"${clippy[@]}" "${target_args[@]}" "${crates[@]}" -p rustorch-coreml-emulator -- -D warnings

@@ -44,10 +44,10 @@ pub use rustorch_runtime::{
     Runtime, Storage, TensorInfo, TransferMethod,
 };
 pub use rustorch_tensor::{
-    Activity, AttentionOptions, DeviceManager, Dims, Discovered, Element, GpuContext,
-    HybridExecutor, Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace, backends,
-    current_device, discover, eval_all, is_gpu_available, manual_seed, nn, runtime, set_device,
-    tensor, with_device, with_runtime,
+    Activity, AttentionOptions, DeviceManager, DeviceOptions, Dims, Discovered, Element,
+    GpuContext, HybridExecutor, Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace,
+    backends, current_device, discover, eval_all, is_coreml_available, is_gpu_available,
+    is_metal_available, manual_seed, nn, runtime, set_device, tensor, with_device, with_runtime,
 };
 pub use rustorch_tensor::{fft, linalg};
 

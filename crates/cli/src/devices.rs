@@ -8,7 +8,7 @@ use rustorch_faulty::{Fault, Faulty};
 use rustorch_runtime::{
     Absent, Backend, DeviceInfo, DeviceType, GpuDevice, Hardware, Routing, Runtime,
 };
-use rustorch_tensor::Discovered;
+use rustorch_tensor::{DeviceOptions, Discovered};
 
 use crate::args::{BackendArg, ByteCount, DeviceArgs, GpuArgs, Hybrid};
 
@@ -61,7 +61,7 @@ impl Devices {
                     absent: Vec::new(),
                 }
             }
-            _ => rustorch_tensor::discover(args.workers.threads),
+            _ => rustorch_tensor::discover(args.coreml.options(args.workers)),
         };
         let backends = with_faults(found.backends, &args.inject.faults.0);
         let runtime = Runtime::new(backends.iter().cloned());
@@ -144,8 +144,8 @@ fn is_host(device: DeviceType) -> bool {
 }
 
 /// All devices of this machine, some of which fail on command.
-pub(crate) fn discover(threads: usize, faults: &[Fault]) -> Discovered {
-    let Discovered { backends, absent } = rustorch_tensor::discover(threads);
+pub(crate) fn discover(options: DeviceOptions, faults: &[Fault]) -> Discovered {
+    let Discovered { backends, absent } = rustorch_tensor::discover(options);
     Discovered {
         backends: with_faults(backends, faults),
         absent,
@@ -270,6 +270,7 @@ mod tests {
         Devices::open(&DeviceArgs {
             backend: backend.iter().map(|b| b.parse().unwrap()).collect(),
             gpus: Default::default(),
+            coreml: Default::default(),
             workers: ThreadArgs { threads: 1 },
             strict: false,
             inject: Default::default(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustorch_ir::{DType, Graph, Layout, Op, OpKind, Signature};
 
-use crate::{DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory};
+use crate::{DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, HostBuffer};
 
 /// A device that compiles graphs.
 pub trait Backend: Send + Sync {
@@ -25,6 +25,25 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// A kernel does not compile, memory is refused, or the device is lost.
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError>;
+
+    /// [`Backend::compile`], where some inputs are constants: every run of the program is given this
+    /// memory, which nobody writes to. `None` for the others.
+    ///
+    /// # Errors
+    /// As [`Backend::compile`].
+    fn compile_with(
+        &self,
+        graph: &Graph,
+        constants: &[Option<HostBuffer>],
+    ) -> Result<Box<dyn Program>, DeviceError> {
+        let _ = constants;
+        self.compile(graph)
+    }
+
+    /// Does it make use of constants? Others are compiled once for all weights of a shape.
+    fn takes_constants(&self) -> bool {
+        false
+    }
 
     /// What compiling takes, of a backend for which that is seconds rather than what a kernel takes.
     /// Such programs are compiled in the background, while the next device in the order serves.

@@ -1,6 +1,7 @@
 //! Runs graphs, and answers failures.
 
 mod compiling;
+mod constants;
 mod inputs;
 mod loading;
 
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
 
+use self::constants::Constants;
 use self::inputs::{Held, Inputs};
 use crate::background::Job;
 use crate::devices::{Devices, Memo, memo};
@@ -50,6 +52,8 @@ pub struct Executable {
     cause: Cause,
     /// Was it planned yet?
     is_planned: AtomicBool,
+    /// Was it given other memory than programs were compiled with? Then they are compiled without.
+    has_varied: AtomicBool,
     /// Bytes of the last plan, about.
     footprint: AtomicUsize,
     prepared: Mutex<Option<Prepared>>,
@@ -78,6 +82,8 @@ struct Prepared {
     epoch: u64,
     plan: Plan,
     stages: Vec<Stage>,
+    /// What its programs were compiled with.
+    constants: Constants,
     /// Which graph inputs are updated as state.
     writes: Arc<[bool]>,
     /// Where the graph's outputs are.
@@ -184,6 +190,7 @@ impl Executable {
             runs_ahead: false,
             cause: Cause::New,
             is_planned: AtomicBool::new(false),
+            has_varied: AtomicBool::new(false),
             footprint: AtomicUsize::new(0),
             prepared: Mutex::default(),
             jobs: Mutex::default(),
@@ -436,7 +443,7 @@ impl Executable {
         memory: &RunMemory,
         outputs: &mut impl Extend<Storage>,
     ) -> Result<(), Attempt> {
-        let current = self.current(prepared, memory)?;
+        let current = self.current(prepared, inputs, memory)?;
         let result = self.execute(current, inputs);
         // Buffers must not outlive the run.
         current.operands.clear();
@@ -457,26 +464,33 @@ impl Executable {
     fn current<'p>(
         &self,
         prepared: &'p mut Option<Prepared>,
+        inputs: Inputs,
         memory: &RunMemory,
     ) -> Result<&'p mut Prepared, Attempt> {
         let epoch = self.devices.journal.epoch();
-        let outdated = prepared.as_ref().and_then(|p| p.outdated(epoch));
+        let others = prepared.take_if(|p| !p.constants.are_in(inputs)).is_some();
+        self.has_varied.fetch_or(others, Ordering::Relaxed);
+        let outdated = match others {
+            true => Some(Cause::Outdated),
+            false => prepared.as_ref().and_then(|p| p.outdated(epoch)),
+        };
         if outdated.is_some() {
             *prepared = None;
         }
         Ok(match prepared {
             Some(p) => p,
-            none => none.insert(self.prepare(epoch, memory, outdated)?),
+            none => none.insert(self.prepare(epoch, inputs, memory, outdated)?),
         })
     }
 
     fn prepare(
         &self,
         epoch: u64,
+        inputs: Inputs,
         memory: &RunMemory,
         outdated: Option<Cause>,
     ) -> Result<Prepared, Attempt> {
-        let prepared = self.compile(epoch, memory)?;
+        let prepared = self.compile(epoch, inputs, memory)?;
         let cause = match self.is_planned.swap(true, Ordering::Relaxed) {
             false => self.cause,
             true => outdated.unwrap_or(Cause::Failed),
@@ -487,7 +501,7 @@ impl Executable {
         Ok(prepared)
     }
 
-    fn compile(&self, epoch: u64, memory: &RunMemory) -> Result<Prepared, Attempt> {
+    fn compile(&self, epoch: u64, inputs: Inputs, memory: &RunMemory) -> Result<Prepared, Attempt> {
         let (plan, awaited) = self.plan_to_run(memory)?;
         let graph = &plan.graph;
         let mut sources: Vec<Option<Source>> = vec![None; graph.len()];
@@ -506,11 +520,14 @@ impl Executable {
         };
         let mut writes = vec![false; graph.inputs().len()];
         let mut stages = Vec::with_capacity(plan.segments.len());
+        let mut constants = Constants::default();
         let mut results = 0;
         for segment in &plan.segments {
             let slot = self.devices.slot(segment.device);
             let fail = |e| self.failed(&plan, segment.first, segment.device, e);
-            let program = self.program(segment).map_err(fail)?;
+            let known = self.constants(segment, inputs);
+            let program = self.program(segment, &known).map_err(fail)?;
+            constants.extend(segment, known);
             let scratch = slot.owner.lease(program.scratch().bytes).map_err(fail)?;
             let mut operands = Vec::with_capacity(segment.inputs.len());
             for (&value, &write) in segment.inputs.iter().zip(&segment.writes) {
@@ -545,6 +562,7 @@ impl Executable {
         Ok(Prepared {
             epoch,
             stages,
+            constants,
             writes: writes.into(),
             outputs,
             results: vec![None; results],

@@ -90,7 +90,7 @@ pub use moment::Moment;
 pub use outline::Outline;
 pub use placement::Reason;
 pub use planner::Estimate;
-pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules};
+pub use policy::{DeviceSelector, GpuExecutionStrategy, Route, Routing, Rules, supports_coreml};
 pub use runtime::{Results, Runtime};
 pub use rustorch_ir::{DeviceType, GpuDevice, OpType};
 pub use sources::Source;

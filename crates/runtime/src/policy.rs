@@ -15,7 +15,7 @@ use rustorch_ir::{DType, OpKind};
 use smallvec::SmallVec;
 
 use crate::placement::{Chain, DeviceId, Reason, Split, Times};
-use crate::{DeviceInfo, DeviceType, Hardware, OpType};
+use crate::{DeviceInfo, DeviceType, Hardware, OpType, TensorInfo};
 
 /// What part the processor plays beside a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -311,10 +311,21 @@ fn put_behind_gpus(offer: &mut Offer, is_late: impl Fn(DeviceId) -> bool, all: &
     offer.ids[..=last].sort_by_key(|&id| is_late(id));
 }
 
+/// Is an operation of this family on such a tensor what Core ML is good for? No other is offered
+/// to it, whatever asks for it. A tensor of a user's own kernel never is.
+pub fn supports_coreml(op_type: OpType, tensor: &TensorInfo) -> bool {
+    let ty = &tensor.ty;
+    !tensor.custom_kernel && is_for_coreml(Some(op_type), ty.dtype, ty.rank())
+}
+
 /// Is this what Core ML is good for?
 pub(crate) fn coreml_takes(subject: &Subject) -> bool {
-    let is_float = matches!(subject.dtype, DType::F16 | DType::F32);
-    let most = match subject.op_type {
+    !subject.custom_kernel && is_for_coreml(subject.op_type, subject.dtype, subject.rank)
+}
+
+/// The rule of that: the families, and for each the highest rank. `None` only moves data.
+fn is_for_coreml(op_type: Option<OpType>, dtype: DType, rank: usize) -> bool {
+    let most = match op_type {
         None | Some(OpType::LinearAlgebra | OpType::Convolution | OpType::Activation) => 5,
         Some(OpType::Reduction | OpType::Normalization) => 4,
         Some(
@@ -324,7 +335,7 @@ pub(crate) fn coreml_takes(subject: &Subject) -> bool {
             | OpType::DistributedOps,
         ) => return false,
     };
-    is_float && !subject.custom_kernel && subject.rank <= most
+    matches!(dtype, DType::F16 | DType::F32) && rank <= most
 }
 
 /// A device's place in the platform's chain.
@@ -403,7 +414,7 @@ impl Policy {
             passed: Vec::new(),
         };
         for (device, _) in wishes {
-            offer.add(device, all, routing);
+            offer.add(device, all, routing, subject);
             if routing.strict {
                 return offer;
             }
@@ -444,8 +455,13 @@ impl Offer {
     }
 
     /// Appends the devices of that name, or notes why there is none.
-    fn add(&mut self, wish: DeviceType, all: &Chain, routing: Routing) {
+    fn add(&mut self, wish: DeviceType, all: &Chain, routing: Routing, subject: &Subject) {
         for name in names(wish, all) {
+            if matches!(name, DeviceType::CoreML(_)) && !coreml_takes(subject) {
+                self.passed
+                    .push(format!("{name}: not what Core ML is good for"));
+                continue;
+            }
             let mut found = all
                 .ids()
                 .filter(|&id| all.info(id).device == name)

@@ -227,6 +227,13 @@ impl Storage {
         copies.host.is_some() && copies.unseen.is_none()
     }
 
+    /// The host memory that has the bytes, if nobody can write to it.
+    pub(crate) fn constant(&self) -> Option<HostBuffer> {
+        let copies = self.copies();
+        let host = copies.host.as_ref().filter(|_| copies.unseen.is_none())?;
+        (!host.memory.is_writable()).then(|| host.memory.clone())
+    }
+
     /// Number of handles on these bytes, this one among them.
     pub fn handles(&self) -> usize {
         Arc::strong_count(&self.0)

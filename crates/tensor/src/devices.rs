@@ -20,29 +20,64 @@ pub struct Discovered {
     pub absent: Vec<Absent>,
 }
 
+/// What devices are opened with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceOptions {
+    threads: usize,
+    #[cfg(feature = "coreml")]
+    coreml: rustorch_coreml::Options,
+}
+
+impl DeviceOptions {
+    /// The processor works with `threads` threads, 0 for as many as it has physical cores.
+    pub fn new(threads: usize) -> Self {
+        Self {
+            threads,
+            ..Self::default()
+        }
+    }
+
+    /// Core ML computes in this precision, on these units.
+    #[cfg(feature = "coreml")]
+    #[must_use]
+    pub fn with_coreml(self, coreml: rustorch_coreml::Options) -> Self {
+        Self { coreml, ..self }
+    }
+}
+
 type Found = Result<Vec<Arc<dyn Backend>>, Absent>;
 
 /// A kind of device: its name, and how its devices are found.
-type Kind = (&'static str, fn() -> Found);
+type Kind = (&'static str, fn(DeviceOptions) -> Found);
 
 /// Every kind besides the processor: the one list of them.
 const KINDS: [Kind; 4] = [
-    ("coreml", || Err(not_built("coreml", "Core ML"))),
-    ("metal", metal),
-    ("cuda", cuda),
-    ("opencl", opencl),
+    ("coreml", coreml),
+    ("metal", |_| metal()),
+    ("cuda", |_| cuda()),
+    ("opencl", |_| opencl()),
 ];
 
-fn not_built(device: &str, name: &str) -> Absent {
-    let cure = "use one of the devices that are there";
-    Absent::new(device, format!("this version has no {name} backend"), cure)
-}
-
-#[cfg(not(all(feature = "cuda", feature = "metal", feature = "opencl")))]
+#[cfg(not(all(
+    feature = "coreml",
+    feature = "cuda",
+    feature = "metal",
+    feature = "opencl"
+)))]
 fn left_out(feature: &str) -> Found {
     let reason = format!("this program was built without the feature {feature}");
     let cure = format!("build it with --features {feature}");
     Err(Absent::new(feature, reason, cure))
+}
+
+#[cfg(feature = "coreml")]
+fn coreml(options: DeviceOptions) -> Found {
+    rustorch_coreml::devices(options.coreml)
+}
+
+#[cfg(not(feature = "coreml"))]
+fn coreml(_options: DeviceOptions) -> Found {
+    left_out("coreml")
 }
 
 #[cfg(feature = "metal")]
@@ -88,20 +123,19 @@ fn opencl() -> Found {
     left_out("opencl")
 }
 
-/// Looks for every device of this machine. The processor works with `threads` threads, 0 for
-/// as many as it has physical cores.
+/// Looks for every device of this machine.
 ///
 /// With `RUSTORCH_DISABLE_GPU` set, the processor is all there is.
-pub fn discover(threads: usize) -> Discovered {
-    find(threads, is_set(std::env::var(DISABLE_GPU).ok().as_deref()))
+pub fn discover(options: DeviceOptions) -> Discovered {
+    find(options, is_set(std::env::var(DISABLE_GPU).ok().as_deref()))
 }
 
-fn find(threads: usize, gpus_disabled: bool) -> Discovered {
+fn find(options: DeviceOptions, gpus_disabled: bool) -> Discovered {
     let mut found = Discovered {
-        backends: host(threads),
+        backends: host(options.threads),
         absent: Vec::new(),
     };
-    for devices in find_kinds(gpus_disabled) {
+    for devices in find_kinds(options, gpus_disabled) {
         match devices {
             Ok(devices) => found.backends.extend(devices),
             Err(absent) => found.absent.push(absent),
@@ -111,14 +145,14 @@ fn find(threads: usize, gpus_disabled: bool) -> Discovered {
 }
 
 /// What is found of each kind. Opening a device takes a while, so all are opened at once.
-fn find_kinds(gpus_disabled: bool) -> Vec<Found> {
+fn find_kinds(options: DeviceOptions, gpus_disabled: bool) -> Vec<Found> {
     let find = |(name, devices): Kind| match gpus_disabled {
         true => Err(Absent::new(
             name,
             format!("{DISABLE_GPU} is set"),
             format!("unset {DISABLE_GPU}"),
         )),
-        false => devices(),
+        false => devices(options),
     };
     thread::scope(|scope| {
         let searches = KINDS.map(|kind| scope.spawn(move || find(kind)));
@@ -140,9 +174,9 @@ fn is_set(value: Option<&str>) -> bool {
     !matches!(value, None | Some("" | "0" | "false"))
 }
 
-/// The devices that [`discover`] finds.
+/// The devices that [`discover`] finds; the processor works with `threads` threads.
 pub fn backends(threads: usize) -> Vec<Arc<dyn Backend>> {
-    discover(threads).backends
+    discover(DeviceOptions::new(threads)).backends
 }
 
 /// The runtime of all devices.
@@ -154,7 +188,7 @@ struct Global {
 }
 
 static GLOBAL: LazyLock<Global> = LazyLock::new(|| {
-    let found = discover(0);
+    let found = discover(DeviceOptions::default());
     let runtime = Runtime::new(found.backends);
     runtime.use_calibration();
     Global {
@@ -227,7 +261,7 @@ mod tests {
         ] {
             assert_eq!(is_set(value), on, "{value:?}");
         }
-        let found = find(1, true);
+        let found = find(DeviceOptions::new(1), true);
         let infos = || found.backends.iter().map(|b| b.info());
         assert!(infos().all(|info| info.hardware == Hardware::Processor));
         assert!(infos().any(|info| info.device == DeviceType::Cpu));
@@ -242,7 +276,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_there_or_says_why_not() {
-        let found = find(1, false);
+        let found = find(DeviceOptions::new(1), false);
         for (name, _) in KINDS {
             let device = |text: String| text.starts_with(name);
             let is_here = found

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use rustorch_runtime::{
     Absent, DeviceCapability, DeviceType, OpType, Route, Routing, Runtime, TensorInfo,
+    supports_coreml,
 };
 
 use crate::devices::{global, global_routing, with_runtime};
@@ -75,6 +76,12 @@ impl HybridExecutor {
     /// Is there a graphics processor that works?
     pub fn has_gpu_support(&self) -> bool {
         self.runtime.has_gpu()
+    }
+
+    /// Is an operation of this family on such a tensor among what Core ML is offered? Whether it is
+    /// here, and has the operation, [`Self::select_device`] tells.
+    pub fn supports_coreml(&self, op_type: OpType, tensor: &TensorInfo) -> bool {
+        supports_coreml(op_type, tensor)
     }
 
     /// The first device of the chain.

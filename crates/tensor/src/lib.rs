@@ -83,7 +83,7 @@ mod views;
 pub mod windows;
 
 pub use activity::Activity;
-pub use devices::{Discovered, backends, discover, host, runtime, with_runtime};
+pub use devices::{DeviceOptions, Discovered, backends, discover, host, runtime, with_runtime};
 pub use dims::{Dims, Sizes};
 pub use element::Element;
 pub use elementwise::RoundingMode;
@@ -100,7 +100,8 @@ pub use index::{Ellipsis, Index, Indices, NewAxis};
 pub use join::Indexing;
 pub use macros::{Literal, literal};
 pub use manager::{
-    DeviceManager, GpuContext, current_device, is_gpu_available, set_device, with_device,
+    DeviceManager, GpuContext, current_device, is_coreml_available, is_gpu_available,
+    is_metal_available, set_device, with_device,
 };
 pub use nn::AttentionOptions;
 pub use padding::PadMode;

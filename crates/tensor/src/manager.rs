@@ -45,6 +45,22 @@ pub fn is_gpu_available() -> bool {
     runtime().has_gpu()
 }
 
+/// Is there Core ML, and does it work?
+pub fn is_coreml_available() -> bool {
+    is_available(|device| matches!(device, DeviceType::CoreML(_)))
+}
+
+/// Is there a Metal device that works?
+pub fn is_metal_available() -> bool {
+    is_available(|device| matches!(device, DeviceType::Metal(_)))
+}
+
+fn is_available(is_kind: impl Fn(DeviceType) -> bool) -> bool {
+    let runtime = runtime();
+    let mut devices = runtime.devices().map(|info| info.device);
+    devices.any(|device| is_kind(device) && !runtime.is_lost(device))
+}
+
 /// Calls `f` with `device` as this thread's current one.
 ///
 /// # Errors

@@ -6,16 +6,17 @@
 use std::sync::Arc;
 
 use rustorch_cpu::Cpu;
-use rustorch_ir::{DType, Graph, Signature};
+use rustorch_ir::{DType, Graph, Signature, TensorType};
 use rustorch_metal_emulator::Emulator;
 use rustorch_runtime::{
     Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, Hardware, HostMemory, Moved,
-    OpType, Program, Routing, Runtime, TransferMethod,
+    OpType, Program, Routing, Runtime, TensorInfo, TransferMethod,
 };
 use rustorch_tensor::nn::ConvOptions;
 use rustorch_tensor::{
     Activity, DeviceState, F32HybridExecutor, F32Report, F32Tensor, F32UnifiedBuffer,
-    RusTorchResult, Tensor, Trace, backends, with_runtime,
+    HybridExecutor, RusTorchResult, Tensor, Trace, backends, is_coreml_available,
+    is_metal_available, with_runtime,
 };
 
 type Outcome = RusTorchResult<()>;
@@ -115,6 +116,18 @@ fn error<T>(result: RusTorchResult<T>) -> String {
 fn places(report: &F32Report) -> Vec<(&str, DeviceType)> {
     let rows = report.operations.iter();
     rows.map(|row| (row.op.as_str(), row.device)).collect()
+}
+
+#[test]
+fn what_is_here_is_available() {
+    let tensor = |rank: usize| TensorInfo::new(TensorType::new(vec![2; rank], DType::F32));
+    let available = || (is_coreml_available(), is_metal_available());
+    let cpu = Runtime::new([processor()]);
+    assert_eq!(with_runtime(&cpu, Routing::AUTO, available), (false, false));
+    assert_eq!(with_runtime(&mac(), Routing::AUTO, available), (true, true));
+    let executor = HybridExecutor::new(mac(), Routing::AUTO);
+    assert!(executor.supports_coreml(OpType::Reduction, &tensor(4)));
+    assert!(!executor.supports_coreml(OpType::Reduction, &tensor(5)));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use half::f16;
 use rustorch_coreml::proto::mil::DataType;
 use rustorch_coreml::proto::model::ArrayDataType;
-use rustorch_coreml::{Api, ComputeUnits, ModelError, Output, Properties};
+use rustorch_coreml::{Api, ComputeUnit, ComputeUnits, ModelError, Opset, Output, Properties};
 use rustorch_runtime::{DeviceBuffer, HostBuffer};
 
 use crate::{Error, Model, Tensor, tensor};
@@ -35,6 +35,8 @@ pub enum Call {
 pub enum Fault {
     /// It fails with this code.
     Code(isize),
+    /// Memory is refused.
+    OutOfMemory,
     /// It never ends.
     Hang,
 }
@@ -78,11 +80,18 @@ impl Emulated {
             properties: Properties {
                 name: "an emulated Mac".to_owned(),
                 system: format!("macOS {macos}"),
-                macos,
+                opset: Opset::of_macos(macos),
+                has_neural_engine: Some(true),
             },
             gap: None,
             state: Mutex::default(),
         }
+    }
+
+    /// One of a machine without a Neural Engine.
+    pub fn without_neural_engine(mut self) -> Self {
+        self.properties.has_neural_engine = Some(false);
+        self
     }
 
     /// One that uses no memory that it is offered: outputs are arrays of its own, with so many
@@ -127,22 +136,29 @@ impl Emulated {
     fn succeed(&self, call: Call) -> Result<(), ModelError> {
         match self.begin(call) {
             None => Ok(()),
-            Some(Fault::Code(code)) => Err(injected(code)),
             Some(Fault::Hang) => loop {
                 std::thread::park();
             },
+            Some(fault) => Err(fault.error()),
         }
     }
 }
 
-fn injected(code: isize) -> ModelError {
-    let message = "injected".to_owned();
-    ModelError { code, message }
+impl Fault {
+    fn error(self) -> ModelError {
+        let code = match self {
+            Self::Code(code) => code,
+            Self::OutOfMemory | Self::Hang => 0,
+        };
+        ModelError {
+            is_out_of_memory: self == Self::OutOfMemory,
+            ..ModelError::new(code, "injected")
+        }
+    }
 }
 
 fn generic(e: impl ToString) -> ModelError {
-    let message = e.to_string();
-    ModelError { code: 0, message }
+    ModelError::new(0, e)
 }
 
 impl Api for Emulated {
@@ -164,6 +180,22 @@ impl Api for Emulated {
         self.succeed(Call::Load)?;
         self.state().units = Some(units);
         Ok(Arc::new(Model::read(compiled).map_err(generic)?))
+    }
+
+    /// The Neural Engine if it may be used, else the GPU, for all but constants.
+    fn preferences(
+        &self,
+        compiled: &Path,
+        units: ComputeUnits,
+    ) -> Result<Vec<(String, Option<ComputeUnit>)>, ModelError> {
+        let unit = match units {
+            ComputeUnits::All | ComputeUnits::CpuAndNeuralEngine => ComputeUnit::NeuralEngine,
+            ComputeUnits::CpuAndGpu => ComputeUnit::Gpu,
+            ComputeUnits::CpuOnly => ComputeUnit::Cpu,
+        };
+        let model = Model::read(compiled).map_err(generic)?;
+        let preference = |name: &str| (name.to_owned(), (name != "const").then_some(unit));
+        Ok(model.operations().map(preference).collect())
     }
 
     unsafe fn array(
@@ -212,11 +244,11 @@ impl Api for Emulated {
     ) -> Option<Result<Vec<Output<Array>>, ModelError>> {
         match (self.begin(Call::Predict), limit) {
             (None, _) => Some(self.evaluate(pending)),
-            (Some(Fault::Code(code)), _) => Some(Err(injected(code))),
             (Some(Fault::Hang), Some(_)) => None,
             (Some(Fault::Hang), None) => loop {
                 std::thread::park();
             },
+            (Some(fault), _) => Some(Err(fault.error())),
         }
     }
 
@@ -360,10 +392,8 @@ impl Array {
     /// Writes a result to the array.
     fn store(&self, result: &Tensor) -> Result<(), ModelError> {
         if result.shape != self.shape || result.data_type != self.data_type() {
-            return Err(ModelError {
-                code: 1,
-                message: format!("{:?} for an array {:?}", result.shape, self.shape),
-            });
+            let message = format!("{:?} for an array {:?}", result.shape, self.shape);
+            return Err(ModelError::new(1, message));
         }
         let mut bytes: Vec<Vec<u8>> = Vec::with_capacity(result.count());
         match self.elements {

@@ -74,6 +74,14 @@ impl Model {
         })
     }
 
+    /// Names of the program's operations, in its order.
+    pub fn operations(&self) -> impl Iterator<Item = &str> {
+        self.block
+            .operations
+            .iter()
+            .map(|operation| &*operation.r#type)
+    }
+
     /// What the program gives for these inputs, in the order of its outputs.
     ///
     /// # Errors

@@ -1,11 +1,14 @@
 //! Core ML as a device of the runtime, with an emulated Core ML.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustorch_coreml::cache::Cache;
-use rustorch_coreml::{ComputeUnits, CoreMl, Precision, Settings};
+use rustorch_coreml::{
+    Api, ComputeUnit, ComputeUnits, CoreMl, Emitter, Opset, Options, Precision, Settings, Target,
+};
 use rustorch_coreml_emulator::{Call, Emulated, Fault};
 use rustorch_ir::ops::{Activation, ActivationKind, AsStrided, Conv2d, Embedding};
 use rustorch_ir::{DType, Graph, Layout, TensorType};
@@ -17,8 +20,10 @@ use rustorch_runtime::{
 
 fn settings(folder: &Path) -> Settings {
     Settings {
-        precision: Precision::F32,
-        units: ComputeUnits::CpuAndGpu,
+        options: Options {
+            precision: Precision::F32,
+            units: ComputeUnits::CpuAndGpu,
+        },
         cache: Cache::new(folder, 1 << 24),
         deadline: Deadline::after(Duration::from_secs(60)),
     }
@@ -86,6 +91,52 @@ fn nothing_is_copied_where_types_are_the_same() {
     assert_eq!(gaps.api().calls(Call::Compile), 0);
 }
 
+/// Weights that nobody can write to, and what a graph gives with them.
+fn weights(scale: f32) -> Storage {
+    let bytes: Vec<u8> = (0..108)
+        .flat_map(|i| (scale * (i % 7) as f32).to_ne_bytes())
+        .collect();
+    Storage::from_host(HostBuffer::borrowed(bytes))
+}
+
+#[test]
+fn memory_that_nobody_writes_to_is_part_of_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let coreml = device(Emulated::new(15), folder.path());
+    let reference: Arc<dyn Backend> = Arc::new(Reference::new());
+    let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, reference]);
+    let on = |device| Routing {
+        device,
+        ..Routing::AUTO
+    };
+    let executable = runtime.prepare(graph(), on(COREML));
+    let expected = runtime.prepare(graph(), on(DeviceType::Reference));
+    let [x, _] = inputs();
+    let [first, second] = [1.0, -2.0].map(weights);
+    let calls = || [Call::Compile, Call::Array].map(|call| coreml.api().calls(call));
+    for (weights, compiled, arrays) in [
+        // The arrays are those of the input and the output.
+        (&first, 1, 2),
+        (&first, 0, 2),
+        // With other weights they are an input from now on.
+        (&second, 1, 3),
+        (&first, 0, 3),
+    ] {
+        let operands = [x.clone(), weights.clone()];
+        let before = calls();
+        let outputs = executable.run(&operands).unwrap();
+        let after = calls();
+        assert_eq!(after, [before[0] + compiled, before[1] + arrays]);
+        let bytes = |storage: &Storage| {
+            let mut bytes = vec![0; storage.bytes()];
+            runtime.read(storage, 0, &mut bytes).unwrap();
+            bytes
+        };
+        let expected = expected.run(&operands).unwrap();
+        assert_eq!(bytes(&outputs[0]), bytes(&expected[0]));
+    }
+}
+
 #[test]
 fn every_failure_goes_to_the_next_device() {
     for call in [
@@ -150,8 +201,84 @@ fn systems_without_ml_programs_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let absent = CoreMl::new(Emulated::new(11), 0, settings(folder.path())).err();
     let told = absent.unwrap().to_string();
-    let expected = "coreml: macOS 11 has no ML Programs; macOS 12 or later is needed";
+    let expected = "coreml: macOS 11 has no ML Programs; macOS 12 or iOS 15, or later, is needed";
     assert_eq!(told, expected);
+}
+
+#[test]
+fn units_that_cannot_be_had_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |api, units| {
+        let options = Options {
+            units,
+            ..Options::default()
+        };
+        let settings = Settings {
+            options,
+            ..settings(folder.path())
+        };
+        CoreMl::new(api, 0, settings).err().map(|e| e.to_string())
+    };
+    let without = || Emulated::new(15).without_neural_engine();
+    for units in ComputeUnits::ALL {
+        assert_eq!(units.to_string().parse(), Ok(units));
+        assert_eq!(open(Emulated::new(15), units), None);
+        let refused = units == ComputeUnits::CpuAndNeuralEngine;
+        for (api, why) in [
+            (
+                without(),
+                "an emulated Mac has no Neural Engine that Core ML may use",
+            ),
+            (Emulated::new(12), "macOS 12 cannot leave out the GPU alone"),
+        ] {
+            let told =
+                refused.then(|| format!("coreml: {why}; choose other compute units, such as all"));
+            assert_eq!(open(api, units), told);
+        }
+    }
+    let error = "npu".parse::<ComputeUnits>().unwrap_err();
+    assert_eq!(error, "expected all, cpu-and-ne, cpu-and-gpu, cpu");
+}
+
+#[test]
+fn refused_memory_is_asked_for_once_more() {
+    for call in [Call::Compile, Call::Load, Call::Array, Call::Predict] {
+        let folder = tempfile::tempdir().unwrap();
+        let coreml = device(Emulated::new(15), folder.path());
+        let reference: Arc<dyn Backend> = Arc::new(Reference::new());
+        let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, reference]);
+        let expected = run(&runtime, DeviceType::Reference);
+        coreml.api().fail(call, 0, Fault::OutOfMemory);
+        assert_eq!(run(&runtime, COREML), expected, "{call:?}");
+        let fallbacks = runtime.fallbacks();
+        let told: Vec<_> = fallbacks.iter().map(|f| (f.error.class, f.to)).collect();
+        let class = FailureClass::OutOfMemory { never_fits: false };
+        assert_eq!(told, [(class, Some(COREML))], "{call:?}");
+        assert_eq!(
+            coreml.api().calls(Call::Predict),
+            1 + usize::from(call == Call::Predict)
+        );
+    }
+}
+
+#[test]
+fn preferences_are_told_operation_by_operation() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = Emitter::new(Target {
+        opset: Opset::CoreML8,
+        precision: Precision::F32,
+    });
+    let package = package.emit(&graph(), &BTreeMap::new()).unwrap().package;
+    let path = folder.path().join("model.mlpackage");
+    package.write(&path).unwrap();
+    let preferences = Emulated::new(15)
+        .preferences(&path, ComputeUnits::CpuAndGpu)
+        .unwrap();
+    let conv = preferences.iter().find(|(name, _)| name == "conv");
+    assert_eq!(conv.unwrap().1, Some(ComputeUnit::Gpu));
+    let constants = preferences.iter().filter(|(name, _)| name == "const");
+    assert!(constants.clone().count() > 0);
+    assert!(constants.clone().all(|(_, unit)| unit.is_none()));
 }
 
 /// Runs a graph on the device itself.

@@ -3,10 +3,12 @@
 
 use std::fmt::{self, Debug};
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
-use rustorch_runtime::HostBuffer;
+use rustorch_runtime::{FailureClass, HostBuffer};
 
+use crate::opset::Opset;
 use crate::proto::model::ArrayDataType;
 
 /// What the system says of itself.
@@ -16,8 +18,10 @@ pub struct Properties {
     pub name: String,
     /// The system and its version, as text.
     pub system: String,
-    /// The first number of macOS's version.
-    pub macos: u32,
+    /// The operations that its version knows; `None` of one without ML Programs.
+    pub opset: Option<Opset>,
+    /// Has the machine a Neural Engine that Core ML may use? `None` if the system does not tell.
+    pub has_neural_engine: Option<bool>,
 }
 
 /// The units that Core ML may choose from: `MLComputeUnits`.
@@ -34,6 +38,16 @@ pub enum ComputeUnits {
     CpuOnly,
 }
 
+impl ComputeUnits {
+    /// Every choice.
+    pub const ALL: [Self; 4] = [
+        Self::All,
+        Self::CpuAndNeuralEngine,
+        Self::CpuAndGpu,
+        Self::CpuOnly,
+    ];
+}
+
 impl fmt::Display for ComputeUnits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -45,14 +59,73 @@ impl fmt::Display for ComputeUnits {
     }
 }
 
-/// Why a call failed: a code of `MLModelError`, and the text.
+impl FromStr for ComputeUnits {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL
+            .into_iter()
+            .find(|units| units.to_string() == text);
+        found.ok_or_else(|| {
+            format!(
+                "expected {}",
+                Self::ALL.map(|units| units.to_string()).join(", ")
+            )
+        })
+    }
+}
+
+/// One of a machine's units: a class that has the protocol `MLComputeDeviceProtocol`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ComputeUnit {
+    /// The processor.
+    Cpu,
+    /// The GPU.
+    Gpu,
+    /// The Neural Engine.
+    NeuralEngine,
+}
+
+impl fmt::Display for ComputeUnit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "CPU",
+            Self::Gpu => "GPU",
+            Self::NeuralEngine => "Neural Engine",
+        })
+    }
+}
+
+/// Why a call failed: an error's code, and its text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Core ML: {message} ({code})")]
 pub struct ModelError {
-    /// The code.
+    /// The code, of `MLModelError` or of another domain.
     pub code: isize,
     /// `localizedDescription`.
     pub message: String,
+    /// Does it come from memory that was refused?
+    pub is_out_of_memory: bool,
+}
+
+impl ModelError {
+    /// An error of any kind but the lack of memory.
+    pub fn new(code: isize, message: impl ToString) -> Self {
+        Self {
+            code,
+            message: message.to_string(),
+            is_out_of_memory: false,
+        }
+    }
+
+    /// What to do about it: where there is no memory, free some and try once more; else nothing on
+    /// this device.
+    pub(crate) fn class(&self) -> FailureClass {
+        match self.is_out_of_memory {
+            true => FailureClass::OutOfMemory { never_fits: false },
+            false => FailureClass::Unsupported,
+        }
+    }
 }
 
 /// Where an output is.
@@ -88,6 +161,19 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// # Errors
     /// Core ML does not take the model.
     fn load(&self, compiled: &Path, units: ComputeUnits) -> Result<Self::Model, ModelError>;
+
+    /// Which unit Core ML would have each operation of a compiled model run on, in the program's
+    /// order, with the operation's name (`MLComputePlan`). That is a preference, and no word about
+    /// what ran where. Empty where the system does not tell; `None` of an operation that it does not
+    /// tell it of.
+    ///
+    /// # Errors
+    /// Core ML does not take the model.
+    fn preferences(
+        &self,
+        compiled: &Path,
+        units: ComputeUnits,
+    ) -> Result<Vec<(String, Option<ComputeUnit>)>, ModelError>;
 
     /// `initWithDataPointer:shape:dataType:strides:deallocator:`: host memory in place, row-major
     /// without gaps.

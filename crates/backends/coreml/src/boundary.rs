@@ -1,5 +1,8 @@
 //! What goes into a program and comes out of it, in memory.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use half::f16;
 use rustorch_ir::{DType, Graph, Layout, Op, OpError, TensorType, ValueId};
 use rustorch_runtime::HostBuffer;
@@ -74,6 +77,26 @@ impl Dense {
             sources,
         })
     }
+
+    /// The inputs that are constants, by their index, where those of the other graph are these.
+    pub(crate) fn constants<'a>(
+        &self,
+        known: &'a [Option<HostBuffer>],
+    ) -> BTreeMap<usize, Cow<'a, [u8]>> {
+        let bytes = |(index, source): (usize, &Source)| {
+            let memory = known.get(source.input)?.as_ref()?;
+            // SAFETY: nobody writes to a constant, which is there as long as it is held.
+            let stored = unsafe { std::slice::from_raw_parts(memory.as_ptr(), memory.bytes()) };
+            let ty = &self.graph.inputs()[index];
+            let bytes = match (&source.view, ty.dtype.size()) {
+                (None, _) => Cow::Borrowed(stored.get(..ty.bytes())?),
+                (Some(layout), Some(size)) => Cow::Owned(viewed(stored, layout, size)),
+                (Some(_), None) => return None,
+            };
+            Some((index, bytes))
+        };
+        self.sources.iter().enumerate().filter_map(bytes).collect()
+    }
 }
 
 /// Are elements of `dtype` in memory what the feature's array has?
@@ -107,6 +130,28 @@ pub(crate) fn viewed(bytes: &[u8], layout: &Layout, size: usize) -> Vec<u8> {
         out.extend_from_slice(&bytes[at * size..][..size]);
     }
     out
+}
+
+/// The elements of an array that lie by its strides, in order; `None` if some are not among the
+/// bytes.
+#[cfg(any(test, target_os = "macos", target_os = "ios"))]
+pub(crate) fn gathered(
+    bytes: &[u8],
+    shape: &[usize],
+    strides: &[usize],
+    size: usize,
+) -> Option<Vec<u8>> {
+    let step = |(&n, &stride): (&usize, &usize)| n.checked_sub(1)?.checked_mul(stride);
+    let last =
+        (shape.iter().zip(strides)).try_fold(0_usize, |last, d| last.checked_add(step(d)?))?;
+    let end = last.checked_add(1)?.checked_mul(size)?;
+    let layout = Layout {
+        shape: shape.into(),
+        strides: strides.into(),
+        offset: 0,
+    };
+    let is_inside = shape.len() == strides.len() && end <= bytes.len();
+    is_inside.then(|| viewed(bytes, &layout, size))
 }
 
 /// Why elements cannot go into a program.
@@ -174,5 +219,27 @@ pub(crate) fn from_array(feature: &Feature, bytes: &[u8]) -> Vec<u8> {
         DType::I64 => ints().flat_map(|x| i64::from(x).to_ne_bytes()).collect(),
         DType::Bool => ints().map(|x| u8::from(x != 0)).collect(),
         _ => bytes.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_gathered_from_arrays_with_gaps() {
+        let bytes: Vec<u8> = (0..32).collect();
+        let gathered = |shape: &[usize], strides: &[usize]| gathered(&bytes, shape, strides, 2);
+        let expected = vec![0, 1, 2, 3, 16, 17, 18, 19];
+        assert_eq!(gathered(&[2, 2], &[8, 1]), Some(expected));
+        assert_eq!(gathered(&[2, 1], &[15, 9]), Some(vec![0, 1, 30, 31]));
+        for (shape, strides) in [
+            (&[2, 2][..], &[15, 1][..]),
+            (&[2, 0], &[1, 1]),
+            (&[2], &[1, 1]),
+            (&[2], &[usize::MAX]),
+        ] {
+            assert_eq!(gathered(shape, strides), None, "{shape:?} {strides:?}");
+        }
     }
 }

@@ -31,19 +31,29 @@ enum Elements {
 impl Constant {
     /// One number of a floating-point type, rank 0.
     pub(crate) fn number(x: f64, data_type: DataType) -> Self {
-        Self::floats(&[x], &[], data_type)
+        Self::floats([x], &[], data_type)
     }
 
     /// Numbers of a floating-point type, rounded to it.
-    pub(crate) fn floats(x: &[f64], shape: &[usize], data_type: DataType) -> Self {
-        let packed = |&x: &f64| match data_type {
-            DataType::Float16 => f16::from_f64(x).to_le_bytes().to_vec(),
-            _ => (x as f32).to_le_bytes().to_vec(),
+    pub(crate) fn floats(
+        x: impl IntoIterator<Item = f64>,
+        shape: &[usize],
+        data_type: DataType,
+    ) -> Self {
+        let x = x.into_iter();
+        let packed = match data_type {
+            DataType::Float16 => x.flat_map(|x| f16::from_f64(x).to_le_bytes()).collect(),
+            _ => x.flat_map(|x| (x as f32).to_le_bytes()).collect(),
         };
+        Self::packed(packed, shape, data_type)
+    }
+
+    /// Elements as `weight.bin` has them.
+    pub(crate) fn packed(elements: Vec<u8>, shape: &[usize], data_type: DataType) -> Self {
         Self {
             data_type,
             shape: shape.to_vec(),
-            elements: Elements::Packed(x.iter().flat_map(packed).collect()),
+            elements: Elements::Packed(elements),
         }
     }
 

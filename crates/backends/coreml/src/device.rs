@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +13,7 @@ use rustorch_runtime::{
     FailureClass, Hardware, HostBuffer, HostMemory, Probe, Program,
 };
 
-use crate::api::{Api, ComputeUnits, ModelError, Output};
+use crate::api::{Api, ComputeUnit, ComputeUnits, ModelError, Output, Properties};
 use crate::boundary::{
     Dense, Source, Unfit, array_bytes, check_indices, from_array, is_in_place, to_array, viewed,
 };
@@ -22,17 +23,42 @@ use crate::emit::{Emitter, Feature};
 use crate::opset::{Opset, Precision, Target};
 use crate::package::Package;
 
-/// What users can choose.
-#[derive(Clone, Debug)]
-pub struct Settings {
+/// What users can choose of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Options {
     /// What `f32` is computed in.
     pub precision: Precision,
     /// The units that Core ML may choose from.
     pub units: ComputeUnits,
+}
+
+/// What a device is opened with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What was chosen for this run.
+    pub options: Options,
     /// Where compiled models are kept.
     pub cache: Cache,
     /// How long a call may take.
     pub deadline: Deadline,
+}
+
+impl Settings {
+    /// These options, the user's cache and deadline.
+    ///
+    /// # Errors
+    /// There is no place for a cache.
+    pub fn of_user(options: Options) -> Result<Self, Absent> {
+        let cache = Cache::of_user().ok_or_else(|| {
+            let cure = "RUSTORCH_CACHE_DIR names a folder that can be written";
+            Absent::new("coreml", "there is no place for compiled models", cure)
+        })?;
+        Ok(Self {
+            options,
+            cache,
+            deadline: Deadline::of_user(),
+        })
+    }
 }
 
 /// Core ML as a device: it compiles segments as wholes.
@@ -55,18 +81,19 @@ impl<A: Api> CoreMl<A> {
     /// The device `coreml:index`.
     ///
     /// # Errors
-    /// A system that has no ML Programs.
+    /// A system that has no ML Programs, or not the units that are asked for.
     pub fn new(api: A, index: usize, settings: Settings) -> Result<Self, Absent> {
         let properties = api.properties();
-        let opset = Opset::of_macos(properties.macos).ok_or_else(|| {
+        let opset = properties.opset.ok_or_else(|| {
             let reason = format!("{} has no ML Programs", properties.system);
-            Absent::new("coreml", reason, "macOS 12 or later is needed")
+            Absent::new("coreml", reason, "macOS 12 or iOS 15, or later, is needed")
         })?;
-        let precision = settings.precision;
+        let Options { precision, units } = settings.options;
+        check_units(units, opset, properties)?;
         let details = [
             ("system", properties.system.clone()),
             ("operations", opset.name().to_owned()),
-            ("units", units(settings.units, precision)),
+            ("units", describe(units, precision)),
         ];
         let device = DeviceType::CoreML(index);
         let info = DeviceInfo {
@@ -102,8 +129,30 @@ impl<A: Api> CoreMl<A> {
     }
 }
 
+/// Can these units be had?
+fn check_units(units: ComputeUnits, opset: Opset, properties: &Properties) -> Result<(), Absent> {
+    if units != ComputeUnits::CpuAndNeuralEngine {
+        return Ok(());
+    }
+    let reason = if properties.has_neural_engine == Some(false) {
+        format!(
+            "{} has no Neural Engine that Core ML may use",
+            properties.name
+        )
+    } else if opset < Opset::CoreML6 {
+        format!("{} cannot leave out the GPU alone", properties.system)
+    } else {
+        return Ok(());
+    };
+    Err(Absent::new(
+        "coreml",
+        reason,
+        "choose other compute units, such as all",
+    ))
+}
+
 /// The units, and what follows from the precision for them.
-fn units(units: ComputeUnits, precision: Precision) -> String {
+fn describe(units: ComputeUnits, precision: Precision) -> String {
     match precision {
         Precision::F32 => format!("{units}; not the Neural Engine, which has no single precision"),
         Precision::F16 => units.to_string(),
@@ -117,11 +166,7 @@ impl<A: Api> Shared<A> {
 
     /// That something is not for Core ML: the first operation, and with it the segment, goes on.
     fn refusal(&self, nodes: &[(usize, Op)], what: impl ToString) -> DeviceError {
-        let error = self.error(FailureClass::Unsupported, what);
-        match nodes.first() {
-            Some((node, op)) => error.at(*node, op.name()),
-            None => error,
-        }
+        at_first(self.error(FailureClass::Unsupported, what), nodes)
     }
 
     fn timeout(&self, what: &str) -> DeviceError {
@@ -130,7 +175,7 @@ impl<A: Api> Shared<A> {
     }
 
     /// The compiled package and the loaded model.
-    fn load(&self, package: &Package) -> Result<(Entry, A::Model), String> {
+    fn load(&self, package: &Package) -> Result<(Entry, A::Model), DeviceError> {
         let (settings, system) = (&self.settings, &self.api.properties().system);
         let files = package.files();
         let parts = files
@@ -141,14 +186,54 @@ impl<A: Api> Shared<A> {
             let source = content.join("model.mlpackage");
             package.write(&source)?;
             let compiled = self.api.compile(&source, &content.join("model.mlmodelc"));
-            compiled.map_err(io::Error::other)?;
+            compiled.map_err(|e| match e.is_out_of_memory {
+                true => io::Error::new(io::ErrorKind::OutOfMemory, e),
+                false => io::Error::other(e),
+            })?;
             fs::remove_dir_all(&source)
         });
-        let entry = entry.map_err(|e| e.to_string())?;
-        let model = self
-            .api
-            .load(&entry.path().join("model.mlmodelc"), settings.units);
-        Ok((entry, model.map_err(|e| e.to_string())?))
+        let entry = entry.map_err(|e| {
+            let class = match e.kind() {
+                io::ErrorKind::OutOfMemory => FailureClass::OutOfMemory { never_fits: false },
+                _ => FailureClass::Unsupported,
+            };
+            self.error(class, e)
+        })?;
+        let (compiled, units) = (entry.path().join("model.mlmodelc"), settings.options.units);
+        let model = self.api.load(&compiled, units);
+        let model = model.map_err(|e| self.error(e.class(), e))?;
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            self.tell_preferences(&compiled, units);
+        }
+        Ok((entry, model))
+    }
+
+    /// Writes to the log how many operations Core ML would have each unit run.
+    fn tell_preferences(&self, compiled: &Path, units: ComputeUnits) {
+        let preferences = match self.api.preferences(compiled, units) {
+            Ok(preferences) => preferences,
+            Err(e) => return tracing::debug!("{}: no compute plan: {e}", self.device),
+        };
+        let mut counts = BTreeMap::<Option<ComputeUnit>, usize>::new();
+        for (_, unit) in preferences {
+            *counts.entry(unit).or_default() += 1;
+        }
+        for (unit, count) in counts {
+            match unit {
+                Some(unit) => {
+                    tracing::debug!("{}: prefers {unit} for {count} operations", self.device)
+                }
+                None => tracing::debug!("{}: tells nothing of {count} operations", self.device),
+            }
+        }
+    }
+}
+
+/// The failure, as that of the first of these nodes.
+fn at_first(error: DeviceError, nodes: &[(usize, Op)]) -> DeviceError {
+    match nodes.first() {
+        Some((node, op)) => error.at(*node, op.name()),
+        None => error,
     }
 }
 
@@ -168,6 +253,18 @@ impl<A: Api> Backend for CoreMl<A> {
     }
 
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
+        self.compile_with(graph, &[])
+    }
+
+    fn takes_constants(&self) -> bool {
+        true
+    }
+
+    fn compile_with(
+        &self,
+        graph: &Graph,
+        constants: &[Option<HostBuffer>],
+    ) -> Result<Box<dyn Program>, DeviceError> {
         let shared = self.shared.clone();
         let computes = |node: &rustorch_ir::Node| node.op.def().role() == Role::Compute;
         let nodes = graph.nodes().iter().enumerate();
@@ -176,7 +273,9 @@ impl<A: Api> Backend for CoreMl<A> {
             .collect();
         let refused = |what: String| self.shared.refusal(&nodes, what);
         let dense = Dense::of(graph).map_err(|e| refused(e.to_string()))?;
-        let emitted = shared.emitter.emit(&dense.graph, &BTreeMap::new());
+        let constants = dense.constants(constants);
+        let constants = constants.iter().map(|(&index, bytes)| (index, &**bytes));
+        let emitted = shared.emitter.emit(&dense.graph, &constants.collect());
         let emitted = emitted.map_err(|e| refused(e.to_string()))?;
         let package = emitted.package;
         if let Some(flaw) = check(&package.model, package.weights.as_deref()).first() {
@@ -185,8 +284,13 @@ impl<A: Api> Backend for CoreMl<A> {
         let deadline = shared.settings.deadline;
         let loaded = deadline.watch(move || shared.load(&package));
         let loaded = loaded.ok_or_else(|| self.shared.timeout("Core ML's compiler"))?;
-        let (entry, model) = loaded.map_err(refused)?;
-        let inputs = emitted.inputs.into_iter().zip(dense.sources);
+        let (entry, model) = loaded.map_err(|e| at_first(e, &nodes))?;
+        let mut sources: Vec<Option<Source>> = dense.sources.into_iter().map(Some).collect();
+        let inputs = emitted.inputs.into_iter();
+        let inputs = inputs.filter_map(|feature| {
+            let source = sources[feature.index].take()?;
+            Some((feature, source))
+        });
         Ok(Box::new(Loaded {
             shared: self.shared.clone(),
             model,
@@ -248,7 +352,7 @@ impl<A: Api> Program for Loaded<A> {
 
 impl<A: Api> Loaded<A> {
     fn failure(&self, e: &ModelError) -> DeviceError {
-        self.shared.refusal(&self.nodes, e)
+        at_first(self.shared.error(e.class(), e), &self.nodes)
     }
 
     fn count_copy(&self, bytes: usize) {

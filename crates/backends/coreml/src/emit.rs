@@ -333,13 +333,13 @@ impl Writer {
         let constant = match ty.dtype {
             DType::F32 => {
                 let x = bytes.as_chunks().0.iter().copied();
-                let x: Vec<f64> = x.map(|x| f32::from_ne_bytes(x).into()).collect();
-                Constant::floats(&x, &shape, data_type)
+                let x = x.map(|x| f32::from_ne_bytes(x).into());
+                Constant::floats(x, &shape, data_type)
             }
             DType::F16 => {
                 let x = bytes.as_chunks().0.iter().copied();
-                let x: Vec<f64> = x.map(|x| f16::from_ne_bytes(x).into()).collect();
-                Constant::floats(&x, &shape, data_type)
+                let x = x.map(|x| f16::from_ne_bytes(x).into());
+                Constant::floats(x, &shape, data_type)
             }
             DType::I32 => {
                 let x = bytes.as_chunks().0.iter().copied();

@@ -5,11 +5,14 @@
 //! for what Apple's compiler would not survive. All that needs a Mac is behind [`Api`].
 //!
 //! ```text
-//! CoreMl (device.rs) ─► Emitter ─► check ─► cache ─► Api ─► an emulator, in tests
+//! CoreMl (device.rs) ─► Emitter ─► check ─► cache ─► Api ─► apple.rs: Core ML itself
+//!          │                                          └► an emulator, in tests
 //!          └ boundary.rs: memory in place, conversions
 //! ```
 
 mod api;
+#[cfg(any(target_os = "macos", target_os = "ios"))]
+mod apple;
 mod boundary;
 mod builder;
 pub mod cache;
@@ -24,9 +27,38 @@ pub mod package;
 pub mod proto;
 pub mod weights;
 
-pub use api::{Api, ComputeUnits, ModelError, Output, Properties};
+use std::sync::Arc;
+
+use rustorch_runtime::{Absent, Backend};
+
+pub use api::{Api, ComputeUnit, ComputeUnits, ModelError, Output, Properties};
 pub use check::{Flaw, check};
-pub use device::{CoreMl, Settings};
+pub use device::{CoreMl, Options, Settings};
 pub use emit::{EmitError, Emitted, Emitter, Feature};
 pub use opset::{Opset, Precision, Target};
 pub use package::Package;
+
+/// Opens Core ML, which is one device.
+///
+/// # Errors
+/// It cannot be used, for the reason given.
+#[cfg(any(target_os = "macos", target_os = "ios"))]
+pub fn devices(options: Options) -> Result<Vec<Arc<dyn Backend>>, Absent> {
+    let settings = Settings::of_user(options)?;
+    let device = CoreMl::new(apple::System::new(), 0, settings)?;
+    Ok(vec![Arc::new(device)])
+}
+
+/// Opens Core ML, which is not on this machine.
+///
+/// # Errors
+/// Always: this is none of Apple's systems.
+#[cfg(not(any(target_os = "macos", target_os = "ios")))]
+pub fn devices(_options: Options) -> Result<Vec<Arc<dyn Backend>>, Absent> {
+    let cure = "use one of the devices that are there";
+    Err(Absent::new(
+        "coreml",
+        "Core ML is on Apple's systems only",
+        cure,
+    ))
+}

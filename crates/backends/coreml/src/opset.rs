@@ -1,5 +1,8 @@
 //! Versions: which operations there are on which system, and in what precision they compute.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::proto::mil::DataType;
 
 /// A set of operations of ML Programs. Each has those before it.
@@ -55,9 +58,10 @@ impl Opset {
 /// What values of type `f32` are computed in. The type of a value in an ML Program is the least
 /// precision that Core ML may use for it
 /// ([typed execution](https://apple.github.io/coremltools/docs-guides/source/typed-execution.html)).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Precision {
     /// Single precision, which the Neural Engine does not have.
+    #[default]
     F32,
     /// Half precision, on any compute unit. Inputs and outputs stay as they are.
     F16,
@@ -69,6 +73,27 @@ impl Precision {
         match self {
             Self::F32 => DataType::Float32,
             Self::F16 => DataType::Float16,
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+        })
+    }
+}
+
+impl FromStr for Precision {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "f32" => Ok(Self::F32),
+            "f16" => Ok(Self::F16),
+            _ => Err("expected f32 or f16".to_owned()),
         }
     }
 }

@@ -73,6 +73,13 @@ impl Faulty {
         }
     }
 
+    fn wrap(&self, inner: Box<dyn Program>) -> Box<dyn Program> {
+        Box::new(FaultyProgram {
+            inner,
+            state: self.state.clone(),
+        })
+    }
+
     /// Kernel launches so far, failed ones included.
     pub fn launches(&self) -> u64 {
         self.state.launches.load(Ordering::Relaxed)
@@ -192,10 +199,20 @@ impl Backend for Faulty {
 
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
         self.state.check_alive()?;
-        Ok(Box::new(FaultyProgram {
-            inner: self.inner.compile(graph)?,
-            state: self.state.clone(),
-        }))
+        Ok(self.wrap(self.inner.compile(graph)?))
+    }
+
+    fn compile_with(
+        &self,
+        graph: &Graph,
+        constants: &[Option<HostBuffer>],
+    ) -> Result<Box<dyn Program>, DeviceError> {
+        self.state.check_alive()?;
+        Ok(self.wrap(self.inner.compile_with(graph, constants)?))
+    }
+
+    fn takes_constants(&self) -> bool {
+        self.inner.takes_constants()
     }
 }
 

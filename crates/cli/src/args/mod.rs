@@ -10,6 +10,6 @@ pub(crate) use amount::ByteCount;
 pub(crate) use backend::{BackendArg, Hybrid};
 pub(crate) use route::{RouteArg, operation};
 pub(crate) use shared::{
-    CacheType, ContextArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, GpuArgs, InjectArgs,
-    ModelArgs, SamplingArgs, TextArgs, ThreadArgs,
+    CacheType, ContextArgs, CoreMlArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, GpuArgs,
+    InjectArgs, ModelArgs, SamplingArgs, TextArgs, ThreadArgs,
 };

@@ -6,6 +6,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use rustorch_faulty::{FaultError, Faults};
 use rustorch_llm::GpuLayers;
+use rustorch_tensor::DeviceOptions;
 
 use super::amount::gpu_layers;
 use super::{BackendArg, ByteCount, RouteArg};
@@ -99,6 +100,34 @@ pub(crate) struct GpuArgs {
     pub(crate) gpu_memory: Option<ByteCount>,
 }
 
+/// What Core ML is asked for, where the program has it.
+#[derive(Clone, Copy, Debug, Default, Args)]
+#[command(next_help_heading = "Devices")]
+pub(crate) struct CoreMlArgs {
+    /// What Core ML computes f32 in: f32, or f16, which the Neural Engine has and f32 not
+    #[cfg(feature = "coreml")]
+    #[arg(long, value_name = "TYPE", default_value_t)]
+    pub(crate) coreml_precision: rustorch_coreml::Precision,
+
+    /// The units that Core ML may choose from: all, cpu-and-ne, cpu-and-gpu or cpu
+    #[cfg(feature = "coreml")]
+    #[arg(long, value_name = "UNITS", default_value_t)]
+    pub(crate) coreml_compute_units: rustorch_coreml::ComputeUnits,
+}
+
+impl CoreMlArgs {
+    /// What devices are opened with, if the CPU has so many threads.
+    pub(crate) fn options(self, workers: ThreadArgs) -> DeviceOptions {
+        let options = DeviceOptions::new(workers.threads);
+        #[cfg(feature = "coreml")]
+        let options = options.with_coreml(rustorch_coreml::Options {
+            precision: self.coreml_precision,
+            units: self.coreml_compute_units,
+        });
+        options
+    }
+}
+
 /// Where it is computed.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Devices")]
@@ -113,6 +142,9 @@ pub(crate) struct DeviceArgs {
 
     #[command(flatten)]
     pub(crate) gpus: GpuArgs,
+
+    #[command(flatten)]
+    pub(crate) coreml: CoreMlArgs,
 
     #[command(flatten)]
     pub(crate) workers: ThreadArgs,

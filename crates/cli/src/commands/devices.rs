@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use rustorch_ir::{DType, OpKind};
 use rustorch_runtime::{Absent, DeviceCapability, DeviceInfo, Runtime, Support};
-use rustorch_tensor::Discovered;
+use rustorch_tensor::{DeviceOptions, Discovered};
 use serde_json::json;
 
 use crate::args::Format;
@@ -20,7 +20,7 @@ pub(crate) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Result<()> {
-    let Discovered { backends, absent } = rustorch_tensor::discover(0);
+    let Discovered { backends, absent } = rustorch_tensor::discover(DeviceOptions::default());
     let runtime = Runtime::new(backends.iter().cloned());
     let devices = runtime.devices().zip(runtime.capabilities());
     let devices: Vec<_> = devices

@@ -1,6 +1,7 @@
 //! The bundled model: llama.cpp's answers, on every device, and when devices fail.
 
 mod common;
+mod coreml;
 mod f32_hybrid;
 mod faults;
 mod goldens;
@@ -23,12 +24,16 @@ fn main() -> ExitCode {
         goldens::on_opencl,
     ];
     let metal = tests![
+        coreml::the_mac_hybrid_chooses_the_tokens_of_the_cpu,
         faults::every_fault_of_a_metal_device,
         goldens::on_emulated_metal,
     ];
+    let all_four = tests![coreml::the_chain_is_walked_to_its_end];
     let in_place = tests![zero_copy::a_device_in_host_memory_copies_no_byte];
     Suite::new()
         .always(always![
+            coreml::core_ml_chooses_the_tokens_of_the_cpu,
+            coreml::every_fault_at_every_call_of_core_ml,
             f32_hybrid::the_goldens_without_a_conversion_or_a_copy,
             f32_hybrid::what_it_is_compared_with_really_converts,
             f32_hybrid::doubles_are_refused_until_they_are_converted_on_purpose,
@@ -53,6 +58,7 @@ fn main() -> ExitCode {
             goldens::on_the_cpu::q4_k_m,
         ])
         .on(find_opencl(), OPENCL, opencl)
+        .on(coreml::find_both(), OPENCL, all_four)
         .on(find_opencl(), OPENCL, in_place)
         .on(find_metal(), METAL, metal)
         .on(find_metal(), METAL, in_place)

@@ -8,7 +8,7 @@ use crate::devices::memo;
 use crate::journal::lock;
 use crate::planner::{Avoided, Plan};
 use crate::segment::Segment;
-use crate::{DeviceError, FailureClass, Fallback, Program, RunError};
+use crate::{DeviceError, FailureClass, Fallback, HostBuffer, Program, RunError};
 
 impl Executable {
     /// The plan for the next run, with what is compiled meanwhile: as [`Self::plan`], but that
@@ -69,12 +69,18 @@ impl Executable {
     }
 
     /// The program of a segment, from the background if it was begun there.
-    pub(super) fn program(&self, segment: &Segment) -> Result<Arc<dyn Program>, DeviceError> {
+    /// Others are compiled with these constants.
+    pub(super) fn program(
+        &self,
+        segment: &Segment,
+        constants: &[Option<HostBuffer>],
+    ) -> Result<Arc<dyn Program>, DeviceError> {
         match self.job(segment) {
             Some(job) => self.devices.compiler.wait_for(&job).clone(),
             None => {
                 let backend = self.devices.backend(segment.device);
-                backend.compile(&segment.graph).map(Arc::from)
+                let program = backend.compile_with(&segment.graph, constants);
+                program.map(Arc::from)
             }
         }
     }

@@ -43,7 +43,7 @@ impl Executable {
         memory: &RunMemory,
         each: &mut impl FnMut(Loaded),
     ) -> Result<(), Attempt> {
-        let Prepared { stages, plan, .. } = self.current(prepared, memory)?;
+        let Prepared { stages, plan, .. } = self.current(prepared, inputs, memory)?;
         let mut wanted: Vec<Wanted> = Vec::new();
         for stage in stages.iter() {
             for &(source, write) in &stage.operands {

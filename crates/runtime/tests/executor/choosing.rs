@@ -4,7 +4,7 @@ use rustorch_ir::ops::{Distribution, Linear, Random, RmsNorm, UnaryOp, UpdateSli
 use rustorch_ir::{DType, GpuDevice, Graph, OpKind, TensorType};
 use rustorch_runtime::{
     DeviceSelector, DeviceType, GpuExecutionStrategy, Hardware, OpType, Routing, RunError, Runtime,
-    TensorInfo,
+    TensorInfo, supports_coreml,
 };
 
 use crate::fake::{Fake, cpu};
@@ -327,6 +327,66 @@ fn the_core_ml_hybrid_goes_on_with_its_gpu() {
     assert_eq!(device(sum, None), COREML);
     assert_eq!(device(neg, None), METAL);
     assert_eq!(device(neg, Some(GpuDevice::Cuda(0))), CUDA);
+}
+
+/// The rules of what Core ML is offered hold for whoever asks for it.
+#[test]
+fn core_ml_is_asked_only_for_what_it_is_good_for() {
+    let runtime = mac();
+    let rank = |rank: usize| TensorType::new(vec![2; rank], DType::F32);
+    let mut reduction = Graph::new();
+    let x = reduction.input(rank(5)).unwrap();
+    let y = sum(&mut reduction, x);
+    reduction.output(y);
+    let mut activation = Graph::new();
+    let x = activation.input(rank(5)).unwrap();
+    let y = neg(&mut activation, x);
+    activation.output(y);
+    let mut pinned = reduction.clone();
+    pinned.pin(pinned.outputs()[0], Some(COREML));
+    let hybrid = DeviceType::CoreMLHybrid {
+        coreml_id: 0,
+        fallback_gpu: None,
+    };
+    let why = "coreml:0: not what Core ML is good for";
+    assert_eq!(choice(&runtime, &activation, on(COREML)).0, COREML);
+    for (graph, routing, next) in [
+        (&reduction, on(COREML), DeviceType::Cpu),
+        (&reduction, on(hybrid), METAL),
+        (&pinned, Routing::AUTO, DeviceType::Cpu),
+    ] {
+        assert_eq!(choice(&runtime, graph, routing), (next, why.to_owned()));
+    }
+    runtime.set_route(OpKind::Reduce, COREML);
+    let routed = choice(&runtime, &reduction, Routing::AUTO);
+    assert_eq!(routed, (DeviceType::Cpu, why.to_owned()));
+    // Each family has its own highest rank, and some are never offered.
+    let supports = |op_type, rank: usize, dtype| {
+        let tensor = TensorInfo::new(TensorType::new(vec![2; rank], dtype));
+        supports_coreml(op_type, &tensor)
+    };
+    for (op_type, most) in [
+        (OpType::LinearAlgebra, 5),
+        (OpType::Convolution, 5),
+        (OpType::Activation, 5),
+        (OpType::Reduction, 4),
+        (OpType::Normalization, 4),
+        (OpType::ComplexMath, 0),
+        (OpType::Distribution, 0),
+        (OpType::CustomKernel, 0),
+        (OpType::DistributedOps, 0),
+    ] {
+        for dtype in [DType::F16, DType::F32] {
+            let taken: Vec<usize> = (1..=6).filter(|&n| supports(op_type, n, dtype)).collect();
+            assert_eq!(taken, (1..=most).collect::<Vec<_>>(), "{op_type:?}");
+        }
+        assert!(!supports(op_type, 2, DType::F64));
+        let custom = TensorInfo {
+            custom_kernel: true,
+            ..TensorInfo::new(rank(2))
+        };
+        assert!(!supports_coreml(op_type, &custom));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustorch_coreml::cache::Cache;
-use rustorch_coreml::{ComputeUnits, CoreMl, Precision, Settings};
+use rustorch_coreml::{CoreMl, Options, Settings};
 use rustorch_coreml_emulator::Emulated;
 use rustorch_ir::{Graph, Signature};
 use rustorch_runtime::{
@@ -39,8 +39,7 @@ impl Backend for Anywhere {
 fn runs(api: Emulated) {
     let folder = tempfile::tempdir().unwrap();
     let settings = Settings {
-        precision: Precision::F32,
-        units: ComputeUnits::All,
+        options: Options::default(),
         cache: Cache::new(folder.path(), 1 << 20),
         deadline: Deadline::after(Duration::from_secs(60)),
     };

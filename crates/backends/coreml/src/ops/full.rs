@@ -24,7 +24,7 @@ fn emit(b: &mut Builder, op: &Op, _: &[Var]) -> Vars {
     let one = |shape: &[usize]| match to {
         DataType::Int32 => Constant::tensor_of_ints(vec![op.value.as_i64() as i32], shape),
         DataType::Bool => Constant::bools(vec![op.value.as_i64() != 0], shape),
-        _ => Constant::floats(&[op.value.as_f64()], shape, to),
+        _ => Constant::floats([op.value.as_f64()], shape, to),
     };
     if shape.elements() == 1 {
         return smallvec![b.constant(&one(&shape))];

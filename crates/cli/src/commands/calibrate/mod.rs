@@ -12,7 +12,7 @@ use clap::Args;
 use rustorch_runtime::{Bound, Calibration, Costs, DeviceType, OpCost, Runtime};
 use serde_json::json;
 
-use crate::args::{BackendArg, DeviceArgs, Format, ThreadArgs};
+use crate::args::{BackendArg, CoreMlArgs, DeviceArgs, Format, ThreadArgs};
 use crate::devices::Devices;
 use crate::output::{bytes, count, duration, json_line};
 use crate::progress;
@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Measure this device alone; what is known of the others is kept
     #[arg(short, long, value_name = "BACKEND")]
     backend: Option<DeviceType>,
+
+    #[command(flatten)]
+    coreml: CoreMlArgs,
 
     #[command(flatten)]
     workers: ThreadArgs,
@@ -48,6 +51,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
             .into_iter()
             .collect(),
         gpus: Default::default(),
+        coreml: options.coreml,
         workers: options.workers,
         strict: false,
         inject: Default::default(),

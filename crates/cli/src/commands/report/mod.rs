@@ -14,7 +14,7 @@ use clap::builder::RangedU64ValueParser;
 use rustorch_llm::quantize::FileType;
 use serde::Serialize;
 
-use crate::args::{BackendArg, DocumentArgs, ThreadArgs};
+use crate::args::{BackendArg, CoreMlArgs, DocumentArgs, ThreadArgs};
 use crate::devices::discover;
 use crate::document::Document;
 use crate::machine::{Machine, PROGRAM, now};
@@ -61,6 +61,9 @@ pub(crate) struct Options {
     repetitions: u32,
 
     #[command(flatten)]
+    coreml: CoreMlArgs,
+
+    #[command(flatten)]
     workers: ThreadArgs,
 
     #[command(flatten)]
@@ -69,7 +72,7 @@ pub(crate) struct Options {
 
 pub(super) fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
-    let found = discover(options.workers.threads, &[]);
+    let found = discover(options.coreml.options(options.workers), &[]);
     let variants = Variants::open(&options.model)?;
     for (file, why) in &variants.useless {
         tracing::warn!("{file} is left out: {why}");

@@ -19,7 +19,7 @@ use rustorch_faulty::Fault;
 use rustorch_ir::OpKind;
 use serde::Serialize;
 
-use crate::args::{BackendArg, DocumentArgs, InjectArgs, ThreadArgs, operation};
+use crate::args::{BackendArg, CoreMlArgs, DocumentArgs, InjectArgs, ThreadArgs, operation};
 use crate::devices::discover;
 use crate::document::Document;
 use crate::subject::Subject;
@@ -63,6 +63,9 @@ pub(crate) struct Options {
     model: Vec<PathBuf>,
 
     #[command(flatten)]
+    coreml: CoreMlArgs,
+
+    #[command(flatten)]
     workers: ThreadArgs,
 
     #[command(flatten)]
@@ -97,7 +100,10 @@ impl Part {
 
 pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let start = Instant::now();
-    let found = discover(options.workers.threads, &options.inject.faults.0);
+    let found = discover(
+        options.coreml.options(options.workers),
+        &options.inject.faults.0,
+    );
     let subjects = Subject::find(options.backend, &found)?;
     let variants = Variants::open(&options.model)?;
     let document = Document::open(&options.document, "rustorch-verify")?;

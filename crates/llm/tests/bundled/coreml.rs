@@ -1,0 +1,228 @@
+//! The bundled model with an emulated Core ML.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustorch_conformance::Extent;
+use rustorch_coreml::cache::Cache;
+use rustorch_coreml::{CoreMl, Options, Settings};
+use rustorch_coreml_emulator::{Call, Emulated, Fault};
+use rustorch_cpu::Cpu;
+use rustorch_faulty::{Fault as Injected, FaultKind, Faulty, When};
+use rustorch_ir::{Graph, Signature};
+use rustorch_llm::golden::largest;
+use rustorch_llm::{Model, Session, SessionOptions};
+use rustorch_runtime::{
+    Backend, Deadline, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, GpuDevice,
+    Hardware, Program, Routing, Runtime,
+};
+
+use crate::common::{Devices, find_metal, find_opencl, load};
+
+const PROMPT: [u32; 5] = [0, 48, 1299, 602, 260];
+const TOKENS: usize = 3;
+
+const COREML: DeviceType = DeviceType::CoreML(0);
+const MAC_HYBRID: DeviceType = DeviceType::CoreMLHybrid {
+    coreml_id: 0,
+    fallback_gpu: Some(GpuDevice::Metal(0)),
+};
+
+/// Core ML of macOS 15 that keeps what it compiles in `folder`.
+fn coreml(folder: &Path) -> Arc<CoreMl<Emulated>> {
+    let settings = Settings {
+        options: Options::default(),
+        cache: Cache::new(folder, 1 << 30),
+        deadline: Deadline::after(Duration::from_secs(600)),
+    };
+    Arc::new(CoreMl::new(Emulated::new(15), 0, settings).unwrap())
+}
+
+fn cpu() -> Arc<dyn Backend> {
+    Arc::new(Cpu::new(1))
+}
+
+/// Greedy tokens, the largest at each step.
+fn generate(model: &Model, runtime: &Runtime, device: DeviceType) -> Vec<u32> {
+    let options = SessionOptions {
+        context: 32,
+        routing: Routing {
+            device,
+            ..Routing::AUTO
+        },
+        ..SessionOptions::default()
+    };
+    let mut session = Session::new(model, runtime, options).unwrap();
+    let mut logits = Vec::new();
+    session.feed(&PROMPT, &mut logits).unwrap();
+    for _ in 0..TOKENS {
+        let token = largest(&logits);
+        session.feed(&[token], &mut logits).unwrap();
+    }
+    session.tokens().to_vec()
+}
+
+fn on_the_cpu(model: &Model) -> Vec<u32> {
+    generate(model, &Runtime::new([cpu()]), DeviceType::Cpu)
+}
+
+/// Of the operations that ran, the devices.
+fn used(runtime: &Runtime) -> Vec<DeviceType> {
+    runtime.used_devices().into_iter().map(|d| d.0).collect()
+}
+
+pub(crate) fn core_ml_chooses_the_tokens_of_the_cpu() {
+    let (model, folder) = (load("f16"), tempfile::tempdir().unwrap());
+    let coreml = coreml(folder.path());
+    let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, cpu()]);
+    assert_eq!(generate(&model, &runtime, COREML), on_the_cpu(&model));
+    assert!(used(&runtime).contains(&COREML));
+    assert_eq!(runtime.fallbacks().len(), 0, "{:?}", runtime.fallbacks());
+}
+
+pub(crate) fn the_mac_hybrid_chooses_the_tokens_of_the_cpu(metal: &Devices) {
+    let (model, folder) = (load("f16"), tempfile::tempdir().unwrap());
+    let coreml: Arc<dyn Backend> = coreml(folder.path());
+    let runtime = Runtime::new([coreml, metal[0].clone(), cpu()]);
+    assert_eq!(generate(&model, &runtime, MAC_HYBRID), on_the_cpu(&model));
+    let used = used(&runtime);
+    for device in [COREML, metal[0].info().device] {
+        assert!(used.contains(&device), "{used:?}");
+    }
+    assert_eq!(runtime.fallbacks().len(), 0, "{:?}", runtime.fallbacks());
+}
+
+/// Of each kind of call some, all of them with `RUSTORCH_TEST_FULL`.
+pub(crate) fn every_fault_at_every_call_of_core_ml() {
+    let (model, warm) = (load("f16"), tempfile::tempdir().unwrap());
+    let expected = on_the_cpu(&model);
+    let counts = {
+        let coreml = coreml(warm.path());
+        let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, cpu()]);
+        generate(&model, &runtime, COREML);
+        [Call::Compile, Call::Load, Call::Array, Call::Predict]
+            .map(|call| (call, coreml.api().calls(call)))
+    };
+    let faults = [
+        Fault::Code(0),
+        Fault::Code(1),
+        Fault::Code(3),
+        Fault::Code(11),
+        Fault::OutOfMemory,
+        Fault::Hang,
+    ];
+    for (call, count) in counts {
+        assert!(count > 0, "{call:?}");
+        for nth in Extent::of_tests().choose(0..count, 2) {
+            for fault in Extent::of_tests().choose(faults, 2) {
+                strike(&model, &expected, warm.path(), (call, nth, fault));
+            }
+        }
+    }
+}
+
+/// One call does not succeed.
+fn strike(model: &Model, expected: &[u32], warm: &Path, (call, nth, fault): (Call, usize, Fault)) {
+    // Arrays are made where nobody waits with a limit.
+    if (call, fault) == (Call::Array, Fault::Hang) {
+        return;
+    }
+    let what = format!("{fault:?} at {call:?} {nth}");
+    let cold = tempfile::tempdir().unwrap();
+    let settings = Settings {
+        options: Options::default(),
+        // What is compiled already is not compiled again.
+        cache: match call {
+            Call::Compile => Cache::new(cold.path(), 1 << 30),
+            _ => Cache::new(warm, 1 << 30),
+        },
+        deadline: Deadline::after(match fault {
+            Fault::Hang => Duration::from_secs(20),
+            _ => Duration::from_secs(600),
+        }),
+    };
+    let coreml = Arc::new(CoreMl::new(Emulated::new(15), 0, settings).unwrap());
+    coreml.api().fail(call, nth, fault);
+    let runtime = Runtime::new([coreml as Arc<dyn Backend>, cpu()]);
+    assert_eq!(generate(model, &runtime, COREML), expected, "{what}");
+    let fallbacks = runtime.fallbacks();
+    let class = match fault {
+        Fault::Code(_) => FailureClass::Unsupported,
+        Fault::OutOfMemory => FailureClass::OutOfMemory { never_fits: false },
+        Fault::Hang => FailureClass::Timeout,
+    };
+    assert_eq!(fallbacks.len(), 1, "{what}: {fallbacks:?}");
+    assert_eq!(fallbacks[0].error.device, COREML, "{what}");
+    assert_eq!(fallbacks[0].error.class, class, "{what}");
+}
+
+/// Emulated Metal and an OpenCL device.
+pub(crate) fn find_both() -> Result<[Arc<dyn Backend>; 2], String> {
+    let metal = find_metal().map_err(|e| e.to_string())?.remove(0);
+    let opencl = find_opencl().map_err(|e| e.to_string())?.remove(0);
+    Ok([metal, Arc::new(AsGpu::of(opencl))])
+}
+
+/// A device that says that it is a GPU.
+struct AsGpu(DeviceInfo, Arc<dyn Backend>);
+
+impl AsGpu {
+    fn of(inner: Arc<dyn Backend>) -> Self {
+        let info = DeviceInfo {
+            hardware: Hardware::Gpu,
+            ..inner.info().clone()
+        };
+        Self(info, inner)
+    }
+}
+
+impl Backend for AsGpu {
+    fn info(&self) -> &DeviceInfo {
+        &self.0
+    }
+
+    fn supports(&self, signature: &Signature) -> bool {
+        self.1.supports(signature)
+    }
+
+    fn memory(&self) -> &dyn DeviceMemory {
+        self.1.memory()
+    }
+
+    fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
+        self.1.compile(graph)
+    }
+}
+
+/// Each device is lost with its first launch.
+pub(crate) fn the_chain_is_walked_to_its_end(devices: &[Arc<dyn Backend>; 2]) {
+    let (model, folder) = (load("f16"), tempfile::tempdir().unwrap());
+    let [metal, opencl] = devices.clone();
+    let coreml: Arc<dyn Backend> = coreml(folder.path());
+    let chain = [coreml, metal, opencl].map(|inner| -> Arc<dyn Backend> {
+        let fault = Injected {
+            device: inner.info().device,
+            op: None,
+            when: When::Nth(1),
+            kind: FaultKind::Lost,
+        };
+        Arc::new(Faulty::new(inner, [fault]))
+    });
+    let runtime = Runtime::new(chain.into_iter().chain([cpu()]));
+    assert_eq!(generate(&model, &runtime, MAC_HYBRID), on_the_cpu(&model));
+    let walked: Vec<_> = (runtime.fallbacks().iter())
+        .map(|f| (f.error.device, f.error.class, f.to))
+        .collect();
+    let [metal, opencl] = [DeviceType::Metal(0), DeviceType::OpenCL(0)];
+    let lost = FailureClass::Lost;
+    assert_eq!(
+        walked,
+        [
+            (COREML, lost, Some(metal)),
+            (metal, lost, Some(opencl)),
+            (opencl, lost, Some(DeviceType::Cpu)),
+        ]
+    );
+    assert_eq!(used(&runtime), [DeviceType::Cpu]);
+}
