@@ -66,7 +66,8 @@ def evaluate(function, inputs):
         if op.op_type == "const":
             continue
         try:
-            values = op.value_inference()
+            is_compressed = op.op_type.startswith("constexpr_")
+            values = op.materialized_val_inference() if is_compressed else op.value_inference()
         except (NotImplementedError, ValueError, TypeError) as error:
             raise NotEvaluated(op.op_type) from error
         if values is None:

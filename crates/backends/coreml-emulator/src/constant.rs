@@ -71,8 +71,20 @@ fn packed(data_type: DataType, bytes: &[u8]) -> Result<Data, String> {
             let x = bytes.as_chunks().0.iter().copied();
             Data::Float(x.map(|x| f16::from_le_bytes(x).into()).collect())
         }
+        DataType::Int8 => Data::Int(bytes.iter().map(|&x| (x as i8).into()).collect()),
+        DataType::Uint8 => Data::Int(bytes.iter().map(|&x| x.into()).collect()),
+        DataType::Uint4 => Data::Int(nibbles(bytes).map(i64::from).collect()),
+        DataType::Int4 => {
+            let signed = |x: u8| i64::from(x) - if x < 8 { 0 } else { 16 };
+            Data::Int(nibbles(bytes).map(signed).collect())
+        }
         other => return Err(format!("packed elements of {other:?}")),
     })
+}
+
+/// The halves of each byte, the lower one first.
+fn nibbles(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    bytes.iter().flat_map(|&x| [x & 0xF, x >> 4])
 }
 
 /// The bytes of a blob: 64 bytes of metadata at `at` tell where they are.
@@ -86,6 +98,10 @@ fn blob(file: &[u8], at: u64, data_type: DataType) -> Result<&[u8], String> {
     let code = match data_type {
         DataType::Float16 => 1,
         DataType::Float32 => 2,
+        DataType::Uint8 => 3,
+        DataType::Int8 => 4,
+        DataType::Int4 => 8,
+        DataType::Uint4 => 11,
         other => return Err(format!("weights of {other:?}")),
     };
     if word(0) != 0xDEAD_BEEF || word(1) != code || file.get(4..8) != Some(&[2, 0, 0, 0]) {

@@ -1,5 +1,6 @@
 //! What operations give, by their names.
 
+mod compression;
 mod elementwise;
 mod image;
 mod matrix;
@@ -52,6 +53,7 @@ pub(crate) fn evaluate(kind: &str, x: &Arguments) -> Result<Tensor, String> {
         "gather" => shape::gather(x),
         "gather_along_axis" => shape::gather_along_axis(x),
         "fill" => shape::fill(x),
+        "constexpr_blockwise_shift_scale" => compression::blockwise_shift_scale(x),
         _ => Err("no such operation".to_owned()),
     }
 }

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use rustorch_ir::{DType, Shape, TensorType};
 use smallvec::SmallVec;
 
+use crate::blocks::Groups;
 use crate::constant::Constant;
 use crate::opset::Target;
 use crate::proto::mil::{
-    Argument, Binding, BindingKind, DataType, NamedValueType, Operation, ValueType,
+    Argument, Binding, BindingKind, DataType, NamedValueType, Operation, Value, ValueType,
 };
 use crate::weights::{BlobError, WeightsWriter};
 
@@ -32,6 +33,8 @@ pub(crate) enum Arg<'a> {
     Var(&'a Var),
     List(&'a [Var]),
     Constant(Constant),
+    /// A value in the operation itself, as operations that make constants have theirs.
+    Value(Value),
 }
 
 impl<'a> From<&'a Var> for Arg<'a> {
@@ -117,6 +120,40 @@ impl Builder {
         Ok(var)
     }
 
+    /// Weights in groups along their rows, as a constant of floats.
+    ///
+    /// # Errors
+    /// `weight.bin` cannot hold them.
+    pub(crate) fn try_groups(
+        &mut self,
+        groups: &Groups,
+        shape: &[usize],
+    ) -> Result<Var, BlobError> {
+        let mut scales_shape = shape.to_vec();
+        if let Some(row) = scales_shape.last_mut() {
+            *row /= groups.len;
+        }
+        let codes = Constant::packed(groups.codes.clone(), shape, groups.data_type);
+        let floats = |x: &[f32]| {
+            let x = x.iter().map(|&x| x.into());
+            Constant::floats(x, &scales_shape, DataType::Float32)
+        };
+        let mut parts = vec![("data", codes), ("scale", floats(&groups.scales))];
+        if !groups.offsets.is_empty() {
+            parts.push(("offset", floats(&groups.offsets)));
+        }
+        let mut args = Vec::with_capacity(parts.len());
+        for (name, part) in parts {
+            args.push((name, Arg::Value(part.store(&mut self.weights)?)));
+        }
+        let kind = "constexpr_blockwise_shift_scale";
+        let var = self.op(kind, &args, DataType::Float32, shape);
+        Ok(Var {
+            is_constant: true,
+            ..var
+        })
+    }
+
     /// A constant of a type that a program can have anywhere.
     pub(crate) fn constant(&mut self, constant: &Constant) -> Var {
         let stored = self.try_constant(constant);
@@ -179,6 +216,9 @@ impl Builder {
                 Arg::Var(var) => vec![by_name(var)],
                 Arg::List(vars) => vars.iter().map(by_name).collect(),
                 Arg::Constant(constant) => vec![by_name(&self.constant(constant))],
+                Arg::Value(value) => vec![Binding {
+                    binding: Some(BindingKind::Value(value.clone())),
+                }],
             };
             inputs.insert((*parameter).to_owned(), Argument { arguments });
         }

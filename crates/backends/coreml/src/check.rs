@@ -18,7 +18,7 @@ use crate::proto::mil::{
 use crate::proto::model::{
     ArrayDataType, FeatureDescription, FeatureKind, Model, ModelDescription, ModelType,
 };
-use infer::{Operand, Operands, Type};
+use infer::{Constant, Operand, Operands, Type};
 
 /// Something that is wrong, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -207,6 +207,10 @@ impl Checker<'_> {
             && declared != inferred
         {
             self.flaw(&place, format!("gives {inferred}, not {declared}"));
+        }
+        let is_constant = operation.r#type.starts_with("constexpr_");
+        if let Some(operand) = self.known.get_mut(&result.name).filter(|_| is_constant) {
+            operand.constant = Some(Constant::Other);
         }
     }
 

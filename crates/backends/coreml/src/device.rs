@@ -242,9 +242,11 @@ impl<A: Api> Backend for CoreMl<A> {
         &self.info
     }
 
-    /// Nothing is known to be a constant where this is asked.
+    /// Nothing is known to be a constant where this is asked. Weights in blocks are taken to be one,
+    /// since they nearly always are; where they are not, compiling tells.
     fn supports(&self, signature: &Signature) -> bool {
-        let constant = vec![false; signature.inputs.len()];
+        let inputs = signature.inputs.iter();
+        let constant: Vec<bool> = inputs.map(|ty| ty.dtype.is_block()).collect();
         self.shared.emitter.supports(signature, &constant)
     }
 

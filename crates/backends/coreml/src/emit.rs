@@ -6,9 +6,10 @@ use half::f16;
 use rustorch_ir::{DType, Graph, Node, Op, Role, Shape, Signature, TensorType, ValueId};
 use rustorch_runtime::KernelTable;
 
+use crate::blocks;
 use crate::builder::{Builder, Var, Vars, program_shape};
 use crate::constant::Constant;
-use crate::kernel::{Call, Kernel, fits};
+use crate::kernel::{Call, Kernel, are_blocks, fits};
 use crate::ops;
 use crate::opset::Target;
 use crate::package::Package;
@@ -326,10 +327,17 @@ impl Writer {
         if bytes.len() != ty.bytes() {
             return Err(wrong("another number of bytes"));
         }
+        let shape = program_shape(ty);
+        if let DType::Block(format) = ty.dtype
+            && are_blocks(ty.dtype, self.builder.target)
+        {
+            let groups = blocks::groups(format, bytes);
+            let groups = groups.ok_or_else(|| wrong("no type of an ML Program"))?;
+            return Ok(self.builder.try_groups(&groups, &shape)?);
+        }
         let (true, Some(data_type)) = (fits(ty), self.builder.data_type(ty.dtype)) else {
             return Err(wrong("no type of an ML Program"));
         };
-        let shape = program_shape(ty);
         let constant = match ty.dtype {
             DType::F32 => {
                 let x = bytes.as_chunks().0.iter().copied();

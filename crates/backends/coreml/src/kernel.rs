@@ -3,6 +3,7 @@
 use rustorch_ir::{DType, Op, OpKind, Signature, TensorType};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use crate::blocks;
 use crate::builder::{Builder, Var, Vars};
 use crate::opset::Target;
 
@@ -65,6 +66,14 @@ pub(crate) fn fits(ty: &TensorType) -> bool {
 /// A type that is computed in.
 pub(crate) fn is_float(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16)
+}
+
+/// Weights in blocks that a program can have.
+pub(crate) fn are_blocks(dtype: DType, target: Target) -> bool {
+    match dtype {
+        DType::Block(format) => target.opset >= blocks::SINCE && blocks::has_form(format),
+        _ => false,
+    }
 }
 
 /// A type that most operations take that only move elements.

@@ -13,6 +13,7 @@
 mod api;
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 mod apple;
+mod blocks;
 mod boundary;
 mod builder;
 pub mod cache;

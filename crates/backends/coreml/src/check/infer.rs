@@ -194,6 +194,23 @@ pub(super) fn matmul(x: &Operands) -> Inferred {
     Ok(shaped(x.ty("x")?, shape))
 }
 
+pub(super) fn shift_scale(x: &Operands) -> Inferred {
+    let (data, scale) = (x.ty("data")?, x.ty("scale")?);
+    let is_whole = |(data, scale): (&usize, &usize)| *scale > 0 && data.is_multiple_of(*scale);
+    let fits =
+        data.shape.len() == scale.shape.len() && data.shape.iter().zip(&scale.shape).all(is_whole);
+    ensure(fits && !data.shape.is_empty(), || {
+        format!("scales {scale} of {data}")
+    })?;
+    if let Some(offset) = x.find("offset") {
+        let offset = &offset.ty;
+        ensure(offset.shape == scale.shape, || {
+            format!("offsets {offset} beside scales {scale}")
+        })?;
+    }
+    Ok(shaped(scale, data.shape.clone()))
+}
+
 pub(super) fn linear(x: &Operands) -> Inferred {
     let (ty, weight) = (x.ty("x")?, x.ty("weight")?);
     let Some((&inner, batch)) = ty.shape.split_last() else {

@@ -3,7 +3,9 @@
 
 use super::infer::{self, Operand, Operands, Type};
 use crate::opset::Opset;
-use crate::proto::mil::DataType::{self, Bool, Float16, Float32, Int32, String};
+use crate::proto::mil::DataType::{
+    self, Bool, Float16, Float32, Int4, Int8, Int32, String, Uint4, Uint8,
+};
 
 /// What an operation takes and gives.
 pub(super) struct Rule {
@@ -35,6 +37,7 @@ enum Needs {
 }
 
 const FLOATS: &[DataType] = &[Float16, Float32];
+const CODES: &[DataType] = &[Int4, Uint4, Int8, Uint8];
 const NUMBERS: &[DataType] = &[Float16, Float32, Int32];
 const ANY: &[DataType] = &[Float16, Float32, Int32, Bool];
 
@@ -333,9 +336,21 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// The rule of an operation, if the set of operations has it: all that are known here are in all.
+/// Operations that CoreML8 brought.
+const RULES_OF_COREML8: &[Rule] = &[rule(
+    "constexpr_blockwise_shift_scale",
+    &[
+        param("data", CODES, Needs::Constant),
+        of_type("scale", FLOATS, Needs::Constant),
+        of_type("offset", FLOATS, Needs::Optional),
+    ],
+    infer::shift_scale,
+)];
+
+/// The rule of an operation, if the set of operations has it.
 pub(super) fn find(kind: &str, opset: Opset) -> Result<&'static Rule, std::string::String> {
-    let rule = RULES.iter().find(|rule| rule.kind == kind);
+    let newer = RULES_OF_COREML8.iter().filter(|_| opset >= Opset::CoreML8);
+    let rule = RULES.iter().chain(newer).find(|rule| rule.kind == kind);
     rule.ok_or_else(|| format!("no operation {kind:?} of {} is known", opset.name()))
 }
 

@@ -1,13 +1,20 @@
-use rustorch_ir::{Op, OpKind};
+use rustorch_ir::{DType, Op, OpKind};
 use smallvec::smallvec;
 
 use super::matmul::{add_bias, product};
 use crate::builder::{Arg, Builder, Var, Vars};
-use crate::kernel::{Kernel, is_float};
+use crate::kernel::{Kernel, are_blocks, is_float};
 
 pub(crate) const KERNEL: Kernel = Kernel {
     kind: OpKind::Linear,
-    accepts: |call| call.operands_are(is_float),
+    accepts: |call| {
+        let are_weights = |(operand, dtype): (usize, DType)| {
+            let is_weight = operand == 1 && call.is_constant(operand);
+            is_float(dtype) || is_weight && are_blocks(dtype, call.target)
+        };
+        let dtypes = call.signature.inputs.iter().map(|ty| ty.dtype);
+        dtypes.enumerate().all(are_weights)
+    },
     emit,
 };
 
