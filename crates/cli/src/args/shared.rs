@@ -290,3 +290,42 @@ pub(crate) struct SamplingArgs {
     )]
     pub(crate) frequency_penalty: f32,
 }
+
+#[cfg(all(test, feature = "coreml"))]
+mod tests {
+    use clap::Parser;
+    use rustorch_coreml::{ComputeUnits, Precision};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        coreml: CoreMlArgs,
+    }
+
+    fn parse(precision: &str, units: &str) -> Result<CoreMlArgs, clap::Error> {
+        let precision = format!("--coreml-precision={precision}");
+        let units = format!("--coreml-compute-units={units}");
+        let line = Line::try_parse_from(["program".to_owned(), precision, units]);
+        line.map(|line| line.coreml)
+    }
+
+    #[test]
+    fn core_ml_is_asked_for_a_precision_and_for_units() {
+        for (precision, expected) in [("f32", Precision::F32), ("f16", Precision::F16)] {
+            for units in ComputeUnits::ALL {
+                let coreml = parse(precision, &units.to_string()).unwrap();
+                let chosen = (coreml.coreml_precision, coreml.coreml_compute_units);
+                assert_eq!(chosen, (expected, units));
+            }
+        }
+        for (precision, units, why) in [
+            ("f64", "all", "expected f32 or f16"),
+            ("f32", "npu", "expected all, cpu-and-ne, cpu-and-gpu, cpu"),
+        ] {
+            let error = parse(precision, units).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

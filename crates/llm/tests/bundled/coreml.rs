@@ -23,6 +23,9 @@ use crate::common::{Devices, find_metal, find_opencl, load};
 const PROMPT: [u32; 5] = [0, 48, 1299, 602, 260];
 const TOKENS: usize = 3;
 
+/// Weights of the model, about.
+const WEIGHTS: u64 = 13_000_000;
+
 const COREML: DeviceType = DeviceType::CoreML(0);
 const MAC_HYBRID: DeviceType = DeviceType::CoreMLHybrid {
     coreml_id: 0,
@@ -72,13 +75,31 @@ fn used(runtime: &Runtime) -> Vec<DeviceType> {
     runtime.used_devices().into_iter().map(|d| d.0).collect()
 }
 
+/// Bytes of the files in a folder.
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let bytes = entries.map(|entry| match entry.metadata().unwrap() {
+        folder if folder.is_dir() => bytes_in(&entry.path()),
+        file => file.len(),
+    });
+    bytes.sum()
+}
+
+/// With weights of halves, and with weights in blocks. They are constants of programs, which have
+/// more than 4 bits of each weight of the model.
 pub(crate) fn core_ml_chooses_the_tokens_of_the_cpu() {
-    let (model, folder) = (load("f16"), tempfile::tempdir().unwrap());
-    let coreml = coreml(folder.path());
-    let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, cpu()]);
-    assert_eq!(generate(&model, &runtime, COREML), on_the_cpu(&model));
-    assert!(used(&runtime).contains(&COREML));
-    assert_eq!(runtime.fallbacks().len(), 0, "{:?}", runtime.fallbacks());
+    for name in ["f16", "Q8_0", "Q4_K_M"] {
+        let (model, folder) = (load(name), tempfile::tempdir().unwrap());
+        let coreml = coreml(folder.path());
+        let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, cpu()]);
+        let tokens = generate(&model, &runtime, COREML);
+        assert_eq!(tokens, on_the_cpu(&model), "{name}");
+        assert!(used(&runtime).contains(&COREML), "{name}");
+        let fallbacks = runtime.fallbacks();
+        assert_eq!(fallbacks.len(), 0, "{name}: {fallbacks:?}");
+        let kept = bytes_in(folder.path());
+        assert!(kept > WEIGHTS / 2, "{name}: {kept} bytes of programs");
+    }
 }
 
 pub(crate) fn the_mac_hybrid_chooses_the_tokens_of_the_cpu(metal: &Devices) {
