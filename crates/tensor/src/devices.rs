@@ -33,7 +33,8 @@ impl DeviceOptions {
     pub fn new(threads: usize) -> Self {
         Self {
             threads,
-            ..Self::default()
+            #[cfg(feature = "coreml")]
+            coreml: rustorch_coreml::Options::default(),
         }
     }
 
