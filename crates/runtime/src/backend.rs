@@ -51,9 +51,10 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// Where [compiling takes long](Backend::compilation), is the program of this graph at hand, as
-    /// in a cache, so that it takes not longer than elsewhere?
-    fn has_compiled(&self, _graph: &Graph) -> bool {
+    /// Where [compiling takes long](Backend::compilation), is the program of this graph
+    /// [with these constants](Backend::compile_with) at hand, as in a cache, so that it takes no
+    /// longer than elsewhere?
+    fn has_compiled(&self, _graph: &Graph, _constants: &[Option<HostBuffer>]) -> bool {
         false
     }
 

@@ -14,7 +14,7 @@ use rustorch_ir::Graph;
 
 use crate::journal::lock;
 use crate::placement::DeviceId;
-use crate::{Backend, DeviceError, FailureClass, Program};
+use crate::{Backend, DeviceError, FailureClass, HostBuffer, Program};
 
 /// What came of compiling.
 type Outcome = Result<Arc<dyn Program>, DeviceError>;
@@ -23,6 +23,8 @@ type Outcome = Result<Arc<dyn Program>, DeviceError>;
 pub(crate) struct Job {
     pub(crate) device: DeviceId,
     pub(crate) graph: Graph,
+    /// As [`Backend::compile_with`] takes them.
+    constants: Vec<Option<HostBuffer>>,
     /// For each node, the index of that of the caller's graph that it is, or is a part of.
     pub(crate) origins: Vec<usize>,
     backend: Arc<dyn Backend>,
@@ -36,16 +38,35 @@ impl Job {
         device: DeviceId,
         backend: Arc<dyn Backend>,
         graph: Graph,
+        constants: Vec<Option<HostBuffer>>,
         origins: Vec<usize>,
     ) -> Self {
         Self {
             device,
             graph,
+            constants,
             origins,
             backend,
             outcome: OnceLock::new(),
             is_answered: AtomicBool::new(false),
         }
+    }
+
+    /// Is it for this graph on the device, with these constants?
+    pub(crate) fn compiles(
+        &self,
+        device: DeviceId,
+        graph: &Graph,
+        constants: &[Option<HostBuffer>],
+    ) -> bool {
+        let is_same = |pair: (&Option<HostBuffer>, &Option<HostBuffer>)| match pair {
+            (Some(a), Some(b)) => a.same_memory(b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        device == self.device
+            && constants.len() == self.constants.len()
+            && constants.iter().zip(&self.constants).all(is_same)
+            && *graph == self.graph
     }
 
     /// What came of it; `None` before its end.
@@ -60,7 +81,7 @@ impl Job {
     }
 
     fn compile(&self) -> Outcome {
-        let compile = || self.backend.compile(&self.graph);
+        let compile = || self.backend.compile_with(&self.graph, &self.constants);
         match catch_unwind(AssertUnwindSafe(compile)) {
             Ok(compiled) => compiled.map(Arc::from),
             Err(_) => Err(DeviceError::new(

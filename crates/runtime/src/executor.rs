@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
 
+use self::compiling::Compiled;
 use self::constants::Constants;
 use self::inputs::{Held, Inputs};
 use crate::background::Job;
@@ -27,7 +28,7 @@ use crate::storage::StorageError;
 use crate::trace::explain;
 use crate::{
     DeviceBuffer, DeviceError, DeviceType, Explanation, FailureClass, Fallback, NoProbe, Probe,
-    Program, Reason, Routing, RunError, Storage,
+    Reason, Routing, RunError, Storage,
 };
 
 pub use loading::Loaded;
@@ -120,7 +121,7 @@ impl Prepared {
 /// A segment's program with its operands.
 struct Stage {
     device: DeviceId,
-    program: Arc<dyn Program>,
+    program: Compiled,
     /// What it reads, and whether it updates that as state.
     operands: Vec<(Source, bool)>,
     /// What it computes: a number among the results, and bytes.
@@ -502,7 +503,7 @@ impl Executable {
     }
 
     fn compile(&self, epoch: u64, inputs: Inputs, memory: &RunMemory) -> Result<Prepared, Attempt> {
-        let (plan, awaited) = self.plan_to_run(memory)?;
+        let (plan, awaited) = self.plan_to_run(inputs, memory)?;
         let graph = &plan.graph;
         let mut sources: Vec<Option<Source>> = vec![None; graph.len()];
         for (i, source) in sources[..graph.inputs().len()].iter_mut().enumerate() {

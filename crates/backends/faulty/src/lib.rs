@@ -193,8 +193,8 @@ impl Backend for Faulty {
         self.inner.compilation()
     }
 
-    fn has_compiled(&self, graph: &Graph) -> bool {
-        self.inner.has_compiled(graph)
+    fn has_compiled(&self, graph: &Graph, constants: &[Option<HostBuffer>]) -> bool {
+        self.inner.has_compiled(graph, constants)
     }
 
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {

@@ -1,8 +1,9 @@
 //! Programs that take long to compile: other devices serve until they are there.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use super::{Executable, RunMemory};
+use super::{Executable, Inputs, RunMemory};
 use crate::background::Job;
 use crate::devices::memo;
 use crate::journal::lock;
@@ -10,11 +11,29 @@ use crate::planner::{Avoided, Plan};
 use crate::segment::Segment;
 use crate::{DeviceError, FailureClass, Fallback, HostBuffer, Program, RunError};
 
+/// A program of one plan, or one that later plans find again.
+pub(super) enum Compiled {
+    Own(Box<dyn Program>),
+    Kept(Arc<dyn Program>),
+}
+
+impl Deref for Compiled {
+    type Target = dyn Program;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Own(program) => &**program,
+            Self::Kept(program) => &**program,
+        }
+    }
+}
+
 impl Executable {
     /// The plan for the next run, with what is compiled meanwhile: as [`Self::plan`], but that
     /// segments whose program is not ready go to the next device.
     pub(super) fn plan_to_run(
         &self,
+        inputs: Inputs,
         memory: &RunMemory,
     ) -> Result<(Plan, Vec<Arc<Job>>), RunError> {
         // In strict mode there is no next one.
@@ -24,19 +43,20 @@ impl Executable {
         let failures = self.failures();
         let mut avoided = Avoided::new();
         let plan = self.plan_with(memory, &mut avoided, |segment| {
-            let job = self.job(segment)?;
+            let job = self.job(segment, &self.constants(segment, inputs))?;
             let error = job.outcome()?.as_ref().err()?;
             Some(format!("compiling failed: {}", error.message))
         })?;
         self.tell(failures, &plan);
-        let awaited = self.begin(&plan);
+        let awaited = self.begin(&plan, inputs);
         if awaited.is_empty() {
             return Ok((plan, awaited));
         }
         let served = self.plan_with(memory, &mut avoided, |segment| {
-            let is_ready = match self.job(segment) {
+            let constants = self.constants(segment, inputs);
+            let is_ready = match self.job(segment, &constants) {
                 Some(job) => job.outcome().is_some(),
-                None => self.is_quick(segment),
+                None => self.is_quick(segment, &constants),
             };
             (!is_ready).then(|| "being compiled in the background".to_owned())
         });
@@ -68,51 +88,58 @@ impl Executable {
         }
     }
 
-    /// The program of a segment, from the background if it was begun there.
-    /// Others are compiled with these constants.
+    /// The program of a segment with these constants, from the background if it was begun there.
     pub(super) fn program(
         &self,
         segment: &Segment,
         constants: &[Option<HostBuffer>],
-    ) -> Result<Arc<dyn Program>, DeviceError> {
-        match self.job(segment) {
-            Some(job) => self.devices.compiler.wait_for(&job).clone(),
+    ) -> Result<Compiled, DeviceError> {
+        match self.job(segment, constants) {
+            Some(job) => {
+                let outcome = self.devices.compiler.wait_for(&job);
+                outcome.clone().map(Compiled::Kept)
+            }
             None => {
                 let backend = self.devices.backend(segment.device);
                 let program = backend.compile_with(&segment.graph, constants);
-                program.map(Arc::from)
+                program.map(Compiled::Own)
             }
         }
     }
 
     /// Does compiling a segment take no longer than on other devices?
-    fn is_quick(&self, segment: &Segment) -> bool {
+    fn is_quick(&self, segment: &Segment, constants: &[Option<HostBuffer>]) -> bool {
         let slot = self.devices.slot(segment.device);
-        slot.compilation.is_none() || slot.backend.has_compiled(&segment.graph)
+        let is_known = || slot.backend.has_compiled(&segment.graph, constants);
+        slot.compilation.is_none() || is_known()
     }
 
-    /// The job that compiles a segment, if one was begun.
-    fn job(&self, segment: &Segment) -> Option<Arc<Job>> {
+    /// The job that compiles a segment with these constants, if one was begun.
+    fn job(&self, segment: &Segment, constants: &[Option<HostBuffer>]) -> Option<Arc<Job>> {
         let jobs = lock(&self.jobs);
         let mut jobs = jobs.iter();
-        let is_it = |job: &&Arc<Job>| job.device == segment.device && job.graph == segment.graph;
-        jobs.find(is_it).cloned()
+        let job = jobs.find(|job| job.compiles(segment.device, &segment.graph, constants));
+        job.cloned()
     }
 
     /// Begins what a plan needs and nobody has begun; what of its needs is not ready.
-    fn begin(&self, plan: &Plan) -> Vec<Arc<Job>> {
+    fn begin(&self, plan: &Plan, inputs: Inputs) -> Vec<Arc<Job>> {
         let mut needed = Vec::new();
         for segment in &plan.segments {
-            let job = self.job(segment);
-            if job.is_none() && self.is_quick(segment) {
+            let constants = self.constants(segment, inputs);
+            let job = self.job(segment, &constants);
+            if job.is_none() && self.is_quick(segment, &constants) {
                 continue;
             }
             needed.push(job.unwrap_or_else(|| {
                 let origins = plan.assignments[segment.nodes()].iter();
-                let origins = origins.map(|a| a.origin).collect();
-                let backend = self.devices.slot(segment.device).backend.clone();
-                let graph = segment.graph.clone();
-                let job = Arc::new(Job::new(segment.device, backend, graph, origins));
+                let job = Arc::new(Job::new(
+                    segment.device,
+                    self.devices.slot(segment.device).backend.clone(),
+                    segment.graph.clone(),
+                    constants,
+                    origins.map(|a| a.origin).collect(),
+                ));
                 self.devices.compiler.start(&job);
                 job
             }));

@@ -217,7 +217,7 @@ impl Backend for Fake {
         self.compilation
     }
 
-    fn has_compiled(&self, _: &Graph) -> bool {
+    fn has_compiled(&self, _: &Graph, _: &[Option<HostBuffer>]) -> bool {
         self.has_compiled
     }
 
