@@ -2,6 +2,7 @@
 //! reaches memory. A reduction takes the chain that it reads as its prologue, and the one that reads
 //! it as its epilogue.
 
+use std::mem;
 use std::ops::Range;
 
 use rustorch_ir::OpKind;
@@ -160,23 +161,31 @@ fn merge(mut producer: Draft, into: Draft, from: usize) -> Draft {
     let Draft { step, roots, fuses } = &mut producer;
     let (parts, inputs) = (&mut step.parts, &mut step.inputs);
     let before = parts.len();
-    // Where each operand of `into` is found now.
-    let mut moved: SmallVec<[Operand; 4]> = SmallVec::new();
-    for (place, root) in into.step.inputs.into_iter().zip(into.roots) {
-        if root == from.into() {
-            moved.push(Operand::Part(before - 1));
-            continue;
-        }
-        let known = roots
-            .iter()
-            .zip(inputs.iter())
-            .position(|(r, p)| *r == root && *p == place);
-        moved.push(Operand::Input(known.unwrap_or_else(|| {
+    // An operand that is read twice is one.
+    let own = mem::take(inputs).into_iter().zip(mem::take(roots));
+    let mut input = |place: Place, root: Root| {
+        let mut known = roots.iter().zip(inputs.iter());
+        let at = known.position(|(r, p)| *r == root && *p == place);
+        Operand::Input(at.unwrap_or_else(|| {
             inputs.push(place);
             roots.push(root);
             inputs.len() - 1
-        })));
+        }))
+    };
+    let own: SmallVec<[Operand; 4]> = own.map(|(place, root)| input(place, root)).collect();
+    for operand in parts.iter_mut().flat_map(|part| &mut part.operands) {
+        if let Operand::Input(i) = *operand {
+            *operand = own[i];
+        }
     }
+    // Where each operand of `into` is found now.
+    let moved = into.step.inputs.into_iter().zip(into.roots);
+    let moved: SmallVec<[Operand; 4]> = moved
+        .map(|(place, root)| match root == from.into() {
+            true => Operand::Part(before - 1),
+            false => input(place, root),
+        })
+        .collect();
     let rename = |mut part: Part| {
         for operand in &mut part.operands {
             *operand = match *operand {
@@ -254,6 +263,18 @@ mod tests {
         assert_eq!((lowered.steps.len(), lowered.arena_bytes()), (1, 0));
         let step = &lowered.steps[0];
         assert_eq!((step.inputs.len(), step.parts.len()), (1, 4));
+    }
+
+    #[test]
+    fn an_operand_that_is_read_twice_is_one_operand() {
+        let lowered = lowered(|g, x| {
+            let y = g.mul(x, x).unwrap();
+            let y = g.unary(UnaryOp::Sqrt, y).unwrap();
+            g.output(y);
+        });
+        assert_eq!(lowered.steps.len(), 1);
+        let step = &lowered.steps[0];
+        assert_eq!((step.inputs.len(), step.parts.len()), (1, 2));
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         let got = format_args!("{shape:?} and {strides:?}");
         let is_one_each = shape.len() == strides.len();
-        require(name, is_one_each, "a stride for each size", &got)?;
+        require(name, is_one_each, "a stride for each size", got)?;
         let reach = |(n, s): (&usize, &usize)| n.saturating_sub(1).checked_mul(*s);
         let mut reaches = shape.iter().zip(strides).map(reach);
         let elements = match shape.contains(&0) {
@@ -71,7 +71,7 @@ impl Tensor {
             false => reaches.try_fold(1, |n: usize, reach| n.checked_add(reach?)),
         };
         let expected = "strides that fit the address space";
-        require(name, elements.is_some(), expected, &got)?;
+        require(name, elements.is_some(), expected, got)?;
         let memory = Self::empty([elements.unwrap_or(0)], dtype)?;
         // Views of what is in memory have their strides from now on.
         memory.eval()?;
@@ -92,19 +92,14 @@ impl Tensor {
         let (shape, layout) = (shape.as_ref(), layout.as_ref());
         let expected = format_args!("each of {} dimensions once", shape.len());
         let is_one_each = shape.len() == layout.len();
-        require(NAME, is_one_each, &expected, format_args!("{layout:?}"))?;
+        require(NAME, is_one_each, expected, format_args!("{layout:?}"))?;
         let mut back = vec![None; shape.len()];
         let mut sizes = Vec::with_capacity(shape.len());
         for (at, &dim) in layout.iter().enumerate() {
             let dim = rustorch_ir::normalize_dim(NAME, dim, shape.len())?;
             sizes.push(shape[dim]);
             let before = back[dim].replace(at as isize);
-            require(
-                NAME,
-                before.is_none(),
-                &expected,
-                format_args!("{layout:?}"),
-            )?;
+            require(NAME, before.is_none(), expected, format_args!("{layout:?}"))?;
         }
         let back: Vec<isize> = back.into_iter().flatten().collect();
         let memory = Self::empty(sizes, dtype)?;

@@ -383,13 +383,13 @@ impl Tensor {
             NAME,
             size.len() == stride.len(),
             "a stride for each size",
-            &got,
+            got,
         )?;
         let reach = |(n, s): (&usize, &usize)| n.saturating_sub(1).checked_mul(*s);
         let mut reaches = size.iter().zip(stride).map(reach);
         let end = reaches.try_fold(offset.unwrap_or(0), |end, reach| end.checked_add(reach?));
         let fits = end.is_some_and(|end| end < isize::MAX as usize);
-        require(NAME, fits, "places that fit the address space", &got)?;
+        require(NAME, fits, "places that fit the address space", got)?;
         self.restrided(NAME, |layout| Layout {
             shape: size.into(),
             strides: stride.into(),

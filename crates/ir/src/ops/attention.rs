@@ -66,19 +66,19 @@ impl OpDef for Attention {
         let got = format_args!("{q}, {k} and {v}");
         let expected = "q [.., h, t, d], k [.., g, s, d] and v [.., g, s, dv]";
         let ranks = r >= 3 && k.rank() == r && v.rank() == r;
-        require(Self::NAME, ranks, expected, &got)?;
+        require(Self::NAME, ranks, expected, got)?;
         let sizes = q.shape[..r - 3] == k.shape[..r - 3]
             && k.shape[..r - 1] == v.shape[..r - 1]
             && q.shape[r - 1] == k.shape[r - 1];
-        require(Self::NAME, sizes, expected, &got)?;
+        require(Self::NAME, sizes, expected, got)?;
         let groups = k.shape[r - 3] > 0 && q.shape[r - 3].is_multiple_of(k.shape[r - 3]);
         require(
             Self::NAME,
             groups,
             "a number of query heads that the key heads divide",
-            &got,
+            got,
         )?;
-        require(Self::NAME, k.shape[r - 2] > 0, "at least one key", &got)?;
+        require(Self::NAME, k.shape[r - 2] > 0, "at least one key", got)?;
         if self.mask {
             let mask = inputs[3];
             require_same(Self::NAME, q, mask)?;

@@ -97,7 +97,7 @@ impl OpDef for Conv2d {
             Self::NAME,
             grouped,
             "channels of x = weight's · groups",
-            &got,
+            got,
         )?;
         let side = |i: usize| {
             windows(

@@ -43,7 +43,7 @@ impl OpDef for UpdateSlice {
             Self::NAME,
             convertible || quantizable || state.dtype == source.dtype,
             expected,
-            &got,
+            got,
         )?;
         let fits = source.rank() == state.rank()
             && source.shape[self.dim] <= state.shape[self.dim]
@@ -52,7 +52,7 @@ impl OpDef for UpdateSlice {
                 .clone()
                 .with_dim(self.dim, state.shape[self.dim])
                 == state.shape;
-        require(Self::NAME, fits, "a source that fits the state", &got)?;
+        require(Self::NAME, fits, "a source that fits the state", got)?;
         let one = start.dtype == DType::I32 && start.shape.elements() == 1;
         require(Self::NAME, one, "a start of one i32", start)?;
         Ok(smallvec![state.clone()])

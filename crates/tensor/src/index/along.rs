@@ -151,7 +151,7 @@ impl Tensor {
             NAME,
             self.rank() == index.rank(),
             "operands of one rank",
-            &got,
+            got,
         )?;
         let shape = |t: &Self, n| t.ty().shape.clone().with_dim(dim, n);
         let common = rustorch_ir::broadcast_shapes(NAME, &shape(self, 1), &shape(index, 1))

@@ -20,7 +20,7 @@ impl Tensor {
             NAME,
             self.rank() == other.rank(),
             "operands of one rank",
-            &got,
+            got,
         )?;
         let dim = self.dim(NAME, dim)?;
         let three = self.shape()[dim] == 3 && other.shape()[dim] == 3;
