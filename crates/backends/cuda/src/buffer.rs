@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUdeviceptr, cuMemAllocAsync, cuMemFreeAsync};
+use rustorch_runtime::{DeviceError, Fetch};
 
 use crate::context::Context;
 use crate::mapped::Word;
@@ -44,12 +45,44 @@ impl Buffer {
     }
 
     /// The word that it is, if it is memory of the host's.
-    pub(crate) fn word(&self) -> Option<Word> {
-        self.word
+    pub(crate) fn word(&self) -> Option<Mapped> {
+        let context = self.context.clone();
+        self.word.map(|word| Mapped { context, word })
     }
 
     pub(crate) fn address(&self) -> CUdeviceptr {
         self.address
+    }
+}
+
+/// A word of the host's memory, behind all that is queued.
+pub(crate) struct Mapped {
+    context: Arc<Context>,
+    word: Word,
+}
+
+impl Mapped {
+    /// Bytes from `offset` on.
+    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), Failure> {
+        self.context.wait()?;
+        // SAFETY: what was queued is done.
+        unsafe { self.word.read(offset, to) };
+        Ok(())
+    }
+
+    /// Writes bytes from `offset` on.
+    pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result<(), Failure> {
+        self.context.wait()?;
+        // SAFETY: as above.
+        unsafe { self.word.write(offset, from) };
+        Ok(())
+    }
+}
+
+impl Fetch for Mapped {
+    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
+        let read = self.read(0, to);
+        read.map_err(|failure| self.context.failed(failure))
     }
 }
 

@@ -191,7 +191,7 @@ impl Driver for Cuda {
     ) -> Result<(), DeviceError> {
         let from = buffer.address() + offset as u64;
         let read = match buffer.word() {
-            Some(word) => word.read(&self.context, offset, to),
+            Some(word) => word.read(offset, to),
             // SAFETY: the range lies inside the buffer, as the caller promises.
             None => unsafe { self.staging.read(&self.context, from, to) },
         };
@@ -201,7 +201,7 @@ impl Driver for Cuda {
     unsafe fn write(&self, buffer: &Buffer, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
         let to = buffer.address() + offset as u64;
         let written = match buffer.word() {
-            Some(word) => word.write(&self.context, offset, from),
+            Some(word) => word.write(offset, from),
             // SAFETY: as above.
             None => unsafe { self.staging.write(&self.context, to, from) },
         };
@@ -227,7 +227,7 @@ impl Driver for Cuda {
         bytes: usize,
     ) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
         if let Some(word) = buffer.word() {
-            return Ok(Some(word.fetch(&self.context)));
+            return Ok(Some(Box::new(word)));
         }
         // SAFETY: the bytes lie inside the buffer, as the caller promises.
         let fetch = unsafe { self.staging.fetch(&self.context, buffer.address(), bytes) };

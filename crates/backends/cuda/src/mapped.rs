@@ -1,12 +1,10 @@
 //! Memory of the host's that kernels reach where it is: what they rarely write there costs no copy.
 
 use std::ptr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::sys::*;
-use rustorch_runtime::{DeviceError, Fetch};
 
-use crate::context::Context;
 use crate::status::{Failure, check};
 
 /// Bytes that are taken from the driver at once, and those of a word with what keeps it apart from
@@ -32,54 +30,24 @@ impl Word {
         self.address
     }
 
-    /// Bytes from `offset` on, behind all that was queued.
-    pub(crate) fn read(
-        self,
-        context: &Context,
-        offset: usize,
-        to: &mut [u8],
-    ) -> Result<(), Failure> {
+    /// Bytes from `offset` on.
+    ///
+    /// # Safety
+    /// No kernel runs that could write to them.
+    pub(crate) unsafe fn read(self, offset: usize, to: &mut [u8]) {
         assert!(offset + to.len() <= WORD);
-        context.wait()?;
-        // SAFETY: the bytes are inside, as just asserted, and no kernel runs that could write to
-        // them.
+        // SAFETY: the bytes are inside, as just asserted, and nobody writes to them.
         unsafe { ptr::copy_nonoverlapping(self.host.add(offset), to.as_mut_ptr(), to.len()) };
-        Ok(())
     }
 
-    /// Writes bytes from `offset` on, behind all that was queued.
-    pub(crate) fn write(
-        self,
-        context: &Context,
-        offset: usize,
-        from: &[u8],
-    ) -> Result<(), Failure> {
+    /// Writes bytes from `offset` on.
+    ///
+    /// # Safety
+    /// No kernel runs that uses them.
+    pub(crate) unsafe fn write(self, offset: usize, from: &[u8]) {
         assert!(offset + from.len() <= WORD);
-        context.wait()?;
         // SAFETY: as above.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.host.add(offset), from.len()) };
-        Ok(())
-    }
-
-    /// Its first bytes, for whoever waits for what is queued so far.
-    pub(crate) fn fetch(self, context: &Arc<Context>) -> Box<dyn Fetch> {
-        Box::new(Fetching {
-            context: context.clone(),
-            word: self,
-        })
-    }
-}
-
-/// A word that is waited for.
-struct Fetching {
-    context: Arc<Context>,
-    word: Word,
-}
-
-impl Fetch for Fetching {
-    fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
-        let read = self.word.read(&self.context, 0, to);
-        read.map_err(|failure| self.context.failed(failure))
     }
 }
 
