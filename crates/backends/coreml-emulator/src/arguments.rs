@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use rustorch_coreml::proto::mil::{BindingKind, Operation};
 
@@ -10,7 +11,7 @@ use crate::tensor::{Data, Tensor};
 
 /// Operands by the names of their parameters.
 pub(crate) struct Arguments {
-    bound: BTreeMap<String, Vec<Tensor>>,
+    bound: BTreeMap<String, Vec<Arc<Tensor>>>,
     /// The parameters that were asked for.
     asked: RefCell<BTreeSet<String>>,
 }
@@ -19,10 +20,19 @@ impl Arguments {
     /// The operands of an operation.
     pub(crate) fn of(
         operation: &Operation,
-        values: &BTreeMap<String, Tensor>,
+        values: &BTreeMap<String, Arc<Tensor>>,
         weights: &[u8],
     ) -> Result<Self, String> {
         let mut bound = BTreeMap::new();
+        // Operations that make constants had their operands there before CoreML8.
+        let attributes = operation
+            .attributes
+            .iter()
+            .filter(|(name, _)| *name != "name");
+        for (name, value) in attributes {
+            let value = constant::decode(value, weights)?;
+            bound.insert(name.clone(), vec![Arc::new(value)]);
+        }
         for (name, argument) in &operation.inputs {
             let tensors = (argument.arguments.iter())
                 .map(|binding| match &binding.binding {
@@ -30,7 +40,9 @@ impl Arguments {
                         let value = values.get(value).cloned();
                         value.ok_or_else(|| format!("{name} is bound to no value"))
                     }
-                    Some(BindingKind::Value(value)) => constant::decode(value, weights),
+                    Some(BindingKind::Value(value)) => {
+                        constant::decode(value, weights).map(Arc::new)
+                    }
                     None => Err(format!("{name} is bound to nothing")),
                 })
                 .collect::<Result<_, _>>()?;
@@ -50,14 +62,14 @@ impl Arguments {
     }
 
     /// The values of a parameter that takes several.
-    pub(crate) fn list(&self, name: &str) -> &[Tensor] {
+    pub(crate) fn list(&self, name: &str) -> &[Arc<Tensor>] {
         self.asked.borrow_mut().insert(name.to_owned());
         self.bound.get(name).map_or(&[], |tensors| tensors)
     }
 
     /// The value of a parameter that may be left out.
     pub(crate) fn find(&self, name: &str) -> Option<&Tensor> {
-        self.list(name).first()
+        self.list(name).first().map(|tensor| &**tensor)
     }
 
     /// The value of a parameter.

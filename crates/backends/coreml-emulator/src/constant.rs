@@ -56,7 +56,9 @@ fn immediate(data_type: DataType, tensor: &TensorValue) -> Result<Data, String> 
             [text] => Data::Text(text.clone()),
             _ => return Err("not one text".to_owned()),
         },
-        (DataType::Float16, TensorElements::Bytes(x)) => packed(data_type, &x.values)?,
+        (DataType::Float16 | DataType::Int8 | DataType::Uint8, TensorElements::Bytes(x)) => {
+            packed(data_type, &x.values)?
+        }
         _ => return Err(format!("elements that are not those of {data_type:?}")),
     })
 }

@@ -15,6 +15,7 @@ mod tensor;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustorch_coreml::proto::mil::{Block, NamedValueType, Operation};
 use rustorch_coreml::proto::model::{Model as Spec, ModelType};
@@ -47,6 +48,8 @@ pub struct Model {
     inputs: Vec<NamedValueType>,
     block: Block,
     weights: Vec<u8>,
+    /// Values that do not depend on inputs, as soon as they are known.
+    constants: Mutex<BTreeMap<String, Arc<Tensor>>>,
 }
 
 impl Model {
@@ -71,6 +74,7 @@ impl Model {
             inputs: function.inputs,
             block,
             weights,
+            constants: Mutex::default(),
         })
     }
 
@@ -93,7 +97,7 @@ impl Model {
             let given = inputs.get(&declared.name);
             let given = given.ok_or_else(|| Error::new(&declared.name, "is missing"))?;
             hold_to(declared, given).map_err(|what| Error::new(&declared.name, what))?;
-            values.insert(declared.name.clone(), given.clone());
+            values.insert(declared.name.clone(), Arc::new(given.clone()));
         }
         for operation in &self.block.operations {
             let at = |what| {
@@ -101,24 +105,41 @@ impl Model {
                 let name = result.map_or("", |r| r.name.as_str());
                 Error::new(format!("{} {name}", operation.r#type), what)
             };
-            let result = self.evaluate(operation, &values).map_err(at)?;
             let [declared] = &operation.outputs[..] else {
                 return Err(at("not one result".to_owned()));
             };
+            let is_constant =
+                operation.r#type == "const" || operation.r#type.starts_with("constexpr_");
+            if let Some(known) = self.constants().get(&declared.name).filter(|_| is_constant) {
+                values.insert(declared.name.clone(), known.clone());
+                continue;
+            }
+            let result = self.evaluate(operation, &values).map_err(at)?;
             hold_to(declared, &result).map_err(at)?;
+            let result = Arc::new(result);
+            if is_constant {
+                self.constants()
+                    .insert(declared.name.clone(), result.clone());
+            }
             values.insert(declared.name.clone(), result);
         }
         let output = |name: &String| {
-            let value = values.get(name).cloned();
+            let value = values.get(name).map(|value| (**value).clone());
             value.ok_or_else(|| Error::new(name, "no such value"))
         };
         self.block.outputs.iter().map(output).collect()
     }
 
+    fn constants(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Tensor>>> {
+        self.constants
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn evaluate(
         &self,
         operation: &Operation,
-        values: &BTreeMap<String, Tensor>,
+        values: &BTreeMap<String, Arc<Tensor>>,
     ) -> Result<Tensor, String> {
         if operation.r#type == "const" {
             let value = operation.attributes.get("val").ok_or("no value")?;

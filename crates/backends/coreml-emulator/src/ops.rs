@@ -17,7 +17,7 @@ pub(crate) fn evaluate(kind: &str, x: &Arguments) -> Result<Tensor, String> {
         return elementwise::map(x, f);
     }
     if let Some(f) = elementwise::binary(kind) {
-        return elementwise::zip(x, f);
+        return elementwise::zip(x, kind, f);
     }
     if let Some(f) = elementwise::comparison(kind) {
         return elementwise::compare(x, f);
@@ -53,6 +53,7 @@ pub(crate) fn evaluate(kind: &str, x: &Arguments) -> Result<Tensor, String> {
         "gather" => shape::gather(x),
         "gather_along_axis" => shape::gather_along_axis(x),
         "fill" => shape::fill(x),
+        "constexpr_affine_dequantize" => compression::affine_dequantize(x),
         "constexpr_blockwise_shift_scale" => compression::blockwise_shift_scale(x),
         _ => Err("no such operation".to_owned()),
     }

@@ -1,7 +1,8 @@
 //! Weights in blocks as constants that stay small: codes, with a scale and for some formats an offset
-//! for each group of neighbours in a row. `constexpr_blockwise_shift_scale` makes floats of them
-//! where Core ML loads the program, or later (coremltools,
-//! `converters/mil/mil/ops/defs/iOS18/compression.py`).
+//! for each group of neighbours in a row. An operation makes floats of them where Core ML loads the
+//! program, or later: `constexpr_blockwise_shift_scale`, and in older sets `constexpr_affine_dequantize`
+//! of a matrix that has a group in each row (coremltools, `converters/mil/mil/ops/defs`:
+//! `iOS18/compression.py` and `iOS16/constexpr_ops.py`).
 
 use bytemuck::Pod;
 use rustorch_ir::BlockFormat;
@@ -13,8 +14,10 @@ use rustorch_quant::{
 use crate::opset::Opset;
 use crate::proto::mil::DataType;
 
-/// The first set of operations that knows groups.
-pub(crate) const SINCE: Opset = Opset::CoreML8;
+/// The first set of operations that can say groups, with codes of 8 bits.
+pub(crate) const SINCE: Opset = Opset::CoreML6;
+/// The first that knows groups as such, also with codes of 4 bits.
+pub(crate) const GROUPS_SINCE: Opset = Opset::CoreML8;
 
 /// Weights, each of them `scale · (code − offset)`.
 #[derive(Clone, PartialEq, Debug)]
@@ -27,6 +30,30 @@ pub(crate) struct Groups {
     pub(crate) scales: Vec<f32>,
     /// None where they are all 0.
     pub(crate) offsets: Vec<f32>,
+}
+
+impl Groups {
+    /// With codes of 8 bits.
+    pub(crate) fn widened(self) -> Self {
+        let nibbles = |x: &u8| [x & 0xF, x >> 4];
+        let (data_type, codes) = match self.data_type {
+            DataType::Uint4 => (
+                DataType::Uint8,
+                self.codes.iter().flat_map(nibbles).collect(),
+            ),
+            DataType::Int4 => {
+                let signed = |x: u8| ((x << 4) as i8 >> 4) as u8;
+                let codes = self.codes.iter().flat_map(nibbles).map(signed);
+                (DataType::Int8, codes.collect())
+            }
+            _ => (self.data_type, self.codes),
+        };
+        Self {
+            data_type,
+            codes,
+            ..self
+        }
+    }
 }
 
 /// Is there a form of weights in blocks of this format?
@@ -205,6 +232,7 @@ mod tests {
                 (codes.len(), groups.scales.len()),
                 (1024, 1024 / groups.len)
             );
+            assert_eq!(unpacked(&groups.clone().widened()), codes);
             for (i, (code, expected)) in codes.iter().zip(expected).enumerate() {
                 let group = i / groups.len;
                 let offset = groups.offsets.get(group).copied().unwrap_or_default();

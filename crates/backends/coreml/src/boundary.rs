@@ -7,7 +7,7 @@ use half::f16;
 use rustorch_ir::{DType, Graph, Layout, Op, OpError, TensorType, ValueId};
 use rustorch_runtime::HostBuffer;
 
-use crate::emit::Feature;
+use crate::emit::{Feature, places};
 use crate::proto::model::ArrayDataType;
 
 /// A graph whose inputs are tensors without gaps, and what those are in another graph.
@@ -121,12 +121,7 @@ pub(crate) fn array_bytes(feature: &Feature) -> usize {
 /// The elements that a view shows, in order.
 pub(crate) fn viewed(bytes: &[u8], layout: &Layout, size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(layout.elements() * size);
-    for i in 0..layout.elements() {
-        let (mut rest, mut at) = (i, layout.offset);
-        for (&n, &stride) in layout.shape.iter().zip(&layout.strides).rev() {
-            at += rest % n * stride;
-            rest /= n;
-        }
+    for at in places(layout) {
         out.extend_from_slice(&bytes[at * size..][..size]);
     }
     out
@@ -164,12 +159,12 @@ pub(crate) enum Unfit {
 
 /// Do indices among the elements, as memory holds them, all lie inside?
 pub(crate) fn check_indices(feature: &Feature, bytes: &[u8]) -> Result<(), Unfit> {
-    let Some(below) = feature.below else {
+    if feature.bounds.is_empty() {
         return Ok(());
-    };
-    let inside = |index: i64| usize::try_from(index).is_ok_and(|index| index < below);
-    match integers(feature.ty.dtype, bytes).find(|&index| !inside(index)) {
-        Some(index) => Err(Unfit::Index(format!(
+    }
+    let x: Vec<i64> = integers(feature.ty.dtype, bytes).collect();
+    match feature.outside(&x) {
+        Some((index, below)) => Err(Unfit::Index(format!(
             "index {index} of input {} is outside of 0..{below}",
             feature.index
         ))),

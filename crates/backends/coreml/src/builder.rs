@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rustorch_ir::{DType, Shape, TensorType};
+use prost::Message;
+use rustorch_ir::{DType, Layout, Shape, TensorType};
 use smallvec::SmallVec;
 
-use crate::blocks::Groups;
+use crate::blocks::{GROUPS_SINCE, Groups};
 use crate::constant::Constant;
 use crate::opset::Target;
 use crate::proto::mil::{
@@ -22,7 +23,22 @@ pub(crate) struct Var {
     /// Is it known when the program is compiled?
     pub(crate) is_constant: bool,
     /// The graph input that all its elements are elements of.
-    pub(crate) origin: Option<usize>,
+    pub(crate) origin: Option<Origin>,
+}
+
+/// A graph input, or a view of it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Origin {
+    pub(crate) input: usize,
+    pub(crate) layout: Layout,
+}
+
+impl Origin {
+    /// A whole input.
+    pub(crate) fn whole(input: usize, shape: &Shape) -> Self {
+        let layout = Layout::contiguous(shape);
+        Self { input, layout }
+    }
 }
 
 /// Results of an operation: nearly always one.
@@ -55,8 +71,10 @@ pub(crate) struct Builder {
     pub(crate) target: Target,
     operations: Vec<Operation>,
     weights: WeightsWriter,
-    /// Constants that are there already.
+    /// Constants that are there already, but weights.
     constants: HashMap<Vec<u8>, Var>,
+    /// Operations that are there already, by their kind and operands.
+    known: HashMap<Vec<u8>, Var>,
     /// Number of names given.
     names: usize,
 }
@@ -69,6 +87,7 @@ impl Builder {
             operations: Vec::new(),
             weights: WeightsWriter::new(),
             constants: HashMap::new(),
+            known: HashMap::new(),
             names: 0,
         }
     }
@@ -96,68 +115,113 @@ impl Builder {
         })
     }
 
-    /// A constant as a value of the program. Small ones that are equal are one.
+    /// A constant as a value of the program.
     ///
     /// # Errors
     /// `weight.bin` cannot hold it.
     pub(crate) fn try_constant(&mut self, constant: &Constant) -> Result<Var, BlobError> {
-        let count: usize = constant.shape().iter().product();
-        let key = (count < 10).then(|| constant.identity());
-        if let Some(known) = key.as_ref().and_then(|key| self.constants.get(key)) {
-            return Ok(known.clone());
-        }
         let value = constant.store(&mut self.weights)?;
         let name = self.name("c");
-        let var = self.append("const", name, constant.data_type(), constant.shape());
+        let (data_type, shape) = (constant.data_type(), constant.shape());
+        let var = self.append("const", name, BTreeMap::new(), data_type, shape);
         if let Some(operation) = self.operations.last_mut() {
             operation.attributes.insert("val".to_owned(), value);
         }
-        let var = Var {
-            is_constant: true,
-            ..var
-        };
-        self.constants.extend(key.map(|key| (key, var.clone())));
-        Ok(var)
-    }
-
-    /// Weights in groups along their rows, as a constant of floats.
-    ///
-    /// # Errors
-    /// `weight.bin` cannot hold them.
-    pub(crate) fn try_groups(
-        &mut self,
-        groups: &Groups,
-        shape: &[usize],
-    ) -> Result<Var, BlobError> {
-        let mut scales_shape = shape.to_vec();
-        if let Some(row) = scales_shape.last_mut() {
-            *row /= groups.len;
-        }
-        let codes = Constant::packed(groups.codes.clone(), shape, groups.data_type);
-        let floats = |x: &[f32]| {
-            let x = x.iter().map(|&x| x.into());
-            Constant::floats(x, &scales_shape, DataType::Float32)
-        };
-        let mut parts = vec![("data", codes), ("scale", floats(&groups.scales))];
-        if !groups.offsets.is_empty() {
-            parts.push(("offset", floats(&groups.offsets)));
-        }
-        let mut args = Vec::with_capacity(parts.len());
-        for (name, part) in parts {
-            args.push((name, Arg::Value(part.store(&mut self.weights)?)));
-        }
-        let kind = "constexpr_blockwise_shift_scale";
-        let var = self.op(kind, &args, DataType::Float32, shape);
         Ok(Var {
             is_constant: true,
             ..var
         })
     }
 
-    /// A constant of a type that a program can have anywhere.
+    /// Weights in groups along their rows, as floats of the type that the program computes in.
+    ///
+    /// # Errors
+    /// `weight.bin` cannot hold them.
+    pub(crate) fn try_groups(&mut self, groups: Groups, shape: &[usize]) -> Result<Var, BlobError> {
+        if self.target.opset < GROUPS_SINCE {
+            let rows = self.try_rows(groups.widened())?;
+            return Ok(self.reshape(&rows, shape));
+        }
+        let data_type = self.target.precision.data_type();
+        let mut scales_shape = shape.to_vec();
+        if let Some(row) = scales_shape.last_mut() {
+            *row /= groups.len;
+        }
+        let floats = |x: Vec<f32>| {
+            let x = x.into_iter().map(f64::from);
+            Constant::floats(x, &scales_shape, data_type)
+        };
+        let codes = Constant::packed(groups.codes, shape, groups.data_type);
+        let mut parts = vec![("data", codes), ("scale", floats(groups.scales))];
+        if !groups.offsets.is_empty() {
+            parts.push(("offset", floats(groups.offsets)));
+        }
+        let mut args = Vec::with_capacity(parts.len());
+        for (name, part) in parts {
+            args.push((name, Arg::Value(part.store(&mut self.weights)?)));
+        }
+        let inputs = self.inputs(&args);
+        let name = self.name("c");
+        let kind = "constexpr_blockwise_shift_scale";
+        let var = self.append(kind, name, inputs, data_type, shape);
+        Ok(Var {
+            is_constant: true,
+            ..var
+        })
+    }
+
+    /// A matrix with one of the groups in each row. Operations of older sets that make constants have
+    /// their parameters as attributes.
+    fn try_rows(&mut self, groups: Groups) -> Result<Var, BlobError> {
+        let data_type = self.target.precision.data_type();
+        let count = groups.scales.len();
+        let shape = [count, groups.len];
+        let floats = |x: Vec<f32>, data_type| {
+            let x = x.into_iter().map(f64::from);
+            Constant::floats(x, &[count], data_type)
+        };
+        let zero_point = match groups.offsets.is_empty() {
+            true => Constant::packed(vec![0], &[], groups.data_type),
+            false => floats(groups.offsets, DataType::Float32),
+        };
+        let parts = [
+            (
+                "quantized_data",
+                Constant::packed(groups.codes, &shape, groups.data_type),
+            ),
+            ("zero_point", zero_point),
+            ("scale", floats(groups.scales, data_type)),
+            ("axis", Constant::int(0)),
+        ];
+        let mut attributes = Vec::with_capacity(parts.len());
+        for (name, part) in parts {
+            attributes.push((name.to_owned(), part.store(&mut self.weights)?));
+        }
+        let name = self.name("c");
+        let kind = "constexpr_affine_dequantize";
+        let var = self.append(kind, name, BTreeMap::new(), data_type, &shape);
+        if let Some(operation) = self.operations.last_mut() {
+            operation.attributes.extend(attributes);
+        }
+        Ok(var)
+    }
+
+    /// A constant of a type that a program can have anywhere. Equal ones are one.
     pub(crate) fn constant(&mut self, constant: &Constant) -> Var {
+        let key = constant.identity();
+        if let Some(known) = self.constants.get(&key) {
+            return known.clone();
+        }
         let stored = self.try_constant(constant);
-        stored.expect("floats, integers, booleans and texts can all be stored")
+        let var = stored.expect("floats, integers, booleans and texts can all be stored");
+        self.constants.insert(key, var.clone());
+        var
+    }
+
+    /// The integers from 0 on.
+    pub(crate) fn range(&mut self, count: usize) -> Var {
+        let numbers: Vec<usize> = (0..count).collect();
+        self.constant(&Constant::ints(&numbers))
     }
 
     /// A number of the type that `like` has.
@@ -165,11 +229,18 @@ impl Builder {
         self.constant(&Constant::number(x, like.data_type))
     }
 
-    fn append(&mut self, kind: &str, name: String, data_type: DataType, shape: &[usize]) -> Var {
+    fn append(
+        &mut self,
+        kind: &str,
+        name: String,
+        inputs: BTreeMap<String, Argument>,
+        data_type: DataType,
+        shape: &[usize],
+    ) -> Var {
         let label = Constant::text(&name).immediate();
         self.operations.push(Operation {
             r#type: kind.to_owned(),
-            inputs: BTreeMap::new(),
+            inputs,
             outputs: vec![NamedValueType {
                 name: name.clone(),
                 r#type: Some(ValueType::tensor(data_type, shape)),
@@ -186,7 +257,8 @@ impl Builder {
         }
     }
 
-    /// Appends an operation with a result of this type.
+    /// An operation with a result of this type. Equal ones are one: all layers of a transformer turn
+    /// their queries by the same angles, and mask the same keys.
     pub(crate) fn op(
         &mut self,
         kind: &str,
@@ -194,19 +266,30 @@ impl Builder {
         data_type: DataType,
         shape: &[usize],
     ) -> Var {
+        let inputs = self.inputs(args);
+        let key = Operation {
+            r#type: kind.to_owned(),
+            inputs: inputs.clone(),
+            ..Operation::default()
+        };
+        let key = key.encode_to_vec();
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
         let name = self.name("v");
-        self.named_op(kind, name, args, data_type, shape)
+        let var = self.append(kind, name, inputs, data_type, shape);
+        self.known.insert(key, var.clone());
+        var
     }
 
-    /// [`Self::op`] with a result of this name.
-    pub(crate) fn named_op(
-        &mut self,
-        kind: &str,
-        name: String,
-        args: &[(&str, Arg)],
-        data_type: DataType,
-        shape: &[usize],
-    ) -> Var {
+    /// `var` by another name.
+    pub(crate) fn named(&mut self, name: String, var: &Var) -> Var {
+        let inputs = self.inputs(&[("x", var.into())]);
+        self.append("identity", name, inputs, var.data_type, &var.shape)
+    }
+
+    /// What parameters are bound to. Constants among it are appended.
+    fn inputs(&mut self, args: &[(&str, Arg)]) -> BTreeMap<String, Argument> {
         let by_name = |var: &Var| Binding {
             binding: Some(BindingKind::Name(var.name.clone())),
         };
@@ -222,11 +305,7 @@ impl Builder {
             };
             inputs.insert((*parameter).to_owned(), Argument { arguments });
         }
-        let var = self.append(kind, name, data_type, shape);
-        if let Some(operation) = self.operations.last_mut() {
-            operation.inputs = inputs;
-        }
-        var
+        inputs
     }
 
     /// A function of each element of `x`.

@@ -254,6 +254,16 @@ impl Checker<'_> {
             self.flaw(place, "blocks, which it does not take");
         }
         let mut operands = BTreeMap::new();
+        if rules::has_attributes(&operation.r#type) {
+            let parameters = operation
+                .attributes
+                .iter()
+                .filter(|(name, _)| *name != "name");
+            for (parameter, value) in parameters {
+                let operand = self.immediate(value);
+                operands.insert(parameter.clone(), vec![self.hold(place, operand)?]);
+            }
+        }
         for (parameter, argument) in &operation.inputs {
             let bound = self.bound(argument);
             operands.insert(parameter.clone(), self.hold(place, bound)?);

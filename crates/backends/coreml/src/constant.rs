@@ -112,12 +112,12 @@ impl Constant {
         &self.shape
     }
 
-    /// The smallest and the largest of integers.
-    pub(crate) fn range(&self) -> Option<(i32, i32)> {
-        let Elements::Ints(x) = &self.elements else {
-            return None;
-        };
-        Some((*x.iter().min()?, *x.iter().max()?))
+    /// Its elements if they are integers.
+    pub(crate) fn as_ints(&self) -> Option<&[i32]> {
+        match &self.elements {
+            Elements::Ints(x) => Some(x),
+            _ => None,
+        }
     }
 
     /// The constant in the model itself.

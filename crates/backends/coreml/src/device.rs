@@ -1,5 +1,6 @@
 //! Core ML as a backend.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -19,7 +20,7 @@ use crate::boundary::{
 };
 use crate::cache::{Cache, Entry, Key};
 use crate::check::check;
-use crate::emit::{Emitter, Feature};
+use crate::emit::{Emitter, Feature, Start, Update};
 use crate::opset::{Opset, Precision, Target};
 use crate::package::Package;
 
@@ -287,19 +288,15 @@ impl<A: Api> Backend for CoreMl<A> {
         let loaded = deadline.watch(move || shared.load(&package));
         let loaded = loaded.ok_or_else(|| self.shared.timeout("Core ML's compiler"))?;
         let (entry, model) = loaded.map_err(|e| at_first(e, &nodes))?;
-        let mut sources: Vec<Option<Source>> = dense.sources.into_iter().map(Some).collect();
-        let inputs = emitted.inputs.into_iter();
-        let inputs = inputs.filter_map(|feature| {
-            let source = sources[feature.index].take()?;
-            Some((feature, source))
-        });
         Ok(Box::new(Loaded {
             shared: self.shared.clone(),
             model,
             _entry: entry,
             nodes,
-            inputs: inputs.collect(),
+            sources: dense.sources,
+            inputs: emitted.inputs,
             outputs: emitted.outputs,
+            updates: emitted.updates,
         }))
     }
 }
@@ -312,8 +309,11 @@ struct Loaded<A: Api> {
     _entry: Entry,
     /// The nodes that compute.
     nodes: Vec<(usize, Op)>,
-    inputs: Vec<(Feature, Source)>,
+    /// What the inputs of the program's graph are of those that a run is given.
+    sources: Vec<Source>,
+    inputs: Vec<Feature>,
     outputs: Vec<Feature>,
+    updates: Vec<Update>,
 }
 
 impl<A: Api> Program for Loaded<A> {
@@ -327,12 +327,15 @@ impl<A: Api> Program for Loaded<A> {
             probe.before(*node, op)?;
         }
         let given = (self.inputs.iter())
-            .map(|(feature, source)| self.input(feature, source, &*inputs[source.input]))
+            .map(|feature| self.input(feature, inputs))
             .collect::<Result<Vec<_>, DeviceError>>()?;
-        let places = (self.outputs.iter().zip(outputs))
-            .map(|(feature, buffer)| self.place(feature, &**buffer))
+        let buffers = outputs.iter().map(Some).chain(std::iter::repeat(None));
+        let rows = self.updates.iter().map(|update| &update.rows);
+        let features: Vec<&Feature> = self.outputs.iter().chain(rows).collect();
+        let places = (features.iter().zip(buffers))
+            .map(|(feature, buffer)| self.place(feature, buffer.map(|buffer| &**buffer)))
             .collect::<Result<Vec<HostBuffer>, DeviceError>>()?;
-        let offered = (self.outputs.iter().zip(&places))
+        let offered = (features.iter().zip(&places))
             .map(|(feature, memory)| self.array(feature, memory))
             .collect::<Result<Vec<_>, DeviceError>>()?;
         let pending = self.shared.api.predict(&self.model, given, offered);
@@ -340,13 +343,14 @@ impl<A: Api> Program for Loaded<A> {
         let results = self.shared.api.wait(pending, limit);
         let results = results.ok_or_else(|| self.shared.timeout("a prediction"))?;
         let results = results.map_err(|e| self.failure(&e))?;
-        let targets = self
-            .outputs
-            .iter()
-            .zip(outputs)
-            .zip(places.iter().zip(results));
-        for ((feature, buffer), (place, result)) in targets {
+        let mut results = places.iter().zip(results);
+        for ((feature, buffer), (place, result)) in
+            self.outputs.iter().zip(outputs).zip(&mut results)
+        {
             self.output(feature, &**buffer, place, result)?;
+        }
+        for (update, (place, result)) in self.updates.iter().zip(results) {
+            self.update(update, inputs, place, result)?;
         }
         Ok(())
     }
@@ -386,25 +390,33 @@ impl<A: Api> Loaded<A> {
         Ok((feature.name.clone(), array.map_err(|e| self.failure(&e))?))
     }
 
+    /// The elements of an input of the program's graph, copied where it is a view.
+    fn elements<'a>(
+        &self,
+        index: usize,
+        size: usize,
+        inputs: &'a [Arc<dyn DeviceBuffer>],
+    ) -> Result<Cow<'a, [u8]>, DeviceError> {
+        let source = &self.sources[index];
+        let buffer = &*inputs[source.input];
+        let host = self.host(buffer)?;
+        // SAFETY: the bytes are the buffer's, and nobody else writes to an input in a run.
+        let stored = unsafe { std::slice::from_raw_parts(host.as_ptr(), buffer.bytes()) };
+        Ok(match &source.view {
+            Some(layout) => Cow::Owned(viewed(stored, layout, size)),
+            None => Cow::Borrowed(stored),
+        })
+    }
+
     /// An input in place if it can be, else a copy as its array has it.
     fn input(
         &self,
         feature: &Feature,
-        source: &Source,
-        buffer: &dyn DeviceBuffer,
+        inputs: &[Arc<dyn DeviceBuffer>],
     ) -> Result<(String, A::Array), DeviceError> {
-        let host = self.host(buffer)?;
-        // SAFETY: the bytes are the buffer's, and nobody writes to an input in a run.
-        let stored = unsafe { std::slice::from_raw_parts(host.as_ptr(), buffer.bytes()) };
         let size = feature.ty.dtype.size().unwrap_or(1);
-        let dense = source
-            .view
-            .as_ref()
-            .map(|layout| viewed(stored, layout, size));
-        let bytes = match &dense {
-            Some(dense) => &dense[..],
-            None => &stored[..feature.ty.bytes()],
-        };
+        let elements = self.elements(feature.index, size, inputs)?;
+        let bytes = &elements[..feature.ty.bytes()];
         let unfit = |unfit| match unfit {
             Unfit::Index(message) => self.shared.error(FailureClass::Caller, message),
             Unfit::Wide(x) => {
@@ -413,23 +425,26 @@ impl<A: Api> Loaded<A> {
             }
         };
         check_indices(feature, bytes).map_err(unfit)?;
-        if dense.is_none() && is_in_place(feature) {
-            return self.array(feature, host);
+        if matches!(elements, Cow::Borrowed(_)) && is_in_place(feature) {
+            let buffer = &*inputs[self.sources[feature.index].input];
+            return self.array(feature, self.host(buffer)?);
         }
         self.count_copy(bytes.len());
         let copy = to_array(feature, bytes).map_err(unfit)?;
         self.array(feature, &copy.ok_or_else(|| self.out_of_memory())?)
     }
 
-    /// Where an output is to be written: in place if it can be.
+    /// Where an output is to be written: in place if it has one and can be.
     fn place(
         &self,
         feature: &Feature,
-        buffer: &dyn DeviceBuffer,
+        buffer: Option<&dyn DeviceBuffer>,
     ) -> Result<HostBuffer, DeviceError> {
-        let host = self.host(buffer)?;
-        if is_in_place(feature) && host.is_writable() {
-            return Ok(host.clone());
+        if let Some(buffer) = buffer {
+            let host = self.host(buffer)?;
+            if is_in_place(feature) && host.is_writable() {
+                return Ok(host.clone());
+            }
         }
         let place = HostBuffer::uninit(array_bytes(feature));
         place.ok_or_else(|| self.out_of_memory())
@@ -443,9 +458,23 @@ impl<A: Api> Loaded<A> {
         place: &HostBuffer,
         result: Output<A::Array>,
     ) -> Result<(), DeviceError> {
+        if matches!(result, Output::Offered) && is_in_place(feature) {
+            return Ok(());
+        }
+        let bytes = self.given(feature, place, result)?;
+        // SAFETY: an output is this run's own.
+        unsafe { buffer.write(0, &bytes) }
+    }
+
+    /// What an output is, as memory holds it.
+    fn given(
+        &self,
+        feature: &Feature,
+        place: &HostBuffer,
+        result: Output<A::Array>,
+    ) -> Result<Vec<u8>, DeviceError> {
         let mut bytes = vec![0; array_bytes(feature)];
         match result {
-            Output::Offered if is_in_place(feature) => return Ok(()),
             // SAFETY: the prediction is complete, and the place has these bytes.
             Output::Offered => unsafe { place.read(0, &mut bytes)? },
             Output::Own(array) => {
@@ -455,7 +484,39 @@ impl<A: Api> Loaded<A> {
         }
         let bytes = from_array(feature, &bytes);
         self.count_copy(bytes.len());
-        // SAFETY: an output is this run's own.
-        unsafe { buffer.write(0, &bytes) }
+        Ok(bytes)
+    }
+
+    /// Writes rows to where they belong in a state.
+    fn update(
+        &self,
+        update: &Update,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        place: &HostBuffer,
+        result: Output<A::Array>,
+    ) -> Result<(), DeviceError> {
+        let rows = self.given(&update.rows, place, result)?;
+        let start = match update.start {
+            Start::At(start) => start,
+            Start::Input { index, element } => {
+                let elements = self.elements(index, size_of::<i32>(), inputs)?;
+                let start = elements.as_chunks().0.get(element);
+                let start = start.map(|&start| i32::from_ne_bytes(start));
+                // It was looked at before the prediction.
+                start
+                    .and_then(|start| start.try_into().ok())
+                    .unwrap_or_default()
+            }
+        };
+        let state = &*inputs[self.sources[update.state].input];
+        let mut rest = &rows[..];
+        for place in update.places(start) {
+            let (rows, next) = rest.split_at(place.len());
+            // SAFETY: the prediction that read the state is complete, and a state is written to by
+            // the run that updates it alone.
+            unsafe { state.write(place.start, rows)? };
+            rest = next;
+        }
+        Ok(())
     }
 }

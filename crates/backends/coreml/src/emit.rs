@@ -1,13 +1,14 @@
 //! From a graph to an ML Program.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use half::f16;
-use rustorch_ir::{DType, Graph, Node, Op, Role, Shape, Signature, TensorType, ValueId};
+use rustorch_ir::{DType, Graph, Layout, Node, Op, Role, Shape, Signature, TensorType, ValueId};
 use rustorch_runtime::KernelTable;
 
 use crate::blocks;
-use crate::builder::{Builder, Var, Vars, program_shape};
+use crate::builder::{Builder, Origin, Var, Vars, program_shape};
 use crate::constant::Constant;
 use crate::kernel::{Call, Kernel, are_blocks, fits};
 use crate::ops;
@@ -35,6 +36,54 @@ pub struct Emitted {
     pub inputs: Vec<Feature>,
     /// Its outputs in the graph's order.
     pub outputs: Vec<Feature>,
+    /// The states that a run updates, in this order. The program only reads them.
+    pub updates: Vec<Update>,
+}
+
+/// Rows that are written into a state when the program has run. They are outputs of the program behind
+/// the others.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Update {
+    /// The rows, `[…, t, …]` of the state's `[…, s, …]`.
+    pub rows: Feature,
+    /// The input of the graph that is the state.
+    pub state: usize,
+    /// Its type.
+    pub ty: TensorType,
+    /// The dimension of the rows.
+    pub dim: usize,
+    /// Where they begin in it.
+    pub start: Start,
+}
+
+/// Where rows begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Start {
+    /// Here.
+    At(usize),
+    /// At what an input of the graph holds, an `i32`.
+    Input {
+        /// Which input.
+        index: usize,
+        /// Which of its elements.
+        element: usize,
+    },
+}
+
+impl Update {
+    /// Where in the state's bytes each neighbourhood of the rows' bytes belongs, in their order.
+    /// Rows that begin at `start` fit into the state.
+    pub fn places(&self, start: usize) -> impl Iterator<Item = Range<usize>> {
+        let element = self.ty.dtype.size().unwrap_or(1);
+        let inner: usize = self.ty.shape[self.dim + 1..].iter().product();
+        let outer: usize = self.ty.shape[..self.dim].iter().product();
+        let [size, count] = [&self.ty, &self.rows.ty].map(|ty| ty.shape[self.dim]);
+        let row = element * inner;
+        (0..outer).map(move |i| {
+            let first = (i * size + start) * row;
+            first..first + count * row
+        })
+    }
 }
 
 /// An input or output of a program.
@@ -51,9 +100,45 @@ pub struct Feature {
     /// Elements of the `MLMultiArray`. `bool` and `i64` are `Int32` there, 0 and 1 or indices;
     /// `f16` is `Float32` on systems that have no arrays of halves.
     pub elements: ArrayDataType,
-    /// Of an input that has indices: they have to be at least 0 and below this. Core ML gives
-    /// anything for others, so that who runs the program has to look.
-    pub below: Option<usize>,
+    /// Of an input that has indices, where they have to lie. Core ML gives anything for others, so
+    /// that who runs the program has to look.
+    pub bounds: Vec<Bound>,
+}
+
+/// What indices among the elements of an input have to be: at least 0, and below a size.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bound {
+    /// Which of the elements they are.
+    pub elements: Layout,
+    /// The size.
+    pub below: usize,
+}
+
+impl Feature {
+    /// The first index that lies outside, and what it has to be below. `x`: the elements.
+    pub fn outside(&self, x: &[i64]) -> Option<(i64, usize)> {
+        self.bounds.iter().find_map(|bound| bound.outside(x))
+    }
+}
+
+impl Bound {
+    fn outside(&self, x: &[i64]) -> Option<(i64, usize)> {
+        let mut indices = places(&self.elements).filter_map(|place| x.get(place));
+        let outside = |index: &&i64| usize::try_from(**index).map_or(true, |i| i >= self.below);
+        indices.find(outside).map(|&index| (index, self.below))
+    }
+}
+
+/// Where the elements that a view shows are, in order.
+pub(crate) fn places(layout: &Layout) -> impl Iterator<Item = usize> + '_ {
+    (0..layout.elements()).map(|i| {
+        let (mut rest, mut at) = (i, layout.offset);
+        for (&n, &stride) in layout.shape.iter().zip(&layout.strides).rev() {
+            at += rest % n * stride;
+            rest /= n;
+        }
+        at
+    })
 }
 
 /// Why a graph does not become a program.
@@ -140,6 +225,7 @@ impl Emitter {
             values: Vec::with_capacity(graph.len()),
             inputs: Vec::new(),
             indices: BTreeMap::new(),
+            updates: Vec::new(),
         };
         for (index, ty) in graph.inputs().iter().enumerate() {
             let var = match constants.get(&index) {
@@ -168,7 +254,10 @@ impl Emitter {
         let operands: Vec<Var> = (node.inputs.iter())
             .map(|v| writer.values[v.index()].clone())
             .collect();
-        let constant: Vec<bool> = operands.iter().map(|var| var.is_constant).collect();
+        // Weights in blocks are constants, or they would be no values of a program.
+        let is_constant =
+            |(var, &value): (&Var, &ValueId)| var.is_constant || graph.ty(value).dtype.is_block();
+        let constant: Vec<bool> = operands.iter().zip(&node.inputs).map(is_constant).collect();
         let kernel = graph.with_signature(node, |&signature| {
             let call = Call {
                 signature,
@@ -186,9 +275,8 @@ impl Emitter {
             }
         };
         let kernel = kernel.ok_or_else(unsupported)?;
-        if let Some(dim) = indexed_dimension(&node.op) {
-            let size = operands[0].shape[dim];
-            writer.bound(&operands[1], size).map_err(|e| match e {
+        if let Some((index, size)) = indexed(&node.op, &operands) {
+            writer.bound(&operands[index], size).map_err(|e| match e {
                 BoundError::Computed => unsupported(),
                 BoundError::Outside(input, index) => EmitError::Constant {
                     input,
@@ -197,15 +285,23 @@ impl Emitter {
                 },
             })?;
         }
+        if let Op::UpdateSlice(op) = &node.op {
+            let state = graph.state_root(node.inputs[0]);
+            let update = state.and_then(|state| writer.update(state, op.dim, node, &operands));
+            writer.updates.push(update.ok_or_else(unsupported)??);
+        }
         let results = (kernel.emit)(&mut writer.builder, &node.op, &operands);
         let only_moves = node.op.def().role() == Role::View;
-        let origin = operands
-            .first()
-            .and_then(|x| x.origin.filter(|_| only_moves));
+        let origin = operands.first().filter(|_| only_moves).and_then(|x| {
+            let Origin { input, layout } = x.origin.as_ref()?;
+            let layout = node.op.def().view(layout)?;
+            let input = *input;
+            Some(Origin { input, layout })
+        });
         let shaped = results.iter().zip(&node.outputs);
         Ok(shaped
             .map(|(var, ty)| Var {
-                origin,
+                origin: origin.clone(),
                 ..writer.builder.reshape(var, &program_shape(ty))
             })
             .collect())
@@ -214,9 +310,11 @@ impl Emitter {
     fn finish(&self, writer: Writer, outputs: Vec<Feature>) -> Emitted {
         let opset = self.target.opset;
         let (operations, weights) = writer.builder.finish();
+        let rows = writer.updates.iter().map(|update| &update.rows);
+        let results: Vec<&Feature> = outputs.iter().chain(rows).collect();
         let block = Block {
             inputs: Vec::new(),
-            outputs: outputs.iter().map(|output| output.name.clone()).collect(),
+            outputs: results.iter().map(|output| output.name.clone()).collect(),
             operations,
         };
         let function = Function {
@@ -232,7 +330,7 @@ impl Emitter {
             specification_version: opset.specification_version(),
             description: Some(ModelDescription {
                 input: writer.inputs.iter().map(Feature::description).collect(),
-                output: outputs.iter().map(Feature::description).collect(),
+                output: results.into_iter().map(Feature::description).collect(),
                 state: Vec::new(),
             }),
             model_type: Some(ModelType::MlProgram(program)),
@@ -241,16 +339,19 @@ impl Emitter {
             package: Package { model, weights },
             inputs: writer.inputs,
             outputs,
+            updates: writer.updates,
         }
     }
 }
 
-/// The dimension that the second operand's elements are indices of.
-fn indexed_dimension(op: &Op) -> Option<usize> {
+/// The operand whose elements are indices, and what they have to be below.
+fn indexed(op: &Op, x: &[Var]) -> Option<(usize, usize)> {
+    let size = |dim: usize| x[0].shape[dim];
     match op {
-        Op::Gather(op) => Some(op.dim),
-        Op::IndexSelect(op) => Some(op.dim),
-        Op::Embedding(_) => Some(0),
+        Op::Gather(op) => Some((1, size(op.dim))),
+        Op::IndexSelect(op) => Some((1, size(op.dim))),
+        Op::Embedding(_) => Some((1, size(0))),
+        Op::UpdateSlice(op) => Some((2, size(op.dim) - x[1].shape[op.dim] + 1)),
         _ => None,
     }
 }
@@ -261,8 +362,9 @@ struct Writer {
     /// The graph's values in the program.
     values: Vec<Var>,
     inputs: Vec<Feature>,
-    /// Of constant inputs of integers, the smallest and the largest one.
-    indices: BTreeMap<usize, (i32, i32)>,
+    /// The elements of constant inputs of integers.
+    indices: BTreeMap<usize, Vec<i64>>,
+    updates: Vec<Update>,
 }
 
 /// Why indices may not be used.
@@ -270,7 +372,7 @@ enum BoundError {
     /// Nobody can look at them before the program runs.
     Computed,
     /// This constant has this one, which is outside.
-    Outside(usize, i32),
+    Outside(usize, i64),
 }
 
 impl Writer {
@@ -299,7 +401,7 @@ impl Writer {
             ty: ty.clone(),
             shape: program_shape(ty),
             elements,
-            below: None,
+            bounds: Vec::new(),
         })
     }
 
@@ -310,7 +412,7 @@ impl Writer {
             data_type: feature.data_type(),
             shape: feature.shape.clone(),
             is_constant: false,
-            origin: Some(index),
+            origin: Some(Origin::whole(index, &ty.shape)),
         };
         self.inputs.push(feature);
         let inside = self.builder.data_type(ty.dtype);
@@ -333,7 +435,7 @@ impl Writer {
         {
             let groups = blocks::groups(format, bytes);
             let groups = groups.ok_or_else(|| wrong("no type of an ML Program"))?;
-            return Ok(self.builder.try_groups(&groups, &shape)?);
+            return Ok(self.builder.try_groups(groups, &shape)?);
         }
         let (true, Some(data_type)) = (fits(ty), self.builder.data_type(ty.dtype)) else {
             return Err(wrong("no type of an ML Program"));
@@ -362,25 +464,33 @@ impl Writer {
             }
             _ => Constant::bools(bytes.iter().map(|&x| x != 0).collect(), &shape),
         };
-        if let Some(range) = constant.range() {
-            self.indices.insert(input, range);
+        if let Some(ints) = constant.as_ints() {
+            let ints = ints.iter().map(|&x| x.into());
+            self.indices.insert(input, ints.collect());
         }
         let var = self.builder.try_constant(&constant)?;
-        let origin = Some(input);
+        let origin = Some(Origin::whole(input, &ty.shape));
         Ok(Var { origin, ..var })
     }
 
     /// Sees to it that the elements of `index` are below `size`.
     fn bound(&mut self, index: &Var, size: usize) -> Result<(), BoundError> {
-        let origin = index.origin.ok_or(BoundError::Computed)?;
-        if let Some(&(least, most)) = self.indices.get(&origin) {
-            let inside = |&index: &i32| usize::try_from(index).is_ok_and(|i| i < size);
-            let outside = [least, most].into_iter().find(|index| !inside(index));
-            return outside.map_or(Ok(()), |index| Err(BoundError::Outside(origin, index)));
+        let origin = index.origin.as_ref().ok_or(BoundError::Computed)?;
+        let bound = Bound {
+            elements: origin.layout.clone(),
+            below: size,
+        };
+        if let Some(indices) = self.indices.get(&origin.input) {
+            return match bound.outside(indices) {
+                Some((index, _)) => Err(BoundError::Outside(origin.input, index)),
+                None => Ok(()),
+            };
         }
-        let feature = self.inputs.iter_mut().find(|f| f.index == origin);
+        let feature = self.inputs.iter_mut().find(|f| f.index == origin.input);
         let feature = feature.ok_or(BoundError::Computed)?;
-        feature.below = Some(feature.below.map_or(size, |below| below.min(size)));
+        if !feature.bounds.contains(&bound) {
+            feature.bounds.push(bound);
+        }
         Ok(())
     }
 
@@ -393,13 +503,44 @@ impl Writer {
     ) -> Result<Feature, EmitError> {
         let feature = self.feature("output", "y", index, ty)?;
         let value = self.values[value.index()].clone();
-        let data_type = feature.data_type();
-        let value = self.builder.cast(&value, data_type);
-        let name = feature.name.clone();
-        let args = [("x", (&value).into())];
-        self.builder
-            .named_op("identity", name, &args, data_type, &feature.shape);
+        self.give(&feature, &value);
         Ok(feature)
+    }
+
+    /// Makes `value` the output that a feature describes.
+    fn give(&mut self, feature: &Feature, value: &Var) {
+        let value = self.builder.cast(value, feature.data_type());
+        self.builder.named(feature.name.clone(), &value);
+    }
+
+    /// The update of a state that a node is, with its rows as an output. `None` if nobody can tell
+    /// where they begin before the program runs.
+    fn update(
+        &mut self,
+        state: ValueId,
+        dim: usize,
+        node: &Node,
+        operands: &[Var],
+    ) -> Option<Result<Update, EmitError>> {
+        let origin = operands[2].origin.as_ref()?;
+        let (index, element) = (origin.input, origin.layout.offset);
+        let start = match self.indices.get(&index) {
+            Some(indices) => Start::At(usize::try_from(*indices.get(element)?).ok()?),
+            None => Start::Input { index, element },
+        };
+        let ty = node.output().clone();
+        let rows = TensorType::new(operands[1].shape.clone(), ty.dtype);
+        let feature = self.feature("update", "s", self.updates.len(), &rows);
+        Some(feature.map(|rows| {
+            self.give(&rows, &operands[1]);
+            Update {
+                rows,
+                state: state.index(),
+                ty,
+                dim,
+                start,
+            }
+        }))
     }
 }
 

@@ -35,7 +35,7 @@ use rustorch_runtime::{Absent, Backend};
 pub use api::{Api, ComputeUnit, ComputeUnits, ModelError, Output, Properties};
 pub use check::{Flaw, check};
 pub use device::{CoreMl, Options, Settings};
-pub use emit::{EmitError, Emitted, Emitter, Feature};
+pub use emit::{Bound, EmitError, Emitted, Emitter, Feature, Start, Update};
 pub use opset::{Opset, Precision, Target};
 pub use package::Package;
 

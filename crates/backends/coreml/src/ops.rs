@@ -1,6 +1,7 @@
 //! One file for each operation, of the operation's name, and the table of them.
 
 mod activation;
+mod attention;
 mod batch_norm;
 mod binary;
 mod cast;
@@ -23,10 +24,12 @@ mod pool2d;
 mod reduce;
 mod reshape;
 mod rms_norm;
+mod rope;
 mod select;
 mod slice;
 mod softmax;
 mod unary;
+mod update_slice;
 
 use rustorch_runtime::KernelTable;
 
@@ -36,6 +39,7 @@ use crate::kernel::Kernel;
 pub(crate) fn table() -> KernelTable<Kernel> {
     let kernels = [
         activation::KERNEL,
+        attention::KERNEL,
         batch_norm::KERNEL,
         binary::KERNEL,
         cast::KERNEL,
@@ -58,10 +62,12 @@ pub(crate) fn table() -> KernelTable<Kernel> {
         reduce::KERNEL,
         reshape::KERNEL,
         rms_norm::KERNEL,
+        rope::KERNEL,
         select::KERNEL,
         slice::KERNEL,
         softmax::KERNEL,
         unary::KERNEL,
+        update_slice::KERNEL,
     ];
     KernelTable::new(kernels.into_iter().map(Kernel::entry).collect())
 }

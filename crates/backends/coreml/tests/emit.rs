@@ -168,7 +168,11 @@ fn indices_are_bounded_where_they_come_in() {
     let rows = graph.push(IndexSelect { dim: 1 }, &[rows, ids]).unwrap();
     graph.output(rows);
     let emitted = emit(&graph, Opset::CoreML7, Precision::F32);
-    assert_eq!([None, Some(4)], [0, 1].map(|i| emitted.inputs[i].below));
+    let below = |i: usize| -> Vec<usize> {
+        let bounds = emitted.inputs[i].bounds.iter();
+        bounds.map(|bound| bound.below).collect()
+    };
+    assert_eq!([vec![], vec![7, 4]], [0, 1].map(below));
     assert_eq!(emitted.inputs[1].elements, ArrayDataType::Int32);
     let emitter = Emitter::new(target(Opset::CoreML7, Precision::F32));
     for (id, fits) in [(3_i64, true), (4, false), (-1, false)] {

@@ -32,7 +32,9 @@ fn main() -> ExitCode {
     let in_place = tests![zero_copy::a_device_in_host_memory_copies_no_byte];
     Suite::new()
         .always(always![
+            coreml::a_whole_transformer_is_one_program,
             coreml::core_ml_chooses_the_tokens_of_the_cpu,
+            coreml::half_precision_keeps_the_perplexity,
             coreml::every_fault_at_every_call_of_core_ml,
             f32_hybrid::the_goldens_without_a_conversion_or_a_copy,
             f32_hybrid::what_it_is_compared_with_really_converts,

@@ -101,17 +101,39 @@ fn both(args: &Arguments) -> Result<(Tensor, Tensor), String> {
     Ok((x.broadcast(&shape)?, y.broadcast(&shape)?))
 }
 
-pub(super) fn zip(args: &Arguments, f: Binary) -> Result<Tensor, String> {
+/// Sums, differences and the like of integers are those of numbers in double precision, as long as 32
+/// bits hold them; what becomes of others, Apple leaves open. So are quotients and powers.
+pub(super) fn zip(args: &Arguments, kind: &str, f: Binary) -> Result<Tensor, String> {
     let (x, y) = both(args)?;
-    let pairs = x.as_floats()?.iter().zip(y.as_floats()?);
-    let z = pairs.map(|(&x, &y)| f(x, y)).collect();
-    Ok(Tensor::floats(x.data_type, &x.shape, z))
+    if x.data_type != DataType::Int32 {
+        let pairs = x.as_floats()?.iter().zip(y.as_floats()?);
+        let z = pairs.map(|(&x, &y)| f(x, y)).collect();
+        return Ok(Tensor::floats(x.data_type, &x.shape, z));
+    }
+    if !matches!(kind, "add" | "sub" | "mul" | "maximum" | "minimum") {
+        return Err(format!("{kind} of integers"));
+    }
+    let pairs = x.as_ints()?.iter().zip(y.as_ints()?);
+    let z = pairs.map(|(&x, &y)| f(x as f64, y as f64) as i64);
+    let z: Vec<i64> = z.collect();
+    match z.iter().find(|z| i32::try_from(**z).is_err()) {
+        Some(large) => Err(format!("{kind} gives {large}, of more than 32 bits")),
+        None => Ok(Tensor::ints(x.data_type, &x.shape, z)),
+    }
 }
 
 pub(super) fn compare(args: &Arguments, f: Comparison) -> Result<Tensor, String> {
     let (x, y) = both(args)?;
-    let pairs = x.as_floats()?.iter().zip(y.as_floats()?);
-    let z = pairs.map(|(&x, &y)| f(x, y).into()).collect();
+    let z = match (&x.data, &y.data) {
+        (Data::Int(a), Data::Int(b)) => {
+            let pairs = a.iter().zip(b);
+            pairs.map(|(&x, &y)| f(x as f64, y as f64).into()).collect()
+        }
+        _ => {
+            let pairs = x.as_floats()?.iter().zip(y.as_floats()?);
+            pairs.map(|(&x, &y)| f(x, y).into()).collect()
+        }
+    };
     Ok(Tensor::ints(DataType::Bool, &x.shape, z))
 }
 

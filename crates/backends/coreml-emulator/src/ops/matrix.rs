@@ -1,5 +1,5 @@
 use crate::arguments::Arguments;
-use crate::tensor::{Tensor, common, for_each_index, position};
+use crate::tensor::{Tensor, common};
 
 pub(super) fn matmul(args: &Arguments) -> Result<Tensor, String> {
     let (x, y) = (args.get("x")?, args.get("y")?);
@@ -8,15 +8,16 @@ pub(super) fn matmul(args: &Arguments) -> Result<Tensor, String> {
         return Err(format!("{:?} times {:?}", x.shape, y.shape));
     }
     let x = if turn_x { transposed(x)? } else { x.clone() };
-    let y = if turn_y { transposed(y)? } else { y.clone() };
+    // Its columns as rows.
+    let y = if turn_y { y.clone() } else { transposed(y)? };
     let (batch_x, [m, k]) = split(&x.shape);
-    let (batch_y, [l, n]) = split(&y.shape);
+    let (batch_y, [n, l]) = split(&y.shape);
     if k != l {
         return Err(format!("{:?} times {:?}", x.shape, y.shape));
     }
     let batch = common(batch_x, batch_y)?;
     let x = x.broadcast(&[&batch[..], &[m, k]].concat())?;
-    let y = y.broadcast(&[&batch[..], &[k, n]].concat())?;
+    let y = y.broadcast(&[&batch[..], &[n, k]].concat())?;
     let (a, b) = (x.as_floats()?, y.as_floats()?);
     let shape = [&batch[..], &[m, n]].concat();
     let mut out = Vec::with_capacity(shape.iter().product());
@@ -24,12 +25,25 @@ pub(super) fn matmul(args: &Arguments) -> Result<Tensor, String> {
         for row in 0..m {
             let a = &a[(matrix * m + row) * k..][..k];
             for column in 0..n {
-                let b = b[matrix * k * n + column..].iter().step_by(n);
-                out.push(a.iter().zip(b).map(|(a, b)| a * b).sum());
+                out.push(dot(a, &b[(matrix * n + column) * k..][..k]));
             }
         }
     }
     Ok(Tensor::floats(x.data_type, &shape, out))
+}
+
+/// The sum of products, in several parts as processors like it.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let (a, rest_a) = a.as_chunks::<8>();
+    let (b, rest_b) = b.as_chunks::<8>();
+    let mut sums = [0.0; 8];
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..8 {
+            sums[i] += a[i] * b[i];
+        }
+    }
+    let rest = rest_a.iter().zip(rest_b).map(|(a, b)| a * b);
+    sums.iter().sum::<f64>() + rest.sum::<f64>()
 }
 
 fn split(shape: &[usize]) -> (&[usize], [usize; 2]) {
@@ -61,13 +75,11 @@ pub(super) fn linear(args: &Arguments) -> Result<Tensor, String> {
     let shape = [batch, &[*n]].concat();
     let (a, w) = (x.as_floats()?, weight.as_floats()?);
     let mut out = Vec::with_capacity(shape.iter().product());
-    for_each_index(&shape, |index| {
-        let (&column, row) = index.split_last().ok_or("no column")?;
-        let row = position(batch, row)?;
-        let products = (0..k).map(|i| a[row * k + i] * w[column * k + i]);
-        let bias = bias.map_or(0.0, |bias| bias[column]);
-        out.push(products.sum::<f64>() + bias);
-        Ok(())
-    })?;
+    for row in a.chunks_exact(k.max(1)) {
+        for column in 0..*n {
+            let bias = bias.map_or(0.0, |bias| bias[column]);
+            out.push(dot(row, &w[column * k..][..k]) + bias);
+        }
+    }
     Ok(Tensor::floats(x.data_type, &shape, out))
 }

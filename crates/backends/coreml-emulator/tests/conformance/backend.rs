@@ -23,8 +23,10 @@ impl Backend for Anywhere {
         &self.info
     }
 
+    /// Nothing is a constant here, which weights in blocks have to be.
     fn supports(&self, signature: &Signature) -> bool {
-        self.coreml.supports(signature)
+        let has_blocks = signature.inputs.iter().any(|ty| ty.dtype.is_block());
+        !has_blocks && self.coreml.supports(signature)
     }
 
     fn memory(&self) -> &dyn DeviceMemory {

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustorch_coreml::{Opset, Precision};
+use rustorch_ir::OpKind;
 
 use crate::device::{Device, Known};
-use crate::{CLAIMED, compare_precisions, conforms, random, target};
+use crate::{CLAIMED, compare_precisions, conforms, random, stay_in_blocks, target};
 
 /// A Python that has coremltools.
 pub(crate) struct Python(PathBuf);
@@ -33,6 +34,10 @@ pub(crate) fn takes_the_packages_and_gives_the_same(python: &Python) {
     for opset in Opset::ALL {
         let programs = device(opset, Precision::F32, Known::AllButTheFirst);
         conforms(programs, &CLAIMED);
+    }
+    for opset in [Opset::CoreML7, Opset::CoreML8] {
+        let table = device(opset, Precision::F32, Known::TheFirst);
+        stay_in_blocks(table, OpKind::Embedding);
     }
     compare_precisions(
         &device(Opset::CoreML7, Precision::F32, Known::Nothing),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustorch_coreml::proto::mil::DataType;
 use rustorch_coreml::proto::model::ArrayDataType;
-use rustorch_coreml::{EmitError, Emitted, Emitter, Feature, Target, check};
+use rustorch_coreml::{EmitError, Emitted, Emitter, Feature, Start, Target, Update, check};
 use rustorch_coreml_emulator::{Data, Model, Tensor};
 use rustorch_ir::ops::{BinaryOp, ReduceOp, UnaryOp};
 use rustorch_ir::{DType, Graph, Layout, Node, Op, Signature, TensorType};
@@ -25,6 +25,8 @@ pub(crate) enum Known {
     Nothing,
     /// All but the first: weights.
     AllButTheFirst,
+    /// The first: a table.
+    TheFirst,
 }
 
 /// Not Core ML, which policies give only what it is good at.
@@ -57,6 +59,7 @@ impl Device {
         let known_name = match known {
             Known::Nothing => "",
             Known::AllButTheFirst => "-weights",
+            Known::TheFirst => "-table",
         };
         let name = format!("{:?}-{:?}{known_name}", target.opset, target.precision);
         let folder = folder.join(name);
@@ -86,7 +89,11 @@ impl Device {
     }
 
     fn is_known(&self, input: usize) -> bool {
-        self.known == Known::AllButTheFirst && input > 0
+        match self.known {
+            Known::Nothing => false,
+            Known::AllButTheFirst => input > 0,
+            Known::TheFirst => input == 0,
+        }
     }
 
     /// What the program of a graph gives.
@@ -96,7 +103,8 @@ impl Device {
         operands: &[Vec<u8>],
     ) -> Result<Vec<Vec<u8>>, DeviceError> {
         let run = Run::of(graph);
-        run.predict(&self.writer, |input| self.is_known(input), operands)
+        let results = run.predict(&self.writer, |input| self.is_known(input), operands)?;
+        Ok(results.outputs)
     }
 }
 
@@ -151,12 +159,23 @@ impl Program for Compiled {
             .collect::<Result<Vec<_>, DeviceError>>()?;
         let known = |input: usize| self.known[input];
         let results = self.run.predict(&self.writer, known, &operands)?;
-        for (buffer, bytes) in outputs.iter().zip(results) {
+        for (buffer, bytes) in outputs.iter().zip(results.outputs) {
             // SAFETY: an output is this run's own.
             unsafe { buffer.write(0, &bytes)? };
         }
+        for (input, bytes) in results.states {
+            // SAFETY: a state is written to by the run that updates it alone.
+            unsafe { inputs[input].write(0, &bytes)? };
+        }
         Ok(())
     }
+}
+
+/// What a program gives.
+struct Results {
+    outputs: Vec<Vec<u8>>,
+    /// The inputs that are states which it updates, behind that.
+    states: BTreeMap<usize, Vec<u8>>,
 }
 
 /// A graph whose inputs are tensors without gaps: views of what is stored are made by the caller.
@@ -199,7 +218,7 @@ impl Run {
         writer: &Writer,
         known: impl Fn(usize) -> bool,
         stored: &[Vec<u8>],
-    ) -> Result<Vec<Vec<u8>>, DeviceError> {
+    ) -> Result<Results, DeviceError> {
         let operands: Vec<Vec<u8>> = (stored.iter().zip(&self.views).enumerate())
             .map(|(i, (bytes, view))| match view {
                 Some(layout) => viewed(bytes, layout, self.graph.inputs()[i].dtype),
@@ -244,11 +263,7 @@ fn broken(what: impl ToString) -> DeviceError {
 }
 
 impl Writer {
-    fn predict(
-        &self,
-        emitted: &Emitted,
-        operands: &[Vec<u8>],
-    ) -> Result<Vec<Vec<u8>>, DeviceError> {
+    fn predict(&self, emitted: &Emitted, operands: &[Vec<u8>]) -> Result<Results, DeviceError> {
         let flaws = check(&emitted.package.model, emitted.package.weights.as_deref());
         if !flaws.is_empty() {
             return Err(broken(format!("{flaws:?}")));
@@ -269,16 +284,27 @@ impl Writer {
         }
         let model = Model::read(&package).map_err(broken)?;
         let outputs = model.predict(&inputs).map_err(broken)?;
-        for (feature, output) in emitted.outputs.iter().zip(&outputs) {
+        let rows = emitted.updates.iter().map(|update| &update.rows);
+        for (feature, output) in emitted.outputs.iter().chain(rows).zip(&outputs) {
             self.keep(&folder, &feature.name, output)?;
         }
         if self.kept.is_none() {
             std::fs::remove_dir_all(&folder).map_err(broken)?;
         }
-        let encoded = emitted.outputs.iter().zip(&outputs);
-        Ok(encoded
-            .map(|(f, x)| encode(f.ty.dtype, &numbers(x)))
-            .collect())
+        let (outputs, rows) = outputs.split_at(emitted.outputs.len());
+        let encoded = emitted.outputs.iter().zip(outputs);
+        let mut states = BTreeMap::new();
+        for (update, rows) in emitted.updates.iter().zip(rows) {
+            let state = states.entry(update.state);
+            let state = state.or_insert_with(|| operands[update.state].clone());
+            write_rows(update, &numbers(rows), operands, state);
+        }
+        Ok(Results {
+            outputs: encoded
+                .map(|(f, x)| encode(f.ty.dtype, &numbers(x)))
+                .collect(),
+            states,
+        })
     }
 
     /// Keeps what a feature was as little-endian doubles, if packages are kept.
@@ -294,26 +320,33 @@ impl Writer {
     }
 }
 
+/// Puts rows into a state.
+fn write_rows(update: &Update, rows: &[f64], operands: &[Vec<u8>], state: &mut [u8]) {
+    let start = match update.start {
+        Start::At(start) => start,
+        Start::Input { index, element } => decode(DType::I32, &operands[index])[element] as usize,
+    };
+    let rows = encode(update.rows.ty.dtype, rows);
+    let mut rest = &rows[..];
+    for place in update.places(start) {
+        let (rows, next) = rest.split_at(place.len());
+        state[place].copy_from_slice(rows);
+        rest = next;
+    }
+}
+
 /// The array that a feature is given.
 fn tensor(feature: &Feature, bytes: &[u8]) -> Result<Tensor, DeviceError> {
     let x = decode(feature.ty.dtype, bytes);
     Ok(match feature.elements {
         ArrayDataType::Int32 => {
             let x: Vec<i64> = x.into_iter().map(|x| x as i64).collect();
-            let most = feature
-                .below
-                .map_or(i32::MAX.into(), |below| below as i64 - 1);
-            let least = if feature.below.is_some() {
-                0
-            } else {
-                i32::MIN.into()
-            };
-            if let Some(outside) = x.iter().find(|x| !(least..=most).contains(x)) {
-                let class = match feature.below {
-                    Some(_) => FailureClass::Caller,
-                    None => FailureClass::Unsupported,
-                };
-                let what = format!("{} has {outside}, not in {least}..={most}", feature.name);
+            let wide = x.iter().find(|&&x| i32::try_from(x).is_err());
+            let outside = feature.outside(&x).map(|(index, _)| index);
+            let unfit = outside.map(|index| (index, FailureClass::Caller));
+            let unfit = unfit.or(wide.map(|&x| (x, FailureClass::Unsupported)));
+            if let Some((index, class)) = unfit {
+                let what = format!("{index} in {}", feature.name);
                 return Err(DeviceError::new(DEVICE, class, what));
             }
             Tensor::ints(DataType::Int32, &feature.shape, x)

@@ -22,7 +22,7 @@ use rustorch_testing::{Suite as Tests, always, tests};
 use crate::device::{Device, Known};
 
 /// What has to become a program in one form at least.
-const CLAIMED: [OpKind; 27] = [
+const CLAIMED: [OpKind; 30] = [
     OpKind::Full,
     OpKind::Reshape,
     OpKind::Permute,
@@ -50,6 +50,9 @@ const CLAIMED: [OpKind; 27] = [
     OpKind::LayerNorm,
     OpKind::RmsNorm,
     OpKind::BatchNorm,
+    OpKind::Attention,
+    OpKind::Rope,
+    OpKind::UpdateSlice,
 ];
 
 /// What of it does without constants.
@@ -113,6 +116,39 @@ fn programs_with_weights_give_what_the_reference_gives() {
 fn programs_of_the_oldest_system_give_what_the_reference_gives() {
     let target = target(Opset::CoreML5, Precision::F32);
     conforms(Device::new(target, Known::AllButTheFirst), &CLAIMED);
+}
+
+/// The formats of weights that a program can have.
+const FORMATS: [&str; 10] = [
+    "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
+];
+
+/// Runs the cases of an operation whose weights are in blocks, which stay as they are.
+fn stay_in_blocks(device: Device, kind: OpKind) {
+    let report = check(Arc::new(device), |other| other == kind);
+    let (mut found, mut cases) = (BTreeSet::new(), 0);
+    for check in &report.checks {
+        let format = FORMATS
+            .iter()
+            .find(|f| check.case.contains(&format!(" {f}[")));
+        // Another check of the same case takes it apart.
+        let is_other = check.case.contains("[0]") || check.case.ends_with(", decomposed");
+        let Some(format) = format.filter(|_| !is_other) else {
+            continue;
+        };
+        assert_eq!(check.outcome, Outcome::Passed, "{}", check.case);
+        found.insert(format);
+        cases += 1;
+    }
+    assert!(found.len() > 3 && cases > 5, "{found:?} in {cases} cases");
+}
+
+fn weights_in_blocks_stay_in_blocks() {
+    for opset in [Opset::CoreML6, Opset::CoreML7, Opset::CoreML8] {
+        let device = |known| Device::new(target(opset, Precision::F32), known);
+        stay_in_blocks(device(Known::AllButTheFirst), OpKind::Linear);
+        stay_in_blocks(device(Known::TheFirst), OpKind::Embedding);
+    }
 }
 
 /// Operands of a graph that stay away from where functions are not defined.
@@ -179,6 +215,7 @@ fn main() -> ExitCode {
             programs_give_what_the_reference_gives,
             programs_with_weights_give_what_the_reference_gives,
             programs_of_the_oldest_system_give_what_the_reference_gives,
+            weights_in_blocks_stay_in_blocks,
             half_precision_stays_near_single_precision,
             random::graphs_give_what_the_reference_gives,
             norms::rows_of_halves_neither_overflow_nor_vanish,

@@ -211,6 +211,17 @@ pub(super) fn shift_scale(x: &Operands) -> Inferred {
     Ok(shaped(scale, data.shape.clone()))
 }
 
+pub(super) fn dequantize(x: &Operands) -> Inferred {
+    let (data, scale) = (x.ty("quantized_data")?, x.ty("scale")?);
+    let axis = x.axis("axis", data, 0)?;
+    for name in ["scale", "zero_point"] {
+        let ty = x.ty(name)?;
+        let fits = ty.shape.is_empty() || ty.shape == [data.shape[axis]];
+        ensure(fits, || format!("{name} of {ty} along {axis} of {data}"))?;
+    }
+    Ok(shaped(scale, data.shape.clone()))
+}
+
 pub(super) fn linear(x: &Operands) -> Inferred {
     let (ty, weight) = (x.ty("x")?, x.ty("weight")?);
     let Some((&inner, batch)) = ty.shape.split_last() else {

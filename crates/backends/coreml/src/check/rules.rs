@@ -336,6 +336,23 @@ const RULES: &[Rule] = &[
     ),
 ];
 
+/// Operations that CoreML6 brought, and CoreML8 gave another form.
+const RULES_OF_COREML6: &[Rule] = &[rule(
+    "constexpr_affine_dequantize",
+    &[
+        param("quantized_data", &[Int8, Uint8], Needs::Constant),
+        param("zero_point", &[Int8, Uint8, Float32], Needs::Constant),
+        param("scale", FLOATS, Needs::Constant),
+        ints("axis", Needs::Constant),
+    ],
+    infer::dequantize,
+)];
+
+/// Has it its parameters as attributes, as operations that make constants had before CoreML8?
+pub(super) fn has_attributes(kind: &str) -> bool {
+    RULES_OF_COREML6.iter().any(|rule| rule.kind == kind)
+}
+
 /// Operations that CoreML8 brought.
 const RULES_OF_COREML8: &[Rule] = &[rule(
     "constexpr_blockwise_shift_scale",
@@ -349,7 +366,12 @@ const RULES_OF_COREML8: &[Rule] = &[rule(
 
 /// The rule of an operation, if the set of operations has it.
 pub(super) fn find(kind: &str, opset: Opset) -> Result<&'static Rule, std::string::String> {
-    let newer = RULES_OF_COREML8.iter().filter(|_| opset >= Opset::CoreML8);
+    let newer = [
+        (Opset::CoreML6, RULES_OF_COREML6),
+        (Opset::CoreML8, RULES_OF_COREML8),
+    ];
+    let newer = newer.into_iter().filter(|(since, _)| opset >= *since);
+    let newer = newer.flat_map(|(_, rules)| rules);
     let rule = RULES.iter().chain(newer).find(|rule| rule.kind == kind);
     rule.ok_or_else(|| format!("no operation {kind:?} of {} is known", opset.name()))
 }

@@ -12,10 +12,14 @@ pub(crate) const KERNEL: Kernel = Kernel {
 };
 
 fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
-    let dim = parameters!(op, Concat).dim;
-    if let [only] = x {
-        return smallvec![only.clone()];
+    match x {
+        [only] => smallvec![only.clone()],
+        _ => smallvec![concat(b, x, parameters!(op, Concat).dim)],
     }
+}
+
+/// Several values behind each other.
+pub(crate) fn concat(b: &mut Builder, x: &[Var], dim: usize) -> Var {
     let size = x.iter().map(|x| x.shape[dim]).sum();
     let shape = x[0].shape.clone().with_dim(dim, size);
     let args = [
@@ -23,5 +27,5 @@ fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
         ("axis", Constant::int(dim).into()),
         ("interleave", Constant::flag(false).into()),
     ];
-    smallvec![b.op("concat", &args, x[0].data_type, &shape)]
+    b.op("concat", &args, x[0].data_type, &shape)
 }

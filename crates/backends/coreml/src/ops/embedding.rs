@@ -3,13 +3,21 @@ use smallvec::smallvec;
 
 use super::index_select::gather;
 use crate::builder::{Builder, Var, Vars};
-use crate::kernel::{Kernel, is_number, parameters};
+use crate::kernel::{Call, Kernel, are_blocks, is_number, parameters};
 
 pub(crate) const KERNEL: Kernel = Kernel {
     kind: OpKind::Embedding,
-    accepts: |call| call.signature.types().all(|ty| is_number(ty.dtype)),
+    accepts,
     emit,
 };
+
+/// Also of weights in blocks that are a constant.
+fn accepts(call: &Call) -> bool {
+    let table = call.signature.inputs[0].dtype;
+    let mut others = call.signature.types().skip(1);
+    let is_table = is_number(table) || call.is_constant(0) && are_blocks(table, call.target);
+    is_table && others.all(|ty| is_number(ty.dtype))
+}
 
 fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
     let rows = gather(b, &x[0], &x[1], 0);

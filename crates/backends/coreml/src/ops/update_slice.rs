@@ -1,0 +1,50 @@
+use rustorch_ir::{DType, Op, OpKind, Shape};
+use smallvec::smallvec;
+
+use super::index_select::gather;
+use crate::builder::{Builder, Var, Vars};
+use crate::constant::Constant;
+use crate::kernel::{Call, Kernel, is_float, parameters};
+
+pub(crate) const KERNEL: Kernel = Kernel {
+    kind: OpKind::UpdateSlice,
+    accepts,
+    emit,
+};
+
+fn accepts(call: &Call) -> bool {
+    let [state, source, _] = call.signature.inputs else {
+        return false;
+    };
+    let are_ints = state.dtype == DType::I32 && source.dtype == DType::I32;
+    (is_float(state.dtype) && is_float(source.dtype)) || are_ints
+}
+
+/// What the state is behind the update, for those in the program that read it. In the memory it is
+/// updated by who runs the program.
+fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
+    let dim = parameters!(op, UpdateSlice).dim;
+    let (state, start) = (&x[0], b.reshape(&x[2], &[1]));
+    let source = b.cast(&x[1], state.data_type);
+    let (size, count) = (state.shape[dim], source.shape[dim]);
+    // The row of the source that each row of the state would be.
+    let rows = b.range(size);
+    let rows = b.binary("sub", &rows, &start);
+    let [first, last] = [0, count - 1].map(|n| b.constant(&Constant::ints(&[n])));
+    let inside = b.compare("greater_equal", &rows, &first);
+    let before_end = b.compare("less_equal", &rows, &last);
+    let inside = b.binary("logical_and", &inside, &before_end);
+    let aligned: Shape = (0..state.shape.len())
+        .map(|d| if d == dim { size } else { 1 })
+        .collect();
+    let inside = b.reshape(&inside, &aligned);
+    let inside = b.expand(&inside, &state.shape);
+    let source = if count == 1 {
+        b.expand(&source, &state.shape)
+    } else {
+        let rows = b.binary("maximum", &rows, &first);
+        let rows = b.binary("minimum", &rows, &last);
+        gather(b, &source, &rows, dim)
+    };
+    smallvec![b.select(&inside, &source, state)]
+}
