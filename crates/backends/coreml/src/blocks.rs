@@ -61,6 +61,12 @@ pub(crate) fn has_form(format: BlockFormat) -> bool {
     groups(format, &[]).is_some()
 }
 
+/// Have weights of this format an offset, beside their scale?
+pub(crate) fn has_offsets(format: BlockFormat) -> bool {
+    use BlockFormat::{Q2K, Q4_1, Q4K, Q5_1, Q5K};
+    matches!(format, Q4_1 | Q5_1 | Q2K | Q4K | Q5K)
+}
+
 /// Weights of whole blocks; `None` of formats that have no form here.
 pub(crate) fn groups(format: BlockFormat, blocks: &[u8]) -> Option<Groups> {
     use DataType::{Int4, Int8, Uint4, Uint8};
@@ -231,6 +237,11 @@ mod tests {
             assert_eq!(
                 (codes.len(), groups.scales.len()),
                 (1024, 1024 / groups.len)
+            );
+            assert_eq!(
+                !groups.offsets.is_empty(),
+                has_offsets(format),
+                "{format:?}"
             );
             assert_eq!(unpacked(&groups.clone().widened()), codes);
             for (i, (code, expected)) in codes.iter().zip(expected).enumerate() {

@@ -7,7 +7,7 @@ use rustorch_coreml::{Opset, Precision};
 use rustorch_ir::OpKind;
 
 use crate::device::{Device, Known};
-use crate::{CLAIMED, compare_precisions, conforms, random, stay_in_blocks, target};
+use crate::{CLAIMED, EXACT, compare_precisions, conforms, random, stay_in_blocks, target};
 
 /// A Python that has coremltools.
 pub(crate) struct Python(PathBuf);
@@ -37,7 +37,7 @@ pub(crate) fn takes_the_packages_and_gives_the_same(python: &Python) {
     }
     for opset in [Opset::CoreML7, Opset::CoreML8] {
         let table = device(opset, Precision::F32, Known::TheFirst);
-        stay_in_blocks(table, OpKind::Embedding);
+        stay_in_blocks(table, OpKind::Embedding, &EXACT);
     }
     compare_precisions(
         &device(Opset::CoreML7, Precision::F32, Known::Nothing),

@@ -122,17 +122,20 @@ fn programs_of_the_oldest_system_give_what_the_reference_gives() {
 const FORMATS: [&str; 10] = [
     "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
 ];
+/// Those without minima, whose weights are what they are elsewhere to the last bit.
+const EXACT: [&str; 5] = ["Q4_0", "Q5_0", "Q8_0", "Q3_K", "Q6_K"];
 
 /// Runs the cases of an operation whose weights are in blocks, which stay as they are.
-fn stay_in_blocks(device: Device, kind: OpKind) {
+fn stay_in_blocks(device: Device, kind: OpKind, formats: &[&str]) {
     let report = check(Arc::new(device), |other| other == kind);
     let (mut found, mut cases) = (BTreeSet::new(), 0);
     for check in &report.checks {
-        let format = FORMATS
+        let format = formats
             .iter()
             .find(|f| check.case.contains(&format!(" {f}[")));
-        // Another check of the same case takes it apart.
-        let is_other = check.case.contains("[0]") || check.case.ends_with(", decomposed");
+        // Types that a program cannot have, and other checks of the same cases, which take them apart.
+        let others = ["[0]", ", 0, ", "f64[", "bf16[", ", decomposed"];
+        let is_other = others.iter().any(|other| check.case.contains(other));
         let Some(format) = format.filter(|_| !is_other) else {
             continue;
         };
@@ -140,14 +143,14 @@ fn stay_in_blocks(device: Device, kind: OpKind) {
         found.insert(format);
         cases += 1;
     }
-    assert!(found.len() > 3 && cases > 5, "{found:?} in {cases} cases");
+    assert!(found.len() > 2 && cases > 3, "{found:?} in {cases} cases");
 }
 
 fn weights_in_blocks_stay_in_blocks() {
     for opset in [Opset::CoreML6, Opset::CoreML7, Opset::CoreML8] {
         let device = |known| Device::new(target(opset, Precision::F32), known);
-        stay_in_blocks(device(Known::AllButTheFirst), OpKind::Linear);
-        stay_in_blocks(device(Known::TheFirst), OpKind::Embedding);
+        stay_in_blocks(device(Known::AllButTheFirst), OpKind::Linear, &FORMATS);
+        stay_in_blocks(device(Known::TheFirst), OpKind::Embedding, &EXACT);
     }
 }
 

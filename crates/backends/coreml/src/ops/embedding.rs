@@ -1,7 +1,8 @@
-use rustorch_ir::{Op, OpKind};
+use rustorch_ir::{DType, Op, OpKind};
 use smallvec::smallvec;
 
 use super::index_select::gather;
+use crate::blocks;
 use crate::builder::{Builder, Var, Vars};
 use crate::kernel::{Call, Kernel, are_blocks, is_number, parameters};
 
@@ -11,11 +12,16 @@ pub(crate) const KERNEL: Kernel = Kernel {
     emit,
 };
 
-/// Also of weights in blocks that are a constant.
+/// Also of weights in blocks that are a constant, of formats without minima: rows of others would not
+/// be the same to the last bit, as they are on other devices.
 fn accepts(call: &Call) -> bool {
     let table = call.signature.inputs[0].dtype;
     let mut others = call.signature.types().skip(1);
-    let is_table = is_number(table) || call.is_constant(0) && are_blocks(table, call.target);
+    let are_exact = match table {
+        DType::Block(format) => are_blocks(table, call.target) && !blocks::has_offsets(format),
+        _ => false,
+    };
+    let is_table = is_number(table) || call.is_constant(0) && are_exact;
     is_table && others.all(|ty| is_number(ty.dtype))
 }
 
