@@ -1,0 +1,112 @@
+//! JSON schemas: what they may have, and what is made of them for llguidance.
+//!
+//! llguidance knows most keywords, but not where in a schema it met one that it does not, and it
+//! takes some that mean something else to it. So a schema is gone through first
+//! ([`translate`]): keywords that cannot be held to are refused with their path, references become
+//! definitions of their own, and patterns, formats and numbers what llguidance reads as JSON Schema
+//! means them.
+
+mod finite;
+mod format;
+mod pattern;
+mod translate;
+
+use llguidance::api::TopLevelGrammar;
+use serde_json::{Map, Value, json};
+
+use crate::{Constraint, GrammarError, Vocabulary};
+use translate::Translator;
+
+/// White space between two signs of JSON, as in llama.cpp's grammars: bounded, for a model may find
+/// no end of it.
+const WHITE_SPACE: &str = r" |\n{1,2}[ \t]{0,20}";
+/// What may stand behind a backslash in strings. With \u, the name of a property could be spelled in
+/// a way that is not seen to be this name.
+const ESCAPES: &str = "\"\\bfnrt";
+
+/// Holds texts to the JSON that `schema` allows.
+///
+/// # Errors
+/// [`GrammarError::Schema`] for what is no schema, what texts cannot be held to, and what no text
+/// fulfils.
+pub(crate) fn constrain(
+    schema: &Value,
+    vocabulary: &Vocabulary,
+) -> Result<Constraint, GrammarError> {
+    let mut translator = Translator::new(schema)?;
+    let translated = translator.all()?;
+    if let Some(path) = finite::endless(&translated, translator.definitions()) {
+        return Err(refused(
+            &path,
+            "it recurses without end, so that no text fulfils it; leave a way out, such as a \
+             property that is not required",
+        ));
+    }
+    let build = |schema: Value, definitions: Map<String, Value>| {
+        let document = document(schema, definitions);
+        vocabulary.constrain(TopLevelGrammar::from_json_schema(document), "JSON schema")
+    };
+    build(translated, translator.definitions().clone()).map_err(|error| {
+        let unsatisfiable = is_unsatisfiable(&error);
+        let at_fault = |part: &Value, path: &str| {
+            let mut translator = Translator::new(schema).ok()?;
+            let part = translator.part(part, path).ok()?;
+            let error = build(part, translator.definitions().clone()).err()?;
+            // A part that nothing fulfils may be left out by texts of the whole.
+            (unsatisfiable || !is_unsatisfiable(&error)).then_some(error)
+        };
+        blame(schema, "#", error, &at_fault)
+    })
+}
+
+/// What llguidance is given.
+fn document(schema: Value, definitions: Map<String, Value>) -> Value {
+    let options = json!({
+        "whitespace_flexible": false,
+        "whitespace_pattern": WHITE_SPACE,
+        "json_allowed_escapes": ESCAPES,
+    });
+    let mut document = match schema {
+        Value::Object(object) => object,
+        // A schema that is true or false.
+        whole => Map::from_iter([("allOf".to_owned(), json!([whole]))]),
+    };
+    document.insert("$defs".to_owned(), Value::Object(definitions));
+    document.insert("x-guidance".to_owned(), options);
+    Value::Object(document)
+}
+
+/// The error with the path of the smallest part of `schema`, which is at `path`, that is refused
+/// by itself.
+fn blame(
+    schema: &Value,
+    path: &str,
+    error: GrammarError,
+    at_fault: &impl Fn(&Value, &str) -> Option<GrammarError>,
+) -> GrammarError {
+    for (path, part) in translate::parts(schema, path) {
+        if let Some(error) = at_fault(part, &path) {
+            return blame(part, &path, error, at_fault);
+        }
+    }
+    match error {
+        GrammarError::Refused { reason, .. } if reason.starts_with("oneOf ") => refused(
+            &format!("{path}/oneOf"),
+            "that no two of these hold at once cannot be seen; use anyOf, or give them \
+             properties that are required and have different constants",
+        ),
+        GrammarError::Refused { reason, .. } => refused(path, reason),
+        other => other,
+    }
+}
+
+fn is_unsatisfiable(error: &GrammarError) -> bool {
+    matches!(error, GrammarError::Refused { reason, .. } if reason.contains("nsatisfiable"))
+}
+
+fn refused(path: &str, reason: impl Into<String>) -> GrammarError {
+    GrammarError::Schema {
+        path: path.to_owned(),
+        reason: reason.into(),
+    }
+}
