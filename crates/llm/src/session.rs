@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use rustorch_ir::DType;
-use rustorch_runtime::{DeviceType, Explanation, Fetched, Preference, Routing, Runtime};
+use rustorch_runtime::{
+    DeviceType, Explanation, Fetched, Preference, PreferredUnits, Routing, Runtime,
+};
 use rustorch_tensor::{RusTorchError, Tensor, with_runtime};
 
 use crate::LlmError;
@@ -267,6 +269,16 @@ impl<'m> Session<'m> {
             }
         };
         Ok(explained.map_err(RusTorchError::from)?)
+    }
+
+    /// What devices that choose from several units say they prefer for a pass over `tokens` tokens that
+    /// gives what `selection` asks for; nothing if the session has not run such a pass. That is no
+    /// word about what ran where.
+    pub fn preferred_units(&self, tokens: usize, selection: &Selection) -> Vec<PreferredUnits> {
+        let wanted = Wanted::next(selection, self.model.config().vocab);
+        let mut known = self.steps.iter().flatten();
+        let step = known.find(|step| step.is_for(tokens, &wanted));
+        step.map_or(Vec::new(), |step| step.executable().preferred_units())
     }
 
     /// Bytes that its programs work in: intermediate values, and what devices hand on; see

@@ -140,6 +140,14 @@ pub trait Program: Send + Sync {
         false
     }
 
+    /// Of a device that chooses from several units by itself: how many operations of its own it says
+    /// it prefers to run on which, by the unit's name; those of which it does not tell have none.
+    /// That is a preference, and no word about what ran where. Empty of other devices, and where
+    /// nothing is told.
+    fn preferred_units(&self) -> Vec<(Option<String>, usize)> {
+        Vec::new()
+    }
+
     /// The memory that a run works in, besides inputs and outputs.
     fn scratch(&self) -> Scratch {
         Scratch::default()

@@ -21,6 +21,13 @@ const DEFAULT: Duration = Duration::from_secs(300);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadline(Option<Duration>);
 
+/// Five minutes.
+impl Default for Deadline {
+    fn default() -> Self {
+        Self(Some(DEFAULT))
+    }
+}
+
 /// Why a text is no [`Deadline`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
@@ -45,7 +52,7 @@ impl Deadline {
     pub fn of_environment() -> Result<Self, DeadlineError> {
         match std::env::var_os(VARIABLE) {
             Some(text) if !text.is_empty() => text.to_string_lossy().parse(),
-            _ => Ok(Self(Some(DEFAULT))),
+            _ => Ok(Self::default()),
         }
     }
 
@@ -53,7 +60,7 @@ impl Deadline {
     pub fn of_user() -> Self {
         Self::of_environment().unwrap_or_else(|error| {
             tracing::warn!("{error}; five minutes are taken");
-            Self(Some(DEFAULT))
+            Self::default()
         })
     }
 

@@ -4,6 +4,7 @@ mod compiling;
 mod constants;
 mod inputs;
 mod loading;
+mod units;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,6 +33,7 @@ use crate::{
 };
 
 pub use loading::Loaded;
+pub use units::PreferredUnits;
 
 /// A graph that is planned once and run often.
 ///

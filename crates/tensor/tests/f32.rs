@@ -5,6 +5,9 @@
 
 use std::sync::Arc;
 
+use rustorch_coreml::cache::Cache;
+use rustorch_coreml::{CoreMl, Settings};
+use rustorch_coreml_emulator::{Call, Emulated};
 use rustorch_cpu::Cpu;
 use rustorch_ir::{DType, Graph, Signature, TensorType};
 use rustorch_metal_emulator::Emulator;
@@ -280,6 +283,87 @@ fn metal_and_core_ml_have_one_memory() -> Outcome {
         "{problem}"
     );
     assert!(elsewhere.transfer_metal_to_coreml(&x).is_err());
+    Ok(())
+}
+
+/// Core ML and, where it can be, Metal, both emulated, and the processor; with a folder for what is
+/// compiled.
+fn emulated_mac() -> (tempfile::TempDir, Arc<CoreMl<Emulated>>, Option<Runtime>) {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::new(Cache::new(folder.path(), 1 << 30));
+    let coreml = Arc::new(CoreMl::new(Emulated::new(15), 0, settings).unwrap());
+    let metal = emulated().into_iter().next();
+    let runtime =
+        metal.map(|metal| Runtime::new([coreml.clone() as Arc<dyn Backend>, metal, processor()]));
+    (folder, coreml, runtime)
+}
+
+#[test]
+fn an_allocation_is_metals_and_core_mls_without_a_copy() -> Outcome {
+    let (_folder, coreml, Some(runtime)) = emulated_mac() else {
+        return Ok(());
+    };
+    let strictly = |device| Routing {
+        device,
+        strict: true,
+        ..Routing::AUTO
+    };
+    let buffer = F32UnifiedBuffer::new(runtime.clone());
+    // Whole pages, and a part of one.
+    for count in [4096 * 64, 1000] {
+        let x = buffer.from_slice(&vec![2.0; count], [count])?;
+        let tripled = with_runtime(&runtime, strictly(METAL), || (&x * 3.0)?.eval().cloned())?;
+        assert_eq!(buffer.writer(&tripled)?, METAL);
+        let moved = buffer.transfer_metal_to_coreml(&tripled)?;
+        assert_eq!(moved.method, TransferMethod::ZeroCopy);
+        assert_eq!(moved.activity, Activity::default());
+        let computed = with_runtime(&runtime, strictly(COREML), || {
+            tripled.relu()?.eval().cloned()
+        })?;
+        assert_eq!(buffer.writer(&computed)?, COREML);
+        // Core ML's array begins where Metal's buffer does.
+        let storage = tripled.as_ref().storage()?;
+        let address = storage.host_address().expect("memory of the host's");
+        assert!(coreml.api().arrays().contains(&address), "{count}");
+        // And back: Metal reads what Core ML wrote.
+        let summed = with_runtime(&runtime, strictly(METAL), || {
+            (&computed + &tripled)?.eval().cloned()
+        })?;
+        assert_eq!(summed.to_vec()?, vec![12.0; count]);
+    }
+    assert_eq!(coreml.api().calls(Call::Predict), 2);
+    assert_eq!(coreml.copied(), 0);
+    assert_eq!(runtime.memory().routes(), []);
+    assert_eq!(Activity::of(&runtime), Activity::default());
+    assert_eq!(runtime.fallbacks(), []);
+    Ok(())
+}
+
+#[test]
+fn the_f32_hybrid_runs_on_core_ml_and_metal_without_a_copy() -> Outcome {
+    let (_folder, coreml, Some(runtime)) = emulated_mac() else {
+        return Ok(());
+    };
+    let executor = F32HybridExecutor::new(runtime.clone());
+    let y = executor.run(network)?;
+    let report = executor.execute(&[&y])?;
+    let expected_places = [
+        ("conv2d", COREML),
+        ("activation", COREML),
+        ("linear", METAL),
+        ("layer_norm", CPU),
+        ("matmul", CPU),
+        ("softmax", CPU),
+    ];
+    assert_eq!(places(&report), expected_places);
+    assert_eq!(report.activity, Activity::default());
+    for (got, expected) in y.to_vec()?.iter().zip(expected()?) {
+        assert!((got - expected).abs() < 1e-6, "{got} {expected}");
+    }
+    assert_eq!(coreml.api().calls(Call::Predict), 1);
+    assert_eq!(coreml.copied(), 0);
+    assert_eq!(runtime.memory().routes(), []);
+    assert_eq!(runtime.fallbacks(), []);
     Ok(())
 }
 

@@ -1,17 +1,17 @@
 //! The calls to Core ML, emulated: adversarial where Apple's documents leave room.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use half::f16;
 use rustorch_coreml::proto::mil::DataType;
 use rustorch_coreml::proto::model::ArrayDataType;
 use rustorch_coreml::{Api, ComputeUnit, ComputeUnits, ModelError, Opset, Output, Properties};
-use rustorch_runtime::{DeviceBuffer, HostBuffer};
+use rustorch_runtime::{Compilation, DeviceBuffer, HostBuffer};
 
 use crate::{Error, Model, Tensor, tensor};
 
@@ -39,6 +39,8 @@ pub enum Fault {
     OutOfMemory,
     /// It never ends.
     Hang,
+    /// It ends the process.
+    Abort,
 }
 
 /// A Core ML that evaluates programs by itself.
@@ -48,6 +50,8 @@ pub struct Emulated {
     /// if it uses what it is offered.
     gap: Option<usize>,
     state: Mutex<State>,
+    /// Told when calls are held no more.
+    released: Condvar,
 }
 
 #[derive(Default)]
@@ -55,6 +59,10 @@ struct State {
     calls: BTreeMap<Call, usize>,
     faults: Vec<(Call, usize, Fault)>,
     units: Option<ComputeUnits>,
+    /// Calls of this kind do not go on.
+    held: Option<Call>,
+    /// Where the memory of arrays begins.
+    arrays: BTreeSet<usize>,
 }
 
 /// An array: memory, and where in it the elements are.
@@ -76,16 +84,28 @@ pub struct Pending {
 impl Emulated {
     /// Core ML of this version of macOS.
     pub fn new(macos: u32) -> Self {
+        Self::with_processor("an emulated Mac", macos)
+    }
+
+    /// One with this processor, whose system tells of a Neural Engine from macOS 14 on.
+    pub fn with_processor(processor: &str, macos: u32) -> Self {
         Self {
-            properties: Properties {
-                name: "an emulated Mac".to_owned(),
-                system: format!("macOS {macos}"),
-                opset: Opset::of_macos(macos),
-                has_neural_engine: Some(true),
-            },
+            properties: Properties::new(
+                processor.to_owned(),
+                format!("macOS {macos}"),
+                Opset::of_macos(macos),
+                (macos >= 14).then_some(true),
+            ),
             gap: None,
             state: Mutex::default(),
+            released: Condvar::new(),
         }
+    }
+
+    /// One whose compiler is to be waited for no longer than it has to be.
+    pub fn compiling_slowly(mut self, compilation: Compilation) -> Self {
+        self.properties.compilation = Some(compilation);
+        self
     }
 
     /// One of a machine without a Neural Engine.
@@ -118,7 +138,23 @@ impl Emulated {
         self.state().units
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    /// Calls of this kind do not go on until they are [released](Self::release).
+    pub fn hold(&self, call: Call) {
+        self.state().held = Some(call);
+    }
+
+    /// Calls that were held go on.
+    pub fn release(&self) {
+        self.state().held = None;
+        self.released.notify_all();
+    }
+
+    /// Addresses of the memory that arrays were made over.
+    pub fn arrays(&self) -> BTreeSet<usize> {
+        self.state().arrays.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,6 +164,9 @@ impl Emulated {
         let count = state.calls.entry(call).or_default();
         let nth = *count;
         *count += 1;
+        let held = |state: &mut State| state.held == Some(call);
+        let state = self.released.wait_while(state, held);
+        let state = state.unwrap_or_else(PoisonError::into_inner);
         let found = state.faults.iter().find(|f| (f.0, f.1) == (call, nth));
         found.map(|fault| fault.2)
     }
@@ -139,6 +178,7 @@ impl Emulated {
             Some(Fault::Hang) => loop {
                 std::thread::park();
             },
+            Some(Fault::Abort) => std::process::abort(),
             Some(fault) => Err(fault.error()),
         }
     }
@@ -148,7 +188,7 @@ impl Fault {
     fn error(self) -> ModelError {
         let code = match self {
             Self::Code(code) => code,
-            Self::OutOfMemory | Self::Hang => 0,
+            Self::OutOfMemory | Self::Hang | Self::Abort => 0,
         };
         ModelError {
             is_out_of_memory: self == Self::OutOfMemory,
@@ -188,9 +228,11 @@ impl Api for Emulated {
         compiled: &Path,
         units: ComputeUnits,
     ) -> Result<Vec<(String, Option<ComputeUnit>)>, ModelError> {
+        let has_engine = self.properties.has_neural_engine != Some(false);
         let unit = match units {
-            ComputeUnits::All | ComputeUnits::CpuAndNeuralEngine => ComputeUnit::NeuralEngine,
-            ComputeUnits::CpuAndGpu => ComputeUnit::Gpu,
+            ComputeUnits::CpuAndNeuralEngine => ComputeUnit::NeuralEngine,
+            ComputeUnits::All if has_engine => ComputeUnit::NeuralEngine,
+            ComputeUnits::All | ComputeUnits::CpuAndGpu => ComputeUnit::Gpu,
             ComputeUnits::CpuOnly => ComputeUnit::Cpu,
         };
         let model = Model::read(compiled).map_err(generic)?;
@@ -215,7 +257,10 @@ impl Api for Emulated {
             elements,
         };
         match array.extent() <= memory.bytes() {
-            true => Ok(array),
+            true => {
+                self.state().arrays.insert(memory.as_ptr().addr());
+                Ok(array)
+            }
             false => Err(generic("an array beyond its memory")),
         }
     }
@@ -248,6 +293,7 @@ impl Api for Emulated {
             (Some(Fault::Hang), None) => loop {
                 std::thread::park();
             },
+            (Some(Fault::Abort), _) => std::process::abort(),
             (Some(fault), _) => Some(Err(fault.error())),
         }
     }

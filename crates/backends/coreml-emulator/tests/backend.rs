@@ -1,16 +1,16 @@
 //! Core ML as a device of the runtime, with an emulated Core ML.
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustorch_coreml::cache::Cache;
 use rustorch_coreml::{
     Api, ComputeUnit, ComputeUnits, CoreMl, Emitter, Opset, Options, Precision, Settings, Target,
 };
 use rustorch_coreml_emulator::{Call, Emulated, Fault};
-use rustorch_ir::ops::{Activation, ActivationKind, AsStrided, Conv2d, Embedding};
+use rustorch_ir::ops::{Activation, ActivationKind, AsStrided, Embedding};
 use rustorch_ir::{DType, Graph, Layout, TensorType};
 use rustorch_reference::Reference;
 use rustorch_runtime::{
@@ -18,64 +18,18 @@ use rustorch_runtime::{
     Runtime, Storage,
 };
 
-fn settings(folder: &Path) -> Settings {
-    Settings {
-        options: Options {
-            precision: Precision::F32,
-            units: ComputeUnits::CpuAndGpu,
-        },
-        cache: Cache::new(folder, 1 << 24),
-        deadline: Deadline::after(Duration::from_secs(60)),
-    }
-}
-
-fn device(api: Emulated, folder: &Path) -> Arc<CoreMl<Emulated>> {
-    Arc::new(CoreMl::new(api, 0, settings(folder)).unwrap())
-}
-
-/// A convolution and `relu` of it.
-fn graph() -> Graph {
-    let mut graph = Graph::new();
-    let x = TensorType::new([1, 3, 8, 8], DType::F32);
-    let w = TensorType::new([4, 3, 3, 3], DType::F32);
-    let [x, w] = [x, w].map(|ty| graph.input(ty).unwrap());
-    let y = graph.push(Conv2d::default(), &[x, w]).unwrap();
-    let kind = ActivationKind::Relu;
-    let y = graph.push(Activation { kind }, &[y]).unwrap();
-    graph.output(y);
-    graph
-}
-
-fn floats(count: usize) -> HostBuffer {
-    let bytes: Vec<u8> = (0..count)
-        .flat_map(|i| ((i % 7) as f32 - 3.0).to_ne_bytes())
-        .collect();
-    HostBuffer::copy_of(&bytes).unwrap()
-}
+use common::{COREML, SLOW, device, floats, graph, run, settings};
 
 fn inputs() -> [Storage; 2] {
     [192, 108].map(|count| Storage::from_host(floats(count)))
 }
 
-fn run(runtime: &Runtime, device: DeviceType) -> Vec<u8> {
-    let routing = Routing {
-        device,
-        ..Routing::AUTO
-    };
-    let outputs = runtime.prepare(graph(), routing).run(&inputs()).unwrap();
-    let mut bytes = vec![0; outputs[0].bytes()];
-    runtime.read(&outputs[0], 0, &mut bytes).unwrap();
-    bytes
-}
-
-const COREML: DeviceType = DeviceType::CoreML(0);
-
 #[test]
 fn nothing_is_copied_where_types_are_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let coreml = device(Emulated::new(15), folder.path());
-    let reference: Arc<dyn Backend> = Arc::new(Reference::new());
-    let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, reference]);
+    assert_eq!(coreml.compilation(), None);
+    let runtime = common::runtime(&coreml);
     let expected = run(&runtime, DeviceType::Reference);
     assert_eq!(coreml.api().calls(Call::Predict), 0);
     assert_eq!(run(&runtime, COREML), expected);
@@ -259,6 +213,13 @@ fn refused_memory_is_asked_for_once_more() {
             1 + usize::from(call == Call::Predict)
         );
     }
+}
+
+#[test]
+fn the_device_says_what_its_compiler_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = Emulated::new(15).compiling_slowly(SLOW);
+    assert_eq!(device(slow, folder.path()).compilation(), Some(SLOW));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use rustorch_runtime::{FailureClass, HostBuffer};
+use rustorch_runtime::{Compilation, FailureClass, HostBuffer};
 
 use crate::opset::Opset;
 use crate::proto::model::ArrayDataType;
@@ -22,6 +22,32 @@ pub struct Properties {
     pub opset: Option<Opset>,
     /// Has the machine a Neural Engine that Core ML may use? `None` if the system does not tell.
     pub has_neural_engine: Option<bool>,
+    /// What compiling takes; `None` if that is no longer than elsewhere.
+    pub compilation: Option<Compilation>,
+}
+
+impl Properties {
+    /// A machine with this processor, and this system of which it is asked whether there is a Neural
+    /// Engine: with Intel's processors there is none, also where the system does not tell.
+    pub fn new(
+        processor: String,
+        system: String,
+        opset: Option<Opset>,
+        has_neural_engine: Option<bool>,
+    ) -> Self {
+        let is_intel = processor.starts_with("Intel");
+        Self {
+            name: processor,
+            system,
+            opset,
+            has_neural_engine: if is_intel {
+                Some(false)
+            } else {
+                has_neural_engine
+            },
+            compilation: None,
+        }
+    }
 }
 
 /// The units that Core ML may choose from: `MLComputeUnits`.

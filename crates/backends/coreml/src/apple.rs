@@ -23,12 +23,19 @@ use objc2_foundation::{
     NSArray, NSDictionary, NSError, NSFileManager, NSNumber, NSPOSIXErrorDomain, NSProcessInfo,
     NSString, NSURL, NSUnderlyingErrorKey,
 };
-use rustorch_runtime::HostBuffer;
+use rustorch_runtime::{Compilation, HostBuffer};
 
 use crate::api::{Api, ComputeUnit, ComputeUnits, ModelError, Output, Properties};
 use crate::boundary::gathered;
 use crate::opset::Opset;
 use crate::proto::model::ArrayDataType;
+
+/// What its compiler takes: a second or more, as those tell who convert models with it. No single
+/// operation is worth that.
+const COMPILATION: Compilation = Compilation {
+    program: Duration::from_secs(1),
+    least_operations: 2,
+};
 
 /// The system's Core ML.
 pub(crate) struct System {
@@ -49,12 +56,16 @@ impl System {
                 true => c"machdep.cpu.brand_string",
                 false => c"hw.machine",
             });
+            let properties = Properties::new(
+                processor.unwrap_or_else(|| "this machine".to_owned()),
+                format!("{name} {}", info.operatingSystemVersionString()),
+                opset,
+                has_neural_engine(),
+            );
             Self {
                 properties: Properties {
-                    name: processor.unwrap_or_else(|| "this machine".to_owned()),
-                    system: format!("{name} {}", info.operatingSystemVersionString()),
-                    opset,
-                    has_neural_engine: has_neural_engine(),
+                    compilation: Some(COMPILATION),
+                    ..properties
                 },
             }
         })

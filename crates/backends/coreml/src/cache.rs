@@ -8,6 +8,7 @@
 //! HASH/content/…    what was made
 //! HASH/entry        locked by users; its time is that of the last use
 //! HASH.PID-N/…      being made, or being removed
+//! known/OUTLINE     the hash of the entry that was made of what has this outline
 //! making/XX         locked by who makes an entry whose hash begins with XX
 //! cleaning          locked by who removes entries
 //! ```
@@ -39,6 +40,11 @@ impl Key {
         }
         let bytes = hash.finalize();
         Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// It as text.
+    pub fn name(&self) -> &str {
+        &self.0
     }
 
     /// The folder of an entry, if that is what it is the name of.
@@ -82,6 +88,21 @@ impl Entry {
     /// The folder of what was made.
     pub fn path(&self) -> &Path {
         &self.content
+    }
+
+    /// Was this [noted](Self::note)?
+    pub(crate) fn has_note(&self, name: &str) -> bool {
+        self.beside(name).exists()
+    }
+
+    /// Notes something of the entry, for as long as it is there. A cache that is only read keeps
+    /// no notes.
+    pub(crate) fn note(&self, name: &str) {
+        let _ = fs::write(self.beside(name), []);
+    }
+
+    fn beside(&self, name: &str) -> PathBuf {
+        self.content.with_file_name(name)
     }
 }
 
@@ -147,6 +168,28 @@ impl Cache {
         })
     }
 
+    /// Is there an entry that was [noted](Self::note) under this outline, and is it whole?
+    pub fn knows(&self, outline: &Key) -> bool {
+        let noted = fs::read_to_string(self.known(outline));
+        let key = noted.ok().and_then(|name| Key::of_name(&name));
+        key.is_some_and(|key| self.find(&key).is_some())
+    }
+
+    /// Notes that what has this outline is the entry `key`: an outline is a key that is quicker to
+    /// find. A cache that is only read keeps no notes.
+    pub fn note(&self, outline: &Key, key: &Key) {
+        let file = self.known(outline);
+        if fs::read_to_string(&file).is_ok_and(|noted| noted == key.0) {
+            return;
+        }
+        let folder = self.folder.join("known");
+        let _ = fs::create_dir_all(folder).and_then(|()| fs::write(file, &key.0));
+    }
+
+    fn known(&self, outline: &Key) -> PathBuf {
+        self.folder.join("known").join(&outline.0)
+    }
+
     fn make(&self, key: &Key, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<Entry> {
         let making = self.lock_making(key)?;
         making.lock()?;
@@ -185,7 +228,7 @@ impl Cache {
     }
 
     /// Removes an entry unless somebody uses it. Is it gone?
-    fn remove(&self, key: &Key) -> bool {
+    pub(crate) fn remove(&self, key: &Key) -> bool {
         let folder = self.folder.join(&key.0);
         // Locked until it is renamed: from then on nobody finds it.
         let lock = File::open(folder.join("entry")).ok();
@@ -214,6 +257,7 @@ impl Cache {
                 (None, None) => {}
             }
         }
+        self.forget(|key| entries.iter().any(|(_, entry)| entry == key));
         entries.sort();
         let bytes = |key: &Key| bytes(&self.folder.join(&key.0)).unwrap_or_default();
         let mut total: u64 = entries.iter().map(|(_, key)| bytes(key)).sum();
@@ -227,6 +271,23 @@ impl Cache {
             let freed = bytes(&key);
             if self.remove(&key) {
                 total = total.saturating_sub(freed);
+            }
+        }
+    }
+
+    /// Removes the outlines of what is not there any more.
+    fn forget(&self, is_there: impl Fn(&Key) -> bool) {
+        let outlines = fs::read_dir(self.folder.join("known"))
+            .into_iter()
+            .flatten();
+        for outline in outlines.flatten().map(|outline| outline.path()) {
+            let noted = fs::read_to_string(&outline).ok();
+            if !noted
+                .and_then(|name| Key::of_name(&name))
+                .is_some_and(|key| is_there(&key))
+            {
+                // What cannot be removed now is found again.
+                let _ = fs::remove_file(outline);
             }
         }
     }
@@ -377,6 +438,38 @@ mod tests {
         assert_eq!(names(folder.path()), ["making"]);
         // It can be made later.
         put(&cache, "a", 1);
+    }
+
+    #[test]
+    fn outlines_are_known_as_long_as_their_entries() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path(), 1000);
+        let outline = key("outline of a");
+        assert!(!cache.knows(&outline));
+        cache.note(&outline, &key("a"));
+        assert!(!cache.knows(&outline), "there is no entry yet");
+        let path = put(&cache, "a", 10).path().to_owned();
+        cache.note(&outline, &key("a"));
+        assert!(cache.knows(&outline) && !cache.knows(&key("a")));
+        fs::write(path.join("model"), [1; 9]).unwrap();
+        assert!(!cache.knows(&outline), "it is damaged");
+        assert!(cache.remove(&key("a")));
+        put(&cache, "b", 1);
+        assert!(names(&folder.path().join("known")).is_empty());
+    }
+
+    #[test]
+    fn notes_of_an_entry_go_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path(), 1000);
+        let entry = put(&cache, "a", 10);
+        assert!(!entry.has_note("loaded-all"));
+        entry.note("loaded-all");
+        let again = cache.find(&key("a")).unwrap();
+        assert!(again.has_note("loaded-all") && !again.has_note("loaded-cpu"));
+        drop((entry, again));
+        assert!(cache.remove(&key("a")));
+        assert!(!put(&cache, "a", 10).has_note("loaded-all"));
     }
 
     #[test]

@@ -2,25 +2,27 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustorch_ir::{Graph, Op, Role, Signature};
 use rustorch_runtime::{
-    Absent, Backend, Deadline, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType,
-    FailureClass, Hardware, HostBuffer, HostMemory, Probe, Program,
+    Absent, Backend, Compilation, Deadline, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory,
+    DeviceType, FailureClass, Hardware, HostBuffer, HostMemory, Probe, Program,
 };
 
 use crate::api::{Api, ComputeUnit, ComputeUnits, ModelError, Output, Properties};
 use crate::boundary::{
     Dense, Source, Unfit, array_bytes, check_indices, from_array, is_in_place, to_array, viewed,
 };
-use crate::cache::{Cache, Entry, Key};
+use crate::cache::{Cache, Key};
 use crate::check::check;
-use crate::emit::{Emitter, Feature, Start, Update};
+use crate::dump::{Dump, folder_of_user};
+use crate::emit::{Emitted, Emitter, Feature, Start, Update};
+use crate::helper::Helper;
+use crate::load::{LoadError, Loader, Model, outline};
 use crate::opset::{Opset, Precision, Target};
 use crate::package::Package;
 
@@ -31,6 +33,10 @@ pub struct Options {
     pub precision: Precision,
     /// The units that Core ML may choose from.
     pub units: ComputeUnits,
+    /// Are programs compiled and first loaded by a child process, for the case that Core ML ends it?
+    /// This program then has to do what [`help`](crate::help) does where its first argument is
+    /// [`COMMAND`](crate::COMMAND).
+    pub isolated: bool,
 }
 
 /// What a device is opened with.
@@ -42,10 +48,25 @@ pub struct Settings {
     pub cache: Cache,
     /// How long a call may take.
     pub deadline: Deadline,
+    /// Who compiles and first loads programs, if it is not this process.
+    pub helper: Option<Helper>,
+    /// A folder in which every package is kept, for somebody to look at.
+    pub dump: Option<PathBuf>,
 }
 
 impl Settings {
-    /// These options, the user's cache and deadline.
+    /// No options, a limit of five minutes, and nothing but this cache.
+    pub fn new(cache: Cache) -> Self {
+        Self {
+            options: Options::default(),
+            cache,
+            deadline: Deadline::default(),
+            helper: None,
+            dump: None,
+        }
+    }
+
+    /// These options; the user's cache, deadline, and folder of packages (`RUSTORCH_COREML_DUMP`).
     ///
     /// # Errors
     /// There is no place for a cache.
@@ -56,8 +77,10 @@ impl Settings {
         })?;
         Ok(Self {
             options,
-            cache,
             deadline: Deadline::of_user(),
+            helper: (options.isolated.then(Helper::this_program)).flatten(),
+            dump: folder_of_user(),
+            ..Self::new(cache)
         })
     }
 }
@@ -74,7 +97,10 @@ struct Shared<A: Api> {
     api: A,
     device: DeviceType,
     emitter: Emitter,
-    settings: Settings,
+    loader: Loader,
+    dump: Option<Dump>,
+    /// Why nothing can be compiled any more.
+    shut: OnceLock<String>,
     copied: AtomicU64,
 }
 
@@ -89,7 +115,9 @@ impl<A: Api> CoreMl<A> {
             let reason = format!("{} has no ML Programs", properties.system);
             Absent::new("coreml", reason, "macOS 12 or iOS 15, or later, is needed")
         })?;
-        let Options { precision, units } = settings.options;
+        let Options {
+            precision, units, ..
+        } = settings.options;
         check_units(units, opset, properties)?;
         let details = [
             ("system", properties.system.clone()),
@@ -112,7 +140,14 @@ impl<A: Api> CoreMl<A> {
                 api,
                 device,
                 emitter: Emitter::new(Target { opset, precision }),
-                settings,
+                loader: Loader {
+                    cache: settings.cache,
+                    units,
+                    deadline: settings.deadline,
+                    helper: settings.helper,
+                },
+                dump: settings.dump.map(Dump::new),
+                shut: OnceLock::new(),
                 copied: AtomicU64::new(0),
             }),
         })
@@ -175,50 +210,55 @@ impl<A: Api> Shared<A> {
         self.error(FailureClass::Timeout, what)
     }
 
-    /// The compiled package and the loaded model.
-    fn load(&self, package: &Package) -> Result<(Entry, A::Model), DeviceError> {
-        let (settings, system) = (&self.settings, &self.api.properties().system);
-        let files = package.files();
-        let parts = files
-            .iter()
-            .flat_map(|(name, bytes)| [name.as_bytes(), bytes]);
-        let key = Key::of([system.as_bytes()].into_iter().chain(parts));
-        let entry = settings.cache.get_or_make(&key, |content| {
-            let source = content.join("model.mlpackage");
-            package.write(&source)?;
-            let compiled = self.api.compile(&source, &content.join("model.mlmodelc"));
-            compiled.map_err(|e| match e.is_out_of_memory {
-                true => io::Error::new(io::ErrorKind::OutOfMemory, e),
-                false => io::Error::other(e),
-            })?;
-            fs::remove_dir_all(&source)
-        });
-        let entry = entry.map_err(|e| {
-            let class = match e.kind() {
-                io::ErrorKind::OutOfMemory => FailureClass::OutOfMemory { never_fits: false },
-                _ => FailureClass::Unsupported,
-            };
-            self.error(class, e)
-        })?;
-        let (compiled, units) = (entry.path().join("model.mlmodelc"), settings.options.units);
-        let model = self.api.load(&compiled, units);
-        let model = model.map_err(|e| self.error(e.class(), e))?;
+    /// What the program of a graph is found by.
+    fn outline(&self, graph: &Graph, constants: &[Option<HostBuffer>]) -> Key {
+        let system = &self.api.properties().system;
+        outline(system, self.emitter.target(), graph, constants)
+    }
+
+    /// The loaded model of a program.
+    fn load(&self, package: &Package, outline: &Key) -> Result<Model<A::Model>, DeviceError> {
+        let loaded = self.loader.load(&self.api, package, outline);
+        let model = loaded.map_err(|e| self.not_loaded(e))?;
         if tracing::enabled!(tracing::Level::DEBUG) {
-            self.tell_preferences(&compiled, units);
+            self.tell_preferences(&model.compiled());
         }
-        Ok((entry, model))
+        Ok(model)
+    }
+
+    /// Where nothing can be kept, nothing more is compiled.
+    fn not_loaded(&self, e: LoadError) -> DeviceError {
+        match e {
+            LoadError::Model(e) => self.error(e.class(), e),
+            LoadError::Cache(e) if e.kind() == io::ErrorKind::OutOfMemory => {
+                self.error(FailureClass::OutOfMemory { never_fits: false }, e)
+            }
+            LoadError::Cache(e) => {
+                let why = self.shut.get_or_init(|| e.to_string());
+                self.error(FailureClass::Unsupported, why)
+            }
+        }
+    }
+
+    /// How many operations Core ML would have each unit run; those of which it does not tell go by
+    /// `None`.
+    fn preferences(
+        &self,
+        compiled: &Path,
+    ) -> Result<BTreeMap<Option<ComputeUnit>, usize>, ModelError> {
+        let mut counts = BTreeMap::new();
+        for (_, unit) in self.api.preferences(compiled, self.loader.units)? {
+            *counts.entry(unit).or_default() += 1;
+        }
+        Ok(counts)
     }
 
     /// Writes to the log how many operations Core ML would have each unit run.
-    fn tell_preferences(&self, compiled: &Path, units: ComputeUnits) {
-        let preferences = match self.api.preferences(compiled, units) {
-            Ok(preferences) => preferences,
+    fn tell_preferences(&self, compiled: &Path) {
+        let counts = match self.preferences(compiled) {
+            Ok(counts) => counts,
             Err(e) => return tracing::debug!("{}: no compute plan: {e}", self.device),
         };
-        let mut counts = BTreeMap::<Option<ComputeUnit>, usize>::new();
-        for (_, unit) in preferences {
-            *counts.entry(unit).or_default() += 1;
-        }
         for (unit, count) in counts {
             match unit {
                 Some(unit) => {
@@ -246,6 +286,9 @@ impl<A: Api> Backend for CoreMl<A> {
     /// Nothing is known to be a constant where this is asked. Weights in blocks are taken to be one,
     /// since they nearly always are; where they are not, compiling tells.
     fn supports(&self, signature: &Signature) -> bool {
+        if self.shared.shut.get().is_some() {
+            return false;
+        }
         let inputs = signature.inputs.iter();
         let constant: Vec<bool> = inputs.map(|ty| ty.dtype.is_block()).collect();
         self.shared.emitter.supports(signature, &constant)
@@ -263,6 +306,15 @@ impl<A: Api> Backend for CoreMl<A> {
         true
     }
 
+    fn compilation(&self) -> Option<Compilation> {
+        self.shared.api.properties().compilation
+    }
+
+    fn has_compiled(&self, graph: &Graph, constants: &[Option<HostBuffer>]) -> bool {
+        let outline = self.shared.outline(graph, constants);
+        self.shared.loader.cache.knows(&outline)
+    }
+
     fn compile_with(
         &self,
         graph: &Graph,
@@ -275,28 +327,39 @@ impl<A: Api> Backend for CoreMl<A> {
             .map(|(index, node)| (index, node.op.clone()))
             .collect();
         let refused = |what: String| self.shared.refusal(&nodes, what);
+        if let Some(why) = shared.shut.get() {
+            return Err(refused(why.clone()));
+        }
+        let outline = shared.outline(graph, constants);
         let dense = Dense::of(graph).map_err(|e| refused(e.to_string()))?;
         let constants = dense.constants(constants);
         let constants = constants.iter().map(|(&index, bytes)| (index, &**bytes));
         let emitted = shared.emitter.emit(&dense.graph, &constants.collect());
         let emitted = emitted.map_err(|e| refused(e.to_string()))?;
-        let package = emitted.package;
+        let Emitted {
+            package,
+            inputs,
+            outputs,
+            updates,
+        } = emitted;
+        if let Some(dump) = &shared.dump {
+            dump.keep(&package);
+        }
         if let Some(flaw) = check(&package.model, package.weights.as_deref()).first() {
             return Err(refused(format!("a program that is not sound: {flaw}")));
         }
-        let deadline = shared.settings.deadline;
-        let loaded = deadline.watch(move || shared.load(&package));
+        let deadline = shared.loader.deadline;
+        let loaded = deadline.watch(move || shared.load(&package, &outline));
         let loaded = loaded.ok_or_else(|| self.shared.timeout("Core ML's compiler"))?;
-        let (entry, model) = loaded.map_err(|e| at_first(e, &nodes))?;
+        let model = loaded.map_err(|e| at_first(e, &nodes))?;
         Ok(Box::new(Loaded {
             shared: self.shared.clone(),
             model,
-            _entry: entry,
             nodes,
             sources: dense.sources,
-            inputs: emitted.inputs,
-            outputs: emitted.outputs,
-            updates: emitted.updates,
+            inputs,
+            outputs,
+            updates,
         }))
     }
 }
@@ -304,9 +367,7 @@ impl<A: Api> Backend for CoreMl<A> {
 /// A loaded model.
 struct Loaded<A: Api> {
     shared: Arc<Shared<A>>,
-    model: A::Model,
-    /// Keeps the compiled model where it is.
-    _entry: Entry,
+    model: Model<A::Model>,
     /// The nodes that compute.
     nodes: Vec<(usize, Op)>,
     /// What the inputs of the program's graph are of those that a run is given.
@@ -317,6 +378,20 @@ struct Loaded<A: Api> {
 }
 
 impl<A: Api> Program for Loaded<A> {
+    fn preferred_units(&self) -> Vec<(Option<String>, usize)> {
+        let counts = match self.shared.preferences(&self.model.compiled()) {
+            Ok(counts) => counts,
+            Err(e) => {
+                tracing::debug!("{}: no compute plan: {e}", self.shared.device);
+                return Vec::new();
+            }
+        };
+        let named = |(unit, count): (Option<ComputeUnit>, usize)| {
+            (unit.map(|unit| unit.to_string()), count)
+        };
+        counts.into_iter().map(named).collect()
+    }
+
     fn run(
         &self,
         inputs: &[Arc<dyn DeviceBuffer>],
@@ -338,8 +413,8 @@ impl<A: Api> Program for Loaded<A> {
         let offered = (features.iter().zip(&places))
             .map(|(feature, memory)| self.array(feature, memory))
             .collect::<Result<Vec<_>, DeviceError>>()?;
-        let pending = self.shared.api.predict(&self.model, given, offered);
-        let limit = self.shared.settings.deadline.limit();
+        let pending = self.shared.api.predict(&self.model.model, given, offered);
+        let limit = self.shared.loader.deadline.limit();
         let results = self.shared.api.wait(pending, limit);
         let results = results.ok_or_else(|| self.shared.timeout("a prediction"))?;
         let results = results.map_err(|e| self.failure(&e))?;

@@ -5,8 +5,9 @@
 //! for what Apple's compiler would not survive. All that needs a Mac is behind [`Api`].
 //!
 //! ```text
-//! CoreMl (device.rs) ─► Emitter ─► check ─► cache ─► Api ─► apple.rs: Core ML itself
-//!          │                                          └► an emulator, in tests
+//! CoreMl (device.rs) ─► Emitter ─► check ─► load.rs: cache ─► Api ─► apple.rs: Core ML itself
+//!          │                                  │                └► an emulator, in tests
+//!          │                                  └ helper.rs: in a child process first
 //!          └ boundary.rs: memory in place, conversions
 //! ```
 
@@ -20,14 +21,19 @@ pub mod cache;
 mod check;
 mod constant;
 mod device;
+mod dump;
 mod emit;
+mod helper;
 mod kernel;
+mod load;
 mod ops;
 mod opset;
 pub mod package;
 pub mod proto;
 pub mod weights;
 
+use std::ffi::OsString;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use rustorch_runtime::{Absent, Backend};
@@ -36,6 +42,7 @@ pub use api::{Api, ComputeUnit, ComputeUnits, ModelError, Output, Properties};
 pub use check::{Flaw, check};
 pub use device::{CoreMl, Options, Settings};
 pub use emit::{Bound, EmitError, Emitted, Emitter, Feature, Start, Update};
+pub use helper::{COMMAND, Helper, help_with};
 pub use opset::{Opset, Precision, Target};
 pub use package::Package;
 
@@ -48,6 +55,19 @@ pub fn devices(options: Options) -> Result<Vec<Arc<dyn Backend>>, Absent> {
     let settings = Settings::of_user(options)?;
     let device = CoreMl::new(apple::System::new(), 0, settings)?;
     Ok(vec![Arc::new(device)])
+}
+
+/// Does what a [`Helper`] was asked for, with the system's Core ML: the status to end with. `args` are
+/// those behind [`COMMAND`].
+#[cfg(any(target_os = "macos", target_os = "ios"))]
+pub fn help(args: &[OsString]) -> ExitCode {
+    help_with(&apple::System::new(), args)
+}
+
+/// Does nothing: Core ML is not on this machine.
+#[cfg(not(any(target_os = "macos", target_os = "ios")))]
+pub fn help(_args: &[OsString]) -> ExitCode {
+    ExitCode::FAILURE
 }
 
 /// Opens Core ML, which is not on this machine.

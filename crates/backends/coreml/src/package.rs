@@ -7,6 +7,7 @@ use std::path::Path;
 use prost::Message;
 use serde_json::json;
 
+use crate::cache::Key;
 use crate::proto::model::Model;
 
 /// Where values of a program find the weights.
@@ -40,6 +41,14 @@ impl Package {
         let weights = self.weights.clone();
         let weights = weights.map(|bytes| (format!("{FOLDER}/weights/weight.bin"), bytes));
         [manifest, model].into_iter().chain(weights).collect()
+    }
+
+    /// What it is found by, compiled by this `system`.
+    pub fn key_for(&self, system: &str) -> Key {
+        let files = self.files();
+        let files = files.iter();
+        let parts = files.flat_map(|(name, bytes)| [name.as_bytes(), bytes]);
+        Key::of([system.as_bytes()].into_iter().chain(parts))
     }
 
     /// Writes the package as the folder `path`, which is made.

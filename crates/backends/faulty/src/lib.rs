@@ -301,6 +301,10 @@ impl Program for FaultyProgram {
         self.inner.is_queued()
     }
 
+    fn preferred_units(&self) -> Vec<(Option<String>, usize)> {
+        self.inner.preferred_units()
+    }
+
     fn scratch(&self) -> Scratch {
         self.inner.scratch()
     }

@@ -123,6 +123,7 @@ impl CoreMlArgs {
         let options = options.with_coreml(rustorch_coreml::Options {
             precision: self.coreml_precision,
             units: self.coreml_compute_units,
+            isolated: true,
         });
         options
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustorch_llm::{LayerBackend, Scores, Selection, Session};
-use rustorch_runtime::{DeviceSelector, DeviceType, Explanation, Runtime};
+use rustorch_runtime::{DeviceSelector, DeviceType, Explanation, PreferredUnits, Runtime};
 use serde_json::json;
 
 use super::generate::Options;
@@ -23,6 +23,8 @@ struct Pass {
     name: &'static str,
     tokens: usize,
     rows: Vec<Explanation>,
+    /// What devices say they prefer, of those that choose from several units.
+    preferred: Vec<PreferredUnits>,
     /// What such a pass took, seen from outside, while its operations were timed.
     wall: Option<Duration>,
 }
@@ -59,6 +61,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
                     name,
                     tokens,
                     rows,
+                    preferred: session.preferred_units(tokens, &selection),
                     wall,
                 })
             })
@@ -99,11 +102,19 @@ pub(super) fn run(options: &Options) -> Result<()> {
             let chosen = layers_json(&layers);
             let pass = |pass: &Pass| {
                 let rows: Vec<_> = pass.rows.iter().map(row).collect();
+                let preferred = pass.preferred.iter().map(|preferred| {
+                    json!({
+                        "device": preferred.device.to_string(),
+                        "unit": preferred.unit,
+                        "operations": preferred.operations,
+                    })
+                });
                 json!({
                     "pass": pass.name,
                     "tokens": pass.tokens,
                     "layers": chosen,
                     "operations": rows,
+                    "preferred_units": preferred.collect::<Vec<_>>(),
                     "measured_us": micros(pass.wall.map(|_| pass.measured())),
                     "wall_us": micros(pass.wall),
                 })
@@ -195,6 +206,9 @@ fn table(pass: &Pass, out: &mut impl Write) -> io::Result<()> {
     if let Some(wall) = pass.wall {
         let (measured, wall) = (duration(pass.measured()), duration(wall));
         writeln!(out, "  together {measured} of the {wall} that a pass took")?;
+    }
+    for preferred in &pass.preferred {
+        writeln!(out, "  {preferred}, which says nothing of where they ran")?;
     }
     writeln!(out)
 }

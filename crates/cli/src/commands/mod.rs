@@ -2,6 +2,8 @@
 
 mod bench;
 mod calibrate;
+#[cfg(feature = "coreml")]
+mod coreml_helper;
 mod devices;
 mod explain;
 pub(crate) mod generate;
@@ -44,6 +46,10 @@ pub(crate) enum Command {
     Report(report::Options),
     /// Where each operation of a run would go, and why; takes the options of the run
     Explain(Box<generate::Options>),
+    /// What Core ML may end a process at, for this very program
+    #[cfg(feature = "coreml")]
+    #[command(name = rustorch_coreml::COMMAND, hide = true)]
+    CoremlHelper(coreml_helper::Options),
 }
 
 /// Does what was asked for.
@@ -53,6 +59,8 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command) -> Result<ExitCode> {
     let done = match command {
         Command::Verify(options) => return verify::run(options),
+        #[cfg(feature = "coreml")]
+        Command::CoremlHelper(options) => return Ok(coreml_helper::run(options)),
         Command::Tokenize(options) => tokenize::run(options),
         Command::Logits(options) => logits::run(options),
         Command::Perplexity(options) => perplexity::run(options),

@@ -14,8 +14,8 @@ use rustorch_ir::{Graph, Signature};
 use rustorch_llm::golden::largest;
 use rustorch_llm::{Model, Session, SessionOptions, perplexity};
 use rustorch_runtime::{
-    Backend, Deadline, DeviceError, DeviceInfo, DeviceMemory, DeviceType, FailureClass, GpuDevice,
-    Hardware, Program, Routing, Runtime,
+    Backend, Compilation, Deadline, DeviceError, DeviceInfo, DeviceMemory, DeviceType,
+    FailureClass, GpuDevice, Hardware, Program, Routing, Runtime,
 };
 use rustorch_tokenizer::EncodeOptions;
 
@@ -44,10 +44,16 @@ fn coreml_of(macos: u32, precision: Precision, folder: &Path) -> Arc<CoreMl<Emul
             precision,
             ..Options::default()
         },
-        cache: Cache::new(folder, 1 << 30),
-        deadline: Deadline::after(Duration::from_secs(600)),
+        ..settings(folder)
     };
     Arc::new(CoreMl::new(Emulated::new(macos), 0, settings).unwrap())
+}
+
+fn settings(folder: &Path) -> Settings {
+    Settings {
+        deadline: Deadline::after(Duration::from_secs(600)),
+        ..Settings::new(Cache::new(folder, 1 << 30))
+    }
 }
 
 fn cpu() -> Arc<dyn Backend> {
@@ -108,6 +114,56 @@ pub(crate) fn core_ml_chooses_the_tokens_of_the_cpu() {
         let kept = bytes_in(folder.path());
         assert!(kept > WEIGHTS / 2, "{name}: {kept} bytes of programs");
     }
+}
+
+/// Core ML's compiler does not end before the first tokens are there.
+pub(crate) fn the_first_token_does_not_wait_for_core_mls_compiler() {
+    let (model, folder) = (load("Q8_0"), tempfile::tempdir().unwrap());
+    let expected = on_the_cpu(&model);
+    let open = || {
+        let api = Emulated::new(15).compiling_slowly(Compilation {
+            program: Duration::from_secs(20),
+            least_operations: 2,
+        });
+        api.hold(Call::Compile);
+        Arc::new(CoreMl::new(api, 0, settings(folder.path())).unwrap())
+    };
+    let devices =
+        |coreml: &Arc<CoreMl<Emulated>>| Runtime::new([coreml.clone() as Arc<dyn Backend>, cpu()]);
+    let coreml = open();
+    let runtime = devices(&coreml);
+    let options = SessionOptions {
+        context: 32,
+        routing: Routing {
+            device: COREML,
+            ..Routing::AUTO
+        },
+        ..SessionOptions::default()
+    };
+    let mut session = Session::new(&model, &runtime, options).unwrap();
+    let mut logits = Vec::new();
+    session.feed(&PROMPT, &mut logits).unwrap();
+    for step in 0..TOKENS {
+        if step == 0 {
+            assert_eq!(used(&runtime), [DeviceType::Cpu]);
+            assert_eq!(coreml.api().calls(Call::Load), 0);
+            coreml.api().release();
+        }
+        let token = largest(&logits);
+        session.feed(&[token], &mut logits).unwrap();
+        runtime.wait_for_compilation();
+    }
+    assert_eq!(session.tokens(), expected);
+    assert!(used(&runtime).contains(&COREML), "{:?}", used(&runtime));
+    assert_eq!(runtime.fallbacks(), []);
+    drop(session);
+
+    // The next program has it all from the cache, so that it asks no compiler.
+    let coreml = open();
+    let runtime = devices(&coreml);
+    assert_eq!(generate(&model, &runtime, COREML), expected);
+    assert!(used(&runtime).contains(&COREML));
+    assert_eq!(coreml.api().calls(Call::Compile), 0);
 }
 
 /// All layers with their keys and values, from ids to logits, are one program for the prompt and one
@@ -215,18 +271,14 @@ fn strike(model: &Model, expected: &[u32], warm: &Path, (call, nth, fault): (Cal
     }
     let what = format!("{fault:?} at {call:?} {nth}");
     let cold = tempfile::tempdir().unwrap();
-    let settings = Settings {
-        options: Options::default(),
+    let mut settings = settings(match call {
+        Call::Compile => cold.path(),
         // What is compiled already is not compiled again.
-        cache: match call {
-            Call::Compile => Cache::new(cold.path(), 1 << 30),
-            _ => Cache::new(warm, 1 << 30),
-        },
-        deadline: Deadline::after(match fault {
-            Fault::Hang => Duration::from_secs(20),
-            _ => Duration::from_secs(600),
-        }),
-    };
+        _ => warm,
+    });
+    if fault == Fault::Hang {
+        settings.deadline = Deadline::after(Duration::from_secs(20));
+    }
     let coreml = Arc::new(CoreMl::new(Emulated::new(15), 0, settings).unwrap());
     coreml.api().fail(call, nth, fault);
     let runtime = Runtime::new([coreml as Arc<dyn Backend>, cpu()]);
@@ -236,7 +288,12 @@ fn strike(model: &Model, expected: &[u32], warm: &Path, (call, nth, fault): (Cal
         Fault::Code(_) => FailureClass::Unsupported,
         Fault::OutOfMemory => FailureClass::OutOfMemory { never_fits: false },
         Fault::Hang => FailureClass::Timeout,
+        Fault::Abort => panic!("nobody survives that"),
     };
+    // What the cache has, and Core ML does not take, is compiled again, if nobody uses it.
+    if let ((Call::Load, Fault::Code(_)), []) = ((call, fault), &fallbacks[..]) {
+        return;
+    }
     assert_eq!(fallbacks.len(), 1, "{what}: {fallbacks:?}");
     assert_eq!(fallbacks[0].error.device, COREML, "{what}");
     assert_eq!(fallbacks[0].error.class, class, "{what}");

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
             coreml::core_ml_chooses_the_tokens_of_the_cpu,
             coreml::half_precision_keeps_the_perplexity,
             coreml::every_fault_at_every_call_of_core_ml,
+            coreml::the_first_token_does_not_wait_for_core_mls_compiler,
             f32_hybrid::the_goldens_without_a_conversion_or_a_copy,
             f32_hybrid::what_it_is_compared_with_really_converts,
             f32_hybrid::doubles_are_refused_until_they_are_converted_on_purpose,

@@ -152,9 +152,10 @@ impl Executable {
         needed
     }
 
-    /// Failures to compile that are new, of which devices learn.
+    /// Failures to compile that are new, of which devices learn: each reason once, for whatever keeps
+    /// one program from being compiled may keep all.
     fn failures(&self) -> Vec<DeviceError> {
-        let mut new = Vec::new();
+        let mut new: Vec<DeviceError> = Vec::new();
         for job in lock(&self.jobs).iter() {
             let Some(mut error) = job.failure().cloned() else {
                 continue;
@@ -172,7 +173,12 @@ impl Executable {
                 .and_then(|node| job.origins.get(node))
                 .or(job.origins.first())
                 .copied();
-            new.push(error);
+            let same = |e: &DeviceError| {
+                (e.device, e.class, &e.message) == (error.device, error.class, &error.message)
+            };
+            if !new.iter().any(same) {
+                new.push(error);
+            }
         }
         new
     }

@@ -1,14 +1,10 @@
 //! The conformance suite on Core ML as the runtime has it, with an emulated Core ML.
 
-use std::time::Duration;
-
 use rustorch_coreml::cache::Cache;
-use rustorch_coreml::{CoreMl, Options, Settings};
+use rustorch_coreml::{CoreMl, Settings};
 use rustorch_coreml_emulator::Emulated;
 use rustorch_ir::{Graph, Signature};
-use rustorch_runtime::{
-    Backend, Deadline, DeviceError, DeviceInfo, DeviceMemory, DeviceType, Program,
-};
+use rustorch_runtime::{Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, Program};
 
 use crate::{claimed_without_weights, conforms};
 
@@ -40,11 +36,7 @@ impl Backend for Anywhere {
 
 fn runs(api: Emulated) {
     let folder = tempfile::tempdir().unwrap();
-    let settings = Settings {
-        options: Options::default(),
-        cache: Cache::new(folder.path(), 1 << 20),
-        deadline: Deadline::after(Duration::from_secs(60)),
-    };
+    let settings = Settings::new(Cache::new(folder.path(), 1 << 20));
     let coreml = CoreMl::new(api, 0, settings).unwrap();
     let info = DeviceInfo {
         device: DeviceType::Cpu,

@@ -1,0 +1,59 @@
+//! What devices that choose from several units say they prefer.
+
+use std::fmt;
+
+use super::Executable;
+use crate::DeviceType;
+use crate::journal::lock;
+
+/// What a device says it prefers. That is no word about what ran where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PreferredUnits {
+    /// The device.
+    pub device: DeviceType,
+    /// One of its units, by its name; `None` for operations of which it does not tell.
+    pub unit: Option<String>,
+    /// How many operations of the device's own it is preferred for.
+    pub operations: usize,
+}
+
+impl fmt::Display for PreferredUnits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (device, count) = (self.device, self.operations);
+        match &self.unit {
+            Some(unit) => write!(
+                f,
+                "{device} prefers {unit} for {count} operations of its own"
+            ),
+            None => write!(f, "{device} tells nothing of {count} operations of its own"),
+        }
+    }
+}
+
+impl Executable {
+    /// Of devices that choose from several units by themselves, what they say they prefer for the
+    /// programs of the last run, see [`Program::preferred_units`](crate::Program::preferred_units); those are asked now, which may
+    /// take as long as loading them did.
+    pub fn preferred_units(&self) -> Vec<PreferredUnits> {
+        let prepared = lock(&self.prepared);
+        let stages = prepared.iter().flat_map(|p| &p.stages);
+        let mut all: Vec<PreferredUnits> = Vec::new();
+        for stage in stages {
+            let device = self.devices.info(stage.device).device;
+            for (unit, operations) in stage.program.preferred_units() {
+                match all
+                    .iter_mut()
+                    .find(|p| p.device == device && p.unit == unit)
+                {
+                    Some(known) => known.operations += operations,
+                    None => all.push(PreferredUnits {
+                        device,
+                        unit,
+                        operations,
+                    }),
+                }
+            }
+        }
+        all
+    }
+}
