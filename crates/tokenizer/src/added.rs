@@ -1,6 +1,7 @@
 //! Finds added tokens in text: those that stand for themselves instead of being built from bytes.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use rustorch_gguf::Metadata;
@@ -79,11 +80,16 @@ impl AddedTokens {
         Ok(AddedTokens { tokens, automaton })
     }
 
-    /// Cuts `text` at its added tokens; at special ones only if `parse_special`.
+    /// Cuts `text` at its added tokens; at a special one only if `special` says so of where it is, in
+    /// bytes.
     ///
     /// The longest token is searched for first, in all of the text, then the next one in what is
     /// left: so a long token wins against a shorter one that begins before it.
-    pub(crate) fn split<'t>(&self, text: &'t str, parse_special: bool) -> Vec<Fragment<'t>> {
+    pub(crate) fn split<'t>(
+        &self,
+        text: &'t str,
+        special: impl Fn(Range<usize>) -> bool,
+    ) -> Vec<Fragment<'t>> {
         let mut present = vec![false; self.tokens.len()];
         for found in self.automaton.find_overlapping_iter(text) {
             present[found.pattern()] = true;
@@ -91,13 +97,17 @@ impl AddedTokens {
 
         let mut fragments = vec![Fragment::Text(text)];
         for (token, present) in self.tokens.iter().zip(present) {
-            if !present || (token.special && !parse_special) {
+            if !present {
                 continue;
             }
+            let is_token = |part: &str| {
+                let start = part.as_ptr().addr() - text.as_ptr().addr();
+                !token.special || special(start..start + part.len())
+            };
             let mut parts = Vec::with_capacity(fragments.len());
             for fragment in fragments {
                 match fragment {
-                    Fragment::Text(text) => token.split(text, &mut parts),
+                    Fragment::Text(text) => token.split(text, is_token, &mut parts),
                     Fragment::Token(_) => parts.push(fragment),
                 }
             }
@@ -109,9 +119,22 @@ impl AddedTokens {
 }
 
 impl AddedToken {
-    /// Appends the fragments into which this token cuts `text`.
-    fn split<'t>(&self, mut text: &'t str, fragments: &mut Vec<Fragment<'t>>) {
-        while let Some((mut left, mut right)) = text.split_once(&*self.text) {
+    /// Appends the fragments into which this token cuts `text`, wherever `is_token` holds of what it covers.
+    fn split<'t>(
+        &self,
+        mut text: &'t str,
+        is_token: impl Fn(&str) -> bool,
+        fragments: &mut Vec<Fragment<'t>>,
+    ) {
+        let mut searched = 0;
+        while let Some(at) = text[searched..].find(&*self.text) {
+            let start = searched + at;
+            let (mut left, rest) = text.split_at(start);
+            let (found, mut right) = rest.split_at(self.text.len());
+            if !is_token(found) {
+                searched = start + found.chars().next().map_or(1, char::len_utf8);
+                continue;
+            }
             if self.strips_left {
                 left = left.trim_end_matches(is_space);
             }
@@ -120,6 +143,7 @@ impl AddedToken {
             }
             fragments.extend([Fragment::Text(left), Fragment::Token(self.id)]);
             text = right;
+            searched = 0;
         }
         fragments.push(Fragment::Text(text));
     }

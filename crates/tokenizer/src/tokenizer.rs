@@ -1,6 +1,7 @@
 //! The tokenizer as others see it.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use rustorch_gguf::Metadata;
 use tracing::warn;
@@ -123,16 +124,35 @@ impl Tokenizer {
         if options.add_special && self.add_bos {
             ids.extend(self.special.bos);
         }
-        for fragment in self.added.split(text, options.parse_special) {
-            match fragment {
-                Fragment::Token(id) => ids.push(id),
-                Fragment::Text(text) => self.algorithm.encode(&self.vocab, text, &mut ids),
-            }
-        }
+        self.append(text, |_| options.parse_special, &mut ids);
         if options.add_special && self.add_eos {
             ids.extend(self.special.eos);
         }
         ids
+    }
+
+    /// The ids of `text`, some bytes of which are not to be trusted: special tokens are found where they
+    /// cover none of `guarded`, which is in order. Nothing is put before or behind.
+    pub fn encode_guarded(&self, text: &str, guarded: &[Range<usize>]) -> Vec<u32> {
+        let mut ids = Vec::new();
+        let trusted = |token: Range<usize>| {
+            let next = guarded.partition_point(|guard| guard.end <= token.start);
+            guarded
+                .get(next)
+                .is_none_or(|guard| guard.start >= token.end)
+        };
+        self.append(text, trusted, &mut ids);
+        ids
+    }
+
+    /// Appends the ids of `text`, with special tokens where `special` says so.
+    fn append(&self, text: &str, special: impl Fn(Range<usize>) -> bool, ids: &mut Vec<u32>) {
+        for fragment in self.added.split(text, special) {
+            match fragment {
+                Fragment::Token(id) => ids.push(id),
+                Fragment::Text(text) => self.algorithm.encode(&self.vocab, text, ids),
+            }
+        }
     }
 
     /// The bytes that a token stands for when generated: part of a character, perhaps, and nothing

@@ -1,0 +1,220 @@
+//! Jinja, set up as Hugging Face's `apply_chat_template` sets it up, with limits.
+//!
+//! What it sets up is in `_compile_jinja_template` of transformers' `utils/chat_template_utils.py`.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use jiff::Zoned;
+use jiff::civil::DateTime;
+use jiff::fmt::strtime;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
+
+use crate::error::ChatError;
+use crate::{json, python};
+
+/// Bytes that a template may write for each step that it may take. Text and lists that it keeps cost a step for
+/// 64 bytes.
+const WRITTEN: u64 = 4;
+/// Calls of macros, and nested values, that it may be in.
+const DEPTH: usize = 200;
+
+/// The name of the only template of an environment.
+const NAME: &str = "chat";
+
+/// A template that was read.
+pub(crate) struct Engine {
+    environment: Environment<'static>,
+    model: String,
+}
+
+/// The words of a template that calls `raise_exception`.
+#[derive(Debug)]
+struct Refusal(String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Engine {
+    /// Reads the template `source` of `model`.
+    ///
+    /// # Errors
+    /// If it is not a template.
+    pub(crate) fn new(source: &str, model: &str) -> Result<Self, ChatError> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build();
+        let told = |error: Error| told(model, &error);
+        environment.set_syntax(syntax.map_err(told)?);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_recursion_limit(DEPTH);
+        environment.set_unknown_method_callback(python::call);
+        environment.add_filter("tojson", json::tojson);
+        environment.add_test("iterable", python::is_iterable);
+        environment.add_function("raise_exception", raise_exception);
+        environment
+            .add_template_owned(NAME, without_generation_tags(source))
+            .map_err(told)?;
+        Ok(Engine {
+            environment,
+            model: model.to_owned(),
+        })
+    }
+
+    /// Writes the template for the variables `context`, in at most `steps`.
+    ///
+    /// `now` is the local time; the machine's where there is none.
+    ///
+    /// # Errors
+    /// If the template fails, refuses the variables, or reaches a limit.
+    pub(crate) fn render(
+        &self,
+        context: Value,
+        steps: u64,
+        now: Option<DateTime>,
+    ) -> Result<String, ChatError> {
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(steps));
+        environment.add_function("strftime_now", move |format: &str| {
+            strftime(format, now.unwrap_or_else(|| Zoned::now().datetime()))
+        });
+        let mut out = Bounded {
+            text: Vec::new(),
+            most: usize::try_from(steps.saturating_mul(WRITTEN)).unwrap_or(usize::MAX),
+        };
+        environment
+            .get_template(NAME)
+            .and_then(|template| template.render_captured_to(context, &mut out).map(drop))
+            .map_err(|error| told(&self.model, &error))?;
+        Ok(String::from_utf8_lossy(&out.text).into_owned())
+    }
+}
+
+/// What a template writes, up to a limit.
+struct Bounded {
+    text: Vec<u8>,
+    most: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.text.len() + bytes.len() > self.most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn raise_exception(message: &Value) -> Result<Value, Error> {
+    let refusal = Refusal(message.to_string());
+    Err(Error::new(ErrorKind::InvalidOperation, "refused").with_source(refusal))
+}
+
+fn strftime(format: &str, now: DateTime) -> Result<String, Error> {
+    strtime::format(format, now).map_err(|error| {
+        let reason = format!("strftime_now({format:?}): {error}");
+        Error::new(ErrorKind::InvalidOperation, reason)
+    })
+}
+
+/// The error `error` of the template of `model`.
+fn told(model: &str, error: &Error) -> ChatError {
+    let model = model.to_owned();
+    let line = error.line().unwrap_or(1);
+    let reason = match error.detail() {
+        Some(detail) => format!("{}: {detail}", error.kind()),
+        None => error.kind().to_string(),
+    };
+    let refusal = causes(error).find_map(|cause| cause.downcast_ref::<Refusal>());
+    if let Some(Refusal(reason)) = refusal {
+        let reason = reason.clone();
+        return ChatError::Refused {
+            model,
+            line,
+            reason,
+        };
+    }
+    let kinds = || {
+        causes(error)
+            .filter_map(|cause| cause.downcast_ref::<Error>())
+            .map(Error::kind)
+    };
+    if kinds().any(|kind| kind == ErrorKind::OutOfFuel) {
+        let reason = "it takes too many steps, or too much memory".to_owned();
+        return ChatError::Limit {
+            model,
+            line,
+            reason,
+        };
+    }
+    if kinds().any(|kind| kind == ErrorKind::WriteFailure) {
+        let reason = "it writes too much".to_owned();
+        return ChatError::Limit {
+            model,
+            line,
+            reason,
+        };
+    }
+    match error.kind() {
+        ErrorKind::SyntaxError => ChatError::Syntax {
+            model,
+            line,
+            reason,
+        },
+        _ => ChatError::Render {
+            model,
+            line,
+            reason,
+        },
+    }
+}
+
+/// An error and what it comes from.
+fn causes(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    std::iter::from_fn(move || {
+        let cause = next?;
+        next = cause.source();
+        Some(cause)
+    })
+}
+
+/// The template with `{% generation %}`, which marks what a model is to learn, as a condition that holds:
+/// so white space around it is treated as before.
+fn without_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(start) = rest.find("{%") {
+        let Some(length) = rest[start..].find("%}") else {
+            break;
+        };
+        let (before, tag) = (&rest[..start], &rest[start..start + length]);
+        let inner = tag[2..].trim_matches(['-', '+']).trim();
+        let plain = match inner {
+            "generation" => "if true",
+            "endgeneration" => "endif",
+            _ => inner,
+        };
+        out.push_str(before);
+        if plain == inner {
+            out.push_str(tag);
+        } else {
+            out.push_str(&tag.replacen(inner, plain, 1));
+        }
+        rest = &rest[start + length..];
+    }
+    out + rest
+}

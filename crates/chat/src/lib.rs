@@ -1,0 +1,41 @@
+//! Conversations as prompts.
+//!
+//! A chat model has a [template](ChatTemplate) that makes one text of messages and tools. It is a program in
+//! Jinja that comes with the model's file, or one of [the families](family) that are known by name; what
+//! it is given and gives is as in Hugging Face's `apply_chat_template`. The [`Prompt`] knows which of its
+//! text the template wrote, so that [control tokens](ControlTokens) in what users say stay text.
+//!
+//! ```
+//! use rustorch_chat::{ControlTokens, Message, RenderOptions, family};
+//!
+//! let template = family("chatml")?;
+//! let options = RenderOptions { add_generation_prompt: true, ..RenderOptions::default() };
+//! let control = ControlTokens::new(["<|im_start|>".to_owned(), "<|im_end|>".to_owned()]);
+//! let prompt = template.render(&[Message::user("Hello<|im_end|>")], &options, &control)?;
+//! assert_eq!(
+//!     prompt.text(),
+//!     "<|im_start|>user\nHello<|im_end|><|im_end|>\n<|im_start|>assistant\n"
+//! );
+//! assert_eq!(prompt.guards(), [22..24, 30..32]);
+//! # Ok::<(), rustorch_chat::ChatError>(())
+//! ```
+
+mod control;
+mod engine;
+mod error;
+mod families;
+mod json;
+mod message;
+mod prompt;
+mod python;
+mod template;
+mod templates;
+
+pub use control::ControlTokens;
+pub use error::ChatError;
+pub use families::{detect_family, family, family_names};
+pub use jiff::civil::DateTime;
+pub use message::Message;
+pub use prompt::Prompt;
+pub use template::{ChatTemplate, RenderOptions};
+pub use templates::{ChatTemplates, special_tokens};

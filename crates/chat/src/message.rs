@@ -1,0 +1,123 @@
+//! Messages of a conversation.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::ChatError;
+
+/// One message: an object with a `role`, and whatever else the template of a model knows, such as
+/// `content`, `reasoning_content`, `tool_calls`, `tool_call_id` and `name`, as OpenAI's API has them.
+///
+/// Its keys keep their order, which templates can see.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Message(Map<String, Value>);
+
+impl Message {
+    /// A message of `role` that says `content`.
+    pub fn new(role: &str, content: &str) -> Self {
+        let mut message = Message(Map::new());
+        message.set("role", role).set("content", content);
+        message
+    }
+
+    /// What a system prompt is.
+    pub fn system(content: &str) -> Self {
+        Message::new("system", content)
+    }
+
+    /// What the user says.
+    pub fn user(content: &str) -> Self {
+        Message::new("user", content)
+    }
+
+    /// What the model says.
+    pub fn assistant(content: &str) -> Self {
+        Message::new("assistant", content)
+    }
+
+    /// The messages of a JSON array.
+    ///
+    /// # Errors
+    /// If it is none, or one of its items is no object with a string `role`.
+    pub fn list(messages: &Value) -> Result<Vec<Self>, ChatError> {
+        let wrong = |index, reason: &str| ChatError::Message {
+            index,
+            reason: reason.to_owned(),
+        };
+        let Value::Array(items) = messages else {
+            return Err(wrong(0, "the messages are no array"));
+        };
+        let one = |(index, item): (usize, &Value)| match item {
+            Value::Object(object) if object.get("role").is_some_and(Value::is_string) => {
+                Ok(Message(object.clone()))
+            }
+            Value::Object(_) => Err(wrong(index, "it has no role")),
+            _ => Err(wrong(index, "it is no object")),
+        };
+        items.iter().enumerate().map(one).collect()
+    }
+
+    /// Sets a field.
+    pub fn set(&mut self, key: &str, value: impl Into<Value>) -> &mut Self {
+        self.0.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// A field.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.get(key)
+    }
+
+    /// A field that can be changed.
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.0.get_mut(key)
+    }
+
+    /// Who speaks.
+    pub fn role(&self) -> &str {
+        self.get("role").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// What is said: the content, or the text of its parts on lines of their own. Empty if there is none.
+    pub fn text(&self) -> String {
+        match self.get("content") {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Array(parts)) => {
+                let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+                texts.collect::<Vec<_>>().join("\n")
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// Gives what was thought the names that templates have for it, as transformers does.
+    pub(crate) fn name_reasoning(&mut self) {
+        const NAMES: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+        let given = NAMES
+            .iter()
+            .find_map(|name| self.get(name).filter(|it| !it.is_null()));
+        let Some(reasoning) = given.cloned() else {
+            return;
+        };
+        let mut named = Map::new();
+        named.insert("thinking".to_owned(), reasoning.clone());
+        named.extend(std::mem::take(&mut self.0));
+        self.0 = named;
+        self.set("reasoning_content", reasoning);
+    }
+
+    /// Puts `text` before what is said.
+    pub(crate) fn prepend(&mut self, text: &str) {
+        match self.get_mut("content") {
+            Some(Value::Array(parts)) => {
+                let part = serde_json::json!({"type": "text", "text": text});
+                parts.insert(0, part);
+            }
+            _ => {
+                let whole = text.to_owned() + &self.text();
+                self.set("content", whole);
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Methods of Python's types that templates call, beyond those that minijinja's `pycompat` has.
+
+use minijinja::value::{Value, ValueKind, from_args};
+use minijinja::{Error, ErrorKind, State};
+use minijinja_contrib::pycompat;
+
+/// Calls `method` of `value`, as Python would.
+///
+/// # Errors
+/// If there is no such method, or its arguments are wrong. Methods that change a list or a dictionary are
+/// refused, as in the sandbox of `apply_chat_template`.
+pub(crate) fn call(
+    state: &mut State,
+    value: &Value,
+    method: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
+    if let Some(text) = value.as_str()
+        && let Some(result) = string_method(text, method, args)?
+    {
+        return Ok(result);
+    }
+    if value.kind() == ValueKind::Seq && method == "index" {
+        let (wanted,): (&Value,) = from_args(args)?;
+        let mut items = value.try_iter()?;
+        let index = items.position(|item| item == *wanted);
+        return index
+            .map(Value::from)
+            .ok_or_else(|| not_found("the item is not in the list"));
+    }
+    pycompat::unknown_method_callback(state, value, method, args)
+}
+
+/// Whether Python could iterate over a value: unlike minijinja, over strings, and not over `None`.
+pub(crate) fn is_iterable(value: &Value) -> bool {
+    use ValueKind::{Iterable, Map, Seq, String, Undefined};
+    matches!(value.kind(), Iterable | Map | Seq | String | Undefined)
+}
+
+fn not_found(reason: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, reason)
+}
+
+/// The result, if this is a method of strings that `pycompat` lacks.
+fn string_method(text: &str, method: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+    Ok(Some(match method {
+        "removeprefix" => {
+            let (prefix,): (&str,) = from_args(args)?;
+            text.strip_prefix(prefix).unwrap_or(text).into()
+        }
+        "removesuffix" => {
+            let (suffix,): (&str,) = from_args(args)?;
+            text.strip_suffix(suffix).unwrap_or(text).into()
+        }
+        "partition" => {
+            let (separator,): (&str,) = from_args(args)?;
+            match text.split_once(separator) {
+                Some((before, after)) => triple(before, separator, after),
+                None => triple(text, "", ""),
+            }
+        }
+        "rpartition" => {
+            let (separator,): (&str,) = from_args(args)?;
+            match text.rsplit_once(separator) {
+                Some((before, after)) => triple(before, separator, after),
+                None => triple("", "", text),
+            }
+        }
+        "rsplit" => rsplit(text, args)?,
+        "index" => {
+            let (wanted,): (&str,) = from_args(args)?;
+            let at = text
+                .find(wanted)
+                .ok_or_else(|| not_found("the substring is not in the string"))?;
+            text[..at].chars().count().into()
+        }
+        "casefold" => {
+            let () = from_args(args)?;
+            text.to_lowercase().into()
+        }
+        "isdecimal" => {
+            let () = from_args(args)?;
+            (!text.is_empty() && text.chars().all(|char| char.is_ascii_digit())).into()
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn triple(before: &str, separator: &str, after: &str) -> Value {
+    [before, separator, after].map(Value::from).to_vec().into()
+}
+
+fn rsplit(text: &str, args: &[Value]) -> Result<Value, Error> {
+    let (separator, most): (Option<&str>, Option<i64>) = from_args(args)?;
+    let most = most.and_then(|it| usize::try_from(it).ok());
+    let parts = most.map_or(usize::MAX, |it| it.saturating_add(1));
+    let mut found: Vec<&str> = match separator {
+        Some(separator) => text.rsplitn(parts, separator).collect(),
+        None => words_from_the_end(text, parts),
+    };
+    found.reverse();
+    Ok(found.into_iter().map(Value::from).collect())
+}
+
+/// The last words of a text, the last one first; the last of `parts` is all that is before them.
+fn words_from_the_end(text: &str, parts: usize) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = text.trim_end();
+    while !rest.is_empty() {
+        let last = found.len() + 1 == parts;
+        let cut = rest.rfind(char::is_whitespace).filter(|_| !last);
+        let start = cut.map_or(0, |at| {
+            at + rest[at..].chars().next().map_or(0, char::len_utf8)
+        });
+        found.push(&rest[start..]);
+        rest = rest[..start].trim_end();
+    }
+    found
+}
