@@ -374,8 +374,8 @@ fn is_one_program(net: &Network) {
                 precision,
                 ..Options::default()
             },
-            cache: Cache::new(folder.path(), 1 << 30),
             deadline: Deadline::after(Duration::from_secs(600)),
+            ..Settings::new(Cache::new(folder.path(), 1 << 30))
         };
         let coreml = Arc::new(CoreMl::new(Emulated::new(macos), 0, settings).unwrap());
         let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, cpu()]);
