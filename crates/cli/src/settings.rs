@@ -172,6 +172,7 @@ impl SamplingArgs {
             top_p: self.top_p,
             min_p: self.min_p,
             temperature: self.temp,
+            ..SamplerConfig::default()
         };
         SamplerChain::new(&config).map_err(|e| Usage(e.to_string()))
     }

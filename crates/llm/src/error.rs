@@ -1,6 +1,7 @@
 //! What can go wrong with a model.
 
 use rustorch_gguf::GgufError;
+use rustorch_grammar::GrammarError;
 use rustorch_tensor::RusTorchError;
 use rustorch_tokenizer::TokenizerError;
 
@@ -19,6 +20,9 @@ pub enum LlmError {
     /// A sampler's parameters are impossible.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
+    /// The text cannot go on in its form.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
     /// A computation failed.
     #[error(transparent)]
     Tensor(#[from] RusTorchError),

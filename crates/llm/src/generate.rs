@@ -31,7 +31,8 @@ impl GenerateOptions {
 /// Why generation stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The model ended the text; the token that says so is the last one generated.
+    /// The model ended the text; the token that says so is the last one generated. Or the text is
+    /// at the end of its form.
     End,
     /// The limit of the options was reached.
     Limit,
@@ -93,7 +94,8 @@ pub struct Generated {
 /// the prompt and each token as it comes, and may stop.
 ///
 /// # Errors
-/// The prompt is empty or does not fit the context, no device is left, or `on_event` failed.
+/// The prompt is empty or does not fit the context, no device is left, the text cannot go on in its
+/// form, or `on_event` failed.
 pub fn generate<E: From<LlmError>>(
     session: &mut Session,
     prompt: &[u32],
@@ -147,13 +149,13 @@ pub fn generate<E: From<LlmError>>(
             run.decode.tokens += 1;
             run.decode.time = begin.elapsed();
         }
-        let id = sampler.choose(&scores);
-        sampler.accept(id);
+        let id = sampler.choose(&scores).map_err(LlmError::from)?;
+        sampler.advance(id).map_err(LlmError::from)?;
         run.ids.push(id);
         if on_event(Event::Token(id))?.is_break() {
             break Stop::Caller;
         }
-        if ends.contains(&id) {
+        if ends.contains(&id) || sampler.is_complete() {
             break Stop::End;
         }
     };

@@ -54,6 +54,16 @@ impl Candidates {
         }
     }
 
+    /// The candidate of a token, wherever it is now.
+    pub(super) fn of_token(&mut self, token: u32) -> Option<&mut Candidate> {
+        let is_it = |candidate: &Candidate| candidate.id == token;
+        let in_place = self.entries.get(token as usize).is_some_and(is_it);
+        match in_place {
+            true => self.entries.get_mut(token as usize),
+            false => self.entries.iter_mut().find(|candidate| is_it(candidate)),
+        }
+    }
+
     /// Puts the `n` best (at least one) first, from the best down; the order of the others is lost.
     pub(super) fn sort_head(&mut self, n: usize) {
         if self.sorted {

@@ -32,6 +32,24 @@ impl Sampler for Dist {
     }
 }
 
+/// The index of a candidate that is drawn by its probability: what `std::discrete_distribution`
+/// of libstdc++ draws. A single one takes no number.
+pub(super) fn draw(rng: &mut Mt19937, candidates: &Candidates) -> usize {
+    let last = candidates.entries.len() - 1;
+    if last == 0 {
+        return 0;
+    }
+    let probabilities = || candidates.entries.iter().map(|entry| f64::from(entry.p));
+    let sum = probabilities().fold(0.0, |sum, p| sum + p);
+    let target = rng.uniform();
+    let mut running = 0.0;
+    let drawn = probabilities().position(|p| {
+        running += p / sum;
+        running >= target
+    });
+    drawn.unwrap_or(last)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::candidates::tests::from_probabilities;

@@ -1,37 +1,59 @@
 //! Choosing the next token from a model's logits.
 //!
 //! The chain is llama.cpp's, in its order and with its defaults (`common/common.h`,
-//! `common/sampling.cpp`): penalties → top-k → typical → top-p → min-p → temperature → draw. With
-//! the same seed and the same logits it draws the same tokens. What C++ leaves open is fixed here:
-//! candidates of equal logit are ordered by token id, and a NaN logit counts as −∞. Infinite logits
-//! are valid: those of +∞ share all the probability, and if every logit is −∞ all tokens are
-//! equally likely.
+//! `common/sampling.cpp`), unless another order is asked for. With the same seed and the same logits
+//! it draws the same tokens. What C++ leaves open is fixed here: candidates of equal logit are
+//! ordered by token id, and a NaN logit counts as −∞. Infinite logits are valid: those of +∞ share
+//! all the probability, and if every logit is −∞ all tokens are equally likely.
+//!
+//! A chain may be held to a form ([`SamplerChain::constrain`]). As in llama.cpp, it first chooses
+//! as if it were not; only if what it chose is not in the form, it chooses again among the
+//! tokens that are. What no token continues is an error, never a token.
 
+mod adaptive_p;
 mod candidates;
+mod config;
 mod dist;
-mod greedy;
+mod dry;
+mod infill;
+mod kind;
+mod logit_bias;
 mod min_p;
+mod mirostat;
 mod mt19937;
 mod penalties;
 mod temperature;
 mod top_k;
+mod top_n_sigma;
 mod top_p;
 mod typical;
+mod xtc;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use thiserror::Error;
+use rustorch_grammar::{Constraint, GrammarError};
 
+use adaptive_p::AdaptiveP;
 use candidates::Candidates;
 use dist::Dist;
-use greedy::Greedy;
+use dry::DrySampler;
+use infill::Infill;
+use logit_bias::LogitBias;
 use min_p::MinP;
+use mirostat::MirostatSampler;
 use penalties::Penalties;
-use temperature::Temperature;
+use temperature::{DynamicTemperature, Temperature};
 use top_k::TopK;
+use top_n_sigma::TopNSigma;
 use top_p::TopP;
 use typical::Typical;
+use xtc::Xtc;
+
+pub use config::{Dry, Mirostat, MirostatVersion, SamplerConfig, SamplerError};
+pub use dry::Breakers;
+pub use infill::InfillTokens;
+pub use kind::{SamplerKind, UnknownSampler};
 
 use crate::selection::{Scores, Selection};
 
@@ -44,124 +66,19 @@ trait Sampler {
     fn accept(&mut self, _token: u32) {}
 }
 
-/// What the chain does. The default is llama.cpp's.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SamplerConfig {
-    /// Seed of the draw; `None` takes a random one, which [`SamplerChain::seed`] reports.
-    pub seed: Option<u32>,
-    /// How many of the last tokens the three penalties look at; 0 turns them off.
-    pub penalty_last_n: usize,
-    /// Divides a positive logit of a repeated token and multiplies a negative one; 1 is off.
-    pub repeat_penalty: f32,
-    /// Taken from the logit of a repeated token, once for every time it occurs; 0 is off.
-    pub frequency_penalty: f32,
-    /// Taken once from the logit of a repeated token; 0 is off.
-    pub presence_penalty: f32,
-    /// Keeps this many of the best tokens; 0 is off.
-    pub top_k: usize,
-    /// Keeps the locally typical tokens up to this share of the probability; 1 is off.
-    pub typical_p: f32,
-    /// Keeps the best tokens up to this share of the probability; 1 is off.
-    pub top_p: f32,
-    /// Keeps tokens at least this fraction as likely as the best one; 0 is off.
-    pub min_p: f32,
-    /// Divides the logits; at 0 and below the best token is always taken.
-    pub temperature: f32,
-}
-
-impl Default for SamplerConfig {
-    fn default() -> Self {
-        Self {
-            seed: None,
-            penalty_last_n: 64,
-            repeat_penalty: 1.0,
-            frequency_penalty: 0.0,
-            presence_penalty: 0.0,
-            top_k: 40,
-            typical_p: 1.0,
-            top_p: 0.95,
-            min_p: 0.05,
-            temperature: 0.8,
-        }
-    }
-}
-
-/// A [`SamplerConfig`] value with which nothing can be sampled.
-#[derive(Clone, Debug, Error, PartialEq)]
-#[error("sampling: {option} = {value} is impossible; give {expected}")]
-pub struct SamplerError {
-    /// The field of [`SamplerConfig`].
-    pub option: &'static str,
-    /// The value given.
-    pub value: f32,
-    /// The values that are possible.
-    pub expected: &'static str,
-}
-
-impl SamplerConfig {
-    fn validate(&self) -> Result<(), SamplerError> {
-        let check = |ok: bool, option, value, expected| {
-            if ok {
-                Ok(())
-            } else {
-                Err(SamplerError {
-                    option,
-                    value,
-                    expected,
-                })
-            }
-        };
-        const FINITE: &str = "a finite number";
-        let share = |option, value: f32| {
-            let inside = (0.0..=1.0).contains(&value);
-            check(inside, option, value, "a number from 0 to 1")
-        };
-        share("top_p", self.top_p)?;
-        share("min_p", self.min_p)?;
-        share("typical_p", self.typical_p)?;
-        let repeat_ok = self.repeat_penalty > 0.0 && self.repeat_penalty.is_finite();
-        check(
-            repeat_ok,
-            "repeat_penalty",
-            self.repeat_penalty,
-            "a finite number above 0",
-        )?;
-        check(
-            self.frequency_penalty.is_finite(),
-            "frequency_penalty",
-            self.frequency_penalty,
-            FINITE,
-        )?;
-        check(
-            self.presence_penalty.is_finite(),
-            "presence_penalty",
-            self.presence_penalty,
-            FINITE,
-        )?;
-        check(
-            self.temperature.is_finite(),
-            "temperature",
-            self.temperature,
-            FINITE,
-        )
-    }
-
-    fn penalises(&self) -> bool {
-        let neutral = self.repeat_penalty == 1.0
-            && self.frequency_penalty == 0.0
-            && self.presence_penalty == 0.0;
-        self.penalty_last_n > 0 && !neutral
-    }
-}
+type Samplers = Vec<Box<dyn Sampler + Send>>;
 
 /// The samplers of a [`SamplerConfig`], with their memory of the text so far.
 pub struct SamplerChain {
-    samplers: Vec<Box<dyn Sampler + Send>>,
+    samplers: Samplers,
     candidates: Candidates,
     banned: Arc<[u32]>,
     /// How many of the best tokens the chain looks at; `None` for all.
     looks_at: Option<usize>,
     seed: u32,
+    constraint: Option<Constraint>,
+    /// Logits among which only those in the form are possible.
+    masked: Vec<f32>,
 }
 
 impl SamplerChain {
@@ -172,38 +89,11 @@ impl SamplerChain {
     pub fn new(config: &SamplerConfig) -> Result<Self, SamplerError> {
         config.validate()?;
         let seed = config.seed.unwrap_or_else(random_seed);
-        let mut samplers: Vec<Box<dyn Sampler + Send>> = Vec::new();
-        if config.penalises() {
-            samplers.push(Box::new(Penalties::new(config)));
-        }
-        let greedy = config.temperature <= 0.0;
-        let typical = config.typical_p < 1.0;
-        // Top-k, top-p and min-p always keep the best candidate: without `typical` they cannot
-        // change a greedy choice.
-        if !greedy || typical {
-            if config.top_k > 0 {
-                samplers.push(Box::new(TopK(config.top_k)));
-            }
-            if typical {
-                samplers.push(Box::new(Typical::new(config.typical_p)));
-            }
-            if config.top_p < 1.0 {
-                samplers.push(Box::new(TopP(config.top_p)));
-            }
-            if config.min_p > 0.0 {
-                samplers.push(Box::new(MinP(config.min_p)));
-            }
-        }
-        if greedy {
-            samplers.push(Box::new(Greedy));
-        } else {
-            samplers.push(Box::new(Temperature(config.temperature)));
-            samplers.push(Box::new(Dist::new(seed)));
-        }
-        let looks_at = match (config.penalises(), greedy && !typical, config.top_k) {
-            (true, ..) | (false, false, 0) => None,
-            (false, true, _) => Some(1),
-            (false, false, k) => Some(k),
+        let looks_at = config.looks_at();
+        let samplers = match looks_at {
+            // What the others leave has the best in it.
+            Some(1) => vec![Box::new(Temperature(0.0)) as Box<dyn Sampler + Send>],
+            _ => samplers(config, seed),
         };
         Ok(Self {
             samplers,
@@ -211,7 +101,15 @@ impl SamplerChain {
             banned: Arc::default(),
             looks_at,
             seed,
+            constraint: None,
+            masked: Vec::new(),
         })
+    }
+
+    /// Holds what is chosen from now on to a form.
+    pub fn constrain(&mut self, constraint: Constraint) {
+        self.constraint = Some(constraint);
+        self.looks_at = None;
     }
 
     /// From now on these tokens are impossible, as long as there are others.
@@ -230,24 +128,57 @@ impl SamplerChain {
     /// Chooses a token by the logits that [`Self::selection`] asks for: the same as
     /// [`Self::sample`] by those of all tokens.
     ///
+    /// # Errors
+    /// As [`Self::sample`].
+    ///
     /// # Panics
     /// As [`Self::sample`].
-    pub fn choose(&mut self, scores: &Scores) -> u32 {
+    pub fn choose(&mut self, scores: &Scores) -> Result<u32, GrammarError> {
         match &scores.ids {
             None => self.sample(&scores.logits),
             Some(ids) => {
                 self.candidates.load_best(ids, &scores.logits);
-                self.apply()
+                Ok(self.apply())
             }
         }
     }
 
     /// Chooses a token, `logits[id]` being the model's score of token `id`. The chain does not
-    /// remember its choice until [`accept`](Self::accept) is called.
+    /// remember its choice until [`advance`](Self::advance) is called.
+    ///
+    /// # Errors
+    /// The text cannot go on in its form.
     ///
     /// # Panics
     /// If `logits` is empty: a model without a vocabulary has no next token.
-    pub fn sample(&mut self, logits: &[f32]) -> u32 {
+    pub fn sample(&mut self, logits: &[f32]) -> Result<u32, GrammarError> {
+        let token = self.sample_freely(logits);
+        if self.allows(token)? {
+            return Ok(token);
+        }
+        let mut masked = std::mem::take(&mut self.masked);
+        masked.clear();
+        masked.extend_from_slice(logits);
+        if let Some(constraint) = &mut self.constraint {
+            constraint.mask()?.apply(&mut masked);
+        }
+        let token = self.sample_freely(&masked);
+        self.masked = masked;
+        match self.allows(token)? {
+            true => Ok(token),
+            false => Err(GrammarError::Failed {
+                reason: "every token that continues it is banned".to_owned(),
+            }),
+        }
+    }
+
+    /// Is this token in the form?
+    fn allows(&mut self, token: u32) -> Result<bool, GrammarError> {
+        let constraint = self.constraint.as_mut();
+        constraint.map_or(Ok(true), |constraint| constraint.allows(token))
+    }
+
+    fn sample_freely(&mut self, logits: &[f32]) -> u32 {
         self.candidates.load(logits);
         self.banned.iter().for_each(|&id| self.candidates.ban(id));
         self.apply()
@@ -264,17 +195,83 @@ impl SamplerChain {
         self.candidates.entries[0].id
     }
 
-    /// Adds `token` to the text that the penalties look at. As in llama.cpp the prompt's tokens
-    /// belong to it as well as the generated ones.
+    /// Adds `token` to the text that samplers look at. As in llama.cpp the prompt's tokens belong
+    /// to it as well as the generated ones, but what is generated alone is held to a form: see
+    /// [`advance`](Self::advance).
     pub fn accept(&mut self, token: u32) {
         for sampler in &mut self.samplers {
             sampler.accept(token);
         }
     }
 
+    /// Adds `token`, which was generated, to the text.
+    ///
+    /// # Errors
+    /// It is not in the form.
+    pub fn advance(&mut self, token: u32) -> Result<(), GrammarError> {
+        self.accept(token);
+        let constraint = self.constraint.as_mut();
+        constraint.map_or(Ok(()), |constraint| constraint.accept(token))
+    }
+
+    /// Is the text at its end, by its form?
+    pub fn is_complete(&self) -> bool {
+        self.constraint
+            .as_ref()
+            .is_some_and(Constraint::is_complete)
+    }
+
     /// The seed in use: the configured one, or the one chosen at random.
     pub fn seed(&self) -> u32 {
         self.seed
+    }
+}
+
+/// The samplers that take part, in order, and the one that draws.
+fn samplers(config: &SamplerConfig, seed: u32) -> Samplers {
+    let mut samplers: Samplers = Vec::new();
+    if !config.logit_bias.is_empty() {
+        samplers.push(Box::new(LogitBias(config.logit_bias.clone())));
+    }
+    samplers.extend(
+        config
+            .active()
+            .into_iter()
+            .map(|kind| sampler(kind, config, seed)),
+    );
+    let adaptive = config.samplers.contains(&SamplerKind::AdaptiveP);
+    samplers.push(match config.mirostat {
+        Some(mirostat) => Box::new(MirostatSampler::new(mirostat, seed)),
+        None if adaptive => {
+            let (target, decay) = (config.adaptive_target, config.adaptive_decay);
+            Box::new(AdaptiveP::new(target, decay, seed))
+        }
+        None => Box::new(Dist::new(seed)),
+    });
+    samplers
+}
+
+fn sampler(kind: SamplerKind, config: &SamplerConfig, seed: u32) -> Box<dyn Sampler + Send> {
+    match kind {
+        SamplerKind::Penalties => Box::new(Penalties::new(config)),
+        SamplerKind::Dry => Box::new(DrySampler::new(config.dry.clone())),
+        SamplerKind::TopNSigma => Box::new(TopNSigma(config.top_n_sigma)),
+        SamplerKind::TopK => Box::new(TopK(config.top_k)),
+        SamplerKind::Typical => Box::new(Typical::new(config.typical_p)),
+        SamplerKind::TopP => Box::new(TopP(config.top_p)),
+        SamplerKind::MinP => Box::new(MinP(config.min_p)),
+        SamplerKind::Xtc => Box::new(Xtc::new(config.xtc_probability, config.xtc_threshold, seed)),
+        SamplerKind::Temperature if config.dynatemp_range > 0.0 && config.mirostat.is_none() => {
+            Box::new(DynamicTemperature {
+                temperature: config.temperature,
+                range: config.dynatemp_range,
+                exponent: config.dynatemp_exponent,
+            })
+        }
+        SamplerKind::Temperature | SamplerKind::AdaptiveP => {
+            Box::new(Temperature(config.temperature))
+        }
+        SamplerKind::Infill => Box::new(Infill(config.infill.clone().unwrap_or_default())),
     }
 }
 

@@ -53,6 +53,13 @@ impl Mt19937 {
         // The sum rounds to 53 bits and could reach 1.
         value.min(1.0f64.next_down())
     }
+
+    /// A number in [0, 1) of 32 bits: what `std::uniform_real_distribution<float>` makes of one
+    /// output.
+    pub(super) fn uniform_f32(&mut self) -> f32 {
+        let value = self.next_u32() as f32 / 2f32.powi(32);
+        value.min(1.0f32.next_down())
+    }
 }
 
 #[cfg(test)]

@@ -31,10 +31,9 @@ impl Penalties {
 }
 
 impl Sampler for Penalties {
-    /// Comes first in the chain: candidate `i` is still token `i`.
     fn apply(&mut self, candidates: &mut Candidates) {
         for (&token, &count) in &self.counts {
-            let Some(candidate) = candidates.entries.get_mut(token as usize) else {
+            let Some(candidate) = candidates.of_token(token) else {
                 continue;
             };
             // Dividing a negative logit would favour the token.
@@ -45,6 +44,7 @@ impl Sampler for Penalties {
             }
             candidate.logit -= count as f32 * self.frequency + self.presence;
         }
+        candidates.sorted = false;
     }
 
     fn accept(&mut self, token: u32) {

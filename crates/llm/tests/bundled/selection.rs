@@ -67,11 +67,11 @@ fn tokens(
                     .feed_and_select(&fed, &selection, &mut scores)
                     .unwrap();
                 assert_eq!(scores.logits.len(), selection.best.unwrap_or(4096));
-                sampler.choose(&scores)
+                sampler.choose(&scores).unwrap()
             }
             false => {
                 session.feed(&fed, &mut scores.logits).unwrap();
-                sampler.sample(&scores.logits)
+                sampler.sample(&scores.logits).unwrap()
             }
         };
         sampler.accept(token);

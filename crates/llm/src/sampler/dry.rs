@@ -1,0 +1,262 @@
+//! DRY, "don't repeat yourself" (<https://github.com/oobabooga/text-generation-webui/pull/5677>).
+
+use std::collections::{HashMap, VecDeque};
+
+use rustorch_tokenizer::{EncodeOptions, Tokenizer};
+
+use super::candidates::Candidates;
+use super::{Dry, Sampler};
+
+/// Texts behind which nothing counts as repeated, as the tokens that they may be part of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Breakers {
+    /// For the token that a text begins in, the tokens that follow it.
+    tails: HashMap<u32, Vec<Vec<u32>>>,
+}
+
+/// Bytes of a text, and tokens behind its first, that are looked at; llama.cpp's.
+const MAX_BYTES: usize = 40;
+const MAX_TAIL: usize = 20;
+
+impl Breakers {
+    /// These texts in the tokens of `tokenizer`. Each may begin and end within tokens.
+    pub fn new(texts: &[String], tokenizer: &Tokenizer) -> Self {
+        let mut breakers = Self::default();
+        for id in 0..tokenizer.vocab_size() as u32 {
+            let bytes = match tokenizer.is_control(id) {
+                true => tokenizer.token_text(id).map(|text| text.as_bytes().into()),
+                false => tokenizer.token_bytes(id),
+            };
+            let bytes = bytes.unwrap_or_default();
+            for text in texts.iter().filter(|text| !text.is_empty()) {
+                let text = &text.as_bytes()[..text.len().min(MAX_BYTES)];
+                for rest in rests(&bytes, text) {
+                    let rest = String::from_utf8_lossy(rest);
+                    let mut tail = tokenizer.encode(&rest, EncodeOptions::default());
+                    tail.truncate(MAX_TAIL);
+                    breakers.add(id, tail);
+                }
+            }
+        }
+        breakers
+    }
+
+    /// These sequences of tokens.
+    pub fn of_tokens(sequences: &[&[u32]]) -> Self {
+        let mut breakers = Self::default();
+        for sequence in sequences {
+            if let [head, tail @ ..] = sequence {
+                breakers.add(*head, tail.to_vec());
+            }
+        }
+        breakers
+    }
+
+    fn add(&mut self, head: u32, tail: Vec<u32>) {
+        let tails = self.tails.entry(head).or_default();
+        if !tails.contains(&tail) {
+            tails.push(tail);
+        }
+    }
+
+    /// Tokens behind the last breaker of a text that is given from its end.
+    fn behind(&self, latest: &VecDeque<u32>) -> usize {
+        let begins = |i: usize| {
+            let follows = |tail: &&Vec<u32>| {
+                tail.len() <= i && (0..tail.len()).all(|at| tail[at] == latest[i - at - 1])
+            };
+            let tails = self.tails.get(&latest[i])?.iter().filter(follows);
+            let longest = tails.map(Vec::len).max()?;
+            Some(i - longest)
+        };
+        (0..latest.len()).find_map(begins).unwrap_or(latest.len())
+    }
+
+    /// Is this token a breaker by itself?
+    fn has(&self, token: u32) -> bool {
+        let tails = self.tails.get(&token);
+        tails.is_some_and(|tails| tails.iter().any(Vec::is_empty))
+    }
+}
+
+/// What is left of `text` behind a token in which it begins: nothing, where the token has all of it.
+fn rests<'t>(token: &[u8], text: &'t [u8]) -> Vec<&'t [u8]> {
+    if token.windows(text.len()).any(|part| part == text) {
+        return vec![&[]];
+    }
+    let begins = |at: usize| text.strip_prefix(&token[at..]);
+    (0..token.len()).filter_map(begins).collect()
+}
+
+/// Lowers the logits of tokens that would make a repetition longer, the more the longer it is.
+pub(super) struct DrySampler {
+    config: Dry,
+    /// The last tokens, the latest first.
+    latest: VecDeque<u32>,
+}
+
+impl DrySampler {
+    pub(super) fn new(config: Dry) -> Self {
+        Self {
+            config,
+            latest: VecDeque::new(),
+        }
+    }
+
+    /// Tokens that would continue a repetition, with the length of the longest so far.
+    fn continuations(&self) -> HashMap<u32, usize> {
+        let mut longest: HashMap<u32, usize> = HashMap::new();
+        let limit = self.config.breakers.behind(&self.latest);
+        if self.latest.len() <= self.config.allowed_length || limit < self.config.allowed_length {
+            return longest;
+        }
+        let repeats = repeats(&self.latest);
+        for (i, repeat) in repeats.into_iter().enumerate().skip(1) {
+            let repeat = repeat.min(limit);
+            if repeat >= self.config.allowed_length {
+                let length = longest.entry(self.latest[i - 1]).or_default();
+                *length = repeat.max(*length);
+            }
+        }
+        longest
+    }
+}
+
+/// How many tokens from each one on are the same as from the first on: the Z function, in linear
+/// time (Gusfield 1997, <https://doi.org/10.1017/CBO9780511574931>).
+fn repeats(tokens: &VecDeque<u32>) -> Vec<usize> {
+    let n = tokens.len();
+    let mut same = vec![0; n];
+    // The stretch that is known to be the same and reaches farthest.
+    let (mut start, mut end) = (0, 0);
+    for i in 1..n {
+        let known = match i < end {
+            true => same[i - start].min(end - i),
+            false => 0,
+        };
+        same[i] = known
+            + (known..n - i)
+                .take_while(|&k| tokens[k] == tokens[i + k])
+                .count();
+        if i + same[i] > end {
+            (start, end) = (i, i + same[i]);
+        }
+    }
+    same
+}
+
+impl Sampler for DrySampler {
+    fn apply(&mut self, candidates: &mut Candidates) {
+        /// The logarithm of the largest number of 32 bits.
+        const MAX_LOG: f32 = 88.722_84;
+        let Dry {
+            multiplier,
+            base,
+            allowed_length,
+            ..
+        } = self.config;
+        let most = match base > 1.000_001 {
+            true => (MAX_LOG / base.ln()) as usize,
+            false => usize::MAX,
+        };
+        for (token, length) in self.continuations() {
+            if self.config.breakers.has(token) {
+                continue;
+            }
+            let exponent = (length - allowed_length).min(most) as f64;
+            let penalty = f64::from(multiplier) * f64::from(base).powf(exponent);
+            if let Some(candidate) = candidates.of_token(token) {
+                candidate.logit -= penalty as f32;
+            }
+        }
+        candidates.sorted = false;
+    }
+
+    fn accept(&mut self, token: u32) {
+        self.latest.push_front(token);
+        self.latest.truncate(self.config.last_n);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::candidates::tests::check;
+    use super::*;
+
+    fn dry(
+        multiplier: f32,
+        allowed_length: usize,
+        text: &[u32],
+        breakers: &[&[u32]],
+    ) -> DrySampler {
+        let mut dry = DrySampler::new(Dry {
+            multiplier,
+            base: 1.1,
+            allowed_length,
+            last_n: text.len(),
+            breakers: Arc::new(Breakers::of_tokens(breakers)),
+        });
+        text.iter().for_each(|&token| dry.accept(token));
+        dry
+    }
+
+    #[test]
+    fn probabilities_are_those_of_llama_cpp() {
+        let (even4, even5) = ([0.25; 4], [0.2; 5]);
+        check(&mut dry(1.0, 2, &[0, 1], &[]), &even4, &even4);
+        check(
+            &mut dry(1.0, 2, &[0, 1, 2, 0, 1], &[]),
+            &even4,
+            &[0.296_923, 0.296_923, 0.109_232, 0.296_923],
+        );
+        check(
+            &mut dry(1.0, 2, &[0, 1, 3, 4, 0, 1], &[&[3]]),
+            &even5,
+            &even5,
+        );
+        check(
+            &mut dry(2.0, 2, &[0, 1, 2, 0, 1], &[]),
+            &even5,
+            &[0.241_818, 0.241_818, 0.032_727, 0.241_818, 0.241_818],
+        );
+        check(
+            &mut dry(1.0, 4, &[0, 1, 2, 3, 4, 0, 1], &[]),
+            &even5,
+            &even5,
+        );
+    }
+
+    #[test]
+    fn repetitions_are_found_as_by_comparing() {
+        let mut state = 1_u32;
+        for len in 0..60 {
+            let mut next = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                state >> 30
+            };
+            let text: VecDeque<u32> = (0..len).map(|_| next()).collect();
+            let found = repeats(&text);
+            for i in 1..len {
+                let same = (0..len - i).take_while(|&k| text[k] == text[i + k]).count();
+                assert_eq!(found[i], same, "{text:?} at {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn texts_begin_and_end_within_tokens() {
+        let rests = |token: &str, text| {
+            let found: Vec<_> = rests(token.as_bytes(), text);
+            found
+                .iter()
+                .map(|rest| String::from_utf8_lossy(rest).into_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rests("a:b", b":"), [""]);
+        assert_eq!(rests("xx", b"xxy"), ["y", "xy"]);
+        assert_eq!(rests("abc", b"d"), [""; 0]);
+        assert_eq!(rests("", b"d"), [""; 0]);
+    }
+}

@@ -1,0 +1,73 @@
+//! Mirostat (Basu et al., <https://arxiv.org/abs/2007.14966>), both versions.
+
+use super::candidates::{Candidate, Candidates};
+use super::dist::draw;
+use super::mt19937::Mt19937;
+use super::{Mirostat, MirostatVersion, Sampler};
+
+/// Candidates that the exponent of the probabilities is estimated from.
+const ESTIMATED_FROM: usize = 100;
+
+/// Draws so that the surprise stays near a target, and leaves what was drawn.
+pub(super) struct MirostatSampler {
+    config: Mirostat,
+    /// The largest surprise that is let pass, which learns.
+    mu: f32,
+    rng: Mt19937,
+}
+
+impl MirostatSampler {
+    pub(super) fn new(config: Mirostat, seed: u32) -> Self {
+        Self {
+            mu: 2.0 * config.entropy,
+            config,
+            rng: Mt19937::new(seed),
+        }
+    }
+
+    /// How many of the sorted candidates may be drawn.
+    fn kept(&self, candidates: &Candidates) -> usize {
+        match self.config.version {
+            MirostatVersion::One => kept_by_estimate(candidates, self.mu),
+            MirostatVersion::Two => {
+                let surprising = |entry: &Candidate| -entry.p.log2() > self.mu;
+                let kept = candidates.entries.iter().position(surprising);
+                kept.unwrap_or(candidates.entries.len())
+            }
+        }
+    }
+}
+
+/// The first version: probabilities fall as a power of the rank, which is estimated.
+fn kept_by_estimate(candidates: &Candidates, mu: f32) -> usize {
+    let entries = &candidates.entries;
+    let (mut products, mut squares) = (0.0_f32, 0.0_f32);
+    for (i, pair) in entries.windows(2).take(ESTIMATED_FROM - 1).enumerate() {
+        let t = ((i + 2) as f32 / (i + 1) as f32).ln();
+        products += t * (pair[0].p / pair[1].p).ln();
+        squares += t * t;
+    }
+    let s = products / squares;
+    let epsilon = s - 1.0;
+    let scale = (epsilon * 2.0_f32.powf(mu)) / (1.0 - (entries.len() as f32).powf(-epsilon));
+    let k = scale.powf(1.0 / s);
+    // What is no number or too large for an integer of 32 bits is none to x86 processors.
+    match k < i32::MAX as f32 {
+        true => k as usize,
+        false => 1,
+    }
+}
+
+impl Sampler for MirostatSampler {
+    fn apply(&mut self, candidates: &mut Candidates) {
+        candidates.sort_head(candidates.entries.len());
+        candidates.softmax();
+        let kept = self.kept(candidates).clamp(1, candidates.entries.len());
+        candidates.truncate_sorted(kept);
+        candidates.softmax();
+        let drawn = draw(&mut self.rng, candidates);
+        let surprise = -candidates.entries[drawn].p.log2();
+        self.mu -= self.config.learning_rate * (surprise - self.config.entropy);
+        candidates.keep_only(drawn);
+    }
+}
