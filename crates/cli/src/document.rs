@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -39,6 +39,11 @@ impl Document {
             format,
             file: Some((path, file)),
         })
+    }
+
+    /// The file's name, if it is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.file.as_ref().map(|(path, _)| path.as_path())
     }
 
     /// Writes it in its format; returns the file's name, or `None` for standard output.

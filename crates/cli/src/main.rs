@@ -25,6 +25,7 @@ mod machine;
 mod model;
 mod output;
 mod progress;
+mod resume;
 mod settings;
 mod subject;
 mod table;

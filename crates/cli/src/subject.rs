@@ -10,11 +10,13 @@ use rustorch_tensor::Discovered;
 use crate::args::{BackendArg, Hybrid};
 use crate::devices::routing;
 
-/// A device that nothing can stand in for, or several by common rules.
+/// A device that nothing can stand in for, or several by common rules. Core ML is not offered
+/// everything, so that it has the CPU behind it.
 pub(crate) struct Subject {
     /// What `-b` calls it.
     pub(crate) name: String,
     pub(crate) backends: Vec<Arc<dyn Backend>>,
+    device: Option<Arc<dyn Backend>>,
     routing: Routing,
 }
 
@@ -26,15 +28,27 @@ impl Subject {
     /// It is not on this machine.
     pub(crate) fn find(asked: Option<BackendArg>, found: &Discovered) -> Result<Vec<Self>> {
         let Discovered { backends, absent } = found;
-        let alone = |backend: &Arc<dyn Backend>| Self {
-            name: backend.info().device.to_string(),
-            backends: vec![backend.clone()],
-            routing: Routing::AUTO,
+        let is_cpu = |b: &&Arc<dyn Backend>| b.info().device == DeviceType::Cpu;
+        let cpu = backends.iter().find(is_cpu);
+        let alone = |backend: &Arc<dyn Backend>| {
+            let device = backend.info().device;
+            let is_coreml = matches!(device, DeviceType::CoreML(_));
+            let behind = cpu.filter(|_| is_coreml).cloned();
+            Self {
+                name: device.to_string(),
+                backends: [backend.clone()].into_iter().chain(behind).collect(),
+                device: Some(backend.clone()),
+                routing: Routing {
+                    device: if is_coreml { device } else { DeviceType::Auto },
+                    ..Routing::AUTO
+                },
+            }
         };
         let together = |arg: BackendArg| -> Result<Self> {
             Ok(Self {
                 name: arg.to_string(),
                 backends: backends.clone(),
+                device: None,
                 routing: routing(arg, backends, absent)?,
             })
         };
@@ -52,6 +66,14 @@ impl Subject {
                 if subjects.len() > 1 && cfg!(feature = "hybrid-f32") {
                     subjects.push(together(BackendArg::Hybrid(Hybrid::F32))?);
                 }
+                let is_here = |kind: fn(DeviceType) -> bool| {
+                    subjects.len() > 1 && backends.iter().any(|b| kind(b.info().device))
+                };
+                if is_here(|device| matches!(device, DeviceType::CoreML(_)))
+                    && is_here(|device| matches!(device, DeviceType::Metal(_)))
+                {
+                    subjects.push(together(BackendArg::Hybrid(Hybrid::Mac))?);
+                }
                 Ok(subjects)
             }
         }
@@ -67,10 +89,21 @@ impl Subject {
 
     /// The device, if it is one.
     pub(crate) fn device(&self) -> Option<&Arc<dyn Backend>> {
-        match &self.backends[..] {
-            [one] => Some(one),
-            _ => None,
-        }
+        self.device.as_ref()
+    }
+
+    /// The devices that computed, where it is not all the same one; and what is wrong with that.
+    pub(crate) fn computed(&self, runtime: &Runtime) -> (String, Option<String>) {
+        let used = runtime.used_devices();
+        let names: Vec<String> = (used.iter())
+            .map(|(device, runs)| format!("{device} ran {runs} segments"))
+            .collect();
+        let is_idle = |b: &&Arc<dyn Backend>| !used.iter().any(|u| u.0 == b.info().device);
+        let idle = self.device().filter(is_idle);
+        (
+            names.join(", "),
+            idle.map(|_| format!("{} computed nothing", self.name)),
+        )
     }
 
     /// Is it the CPU's own backend?
@@ -89,9 +122,12 @@ impl Subject {
         self.backends.iter().all(|b| b.info().shares_host_memory)
     }
 
-    /// A new runtime of its devices, whose counters are at 0.
+    /// A new runtime of its devices, whose counters are at 0, and that waits for their compilers: it
+    /// is they that are to be checked and measured.
     pub(crate) fn runtime(&self) -> Runtime {
-        Runtime::new(self.backends.iter().cloned())
+        let runtime = Runtime::new(self.backends.iter().cloned());
+        runtime.set_background_compilation(false);
+        runtime
     }
 
     /// How a model runs on it.

@@ -79,6 +79,11 @@ impl Variants {
         &self.all[0].model
     }
 
+    /// The same, with its type.
+    pub(crate) fn bundled_variant(&self) -> &Variant {
+        &self.all[0]
+    }
+
     /// The model in a type, if there is a file of it.
     pub(crate) fn get(&self, file_type: FileType) -> Option<&Variant> {
         self.all.iter().find(|v| v.file_type == file_type)

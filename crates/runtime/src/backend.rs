@@ -58,6 +58,12 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// Bytes that its programs have copied so far, because of types or layouts that the device does not
+    /// take as they are. Copies between devices are the runtime's, and not among them.
+    fn copied(&self) -> u64 {
+        0
+    }
+
     /// Libraries that it uses where they are installed: what for, and which one, or what is used
     /// in place of it. They are opened, which takes a while, unless work has asked for them before.
     fn libraries(&self) -> Vec<(String, String)> {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 
 use rustorch_ir::{DType, FoldingHasher, Op, Role, Scalar, Signature, TensorType};
@@ -32,6 +32,8 @@ pub(crate) struct Devices {
     pub(crate) compares: AtomicBool,
     /// Makes the programs that take long.
     pub(crate) compiler: Compiler,
+    /// Are those waited for?
+    pub(crate) waits: AtomicBool,
     /// Numbers that were operands.
     pub(crate) numbers: Mutex<Numbers>,
     /// What is kept to compute from again.
@@ -151,6 +153,7 @@ impl Devices {
             profiling: AtomicBool::new(false),
             compares: AtomicBool::new(false),
             compiler: Compiler::default(),
+            waits: AtomicBool::new(false),
             numbers: Mutex::default(),
             sources: Arc::default(),
             reserve,
@@ -186,6 +189,11 @@ impl Devices {
     /// Is there a device on which compiling takes long?
     pub(crate) fn compile_slowly(&self) -> bool {
         self.slots.iter().any(|slot| slot.compilation.is_some())
+    }
+
+    /// Is there one whose programs are compiled in the background?
+    pub(crate) fn compile_in_background(&self) -> bool {
+        self.compile_slowly() && !self.waits.load(Ordering::Relaxed)
     }
 
     /// The devices of that name.

@@ -172,6 +172,12 @@ impl Runtime {
         self.devices.compiler.wait();
     }
 
+    /// Are programs that take long to compile made in the background, while other devices serve? That
+    /// is so at first. Who measures devices, or checks them, would rather wait for their programs.
+    pub fn set_background_compilation(&self, on: bool) {
+        self.devices.waits.store(!on, Ordering::Relaxed);
+    }
+
     /// Should runs be timed, for [`Executable::explain`] to tell? They are then a little
     /// slower.
     pub fn set_profiling(&self, on: bool) {

@@ -144,6 +144,11 @@ impl Cache {
         Ok(entry)
     }
 
+    /// Bytes that it has on disk.
+    pub fn bytes(&self) -> u64 {
+        bytes(&self.folder).unwrap_or_default()
+    }
+
     /// The entry of this key, if it is there and whole.
     pub fn find(&self, key: &Key) -> Option<Entry> {
         let folder = self.folder.join(&key.0);

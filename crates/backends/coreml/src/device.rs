@@ -153,12 +153,6 @@ impl<A: Api> CoreMl<A> {
         })
     }
 
-    /// Bytes of inputs and outputs that were copied so far, because of their type or layout, or as
-    /// Core ML did not use the memory that it was offered.
-    pub fn copied(&self) -> u64 {
-        self.shared.copied.load(Ordering::Relaxed)
-    }
-
     /// The calls that it makes.
     pub fn api(&self) -> &A {
         &self.shared.api
@@ -300,6 +294,11 @@ impl<A: Api> Backend for CoreMl<A> {
 
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
         self.compile_with(graph, &[])
+    }
+
+    /// Of inputs and outputs, also where Core ML did not use the memory that it was offered.
+    fn copied(&self) -> u64 {
+        self.shared.copied.load(Ordering::Relaxed)
     }
 
     fn takes_constants(&self) -> bool {

@@ -52,7 +52,15 @@ pub use package::Package;
 /// It cannot be used, for the reason given.
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 pub fn devices(options: Options) -> Result<Vec<Arc<dyn Backend>>, Absent> {
-    let settings = Settings::of_user(options)?;
+    devices_with(Settings::of_user(options)?)
+}
+
+/// [`devices`] with settings of another's.
+///
+/// # Errors
+/// It cannot be used, for the reason given.
+#[cfg(any(target_os = "macos", target_os = "ios"))]
+pub fn devices_with(settings: Settings) -> Result<Vec<Arc<dyn Backend>>, Absent> {
     let device = CoreMl::new(apple::System::new(), 0, settings)?;
     Ok(vec![Arc::new(device)])
 }
@@ -75,7 +83,16 @@ pub fn help(_args: &[OsString]) -> ExitCode {
 /// # Errors
 /// Always: this is none of Apple's systems.
 #[cfg(not(any(target_os = "macos", target_os = "ios")))]
-pub fn devices(_options: Options) -> Result<Vec<Arc<dyn Backend>>, Absent> {
+pub fn devices(options: Options) -> Result<Vec<Arc<dyn Backend>>, Absent> {
+    devices_with(Settings::of_user(options)?)
+}
+
+/// [`devices`] with settings of another's: Core ML is not on this machine.
+///
+/// # Errors
+/// Always: this is none of Apple's systems.
+#[cfg(not(any(target_os = "macos", target_os = "ios")))]
+pub fn devices_with(_settings: Settings) -> Result<Vec<Arc<dyn Backend>>, Absent> {
     let cure = "use one of the devices that are there";
     Err(Absent::new(
         "coreml",

@@ -177,6 +177,10 @@ impl Backend for Faulty {
         &self.memory
     }
 
+    fn copied(&self) -> u64 {
+        self.inner.copied()
+    }
+
     fn libraries(&self) -> Vec<(String, String)> {
         self.inner.libraries()
     }

@@ -37,7 +37,7 @@ impl Executable {
         memory: &RunMemory,
     ) -> Result<(Plan, Vec<Arc<Job>>), RunError> {
         // In strict mode there is no next one.
-        if self.routing.strict || !self.devices.compile_slowly() {
+        if self.routing.strict || !self.devices.compile_in_background() {
             return Ok((self.plan(&memory.full)?, Vec::new()));
         }
         let failures = self.failures();

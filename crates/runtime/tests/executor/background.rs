@@ -121,6 +121,16 @@ fn where_there_is_no_next_device_the_compiler_is_waited_for() {
 }
 
 #[test]
+fn who_measures_waits_for_the_compiler() {
+    let (runtime, state) = pair();
+    state.gate.open();
+    runtime.set_background_compilation(false);
+    let executable = runtime.prepare(two_operations(), on(GPU));
+    assert_eq!(run(&runtime, &executable), GPU);
+    assert_eq!(compiled(&state), 1);
+}
+
+#[test]
 fn a_program_that_does_not_compile_is_left_to_the_next_device() {
     for class in [
         FailureClass::Unsupported,

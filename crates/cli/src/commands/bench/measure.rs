@@ -54,7 +54,8 @@ pub(crate) fn mean_and_deviation(samples: &[f64]) -> (f64, f64) {
     (mean, (squares / (n - 1.0).max(1.0)).sqrt())
 }
 
-/// Measures a test several times, after warming up.
+/// Measures a test several times, after warming up. Programs that take long to compile are waited for,
+/// because it is they that are measured.
 pub(crate) fn run(
     model: &Model,
     runtime: &Runtime,
@@ -66,6 +67,7 @@ pub(crate) fn run(
         context: test.depth + test.tokens(),
         ..settings.clone()
     };
+    runtime.set_background_compilation(false);
     let mut session = Session::new(model, runtime, settings)?;
     let mut tokens = RandomTokens::new(model);
     let (best, mut scores) = (Selection::best(), Scores::default());

@@ -1,5 +1,7 @@
 //! `report`: backends and types of models beside each other, and f32 beside f16.
 
+#[cfg(feature = "coreml")]
+mod coreml;
 mod hybrid;
 mod models;
 
@@ -18,16 +20,21 @@ use crate::args::{BackendArg, CoreMlArgs, DocumentArgs, ThreadArgs};
 use crate::devices::discover;
 use crate::document::Document;
 use crate::machine::{Machine, PROGRAM, now};
+use crate::resume::{Progress, identity};
 use crate::subject::Subject;
 use crate::variants::Variants;
+#[cfg(feature = "coreml")]
+use coreml::{CoreMl, Workload};
 use hybrid::Hybrid;
 use models::Models;
 
 const METHOD: &str = "\
 Compared are the bundled model's types on every backend: speed as `bench` measures it, agreement
-with llama.cpp, memory; and runs in f32 on all devices with runs that keep halves, or convert what
+with llama.cpp, memory; Core ML in f32 and in f16 on each set of its units, and what its cache saves;
+and runs in f32 on all devices with runs that keep halves, or convert what
 goes from one device to another. Types of which there is no file are made with random weights, which
-take the same time and memory and answer nothing: -m models/classics-13m-f16.gguf gives real ones.";
+take the same time and memory and answer nothing: -m models/classics-13m-f16.gguf gives real ones. If
+the program ends before the report is there, the same command goes on where it ended.";
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
@@ -87,8 +94,16 @@ pub(super) fn run(options: &Options) -> Result<()> {
         .map(super::text::from_file)
         .transpose()?;
     let document = Document::open(&options.document, "rustorch-report")?;
+    let progress = &mut Progress::open(document.path(), &identity());
     let report = Report {
-        models: Models::measure(&subjects, &variants, options, text.as_deref()),
+        models: Models::measure(&subjects, &variants, options, text.as_deref(), progress),
+        #[cfg(feature = "coreml")]
+        coreml: CoreMl::measure(
+            variants.bundled_variant(),
+            Workload::of(options.repetitions),
+            &rustorch_coreml::devices_with,
+            progress,
+        ),
         hybrid: Hybrid::measure(&found, &variants),
         program: PROGRAM,
         machine: Machine::this(),
@@ -104,6 +119,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     if let Some(file) = document.write(&report)? {
         writeln!(io::stdout().lock(), "The report: {file}")?;
     }
+    std::mem::take(progress).finish();
     Ok(())
 }
 
@@ -119,6 +135,8 @@ struct Report {
     /// Names, and why they are not there.
     missing: Vec<(String, String)>,
     models: Models,
+    #[cfg(feature = "coreml")]
+    coreml: CoreMl,
     hybrid: Hybrid,
 }
 
@@ -137,6 +155,8 @@ impl fmt::Display for Report {
             writeln!(f, "- {device}: missing, {reason}")?;
         }
         writeln!(f, "\n## Backends and types\n\n{}", self.models)?;
+        #[cfg(feature = "coreml")]
+        writeln!(f, "## Core ML\n\n{}", self.coreml)?;
         write!(f, "## f32 on all devices\n\n{}", self.hybrid)
     }
 }

@@ -6,11 +6,12 @@ use anyhow::{Context, Result};
 use rustorch_llm::quantize::FileType;
 use rustorch_llm::{Model, Session, SessionOptions, perplexity};
 use rustorch_tokenizer::EncodeOptions;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Options;
 use crate::commands::bench::measure::{self, Test, mean_and_deviation};
 use crate::output::bytes;
+use crate::resume::Progress;
 use crate::subject::Subject;
 use crate::table::Table;
 use crate::variants::{Variant, Variants, random};
@@ -38,10 +39,10 @@ pub(super) struct Models {
 }
 
 /// A type on a backend.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Row {
     backend: String,
-    file_type: &'static str,
+    file_type: String,
     /// Without a file, its weights are random.
     random_weights: bool,
     /// The devices that computed.
@@ -72,6 +73,7 @@ impl Models {
         variants: &Variants,
         options: &Options,
         text: Option<&str>,
+        progress: &mut Progress,
     ) -> Self {
         let mut models = Self {
             rows: Vec::new(),
@@ -94,13 +96,13 @@ impl Models {
                 },
             };
             for subject in subjects {
-                let row = Row::measure(subject, file_type, model, options.repetitions)
-                    .and_then(|row| row.with_answers(subject, variant, options.chunks, text));
+                let row = progress.attempt(&format!("{file_type} on {}", subject.name), || {
+                    Row::measure(subject, file_type, model, options.repetitions)
+                        .and_then(|row| row.with_answers(subject, variant, options.chunks, text))
+                });
                 match row {
                     Ok(row) => models.push(row),
-                    Err(e) => {
-                        (models.failed).push(format!("{file_type} on {}: {e:#}", subject.name))
-                    }
+                    Err(e) => (models.failed).push(format!("{file_type} on {}: {e}", subject.name)),
                 }
                 bar.inc(1);
             }
@@ -136,7 +138,7 @@ impl Row {
         let devices: Vec<String> = used.iter().map(|(device, _)| device.to_string()).collect();
         Ok(Self {
             backend: subject.name.clone(),
-            file_type: file_type.name(),
+            file_type: file_type.name().to_owned(),
             random_weights: true,
             devices,
             prompt: mean_and_deviation(&prompt.speeds()).0,
@@ -187,7 +189,7 @@ impl Row {
         };
         let memory = self.weight_bytes + self.cache_bytes + self.working_bytes;
         vec![
-            self.file_type.to_owned(),
+            self.file_type.clone(),
             self.backend.clone(),
             by_cpu(self.prompt, self.prompt_by_cpu),
             by_cpu(self.generation, self.generation_by_cpu),

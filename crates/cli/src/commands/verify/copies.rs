@@ -31,6 +31,8 @@ pub(super) fn check(subject: &Subject, model: &Model) -> Findings {
 
 fn count(subject: &Subject, model: &Model) -> Result<Row> {
     let runtime = subject.runtime();
+    let inside = || subject.backends.iter().map(|b| b.copied()).sum::<u64>();
+    let before = inside();
     let options = SessionOptions {
         context: PROMPT + TOKENS,
         ..subject.session(model)?
@@ -59,7 +61,9 @@ fn count(subject: &Subject, model: &Model) -> Result<Row> {
         figure("bytes copied", copied, no_copies),
         figure("conversions", conversions, no_conversions),
         figure("accesses", accesses, false),
+        figure("bytes copied by programs", inside() - before, false),
     ];
+    let (computed, idle) = subject.computed(&runtime);
     let problems = [
         (no_copies && copied > 0, "bytes were copied"),
         (no_conversions && conversions > 0, "elements were converted"),
@@ -70,6 +74,11 @@ fn count(subject: &Subject, model: &Model) -> Result<Row> {
         .routes()
         .iter()
         .fold(row, |row, route| row.remark(route));
+    let row = match subject.backends.len() {
+        1 => row,
+        _ => row.remark(computed),
+    };
     let problems = problems.into_iter().filter(|(is, _)| *is);
-    Ok(row.judged(problems.map(|(_, what)| what.to_owned())))
+    let problems = problems.map(|(_, what)| what.to_owned());
+    Ok(row.judged(problems.chain(idle)))
 }

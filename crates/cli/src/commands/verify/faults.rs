@@ -149,6 +149,7 @@ fn generate(
     let first = Arc::new(Faulty::new(backend.clone(), [fault]));
     let chain: [Arc<dyn Backend>; 2] = [first.clone(), Arc::new(Cpu::new(1))];
     let runtime = Runtime::new(chain);
+    runtime.set_background_compilation(false);
     let options = SessionOptions {
         context: prompt.len() + TOKENS,
         routing: Routing {

@@ -1,11 +1,12 @@
 //! What comes of a part of the verification, in the form that the report has.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a part of the verification found on one device.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Findings {
     /// What was done.
     pub(super) did: String,
@@ -17,7 +18,7 @@ pub(super) struct Findings {
 }
 
 /// One thing that was looked at.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) outcome: Outcome,
@@ -27,7 +28,7 @@ pub(super) struct Row {
 }
 
 /// How it went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
     Passed,
@@ -38,9 +39,9 @@ pub(super) enum Outcome {
 }
 
 /// A number, and what it may be.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Figure {
-    pub(super) what: &'static str,
+    pub(super) what: Cow<'static, str>,
     pub(super) value: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) at_most: Option<f64>,
@@ -49,7 +50,7 @@ pub(super) struct Figure {
 impl Figure {
     pub(super) fn new(what: &'static str, value: f64) -> Self {
         Self {
-            what,
+            what: what.into(),
             value,
             at_most: None,
         }

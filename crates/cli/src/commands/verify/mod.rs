@@ -7,6 +7,7 @@ mod findings;
 mod goldens;
 mod report;
 mod speed;
+mod units;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -22,18 +23,21 @@ use serde::Serialize;
 use crate::args::{BackendArg, CoreMlArgs, DocumentArgs, InjectArgs, ThreadArgs, operation};
 use crate::devices::discover;
 use crate::document::Document;
+use crate::resume::{Ended, Progress, identity};
 use crate::subject::Subject;
 use crate::variants::Variants;
-use findings::Findings;
+use findings::{Findings, Row};
 use report::{DeviceReport, Report, SEND_TO};
 use speed::Speeds;
 
 const METHOD: &str = "\
 Checked are, on each device: every operation against the slow definition of it (conformance), the
 bundled model's tokens and logits against llama.cpp's (goldens), that the text stays the same when
-the device fails (faults), that nothing is copied where memory is shared (copies), and speed beside
-the CPU's (speed). It takes some minutes at most; --full takes many. The report says what ran, what
-did not, with tolerances and figures; nothing is sent anywhere.
+the device fails (faults), that nothing is copied where memory is shared (copies), which units a
+device that chooses by itself says it prefers (units), and speed beside the CPU's (speed). It takes
+some minutes at most; --full takes many. The report says what ran, what did not, with tolerances and
+figures; nothing is sent anywhere. If the program ends before the report is there, the same command
+goes on where it ended.
 Exit status: 0 nothing is wrong, 1 something is, or the report cannot be made.";
 
 #[derive(Debug, Args)]
@@ -83,6 +87,7 @@ enum Part {
     Goldens,
     Faults,
     Copies,
+    Units,
     Speed,
 }
 
@@ -93,6 +98,7 @@ impl Part {
             Self::Goldens => "goldens",
             Self::Faults => "faults",
             Self::Copies => "copies",
+            Self::Units => "units",
             Self::Speed => "speed",
         }
     }
@@ -115,9 +121,10 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
         cpu: cpu.and_then(|cpu| Speeds::of(cpu, variants.bundled()).ok()),
         variants,
     };
+    let mut progress = Progress::open(document.path(), &identity());
     let devices = subjects
         .iter()
-        .map(|subject| verifier.verify(subject))
+        .map(|subject| verifier.verify(subject, &mut progress))
         .collect();
     let report = Report::new(devices, found.absent, start.elapsed());
     if let Some(file) = document.write(&report)? {
@@ -127,6 +134,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
             report.summary()
         )?;
     }
+    progress.finish();
     Ok(match report.passed() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -159,20 +167,29 @@ struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
-    fn verify(&self, subject: &Subject) -> DeviceReport {
+    fn verify(&self, subject: &Subject, progress: &mut Progress) -> DeviceReport {
         let parts = Part::value_variants().iter().copied();
         let chosen = parts.filter(|&part| self.options.does(part));
         let timed = chosen.map(|part| {
-            let start = Instant::now();
-            let findings = self.part(part, subject);
-            let seconds = (start.elapsed().as_secs_f64() * 10.0).round() / 10.0;
-            (
-                part,
+            let key = format!("{} {}", subject.name, part.name());
+            let findings = progress.done(&key, || {
+                let start = Instant::now();
+                let findings = self.part(part, subject);
+                let seconds = (start.elapsed().as_secs_f64() * 10.0).round() / 10.0;
                 Findings {
                     seconds,
                     ..findings
-                },
-            )
+                }
+            });
+            let ended = |Ended| Findings {
+                did: "Nothing.".to_owned(),
+                rows: vec![Row::failed(
+                    "all",
+                    "the program ended twice while it did this",
+                )],
+                ..Findings::default()
+            };
+            (part, findings.unwrap_or_else(ended))
         });
         DeviceReport::new(subject, timed)
     }
@@ -191,7 +208,80 @@ impl Verifier<'_> {
                 Findings::skipped("all", "faults are injected, and change what is copied")
             }
             (Part::Copies, _) => copies::check(subject, model),
+            (Part::Units, _) => units::check(subject, model),
             (Part::Speed, _) => speed::check(subject, model, self.cpu.as_ref()),
         }
+    }
+}
+
+#[cfg(all(test, feature = "coreml"))]
+mod tests {
+    use std::sync::Arc;
+
+    use clap::Parser;
+    use rustorch_coreml::cache::Cache;
+    use rustorch_coreml::{CoreMl, Settings};
+    use rustorch_coreml_emulator::Emulated;
+    use rustorch_runtime::{Backend, Compilation};
+    use rustorch_tensor::Discovered;
+
+    use super::findings::Outcome;
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// The processor, and a Core ML whose compiler is said to be slow.
+    fn emulated(folder: &std::path::Path) -> Discovered {
+        let api = Emulated::new(15).compiling_slowly(Compilation {
+            program: std::time::Duration::from_secs(20),
+            least_operations: 2,
+        });
+        let settings = Settings::new(Cache::new(folder, 1 << 30));
+        let coreml: Arc<dyn Backend> = Arc::new(CoreMl::new(api, 0, settings).unwrap());
+        let mut backends = rustorch_tensor::host(1);
+        backends.push(coreml);
+        Discovered {
+            backends,
+            absent: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn core_ml_is_verified_with_the_cpu_behind_it() {
+        let line = ["verify", "--ops", "matmul,scan,where", "-b", "coreml"];
+        let options = Line::try_parse_from(line).unwrap().options;
+        let folder = tempfile::tempdir().unwrap();
+        let found = emulated(folder.path());
+        let subjects = Subject::find(options.backend, &found).unwrap();
+        let [subject] = &subjects[..] else {
+            panic!("{} subjects", subjects.len());
+        };
+        let verifier = Verifier {
+            options: &options,
+            variants: Variants::open(&[]).unwrap(),
+            cpu: None,
+        };
+        let conformance = verifier.part(Part::Conformance, subject);
+        assert_eq!(conformance.count(Outcome::Failed), 0, "{conformance}");
+        assert!(conformance.count(Outcome::Passed) > 0, "{conformance}");
+        let copies = verifier.part(Part::Copies, subject);
+        assert_eq!(copies.count(Outcome::Passed), 1, "{copies}");
+        let told = copies.to_string();
+        assert!(told.contains("coreml:0 ran"), "{told}");
+        let units = verifier.part(Part::Units, subject);
+        let told = units.to_string();
+        for row in [
+            "prompt: coreml:0 prefers Neural Engine",
+            "token: coreml:0 prefers",
+        ] {
+            assert!(told.contains(row), "{told}");
+        }
+        let cpu = Subject::cpu(&found).unwrap();
+        let units = verifier.part(Part::Units, &cpu[0]);
+        assert_eq!(units.count(Outcome::Skipped), 1, "{units}");
     }
 }

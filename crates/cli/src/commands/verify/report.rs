@@ -49,11 +49,8 @@ pub(super) struct DeviceReport {
 impl DeviceReport {
     pub(super) fn new(subject: &Subject, parts: impl Iterator<Item = (Part, Findings)>) -> Self {
         let infos: Vec<&DeviceInfo> = subject.backends.iter().map(|b| b.info()).collect();
-        let one = match infos[..] {
-            [one] => Some(one),
-            _ => None,
-        };
-        let libraries = || subject.backends.iter().flat_map(|b| b.libraries());
+        let one = subject.device().map(|b| b.info());
+        let libraries = || subject.device().map(|b| b.libraries()).unwrap_or_default();
         let names: Vec<String> = infos.iter().map(|info| info.device.to_string()).collect();
         let details = one.map(|info| info.details.iter().cloned().chain(libraries()).collect());
         Self {
@@ -212,7 +209,7 @@ impl fmt::Display for Findings {
         // Rows that have no figures have nothing to say of the columns.
         let columns = self.rows.iter().max_by_key(|row| row.figures.len());
         let columns: Vec<&str> = columns.map_or(Vec::new(), |row| {
-            row.figures.iter().map(|x| x.what).collect()
+            row.figures.iter().map(|x| &*x.what).collect()
         });
         let header = [&["what"], &columns[..], &["verdict", "remark"]].concat();
         let rows = self.rows.iter().map(|row| {
