@@ -54,6 +54,14 @@ pub enum ChatError {
         /// The names that there are.
         known: Vec<&'static str>,
     },
+    /// There is no reasoning format of this name.
+    #[error("there is no reasoning format {name:?}; there are {}", known.join(", "))]
+    UnknownFormat {
+        /// The name that was asked for.
+        name: String,
+        /// The names that there are.
+        known: Vec<&'static str>,
+    },
     /// The file has no template of this name, or none at all.
     #[error(
         "{model} has no chat template{}; name one by --chat-template",

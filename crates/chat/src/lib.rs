@@ -1,9 +1,12 @@
-//! Conversations as prompts.
+//! Conversations as prompts, and answers taken apart.
 //!
 //! A chat model has a [template](ChatTemplate) that makes one text of messages and tools. It is a program in
 //! Jinja that comes with the model's file, or one of [the families](family) that are known by name; what
 //! it is given and gives is as in Hugging Face's `apply_chat_template`. The [`Prompt`] knows which of its
 //! text the template wrote, so that [control tokens](ControlTokens) in what users say stay text.
+//!
+//! What a model answers is taken apart into reasoning, content and tool calls by an [`AnswerParser`], in the
+//! [syntax](AnswerSyntax) that its template asks for.
 //!
 //! ```
 //! use rustorch_chat::{ControlTokens, Message, RenderOptions, family};
@@ -20,22 +23,32 @@
 //! # Ok::<(), rustorch_chat::ChatError>(())
 //! ```
 
+mod answer;
+mod call;
 mod control;
 mod engine;
 mod error;
 mod families;
 mod json;
 mod message;
+mod parser;
 mod prompt;
 mod python;
+mod reasoning;
+mod scan;
+mod syntax;
 mod template;
 mod templates;
 
+pub use answer::{Answer, Delta, Step, ToolCall};
 pub use control::ControlTokens;
 pub use error::ChatError;
 pub use families::{detect_family, family, family_names};
 pub use jiff::civil::DateTime;
 pub use message::Message;
+pub use parser::{AnswerParser, ParseOptions};
 pub use prompt::Prompt;
+pub use reasoning::ReasoningFormat;
+pub use syntax::AnswerSyntax;
 pub use template::{ChatTemplate, RenderOptions};
 pub use templates::{ChatTemplates, special_tokens};

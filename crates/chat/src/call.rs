@@ -1,0 +1,435 @@
+//! Tool calls as models write them, complete or not.
+
+use serde_json::{Map, Value};
+
+use crate::scan::{self, Extent};
+use crate::syntax::{Call, Shape, Tags};
+
+/// A part of a tool call's text, which ends at the byte `end` and begins where the one before it ends.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) end: usize,
+    pub(crate) what: What,
+}
+
+/// What a part says.
+#[derive(Debug)]
+pub(crate) enum What {
+    /// Nothing.
+    Mark,
+    /// A call begins.
+    Call { name: String, id: Option<String> },
+    /// Its identifier, behind the arguments.
+    Id(String),
+    /// Arguments, as they are.
+    Raw,
+    /// Arguments that are written otherwise.
+    Arguments(String),
+}
+
+/// How the text of a call goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Status {
+    /// More is to come.
+    Open,
+    /// It is complete.
+    Done,
+    /// It is no call from the end of the last part on.
+    Wrong,
+}
+
+/// The tools that there are, with the schemas of their parameters by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tools(Map<String, Value>);
+
+impl Tools {
+    /// Of tools as OpenAI's API has them.
+    pub(crate) fn new(tools: &[Value]) -> Self {
+        let named = tools.iter().filter_map(|tool| {
+            let function = tool.get("function").unwrap_or(tool);
+            let name = function.get("name")?.as_str()?.to_owned();
+            let parameters = function.get("parameters")?.get("properties");
+            Some((name, parameters.cloned().unwrap_or_default()))
+        });
+        Tools(named.collect())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// What `text` in a tag means: the string itself, unless the parameter is of another type.
+    fn typed(&self, tool: &str, key: &str, text: &str) -> Value {
+        let parameter = self.0.get(tool).and_then(|it| it.get(key));
+        let value = literal(text);
+        let allowed = parameter.is_none_or(|schema| !only_strings(schema, value.as_ref()));
+        match value.filter(|_| allowed) {
+            Some(value) => value,
+            None => text.into(),
+        }
+    }
+}
+
+/// The value that a text is, as JSON or as Python writes it.
+fn literal(text: &str) -> Option<Value> {
+    match text.trim() {
+        "True" => Some(true.into()),
+        "False" => Some(false.into()),
+        "None" => Some(Value::Null),
+        text => serde_json::from_str(text).ok(),
+    }
+}
+
+/// Whether a schema wants a string where `value` could be something else.
+fn only_strings(schema: &Value, value: Option<&Value>) -> bool {
+    let is = |name: &Value| {
+        matches!(
+            (name.as_str(), value),
+            (Some("null"), Some(Value::Null))
+                | (Some("boolean"), Some(Value::Bool(_)))
+                | (Some("number" | "integer"), Some(Value::Number(_)))
+                | (Some("array"), Some(Value::Array(_)))
+                | (Some("object"), Some(Value::Object(_)))
+        )
+    };
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return !value.is_some_and(|value| values.contains(value));
+    }
+    for union in ["anyOf", "oneOf"] {
+        if let Some(schemas) = schema.get(union).and_then(Value::as_array) {
+            return schemas.iter().all(|schema| only_strings(schema, value));
+        }
+    }
+    match schema.get("type") {
+        Some(Value::Array(names)) => names.iter().any(|it| it == "string") && !names.iter().any(is),
+        Some(name) => name == "string",
+        None => false,
+    }
+}
+
+/// The parts of the call that `text` begins with, `call.open` included. `last` says that no more comes.
+pub(crate) fn parts(call: &Call, text: &str, tools: &Tools, last: bool) -> (Vec<Item>, Status) {
+    let mut reader = Reader {
+        text,
+        tools,
+        last,
+        close: call.close,
+        bare: call.open.is_empty(),
+        items: Vec::new(),
+    };
+    let status = match call.shape {
+        Shape::Json => reader.json(call.open.len()),
+        Shape::Named(separator) => reader.named(call.open.len(), separator),
+        Shape::Tagged(tags) => reader.tagged(call.open.len(), tags),
+    };
+    (reader.items, status)
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    tools: &'t Tools,
+    last: bool,
+    close: &'static str,
+    /// Without anything that says so, an object is a call only if it names a tool.
+    bare: bool,
+    items: Vec<Item>,
+}
+
+const NAMES: &[&str] = &["name", "tool_name", "function"];
+const ARGUMENTS: &[&str] = &["arguments", "parameters", "args"];
+const IDS: &[&str] = &["id", "tool_call_id"];
+
+impl Reader<'_> {
+    fn push(&mut self, end: usize, what: What) {
+        self.items.push(Item { end, what });
+    }
+
+    fn json(&mut self, at: usize) -> Status {
+        let at = scan::skip_space(self.text, at);
+        match self.text.as_bytes().get(at) {
+            None => Status::Open,
+            Some(b'{') => match self.object(at) {
+                Extent::To(end) => self.closed(end),
+                Extent::Open => Status::Open,
+                Extent::Wrong(_) => Status::Wrong,
+            },
+            Some(b'[') if !self.bare => self.array(at),
+            Some(_) => Status::Wrong,
+        }
+    }
+
+    fn array(&mut self, at: usize) -> Status {
+        let mut here = scan::skip_space(self.text, at + 1);
+        loop {
+            match self.text.as_bytes().get(here) {
+                None => return Status::Open,
+                Some(b']') => return self.closed(here + 1),
+                Some(b'{') => {}
+                Some(_) => return Status::Wrong,
+            }
+            let end = match self.object(here) {
+                Extent::To(end) => end,
+                Extent::Open => return Status::Open,
+                Extent::Wrong(_) => return Status::Wrong,
+            };
+            let next = scan::skip_space(self.text, end);
+            here = match self.text.as_bytes().get(next) {
+                Some(b',') => scan::skip_space(self.text, next + 1),
+                _ => next,
+            };
+        }
+    }
+
+    /// An object with a call's name and arguments, or with the name as the key of the arguments.
+    fn object(&mut self, at: usize) -> Extent {
+        let (members, extent) = scan::members(self.text, at);
+        let find = |keys: &[&str]| members.iter().find(|it| keys.contains(&it.key.as_str()));
+        let read = |member: &scan::Member| match member.extent {
+            Extent::To(end) => serde_json::from_str(&self.text[member.start..end]).ok(),
+            _ => None,
+        };
+        let string = |member| match read(member) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
+        };
+        let identifier = |member| match read(member) {
+            Some(number @ Value::Number(_)) => Some(number.to_string()),
+            _ => string(member),
+        };
+        let keyed = members
+            .first()
+            .filter(|it| self.tools.has(&it.key) && !is_known(&it.key));
+        let (name, arguments) = match (keyed, find(NAMES).and_then(string)) {
+            (Some(member), _) => (member.key.clone(), Some(member)),
+            (None, Some(name)) => (name, find(ARGUMENTS)),
+            (None, None) => {
+                let wanders = members.first().is_some_and(|it| !is_known(&it.key));
+                return match extent {
+                    Extent::Open if !(self.bare && wanders) => extent,
+                    _ => Extent::Wrong(at),
+                };
+            }
+        };
+        if self.bare && !self.tools.has(&name) {
+            return Extent::Wrong(at);
+        }
+        let id = find(IDS);
+        let Some(arguments) = arguments else {
+            if let Extent::To(end) = extent {
+                self.push(
+                    end,
+                    What::Call {
+                        name,
+                        id: id.and_then(identifier),
+                    },
+                );
+                self.push(end, What::Arguments("{}".to_owned()));
+            }
+            return extent;
+        };
+        let (start, reach) = (arguments.start, arguments.extent);
+        let (before, behind) = match id.is_some_and(|it| it.start > start) {
+            true => (None, id.and_then(identifier)),
+            false => (id.and_then(identifier), None),
+        };
+        if self.text[start..].starts_with('"') {
+            return self.quoted((name, before.or(behind)), start, reach, extent);
+        }
+        if reach == Extent::Wrong(start) {
+            return reach;
+        }
+        self.push(start, What::Call { name, id: before });
+        match reach {
+            Extent::To(end) => self.push(end, What::Raw),
+            Extent::Open => self.push(self.text.len(), What::Raw),
+            Extent::Wrong(at) => self.push(at, What::Raw),
+        }
+        if let Extent::To(end) = extent {
+            self.push(end, behind.map_or(What::Mark, What::Id));
+        }
+        extent
+    }
+
+    /// Arguments as JSON in a string.
+    fn quoted(
+        &mut self,
+        (name, id): (String, Option<String>),
+        start: usize,
+        reach: Extent,
+        extent: Extent,
+    ) -> Extent {
+        if let (Extent::To(end), Extent::To(whole)) = (reach, extent) {
+            let arguments = serde_json::from_str(&self.text[start..end]).unwrap_or_default();
+            self.push(start, What::Call { name, id });
+            self.push(end, What::Arguments(arguments));
+            self.push(whole, What::Mark);
+        }
+        extent
+    }
+
+    /// A call of this end is complete when what closes it is there, or something else is.
+    fn closed(&mut self, end: usize) -> Status {
+        let at = scan::skip_space(self.text, end);
+        let rest = &self.text[at..];
+        if self.close.is_empty() {
+            self.push(end, What::Mark);
+        } else if rest.starts_with(self.close) {
+            self.push(at + self.close.len(), What::Mark);
+        } else if self.close.starts_with(rest) {
+            if !self.last {
+                return Status::Open;
+            }
+            self.push(self.text.len(), What::Mark);
+        } else {
+            self.push(end, What::Mark);
+        }
+        Status::Done
+    }
+
+    fn named(&mut self, at: usize, separator: &str) -> Status {
+        let rest = &self.text[at..];
+        match rest.trim_start().as_bytes().first() {
+            None => return Status::Open,
+            Some(b'[' | b'{') => return self.json(at),
+            Some(_) => {}
+        }
+        let length = match self.name_length(rest, &[separator]) {
+            Ok(length) => length,
+            Err(status) => return status,
+        };
+        let Some((name, id)) = name_and_id(&rest[..length]) else {
+            return Status::Wrong;
+        };
+        let start = scan::skip_space(self.text, at + length + separator.len());
+        match self.text.as_bytes().get(start) {
+            Some(b'{') => {}
+            None if !self.last => return Status::Open,
+            _ => return Status::Wrong,
+        }
+        self.push(start, What::Call { name, id });
+        match scan::value(self.text, start) {
+            Extent::To(end) => {
+                self.push(end, What::Raw);
+                self.closed(end)
+            }
+            Extent::Open => {
+                self.push(self.text.len(), What::Raw);
+                Status::Open
+            }
+            Extent::Wrong(at) => {
+                self.push(at, What::Raw);
+                Status::Wrong
+            }
+        }
+    }
+
+    /// The bytes before the first of `ends`; a name is not endless.
+    fn name_length(&self, rest: &str, ends: &[&str]) -> Result<usize, Status> {
+        const MOST: usize = 512;
+        match ends.iter().filter_map(|end| rest.find(end)).min() {
+            Some(length) if length <= MOST => Ok(length),
+            None if !self.last && rest.len() <= MOST => Err(Status::Open),
+            _ => Err(Status::Wrong),
+        }
+    }
+
+    fn tagged(&mut self, at: usize, tags: &Tags) -> Status {
+        let rest = &self.text[at..];
+        let ends: &[&str] = match tags.name_end {
+            "" => &[tags.key, self.close],
+            end => &[end],
+        };
+        let length = match self.name_length(rest, ends) {
+            Ok(length) => length,
+            Err(status) => return status,
+        };
+        let name = rest[..length].trim().to_owned();
+        if name.is_empty() || name.contains(char::is_whitespace) {
+            return Status::Wrong;
+        }
+        let mut here = at + length + tags.name_end.len();
+        self.push(
+            here,
+            What::Call {
+                name: name.clone(),
+                id: None,
+            },
+        );
+        let mut first = true;
+        loop {
+            let next = scan::skip_space(self.text, here);
+            let rest = &self.text[next..];
+            if rest.starts_with(self.close) {
+                let end = if first { "{}" } else { "}" };
+                self.push(next + self.close.len(), What::Arguments(end.to_owned()));
+                return Status::Done;
+            }
+            if !rest.starts_with(tags.key) {
+                let begun = tags.key.starts_with(rest) || self.close.starts_with(rest);
+                return if begun { Status::Open } else { Status::Wrong };
+            }
+            let Some((key, value, end)) = argument(&self.text[next..], tags) else {
+                return Status::Open;
+            };
+            here = next + end;
+            let value = self.tools.typed(&name, key, value);
+            let lead = if first { "{" } else { ", " };
+            first = false;
+            let key = Value::from(key);
+            self.push(here, What::Arguments(format!("{lead}{key}: {value}")));
+        }
+    }
+}
+
+/// Whether a call has such a key.
+fn is_known(key: &str) -> bool {
+    key == "type"
+        || [NAMES, ARGUMENTS, IDS]
+            .iter()
+            .any(|keys| keys.contains(&key))
+}
+
+/// The key, the value and the end of the argument that `text` begins with.
+fn argument<'t>(text: &'t str, tags: &Tags) -> Option<(&'t str, &'t str, usize)> {
+    let key_start = tags.key.len();
+    let key_end = key_start + text[key_start..].find(tags.key_end)?;
+    let behind = key_end + tags.key_end.len();
+    let start = behind + text[behind..].find(tags.value)? + tags.value.len();
+    let end = start + text[start..].find(tags.value_end)?;
+    let value = &text[start..end];
+    // On lines of its own, it is without their breaks.
+    let value = match value.strip_prefix('\n') {
+        Some(lines) => lines.strip_suffix('\n').unwrap_or(lines),
+        None => value,
+    };
+    Some((
+        text[key_start..key_end].trim(),
+        value,
+        end + tags.value_end.len(),
+    ))
+}
+
+/// The tool's name, and the identifier that is written with it: `functions.NAME:0` of Kimi, and
+/// `NAME[CALL_ID]ID` of Mistral.
+fn name_and_id(text: &str) -> Option<(String, Option<String>)> {
+    let text = text.trim();
+    let (text, given) = match text.split_once("[CALL_ID]") {
+        Some((name, id)) => (name, Some(id.to_owned())),
+        None => (text, None),
+    };
+    let end = text.find(|it: char| it.is_whitespace() || it == '<' || it == '{');
+    let whole = &text[..end.unwrap_or(text.len())];
+    let name = whole.strip_prefix("functions.").unwrap_or(whole);
+    let numbered = name
+        .rsplit_once(':')
+        .filter(|(_, it)| it.parse::<u32>().is_ok());
+    let (name, id) = match numbered {
+        Some((name, _)) => (name, Some(whole.to_owned())),
+        None => (name, given),
+    };
+    (!name.is_empty()).then(|| (name.to_owned(), id))
+}

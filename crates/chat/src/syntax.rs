@@ -1,0 +1,420 @@
+//! How families of models write reasoning and tool calls.
+
+/// One family's way.
+#[derive(Debug, PartialEq)]
+pub struct AnswerSyntax {
+    /// Its name.
+    pub name: &'static str,
+    /// What its templates contain.
+    pub(crate) signs: &'static [&'static str],
+    /// Tool calls within reasoning are part of it. In other families models forget to end it.
+    pub(crate) quotes_calls: bool,
+    /// What begins and ends reasoning.
+    pub(crate) thinks: &'static [(&'static str, &'static str)],
+    /// What begins a tool call, and how it goes on.
+    pub(crate) calls: &'static [Call],
+    /// What is put around tool calls.
+    pub(crate) wraps: &'static [&'static str],
+    /// What is in answers and says nothing.
+    pub(crate) silent: &'static [&'static str],
+}
+
+/// A way to write a tool call. White space may be between its parts.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Call {
+    /// What it begins with; nothing for JSON that an answer begins with.
+    pub(crate) open: &'static str,
+    pub(crate) shape: Shape,
+    /// What it ends with, which models may forget.
+    pub(crate) close: &'static str,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Shape {
+    /// An object with the name and the arguments, or an array of them.
+    Json,
+    /// The name, this text, and the arguments as JSON; or as [`Shape::Json`] if it begins with a bracket.
+    Named(&'static str),
+    /// The name, and arguments in tags.
+    Tagged(&'static Tags),
+}
+
+/// The tags around arguments.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Tags {
+    /// Behind the name; nothing if it ends where a key begins, or the call ends.
+    pub(crate) name_end: &'static str,
+    pub(crate) key: &'static str,
+    pub(crate) key_end: &'static str,
+    /// Before the value; what is between is passed over.
+    pub(crate) value: &'static str,
+    pub(crate) value_end: &'static str,
+}
+
+impl AnswerSyntax {
+    /// The families' names.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SYNTAXES.iter().map(|it| it.name)
+    }
+
+    /// The syntax of a name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        SYNTAXES.iter().find(|it| it.name == name)
+    }
+
+    /// The syntax that a template asks models for, by what it contains.
+    pub fn detect(template: &str) -> &'static Self {
+        let fits = |it: &&AnswerSyntax| it.signs.iter().all(|sign| template.contains(sign));
+        SYNTAXES.iter().find(fits).unwrap_or(&GENERIC)
+    }
+
+    /// The part of a prompt that began reasoning which the answer goes on with.
+    pub fn thinking_begun<'p>(&self, prompt: &'p str) -> Option<&'p str> {
+        self.thinks.iter().find_map(|(open, close)| {
+            let tail = &prompt[prompt.rfind(open)?..];
+            (!tail.contains(close) && tail[open.len()..].trim().is_empty()).then_some(tail)
+        })
+    }
+}
+
+const THINK: (&str, &str) = ("<think>", "</think>");
+
+const JSON_IN_TAGS: Call = Call {
+    open: "<tool_call>",
+    shape: Shape::Json,
+    close: "</tool_call>",
+};
+
+const FUNCTION_TAGS: Call = Call {
+    open: "<function=",
+    shape: Shape::Tagged(&Tags {
+        name_end: ">",
+        key: "<parameter=",
+        key_end: ">",
+        value: "",
+        value_end: "</parameter>",
+    }),
+    close: "</function>",
+};
+
+/// JSON alone, and reasoning in tags: what models without a syntax of their own are asked for.
+const GENERIC: AnswerSyntax = AnswerSyntax {
+    name: "generic",
+    signs: &[],
+    quotes_calls: false,
+    thinks: &[THINK],
+    calls: &[BARE],
+    wraps: &[],
+    silent: &[],
+};
+
+const BARE: Call = Call {
+    open: "",
+    shape: Shape::Json,
+    close: "",
+};
+
+/// The families; the first one whose signs a template contains is its.
+const SYNTAXES: &[AnswerSyntax] = &[
+    AnswerSyntax {
+        name: "gpt-oss",
+        signs: &["<|channel|>", "<|message|>"],
+        quotes_calls: false,
+        thinks: &[("<|channel|>analysis<|message|>", "<|end|>")],
+        calls: &[
+            Call {
+                open: "<|channel|>commentary to=functions.",
+                shape: Shape::Named("<|message|>"),
+                close: "<|call|>",
+            },
+            Call {
+                open: "<|channel|>analysis to=functions.",
+                shape: Shape::Named("<|message|>"),
+                close: "<|call|>",
+            },
+            Call {
+                open: " to=functions.",
+                shape: Shape::Named("<|message|>"),
+                close: "<|call|>",
+            },
+        ],
+        wraps: &[],
+        silent: &[
+            "<|channel|>final<|message|>",
+            "<|channel|>commentary<|message|>",
+            "<|start|>assistant",
+            "<|end|>",
+            "<|return|>",
+            "<|call|>",
+        ],
+    },
+    AnswerSyntax {
+        name: "deepseek-v3.2",
+        signs: &["｜DSML｜"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<｜DSML｜invoke name=\"",
+            shape: Shape::Tagged(&Tags {
+                name_end: "\">",
+                key: "<｜DSML｜parameter name=\"",
+                key_end: "\"",
+                value: ">",
+                value_end: "</｜DSML｜parameter>",
+            }),
+            close: "</｜DSML｜invoke>",
+        }],
+        wraps: &[
+            "<｜DSML｜function_calls>",
+            "</｜DSML｜function_calls>",
+            "<｜DSML｜tool_calls>",
+            "</｜DSML｜tool_calls>",
+        ],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "deepseek-r1",
+        signs: &["<｜tool▁call▁begin｜>", "```json"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+            shape: Shape::Named("\n```json\n"),
+            close: "```<｜tool▁call▁end｜>",
+        }],
+        wraps: DEEPSEEK_WRAPS,
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "deepseek-v3.1",
+        signs: &["<｜tool▁call▁begin｜>"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<｜tool▁call▁begin｜>",
+            shape: Shape::Named("<｜tool▁sep｜>"),
+            close: "<｜tool▁call▁end｜>",
+        }],
+        wraps: DEEPSEEK_WRAPS,
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "kimi-k2",
+        signs: &["<|tool_call_begin|>"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<|tool_call_begin|>",
+            shape: Shape::Named("<|tool_call_argument_begin|>"),
+            close: "<|tool_call_end|>",
+        }],
+        wraps: &["<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "command-r7b",
+        signs: &["<|START_ACTION|>"],
+        quotes_calls: false,
+        thinks: &[("<|START_THINKING|>", "<|END_THINKING|>")],
+        calls: &[Call {
+            open: "<|START_ACTION|>",
+            shape: Shape::Json,
+            close: "<|END_ACTION|>",
+        }],
+        wraps: &[],
+        silent: &[
+            "<|START_RESPONSE|>",
+            "<|END_RESPONSE|>",
+            "<|START_TEXT|>",
+            "<|END_TEXT|>",
+        ],
+    },
+    AnswerSyntax {
+        name: "mistral",
+        signs: &["[TOOL_CALLS]"],
+        quotes_calls: true,
+        thinks: &[("[THINK]", "[/THINK]")],
+        calls: &[Call {
+            open: "[TOOL_CALLS]",
+            shape: Shape::Named("[ARGS]"),
+            close: "",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "glm",
+        signs: &["<arg_key>"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<tool_call>",
+            shape: Shape::Tagged(&Tags {
+                name_end: "",
+                key: "<arg_key>",
+                key_end: "</arg_key>",
+                value: "<arg_value>",
+                value_end: "</arg_value>",
+            }),
+            close: "</tool_call>",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "minimax-m2",
+        signs: &["<minimax:tool_call>"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<invoke name=\"",
+            shape: Shape::Tagged(&Tags {
+                name_end: "\">",
+                key: "<parameter name=\"",
+                key_end: "\">",
+                value: "",
+                value_end: "</parameter>",
+            }),
+            close: "</invoke>",
+        }],
+        wraps: &["<minimax:tool_call>", "</minimax:tool_call>"],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "seed-oss",
+        signs: &["<seed:tool_call>"],
+        quotes_calls: false,
+        thinks: &[("<seed:think>", "</seed:think>")],
+        calls: &[FUNCTION_TAGS],
+        wraps: &["<seed:tool_call>", "</seed:tool_call>"],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "qwen3-coder",
+        signs: &["<tool_call>", "<function=", "<parameter="],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[FUNCTION_TAGS],
+        wraps: &["<tool_call>", "</tool_call>"],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "nemotron-v2",
+        signs: &["<TOOLCALL>"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<TOOLCALL>",
+            shape: Shape::Json,
+            close: "</TOOLCALL>",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "apertus",
+        signs: &["<|tools_prefix|>"],
+        quotes_calls: false,
+        thinks: &[("<|inner_prefix|>", "<|inner_suffix|>")],
+        calls: &[Call {
+            open: "<|tools_prefix|>",
+            shape: Shape::Json,
+            close: "<|tools_suffix|>",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "granite-3",
+        signs: &["<|tool_call|>"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<|tool_call|>",
+            shape: Shape::Json,
+            close: "",
+        }],
+        wraps: &[],
+        silent: &["<response>", "</response>"],
+    },
+    AnswerSyntax {
+        name: "hermes",
+        signs: &["<tool_call>"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[JSON_IN_TAGS],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "apriel",
+        signs: &["<tool_calls>"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<tool_calls>",
+            shape: Shape::Json,
+            close: "</tool_calls>",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "gigachat",
+        signs: &["<|role_sep|>", "function call"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<|message_sep|>\n\nfunction call<|role_sep|>",
+            shape: Shape::Json,
+            close: "",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "functionary-v3.1",
+        signs: &["<function="],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<function=",
+            shape: Shape::Named(">"),
+            close: "</function>",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "firefunction",
+        signs: &["functools["],
+        quotes_calls: false,
+        thinks: &[],
+        calls: &[Call {
+            open: " functools",
+            shape: Shape::Json,
+            close: "",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "llama3",
+        signs: &["<|start_header_id|>"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[
+            Call {
+                open: "<|python_tag|>",
+                shape: Shape::Json,
+                close: "",
+            },
+            BARE,
+        ],
+        wraps: &[],
+        silent: &[],
+    },
+    GENERIC,
+];
+
+const DEEPSEEK_WRAPS: &[&str] = &["<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"];
