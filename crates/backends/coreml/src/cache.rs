@@ -9,12 +9,13 @@
 //! HASH/entry        locked by users; its time is that of the last use
 //! HASH.PID-N/…      being made, or being removed
 //! known/OUTLINE     the hash of the entry that was made of what has this outline
+//! files/XX…         another name of a large file that entries share
 //! making/XX         locked by who makes an entry whose hash begins with XX
 //! cleaning          locked by who removes entries
 //! ```
 
 use std::fs::{self, File, FileTimes};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -24,6 +25,13 @@ use sha2::{Digest, Sha256};
 
 /// Bytes that the entries may have together, where nothing else is said.
 const LIMIT: u64 = 4 << 30;
+
+/// Bytes from which on equal files of entries are one: programs of several shapes have the same
+/// weights.
+const LARGE: u64 = 1 << 20;
+
+/// Bytes that are looked at at once where files are compared.
+const PIECE: usize = 1 << 16;
 
 /// What an entry is found by: a SHA-256 in hexadecimal.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -208,6 +216,7 @@ impl Cache {
         let finished = self.folder.join(&key.0);
         let made = fs::create_dir_all(&content)
             .and_then(|()| make(&content))
+            .and_then(|()| self.share(&content))
             .and_then(|()| seal(&unfinished))
             .and_then(|()| fs::rename(&unfinished, &finished));
         if let Err(e) = made {
@@ -217,6 +226,45 @@ impl Cache {
         }
         let lost = || io::Error::other("what was made is gone, or changed meanwhile");
         self.find(key).ok_or_else(lost)
+    }
+
+    /// Puts links in the place of large files that other entries have, too. Where there are no links,
+    /// each has its own.
+    fn share(&self, content: &Path) -> io::Result<()> {
+        if !cfg!(unix) {
+            return Ok(());
+        }
+        let folder = self.folder.join("files");
+        let mut large = Vec::new();
+        each_file(content, &mut |path, metadata| {
+            large.extend((metadata.len() >= LARGE).then(|| path.to_owned()));
+        })?;
+        for path in large {
+            fs::create_dir_all(&folder)?;
+            let shared = folder.join(ends(&path)?.0);
+            if fs::hard_link(&path, &shared).is_ok() {
+                continue;
+            }
+            // The same ends make it likely, all bytes certain. What is damaged loses its name.
+            if are_equal(&path, &shared).unwrap_or_default() {
+                let link = path.with_extension(unique());
+                let _ = fs::hard_link(&shared, &link).and_then(|()| fs::rename(&link, &path));
+            } else {
+                let _ = fs::remove_file(&shared).and_then(|()| fs::hard_link(&path, &shared));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the names of files that no entry has any more.
+    fn remove_unshared(&self) {
+        let shared = fs::read_dir(self.folder.join("files"));
+        for file in shared.into_iter().flatten().flatten() {
+            if file.metadata().is_ok_and(|metadata| links(&metadata) == 1) {
+                // What cannot be removed now is found again.
+                let _ = fs::remove_file(file.path());
+            }
+        }
     }
 
     /// The file that is locked by who makes the entry.
@@ -265,19 +313,17 @@ impl Cache {
         self.forget(|key| entries.iter().any(|(_, entry)| entry == key));
         entries.sort();
         let bytes = |key: &Key| bytes(&self.folder.join(&key.0)).unwrap_or_default();
-        let mut total: u64 = entries.iter().map(|(_, key)| bytes(key)).sum();
-        if total <= self.limit {
-            return;
-        }
-        for (_, key) in entries {
-            if total <= self.limit / 4 * 3 {
-                break;
-            }
-            let freed = bytes(&key);
-            if self.remove(&key) {
-                total = total.saturating_sub(freed);
+        let total = || -> u64 { entries.iter().map(|(_, key)| bytes(key)).sum() };
+        if total() > self.limit {
+            for (_, key) in &entries {
+                // Counted anew: what an entry shares is not free without it.
+                if total() <= self.limit / 4 * 3 {
+                    break;
+                }
+                self.remove(key);
             }
         }
+        self.remove_unshared();
     }
 
     /// Removes the outlines of what is not there any more.
@@ -340,28 +386,76 @@ fn seal(unfinished: &Path) -> io::Result<()> {
 /// The files in a folder with their sizes, by their names.
 fn listing(folder: &Path) -> io::Result<String> {
     let mut lines: Vec<String> = Vec::new();
-    each_file(folder, &mut |path, bytes| {
+    each_file(folder, &mut |path, metadata| {
         let path = path.strip_prefix(folder).unwrap_or(path);
-        lines.push(format!("{bytes} {}\n", path.display()));
+        lines.push(format!("{} {}\n", metadata.len(), path.display()));
     })?;
     lines.sort();
     Ok(lines.concat())
 }
 
-/// Bytes of the files in a folder.
+/// Bytes of the files in a folder, its part of those that it shares with others.
 fn bytes(folder: &Path) -> io::Result<u64> {
     let mut total = 0;
-    each_file(folder, &mut |_, bytes| total += bytes)?;
+    each_file(folder, &mut |_, metadata| {
+        // One name is none of an entry's.
+        total += metadata.len() / links(metadata).saturating_sub(1).max(1);
+    })?;
     Ok(total)
 }
 
-fn each_file(folder: &Path, body: &mut dyn FnMut(&Path, u64)) -> io::Result<()> {
+/// The names that a file has.
+#[cfg(unix)]
+fn links(metadata: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::nlink(metadata)
+}
+
+/// The names that a file has, which are not looked at here.
+#[cfg(not(unix))]
+fn links(_metadata: &fs::Metadata) -> u64 {
+    1
+}
+
+/// A key of a file's size, beginning and end.
+fn ends(path: &Path) -> io::Result<Key> {
+    let mut file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    let mut pieces = [vec![0; PIECE], vec![0; PIECE]];
+    file.read_exact(&mut pieces[0])?;
+    file.seek(SeekFrom::End(-(PIECE as i64)))?;
+    file.read_exact(&mut pieces[1])?;
+    let [first, last] = &pieces;
+    Ok(Key::of([&bytes.to_le_bytes()[..], first, last]))
+}
+
+/// Have two files the same bytes?
+fn are_equal(a: &Path, b: &Path) -> io::Result<bool> {
+    let [mut a, mut b] = [File::open(a)?, File::open(b)?];
+    let mut rest = a.metadata()?.len();
+    if b.metadata()?.len() != rest {
+        return Ok(false);
+    }
+    let mut pieces = [vec![0; PIECE], vec![0; PIECE]];
+    while rest > 0 {
+        let count = rest.min(PIECE as u64) as usize;
+        let [of_a, of_b] = &mut pieces;
+        a.read_exact(&mut of_a[..count])?;
+        b.read_exact(&mut of_b[..count])?;
+        if of_a[..count] != of_b[..count] {
+            return Ok(false);
+        }
+        rest -= count as u64;
+    }
+    Ok(true)
+}
+
+fn each_file(folder: &Path, body: &mut dyn FnMut(&Path, &fs::Metadata)) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let (entry, path) = entry.map(|entry| (entry.file_type(), entry.path()))?;
         if entry?.is_dir() {
             each_file(&path, body)?;
         } else {
-            body(&path, fs::symlink_metadata(&path)?.len());
+            body(&path, &fs::symlink_metadata(&path)?);
         }
     }
     Ok(())
@@ -515,6 +609,58 @@ mod tests {
         // The oldest is in use, and 7500 bytes are allowed with what says that entries are whole.
         assert_eq!(left, ["0", "2", "large"]);
         assert!(held.path().join("model").exists());
+    }
+
+    /// Sizes of the large files, and the names that each has.
+    #[cfg(unix)]
+    fn large(folder: &Path) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        let mut add = |_: &Path, file: &fs::Metadata| found.push((file.len(), links(file)));
+        each_file(&folder.join("files"), &mut add).unwrap();
+        found
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn large_files_that_are_equal_are_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let size = LARGE as usize + 5;
+        let cache = Cache::new(folder.path(), 3 << 20);
+        let [a, b] = ["a", "b"].map(|name| put(&cache, name, size));
+        assert_eq!(large(folder.path()), [(LARGE + 5, 3)]);
+        let used = [&a, &b].map(|entry| bytes(entry.path()).unwrap());
+        assert_eq!(used, [(LARGE + 5) / 2; 2]);
+        // The same ends, but another file.
+        let make = |folder: &Path| {
+            let mut bytes = vec![1; size];
+            bytes[size / 2] = 2;
+            fs::write(folder.join("model"), bytes)
+        };
+        let c = cache.get_or_make(&key("c"), make).unwrap();
+        assert_eq!(fs::read(c.path().join("model")).unwrap()[size / 2], 2);
+        assert_eq!(fs::read(a.path().join("model")).unwrap(), vec![1; size]);
+        // Without its entries a file goes.
+        drop((a, b, c));
+        for name in ["a", "b", "c"] {
+            assert!(cache.remove(&key(name)));
+        }
+        put(&cache, "d", 1);
+        assert_eq!(large(folder.path()), []);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_shared_and_damaged_is_not_linked_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let size = LARGE as usize;
+        let cache = Cache::new(folder.path(), 1 << 30);
+        let path = put(&cache, "a", size).path().join("model");
+        let mut damaged = vec![1; size];
+        damaged[size / 2] = 0;
+        fs::write(&path, &damaged).unwrap();
+        let other = put(&cache, "b", size);
+        let read = fs::read(other.path().join("model")).unwrap();
+        assert_eq!(read, vec![1; size]);
     }
 
     #[test]

@@ -178,6 +178,8 @@ pub(crate) fn a_whole_transformer_is_one_program() {
         assert_eq!(used(&runtime), [COREML], "{name}");
         let calls = [Call::Compile, Call::Predict].map(|call| coreml.api().calls(call));
         assert_eq!(calls, [2, 1 + TOKENS], "{name}");
+        // Both have the same weights, which are kept once.
+        assert_eq!(folder.path().join("files").read_dir().unwrap().count(), 1);
     }
 }
 
