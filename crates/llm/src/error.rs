@@ -1,5 +1,7 @@
 //! What can go wrong with a model.
 
+use std::path::PathBuf;
+
 use rustorch_gguf::GgufError;
 use rustorch_grammar::GrammarError;
 use rustorch_tensor::RusTorchError;
@@ -76,6 +78,14 @@ pub enum LlmError {
     /// The file has no vocabulary, so that text cannot be turned into tokens.
     #[error("this file has no vocabulary: only token ids (--ids) can be used with it")]
     NoVocabulary,
+    /// A saved session cannot be gone on with.
+    #[error("{}: {problem}", path.display())]
+    Session {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Nothing to do.
     #[error("{0}")]
     Input(String),

@@ -15,6 +15,9 @@ pub struct GenerateOptions {
     pub max_tokens: Option<usize>,
     /// Makes tokens that end the text impossible, as llama.cpp's `--ignore-eos`.
     pub ignore_end: bool,
+    /// When the context is full, [`Session::shift`] makes room, and keeps so many tokens at the
+    /// beginning; `None` stops there.
+    pub shift: Option<usize>,
 }
 
 impl GenerateOptions {
@@ -52,6 +55,11 @@ pub enum Event {
     },
     /// This token was generated.
     Token(u32),
+    /// The context was full: so many of its tokens are forgotten.
+    Shifted {
+        /// How many.
+        dropped: usize,
+    },
 }
 
 /// Tokens that went through the model, and the time they took.
@@ -143,7 +151,17 @@ pub fn generate<E: From<LlmError>>(
         }
         if let Some(&last) = run.ids.last() {
             if session.tokens().len() >= session.context() {
-                break Stop::Context;
+                let Some(keep) = options.shift else {
+                    break Stop::Context;
+                };
+                // One that is kept whole has no room either.
+                let dropped = session.shift(keep, &selection)?;
+                if dropped == 0 {
+                    break Stop::Context;
+                }
+                if on_event(Event::Shifted { dropped })?.is_break() {
+                    break Stop::Caller;
+                }
             }
             session.feed_and_select(&[last], &selection, &mut scores)?;
             run.decode.tokens += 1;

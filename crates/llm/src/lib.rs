@@ -17,6 +17,7 @@ pub mod quantize;
 pub mod sampler;
 mod selection;
 mod session;
+mod session_file;
 mod step;
 mod weights;
 

@@ -151,6 +151,72 @@ impl<'m> Session<'m> {
         self.context
     }
 
+    /// How the tokens were fed: the length of each batch.
+    pub(crate) fn batches(&self) -> &[usize] {
+        &self.batches
+    }
+
+    pub(crate) fn cache(&self) -> &[LayerCache] {
+        &self.cache
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Forgets what is not the beginning of `tokens`, and always the last of them, so that there
+    /// is one to feed. Returns how many are still there: what follows them is to be fed.
+    pub fn keep_prefix(&mut self, tokens: &[u32]) -> usize {
+        let pairs = self.tokens.iter().zip(tokens);
+        let same = pairs.take_while(|(a, b)| a == b).count();
+        let kept = same.min(tokens.len().saturating_sub(1));
+        self.truncate(kept);
+        kept
+    }
+
+    /// Makes room in a full context: keeps the first `keep` tokens, forgets the older half of the
+    /// others, and computes the newer half again, in its new place, by the programs for `selection`.
+    /// Returns how many are forgotten.
+    ///
+    /// # Errors
+    /// As [`Self::feed`].
+    pub fn shift(&mut self, keep: usize, selection: &Selection) -> Result<usize, LlmError> {
+        let keep = keep.min(self.tokens.len());
+        let dropped = (self.tokens.len() - keep).div_ceil(2);
+        let rest = self.tokens[keep + dropped..].to_vec();
+        self.truncate(keep);
+        self.feed_ahead_of(&rest, selection)?;
+        Ok(dropped)
+    }
+
+    /// Puts other tokens, fed in these batches, with their keys and values in the place of all
+    /// that there are.
+    pub(crate) fn replace(
+        &mut self,
+        cache: Vec<LayerCache>,
+        tokens: Vec<u32>,
+        batches: Vec<usize>,
+    ) -> Result<(), LlmError> {
+        self.truncate(0);
+        self.rebind(&cache)?;
+        (self.cache, self.tokens, self.batches) = (cache, tokens, batches);
+        Ok(())
+    }
+
+    /// Makes the programs write to another cache.
+    fn rebind(&mut self, cache: &[LayerCache]) -> Result<(), LlmError> {
+        for step in self.steps.iter_mut().flatten() {
+            for (old, new) in self.cache.iter().zip(cache) {
+                for (old, new) in [(&old.keys, &new.keys), (&old.values, &new.values)] {
+                    if let Some(old) = old.storage_in_memory() {
+                        step.rebind(&old, &new.storage()?)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Forgets all tokens but the first `len`. What the device has begun beyond them is waited
     /// for.
     pub fn truncate(&mut self, len: usize) {
@@ -361,15 +427,7 @@ impl<'m> Session<'m> {
             ..
         } = self.options;
         let cache = new_cache(self.model.config(), self.context, cache_dtype, layers)?;
-        for step in self.steps.iter_mut().flatten() {
-            for (old, new) in self.cache.iter().zip(&cache) {
-                for (old, new) in [(&old.keys, &new.keys), (&old.values, &new.values)] {
-                    if let Some(old) = old.storage_in_memory() {
-                        step.rebind(&old, &new.storage()?)?;
-                    }
-                }
-            }
-        }
+        self.rebind(&cache)?;
         self.cache = cache;
         let (tokens, batches) = (self.tokens.clone(), self.batches.clone());
         let mut done = 0;

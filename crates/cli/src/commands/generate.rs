@@ -45,6 +45,14 @@ pub(crate) struct Options {
     #[arg(long)]
     ignore_eos: bool,
 
+    /// When the context is full, go on without its older half, computing the newer one again
+    #[arg(long)]
+    context_shift: bool,
+
+    /// Tokens at the beginning that are then kept (attention sinks)
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    keep: usize,
+
     /// Read \n, \t, \r, \\, \' and \" in the prompt as the characters they stand for
     #[arg(short, long)]
     escape: bool,
@@ -168,6 +176,7 @@ impl Options {
         GenerateOptions {
             max_tokens: usize::try_from(self.n_predict).ok(),
             ignore_end: self.ignore_eos,
+            shift: self.context_shift.then_some(self.keep),
         }
     }
 }
@@ -234,6 +243,10 @@ impl<'a> Writer<'a> {
                 }
                 self.text.push_str(&text);
                 self.show(&text)
+            }
+            Event::Shifted { dropped } => {
+                tracing::info!("the context was full: {dropped} tokens are forgotten");
+                Ok(())
             }
         }
     }

@@ -7,6 +7,7 @@ mod faults;
 mod goldens;
 mod layers;
 mod queued;
+mod saved;
 mod selection;
 mod soak;
 mod zero_copy;
@@ -51,6 +52,10 @@ fn main() -> ExitCode {
             queued::loading_copies_all_that_stays,
             queued::what_was_begun_for_nothing_is_forgotten,
             queued::faults_ahead_of_the_host_change_no_token,
+            saved::a_common_beginning_is_kept,
+            saved::a_full_context_is_shifted,
+            saved::a_saved_session_goes_on_where_it_was,
+            saved::files_that_do_not_fit_are_refused,
             selection::devices_choose_what_the_host_would_choose,
             selection::losing_the_device_changes_no_choice,
             soak::every_text_is_right,

@@ -76,6 +76,7 @@ pub(crate) fn generating_begins_one_pass_for_nothing() {
     let limit = GenerateOptions {
         max_tokens: Some(4),
         ignore_end: false,
+        shift: None,
     };
     let tell = |backend: Arc<dyn Backend>| {
         let runtime = Runtime::new([backend]);

@@ -1,0 +1,308 @@
+//! Tokens with their keys and values in a file, so that a conversation goes on later without
+//! being computed again.
+//!
+//! It is a GGUF file of its own architecture: the tokens, the lengths of the batches they were fed
+//! in, what tells the model, and of each layer the tensors `blk.N.keys` and `blk.N.values`
+//! `[kv heads, tokens, width]` in the type of the cache.
+
+use std::io;
+use std::path::Path;
+
+use rustorch_gguf::{Array, GgmlType, Gguf, GgufError, GgufWriter, Metadata, TensorInfo, Value};
+use rustorch_ir::{BlockFormat, DType};
+use rustorch_runtime::{HostBuffer, RunError, Runtime, Storage};
+use rustorch_tensor::{RusTorchError, Tensor};
+use sha2::{Digest, Sha256};
+
+use crate::kv_cache::LayerCache;
+use crate::session::Session;
+use crate::{LlmError, Model};
+
+/// `general.architecture` of these files.
+const ARCHITECTURE: &str = "rustorch-session";
+
+/// Version of what is in them.
+const VERSION: u32 = 1;
+
+const VERSION_KEY: &str = "session.version";
+const MODEL_KEY: &str = "session.model";
+const TOKENS_KEY: &str = "session.tokens";
+const BATCHES_KEY: &str = "session.batches";
+
+/// A tensor of a cache `[kv heads, context, width]`.
+struct Part<'c> {
+    tensor: &'c Tensor,
+    name: String,
+}
+
+impl Part<'_> {
+    /// All of a cache, keys before values.
+    fn all(cache: &[LayerCache]) -> Vec<Part<'_>> {
+        let parts = cache.iter().enumerate().flat_map(|(layer, cache)| {
+            let LayerCache { keys, values, .. } = cache;
+            [(keys, "keys"), (values, "values")].map(|(tensor, name)| Part {
+                tensor,
+                name: format!("blk.{layer}.{name}"),
+            })
+        });
+        parts.collect()
+    }
+
+    /// Bytes of a row of the last dimension.
+    fn row(&self) -> usize {
+        let width = &self.tensor.shape()[2..];
+        self.tensor.dtype().bytes_of(width).unwrap_or(0)
+    }
+
+    /// Sizes of what `tokens` tokens take, the fastest first.
+    fn dims(&self, tokens: usize) -> [u64; 3] {
+        let [heads, _, width] = [0, 1, 2].map(|d| self.tensor.shape()[d] as u64);
+        [width, tokens as u64, heads]
+    }
+
+    /// Writes the rows of the first `tokens` tokens of each head.
+    fn write(
+        &self,
+        runtime: &Runtime,
+        tokens: usize,
+        out: &mut dyn io::Write,
+    ) -> Result<(), SaveError> {
+        let storage = self.tensor.storage_in_memory().ok_or_else(absent)?;
+        let (heads, context) = (self.tensor.shape()[0], self.tensor.shape()[1]);
+        let mut rows = vec![0; tokens * self.row()];
+        for head in 0..heads {
+            runtime.read(&storage, head * context * self.row(), &mut rows)?;
+            out.write_all(&rows)?;
+        }
+        Ok(())
+    }
+
+    /// The whole tensor's bytes, with these rows of the first `tokens` tokens of each head.
+    fn filled(&self, rows: &[u8], tokens: usize) -> Vec<u8> {
+        let (heads, context) = (self.tensor.shape()[0], self.tensor.shape()[1]);
+        let mut bytes = vec![0; heads * context * self.row()];
+        let len = tokens * self.row();
+        for head in 0..heads {
+            let to = &mut bytes[head * context * self.row()..][..len];
+            to.copy_from_slice(&rows[head * len..][..len]);
+        }
+        bytes
+    }
+}
+
+/// A file could not be written, or what belongs into it could not be read.
+#[derive(Debug, thiserror::Error)]
+enum SaveError {
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+fn absent() -> io::Error {
+    io::Error::other("keys and values are not in memory")
+}
+
+impl Session<'_> {
+    /// Writes the tokens so far with their keys and values to `path`, from which [`Self::restore`]
+    /// goes on. The file replaces another one when it is complete.
+    ///
+    /// # Errors
+    /// The file cannot be written; the keys and values were lost with their device.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), LlmError> {
+        let parts = Part::all(self.cache());
+        let count = self.tokens().len();
+        let mut metadata = Metadata::new();
+        metadata.insert("general.architecture", ARCHITECTURE);
+        metadata.insert(VERSION_KEY, VERSION);
+        metadata.insert(MODEL_KEY, fingerprint(self.model()).as_str());
+        metadata.insert(TOKENS_KEY, Value::Array(Array::U32(self.tokens().to_vec())));
+        let batches = self.batches().iter().map(|&len| len as u32).collect();
+        metadata.insert(BATCHES_KEY, Value::Array(Array::U32(batches)));
+        let mut writer = GgufWriter::new(metadata);
+        if count > 0 {
+            for part in &parts {
+                let ty = ggml_type(part.tensor.dtype())?;
+                writer.add_tensor(&part.name, part.dims(count), ty)?;
+            }
+        }
+        let mut rest = parts.iter();
+        let mut failed = None;
+        let written = writer.write(path, |_, out| {
+            let part = rest.next().ok_or_else(absent)?;
+            part.write(self.runtime(), count, out).map_err(|e| match e {
+                SaveError::Io(e) => e,
+                SaveError::Run(e) => {
+                    let told = io::Error::other(e.to_string());
+                    failed = Some(e);
+                    told
+                }
+            })
+        });
+        match failed {
+            Some(e) => Err(RusTorchError::from(e).into()),
+            None => Ok(written?),
+        }
+    }
+
+    /// Goes on where the session that [`Self::save`] wrote to `path` was; what this one had is
+    /// forgotten. Returns the number of tokens.
+    ///
+    /// # Errors
+    /// It is no such file, damaged, of another model or of another type of cache, or has more
+    /// tokens than the context has room for. The session is then as it was.
+    pub fn restore(&mut self, path: impl AsRef<Path>) -> Result<usize, LlmError> {
+        let path = path.as_ref();
+        let in_file = |problem: String| LlmError::Session {
+            path: path.to_owned(),
+            problem,
+        };
+        let file = Gguf::open(path)?;
+        let saved = Saved::read(&file, self).map_err(in_file)?;
+        let cache = saved.cache(&file, self).map_err(in_file)?;
+        let count = saved.tokens.len();
+        self.replace(cache, saved.tokens, saved.batches)?;
+        Ok(count)
+    }
+}
+
+/// What a file says besides keys and values.
+struct Saved {
+    tokens: Vec<u32>,
+    batches: Vec<usize>,
+}
+
+impl Saved {
+    /// Reads it for a session that it fits. An error is told without the file's name.
+    fn read(file: &Gguf, session: &Session) -> Result<Self, String> {
+        let metadata = &file.metadata;
+        let told = |e: GgufError| e.to_string();
+        if metadata.opt_str("general.architecture").map_err(told)? != Some(ARCHITECTURE) {
+            return Err("not a saved session, but another GGUF file".to_owned());
+        }
+        match metadata.u32(VERSION_KEY).map_err(told)? {
+            VERSION => {}
+            other => {
+                return Err(format!(
+                    "version {other}, of which this program knows {VERSION}: make it anew"
+                ));
+            }
+        }
+        if metadata.str(MODEL_KEY).map_err(told)? != fingerprint(session.model()) {
+            return Err("saved with another model: choose the one it belongs to".to_owned());
+        }
+        let tokens = numbers(metadata, TOKENS_KEY)?;
+        let batches = numbers(metadata, BATCHES_KEY)?;
+        let batches: Vec<usize> = batches.iter().map(|&len| len as usize).collect();
+        let (count, context) = (tokens.len(), session.context());
+        if count > context {
+            return Err(format!(
+                "{count} tokens do not fit the context of {context} (-c sets its size)"
+            ));
+        }
+        let sum = batches
+            .iter()
+            .try_fold(0usize, |n, &len| n.checked_add(len));
+        if sum != Some(count) || batches.contains(&0) {
+            return Err(format!(
+                "damaged: {BATCHES_KEY} does not add up to the tokens"
+            ));
+        }
+        let vocab = session.model().config().vocab;
+        match tokens.iter().find(|&&id| id as usize >= vocab) {
+            Some(id) => Err(format!(
+                "damaged: token {id} is outside the vocabulary of {vocab}"
+            )),
+            None => Ok(Self { tokens, batches }),
+        }
+    }
+
+    /// The cache with the file's keys and values.
+    fn cache(&self, file: &Gguf, session: &Session) -> Result<Vec<LayerCache>, String> {
+        let count = self.tokens.len();
+        let mut tensors = Part::all(session.cache()).into_iter().map(|part| {
+            let rows = match count {
+                0 => &[][..],
+                _ => {
+                    let info = file.tensor(&part.name);
+                    let info = info.ok_or_else(|| format!("damaged: no tensor {}", part.name))?;
+                    check(&part, info, count)?;
+                    file.data(info)
+                }
+            };
+            let bytes = part.filled(rows, count);
+            let no_memory = || format!("no memory for a cache of {} bytes", bytes.len());
+            let buffer = HostBuffer::copy_of(&bytes).ok_or_else(no_memory)?;
+            let (shape, dtype) = (part.tensor.shape(), part.tensor.dtype());
+            Tensor::from_storage(Storage::from_host(buffer), shape, dtype)
+                .map_err(|e| e.to_string())
+        });
+        let mut next = || {
+            tensors
+                .next()
+                .unwrap_or_else(|| Err("no such layer".to_owned()))
+        };
+        let layers = session.cache().iter().map(|old| {
+            Ok(LayerCache {
+                device: old.device,
+                keys: next()?,
+                values: next()?,
+            })
+        });
+        layers.collect()
+    }
+}
+
+/// Fails unless a tensor of the file is what `tokens` tokens have in the cache.
+fn check(part: &Part, info: &TensorInfo, tokens: usize) -> Result<(), String> {
+    let dtype = part.tensor.dtype();
+    let expected = ggml_type(dtype).map_err(|e| e.to_string())?;
+    let name = &part.name;
+    if info.ty != expected {
+        let (got, wanted) = (info.ty.name(), expected.name());
+        return Err(format!(
+            "its cache is of {got}, this one of {wanted} (-ctk, -ctv)"
+        ));
+    }
+    let (dims, got) = (part.dims(tokens), &info.dims);
+    match got[..] == dims {
+        true => Ok(()),
+        false => Err(format!("damaged: {name} is {got:?}, expected {dims:?}")),
+    }
+}
+
+/// The array of `u32` at a key.
+fn numbers(metadata: &Metadata, key: &str) -> Result<Vec<u32>, String> {
+    match metadata.get(key) {
+        Some(Value::Array(Array::U32(numbers))) => Ok(numbers.clone()),
+        _ => Err(format!("damaged: {key} is not an array of u32")),
+    }
+}
+
+/// The file's type of a cache's elements.
+fn ggml_type(dtype: DType) -> Result<GgmlType, LlmError> {
+    match dtype {
+        DType::F16 => Ok(GgmlType::F16),
+        DType::BF16 => Ok(GgmlType::BF16),
+        DType::F32 => Ok(GgmlType::F32),
+        DType::Block(BlockFormat::Q8_0) => Ok(GgmlType::Q8_0),
+        other => Err(LlmError::Input(format!(
+            "a cache of {other} cannot be saved"
+        ))),
+    }
+}
+
+/// Tells a model from others: SHA-256 over its tensors' names, types and sizes, and over the
+/// elements of its vectors, which training changes as it does all others.
+fn fingerprint(model: &Model) -> String {
+    let mut hash = Sha256::new();
+    let file = model.gguf();
+    for tensor in file.tensors() {
+        let TensorInfo { name, dims, ty, .. } = tensor;
+        hash.update(format!("{name} {dims:?} {}\n", ty.name()));
+        if dims.len() == 1 {
+            hash.update(file.data(tensor));
+        }
+    }
+    format!("{:x}", hash.finalize())
+}
