@@ -15,6 +15,7 @@ Examples:
   rustorch-cli -m model.gguf -p \"Hello\" --temp 0    another model, always its likeliest token
   fortune | rustorch-cli -m model.gguf              a prompt from standard input
   rustorch-cli -p Hello --format json               one JSON object, for scripts
+  rustorch-cli chat -m model.gguf -sys \"Be brief\"    a conversation
   rustorch-cli -b cpu -t 4 -p Hello                 on the CPU, with 4 threads
   rustorch-cli devices                              what this machine can compute with
   rustorch-cli explain -p Hello                     what would run where, and why
@@ -53,13 +54,17 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exi
 }
 
 /// llama.cpp's names of several letters behind one dash, which to others mean several options.
-const SHORT_WORDS: [(&str, &str); 6] = [
+const SHORT_WORDS: [(&str, &str); 10] = [
     ("-ub", "--ubatch-size"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-dev", "--device"),
     ("-ngl", "--n-gpu-layers"),
     ("-sp", "--special"),
+    ("-cnv", "--conversation"),
+    ("-st", "--single-turn"),
+    ("-sys", "--system-prompt"),
+    ("-sysf", "--system-prompt-file"),
 ];
 
 fn long_form(arg: OsString) -> OsString {

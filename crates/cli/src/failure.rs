@@ -42,14 +42,16 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     } else {
         ""
     };
-    note(format_args!(
-        "error: {place}{}",
-        one_line(&format!("{error:#}"))
-    ));
+    note(format_args!("error: {place}{}", told(error)));
     match error.downcast_ref() {
         Some(Usage(_)) => ExitCode::from(USAGE),
         None => ExitCode::FAILURE,
     }
+}
+
+/// What went wrong, on one line.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    one_line(&format!("{error:#}"))
 }
 
 /// Says what is wrong with the arguments, if that is why clap gave up; else prints what was

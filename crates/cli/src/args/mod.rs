@@ -3,11 +3,13 @@
 
 mod amount;
 mod backend;
+mod chat;
 mod route;
 mod shared;
 
 pub(crate) use amount::ByteCount;
 pub(crate) use backend::{BackendArg, Hybrid};
+pub(crate) use chat::ChatArgs;
 pub(crate) use route::{RouteArg, operation};
 pub(crate) use shared::{
     CacheType, ContextArgs, CoreMlArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, GpuArgs,

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use rustorch_faulty::{FaultError, Faults};
 use rustorch_llm::GpuLayers;
 use rustorch_tensor::DeviceOptions;
+use serde::Serialize;
 
 use super::amount::gpu_layers;
 use super::{BackendArg, ByteCount, RouteArg};
@@ -217,7 +218,8 @@ pub(crate) struct TextArgs {
 }
 
 /// How the next token is chosen; llama.cpp's chain, in its order, with its defaults.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingArgs {
     /// Seed of the random choices; -1 for another one each time

@@ -19,10 +19,10 @@ use rustorch_tensor::{Activity, with_runtime};
 use rustorch_tokenizer::{EncodeOptions, StreamDecoder, Tokenizer};
 use serde_json::json;
 
-use super::text;
-use crate::args::{ContextArgs, DeviceArgs, Format, ModelArgs, SamplingArgs, TextArgs};
+use super::{chat, text};
+use crate::args::{ChatArgs, ContextArgs, DeviceArgs, Format, ModelArgs, SamplingArgs, TextArgs};
 use crate::devices::Devices;
-use crate::failure::INTERRUPTED;
+use crate::failure::{INTERRUPTED, Usage};
 use crate::model::{self, Source};
 use crate::output::{json_line, note};
 use crate::settings::{Settings, layer_runs, layers_json};
@@ -57,6 +57,10 @@ pub(crate) struct Options {
     #[arg(short, long)]
     escape: bool,
 
+    /// Hold a conversation, as `chat` does; options of conversations imply it (-cnv)
+    #[arg(long)]
+    conversation: bool,
+
     /// Write only what is generated, not the prompt before it
     #[arg(long)]
     no_display_prompt: bool,
@@ -70,6 +74,9 @@ pub(crate) struct Options {
     /// devices and their bytes, stop, seed, timings
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+
+    #[command(flatten)]
+    chat: ChatArgs,
 
     #[command(flatten)]
     sampling: SamplingArgs,
@@ -88,6 +95,9 @@ pub(super) struct Prompt {
 }
 
 pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
+    if options.conversation || options.chat.is_conversation() {
+        return chat::run(&options.conversation()?);
+    }
     let mut sampler = options.sampling.chain()?;
     let (devices, source) = (options.devices()?, options.source());
     // What loading converts counts too.
@@ -99,11 +109,18 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     let interrupted = interrupts()?;
     let limits = options.limits();
     model::load(&mut session, &limits.selection(&model, &mut sampler))?;
+    let cache = options.chat.prompt_cache.as_deref();
+    if let Some(path) = cache.filter(|path| path.exists()) {
+        session.restore(path)?;
+    }
+    let kept = session.keep_prefix(&prompt.ids);
+    prompt.ids[..kept].iter().for_each(|&id| sampler.accept(id));
+    let fed = &prompt.ids[kept..];
     let load = start.elapsed();
 
     tracing::info!("generating, after {} tokens of prompt", prompt.ids.len());
-    let mut writer = Writer::new(options, tokenizer, &prompt);
-    let generated = generate(&mut session, &prompt.ids, &mut sampler, &limits, |event| {
+    let mut writer = Writer::new(options, tokenizer, &prompt, fed.len());
+    let generated = generate(&mut session, fed, &mut sampler, &limits, |event| {
         writer.hear(event)?;
         Ok::<_, anyhow::Error>(match interrupted.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
@@ -111,9 +128,13 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
         })
     });
     let text = writer.end()?;
+    let generated = generated?;
+    if let Some(path) = cache {
+        session.save(path)?;
+    }
     let outcome = Outcome {
         prompt: &prompt,
-        generated: generated?,
+        generated,
         text,
         devices: &devices,
         layers: &settings.layers,
@@ -132,6 +153,25 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
 }
 
 impl Options {
+    /// The same as options of `chat`.
+    fn conversation(&self) -> Result<chat::Options> {
+        if self.format == Format::Json {
+            let problem = "--format json: a conversation is text (/save writes it as JSON)";
+            return Err(Usage(problem.to_owned()).into());
+        }
+        Ok(chat::Options {
+            model: self.model.clone(),
+            text: self.text.clone(),
+            n_predict: self.n_predict,
+            ignore_eos: self.ignore_eos,
+            context_shift: self.context_shift,
+            chat: self.chat.clone(),
+            sampling: self.sampling.clone(),
+            context: self.context.clone(),
+            devices: self.devices.clone(),
+        })
+    }
+
     pub(super) fn devices(&self) -> Result<Devices> {
         Devices::open(&self.devices)
     }
@@ -200,6 +240,8 @@ struct Writer<'a> {
     options: &'a Options,
     tokenizer: &'a Tokenizer,
     prompt: &'a Prompt,
+    /// Tokens of the prompt that go through the model.
+    fed: usize,
     bar: ProgressBar,
     decoder: StreamDecoder<'a>,
     out: StdoutLock<'a>,
@@ -209,12 +251,13 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(options: &'a Options, tokenizer: &'a Tokenizer, prompt: &'a Prompt) -> Self {
+    fn new(options: &'a Options, tokenizer: &'a Tokenizer, prompt: &'a Prompt, fed: usize) -> Self {
         Self {
             options,
             tokenizer,
             prompt,
-            bar: progress::steps("prompt", prompt.ids.len()),
+            fed,
+            bar: progress::steps("prompt", fed),
             decoder: tokenizer.decoder(),
             out: io::stdout().lock(),
             text: String::new(),
@@ -224,7 +267,7 @@ impl<'a> Writer<'a> {
 
     fn hear(&mut self, event: Event) -> io::Result<()> {
         match event {
-            Event::Prompt { done } if done < self.prompt.ids.len() => {
+            Event::Prompt { done } if done < self.fed => {
                 self.bar.set_position(done as u64);
                 Ok(())
             }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod calibrate;
+mod chat;
 #[cfg(feature = "coreml")]
 mod coreml_helper;
 mod devices;
@@ -24,6 +25,8 @@ use clap::Subcommand;
 /// What to do other than to generate text.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Talk with a model
+    Chat(Box<chat::Options>),
     /// Turn text into token ids: a JSON array
     Tokenize(tokenize::Options),
     /// The model's scores of every token after the given ones: JSON
@@ -58,6 +61,7 @@ pub(crate) enum Command {
 /// It cannot be done.
 pub(crate) fn run(command: &Command) -> Result<ExitCode> {
     let done = match command {
+        Command::Chat(options) => return chat::run(options),
         Command::Verify(options) => return verify::run(options),
         #[cfg(feature = "coreml")]
         Command::CoremlHelper(options) => return Ok(coreml_helper::run(options)),

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod calibrate;
+mod chat;
 mod commands;
 mod documents;
 mod generate;
@@ -48,6 +49,14 @@ fn main() -> ExitCode {
             calibrate::a_calibration_is_kept_and_used_until_it_is_invalid,
             calibrate::choices_are_checked_on_thirty_cases,
             calibrate::a_folder_that_takes_no_file_is_an_error,
+            chat::a_line_is_a_message,
+            chat::one_turn_is_what_the_plain_command_says,
+            chat::the_plain_command_talks_on_request,
+            chat::a_prompt_is_kept_in_a_file,
+            chat::what_was_read_is_not_read_again,
+            chat::a_conversation_is_saved_and_gone_on_with,
+            chat::mistakes_are_told,
+            chat::a_full_context_is_told,
             commands::help_and_version,
             commands::tokenize,
             commands::logits_of_every_position_or_the_last,
@@ -108,6 +117,15 @@ fn main() -> ExitCode {
         opencl::find(),
         OPENCL,
         tests![documents::commands_for_opencl_run_as_they_stand],
+    );
+    #[cfg(unix)]
+    let suite = suite.on(
+        chat::find(),
+        "RUSTORCH_TEST_TMUX",
+        tests![
+            chat::a_turn_on_a_terminal,
+            chat::ctrl_c_ends_the_answer_and_not_the_program,
+        ],
     );
     suite.run()
 }

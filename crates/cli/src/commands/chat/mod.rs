@@ -1,0 +1,436 @@
+//! A conversation with a model.
+
+mod conversation;
+mod editor;
+mod markdown;
+mod screen;
+mod slash;
+mod stop;
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use rustorch_chat::Message;
+use rustorch_llm::{GenerateOptions, Generated, Model, Session, Speed, Stop};
+use rustorch_tensor::with_runtime;
+
+use super::text;
+use crate::args::{ChatArgs, ContextArgs, DeviceArgs, ModelArgs, SamplingArgs, TextArgs};
+use crate::devices::Devices;
+use crate::failure::{self, INTERRUPTED};
+use crate::model::{self, Source};
+use conversation::{Conversation, Overflow};
+use editor::{Editor, Line};
+use screen::{Answer, Interrupts, WhenFull, remark};
+use slash::{HELP, Slash, spoken};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    pub(super) model: ModelArgs,
+
+    /// What the user says first
+    #[command(flatten)]
+    pub(super) text: TextArgs,
+
+    /// Tokens of an answer, at most; -1 for as many as the context has room for
+    #[arg(short, long, visible_alias = "predict", value_name = "N", default_value_t = -1)]
+    #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    pub(super) n_predict: i64,
+
+    /// Go on where the model would end an answer
+    #[arg(long)]
+    pub(super) ignore_eos: bool,
+
+    /// When the context is full, forget the oldest turns without asking
+    #[arg(long)]
+    pub(super) context_shift: bool,
+
+    #[command(flatten)]
+    pub(super) chat: ChatArgs,
+
+    #[command(flatten)]
+    pub(super) sampling: SamplingArgs,
+
+    #[command(flatten)]
+    pub(super) context: ContextArgs,
+
+    #[command(flatten)]
+    pub(super) devices: DeviceArgs,
+}
+
+/// What can be changed while one talks.
+#[derive(Debug, Parser)]
+#[command(name = "/set", no_binary_name = true, disable_help_flag = true)]
+struct Settable {
+    #[command(flatten)]
+    sampling: SamplingArgs,
+}
+
+/// How it goes on.
+enum Next {
+    End(ExitCode),
+    /// With another model, and what was said.
+    Model(Box<Model>, Vec<Message>),
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let devices = Devices::open(&options.devices)?;
+    let source = Source::from(&options.model);
+    let load = |source: &Source| with_runtime(&devices.runtime, devices.routing, || source.load());
+    let mut model = Box::new(load(&source)?);
+    let mut messages = options
+        .system()?
+        .as_deref()
+        .map(Message::system)
+        .into_iter()
+        .collect();
+    let mut chat = Chat {
+        options,
+        devices: &devices,
+        sampling: options.sampling.clone(),
+        interrupts: Interrupts::new()?,
+        input: Input::new(options)?,
+        answers: 0,
+        last: None,
+    };
+    loop {
+        match chat.converse(&model, messages, &load)? {
+            Next::End(code) => return Ok(code),
+            Next::Model(other, said) => (model, messages) = (other, said),
+        }
+    }
+}
+
+impl Options {
+    /// What the model is told before the conversation.
+    fn system(&self) -> Result<Option<String>> {
+        let ChatArgs {
+            system_prompt,
+            system_prompt_file,
+            ..
+        } = &self.chat;
+        match system_prompt_file {
+            Some(path) => Ok(Some(text::from_file(path)?.trim_end().to_owned())),
+            None => Ok(system_prompt.clone()),
+        }
+    }
+}
+
+/// Where what the user says comes from.
+enum Input {
+    /// A terminal.
+    Editor(Box<Editor>),
+    /// A pipe, or a file: a message a line.
+    Lines(io::Lines<io::StdinLock<'static>>),
+    /// One message.
+    Once(Option<String>),
+}
+
+impl Input {
+    fn new(options: &Options) -> Result<Self> {
+        let given = options.text.prompt.is_some() || options.text.file.is_some();
+        match (given && options.chat.single_turn, io::stdin().is_terminal()) {
+            (true, _) => Ok(Self::Once(None)),
+            (false, true) => Ok(Self::Editor(Box::new(Editor::new()?))),
+            (false, false) => Ok(Self::Lines(io::stdin().lines())),
+        }
+    }
+
+    fn is_terminal(&self) -> bool {
+        matches!(self, Self::Editor(_))
+    }
+
+    /// The next thing that is said. On a terminal one begins to edit with `text`.
+    fn next(&mut self, text: &str) -> Result<Line> {
+        Ok(match self {
+            Self::Editor(editor) => editor.read(text)?,
+            Self::Lines(lines) => match lines.next().transpose().context("standard input")? {
+                Some(line) => Line::Said(line),
+                None => Line::End,
+            },
+            Self::Once(said) => said.take().map_or(Line::End, Line::Said),
+        })
+    }
+}
+
+struct Chat<'a> {
+    options: &'a Options,
+    devices: &'a Devices,
+    sampling: SamplingArgs,
+    interrupts: Arc<Interrupts>,
+    input: Input,
+    /// Answers so far: each has random numbers of its own.
+    answers: i64,
+    last: Option<Generated>,
+}
+
+impl Chat<'_> {
+    /// Talks until the end, or until another model is asked for.
+    fn converse(
+        &mut self,
+        model: &Model,
+        messages: Vec<Message>,
+        load: &impl Fn(&Source) -> Result<Model>,
+    ) -> Result<Next> {
+        let settings = self.options.context.session(model, self.devices)?;
+        let mut session = Session::new(model, &self.devices.runtime, settings.session)?;
+        let selection = self.limits().selection(model, &mut self.sampling.chain()?);
+        model::load(&mut session, &selection)?;
+        self.restore(&mut session)?;
+        let template = self.options.chat.chat_template.as_deref();
+        let mut talk = Conversation::new(session, template)?;
+        talk.set_messages(messages);
+        let mut first = match self.answers {
+            0 => self.first()?,
+            _ => None,
+        };
+        let mut edited = String::new();
+        loop {
+            let line = match first.take() {
+                Some(said) => Line::Said(said),
+                None => self.input.next(&std::mem::take(&mut edited))?,
+            };
+            let line = match line {
+                Line::Said(line) => line,
+                Line::Nothing => continue,
+                Line::End => return self.end(&mut talk, ExitCode::SUCCESS),
+            };
+            if line.trim().is_empty() {
+                continue;
+            }
+            let answers = match Slash::parse(&line) {
+                None => {
+                    let ChatArgs {
+                        in_prefix,
+                        in_suffix,
+                        ..
+                    } = &self.options.chat;
+                    talk.say(&format!("{in_prefix}{}{in_suffix}", spoken(&line)));
+                    true
+                }
+                Some(Err(problem)) => {
+                    self.fails(anyhow::anyhow!(problem))?;
+                    false
+                }
+                Some(Ok(Slash::Quit)) => return self.end(&mut talk, ExitCode::SUCCESS),
+                Some(Ok(Slash::Model(path))) => match load(&Source::new(Some(path.into()))) {
+                    Ok(model) => {
+                        self.end(&mut talk, ExitCode::SUCCESS)?;
+                        return Ok(Next::Model(Box::new(model), talk.messages().to_vec()));
+                    }
+                    Err(e) => {
+                        self.fails(e)?;
+                        false
+                    }
+                },
+                Some(Ok(Slash::Edit)) => {
+                    match talk.undo() {
+                        Some(said) => edited = said,
+                        None => self.fails(anyhow::anyhow!("/edit: nothing was said yet"))?,
+                    }
+                    false
+                }
+                Some(Ok(slash)) => match self.command(slash, &mut talk) {
+                    Ok(answers) => answers,
+                    Err(e) => {
+                        self.fails(e)?;
+                        false
+                    }
+                },
+            };
+            if !answers {
+                continue;
+            }
+            match self.answer(&mut talk) {
+                Ok(true) if !self.input.is_terminal() => {
+                    return self.end(&mut talk, ExitCode::from(INTERRUPTED));
+                }
+                Ok(_) if self.options.chat.single_turn => {
+                    return self.end(&mut talk, ExitCode::SUCCESS);
+                }
+                Ok(_) => {}
+                Err(e) => {
+                    if e.is::<Overflow>() {
+                        talk.undo();
+                    }
+                    self.fails(e)?;
+                }
+            }
+        }
+    }
+
+    /// What the user says first, if the options tell.
+    fn first(&self) -> Result<Option<String>> {
+        match self.options.text.prompt.is_some() || self.options.text.file.is_some() {
+            true => text::prompt(&self.options.text),
+            false => Ok(None),
+        }
+    }
+
+    /// Tells of a failure on a terminal, where it can be tried again; else it is the end.
+    fn fails(&self, error: anyhow::Error) -> Result<()> {
+        match self.input.is_terminal() {
+            true => {
+                remark(format_args!("error: {}", failure::told(&error)));
+                Ok(())
+            }
+            false => Err(error),
+        }
+    }
+
+    fn limits(&self) -> GenerateOptions {
+        GenerateOptions {
+            max_tokens: usize::try_from(self.options.n_predict).ok(),
+            ignore_end: self.options.ignore_eos,
+            shift: None,
+        }
+    }
+
+    /// Has what was said last answered. Was that interrupted?
+    fn answer(&mut self, talk: &mut Conversation) -> Result<bool> {
+        let mut sampling = self.sampling.clone();
+        if sampling.seed >= 0 {
+            sampling.seed += self.answers;
+        }
+        self.answers += 1;
+        let mut sampler = sampling.chain()?;
+        let when_full = match (self.options.context_shift, self.input.is_terminal()) {
+            (true, _) => WhenFull::Shift,
+            (false, true) => WhenFull::Ask,
+            (false, false) => WhenFull::Stop,
+        };
+        let mut screen = Answer::new(&self.interrupts, when_full);
+        let stops = &self.options.chat.reverse_prompt;
+        let answered = talk.answer(&mut sampler, &self.limits(), stops, &mut screen);
+        let interrupted = screen.end()?;
+        let generated = answered?;
+        if self.input.is_terminal() {
+            remark(self.summary(&generated, talk));
+        }
+        self.last = Some(generated);
+        Ok(interrupted)
+    }
+
+    /// How an answer went, on one line.
+    fn summary(&self, generated: &Generated, talk: &mut Conversation) -> String {
+        let speed = |speed: Speed| match speed.per_second() {
+            Some(rate) => format!("{} tokens, {rate:.1} tokens/s", speed.tokens),
+            None => format!("{} tokens", speed.tokens),
+        };
+        let end = match generated.stop {
+            Stop::End => "",
+            Stop::Limit => " · ended by -n",
+            Stop::Context => " · ended: the context is full (/clear, or -c for a larger one)",
+            Stop::Caller => " · ended",
+        };
+        let session = talk.session();
+        format!(
+            "prompt {} · answer {} · {} of {} tokens of context · {}{end}",
+            speed(generated.prompt),
+            speed(generated.decode),
+            session.tokens().len(),
+            session.context(),
+            self.devices.used().join(", "),
+        )
+    }
+
+    /// Does what a command says. Is there something to answer now?
+    fn command(&mut self, slash: Slash, talk: &mut Conversation) -> Result<bool> {
+        match slash {
+            Slash::System(text) => talk.set_system(&text),
+            Slash::Clear => talk.clear(),
+            Slash::Regenerate => {
+                talk.forget_answer();
+                let is_said = talk.messages().last().is_some_and(|m| m.role() == "user");
+                anyhow::ensure!(is_said, "/regen: nothing was said yet");
+                return Ok(true);
+            }
+            Slash::Undo => {
+                let undone = talk.undo();
+                anyhow::ensure!(undone.is_some(), "/undo: nothing was said yet");
+            }
+            Slash::Save(path) => {
+                talk.save(Path::new(&path))?;
+                remark(format_args!(
+                    "{} messages are in {path}",
+                    talk.messages().len()
+                ));
+            }
+            Slash::Load(path) => {
+                talk.load(Path::new(&path))?;
+                remark(format_args!(
+                    "{} messages from {path}",
+                    talk.messages().len()
+                ));
+            }
+            Slash::Set(Some((name, value))) => self.set(&name, &value)?,
+            Slash::Set(None) => remark(settings(&self.sampling)),
+            Slash::Stats => {
+                let fallbacks = self.devices.runtime.fallbacks().len();
+                let last = self.last.take();
+                let told = last.as_ref().map(|last| self.summary(last, talk));
+                self.last = last;
+                let told = told.unwrap_or_else(|| "nothing was answered yet".to_owned());
+                remark(format_args!("{told} · fallbacks {fallbacks}"));
+            }
+            Slash::Help => remark(HELP),
+            Slash::Edit | Slash::Model(_) | Slash::Quit => {}
+        }
+        Ok(false)
+    }
+
+    /// Changes an option of sampling.
+    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        // What is not said stays as it is, rather than to become what it is at first.
+        let command = Settable::command().mut_args(|arg| arg.default_values([] as [&str; 0]));
+        let option = format!("--{}={value}", name.trim_start_matches('-'));
+        let told = |e: clap::Error| {
+            let text = e.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            let problem = line.strip_prefix("error: ").unwrap_or(line).to_owned();
+            anyhow::anyhow!("/set {name} {value}: {problem} (/set lists what there is)")
+        };
+        let matches = command.try_get_matches_from([option]).map_err(told)?;
+        let mut changed = Settable {
+            sampling: self.sampling.clone(),
+        };
+        changed.update_from_arg_matches(&matches).map_err(told)?;
+        // Impossible values are refused now, not with the next answer.
+        changed.sampling.chain()?;
+        self.sampling = changed.sampling;
+        Ok(())
+    }
+
+    /// Brings back keys and values of an earlier conversation, if there is a file of them.
+    fn restore(&self, session: &mut Session) -> Result<()> {
+        match &self.options.chat.prompt_cache {
+            Some(path) if path.exists() && self.answers == 0 => {
+                let tokens = session.restore(path)?;
+                remark(format_args!("{}: {tokens} tokens", path.display()));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what is to be kept.
+    fn end(&self, talk: &mut Conversation, code: ExitCode) -> Result<Next> {
+        if let Some(path) = &self.options.chat.prompt_cache {
+            talk.session().save(path)?;
+        }
+        Ok(Next::End(code))
+    }
+}
+
+/// The options of sampling, as they are.
+fn settings(sampling: &SamplingArgs) -> String {
+    let options = serde_json::to_value(sampling).unwrap_or_default();
+    let options = options.as_object().into_iter().flatten();
+    let lines = options.map(|(name, value)| format!("{name:<20} {value}"));
+    lines.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,137 @@
+//! What a conversation shows.
+
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+
+use super::conversation::Listener;
+use super::markdown::Markdown;
+use crate::failure::INTERRUPTED;
+use crate::output::note;
+
+/// What Ctrl-C ends: an answer, else the program.
+#[derive(Default)]
+pub(super) struct Interrupts {
+    answers: AtomicBool,
+    came: AtomicBool,
+}
+
+impl Interrupts {
+    /// Hears of Ctrl-C from now on.
+    ///
+    /// # Errors
+    /// The system does not allow it.
+    pub(super) fn new() -> Result<Arc<Self>> {
+        let interrupts = Arc::new(Self::default());
+        let heard = interrupts.clone();
+        let handler = move || match heard.answers.load(Ordering::Relaxed) {
+            true => heard.came.store(true, Ordering::Relaxed),
+            false => std::process::exit(INTERRUPTED.into()),
+        };
+        ctrlc::set_handler(handler).context("Ctrl-C cannot be handled")?;
+        Ok(interrupts)
+    }
+
+    /// Says that an answer begins.
+    fn begin(&self) {
+        self.came.store(false, Ordering::Relaxed);
+        self.answers.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that the answer is over. Was it ended?
+    fn end(&self) -> bool {
+        self.answers.store(false, Ordering::Relaxed);
+        self.came.load(Ordering::Relaxed)
+    }
+}
+
+/// What is done when the context is full.
+#[derive(Clone, Copy)]
+pub(super) enum WhenFull {
+    /// Its oldest part is forgotten.
+    Shift,
+    Stop,
+    /// What the user says.
+    Ask,
+}
+
+/// An answer on standard output, as it comes.
+pub(super) struct Answer<'s> {
+    /// On a terminal.
+    markdown: Option<Markdown>,
+    interrupts: &'s Interrupts,
+    when_full: WhenFull,
+    ends_line: bool,
+}
+
+impl<'s> Answer<'s> {
+    pub(super) fn new(interrupts: &'s Interrupts, when_full: WhenFull) -> Self {
+        interrupts.begin();
+        Self {
+            markdown: io::stdout().is_terminal().then(Markdown::default),
+            interrupts,
+            when_full,
+            ends_line: true,
+        }
+    }
+
+    /// Ends the line. Was the answer interrupted?
+    ///
+    /// # Errors
+    /// Standard output fails.
+    pub(super) fn end(mut self) -> Result<bool> {
+        if let Some(markdown) = self.markdown.take() {
+            write(&markdown.finish())?;
+        }
+        if !self.ends_line {
+            write("\n")?;
+        }
+        Ok(self.interrupts.end())
+    }
+}
+
+impl Listener for Answer<'_> {
+    fn text(&mut self, text: &str) -> Result<ControlFlow<()>> {
+        if !text.is_empty() {
+            self.ends_line = text.ends_with('\n');
+            match &mut self.markdown {
+                Some(markdown) => write(&markdown.push(text))?,
+                None => write(text)?,
+            }
+        }
+        Ok(match self.interrupts.came.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        })
+    }
+
+    fn may_shift(&mut self) -> Result<bool> {
+        match self.when_full {
+            WhenFull::Stop => return Ok(false),
+            WhenFull::Shift => return Ok(true),
+            WhenFull::Ask => {}
+        }
+        eprint!("\nThe context is full. Forget its oldest part and go on? [Y/n] ");
+        let mut answer = String::new();
+        // The end of the input is no consent.
+        let read = io::stdin().read_line(&mut answer)?;
+        Ok(read > 0 && matches!(answer.trim(), "" | "y" | "Y" | "yes"))
+    }
+}
+
+fn write(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// A line of the program's own.
+pub(super) fn remark(text: impl std::fmt::Display) {
+    match io::stderr().is_terminal() {
+        true => note(format_args!("\x1b[2m{text}\x1b[0m")),
+        false => note(text),
+    }
+}

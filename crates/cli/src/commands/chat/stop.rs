@@ -1,0 +1,80 @@
+//! Texts at which an answer ends.
+
+/// Looks for texts in what comes in pieces, and keeps back what may be the beginning of one.
+pub(super) struct StopTexts<'s> {
+    stops: &'s [String],
+    kept: String,
+    found: bool,
+}
+
+impl<'s> StopTexts<'s> {
+    pub(super) fn new(stops: &'s [String]) -> Self {
+        let (kept, found) = (String::new(), false);
+        Self { stops, kept, found }
+    }
+
+    /// Was one found? What comes behind it is not given out.
+    pub(super) fn found(&self) -> bool {
+        self.found
+    }
+
+    /// The text up to which none of them begins.
+    pub(super) fn push(&mut self, text: &str) -> String {
+        if self.found {
+            return String::new();
+        }
+        self.kept.push_str(text);
+        let stops = self.stops.iter().filter(|stop| !stop.is_empty());
+        let first = stops.clone().filter_map(|stop| self.kept.find(stop)).min();
+        if let Some(at) = first {
+            self.found = true;
+            self.kept.truncate(at);
+            return std::mem::take(&mut self.kept);
+        }
+        let begun = |at: &usize| {
+            stops
+                .clone()
+                .any(|stop| stop.starts_with(&self.kept[*at..]))
+        };
+        let ends = self.kept.char_indices().map(|(at, _)| at);
+        let keep = ends.filter(|at| *at < self.kept.len()).find(begun);
+        let rest = self.kept.split_off(keep.unwrap_or(self.kept.len()));
+        std::mem::replace(&mut self.kept, rest)
+    }
+
+    /// What was kept back, when nothing else comes.
+    pub(super) fn finish(&mut self) -> String {
+        std::mem::take(&mut self.kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through(stops: &[&str], pieces: &[&str]) -> (Vec<String>, bool) {
+        let stops: Vec<String> = stops.iter().map(|&stop| stop.to_owned()).collect();
+        let mut texts = StopTexts::new(&stops);
+        let mut out: Vec<String> = pieces.iter().map(|piece| texts.push(piece)).collect();
+        out.push(texts.finish());
+        (out, texts.found())
+    }
+
+    #[test]
+    fn what_may_begin_one_is_kept_back() {
+        let (out, found) = through(&["User:"], &["Yes. U", "se", "it. Us", "er", ": no"]);
+        assert_eq!(out, ["Yes. ", "Use", "it. ", "", "", ""]);
+        assert!(found);
+        let (out, found) = through(&["User:"], &["a U", "s"]);
+        assert_eq!(out, ["a ", "", "Us"]);
+        assert!(!found);
+    }
+
+    #[test]
+    fn the_first_of_several_counts() {
+        let (out, found) = through(&["b", "ab", ""], &["xxab"]);
+        assert_eq!(out, ["xx", ""]);
+        assert!(found);
+        assert_eq!(through(&[], &["é", "x"]).0, ["é", "x", ""]);
+    }
+}
