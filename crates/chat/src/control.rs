@@ -83,6 +83,10 @@ impl ControlTokens {
             .find_overlapping_iter(text)
             .map(|it| it.range())
             .collect();
+        // Most strings of a conversation are keys, names and words.
+        if !text.contains(structures) {
+            return found;
+        }
         for token in &self.texts {
             let cuts = token.char_indices().skip(1).map(|(at, _)| at);
             for (before, after) in cuts.map(|at| token.split_at(at)) {
