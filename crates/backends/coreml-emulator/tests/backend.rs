@@ -10,7 +10,7 @@ use rustorch_coreml::{
     Api, ComputeUnit, ComputeUnits, CoreMl, Emitter, Opset, Options, Precision, Settings, Target,
 };
 use rustorch_coreml_emulator::{Call, Emulated, Fault};
-use rustorch_ir::ops::{Activation, ActivationKind, AsStrided, Embedding};
+use rustorch_ir::ops::{Activation, ActivationKind, AsStrided, Embedding, UpdateSlice};
 use rustorch_ir::{DType, Graph, Layout, TensorType};
 use rustorch_reference::Reference;
 use rustorch_runtime::{
@@ -308,5 +308,60 @@ fn views_of_inputs_are_inputs() {
         let result = predict(&coreml, &graph, &[&bytes]).unwrap();
         let result = result.as_chunks().0.iter().map(|&x| f32::from_ne_bytes(x));
         assert_eq!(result.collect::<Vec<f32>>(), expected);
+    }
+}
+
+/// A state `[2, 5, 2]` of ones, and a program that puts the numbers from 0 on into three of its rows.
+#[test]
+fn states_are_updated_in_their_own_memory() {
+    let mut graph = Graph::new();
+    let shapes = [[2, 5, 2], [2, 3, 2]].map(|shape| TensorType::new(shape, DType::F32));
+    let [state, source] = shapes.map(|ty| graph.input(ty).unwrap());
+    // The first of two positions, as prompts have them.
+    let at = graph.input(TensorType::new([2], DType::I32)).unwrap();
+    let start = graph.slice(at, 0, 0, 1).unwrap();
+    let update = UpdateSlice { dim: 1 };
+    let state = graph.push(update, &[state, source, start]).unwrap();
+    let kind = ActivationKind::Relu;
+    let read = graph.push(Activation { kind }, &[state]).unwrap();
+    graph.output(read);
+    let bytes = |x: &[f32]| -> Vec<u8> { x.iter().flat_map(|x| x.to_ne_bytes()).collect() };
+    let ones = bytes(&[1.0; 20]);
+    let source = bytes(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11].map(|x| x as f32));
+    for api in [Emulated::new(15), Emulated::new(12).with_gaps(1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let coreml = device(api, folder.path());
+        let program = coreml.compile(&graph).unwrap();
+        let run = |start: i32| {
+            let at = [start, 99].map(i32::to_ne_bytes).concat();
+            let memory = coreml.memory();
+            let inputs = [&ones, &source, &at]
+                .map(|x| memory.adopt(&HostBuffer::copy_of(x).unwrap()).unwrap());
+            let output = memory.alloc(ones.len()).unwrap();
+            let ran = program.run(&inputs, std::slice::from_ref(&output), &NoProbe);
+            let [mut state, mut read] = [(); 2].map(|()| vec![0; ones.len()]);
+            // SAFETY: the run is over.
+            unsafe {
+                inputs[0].read(0, &mut state).unwrap();
+                output.read(0, &mut read).unwrap();
+            }
+            ran.map_or_else(
+                |e| (Some(e.class), state.clone()),
+                |()| {
+                    assert_eq!(state, read);
+                    (None, state.clone())
+                },
+            )
+        };
+        let mut expected = ones.clone();
+        expected[16..40].copy_from_slice(&source[..24]);
+        expected[56..].copy_from_slice(&source[24..]);
+        assert_eq!(run(2), (None, expected));
+        for outside in [-1, 3] {
+            let refused = (Some(FailureClass::Caller), ones.clone());
+            assert_eq!(run(outside), refused, "{outside}");
+        }
+        coreml.api().fail(Call::Predict, 0, Fault::Code(0));
+        assert_eq!(run(2), (Some(FailureClass::Unsupported), ones.clone()));
     }
 }
