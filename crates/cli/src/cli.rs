@@ -16,6 +16,7 @@ Examples:
   fortune | rustorch-cli -m model.gguf              a prompt from standard input
   rustorch-cli -p Hello --format json               one JSON object, for scripts
   rustorch-cli chat -m model.gguf -sys \"Be brief\"    a conversation
+  rustorch-cli -p \"Age: \" --regex \"[1-9][0-9]?\"      a text in a given form
   rustorch-cli -b cpu -t 4 -p Hello                 on the CPU, with 4 threads
   rustorch-cli devices                              what this machine can compute with
   rustorch-cli explain -p Hello                     what would run where, and why
@@ -54,7 +55,9 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exi
 }
 
 /// llama.cpp's names of several letters behind one dash, which to others mean several options.
-const SHORT_WORDS: [(&str, &str); 10] = [
+const SHORT_WORDS: [(&str, &str); 12] = [
+    ("-bf", "--binary-file"),
+    ("-jf", "--json-schema-file"),
     ("-ub", "--ubatch-size"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),

@@ -7,6 +7,7 @@
 //! commands  one file each, with its own options: does the work by the libraries
 //! devices   ┐
 //! model     ├ what it means: a runtime, an opened model, options of the libraries
+//! sampling  │
 //! settings  ┘
 //! args      options that commands have in common: syntax only
 //! machine   what it runs on
@@ -19,6 +20,7 @@ mod cli;
 mod commands;
 mod devices;
 mod document;
+mod escape;
 mod failure;
 mod logging;
 mod machine;
@@ -26,6 +28,7 @@ mod model;
 mod output;
 mod progress;
 mod resume;
+mod sampling;
 mod settings;
 mod subject;
 mod table;

@@ -2,12 +2,11 @@
 
 use anyhow::{Result, bail};
 use rustorch_ir::{BlockFormat, DType};
-use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
 use rustorch_llm::{BackendConfig, LayerBackend, Model, SessionOptions};
 use rustorch_runtime::{DeviceType, Rules};
 use serde_json::{Value, json};
 
-use crate::args::{CacheType, ContextArgs, GpuArgs, SamplingArgs};
+use crate::args::{CacheType, ContextArgs, GpuArgs};
 use crate::devices::Devices;
 use crate::failure::Usage;
 use crate::output::{bytes, note};
@@ -145,37 +144,6 @@ pub(crate) fn layer_runs(chosen: &[LayerBackend]) -> Vec<(String, &LayerBackend)
 pub(crate) fn layers_json(runs: &[(String, &LayerBackend)]) -> Vec<Value> {
     let row = |(layers, LayerBackend { device, reason }): &(String, &LayerBackend)| json!({"layers": layers, "device": device.to_string(), "reason": reason});
     runs.iter().map(row).collect()
-}
-
-impl SamplingArgs {
-    /// The chain that chooses tokens.
-    ///
-    /// # Errors
-    /// A value is impossible.
-    pub(crate) fn chain(&self) -> Result<SamplerChain, Usage> {
-        let seed =
-            match self.seed {
-                -1 => None,
-                seed => Some(u32::try_from(seed).map_err(|_| {
-                    Usage(format!("--seed {seed}: expected -1, or 0 to {}", u32::MAX))
-                })?),
-            };
-        let config = SamplerConfig {
-            seed,
-            // llama.cpp takes -1 for the whole text.
-            penalty_last_n: usize::try_from(self.repeat_last_n).unwrap_or(usize::MAX),
-            repeat_penalty: self.repeat_penalty,
-            frequency_penalty: self.frequency_penalty,
-            presence_penalty: self.presence_penalty,
-            top_k: usize::try_from(self.top_k).unwrap_or(0),
-            typical_p: self.typical,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            temperature: self.temp,
-            ..SamplerConfig::default()
-        };
-        SamplerChain::new(&config).map_err(|e| Usage(e.to_string()))
-    }
 }
 
 #[cfg(test)]

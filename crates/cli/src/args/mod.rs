@@ -5,13 +5,15 @@ mod amount;
 mod backend;
 mod chat;
 mod route;
+mod sampling;
 mod shared;
 
 pub(crate) use amount::ByteCount;
 pub(crate) use backend::{BackendArg, Hybrid};
 pub(crate) use chat::ChatArgs;
 pub(crate) use route::{RouteArg, operation};
+pub(crate) use sampling::{FormArgs, SamplingArgs};
 pub(crate) use shared::{
     CacheType, ContextArgs, CoreMlArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, GpuArgs,
-    InjectArgs, ModelArgs, SamplingArgs, TextArgs, ThreadArgs,
+    InjectArgs, ModelArgs, TextArgs, ThreadArgs,
 };

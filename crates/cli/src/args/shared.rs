@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum};
 use rustorch_faulty::{FaultError, Faults};
 use rustorch_llm::GpuLayers;
 use rustorch_tensor::DeviceOptions;
-use serde::Serialize;
 
 use super::amount::gpu_layers;
 use super::{BackendArg, ByteCount, RouteArg};
@@ -205,7 +204,7 @@ pub(crate) struct ContextArgs {
 }
 
 /// A text from the command line or a file. Without either it is what is piped in.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[group(multiple = false)]
 pub(crate) struct TextArgs {
     /// The text; instead of -p or -f, it may be piped in
@@ -215,83 +214,17 @@ pub(crate) struct TextArgs {
     /// A file with the text, in UTF-8
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
+
+    /// A file with the text as it is (-bf), with a line break at its end, if it has one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) binary_file: Option<PathBuf>,
 }
 
-/// How the next token is chosen; llama.cpp's chain, in its order, with its defaults.
-#[derive(Clone, Debug, Args, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[command(next_help_heading = "Sampling")]
-pub(crate) struct SamplingArgs {
-    /// Seed of the random choices; -1 for another one each time
-    #[arg(short, long, value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
-    pub(crate) seed: i64,
-
-    /// Temperature: higher is more surprising, 0 always takes the likeliest token
-    #[arg(
-        long,
-        visible_alias = "temperature",
-        value_name = "T",
-        default_value_t = 0.8
-    )]
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) temp: f32,
-
-    /// Choose among the K likeliest tokens; 0 for all
-    #[arg(
-        long,
-        value_name = "K",
-        default_value_t = 40,
-        allow_negative_numbers = true
-    )]
-    pub(crate) top_k: i64,
-
-    /// Choose among the likeliest tokens that together have probability P; 1 for all
-    #[arg(long, value_name = "P", default_value_t = 0.95)]
-    pub(crate) top_p: f32,
-
-    /// Leave out tokens less likely than P times the likeliest; 0 for none
-    #[arg(long, value_name = "P", default_value_t = 0.05)]
-    pub(crate) min_p: f32,
-
-    /// Choose among locally typical tokens of probability P together; 1 for all
-    #[arg(
-        long,
-        visible_alias = "typical-p",
-        value_name = "P",
-        default_value_t = 1.0
-    )]
-    pub(crate) typical: f32,
-
-    /// How many of the last tokens are looked at for repetitions; 0 for none, -1 for all
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 64,
-        allow_negative_numbers = true
-    )]
-    pub(crate) repeat_last_n: i64,
-
-    /// What divides a repeated token's score; 1 for nothing
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
-    pub(crate) repeat_penalty: f32,
-
-    /// What is taken from a repeated token's score once
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
-    pub(crate) presence_penalty: f32,
-
-    /// What is taken from a repeated token's score for every time it occurred
-    #[arg(
-        long,
-        value_name = "X",
-        default_value_t = 0.0,
-        allow_negative_numbers = true
-    )]
-    pub(crate) frequency_penalty: f32,
+impl TextArgs {
+    /// Is there a text, rather than one that may be piped in?
+    pub(crate) fn is_given(&self) -> bool {
+        self.prompt.is_some() || self.file.is_some() || self.binary_file.is_some()
+    }
 }
 
 #[cfg(all(test, feature = "coreml"))]

@@ -98,12 +98,13 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     if options.conversation || options.chat.is_conversation() {
         return chat::run(&options.conversation()?);
     }
-    let mut sampler = options.sampling.chain()?;
+    options.sampling.check()?;
     let (devices, source) = (options.devices()?, options.source());
     // What loading converts counts too.
     let model = with_runtime(&devices.runtime, devices.routing, || source.load())?;
     let tokenizer = model.tokenizer().with_context(|| source.to_string())?;
     let prompt = options.prompt(&source, tokenizer)?;
+    let mut sampler = options.sampling.chain(Some(tokenizer))?;
     let settings = options.settings(&model, &devices)?;
     let mut session = Session::new(&model, &devices.runtime, settings.session)?;
     let interrupted = interrupts()?;
@@ -208,7 +209,7 @@ impl Options {
 
     /// What is asked for of every pass.
     pub(super) fn selection(&self, model: &Model) -> Result<Selection> {
-        let mut sampler = self.sampling.chain()?;
+        let mut sampler = self.sampling.chain(model.tokenizer().ok())?;
         Ok(self.limits().selection(model, &mut sampler))
     }
 

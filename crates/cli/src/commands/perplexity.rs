@@ -48,8 +48,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let model = Source::from(&options.model).load()?;
     let tokenizer = model.tokenizer()?;
     let text = text::prompt(&TextArgs {
-        prompt: None,
         file: Some(options.file.clone()),
+        ..TextArgs::default()
     })?;
     let encode = EncodeOptions {
         add_special: true,

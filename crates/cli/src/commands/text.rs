@@ -6,13 +6,17 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 
 use crate::args::TextArgs;
+pub(super) use crate::escape::unescape;
 
 /// The text that was given: by the options, else what is piped in. `None` if nothing is.
 ///
 /// # Errors
 /// The file or pipe cannot be read, or is not UTF-8.
 pub(super) fn given(args: &TextArgs) -> Result<Option<String>> {
-    match (&args.prompt, &args.file) {
+    match (
+        &args.prompt,
+        args.file.as_ref().or(args.binary_file.as_ref()),
+    ) {
         (Some(text), _) => Ok(Some(text.clone())),
         (None, Some(path)) => from_file(path).map(Some),
         (None, None) if !io::stdin().is_terminal() => from_stdin(),
@@ -20,18 +24,18 @@ pub(super) fn given(args: &TextArgs) -> Result<Option<String>> {
     }
 }
 
-/// A prompt: [`given`], without one line break at the end of a file or pipe, as in llama.cpp.
+/// A prompt: [`given`], without one line break at the end of a file or pipe, as in llama.cpp,
+/// unless the file is to be taken as it is.
 ///
 /// # Errors
 /// As [`given`].
 pub(super) fn prompt(args: &TextArgs) -> Result<Option<String>> {
     let text = given(args)?;
-    Ok(
-        text.map(|text| match (&args.prompt, text.strip_suffix('\n')) {
-            (None, Some(line)) => line.to_owned(),
-            _ => text,
-        }),
-    )
+    let as_it_is = args.prompt.is_some() || args.binary_file.is_some();
+    Ok(text.map(|text| match text.strip_suffix('\n') {
+        Some(line) if !as_it_is => line.to_owned(),
+        _ => text,
+    }))
 }
 
 /// The contents of a file.
@@ -54,28 +58,6 @@ fn from_stdin() -> Result<Option<String>> {
     Ok((!text.is_empty()).then_some(text))
 }
 
-/// The text with `\n`, `\t`, `\r`, `\\`, `\'` and `\"` replaced by what they stand for; other
-/// backslashes stay, as in llama.cpp.
-pub(super) fn unescape(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(char) = chars.next() {
-        let escaped = match (char, chars.clone().next()) {
-            ('\\', Some('n')) => '\n',
-            ('\\', Some('t')) => '\t',
-            ('\\', Some('r')) => '\r',
-            ('\\', Some(same @ ('\\' | '\'' | '"'))) => same,
-            _ => {
-                plain.push(char);
-                continue;
-            }
-        };
-        plain.push(escaped);
-        chars.next();
-    }
-    plain
-}
-
 fn utf8(bytes: Vec<u8>) -> Result<String> {
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
@@ -86,12 +68,6 @@ fn utf8(bytes: Vec<u8>) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn escapes() {
-        assert_eq!(unescape(r"a\nb\\n\t\q\"), "a\nb\\n\t\\q\\");
-        assert_eq!(unescape("plain"), "plain");
-    }
 
     #[test]
     fn the_place_of_a_wrong_byte_is_told() {

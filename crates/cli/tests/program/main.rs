@@ -6,6 +6,7 @@ mod calibrate;
 mod chat;
 mod commands;
 mod documents;
+mod forms;
 mod generate;
 mod hybrid_f32;
 mod opencl;
@@ -68,6 +69,13 @@ fn main() -> ExitCode {
             commands::explain_places_every_operation,
             commands::bench_rows_have_the_fields_of_llama_bench,
             commands::bench_makes_models_of_known_shapes,
+            forms::a_text_is_json_of_its_schema,
+            forms::a_text_is_of_its_grammar,
+            forms::forms_that_cannot_be_held_to_are_refused,
+            forms::samplers_are_applied_in_the_order_asked_for,
+            forms::a_bias_makes_tokens_likely_or_impossible,
+            forms::a_file_may_be_taken_as_it_is,
+            forms::unknown_samplers_are_told_with_those_there_are,
             generate::json_tells_all_of_a_run,
             generate::prompt_and_text_go_to_standard_output_and_the_rest_elsewhere,
             generate::without_anything_it_tells_a_story,

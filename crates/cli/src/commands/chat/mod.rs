@@ -133,7 +133,7 @@ enum Input {
 
 impl Input {
     fn new(options: &Options) -> Result<Self> {
-        let given = options.text.prompt.is_some() || options.text.file.is_some();
+        let given = options.text.is_given();
         match (given && options.chat.single_turn, io::stdin().is_terminal()) {
             (true, _) => Ok(Self::Once(None)),
             (false, true) => Ok(Self::Editor(Box::new(Editor::new()?))),
@@ -179,7 +179,8 @@ impl Chat<'_> {
     ) -> Result<Next> {
         let settings = self.options.context.session(model, self.devices)?;
         let mut session = Session::new(model, &self.devices.runtime, settings.session)?;
-        let selection = self.limits().selection(model, &mut self.sampling.chain()?);
+        let mut sampler = self.sampling.chain(model.tokenizer().ok())?;
+        let selection = self.limits().selection(model, &mut sampler);
         model::load(&mut session, &selection)?;
         self.restore(&mut session)?;
         let template = self.options.chat.chat_template.as_deref();
@@ -266,7 +267,7 @@ impl Chat<'_> {
 
     /// What the user says first, if the options tell.
     fn first(&self) -> Result<Option<String>> {
-        match self.options.text.prompt.is_some() || self.options.text.file.is_some() {
+        match self.options.text.is_given() {
             true => text::prompt(&self.options.text),
             false => Ok(None),
         }
@@ -298,7 +299,7 @@ impl Chat<'_> {
             sampling.seed += self.answers;
         }
         self.answers += 1;
-        let mut sampler = sampling.chain()?;
+        let mut sampler = sampling.chain(talk.session().model().tokenizer().ok())?;
         let when_full = match (self.options.context_shift, self.input.is_terminal()) {
             (true, _) => WhenFull::Shift,
             (false, true) => WhenFull::Ask,
@@ -401,7 +402,7 @@ impl Chat<'_> {
         };
         changed.update_from_arg_matches(&matches).map_err(told)?;
         // Impossible values are refused now, not with the next answer.
-        changed.sampling.chain()?;
+        changed.sampling.check()?;
         self.sampling = changed.sampling;
         Ok(())
     }

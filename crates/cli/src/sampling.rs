@@ -1,0 +1,185 @@
+//! What the options of sampling mean.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use rustorch_grammar::{Constraint, Grammar, Vocabulary};
+use rustorch_llm::sampler::{
+    Breakers, Dry, InfillTokens, Mirostat, MirostatVersion, SamplerChain, SamplerConfig,
+    SamplerKind,
+};
+use rustorch_tokenizer::Tokenizer;
+
+use crate::args::{FormArgs, SamplingArgs};
+use crate::escape::unescape;
+use crate::failure::Usage;
+
+/// Sequence breakers of llama.cpp.
+const BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
+
+impl SamplingArgs {
+    /// Whether the values are possible, as far as that can be said without a vocabulary: what is
+    /// wrong is told before a model is loaded.
+    ///
+    /// # Errors
+    /// One is not.
+    pub(crate) fn check(&self) -> Result<(), Usage> {
+        let mut config = self.config()?;
+        config.samplers.retain(|&kind| kind != SamplerKind::Infill);
+        let chain = SamplerChain::new(&config);
+        chain.map(drop).map_err(|error| Usage(error.to_string()))
+    }
+
+    /// The chain that chooses tokens of `tokenizer`, where the model has one.
+    ///
+    /// # Errors
+    /// A value is impossible, the form cannot be held to, or there is no vocabulary to do so.
+    pub(crate) fn chain(&self, tokenizer: Option<&Tokenizer>) -> Result<SamplerChain> {
+        let mut config = self.config()?;
+        if let Some(tokenizer) = tokenizer {
+            if config.dry.multiplier != 0.0 {
+                config.dry.breakers = Arc::new(Breakers::new(&self.breakers(), tokenizer));
+            }
+            if config.samplers.contains(&SamplerKind::Infill) {
+                config.infill = Some(Arc::new(InfillTokens::new(tokenizer)));
+            }
+        }
+        let mut chain = SamplerChain::new(&config).map_err(|error| Usage(error.to_string()))?;
+        if let Some(grammar) = self.form.grammar()? {
+            chain.constrain(constraint(&grammar, tokenizer)?);
+        }
+        Ok(chain)
+    }
+
+    /// What the chain does, but for what needs a vocabulary.
+    fn config(&self) -> Result<SamplerConfig, Usage> {
+        let seed =
+            match self.seed {
+                -1 => None,
+                seed => Some(u32::try_from(seed).map_err(|_| {
+                    Usage(format!("--seed {seed}: expected -1, or 0 to {}", u32::MAX))
+                })?),
+            };
+        Ok(SamplerConfig {
+            seed,
+            samplers: self.order(),
+            logit_bias: self
+                .logit_bias
+                .iter()
+                .map(|it| (it.token, it.bias))
+                .collect(),
+            // llama.cpp takes -1 for the whole text.
+            penalty_last_n: usize::try_from(self.repeat_last_n).unwrap_or(usize::MAX),
+            repeat_penalty: self.repeat_penalty,
+            frequency_penalty: self.frequency_penalty,
+            presence_penalty: self.presence_penalty,
+            dry: Dry {
+                multiplier: self.dry_multiplier,
+                base: self.dry_base,
+                allowed_length: self.dry_allowed_length,
+                last_n: self.dry_penalty_last_n,
+                breakers: Arc::default(),
+            },
+            top_n_sigma: self.top_nsigma,
+            top_k: usize::try_from(self.top_k).unwrap_or(0),
+            typical_p: self.typical,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            xtc_probability: self.xtc_probability,
+            xtc_threshold: self.xtc_threshold,
+            temperature: self.temp,
+            dynatemp_range: self.dynatemp_range,
+            dynatemp_exponent: self.dynatemp_exp,
+            adaptive_target: self.adaptive_target,
+            adaptive_decay: self.adaptive_decay,
+            mirostat: self.mirostat(),
+            infill: None,
+        })
+    }
+
+    fn order(&self) -> Vec<SamplerKind> {
+        match (&self.sampler_seq, self.samplers.as_slice()) {
+            (Some(sequence), _) => sequence.0.clone(),
+            (None, []) => SamplerKind::DEFAULT.to_vec(),
+            (None, samplers) => samplers.to_vec(),
+        }
+    }
+
+    fn mirostat(&self) -> Option<Mirostat> {
+        let version = match self.mirostat {
+            1 => MirostatVersion::One,
+            2 => MirostatVersion::Two,
+            _ => return None,
+        };
+        Some(Mirostat {
+            version,
+            entropy: self.mirostat_ent,
+            learning_rate: self.mirostat_lr,
+        })
+    }
+
+    /// The texts given, or llama.cpp's; as there, those before `none` do not count.
+    fn breakers(&self) -> Vec<String> {
+        let given = &self.dry_sequence_breaker;
+        match given.iter().rposition(|text| text == "none") {
+            _ if given.is_empty() => BREAKERS.map(str::to_owned).to_vec(),
+            Some(none) => given[none + 1..]
+                .iter()
+                .map(|text| unescape(text))
+                .collect(),
+            None => given.iter().map(|text| unescape(text)).collect(),
+        }
+    }
+}
+
+impl FormArgs {
+    /// The form that was asked for.
+    ///
+    /// # Errors
+    /// Its file cannot be read, or there are several.
+    fn grammar(&self) -> Result<Option<Grammar>> {
+        /// How grammars of llama.cpp begin that are in Lark.
+        const LARK: &str = "%llguidance";
+        let schema = text(&self.json_schema, self.json_schema_file.as_deref())?;
+        let grammar = text(&self.grammar, self.grammar_file.as_deref())?;
+        let grammar = grammar.map(|grammar| match grammar.starts_with(LARK) {
+            true => Grammar::Lark(grammar),
+            false => Grammar::Gbnf(grammar),
+        });
+        let forms = [
+            grammar,
+            schema.map(Grammar::JsonSchema),
+            self.regex.clone().map(Grammar::Regex),
+            self.lark.clone().map(Grammar::Lark),
+        ];
+        let mut forms = forms.into_iter().flatten();
+        match (forms.next(), forms.next()) {
+            (form, None) => Ok(form),
+            _ => bail!(Usage(
+                "a text has one form: give one schema, grammar or pattern".to_owned()
+            )),
+        }
+    }
+}
+
+/// The text that was given, or that of the file.
+fn text(given: &Option<String>, file: Option<&Path>) -> Result<Option<String>> {
+    match (given, file) {
+        (None, Some(path)) => {
+            let read = std::fs::read_to_string(path).map(Some);
+            read.with_context(|| {
+                format!("{}: cannot read the file; check the path", path.display())
+            })
+        }
+        (given, _) => Ok(given.clone()),
+    }
+}
+
+fn constraint(grammar: &Grammar, tokenizer: Option<&Tokenizer>) -> Result<Constraint> {
+    let tokenizer = tokenizer
+        .context("this model has no vocabulary, so that its text cannot be held to a form")?;
+    let vocabulary = Vocabulary::new(tokenizer)?;
+    let constraint = grammar.constrain(&vocabulary);
+    Ok(constraint.map_err(|error| Usage(error.to_string()))?)
+}
