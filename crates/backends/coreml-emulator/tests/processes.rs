@@ -6,7 +6,7 @@ mod common;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use rustorch_coreml::{Helper, Settings, help_with};
@@ -135,7 +135,6 @@ fn a_full_disk_is_one_line() {
         .args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" full \"$1\""])
         .arg(this_test())
         .arg(folder.path())
-        .stdin(Stdio::null())
         .status()
         .unwrap();
     assert!(status.success(), "{status}");

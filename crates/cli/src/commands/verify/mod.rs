@@ -219,6 +219,7 @@ mod tests {
     use std::sync::Arc;
 
     use clap::Parser;
+    use rustorch_conformance::Extent;
     use rustorch_coreml::cache::Cache;
     use rustorch_coreml::{CoreMl, Settings};
     use rustorch_coreml_emulator::Emulated;
@@ -283,5 +284,29 @@ mod tests {
         let cpu = Subject::cpu(&found).unwrap();
         let units = verifier.part(Part::Units, &cpu[0]);
         assert_eq!(units.count(Outcome::Skipped), 1, "{units}");
+    }
+
+    /// Its text stays the same when it fails, and its answers are llama.cpp's.
+    #[test]
+    fn core_ml_fails_and_answers_as_other_devices_do() {
+        let line = ["verify", "-b", "coreml"];
+        let options = Line::try_parse_from(line).unwrap().options;
+        let folder = tempfile::tempdir().unwrap();
+        let found = emulated(folder.path());
+        let subjects = Subject::find(options.backend, &found).unwrap();
+        let verifier = Verifier {
+            options: &options,
+            variants: Variants::open(&[]).unwrap(),
+            cpu: None,
+        };
+        for part in [Part::Faults, Part::Goldens] {
+            // Where time is short, one of them.
+            if part == Part::Goldens && Extent::of_tests() != Extent::Full {
+                continue;
+            }
+            let findings = verifier.part(part, &subjects[0]);
+            assert_eq!(findings.count(Outcome::Failed), 0, "{findings}");
+            assert!(findings.count(Outcome::Passed) > 0, "{findings}");
+        }
     }
 }
