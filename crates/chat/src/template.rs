@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::error::ChatError;
 use crate::message::Message;
 use crate::prompt::Prompt;
+use crate::syntax::AnswerSyntax;
 
 /// What a template is given beside the messages.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,7 @@ pub struct RenderOptions {
 pub struct ChatTemplate {
     engine: Engine,
     tokens: Map<String, Value>,
+    syntax: &'static AnswerSyntax,
     ways: Ways,
 }
 
@@ -65,6 +67,7 @@ impl ChatTemplate {
         let mut template = ChatTemplate {
             engine: Engine::new(source, model)?,
             tokens,
+            syntax: AnswerSyntax::detect(source),
             ways: Ways {
                 system: true,
                 text: true,
@@ -75,6 +78,11 @@ impl ChatTemplate {
         };
         template.ways = template.ways();
         Ok(template)
+    }
+
+    /// How models that it is for write their answers.
+    pub fn syntax(&self) -> &'static AnswerSyntax {
+        self.syntax
     }
 
     /// Whether system prompts have a place of their own. Where not, the first one is put before what the

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use rustorch_chat::ReasoningFormat;
 
 /// How a conversation is held.
 #[derive(Clone, Debug, Default, Args)]
@@ -58,6 +59,15 @@ pub(crate) struct ChatArgs {
     #[arg(hide_default_value = true)]
     pub(crate) in_suffix: String,
 
+    /// What becomes of reasoning: none leaves it in the answer, deepseek and auto tell it apart,
+    /// deepseek-legacy is as none here. A pipe gets the answer alone
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
+    pub(crate) reasoning_format: ReasoningFormat,
+
+    /// Show reasoning on a terminal as one line; /think shows it whole
+    #[arg(long)]
+    pub(crate) fold_reasoning: bool,
+
     /// File of the conversation's tokens with their keys and values: read if it is there, written at
     /// the end
     #[arg(long, value_name = "FILE")]
@@ -76,6 +86,8 @@ impl ChatArgs {
             reverse_prompt,
             in_prefix,
             in_suffix,
+            reasoning_format,
+            fold_reasoning,
             prompt_cache: _,
         } = self;
         system_prompt.is_some()
@@ -86,5 +98,7 @@ impl ChatArgs {
             || !reverse_prompt.is_empty()
             || !in_prefix.is_empty()
             || !in_suffix.is_empty()
+            || *reasoning_format != ReasoningFormat::default()
+            || *fold_reasoning
     }
 }

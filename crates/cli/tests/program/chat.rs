@@ -73,6 +73,37 @@ pub(crate) fn one_turn_is_what_the_plain_command_says() {
     assert_eq!(stopped.trim_end(), plain[..2].trim_end());
 }
 
+/// A prompt that has begun reasoning makes all that follows part of it.
+pub(crate) fn reasoning_is_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("talk.json");
+    let template = "{{ messages[-1].content }}<think>";
+    let input = format!("Once upon a time\n/save {}\n", file.display());
+    let args = [
+        "chat",
+        "--chat-template",
+        template,
+        "-b",
+        "cpu",
+        "--temp",
+        "0",
+        "-n",
+        "16",
+    ];
+    let told = run_with_input(&args, input.as_bytes());
+    assert_eq!(told.status, 0, "{}", told.stderr);
+    assert_eq!(told.stdout.trim(), "");
+    let message = &saved(&file)[1];
+    let thought = message["reasoning_content"].as_str().unwrap();
+    assert!(!thought.is_empty());
+    assert_eq!(message["content"], "");
+    let whole = run_with_input(
+        &[&args[..], &["--reasoning-format", "none"]].concat(),
+        input.as_bytes(),
+    );
+    assert!(whole.ok().contains(thought.trim()));
+}
+
 pub(crate) fn the_plain_command_talks_on_request() {
     let args = [
         "-p",

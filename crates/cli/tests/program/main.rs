@@ -52,6 +52,7 @@ fn main() -> ExitCode {
             calibrate::a_folder_that_takes_no_file_is_an_error,
             chat::a_line_is_a_message,
             chat::one_turn_is_what_the_plain_command_says,
+            chat::reasoning_is_told_apart,
             chat::the_plain_command_talks_on_request,
             chat::a_prompt_is_kept_in_a_file,
             chat::what_was_read_is_not_read_again,

@@ -6,7 +6,10 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use rustorch_chat::{ChatTemplates, ControlTokens, Message, RenderOptions, family, special_tokens};
+use rustorch_chat::{
+    Answer, AnswerParser, ChatTemplates, ControlTokens, Delta, Message, ParseOptions,
+    ReasoningFormat, RenderOptions, Step, family, special_tokens,
+};
 use rustorch_llm::sampler::SamplerChain;
 use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, Stop, generate};
 use rustorch_tokenizer::{StreamDecoder, Tokenizer};
@@ -46,6 +49,8 @@ impl Error for Overflow {}
 pub(super) trait Listener {
     /// This piece of text came, or nothing with a token.
     fn text(&mut self, text: &str) -> Result<ControlFlow<()>>;
+    /// This piece of reasoning came.
+    fn reasoning(&mut self, text: &str) -> Result<()>;
     /// The context is full: may its older half be forgotten?
     fn may_shift(&mut self) -> Result<bool>;
 }
@@ -63,6 +68,7 @@ pub(super) struct Conversation<'m> {
     templates: ChatTemplates,
     control: ControlTokens,
     messages: Vec<Message>,
+    reasoning: ReasoningFormat,
     fed: Fed,
 }
 
@@ -72,7 +78,11 @@ impl<'m> Conversation<'m> {
     ///
     /// # Errors
     /// The model has no vocabulary; the template is wrong.
-    pub(super) fn new(session: Session<'m>, template: Option<&str>) -> Result<Self> {
+    pub(super) fn new(
+        session: Session<'m>,
+        template: Option<&str>,
+        reasoning: ReasoningFormat,
+    ) -> Result<Self> {
         let model = session.model();
         let tokenizer = model.tokenizer()?;
         Ok(Self {
@@ -81,6 +91,7 @@ impl<'m> Conversation<'m> {
             session,
             tokenizer,
             messages: Vec::new(),
+            reasoning,
             fed: Fed::default(),
         })
     }
@@ -144,7 +155,15 @@ impl<'m> Conversation<'m> {
         let (text, ids) = self.fitting_prompt(limits.shift.is_some(), listener)?;
         let kept = self.session.keep_prefix(&ids);
         ids[..kept].iter().for_each(|&id| sampler.accept(id));
-        let mut reader = Reader::new(self.tokenizer, stops);
+        let template = self.templates.for_options(&RenderOptions::default());
+        let syntax = template.syntax();
+        let options = ParseOptions {
+            reasoning: self.reasoning,
+            thinking_begun: syntax.thinking_begun(&text).map(str::to_owned),
+            ..ParseOptions::default()
+        };
+        let parser = AnswerParser::new(syntax, &options);
+        let mut reader = Reader::new(self.tokenizer, parser, stops);
         let mut generated = generate(&mut self.session, &ids[kept..], sampler, limits, |event| {
             reader.hear(event, listener)
         })?;
@@ -162,8 +181,12 @@ impl<'m> Conversation<'m> {
             generated.decode.tokens += more.decode.tokens + 1;
             generated.decode.time += more.prompt.time + more.decode.time;
         }
-        let Read { raw, told } = reader.end(listener)?;
-        self.messages.push(Message::assistant(&told));
+        let Read { raw, answer } = reader.end(listener)?;
+        let mut message = Message::assistant(&answer.content);
+        if !answer.reasoning.is_empty() {
+            message.set("reasoning_content", answer.reasoning);
+        }
+        self.messages.push(message);
         self.fed = self.as_fed(text + &raw, &ids, &generated.ids);
         Ok(generated)
     }
@@ -290,23 +313,25 @@ impl<'m> Conversation<'m> {
 struct Read {
     /// Their text, with control tokens.
     raw: String,
-    /// What the answer says.
-    told: String,
+    /// What it says, and what was thought before.
+    answer: Answer,
 }
 
 /// Tokens of an answer as text.
 struct Reader<'a> {
     tokenizer: &'a Tokenizer,
     decoder: StreamDecoder<'a>,
+    parser: AnswerParser,
     stops: StopTexts<'a>,
     read: Read,
 }
 
 impl<'a> Reader<'a> {
-    fn new(tokenizer: &'a Tokenizer, stops: &'a [String]) -> Self {
+    fn new(tokenizer: &'a Tokenizer, parser: AnswerParser, stops: &'a [String]) -> Self {
         Self {
             tokenizer,
             decoder: tokenizer.decoder(),
+            parser,
             stops: StopTexts::new(stops),
             read: Read::default(),
         }
@@ -316,14 +341,17 @@ impl<'a> Reader<'a> {
         let Event::Token(id) = event else {
             return Ok(ControlFlow::Continue(()));
         };
-        let piece = self.decoder.push(id);
-        self.read.raw.push_str(piece);
-        let text = self.stops.push(piece);
+        let mut piece = self.decoder.push(id).to_owned();
         if self.tokenizer.is_control(id) {
-            let control = self.tokenizer.token_text(id).unwrap_or_default();
-            self.read.raw.push_str(control);
+            piece.push_str(self.tokenizer.token_text(id).unwrap_or_default());
         }
-        self.read.told.push_str(&text);
+        self.read.raw.push_str(&piece);
+        // What ends an answer is not part of it.
+        let steps = match self.tokenizer.is_end_of_generation(id) {
+            true => Vec::new(),
+            false => self.parser.push(&piece),
+        };
+        let text = self.take(steps, listener)?;
         let heard = listener.text(&text)?;
         Ok(match self.stops.found() {
             true => ControlFlow::Break(()),
@@ -331,12 +359,36 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Keeps what steps say. Returns what there is to show of the answer itself.
+    fn take(&mut self, steps: Vec<Step>, listener: &mut impl Listener) -> Result<String> {
+        let mut shown = String::new();
+        for step in steps {
+            match &step.delta {
+                Some(Delta::Content(text)) => {
+                    let text = self.stops.push(text);
+                    self.read.answer.content += &text;
+                    shown += &text;
+                }
+                Some(Delta::Reasoning(text)) => {
+                    self.read.answer.reasoning += text;
+                    listener.reasoning(text)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(shown)
+    }
+
     /// Gives out what was kept back.
     fn end(mut self, listener: &mut impl Listener) -> Result<Read> {
-        let rest = self.decoder.finish();
+        let rest = std::mem::replace(&mut self.decoder, self.tokenizer.decoder()).finish();
         self.read.raw.push_str(&rest);
-        let text = self.stops.push(&rest) + &self.stops.finish();
-        self.read.told.push_str(&text);
+        let mut steps = self.parser.push(&rest);
+        steps.extend(self.parser.finish());
+        let mut text = self.take(steps, listener)?;
+        let kept = self.stops.finish();
+        self.read.answer.content += &kept;
+        text += &kept;
         // There is nothing left to end.
         let _ = listener.text(&text)?;
         Ok(self.read)

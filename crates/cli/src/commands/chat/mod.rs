@@ -184,7 +184,7 @@ impl Chat<'_> {
         model::load(&mut session, &selection)?;
         self.restore(&mut session)?;
         let template = self.options.chat.chat_template.as_deref();
-        let mut talk = Conversation::new(session, template)?;
+        let mut talk = Conversation::new(session, template, self.options.chat.reasoning_format)?;
         talk.set_messages(messages);
         let mut first = match self.answers {
             0 => self.first()?,
@@ -305,7 +305,11 @@ impl Chat<'_> {
             (false, true) => WhenFull::Ask,
             (false, false) => WhenFull::Stop,
         };
-        let mut screen = Answer::new(&self.interrupts, when_full);
+        let mut screen = Answer::new(
+            &self.interrupts,
+            when_full,
+            self.options.chat.fold_reasoning,
+        );
         let stops = &self.options.chat.reverse_prompt;
         let answered = talk.answer(&mut sampler, &self.limits(), stops, &mut screen);
         let interrupted = screen.end()?;
@@ -378,6 +382,19 @@ impl Chat<'_> {
                 self.last = last;
                 let told = told.unwrap_or_else(|| "nothing was answered yet".to_owned());
                 remark(format_args!("{told} · fallbacks {fallbacks}"));
+            }
+            Slash::Think => {
+                let last = talk
+                    .messages()
+                    .iter()
+                    .rev()
+                    .find(|m| m.role() == "assistant");
+                let thought = last.and_then(|message| message.get("reasoning_content"));
+                remark(
+                    thought
+                        .and_then(|text| text.as_str())
+                        .unwrap_or("nothing was thought"),
+                );
             }
             Slash::Help => remark(HELP),
             Slash::Edit | Slash::Model(_) | Slash::Quit => {}

@@ -48,6 +48,10 @@ impl Interrupts {
     }
 }
 
+/// Codes of SGR (ECMA-48, 8.3.117).
+const DIM: &str = "\x1b[2m";
+const PLAIN: &str = "\x1b[0m";
+
 /// What is done when the context is full.
 #[derive(Clone, Copy)]
 pub(super) enum WhenFull {
@@ -64,16 +68,21 @@ pub(super) struct Answer<'s> {
     markdown: Option<Markdown>,
     interrupts: &'s Interrupts,
     when_full: WhenFull,
+    folds: bool,
+    /// Characters of reasoning that the answer is still to be told apart from.
+    thought: usize,
     ends_line: bool,
 }
 
 impl<'s> Answer<'s> {
-    pub(super) fn new(interrupts: &'s Interrupts, when_full: WhenFull) -> Self {
+    pub(super) fn new(interrupts: &'s Interrupts, when_full: WhenFull, folds: bool) -> Self {
         interrupts.begin();
         Self {
             markdown: io::stdout().is_terminal().then(Markdown::default),
             interrupts,
             when_full,
+            folds,
+            thought: 0,
             ends_line: true,
         }
     }
@@ -83,6 +92,7 @@ impl<'s> Answer<'s> {
     /// # Errors
     /// Standard output fails.
     pub(super) fn end(mut self) -> Result<bool> {
+        self.end_reasoning()?;
         if let Some(markdown) = self.markdown.take() {
             write(&markdown.finish())?;
         }
@@ -93,9 +103,39 @@ impl<'s> Answer<'s> {
     }
 }
 
+impl Answer<'_> {
+    /// Tells what comes now from the reasoning before it.
+    fn end_reasoning(&mut self) -> Result<()> {
+        let thought = std::mem::take(&mut self.thought);
+        match (thought, self.folds) {
+            (0, _) => Ok(()),
+            (_, true) => write(&format!(
+                "\r{DIM}thought {thought} characters (/think){PLAIN}\n"
+            )),
+            (_, false) => write(&format!("{PLAIN}\n\n")),
+        }
+    }
+}
+
 impl Listener for Answer<'_> {
+    fn reasoning(&mut self, text: &str) -> Result<()> {
+        // A pipe gets answers alone.
+        if self.markdown.is_none() {
+            return Ok(());
+        }
+        let before = self.thought;
+        self.thought += text.chars().count();
+        match (before, self.folds) {
+            (0, true) => write(&format!("{DIM}thinking …{PLAIN}")),
+            (_, true) => Ok(()),
+            (0, false) => write(&format!("{DIM}{text}")),
+            (_, false) => write(text),
+        }
+    }
+
     fn text(&mut self, text: &str) -> Result<ControlFlow<()>> {
         if !text.is_empty() {
+            self.end_reasoning()?;
             self.ends_line = text.ends_with('\n');
             match &mut self.markdown {
                 Some(markdown) => write(&markdown.push(text))?,
@@ -131,7 +171,7 @@ fn write(text: &str) -> Result<()> {
 /// A line of the program's own.
 pub(super) fn remark(text: impl std::fmt::Display) {
     match io::stderr().is_terminal() {
-        true => note(format_args!("\x1b[2m{text}\x1b[0m")),
+        true => note(format_args!("{DIM}{text}{PLAIN}")),
         false => note(text),
     }
 }

@@ -13,6 +13,7 @@ pub(super) enum Slash {
     Set(Option<(String, String)>),
     Stats,
     Model(String),
+    Think,
     Help,
     Quit,
 }
@@ -29,6 +30,7 @@ pub(super) const HELP: &str = "\
 /set [NAME VALUE]   change an option of sampling (/set temp 0.2), or show them
 /stats              tokens, speed, devices, fallbacks
 /model FILE         go on with another model
+/think              the reasoning before the last answer
 /help               this list
 /quit               end (also Ctrl-D)
 Ctrl-C ends an answer. Alt-Enter begins another line; Ctrl-R searches what was said before. A message that
@@ -66,6 +68,7 @@ impl Slash {
             },
             "stats" => Ok(Self::Stats),
             "model" => about("FILE").map(Self::Model),
+            "think" => Ok(Self::Think),
             "help" | "?" => Ok(Self::Help),
             "quit" | "exit" | "bye" => Ok(Self::Quit),
             other => Err(format!("no command /{other}: /help lists what there is")),
