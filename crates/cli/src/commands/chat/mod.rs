@@ -449,6 +449,12 @@ impl Chat<'_> {
 fn settings(sampling: &SamplingArgs) -> String {
     let options = serde_json::to_value(sampling).unwrap_or_default();
     let options = options.as_object().into_iter().flatten();
-    let lines = options.map(|(name, value)| format!("{name:<20} {value}"));
+    let lines = options.map(
+        |(name, value)| match value.as_f64().filter(|_| value.is_f64()) {
+            // In the digits of an f32.
+            Some(number) => format!("{name:<20} {}", number as f32),
+            None => format!("{name:<20} {value}"),
+        },
+    );
     lines.collect::<Vec<_>>().join("\n")
 }
