@@ -173,14 +173,14 @@ impl Leaves {
     /// Makes each storage one input, and each value in it a view of that input. Numbers become
     /// storages of a runtime, or constants.
     fn add(&mut self, history: &History, numbers: Option<&Runtime>) -> RusTorchResult<()> {
-        let mut views: SmallVec<[(&Value, View); 4]> = SmallVec::new();
+        let mut views: SmallVec<[(&Value, Arc<View>); 4]> = SmallVec::new();
         let mut constants: SmallVec<[(&Value, Scalar); 4]> = SmallVec::new();
         for (value, state) in &history.leaves {
             match (state, numbers) {
                 (State::Ready(view), _) => views.push((value, view.clone())),
                 (State::Scalar(number), Some(runtime)) => {
                     let storage = runtime.number(*number, value.ty().dtype)?;
-                    views.push((value, View::whole(storage, &value.ty().shape)));
+                    views.push((value, View::whole(storage, &value.ty().shape).into()));
                 }
                 (State::Scalar(number), None) => constants.push((value, *number)),
                 (State::Placeholder | State::Pending(_), _) => require(

@@ -1,5 +1,7 @@
 //! Computing tensors and reading their elements.
 
+use std::sync::Arc;
+
 use rustorch_ir::ops::Contiguous;
 use rustorch_ir::{OpError, Scalar, TensorType};
 use rustorch_macros::track_calls;
@@ -139,7 +141,7 @@ fn keep_results(capture: Capture, leaves: &Leaves, storages: Results, mut recipe
         let memory = pending.inputs[0].view();
         let view = match pending.is_update() {
             true => memory,
-            false => memory.and_then(|view| view.seen(&pending.op)),
+            false => memory.and_then(|view| view.seen(&pending.op).map(Arc::new)),
         };
         if let Some(view) = view {
             value.store(view);
@@ -184,7 +186,7 @@ impl Tensor {
     }
 
     /// The elements' place after [`Tensor::eval`].
-    pub(crate) fn view_of_value(&self) -> RusTorchResult<View> {
+    pub(crate) fn view_of_value(&self) -> RusTorchResult<Arc<View>> {
         self.eval()?;
         let missing = || OpError::new("eval", "a value", "none");
         Ok(self.value().view().ok_or_else(missing)?)
@@ -201,12 +203,12 @@ impl Tensor {
         recover_lost([self.value()].into_iter(), &runtime, routing)?;
         let view = self.view_of_value()?;
         match view.is_whole(self.dtype()) {
-            true => Ok(view.storage),
-            false => Ok(self.copied("storage")?.storage),
+            true => Ok(view.storage.clone()),
+            false => Ok(self.copied("storage")?.storage.clone()),
         }
     }
 
-    fn copied(&self, name: &'static str) -> RusTorchResult<View> {
+    fn copied(&self, name: &'static str) -> RusTorchResult<Arc<View>> {
         Self::apply(name, Contiguous, &[self])?.view_of_value()
     }
 

@@ -203,7 +203,7 @@ fn is_look(view: &Pending) -> bool {
         between.push((base, pending));
         base = next;
     }
-    let in_memory = base.view().map(|view| view.layout);
+    let in_memory = base.view().map(|view| view.layout.clone());
     let mut layout = in_memory.unwrap_or_else(|| Layout::contiguous(&base.ty().shape));
     for (value, pending) in between.iter().rev() {
         let seen = pending.op.def().view(&layout);

@@ -22,7 +22,7 @@ impl Tensor {
 
     fn layout(&self) -> Layout {
         match self.state() {
-            State::Ready(view) => view.layout,
+            State::Ready(view) => view.layout.clone(),
             State::Pending(_) | State::Scalar(_) | State::Placeholder => {
                 Layout::contiguous(&self.ty().shape)
             }

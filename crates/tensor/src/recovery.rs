@@ -19,7 +19,7 @@ pub(crate) type Recipes = ByKey<Arc<Recipe>>;
 pub(crate) fn of_history(history: &History, runtime: &Runtime) -> Recipes {
     let overwritten = (history.leaves.iter())
         .filter(|(value, _)| history.overwritten.contains_key(&value.key()))
-        .filter_map(|(value, _)| Some(value.view()?.storage));
+        .filter_map(|(value, _)| Some(value.view()?.storage.clone()));
     let overwritten: Vec<Storage> = overwritten.collect();
     let is_lasting = |storage: &Storage| !overwritten.iter().any(|o| o.same_as(storage));
     let mut recipes = Recipes::default();
@@ -91,7 +91,7 @@ fn operand(
     Some(Operand {
         from,
         ty,
-        layout: (!is_whole).then_some(view.layout),
+        layout: (!is_whole).then(|| view.layout.clone()),
     })
 }
 

@@ -234,7 +234,7 @@ impl Tensor {
     /// The memory that the elements are in, if they are computed, or were before a device that had the
     /// only copy was lost.
     pub fn storage_in_memory(&self) -> Option<Storage> {
-        Some(self.value.view()?.storage)
+        Some(self.value.view()?.storage.clone())
     }
 
     /// The device in whose memory the elements are, which is the one that computed them;
@@ -338,9 +338,10 @@ fn infer(name: &'static str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<Resu
 pub(crate) fn check_type(op: &'static str, ty: &TensorType) -> RusTorchResult<()> {
     let elements = (ty.shape.iter()).try_fold(1usize, |n, &d| n.checked_mul(d.max(1)));
     let bytes = elements.and_then(|n| n.checked_mul(ty.dtype.size().unwrap_or(1)));
+    let is_whole = !ty.dtype.is_block() || ty.dtype.bytes_of(&ty.shape).is_some();
     require(
         op,
-        bytes.is_some_and(|n| n <= isize::MAX as usize) && ty.dtype.bytes_of(&ty.shape).is_some(),
+        bytes.is_some_and(|n| n <= isize::MAX as usize) && is_whole,
         "a tensor of whole blocks that fits the address space",
         ty,
     )

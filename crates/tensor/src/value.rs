@@ -29,7 +29,7 @@ pub(crate) enum State {
     /// How it is computed.
     Pending(Arc<Pending>),
     /// Where it is.
-    Ready(View),
+    Ready(Arc<View>),
     /// One number, of rank 0, that has no memory yet.
     Scalar(Scalar),
     /// It is given when a [`Trace`](crate::Trace) is run.
@@ -107,7 +107,6 @@ pub(crate) fn overwrites(op: &Op) -> bool {
 }
 
 /// Elements in a storage.
-#[derive(Clone)]
 pub(crate) struct View {
     pub(crate) storage: Storage,
     pub(crate) layout: Layout,
@@ -145,8 +144,13 @@ impl View {
     }
 
     /// The same storage, in another layout.
-    pub(crate) fn seen_as(self, layout: Layout) -> Self {
-        Self { layout, ..self }
+    pub(crate) fn seen_as(&self, layout: Layout) -> Self {
+        let (storage, origin) = (self.storage.clone(), self.origin.clone());
+        Self {
+            storage,
+            layout,
+            origin,
+        }
     }
 
     /// The operation that computed the storage.
@@ -176,7 +180,7 @@ impl View {
     pub(crate) fn seen(&self, op: &Op) -> Option<Self> {
         let def = op.def();
         let layout = (def.role() == Role::View).then(|| def.view(&self.layout))??;
-        Some(self.clone().seen_as(layout))
+        Some(self.seen_as(layout))
     }
 }
 
@@ -188,9 +192,10 @@ impl Node {
             return SmallVec::new();
         }
         match mem::replace(state, State::Placeholder) {
-            State::Pending(pending) => Arc::into_inner(pending)
-                .map(|p| p.inputs)
-                .unwrap_or_default(),
+            State::Pending(mut pending) => match Arc::get_mut(&mut pending) {
+                Some(alone) => mem::take(&mut alone.inputs),
+                None => Arc::into_inner(pending).map_or_else(SmallVec::new, |p| p.inputs),
+            },
             State::Ready(_) | State::Scalar(_) | State::Placeholder => SmallVec::new(),
         }
     }
@@ -244,7 +249,8 @@ impl Value {
     }
 
     /// Elements in memory.
-    pub(crate) fn ready(dtype: DType, pin: Option<DeviceType>, view: View) -> Self {
+    pub(crate) fn ready(dtype: DType, pin: Option<DeviceType>, view: impl Into<Arc<View>>) -> Self {
+        let view = view.into();
         let shape = view.layout.shape.clone();
         Self::new(TensorType { shape, dtype }, pin, State::Ready(view))
     }
@@ -274,7 +280,7 @@ impl Value {
     }
 
     /// Where its elements are, if they are in memory.
-    pub(crate) fn view(&self) -> Option<View> {
+    pub(crate) fn view(&self) -> Option<Arc<View>> {
         match &*self.lock() {
             State::Ready(view) => Some(view.clone()),
             State::Pending(_) | State::Scalar(_) | State::Placeholder => None,
@@ -282,10 +288,10 @@ impl Value {
     }
 
     /// Puts the value in memory in the place of its history.
-    pub(crate) fn store(&self, view: View) {
+    pub(crate) fn store(&self, view: impl Into<Arc<View>>) {
         let mut state = self.lock();
         if matches!(*state, State::Pending(_) | State::Scalar(_)) {
-            let history = mem::replace(&mut *state, State::Ready(view));
+            let history = mem::replace(&mut *state, State::Ready(view.into()));
             // The history may be long, and the lock is not needed for dropping it.
             drop(state);
             drop(history);
@@ -296,7 +302,7 @@ impl Value {
     pub(crate) fn restore(&self, view: View) {
         let mut state = self.lock();
         if matches!(*state, State::Ready(_)) {
-            let lost = mem::replace(&mut *state, State::Ready(view));
+            let lost = mem::replace(&mut *state, State::Ready(view.into()));
             drop(state);
             drop(lost);
         }

@@ -95,7 +95,10 @@ impl FusedReduce {
         let elements = match &self.prologue {
             Prologue::Operand(operand) => Elements::View(inputs[*operand]),
             Prologue::Squares(operand) => Elements::Squares(inputs[*operand]),
-            Prologue::Plan(plan) => Elements::Blocks(Blocks::new(plan, inputs, BLOCK).into()),
+            Prologue::Plan(plan) => {
+                let most = self.order.elements().min(BLOCK);
+                Elements::Blocks(Blocks::new(plan, inputs, most).into())
+            }
         };
         let reduction = |out: &mut [u8]| {
             Reduction {

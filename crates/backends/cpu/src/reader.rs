@@ -253,6 +253,10 @@ impl<'a, T: Element> Reader<'a, T> {
             self.found = Found::Stored(self.layout.offset + start);
             return;
         }
+        if self.layout.rank() == 0 && len == 1 {
+            self.found = Found::Stored(self.layout.offset);
+            return;
+        }
         let runs = Runs::new(&self.layout, start..start + len);
         let only = runs.clone().next().filter(|run| run.len == len);
         self.found = match only {

@@ -88,6 +88,11 @@ impl Order {
         }
     }
 
+    /// Elements of all results.
+    pub(crate) fn elements(&self) -> usize {
+        self.len * self.count
+    }
+
     /// The dimensions as they are gone through.
     pub(crate) fn dims(&self) -> Vec<usize> {
         match self.by_columns {

@@ -136,12 +136,13 @@ impl Source {
 
     /// Fills `out` with its one element.
     pub(super) fn repeat(&self, data: &[u8], out: &mut [u8]) {
-        let runs = Runs::new(&self.layout, 0..out.len() / self.size);
-        (self.moves.gather)(data, runs, out);
+        let (at, stride, len) = (0, 0, out.len() / self.size);
+        (self.moves.copy_run)(data, Run { at, stride, len }, out);
     }
 
     /// Finds `len` elements from `start` on in `data`, or brings them to a register. Of one that is
-    /// repeated `as_one` gives no more than that.
+    /// repeated `as_one` gives no more than that. A call would take longer than a short row.
+    #[inline(always)]
     pub(super) fn load<'a>(
         &self,
         data: &'a [u8],
@@ -182,6 +183,7 @@ impl Source {
     }
 
     /// `len` elements from `start` on, if they are one run.
+    #[inline(always)]
     fn run(&self, start: usize, len: usize) -> Option<Run> {
         let Layout { shape, strides, .. } = &self.layout;
         // Of two dimensions, which is the most frequent case, without the preparations of `Runs`.
