@@ -15,5 +15,5 @@ pub(crate) use route::{RouteArg, operation};
 pub(crate) use sampling::{FormArgs, SamplingArgs};
 pub(crate) use shared::{
     CacheType, ContextArgs, CoreMlArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, GpuArgs,
-    InjectArgs, ModelArgs, TextArgs, ThreadArgs,
+    InjectArgs, LengthArgs, ModelArgs, TextArgs, ThreadArgs,
 };

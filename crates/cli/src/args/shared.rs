@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use rustorch_faulty::{FaultError, Faults};
-use rustorch_llm::GpuLayers;
+use rustorch_llm::{GenerateOptions, GpuLayers};
 use rustorch_tensor::DeviceOptions;
 
 use super::amount::gpu_layers;
@@ -201,6 +201,35 @@ pub(crate) struct ContextArgs {
     /// Type of cached values (-ctv), the same as that of the keys
     #[arg(long, value_name = "TYPE")]
     pub(crate) cache_type_v: Option<CacheType>,
+}
+
+/// How long a text or an answer becomes.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct LengthArgs {
+    /// Tokens to generate; -1 for as many as the context has room for
+    #[arg(short, long, visible_alias = "predict", value_name = "N", default_value_t = -1)]
+    #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    pub(crate) n_predict: i64,
+
+    /// Go on where the model would end the text
+    #[arg(long)]
+    pub(crate) ignore_eos: bool,
+
+    /// When the context is full, go on without its older half (of a conversation, without the oldest
+    /// turns), computing the newer one again
+    #[arg(long)]
+    pub(crate) context_shift: bool,
+}
+
+impl LengthArgs {
+    /// The same for generating; `shift` is how many tokens at the beginning of a full context stay.
+    pub(crate) fn limits(self, shift: Option<usize>) -> GenerateOptions {
+        GenerateOptions {
+            max_tokens: usize::try_from(self.n_predict).ok(),
+            ignore_end: self.ignore_eos,
+            shift,
+        }
+    }
 }
 
 /// A text from the command line or a file. Without either it is what is piped in.

@@ -20,7 +20,9 @@ use rustorch_tokenizer::{EncodeOptions, StreamDecoder, Tokenizer};
 use serde_json::json;
 
 use super::{chat, text};
-use crate::args::{ChatArgs, ContextArgs, DeviceArgs, Format, ModelArgs, SamplingArgs, TextArgs};
+use crate::args::{
+    ChatArgs, ContextArgs, DeviceArgs, Format, LengthArgs, ModelArgs, SamplingArgs, TextArgs,
+};
 use crate::devices::Devices;
 use crate::failure::{INTERRUPTED, Usage};
 use crate::model::{self, Source};
@@ -36,18 +38,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     text: TextArgs,
 
-    /// Tokens to generate; -1 for as many as the context has room for
-    #[arg(short, long, visible_alias = "predict", value_name = "N", default_value_t = -1)]
-    #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
-    n_predict: i64,
-
-    /// Go on where the model would end the text
-    #[arg(long)]
-    ignore_eos: bool,
-
-    /// When the context is full, go on without its older half, computing the newer one again
-    #[arg(long)]
-    context_shift: bool,
+    #[command(flatten)]
+    length: LengthArgs,
 
     /// Tokens at the beginning that are then kept (attention sinks)
     #[arg(long, value_name = "N", default_value_t = 4)]
@@ -163,9 +155,7 @@ impl Options {
         Ok(chat::Options {
             model: self.model.clone(),
             text: self.text.clone(),
-            n_predict: self.n_predict,
-            ignore_eos: self.ignore_eos,
-            context_shift: self.context_shift,
+            length: self.length,
             chat: self.chat.clone(),
             sampling: self.sampling.clone(),
             context: self.context.clone(),
@@ -214,11 +204,8 @@ impl Options {
     }
 
     fn limits(&self) -> GenerateOptions {
-        GenerateOptions {
-            max_tokens: usize::try_from(self.n_predict).ok(),
-            ignore_end: self.ignore_eos,
-            shift: self.context_shift.then_some(self.keep),
-        }
+        let shift = self.length.context_shift.then_some(self.keep);
+        self.length.limits(shift)
     }
 }
 

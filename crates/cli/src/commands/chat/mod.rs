@@ -19,7 +19,9 @@ use rustorch_llm::{GenerateOptions, Generated, Model, Session, Speed, Stop};
 use rustorch_tensor::with_runtime;
 
 use super::text;
-use crate::args::{ChatArgs, ContextArgs, DeviceArgs, ModelArgs, SamplingArgs, TextArgs};
+use crate::args::{
+    ChatArgs, ContextArgs, DeviceArgs, LengthArgs, ModelArgs, SamplingArgs, TextArgs,
+};
 use crate::devices::Devices;
 use crate::failure::{self, INTERRUPTED};
 use crate::model::{self, Source};
@@ -37,18 +39,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(super) text: TextArgs,
 
-    /// Tokens of an answer, at most; -1 for as many as the context has room for
-    #[arg(short, long, visible_alias = "predict", value_name = "N", default_value_t = -1)]
-    #[arg(allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
-    pub(super) n_predict: i64,
-
-    /// Go on where the model would end an answer
-    #[arg(long)]
-    pub(super) ignore_eos: bool,
-
-    /// When the context is full, forget the oldest turns without asking
-    #[arg(long)]
-    pub(super) context_shift: bool,
+    #[command(flatten)]
+    pub(super) length: LengthArgs,
 
     #[command(flatten)]
     pub(super) chat: ChatArgs,
@@ -285,11 +277,7 @@ impl Chat<'_> {
     }
 
     fn limits(&self) -> GenerateOptions {
-        GenerateOptions {
-            max_tokens: usize::try_from(self.options.n_predict).ok(),
-            ignore_end: self.options.ignore_eos,
-            shift: None,
-        }
+        self.options.length.limits(None)
     }
 
     /// Has what was said last answered. Was that interrupted?
@@ -300,7 +288,7 @@ impl Chat<'_> {
         }
         self.answers += 1;
         let mut sampler = sampling.chain(talk.session().model().tokenizer().ok())?;
-        let when_full = match (self.options.context_shift, self.input.is_terminal()) {
+        let when_full = match (self.options.length.context_shift, self.input.is_terminal()) {
             (true, _) => WhenFull::Shift,
             (false, true) => WhenFull::Ask,
             (false, false) => WhenFull::Stop,
