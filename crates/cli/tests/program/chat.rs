@@ -354,7 +354,7 @@ impl Terminal {
         let path = self.folder.path().join(format!("{files}.json"));
         self.type_line(&format!("/save {}", path.display()));
         let start = Instant::now();
-        while fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')) == false {
+        while !fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')) {
             assert!(start.elapsed() < PATIENCE, "{}", self.shown());
             std::thread::sleep(Duration::from_millis(50));
         }
