@@ -42,6 +42,7 @@ impl Variants {
         };
         let name = found
             .bundled()
+            .model
             .gguf()
             .metadata
             .str("general.name")?
@@ -75,12 +76,7 @@ impl Variants {
     }
 
     /// The model that is part of the program.
-    pub(crate) fn bundled(&self) -> &Model {
-        &self.all[0].model
-    }
-
-    /// The same, with its type.
-    pub(crate) fn bundled_variant(&self) -> &Variant {
+    pub(crate) fn bundled(&self) -> &Variant {
         &self.all[0]
     }
 

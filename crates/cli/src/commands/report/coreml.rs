@@ -306,7 +306,7 @@ mod tests {
             Ok(vec![Arc::new(device)])
         };
         let progress = &mut Progress::default();
-        let all = CoreMl::measure(variants.bundled_variant(), SMALL, &emulated, progress);
+        let all = CoreMl::measure(variants.bundled(), SMALL, &emulated, progress);
         let configurations: Vec<_> = (all.rows.iter())
             .map(|row| (&*row.units, &*row.precision))
             .collect();

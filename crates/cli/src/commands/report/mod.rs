@@ -99,7 +99,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         models: Models::measure(&subjects, &variants, options, text.as_deref(), progress),
         #[cfg(feature = "coreml")]
         coreml: CoreMl::measure(
-            variants.bundled_variant(),
+            variants.bundled(),
             Workload::of(options.repetitions),
             &rustorch_coreml::devices_with,
             progress,

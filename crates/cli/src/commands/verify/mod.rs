@@ -118,7 +118,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
     let verifier = Verifier {
         options,
         // If the CPU fails, its own part says so.
-        cpu: cpu.and_then(|cpu| Speeds::of(cpu, variants.bundled()).ok()),
+        cpu: cpu.and_then(|cpu| Speeds::of(cpu, &variants.bundled().model).ok()),
         variants,
     };
     let mut progress = Progress::open(document.path(), &identity());
@@ -195,7 +195,7 @@ impl Verifier<'_> {
     }
 
     fn part(&self, part: Part, subject: &Subject) -> Findings {
-        let (options, model) = (self.options, self.variants.bundled());
+        let (options, model) = (self.options, &self.variants.bundled().model);
         match (part, subject.device()) {
             (Part::Conformance, Some(b)) => conformance::check(b, &options.ops, options.full),
             (Part::Faults, Some(b)) => faults::check(b, model, options.full),
