@@ -216,6 +216,7 @@ pub(crate) fn mistakes_are_told() {
         ("/regen\n".to_owned(), "nothing was said"),
         ("/set temp hot\n".to_owned(), "/set temp hot"),
         ("/set nothing 1\n".to_owned(), "--nothing"),
+        ("/set grammar root\n".to_owned(), "root"),
         ("/load /no/such/file\n".to_owned(), "/no/such/file"),
         (format!("/load {}\n", file.display()), "role"),
         ("/save /no/such/folder/x\n".to_owned(), "/no/such/folder/x"),

@@ -17,6 +17,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use rustorch_chat::Message;
 use rustorch_llm::{GenerateOptions, Generated, Model, Session, Speed, Stop};
 use rustorch_tensor::with_runtime;
+use rustorch_tokenizer::Tokenizer;
 
 use super::text;
 use crate::args::{
@@ -361,7 +362,10 @@ impl Chat<'_> {
                     talk.messages().len()
                 ));
             }
-            Slash::Set(Some((name, value))) => self.set(&name, &value)?,
+            Slash::Set(Some((name, value))) => {
+                let model = talk.session().model();
+                self.set(&name, &value, model.tokenizer().ok())?;
+            }
             Slash::Set(None) => remark(settings(&self.sampling)),
             Slash::Stats => {
                 let fallbacks = self.devices.runtime.fallbacks().len();
@@ -391,7 +395,7 @@ impl Chat<'_> {
     }
 
     /// Changes an option of sampling.
-    fn set(&mut self, name: &str, value: &str) -> Result<()> {
+    fn set(&mut self, name: &str, value: &str, tokenizer: Option<&Tokenizer>) -> Result<()> {
         // What is not said stays as it is, rather than to become what it is at first.
         let command = Settable::command().mut_args(|arg| arg.default_values([] as [&str; 0]));
         let option = format!("--{}={value}", name.trim_start_matches('-'));
@@ -407,7 +411,7 @@ impl Chat<'_> {
         };
         changed.update_from_arg_matches(&matches).map_err(told)?;
         // Impossible values are refused now, not with the next answer.
-        changed.sampling.check()?;
+        changed.sampling.chain(tokenizer)?;
         self.sampling = changed.sampling;
         Ok(())
     }

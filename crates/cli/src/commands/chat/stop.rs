@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn what_may_begin_one_is_kept_back() {
         let (out, found) = through(&["User:"], &["Yes. U", "se", "it. Us", "er", ": no"]);
-        assert_eq!(out, ["Yes. ", "Use", "it. ", "", "", ""]);
+        assert_eq!(out, ["Yes. ", "", "Useit. ", "", "", ""]);
         assert!(found);
         let (out, found) = through(&["User:"], &["a U", "s"]);
         assert_eq!(out, ["a ", "", "Us"]);
