@@ -216,7 +216,6 @@ pub(crate) fn mistakes_are_told() {
         ("/regen\n".to_owned(), "nothing was said"),
         ("/set temp hot\n".to_owned(), "/set temp hot"),
         ("/set nothing 1\n".to_owned(), "--nothing"),
-        ("/set grammar root\n".to_owned(), "root"),
         ("/load /no/such/file\n".to_owned(), "/no/such/file"),
         (format!("/load {}\n", file.display()), "role"),
         ("/save /no/such/folder/x\n".to_owned(), "/no/such/folder/x"),
@@ -225,6 +224,8 @@ pub(crate) fn mistakes_are_told() {
         let error = talk(&[], &input).error(1);
         assert!(error.contains(why), "{error}");
     }
+    let grammar = talk(&[], "/set grammar root\n").error(2);
+    assert!(grammar.contains("line 1"), "{grammar}");
     let wrong = run(["chat", "--chat-template", "{% if %}", "-st", "-p", "x"]).error(1);
     assert!(wrong.contains("line 1"), "{wrong}");
     let unknown = run(["chat", "--chat-template", "nobody", "-st", "-p", "x"]).error(1);
