@@ -31,6 +31,29 @@ pub(crate) struct Run {
     pub(crate) len: usize,
 }
 
+impl Run {
+    /// The `len` elements of `layout` from number `start` on, if they are one run.
+    #[inline(always)]
+    pub(crate) fn of(layout: &Layout, start: usize, len: usize) -> Option<Self> {
+        let Layout {
+            shape,
+            strides,
+            offset,
+        } = layout;
+        // Of two dimensions, which is the most frequent case, without the preparations of `Runs`.
+        let (&[_, width], &[far, near]) = (&shape[..], &strides[..]) else {
+            let mut runs = Runs::new(layout, start..start + len);
+            return runs.next().filter(|run| run.len == len);
+        };
+        let (row, column) = (start / width.max(1), start % width.max(1));
+        (len > 0 && column + len <= width).then_some(Self {
+            at: offset + row * far + column * near,
+            stride: near,
+            len,
+        })
+    }
+}
+
 /// The runs that a range of a layout's elements, in row-major order, consists of.
 #[derive(Clone)]
 pub(crate) struct Runs<'a> {
@@ -257,8 +280,7 @@ impl<'a, T: Element> Reader<'a, T> {
             self.found = Found::Stored(self.layout.offset);
             return;
         }
-        let runs = Runs::new(&self.layout, start..start + len);
-        let only = runs.clone().next().filter(|run| run.len == len);
+        let only = Run::of(&self.layout, start, len);
         self.found = match only {
             Some(Run { at, stride: 1, .. }) => Found::Stored(at),
             Some(Run { at, stride: 0, .. })
@@ -268,6 +290,7 @@ impl<'a, T: Element> Reader<'a, T> {
             }
             _ => {
                 self.gathered.resize(len, T::zeroed());
+                let runs = Runs::new(&self.layout, start..start + len);
                 gather(self.data, runs, &mut self.gathered);
                 match only {
                     Some(Run { at, stride: 0, .. }) => Found::Repeated(at),
@@ -307,8 +330,13 @@ impl<'a, T: Element> Reader<'a, T> {
             out.copy_from_slice(&self.data[start..start + out.len()]);
             return;
         }
-        let runs = Runs::new(&self.layout, start..start + out.len());
-        gather(self.data, runs, out);
+        match Run::of(&self.layout, start, out.len()) {
+            Some(run) => copy_run(self.data, run, out),
+            None => {
+                let runs = Runs::new(&self.layout, start..start + out.len());
+                gather(self.data, runs, out);
+            }
+        }
     }
 
     /// Copies all elements to `out`, in parallel.

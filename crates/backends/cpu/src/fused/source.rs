@@ -167,7 +167,7 @@ impl Source {
             }
             register.holds = 0..0;
         }
-        match self.run(start, len) {
+        match Run::of(&self.layout, start, len) {
             Some(Run { at, stride: 1, .. }) => Place::Memory(&data[at * size..][..len * size]),
             Some(Run { at, stride: 0, .. }) if as_one => Place::Memory(&data[at * size..][..size]),
             Some(run) => {
@@ -180,23 +180,6 @@ impl Source {
                 Place::Register(0)
             }
         }
-    }
-
-    /// `len` elements from `start` on, if they are one run.
-    #[inline(always)]
-    fn run(&self, start: usize, len: usize) -> Option<Run> {
-        let Layout { shape, strides, .. } = &self.layout;
-        // Of two dimensions, which is the most frequent case, without the preparations of `Runs`.
-        let (&[_, width], &[far, near]) = (&shape[..], &strides[..]) else {
-            let mut runs = Runs::new(&self.layout, start..start + len);
-            return runs.next().filter(|run| run.len == len);
-        };
-        let (row, column) = (start / width, start % width);
-        (column + len <= width).then_some(Run {
-            at: row * far + column * near,
-            stride: near,
-            len,
-        })
     }
 }
 
