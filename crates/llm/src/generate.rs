@@ -55,6 +55,9 @@ pub enum Event {
     },
     /// This token was generated.
     Token(u32),
+    /// The context is full, and is shifted if the options say so; who stops here has it left as it
+    /// is.
+    Full,
     /// The context was full: so many of its tokens are forgotten.
     Shifted {
         /// How many.
@@ -154,6 +157,9 @@ pub fn generate<E: From<LlmError>>(
                 let Some(keep) = options.shift else {
                     break Stop::Context;
                 };
+                if on_event(Event::Full)?.is_break() {
+                    break Stop::Context;
+                }
                 // One that is kept whole has no room either.
                 let dropped = session.shift(keep, &selection)?;
                 if dropped == 0 {

@@ -275,6 +275,7 @@ impl<'a> Writer<'a> {
                 self.text.push_str(&text);
                 self.show(&text)
             }
+            Event::Full => Ok(()),
             Event::Shifted { dropped } => {
                 tracing::info!("the context was full: {dropped} tokens are forgotten");
                 Ok(())

@@ -255,6 +255,29 @@ pub(crate) fn a_full_context_is_told() {
     assert_ne!(messages[0]["content"], "Once upon a time there was a king.");
 }
 
+/// Within an answer a full context ends it, or is shifted, and the limit stays that of the answer.
+pub(crate) fn an_answer_goes_on_behind_a_full_context() {
+    let args = ["-n", "60", "-c", "32", "--ignore-eos"];
+    let ended = talk(&args, "Once upon a time\n/stats\n");
+    assert!(
+        ended.stderr.contains("the context is full"),
+        "{}",
+        ended.stderr
+    );
+    let shifted = talk(
+        &[&args[..], &["--context-shift"]].concat(),
+        "Once upon a time\n/stats\n",
+    );
+    assert!(shifted.stderr.contains("ended by -n"), "{}", shifted.stderr);
+    // The last one is not fed back.
+    assert_eq!(told(&shifted.stderr, "answer ", " tokens"), 59);
+    assert!(
+        shifted.stdout.starts_with(ended.stdout.trim_end()),
+        "{}",
+        shifted.stdout
+    );
+}
+
 /// A terminal in which the program runs.
 struct Terminal {
     socket: String,

@@ -59,6 +59,7 @@ fn main() -> ExitCode {
             chat::a_conversation_is_saved_and_gone_on_with,
             chat::mistakes_are_told,
             chat::a_full_context_is_told,
+            chat::an_answer_goes_on_behind_a_full_context,
             commands::help_and_version,
             commands::tokenize,
             commands::logits_of_every_position_or_the_last,

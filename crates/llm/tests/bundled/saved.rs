@@ -204,7 +204,7 @@ pub(crate) fn a_full_context_is_shifted() {
         match event {
             Event::Shifted { dropped } => at.push((told.len(), dropped)),
             Event::Token(id) => told.push(id),
-            Event::Prompt { .. } => {}
+            Event::Prompt { .. } | Event::Full => {}
         }
         Ok::<_, LlmError>(ControlFlow::Continue(()))
     });

@@ -11,7 +11,7 @@ use rustorch_chat::{
     ReasoningFormat, RenderOptions, Step, family, special_tokens,
 };
 use rustorch_llm::sampler::SamplerChain;
-use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, Stop, generate};
+use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, generate};
 use rustorch_tokenizer::{StreamDecoder, Tokenizer};
 use serde_json::{Value, json};
 
@@ -152,7 +152,11 @@ impl<'m> Conversation<'m> {
         stops: &[String],
         listener: &mut impl Listener,
     ) -> Result<Generated> {
-        let (text, ids) = self.fitting_prompt(limits.shift.is_some(), listener)?;
+        let (text, ids) = self.fitting_prompt(listener)?;
+        let limits = GenerateOptions {
+            shift: Some(self.kept_tokens()),
+            ..*limits
+        };
         let kept = self.session.keep_prefix(&ids);
         ids[..kept].iter().for_each(|&id| sampler.accept(id));
         let template = self.templates.for_options(&RenderOptions::default());
@@ -164,23 +168,9 @@ impl<'m> Conversation<'m> {
         };
         let parser = AnswerParser::new(syntax, &options);
         let mut reader = Reader::new(self.tokenizer, parser, stops);
-        let mut generated = generate(&mut self.session, &ids[kept..], sampler, limits, |event| {
+        let generated = generate(&mut self.session, &ids[kept..], sampler, &limits, |event| {
             reader.hear(event, listener)
         })?;
-        while generated.stop == Stop::Context && listener.may_shift()? {
-            let selection = limits.selection(self.session.model(), sampler);
-            self.session.shift(self.kept_tokens()?, &selection)?;
-            let Some(&last) = generated.ids.last() else {
-                break;
-            };
-            let more = generate(&mut self.session, &[last], sampler, limits, |event| {
-                reader.hear(event, listener)
-            })?;
-            generated.ids.extend(more.ids);
-            generated.stop = more.stop;
-            generated.decode.tokens += more.decode.tokens + 1;
-            generated.decode.time += more.prompt.time + more.decode.time;
-        }
         let Read { raw, answer } = reader.end(listener)?;
         let mut message = Message::assistant(&answer.content);
         if !answer.reasoning.is_empty() {
@@ -206,12 +196,8 @@ impl<'m> Conversation<'m> {
     }
 
     /// The prompt, as text and tokens; without the oldest turns, if it may be and is else too long.
-    fn fitting_prompt(
-        &mut self,
-        shifts: bool,
-        listener: &mut impl Listener,
-    ) -> Result<(String, Vec<u32>)> {
-        let mut may_shift = shifts;
+    fn fitting_prompt(&mut self, listener: &mut impl Listener) -> Result<(String, Vec<u32>)> {
+        let mut may_shift = false;
         loop {
             let (text, ids) = self.prompt(&self.messages, true)?;
             let (tokens, context) = (ids.len(), self.session.context());
@@ -228,10 +214,8 @@ impl<'m> Conversation<'m> {
 
     /// Forgets the first thing that was said with what followed, unless it is the last.
     fn forget_oldest_turn(&mut self) -> bool {
-        let mut said = self.messages.iter().enumerate();
-        let mut said = said
-            .by_ref()
-            .filter(|(_, message)| message.role() == "user");
+        let messages = self.messages.iter().enumerate();
+        let mut said = messages.filter(|(_, message)| message.role() == "user");
         let (Some((first, _)), Some((second, _))) = (said.next(), said.next()) else {
             return false;
         };
@@ -265,7 +249,7 @@ impl<'m> Conversation<'m> {
     }
 
     /// Tokens that stay where the context is full: those of what the model was told first.
-    fn kept_tokens(&self) -> Result<usize> {
+    fn kept_tokens(&self) -> usize {
         let systems: Vec<Message> = self
             .messages
             .iter()
@@ -277,7 +261,7 @@ impl<'m> Conversation<'m> {
             // A template that wants more than that keeps what all do.
             false => self.prompt(&systems, false).map_or(0, |(_, ids)| ids.len()),
         };
-        Ok(told.max(SINKS).min(self.session.context() / 2))
+        told.max(SINKS).min(self.session.context() / 2)
     }
 
     /// Writes the messages to a file, as [`Self::load`] reads them.
@@ -338,8 +322,12 @@ impl<'a> Reader<'a> {
     }
 
     fn hear(&mut self, event: Event, listener: &mut impl Listener) -> Result<ControlFlow<()>> {
-        let Event::Token(id) = event else {
-            return Ok(ControlFlow::Continue(()));
+        let id = match event {
+            Event::Token(id) => id,
+            Event::Full if !listener.may_shift()? => return Ok(ControlFlow::Break(())),
+            Event::Full | Event::Prompt { .. } | Event::Shifted { .. } => {
+                return Ok(ControlFlow::Continue(()));
+            }
         };
         let mut piece = self.decoder.push(id).to_owned();
         if self.tokenizer.is_control(id) {
