@@ -32,6 +32,7 @@ mod sampling;
 mod settings;
 mod subject;
 mod table;
+mod text;
 mod variants;
 
 use std::process::ExitCode;

@@ -14,6 +14,7 @@ use rustorch_tokenizer::Tokenizer;
 use crate::args::{FormArgs, SamplingArgs};
 use crate::escape::unescape;
 use crate::failure::Usage;
+use crate::text::from_file;
 
 /// Sequence breakers of llama.cpp.
 const BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
@@ -166,12 +167,7 @@ impl FormArgs {
 /// The text that was given, or that of the file.
 fn text(given: &Option<String>, file: Option<&Path>) -> Result<Option<String>> {
     match (given, file) {
-        (None, Some(path)) => {
-            let read = std::fs::read_to_string(path).map(Some);
-            read.with_context(|| {
-                format!("{}: cannot read the file; check the path", path.display())
-            })
-        }
+        (None, Some(path)) => from_file(path).map(Some),
         (given, _) => Ok(given.clone()),
     }
 }

@@ -19,7 +19,7 @@ use rustorch_tensor::{Activity, with_runtime};
 use rustorch_tokenizer::{EncodeOptions, StreamDecoder, Tokenizer};
 use serde_json::json;
 
-use super::{chat, text};
+use super::chat;
 use crate::args::{
     ChatArgs, ContextArgs, DeviceArgs, Format, LengthArgs, ModelArgs, SamplingArgs, TextArgs,
 };
@@ -28,7 +28,7 @@ use crate::failure::{INTERRUPTED, Usage};
 use crate::model::{self, Source};
 use crate::output::{json_line, note};
 use crate::settings::{Settings, layer_runs, layers_json};
-use crate::{bundled, progress};
+use crate::{bundled, progress, text};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {

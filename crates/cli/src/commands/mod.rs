@@ -13,7 +13,6 @@ mod logits;
 mod perplexity;
 mod quantize;
 mod report;
-mod text;
 mod tokenize;
 mod verify;
 

@@ -8,11 +8,11 @@ use clap::Args;
 use rustorch_llm::{Selection, Session, perplexity};
 use rustorch_tokenizer::EncodeOptions;
 
-use super::text;
 use crate::args::{ContextArgs, DeviceArgs, ModelArgs, TextArgs};
 use crate::devices::Devices;
 use crate::model::{Source, load};
 use crate::progress;
+use crate::text;
 
 const METHOD: &str = "\
 The text is cut into pieces of the context's size. Each is scored on its second half, with the

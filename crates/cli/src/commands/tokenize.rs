@@ -6,11 +6,11 @@ use anyhow::Result;
 use clap::Args;
 use rustorch_tokenizer::EncodeOptions;
 
-use super::text;
 use crate::args::{ModelArgs, TextArgs};
 use crate::failure::Usage;
 use crate::model::Source;
 use crate::output::json_line;
+use crate::text;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {

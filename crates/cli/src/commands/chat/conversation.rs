@@ -16,7 +16,7 @@ use rustorch_tokenizer::{StreamDecoder, Tokenizer};
 use serde_json::{Value, json};
 
 use super::stop::StopTexts;
-use crate::commands::text;
+use crate::text;
 
 /// The family of models without a template, as in llama.cpp.
 const DEFAULT_FAMILY: &str = "chatml";

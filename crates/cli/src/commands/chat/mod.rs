@@ -19,13 +19,13 @@ use rustorch_llm::{GenerateOptions, Generated, Model, Session, Speed, Stop};
 use rustorch_tensor::with_runtime;
 use rustorch_tokenizer::Tokenizer;
 
-use super::text;
 use crate::args::{
     ChatArgs, ContextArgs, DeviceArgs, LengthArgs, ModelArgs, SamplingArgs, TextArgs,
 };
 use crate::devices::Devices;
 use crate::failure::{self, INTERRUPTED};
 use crate::model::{self, Source};
+use crate::text;
 use conversation::{Conversation, Overflow};
 use editor::{Editor, Line};
 use screen::{Answer, Interrupts, WhenFull, remark};

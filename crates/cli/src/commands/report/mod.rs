@@ -91,7 +91,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let text = options
         .file
         .as_deref()
-        .map(super::text::from_file)
+        .map(crate::text::from_file)
         .transpose()?;
     let document = Document::open(&options.document, "rustorch-report")?;
     let progress = &mut Progress::open(document.path(), &identity());

@@ -6,13 +6,13 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 
 use crate::args::TextArgs;
-pub(super) use crate::escape::unescape;
+pub(crate) use crate::escape::unescape;
 
 /// The text that was given: by the options, else what is piped in. `None` if nothing is.
 ///
 /// # Errors
 /// The file or pipe cannot be read, or is not UTF-8.
-pub(super) fn given(args: &TextArgs) -> Result<Option<String>> {
+pub(crate) fn given(args: &TextArgs) -> Result<Option<String>> {
     match (
         &args.prompt,
         args.file.as_ref().or(args.binary_file.as_ref()),
@@ -29,7 +29,7 @@ pub(super) fn given(args: &TextArgs) -> Result<Option<String>> {
 ///
 /// # Errors
 /// As [`given`].
-pub(super) fn prompt(args: &TextArgs) -> Result<Option<String>> {
+pub(crate) fn prompt(args: &TextArgs) -> Result<Option<String>> {
     let text = given(args)?;
     let as_it_is = args.prompt.is_some() || args.binary_file.is_some();
     Ok(text.map(|text| match text.strip_suffix('\n') {
@@ -42,7 +42,7 @@ pub(super) fn prompt(args: &TextArgs) -> Result<Option<String>> {
 ///
 /// # Errors
 /// It cannot be read, or is not UTF-8.
-pub(super) fn from_file(path: &Path) -> Result<String> {
+pub(crate) fn from_file(path: &Path) -> Result<String> {
     let name = path.display();
     let read = || std::fs::read(path);
     let bytes = read().with_context(|| format!("{name}: cannot read the file; check the path"))?;
