@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use half::{bf16, f16};
 use rustorch_ir::ops::Contiguous;
-use rustorch_ir::{OpError, Scalar, TensorType};
+use rustorch_ir::{DType, F8E4M3, F8E5M2, OpError, Scalar, TensorType};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{HostBuffer, Outline, Results, Routing, RunError, Runtime, Storage};
 use smallvec::SmallVec;
@@ -163,6 +164,13 @@ fn elements<T: Element>(view: &View, count: usize, runtime: &Runtime) -> Result<
     Ok(elements)
 }
 
+/// Fails unless `T` is the type of a tensor's elements. Says how to get there.
+fn require_element<T: Element>(name: &'static str, ty: &TensorType) -> RusTorchResult<()> {
+    let dtype = T::DTYPE;
+    let expected = format_args!("a tensor of {dtype} (to_dtype(DType::{dtype:?}) makes it one)");
+    require(name, ty.dtype == dtype, expected, ty)
+}
+
 /// A number in memory of its own.
 fn number_alone(number: Scalar, ty: &TensorType) -> RusTorchResult<View> {
     let bytes = number.to_bytes(ty.dtype);
@@ -221,8 +229,7 @@ impl Tensor {
     }
 
     fn read<T: Element>(&self, name: &'static str) -> RusTorchResult<Vec<T>> {
-        let expected = format_args!("a tensor of {}", T::DTYPE);
-        require(name, self.dtype() == T::DTYPE, expected, self.ty())?;
+        require_element::<T>(name, self.ty())?;
         let (runtime, routing) = current();
         loop {
             let mut view = self.view_of_value()?;
@@ -238,12 +245,66 @@ impl Tensor {
         }
     }
 
-    /// The only element of a tensor of any rank.
+    /// The only element of a tensor of any rank, as PyTorch's `item`: a number of whatever real dtype
+    /// as `f64`, a boolean as 0 or 1.
+    ///
+    /// # Errors
+    /// More elements, or none; a complex number, a block format, or an integer that `f64` does not
+    /// hold exactly ([`Tensor::to_scalar`] reads these); those of [`eval_all`].
+    pub fn item(&self) -> RusTorchResult<f64> {
+        const NAME: &str = "item";
+        Ok(match self.dtype() {
+            DType::F64 => self.only(NAME)?,
+            DType::F32 => self.only::<f32>(NAME)?.into(),
+            DType::F16 => self.only::<f16>(NAME)?.into(),
+            DType::BF16 => self.only::<bf16>(NAME)?.into(),
+            DType::F8E4M3 => self.only::<F8E4M3>(NAME)?.to_f32().into(),
+            DType::F8E5M2 => self.only::<F8E5M2>(NAME)?.to_f32().into(),
+            DType::I64 => exact(NAME, self.only::<i64>(NAME)?)?,
+            DType::U64 => exact(NAME, self.only::<u64>(NAME)?)?,
+            DType::I32 => self.only::<i32>(NAME)?.into(),
+            DType::I16 => self.only::<i16>(NAME)?.into(),
+            DType::I8 => self.only::<i8>(NAME)?.into(),
+            DType::U32 => self.only::<u32>(NAME)?.into(),
+            DType::U16 => self.only::<u16>(NAME)?.into(),
+            DType::U8 => self.only::<u8>(NAME)?.into(),
+            DType::Bool => self.only::<bool>(NAME)?.into(),
+            DType::Complex64 => return Err(unreal(NAME, "to_scalar::<Complex<f32>>", self.ty())),
+            DType::Complex128 => return Err(unreal(NAME, "to_scalar::<Complex<f64>>", self.ty())),
+            DType::Block(_) => return Err(unreal(NAME, "to_dtype", self.ty())),
+        })
+    }
+
+    /// The only element of a tensor of any rank. `T` is the type of the tensor's dtype.
     ///
     /// # Errors
     /// More elements, or none; another dtype than `T`'s; those of [`eval_all`].
-    pub fn item<T: Element>(&self) -> RusTorchResult<T> {
-        require("item", self.numel() == 1, "one element", self.ty())?;
-        Ok(self.read("item")?[0])
+    pub fn to_scalar<T: Element>(&self) -> RusTorchResult<T> {
+        self.only("to_scalar")
     }
+
+    fn only<T: Element>(&self, name: &'static str) -> RusTorchResult<T> {
+        let expected = "one element (to_vec reads several)";
+        require(name, self.numel() == 1, expected, self.ty())?;
+        Ok(self.read(name)?[0])
+    }
+}
+
+/// An integer as `f64`, if that is the same number.
+fn exact(name: &'static str, integer: impl Into<i128>) -> RusTorchResult<f64> {
+    let integer = integer.into();
+    let number = integer as f64;
+    let expected = "a number that f64 holds exactly (to_scalar::<i64>, or u64, reads all)";
+    require(name, number as i128 == integer, expected, integer)?;
+    Ok(number)
+}
+
+/// What is read by another method than `item`.
+fn unreal(name: &'static str, method: &str, ty: &TensorType) -> RusTorchError {
+    OpError::new(
+        name,
+        format_args!("a real number ({method} reads others)"),
+        ty,
+    )
+    .into()
 }

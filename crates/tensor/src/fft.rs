@@ -518,7 +518,7 @@ impl Tensor {
                 .abs()?
                 .min(None, false)?
                 .cast(NAME, DType::F64)?
-                .item::<f64>()?,
+                .to_scalar::<f64>()?,
         };
         let expected =
             "windows that overlap, so that their squares add up to more than 0 everywhere";

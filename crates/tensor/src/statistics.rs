@@ -80,7 +80,7 @@ impl Tensor {
             let expected = format_args!("weights [{count}]");
             require(NAME, weights.shape() == [count], expected, weights.ty())?;
             if !weights.is_traced() && count > 0 {
-                let are_legal = weights.ge(0)?.all(None, false)?.item::<bool>()?;
+                let are_legal = weights.ge(0)?.all(None, false)?.to_scalar::<bool>()?;
                 require(NAME, are_legal, "weights that are not negative", "others")?;
             }
         }

@@ -201,7 +201,7 @@ impl Tensor {
     pub fn allclose(&self, other: &Self, rtol: f64, atol: f64) -> RusTorchResult<bool> {
         self.near("allclose", other, [rtol, atol], false)?
             .all(None, false)?
-            .item()
+            .to_scalar()
     }
 
     /// Are shape, dtype and every element equal? NaN differs from itself.
@@ -210,7 +210,7 @@ impl Tensor {
     /// Those of evaluation.
     pub fn equal(&self, other: &Self) -> RusTorchResult<bool> {
         match self.ty() == other.ty() {
-            true => self.eq(other)?.all(None, false)?.item(),
+            true => self.eq(other)?.all(None, false)?.to_scalar(),
             false => Ok(false),
         }
     }

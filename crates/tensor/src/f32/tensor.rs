@@ -164,7 +164,7 @@ impl F32Tensor {
     /// # Errors
     /// More elements, or none; those of [`eval_all`](crate::eval_all).
     pub fn item(&self) -> RusTorchResult<f32> {
-        self.0.item()
+        self.0.to_scalar()
     }
 
     /// The same elements on another device; see [`Tensor::to_device`].

@@ -187,7 +187,7 @@ impl Tensor {
                 let most = self
                     .cast(NAME, DType::I64)?
                     .max(None, false)?
-                    .item::<i64>()?;
+                    .to_scalar::<i64>()?;
                 let count = usize::try_from(most)
                     .ok()
                     .and_then(|most| most.checked_add(1));

@@ -191,7 +191,7 @@ impl Located {
         let expected = "an index of i64 or i32, or a mask of bool";
         require(name, is_mask || is_index, expected, index.ty())?;
         if is_mask && index.rank() == 0 {
-            let is_set = index.cast(name, DType::Bool)?.item::<bool>()?;
+            let is_set = index.cast(name, DType::Bool)?.to_scalar::<bool>()?;
             return self.new_choice(name, dim, &[0], is_set);
         }
         if index.rank() == 0 {

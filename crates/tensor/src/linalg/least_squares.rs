@@ -179,7 +179,7 @@ pub fn lstsq_with(a: &Tensor, b: &Tensor, tolerance: &Tolerance) -> RusTorchResu
         .mul(&inverted(&s, &bound)?.unsqueeze(-1)?)?;
     let x = adjoint(&vh)?.matmul(&scaled)?;
     let rank = s.gt(&bound)?.sum(-1, false)?;
-    let is_full = m > n && rank.eq(n as i64)?.all(None, false)?.item::<bool>()?;
+    let is_full = m > n && rank.eq(n as i64)?.all(None, false)?.to_scalar::<bool>()?;
     let residuals = match is_full {
         true => a
             .matmul(&x)?

@@ -22,7 +22,12 @@ fn numbers(shape: &[usize], seed: f64) -> RusTorchResult<Tensor> {
 /// The sum of products of all elements.
 fn inner(a: &Tensor, b: &Tensor) -> f64 {
     assert_eq!(a.shape(), b.shape());
-    a.mul(b).unwrap().sum(None, false).unwrap().item().unwrap()
+    a.mul(b)
+        .unwrap()
+        .sum(None, false)
+        .unwrap()
+        .to_scalar()
+        .unwrap()
 }
 
 #[track_caller]
@@ -91,7 +96,7 @@ fn norms_by_their_statistics() -> Outcome {
     assert!(
         y.isclose(&group(&x, &w, &b)?, 1e-9, 1e-12, false)?
             .all(None, false)?
-            .item::<bool>()?
+            .to_scalar::<bool>()?
     );
     assert_eq!(mean.shape(), [2, 2]);
     let (gx, gw, gb) = native_group_norm_backward(&g, &x, [&mean, &rstd], Some(&w), 2)?;
@@ -227,7 +232,7 @@ fn rows_of_tables_and_what_was_dropped() -> Outcome {
         y.to_vec::<f32>()?
     );
     let (y, kept) = x.native_dropout(0.25, false)?;
-    assert!(kept.all(None, false)?.item::<bool>()? && y.equal(&x)?);
+    assert!(kept.all(None, false)?.to_scalar::<bool>()? && y.equal(&x)?);
     assert!(error(native_dropout_backward(&x, &x, 1.0)).contains("a mask of bool"));
     assert!(tensor![1, 2].native_dropout(0.5, true).is_err());
     Ok(())

@@ -51,7 +51,7 @@ fn written_down() -> Outcome {
         (&[2, 3][..], DType::I64),
         "one value is taken as it is"
     );
-    assert_eq!(tensor!(2.5).item::<f32>()?, 2.5);
+    assert_eq!(tensor!(2.5).to_scalar::<f32>()?, 2.5);
     assert_eq!(tensor![true, false].to_vec::<bool>()?, [true, false]);
     assert_eq!(tensor!([[1u8; 2]; 3]).shape(), [3, 2]);
     Ok(())
@@ -62,7 +62,7 @@ fn numbers_above_those_with_a_sign() -> Outcome {
     let largest = Tensor::full([2], u64::MAX, DType::U64)?;
     assert_eq!(largest.to_vec::<u64>()?, [u64::MAX; 2]);
     assert_eq!(
-        Tensor::scalar(u64::MAX, DType::U64)?.item::<u64>()?,
+        Tensor::scalar(u64::MAX, DType::U64)?.to_scalar::<u64>()?,
         u64::MAX
     );
     assert_eq!(largest.sub(u64::MAX - 1)?.to_vec::<u64>()?, [1; 2]);
@@ -81,7 +81,7 @@ fn filled() -> Outcome {
         Tensor::zeros([2], DType::F16)?.to_vec::<f16>()?,
         [f16::ZERO; 2]
     );
-    assert!(Tensor::ones([], DType::Bool)?.item::<bool>()?);
+    assert!(Tensor::ones([], DType::Bool)?.to_scalar::<bool>()?);
     let x = Tensor::full([1, 2], -3, DType::I8)?;
     assert_eq!(x.to_vec::<i8>()?, [-3, -3]);
     assert_eq!(x.full_like(7)?.to_vec::<i8>()?, [7, 7]);
@@ -104,7 +104,7 @@ fn filled() -> Outcome {
         [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0]
     );
     assert_eq!(Tensor::eye(0, DType::F32)?.shape(), [0, 0]);
-    assert_eq!(Tensor::scalar(2, DType::F64)?.item::<f64>()?, 2.0);
+    assert_eq!(Tensor::scalar(2, DType::F64)?.to_scalar::<f64>()?, 2.0);
     Ok(())
 }
 
@@ -161,14 +161,14 @@ fn random() -> Outcome {
     assert_eq!(draw(7)?[4..], later.to_vec::<f32>()?);
     assert!(Tensor::rand_keyed([3], DType::F32, &tensor![7i64]).is_err());
     let x = Tensor::randn_seeded([10_000], DType::F64, 1)?;
-    assert!(x.mean(None, false)?.item::<f64>()?.abs() < 0.05);
-    assert!((x.std(None, 1, false)?.item::<f64>()? - 1.0).abs() < 0.05);
+    assert!(x.mean(None, false)?.to_scalar::<f64>()?.abs() < 0.05);
+    assert!((x.std(None, 1, false)?.to_scalar::<f64>()? - 1.0).abs() < 0.05);
     let u = Tensor::rand_seeded([1000], DType::F32, 3)?;
     assert!(
         u.ge(0)?
             .logical_and(&u.lt(1)?)?
             .all(None, false)?
-            .item::<bool>()?
+            .to_scalar::<bool>()?
     );
     let dice = Tensor::randint_seeded(1, 7, [600], DType::I64, 5)?.to_vec::<i64>()?;
     for face in 1..=6 {
@@ -230,14 +230,14 @@ fn values_are_in_range() -> Outcome {
         assert!(Tensor::full([], value, DType::I64).is_err(), "{value}");
     }
     assert!(Tensor::full([1], 300, DType::U8).is_err());
-    assert_eq!(Tensor::full([1], -1, DType::U8)?.item::<u8>()?, 255);
-    assert_eq!(Tensor::full([1], 2.7, DType::I32)?.item::<i32>()?, 2);
+    assert_eq!(Tensor::full([1], -1, DType::U8)?.to_scalar::<u8>()?, 255);
+    assert_eq!(Tensor::full([1], 2.7, DType::I32)?.to_scalar::<i32>()?, 2);
     assert_eq!(
-        Tensor::full([1], i64::MIN, DType::I64)?.item::<i64>()?,
+        Tensor::full([1], i64::MIN, DType::I64)?.to_scalar::<i64>()?,
         i64::MIN
     );
     assert_eq!(
-        Tensor::full([1], 7e4, DType::F16)?.item::<f16>()?,
+        Tensor::full([1], 7e4, DType::F16)?.to_scalar::<f16>()?,
         f16::INFINITY
     );
     Ok(())

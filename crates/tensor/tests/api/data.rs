@@ -41,7 +41,7 @@ fn ten_thousand_steps_of_dropout_are_planned_once() -> Outcome {
         let mut kept = 0.0;
         for _ in 0..10_000 {
             let mask = Tensor::rand([100], DType::F32)?.lt(0.9)?;
-            kept += x.mul(&mask)?.mean(None, false)?.item::<f32>()?;
+            kept += x.mul(&mask)?.mean(None, false)?.to_scalar::<f32>()?;
         }
         assert!((kept / 1e4 - 0.9).abs() < 1e-3, "{kept}");
         assert_eq!(runtime.plans().new, before + 1);
@@ -86,6 +86,6 @@ fn numbers_are_rounded_once_and_wrap() -> Outcome {
     assert_eq!(half(&one.mul(above)?)?, [next]);
     assert_eq!(tensor![1u8].add(300)?.to_vec::<u8>()?, [45]);
     let z = tensor![1.0].add(num_complex::Complex::new(0.5, -2.0))?;
-    assert_eq!(z.imag()?.item::<f32>()?, -2.0);
+    assert_eq!(z.imag()?.to_scalar::<f32>()?, -2.0);
     Ok(())
 }

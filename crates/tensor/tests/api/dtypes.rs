@@ -16,7 +16,7 @@ fn unsigned_integers_are_computed_with() -> Outcome {
     assert_eq!(sorted.to_vec::<u64>()?, [5, BEYOND, u64::MAX]);
     assert_eq!(x.add(2)?.to_vec::<u64>()?, [1, 7, BEYOND + 2]);
     assert_eq!(x.gt(&tensor![6u64])?.to_vec::<bool>()?, [true, false, true]);
-    assert_eq!(x.max(None, false)?.item::<u64>()?, u64::MAX);
+    assert_eq!(x.max(None, false)?.to_scalar::<u64>()?, u64::MAX);
     let halves = x.floor_divide(2)?.to_vec::<u64>()?;
     assert_eq!(halves, [u64::MAX / 2, 2, BEYOND / 2]);
     assert_eq!(
@@ -62,9 +62,12 @@ fn unsigned_integers_are_cast() -> Outcome {
 
 #[test]
 fn they_are_made_and_printed() -> Outcome {
-    assert_eq!(Tensor::full([1], -1, DType::U64)?.item::<u64>()?, u64::MAX);
     assert_eq!(
-        Tensor::full([1], 1e19, DType::U64)?.item::<u64>()?,
+        Tensor::full([1], -1, DType::U64)?.to_scalar::<u64>()?,
+        u64::MAX
+    );
+    assert_eq!(
+        Tensor::full([1], 1e19, DType::U64)?.to_scalar::<u64>()?,
         10_000_000_000_000_000_000
     );
     assert!(error(Tensor::full([1], 70_000, DType::U16)).contains("a value that u16 holds"));
@@ -75,7 +78,7 @@ fn they_are_made_and_printed() -> Outcome {
         [half, half]
     );
     assert_eq!(
-        Tensor::eye(1, DType::F8E5M2)?.item::<F8E5M2>()?,
+        Tensor::eye(1, DType::F8E5M2)?.to_scalar::<F8E5M2>()?,
         F8E5M2::from_f32(1.0)
     );
     for (tensor, text) in [
@@ -145,7 +148,7 @@ fn floats_of_8_bits_are_cast() -> Outcome {
     assert!(wide[3].is_nan() && wide[4] == f32::INFINITY);
     // Rounded once: above the tie between 1 and its neighbour by less than f32 shows.
     let above = Tensor::scalar(1.0 + 0.0625 + 1e-12, DType::F64)?.to_dtype(DType::F8E4M3)?;
-    assert_eq!(above.item::<F8E4M3>()?.to_f32(), 1.125);
+    assert_eq!(above.to_scalar::<F8E4M3>()?.to_f32(), 1.125);
     for dtype in DType::FLOATS8 {
         for from in DType::SCALARS {
             let x = Tensor::ones([3], from)?.to_dtype(dtype)?;

@@ -53,7 +53,7 @@ fn a_few_operations_are_the_same_with_handles_on_what_is_between() -> Outcome {
     assert_eq!(alone.to_vec::<f32>()?, [7.0, 14.0, 21.0, 28.0]);
     assert_eq!(held.to_vec::<f32>()?, alone.to_vec::<f32>()?);
     assert!(kept.iter().all(Tensor::is_ready));
-    assert_eq!(kept[1].sum(None, false)?.item::<f32>()?, 140.0);
+    assert_eq!(kept[1].sum(None, false)?.to_scalar::<f32>()?, 140.0);
     Ok(())
 }
 
@@ -67,7 +67,7 @@ fn long_histories_do_not_overflow_the_stack() -> Outcome {
         Ok(x)
     };
     drop(chain(100_000)?);
-    assert_eq!(chain(100_000)?.item::<i64>()?, 100_000);
+    assert_eq!(chain(100_000)?.to_scalar::<i64>()?, 100_000);
     Ok(())
 }
 
@@ -118,13 +118,16 @@ fn reading_checks_what_it_is_asked_for() -> Outcome {
     let error = |e: RusTorchError| e.to_string();
     assert_eq!(
         x.to_vec::<i64>().map_err(error),
-        Err("to_vec: expected a tensor of i64, got f32[2]".to_owned())
+        Err(
+            "to_vec: expected a tensor of i64 (to_dtype(DType::I64) makes it one), got f32[2]"
+                .to_owned()
+        )
     );
     assert_eq!(
-        x.item::<f32>().map_err(error),
-        Err("item: expected one element, got f32[2]".to_owned())
+        x.to_scalar::<f32>().map_err(error),
+        Err("to_scalar: expected one element (to_vec reads several), got f32[2]".to_owned())
     );
-    assert_eq!(x.select(0, -1)?.item::<f32>()?, 2.0);
+    assert_eq!(x.select(0, -1)?.to_scalar::<f32>()?, 2.0);
     assert_eq!(x.narrow(0, 1, 0)?.to_vec::<f32>()?, [0.0f32; 0]);
     let placeholder = Tensor::placeholder([2], DType::F32)?;
     assert!(placeholder.add(&x)?.eval().is_err());
@@ -192,7 +195,13 @@ fn failures_name_the_method() -> Outcome {
     // Several operations of a kind, of which one fails.
     let kinds = x.floor_divide(&other)?.add(&x.remainder(&other)?)?;
     let quotient = (kinds.floor_divide(&zero)?, line!());
-    let among = error(quotient.0.remainder(&other)?.sum(0, false)?.item::<i64>());
+    let among = error(
+        quotient
+            .0
+            .remainder(&other)?
+            .sum(0, false)?
+            .to_scalar::<i64>(),
+    );
     assert!(
         among.starts_with(&by("floor_divide", quotient.1)),
         "{among}"

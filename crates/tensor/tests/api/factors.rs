@@ -118,7 +118,7 @@ fn what_is_solved_fits() -> Outcome {
             &found.solution,
             &linalg::pinv(&tall, &Tolerance::default())?.matmul(&right)?,
         )?;
-        assert_eq!(found.rank.item::<i64>()?, 3);
+        assert_eq!(found.rank.to_scalar::<i64>()?, 3);
         assert_eq!(found.residuals.shape(), [2]);
     }
     Ok(())
@@ -127,11 +127,11 @@ fn what_is_solved_fits() -> Outcome {
 #[test]
 fn determinants_powers_and_exponentials() -> Outcome {
     let a = tensor![[0.0, 2.0], [3.0, 4.0]];
-    assert_eq!(linalg::det(&a)?.item::<f32>()?, -6.0);
+    assert_eq!(linalg::det(&a)?.to_scalar::<f32>()?, -6.0);
     let (sign, log) = linalg::slogdet(&a)?;
-    assert_eq!(sign.item::<f32>()?, -1.0);
-    assert!((log.item::<f32>()? - 6f32.ln()).abs() < 1e-6);
-    assert!(a.logdet()?.item::<f32>()?.is_nan());
+    assert_eq!(sign.to_scalar::<f32>()?, -1.0);
+    assert!((log.to_scalar::<f32>()? - 6f32.ln()).abs() < 1e-6);
+    assert!(a.logdet()?.to_scalar::<f32>()?.is_nan());
     close(&linalg::matrix_power(&a, 3)?, &a.matmul(&a)?.matmul(&a)?)?;
     close(
         &linalg::matrix_power(&a, -2)?.matmul(&a)?.matmul(&a)?,
@@ -145,7 +145,7 @@ fn determinants_powers_and_exponentials() -> Outcome {
         &Tensor::from_slice(&[cos, -sin, sin, cos], [2, 2])?,
     )?;
     assert_eq!(
-        linalg::det(&Tensor::zeros([0, 0], DType::F32)?)?.item::<f32>()?,
+        linalg::det(&Tensor::zeros([0, 0], DType::F32)?)?.to_scalar::<f32>()?,
         1.0
     );
     Ok(())
@@ -154,7 +154,7 @@ fn determinants_powers_and_exponentials() -> Outcome {
 #[test]
 fn norms_ranks_and_conditions() -> Outcome {
     let a = tensor![[3.0, 0.0], [0.0, -4.0]];
-    let norm = |ord| linalg::matrix_norm(&a, ord, [-2, -1], false)?.item::<f32>();
+    let norm = |ord| linalg::matrix_norm(&a, ord, [-2, -1], false)?.to_scalar::<f32>();
     assert_eq!(norm(MatrixNorm::Frobenius)?, 5.0);
     assert!((norm(MatrixNorm::Nuclear)? - 7.0).abs() < 1e-6);
     for (p, expected) in [
@@ -167,18 +167,18 @@ fn norms_ranks_and_conditions() -> Outcome {
         assert!((norm(MatrixNorm::P(p))? - expected).abs() < 1e-6);
     }
     assert!(linalg::matrix_norm(&a, MatrixNorm::P(3.0), [-2, -1], false).is_err());
-    assert!((linalg::cond(&a, MatrixNorm::P(2.0))?.item::<f32>()? - 4.0 / 3.0).abs() < 1e-6);
+    assert!((linalg::cond(&a, MatrixNorm::P(2.0))?.to_scalar::<f32>()? - 4.0 / 3.0).abs() < 1e-6);
     let singular = tensor![[1.0, 2.0], [2.0, 4.0]];
     assert_eq!(
-        linalg::cond(&singular, MatrixNorm::Frobenius)?.item::<f32>()?,
+        linalg::cond(&singular, MatrixNorm::Frobenius)?.to_scalar::<f32>()?,
         f32::INFINITY
     );
     assert_eq!(
-        linalg::matrix_rank(&singular, &Tolerance::default())?.item::<i64>()?,
+        linalg::matrix_rank(&singular, &Tolerance::default())?.to_scalar::<i64>()?,
         1
     );
     assert_eq!(
-        linalg::matrix_rank_hermitian(&a, &Tolerance::default())?.item::<i64>()?,
+        linalg::matrix_rank_hermitian(&a, &Tolerance::default())?.to_scalar::<i64>()?,
         2
     );
     Ok(())
@@ -257,7 +257,7 @@ fn what_has_no_answer_is_told() -> Outcome {
         "{error}"
     );
     let (_, info) = linalg::inv_ex(&singular, false)?;
-    assert_eq!(info.item::<i32>()?, 2);
+    assert_eq!(info.to_scalar::<i32>()?, 2);
     let batch = Tensor::stack(&[&Tensor::eye(2, DType::F32)?, &singular.neg()?], 0)?;
     let error = linalg::cholesky(&batch, false)?
         .eval()
@@ -292,7 +292,13 @@ fn symmetric_systems_by_their_factors() -> Outcome {
             let turned = a.transpose(-2, -1)?;
             let a = a.add(&if hermitian { turned.conj()? } else { turned })?;
             let (factors, pivots) = linalg::ldl_factor(&a, hermitian)?;
-            assert!(factors.triu(1)?.eq(0)?.all(None, false)?.item::<bool>()?);
+            assert!(
+                factors
+                    .triu(1)?
+                    .eq(0)?
+                    .all(None, false)?
+                    .to_scalar::<bool>()?
+            );
             assert_eq!(
                 (pivots.shape(), pivots.dtype()),
                 (&[2, 3, 5][..], DType::I32)
@@ -306,7 +312,7 @@ fn symmetric_systems_by_their_factors() -> Outcome {
     let zeros = Tensor::zeros([2, 2], DType::F32)?;
     let (_, pivots, info) = linalg::ldl_factor_ex(&zeros, false, false)?;
     assert_eq!(
-        (pivots.to_vec::<i32>()?, info.item::<i32>()?),
+        (pivots.to_vec::<i32>()?, info.to_scalar::<i32>()?),
         (vec![1, 2], 1)
     );
     assert!(linalg::ldl_factor(&zeros, false)?.0.eval().is_err());

@@ -39,7 +39,7 @@ fn a_loop_that_reads_only_its_loss_takes_linear_time_and_level_memory() -> Outco
         for step in 0..800 {
             let count = computed(runtime, || {
                 let wrong = x.matmul(&w)?.sub(&y)?;
-                losses.push(wrong.square()?.mean(None, false)?.item::<f32>()?);
+                losses.push(wrong.square()?.mean(None, false)?.to_scalar::<f32>()?);
                 let gradient = x.t()?.matmul(&wrong)?;
                 w = w.sub(&gradient.mul(1e-4 + 1e-9 * f64::from(step))?)?;
                 Ok(())
@@ -66,7 +66,7 @@ fn a_loop_that_reads_only_its_loss_takes_linear_time_and_level_memory() -> Outco
 fn a_random_tensor_is_drawn_once() -> Outcome {
     on_host(|runtime| {
         let w = Tensor::randn_seeded([10], DType::F32, 7)?;
-        let forward = || w.mul(2)?.sum(None, false)?.item::<f32>().map(drop);
+        let forward = || w.mul(2)?.sum(None, false)?.to_scalar::<f32>().map(drop);
         let first = computed(runtime, forward)?;
         assert!(w.is_ready());
         assert_eq!(computed(runtime, forward)?, first - 1);
@@ -111,7 +111,7 @@ fn a_history_that_nobody_asks_for_is_cut() -> Outcome {
         }
         // Ten times a thousand additions and one, of which the first plan serves all.
         assert_eq!((runtime.computed(), runtime.plans().new), (9 * 1001, 1));
-        assert_eq!(x.item::<i64>()?, 10_000);
+        assert_eq!(x.to_scalar::<i64>()?, 10_000);
         // One that waits for a trace's input cannot be.
         let input = Tensor::placeholder([1], DType::I64)?;
         let mut traced = input.clone();
@@ -145,7 +145,7 @@ fn a_history_keeps_a_bounded_amount_of_memory() -> Outcome {
             assert!(alive.count() <= 5);
         }
         assert!(runtime.computed() > 0);
-        assert_eq!(sum.select(0, 63)?.select(0, -1)?.item::<u8>()?, 40);
+        assert_eq!(sum.select(0, 63)?.select(0, -1)?.to_scalar::<u8>()?, 40);
         Ok(())
     })
 }
@@ -172,7 +172,7 @@ fn gradients_that_are_wanted_keep_the_history() -> Outcome {
         panic!("two operands");
     };
     assert!(matmul.requires_grad() && !two.requires_grad());
-    assert_eq!(two.item::<f32>()?, 2.0);
+    assert_eq!(two.to_scalar::<f32>()?, 2.0);
     let matmul = matmul.recorded().expect("a product of matrices");
     assert_eq!(matmul.op.kind(), OpKind::Matmul);
     assert!(!matmul.inputs[0].requires_grad());
@@ -245,7 +245,7 @@ fn long_tracked_histories_do_not_overflow_the_stack() -> Outcome {
     for _ in 0..100_000 {
         x = x.neg()?;
     }
-    assert_eq!(x.item::<f32>()?, 0.0);
+    assert_eq!(x.to_scalar::<f32>()?, 0.0);
     let mut length = 0;
     let mut at = x.clone();
     while let Some(recorded) = at.recorded() {

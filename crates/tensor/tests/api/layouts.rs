@@ -97,7 +97,7 @@ fn segments() -> Outcome {
         ("max", of(Amax, None)?, &[3], &[1.0, -infinity, 4.0]),
         ("min", of(Amin, Some(2.5))?, &[3], &[1.0, 2.5, 2.0]),
     ]);
-    assert!(of(Mean, None)?.select(0, 1)?.item::<f32>()?.is_nan());
+    assert!(of(Mean, None)?.select(0, 1)?.to_scalar::<f32>()?.is_nan());
     // What is in no segment does not count, and each row has its own segments.
     let rows = Segments::Offsets(&tensor![[1, 2], [0, 3]]);
     let sums = tensor![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]].segment_reduce(Sum, rows, 1, None)?;
@@ -163,7 +163,7 @@ fn low_rank() -> Outcome {
             .sub(&centred)?
             .abs()?
             .max(None, false)?;
-        assert!(off.item::<f32>()? < 1e-5);
+        assert!(off.to_scalar::<f32>()? < 1e-5);
     }
     assert!(error(matrix.pca_lowrank(4, true, 2)).contains("components"));
     assert!(tensor![1.0].svd_lowrank(1, 2, None).is_err());

@@ -17,7 +17,7 @@ fn products_by_rank() -> Outcome {
     assert_close(&a.matmul(&v)?, &[-1.0, -1.0]);
     assert_close(&v.matmul(&a)?, &[-2.0, -2.0]);
     let dot = v.matmul(&v)?;
-    assert_eq!((dot.rank(), dot.item::<f32>()?), (0, 2.0));
+    assert_eq!((dot.rank(), dot.to_scalar::<f32>()?), (0, 2.0));
     assert_close(&a.mv(&v)?, &[-1.0, -1.0]);
     assert_close(&v.dot(&v)?, &[2.0]);
     let batch = Tensor::stack(&[&a, &b], 0)?;

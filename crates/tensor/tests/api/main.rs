@@ -18,6 +18,7 @@ mod layouts;
 mod linalg;
 mod nn;
 mod random;
+mod reading;
 mod rearrange;
 mod recipes;
 mod reduce;

@@ -44,7 +44,7 @@ fn assert_moments(name: &str, x: RusTorchResult<Tensor>, mean: f64, variance: f6
 #[track_caller]
 fn assert_quantile(name: &str, x: RusTorchResult<Tensor>, at: f64, probability: f64) {
     let below = x
-        .and_then(|x| x.le(at)?.sum(None, false)?.item::<i64>())
+        .and_then(|x| x.le(at)?.sum(None, false)?.to_scalar::<i64>())
         .expect(name);
     let error = (probability * (1.0 - probability) / COUNT as f64).sqrt();
     let got = below as f64 / COUNT as f64;
@@ -122,7 +122,7 @@ fn simplices_and_complex_numbers() -> Outcome {
     let g = generator();
     let parts = g.dirichlet(&tensor![1.0, 2.0, 5.0].expand([COUNT, 3])?)?;
     let sums = parts.sum(1, false)?.sub(1)?.abs()?.max(None, false)?;
-    assert!(sums.item::<f32>()? < 1e-5);
+    assert!(sums.to_scalar::<f32>()? < 1e-5);
     assert_moments("dirichlet", parts.select(1, 2), 0.625, 0.625 * 0.375 / 9.0);
     let z = g.rand([COUNT], DType::Complex64)?;
     assert_moments("complex rand", z.imag(), 0.5, 1.0 / 12.0);

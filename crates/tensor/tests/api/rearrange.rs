@@ -222,7 +222,7 @@ fn as_in_pytorch() -> Outcome {
 fn rank_0_and_empty() -> Outcome {
     let one = tensor!(7);
     for same in [one.flip(0)?, one.roll([3], None)?, one.repeat([])?] {
-        assert_eq!((same.shape(), same.item::<i64>()?), (&[][..], 7));
+        assert_eq!((same.shape(), same.to_scalar::<i64>()?), (&[][..], 7));
     }
     assert_eq!(one.repeat([2, 2])?.to_vec::<i64>()?, [7; 4]);
     assert_eq!(one.repeat_interleave(2, None)?.to_vec::<i64>()?, [7, 7]);

@@ -264,7 +264,7 @@ fn a_chain_is_as_long_as_a_history_may_be() -> Outcome {
                 x = made(&x.add(1)?)?;
             }
             lose(runtime)?;
-            result = Some(x.item::<i64>());
+            result = Some(x.to_scalar::<i64>());
             Ok(())
         })
         .map(|()| result)

@@ -17,8 +17,8 @@ fn sums_and_extremes() -> Outcome {
     assert_close(&x.max(0, false)?, &[4.0, 5.0, 3.0]);
     assert_close(&x.min(None, false)?, &[-6.0]);
     let flags = tensor![true, true, false];
-    assert_eq!(flags.sum(None, false)?.item::<i64>()?, 2);
-    assert_eq!(tensor![250u8, 250].sum(0, false)?.item::<i64>()?, 500);
+    assert_eq!(flags.sum(None, false)?.to_scalar::<i64>()?, 2);
+    assert_eq!(tensor![250u8, 250].sum(0, false)?.to_scalar::<i64>()?, 500);
     let empty = Tensor::zeros([0, 2], DType::F32)?;
     assert_close(&empty.sum(0, false)?, &[0.0, 0.0]);
     assert_close(&empty.prod(0, false)?, &[1.0, 1.0]);
@@ -31,7 +31,7 @@ fn sums_and_extremes() -> Outcome {
     assert!(
         tensor![1.0, f64::NAN]
             .max(None, false)?
-            .item::<f32>()?
+            .to_scalar::<f32>()?
             .is_nan()
     );
     Ok(())
@@ -47,18 +47,21 @@ fn moments() -> Outcome {
     assert_close(&x.std(1, 1, false)?, &[1.290_994_4, 4.0]);
     assert!(error(tensor![1, 2].mean(None, false)).contains("to_dtype"));
     assert!(
-        tensor![1.0].var(None, 1, false)?.item::<f32>()?.is_nan(),
+        tensor![1.0]
+            .var(None, 1, false)?
+            .to_scalar::<f32>()?
+            .is_nan(),
         "one is no sample"
     );
     assert!(
         Tensor::zeros([0], DType::F32)?
             .mean(None, false)?
-            .item::<f32>()?
+            .to_scalar::<f32>()?
             .is_nan()
     );
     let z = Tensor::complex(&tensor![1.0, 3.0], &tensor![2.0, 4.0])?;
     assert_eq!(
-        z.mean(0, false)?.item::<Complex<f32>>()?,
+        z.mean(0, false)?.to_scalar::<Complex<f32>>()?,
         Complex::new(2.0, 3.0)
     );
     Ok(())
@@ -69,10 +72,10 @@ fn any_and_all() -> Outcome {
     let x = tensor![[0, 2], [0, 0], [1, 3]];
     assert_eq!(x.any(1, false)?.to_vec::<bool>()?, [true, false, true]);
     assert_eq!(x.all(1, false)?.to_vec::<bool>()?, [false, false, true]);
-    assert!(x.any(None, false)?.item::<bool>()?);
+    assert!(x.any(None, false)?.to_scalar::<bool>()?);
     let empty = Tensor::zeros([0], DType::F32)?;
-    assert!(!empty.any(None, false)?.item::<bool>()?);
-    assert!(empty.all(None, false)?.item::<bool>()?);
+    assert!(!empty.any(None, false)?.to_scalar::<bool>()?);
+    assert!(empty.all(None, false)?.to_scalar::<bool>()?);
     Ok(())
 }
 
@@ -81,7 +84,7 @@ fn positions() -> Outcome {
     let x = tensor![[1.0, 7.0, 7.0], [9.0, -2.0, 0.0]];
     assert_eq!(x.argmax(1, false)?.to_vec::<i64>()?, [1, 0]);
     assert_eq!(x.argmin(-1, true)?.shape(), [2, 1]);
-    assert_eq!(x.argmax(None, false)?.item::<i64>()?, 3);
+    assert_eq!(x.argmax(None, false)?.to_scalar::<i64>()?, 3);
     assert_eq!(x.argmin(None, true)?.shape(), [1, 1]);
     let (values, indices) = x.max_dim(1, false)?;
     assert_close(&values, &[7.0, 9.0]);
@@ -96,8 +99,8 @@ fn positions() -> Outcome {
     let nan = f64::NAN;
     let first_nan = tensor![1.0, nan, nan, 2.0];
     for (values, indices) in [first_nan.max_dim(0, false)?, first_nan.min_dim(0, false)?] {
-        assert!(values.item::<f32>()?.is_nan());
-        assert_eq!(indices.item::<i64>()?, 1);
+        assert!(values.to_scalar::<f32>()?.is_nan());
+        assert_eq!(indices.to_scalar::<i64>()?, 1);
     }
     let (values, indices) = tensor![[4, 9], [4, -9]].max_dim(0, false)?;
     assert_eq!(values.to_vec::<i64>()?, [4, 9]);
@@ -141,7 +144,7 @@ fn logarithms_and_norms() -> Outcome {
     assert_eq!(x.logsumexp([0, 1], true)?.shape(), [1, 1]);
     let nothing = tensor![f64::NEG_INFINITY, f64::NEG_INFINITY];
     assert_eq!(
-        nothing.logsumexp(0, false)?.item::<f32>()?,
+        nothing.logsumexp(0, false)?.to_scalar::<f32>()?,
         f32::NEG_INFINITY
     );
     let v = tensor![3.0, 0.0, -4.0];
@@ -209,12 +212,15 @@ fn medians_modes_and_quantiles() -> Outcome {
     assert!(values[0] == 2.0 && values[1].is_nan(), "{values:?}");
     assert_eq!(indices.to_vec::<i64>()?, [2, 0]);
     assert_close(&x.nanmedian_dim(1, false)?.0, &[2.0, 6.0]);
-    assert_eq!(tensor![4, 1, 3].median()?.item::<i64>()?, 3);
+    assert_eq!(tensor![4, 1, 3].median()?.to_scalar::<i64>()?, 3);
     let (values, indices) = tensor![[5, 2, 2, 5], [1, 3, 3, 3]].mode(1, false)?;
     assert_eq!(values.to_vec::<i64>()?, [2, 3]);
     assert_eq!(indices.to_vec::<i64>()?, [2, 3]);
     let (value, index) = tensor![9, 4, 7].kthvalue(2, 0, false)?;
-    assert_eq!((value.item::<i64>()?, index.item::<i64>()?), (7, 2));
+    assert_eq!(
+        (value.to_scalar::<i64>()?, index.to_scalar::<i64>()?),
+        (7, 2)
+    );
     let line = tensor![0.0, 1.0, 2.0, 10.0];
     let q = tensor![0.25, 0.9];
     for (how, expected) in [
@@ -240,11 +246,17 @@ fn what_reductions_of_other_kinds_give() -> Outcome {
     assert_close(&x.nanmean(1, false)?, &[0.5, 3.0]);
     assert_eq!(x.count_nonzero(0)?.to_vec::<i64>()?, [2, 2, 0]);
     let (least, most) = tensor![3, -1, 2].aminmax(None, false)?;
-    assert_eq!((least.item::<i64>()?, most.item::<i64>()?), (-1, 3));
+    assert_eq!(
+        (least.to_scalar::<i64>()?, most.to_scalar::<i64>()?),
+        (-1, 3)
+    );
     assert_eq!(tensor![2u8, 0].any(None, false)?.dtype(), DType::U8);
     let none = Tensor::zeros([0], DType::F32)?;
-    assert_eq!(none.logsumexp(0, false)?.item::<f32>()?, f32::NEG_INFINITY);
-    assert!(none.median()?.item::<f32>()?.is_nan());
+    assert_eq!(
+        none.logsumexp(0, false)?.to_scalar::<f32>()?,
+        f32::NEG_INFINITY
+    );
+    assert!(none.median()?.to_scalar::<f32>()?.is_nan());
     let (var, mean) = tensor![1.0, 2.0, 6.0].var_mean(None, 0.5, false)?;
     assert_close(&var, &[5.6]);
     assert_close(&mean, &[3.0]);
@@ -294,16 +306,16 @@ fn a_number_has_one_dimension_to_reduce() -> Outcome {
     let x = tensor!(3.0);
     for dim in [0, -1] {
         for y in [x.sum(dim, false)?, x.mean(dim, true)?, x.max(dim, true)?] {
-            assert_eq!((y.shape(), y.item::<f32>()?), (&[][..], 3.0));
+            assert_eq!((y.shape(), y.to_scalar::<f32>()?), (&[][..], 3.0));
         }
         let (values, indices) = x.topk(1, dim, true)?;
-        assert_eq!((values.shape(), values.item::<f32>()?), (&[][..], 3.0));
-        assert_eq!((indices.shape(), indices.item::<i64>()?), (&[][..], 0));
-        assert_eq!(x.sort(dim, true)?.1.item::<i64>()?, 0);
+        assert_eq!((values.shape(), values.to_scalar::<f32>()?), (&[][..], 3.0));
+        assert_eq!((indices.shape(), indices.to_scalar::<i64>()?), (&[][..], 0));
+        assert_eq!(x.sort(dim, true)?.1.to_scalar::<i64>()?, 0);
         assert_eq!(x.max_dim(dim, true)?.0.shape(), [0usize; 0]);
-        assert_eq!(x.argmin(dim, true)?.item::<i64>()?, 0);
-        assert_eq!(x.softmax(dim)?.item::<f32>()?, 1.0);
-        assert_eq!(x.log_softmax(dim)?.item::<f32>()?, 0.0);
+        assert_eq!(x.argmin(dim, true)?.to_scalar::<i64>()?, 0);
+        assert_eq!(x.softmax(dim)?.to_scalar::<f32>()?, 1.0);
+        assert_eq!(x.log_softmax(dim)?.to_scalar::<f32>()?, 0.0);
     }
     assert!(x.sum(1, false).is_err() && x.softmax(1).is_err() && x.topk(1, -2, true).is_err());
     assert!(x.sum([0, -1], false).is_err() && x.topk(2, 0, true).is_err());
@@ -316,18 +328,20 @@ fn reductions_of_all_dtypes() -> Outcome {
     assert_eq!(
         half.norm(2.0, None, false)?
             .to_dtype(DType::F32)?
-            .item::<f32>()?,
+            .to_scalar::<f32>()?,
         600.0
     );
     assert_eq!(
         half.var(None, 0, false)?
             .to_dtype(DType::F32)?
-            .item::<f32>()?,
+            .to_scalar::<f32>()?,
         0.0
     );
     let z = tensor![Complex::new(1.0f64, 2.0), Complex::new(3.0, -2.0)];
     assert_eq!(
-        z.var(None, 0, false)?.to_dtype(DType::F64)?.item::<f64>()?,
+        z.var(None, 0, false)?
+            .to_dtype(DType::F64)?
+            .to_scalar::<f64>()?,
         5.0
     );
     assert_eq!(
@@ -339,8 +353,8 @@ fn reductions_of_all_dtypes() -> Outcome {
         [1, 0]
     );
     let bytes = Tensor::from_slice(&[0u8, 7], [2])?;
-    assert_eq!(bytes.any(None, false)?.item::<u8>()?, 1);
-    assert_eq!(bytes.all(None, false)?.item::<u8>()?, 0);
+    assert_eq!(bytes.any(None, false)?.to_scalar::<u8>()?, 1);
+    assert_eq!(bytes.all(None, false)?.to_scalar::<u8>()?, 0);
     assert_close(&tensor![0, 0].logsumexp(0, false)?, &[2f32.ln()]);
     let none = Tensor::zeros([0, 2], DType::F32)?;
     assert_eq!(

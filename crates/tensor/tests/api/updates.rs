@@ -30,11 +30,11 @@ fn a_counter_counts() -> Outcome {
         let next = count.add(1)?;
         count.copy_(&next)?;
         if step % 2 == 0 {
-            assert_eq!(count.item::<i64>()?, step);
+            assert_eq!(count.to_scalar::<i64>()?, step);
         }
     }
-    assert_eq!(count.item::<i64>()?, 5);
-    assert_eq!(other.item::<i64>()?, 5);
+    assert_eq!(count.to_scalar::<i64>()?, 5);
+    assert_eq!(other.to_scalar::<i64>()?, 5);
     Ok(())
 }
 
@@ -49,7 +49,7 @@ fn a_step_of_sgd_by_hand() -> Outcome {
         no_grad(|| w.copy_(&step).map(|_| ()))?;
         // Both the loss before and the weights behind it are had from one computation.
         eval_all(&[&loss, &w])?;
-        losses.push(loss.item::<f32>()?);
+        losses.push(loss.to_scalar::<f32>()?);
         loss = w.square()?.mul(0.5)?.sum([0], false)?;
     }
     assert!(w.requires_grad() && w.is_leaf());
@@ -149,7 +149,7 @@ fn a_trace_updates_in_every_run() -> Outcome {
     let two = tensor!([2.0]).storage()?;
     for step in 1..=3_u8 {
         trace.run(std::slice::from_ref(&two))?;
-        assert_eq!(count.item::<f32>()?, 2.0 * f32::from(step));
+        assert_eq!(count.to_scalar::<f32>()?, 2.0 * f32::from(step));
     }
     assert!(error(stale.eval().map(|_| ())).contains(STALE));
     Ok(())

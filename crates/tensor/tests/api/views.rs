@@ -276,7 +276,7 @@ fn rank_0_and_empty_shapes() -> Outcome {
         one.t()?,
         one.movedim([0isize; 0], [0isize; 0])?,
     ] {
-        assert_eq!((same.shape(), same.item::<i64>()?), (&[][..], 7));
+        assert_eq!((same.shape(), same.to_scalar::<i64>()?), (&[][..], 7));
     }
     assert_eq!(one.unfold(0, 1, 1)?.shape(), [1]);
     assert_eq!(one.atleast_2d()?.shape(), [1, 1]);

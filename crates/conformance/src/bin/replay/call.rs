@@ -220,7 +220,7 @@ impl Call {
             Value::Float(x) => Ok(x),
             Value::Int(x) => Ok(x as f64),
             Value::Bool(x) => Ok(f64::from(u8::from(x))),
-            Value::Tensor(ref tensor) => Ok(tensor.to_dtype(DType::F64)?.item()?),
+            Value::Tensor(ref tensor) => Ok(tensor.to_dtype(DType::F64)?.to_scalar()?),
             _ => self.unlike(name),
         }
     }
@@ -233,7 +233,7 @@ impl Call {
     fn int_of<T: TryFrom<i64>>(&self, name: &str, value: &Value) -> Found<T> {
         match *value {
             Value::Tensor(ref tensor) if tensor.numel() == 1 => {
-                self.int_of(name, &Value::Int(tensor.to_dtype(DType::I64)?.item()?))
+                self.int_of(name, &Value::Int(tensor.to_dtype(DType::I64)?.to_scalar()?))
             }
             Value::Int(x) => T::try_from(x).map_err(|_| Stop::Untyped(format!("{name}={x}"))),
             _ => self.unlike(name),

@@ -38,7 +38,7 @@ fn graph<'a>(node: &'a Node, name: &str) -> Found<&'a Graph> {
 
 fn truth(value: Option<&Value>) -> Found<bool> {
     match value {
-        Some(Value::Tensor(tensor)) => Ok(tensor.item::<bool>()?),
+        Some(Value::Tensor(tensor)) => Ok(tensor.to_scalar::<bool>()?),
         other => missing(format!(
             "a condition that is {}",
             other.unwrap_or(&Value::None)
@@ -69,7 +69,7 @@ fn repeated<'a>(node: &'a Node, values: &Values<'a>) -> Found<Vec<Value>> {
     };
     let count = match count {
         Value::None => i64::MAX,
-        count => tensor(count)?.to_dtype(DType::I64)?.item()?,
+        count => tensor(count)?.to_dtype(DType::I64)?.to_scalar()?,
     };
     let mut goes_on = matches!(condition, Value::None) || truth(Some(condition))?;
     let mut states = states.to_vec();

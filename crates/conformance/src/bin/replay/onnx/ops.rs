@@ -141,7 +141,7 @@ table! {
         let dtype = c.input()?.dtype();
         let number = |name| -> Found<Scalar> {
             Ok(match dtype.is_int() {
-                true => c.tensor(name)?.to_dtype(DType::I64)?.item::<i64>()?.into(),
+                true => c.tensor(name)?.to_dtype(DType::I64)?.to_scalar::<i64>()?.into(),
                 false => c.float(name)?.into(),
             })
         };

@@ -140,7 +140,7 @@ fn layer(c: &Call, step: Step) -> Found<Output> {
         && !lengths
             .eq(length as i64)?
             .all(None, false)?
-            .item::<bool>()?
+            .to_scalar::<bool>()?
     {
         return missing("sequences of several lengths");
     }
@@ -193,7 +193,10 @@ type Update = fn(&Call, [f64; 2], &[&Tensor]) -> Found<Vec<Tensor>>;
 fn optimised(c: &Call, count: usize, update: Update) -> Found<Output> {
     let all = c.tensors("all")?;
     let parameters = all.len() / count;
-    let rate = [c.float("R")?, c.tensor("T")?.to_dtype(DType::F64)?.item()?];
+    let rate = [
+        c.float("R")?,
+        c.tensor("T")?.to_dtype(DType::F64)?.to_scalar()?,
+    ];
     let mut lists: Vec<Vec<Tensor>> = Vec::new();
     for at in 0..parameters {
         let parts: Vec<&Tensor> = (0..count).map(|list| all[list * parameters + at]).collect();

@@ -151,9 +151,9 @@ fn ends(c: &Call) -> Found<[Scalar; 2]> {
         Ok(match c.operand(name)? {
             Operand::Scalar(number) => number,
             Operand::Tensor(t) if t.dtype().is_complex() => {
-                t.to_dtype(DType::Complex128)?.item::<Complex<f64>>()?.into()
+                t.to_dtype(DType::Complex128)?.to_scalar::<Complex<f64>>()?.into()
             }
-            Operand::Tensor(t) => t.to_dtype(DType::F64)?.item::<f64>()?.into(),
+            Operand::Tensor(t) => t.to_dtype(DType::F64)?.to_scalar::<f64>()?.into(),
         })
     };
     Ok([number("start")?, number("end")?])

@@ -258,12 +258,12 @@ fn moved(c: &Call) -> Found<Tensor> {
 
 fn number(x: &Tensor) -> Found<Value> {
     Ok(match x.dtype() {
-        DType::Bool => Value::Bool(x.item()?),
+        DType::Bool => Value::Bool(x.to_scalar()?),
         dtype if dtype.is_complex() => {
-            let z: Complex<f64> = x.to_dtype(DType::Complex128)?.item()?;
+            let z: Complex<f64> = x.to_dtype(DType::Complex128)?.to_scalar()?;
             Value::Complex(z.re, z.im)
         }
-        dtype if dtype.is_float() => Value::Float(x.to_dtype(DType::F64)?.item()?),
-        _ => Value::Int(x.to_dtype(DType::I64)?.item()?),
+        dtype if dtype.is_float() => Value::Float(x.to_dtype(DType::F64)?.to_scalar()?),
+        _ => Value::Int(x.to_dtype(DType::I64)?.to_scalar()?),
     })
 }

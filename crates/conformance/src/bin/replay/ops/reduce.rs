@@ -12,7 +12,7 @@ table! {
     "allclose", "input, other, rtol=1e-5, atol=1e-8, equal_nan=False", |c| {
         let (rtol, atol) = (c.float("rtol")?, c.float("atol")?);
         let close = c.input()?.isclose(c.tensor("other")?, rtol, atol, c.bool("equal_nan")?)?;
-        close.all(None, false)?.item::<bool>()?
+        close.all(None, false)?.to_scalar::<bool>()?
     };
     "amax", "input, dim=None, keepdim=False", |c| {
         c.input()?.max(c.dims_or_all("dim")?, c.bool("keepdim")?)?
