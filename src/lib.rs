@@ -28,7 +28,8 @@
 //! - [`Runtime`] owns the devices. One of all of them is made when it is first needed
 //!   ([`runtime()`]); [`with_runtime`] chooses another, or certain devices.
 //! - [`Tensor::to_device`], [`set_device`] and [`GpuContext`] say where things go;
-//!   [`HybridExecutor`] tells where they would go by themselves.
+//!   [`HybridExecutor`] tells where they would go by themselves. `gpu_matmul` and its kin prefer a
+//!   GPU; [`hybrid_operation`] tries a closure on one device after the other.
 //! - `F32Tensor` (feature `hybrid-f32`) is `f32` by its type; `F32HybridExecutor` spreads such
 //!   tensors' operations over the devices without a conversion, and reports that.
 //!
@@ -48,6 +49,13 @@ pub use rustorch_tensor::{
     GpuContext, HybridExecutor, Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace,
     backends, current_device, discover, eval_all, is_coreml_available, is_gpu_available,
     is_metal_available, manual_seed, nn, runtime, set_device, tensor, with_device, with_runtime,
+};
+pub use rustorch_tensor::{
+    ComplexOperations, ElementwiseOp, GpuBatchMatrixExecutor, GpuBatchParallelOp, GpuConvolution,
+    GpuConvolutionExecutor, GpuLinearAlgebra, GpuMatrixExecutor, GpuParallelOp, GpuPooling,
+    GpuPoolingExecutor, GpuReduction, ReductionOp, gpu_attention, gpu_elementwise_add,
+    gpu_elementwise_div, gpu_elementwise_mul, gpu_elementwise_sub, gpu_gelu, gpu_reduce, gpu_relu,
+    gpu_softmax, hybrid_operation, infer_operation_type, is_device_error,
 };
 pub use rustorch_tensor::{fft, linalg};
 

@@ -1,7 +1,7 @@
 //! What can go wrong with tensors.
 
 use rustorch_ir::{FLOAT8_ADVICE, OpError, TensorType};
-use rustorch_runtime::{Absent, DeviceError, DeviceType, RunError};
+use rustorch_runtime::{Absent, DeviceError, DeviceType, FailureClass, RunError};
 
 /// The result of an operation on tensors.
 pub type RusTorchResult<T> = Result<T, RusTorchError>;
@@ -49,7 +49,7 @@ pub enum RusTorchError {
     },
     /// A device was asked for that is not there.
     #[error("{0}")]
-    Absent(Absent),
+    UnsupportedDevice(Absent),
     /// The host has no memory for a tensor's elements.
     #[error("{op}: the host has no {bytes} bytes of memory left")]
     OutOfMemory {
@@ -61,6 +61,19 @@ pub enum RusTorchError {
 }
 
 impl RusTorchError {
+    /// Is it a device's failure or absence, so that the same call may succeed on another one? Else it
+    /// is the caller's mistake.
+    pub fn is_device_error(&self) -> bool {
+        match self {
+            Self::Op(_) => false,
+            Self::Device(e) | Self::Run(RunError::Device(e)) => e.class != FailureClass::Caller,
+            Self::Run(RunError::Op(_)) => false,
+            Self::Run(_) => true,
+            Self::DataLost { .. } | Self::UpdateLost { .. } => true,
+            Self::UnsupportedDevice(_) | Self::OutOfMemory { .. } => true,
+        }
+    }
+
     /// Were elements lost with a device, so that whoever knows how they came about has to make them
     /// again?
     pub fn is_data_lost(&self) -> bool {
@@ -73,7 +86,7 @@ impl RusTorchError {
 
 impl From<Absent> for RusTorchError {
     fn from(absent: Absent) -> Self {
-        Self::Absent(absent)
+        Self::UnsupportedDevice(absent)
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::sync::LazyLock;
 
+use rustorch_macros::track_calls;
 use rustorch_runtime::{
     Absent, DeviceCapability, DeviceType, OpType, Route, Routing, Runtime, TensorInfo,
     supports_coreml,
 };
 
-use crate::devices::{global, global_routing, with_runtime};
-use crate::error::RusTorchResult;
+use crate::devices::{current, global, global_routing, with_runtime};
+use crate::error::{RusTorchError, RusTorchResult};
+use crate::{Tensor, with_device};
 
 /// A [`Runtime`] with a [`Routing`]: which device an operation goes to, and where it goes on
 /// when that fails. Everything it answers is what the planner does.
@@ -48,11 +50,7 @@ impl HybridExecutor {
     ) -> RusTorchResult<DeviceType> {
         let candidates = self.runtime.candidates(op_type, tensor, self.routing);
         let first = candidates.first().copied();
-        first.ok_or_else(|| {
-            let what = format!("a device for {op_type:?} of {}", tensor.ty);
-            let cure = "use another element type, or other operations";
-            Absent::new(what, "no device has kernels for it", cure).into()
-        })
+        first.ok_or_else(|| no_device(op_type, tensor))
     }
 
     /// Where such an operation goes on when it fails on a device: the next one in its order.
@@ -119,4 +117,70 @@ impl HybridExecutor {
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         with_runtime(&self.runtime, self.routing, f)
     }
+}
+
+fn no_device(op_type: OpType, tensor: &TensorInfo) -> RusTorchError {
+    let what = format!("a device for {op_type:?} of {}", tensor.ty);
+    let cure = "use another element type, or other operations";
+    Absent::new(what, "no device has kernels for it", cure).into()
+}
+
+/// Calls `operation` with each device in turn that an operation of a family on such a tensor would be
+/// tried on, best first, until one does it: its first result. The device is the thread's current one
+/// meanwhile.
+///
+/// What `operation` computes ([`Tensor::eval`], [`Tensor::to_vec`]) runs on that device as a whole or
+/// fails there; what it only records is computed later, as ever. A failure that is not the device's
+/// ([`is_device_error`]) ends it at once.
+///
+/// ```
+/// use rustorch_tensor::{hybrid_operation, tensor};
+/// use rustorch_runtime::OpType;
+///
+/// # fn main() -> rustorch_tensor::RusTorchResult<()> {
+/// let x = tensor![[1.0, 2.0], [3.0, 4.0]];
+/// let (device, sum) = hybrid_operation(OpType::LinearAlgebra, &x, |device| {
+///     Ok((device, x.matmul(&x)?.sum(None, false)?.to_vec::<f32>()?))
+/// })?;
+/// println!("computed by {device}");
+/// assert_eq!(sum, [54.0]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// The last device's, after all have failed; the caller's mistake, at once; no device can do such
+/// operations.
+#[track_calls]
+pub fn hybrid_operation<R>(
+    op_type: OpType,
+    x: &Tensor,
+    mut operation: impl FnMut(DeviceType) -> RusTorchResult<R>,
+) -> RusTorchResult<R> {
+    let (runtime, routing) = current();
+    let info = TensorInfo::new(x.ty().clone());
+    let strict = Routing {
+        strict: true,
+        ..routing
+    };
+    let mut failure = no_device(op_type, &info);
+    for device in runtime.candidates(op_type, &info, routing) {
+        let attempt = || with_device(device, || operation(device));
+        match with_runtime(&runtime, strict, attempt).and_then(|result| result) {
+            Err(e) if is_device_error(&e) => failure = e,
+            result => return result,
+        }
+    }
+    Err(failure)
+}
+
+/// [`RusTorchError::is_device_error`].
+pub fn is_device_error(error: &RusTorchError) -> bool {
+    error.is_device_error()
+}
+
+/// The family of the operation that a tensor is still to be computed by; `None` for what is in memory,
+/// and for what only moves data.
+pub fn infer_operation_type(x: &Tensor) -> Option<OpType> {
+    x.op_type()
 }

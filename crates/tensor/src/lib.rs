@@ -24,6 +24,7 @@
 //! | `nn/` | `torch.nn.functional` |
 //! | `display.rs` | printing |
 //! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
+//! | `gpu/` | operations that prefer a GPU |
 //! | `preferences.rs` | what Cargo features ask for |
 //! | `activity.rs`, `converting.rs` | conversions and copies: counted, and made to compare with |
 //! | `f32/` | tensors and devices of the f32 hybrid (feature `hybrid-f32`) |
@@ -46,6 +47,7 @@ mod eval;
 #[cfg(feature = "hybrid-f32")]
 mod f32;
 pub mod fft;
+mod gpu;
 mod grad;
 mod histogram;
 mod history;
@@ -93,9 +95,16 @@ pub use eval::eval_all;
 pub use f32::{
     DeviceState, F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer, F32UnifiedBuffer,
 };
+pub use gpu::{
+    ComplexOperations, ElementwiseOp, GpuBatchMatrixExecutor, GpuBatchParallelOp, GpuConvolution,
+    GpuConvolutionExecutor, GpuLinearAlgebra, GpuMatrixExecutor, GpuParallelOp, GpuPooling,
+    GpuPoolingExecutor, GpuReduction, ReductionOp, gpu_attention, gpu_elementwise_add,
+    gpu_elementwise_div, gpu_elementwise_mul, gpu_elementwise_sub, gpu_gelu, gpu_reduce, gpu_relu,
+    gpu_softmax,
+};
 pub use grad::{Recorded, is_grad_enabled, no_grad};
 pub use histogram::Bins;
-pub use hybrid::HybridExecutor;
+pub use hybrid::{HybridExecutor, hybrid_operation, infer_operation_type, is_device_error};
 pub use index::{Ellipsis, Index, Indices, NewAxis};
 pub use join::Indexing;
 pub use macros::{Literal, literal};

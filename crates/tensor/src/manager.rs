@@ -70,6 +70,27 @@ pub fn with_device<R>(device: DeviceType, f: impl FnOnce() -> R) -> RusTorchResu
     Ok(f())
 }
 
+/// Calls `f` with the best GPU as this thread's current device, unless one was set.
+pub(crate) fn prefer_gpu<R>(f: impl FnOnce() -> R) -> R {
+    let before = current_device();
+    if before != DeviceType::Auto {
+        return f();
+    }
+    let runtime = runtime();
+    let _current = Current::restoring(before);
+    if let Some(gpu) = first_gpu(&runtime) {
+        CURRENT.set(gpu.device);
+    }
+    f()
+}
+
+/// The best graphics processor that was not lost.
+fn first_gpu(runtime: &Runtime) -> Option<&DeviceInfo> {
+    let works =
+        |info: &&DeviceInfo| info.hardware == Hardware::Gpu && !runtime.is_lost(info.device);
+    runtime.devices().find(works)
+}
+
 /// Restores the current device, even after a panic.
 struct Current {
     before: DeviceType,
@@ -79,10 +100,14 @@ struct Current {
 
 impl Current {
     fn enter(device: DeviceType) -> RusTorchResult<Self> {
-        let before = current_device();
+        let current = Self::restoring(current_device());
         set_device(device)?;
+        Ok(current)
+    }
+
+    fn restoring(before: DeviceType) -> Self {
         let thread = PhantomData;
-        Ok(Self { before, thread })
+        Self { before, thread }
     }
 }
 
@@ -128,8 +153,24 @@ impl DeviceManager {
     /// # Errors
     /// There is no such device.
     pub fn set(&self, device: DeviceType) -> RusTorchResult<()> {
-        self.find(device)?;
+        self.require(device)?;
         CURRENT.set(device);
+        Ok(())
+    }
+
+    /// The best graphics processor that works.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn best_gpu(&self) -> RusTorchResult<DeviceInfo> {
+        let gpu = first_gpu(&self.runtime).cloned();
+        let cure = "see the absent devices for what each would need";
+        Ok(gpu.ok_or_else(|| Absent::new("gpu", "this machine has none", cure))?)
+    }
+
+    /// Fails unless there is such a device.
+    pub(crate) fn require(&self, device: DeviceType) -> RusTorchResult<()> {
+        self.find(device)?;
         Ok(())
     }
 
@@ -188,15 +229,7 @@ impl GpuContext {
     /// # Errors
     /// There is none.
     pub fn best() -> RusTorchResult<Self> {
-        let manager = DeviceManager::new();
-        let gpu = manager
-            .list()
-            .into_iter()
-            .find(|info| info.hardware == Hardware::Gpu);
-        let Some(info) = gpu else {
-            let cure = "see the absent devices for what each would need";
-            return Err(Absent::new("gpu", "this machine has none", cure).into());
-        };
+        let info = DeviceManager::new().best_gpu()?;
         let _current = Current::enter(info.device)?;
         Ok(Self { info, _current })
     }
@@ -204,5 +237,13 @@ impl GpuContext {
     /// What the device says of itself.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    /// Bytes that tensors have in the device's memory now. Memory of the host that the device uses
+    /// in place is not counted; [`MemoryManager::pools`](rustorch_runtime::MemoryManager::pools) tells more.
+    pub fn memory_pool_size(&self) -> u64 {
+        let pools = runtime().memory().pools();
+        let mut own = pools.iter().filter(|pool| pool.device == self.info.device);
+        own.next().map_or(0, |pool| pool.in_use)
     }
 }

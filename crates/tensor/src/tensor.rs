@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use rustorch_ir::ops::Reshape;
-use rustorch_ir::{DType, Op, OpError, ResultTypes, Role, Scalar, TensorType, normalize_dim};
+use rustorch_ir::{
+    DType, Op, OpError, OpType, ResultTypes, Role, Scalar, Signature, TensorType, normalize_dim,
+};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{DeviceType, Moment, RunError, Storage};
 use smallvec::SmallVec;
@@ -229,6 +231,19 @@ impl Tensor {
             State::Pending(pending) => pending.extent.is_traced,
             State::Ready(_) | State::Scalar(_) => false,
         }
+    }
+
+    /// The family of the operation that it is still to be computed by.
+    pub(crate) fn op_type(&self) -> Option<OpType> {
+        let State::Pending(pending) = self.state() else {
+            return None;
+        };
+        let inputs: Vec<&TensorType> = pending.inputs.iter().map(Value::ty).collect();
+        OpType::of(&Signature {
+            op: &pending.op,
+            inputs: &inputs,
+            outputs: std::slice::from_ref(self.ty()),
+        })
     }
 
     /// The memory that the elements are in, if they are computed, or were before a device that had the

@@ -12,6 +12,7 @@ mod extremes;
 mod factors;
 mod fft;
 mod functional;
+mod gpu;
 mod history;
 mod index;
 mod layouts;
