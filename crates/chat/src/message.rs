@@ -1,8 +1,9 @@
 //! Messages of a conversation.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use crate::answer::{Answer, ToolCall};
 use crate::error::ChatError;
 
 /// One message: an object with a `role`, and whatever else the template of a model knows, such as
@@ -34,6 +35,31 @@ impl Message {
     /// What the model says.
     pub fn assistant(content: &str) -> Self {
         Message::new("assistant", content)
+    }
+
+    /// What the model says, with what it thought and wants done.
+    pub fn answer(answer: &Answer) -> Self {
+        let mut message = Message::assistant(&answer.content);
+        if !answer.reasoning.is_empty() {
+            message.set("reasoning_content", answer.reasoning.as_str());
+        }
+        if !answer.calls.is_empty() {
+            let call = |call: &ToolCall| {
+                let function = json!({"name": call.name, "arguments": call.arguments});
+                json!({"id": call.id, "type": "function", "function": function})
+            };
+            let calls: Vec<Value> = answer.calls.iter().map(call).collect();
+            message.set("tool_calls", calls);
+        }
+        message
+    }
+
+    /// What came of a tool call.
+    pub fn tool(call: &ToolCall, result: &str) -> Self {
+        let mut message = Message::new("tool", result);
+        message.set("name", call.name.as_str());
+        message.set("tool_call_id", call.id.as_str());
+        message
     }
 
     /// The messages of a JSON array.
@@ -111,7 +137,7 @@ impl Message {
     pub(crate) fn prepend(&mut self, text: &str) {
         match self.get_mut("content") {
             Some(Value::Array(parts)) => {
-                let part = serde_json::json!({"type": "text", "text": text});
+                let part = json!({"type": "text", "text": text});
                 parts.insert(0, part);
             }
             _ => {

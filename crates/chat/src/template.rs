@@ -47,6 +47,8 @@ struct Ways {
     null: bool,
     /// Arguments of tool calls as objects, not as JSON in a string.
     objects: bool,
+    /// Tools.
+    tools: bool,
 }
 
 /// Steps that a template may take, beside one for each byte of the conversation.
@@ -56,6 +58,7 @@ const PROBE_STEPS: u64 = 100_000;
 /// Words that no template has.
 const PROBE: &str = "qzprobeqz";
 const OTHER: &str = "qzotherqz";
+const THIRD: &str = "qzthirdqz";
 
 impl ChatTemplate {
     /// Reads the template `source` of `model`, a name for errors. `tokens` are the texts of special tokens
@@ -74,6 +77,7 @@ impl ChatTemplate {
                 parts: true,
                 null: true,
                 objects: true,
+                tools: true,
             },
         };
         template.ways = template.ways();
@@ -89,6 +93,11 @@ impl ChatTemplate {
     /// user says first, with a line break between.
     pub fn takes_system(&self) -> bool {
         self.ways.system
+    }
+
+    /// Whether the model is told of the tools that there are. Where not, there is no way to give it any.
+    pub fn takes_tools(&self) -> bool {
+        self.ways.tools
     }
 
     /// The prompt of a conversation. The text of the result is what `apply_chat_template` would give; where
@@ -177,7 +186,10 @@ impl ChatTemplate {
         let system_parts = json!({"role": "system", "content": [{"type": "text", "text": OTHER}]});
         let system = if as_text { &system } else { &system_parts };
         let (null, objects) = self.tool_calls(asked);
+        let told = self.attempt(&json!([system, asked]), &[probe_tool(THIRD)]);
+        let told = told.or_else(|| self.attempt(&json!([asked]), &[probe_tool(THIRD)]));
         Ways {
+            tools: told.is_some_and(|text| text.contains(THIRD)),
             system: !known || says(json!([system, asked]), OTHER).is_some(),
             text: as_text,
             parts: parts.is_some() || !known,
@@ -188,10 +200,7 @@ impl ChatTemplate {
 
     /// Whether tool calls may have no content, and arguments that are objects.
     fn tool_calls(&self, asked: &Value) -> (bool, bool) {
-        let tool = json!({"type": "function", "function": {
-            "name": "probe", "description": "Probes.",
-            "parameters": {"type": "object", "properties": {}, "required": []},
-        }});
+        let tool = probe_tool("probe");
         let call = |content: Value, arguments: Value| {
             let calls = json!([{"id": "123456789", "type": "function",
                 "function": {"name": "probe", "arguments": arguments}}]);
@@ -263,6 +272,14 @@ impl Ways {
             _ => {}
         }
     }
+}
+
+/// A tool of this name.
+fn probe_tool(name: &str) -> Value {
+    json!({"type": "function", "function": {
+        "name": name, "description": "Probes.",
+        "parameters": {"type": "object", "properties": {}, "required": []},
+    }})
 }
 
 /// Puts the first system prompt before what the user says first.

@@ -290,6 +290,16 @@ fn private_use_characters_stay_themselves() {
     assert!(matches!(result, Err(ChatError::Marks)));
 }
 
+/// Templates of models that are not told of tools, or by other variables.
+const WITHOUT_TOOLS: [&str; 6] = [
+    "HuggingFaceTB-SmolLM3-3B",
+    "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
+    "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
+    "deepseek-ai-DeepSeek-V3.1",
+    "llama-cpp-rwkv-world",
+    "microsoft-Phi-3.5-mini-instruct",
+];
+
 #[test]
 fn templates_that_do_not_end_are_ended() {
     let cases = [
@@ -379,6 +389,24 @@ fn messages_are_put_into_the_form_that_a_template_takes() {
         "{% for m in messages %}{{ m.content or '' }}{% for c in m.tool_calls %}{{ '<' + c.function.arguments + '>' }}{% endfor %}{% endfor %}",
     );
     assert_eq!(render(&texts, &call, &options).unwrap(), "go<{\"a\": 1}>");
+}
+
+#[test]
+fn templates_that_do_not_tell_of_tools_are_known() {
+    let folder = data("templates");
+    let files = fs::read_dir(&folder).unwrap().map(|it| it.unwrap().path());
+    let templates = files.filter(|it| it.extension().is_some_and(|it| it == "jinja"));
+    let mut without = Vec::new();
+    for path in templates {
+        let source = fs::read_to_string(&path).unwrap();
+        let template = ChatTemplate::new(&source, "test", tokens("<s>", "</s>")).unwrap();
+        if !template.takes_tools() {
+            without.push(path.file_stem().unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    without.sort();
+    assert_eq!(without, WITHOUT_TOOLS);
+    assert!(!family("chatml").unwrap().takes_tools());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the options of sampling mean.
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,6 +20,39 @@ use crate::text::from_file;
 /// Sequence breakers of llama.cpp.
 const BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
 
+/// What the tokens of a model stand for, if it says so.
+pub(crate) struct Words<'t> {
+    tokenizer: Option<&'t Tokenizer>,
+    /// Once a text was held to a form: it takes long to make.
+    vocabulary: OnceCell<Vocabulary>,
+}
+
+impl<'t> Words<'t> {
+    pub(crate) fn of(tokenizer: Option<&'t Tokenizer>) -> Self {
+        let vocabulary = OnceCell::new();
+        Self {
+            tokenizer,
+            vocabulary,
+        }
+    }
+
+    /// Holds texts of these tokens to a grammar.
+    fn constraint(&self, grammar: &Grammar) -> Result<Constraint> {
+        let vocabulary = match self.vocabulary.get() {
+            Some(vocabulary) => vocabulary,
+            None => {
+                let tokenizer = self.tokenizer.context(
+                    "this model has no vocabulary, so that its text cannot be held to a form",
+                )?;
+                let vocabulary = Vocabulary::new(tokenizer)?;
+                self.vocabulary.get_or_init(|| vocabulary)
+            }
+        };
+        let constraint = grammar.constrain(vocabulary);
+        Ok(constraint.map_err(|error| Usage(error.to_string()))?)
+    }
+}
+
 impl SamplingArgs {
     /// Whether the values are possible, as far as that can be said without a vocabulary: what is
     /// wrong is told before a model is loaded.
@@ -32,13 +66,13 @@ impl SamplingArgs {
         chain.map(drop).map_err(|error| Usage(error.to_string()))
     }
 
-    /// The chain that chooses tokens of `tokenizer`, where the model has one.
+    /// The chain that chooses tokens of a model.
     ///
     /// # Errors
     /// A value is impossible, the form cannot be held to, or there is no vocabulary to do so.
-    pub(crate) fn chain(&self, tokenizer: Option<&Tokenizer>) -> Result<SamplerChain> {
+    pub(crate) fn chain(&self, words: &Words) -> Result<SamplerChain> {
         let mut config = self.config()?;
-        if let Some(tokenizer) = tokenizer {
+        if let Some(tokenizer) = words.tokenizer {
             if config.dry.multiplier != 0.0 {
                 config.dry.breakers = Arc::new(Breakers::new(&self.breakers(), tokenizer));
             }
@@ -48,7 +82,7 @@ impl SamplingArgs {
         }
         let mut chain = SamplerChain::new(&config).map_err(|error| Usage(error.to_string()))?;
         if let Some(grammar) = self.form.grammar()? {
-            chain.constrain(constraint(&grammar, tokenizer)?);
+            chain.constrain(words.constraint(&grammar)?);
         }
         Ok(chain)
     }
@@ -170,12 +204,4 @@ fn text(given: &Option<String>, file: Option<&Path>) -> Result<Option<String>> {
         (None, Some(path)) => from_file(path).map(Some),
         (given, _) => Ok(given.clone()),
     }
-}
-
-fn constraint(grammar: &Grammar, tokenizer: Option<&Tokenizer>) -> Result<Constraint> {
-    let tokenizer = tokenizer
-        .context("this model has no vocabulary, so that its text cannot be held to a form")?;
-    let vocabulary = Vocabulary::new(tokenizer)?;
-    let constraint = grammar.constrain(&vocabulary);
-    Ok(constraint.map_err(|error| Usage(error.to_string()))?)
 }

@@ -72,6 +72,24 @@ pub(crate) struct ChatArgs {
     /// the end
     #[arg(long, value_name = "FILE")]
     pub(crate) prompt_cache: Option<PathBuf>,
+
+    /// File of tools that the model may call, each with a command (docs/chat.md has the form). Before
+    /// one is run, the user is asked; where there is no terminal, none is
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tool_command: Option<PathBuf>,
+
+    /// Tools that are run without asking: their names, or all
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        requires = "tool_command"
+    )]
+    pub(crate) tool_approve: Vec<String>,
+
+    /// Rounds of calls before an answer has to come without
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) tool_rounds: usize,
 }
 
 impl ChatArgs {
@@ -89,6 +107,10 @@ impl ChatArgs {
             reasoning_format,
             fold_reasoning,
             prompt_cache: _,
+            tool_command,
+            // Nothing without the one above.
+            tool_approve: _,
+            tool_rounds: _,
         } = self;
         system_prompt.is_some()
             || system_prompt_file.is_some()
@@ -100,5 +122,6 @@ impl ChatArgs {
             || !in_suffix.is_empty()
             || *reasoning_format != ReasoningFormat::default()
             || *fold_reasoning
+            || tool_command.is_some()
     }
 }

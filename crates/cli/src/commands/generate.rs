@@ -27,6 +27,7 @@ use crate::devices::Devices;
 use crate::failure::{INTERRUPTED, Usage};
 use crate::model::{self, Source};
 use crate::output::{json_line, note};
+use crate::sampling::Words;
 use crate::settings::{Settings, layer_runs, layers_json};
 use crate::{bundled, progress, text};
 
@@ -96,7 +97,7 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     let model = with_runtime(&devices.runtime, devices.routing, || source.load())?;
     let tokenizer = model.tokenizer().with_context(|| source.to_string())?;
     let prompt = options.prompt(&source, tokenizer)?;
-    let mut sampler = options.sampling.chain(Some(tokenizer))?;
+    let mut sampler = options.sampling.chain(&Words::of(Some(tokenizer)))?;
     let settings = options.settings(&model, &devices)?;
     let mut session = Session::new(&model, &devices.runtime, settings.session)?;
     let interrupted = interrupts()?;
@@ -199,7 +200,7 @@ impl Options {
 
     /// What is asked for of every pass.
     pub(super) fn selection(&self, model: &Model) -> Result<Selection> {
-        let mut sampler = self.sampling.chain(model.tokenizer().ok())?;
+        let mut sampler = self.sampling.chain(&Words::of(model.tokenizer().ok()))?;
         Ok(self.limits().selection(model, &mut sampler))
     }
 

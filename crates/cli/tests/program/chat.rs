@@ -22,7 +22,7 @@ fn talk(args: &[&str], input: &str) -> crate::support::Run {
 }
 
 /// The messages that `/save` wrote.
-fn saved(path: &Path) -> Value {
+pub(crate) fn saved(path: &Path) -> Value {
     let text = fs::read_to_string(path).unwrap();
     serde_json::from_str::<Value>(&text).unwrap()["messages"].take()
 }
@@ -279,7 +279,7 @@ pub(crate) fn an_answer_goes_on_behind_a_full_context() {
 }
 
 /// A terminal in which the program runs.
-struct Terminal {
+pub(crate) struct Terminal {
     socket: String,
     folder: tempfile::TempDir,
 }
@@ -296,7 +296,7 @@ pub(crate) fn find() -> Result<Tmux, String> {
 }
 
 impl Terminal {
-    fn new(args: &[&str]) -> Self {
+    pub(crate) fn new(args: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let terminal = Self {
             socket: folder.path().join("socket").display().to_string(),
@@ -317,7 +317,7 @@ impl Terminal {
         terminal
     }
 
-    fn tmux(&self, args: &[&str]) -> String {
+    pub(crate) fn tmux(&self, args: &[&str]) -> String {
         let output = Command::new("tmux")
             .args(["-S", &self.socket])
             .args(args)
@@ -331,18 +331,18 @@ impl Terminal {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn type_line(&self, text: &str) {
+    pub(crate) fn type_line(&self, text: &str) {
         self.tmux(&["send-keys", "-l", text]);
         self.tmux(&["send-keys", "Enter"]);
     }
 
     /// All that was shown.
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         self.tmux(&["capture-pane", "-p", "-S", "-"])
     }
 
     /// Waits until what is shown is as it should be.
-    fn wait(&self, what: &str, is: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn wait(&self, what: &str, is: impl Fn(&str) -> bool) -> String {
         let start = Instant::now();
         loop {
             let shown = self.shown();
@@ -355,14 +355,14 @@ impl Terminal {
     }
 
     /// Waits for so many answers.
-    fn answers(&self, count: usize) {
+    pub(crate) fn answers(&self, count: usize) {
         let told = |shown: &str| shown.matches("tokens of context").count() == count;
         self.wait("answer", told);
         self.ready();
     }
 
     /// Waits until it is the user's turn.
-    fn ready(&self) {
+    pub(crate) fn ready(&self) {
         let is_empty = |shown: &str| {
             shown
                 .trim_end()
@@ -374,7 +374,7 @@ impl Terminal {
     }
 
     /// What `/save` writes.
-    fn save(&self) -> (PathBuf, Value) {
+    pub(crate) fn save(&self) -> (PathBuf, Value) {
         let files = fs::read_dir(self.folder.path()).unwrap().count();
         let path = self.folder.path().join(format!("{files}.json"));
         self.type_line(&format!("/save {}", path.display()));

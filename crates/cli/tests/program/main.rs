@@ -16,6 +16,8 @@ mod verify;
 
 #[cfg(unix)]
 mod signals;
+#[cfg(unix)]
+mod tools;
 
 use std::process::ExitCode;
 
@@ -115,6 +117,12 @@ fn main() -> ExitCode {
         signals::ctrl_c_ends_the_text_cleanly,
         signals::ctrl_c_leaves_a_whole_json_object,
         signals::a_reader_that_has_enough_is_no_error,
+        tools::a_tool_is_called_and_its_result_answered,
+        tools::several_calls_of_an_answer_are_made,
+        tools::what_is_not_approved_is_not_run,
+        tools::calls_that_make_no_sense_are_told,
+        tools::rounds_of_calls_are_limited,
+        tools::wrong_files_and_templates_are_told,
     ]);
     #[cfg(unix)]
     let suite = suite.on(
@@ -135,6 +143,8 @@ fn main() -> ExitCode {
         tests![
             chat::a_turn_on_a_terminal,
             chat::ctrl_c_ends_the_answer_and_not_the_program,
+            tools::a_terminal_asks_before_a_tool_is_run,
+            tools::ctrl_c_ends_the_tool_and_not_the_program,
         ],
     );
     suite.run()

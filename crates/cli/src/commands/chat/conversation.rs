@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail};
 use rustorch_chat::{
     Answer, AnswerParser, ChatTemplates, ControlTokens, Delta, Message, ParseOptions,
-    ReasoningFormat, RenderOptions, Step, family, special_tokens,
+    ReasoningFormat, RenderOptions, Step, ToolCall, family, special_tokens,
 };
 use rustorch_llm::sampler::SamplerChain;
 use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, generate};
@@ -16,6 +16,7 @@ use rustorch_tokenizer::{StreamDecoder, Tokenizer};
 use serde_json::{Value, json};
 
 use super::stop::StopTexts;
+use crate::sampling::Words;
 use crate::text;
 
 /// The family of models without a template, as in llama.cpp.
@@ -65,35 +66,66 @@ struct Fed {
 pub(super) struct Conversation<'m> {
     session: Session<'m>,
     tokenizer: &'m Tokenizer,
+    words: Words<'m>,
     templates: ChatTemplates,
     control: ControlTokens,
     messages: Vec<Message>,
     reasoning: ReasoningFormat,
+    /// What the model may call, as templates have it.
+    tools: Vec<Value>,
     fed: Fed,
 }
 
 impl<'m> Conversation<'m> {
-    /// Without messages. `template` is the name of a family, a file or a template; without one it is the
-    /// model's own.
+    /// Without messages. `words` are the model's; `template` is the name of a family, a file or a template; without one it is the
+    /// model's own. `tools` are what the model may call, as OpenAI's API has them.
     ///
     /// # Errors
-    /// The model has no vocabulary; the template is wrong.
+    /// The model has no vocabulary; the template is wrong, or takes no tools where there are some.
     pub(super) fn new(
         session: Session<'m>,
+        words: Words<'m>,
         template: Option<&str>,
         reasoning: ReasoningFormat,
+        tools: Vec<Value>,
     ) -> Result<Self> {
         let model = session.model();
         let tokenizer = model.tokenizer()?;
-        Ok(Self {
+        let talk = Self {
             templates: templates(model, tokenizer, template)?,
             control: ControlTokens::of(tokenizer),
             session,
             tokenizer,
+            words,
             messages: Vec::new(),
             reasoning,
+            tools,
             fed: Fed::default(),
-        })
+        };
+        let takes_tools = talk
+            .templates
+            .for_options(&talk.options(true))
+            .takes_tools();
+        anyhow::ensure!(
+            talk.tools.is_empty() || takes_tools,
+            "--tool-command: this chat template does not tell the model of tools; name one that does \
+             (--chat-template)"
+        );
+        Ok(talk)
+    }
+
+    /// What templates are given beside messages.
+    fn options(&self, answers: bool) -> RenderOptions {
+        RenderOptions {
+            add_generation_prompt: answers,
+            tools: self.tools.clone(),
+            ..RenderOptions::default()
+        }
+    }
+
+    /// What the model's tokens stand for.
+    pub(super) fn words(&self) -> &Words<'m> {
+        &self.words
     }
 
     pub(super) fn session(&mut self) -> &mut Session<'m> {
@@ -123,7 +155,12 @@ impl<'m> Conversation<'m> {
     }
 
     pub(super) fn say(&mut self, text: &str) {
-        self.messages.push(Message::user(text));
+        self.push(Message::user(text));
+    }
+
+    /// Goes on with this message.
+    pub(super) fn push(&mut self, message: Message) {
+        self.messages.push(message);
     }
 
     /// Forgets the last answer, if there is one behind what was said last.
@@ -141,7 +178,7 @@ impl<'m> Conversation<'m> {
     }
 
     /// Has what was said last answered, up to one of the texts `stops`. An answer that was ended counts as
-    /// far as it came.
+    /// far as it came. With it come the tool calls that it wants made.
     ///
     /// # Errors
     /// An [`Overflow`]; the template refuses the messages; no device is left; those of `listener`.
@@ -151,7 +188,7 @@ impl<'m> Conversation<'m> {
         limits: &GenerateOptions,
         stops: &[String],
         listener: &mut impl Listener,
-    ) -> Result<Generated> {
+    ) -> Result<(Generated, Vec<ToolCall>)> {
         let (text, ids) = self.fitting_prompt(listener)?;
         let limits = GenerateOptions {
             shift: Some(self.kept_tokens()),
@@ -159,26 +196,43 @@ impl<'m> Conversation<'m> {
         };
         let kept = self.session.keep_prefix(&ids);
         ids[..kept].iter().for_each(|&id| sampler.accept(id));
-        let template = self.templates.for_options(&RenderOptions::default());
+        let template = self.templates.for_options(&self.options(true));
         let syntax = template.syntax();
         let options = ParseOptions {
             reasoning: self.reasoning,
             thinking_begun: syntax.thinking_begun(&text).map(str::to_owned),
-            ..ParseOptions::default()
+            tools: self.tools.clone(),
         };
         let parser = AnswerParser::new(syntax, &options);
         let mut reader = Reader::new(self.tokenizer, parser, stops);
         let generated = generate(&mut self.session, &ids[kept..], sampler, &limits, |event| {
             reader.hear(event, listener)
         })?;
-        let Read { raw, answer } = reader.end(listener)?;
-        let mut message = Message::assistant(&answer.content);
-        if !answer.reasoning.is_empty() {
-            message.set("reasoning_content", answer.reasoning);
-        }
-        self.messages.push(message);
+        let Read { raw, mut answer } = reader.end(listener)?;
+        let calls = self.name_calls(&mut answer);
+        self.push(Message::answer(&answer));
         self.fed = self.as_fed(text + &raw, &ids, &generated.ids);
-        Ok(generated)
+        Ok((generated, calls))
+    }
+
+    /// Gives calls without an identifier one. The calls, as the model wrote them; in the answer, those whose
+    /// arguments templates could not write again have none.
+    fn name_calls(&self, answer: &mut Answer) -> Vec<ToolCall> {
+        let earlier = self.messages.iter().filter(|it| it.role() == "tool");
+        let first = earlier.count();
+        for (index, call) in answer.calls.iter_mut().enumerate() {
+            if call.id.is_empty() {
+                // Templates of Mistral's take identifiers of nine letters and digits alone.
+                call.id = format!("call{:05}", first + index);
+            }
+        }
+        let calls = answer.calls.clone();
+        for call in &mut answer.calls {
+            if !matches!(serde_json::from_str(&call.arguments), Ok(Value::Object(_))) {
+                call.arguments = "{}".to_owned();
+            }
+        }
+        calls
     }
 
     /// Text that templates write again, with its tokens, if they end where text does not flow on.
@@ -225,10 +279,7 @@ impl<'m> Conversation<'m> {
 
     /// The prompt of messages, as text and tokens. What the session has read stays as it was read.
     fn prompt(&self, messages: &[Message], answers: bool) -> Result<(String, Vec<u32>)> {
-        let options = RenderOptions {
-            add_generation_prompt: answers,
-            ..RenderOptions::default()
-        };
+        let options = self.options(answers);
         let template = self.templates.for_options(&options);
         let prompt = template.render(messages, &options, &self.control)?;
         let Fed { text, ids } = &self.fed;
@@ -361,7 +412,7 @@ impl<'a> Reader<'a> {
                     self.read.answer.reasoning += text;
                     listener.reasoning(text)?;
                 }
-                _ => {}
+                _ => self.read.answer.add(&step),
             }
         }
         Ok(shown)

@@ -63,12 +63,23 @@ impl Editor {
             let insert = EditCommand::InsertString(text.to_owned());
             self.0.run_edit_commands(&[insert]);
         }
-        Ok(match self.0.read_line(&Mark)? {
+        Ok(match self.0.read_line(&Mark("> "))? {
             Signal::Success(line) => Line::Said(line),
             Signal::CtrlC => Line::Nothing,
             _ => Line::End,
         })
     }
+}
+
+/// What the user answers to a question; nothing at Ctrl-C and Ctrl-D.
+///
+/// # Errors
+/// The terminal fails.
+pub(super) fn ask(question: &'static str) -> Result<Option<String>> {
+    Ok(match Reedline::create().read_line(&Mark(question))? {
+        Signal::Success(line) => Some(line),
+        _ => None,
+    })
 }
 
 /// `chat_history` in the folder of the user's state (XDG Base Directory Specification).
@@ -81,7 +92,7 @@ fn history_file() -> Option<PathBuf> {
 }
 
 /// What stands before the line.
-struct Mark;
+struct Mark(&'static str);
 
 impl Prompt for Mark {
     fn render_prompt_left(&self) -> Cow<'_, str> {
@@ -93,7 +104,7 @@ impl Prompt for Mark {
     }
 
     fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
-        "> ".into()
+        self.0.into()
     }
 
     fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {

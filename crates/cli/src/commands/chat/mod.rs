@@ -6,6 +6,8 @@ mod markdown;
 mod screen;
 mod slash;
 mod stop;
+mod tools;
+mod turn;
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -15,9 +17,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use rustorch_chat::Message;
-use rustorch_llm::{GenerateOptions, Generated, Model, Session, Speed, Stop};
+use rustorch_llm::{GenerateOptions, Generated, Model, Session};
 use rustorch_tensor::with_runtime;
-use rustorch_tokenizer::Tokenizer;
 
 use crate::args::{
     ChatArgs, ContextArgs, DeviceArgs, LengthArgs, ModelArgs, SamplingArgs, TextArgs,
@@ -25,11 +26,13 @@ use crate::args::{
 use crate::devices::Devices;
 use crate::failure::{self, INTERRUPTED};
 use crate::model::{self, Source};
+use crate::sampling::Words;
 use crate::text;
 use conversation::{Conversation, Overflow};
 use editor::{Editor, Line};
-use screen::{Answer, Interrupts, WhenFull, remark};
+use screen::{Interrupts, remark};
 use slash::{HELP, Slash, spoken};
+use tools::{Approval, Tools};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -72,6 +75,9 @@ enum Next {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let tools = options.chat.tool_command.as_deref().map(Tools::read);
+    let tools = tools.transpose()?.unwrap_or_default();
+    let approval = Approval::of(&options.chat.tool_approve, &tools)?;
     let devices = Devices::open(&options.devices)?;
     let source = Source::from(&options.model);
     let load = |source: &Source| with_runtime(&devices.runtime, devices.routing, || source.load());
@@ -88,6 +94,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         sampling: options.sampling.clone(),
         interrupts: Interrupts::new()?,
         input: Input::new(options)?,
+        tools,
+        approval,
         answers: 0,
         last: None,
     };
@@ -157,6 +165,8 @@ struct Chat<'a> {
     sampling: SamplingArgs,
     interrupts: Arc<Interrupts>,
     input: Input,
+    tools: Tools,
+    approval: Approval,
     /// Answers so far: each has random numbers of its own.
     answers: i64,
     last: Option<Generated>,
@@ -172,12 +182,15 @@ impl Chat<'_> {
     ) -> Result<Next> {
         let settings = self.options.context.session(model, self.devices)?;
         let mut session = Session::new(model, &self.devices.runtime, settings.session)?;
-        let mut sampler = self.sampling.chain(model.tokenizer().ok())?;
+        let words = Words::of(model.tokenizer().ok());
+        let mut sampler = self.sampling.chain(&words)?;
         let selection = self.limits().selection(model, &mut sampler);
         model::load(&mut session, &selection)?;
         self.restore(&mut session)?;
         let template = self.options.chat.chat_template.as_deref();
-        let mut talk = Conversation::new(session, template, self.options.chat.reasoning_format)?;
+        let reasoning = self.options.chat.reasoning_format;
+        let tools = self.tools.definitions();
+        let mut talk = Conversation::new(session, words, template, reasoning, tools)?;
         talk.set_messages(messages);
         let mut first = match self.answers {
             0 => self.first()?,
@@ -240,7 +253,7 @@ impl Chat<'_> {
             if !answers {
                 continue;
             }
-            match self.answer(&mut talk) {
+            match self.turn(&mut talk) {
                 Ok(true) if !self.input.is_terminal() => {
                     return self.end(&mut talk, ExitCode::from(INTERRUPTED));
                 }
@@ -281,58 +294,6 @@ impl Chat<'_> {
         self.options.length.limits(None)
     }
 
-    /// Has what was said last answered. Was that interrupted?
-    fn answer(&mut self, talk: &mut Conversation) -> Result<bool> {
-        let mut sampling = self.sampling.clone();
-        if sampling.seed >= 0 {
-            sampling.seed += self.answers;
-        }
-        self.answers += 1;
-        let mut sampler = sampling.chain(talk.session().model().tokenizer().ok())?;
-        let when_full = match (self.options.length.context_shift, self.input.is_terminal()) {
-            (true, _) => WhenFull::Shift,
-            (false, true) => WhenFull::Ask,
-            (false, false) => WhenFull::Stop,
-        };
-        let mut screen = Answer::new(
-            &self.interrupts,
-            when_full,
-            self.options.chat.fold_reasoning,
-        );
-        let stops = &self.options.chat.reverse_prompt;
-        let answered = talk.answer(&mut sampler, &self.limits(), stops, &mut screen);
-        let interrupted = screen.end()?;
-        let generated = answered?;
-        if self.input.is_terminal() {
-            remark(self.summary(&generated, talk));
-        }
-        self.last = Some(generated);
-        Ok(interrupted)
-    }
-
-    /// How an answer went, on one line.
-    fn summary(&self, generated: &Generated, talk: &mut Conversation) -> String {
-        let speed = |speed: Speed| match speed.per_second() {
-            Some(rate) => format!("{} tokens, {rate:.1} tokens/s", speed.tokens),
-            None => format!("{} tokens", speed.tokens),
-        };
-        let end = match generated.stop {
-            Stop::End => "",
-            Stop::Limit => " · ended by -n",
-            Stop::Context => " · ended: the context is full (/clear, or -c for a larger one)",
-            Stop::Caller => " · ended",
-        };
-        let session = talk.session();
-        format!(
-            "prompt {} · answer {} · {} of {} tokens of context · {}{end}",
-            speed(generated.prompt),
-            speed(generated.decode),
-            session.tokens().len(),
-            session.context(),
-            self.devices.used().join(", "),
-        )
-    }
-
     /// Does what a command says. Is there something to answer now?
     fn command(&mut self, slash: Slash, talk: &mut Conversation) -> Result<bool> {
         match slash {
@@ -363,8 +324,7 @@ impl Chat<'_> {
                 ));
             }
             Slash::Set(Some((name, value))) => {
-                let model = talk.session().model();
-                self.set(&name, &value, model.tokenizer().ok())?;
+                self.set(&name, &value, talk.words())?;
             }
             Slash::Set(None) => remark(settings(&self.sampling)),
             Slash::Stats => {
@@ -388,14 +348,31 @@ impl Chat<'_> {
                         .unwrap_or("nothing was thought"),
                 );
             }
+            Slash::Tools => remark(self.listing()),
             Slash::Help => remark(HELP),
             Slash::Edit | Slash::Model(_) | Slash::Quit => {}
         }
         Ok(false)
     }
 
+    /// The tools, a line each.
+    fn listing(&self) -> String {
+        let line = |tool: &tools::Tool| {
+            let asked = match self.approval.has(&tool.name) {
+                true => " (approved)",
+                false => "",
+            };
+            format!("{:<20} {}{asked}", tool.name, tool.description)
+        };
+        let lines: Vec<String> = self.tools.iter().map(line).collect();
+        match lines.is_empty() {
+            true => "there are no tools (--tool-command FILE)".to_owned(),
+            false => lines.join("\n"),
+        }
+    }
+
     /// Changes an option of sampling.
-    fn set(&mut self, name: &str, value: &str, tokenizer: Option<&Tokenizer>) -> Result<()> {
+    fn set(&mut self, name: &str, value: &str, words: &Words) -> Result<()> {
         // What is not said stays as it is, rather than to become what it is at first.
         let command = Settable::command().mut_args(|arg| arg.default_values([] as [&str; 0]));
         let option = format!("--{}={value}", name.trim_start_matches('-'));
@@ -411,7 +388,7 @@ impl Chat<'_> {
         };
         changed.update_from_arg_matches(&matches).map_err(told)?;
         // Impossible values are refused now, not with the next answer.
-        changed.sampling.chain(tokenizer)?;
+        changed.sampling.chain(words)?;
         self.sampling = changed.sampling;
         Ok(())
     }

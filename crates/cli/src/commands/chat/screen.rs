@@ -35,16 +35,27 @@ impl Interrupts {
         Ok(interrupts)
     }
 
-    /// Says that an answer begins.
-    fn begin(&self) {
+    /// Says that what Ctrl-C ends begins, and lasts as long as the result.
+    pub(super) fn begin(&self) -> Interruptible<'_> {
         self.came.store(false, Ordering::Relaxed);
         self.answers.store(true, Ordering::Relaxed);
+        Interruptible(self)
     }
+}
 
-    /// Says that the answer is over. Was it ended?
-    fn end(&self) -> bool {
-        self.answers.store(false, Ordering::Relaxed);
-        self.came.load(Ordering::Relaxed)
+/// Something that Ctrl-C ends rather than the program.
+pub(super) struct Interruptible<'i>(&'i Interrupts);
+
+impl Interruptible<'_> {
+    /// Was it ended?
+    pub(super) fn is_ended(&self) -> bool {
+        self.0.came.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Interruptible<'_> {
+    fn drop(&mut self) {
+        self.0.answers.store(false, Ordering::Relaxed);
     }
 }
 
@@ -66,7 +77,7 @@ pub(super) enum WhenFull {
 pub(super) struct Answer<'s> {
     /// On a terminal.
     markdown: Option<Markdown>,
-    interrupts: &'s Interrupts,
+    turn: &'s Interruptible<'s>,
     when_full: WhenFull,
     folds: bool,
     /// Characters of reasoning that the answer is still to be told apart from.
@@ -75,11 +86,10 @@ pub(super) struct Answer<'s> {
 }
 
 impl<'s> Answer<'s> {
-    pub(super) fn new(interrupts: &'s Interrupts, when_full: WhenFull, folds: bool) -> Self {
-        interrupts.begin();
+    pub(super) fn new(turn: &'s Interruptible, when_full: WhenFull, folds: bool) -> Self {
         Self {
             markdown: io::stdout().is_terminal().then(Markdown::default),
-            interrupts,
+            turn,
             when_full,
             folds,
             thought: 0,
@@ -87,11 +97,11 @@ impl<'s> Answer<'s> {
         }
     }
 
-    /// Ends the line. Was the answer interrupted?
+    /// Ends the line.
     ///
     /// # Errors
     /// Standard output fails.
-    pub(super) fn end(mut self) -> Result<bool> {
+    pub(super) fn end(mut self) -> Result<()> {
         self.end_reasoning()?;
         if let Some(markdown) = self.markdown.take() {
             write(&markdown.finish())?;
@@ -99,7 +109,7 @@ impl<'s> Answer<'s> {
         if !self.ends_line {
             write("\n")?;
         }
-        Ok(self.interrupts.end())
+        Ok(())
     }
 }
 
@@ -142,7 +152,7 @@ impl Listener for Answer<'_> {
                 None => write(text)?,
             }
         }
-        Ok(match self.interrupts.came.load(Ordering::Relaxed) {
+        Ok(match self.turn.is_ended() {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         })

@@ -14,6 +14,7 @@ pub(super) enum Slash {
     Stats,
     Model(String),
     Think,
+    Tools,
     Help,
     Quit,
 }
@@ -31,6 +32,7 @@ pub(super) const HELP: &str = "\
 /stats              tokens, speed, devices, fallbacks
 /model FILE         go on with another model
 /think              the reasoning before the last answer
+/tools              what the model may call
 /help               this list
 /quit               end (also Ctrl-D)
 Ctrl-C ends an answer. Alt-Enter begins another line; Ctrl-R searches what was said before. A message that
@@ -69,6 +71,7 @@ impl Slash {
             "stats" => Ok(Self::Stats),
             "model" => about("FILE").map(Self::Model),
             "think" => Ok(Self::Think),
+            "tools" => Ok(Self::Tools),
             "help" | "?" => Ok(Self::Help),
             "quit" | "exit" | "bye" => Ok(Self::Quit),
             other => Err(format!("no command /{other}: /help lists what there is")),
