@@ -5,8 +5,10 @@ use rustorch_ir::{DType, OpError, Scalar, TensorType};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{HostBuffer, Storage};
 
+use crate::dims::IntoShape;
 use crate::error::{RusTorchError, RusTorchResult, require, with_room};
 use crate::manager::current_pin;
+use crate::promote::{AsOperand, Number};
 use crate::tensor::check_type;
 use crate::value::View;
 use crate::{Element, Operand, Tensor};
@@ -17,9 +19,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Another number of elements than the shape has; the host is out of memory.
-    pub fn from_slice<T: Element>(data: &[T], shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+    pub fn from_slice<T: Element>(data: &[T], shape: impl IntoShape) -> RusTorchResult<Self> {
         const NAME: &str = "from_slice";
-        let ty = type_of(NAME, data, shape.as_ref())?;
+        let ty = type_of(NAME, data, &shape.into_shape()[..])?;
         let bytes: &[u8] = bytemuck::cast_slice(data);
         let buffer = HostBuffer::copy_of(bytes).ok_or(RusTorchError::OutOfMemory {
             op: NAME,
@@ -33,8 +35,8 @@ impl Tensor {
     ///
     /// # Errors
     /// Another number of elements than the shape has.
-    pub fn from_vec<T: Element>(data: Vec<T>, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
-        let ty = type_of("from_vec", &data, shape.as_ref())?;
+    pub fn from_vec<T: Element>(data: Vec<T>, shape: impl IntoShape) -> RusTorchResult<Self> {
+        let ty = type_of("from_vec", &data, &shape.into_shape()[..])?;
         let buffer = HostBuffer::borrowed(Elements(data));
         let view = View::whole(Storage::from_host(buffer), &ty.shape);
         Self::created(T::DTYPE, view)
@@ -47,11 +49,11 @@ impl Tensor {
     /// The storage does not hold exactly the bytes of this shape and dtype.
     pub fn from_storage(
         storage: Storage,
-        shape: impl AsRef<[usize]>,
+        shape: impl IntoShape,
         dtype: DType,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "from_storage";
-        let ty = TensorType::new(shape.as_ref(), dtype);
+        let ty = TensorType::new(&shape.into_shape()[..], dtype);
         check_type(NAME, &ty)?;
         let (expected, got) = (ty.bytes(), storage.bytes());
         let fits = expected == got;
@@ -69,11 +71,11 @@ impl Tensor {
     /// # Errors
     /// A shape that no memory could hold.
     pub fn from_fn<T: Element>(
-        shape: impl AsRef<[usize]>,
+        shape: impl IntoShape,
         mut element: impl FnMut(&[usize]) -> T,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "from_fn";
-        let shape = shape.as_ref();
+        let shape = &shape.into_shape()[..];
         let ty = TensorType::new(shape, T::DTYPE);
         check_type(NAME, &ty)?;
         let count = ty.shape.elements();
@@ -96,7 +98,7 @@ impl Tensor {
     ///
     /// # Errors
     /// A block format.
-    pub fn scalar(value: impl Into<Scalar>, dtype: DType) -> RusTorchResult<Self> {
+    pub fn scalar(value: impl Number, dtype: DType) -> RusTorchResult<Self> {
         Self::full([], value, dtype)
     }
 
@@ -104,12 +106,8 @@ impl Tensor {
     ///
     /// # Errors
     /// A shape that no memory could hold; a value that is not in the dtype's range; a block format.
-    pub fn full(
-        shape: impl AsRef<[usize]>,
-        value: impl Into<Scalar>,
-        dtype: DType,
-    ) -> RusTorchResult<Self> {
-        Self::filled("full", shape.as_ref(), value.into(), dtype)
+    pub fn full(shape: impl IntoShape, value: impl Number, dtype: DType) -> RusTorchResult<Self> {
+        Self::filled("full", &shape.into_shape()[..], value.to_number(), dtype)
     }
 
     fn filled(
@@ -136,49 +134,49 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::full`].
-    pub fn zeros(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
-        Self::filled("zeros", shape.as_ref(), Scalar::Int(0), dtype)
+    pub fn zeros(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
+        Self::filled("zeros", &shape.into_shape()[..], Scalar::Int(0), dtype)
     }
 
     /// A tensor of ones.
     ///
     /// # Errors
     /// As [`Tensor::full`].
-    pub fn ones(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
-        Self::filled("ones", shape.as_ref(), Scalar::Int(1), dtype)
+    pub fn ones(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
+        Self::filled("ones", &shape.into_shape()[..], Scalar::Int(1), dtype)
     }
 
     /// A tensor whose elements are for others to write: zeros, as there are no undefined ones here.
     ///
     /// # Errors
     /// As [`Tensor::full`].
-    pub fn empty(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
-        Self::filled("empty", shape.as_ref(), Scalar::Int(0), dtype)
+    pub fn empty(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
+        Self::filled("empty", &shape.into_shape()[..], Scalar::Int(0), dtype)
     }
 
     /// One value in this tensor's shape and dtype.
     ///
     /// # Errors
     /// A block format.
-    pub fn full_like(&self, value: impl Into<Scalar>) -> RusTorchResult<Self> {
-        Self::filled("full_like", self.shape(), value.into(), self.dtype())
+    pub fn full_like(&self, value: impl Number) -> RusTorchResult<Self> {
+        Self::filled("full_like", self.shape(), value.to_number(), self.dtype())
     }
 
     /// [`Tensor::full_like`] in another dtype.
     ///
     /// # Errors
     /// As [`Tensor::full`].
-    pub fn full_like_with(&self, value: impl Into<Scalar>, dtype: DType) -> RusTorchResult<Self> {
-        Self::filled("full_like", self.shape(), value.into(), dtype)
+    pub fn full_like_with(&self, value: impl Number, dtype: DType) -> RusTorchResult<Self> {
+        Self::filled("full_like", self.shape(), value.to_number(), dtype)
     }
 
     /// One value, a number or a tensor of rank 0, in this tensor's shape and dtype.
     ///
     /// # Errors
     /// A value of a higher rank; a number that is not in the dtype's range; a block format.
-    pub fn fill<'a>(&self, value: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+    pub fn fill(&self, value: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "fill";
-        match value.into() {
+        match value.as_operand()? {
             Operand::Scalar(value) => Self::filled(NAME, self.shape(), value, self.dtype()),
             Operand::Tensor(value) => {
                 require(NAME, value.rank() == 0, "a value of rank 0", value.ty())?;
@@ -242,19 +240,20 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::full`].
-    pub fn new_full(
-        &self,
-        shape: impl AsRef<[usize]>,
-        value: impl Into<Scalar>,
-    ) -> RusTorchResult<Self> {
-        Self::filled("new_full", shape.as_ref(), value.into(), self.dtype())
+    pub fn new_full(&self, shape: impl IntoShape, value: impl Number) -> RusTorchResult<Self> {
+        Self::filled(
+            "new_full",
+            &shape.into_shape()[..],
+            value.to_number(),
+            self.dtype(),
+        )
     }
 
     /// Zeros in another shape, in this tensor's dtype.
     ///
     /// # Errors
     /// As [`Tensor::full`].
-    pub fn new_zeros(&self, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+    pub fn new_zeros(&self, shape: impl IntoShape) -> RusTorchResult<Self> {
         self.new_full(shape, 0)
     }
 
@@ -262,7 +261,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::full`].
-    pub fn new_ones(&self, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+    pub fn new_ones(&self, shape: impl IntoShape) -> RusTorchResult<Self> {
         self.new_full(shape, 1)
     }
 
@@ -270,7 +269,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::full`].
-    pub fn new_empty(&self, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+    pub fn new_empty(&self, shape: impl IntoShape) -> RusTorchResult<Self> {
         self.new_full(shape, 0)
     }
 
@@ -281,7 +280,7 @@ impl Tensor {
     pub fn new_tensor<T: Element>(
         &self,
         data: &[T],
-        shape: impl AsRef<[usize]>,
+        shape: impl IntoShape,
     ) -> RusTorchResult<Self> {
         Self::from_slice(data, shape)?.cast("new_tensor", self.dtype())
     }
@@ -292,12 +291,12 @@ impl Tensor {
     /// A step of 0, or one that leads away from `end`; bounds that are not finite; a dtype
     /// that is neither integer nor float.
     pub fn arange(
-        start: impl Into<Scalar>,
-        end: impl Into<Scalar>,
-        step: impl Into<Scalar>,
+        start: impl Number,
+        end: impl Number,
+        step: impl Number,
         dtype: DType,
     ) -> RusTorchResult<Self> {
-        let (start, end, step) = (start.into(), end.into(), step.into());
+        let (start, end, step) = (start.to_number(), end.to_number(), step.to_number());
         let Some(len) = arange_len(start, end, step) else {
             let expected = "finite bounds and a step other than 0 that leads to the end";
             let got = format_args!("{start} to {end} by {step}");
@@ -318,12 +317,18 @@ impl Tensor {
     /// # Errors
     /// Booleans or a block format; a complex end of real numbers.
     pub fn linspace(
-        start: impl Into<Scalar>,
-        end: impl Into<Scalar>,
+        start: impl Number,
+        end: impl Number,
         steps: usize,
         dtype: DType,
     ) -> RusTorchResult<Self> {
-        Self::spaced("linspace", [start.into(), end.into()], steps, dtype)?.cast("linspace", dtype)
+        Self::spaced(
+            "linspace",
+            [start.to_number(), end.to_number()],
+            steps,
+            dtype,
+        )?
+        .cast("linspace", dtype)
     }
 
     /// `base` to the power of each number of [`Tensor::linspace`]; PyTorch's default base is 10.
@@ -331,14 +336,14 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::linspace`].
     pub fn logspace(
-        start: impl Into<Scalar>,
-        end: impl Into<Scalar>,
+        start: impl Number,
+        end: impl Number,
         steps: usize,
         base: f64,
         dtype: DType,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "logspace";
-        let exponents = Self::spaced(NAME, [start.into(), end.into()], steps, dtype)?;
+        let exponents = Self::spaced(NAME, [start.to_number(), end.to_number()], steps, dtype)?;
         let power = match exponents.dtype().is_complex() {
             true => exponents.mul(base.ln())?.exp()?,
             false => Self::number(NAME, base.into(), DType::F64, None)?.pow(&exponents)?,

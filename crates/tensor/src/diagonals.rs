@@ -5,6 +5,7 @@ use rustorch_ir::{DType, OpError};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::Integer;
 use crate::error::{RusTorchResult, require, with_room};
 
 /// Where a diagonal begins, and how long it is.
@@ -62,8 +63,8 @@ impl Tensor {
     ///
     /// # Errors
     /// Rank below 2; a block format.
-    pub fn tril(&self, diagonal: isize) -> RusTorchResult<Self> {
-        self.triangle_of("tril", false, diagonal)
+    pub fn tril(&self, diagonal: impl Integer) -> RusTorchResult<Self> {
+        self.triangle_of("tril", false, diagonal.to_isize())
     }
 
     /// The upper triangle of each matrix of the last two dimensions, from the diagonal that is
@@ -71,8 +72,8 @@ impl Tensor {
     ///
     /// # Errors
     /// Rank below 2; a block format.
-    pub fn triu(&self, diagonal: isize) -> RusTorchResult<Self> {
-        self.triangle_of("triu", true, diagonal)
+    pub fn triu(&self, diagonal: impl Integer) -> RusTorchResult<Self> {
+        self.triangle_of("triu", true, diagonal.to_isize())
     }
 
     fn triangle_of(
@@ -92,9 +93,11 @@ impl Tensor {
     ///
     /// # Errors
     /// A matrix whose places no memory could hold.
-    pub fn tril_indices(rows: usize, columns: usize, offset: isize) -> RusTorchResult<Self> {
+    pub fn tril_indices(rows: usize, columns: usize, offset: impl Integer) -> RusTorchResult<Self> {
         Self::triangle("tril_indices", rows, |row| {
-            let end = (row as isize).saturating_add(offset).saturating_add(1);
+            let end = (row as isize)
+                .saturating_add(offset.to_isize())
+                .saturating_add(1);
             0..usize::try_from(end).unwrap_or(0).min(columns)
         })
     }
@@ -104,9 +107,9 @@ impl Tensor {
     ///
     /// # Errors
     /// A matrix whose places no memory could hold.
-    pub fn triu_indices(rows: usize, columns: usize, offset: isize) -> RusTorchResult<Self> {
+    pub fn triu_indices(rows: usize, columns: usize, offset: impl Integer) -> RusTorchResult<Self> {
         Self::triangle("triu_indices", rows, |row| {
-            let start = (row as isize).saturating_add(offset);
+            let start = (row as isize).saturating_add(offset.to_isize());
             usize::try_from(start).unwrap_or(0).min(columns)..columns
         })
     }
@@ -130,8 +133,17 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions, or they are the same; a block format.
-    pub fn diagonal(&self, offset: isize, dim1: isize, dim2: isize) -> RusTorchResult<Self> {
-        self.diagonal_of("diagonal", offset, [dim1, dim2])
+    pub fn diagonal(
+        &self,
+        offset: impl Integer,
+        dim1: impl Integer,
+        dim2: impl Integer,
+    ) -> RusTorchResult<Self> {
+        self.diagonal_of(
+            "diagonal",
+            offset.to_isize(),
+            [dim1.to_isize(), dim2.to_isize()],
+        )
     }
 
     fn diagonal_of(
@@ -165,8 +177,17 @@ impl Tensor {
     ///
     /// # Errors
     /// Rank 0; there are no such dimensions, or they are the same; a block format.
-    pub fn diag_embed(&self, offset: isize, dim1: isize, dim2: isize) -> RusTorchResult<Self> {
-        self.on_diagonal("diag_embed", offset, [dim1, dim2])
+    pub fn diag_embed(
+        &self,
+        offset: impl Integer,
+        dim1: impl Integer,
+        dim2: impl Integer,
+    ) -> RusTorchResult<Self> {
+        self.on_diagonal(
+            "diag_embed",
+            offset.to_isize(),
+            [dim1.to_isize(), dim2.to_isize()],
+        )
     }
 
     fn on_diagonal(
@@ -215,7 +236,8 @@ impl Tensor {
     ///
     /// # Errors
     /// Another rank; a block format.
-    pub fn diag(&self, offset: isize) -> RusTorchResult<Self> {
+    pub fn diag(&self, offset: impl Integer) -> RusTorchResult<Self> {
+        let offset = offset.to_isize();
         const NAME: &str = "diag";
         match self.rank() {
             1 => self.on_diagonal(NAME, offset, [0, 1]),
@@ -228,8 +250,9 @@ impl Tensor {
     ///
     /// # Errors
     /// A block format.
-    pub fn diagflat(&self, offset: isize) -> RusTorchResult<Self> {
-        self.ravel()?.on_diagonal("diagflat", offset, [0, 1])
+    pub fn diagflat(&self, offset: impl Integer) -> RusTorchResult<Self> {
+        self.ravel()?
+            .on_diagonal("diagflat", offset.to_isize(), [0, 1])
     }
 
     /// The sum of a matrix's diagonal; of integers and booleans an `i64`.
@@ -249,22 +272,23 @@ impl Tensor {
     pub fn diagonal_scatter(
         &self,
         source: &Self,
-        offset: isize,
-        dim1: isize,
-        dim2: isize,
+        offset: impl Integer,
+        dim1: impl Integer,
+        dim2: impl Integer,
     ) -> RusTorchResult<Self> {
+        let offset = offset.to_isize();
         const NAME: &str = "diagonal_scatter";
-        let there = self.diagonal_of(NAME, offset, [dim1, dim2])?;
+        let there = self.diagonal_of(NAME, offset, [dim1.to_isize(), dim2.to_isize()])?;
         let expected = format_args!("a source {}", there.ty());
         require(NAME, there.ty() == source.ty(), expected, source.ty())?;
         if source.numel() == 0 {
             return Ok(self.clone());
         }
-        let planes = self.movedim([dim1, dim2], [-2, -1])?;
+        let planes = self.movedim((dim1, dim2), (-2, -1))?;
         let sizes = planes.matrices(NAME)?;
         let embedded = source.along_diagonal(NAME, sizes, offset)?;
         let mask = places(NAME, sizes, offset)?;
         let put = Self::apply(NAME, Where, &[&mask, &embedded, &planes])?;
-        put.movedim([-2, -1], [dim1, dim2])
+        put.movedim((-2, -1), (dim1, dim2))
     }
 }

@@ -1,39 +1,106 @@
-//! Lists of dimensions and sizes as arguments.
+//! Dimensions, sizes and shapes as arguments.
+
+use std::ops::RangeFull;
 
 use rustorch_ir::{OpError, Shape, normalize_dim};
 use smallvec::SmallVec;
 
 use crate::error::{RusTorchResult, require};
 
-/// Which dimensions: one (`1`, `-1`), several (`[0, -1]`), or all (`None`).
+/// A dimension, an index or a size: an integer of one of Rust's usual types.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no dimension, index or size",
+    label = "expected an integer",
+    note = "dimensions, indices and sizes are `usize`, `isize`, `i32`, `i64` or `u32`; negative ones count \
+            from the end"
+)]
+pub trait Integer: Copy {
+    /// The integer; what `isize` does not hold becomes one that no dimension has.
+    fn to_isize(self) -> isize;
+}
+
+macro_rules! integers {
+    ($($int:ty),*) => {
+        $(impl Integer for $int {
+            #[inline]
+            fn to_isize(self) -> isize {
+                isize::try_from(self).unwrap_or(isize::MAX)
+            }
+        })*
+    };
+}
+
+integers!(usize, isize, i32, i64, u32);
+
+/// A dimension, or `None`: what that means is said by each method.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no dimension",
+    label = "expected an integer, or `None`",
+    note = "one dimension is an integer, negative ones count from the end; `None` stands for none"
+)]
+pub trait OptionalDim {
+    /// The dimension, if there is one.
+    fn to_dim(self) -> Option<isize>;
+}
+
+impl<T: Integer> OptionalDim for T {
+    fn to_dim(self) -> Option<isize> {
+        Some(self.to_isize())
+    }
+}
+
+impl OptionalDim for Option<isize> {
+    fn to_dim(self) -> Option<isize> {
+        self
+    }
+}
+
+/// Which dimensions: one, several, or all. Made of what is [`IntoDims`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dims(Option<SmallVec<[isize; 6]>>);
 
-impl From<isize> for Dims {
-    fn from(dim: isize) -> Self {
-        Self(Some([dim].into_iter().collect()))
+/// Dimensions as an argument: one (`1`, `-1`), several (`[0, -1]`, `(0, -1)`, a slice or vector), or all
+/// (`None`, `..`). Negative ones count from the end.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not name dimensions",
+    label = "expected dimensions",
+    note = "dimensions are an integer (`1`, `-1`), several (`[0, -1]`, `(0, -1)`, a slice, a vector), or \
+            `None` for all of them"
+)]
+pub trait IntoDims {
+    /// The dimensions.
+    fn into_dims(self) -> Dims;
+}
+
+impl IntoDims for Dims {
+    fn into_dims(self) -> Dims {
+        self
     }
 }
 
-impl From<Option<isize>> for Dims {
-    fn from(dim: Option<isize>) -> Self {
-        Self(dim.map(|dim| [dim].into_iter().collect()))
+impl<T: OptionalDim> IntoDims for T {
+    fn into_dims(self) -> Dims {
+        Dims(self.to_dim().map(|dim| SmallVec::from_slice(&[dim])))
     }
 }
 
-impl<const N: usize> From<[isize; N]> for Dims {
-    fn from(dims: [isize; N]) -> Self {
-        dims.as_slice().into()
-    }
-}
-
-impl From<&[isize]> for Dims {
-    fn from(dims: &[isize]) -> Self {
-        Self(Some(dims.into()))
+impl IntoDims for RangeFull {
+    fn into_dims(self) -> Dims {
+        Dims(None)
     }
 }
 
 impl Dims {
+    /// Are they all that there are, whatever the rank?
+    pub(crate) fn are_all(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// As they were given, nothing if they are all.
+    pub(crate) fn given(&self) -> &[isize] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
     /// As indices for a tensor of this rank; one may come several times.
     pub(crate) fn each(&self, op: &'static str, rank: usize) -> RusTorchResult<Vec<usize>> {
         let Some(dims) = &self.0 else {
@@ -53,12 +120,7 @@ impl Dims {
         let indices = self.each(op, rank.max(usize::from(self.0.is_some())))?;
         let once = (1..indices.len()).all(|i| !indices[..i].contains(&indices[i]));
         let expected = "each dimension at most once";
-        require(
-            op,
-            once,
-            expected,
-            format!("{:?}", self.0.as_deref().unwrap_or_default()),
-        )?;
+        require(op, once, expected, format_args!("{:?}", self.given()))?;
         Ok(indices.into_iter().filter(|&dim| dim < rank).collect())
     }
 
@@ -74,47 +136,188 @@ impl Dims {
     }
 }
 
-/// A shape in which −1 stands for what follows from the tensor.
+/// Sizes of dimensions, in which −1 stands for what follows from the tensor. Made of what is
+/// [`IntoSizes`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sizes(SmallVec<[isize; 6]>);
 
-macro_rules! sizes_from {
-    ($($int:ty),*) => {
-        $(impl<const N: usize> From<[$int; N]> for Sizes {
-            fn from(sizes: [$int; N]) -> Self {
-                sizes.as_slice().into()
+/// The size of one dimension: an integer, or `()` for what −1 stands for.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no size",
+    label = "expected an integer, `-1` or `()`",
+    note = "a size is `usize`, `isize`, `i32`, `i64` or `u32`; `-1` and `()` stand for what follows from \
+            the tensor"
+)]
+pub trait Size: Copy {
+    /// The size, or −1.
+    fn to_size(self) -> isize;
+}
+
+impl<T: Integer> Size for T {
+    #[inline]
+    fn to_size(self) -> isize {
+        self.to_isize()
+    }
+}
+
+impl Size for () {
+    fn to_size(self) -> isize {
+        -1
+    }
+}
+
+/// Sizes as an argument, one of which may be −1: `[2, -1]`, `(2, ())`, a slice or vector, one integer;
+/// `()` for rank 0.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no list of sizes",
+    label = "expected sizes",
+    note = "sizes are an array, slice or vector of integers (`[2, -1]`), a tuple (`(2, ())`), or one integer"
+)]
+pub trait IntoSizes {
+    /// The sizes.
+    fn into_sizes(self) -> Sizes;
+}
+
+impl IntoSizes for Sizes {
+    fn into_sizes(self) -> Sizes {
+        self
+    }
+}
+
+impl<T: Integer> IntoSizes for T {
+    fn into_sizes(self) -> Sizes {
+        Sizes(SmallVec::from_slice(&[self.to_isize()]))
+    }
+}
+
+impl IntoSizes for &Shape {
+    fn into_sizes(self) -> Sizes {
+        self[..].into_sizes()
+    }
+}
+
+/// The sizes of all dimensions as an argument, slowest first: `[2, 3]`, `(2, 3)`, a slice, vector or
+/// [`Shape`], `3` for a vector's, `()` or `[]` for rank 0.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no shape",
+    label = "expected a shape",
+    note = "a shape is an array, slice, vector or tuple of `usize` (`[2, 3]`, `(2, 3)`), one `usize`, or `()`"
+)]
+pub trait IntoShape {
+    /// The shape.
+    fn into_shape(self) -> Shape;
+}
+
+impl IntoShape for Shape {
+    fn into_shape(self) -> Shape {
+        self
+    }
+}
+
+impl IntoShape for &Shape {
+    fn into_shape(self) -> Shape {
+        self.clone()
+    }
+}
+
+impl IntoShape for usize {
+    fn into_shape(self) -> Shape {
+        [self].into()
+    }
+}
+
+/// One line for each kind of list: the generic type and item of its elements, the trait, what is made of a
+/// slice.
+macro_rules! lists {
+    ($([$($T:ident: $Bound:ident)?] $Item:ty => $List:ident::$method:ident, |$slice:ident| $made:expr, $Made:ty;)*) => {
+        $(impl<$($T: $Bound)?> $List for &[$Item] {
+            #[inline]
+            fn $method(self) -> $Made {
+                let $slice = self;
+                $made
             }
         }
 
-        impl<const N: usize> From<&[$int; N]> for Sizes {
-            fn from(sizes: &[$int; N]) -> Self {
-                sizes.as_slice().into()
+        impl<$($T: $Bound,)? const N: usize> $List for [$Item; N] {
+            #[inline]
+            fn $method(self) -> $Made {
+                self.as_slice().$method()
             }
         }
 
-        impl From<&[$int]> for Sizes {
-            /// Sizes beyond `isize` become one that no tensor has.
-            fn from(sizes: &[$int]) -> Self {
-                let size = |&n| isize::try_from(n).unwrap_or(isize::MAX);
-                Self(sizes.iter().map(size).collect())
+        impl<$($T: $Bound,)? const N: usize> $List for &[$Item; N] {
+            #[inline]
+            fn $method(self) -> $Made {
+                self.as_slice().$method()
+            }
+        }
+
+        impl<$($T: $Bound)?> $List for Vec<$Item> {
+            fn $method(self) -> $Made {
+                self.as_slice().$method()
+            }
+        }
+
+        impl<$($T: $Bound)?> $List for &Vec<$Item> {
+            fn $method(self) -> $Made {
+                self.as_slice().$method()
             }
         })*
     };
 }
 
-sizes_from!(usize, isize, i32);
-
-impl From<&Shape> for Sizes {
-    fn from(shape: &Shape) -> Self {
-        Self::from(&shape[..])
-    }
+lists! {
+    [T: Integer] T => IntoDims::into_dims, |dims| {
+        Dims(Some(dims.iter().map(|dim| dim.to_isize()).collect()))
+    }, Dims;
+    [T: Size] T => IntoSizes::into_sizes, |sizes| {
+        Sizes(sizes.iter().map(|size| size.to_size()).collect())
+    }, Sizes;
+    [] usize => IntoShape::into_shape, |shape| shape.into(), Shape;
 }
 
-impl From<Vec<usize>> for Sizes {
-    fn from(shape: Vec<usize>) -> Self {
-        Self::from(&shape[..])
-    }
+macro_rules! tuples {
+    ($($name:ident: $T:ident $usize:ty),*) => {
+        impl<$($T: Size),*> IntoSizes for ($($T,)*) {
+            fn into_sizes(self) -> Sizes {
+                let ($($name,)*) = self;
+                Sizes(SmallVec::from_slice(&[$($name.to_size()),*]))
+            }
+        }
+
+        impl IntoShape for ($($usize,)*) {
+            fn into_shape(self) -> Shape {
+                let ($($name,)*) = self;
+                [$($name),*].into()
+            }
+        }
+    };
 }
+
+macro_rules! tuples_of_dims {
+    ($($name:ident: $T:ident),*) => {
+        impl<$($T: Integer),*> IntoDims for ($($T,)*) {
+            fn into_dims(self) -> Dims {
+                let ($($name,)*) = self;
+                [$($name.to_isize()),*].into_dims()
+            }
+        }
+    };
+}
+
+tuples!();
+tuples!(a: A usize);
+tuples!(a: A usize, b: B usize);
+tuples!(a: A usize, b: B usize, c: C usize);
+tuples!(a: A usize, b: B usize, c: C usize, d: D usize);
+tuples!(a: A usize, b: B usize, c: C usize, d: D usize, e: E usize);
+tuples!(a: A usize, b: B usize, c: C usize, d: D usize, e: E usize, f: F usize);
+tuples_of_dims!(a: A);
+tuples_of_dims!(a: A, b: B);
+tuples_of_dims!(a: A, b: B, c: C);
+tuples_of_dims!(a: A, b: B, c: C, d: D);
+tuples_of_dims!(a: A, b: B, c: C, d: D, e: E);
+tuples_of_dims!(a: A, b: B, c: C, d: D, e: E, f: F);
 
 impl Sizes {
     /// A shape of `elements`: −1 is what the other sizes leave.

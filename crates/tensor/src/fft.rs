@@ -215,13 +215,13 @@ macro_rules! transforms {
         pub fn $one(
             x: &Tensor,
             n: impl Into<Option<usize>>,
-            dim: isize,
+            dim: impl crate::Integer,
             norm: FftNorm,
         ) -> RusTorchResult<Tensor> {
             let call = Call { name: concat!("fft.", stringify!($one)), forward: $forward, norm };
             let n: Option<usize> = n.into();
             let s = n.as_ref().map(std::slice::from_ref);
-            let (dims, sizes) = resolve(call.name, x, s, Some(&[dim]), $real)?;
+            let (dims, sizes) = resolve(call.name, x, s, Some(&[dim.to_isize()]), $real)?;
             call.$method(x, &dims, &sizes)
         }
 

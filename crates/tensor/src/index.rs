@@ -16,7 +16,9 @@ use rustorch_macros::track_calls;
 pub use list::{Ellipsis, Index, Indices, NewAxis};
 
 use crate::Tensor;
+use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
+use crate::promote::AsOperand;
 use crate::promote::Operand;
 
 #[track_calls]
@@ -26,7 +28,7 @@ impl Tensor {
     ///
     /// # Errors
     /// An index tensor other than this; when computed, an index outside `dim`.
-    pub fn gather(&self, dim: isize, index: &Self) -> RusTorchResult<Self> {
+    pub fn gather(&self, dim: impl Integer, index: &Self) -> RusTorchResult<Self> {
         self.gathered("gather", self.wrap_dim("gather", dim)?, index)
     }
 
@@ -36,26 +38,38 @@ impl Tensor {
     ///
     /// # Errors
     /// Operands other than these; when computed, an index outside `dim`.
-    pub fn scatter<'a>(
+    pub fn scatter(
         &self,
-        dim: isize,
+        dim: impl Integer,
         index: &Self,
-        source: impl Into<Operand<'a>>,
+        source: impl AsOperand,
     ) -> RusTorchResult<Self> {
-        self.scattered("scatter", dim, index, source.into(), ScatterMode::Set)
+        self.scattered(
+            "scatter",
+            dim.to_isize(),
+            index,
+            source.as_operand()?,
+            ScatterMode::Set,
+        )
     }
 
     /// [`Tensor::scatter`] that adds to what is there.
     ///
     /// # Errors
     /// As [`Tensor::scatter`]; booleans.
-    pub fn scatter_add<'a>(
+    pub fn scatter_add(
         &self,
-        dim: isize,
+        dim: impl Integer,
         index: &Self,
-        source: impl Into<Operand<'a>>,
+        source: impl AsOperand,
     ) -> RusTorchResult<Self> {
-        self.scattered("scatter_add", dim, index, source.into(), ScatterMode::Add)
+        self.scattered(
+            "scatter_add",
+            dim.to_isize(),
+            index,
+            source.as_operand()?,
+            ScatterMode::Add,
+        )
     }
 
     fn scattered(
@@ -142,7 +156,7 @@ impl Tensor {
     ///
     /// # Errors
     /// An index tensor other than this; when computed, an index outside `dim`.
-    pub fn index_select(&self, dim: isize, index: &Self) -> RusTorchResult<Self> {
+    pub fn index_select(&self, dim: impl Integer, index: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "index_select";
         let dim = self.wrap_dim(NAME, dim)?;
         let index = index.atleast_1d()?;

@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 use smallvec::SmallVec;
 
 use crate::Tensor;
+use crate::dims::Integer;
 use crate::error::{RusTorchResult, require, with_room};
 use crate::promote::{Operand, result_dtype};
 
@@ -38,24 +39,24 @@ impl Tensor {
     ///
     /// # Errors
     /// No tensor; rank 0; sizes that differ elsewhere; no such dimension.
-    pub fn cat(tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
-        Self::joined("cat", tensors, dim)
+    pub fn cat(tensors: &[&Self], dim: impl Integer) -> RusTorchResult<Self> {
+        Self::joined("cat", tensors, dim.to_isize())
     }
 
     /// [`Tensor::cat`] by NumPy's name.
     ///
     /// # Errors
     /// As [`Tensor::cat`].
-    pub fn concatenate(tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
-        Self::joined("concatenate", tensors, dim)
+    pub fn concatenate(tensors: &[&Self], dim: impl Integer) -> RusTorchResult<Self> {
+        Self::joined("concatenate", tensors, dim.to_isize())
     }
 
     /// [`Tensor::cat`] by another name.
     ///
     /// # Errors
     /// As [`Tensor::cat`].
-    pub fn concat(tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
-        Self::joined("concat", tensors, dim)
+    pub fn concat(tensors: &[&Self], dim: impl Integer) -> RusTorchResult<Self> {
+        Self::joined("concat", tensors, dim.to_isize())
     }
 
     fn joined(name: &'static str, tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
@@ -78,7 +79,7 @@ impl Tensor {
     ///
     /// # Errors
     /// No tensor; shapes that differ; no such place.
-    pub fn stack(tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
+    pub fn stack(tensors: &[&Self], dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "stack";
         for pair in tensors.windows(2) {
             let same = pair[0].shape() == pair[1].shape();
@@ -86,7 +87,7 @@ impl Tensor {
             require(NAME, same, "tensors of one shape", got)?;
         }
         let rows = each(tensors, |t| t.unsqueeze(dim))?;
-        Self::joined(NAME, &references(&rows), dim)
+        Self::joined(NAME, &references(&rows), dim.to_isize())
     }
 
     /// Tensors side by side: joined along dimension 1, vectors along 0; numbers are vectors.

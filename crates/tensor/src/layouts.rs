@@ -4,6 +4,7 @@ use rustorch_ir::{DType, Layout};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::{IntoDims, IntoShape};
 use crate::error::{RusTorchResult, require};
 use crate::value::State;
 
@@ -35,11 +36,16 @@ impl Tensor {
     /// # Errors
     /// A stride for each size is missing; a shape that no memory could hold; a block format.
     pub fn empty_strided(
-        shape: impl AsRef<[usize]>,
-        strides: impl AsRef<[usize]>,
+        shape: impl IntoShape,
+        strides: impl IntoShape,
         dtype: DType,
     ) -> RusTorchResult<Self> {
-        Self::strided("empty_strided", shape.as_ref(), strides.as_ref(), dtype)
+        Self::strided(
+            "empty_strided",
+            &shape.into_shape()[..],
+            &strides.into_shape()[..],
+            dtype,
+        )
     }
 
     /// [`Tensor::empty_strided`] in this tensor's dtype.
@@ -48,10 +54,10 @@ impl Tensor {
     /// As [`Tensor::empty_strided`].
     pub fn new_empty_strided(
         &self,
-        shape: impl AsRef<[usize]>,
-        strides: impl AsRef<[usize]>,
+        shape: impl IntoShape,
+        strides: impl IntoShape,
     ) -> RusTorchResult<Self> {
-        let (shape, strides) = (shape.as_ref(), strides.as_ref());
+        let (shape, strides) = (&shape.into_shape()[..], &strides.into_shape()[..]);
         Self::strided("new_empty_strided", shape, strides, self.dtype())
     }
 
@@ -84,12 +90,13 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::empty`]; a layout that does not list each dimension once.
     pub fn empty_permuted(
-        shape: impl AsRef<[usize]>,
-        layout: impl AsRef<[isize]>,
+        shape: impl IntoShape,
+        layout: impl IntoDims,
         dtype: DType,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "empty_permuted";
-        let (shape, layout) = (shape.as_ref(), layout.as_ref());
+        let (shape, layout) = (shape.into_shape(), layout.into_dims());
+        let layout = layout.given();
         let expected = format_args!("each of {} dimensions once", shape.len());
         let is_one_each = shape.len() == layout.len();
         require(NAME, is_one_each, expected, format_args!("{layout:?}"))?;
@@ -112,9 +119,9 @@ impl Tensor {
     ///
     /// # Errors
     /// A shape that no memory could hold; a block format.
-    pub fn resize_(&mut self, shape: impl AsRef<[usize]>) -> RusTorchResult<&mut Self> {
+    pub fn resize_(&mut self, shape: impl IntoShape) -> RusTorchResult<&mut Self> {
         const NAME: &str = "resize_";
-        let shape = shape.as_ref();
+        let shape = &shape.into_shape()[..];
         let expected = "a tensor of scalars (cast block formats first)";
         require(NAME, !self.dtype().is_block(), expected, self.ty())?;
         let wanted = Self::empty(shape, self.dtype())?.numel();

@@ -86,7 +86,7 @@ pub mod windows;
 
 pub use activity::Activity;
 pub use devices::{DeviceOptions, Discovered, backends, discover, host, runtime, with_runtime};
-pub use dims::{Dims, Sizes};
+pub use dims::{Dims, Integer, IntoDims, IntoShape, IntoSizes, OptionalDim, Size, Sizes};
 pub use element::Element;
 pub use elementwise::RoundingMode;
 pub use error::{RusTorchError, RusTorchResult};
@@ -117,7 +117,7 @@ pub use padding::PadMode;
 pub use parts::Sections;
 pub use patches::Patches;
 pub use preferences::prefer;
-pub use promote::{Operand, To};
+pub use promote::{AsOperand, Number, Operand, To};
 pub use random::{
     Generator, GeneratorState, default_generator, fork_rng, initial_seed, manual_seed,
 };

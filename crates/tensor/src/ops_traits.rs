@@ -1,55 +1,78 @@
-//! The operators `+ - * /` and unary `-`.
+//! Operators.
 //!
-//! They stand between tensors, by reference or value, and between a tensor and a number
-//! (`f64` or `i64`, so that the type of a literal is clear) on either side, and mean [`Tensor::add`], [`Tensor::sub`], [`Tensor::mul`], [`Tensor::div`] and
-//! [`Tensor::neg`]. Their output is a [`RusTorchResult`], since shapes may not fit:
+//! | operator | method |
+//! | --- | --- |
+//! | `+`, `-`, `*`, `/` | [`Tensor::add`], [`Tensor::sub`], [`Tensor::mul`], [`Tensor::div`] |
+//! | `%` | [`Tensor::remainder`] |
+//! | `&`, `|`, `^` | [`Tensor::bitwise_and`], [`Tensor::bitwise_or`], [`Tensor::bitwise_xor`] |
+//! | `<<`, `>>` | [`Tensor::bitwise_left_shift`], [`Tensor::bitwise_right_shift`] |
+//! | unary `-`, `!` | [`Tensor::neg`], [`Tensor::bitwise_not`] |
+//!
+//! On their right stands a tensor, by reference or value, the result of an operation, or a number of any of
+//! Rust's types; on the left of those of arithmetic also an `f64` or `i64`, as plain literals are, a half or
+//! a complex number (others convert: `f64::from(n) * &x`). Their output is a [`RusTorchResult`], since shapes
+//! may not fit. One such result may be an operand beside a tensor; two results, or a result and a number, Rust
+//! does not let a library join, so there `?` stands behind the first:
 //!
 //! ```
 //! # use rustorch_tensor::{RusTorchResult, tensor};
 //! # fn main() -> RusTorchResult<()> {
 //! let (x, y) = (tensor![1.0, 2.0], tensor![3.0, 4.0]);
-//! let z = (2.0 * (&x + &y)?)?;
-//! assert_eq!(z.to_vec::<f32>()?, [8.0, 12.0]);
+//! let z = (2 * &x + &y)?;
+//! assert_eq!(z.to_vec::<f32>()?, [5.0, 8.0]);
+//! let z = ((&x + &y)? * 0.5)?;
+//! assert_eq!(z.to_vec::<f32>()?, [2.0, 3.0]);
 //! # Ok(())
 //! # }
 //! ```
 
-use std::ops::{Add, Div, Mul, Neg, Sub};
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 
+use half::{bf16, f16};
+use num_complex::Complex;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
-use crate::promote::{Operand, result_dtype};
+use crate::promote::{AsOperand, Number, Operand, result_dtype};
 
+/// One line for each operator: its trait and function, the method.
 macro_rules! operators {
-    ($($Trait:ident::$method:ident),*) => {
-        $(operator!($Trait::$method: |a: &Tensor, b: &Tensor| Tensor::$method(a, b));
-        operator!($Trait::$method: |a: &Tensor, b: Tensor| Tensor::$method(a, &b));
-        operator!($Trait::$method: |a: Tensor, b: &Tensor| Tensor::$method(&a, b));
-        operator!($Trait::$method: |a: Tensor, b: Tensor| Tensor::$method(&a, &b));
-        number_operators!($Trait::$method: f64, i64);)*
+    ($($Trait:ident::$function:ident = $method:ident;)*) => {
+        $(operator!($Trait::$function for [R: AsOperand] &Tensor, R: |a, b| Tensor::$method(a, b));
+        operator!($Trait::$function for [R: AsOperand] Tensor, R: |a, b| Tensor::$method(&a, b));
+        operator!($Trait::$function for [] RusTorchResult<Tensor>, Tensor: |a, b| Tensor::$method(&a?, b));
+        operator!($Trait::$function for [] RusTorchResult<Tensor>, &Tensor: |a, b| Tensor::$method(&a?, b));)*
     };
 }
 
-macro_rules! number_operators {
-    ($Trait:ident::$method:ident: $($number:ty),*) => {
-        $(operator!($Trait::$method: |a: &Tensor, b: $number| Tensor::$method(a, b));
-        operator!($Trait::$method: |a: Tensor, b: $number| Tensor::$method(&a, b));
-        operator!($Trait::$method: |a: $number, b: &Tensor| {
+/// One line for each operator of arithmetic, with a number on its left. Of integers and of floats there may be
+/// one type each: with several, the compiler would not know what `2 * &x` is before it has chosen one.
+macro_rules! operators_of_numbers {
+    ($($Trait:ident::$function:ident = $method:ident;)*) => {
+        $(numbers_first!($Trait::$function = $method: f64, i64, f16, bf16, Complex<f64>, Complex<f32>);)*
+    };
+}
+
+macro_rules! numbers_first {
+    ($Trait:ident::$function:ident = $method:ident: $($number:ty),*) => {
+        $(operator!($Trait::$function for [] $number, &Tensor: |a, b| {
             Tensor::$method(&beside(stringify!($method), a, b)?, b)
         });
-        operator!($Trait::$method: |a: $number, b: Tensor| a.$method(&b));)*
+        operator!($Trait::$function for [] $number, Tensor: |a, b| a.$function(&b));)*
     };
 }
 
 macro_rules! operator {
-    ($Trait:ident::$method:ident: |$a:ident: $A:ty, $b:ident: $B:ty| $result:expr) => {
+    (
+        $Trait:ident::$function:ident for [$($R:ident: $Bound:ident)?] $A:ty, $B:ty:
+        |$a:ident, $b:ident| $result:expr
+    ) => {
         #[rustorch_macros::track_calls]
-        impl $Trait<$B> for $A {
+        impl<$($R: $Bound)?> $Trait<$B> for $A {
             type Output = RusTorchResult<Tensor>;
 
-            fn $method(self, $b: $B) -> Self::Output {
+            fn $function(self, $b: $B) -> Self::Output {
                 let $a = self;
                 $result
             }
@@ -58,31 +81,55 @@ macro_rules! operator {
 }
 
 /// A number on the left of a tensor, as one of rank 0.
-fn beside(
-    op: &'static str,
-    number: impl Into<Operand<'static>>,
-    tensor: &Tensor,
-) -> RusTorchResult<Tensor> {
-    let number = number.into();
+fn beside(op: &'static str, number: impl Number, tensor: &Tensor) -> RusTorchResult<Tensor> {
+    let number = Operand::Scalar(number.to_number());
     number.to_tensor(op, result_dtype(op, &[number, tensor.into()])?)
 }
 
-operators!(Add::add, Sub::sub, Mul::mul, Div::div);
-
-#[track_calls]
-impl Neg for &Tensor {
-    type Output = RusTorchResult<Tensor>;
-
-    fn neg(self) -> Self::Output {
-        Tensor::neg(self)
-    }
+operators! {
+    Add::add = add;
+    Sub::sub = sub;
+    Mul::mul = mul;
+    Div::div = div;
+    Rem::rem = remainder;
+    BitAnd::bitand = bitwise_and;
+    BitOr::bitor = bitwise_or;
+    BitXor::bitxor = bitwise_xor;
+    Shl::shl = bitwise_left_shift;
+    Shr::shr = bitwise_right_shift;
 }
 
-#[track_calls]
-impl Neg for Tensor {
-    type Output = RusTorchResult<Tensor>;
+operators_of_numbers! {
+    Add::add = add;
+    Sub::sub = sub;
+    Mul::mul = mul;
+    Div::div = div;
+    Rem::rem = remainder;
+}
 
-    fn neg(self) -> Self::Output {
-        Self::neg(&self)
-    }
+macro_rules! unary_operators {
+    ($($Trait:ident::$function:ident = $method:ident;)*) => {
+        $(#[track_calls]
+        impl $Trait for &Tensor {
+            type Output = RusTorchResult<Tensor>;
+
+            fn $function(self) -> Self::Output {
+                Tensor::$method(self)
+            }
+        }
+
+        #[track_calls]
+        impl $Trait for Tensor {
+            type Output = RusTorchResult<Tensor>;
+
+            fn $function(self) -> Self::Output {
+                Tensor::$method(&self)
+            }
+        })*
+    };
+}
+
+unary_operators! {
+    Neg::neg = neg;
+    Not::not = bitwise_not;
 }

@@ -5,6 +5,7 @@ use rustorch_ir::ops::{Reshape, Slice};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::{Integer, IntoShape};
 use crate::error::{RusTorchResult, require, with_room};
 
 /// How [`Tensor::tensor_split`] and its relatives divide a dimension.
@@ -50,14 +51,20 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or `step` is 0.
-    pub fn slice(&self, dim: isize, start: isize, end: isize, step: usize) -> RusTorchResult<Self> {
+    pub fn slice(
+        &self,
+        dim: impl Integer,
+        start: impl Integer,
+        end: impl Integer,
+        step: usize,
+    ) -> RusTorchResult<Self> {
         let dim = self.dim("slice", dim)?;
         let size = self.shape()[dim];
-        let start = clip(start, size);
+        let start = clip(start.to_isize(), size);
         let op = Slice {
             dim,
             start,
-            end: clip(end, size).max(start),
+            end: clip(end.to_isize(), size).max(start),
             // A longer step skips everything but the first index just the same.
             step: step.min(size.max(1)),
         };
@@ -68,7 +75,7 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or the range leaves it.
-    pub fn narrow(&self, dim: isize, start: usize, length: usize) -> RusTorchResult<Self> {
+    pub fn narrow(&self, dim: impl Integer, start: usize, length: usize) -> RusTorchResult<Self> {
         let dim = self.dim("narrow", dim)?;
         let size = self.shape()[dim];
         let end = start.checked_add(length).filter(|&end| end <= size);
@@ -103,7 +110,12 @@ impl Tensor {
     /// # Errors
     /// There is no such dimension; a start other than this; when computed, a range that leaves
     /// the dimension.
-    pub fn narrow_at(&self, dim: isize, start: &Self, length: usize) -> RusTorchResult<Self> {
+    pub fn narrow_at(
+        &self,
+        dim: impl Integer,
+        start: &Self,
+        length: usize,
+    ) -> RusTorchResult<Self> {
         const NAME: &str = "narrow_at";
         let dim = self.dim(NAME, dim)?;
         let one = start.numel() == 1;
@@ -116,9 +128,9 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension or index.
-    pub fn select(&self, dim: isize, index: isize) -> RusTorchResult<Self> {
+    pub fn select(&self, dim: impl Integer, index: impl Integer) -> RusTorchResult<Self> {
         let dim = self.dim("select", dim)?;
-        let start = self.one_index("select", dim, index)?;
+        let start = self.one_index("select", dim, index.to_isize())?;
         let mut shape = self.ty().shape.clone();
         shape.to_mut().remove(dim);
         let one = self.ranged("select", dim, start, start + 1)?;
@@ -146,7 +158,7 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension.
-    pub fn unbind(&self, dim: isize) -> RusTorchResult<Vec<Self>> {
+    pub fn unbind(&self, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         let dim = self.dim("unbind", dim)?;
         (0..self.shape()[dim] as isize)
             .map(|index| self.select(dim as isize, index))
@@ -157,7 +169,7 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or `size` is 0 and the dimension is not.
-    pub fn split(&self, size: usize, dim: isize) -> RusTorchResult<Vec<Self>> {
+    pub fn split(&self, size: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         let dim = self.dim("split", dim)?;
         let total = self.shape()[dim];
         if total == 0 {
@@ -176,11 +188,11 @@ impl Tensor {
     /// There is no such dimension, or another sum.
     pub fn split_with_sizes(
         &self,
-        sizes: impl AsRef<[usize]>,
-        dim: isize,
+        sizes: impl IntoShape,
+        dim: impl Integer,
     ) -> RusTorchResult<Vec<Self>> {
         const NAME: &str = "split_with_sizes";
-        let (dim, sizes) = (self.dim(NAME, dim)?, sizes.as_ref());
+        let (dim, sizes) = (self.dim(NAME, dim)?, &sizes.into_shape()[..]);
         let total = self.shape()[dim];
         let sum = sizes.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
         let expected = format_args!("sizes that add up to {total}");
@@ -203,7 +215,7 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or `chunks` is 0.
-    pub fn chunk(&self, chunks: usize, dim: isize) -> RusTorchResult<Vec<Self>> {
+    pub fn chunk(&self, chunks: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         require("chunk", chunks > 0, "at least one chunk", chunks)?;
         match self.shape()[self.dim("chunk", dim)?] {
             0 => {
@@ -220,7 +232,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::split`].
-    pub fn unsafe_split(&self, size: usize, dim: isize) -> RusTorchResult<Vec<Self>> {
+    pub fn unsafe_split(&self, size: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         self.split(size, dim)
     }
 
@@ -230,8 +242,8 @@ impl Tensor {
     /// As [`Tensor::split_with_sizes`].
     pub fn unsafe_split_with_sizes(
         &self,
-        sizes: impl AsRef<[usize]>,
-        dim: isize,
+        sizes: impl IntoShape,
+        dim: impl Integer,
     ) -> RusTorchResult<Vec<Self>> {
         self.split_with_sizes(sizes, dim)
     }
@@ -240,7 +252,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::chunk`].
-    pub fn unsafe_chunk(&self, chunks: usize, dim: isize) -> RusTorchResult<Vec<Self>> {
+    pub fn unsafe_chunk(&self, chunks: usize, dim: impl Integer) -> RusTorchResult<Vec<Self>> {
         self.chunk(chunks, dim)
     }
 
@@ -252,9 +264,9 @@ impl Tensor {
     pub fn tensor_split(
         &self,
         sections: impl Into<Sections>,
-        dim: isize,
+        dim: impl Integer,
     ) -> RusTorchResult<Vec<Self>> {
-        self.sections("tensor_split", &sections.into(), dim)
+        self.sections("tensor_split", &sections.into(), dim.to_isize())
     }
 
     fn sections(

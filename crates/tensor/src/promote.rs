@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use half::{bf16, f16};
 use num_complex::Complex;
 use rustorch_ir::ops::Cast;
 use rustorch_ir::{DType, FLOAT8_ADVICE, OpError, Scalar};
@@ -10,6 +11,29 @@ use rustorch_runtime::DeviceType;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
+
+/// A number as an argument: any of Rust's integers and floats, a half, a complex number, or `bool`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no number",
+    label = "expected a number",
+    note = "numbers are Rust's integers and floats, `bool`, `half::f16`, `half::bf16`, `Complex` and `Scalar`"
+)]
+pub trait Number: Copy {
+    /// The number as operations have it.
+    fn to_number(self) -> Scalar;
+}
+
+impl Number for Scalar {
+    fn to_number(self) -> Scalar {
+        self
+    }
+}
+
+impl Number for bool {
+    fn to_number(self) -> Scalar {
+        self.into()
+    }
+}
 
 /// The other operand of a function of two: a tensor or a number.
 #[derive(Clone, Copy)]
@@ -20,28 +44,93 @@ pub enum Operand<'a> {
     Scalar(Scalar),
 }
 
+/// What may stand beside a tensor: another one, by reference or not, a [number](Number) other than
+/// `bool`, or the result of an operation, whose error is then that of what it is an operand of.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no operand of a tensor's method or operator",
+    label = "neither a tensor nor a number",
+    note = "operands are `&Tensor`, `Tensor`, `RusTorchResult<Tensor>` and numbers; `tensor!` makes a tensor of \
+            arrays, slices and vectors"
+)]
+pub trait AsOperand {
+    /// The operand.
+    ///
+    /// # Errors
+    /// Those of the operation whose result it should be.
+    fn as_operand(&self) -> RusTorchResult<Operand<'_>>;
+}
+
+impl AsOperand for Tensor {
+    #[inline]
+    fn as_operand(&self) -> RusTorchResult<Operand<'_>> {
+        Ok(Operand::Tensor(self))
+    }
+}
+
+impl AsOperand for RusTorchResult<Tensor> {
+    fn as_operand(&self) -> RusTorchResult<Operand<'_>> {
+        match self {
+            Ok(tensor) => Ok(Operand::Tensor(tensor)),
+            Err(e) => Err(e.clone()),
+        }
+    }
+}
+
+impl AsOperand for Operand<'_> {
+    #[inline]
+    fn as_operand(&self) -> RusTorchResult<Operand<'_>> {
+        Ok(*self)
+    }
+}
+
+impl AsOperand for Scalar {
+    #[inline]
+    fn as_operand(&self) -> RusTorchResult<Operand<'_>> {
+        Ok(Operand::Scalar(*self))
+    }
+}
+
+impl<T: AsOperand + ?Sized> AsOperand for &T {
+    #[inline]
+    fn as_operand(&self) -> RusTorchResult<Operand<'_>> {
+        (**self).as_operand()
+    }
+}
+
 impl<'a> From<&'a Tensor> for Operand<'a> {
     fn from(tensor: &'a Tensor) -> Self {
         Self::Tensor(tensor)
     }
 }
 
-macro_rules! operand_from {
-    ($($number:ty),*) => {
-        $(impl From<$number> for Operand<'_> {
-            fn from(number: $number) -> Self {
-                Self::Scalar(number.into())
+/// One line for each kind of numbers: the types, and how one is a [`Scalar`].
+macro_rules! numbers {
+    ($($($number:ty),* => |$x:ident| $scalar:expr;)*) => {
+        $($(impl Number for $number {
+            #[inline]
+            fn to_number(self) -> Scalar {
+                let $x = self;
+                $scalar
             }
-        })*
+        }
+
+        impl AsOperand for $number {
+            #[inline]
+            fn as_operand(&self) -> RusTorchResult<Operand<'_>> {
+                Ok(Operand::Scalar(self.to_number()))
+            }
+        })*)*
     };
 }
 
-operand_from!(Scalar, f64, f32, i64, i32, u64);
-
-impl From<Complex<f64>> for Operand<'_> {
-    fn from(number: Complex<f64>) -> Self {
-        Self::Scalar(Scalar::Complex(number.re.into(), number.im.into()))
-    }
+numbers! {
+    f64, f32, i64, i32, u64 => |x| x.into();
+    i16, i8, u32, u16, u8 => |x| i64::from(x).into();
+    isize => |x| (x as i64).into();
+    usize => |x| (x as u64).into();
+    f16, bf16 => |x| x.to_f64().into();
+    Complex<f64> => |z| Scalar::Complex(z.re.into(), z.im.into());
+    Complex<f32> => |z| Scalar::Complex(z.re.into(), z.im.into());
 }
 
 /// The dtype that the operands are converted to, by `torch.result_type`: numbers and

@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::dims::Dims;
+use crate::dims::{IntoDims, IntoShape, OptionalDim};
 use crate::error::{RusTorchResult, require, with_room};
 
 /// How often each element is repeated.
@@ -35,8 +36,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions.
-    pub fn flip(&self, dims: impl Into<Dims>) -> RusTorchResult<Self> {
-        self.flipped("flip", &dims.into())
+    pub fn flip(&self, dims: impl IntoDims) -> RusTorchResult<Self> {
+        self.flipped("flip", &dims.into_dims())
     }
 
     fn flipped(&self, name: &'static str, dims: &Dims) -> RusTorchResult<Self> {
@@ -50,7 +51,7 @@ impl Tensor {
     /// Rank below 2.
     pub fn fliplr(&self) -> RusTorchResult<Self> {
         require("fliplr", self.rank() >= 2, "rank 2 or more", self.ty())?;
-        self.flipped("fliplr", &1.into())
+        self.flipped("fliplr", &1.into_dims())
     }
 
     /// Dimension 0 in reverse order.
@@ -59,7 +60,7 @@ impl Tensor {
     /// Rank 0.
     pub fn flipud(&self) -> RusTorchResult<Self> {
         require("flipud", self.rank() >= 1, "rank 1 or more", self.ty())?;
-        self.flipped("flipud", &0.into())
+        self.flipped("flipud", &0.into_dims())
     }
 
     /// Elements moved on by `shifts` indices along `dims`, those that leave a dimension to its
@@ -68,10 +69,11 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions; not a shift for each.
-    pub fn roll(&self, shifts: impl AsRef<[isize]>, dims: impl Into<Dims>) -> RusTorchResult<Self> {
+    pub fn roll(&self, shifts: impl IntoDims, dims: impl IntoDims) -> RusTorchResult<Self> {
         const NAME: &str = "roll";
-        let (shifts, dims) = (shifts.as_ref(), dims.into());
-        if dims == Dims::from(None) && shifts.len() == 1 {
+        let (shifts, dims) = (shifts.into_dims(), dims.into_dims());
+        let shifts = shifts.given();
+        if dims.are_all() && shifts.len() == 1 {
             let rolled = self.ravel()?.roll(shifts, 0)?;
             return rolled.reshape(self.shape());
         }
@@ -109,7 +111,7 @@ impl Tensor {
         require(NAME, a != b, "two dimensions", format_args!("{dims:?}"))?;
         let flipped = |dims: &[usize]| {
             let dims: Vec<isize> = dims.iter().map(|&dim| dim as isize).collect();
-            self.flipped(NAME, &dims[..].into())
+            self.flipped(NAME, &dims[..].into_dims())
         };
         let swapped = |x: Self| x.transpose(a as isize, b as isize);
         match turns.rem_euclid(4) {
@@ -125,8 +127,8 @@ impl Tensor {
     ///
     /// # Errors
     /// Fewer counts than dimensions; sizes that overflow.
-    pub fn repeat(&self, counts: impl AsRef<[usize]>) -> RusTorchResult<Self> {
-        let counts = counts.as_ref();
+    pub fn repeat(&self, counts: impl IntoShape) -> RusTorchResult<Self> {
+        let counts = &counts.into_shape()[..];
         let expected = format_args!("at least {} counts", self.rank());
         let got = format_args!("{counts:?}");
         require("repeat", counts.len() >= self.rank(), expected, got)?;
@@ -137,8 +139,8 @@ impl Tensor {
     ///
     /// # Errors
     /// Sizes that overflow.
-    pub fn tile(&self, counts: impl AsRef<[usize]>) -> RusTorchResult<Self> {
-        let counts = counts.as_ref();
+    pub fn tile(&self, counts: impl IntoShape) -> RusTorchResult<Self> {
+        let counts = &counts.into_shape()[..];
         let ones = vec![1; self.rank().saturating_sub(counts.len())];
         self.repeated("tile", &[&ones[..], counts].concat())
     }
@@ -170,10 +172,10 @@ impl Tensor {
     pub fn repeat_interleave<'a>(
         &self,
         repeats: impl Into<Repeats<'a>>,
-        dim: impl Into<Option<isize>>,
+        dim: impl OptionalDim,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "repeat_interleave";
-        let Some(dim) = dim.into() else {
+        let Some(dim) = dim.to_dim() else {
             return self.ravel()?.repeat_interleave(repeats, 0);
         };
         let x = self.atleast_1d()?;

@@ -4,6 +4,7 @@ use rustorch_ir::DType;
 use rustorch_ir::ops::{Scatter, ScatterMode};
 use rustorch_macros::track_calls;
 
+use crate::dims::Integer;
 use crate::elementwise::RoundingMode;
 use crate::error::{RusTorchResult, require};
 use crate::{Operand, Tensor};
@@ -33,7 +34,7 @@ impl Tensor {
     /// Operands other than these; an order of complex numbers; when computed, an index outside `dim`.
     pub fn scatter_reduce(
         &self,
-        dim: isize,
+        dim: impl Integer,
         index: &Self,
         source: &Self,
         reduce: ScatterReduce,
@@ -42,7 +43,8 @@ impl Tensor {
         const NAME: &str = "scatter_reduce";
         let [x, index, source] = [self, index, source].map(Self::as_line);
         let (x, index, source) = (x?, index?, source?);
-        let result = x.scattered_together(NAME, dim, &index, &source, reduce, include_self)?;
+        let result =
+            x.scattered_together(NAME, dim.to_isize(), &index, &source, reduce, include_self)?;
         result.reshape(self.shape())
     }
 
@@ -61,12 +63,13 @@ impl Tensor {
     /// As [`Tensor::scatter_reduce`].
     pub fn index_reduce(
         &self,
-        dim: isize,
+        dim: impl Integer,
         index: &Self,
         source: &Self,
         reduce: ScatterReduce,
         include_self: bool,
     ) -> RusTorchResult<Self> {
+        let dim = dim.to_isize();
         const NAME: &str = "index_reduce";
         if self.rank() == 0 {
             let (x, index, source) = (self.as_line()?, index.as_line()?, source.as_line()?);

@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::promote::AsOperand;
 use crate::promote::{Operand, result_dtype};
 
 /// Elements that are compared one by one; more are sorted.
@@ -24,9 +25,9 @@ impl Tensor {
     /// # Errors
     /// Shapes other than these; dtypes that do not promote or have no order; a sorter that is not
     /// `i64`; when computed, a sorter's index outside.
-    pub fn searchsorted<'a>(
+    pub fn searchsorted(
         &self,
-        values: impl Into<Operand<'a>>,
+        values: impl AsOperand,
         right: bool,
         sorter: Option<&Self>,
     ) -> RusTorchResult<Self> {
@@ -40,7 +41,7 @@ impl Tensor {
                 self.gather(-1, order)?
             }
         };
-        sorted.places_of(NAME, values.into(), right)
+        sorted.places_of(NAME, values.as_operand()?, right)
     }
 
     /// [`Tensor::searchsorted`] of this tensor's elements in a vector of sorted boundaries: which
@@ -98,9 +99,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Dtypes that do not promote; many others of a complex dtype, which has no order.
-    pub fn isin<'a>(&self, others: impl Into<Operand<'a>>, invert: bool) -> RusTorchResult<Self> {
+    pub fn isin(&self, others: impl AsOperand, invert: bool) -> RusTorchResult<Self> {
         const NAME: &str = "isin";
-        let others = others.into();
+        let others = others.as_operand()?;
         let dtype = match result_dtype(NAME, &[self.into(), others])? {
             // An order of booleans is one of numbers.
             DType::Bool => DType::U8,

@@ -3,6 +3,7 @@
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
+use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 use crate::{ScatterReduce, Tensor};
 
@@ -49,7 +50,7 @@ impl Tensor {
         &self,
         reduce: ScatterReduce,
         segments: Segments,
-        axis: isize,
+        axis: impl Integer,
         initial: Option<f64>,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "segment_reduce";

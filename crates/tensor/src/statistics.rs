@@ -4,7 +4,7 @@ use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
-use crate::dims::Dims;
+use crate::dims::IntoDims;
 use crate::error::{RusTorchResult, require};
 
 /// Where the values of [`Tensor::gradient`] are.
@@ -142,7 +142,7 @@ impl Tensor {
     pub fn gradient(
         &self,
         spacing: impl Into<Spacing>,
-        dims: impl Into<Dims>,
+        dims: impl IntoDims,
         edge_order: usize,
     ) -> RusTorchResult<Vec<Self>> {
         const NAME: &str = "gradient";
@@ -154,7 +154,7 @@ impl Tensor {
             "an edge order of 1 or 2",
             edge_order,
         )?;
-        let (spacing, dims) = (spacing.into(), dims.into().listed(NAME, self.rank())?);
+        let (spacing, dims) = (spacing.into(), dims.into_dims().listed(NAME, self.rank())?);
         let given = match &spacing {
             Spacing::Step(_) => dims.len(),
             Spacing::Steps(steps) => steps.len(),

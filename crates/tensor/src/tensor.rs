@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use crate::call;
 use crate::devices::{current, runtime};
+use crate::dims::{Integer, IntoShape};
 use crate::error::{RusTorchResult, require};
 use crate::eval::eval_all;
 use crate::grad::{Track, Tracks, tracks};
@@ -62,8 +63,8 @@ impl Tensor {
     ///
     /// # Errors
     /// The shape's bytes overflow, or its rows are not whole blocks of `dtype`.
-    pub fn placeholder(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
-        let ty = TensorType::new(shape.as_ref(), dtype);
+    pub fn placeholder(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
+        let ty = TensorType::new(&shape.into_shape()[..], dtype);
         check_type("placeholder", &ty)?;
         let value = Value::new(ty, current_pin(), State::Placeholder);
         Ok(Self::of(value, None))
@@ -187,7 +188,7 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension.
-    pub fn size(&self, dim: isize) -> RusTorchResult<usize> {
+    pub fn size(&self, dim: impl Integer) -> RusTorchResult<usize> {
         Ok(self.shape()[self.dim("size", dim)?])
     }
 
@@ -306,13 +307,13 @@ impl Tensor {
     }
 
     /// [`Tensor::dim`] of what counts a tensor of rank 0 as one of one dimension.
-    pub(crate) fn wrap_dim(&self, op: &'static str, dim: isize) -> RusTorchResult<usize> {
-        Ok(normalize_dim(op, dim, self.rank().max(1))?)
+    pub(crate) fn wrap_dim(&self, op: &'static str, dim: impl Integer) -> RusTorchResult<usize> {
+        Ok(normalize_dim(op, dim.to_isize(), self.rank().max(1))?)
     }
 
     /// The index of a dimension that may be counted from the last.
-    pub(crate) fn dim(&self, op: &'static str, dim: isize) -> RusTorchResult<usize> {
-        Ok(normalize_dim(op, dim, self.rank())?)
+    pub(crate) fn dim(&self, op: &'static str, dim: impl Integer) -> RusTorchResult<usize> {
+        Ok(normalize_dim(op, dim.to_isize(), self.rank())?)
     }
 }
 

@@ -7,6 +7,7 @@ use rustorch_ir::ops::{Scatter, ScatterMode};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::OptionalDim;
 use crate::error::{RusTorchResult, require_dtype};
 
 /// What [`Tensor::unique`] finds. What is not asked for is not computed.
@@ -29,10 +30,10 @@ impl Tensor {
     ///
     /// # Errors
     /// A complex dtype or a block format; there is no such dimension; those of evaluation.
-    pub fn unique(&self, dim: impl Into<Option<isize>>) -> RusTorchResult<Unique> {
+    pub fn unique(&self, dim: impl OptionalDim) -> RusTorchResult<Unique> {
         const NAME: &str = "unique";
         let (x, dtype) = (self.comparable(NAME)?, self.dtype());
-        let Some(dim) = dim.into() else {
+        let Some(dim) = dim.to_dim() else {
             let (sorted, order) = x.ravel()?.sort(0, false)?;
             return sorted
                 .runs(NAME, 0, Some(&order))?
@@ -51,10 +52,10 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::unique`].
-    pub fn unique_consecutive(&self, dim: impl Into<Option<isize>>) -> RusTorchResult<Unique> {
+    pub fn unique_consecutive(&self, dim: impl OptionalDim) -> RusTorchResult<Unique> {
         const NAME: &str = "unique_consecutive";
         let (x, dtype) = (self.comparable(NAME)?, self.dtype());
-        match dim.into() {
+        match dim.to_dim() {
             None => x
                 .ravel()?
                 .runs(NAME, 0, None)?

@@ -4,9 +4,11 @@ use rustorch_ir::Role;
 use rustorch_ir::ops::{Assign, Contiguous, UpdateSlice};
 use rustorch_macros::track_calls;
 
+use crate::Tensor;
+use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
+use crate::promote::AsOperand;
 use crate::value::State;
-use crate::{Operand, Tensor};
 
 #[track_calls]
 impl Tensor {
@@ -41,7 +43,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::fill`] and [`Tensor::copy_`].
-    pub fn fill_<'a>(&mut self, value: impl Into<Operand<'a>>) -> RusTorchResult<&mut Self> {
+    pub fn fill_(&mut self, value: impl AsOperand) -> RusTorchResult<&mut Self> {
         let filled = self.fill(value)?;
         self.copy_(&filled)
     }
@@ -65,7 +67,12 @@ impl Tensor {
     /// # Errors
     /// A source or start other than these; a view of a part of some memory; when computed,
     /// a range that does not fit.
-    pub fn update_slice_(&self, source: &Self, dim: isize, start: &Self) -> RusTorchResult<Self> {
+    pub fn update_slice_(
+        &self,
+        source: &Self,
+        dim: impl Integer,
+        start: &Self,
+    ) -> RusTorchResult<Self> {
         const NAME: &str = "update_slice_";
         let dim = self.dim(NAME, dim)?;
         self.prepare_update(NAME)?;

@@ -7,7 +7,8 @@ use rustorch_ir::{Layout, Shape, TensorType, broadcast_shapes};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
-use crate::dims::{Dims, Sizes};
+use crate::dims::Sizes;
+use crate::dims::{Integer, IntoDims, IntoShape, IntoSizes};
 use crate::error::{RusTorchResult, require};
 use crate::tensor::check_type;
 use crate::value::Value;
@@ -19,16 +20,16 @@ impl Tensor {
     ///
     /// # Errors
     /// Another number of elements.
-    pub fn reshape(&self, shape: impl Into<Sizes>) -> RusTorchResult<Self> {
-        self.reshaped("reshape", &shape.into())
+    pub fn reshape(&self, shape: impl IntoSizes) -> RusTorchResult<Self> {
+        self.reshaped("reshape", &shape.into_sizes())
     }
 
     /// [`Tensor::reshape`] without copying.
     ///
     /// # Errors
     /// Another number of elements; elements in memory that no strides show in this shape.
-    pub fn view(&self, shape: impl Into<Sizes>) -> RusTorchResult<Self> {
-        let view = self.reshaped("view", &shape.into())?;
+    pub fn view(&self, shape: impl IntoSizes) -> RusTorchResult<Self> {
+        let view = self.reshaped("view", &shape.into_sizes())?;
         let copies = self.is_ready() && !view.is_ready();
         require(
             "view",
@@ -49,7 +50,9 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions, or `start` is behind `end`.
-    pub fn flatten(&self, start: isize, end: isize) -> RusTorchResult<Self> {
+    pub fn flatten(&self, start: impl Integer, end: impl Integer) -> RusTorchResult<Self> {
+        let end = end.to_isize();
+        let start = start.to_isize();
         if self.rank() == 0 {
             return self.reshape([1]);
         }
@@ -66,8 +69,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions.
-    pub fn squeeze(&self, dims: impl Into<Dims>) -> RusTorchResult<Self> {
-        let dims = dims.into().resolve("squeeze", self.rank())?;
+    pub fn squeeze(&self, dims: impl IntoDims) -> RusTorchResult<Self> {
+        let dims = dims.into_dims().resolve("squeeze", self.rank())?;
         let kept = |&(d, &size): &(usize, &usize)| size != 1 || !dims.contains(&d);
         let shape = (self.shape().iter().enumerate().filter(kept))
             .map(|(_, &size)| size)
@@ -79,8 +82,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such place.
-    pub fn unsqueeze(&self, dim: isize) -> RusTorchResult<Self> {
-        let at = rustorch_ir::normalize_dim("unsqueeze", dim, self.rank() + 1)?;
+    pub fn unsqueeze(&self, dim: impl Integer) -> RusTorchResult<Self> {
+        let at = rustorch_ir::normalize_dim("unsqueeze", dim.to_isize(), self.rank() + 1)?;
         let mut shape = self.ty().shape.clone();
         shape.to_mut().insert(at, 1);
         Self::apply("unsqueeze", Reshape { shape }, &[self])
@@ -91,17 +94,17 @@ impl Tensor {
     /// # Errors
     /// None but of block formats.
     pub fn ravel(&self) -> RusTorchResult<Self> {
-        self.reshaped("ravel", &[-1isize].into())
+        self.reshaped("ravel", &[-1].into_sizes())
     }
 
     /// A dimension cut into several of these sizes; one may be −1.
     ///
     /// # Errors
     /// There is no such dimension; sizes that do not make its own.
-    pub fn unflatten(&self, dim: isize, sizes: impl Into<Sizes>) -> RusTorchResult<Self> {
+    pub fn unflatten(&self, dim: impl Integer, sizes: impl IntoSizes) -> RusTorchResult<Self> {
         const NAME: &str = "unflatten";
         let (dim, dims) = (self.dim(NAME, dim)?, self.shape());
-        let inner = sizes.into().infer(NAME, dims[dim])?;
+        let inner = sizes.into_sizes().infer(NAME, dims[dim])?;
         let shape = [&dims[..dim], &inner, &dims[dim + 1..]].concat().into();
         Self::apply(NAME, Reshape { shape }, &[self])
     }
@@ -162,10 +165,8 @@ impl Tensor {
     ///
     /// # Errors
     /// `dims` does not name each dimension once.
-    pub fn permute(&self, dims: impl AsRef<[isize]>) -> RusTorchResult<Self> {
-        let dims = (dims.as_ref().iter())
-            .map(|&d| self.dim("permute", d))
-            .collect::<RusTorchResult<_>>()?;
+    pub fn permute(&self, dims: impl IntoDims) -> RusTorchResult<Self> {
+        let dims = dims.into_dims().listed("permute", self.rank())?;
         Self::apply("permute", Permute { dims }, &[self])
     }
 
@@ -173,7 +174,7 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions.
-    pub fn transpose(&self, a: isize, b: isize) -> RusTorchResult<Self> {
+    pub fn transpose(&self, a: impl Integer, b: impl Integer) -> RusTorchResult<Self> {
         let (a, b) = (
             self.wrap_dim("transpose", a)?,
             self.wrap_dim("transpose", b)?,
@@ -190,7 +191,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::transpose`].
-    pub fn swapaxes(&self, a: isize, b: isize) -> RusTorchResult<Self> {
+    pub fn swapaxes(&self, a: impl Integer, b: impl Integer) -> RusTorchResult<Self> {
         self.transpose(a, b)
     }
 
@@ -198,7 +199,7 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::transpose`].
-    pub fn swapdims(&self, a: isize, b: isize) -> RusTorchResult<Self> {
+    pub fn swapdims(&self, a: impl Integer, b: impl Integer) -> RusTorchResult<Self> {
         self.transpose(a, b)
     }
 
@@ -208,12 +209,12 @@ impl Tensor {
     /// Lists of different lengths, or with a dimension that there is not, or that comes twice.
     pub fn movedim(
         &self,
-        source: impl Into<Dims>,
-        destination: impl Into<Dims>,
+        source: impl IntoDims,
+        destination: impl IntoDims,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "movedim";
-        let source = source.into().listed(NAME, self.rank())?;
-        let destination = destination.into().listed(NAME, self.rank())?;
+        let source = source.into_dims().listed(NAME, self.rank())?;
+        let destination = destination.into_dims().listed(NAME, self.rank())?;
         let got = format_args!("{} and {}", source.len(), destination.len());
         let same = source.len() == destination.len();
         require(NAME, same, "as many sources as destinations", got)?;
@@ -232,8 +233,8 @@ impl Tensor {
     /// As [`Tensor::movedim`].
     pub fn moveaxis(
         &self,
-        source: impl Into<Dims>,
-        destination: impl Into<Dims>,
+        source: impl IntoDims,
+        destination: impl IntoDims,
     ) -> RusTorchResult<Self> {
         self.movedim(source, destination)
     }
@@ -298,8 +299,8 @@ impl Tensor {
     ///
     /// # Errors
     /// A size that is neither 1 nor kept.
-    pub fn expand(&self, shape: impl Into<Sizes>) -> RusTorchResult<Self> {
-        let shape: Shape = shape.into().keep("expand", self.shape())?;
+    pub fn expand(&self, shape: impl IntoSizes) -> RusTorchResult<Self> {
+        let shape: Shape = shape.into_sizes().keep("expand", self.shape())?;
         Self::apply("expand", Expand { shape }, &[self])
     }
 
@@ -307,7 +308,7 @@ impl Tensor {
     ///
     /// # Errors
     /// A size that is neither 1 nor kept.
-    pub fn broadcast_to(&self, shape: impl Into<Sizes>) -> RusTorchResult<Self> {
+    pub fn broadcast_to(&self, shape: impl IntoSizes) -> RusTorchResult<Self> {
         self.expand(shape)
     }
 
@@ -344,9 +345,9 @@ impl Tensor {
     ///
     /// # Errors
     /// A shape that does not broadcast to this tensor's.
-    pub fn sum_to_size(&self, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+    pub fn sum_to_size(&self, shape: impl IntoShape) -> RusTorchResult<Self> {
         const NAME: &str = "sum_to_size";
-        let shape = shape.as_ref();
+        let shape = &shape.into_shape()[..];
         let broadcast = broadcast_shapes(NAME, shape, self.shape());
         let fits = broadcast.is_ok_and(|whole| *whole == *self.shape());
         let expected = format_args!("a shape that broadcasts to {}", self.ty().shape);
@@ -372,12 +373,16 @@ impl Tensor {
     /// A place outside of the memory; a stride for each size is missing; a block format.
     pub fn as_strided(
         &self,
-        size: impl AsRef<[usize]>,
-        stride: impl AsRef<[usize]>,
+        size: impl IntoShape,
+        stride: impl IntoShape,
         offset: impl Into<Option<usize>>,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "as_strided";
-        let (size, stride, offset) = (size.as_ref(), stride.as_ref(), offset.into());
+        let (size, stride, offset) = (
+            &size.into_shape()[..],
+            &stride.into_shape()[..],
+            offset.into(),
+        );
         let got = format_args!("{size:?} and {stride:?}");
         require(
             NAME,
@@ -433,7 +438,7 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension; windows larger than it; a step of 0.
-    pub fn unfold(&self, dim: isize, size: usize, step: usize) -> RusTorchResult<Self> {
+    pub fn unfold(&self, dim: impl Integer, size: usize, step: usize) -> RusTorchResult<Self> {
         const NAME: &str = "unfold";
         let dim = self.wrap_dim(NAME, dim)?;
         let total = self.shape().get(dim).copied().unwrap_or(1);

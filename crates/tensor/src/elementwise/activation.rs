@@ -1,11 +1,14 @@
 //! Activation functions.
 
+use rustorch_ir::Scalar;
 use rustorch_ir::ops::{ActivationKind, BinaryOp};
 use rustorch_macros::track_calls;
 
 use super::{composed_methods, float_of, unary_methods};
 use crate::Tensor;
+use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
+use crate::promote::Operand;
 
 unary_methods! {
     "`x / 2 · (1 + erf(x / √2))`. Floats."
@@ -22,7 +25,12 @@ impl Tensor {
     /// A complex dtype or a block format.
     pub fn relu(&self) -> RusTorchResult<Self> {
         match self.dtype().is_int() {
-            true => self.binary("relu", BinaryOp::Maximum, 0.into(), |d| d),
+            true => self.binary(
+                "relu",
+                BinaryOp::Maximum,
+                Operand::Scalar(Scalar::Int(0)),
+                |d| d,
+            ),
             false => self.activation("relu", ActivationKind::Relu),
         }
     }
@@ -115,7 +123,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Another dtype; no such dimension, or one of odd size.
-    pub fn glu(&self, dim: isize) -> RusTorchResult<Self> {
+    pub fn glu(&self, dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "glu";
         self.require_float(NAME)?;
         let size = self.shape()[self.dim(NAME, dim)?];

@@ -7,6 +7,7 @@ use rustorch_macros::track_calls;
 use super::{binary_methods, float_of, unary_methods};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::promote::{AsOperand, Number};
 use crate::promote::{Operand, result_dtype};
 
 /// How [`Tensor::div_mode`] makes whole numbers of quotients.
@@ -84,23 +85,23 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::add`].
-    pub fn add_scaled<'a>(
-        &self,
-        other: impl Into<Operand<'a>>,
-        alpha: impl Into<Scalar>,
-    ) -> RusTorchResult<Self> {
-        let other = other.into();
+    pub fn add_scaled(&self, other: impl AsOperand, alpha: impl Number) -> RusTorchResult<Self> {
+        let other = other.as_operand()?;
         let dtype = result_dtype("add_scaled", &[self.into(), other])?;
-        self.add(&other.to_tensor("add_scaled", dtype)?.mul(alpha.into())?)
+        self.add(
+            &other
+                .to_tensor("add_scaled", dtype)?
+                .mul(alpha.to_number())?,
+        )
     }
 
     /// `other - self`.
     ///
     /// # Errors
     /// As [`Tensor::sub`].
-    pub fn rsub<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+    pub fn rsub(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "rsub";
-        let other = other.into();
+        let other = other.as_operand()?;
         let dtype = result_dtype(NAME, &[self.into(), other])?;
         let other = other.to_tensor(NAME, dtype)?;
         other.binary(
@@ -116,13 +117,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes that do not broadcast; other dtypes.
-    pub fn div_mode<'a>(
-        &self,
-        other: impl Into<Operand<'a>>,
-        mode: RoundingMode,
-    ) -> RusTorchResult<Self> {
+    pub fn div_mode(&self, other: impl AsOperand, mode: RoundingMode) -> RusTorchResult<Self> {
         const NAME: &str = "div_mode";
-        let other = other.into();
+        let other = other.as_operand()?;
         if mode == RoundingMode::Floor {
             return self.binary(NAME, BinaryOp::FloorDivide, other, |d| d);
         }
@@ -145,9 +142,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes that do not broadcast; other dtypes.
-    pub fn fmod<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+    pub fn fmod(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "fmod";
-        let other = other.into();
+        let other = other.as_operand()?;
         let dtype = result_dtype(NAME, &[self.into(), other])?;
         if !dtype.is_int() {
             return self.binary(NAME, BinaryOp::Fmod, other, |d| d);
@@ -162,9 +159,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes that do not broadcast; other dtypes.
-    pub fn lcm<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+    pub fn lcm(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "lcm";
-        let other = other.into();
+        let other = other.as_operand()?;
         let dtype = result_dtype(NAME, &[self.into(), other])?;
         let (a, b) = (self.cast(NAME, dtype)?, other.to_tensor(NAME, dtype)?);
         let divisor = a.binary(NAME, BinaryOp::Gcd, (&b).into(), |d| d)?;
@@ -177,16 +174,16 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes that do not broadcast; other dtypes.
-    pub fn fmax<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
-        self.choose("fmax", BinaryOp::Maximum, other.into())
+    pub fn fmax(&self, other: impl AsOperand) -> RusTorchResult<Self> {
+        self.choose("fmax", BinaryOp::Maximum, other.as_operand()?)
     }
 
     /// The smaller; where one is NaN, the other. Real numbers and booleans.
     ///
     /// # Errors
     /// Shapes that do not broadcast; other dtypes.
-    pub fn fmin<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
-        self.choose("fmin", BinaryOp::Minimum, other.into())
+    pub fn fmin(&self, other: impl AsOperand) -> RusTorchResult<Self> {
+        self.choose("fmin", BinaryOp::Minimum, other.as_operand()?)
     }
 
     fn choose(&self, name: &'static str, op: BinaryOp, other: Operand) -> RusTorchResult<Self> {
@@ -203,9 +200,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes that do not broadcast; another dtype.
-    pub fn nextafter<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+    pub fn nextafter(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "nextafter";
-        let other = other.into();
+        let other = other.as_operand()?;
         let dtype = result_dtype(NAME, &[self.into(), other])?;
         // Bits of the mantissa behind the point, the least exponent, the largest number.
         let (digits, least, largest) = match dtype {
@@ -256,13 +253,9 @@ impl Tensor {
     ///
     /// # Errors
     /// A dtype without order; shapes that do not broadcast.
-    pub fn clamp<'a, 'b>(
-        &self,
-        low: impl Into<Operand<'a>>,
-        high: impl Into<Operand<'b>>,
-    ) -> RusTorchResult<Self> {
+    pub fn clamp(&self, low: impl AsOperand, high: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "clamp";
-        let operands = [self.into(), low.into(), high.into()];
+        let operands = [self.into(), low.as_operand()?, high.as_operand()?];
         let dtype = result_dtype(NAME, &operands)?;
         let [x, low, high] = operands.map(|x| x.as_tensor(NAME, dtype));
         let op = TernaryOp::Clamp;
@@ -274,14 +267,14 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes or dtypes other than these.
-    pub fn lerp<'a>(&self, end: &Self, weight: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+    pub fn lerp(&self, end: &Self, weight: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "lerp";
         require(NAME, self.dtype() == end.dtype(), self.ty(), end.ty())?;
         let legal = self.dtype().is_float() || self.dtype().is_complex();
         require(NAME, legal, "floats or complex numbers", self.ty())?;
         let compute = super::compute_dtype(self.dtype());
         let (a, b) = (self.cast(NAME, compute)?, end.cast(NAME, compute)?);
-        let weight = weight.into().to_tensor(NAME, compute)?;
+        let weight = weight.as_operand()?.to_tensor(NAME, compute)?;
         if compute.is_float() {
             let op = TernaryOp::Lerp;
             let y = Self::apply(NAME, Ternary { op }, &[&a, &b, &weight])?;
@@ -299,20 +292,20 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes that do not broadcast.
-    pub fn addcmul(&self, a: &Self, b: &Self, value: impl Into<Scalar>) -> RusTorchResult<Self> {
-        self.combined("addcmul", [a, b], value.into(), BinaryOp::Mul)
+    pub fn addcmul(&self, a: &Self, b: &Self, value: impl Number) -> RusTorchResult<Self> {
+        self.combined("addcmul", [a, b], value.to_number(), BinaryOp::Mul)
     }
 
     /// `self + value · a / b`. Floats and complex numbers, which broadcast and promote.
     ///
     /// # Errors
     /// Shapes that do not broadcast; integers by integers.
-    pub fn addcdiv(&self, a: &Self, b: &Self, value: impl Into<Scalar>) -> RusTorchResult<Self> {
+    pub fn addcdiv(&self, a: &Self, b: &Self, value: impl Number) -> RusTorchResult<Self> {
         const NAME: &str = "addcdiv";
         let is_whole = |x: &Self| x.dtype().is_int() || x.dtype() == DType::Bool;
         let expected = "floats or complex numbers to divide";
         require(NAME, !(is_whole(a) && is_whole(b)), expected, a.ty())?;
-        self.combined(NAME, [a, b], value.into(), BinaryOp::Div)
+        self.combined(NAME, [a, b], value.to_number(), BinaryOp::Div)
     }
 
     /// `self + value · a ∘ b`, in at least single precision.
@@ -330,7 +323,7 @@ impl Tensor {
         let compute = super::compute_dtype(dtype);
         let apply = |op, a: &Self, b: &Self| Self::apply(name, Binary { op }, &[a, b]);
         let [this, a, b] = [self, a, b].map(|x| Operand::from(x).as_tensor(name, compute));
-        let value = Operand::from(value).as_tensor(name, compute)?;
+        let value = Operand::Scalar(value).as_tensor(name, compute)?;
         let product = apply(BinaryOp::Mul, &apply(op, &*a?, &*b?)?, &value)?;
         apply(BinaryOp::Add, &*this?, &product)?.cast(name, dtype)
     }

@@ -6,7 +6,6 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
-use crate::promote::Operand;
 
 /// One method for each line: documentation, name, comparison.
 macro_rules! compare_methods {
@@ -19,8 +18,8 @@ macro_rules! compare_methods {
             ///
             /// # Errors
             /// Shapes that do not broadcast; an order of complex numbers.
-            pub fn $name<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
-                self.compare(stringify!($name), CompareOp::$op, other.into())
+            pub fn $name(&self, other: impl crate::AsOperand) -> RusTorchResult<Self> {
+                self.compare(stringify!($name), CompareOp::$op, other.as_operand()?)
             })*
         }
     };

@@ -7,6 +7,7 @@ use rustorch_macros::track_calls;
 use super::{binary_methods, composed_methods, float_of, unary_methods};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::promote::AsOperand;
 use crate::promote::{Operand, result_dtype};
 
 unary_methods! {
@@ -111,8 +112,8 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes that do not broadcast; a block format.
-    pub fn logaddexp<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
-        self.composed_of_two("logaddexp", other.into(), |a, b| {
+    pub fn logaddexp(&self, other: impl AsOperand) -> RusTorchResult<Self> {
+        self.composed_of_two("logaddexp", other.as_operand()?, |a, b| {
             let first = a.real()?.ge(&b.real()?)?;
             let large = Self::where_(&first, a, b)?;
             let small = Self::where_(&first, b, a)?;
@@ -128,9 +129,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes that do not broadcast; a block format.
-    pub fn logaddexp2<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+    pub fn logaddexp2(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         use std::f64::consts::{LN_2, LOG2_E};
-        self.composed_of_two("logaddexp2", other.into(), |a, b| {
+        self.composed_of_two("logaddexp2", other.as_operand()?, |a, b| {
             a.mul(LN_2)?.logaddexp(&b.mul(LN_2)?)?.mul(LOG2_E)
         })
     }
@@ -141,9 +142,9 @@ impl Tensor {
     /// # Errors
     /// Integers to a power that is a negative integer, as in PyTorch; shapes that do not broadcast;
     /// booleans.
-    pub fn pow<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+    pub fn pow(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "pow";
-        let other = other.into();
+        let other = other.as_operand()?;
         let dtype = result_dtype(NAME, &[self.into(), other])?;
         if dtype.is_complex() {
             return self.complex_pow(NAME, other, dtype);
@@ -163,9 +164,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes that do not broadcast.
-    pub fn float_power<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
+    pub fn float_power(&self, other: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "float_power";
-        let other = other.into();
+        let other = other.as_operand()?;
         let dtype = match result_dtype(NAME, &[self.into(), other])?.is_complex() {
             true => DType::Complex128,
             false => DType::F64,

@@ -7,6 +7,7 @@ use rustorch_macros::track_calls;
 use super::binary_methods;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::promote::AsOperand;
 use crate::promote::{Operand, result_dtype};
 
 binary_methods! {
@@ -56,12 +57,8 @@ impl Tensor {
     ///
     /// # Errors
     /// A condition that is not `bool`; shapes that do not broadcast.
-    pub fn where_<'a, 'b>(
-        condition: &Self,
-        a: impl Into<Operand<'a>>,
-        b: impl Into<Operand<'b>>,
-    ) -> RusTorchResult<Self> {
-        let (a, b): (Operand, Operand) = (a.into(), b.into());
+    pub fn where_(condition: &Self, a: impl AsOperand, b: impl AsOperand) -> RusTorchResult<Self> {
+        let (a, b): (Operand, Operand) = (a.as_operand()?, b.as_operand()?);
         let dtype = result_dtype("where", &[a, b])?;
         let (a, b) = (a.to_tensor("where", dtype)?, b.to_tensor("where", dtype)?);
         Self::apply("where", Where, &[condition, &a, &b])
@@ -73,13 +70,9 @@ impl Tensor {
     /// # Errors
     /// A mask that is not `bool`; shapes that do not broadcast; a value with dimensions, or whose kind
     /// is above that of `self`, such as a float for integers (of booleans any number is one).
-    pub fn masked_fill<'a>(
-        &self,
-        mask: &Self,
-        value: impl Into<Operand<'a>>,
-    ) -> RusTorchResult<Self> {
+    pub fn masked_fill(&self, mask: &Self, value: impl AsOperand) -> RusTorchResult<Self> {
         const NAME: &str = "masked_fill";
-        let value = value.into();
+        let value = value.as_operand()?;
         if let Operand::Tensor(value) = value {
             require(NAME, value.rank() == 0, "a value of rank 0", value.ty())?;
         }

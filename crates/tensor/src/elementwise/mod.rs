@@ -166,8 +166,8 @@ macro_rules! binary_methods {
             ///
             /// # Errors
             /// Shapes that do not broadcast; a dtype that the function is not defined for.
-            pub fn $name<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
-                self.binary(stringify!($name), rustorch_ir::ops::BinaryOp::$op, other.into(), $adjust)
+            pub fn $name(&self, other: impl crate::AsOperand) -> RusTorchResult<Self> {
+                self.binary(stringify!($name), rustorch_ir::ops::BinaryOp::$op, other.as_operand()?, $adjust)
             })*
         }
     };
@@ -202,8 +202,8 @@ macro_rules! composed_methods_of_two {
             ///
             /// # Errors
             /// Shapes that do not broadcast; a dtype other than of real numbers.
-            pub fn $name<'a>(&self, other: impl Into<Operand<'a>>) -> RusTorchResult<Self> {
-                self.composed_of_two(stringify!($name), other.into(), |$a, $b| $value)
+            pub fn $name(&self, other: impl crate::AsOperand) -> RusTorchResult<Self> {
+                self.composed_of_two(stringify!($name), other.as_operand()?, |$a, $b| $value)
             })*
         }
     };

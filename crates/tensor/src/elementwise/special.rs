@@ -6,7 +6,6 @@ use rustorch_macros::track_calls;
 use super::{binary_methods, composed_methods, composed_methods_of_two, float_of, unary_methods};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
-use crate::promote::Operand;
 
 unary_methods! {
     "Error function. Real; integers as `f32`."

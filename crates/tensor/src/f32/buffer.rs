@@ -9,6 +9,7 @@ use rustorch_runtime::{
 
 use super::F32Tensor;
 use crate::devices::with_runtime;
+use crate::dims::IntoShape;
 use crate::error::{RusTorchError, RusTorchResult, require};
 use crate::value::View;
 use crate::{Activity, Tensor};
@@ -56,13 +57,9 @@ impl F32UnifiedBuffer {
     ///
     /// # Errors
     /// Another number of elements than the shape has; the host is out of memory.
-    pub fn from_slice(
-        &self,
-        data: &[f32],
-        shape: impl AsRef<[usize]>,
-    ) -> RusTorchResult<F32Tensor> {
+    pub fn from_slice(&self, data: &[f32], shape: impl IntoShape) -> RusTorchResult<F32Tensor> {
         const NAME: &str = "F32UnifiedBuffer::from_slice";
-        let shape = Shape::from(shape.as_ref());
+        let shape = Shape::from(&shape.into_shape()[..]);
         let expected = format_args!("{} elements for {shape}", shape.elements());
         require(NAME, shape.elements() == data.len(), expected, data.len())?;
         let bytes: &[u8] = bytemuck::cast_slice(data);

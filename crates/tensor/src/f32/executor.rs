@@ -10,6 +10,7 @@ use rustorch_runtime::{DeviceType, Explanation, OpType, Routing, Runtime, Tensor
 
 use super::F32Tensor;
 use crate::devices::global;
+use crate::dims::IntoShape;
 use crate::error::RusTorchResult;
 use crate::eval::eval_with;
 use crate::{Activity, HybridExecutor, Tensor};
@@ -76,9 +77,9 @@ impl F32HybridExecutor {
     pub fn select_device(
         &self,
         op_type: OpType,
-        shape: impl AsRef<[usize]>,
+        shape: impl IntoShape,
     ) -> RusTorchResult<DeviceType> {
-        let tensor = TensorInfo::new(TensorType::new(shape.as_ref(), DType::F32));
+        let tensor = TensorInfo::new(TensorType::new(&shape.into_shape()[..], DType::F32));
         self.chain.select_device(op_type, &tensor)
     }
 

@@ -5,10 +5,11 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 use rustorch_macros::track_calls;
 
 use super::F32Tensor;
+use crate::dims::{Integer, IntoDims, IntoShape, IntoSizes};
 use crate::error::RusTorchResult;
 use crate::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
-use crate::promote::Operand;
-use crate::{AttentionOptions, Dims, Sizes, Tensor};
+use crate::promote::{Number, Operand};
+use crate::{AttentionOptions, Tensor};
 
 /// The other operand of a function of two: an `f32` tensor or a number, which counts as `f32`.
 #[derive(Clone, Copy)]
@@ -24,7 +25,7 @@ macro_rules! numbers {
     ($($number:ty),*) => {
         $(impl From<$number> for F32Operand<'_> {
             fn from(number: $number) -> Self {
-                Self(number.into())
+                Self(Operand::Scalar(number.to_number()))
             }
         })*
     };
@@ -66,29 +67,29 @@ methods! {
     silu();
     gelu();
     gelu_tanh();
-    softmax(dim: isize);
-    log_softmax(dim: isize);
-    sum(dims: impl Into<Dims>, keepdim: bool);
-    prod(dims: impl Into<Dims>, keepdim: bool);
-    max(dims: impl Into<Dims>, keepdim: bool);
-    min(dims: impl Into<Dims>, keepdim: bool);
-    mean(dims: impl Into<Dims>, keepdim: bool);
-    var(dims: impl Into<Dims>, correction: impl Into<f64>, keepdim: bool);
-    std(dims: impl Into<Dims>, correction: impl Into<f64>, keepdim: bool);
-    logsumexp(dims: impl Into<Dims>, keepdim: bool);
-    cumsum(dim: isize);
+    softmax(dim: impl Integer);
+    log_softmax(dim: impl Integer);
+    sum(dims: impl IntoDims, keepdim: bool);
+    prod(dims: impl IntoDims, keepdim: bool);
+    max(dims: impl IntoDims, keepdim: bool);
+    min(dims: impl IntoDims, keepdim: bool);
+    mean(dims: impl IntoDims, keepdim: bool);
+    var(dims: impl IntoDims, correction: impl Into<f64>, keepdim: bool);
+    std(dims: impl IntoDims, correction: impl Into<f64>, keepdim: bool);
+    logsumexp(dims: impl IntoDims, keepdim: bool);
+    cumsum(dim: impl Integer);
     max_pool2d(kernel: [usize; 2], options: &MaxPoolOptions<2>);
     avg_pool2d(kernel: [usize; 2], options: &AvgPoolOptions<2>);
-    reshape(shape: impl Into<Sizes>);
-    flatten(start: isize, end: isize);
-    squeeze(dims: impl Into<Dims>);
-    unsqueeze(dim: isize);
-    permute(dims: impl AsRef<[isize]>);
-    transpose(a: isize, b: isize);
+    reshape(shape: impl IntoSizes);
+    flatten(start: impl Integer, end: impl Integer);
+    squeeze(dims: impl IntoDims);
+    unsqueeze(dim: impl Integer);
+    permute(dims: impl IntoDims);
+    transpose(a: impl Integer, b: impl Integer);
     t();
-    narrow(dim: isize, start: usize, length: usize);
-    select(dim: isize, index: isize);
-    expand(shape: impl Into<Sizes>);
+    narrow(dim: impl Integer, start: usize, length: usize);
+    select(dim: impl Integer, index: impl Integer);
+    expand(shape: impl IntoSizes);
     contiguous();
 }
 
@@ -174,7 +175,7 @@ impl F32Tensor {
     /// The same.
     pub fn layer_norm(
         &self,
-        normalized_shape: impl AsRef<[usize]>,
+        normalized_shape: impl IntoShape,
         weight: Option<&Self>,
         bias: Option<&Self>,
         eps: f64,
@@ -190,7 +191,7 @@ impl F32Tensor {
     /// The same.
     pub fn rms_norm(
         &self,
-        normalized_shape: impl AsRef<[usize]>,
+        normalized_shape: impl IntoShape,
         weight: Option<&Self>,
         eps: impl Into<Option<f64>>,
     ) -> RusTorchResult<Self> {
@@ -219,7 +220,7 @@ impl F32Tensor {
     ///
     /// # Errors
     /// The same.
-    pub fn cat(tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
+    pub fn cat(tensors: &[&Self], dim: impl Integer) -> RusTorchResult<Self> {
         let parts: Vec<&Tensor> = tensors.iter().map(|t| t.as_ref()).collect();
         Tensor::cat(&parts, dim)?.try_into()
     }

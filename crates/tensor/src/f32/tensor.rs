@@ -8,6 +8,7 @@ use rustorch_runtime::DeviceType;
 
 use super::DeviceState;
 use crate::Tensor;
+use crate::dims::IntoShape;
 use crate::error::{RusTorchError, RusTorchResult};
 
 /// A [`Tensor`] of `f32`, known to be one where the program is compiled.
@@ -75,7 +76,7 @@ impl F32Tensor {
     ///
     /// # Errors
     /// As [`Tensor::from_slice`].
-    pub fn from_slice(data: &[f32], shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+    pub fn from_slice(data: &[f32], shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::from_slice(data, shape)?.try_into()
     }
 
@@ -83,7 +84,7 @@ impl F32Tensor {
     ///
     /// # Errors
     /// As [`Tensor::from_vec`].
-    pub fn from_vec(data: Vec<f32>, shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+    pub fn from_vec(data: Vec<f32>, shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::from_vec(data, shape)?.try_into()
     }
 
@@ -91,7 +92,7 @@ impl F32Tensor {
     ///
     /// # Errors
     /// A shape that no memory could hold.
-    pub fn zeros(shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+    pub fn zeros(shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::zeros(shape, DType::F32)?.try_into()
     }
 
@@ -99,7 +100,7 @@ impl F32Tensor {
     ///
     /// # Errors
     /// A shape that no memory could hold.
-    pub fn ones(shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+    pub fn ones(shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::ones(shape, DType::F32)?.try_into()
     }
 
@@ -107,7 +108,7 @@ impl F32Tensor {
     ///
     /// # Errors
     /// A shape that no memory could hold.
-    pub fn full(shape: impl AsRef<[usize]>, value: f32) -> RusTorchResult<Self> {
+    pub fn full(shape: impl IntoShape, value: f32) -> RusTorchResult<Self> {
         Tensor::full(shape, value, DType::F32)?.try_into()
     }
 
@@ -115,7 +116,7 @@ impl F32Tensor {
     ///
     /// # Errors
     /// A shape that no memory could hold.
-    pub fn rand(shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+    pub fn rand(shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::rand(shape, DType::F32)?.try_into()
     }
 
@@ -123,7 +124,7 @@ impl F32Tensor {
     ///
     /// # Errors
     /// A shape that no memory could hold.
-    pub fn randn(shape: impl AsRef<[usize]>) -> RusTorchResult<Self> {
+    pub fn randn(shape: impl IntoShape) -> RusTorchResult<Self> {
         Tensor::randn(shape, DType::F32)?.try_into()
     }
 

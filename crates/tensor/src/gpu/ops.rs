@@ -7,7 +7,7 @@ use crate::manager::prefer_gpu;
 use crate::nn::{
     AvgPoolOptions, BatchNormOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions,
 };
-use crate::{AttentionOptions, Dims, Tensor};
+use crate::{AttentionOptions, Integer, IntoDims, Tensor};
 
 /// A function of two tensors, element by element.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -143,8 +143,7 @@ pub trait GpuReduction {
 #[track_calls]
 impl GpuReduction for Tensor {
     fn gpu_reduce(&self, op: ReductionOp, dim: Option<usize>) -> RusTorchResult<Tensor> {
-        // A dimension beyond `isize` is one that no tensor has.
-        let dims = Dims::from(dim.map(|dim| isize::try_from(dim).unwrap_or(isize::MAX)));
+        let dims = dim.map(Integer::to_isize).into_dims();
         prefer_gpu(|| match op {
             ReductionOp::Sum => self.sum(dims, false),
             ReductionOp::Mean => self.mean(dims, false),

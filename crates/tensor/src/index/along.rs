@@ -1,12 +1,14 @@
 //! Indices listed along one dimension, and places counted through all of a tensor.
 
 use rustorch_ir::ops::ScatterMode;
-use rustorch_ir::{DType, OpError, Scalar};
+use rustorch_ir::{DType, OpError};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::{Integer, OptionalDim};
 use crate::error::{RusTorchResult, require};
 use crate::promote::Operand;
+use crate::promote::{AsOperand, Number};
 
 #[track_calls]
 impl Tensor {
@@ -18,19 +20,19 @@ impl Tensor {
     /// Operands other than these; when computed, an index outside `dim`.
     pub fn index_add(
         &self,
-        dim: isize,
+        dim: impl Integer,
         index: &Self,
         source: &Self,
-        alpha: impl Into<Scalar>,
+        alpha: impl Number,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "index_add";
-        let scaled = match alpha.into() {
+        let scaled = match alpha.to_number() {
             one if one.as_f64() == 1.0 && one.imag() == 0.0 => source.clone(),
             alpha => source
                 .mul(Operand::Scalar(alpha))?
                 .cast(NAME, source.dtype())?,
         };
-        self.indexed(NAME, dim, index, &scaled, ScatterMode::Add)
+        self.indexed(NAME, dim.to_isize(), index, &scaled, ScatterMode::Add)
     }
 
     /// A copy with `source[i]` at `index[i]` of `dim`, for each `i`. Operands as those of
@@ -38,8 +40,19 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::index_add`].
-    pub fn index_copy(&self, dim: isize, index: &Self, source: &Self) -> RusTorchResult<Self> {
-        self.indexed("index_copy", dim, index, source, ScatterMode::Set)
+    pub fn index_copy(
+        &self,
+        dim: impl Integer,
+        index: &Self,
+        source: &Self,
+    ) -> RusTorchResult<Self> {
+        self.indexed(
+            "index_copy",
+            dim.to_isize(),
+            index,
+            source,
+            ScatterMode::Set,
+        )
     }
 
     /// A copy with one value, a number or a tensor of rank 0, at the indices of `dim` that `index`
@@ -48,14 +61,14 @@ impl Tensor {
     /// # Errors
     /// An index that is not `i64` or `i32`, `[n]` or of rank 0; a value of a higher rank; when
     /// computed, an index outside `dim`.
-    pub fn index_fill<'a>(
+    pub fn index_fill(
         &self,
-        dim: isize,
+        dim: impl Integer,
         index: &Self,
-        value: impl Into<Operand<'a>>,
+        value: impl AsOperand,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "index_fill";
-        let value = value.into().to_tensor(NAME, self.dtype())?;
+        let value = value.as_operand()?.to_tensor(NAME, self.dtype())?;
         require(NAME, value.rank() == 0, "a value of rank 0", value.ty())?;
         let dim = self.wrap_dim(NAME, dim)?;
         let mut shape = self.atleast_1d()?.ty().shape.clone();
@@ -136,13 +149,9 @@ impl Tensor {
     /// # Errors
     /// An index that is not `i64` or `i32`; other ranks; shapes that do not broadcast; when
     /// computed, an index outside `dim`.
-    pub fn take_along_dim(
-        &self,
-        index: &Self,
-        dim: impl Into<Option<isize>>,
-    ) -> RusTorchResult<Self> {
+    pub fn take_along_dim(&self, index: &Self, dim: impl OptionalDim) -> RusTorchResult<Self> {
         const NAME: &str = "take_along_dim";
-        let Some(dim) = dim.into() else {
+        let Some(dim) = dim.to_dim() else {
             return self.ravel()?.take_along_dim(&index.ravel()?, 0);
         };
         let dim = self.dim(NAME, dim)?;

@@ -7,7 +7,7 @@ use rustorch_macros::track_calls;
 use super::list::{Index, Indices};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
-use crate::promote::Operand;
+use crate::promote::AsOperand;
 
 /// One step on the way to the part of a tensor that has no more than index tensors before it.
 enum Step {
@@ -394,10 +394,10 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::index`]; a value that does not broadcast to what is indexed.
-    pub fn index_put<'a>(
+    pub fn index_put(
         &self,
         indices: impl Indices,
-        value: impl Into<Operand<'a>>,
+        value: impl AsOperand,
         accumulate: bool,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "index_put";
@@ -406,7 +406,7 @@ impl Tensor {
             part,
             choices,
         } = Located::new(NAME, self, indices.list())?;
-        let value = value.into().to_tensor(NAME, self.dtype())?;
+        let value = value.as_operand()?.to_tensor(NAME, self.dtype())?;
         let new = match &choices[..] {
             [] => whole_part(&part, &value, accumulate)?,
             [mask] if mask.is_mask() && value.numel() == 1 && !accumulate => {
@@ -428,10 +428,10 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::index_put`] and [`Tensor::copy_`].
-    pub fn index_put_<'a>(
+    pub fn index_put_(
         &mut self,
         indices: impl Indices,
-        value: impl Into<Operand<'a>>,
+        value: impl AsOperand,
         accumulate: bool,
     ) -> RusTorchResult<&mut Self> {
         let new = self.index_put(indices, value, accumulate)?;

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use crate::Tensor;
+use crate::dims::OptionalDim;
 
 /// All dimensions that no other index is about: Python's `...`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,12 +41,8 @@ pub enum Index {
 
 impl Index {
     /// Python's `start:end:step`; `None` leaves a bound out.
-    pub fn slice(
-        start: impl Into<Option<isize>>,
-        end: impl Into<Option<isize>>,
-        step: isize,
-    ) -> Self {
-        let (start, end) = (start.into(), end.into());
+    pub fn slice(start: impl OptionalDim, end: impl OptionalDim, step: isize) -> Self {
+        let (start, end) = (start.to_dim(), end.to_dim());
         Self::Slice { start, end, step }
     }
 }

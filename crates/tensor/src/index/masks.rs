@@ -5,6 +5,7 @@ use rustorch_ir::{DType, broadcast_shapes};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
 
 #[track_calls]
@@ -66,9 +67,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Another dtype; a shape without elements.
-    pub fn unravel_index(&self, shape: impl AsRef<[usize]>) -> RusTorchResult<Vec<Self>> {
+    pub fn unravel_index(&self, shape: impl IntoShape) -> RusTorchResult<Vec<Self>> {
         const NAME: &str = "unravel_index";
-        let shape = shape.as_ref();
+        let shape = &shape.into_shape()[..];
         require(
             NAME,
             self.dtype().is_int(),

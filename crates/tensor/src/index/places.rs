@@ -5,6 +5,7 @@ use rustorch_ir::ops::{ScatterMode, Where};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::{Integer, IntoShape};
 use crate::error::{RusTorchResult, require};
 use crate::parts::clip;
 
@@ -14,10 +15,15 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension or index; another source.
-    pub fn select_scatter(&self, source: &Self, dim: isize, index: isize) -> RusTorchResult<Self> {
+    pub fn select_scatter(
+        &self,
+        source: &Self,
+        dim: impl Integer,
+        index: impl Integer,
+    ) -> RusTorchResult<Self> {
         const NAME: &str = "select_scatter";
         let dim = self.dim(NAME, dim)?;
-        let at = self.one_index(NAME, dim, index)?;
+        let at = self.one_index(NAME, dim, index.to_isize())?;
         let mut shape = self.ty().shape.clone();
         shape.to_mut().remove(dim);
         let expected = format_args!("a source {}{shape}", self.dtype());
@@ -34,17 +40,19 @@ impl Tensor {
     pub fn slice_scatter(
         &self,
         source: &Self,
-        dim: isize,
-        start: isize,
-        end: isize,
+        dim: impl Integer,
+        start: impl Integer,
+        end: impl Integer,
         step: usize,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "slice_scatter";
         let dim = self.dim(NAME, dim)?;
         let size = self.shape()[dim];
         require(NAME, step > 0, "a step of at least 1", step)?;
-        let start = clip(start, size);
-        let count = clip(end, size).saturating_sub(start).div_ceil(step);
+        let start = clip(start.to_isize(), size);
+        let count = clip(end.to_isize(), size)
+            .saturating_sub(start)
+            .div_ceil(step);
         let wanted = self.ty().shape.clone().with_dim(dim, count);
         let expected = format_args!("a source {}{wanted}", self.dtype());
         let fits = *source.shape() == *wanted && source.dtype() == self.dtype();
@@ -91,12 +99,12 @@ impl Tensor {
     pub fn as_strided_scatter(
         &self,
         source: &Self,
-        size: impl AsRef<[usize]>,
-        stride: impl AsRef<[usize]>,
+        size: impl IntoShape,
+        stride: impl IntoShape,
         offset: impl Into<Option<usize>>,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "as_strided_scatter";
-        let size = size.as_ref();
+        let size = &size.into_shape()[..];
         let expected = format_args!("a source {}{size:?}", self.dtype());
         let fits = source.shape() == size && source.dtype() == self.dtype();
         require(NAME, fits, expected, source.ty())?;

@@ -5,8 +5,9 @@ use rustorch_macros::track_calls;
 use super::factors::singular_values;
 use super::solve::inv_ex;
 use super::{sizes, square};
+use crate::Tensor;
+use crate::dims::{Integer, IntoDims};
 use crate::error::{RusTorchResult, require};
-use crate::{Dims, Tensor};
 
 /// The norm of a matrix.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -29,7 +30,7 @@ pub enum MatrixNorm {
 pub fn vector_norm(
     x: &Tensor,
     ord: f64,
-    dims: impl Into<Dims>,
+    dims: impl IntoDims,
     keepdim: bool,
 ) -> RusTorchResult<Tensor> {
     x.norm(ord, dims, keepdim)
@@ -125,7 +126,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Another dtype; fewer than two dimensions; a `p` that is not positive, a negative `max_norm`.
-    pub fn renorm(&self, p: f64, dim: isize, max_norm: f64) -> RusTorchResult<Self> {
+    pub fn renorm(&self, p: f64, dim: impl Integer, max_norm: f64) -> RusTorchResult<Self> {
         const NAME: &str = "renorm";
         require(NAME, self.rank() >= 2, "at least two dimensions", self.ty())?;
         require(NAME, p > 0.0, "a norm above 0", p)?;

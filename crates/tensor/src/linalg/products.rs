@@ -5,6 +5,7 @@ use rustorch_ir::{DType, OpError, Scalar};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 use crate::promote::result_dtype;
 
@@ -154,8 +155,8 @@ macro_rules! added_methods {
                 &self,
                 $a: &Self,
                 $b: &Self,
-                beta: impl Into<Scalar>,
-                alpha: impl Into<Scalar>,
+                beta: impl crate::Number,
+                alpha: impl crate::Number,
             ) -> RusTorchResult<Self> {
                 const NAME: &str = stringify!($name);
                 let dtype = result_dtype(NAME, &[self.into(), $a.into()])?;
@@ -164,7 +165,7 @@ macro_rules! added_methods {
                     true => [$a.widened(NAME)?, $b.widened(NAME)?],
                     false => [$a.clone(), $b.clone()],
                 };
-                added(NAME, self, $product?, beta.into(), alpha.into())?.cast(NAME, dtype)
+                added(NAME, self, $product?, beta.to_number(), alpha.to_number())?.cast(NAME, dtype)
             })*
         }
     };
@@ -323,7 +324,7 @@ impl Tensor {
 /// # Errors
 /// There is no such dimension; shapes that do not broadcast, or differ there; dtypes that differ.
 #[track_calls(linalg)]
-pub fn vecdot(x: &Tensor, y: &Tensor, dim: isize) -> RusTorchResult<Tensor> {
+pub fn vecdot(x: &Tensor, y: &Tensor, dim: impl Integer) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.vecdot";
     let got = format_args!("{} and {}", x.ty(), y.ty());
     require(NAME, x.dtype() == y.dtype(), "operands of one dtype", got)?;

@@ -4,6 +4,7 @@ use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 
 #[track_calls]
@@ -13,7 +14,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Other sizes along `dim`; ranks that differ; shapes that do not broadcast.
-    pub fn cross(&self, other: &Self, dim: isize) -> RusTorchResult<Self> {
+    pub fn cross(&self, other: &Self, dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "cross";
         let got = format_args!("{} and {}", self.ty(), other.ty());
         require(

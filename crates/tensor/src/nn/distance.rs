@@ -4,6 +4,7 @@ use rustorch_ir::{DType, broadcast_shapes};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 
 /// How [`Tensor::cdist`] computes Euclidean distances.
@@ -25,7 +26,12 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes that do not broadcast; no such dimension; another dtype.
-    pub fn cosine_similarity(&self, other: &Self, dim: isize, eps: f64) -> RusTorchResult<Self> {
+    pub fn cosine_similarity(
+        &self,
+        other: &Self,
+        dim: impl Integer,
+        eps: f64,
+    ) -> RusTorchResult<Self> {
         const NAME: &str = "cosine_similarity";
         let sum = self.mul(other)?;
         sum.require_float(NAME)?;

@@ -40,11 +40,12 @@ pub use normalization::{BatchNormOptions, BatchNormed};
 pub use pooling::{AvgPoolOptions, FractionalSize, MaxPoolOptions};
 pub use sampling::{GridSampleMode, GridSampleOptions, GridSamplePadding};
 
+use rustorch_ir::DType;
 use rustorch_ir::ops::Pad;
-use rustorch_ir::{DType, Scalar};
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::promote::Number;
 
 impl Tensor {
     /// The tensor in the dtype that compositions are computed in: at least single precision.
@@ -82,14 +83,14 @@ impl Tensor {
         &self,
         name: &'static str,
         pairs: &[(usize, usize)],
-        value: impl Into<Scalar>,
+        value: impl Number,
     ) -> RusTorchResult<Self> {
         if pairs.iter().all(|&pair| pair == (0, 0)) {
             return Ok(self.clone());
         }
         let kept = std::iter::repeat_n((0, 0), self.rank() - pairs.len());
         let padding = kept.chain(pairs.iter().copied()).collect();
-        let value = value.into();
+        let value = value.to_number();
         Self::apply(name, Pad { padding, value }, &[self])
     }
 

@@ -6,7 +6,7 @@ use rustorch_macros::track_calls;
 
 use super::AvgPoolOptions;
 use crate::Tensor;
-use crate::dims::Dims;
+use crate::dims::{IntoDims, IntoShape};
 use crate::error::{RusTorchResult, require, require_dtype};
 
 /// The optional arguments of [`Tensor::batch_norm`].
@@ -349,13 +349,13 @@ impl Tensor {
     /// Shapes or dtypes other than these.
     pub fn layer_norm(
         &self,
-        normalized_shape: impl AsRef<[usize]>,
+        normalized_shape: impl IntoShape,
         weight: Option<&Self>,
         bias: Option<&Self>,
         eps: f64,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "layer_norm";
-        let inner = normalized_shape.as_ref();
+        let inner = &normalized_shape.into_shape()[..];
         self.require_inner(NAME, inner, &[weight, bias])?;
         let op = LayerNorm {
             dims: inner.len(),
@@ -383,13 +383,13 @@ impl Tensor {
     /// As [`Tensor::layer_norm`].
     pub fn native_layer_norm(
         &self,
-        normalized_shape: impl AsRef<[usize]>,
+        normalized_shape: impl IntoShape,
         weight: Option<&Self>,
         bias: Option<&Self>,
         eps: f64,
     ) -> RusTorchResult<(Self, Self, Self)> {
         const NAME: &str = "native_layer_norm";
-        let inner = normalized_shape.as_ref();
+        let inner = &normalized_shape.into_shape()[..];
         self.require_inner(NAME, inner, &[weight, bias])?;
         self.require_float(NAME)?;
         let x = self.widened(NAME)?;
@@ -412,12 +412,12 @@ impl Tensor {
     /// Shapes or dtypes other than these.
     pub fn rms_norm(
         &self,
-        normalized_shape: impl AsRef<[usize]>,
+        normalized_shape: impl IntoShape,
         weight: Option<&Self>,
         eps: impl Into<Option<f64>>,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "rms_norm";
-        let inner = normalized_shape.as_ref();
+        let inner = &normalized_shape.into_shape()[..];
         self.require_inner(NAME, inner, &[weight])?;
         let eps = eps.into().unwrap_or_else(|| epsilon(self.dtype()));
         let is_same = weight.is_none_or(|weight| weight.dtype() == self.dtype());
@@ -502,7 +502,7 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions; another dtype.
-    pub fn normalize(&self, p: f64, dims: impl Into<Dims>, eps: f64) -> RusTorchResult<Self> {
+    pub fn normalize(&self, p: f64, dims: impl IntoDims, eps: f64) -> RusTorchResult<Self> {
         const NAME: &str = "normalize";
         let x = self.widened(NAME)?;
         let norm = x.norm(p, dims, true)?.maximum(eps)?;

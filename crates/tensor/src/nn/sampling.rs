@@ -6,6 +6,7 @@ use rustorch_ir::ops::Gather;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
 
 /// How [`Tensor::grid_sample`] finds elements between others.
@@ -113,14 +114,10 @@ impl Tensor {
     ///
     /// # Errors
     /// Shapes or dtypes other than these.
-    pub fn affine_grid(
-        &self,
-        size: impl AsRef<[usize]>,
-        align_corners: bool,
-    ) -> RusTorchResult<Self> {
+    pub fn affine_grid(&self, size: impl IntoShape, align_corners: bool) -> RusTorchResult<Self> {
         const NAME: &str = "affine_grid";
         self.require_float(NAME)?;
-        let size = size.as_ref();
+        let size = &size.into_shape()[..];
         let dims = size.len().saturating_sub(2);
         let fits = matches!(dims, 2 | 3) && *self.shape() == [size[0], dims, dims + 1];
         let expected = format_args!("maps for a size {size:?}");

@@ -4,6 +4,7 @@ use rustorch_ir::ops::Softmax;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::Integer;
 use crate::error::RusTorchResult;
 
 #[track_calls]
@@ -12,9 +13,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Another dtype; no such dimension.
-    pub fn softmax(&self, dim: isize) -> RusTorchResult<Self> {
+    pub fn softmax(&self, dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "softmax";
-        self.softened(NAME, dim, |x, dim| {
+        self.softened(NAME, dim.to_isize(), |x, dim| {
             Self::apply(NAME, Softmax { dim, log: false }, &[x])
         })
     }
@@ -23,10 +24,10 @@ impl Tensor {
     ///
     /// # Errors
     /// Another dtype; no such dimension.
-    pub fn softmin(&self, dim: isize) -> RusTorchResult<Self> {
+    pub fn softmin(&self, dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "softmin";
         let minus = self.neg()?;
-        minus.softened(NAME, dim, |x, dim| {
+        minus.softened(NAME, dim.to_isize(), |x, dim| {
             Self::apply(NAME, Softmax { dim, log: false }, &[x])
         })
     }
@@ -35,9 +36,9 @@ impl Tensor {
     ///
     /// # Errors
     /// Another dtype; no such dimension.
-    pub fn log_softmax(&self, dim: isize) -> RusTorchResult<Self> {
+    pub fn log_softmax(&self, dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "log_softmax";
-        self.softened(NAME, dim, |x, dim| {
+        self.softened(NAME, dim.to_isize(), |x, dim| {
             Self::apply(NAME, Softmax { dim, log: true }, &[x])
         })
     }

@@ -13,6 +13,7 @@ use super::Generator;
 use super::distributions::{common, drawn_dtype};
 use crate::Tensor;
 use crate::error::RusTorchResult;
+use crate::promote::AsOperand;
 use crate::promote::Operand;
 
 /// The mean from which on a bell curve is close enough to propose numbers by.
@@ -70,13 +71,13 @@ impl Generator {
     ///
     /// # Errors
     /// Shapes that do not broadcast; complex parameters.
-    pub fn binomial<'a, 'b>(
+    pub fn binomial(
         &self,
-        count: impl Into<Operand<'a>>,
-        probability: impl Into<Operand<'b>>,
+        count: impl AsOperand,
+        probability: impl AsOperand,
     ) -> RusTorchResult<Tensor> {
         const NAME: &str = "binomial";
-        let (n, p) = (count.into(), probability.into());
+        let (n, p) = (count.as_operand()?, probability.as_operand()?);
         let dtype = drawn_dtype(NAME, &[n, p])?;
         let shape: Shape = common(NAME, &[n, p])?;
         let wide = |x: Operand| x.to_tensor(NAME, DType::F64)?.expand(&shape);

@@ -11,7 +11,9 @@ use rustorch_macros::track_calls;
 
 use super::{Generator, default_generator};
 use crate::Tensor;
+use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
+use crate::promote::AsOperand;
 use crate::promote::{Operand, result_dtype};
 
 /// Proposals for each number of a rejection method: the chance that none is accepted is below
@@ -67,7 +69,7 @@ impl Generator {
     ///
     /// # Errors
     /// As [`Tensor::rand`].
-    pub fn rand(&self, shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Tensor> {
+    pub fn rand(&self, shape: impl IntoShape, dtype: DType) -> RusTorchResult<Tensor> {
         Tensor::rand_seeded(shape, dtype, self.draw_seed())
     }
 
@@ -75,7 +77,7 @@ impl Generator {
     ///
     /// # Errors
     /// As [`Tensor::randn`].
-    pub fn randn(&self, shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Tensor> {
+    pub fn randn(&self, shape: impl IntoShape, dtype: DType) -> RusTorchResult<Tensor> {
         Tensor::randn_seeded(shape, dtype, self.draw_seed())
     }
 
@@ -87,7 +89,7 @@ impl Generator {
         &self,
         low: i64,
         high: i64,
-        shape: impl AsRef<[usize]>,
+        shape: impl IntoShape,
         dtype: DType,
     ) -> RusTorchResult<Tensor> {
         Tensor::randint_seeded(low, high, shape, dtype, self.draw_seed())
@@ -111,21 +113,21 @@ impl Generator {
     ///
     /// # Errors
     /// Another dtype; a shape that parameters do not broadcast to; numbers that fall.
-    pub fn uniform<'a, 'b>(
+    pub fn uniform(
         &self,
-        low: impl Into<Operand<'a>>,
-        high: impl Into<Operand<'b>>,
-        shape: impl AsRef<[usize]>,
+        low: impl AsOperand,
+        high: impl AsOperand,
+        shape: impl IntoShape,
         dtype: DType,
     ) -> RusTorchResult<Tensor> {
         const NAME: &str = "uniform";
-        let (low, high) = (low.into(), high.into());
+        let (low, high) = (low.as_operand()?, high.as_operand()?);
         if let (Operand::Scalar(low), Operand::Scalar(high)) = (low, high) {
             let got = format_args!("{low} and {high}");
             require(NAME, low.as_f64() <= high.as_f64(), "low <= high", got)?;
         }
         if dtype.is_complex() {
-            let shape = shape.as_ref();
+            let shape = &shape.into_shape()[..];
             let part = || self.uniform(low, high, shape, dtype.real());
             return Tensor::complex(&part()?, &part()?);
         }
@@ -146,13 +148,9 @@ impl Generator {
     ///
     /// # Errors
     /// Shapes that do not broadcast; complex parameters; a number as a deviation that is negative.
-    pub fn normal<'a, 'b>(
-        &self,
-        mean: impl Into<Operand<'a>>,
-        std: impl Into<Operand<'b>>,
-    ) -> RusTorchResult<Tensor> {
+    pub fn normal(&self, mean: impl AsOperand, std: impl AsOperand) -> RusTorchResult<Tensor> {
         const NAME: &str = "normal";
-        let (mean, std) = (mean.into(), std.into());
+        let (mean, std) = (mean.as_operand()?, std.as_operand()?);
         check(
             NAME,
             std,
@@ -170,15 +168,15 @@ impl Generator {
     /// # Errors
     /// Another dtype; a shape that parameters do not broadcast to; a number as a deviation that is
     /// not positive.
-    pub fn log_normal<'a, 'b>(
+    pub fn log_normal(
         &self,
-        mean: impl Into<Operand<'a>>,
-        std: impl Into<Operand<'b>>,
-        shape: impl AsRef<[usize]>,
+        mean: impl AsOperand,
+        std: impl AsOperand,
+        shape: impl IntoShape,
         dtype: DType,
     ) -> RusTorchResult<Tensor> {
         const NAME: &str = "log_normal";
-        let (mean, std) = (mean.into(), std.into());
+        let (mean, std) = (mean.as_operand()?, std.as_operand()?);
         check(NAME, std, |std| std > 0.0, "a positive deviation")?;
         require(NAME, dtype.is_float(), "a floating-point dtype", dtype)?;
         let normal = self.randn(shape, wide(dtype))?;
@@ -192,17 +190,17 @@ impl Generator {
     /// # Errors
     /// Another dtype; a shape that parameters do not broadcast to; a number as `sigma` that is not
     /// positive.
-    pub fn cauchy<'a, 'b>(
+    pub fn cauchy(
         &self,
-        median: impl Into<Operand<'a>>,
-        sigma: impl Into<Operand<'b>>,
-        shape: impl AsRef<[usize]>,
+        median: impl AsOperand,
+        sigma: impl AsOperand,
+        shape: impl IntoShape,
         dtype: DType,
     ) -> RusTorchResult<Tensor> {
         const NAME: &str = "cauchy";
-        let (median, sigma) = (median.into(), sigma.into());
+        let (median, sigma) = (median.as_operand()?, sigma.as_operand()?);
         check(NAME, sigma, |sigma| sigma > 0.0, "a positive sigma")?;
-        let even = self.open(NAME, shape.as_ref(), dtype)?;
+        let even = self.open(NAME, &shape.into_shape()[..], dtype)?;
         let standard = even.sub(0.5)?.mul(std::f64::consts::PI)?.tan()?;
         let scaled = standard.mul(&sigma.to_tensor(NAME, wide(dtype))?)?;
         let moved = scaled.add(&median.to_tensor(NAME, wide(dtype))?)?;
@@ -214,16 +212,16 @@ impl Generator {
     /// # Errors
     /// Another dtype; a shape that parameters do not broadcast to; a number as a rate that is not
     /// positive.
-    pub fn exponential<'a>(
+    pub fn exponential(
         &self,
-        rate: impl Into<Operand<'a>>,
-        shape: impl AsRef<[usize]>,
+        rate: impl AsOperand,
+        shape: impl IntoShape,
         dtype: DType,
     ) -> RusTorchResult<Tensor> {
         const NAME: &str = "exponential";
-        let rate = rate.into();
+        let rate = rate.as_operand()?;
         check(NAME, rate, |rate| rate > 0.0, "a positive rate")?;
-        let even = self.open(NAME, shape.as_ref(), dtype)?;
+        let even = self.open(NAME, &shape.into_shape()[..], dtype)?;
         let times = even
             .log()?
             .neg()?
@@ -237,14 +235,14 @@ impl Generator {
     /// # Errors
     /// Another dtype; a shape that parameters do not broadcast to; a number as a probability that
     /// is not between 0 and 1.
-    pub fn geometric<'a>(
+    pub fn geometric(
         &self,
-        probability: impl Into<Operand<'a>>,
-        shape: impl AsRef<[usize]>,
+        probability: impl AsOperand,
+        shape: impl IntoShape,
         dtype: DType,
     ) -> RusTorchResult<Tensor> {
         const NAME: &str = "geometric";
-        let p = probability.into();
+        let p = probability.as_operand()?;
         check(
             NAME,
             p,
@@ -254,7 +252,7 @@ impl Generator {
         let legal = dtype.is_float() || dtype.is_int();
         require(NAME, legal, "an integer or floating-point dtype", dtype)?;
         let kind = wide(if dtype.is_int() { DType::F64 } else { dtype });
-        let even = self.open(NAME, shape.as_ref(), kind)?;
+        let even = self.open(NAME, &shape.into_shape()[..], kind)?;
         let failure = p.to_tensor(NAME, kind)?.neg()?.add(1)?.log()?;
         let trials = even.log()?.div(&failure)?.ceil()?.maximum(1)?;
         kept_shape(NAME, &even, trials)?.cast(NAME, dtype)
@@ -282,7 +280,7 @@ impl Generator {
         &self,
         [mean, std]: [f64; 2],
         [low, high]: [f64; 2],
-        shape: impl AsRef<[usize]>,
+        shape: impl IntoShape,
         dtype: DType,
     ) -> RusTorchResult<Tensor> {
         const NAME: &str = "truncated_normal";
@@ -293,7 +291,7 @@ impl Generator {
             "low <= high",
             format!("{low} and {high}"),
         )?;
-        let even = self.open(NAME, shape.as_ref(), dtype)?;
+        let even = self.open(NAME, &shape.into_shape()[..], dtype)?;
         // Between these values of the error function.
         let ends = [low, high].map(|end| libm::erf((end - mean) / (std * SQRT_2)));
         let error = even.mul(ends[1] - ends[0])?.add(ends[0])?;
@@ -307,13 +305,13 @@ impl Generator {
     ///
     /// # Errors
     /// Shapes that do not broadcast; complex parameters; numbers that are not positive.
-    pub fn gamma<'a, 'b>(
+    pub fn gamma(
         &self,
-        concentration: impl Into<Operand<'a>>,
-        rate: impl Into<Operand<'b>>,
+        concentration: impl AsOperand,
+        rate: impl AsOperand,
     ) -> RusTorchResult<Tensor> {
         const NAME: &str = "gamma";
-        let (concentration, rate) = (concentration.into(), rate.into());
+        let (concentration, rate) = (concentration.as_operand()?, rate.as_operand()?);
         for parameter in [concentration, rate] {
             check(NAME, parameter, |x| x > 0.0, "positive parameters")?;
         }
@@ -364,13 +362,9 @@ impl Generator {
     ///
     /// # Errors
     /// As [`Generator::gamma`].
-    pub fn beta<'a, 'b>(
-        &self,
-        a: impl Into<Operand<'a>>,
-        b: impl Into<Operand<'b>>,
-    ) -> RusTorchResult<Tensor> {
+    pub fn beta(&self, a: impl AsOperand, b: impl AsOperand) -> RusTorchResult<Tensor> {
         const NAME: &str = "beta";
-        let (a, b) = (a.into(), b.into());
+        let (a, b) = (a.as_operand()?, b.as_operand()?);
         let dtype = drawn_dtype(NAME, &[a, b])?;
         let shape = common(NAME, &[a, b])?;
         for parameter in [a, b] {
@@ -411,7 +405,7 @@ fn kept_shape(name: &'static str, drawn: &Tensor, result: Tensor) -> RusTorchRes
 
 /// The functions of the default generator: each line names one, its arguments and its results.
 macro_rules! drawn_by_default {
-    ($($name:ident<$($life:lifetime)?>($($argument:ident: $type:ty),*);)*) => {
+    ($($name:ident($($argument:ident: $type:ty),*);)*) => {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = concat!(
@@ -420,7 +414,7 @@ macro_rules! drawn_by_default {
             ///
             /// # Errors
             /// Those of the generator's.
-            pub fn $name<$($life)?>($($argument: $type),*) -> RusTorchResult<Self> {
+            pub fn $name($($argument: $type),*) -> RusTorchResult<Self> {
                 default_generator().$name($($argument),*)
             })*
         }
@@ -428,31 +422,31 @@ macro_rules! drawn_by_default {
 }
 
 drawn_by_default! {
-    uniform<'a>(
-        low: impl Into<Operand<'a>>, high: impl Into<Operand<'a>>,
-        shape: impl AsRef<[usize]>, dtype: DType
+    uniform(
+        low: impl AsOperand, high: impl AsOperand,
+        shape: impl IntoShape, dtype: DType
     );
-    normal<'a>(mean: impl Into<Operand<'a>>, std: impl Into<Operand<'a>>);
-    log_normal<'a>(
-        mean: impl Into<Operand<'a>>, std: impl Into<Operand<'a>>,
-        shape: impl AsRef<[usize]>, dtype: DType
+    normal(mean: impl AsOperand, std: impl AsOperand);
+    log_normal(
+        mean: impl AsOperand, std: impl AsOperand,
+        shape: impl IntoShape, dtype: DType
     );
-    cauchy<'a>(
-        median: impl Into<Operand<'a>>, sigma: impl Into<Operand<'a>>,
-        shape: impl AsRef<[usize]>, dtype: DType
+    cauchy(
+        median: impl AsOperand, sigma: impl AsOperand,
+        shape: impl IntoShape, dtype: DType
     );
-    exponential<'a>(rate: impl Into<Operand<'a>>, shape: impl AsRef<[usize]>, dtype: DType);
-    geometric<'a>(probability: impl Into<Operand<'a>>, shape: impl AsRef<[usize]>, dtype: DType);
-    bernoulli<>(probabilities: &Tensor);
-    gamma<'a>(concentration: impl Into<Operand<'a>>, rate: impl Into<Operand<'a>>);
-    beta<'a>(a: impl Into<Operand<'a>>, b: impl Into<Operand<'a>>);
-    dirichlet<>(concentration: &Tensor);
-    truncated_normal<>(
-        parameters: [f64; 2], bounds: [f64; 2], shape: impl AsRef<[usize]>, dtype: DType
+    exponential(rate: impl AsOperand, shape: impl IntoShape, dtype: DType);
+    geometric(probability: impl AsOperand, shape: impl IntoShape, dtype: DType);
+    bernoulli(probabilities: &Tensor);
+    gamma(concentration: impl AsOperand, rate: impl AsOperand);
+    beta(a: impl AsOperand, b: impl AsOperand);
+    dirichlet(concentration: &Tensor);
+    truncated_normal(
+        parameters: [f64; 2], bounds: [f64; 2], shape: impl IntoShape, dtype: DType
     );
-    poisson<>(rates: &Tensor);
-    binomial<'a>(count: impl Into<Operand<'a>>, probability: impl Into<Operand<'a>>);
-    randperm<>(n: usize, dtype: DType);
-    multinomial<>(weights: &Tensor, samples: usize, replacement: bool);
-    categorical<>(weights: &Tensor);
+    poisson(rates: &Tensor);
+    binomial(count: impl AsOperand, probability: impl AsOperand);
+    randperm(n: usize, dtype: DType);
+    multinomial(weights: &Tensor, samples: usize, replacement: bool);
+    categorical(weights: &Tensor);
 }

@@ -6,11 +6,11 @@ use rustorch_macros::track_calls;
 use super::{Generator, default_generator};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
-use crate::promote::Operand;
+use crate::promote::{AsOperand, Operand};
 
 /// The methods that write over a tensor: each line names one, its arguments, and what is drawn.
 macro_rules! filling {
-    ($($doc:literal $name:ident<$($life:lifetime)?>($($argument:ident: $type:ty),*) = $drawn:expr;)*) => {
+    ($($doc:literal $name:ident($($argument:ident: $type:ty),*) = $drawn:expr;)*) => {
         #[rustorch_macros::track_calls]
         impl Tensor {
             $(#[doc = $doc]
@@ -20,8 +20,8 @@ macro_rules! filling {
             ///
             /// # Errors
             /// Those of the generator's function and of [`Tensor::copy_`].
-            pub fn $name<$($life)?>(&mut self, $($argument: $type),*) -> RusTorchResult<&mut Self> {
-                let drawn = ($drawn)(default_generator(), &*self $(, $argument.into())*)?;
+            pub fn $name(&mut self, $($argument: $type),*) -> RusTorchResult<&mut Self> {
+                let drawn = ($drawn)(default_generator(), &*self $(, $argument.as_operand()?)*)?;
                 self.copy_(&drawn)
             })*
         }
@@ -30,12 +30,12 @@ macro_rules! filling {
 
 filling! {
     "Writes numbers drawn evenly from `[low, high)` over the elements. Floats or complex numbers."
-    uniform_<'a>(low: impl Into<Operand<'a>>, high: impl Into<Operand<'a>>) =
+    uniform_(low: impl AsOperand, high: impl AsOperand) =
         |g: &Generator, x: &Tensor, low: Operand, high: Operand| {
             g.uniform(low, high, x.shape(), x.dtype())
         };
     "Writes normal numbers over the elements. Floats or complex numbers."
-    normal_<'a>(mean: impl Into<Operand<'a>>, std: impl Into<Operand<'a>>) =
+    normal_(mean: impl AsOperand, std: impl AsOperand) =
         |g: &Generator, x: &Tensor, mean: Operand, std: Operand| {
             const NAME: &str = "normal_";
             let legal = x.dtype().is_float() || x.dtype().is_complex();
@@ -48,34 +48,41 @@ filling! {
             g.randn(x.shape(), x.dtype())?.mul(&std)?.add(&mean)
         };
     "Writes `exp` of normal numbers over the elements. Floats."
-    log_normal_<'a>(mean: impl Into<Operand<'a>>, std: impl Into<Operand<'a>>) =
+    log_normal_(mean: impl AsOperand, std: impl AsOperand) =
         |g: &Generator, x: &Tensor, mean: Operand, std: Operand| {
             g.log_normal(mean, std, x.shape(), x.dtype())
         };
     "Writes numbers of Cauchy's distribution over the elements. Floats."
-    cauchy_<'a>(median: impl Into<Operand<'a>>, sigma: impl Into<Operand<'a>>) =
+    cauchy_(median: impl AsOperand, sigma: impl AsOperand) =
         |g: &Generator, x: &Tensor, median: Operand, sigma: Operand| {
             g.cauchy(median, sigma, x.shape(), x.dtype())
         };
     "Writes exponentially distributed numbers over the elements. Floats."
-    exponential_<'a>(rate: impl Into<Operand<'a>>) =
+    exponential_(rate: impl AsOperand) =
         |g: &Generator, x: &Tensor, rate: Operand| g.exponential(rate, x.shape(), x.dtype());
     "Writes numbers of trials to a first success over the elements. Floats or integers."
-    geometric_<'a>(probability: impl Into<Operand<'a>>) =
+    geometric_(probability: impl AsOperand) =
         |g: &Generator, x: &Tensor, p: Operand| g.geometric(p, x.shape(), x.dtype());
     "Writes 1 with this probability, else 0, over the elements, of any dtype."
-    bernoulli_<'a>(probability: impl Into<Operand<'a>>) =
+    bernoulli_(probability: impl AsOperand) =
         |g: &Generator, x: &Tensor, p: Operand| {
             let p = p.to_tensor("bernoulli_", DType::F32)?.expand(x.shape())?;
             g.bernoulli(&p)
         };
-    "Writes integers of `low..high` over the elements: PyTorch's `random_`."
-    random_<>(low: i64, high: i64) =
-        |g: &Generator, x: &Tensor, low: i64, high: i64| g.randint(low, high, x.shape(), x.dtype());
 }
 
 #[track_calls]
 impl Tensor {
+    /// Writes integers of `low..high` over the elements, drawn from the
+    /// [default generator](default_generator) and written as [`Tensor::copy_`] writes.
+    ///
+    /// # Errors
+    /// As [`Tensor::randint`] and [`Tensor::copy_`].
+    pub fn random_(&mut self, low: i64, high: i64) -> RusTorchResult<&mut Self> {
+        let drawn = self.randint_like(low, high)?;
+        self.copy_(&drawn)
+    }
+
     /// [`Tensor::rand`] in this tensor's shape and dtype.
     ///
     /// # Errors

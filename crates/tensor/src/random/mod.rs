@@ -21,6 +21,7 @@ use rustorch_macros::track_calls;
 pub(crate) use distributions::wide;
 
 use crate::Tensor;
+use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
 
 /// How many values 32 random bits have.
@@ -32,7 +33,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Another dtype; a shape that no memory could hold.
-    pub fn rand(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
+    pub fn rand(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
         Self::rand_seeded(shape, dtype, default_generator().draw_seed())
     }
 
@@ -40,13 +41,9 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::rand`].
-    pub fn rand_seeded(
-        shape: impl AsRef<[usize]>,
-        dtype: DType,
-        seed: u64,
-    ) -> RusTorchResult<Self> {
+    pub fn rand_seeded(shape: impl IntoShape, dtype: DType, seed: u64) -> RusTorchResult<Self> {
         const NAME: &str = "rand";
-        let shape = shape.as_ref();
+        let shape = &shape.into_shape()[..];
         if !dtype.is_complex() {
             return Self::drawn(NAME, Distribution::Uniform, seed, shape, dtype);
         }
@@ -61,12 +58,14 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::rand`]; another key.
-    pub fn rand_keyed(
-        shape: impl AsRef<[usize]>,
-        dtype: DType,
-        key: &Self,
-    ) -> RusTorchResult<Self> {
-        Self::drawn_by("rand", Distribution::Uniform, key, shape.as_ref(), dtype)
+    pub fn rand_keyed(shape: impl IntoShape, dtype: DType, key: &Self) -> RusTorchResult<Self> {
+        Self::drawn_by(
+            "rand",
+            Distribution::Uniform,
+            key,
+            &shape.into_shape()[..],
+            dtype,
+        )
     }
 
     /// Numbers drawn from the normal distribution of mean 0 and variance 1. Floats, or
@@ -74,7 +73,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Another dtype; a shape that no memory could hold.
-    pub fn randn(shape: impl AsRef<[usize]>, dtype: DType) -> RusTorchResult<Self> {
+    pub fn randn(shape: impl IntoShape, dtype: DType) -> RusTorchResult<Self> {
         Self::randn_seeded(shape, dtype, default_generator().draw_seed())
     }
 
@@ -82,24 +81,28 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::randn`].
-    pub fn randn_seeded(
-        shape: impl AsRef<[usize]>,
-        dtype: DType,
-        seed: u64,
-    ) -> RusTorchResult<Self> {
-        Self::drawn("randn", Distribution::Normal, seed, shape.as_ref(), dtype)
+    pub fn randn_seeded(shape: impl IntoShape, dtype: DType, seed: u64) -> RusTorchResult<Self> {
+        Self::drawn(
+            "randn",
+            Distribution::Normal,
+            seed,
+            &shape.into_shape()[..],
+            dtype,
+        )
     }
 
     /// [`Tensor::randn`] by a key, see [`Tensor::rand_keyed`].
     ///
     /// # Errors
     /// As [`Tensor::randn`]; another key.
-    pub fn randn_keyed(
-        shape: impl AsRef<[usize]>,
-        dtype: DType,
-        key: &Self,
-    ) -> RusTorchResult<Self> {
-        Self::drawn_by("randn", Distribution::Normal, key, shape.as_ref(), dtype)
+    pub fn randn_keyed(shape: impl IntoShape, dtype: DType, key: &Self) -> RusTorchResult<Self> {
+        Self::drawn_by(
+            "randn",
+            Distribution::Normal,
+            key,
+            &shape.into_shape()[..],
+            dtype,
+        )
     }
 
     /// Integers drawn evenly from `low..high`, as any dtype.
@@ -110,7 +113,7 @@ impl Tensor {
     pub fn randint(
         low: i64,
         high: i64,
-        shape: impl AsRef<[usize]>,
+        shape: impl IntoShape,
         dtype: DType,
     ) -> RusTorchResult<Self> {
         Self::randint_seeded(low, high, shape, dtype, default_generator().draw_seed())
@@ -123,7 +126,7 @@ impl Tensor {
     pub fn randint_seeded(
         low: i64,
         high: i64,
-        shape: impl AsRef<[usize]>,
+        shape: impl IntoShape,
         dtype: DType,
         seed: u64,
     ) -> RusTorchResult<Self> {
@@ -135,7 +138,7 @@ impl Tensor {
             return Err(OpError::new(NAME, expected, got).into());
         };
         require(NAME, !dtype.is_block(), "a dtype of scalars", dtype)?;
-        let shape = shape.as_ref();
+        let shape = &shape.into_shape()[..];
         // Of each number 32 bits are random.
         let words = |shape: &[usize]| {
             let even = Self::drawn(NAME, Distribution::Uniform, seed, shape, DType::F64)?;

@@ -10,6 +10,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::dims::Dims;
+use crate::dims::{IntoDims, OptionalDim};
 use crate::elementwise::{compute_dtype, float_of};
 use crate::error::{RusTorchResult, require, require_dtype};
 
@@ -73,8 +74,8 @@ macro_rules! reduce_methods {
             ///
             /// # Errors
             /// There are no such dimensions; a dtype that the reduction is not defined for.
-            pub fn $name(&self, dims: impl Into<Dims>, keepdim: bool) -> RusTorchResult<Self> {
-                self.reduce(stringify!($name), ReduceOp::$op, &dims.into(), keepdim)
+            pub fn $name(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
+                self.reduce(stringify!($name), ReduceOp::$op, &dims.into_dims(), keepdim)
             })*
         }
     };
@@ -103,12 +104,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or no element; another dtype.
-    pub fn aminmax(
-        &self,
-        dim: impl Into<Option<isize>>,
-        keepdim: bool,
-    ) -> RusTorchResult<(Self, Self)> {
-        let dims = Dims::from(dim.into());
+    pub fn aminmax(&self, dim: impl OptionalDim, keepdim: bool) -> RusTorchResult<(Self, Self)> {
+        let dims = dim.to_dim().into_dims();
         let extreme = |op| self.reduce("aminmax", op, &dims, keepdim);
         Ok((extreme(ReduceOp::Min)?, extreme(ReduceOp::Max)?))
     }
@@ -117,8 +114,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions; another dtype.
-    pub fn mean(&self, dims: impl Into<Dims>, keepdim: bool) -> RusTorchResult<Self> {
-        let dims = dims.into();
+    pub fn mean(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
+        let dims = dims.into_dims();
         let x = self.wide("mean")?;
         let n = x.reduced_elements("mean", &dims)?;
         let sum = x.reduce("mean", ReduceOp::Sum, &dims, keepdim)?;
@@ -129,24 +126,24 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions; a complex dtype or a block format.
-    pub fn nansum(&self, dims: impl Into<Dims>, keepdim: bool) -> RusTorchResult<Self> {
+    pub fn nansum(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
         const NAME: &str = "nansum";
         require(NAME, !self.dtype().is_complex(), "real numbers", self.ty())?;
         let x = match self.dtype().is_float() {
             true => Self::where_(&self.isnan()?, 0.0, self)?,
             false => self.clone(),
         };
-        x.reduce(NAME, ReduceOp::Sum, &dims.into(), keepdim)
+        x.reduce(NAME, ReduceOp::Sum, &dims.into_dims(), keepdim)
     }
 
     /// [`Tensor::mean`] of what is not NaN. Floats; NaN where there is nothing else.
     ///
     /// # Errors
     /// There are no such dimensions; another dtype.
-    pub fn nanmean(&self, dims: impl Into<Dims>, keepdim: bool) -> RusTorchResult<Self> {
+    pub fn nanmean(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
         const NAME: &str = "nanmean";
         self.require_float(NAME)?;
-        let (dims, x) = (dims.into(), self.wide(NAME)?);
+        let (dims, x) = (dims.into_dims(), self.wide(NAME)?);
         let count = x
             .isnan()?
             .logical_not()?
@@ -160,9 +157,9 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions; a block format.
-    pub fn count_nonzero(&self, dims: impl Into<Dims>) -> RusTorchResult<Self> {
+    pub fn count_nonzero(&self, dims: impl IntoDims) -> RusTorchResult<Self> {
         self.ne(0)?
-            .reduce("count_nonzero", ReduceOp::Sum, &dims.into(), false)
+            .reduce("count_nonzero", ReduceOp::Sum, &dims.into_dims(), false)
     }
 
     /// Is any element other than 0? Result `bool`, or as PyTorch has it `u8` of `u8`; false where
@@ -170,8 +167,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions; a block format.
-    pub fn any(&self, dims: impl Into<Dims>, keepdim: bool) -> RusTorchResult<Self> {
-        let any = self.any_of("any", &dims.into(), keepdim)?;
+    pub fn any(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
+        let any = self.any_of("any", &dims.into_dims(), keepdim)?;
         self.truth("any", any)
     }
 
@@ -180,8 +177,10 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions; a block format.
-    pub fn all(&self, dims: impl Into<Dims>, keepdim: bool) -> RusTorchResult<Self> {
-        let others = self.logical_not()?.any_of("all", &dims.into(), keepdim)?;
+    pub fn all(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
+        let others = self
+            .logical_not()?
+            .any_of("all", &dims.into_dims(), keepdim)?;
         self.truth("all", others.logical_not()?)
     }
 
@@ -206,9 +205,9 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions; another dtype.
-    pub fn logsumexp(&self, dims: impl Into<Dims>, keepdim: bool) -> RusTorchResult<Self> {
+    pub fn logsumexp(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
         const NAME: &str = "logsumexp";
-        let dims = dims.into();
+        let dims = dims.into_dims();
         let dtype = float_of(self.dtype());
         let x = self.cast(NAME, dtype)?.wide(NAME)?;
         if x.reduced_elements(NAME, &dims)? == 0 {
@@ -243,8 +242,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions; another dtype; no elements for an infinite or a negative `p`.
-    pub fn norm(&self, p: f64, dims: impl Into<Dims>, keepdim: bool) -> RusTorchResult<Self> {
-        self.vector_norm("norm", p, &dims.into(), keepdim)
+    pub fn norm(&self, p: f64, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
+        self.vector_norm("norm", p, &dims.into_dims(), keepdim)
     }
 
     /// [`Tensor::norm`]: `torch.linalg.vector_norm`.
@@ -254,10 +253,10 @@ impl Tensor {
     pub fn linalg_vector_norm(
         &self,
         p: f64,
-        dims: impl Into<Dims>,
+        dims: impl IntoDims,
         keepdim: bool,
     ) -> RusTorchResult<Self> {
-        self.vector_norm("linalg_vector_norm", p, &dims.into(), keepdim)
+        self.vector_norm("linalg_vector_norm", p, &dims.into_dims(), keepdim)
     }
 
     fn vector_norm(

@@ -5,6 +5,7 @@ use rustorch_ir::ops::{ArgReduce, TopK};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::{Integer, OptionalDim};
 use crate::error::{RusTorchResult, require};
 
 #[track_calls]
@@ -14,16 +15,16 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or no element; another dtype.
-    pub fn argmax(&self, dim: impl Into<Option<isize>>, keepdim: bool) -> RusTorchResult<Self> {
-        self.arg_reduce("argmax", true, dim.into(), keepdim)
+    pub fn argmax(&self, dim: impl OptionalDim, keepdim: bool) -> RusTorchResult<Self> {
+        self.arg_reduce("argmax", true, dim.to_dim(), keepdim)
     }
 
     /// Index of the smallest element: otherwise as [`Tensor::argmax`] (NaN is the smallest).
     ///
     /// # Errors
     /// As [`Tensor::argmax`].
-    pub fn argmin(&self, dim: impl Into<Option<isize>>, keepdim: bool) -> RusTorchResult<Self> {
-        self.arg_reduce("argmin", false, dim.into(), keepdim)
+    pub fn argmin(&self, dim: impl OptionalDim, keepdim: bool) -> RusTorchResult<Self> {
+        self.arg_reduce("argmin", false, dim.to_dim(), keepdim)
     }
 
     fn arg_reduce(
@@ -61,8 +62,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or no element; another dtype.
-    pub fn max_dim(&self, dim: isize, keepdim: bool) -> RusTorchResult<(Self, Self)> {
-        self.extreme("max_dim", true, dim, keepdim)
+    pub fn max_dim(&self, dim: impl Integer, keepdim: bool) -> RusTorchResult<(Self, Self)> {
+        self.extreme("max_dim", true, dim.to_isize(), keepdim)
     }
 
     /// The smallest element along `dim`, and its index: otherwise as [`Tensor::max_dim`] (NaN is
@@ -70,8 +71,8 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::max_dim`].
-    pub fn min_dim(&self, dim: isize, keepdim: bool) -> RusTorchResult<(Self, Self)> {
-        self.extreme("min_dim", false, dim, keepdim)
+    pub fn min_dim(&self, dim: impl Integer, keepdim: bool) -> RusTorchResult<(Self, Self)> {
+        self.extreme("min_dim", false, dim.to_isize(), keepdim)
     }
 
     fn extreme(
@@ -111,8 +112,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or it has fewer than `k` elements; another dtype.
-    pub fn topk(&self, k: usize, dim: isize, largest: bool) -> RusTorchResult<(Self, Self)> {
-        self.best("topk", Some(k), dim, largest)
+    pub fn topk(&self, k: usize, dim: impl Integer, largest: bool) -> RusTorchResult<(Self, Self)> {
+        self.best("topk", Some(k), dim.to_isize(), largest)
     }
 
     /// The elements in rising order along `dim`, or falling (`descending`), and the indices that
@@ -121,16 +122,16 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension; another dtype.
-    pub fn sort(&self, dim: isize, descending: bool) -> RusTorchResult<(Self, Self)> {
-        self.best("sort", None, dim, descending)
+    pub fn sort(&self, dim: impl Integer, descending: bool) -> RusTorchResult<(Self, Self)> {
+        self.best("sort", None, dim.to_isize(), descending)
     }
 
     /// The indices of [`Tensor::sort`].
     ///
     /// # Errors
     /// As [`Tensor::sort`].
-    pub fn argsort(&self, dim: isize, descending: bool) -> RusTorchResult<Self> {
-        let (_, indices) = self.best("argsort", None, dim, descending)?;
+    pub fn argsort(&self, dim: impl Integer, descending: bool) -> RusTorchResult<Self> {
+        let (_, indices) = self.best("argsort", None, dim.to_isize(), descending)?;
         Ok(indices)
     }
 
@@ -148,11 +149,16 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or it has fewer than `k` elements; another dtype.
-    pub fn kthvalue(&self, k: usize, dim: isize, keepdim: bool) -> RusTorchResult<(Self, Self)> {
+    pub fn kthvalue(
+        &self,
+        k: usize,
+        dim: impl Integer,
+        keepdim: bool,
+    ) -> RusTorchResult<(Self, Self)> {
         const NAME: &str = "kthvalue";
         require(NAME, k > 0, "k from 1 on", k)?;
         let [values, indices] = self.along(|x| {
-            let (values, indices) = x.best(NAME, Some(k), dim, false)?;
+            let (values, indices) = x.best(NAME, Some(k), dim.to_isize(), false)?;
             let last = |x: Self| match keepdim {
                 true => x.narrow(dim, k - 1, 1),
                 false => x.select(dim, k as isize - 1),

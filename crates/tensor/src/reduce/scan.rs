@@ -7,6 +7,7 @@ use rustorch_ir::ops::{Scan, ScanOp};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 
 /// One method for each line: documentation, name, scan.
@@ -18,8 +19,8 @@ macro_rules! scan_methods {
             ///
             /// # Errors
             /// There is no such dimension; another dtype.
-            pub fn $name(&self, dim: isize) -> RusTorchResult<Self> {
-                self.scan(stringify!($name), ScanOp::$op, dim)
+            pub fn $name(&self, dim: impl Integer) -> RusTorchResult<Self> {
+                self.scan(stringify!($name), ScanOp::$op, dim.to_isize())
             })*
         }
     };
@@ -40,7 +41,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension; another dtype.
-    pub fn logcumsumexp(&self, dim: isize) -> RusTorchResult<Self> {
+    pub fn logcumsumexp(&self, dim: impl Integer) -> RusTorchResult<Self> {
+        let dim = dim.to_isize();
         const NAME: &str = "logcumsumexp";
         if !self.dtype().is_complex() || self.numel() == 0 {
             return self.scan(NAME, ScanOp::LogSumExp, dim);
@@ -97,8 +99,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension; another dtype.
-    pub fn cummax(&self, dim: isize) -> RusTorchResult<(Self, Self)> {
-        self.running_extreme("cummax", ScanOp::Max, dim)
+    pub fn cummax(&self, dim: impl Integer) -> RusTorchResult<(Self, Self)> {
+        self.running_extreme("cummax", ScanOp::Max, dim.to_isize())
     }
 
     /// The smallest of each element and those before it along `dim`, and its index: otherwise as
@@ -106,8 +108,8 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::cummax`].
-    pub fn cummin(&self, dim: isize) -> RusTorchResult<(Self, Self)> {
-        self.running_extreme("cummin", ScanOp::Min, dim)
+    pub fn cummin(&self, dim: impl Integer) -> RusTorchResult<(Self, Self)> {
+        self.running_extreme("cummin", ScanOp::Min, dim.to_isize())
     }
 
     fn running_extreme(
@@ -143,7 +145,7 @@ impl Tensor {
     pub fn diff(
         &self,
         n: usize,
-        dim: isize,
+        dim: impl Integer,
         prepend: Option<&Self>,
         append: Option<&Self>,
     ) -> RusTorchResult<Self> {
@@ -159,7 +161,7 @@ impl Tensor {
         };
         let whole = x.shape()[x.dim(NAME, dim)?];
         for _ in 0..n.min(whole) {
-            let (before, after) = x.neighbours(NAME, dim)?;
+            let (before, after) = x.neighbours(NAME, dim.to_isize())?;
             x = match x.dtype() {
                 DType::Bool => after.logical_xor(&before)?,
                 _ => after.sub(&before)?,
@@ -183,8 +185,9 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension; booleans.
-    pub fn trapezoid(&self, dx: f64, dim: isize) -> RusTorchResult<Self> {
-        self.trapezoids("trapezoid", None, dx, dim)?.sum(dim, false)
+    pub fn trapezoid(&self, dx: f64, dim: impl Integer) -> RusTorchResult<Self> {
+        self.trapezoids("trapezoid", None, dx, dim.to_isize())?
+            .sum(dim, false)
     }
 
     /// The integral along `dim` by the trapezoidal rule, between the points `x`: one for each index
@@ -192,8 +195,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension; shapes that do not fit; booleans.
-    pub fn trapezoid_at(&self, x: &Self, dim: isize) -> RusTorchResult<Self> {
-        self.trapezoids("trapezoid_at", Some(x), 1.0, dim)?
+    pub fn trapezoid_at(&self, x: &Self, dim: impl Integer) -> RusTorchResult<Self> {
+        self.trapezoids("trapezoid_at", Some(x), 1.0, dim.to_isize())?
             .sum(dim, false)
     }
 
@@ -201,7 +204,8 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::trapezoid`].
-    pub fn cumulative_trapezoid(&self, dx: f64, dim: isize) -> RusTorchResult<Self> {
+    pub fn cumulative_trapezoid(&self, dx: f64, dim: impl Integer) -> RusTorchResult<Self> {
+        let dim = dim.to_isize();
         self.trapezoids("cumulative_trapezoid", None, dx, dim)?
             .cumsum(dim)
     }
@@ -210,7 +214,8 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::trapezoid_at`].
-    pub fn cumulative_trapezoid_at(&self, x: &Self, dim: isize) -> RusTorchResult<Self> {
+    pub fn cumulative_trapezoid_at(&self, x: &Self, dim: impl Integer) -> RusTorchResult<Self> {
+        let dim = dim.to_isize();
         self.trapezoids("cumulative_trapezoid_at", Some(x), 1.0, dim)?
             .cumsum(dim)
     }

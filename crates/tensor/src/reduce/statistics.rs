@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::dims::Dims;
+use crate::dims::{Integer, IntoDims, OptionalDim};
 use crate::error::{RusTorchResult, require};
 
 /// What [`Tensor::quantile`] gives between two elements.
@@ -32,11 +33,11 @@ impl Tensor {
     /// There are no such dimensions; another dtype.
     pub fn var(
         &self,
-        dims: impl Into<Dims>,
+        dims: impl IntoDims,
         correction: impl Into<f64>,
         keepdim: bool,
     ) -> RusTorchResult<Self> {
-        let (var, _) = self.moments("var", &dims.into(), correction.into(), keepdim)?;
+        let (var, _) = self.moments("var", &dims.into_dims(), correction.into(), keepdim)?;
         var.cast("var", self.dtype().real())
     }
 
@@ -46,11 +47,11 @@ impl Tensor {
     /// As [`Tensor::var`].
     pub fn std(
         &self,
-        dims: impl Into<Dims>,
+        dims: impl IntoDims,
         correction: impl Into<f64>,
         keepdim: bool,
     ) -> RusTorchResult<Self> {
-        let (var, _) = self.moments("std", &dims.into(), correction.into(), keepdim)?;
+        let (var, _) = self.moments("std", &dims.into_dims(), correction.into(), keepdim)?;
         var.sqrt()?.cast("std", self.dtype().real())
     }
 
@@ -60,12 +61,12 @@ impl Tensor {
     /// As [`Tensor::var`].
     pub fn var_mean(
         &self,
-        dims: impl Into<Dims>,
+        dims: impl IntoDims,
         correction: impl Into<f64>,
         keepdim: bool,
     ) -> RusTorchResult<(Self, Self)> {
         const NAME: &str = "var_mean";
-        let (var, mean) = self.moments(NAME, &dims.into(), correction.into(), keepdim)?;
+        let (var, mean) = self.moments(NAME, &dims.into_dims(), correction.into(), keepdim)?;
         let dtype = self.dtype();
         Ok((var.cast(NAME, dtype.real())?, mean.cast(NAME, dtype)?))
     }
@@ -76,12 +77,12 @@ impl Tensor {
     /// As [`Tensor::var`].
     pub fn std_mean(
         &self,
-        dims: impl Into<Dims>,
+        dims: impl IntoDims,
         correction: impl Into<f64>,
         keepdim: bool,
     ) -> RusTorchResult<(Self, Self)> {
         const NAME: &str = "std_mean";
-        let (var, mean) = self.moments(NAME, &dims.into(), correction.into(), keepdim)?;
+        let (var, mean) = self.moments(NAME, &dims.into_dims(), correction.into(), keepdim)?;
         let dtype = self.dtype();
         Ok((
             var.sqrt()?.cast(NAME, dtype.real())?,
@@ -152,16 +153,16 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or no element; another dtype.
-    pub fn median_dim(&self, dim: isize, keepdim: bool) -> RusTorchResult<(Self, Self)> {
-        self.median_along("median_dim", dim, keepdim, false)
+    pub fn median_dim(&self, dim: impl Integer, keepdim: bool) -> RusTorchResult<(Self, Self)> {
+        self.median_along("median_dim", dim.to_isize(), keepdim, false)
     }
 
     /// [`Tensor::median_dim`] of what is not NaN; NaN where there is nothing else.
     ///
     /// # Errors
     /// As [`Tensor::median_dim`].
-    pub fn nanmedian_dim(&self, dim: isize, keepdim: bool) -> RusTorchResult<(Self, Self)> {
-        self.median_along("nanmedian_dim", dim, keepdim, true)
+    pub fn nanmedian_dim(&self, dim: impl Integer, keepdim: bool) -> RusTorchResult<(Self, Self)> {
+        self.median_along("nanmedian_dim", dim.to_isize(), keepdim, true)
     }
 
     fn median_along(
@@ -215,7 +216,8 @@ impl Tensor {
     ///
     /// # Errors
     /// There is no such dimension, or no element; another dtype.
-    pub fn mode(&self, dim: isize, keepdim: bool) -> RusTorchResult<(Self, Self)> {
+    pub fn mode(&self, dim: impl Integer, keepdim: bool) -> RusTorchResult<(Self, Self)> {
+        let dim = dim.to_isize();
         const NAME: &str = "mode";
         let [values, indices] = self.along(|x| {
             let size = x.shape()[x.dim(NAME, dim)?];
@@ -251,11 +253,11 @@ impl Tensor {
     pub fn quantile(
         &self,
         q: &Self,
-        dim: impl Into<Option<isize>>,
+        dim: impl OptionalDim,
         keepdim: bool,
         interpolation: Interpolation,
     ) -> RusTorchResult<Self> {
-        self.quantiles("quantile", q, dim.into(), keepdim, interpolation, false)
+        self.quantiles("quantile", q, dim.to_dim(), keepdim, interpolation, false)
     }
 
     /// [`Tensor::quantile`] of what is not NaN; NaN where there is nothing else.
@@ -265,11 +267,11 @@ impl Tensor {
     pub fn nanquantile(
         &self,
         q: &Self,
-        dim: impl Into<Option<isize>>,
+        dim: impl OptionalDim,
         keepdim: bool,
         interpolation: Interpolation,
     ) -> RusTorchResult<Self> {
-        self.quantiles("nanquantile", q, dim.into(), keepdim, interpolation, true)
+        self.quantiles("nanquantile", q, dim.to_dim(), keepdim, interpolation, true)
     }
 
     fn quantiles(

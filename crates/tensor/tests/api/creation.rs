@@ -157,7 +157,7 @@ fn random() -> Outcome {
         draw(7)?,
         Tensor::randn_keyed([1000], DType::F32, &key)?.to_vec::<f32>()?
     );
-    let later = Tensor::randn_keyed([996], DType::F32, &key.add(&tensor![0i64, 1])?)?;
+    let later = Tensor::randn_keyed([996], DType::F32, &key.add(tensor![0i64, 1])?)?;
     assert_eq!(draw(7)?[4..], later.to_vec::<f32>()?);
     assert!(Tensor::rand_keyed([3], DType::F32, &tensor![7i64]).is_err());
     let x = Tensor::randn_seeded([10_000], DType::F64, 1)?;

@@ -15,7 +15,7 @@ fn unsigned_integers_are_computed_with() -> Outcome {
     let (sorted, _) = x.sort(0, false)?;
     assert_eq!(sorted.to_vec::<u64>()?, [5, BEYOND, u64::MAX]);
     assert_eq!(x.add(2)?.to_vec::<u64>()?, [1, 7, BEYOND + 2]);
-    assert_eq!(x.gt(&tensor![6u64])?.to_vec::<bool>()?, [true, false, true]);
+    assert_eq!(x.gt(tensor![6u64])?.to_vec::<bool>()?, [true, false, true]);
     assert_eq!(x.max(None, false)?.to_scalar::<u64>()?, u64::MAX);
     let halves = x.floor_divide(2)?.to_vec::<u64>()?;
     assert_eq!(halves, [u64::MAX / 2, 2, BEYOND / 2]);
@@ -109,7 +109,7 @@ fn promotion_follows_torch() -> Outcome {
         assert_eq!(x.mul(2)?.dtype(), unsigned);
         assert_eq!(x.mul(2.5)?.dtype(), DType::F32);
         assert_eq!(x.mul(Complex::new(0.0, 2.0))?.dtype(), DType::Complex64);
-        assert_eq!(x.mul(&tensor!(3))?.dtype(), unsigned);
+        assert_eq!(x.mul(tensor!(3))?.dtype(), unsigned);
         assert_eq!(
             x.add(&Tensor::ones([2], DType::BF16)?)?.dtype(),
             DType::BF16

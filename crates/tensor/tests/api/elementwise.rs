@@ -47,7 +47,7 @@ fn promotion_follows_torch() -> Outcome {
             .dtype(),
         Complex64
     );
-    assert_eq!(tensor![7, 8].div(&tensor![2, 3])?.dtype(), F32);
+    assert_eq!(tensor![7, 8].div(tensor![2, 3])?.dtype(), F32);
     assert_eq!(of(Bool, 1)?.div(&of(Bool, 1)?)?.dtype(), F32);
     assert_eq!(tensor![1, 2].exp()?.dtype(), F32);
     Ok(())
@@ -81,12 +81,12 @@ fn arithmetic() -> Outcome {
     let flags = tensor![true, false];
     assert_eq!(flags.add(&flags)?.to_vec::<bool>()?, [true, false]);
     assert_eq!(
-        flags.mul(&tensor![true, true])?.to_vec::<bool>()?,
+        flags.mul(tensor![true, true])?.to_vec::<bool>()?,
         [true, false]
     );
     assert!(error(flags.sub(&flags)).starts_with("sub: expected a dtype that Sub is defined for"));
     assert_eq!(
-        error(tensor![1.0, 2.0].add(&tensor![1.0, 2.0, 3.0])),
+        error(tensor![1.0, 2.0].add(tensor![1.0, 2.0, 3.0])),
         "add: expected shapes that broadcast, got [2] and [3]"
     );
     Ok(())
@@ -151,7 +151,7 @@ fn functions() -> Outcome {
     assert!(error(tensor![1, 2].silu()).starts_with("silu: expected a floating-point tensor"));
     assert_close(&x.clamp(-1, 1.0)?, &[-1.0, 0.0, 0.5, 1.0]);
     assert_close(
-        &x.clamp(&tensor![0.0, 1.0, 0.0, 0.0], 2)?,
+        &x.clamp(tensor![0.0, 1.0, 0.0, 0.0], 2)?,
         &[0.0, 1.0, 0.5, 2.0],
     );
     Ok(())
@@ -163,7 +163,7 @@ fn comparisons_and_logic() -> Outcome {
     let x = tensor![1.0, 2.0, f64::NAN];
     assert_eq!(flags(x.eq(2))?, [false, true, false]);
     assert_eq!(flags(x.ne(2))?, [true, false, true]);
-    assert_eq!(flags(x.lt(&tensor![2.0, 2.0, 2.0]))?, [true, false, false]);
+    assert_eq!(flags(x.lt(tensor![2.0, 2.0, 2.0]))?, [true, false, false]);
     assert_eq!(flags(x.le(2.0))?, [true, true, false]);
     assert_eq!(flags(x.gt(1))?, [false, true, false]);
     assert_eq!(flags(x.ge(1))?, [true, true, false]);
@@ -181,11 +181,11 @@ fn comparisons_and_logic() -> Outcome {
     assert_eq!(flags(a.logical_xor(&b))?, [true, false, false]);
     assert_eq!(tensor![6, 5].bitwise_and(3)?.to_vec::<i64>()?, [2, 1]);
     assert_eq!(
-        tensor![6, 5].bitwise_or(&tensor![1, 2])?.to_vec::<i64>()?,
+        tensor![6, 5].bitwise_or(tensor![1, 2])?.to_vec::<i64>()?,
         [7, 7]
     );
     assert_eq!(
-        flags(a.bitwise_xor(&tensor![true, false, false]))?,
+        flags(a.bitwise_xor(tensor![true, false, false]))?,
         [false, true, false]
     );
     assert!(x.bitwise_and(1).is_err());
@@ -195,7 +195,7 @@ fn comparisons_and_logic() -> Outcome {
 #[test]
 fn chosen_by_condition() -> Outcome {
     let mask = tensor![[true], [false]];
-    let chosen = Tensor::where_(&mask, &tensor![1, 2], 0.5)?;
+    let chosen = Tensor::where_(&mask, tensor![1, 2], 0.5)?;
     assert_close(&chosen, &[1.0, 2.0, 0.5, 0.5]);
     assert!(error(Tensor::where_(&tensor![1, 0], 1, 2)).starts_with("where: expected a bool"));
     let x = tensor![[1.0, 2.0], [3.0, 4.0]];

@@ -27,7 +27,7 @@ fn integers_wrap() -> Outcome {
         let x = tensor![low, high];
         let values = |t: Tensor| t.to_vec::<i64>();
         assert_eq!(values(x.add(1)?)?, [low + 1, low]);
-        assert_eq!(values(x.sub(&tensor![1i64, -1])?)?, [high, low]);
+        assert_eq!(values(x.sub(tensor![1i64, -1])?)?, [high, low]);
         assert_eq!(values(x.mul(2)?)?, [0, -2]);
         assert_eq!(values(x.neg()?)?, [low, -high]);
         assert_eq!(values(x.abs()?)?, [low, high]);

@@ -397,7 +397,12 @@ fn operations_tell_their_family() -> Outcome {
         (Tensor::complex(&x, &x)?.conj()?, Some(OpType::ComplexMath)),
     ];
     for (result, family) in rows {
-        assert_eq!(infer_operation_type(&result), family, "{:?}", result.shape());
+        assert_eq!(
+            infer_operation_type(&result),
+            family,
+            "{:?}",
+            result.shape()
+        );
     }
     Ok(())
 }

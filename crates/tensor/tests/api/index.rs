@@ -29,7 +29,7 @@ fn gathered_and_scattered() -> Outcome {
     assert!(error(x.gather(1, &index.to_dtype(DType::F32)?)).starts_with("gather: "));
     assert!(x.gather(0, &tensor![1, 1]).is_err(), "of the same rank");
     assert!(
-        x.scatter(1, &index, &tensor![[1, 2], [3, 4]]).is_err(),
+        x.scatter(1, &index, tensor![[1, 2], [3, 4]]).is_err(),
         "of the same dtype"
     );
     Ok(())
@@ -232,7 +232,7 @@ fn as_in_pytorch() -> Outcome {
         ),
         (
             "v.scatter(0, torch.tensor([1, 3]), torch.tensor([7, 8, 9]))",
-            v.scatter(0, &tensor![1, 3], &tensor![7, 8, 9])?,
+            v.scatter(0, &tensor![1, 3], tensor![7, 8, 9])?,
             &[5],
             &[0, 7, 2, 8, 4],
         ),
@@ -314,19 +314,19 @@ fn put_as_in_pytorch() -> Outcome {
         ),
         (
             "v[1:3] += torch.tensor([5, 6])",
-            v.index_put(1..3, &tensor![5, 6], true)?,
+            v.index_put(1..3, tensor![5, 6], true)?,
             &[5],
             &[0, 6, 8, 3, 4],
         ),
         (
             "m[:, -1] = torch.tensor([7, 8, 9])",
-            m.index_put((.., -1), &tensor![7, 8, 9], false)?,
+            m.index_put((.., -1), tensor![7, 8, 9], false)?,
             &[3, 4],
             &[0, 1, 2, 7, 4, 5, 6, 8, 8, 9, 10, 9],
         ),
         (
             "m[0, 1::2] = torch.tensor([7, 8])",
-            m.index_put((0, Index::slice(1, None, 2)), &tensor![7, 8], false)?,
+            m.index_put((0, Index::slice(1, None, 2)), tensor![7, 8], false)?,
             &[3, 4],
             &[0, 7, 2, 8, 4, 5, 6, 7, 8, 9, 10, 11],
         ),
@@ -338,19 +338,19 @@ fn put_as_in_pytorch() -> Outcome {
         ),
         (
             "m[mask] = torch.tensor([9, 8, 7, 6])",
-            m.index_put(&mask, &tensor![9, 8, 7, 6], false)?,
+            m.index_put(&mask, tensor![9, 8, 7, 6], false)?,
             &[3, 4],
             &[9, 1, 2, 8, 4, 5, 7, 7, 8, 6, 10, 11],
         ),
         (
             "m[1:, torch.tensor([3, 0])] = torch.tensor([[9], [8]])",
-            m.index_put((1.., &tensor![3, 0]), &tensor![[9], [8]], false)?,
+            m.index_put((1.., &tensor![3, 0]), tensor![[9], [8]], false)?,
             &[3, 4],
             &[0, 1, 2, 3, 9, 5, 6, 9, 8, 9, 10, 8],
         ),
         (
             "m[torch.tensor([0, 2]), two] = torch.tensor([7, 8])",
-            m.index_put((&tensor![0, 2], &two), &tensor![7, 8], false)?,
+            m.index_put((&tensor![0, 2], &two), tensor![7, 8], false)?,
             &[3, 4],
             &[0, 1, 7, 3, 4, 5, 6, 7, 8, 9, 10, 11],
         ),
@@ -364,7 +364,7 @@ fn put_as_in_pytorch() -> Outcome {
             "x[torch.tensor([1, 0]), :, torch.tensor([0, 1])] = torch.tensor([[7, 8, 9]])",
             x.narrow(2, 0, 2)?.index_put(
                 (&tensor![1, 0], .., &tensor![0, 1]),
-                &tensor![[7, 8, 9]],
+                tensor![[7, 8, 9]],
                 false,
             )?,
             &[2, 3, 2],

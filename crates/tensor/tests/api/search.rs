@@ -13,7 +13,7 @@ fn as_in_pytorch() -> Outcome {
     assert_rows::<i64>(&[
         (
             "torch.searchsorted(torch.tensor([1, 3, 5]), torch.tensor([[0, 3], [5, 9]]), right=True)",
-            tensor![1, 3, 5].searchsorted(&tensor![[0, 3], [5, 9]], true, None)?,
+            tensor![1, 3, 5].searchsorted(tensor![[0, 3], [5, 9]], true, None)?,
             &[2, 2],
             &[0, 2, 3, 3],
         ),
@@ -25,19 +25,19 @@ fn as_in_pytorch() -> Outcome {
         ),
         (
             "torch.searchsorted(torch.tensor([1.0, 3.0]), torch.tensor([nan, 3.0]))",
-            tensor![1.0, 3.0].searchsorted(&tensor![f64::NAN, 3.0], false, None)?,
+            tensor![1.0, 3.0].searchsorted(tensor![f64::NAN, 3.0], false, None)?,
             &[2],
             &[2, 1],
         ),
         (
             "torch.searchsorted(torch.tensor([[1, 3], [2, 4]]), torch.tensor([[3], [3]]))",
-            tensor![[1, 3], [2, 4]].searchsorted(&tensor![[3], [3]], false, None)?,
+            tensor![[1, 3], [2, 4]].searchsorted(tensor![[3], [3]], false, None)?,
             &[2, 1],
             &[1, 1],
         ),
         (
             "torch.searchsorted(torch.tensor([5, 1, 3]), torch.tensor([3]), sorter=torch.tensor([1, 2, 0]))",
-            tensor![5, 1, 3].searchsorted(&tensor!([3]), false, Some(&tensor![1, 2, 0]))?,
+            tensor![5, 1, 3].searchsorted(tensor!([3]), false, Some(&tensor![1, 2, 0]))?,
             &[1],
             &[1],
         ),
@@ -193,7 +193,7 @@ fn as_in_pytorch() -> Outcome {
 fn what_is_in_others() -> Outcome {
     let x = tensor![[1, 2], [3, 4]];
     assert_eq!(
-        x.isin(&tensor![9, 2], false)?.to_vec::<bool>()?,
+        x.isin(tensor![9, 2], false)?.to_vec::<bool>()?,
         [false, true, false, false]
     );
     assert_eq!(

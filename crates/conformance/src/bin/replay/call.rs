@@ -1,7 +1,7 @@
 //! A call: arguments by the names that a signature gives them.
 
 use rustorch_ir::{DType, Scalar};
-use rustorch_tensor::{Dims, Operand, RusTorchError, Tensor};
+use rustorch_tensor::{Dims, IntoDims, Operand, RusTorchError, Tensor};
 
 use crate::value::{Output, Value};
 
@@ -303,15 +303,15 @@ impl Call {
     /// Dimensions: one, several, or all (`None`).
     pub(crate) fn dims(&self, name: &str) -> Found<Dims> {
         match self.value(name)? {
-            Value::None => Ok(Dims::from(None)),
-            _ => Ok(Dims::from(&self.ints::<isize>(name)?[..])),
+            Value::None => Ok(None.into_dims()),
+            _ => Ok(self.ints::<isize>(name)?.into_dims()),
         }
     }
 
     /// Dimensions of a reduction, of which an empty list means all, too.
     pub(crate) fn dims_or_all(&self, name: &str) -> Found<Dims> {
         match self.value(name)?.parts() {
-            Some([]) => Ok(Dims::from(None)),
+            Some([]) => Ok(None.into_dims()),
             _ => self.dims(name),
         }
     }

@@ -3,6 +3,7 @@
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
 
 /// The gradients of what went into [`Tensor::native_layer_norm`]: of its operand `x`, of the weight
@@ -14,12 +15,12 @@ use crate::error::{RusTorchResult, require};
 pub fn native_layer_norm_backward(
     grad: &Tensor,
     x: &Tensor,
-    normalized_shape: impl AsRef<[usize]>,
+    normalized_shape: impl IntoShape,
     [mean, rstd]: [&Tensor; 2],
     weight: Option<&Tensor>,
 ) -> RusTorchResult<(Tensor, Tensor, Tensor)> {
     const NAME: &str = "native_layer_norm_backward";
-    let inner = normalized_shape.as_ref();
+    let inner = &normalized_shape.into_shape()[..];
     x.require_inner(NAME, inner, &[weight])?;
     let outer = x.rank() - inner.len();
     let single = [&x.shape()[..outer], &vec![1; inner.len()]].concat();

@@ -4,6 +4,7 @@ use rustorch_ir::{DType, OpError};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 
 /// The gradient of [`Tensor::softmax`]'s operand: `y · (g - Σ g·y)` along `dim`, for the gradient `g`
@@ -12,9 +13,13 @@ use crate::error::{RusTorchResult, require};
 /// # Errors
 /// Shapes or dtypes other than these; no such dimension.
 #[track_calls]
-pub fn softmax_backward_data(grad: &Tensor, output: &Tensor, dim: isize) -> RusTorchResult<Tensor> {
+pub fn softmax_backward_data(
+    grad: &Tensor,
+    output: &Tensor,
+    dim: impl Integer,
+) -> RusTorchResult<Tensor> {
     const NAME: &str = "softmax_backward_data";
-    softened(NAME, grad, output, dim, |g, y, dim| {
+    softened(NAME, grad, output, dim.to_isize(), |g, y, dim| {
         let product = g.mul(y)?;
         product.sub(&y.mul(&product.sum(dim, true)?)?)
     })
@@ -29,10 +34,10 @@ pub fn softmax_backward_data(grad: &Tensor, output: &Tensor, dim: isize) -> RusT
 pub fn log_softmax_backward_data(
     grad: &Tensor,
     output: &Tensor,
-    dim: isize,
+    dim: impl Integer,
 ) -> RusTorchResult<Tensor> {
     const NAME: &str = "log_softmax_backward_data";
-    softened(NAME, grad, output, dim, |g, y, dim| {
+    softened(NAME, grad, output, dim.to_isize(), |g, y, dim| {
         g.sub(&y.exp()?.mul(&g.sum(dim, true)?)?)
     })
 }

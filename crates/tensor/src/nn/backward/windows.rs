@@ -4,6 +4,7 @@ use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
 use crate::nn::pooling::{Windows, divisors};
 use crate::nn::windows::{Axis, Side};
@@ -17,11 +18,11 @@ use crate::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions};
 #[track_calls]
 pub fn max_pool2d_with_indices_backward(
     grad: &Tensor,
-    shape: impl AsRef<[usize]>,
+    shape: impl IntoShape,
     indices: &Tensor,
 ) -> RusTorchResult<Tensor> {
     const NAME: &str = "max_pool2d_with_indices_backward";
-    let shape = shape.as_ref();
+    let shape = &shape.into_shape()[..];
     grad.require_float(NAME)?;
     let (own, lead) = (grad.shape(), shape.len().saturating_sub(2));
     let fits = shape.len() > 2 && own.len() == shape.len() && own[..lead] == shape[..lead];

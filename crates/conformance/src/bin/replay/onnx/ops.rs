@@ -3,7 +3,7 @@
 
 use rustorch_ir::{DType, Scalar};
 use rustorch_tensor::nn::{BatchNormOptions, ConvOptions, ConvTransposeOptions};
-use rustorch_tensor::{Dims, RoundingMode, RusTorchResult, Tensor};
+use rustorch_tensor::{Dims, IntoDims, RoundingMode, RusTorchResult, Tensor};
 
 use super::layers::{constant, pads, surrounded};
 use crate::call::{Call, Found, missing};
@@ -47,7 +47,7 @@ table! {
     };
     "Ceil", "X", |c| c.input()?.ceil()?;
     "Clip", "input, min=None, max=None", |c| clipped(c)?;
-    "Concat", "*inputs, *, axis", |c| Tensor::cat(&c.tensors("inputs")?, c.int("axis")?)?;
+    "Concat", "*inputs, *, axis", |c| Tensor::cat(&c.tensors("inputs")?, c.int::<isize>("axis")?)?;
     "Constant", "value=None, value_float=None, value_floats=None, value_int=None, value_ints=None", |c| {
         constant(c)?
     };
@@ -87,7 +87,7 @@ table! {
     };
     "Floor", "X", |c| c.input()?.floor()?;
     "GatherElements", "data, indices, axis=0", |c| {
-        let (x, axis, index) = (c.input()?, c.int("axis")?, c.tensor("indices")?);
+        let (x, axis, index) = (c.input()?, c.int::<isize>("axis")?, c.tensor("indices")?);
         // Negative indices count from the end.
         let from_end = index.add(x.size(axis)? as i64)?;
         x.gather(axis, &Tensor::where_(&index.lt(0)?, &from_end, index)?)?
@@ -112,7 +112,7 @@ table! {
     "Less", "A, B", |c| c.input()?.lt(c.tensor("B")?)?;
     "LessOrEqual", "A, B", |c| c.input()?.le(c.tensor("B")?)?;
     "Log", "X", |c| c.input()?.log()?;
-    "LogSoftmax", "input, axis=-1", |c| c.input()?.log_softmax(c.int("axis")?)?;
+    "LogSoftmax", "input, axis=-1", |c| c.input()?.log_softmax(c.int::<isize>("axis")?)?;
     "MatMul", "A, B", |c| c.input()?.matmul(c.tensor("B")?)?;
     "Max", "*data", |c| folded(c, |a, b| Ok(a.maximum(b)?))?;
     "Mean", "*data", |c| {
@@ -172,7 +172,7 @@ table! {
     "Sinh", "X", |c| c.input()?.sinh()?;
     "Size", "data", |c| Tensor::scalar(c.input()?.numel() as i64, DType::I64)?;
     "Slice", "data, starts, ends, axes=None, steps=None", |c| sliced(c)?;
-    "Softmax", "input, axis=-1", |c| c.input()?.softmax(c.int("axis")?)?;
+    "Softmax", "input, axis=-1", |c| c.input()?.softmax(c.int::<isize>("axis")?)?;
     "Sqrt", "X", |c| c.input()?.sqrt()?;
     "Squeeze", "data, axes=None", |c| c.input()?.squeeze(c.dims("axes")?)?;
     "Sub", "A, B", |c| c.input()?.sub(c.tensor("B")?)?;
@@ -180,12 +180,12 @@ table! {
     "Tan", "X", |c| c.input()?.tan()?;
     "Tanh", "X", |c| c.input()?.tanh()?;
     "TopK", "X, K, axis=-1, largest=1, sorted=1", |c| {
-        c.input()?.topk(c.int("K")?, c.int("axis")?, c.bool("largest")?)?
+        c.input()?.topk(c.int("K")?, c.int::<isize>("axis")?, c.bool("largest")?)?
     };
     "Transpose", "data, perm=None", |c| {
         let rank = c.input()?.rank() as isize;
         match c.has("perm") {
-            true => c.input()?.permute(c.ints("perm")?)?,
+            true => c.input()?.permute(c.ints::<isize>("perm")?)?,
             false => c.input()?.permute((0..rank).rev().collect::<Vec<_>>())?,
         }
     };
@@ -352,8 +352,8 @@ fn reduced(c: &Call, reduce: impl Fn(&Tensor, Dims, bool) -> Found<Tensor>) -> F
     let x = c.input()?;
     match axes {
         None if c.bool("noop_with_empty_axes")? => Ok(x.clone()),
-        None => reduce(x, Dims::from(None), c.bool("keepdims")?),
-        Some(axes) => reduce(x, Dims::from(&axes[..]), c.bool("keepdims")?),
+        None => reduce(x, None.into_dims(), c.bool("keepdims")?),
+        Some(axes) => reduce(x, axes.into_dims(), c.bool("keepdims")?),
     }
 }
 

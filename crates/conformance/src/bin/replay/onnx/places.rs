@@ -84,10 +84,10 @@ table! {
     };
     "Pad", "data, pads, constant_value=None, axes=None, mode='constant'", |c| padded(c)?;
     "Scatter", "data, indices, updates, axis=0", |c| {
-        c.input()?.scatter(c.int("axis")?, c.tensor("indices")?, c.tensor("updates")?)?
+        c.input()?.scatter(c.int::<isize>("axis")?, c.tensor("indices")?, c.tensor("updates")?)?
     };
     "ScatterElements", "data, indices, updates, axis=0, reduction='none'", |c| {
-        let (x, axis, updates) = (c.input()?, c.int("axis")?, c.tensor("updates")?);
+        let (x, axis, updates) = (c.input()?, c.int::<isize>("axis")?, c.tensor("updates")?);
         let index = from_start(c.tensor("indices")?, x.size(axis)?)?;
         match reduction(c)? {
             None => x.scatter(axis, &index, updates)?,

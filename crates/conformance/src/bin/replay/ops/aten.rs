@@ -39,10 +39,10 @@ table! {
             "min" => ScatterReduce::Amin,
             other => return Err(Stop::Untyped(format!("reduce={other}"))),
         };
-        c.input()?.segment_reduce(reduce, segments, c.int("axis")?, c.maybe_float("initial")?)?
+        c.input()?.segment_reduce(reduce, segments, c.int::<isize>("axis")?, c.maybe_float("initial")?)?
     };
     "_softmax_backward_data", "grad_output, output, dim, input_dtype", |c| {
-        backward::softmax_backward_data(c.input()?, c.tensor("output")?, c.int("dim")?)?
+        backward::softmax_backward_data(c.input()?, c.tensor("output")?, c.int::<isize>("dim")?)?
     };
     "_unsafe_masked_index", "input, mask, indices, fill", |c| {
         let found = c.input()?.index(inside(c)?)?;
@@ -69,7 +69,7 @@ table! {
     };
     "torch.ops.aten._safe_softmax.default", "input, dim, dtype=None", |c| {
         let x = c.input_as("dtype")?;
-        let dim = c.int("dim")?;
+        let dim = c.int::<isize>("dim")?;
         let is_masked = x.eq(f64::NEG_INFINITY)?.all(dim, true)?;
         x.softmax(dim)?.masked_fill(&is_masked, 0)?
     };
@@ -98,7 +98,7 @@ fn chunks_joined(c: &Call) -> Found<Tensor> {
     let Some(first) = tensors.first().filter(|_| count > 0) else {
         return Err(Stop::Untyped("chunks of nothing".to_owned()));
     };
-    let dim: isize = c.int("dim")?;
+    let dim: isize = c.int::<isize>("dim")?;
     if dim < 0 && tensors.iter().any(|x| x.rank() != first.rank()) {
         return Err(Stop::Untyped("a last dimension of several ranks".to_owned()));
     }

@@ -18,7 +18,7 @@ table! {
     };
     "empty_permuted", "size, physical_layout, *, dtype=None", |c| {
         let dtype = c.dtype_or("dtype", DType::F32)?;
-        Tensor::empty_permuted(c.ints("size")?, c.ints("physical_layout")?, dtype)?
+        Tensor::empty_permuted(c.ints("size")?, c.ints::<isize>("physical_layout")?, dtype)?
     };
     "empty_strided", "size, stride, *, dtype=None", |c| {
         let dtype = c.dtype_or("dtype", DType::F32)?;
@@ -113,11 +113,11 @@ table! {
         windows::nuttall(c.int("M")?, c.bool("sym")?, float(c)?)?
     };
     "tril_indices", "row, col, offset=0, *, dtype=None", |c| {
-        Tensor::tril_indices(c.int("row")?, c.int("col")?, c.int("offset")?)?
+        Tensor::tril_indices(c.int("row")?, c.int("col")?, c.int::<isize>("offset")?)?
             .to_dtype(c.dtype_or("dtype", DType::I64)?)?
     };
     "triu_indices", "row, col, offset=0, *, dtype=None", |c| {
-        Tensor::triu_indices(c.int("row")?, c.int("col")?, c.int("offset")?)?
+        Tensor::triu_indices(c.int("row")?, c.int("col")?, c.int::<isize>("offset")?)?
             .to_dtype(c.dtype_or("dtype", DType::I64)?)?
     };
     "zero_", "input", |c| {

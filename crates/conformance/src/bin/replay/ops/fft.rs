@@ -9,7 +9,7 @@ macro_rules! transforms {
     ($($one:ident $two:ident $many:ident,)*) => {
         table! {
             $(concat!("fft.", stringify!($one)), "input, n=None, dim=-1, norm=None", |c| {
-                fft::$one(c.input()?, c.maybe_int("n")?, c.int("dim")?, norm(c)?)?
+                fft::$one(c.input()?, c.maybe_int("n")?, c.int::<isize>("dim")?, norm(c)?)?
             };
             concat!("fft.", stringify!($two)), "input, s=None, dim=(-2,-1), norm=None", |c| {
                 let dims = dims(c)?.unwrap_or(vec![-2, -1]);

@@ -14,24 +14,24 @@ table! {
         as_int32(c, places)?
     };
     "gather", "input, dim, index, *, sparse_grad=False", |c| {
-        c.input()?.gather(c.int("dim")?, c.tensor("index")?)?
+        c.input()?.gather(c.int::<isize>("dim")?, c.tensor("index")?)?
     };
     "index_add", "input, dim, index, source, *, alpha=1", |c| {
-        let (dim, alpha) = (c.int("dim")?, c.scalar("alpha")?);
+        let (dim, alpha) = (c.int::<isize>("dim")?, c.scalar("alpha")?);
         c.input()?.index_add(dim, c.tensor("index")?, c.tensor("source")?, alpha)?
     };
     "index_copy", "input, dim, index, source", |c| {
-        c.input()?.index_copy(c.int("dim")?, c.tensor("index")?, c.tensor("source")?)?
+        c.input()?.index_copy(c.int::<isize>("dim")?, c.tensor("index")?, c.tensor("source")?)?
     };
     "index_fill", "input, dim, index, value", |c| {
-        c.input()?.index_fill(c.int("dim")?, c.tensor("index")?, c.operand("value")?)?
+        c.input()?.index_fill(c.int::<isize>("dim")?, c.tensor("index")?, c.operand("value")?)?
     };
     "index_put", "input, indices, values, accumulate=False", |c| {
         let (indices, value) = (indices(c.value("indices")?)?, c.operand("values")?);
         c.input()?.index_put(indices, value, c.bool("accumulate")?)?
     };
     "index_select", "input, dim, index", |c| {
-        c.input()?.index_select(c.int("dim")?, c.tensor("index")?)?
+        c.input()?.index_select(c.int::<isize>("dim")?, c.tensor("index")?)?
     };
     "isin", "elements, test_elements, *, assume_unique=False, invert=False", |c| {
         let invert = c.bool("invert")?;
@@ -39,7 +39,7 @@ table! {
             Operand::Tensor(x) => x.isin(c.operand("test_elements")?, invert)?,
             Operand::Scalar(x) => {
                 let others = c.tensor("test_elements")?;
-                others.new_full([], x)?.isin(others, invert)?
+                others.new_full((), x)?.isin(others, invert)?
             }
         }
     };
@@ -66,7 +66,7 @@ table! {
     };
     "scatter", "input, dim, index, src=None, value=None, *, reduce=None", |c| {
         let source = c.operand(if c.has("src") { "src" } else { "value" })?;
-        let (dim, index) = (c.int("dim")?, c.tensor("index")?);
+        let (dim, index) = (c.int::<isize>("dim")?, c.tensor("index")?);
         match (c.has("reduce"), source) {
             (false, source) => c.input()?.scatter(dim, index, source)?,
             (true, source) if c.text("reduce")? == "add" => c.input()?.scatter_add(dim, index, source)?,
@@ -80,7 +80,7 @@ table! {
         }
     };
     "scatter_add", "input, dim, index, src", |c| {
-        c.input()?.scatter_add(c.int("dim")?, c.tensor("index")?, c.tensor("src")?)?
+        c.input()?.scatter_add(c.int::<isize>("dim")?, c.tensor("index")?, c.tensor("src")?)?
     };
     "searchsorted",
         "sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None", |c| {

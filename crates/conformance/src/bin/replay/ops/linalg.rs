@@ -50,7 +50,7 @@ table! {
         false => linalg::cond(c.input()?, MatrixNorm::P(2.0))?,
     };
     "linalg.cross", "input, other, *, dim=-1", |c| {
-        c.input()?.cross(c.tensor("other")?, c.int("dim")?)?
+        c.input()?.cross(c.tensor("other")?, c.int::<isize>("dim")?)?
     };
     "linalg.det", "A", |c| linalg::det(c.input()?)?;
     "linalg.eig", "A", |c| linalg::eig(c.input()?)?;
@@ -156,7 +156,7 @@ table! {
         linalg::tensorsolve(c.input()?, c.tensor("B")?, dims.as_deref())?
     };
     "linalg.vecdot", "x, y, *, dim=-1", |c| {
-        linalg::vecdot(c.input()?, c.tensor("y")?, c.int("dim")?)?
+        linalg::vecdot(c.input()?, c.tensor("y")?, c.int::<isize>("dim")?)?
     };
     "linalg.vector_norm", "input, ord=2, dim=None, keepdim=False, *, dtype=None", |c| {
         let x = c.input_as("dtype")?;
@@ -206,7 +206,7 @@ table! {
         false => QrMode::Complete,
     })?;
     "renorm", "input, p, dim, maxnorm", |c| {
-        c.input()?.renorm(c.float("p")?, c.int("dim")?, c.float("maxnorm")?)?
+        c.input()?.renorm(c.float("p")?, c.int::<isize>("dim")?, c.float("maxnorm")?)?
     };
     "svd", "input, some=True, compute_uv=True", |c| {
         c.only("compute_uv", "True")?;

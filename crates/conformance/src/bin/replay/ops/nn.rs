@@ -29,7 +29,7 @@ table! {
         };
         c.input()?.cdist(c.tensor("x2")?, c.float("p")?, mode)?
     };
-    "log_softmax", "input, dim, dtype=None", |c| c.input_as("dtype")?.log_softmax(c.int("dim")?)?;
+    "log_softmax", "input, dim, dtype=None", |c| c.input_as("dtype")?.log_softmax(c.int::<isize>("dim")?)?;
     "native_batch_norm", NATIVE_BATCH_NORM, |c| native_batch_norm(c)?;
     "native_layer_norm", "input, normalized_shape, weight, bias, eps", |c| {
         let (weight, bias) = (c.optional("weight")?, c.optional("bias")?);
@@ -44,7 +44,7 @@ table! {
         c.input()?.bilinear(c.tensor("input2")?, c.tensor("weight")?, c.optional("bias")?)?
     };
     "nn.functional.cosine_similarity", "x1, x2, dim=1, eps=1e-8", |c| {
-        c.input()?.cosine_similarity(c.tensor("x2")?, c.int("dim")?, c.float("eps")?)?
+        c.input()?.cosine_similarity(c.tensor("x2")?, c.int::<isize>("dim")?, c.float("eps")?)?
     };
     "nn.functional.dropout", DROPOUT, |c| dropped(c, Tensor::dropout)?;
     "nn.functional.dropout2d", DROPOUT, |c| dropped(c, Tensor::dropout2d)?;
@@ -134,17 +134,17 @@ table! {
             // As there, integers are negated before they are converted.
             true => {
                 let dtype = c.dtype_or("dtype", input.dtype())?;
-                input.neg()?.to_dtype(dtype)?.softmax(c.int("dim")?)?
+                input.neg()?.to_dtype(dtype)?.softmax(c.int::<isize>("dim")?)?
             }
-            false => input.softmin(c.int("dim")?)?,
+            false => input.softmin(c.int::<isize>("dim")?)?,
         }
     };
-    "softmax", "input, dim, dtype=None", |c| c.input_as("dtype")?.softmax(c.int("dim")?)?;
+    "softmax", "input, dim, dtype=None", |c| c.input_as("dtype")?.softmax(c.int::<isize>("dim")?)?;
     "nn.functional.celu", "input, alpha=1.0, inplace=False", |c| {
         c.input()?.celu(c.float("alpha")?)?
     };
     "nn.functional.elu", "input, alpha=1.0, inplace=False", |c| c.input()?.elu(c.float("alpha")?)?;
-    "nn.functional.glu", "input, dim=-1", |c| c.input()?.glu(c.int("dim")?)?;
+    "nn.functional.glu", "input, dim=-1", |c| c.input()?.glu(c.int::<isize>("dim")?)?;
     "nn.functional.hardshrink", "input, lambd=0.5", |c| c.input()?.hardshrink(c.float("lambd")?)?;
     "nn.functional.hardsigmoid", "input, inplace=False", |c| c.input()?.hardsigmoid()?;
     "nn.functional.hardswish", "input, inplace=False", |c| c.input()?.hardswish()?;

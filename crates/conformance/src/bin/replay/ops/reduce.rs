@@ -33,57 +33,57 @@ table! {
         c.input()?.argmin(c.maybe_int("dim")?, c.bool("keepdim")?)?
     };
     "argsort", "input, dim=-1, descending=False, stable=False", |c| {
-        c.input()?.argsort(c.int("dim")?, c.bool("descending")?)?
+        c.input()?.argsort(c.int::<isize>("dim")?, c.bool("descending")?)?
     };
     "count_nonzero", "input, dim=None", |c| c.input()?.count_nonzero(c.dims_or_all("dim")?)?;
-    "cummax", "input, dim", |c| c.input()?.cummax(c.int("dim")?)?;
-    "cummin", "input, dim", |c| c.input()?.cummin(c.int("dim")?)?;
+    "cummax", "input, dim", |c| c.input()?.cummax(c.int::<isize>("dim")?)?;
+    "cummin", "input, dim", |c| c.input()?.cummin(c.int::<isize>("dim")?)?;
     "cumprod", "input, dim, *, dtype=None", |c| {
-        asked(c, c.input_as("dtype")?.cumprod(c.int("dim")?)?)?
+        asked(c, c.input_as("dtype")?.cumprod(c.int::<isize>("dim")?)?)?
     };
     "cumsum", "input, dim, *, dtype=None", |c| {
-        asked(c, c.input_as("dtype")?.cumsum(c.int("dim")?)?)?
+        asked(c, c.input_as("dtype")?.cumsum(c.int::<isize>("dim")?)?)?
     };
     "cumulative_trapezoid", "y, x=None, *, dx=None, dim=-1", |c| match c.optional("x")? {
-        Some(x) => c.input()?.cumulative_trapezoid_at(x, c.int("dim")?)?,
-        None => { let dx = c.maybe_float("dx")?.unwrap_or(1.0); c.input()?.cumulative_trapezoid(dx, c.int("dim")?)? },
+        Some(x) => c.input()?.cumulative_trapezoid_at(x, c.int::<isize>("dim")?)?,
+        None => { let dx = c.maybe_float("dx")?.unwrap_or(1.0); c.input()?.cumulative_trapezoid(dx, c.int::<isize>("dim")?)? },
     };
     "diff", "input, n=1, dim=-1, prepend=None, append=None", |c| {
-        c.input()?.diff(c.int("n")?, c.int("dim")?, c.optional("prepend")?, c.optional("append")?)?
+        c.input()?.diff(c.int("n")?, c.int::<isize>("dim")?, c.optional("prepend")?, c.optional("append")?)?
     };
     "equal", "input, other", |c| c.input()?.equal(c.tensor("other")?)?;
     "index_reduce", "input, dim, index, source, reduce, *, include_self=True", |c| {
         let (index, source) = (c.tensor("index")?, c.tensor("source")?);
-        c.input()?.index_reduce(c.int("dim")?, index, source, reduction(c)?, c.bool("include_self")?)?
+        c.input()?.index_reduce(c.int::<isize>("dim")?, index, source, reduction(c)?, c.bool("include_self")?)?
     };
     "kthvalue", "input, k, dim=-1, keepdim=False", |c| {
-        c.input()?.kthvalue(c.int("k")?, c.int("dim")?, c.bool("keepdim")?)?
+        c.input()?.kthvalue(c.int("k")?, c.int::<isize>("dim")?, c.bool("keepdim")?)?
     };
-    "logcumsumexp", "input, dim", |c| c.input()?.logcumsumexp(c.int("dim")?)?;
+    "logcumsumexp", "input, dim", |c| c.input()?.logcumsumexp(c.int::<isize>("dim")?)?;
     "logsumexp", "input, dim, keepdim=False", |c| {
         c.input()?.logsumexp(c.dims("dim")?, c.bool("keepdim")?)?
     };
     "max.reduction_no_dim", "input", |c| c.input()?.max(None, false)?;
     "max.reduction_with_dim", "input, dim, keepdim=False", |c| {
-        c.input()?.max_dim(c.int("dim")?, c.bool("keepdim")?)?
+        c.input()?.max_dim(c.int::<isize>("dim")?, c.bool("keepdim")?)?
     };
     "mean", "input, dim=None, keepdim=False, *, dtype=None", |c| {
         c.input_as("dtype")?.mean(c.dims_or_all("dim")?, c.bool("keepdim")?)?
     };
-    "median", "input, dim=None, keepdim=False", |c| match c.maybe_int("dim")? {
+    "median", "input, dim=None, keepdim=False", |c| match c.maybe_int::<isize>("dim")? {
         Some(dim) => Output::from(c.input()?.median_dim(dim, c.bool("keepdim")?)?),
         None => Output::from(c.input()?.median()?),
     };
     "min.reduction_no_dim", "input", |c| c.input()?.min(None, false)?;
     "min.reduction_with_dim", "input, dim, keepdim=False", |c| {
-        c.input()?.min_dim(c.int("dim")?, c.bool("keepdim")?)?
+        c.input()?.min_dim(c.int::<isize>("dim")?, c.bool("keepdim")?)?
     };
-    "mode", "input, dim=-1, keepdim=False", |c| c.input()?.mode(c.int("dim")?, c.bool("keepdim")?)?;
+    "mode", "input, dim=-1, keepdim=False", |c| c.input()?.mode(c.int::<isize>("dim")?, c.bool("keepdim")?)?;
     "msort", "input", |c| c.input()?.msort()?;
     "nanmean", "input, dim=None, keepdim=False, *, dtype=None", |c| {
         c.input_as("dtype")?.nanmean(c.dims_or_all("dim")?, c.bool("keepdim")?)?
     };
-    "nanmedian", "input, dim=None, keepdim=False", |c| match c.maybe_int("dim")? {
+    "nanmedian", "input, dim=None, keepdim=False", |c| match c.maybe_int::<isize>("dim")? {
         Some(dim) => Output::from(c.input()?.nanmedian_dim(dim, c.bool("keepdim")?)?),
         None => Output::from(c.input()?.nanmedian()?),
     };
@@ -101,10 +101,10 @@ table! {
     };
     "scatter_reduce", "input, dim, index, src, reduce, *, include_self=True", |c| {
         let (index, source) = (c.tensor("index")?, c.tensor("src")?);
-        c.input()?.scatter_reduce(c.int("dim")?, index, source, reduction(c)?, c.bool("include_self")?)?
+        c.input()?.scatter_reduce(c.int::<isize>("dim")?, index, source, reduction(c)?, c.bool("include_self")?)?
     };
     "sort", "input, dim=-1, descending=False, stable=False", |c| {
-        c.input()?.sort(c.int("dim")?, c.bool("descending")?)?
+        c.input()?.sort(c.int::<isize>("dim")?, c.bool("descending")?)?
     };
     "std", "input, dim=None, *, unbiased=None, correction=1, keepdim=False", |c| {
         c.input()?.std(c.dims_or_all("dim")?, correction(c)?, c.bool("keepdim")?)?
@@ -120,15 +120,15 @@ table! {
         asked(c, c.input_as("dtype")?.sum(c.dims_or_all("dim")?, c.bool("keepdim")?)?)?
     };
     "topk", "input, k, dim=-1, largest=True, sorted=True", |c| {
-        c.input()?.topk(c.int("k")?, c.int("dim")?, c.bool("largest")?)?
+        c.input()?.topk(c.int("k")?, c.int::<isize>("dim")?, c.bool("largest")?)?
     };
     "trapezoid", "y, x=None, *, dx=None, dim=-1", |c| match c.optional("x")? {
-        Some(x) => c.input()?.trapezoid_at(x, c.int("dim")?)?,
-        None => { let dx = c.maybe_float("dx")?.unwrap_or(1.0); c.input()?.trapezoid(dx, c.int("dim")?)? },
+        Some(x) => c.input()?.trapezoid_at(x, c.int::<isize>("dim")?)?,
+        None => { let dx = c.maybe_float("dx")?.unwrap_or(1.0); c.input()?.trapezoid(dx, c.int::<isize>("dim")?)? },
     };
     "trapz", "y, x=None, *, dx=None, dim=-1", |c| match c.optional("x")? {
-        Some(x) => c.input()?.trapezoid_at(x, c.int("dim")?)?,
-        None => { let dx = c.maybe_float("dx")?.unwrap_or(1.0); c.input()?.trapezoid(dx, c.int("dim")?)? },
+        Some(x) => c.input()?.trapezoid_at(x, c.int::<isize>("dim")?)?,
+        None => { let dx = c.maybe_float("dx")?.unwrap_or(1.0); c.input()?.trapezoid(dx, c.int::<isize>("dim")?)? },
     };
     "var", "input, dim=None, *, unbiased=None, correction=1, keepdim=False", |c| {
         c.input()?.var(c.dims_or_all("dim")?, correction(c)?, c.bool("keepdim")?)?

@@ -1,6 +1,6 @@
 //! Other looks at the same elements, the same elements elsewhere, and tensors put together.
 
-use rustorch_tensor::{Indexing, PadMode, Patches, Repeats, Sections, Tensor};
+use rustorch_tensor::{IntoDims, Indexing, PadMode, Patches, Repeats, Sections, Tensor};
 
 use crate::call::{Call, Found, missing};
 use crate::value::{Output, Value};
@@ -24,8 +24,8 @@ table! {
     "broadcast_tensors", "*tensors", |c| Tensor::broadcast_tensors(&c.tensors("tensors")?)?;
     "broadcast_to", "input, *size", |c| c.input()?.broadcast_to(&c.ints::<isize>("size")?[..])?;
     "cartesian_prod", "*tensors", |c| Tensor::cartesian_prod(&c.tensors("tensors")?)?;
-    "cat", "tensors, dim=0", |c| Tensor::cat(&c.tensors("tensors")?, c.int("dim")?)?;
-    "chunk", "input, chunks, dim=0", |c| c.input()?.chunk(c.int("chunks")?, c.int("dim")?)?;
+    "cat", "tensors, dim=0", |c| Tensor::cat(&c.tensors("tensors")?, c.int::<isize>("dim")?)?;
+    "chunk", "input, chunks, dim=0", |c| c.input()?.chunk(c.int("chunks")?, c.int::<isize>("dim")?)?;
     "column_stack", "tensors", |c| Tensor::column_stack(&c.tensors("tensors")?)?;
     "combinations", "input, r=2, with_replacement=False", |c| {
         c.input()?.combinations(c.int("r")?, c.bool("with_replacement")?)?
@@ -34,15 +34,15 @@ table! {
         c.input()?.pad(c.ints::<isize>("pad")?, c.scalar("value")?)?
     };
     "contiguous", "input, *, memory_format=None", |c| c.input()?.contiguous()?;
-    "diag", "input, diagonal=0", |c| c.input()?.diag(c.int("diagonal")?)?;
+    "diag", "input, diagonal=0", |c| c.input()?.diag(c.int::<isize>("diagonal")?)?;
     "diag_embed", "input, offset=0, dim1=-2, dim2=-1", |c| {
-        c.input()?.diag_embed(c.int("offset")?, c.int("dim1")?, c.int("dim2")?)?
+        c.input()?.diag_embed(c.int::<isize>("offset")?, c.int::<isize>("dim1")?, c.int::<isize>("dim2")?)?
     };
-    "diagflat", "input, offset=0", |c| c.input()?.diagflat(c.int("offset")?)?;
+    "diagflat", "input, offset=0", |c| c.input()?.diagflat(c.int::<isize>("offset")?)?;
     "diagonal", "input, offset=0, dim1=0, dim2=1", |c| diagonal(c)?;
     "diagonal_copy", "input, offset=0, dim1=0, dim2=1", |c| diagonal(c)?;
     "diagonal_scatter", "input, src, offset=0, dim1=0, dim2=1", |c| {
-        let (offset, dims) = (c.int("offset")?, (c.int("dim1")?, c.int("dim2")?));
+        let (offset, dims) = (c.int::<isize>("offset")?, (c.int::<isize>("dim1")?, c.int::<isize>("dim2")?));
         c.input()?.diagonal_scatter(c.tensor("src")?, offset, dims.0, dims.1)?
     };
     "dsplit", "input, indices_or_sections", |c| c.input()?.dsplit(sections(c)?)?;
@@ -51,7 +51,7 @@ table! {
     "expand_as", "input, other", |c| c.input()?.expand_as(c.tensor("other")?)?;
     "expand_copy", "input, *size", |c| c.input()?.expand(&c.ints::<isize>("size")?[..])?;
     "flatten", "input, start_dim=0, end_dim=-1", |c| {
-        c.input()?.flatten(c.int("start_dim")?, c.int("end_dim")?)?
+        c.input()?.flatten(c.int::<isize>("start_dim")?, c.int::<isize>("end_dim")?)?
     };
     "flip", "input, *dims", |c| c.input()?.flip(c.dims("dims")?)?;
     "fliplr", "input", |c| c.input()?.fliplr()?;
@@ -100,8 +100,8 @@ table! {
             stride: c.each("stride")?,
         })?
     };
-    "permute", "input, *dims", |c| c.input()?.permute(c.ints("dims")?)?;
-    "permute_copy", "input, *dims", |c| c.input()?.permute(c.ints("dims")?)?;
+    "permute", "input, *dims", |c| c.input()?.permute(c.ints::<isize>("dims")?)?;
+    "permute_copy", "input, *dims", |c| c.input()?.permute(c.ints::<isize>("dims")?)?;
     "ravel", "input", |c| c.input()?.ravel()?;
     "repeat", "input, *repeats", |c| c.input()?.repeat(c.ints("repeats")?)?;
     "repeat_interleave", "input, repeats, dim=None, *, output_size=None", |c| {
@@ -124,10 +124,10 @@ table! {
     "reshape_as", "input, other", |c| c.input()?.reshape_as(c.tensor("other")?)?;
     "roll", "input, shifts, dims=None", |c| {
         let dims = match c.value("dims")?.parts() {
-            Some([]) => None.into(),
+            Some([]) => None.into_dims(),
             _ => c.dims("dims")?,
         };
-        c.input()?.roll(c.ints("shifts")?, dims)?
+        c.input()?.roll(c.ints::<isize>("shifts")?, dims)?
     };
     "rot90", "input, k=1, dims=None", |c| {
         let dims = match c.has("dims") {
@@ -139,62 +139,62 @@ table! {
             _ => return Err(crate::call::Stop::Untyped("not two dimensions".into())),
         }
     };
-    "select", "input, dim, index", |c| c.input()?.select(c.int("dim")?, c.int("index")?)?;
+    "select", "input, dim, index", |c| c.input()?.select(c.int::<isize>("dim")?, c.int::<isize>("index")?)?;
     "select_scatter", "input, src, dim, index", |c| {
-        c.input()?.select_scatter(c.tensor("src")?, c.int("dim")?, c.int("index")?)?
+        c.input()?.select_scatter(c.tensor("src")?, c.int::<isize>("dim")?, c.int::<isize>("index")?)?
     };
     "slice", "input, dim=0, start=None, end=None, step=1", |c| {
         let [start, end] = range(c)?;
-        c.input()?.slice(c.int("dim")?, start, end, c.int("step")?)?
+        c.input()?.slice(c.int::<isize>("dim")?, start, end, c.int("step")?)?
     };
     "slice_scatter", "input, src, dim=0, start=None, end=None, step=1", |c| {
         let [start, end] = range(c)?;
-        let (dim, step) = (c.int("dim")?, c.int("step")?);
+        let (dim, step) = (c.int::<isize>("dim")?, c.int("step")?);
         c.input()?.slice_scatter(c.tensor("src")?, dim, start, end, step)?
     };
     "split", "input, split_size_or_sections, dim=0", |c| {
         match c.value("split_size_or_sections")?.parts() {
             Some(_) => split_with_sizes(c, "split_size_or_sections")?,
-            None => c.input()?.split(c.int("split_size_or_sections")?, c.int("dim")?)?,
+            None => c.input()?.split(c.int("split_size_or_sections")?, c.int::<isize>("dim")?)?,
         }
     };
     "split_with_sizes", "input, split_sizes, dim=0", |c| split_with_sizes(c, "split_sizes")?;
     "split_with_sizes_copy", "input, split_sizes, dim=0", |c| split_with_sizes(c, "split_sizes")?;
     "squeeze", "input, dim=None", |c| c.input()?.squeeze(c.dims("dim")?)?;
     "squeeze_copy", "input, dim=None", |c| c.input()?.squeeze(c.dims("dim")?)?;
-    "stack", "tensors, dim=0", |c| Tensor::stack(&c.tensors("tensors")?, c.int("dim")?)?;
+    "stack", "tensors, dim=0", |c| Tensor::stack(&c.tensors("tensors")?, c.int::<isize>("dim")?)?;
     "sum_to_size", "input, *size", |c| c.input()?.sum_to_size(c.ints("size")?)?;
     "t", "input", |c| c.input()?.t()?;
     "t_copy", "input", |c| c.input()?.t()?;
     "tensor_split", "input, indices_or_sections, dim=0", |c| {
-        c.input()?.tensor_split(sections(c)?, c.int("dim")?)?
+        c.input()?.tensor_split(sections(c)?, c.int::<isize>("dim")?)?
     };
     "tile", "input, *dims", |c| c.input()?.tile(c.ints("dims")?)?;
     "trace", "input", |c| c.input()?.trace()?;
-    "transpose", "input, dim0, dim1", |c| c.input()?.transpose(c.int("dim0")?, c.int("dim1")?)?;
+    "transpose", "input, dim0, dim1", |c| c.input()?.transpose(c.int::<isize>("dim0")?, c.int::<isize>("dim1")?)?;
     "transpose_copy", "input, dim0, dim1", |c| {
-        c.input()?.transpose(c.int("dim0")?, c.int("dim1")?)?
+        c.input()?.transpose(c.int::<isize>("dim0")?, c.int::<isize>("dim1")?)?
     };
-    "tril", "input, diagonal=0", |c| c.input()?.tril(c.int("diagonal")?)?;
-    "triu", "input, diagonal=0", |c| c.input()?.triu(c.int("diagonal")?)?;
-    "unbind", "input, dim=0", |c| c.input()?.unbind(c.int("dim")?)?;
-    "unbind_copy", "input, dim=0", |c| c.input()?.unbind(c.int("dim")?)?;
+    "tril", "input, diagonal=0", |c| c.input()?.tril(c.int::<isize>("diagonal")?)?;
+    "triu", "input, diagonal=0", |c| c.input()?.triu(c.int::<isize>("diagonal")?)?;
+    "unbind", "input, dim=0", |c| c.input()?.unbind(c.int::<isize>("dim")?)?;
+    "unbind_copy", "input, dim=0", |c| c.input()?.unbind(c.int::<isize>("dim")?)?;
     "unflatten", "input, dim, sizes", |c| {
-        c.input()?.unflatten(c.int("dim")?, &c.ints::<isize>("sizes")?[..])?
+        c.input()?.unflatten(c.int::<isize>("dim")?, &c.ints::<isize>("sizes")?[..])?
     };
     "unfold", "input, dimension, size, step", |c| unfold(c)?;
     "unfold_copy", "input, dimension, size, step", |c| unfold(c)?;
     "unsafe_chunk", "input, chunks, dim=0", |c| {
-        c.input()?.unsafe_chunk(c.int("chunks")?, c.int("dim")?)?
+        c.input()?.unsafe_chunk(c.int("chunks")?, c.int::<isize>("dim")?)?
     };
     "unsafe_split", "input, split_size_or_sections, dim=0", |c| {
         match c.value("split_size_or_sections")?.parts() {
             Some(_) => split_with_sizes(c, "split_size_or_sections")?,
-            None => c.input()?.unsafe_split(c.int("split_size_or_sections")?, c.int("dim")?)?,
+            None => c.input()?.unsafe_split(c.int("split_size_or_sections")?, c.int::<isize>("dim")?)?,
         }
     };
-    "unsqueeze", "input, dim", |c| c.input()?.unsqueeze(c.int("dim")?)?;
-    "unsqueeze_copy", "input, dim", |c| c.input()?.unsqueeze(c.int("dim")?)?;
+    "unsqueeze", "input, dim", |c| c.input()?.unsqueeze(c.int::<isize>("dim")?)?;
+    "unsqueeze_copy", "input, dim", |c| c.input()?.unsqueeze(c.int::<isize>("dim")?)?;
     "view", "input, *shape", |c| view(c)?;
     "view_as", "input, other", |c| c.input()?.view_as(c.tensor("other")?)?;
     "view_copy", "input, *shape", |c| view(c)?;
@@ -238,11 +238,11 @@ fn common_shape(c: &Call) -> Found<Output> {
 }
 
 fn diagonal(c: &Call) -> Found<Tensor> {
-    Ok(c.input()?.diagonal(c.int("offset")?, c.int("dim1")?, c.int("dim2")?)?)
+    Ok(c.input()?.diagonal(c.int::<isize>("offset")?, c.int::<isize>("dim1")?, c.int::<isize>("dim2")?)?)
 }
 
 fn narrow(c: &Call) -> Found<Tensor> {
-    let (dim, length) = (c.int("dim")?, c.int("length")?);
+    let (dim, length) = (c.int::<isize>("dim")?, c.int("length")?);
     Ok(match c.value("start")? {
         Value::Tensor(start) => c.input()?.narrow_at(dim, start, length)?,
         Value::Int(start @ ..0) => {
@@ -277,11 +277,11 @@ fn sections(c: &Call) -> Found<Sections> {
 }
 
 fn split_with_sizes(c: &Call, sizes: &str) -> Found<Vec<Tensor>> {
-    Ok(c.input()?.split_with_sizes(c.ints(sizes)?, c.int("dim")?)?)
+    Ok(c.input()?.split_with_sizes(c.ints(sizes)?, c.int::<isize>("dim")?)?)
 }
 
 fn unfold(c: &Call) -> Found<Tensor> {
-    Ok(c.input()?.unfold(c.int("dimension")?, c.int("size")?, c.int("step")?)?)
+    Ok(c.input()?.unfold(c.int::<isize>("dimension")?, c.int("size")?, c.int("step")?)?)
 }
 
 fn view(c: &Call) -> Found<Tensor> {
