@@ -1,0 +1,129 @@
+//! Files of any format.
+
+use std::path::Path;
+
+use crate::error::{FileError, FileResult};
+use crate::npz::Compression;
+use crate::source::{Source, reading, writing};
+use crate::tensors::Tensors;
+use crate::zip::Archive;
+use crate::{gguf, npy, npz, pt, safetensors};
+
+/// A format of files of tensors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Format {
+    /// [`safetensors`].
+    Safetensors,
+    /// [`npy`].
+    Npy,
+    /// [`npz`].
+    Npz,
+    /// [`pt`].
+    PyTorch,
+    /// [`gguf`].
+    Gguf,
+}
+
+/// Formats by the ends of names.
+const EXTENSIONS: [(&str, Format); 6] = [
+    ("safetensors", Format::Safetensors),
+    ("npy", Format::Npy),
+    ("npz", Format::Npz),
+    ("pt", Format::PyTorch),
+    ("pth", Format::PyTorch),
+    ("gguf", Format::Gguf),
+];
+
+impl Format {
+    /// The format that a file's name ends in.
+    pub fn of_name(path: impl AsRef<Path>) -> Option<Self> {
+        let extension = path.as_ref().extension()?.to_str()?.to_ascii_lowercase();
+        let known = EXTENSIONS.iter().find(|(known, _)| *known == extension);
+        known.map(|&(_, format)| format)
+    }
+
+    /// The format of these bytes, by how they begin, and of a zip archive by what is in it. `None` if that does not
+    /// tell.
+    pub fn of_bytes(source: &Source) -> Option<Self> {
+        if source.starts_with(npy::MAGIC) {
+            return Some(Self::Npy);
+        }
+        if source.starts_with(b"GGUF") {
+            return Some(Self::Gguf);
+        }
+        if source.starts_with(pt::LEGACY_MAGIC) {
+            return Some(Self::PyTorch);
+        }
+        if source.starts_with(b"PK\x03\x04") || source.starts_with(b"PK\x05\x06") {
+            let archive = Archive::read(source, u64::MAX).ok()?;
+            let has_pickle = archive.names().any(|name| name.ends_with("/data.pkl"));
+            return Some(if has_pickle { Self::PyTorch } else { Self::Npz });
+        }
+        // A size below 2^32, then JSON.
+        let is_json = source.get(4..9) == Some(&[0, 0, 0, 0, b'{']);
+        is_json.then_some(Self::Safetensors)
+    }
+}
+
+/// Reads a file of tensors, whose format is told by how it begins, or else by its name. A file of one tensor without a
+/// name has it by [`Tensors::ONLY`].
+///
+/// # Errors
+/// The file cannot be read, is of no known format, or is damaged.
+pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
+    let path = path.as_ref();
+    reading(path, |source| {
+        let format = Format::of_bytes(source).or_else(|| Format::of_name(path));
+        match format {
+            // Models may be split over several files.
+            Some(Format::Gguf) => gguf::load(path),
+            Some(format) => read(source, format),
+            None => Err(unknown(source)),
+        }
+    })
+}
+
+/// Reads bytes of a format.
+///
+/// # Errors
+/// They are not as the format wants them.
+pub fn read(source: &Source, format: Format) -> FileResult<Tensors> {
+    match format {
+        Format::Safetensors => safetensors::read(source),
+        Format::Npy => npy::read(source).map(Tensors::from),
+        Format::Npz => npz::read(source),
+        Format::PyTorch => pt::read(source),
+        Format::Gguf => gguf::read(source),
+    }
+}
+
+/// Writes tensors to a file, whose format is told by its name: `.safetensors`, `.npz`, `.pt` or `.pth`, `.gguf`, or, of
+/// one tensor alone, `.npy`. The file appears under its name when it is complete, in the place of one that was there.
+///
+/// # Errors
+/// The name ends in no known format; the format cannot hold a tensor; a tensor cannot be computed; what the system
+/// refuses.
+pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
+    let path = path.as_ref();
+    let Some(format) = Format::of_name(path) else {
+        let found = "the name does not end in one".to_owned();
+        return Err(FileError::UnknownFormat { found }.in_file(path));
+    };
+    writing(path, |out| match format {
+        Format::Safetensors => safetensors::write(out, tensors),
+        Format::Npy => npy::write(out, tensors.only()?),
+        Format::Npz => npz::write(out, tensors, Compression::Stored),
+        Format::PyTorch => pt::write(out, tensors),
+        Format::Gguf => gguf::write(out, tensors),
+    })
+}
+
+/// No format is like this.
+fn unknown(bytes: &[u8]) -> FileError {
+    let found = match bytes {
+        [] => "the file is empty".to_owned(),
+        bytes => format!("the file begins with {:02x?}", &bytes[..bytes.len().min(8)]),
+    };
+    FileError::UnknownFormat { found }
+}

@@ -1,0 +1,48 @@
+//! Files of tensors.
+//!
+//! [`load`] and [`save`] read and write a file of any format, and there is a module for each of them. What is read
+//! stays where the file is mapped, if its numbers are aligned and in the machine's byte order: nothing is copied, and
+//! a device that uses the host's memory computes with it there.
+//!
+//! A file is never trusted: whatever its bytes, reading it gives tensors, or one [`FileError`] that says what is
+//! wrong, where, and what to do. No code in it is run. Memory is taken only for what the file really holds.
+//!
+//! ```
+//! use rustorch_files::{Tensors, load, save};
+//! use rustorch_tensor::Tensor;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("model.safetensors");
+//! let mut tensors = Tensors::new();
+//! tensors.insert("weight", Tensor::from_slice(&[1.0f32, 2.0], [2, 1])?);
+//! tensors.metadata.insert("format".into(), "pt".into());
+//! save(&path, &tensors)?;
+//!
+//! let tensors = load(&path)?;
+//! assert_eq!(tensors.get("weight")?.shape(), [2, 1]);
+//! assert_eq!(tensors.metadata["format"], "pt");
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod dlpack;
+mod elements;
+mod error;
+mod format;
+pub mod gguf;
+mod literal;
+pub mod npy;
+pub mod npz;
+mod pickle;
+pub mod pt;
+pub mod raw;
+pub mod safetensors;
+mod source;
+mod tensors;
+mod zip;
+
+pub use error::{FileError, FileResult};
+pub use format::{Format, load, read, save};
+pub use source::Source;
+pub use tensors::Tensors;

@@ -1,0 +1,88 @@
+//! NumPy's format of several arrays, `.npz`: a zip archive of `.npy` files.
+
+use std::io::{Seek, Write};
+use std::path::Path;
+
+use crate::elements::bytes_of;
+use crate::error::{FileError, FileResult, quoted};
+use crate::npy;
+use crate::source::{Source, reading, writing};
+use crate::tensors::Tensors;
+use crate::zip::{Archive, Writer};
+
+pub use crate::zip::Compression;
+
+const EXTENSION: &str = ".npy";
+
+/// Reads a file. Arrays that are stored as they are, where their numbers are aligned, are where the file is mapped;
+/// others are copied or decompressed, all of them when the file is read.
+///
+/// # Errors
+/// It cannot be read, or is not as the formats want it; an array as [`npy::load`].
+pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
+    reading(path.as_ref(), read)
+}
+
+/// [`load`] of bytes.
+///
+/// # Errors
+/// As [`load`].
+pub fn read(source: &Source) -> FileResult<Tensors> {
+    read_within(source, u64::MAX)
+}
+
+/// [`read`] of a file from which no array may decompress to more than `limit` bytes. Without a limit it is 1032 times
+/// what the file has of it, which is what deflate can do.
+///
+/// # Errors
+/// As [`load`]; an array that is larger.
+pub fn read_within(source: &Source, limit: u64) -> FileResult<Tensors> {
+    let archive = Archive::read(source, limit)?;
+    let mut tensors = Tensors::new();
+    for entry in archive.names() {
+        let Some(name) = entry.strip_suffix(EXTENSION) else {
+            let place = format!("entry {}", quoted(entry));
+            let advice = "an .npz file has .npy files only";
+            return Err(FileError::unsupported(
+                place,
+                "a file of another kind",
+                advice,
+            ));
+        };
+        let Some(data) = archive.data(entry) else {
+            continue;
+        };
+        let tensor = npy::read_named(name, &data?)?;
+        tensors.insert(name, tensor);
+    }
+    Ok(tensors)
+}
+
+/// Writes a file, as [`write`].
+///
+/// # Errors
+/// As [`write`].
+pub fn save(path: impl AsRef<Path>, tensors: &Tensors, compression: Compression) -> FileResult<()> {
+    writing(path.as_ref(), |out| write(out, tensors, compression))
+}
+
+/// Writes tensors, without their metadata: `np.savez`, or `np.savez_compressed`. Those that are stored are aligned to
+/// 64 bytes.
+///
+/// # Errors
+/// A tensor as [`npy::write`]; a name of more than 65531 bytes.
+pub fn write(
+    out: &mut (impl Write + Seek),
+    tensors: &Tensors,
+    compression: Compression,
+) -> FileResult<()> {
+    let mut writer = Writer::new(out);
+    for (name, tensor) in tensors.iter() {
+        let entry = format!("{name}{EXTENSION}");
+        let bytes = npy::header(name, tensor)?.len() as u64 + bytes_of(tensor);
+        writer.add(&entry, compression, bytes, npy::ALIGNMENT as u64, |out| {
+            npy::write_named(name, out, tensor)
+        })?;
+    }
+    writer.finish()
+}

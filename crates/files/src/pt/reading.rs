@@ -1,0 +1,269 @@
+//! From a file's pickle and storages to values.
+
+use std::collections::HashMap;
+
+use rustorch_ir::DType;
+use rustorch_tensor::Tensor;
+
+use super::{LEGACY_MAGIC, Value};
+use crate::elements::{self, ByteOrder};
+use crate::error::{FileError, FileResult, quoted};
+use crate::pickle::{Id, Object, Pickled, StorageObject, TensorObject, unpickle};
+use crate::source::Source;
+use crate::zip::Archive;
+
+const PICKLE: &str = "the pickle";
+
+/// How deep containers may be in each other.
+const DEEPEST: usize = 100;
+
+/// How often an object may be visited, on average for each byte of the pickle: containers may be there several times,
+/// but a small file must not become large by that.
+const VISITS_PER_BYTE: usize = 4;
+
+/// Bytes that a tensor may show if its storage has fewer, as an expanded one does.
+const LARGEST_EXPANDED: usize = 1 << 30;
+
+/// Reads a zip archive.
+pub(super) fn archive(source: &Source) -> FileResult<Value> {
+    const DATA: &str = "data.pkl";
+    let archive = Archive::read(source, u64::MAX)?;
+    let is_pickle = |name: &&str| name.rsplit('/').next() == Some(DATA);
+    let Some(pickle) = archive.names().find(is_pickle) else {
+        let advice = "save it with torch.save";
+        let found = format!("a zip archive without {DATA}");
+        return Err(FileError::unsupported("the zip archive", found, advice));
+    };
+    let root = &pickle[..pickle.len() - DATA.len()];
+    let missing = || FileError::damaged("the zip archive", "it has no pickle");
+    let bytes = archive.data(pickle).ok_or_else(missing)??;
+    let order = match archive.data(&format!("{root}byteorder")).transpose()? {
+        Some(order) if *order == *b"big" => ByteOrder::Big,
+        _ => ByteOrder::Little,
+    };
+    let (pickled, _) = unpickle(PICKLE, &bytes)?;
+    let find = |key: &str| archive.data(&format!("{root}data/{key}")).transpose();
+    Reader::new(&pickled, order, bytes.len(), &find).value()
+}
+
+/// Reads the format before zip archives: pickles of a magic number, the format's version, the machine, the value and
+/// the storages' keys; then for each storage its number of elements in 8 bytes, and these.
+pub(super) fn legacy(source: &Source) -> FileResult<Value> {
+    let mut at = LEGACY_MAGIC.len();
+    let (version, len) = unpickle("the version", &source[at..])?;
+    at += len;
+    if !matches!(version.objects[version.value], Object::Int(1001)) {
+        let found = "another version of the format before zip archives";
+        let advice = "save it again with a current PyTorch";
+        return Err(FileError::unsupported("the version", found, advice));
+    }
+    let (machine, len) = unpickle("what machine it was", &source[at..])?;
+    at += len;
+    let order = byte_order(&machine);
+    let begin = at;
+    let (value, len) = unpickle(PICKLE, &source[at..])?;
+    at += len;
+    let (keys, len) = unpickle("the list of storages", &source[at..])?;
+    at += len;
+    let storages = legacy_storages(source, &value, &keys, at)?;
+    let find = |key: &str| Ok(storages.get(key).cloned());
+    Reader::new(&value, order, at - begin, &find).value()
+}
+
+fn byte_order(machine: &Pickled<'_>) -> ByteOrder {
+    let objects = &machine.objects;
+    let is_little = |&(key, value): &(Id, Id)| {
+        matches!(objects[key], Object::Text("little_endian"))
+            .then(|| !matches!(objects[value], Object::Bool(false)))
+    };
+    match &objects[machine.value] {
+        Object::Dict(entries) if entries.iter().find_map(is_little) == Some(false) => {
+            ByteOrder::Big
+        }
+        _ => ByteOrder::Little,
+    }
+}
+
+/// Where each storage lies, in the order of the list of keys from `at` on.
+fn legacy_storages<'a>(
+    source: &Source,
+    value: &Pickled<'_>,
+    keys: &Pickled<'a>,
+    mut at: usize,
+) -> FileResult<HashMap<&'a str, Source>> {
+    const COUNT: usize = 8;
+    let mut known = HashMap::new();
+    for object in &value.objects {
+        if let Object::Storage(storage) = object {
+            known.insert(storage.key, storage);
+        }
+    }
+    let wrong = || FileError::damaged("the list of storages", "it is no list of known keys");
+    let Object::List(list) = &keys.objects[keys.value] else {
+        return Err(wrong());
+    };
+    let mut storages = HashMap::new();
+    for &key in list {
+        let Object::Text(key) = keys.objects[key] else {
+            return Err(wrong());
+        };
+        let storage = known.get(key).ok_or_else(wrong)?;
+        let bytes = bytes_of(storage)?;
+        let data = source.part(place(key), (at + COUNT) as u64, bytes as u64)?;
+        at += COUNT + bytes;
+        storages.insert(key, data);
+    }
+    Ok(storages)
+}
+
+fn place(key: &str) -> String {
+    format!("storage {}", quoted(key))
+}
+
+fn bytes_of(storage: &StorageObject<'_>) -> FileResult<usize> {
+    let size = storage.dtype.and_then(DType::size).unwrap_or(1);
+    storage.count.checked_mul(size).ok_or_else(|| {
+        let problem = format!("{} elements do not fit any memory", storage.count);
+        FileError::damaged(place(storage.key), problem)
+    })
+}
+
+/// Makes values of objects.
+struct Reader<'a> {
+    pickled: &'a Pickled<'a>,
+    order: ByteOrder,
+    /// The bytes of a storage, by its key.
+    find: &'a dyn Fn(&str) -> FileResult<Option<Source>>,
+    /// Storages as tensors of one dimension, by the dtypes that they were seen as.
+    storages: HashMap<(&'a str, DType), Tensor>,
+    /// How many objects may still be visited.
+    visits: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn new(
+        pickled: &'a Pickled<'a>,
+        order: ByteOrder,
+        bytes: usize,
+        find: &'a dyn Fn(&str) -> FileResult<Option<Source>>,
+    ) -> Self {
+        Self {
+            pickled,
+            order,
+            find,
+            storages: HashMap::new(),
+            visits: bytes.saturating_mul(VISITS_PER_BYTE),
+        }
+    }
+
+    fn value(&mut self) -> FileResult<Value> {
+        self.make(self.pickled.value, "", DEEPEST)
+    }
+
+    /// The value of an object that `name` leads to, which may have others in it `depth` deep.
+    fn make(&mut self, id: Id, name: &str, depth: usize) -> FileResult<Value> {
+        let wrong = |problem: &str| Err(FileError::damaged(PICKLE, problem));
+        let (Some(depth), Some(visits)) = (depth.checked_sub(1), self.visits.checked_sub(1)) else {
+            return wrong(
+                "containers are in each other too deep or too often, or one is in itself",
+            );
+        };
+        self.visits = visits;
+        let pickled = self.pickled;
+        Ok(match &pickled.objects[id] {
+            Object::None => Value::None,
+            Object::Bool(value) => Value::Bool(*value),
+            Object::Int(value) => Value::Int(*value),
+            Object::Float(value) => Value::Float(*value),
+            Object::Text(text) => Value::Text((*text).to_owned()),
+            Object::List(list) => Value::List(self.list(list, name, depth)?),
+            Object::Tuple(list) => Value::Tuple(self.list(list, name, depth)?),
+            Object::Dict(entries) => Value::Dict(self.dict(entries, name, depth)?),
+            Object::Tensor(tensor) => Value::Tensor(self.tensor(tensor, name)?),
+            Object::Storage(_) => {
+                let advice = "save the tensor that it is of";
+                return Err(FileError::unsupported(PICKLE, "a storage alone", advice));
+            }
+            Object::Global(global) => {
+                let found = format!("{global:?} alone");
+                let advice = "save its name as a text";
+                return Err(FileError::unsupported(PICKLE, found, advice));
+            }
+        })
+    }
+
+    fn list(&mut self, list: &[Id], name: &str, depth: usize) -> FileResult<Vec<Value>> {
+        let mut values = Vec::new();
+        for (at, &id) in list.iter().enumerate() {
+            values.push(self.make(id, &format!("{name}.{at}"), depth)?);
+        }
+        Ok(values)
+    }
+
+    fn dict(
+        &mut self,
+        entries: &[(Id, Id)],
+        name: &str,
+        depth: usize,
+    ) -> FileResult<Vec<(Value, Value)>> {
+        let mut values = Vec::new();
+        for &(key, value) in entries {
+            let key = self.make(key, name, depth)?;
+            let inside = match &key {
+                Value::Text(key) if name.is_empty() => key.clone(),
+                Value::Text(key) => format!("{name}.{key}"),
+                _ => format!("{name}.…"),
+            };
+            let value = self.make(value, &inside, depth)?;
+            values.push((key, value));
+        }
+        Ok(values)
+    }
+
+    fn tensor(&mut self, tensor: &TensorObject, name: &str) -> FileResult<Tensor> {
+        let pickled = self.pickled;
+        let Object::Storage(storage) = &pickled.objects[tensor.storage] else {
+            return Err(FileError::damaged(PICKLE, "a tensor has no storage"));
+        };
+        let shown = tensor.dtype.bytes_of(&tensor.shape);
+        let limit = bytes_of(storage)?.max(LARGEST_EXPANDED);
+        if shown.is_none_or(|bytes| bytes > limit) {
+            let problem = format!(
+                "its shape {:?} shows more than the {limit} bytes that it may",
+                tensor.shape
+            );
+            return Err(FileError::damaged(
+                format!("tensor {}", quoted(name)),
+                problem,
+            ));
+        }
+        let memory = self.storage(storage, tensor.dtype)?;
+        let offset = memory.storage_offset().checked_add(tensor.offset);
+        let offset = offset.unwrap_or(usize::MAX);
+        let seen = memory.as_strided(&tensor.shape, &tensor.strides, offset);
+        seen.map_err(FileError::tensor(name))
+    }
+
+    /// A storage, seen as elements of a dtype.
+    fn storage(&mut self, storage: &StorageObject<'a>, dtype: DType) -> FileResult<Tensor> {
+        let key = (storage.key, dtype);
+        if let Some(known) = self.storages.get(&key) {
+            return Ok(known.clone());
+        }
+        let place = place(storage.key);
+        let Some(data) = (self.find)(storage.key)? else {
+            return Err(FileError::damaged(place, "its bytes are not in the file"));
+        };
+        let bytes = bytes_of(storage)?;
+        let data = data.part(&place, 0, bytes as u64)?;
+        let size = dtype.size().unwrap_or(1);
+        if !bytes.is_multiple_of(size) {
+            let problem = format!("its {bytes} bytes are no whole elements of {dtype}");
+            return Err(FileError::damaged(place, problem));
+        }
+        let data = elements::native(storage.key, data, dtype, self.order)?;
+        let tensor = elements::tensor(storage.key, &data, dtype, &[bytes / size])?;
+        self.storages.insert(key, tensor.clone());
+        Ok(tensor)
+    }
+}
