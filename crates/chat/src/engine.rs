@@ -9,16 +9,20 @@ use jiff::Zoned;
 use jiff::civil::DateTime;
 use jiff::fmt::strtime;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
+use minijinja::value::{Kwargs, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value, filters};
 
 use crate::error::ChatError;
-use crate::{json, python};
+use crate::{json, python, sums};
 
 /// Bytes that a template may write for each step that it may take. Text and lists that it keeps cost a step for
 /// 64 bytes.
 const WRITTEN: u64 = 4;
 /// Calls of macros, and nested values, that it may be in.
 const DEPTH: usize = 200;
+
+/// Items of a list that may be an operand of a sum.
+const SUMMAND: usize = 100_000;
 
 /// The name of the only template of an environment.
 const NAME: &str = "chat";
@@ -58,11 +62,14 @@ impl Engine {
         environment.set_recursion_limit(DEPTH);
         environment.set_unknown_method_callback(python::call);
         environment.add_filter("tojson", json::tojson);
+        environment.add_filter("summand", summand);
+        environment.add_filter("sum", sum);
+        // Jinja2 has none, and it adds lists without counting.
+        environment.remove_filter("chain");
         environment.add_test("iterable", python::is_iterable);
         environment.add_function("raise_exception", raise_exception);
-        environment
-            .add_template_owned(NAME, without_generation_tags(source))
-            .map_err(told)?;
+        let source = sums::with_limits(&without_generation_tags(source), "summand");
+        environment.add_template_owned(NAME, source).map_err(told)?;
         Ok(Engine {
             environment,
             model: model.to_owned(),
@@ -116,6 +123,37 @@ impl Write for Bounded {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// An operand of a sum: a list that is not too long.
+fn summand(value: Value) -> Result<Value, Error> {
+    if !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
+        return Ok(value);
+    }
+    let value = match value.len() {
+        Some(_) => value,
+        None => value.try_iter()?.take(SUMMAND + 1).collect(),
+    };
+    match value.len() {
+        Some(0..=SUMMAND) => Ok(value),
+        _ => Err(ErrorKind::OutOfFuel.into()),
+    }
+}
+
+/// The filter `sum`, of numbers: lists and strings would be added without counting.
+fn sum(
+    state: &State,
+    values: Value,
+    attribute: Option<&str>,
+    start: Option<Value>,
+    named: Kwargs,
+) -> Result<Value, Error> {
+    let first = start.clone().or(named.get("start")?);
+    if first.is_some_and(|it| !it.is_number()) {
+        let reason = "sum: it does not begin with a number";
+        return Err(Error::new(ErrorKind::InvalidOperation, reason));
+    }
+    filters::sum(state, values, attribute, start, named)
 }
 
 fn raise_exception(message: &Value) -> Result<Value, Error> {

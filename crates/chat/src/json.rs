@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use minijinja::value::{Kwargs, Value, ValueKind};
-use minijinja::{Error, ErrorKind};
+use minijinja::{Error, ErrorKind, State};
 
 /// The deepest nesting that is written, as of what `serde_json` reads.
 const DEPTH: usize = 128;
@@ -22,10 +22,10 @@ struct Layout {
 /// # Errors
 /// If a value has no JSON, or an argument is of the wrong type.
 pub(crate) fn tojson(
+    state: &State,
     value: &Value,
     ensure_ascii: Option<bool>,
     indent: Option<Value>,
-    separators: Option<Value>,
     named: Kwargs,
 ) -> Result<Value, Error> {
     let indent = match indent.or(named.get("indent")?) {
@@ -36,7 +36,7 @@ pub(crate) fn tojson(
             None => it.as_str().unwrap_or_default().to_owned(),
         }),
     };
-    let separators = separators.or(named.get("separators")?);
+    let separators = named.get::<Option<Value>>("separators")?;
     let separators = match separators.filter(|it| !it.is_none()) {
         Some(pair) => (text_at(&pair, 0)?, text_at(&pair, 1)?),
         None => {
@@ -54,7 +54,7 @@ pub(crate) fn tojson(
     };
     named.assert_all_used()?;
     let mut text = String::new();
-    layout.write(value, 0, &mut text)?;
+    layout.write(state, value, 0, &mut text)?;
     Ok(text.into())
 }
 
@@ -69,7 +69,16 @@ fn refused(reason: impl Into<String>) -> Error {
 }
 
 impl Layout {
-    fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+    fn write(
+        &self,
+        state: &State,
+        value: &Value,
+        depth: usize,
+        out: &mut String,
+    ) -> Result<(), Error> {
+        // A list may have another one many times, which is written as often.
+        let bytes = value.as_str().map_or(0, str::len) + self.line_length(depth);
+        state.consume_fuel(1 + bytes as u64 / 64)?;
         if depth > DEPTH {
             return Err(refused("tojson: the value is nested too deeply"));
         }
@@ -78,10 +87,10 @@ impl Layout {
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::Number => out.push_str(&number(value)),
             ValueKind::String => self.string(value.as_str().unwrap_or_default(), out),
-            ValueKind::Map => self.map(value, depth, out)?,
+            ValueKind::Map => self.map(state, value, depth, out)?,
             ValueKind::Seq | ValueKind::Iterable => {
                 self.brackets(['[', ']'], value.try_iter()?, depth, out, |item, out| {
-                    self.write(&item, depth + 1, out)
+                    self.write(state, &item, depth + 1, out)
                 })?;
             }
             kind => return Err(refused(format!("tojson: {kind} has no JSON"))),
@@ -89,7 +98,7 @@ impl Layout {
         Ok(())
     }
 
-    fn map(&self, map: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+    fn map(&self, state: &State, map: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         let mut keys: Vec<Value> = map.try_iter()?.collect();
         if self.sort_keys {
             keys.sort();
@@ -99,12 +108,12 @@ impl Layout {
                 ValueKind::String => self.string(key.as_str().unwrap_or_default(), out),
                 _ => {
                     out.push('"');
-                    self.write(&key, depth + 1, out)?;
+                    self.write(state, &key, depth + 1, out)?;
                     out.push('"');
                 }
             }
             out.push_str(&self.separators.1);
-            self.write(&map.get_item(&key)?, depth + 1, out)
+            self.write(state, &map.get_item(&key)?, depth + 1, out)
         })
     }
 
@@ -132,6 +141,11 @@ impl Layout {
         }
         out.push(brackets[1]);
         Ok(())
+    }
+
+    /// The bytes of what is before a value on a line of its own.
+    fn line_length(&self, depth: usize) -> usize {
+        self.indent.as_ref().map_or(0, |it| it.len() * depth)
     }
 
     fn line(&self, depth: usize, out: &mut String) {

@@ -37,6 +37,7 @@ mod python;
 mod reasoning;
 mod scan;
 mod schema;
+mod sums;
 mod syntax;
 mod template;
 mod templates;

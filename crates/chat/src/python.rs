@@ -20,6 +20,12 @@ pub(crate) fn call(
     {
         return Ok(result);
     }
+    if let (Some(separator), "join", [items]) = (value.as_str(), method, args) {
+        return state.apply_filter("join", &[items.clone(), separator.into()]);
+    }
+    if let Some(text) = value.as_str() {
+        state.consume_fuel(bytes_made(text, method, args) / BYTES)?;
+    }
     if value.kind() == ValueKind::Seq && method == "index" {
         let (wanted,): (&Value,) = from_args(args)?;
         let mut items = value.try_iter()?;
@@ -29,6 +35,29 @@ pub(crate) fn call(
             .ok_or_else(|| not_found("the item is not in the list"));
     }
     pycompat::unknown_method_callback(state, value, method, args)
+}
+
+/// Bytes that cost a step, as elsewhere in the engine.
+const BYTES: u64 = 64;
+
+/// Bytes that a method makes beyond those of the text, where that is not bounded by its arguments: `pycompat`
+/// counts them when they are there.
+fn bytes_made(text: &str, method: &str, args: &[Value]) -> u64 {
+    match (method, args) {
+        ("replace", [old, new, ..]) => {
+            let (old, new) = (old.as_str(), new.as_str());
+            let count = old.map_or(0, |old| text.matches(old).count() as u64);
+            count.saturating_mul(new.map_or(0, str::len) as u64)
+        }
+        // Its widths and precisions.
+        ("format", _) => {
+            let numbers = text.split(|it: char| !it.is_ascii_digit());
+            let numbers = numbers.filter(|it| !it.is_empty());
+            let sizes = numbers.map(|it| it.parse().unwrap_or(u64::MAX));
+            sizes.fold(0, u64::saturating_add)
+        }
+        _ => 0,
+    }
 }
 
 /// Whether Python could iterate over a value: unlike minijinja, over strings, and not over `None`.

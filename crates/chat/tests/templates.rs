@@ -302,23 +302,64 @@ const WITHOUT_TOOLS: [&str; 6] = [
 
 #[test]
 fn templates_that_do_not_end_are_ended() {
-    let cases = [
-        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
-        "{% set n = namespace(s='x') %}{% for a in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}",
-        "{% for a in range(99999) %}{{ 'x' * 99999 }}{% endfor %}",
-        "{{ 'x' * 9999999999 }}",
-    ];
-    for source in cases {
+    let render = |source: &str| {
         let template = ChatTemplate::new(source, "test", Map::new()).unwrap();
-        let result = render(&template, &[], &RenderOptions::default());
+        render(&template, &[], &RenderOptions::default())
+    };
+    // What makes something twice as large, over and over.
+    let doubled = |start: &str, twice: &str, end: &str| {
+        format!(
+            "{{% set n = namespace(v={start}) %}}{{% for a in range(60) %}}{{% set n.v = {twice} %}}\
+             {{% endfor %}}{end}"
+        )
+    };
+    let nested = "[n.v, n.v]";
+    let cases = [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}".to_owned(),
+        "{% for a in range(99999) %}{{ 'x' * 99999 }}{% endfor %}".to_owned(),
+        "{{ 'x' * 9999999999 }}".to_owned(),
+        doubled("'x'", "n.v ~ n.v", ""),
+        doubled("'x'", "n.v + n.v", ""),
+        doubled("'x'", "n.v * 2", ""),
+        doubled("'x'", "[n.v, n.v]|join", ""),
+        doubled("'xx'", "n.v.replace('x', n.v)", ""),
+        doubled("'xx'", "n.v.replace('x', n.v, 9)", ""),
+        doubled("'xx'", "n.v|replace('x', n.v)", ""),
+        doubled("'xx'", "n.v.join(n.v)", ""),
+        doubled("'xx'", "n.v|join(n.v)", ""),
+        doubled("[1]", "n.v + n.v", ""),
+        doubled("[1]", "[1] + n.v + n.v|list", ""),
+        doubled("[1]", "(n.v) * 99 + (n.v) * 99", ""),
+        doubled("[1]", "n.v|map('string') + n.v|select", ""),
+        doubled("[1]", "n.v * 2 + n.v[::-1]", ""),
+        doubled("[1]", nested, "{{ n.v }}"),
+        doubled("[1]", nested, "{{ n.v|tojson }}"),
+        doubled("[1]", nested, "{{ n.v|tojson(indent=4) }}"),
+        doubled("{'a': 1}", "{'a': n.v, 'b': n.v}", "{{ n.v|tojson }}"),
+        "{{ '{:999999999999}'.format(1) }}".to_owned(),
+        "{{ '%999999999999d'|format(1) }}".to_owned(),
+        "{{ 'a\nb'|indent(999999999999) }}".to_owned(),
+    ];
+    for source in &cases {
+        let result = render(source);
         assert!(
             matches!(result, Err(ChatError::Limit { .. })),
-            "{source}: {result:?}"
+            "{source}: {:?}",
+            result.map(|it| it.len())
         );
     }
-    let source = "{% macro f() %}{{ f() }}{% endmacro %}\n{{ f() }}";
-    let template = ChatTemplate::new(source, "test", Map::new()).unwrap();
-    assert!(render(&template, &[], &RenderOptions::default()).is_err());
+    for refused in [
+        "{% macro f() %}{{ f() }}{% endmacro %}\n{{ f() }}",
+        "{{ range(1000000000)|list|length }}",
+        "{{ ['a', 'b']|sum(start='') }}",
+        "{{ [1]|chain([2]) }}",
+    ] {
+        assert!(render(refused).is_err(), "{refused}");
+    }
+    // Many small sums are none too large.
+    let long = "{% set n = namespace(v=[]) %}{% for a in range(9999) %}{% set n.v = n.v + [a] %}{% endfor %}\
+                {{ n.v|length }} {{ [1, 2]|sum(start=3) }}";
+    assert_eq!(render(long).unwrap(), "9999 6");
 }
 
 #[test]
