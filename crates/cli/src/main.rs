@@ -5,7 +5,8 @@
 //! ```text
 //! cli       the command line as a whole
 //! commands  one file each, with its own options: does the work by the libraries
-//! devices   ┐
+//! changes   ┐
+//! devices   │
 //! model     ├ what it means: a runtime, an opened model, options of the libraries
 //! sampling  │
 //! settings  ┘
@@ -16,6 +17,7 @@
 
 mod args;
 mod bundled;
+mod changes;
 mod cli;
 mod commands;
 mod devices;

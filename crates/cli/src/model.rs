@@ -9,48 +9,75 @@ use rustorch_gguf::Gguf;
 use rustorch_llm::{LlmError, Model, Selection, Session, load_tokenizer};
 use rustorch_tokenizer::Tokenizer;
 
-use crate::args::ModelArgs;
+use crate::args::{ChangeArgs, FileArgs, ModelArgs};
+use crate::failure::Usage;
 use crate::{bundled, progress};
 
 /// Files above this size are worth a progress bar.
 const LARGE: u64 = 64 << 20;
 
-/// Where a model comes from.
-pub(crate) struct Source(Option<PathBuf>);
+/// Where a model comes from, and what changes it.
+#[derive(Default)]
+pub(crate) struct Source {
+    file: FileArgs,
+    changes: ChangeArgs,
+}
 
 impl From<&ModelArgs> for Source {
     fn from(args: &ModelArgs) -> Self {
-        Self(args.model.clone())
+        Self {
+            file: args.file.clone(),
+            changes: args.changes.clone(),
+        }
+    }
+}
+
+impl From<&FileArgs> for Source {
+    fn from(args: &FileArgs) -> Self {
+        Self {
+            file: args.clone(),
+            ..Self::default()
+        }
     }
 }
 
 impl Source {
-    /// The model in this file; without one, the bundled model.
+    /// The model in this file, as it is; without one, the bundled model.
     pub(crate) fn new(path: Option<PathBuf>) -> Self {
-        Self(path)
+        Self {
+            file: FileArgs {
+                model: path,
+                ..FileArgs::default()
+            },
+            ..Self::default()
+        }
     }
 
     pub(crate) fn is_bundled(&self) -> bool {
-        self.0.is_none()
+        self.file.model.is_none()
     }
 
-    /// The file's header, checked.
+    /// The file's header, checked, with the values of keys that are given instead.
     ///
     /// # Errors
-    /// There is no such file, or it is not a sound GGUF file.
+    /// There is no such file, or it is not a sound GGUF file; a key has two values.
     pub(crate) fn open(&self) -> Result<Gguf> {
-        Ok(match &self.0 {
+        let mut gguf = match &self.file.model {
             Some(path) => Gguf::open(path)?,
             None => bundled::open()?,
-        })
+        };
+        self.file.keys.apply(&mut gguf.metadata)?;
+        Ok(gguf)
     }
 
     /// The model, whose weights are still on disk; see [`load`].
     ///
     /// # Errors
-    /// As [`Self::open`]; the model is of a kind that is not supported, or damaged.
+    /// As [`Self::open`]; the model is of a kind that is not supported, or damaged; what is to change
+    /// it cannot be read, or is for another model.
     pub(crate) fn load(&self) -> Result<Model> {
-        Model::load(self.open()?).with_context(|| self.to_string())
+        let (gguf, options) = (self.open()?, self.changes.options()?);
+        Model::load_with(gguf, &options).map_err(|e| self.told(e))
     }
 
     /// The tokenizer alone.
@@ -58,16 +85,27 @@ impl Source {
     /// # Errors
     /// As [`Self::open`]; there is no tokenizer, or it is not supported.
     pub(crate) fn tokenizer(&self) -> Result<Tokenizer> {
-        let tokenizer = load_tokenizer(&self.open()?).with_context(|| self.to_string())?;
+        let tokenizer = load_tokenizer(&self.open()?).map_err(|e| self.told(e))?;
         tokenizer
             .ok_or(LlmError::NoVocabulary)
             .with_context(|| self.to_string())
+    }
+
+    /// What is wrong, and with what: of what changes the model errors name the file themselves.
+    fn told(&self, error: LlmError) -> anyhow::Error {
+        match error {
+            LlmError::Adapter { .. } => error.into(),
+            error => match self.file.keys.explain(error) {
+                usage if usage.is::<Usage>() => usage,
+                error => error.context(self.to_string()),
+            },
+        }
     }
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.file.model {
             Some(path) => path.display().fmt(f),
             None => f.write_str(bundled::NAME),
         }

@@ -154,7 +154,8 @@ fn layers(model: &Model, context: usize, options: &SessionOptions) -> Vec<u64> {
     let mut layers = vec![cache as u64; c.layers];
     let last = c.layers.saturating_sub(1);
     let is_tied = model.gguf().tensor("output.weight").is_none();
-    for tensor in model.gguf().tensors() {
+    let own = model.gguf().tensors().iter();
+    for tensor in own.chain(model.adapters().tensors()) {
         let layer = tensor.name.strip_prefix("blk.");
         let layer = layer.and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
         let of_embedding = tensor.name.starts_with("token_embd");

@@ -1,18 +1,21 @@
 //! The parts that decoders are made of. Each declares its weights by their GGUF names and
 //! says its forward pass in tensor operations, once, for every weight format and device.
 
+use rustorch_ir::DType;
 use rustorch_ir::ops::Rope;
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
 use crate::LlmError;
+use crate::adapters::LowRank;
 use crate::config::Config;
 use crate::kv_cache::LayerCache;
 use crate::weights::Weights;
 
-/// `x · wᵀ + bias`, whatever the weights' format.
+/// `x · wᵀ + bias`, whatever the weights' format, and what adapters add.
 pub(crate) struct Linear {
     weight: Tensor,
     bias: Option<Tensor>,
+    adapters: Vec<LowRank>,
 }
 
 impl Linear {
@@ -23,19 +26,57 @@ impl Linear {
         outputs: usize,
         inputs: usize,
     ) -> Result<Self, LlmError> {
+        let weight = format!("{name}.weight");
         Ok(Self {
-            weight: w.get(&format!("{name}.weight"), &[outputs, inputs])?,
+            weight: w.get(&weight, &[outputs, inputs])?,
             bias: w.opt_f32(&format!("{name}.bias"), &[outputs])?,
+            adapters: w.low_rank(&weight),
         })
     }
 
-    /// The weights of another part, without a bias: a tied output head.
-    pub(crate) fn tied(weight: Tensor) -> Self {
-        Self { weight, bias: None }
+    pub(crate) fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+        let y = x.linear(&self.weight, self.bias.as_ref())?;
+        let mut adapters = self.adapters.iter();
+        adapters.try_fold(y, |y, adapter| y.add(&adapter.product(x)?))
+    }
+}
+
+/// The rows of a table that token ids name, with what adapters add to them.
+pub(crate) struct Embedding {
+    table: Tensor,
+    adapters: Vec<LowRank>,
+}
+
+impl Embedding {
+    /// `{name}.weight` `[vocab, width]`.
+    pub(crate) fn load(
+        w: &Weights,
+        name: &str,
+        vocab: usize,
+        width: usize,
+    ) -> Result<Self, LlmError> {
+        let name = format!("{name}.weight");
+        Ok(Self {
+            table: w.get(&name, &[vocab, width])?,
+            adapters: w.low_rank(&name),
+        })
     }
 
-    pub(crate) fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
-        x.linear(&self.weight, self.bias.as_ref())
+    /// The table as a head that has no weights of its own. Adapters of the table change its rows
+    /// alone, as where they are trained ([PEFT](https://github.com/huggingface/peft)).
+    pub(crate) fn tied_head(&self) -> Linear {
+        Linear {
+            weight: self.table.clone(),
+            bias: None,
+            adapters: Vec::new(),
+        }
+    }
+
+    /// `tokens` `[t]` to `f32` `[t, width]`.
+    pub(crate) fn forward(&self, tokens: &Tensor) -> RusTorchResult<Tensor> {
+        let rows = self.table.embedding_as(tokens, DType::F32)?;
+        let mut adapters = self.adapters.iter();
+        adapters.try_fold(rows, |rows, adapter| rows.add(&adapter.rows(tokens)?))
     }
 }
 
@@ -196,12 +237,14 @@ impl SwiGlu {
     }
 }
 
-/// A layer: attention, then feed-forward, each behind a norm and beside a short cut.
+/// A layer: attention, then feed-forward, each behind a norm and beside a short cut; and what control
+/// vectors add.
 pub(crate) struct Layer {
     attention_norm: RmsNorm,
     attention: SelfAttention,
     ff_norm: RmsNorm,
     ff: SwiGlu,
+    direction: Option<Tensor>,
 }
 
 impl Layer {
@@ -213,6 +256,7 @@ impl Layer {
             attention: SelfAttention::load(w, &layer, c)?,
             ff_norm: RmsNorm::load(w, &format!("{layer}.ffn_norm"), c.width, c.rms_eps)?,
             ff: SwiGlu::load(w, &layer, c)?,
+            direction: w.direction(index),
         })
     }
 
@@ -228,6 +272,10 @@ impl Layer {
                 .forward(&self.attention_norm.forward(x)?, pass, rotary, cache)?;
         let x = x.add(&attended)?;
         let fed = self.ff.forward(&self.ff_norm.forward(&x)?)?;
-        x.add(&fed)
+        let x = x.add(&fed)?;
+        match &self.direction {
+            Some(direction) => x.add(direction),
+            None => Ok(x),
+        }
     }
 }

@@ -52,6 +52,14 @@ pub enum LlmError {
         /// What is wrong with it.
         problem: String,
     },
+    /// An adapter or a control vector is none, or of another model.
+    #[error("{name}: {problem}")]
+    Adapter {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The context has no room for more tokens.
     #[error(
         "the context is full: {have} tokens and {more} more do not fit {size} (-c sets the size; \

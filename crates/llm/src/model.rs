@@ -4,15 +4,32 @@ use rustorch_gguf::Gguf;
 use rustorch_tokenizer::Tokenizer;
 
 use crate::LlmError;
+use crate::adapters::{AdapterFile, AdapterKind, Adapters, ControlLayers};
 use crate::arch::{self, Architecture};
 use crate::config::Config;
+use crate::keys::Keys;
+use crate::rotary::RopeOptions;
 use crate::weights::Weights;
+
+/// How a model is to differ from what its file says; by default not at all.
+#[derive(Clone, Debug, Default)]
+pub struct ModelOptions {
+    /// Its rotary embedding.
+    pub rope: RopeOptions,
+    /// LoRA adapters, all of which are added.
+    pub loras: Vec<AdapterFile>,
+    /// Control vectors, all of which are added.
+    pub control_vectors: Vec<AdapterFile>,
+    /// The layers that control vectors are added behind; all of those that they are for, if not given.
+    pub control_layers: Option<ControlLayers>,
+}
 
 /// A language model, ready to be run by a [`Session`](crate::Session).
 pub struct Model {
     architecture: Box<dyn Architecture>,
     tokenizer: Option<Tokenizer>,
     gguf: Gguf,
+    adapters: Adapters,
 }
 
 impl Model {
@@ -23,7 +40,30 @@ impl Model {
     /// of a type that is not supported; the vocabulary is damaged, or smaller or larger
     /// than the embedding table.
     pub fn load(gguf: Gguf) -> Result<Self, LlmError> {
-        let architecture = arch::load(&Weights::new(gguf.clone()))?;
+        Self::load_with(gguf, &ModelOptions::default())
+    }
+
+    /// As [`Self::load`], of a model that differs from what its file says.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; an option makes no sense, or an adapter is of another model.
+    pub fn load_with(gguf: Gguf, options: &ModelOptions) -> Result<Self, LlmError> {
+        if let Some(kind) = AdapterKind::of(&gguf) {
+            let (kind, option) = (kind.name(), kind.option());
+            return Err(LlmError::Input(format!(
+                "this is {kind}, not a model: give the model it was made for with -m, and this file \
+                 with {option}"
+            )));
+        }
+        let keys = Keys {
+            gguf: &gguf,
+            prefix: gguf.metadata.str("general.architecture")?,
+        };
+        let (loras, vectors) = (&options.loras, &options.control_vectors);
+        let adapters = Adapters::load(&keys, loras, vectors, options.control_layers)?;
+        let weights = Weights::changed(gguf.clone(), options.rope, adapters.clone());
+        let architecture = arch::load(&weights)?;
+        weights.check_adapters()?;
         let tokenizer = load_tokenizer(&gguf)?;
         let vocab = architecture.config().vocab;
         match &tokenizer {
@@ -35,6 +75,7 @@ impl Model {
                 architecture,
                 tokenizer,
                 gguf,
+                adapters,
             }),
         }
     }
@@ -55,6 +96,10 @@ impl Model {
     /// The file has no vocabulary.
     pub fn tokenizer(&self) -> Result<&Tokenizer, LlmError> {
         self.tokenizer.as_ref().ok_or(LlmError::NoVocabulary)
+    }
+
+    pub(crate) fn adapters(&self) -> &Adapters {
+        &self.adapters
     }
 
     pub(crate) fn architecture(&self) -> &dyn Architecture {

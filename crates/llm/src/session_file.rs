@@ -22,7 +22,7 @@ use crate::{LlmError, Model};
 const ARCHITECTURE: &str = "rustorch-session";
 
 /// Version of what is in them.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 const VERSION_KEY: &str = "session.version";
 const MODEL_KEY: &str = "session.model";
@@ -189,7 +189,10 @@ impl Saved {
             }
         }
         if metadata.str(MODEL_KEY).map_err(told)? != fingerprint(session.model()) {
-            return Err("saved with another model: choose the one it belongs to".to_owned());
+            return Err(
+                "saved with another model, rotary embedding or adapter: choose what it belongs to"
+                    .to_owned(),
+            );
         }
         let tokens = numbers(metadata, TOKENS_KEY)?;
         let batches = numbers(metadata, BATCHES_KEY)?;
@@ -292,11 +295,12 @@ fn ggml_type(dtype: DType) -> Result<GgmlType, LlmError> {
     }
 }
 
-/// Tells a model from others: SHA-256 over its tensors' names, types and sizes, and over the
-/// elements of its vectors, which training changes as it does all others.
+/// Tells a model from others: SHA-256 over its hyper-parameters, its tensors' names, types and sizes,
+/// the elements of its vectors, which training changes as it does all others, and all adapters.
 fn fingerprint(model: &Model) -> String {
     let mut hash = Sha256::new();
     let file = model.gguf();
+    hash.update(format!("{:?}\n", model.config()));
     for tensor in file.tensors() {
         let TensorInfo { name, dims, ty, .. } = tensor;
         hash.update(format!("{name} {dims:?} {}\n", ty.name()));
@@ -304,5 +308,6 @@ fn fingerprint(model: &Model) -> String {
             hash.update(file.data(tensor));
         }
     }
+    model.adapters().hash(&mut hash);
     format!("{:x}", hash.finalize())
 }

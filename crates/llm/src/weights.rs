@@ -1,36 +1,69 @@
 //! Weights by their GGUF names.
 
-use rustorch_gguf::{GgmlType, Gguf};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use rustorch_gguf::Gguf;
 use rustorch_ir::DType;
-use rustorch_runtime::{HostBuffer, Storage};
+use rustorch_ir::ops::RopeLayout;
 use rustorch_tensor::Tensor;
 
 use crate::LlmError;
+use crate::adapters::{Adapters, LowRank};
+use crate::config::Config;
+use crate::file_tensor::file_tensor;
+use crate::rotary::RopeOptions;
 
-/// The tensors of a file, used where they lie.
+/// The tensors of a file, used where they lie, and what changes the model that they are.
 pub struct Weights {
     gguf: Gguf,
-}
-
-/// The element type that a tensor of the file has here.
-fn dtype(ty: GgmlType) -> Option<DType> {
-    Some(match ty {
-        GgmlType::F64 => DType::F64,
-        GgmlType::F32 => DType::F32,
-        GgmlType::F16 => DType::F16,
-        GgmlType::BF16 => DType::BF16,
-        GgmlType::I64 => DType::I64,
-        GgmlType::I32 => DType::I32,
-        GgmlType::I16 => DType::I16,
-        GgmlType::I8 => DType::I8,
-        other => DType::Block(other.block_format()?),
-    })
+    rope: RopeOptions,
+    adapters: Adapters,
+    /// Names of weights of which additions were asked for.
+    adaptable: RefCell<BTreeSet<String>>,
 }
 
 impl Weights {
     /// The tensors of `gguf`.
     pub fn new(gguf: Gguf) -> Self {
-        Self { gguf }
+        Self::changed(gguf, RopeOptions::default(), Adapters::default())
+    }
+
+    /// The tensors of `gguf`, for a model that is changed so.
+    pub(crate) fn changed(gguf: Gguf, rope: RopeOptions, adapters: Adapters) -> Self {
+        Self {
+            gguf,
+            rope,
+            adapters,
+            adaptable: RefCell::default(),
+        }
+    }
+
+    /// The hyper-parameters of the file, whose architecture this is.
+    pub(crate) fn config(
+        &self,
+        architecture: &str,
+        layout: RopeLayout,
+    ) -> Result<Config, LlmError> {
+        Config::from_gguf(&self.gguf, architecture, layout, &self.rope)
+    }
+
+    /// What adapters add to the products with the weight `name`.
+    pub(crate) fn low_rank(&self, name: &str) -> Vec<LowRank> {
+        self.adaptable.borrow_mut().insert(name.to_owned());
+        self.adapters.low_rank(name)
+    }
+
+    /// Fails if an adapter changes a weight of which [`Self::low_rank`] was never asked.
+    pub(crate) fn check_adapters(&self) -> Result<(), LlmError> {
+        let adaptable = self.adaptable.borrow();
+        self.adapters
+            .check_all_used(|name| adaptable.contains(name))
+    }
+
+    /// What is added behind layer `index`: `f32` `[width]`.
+    pub(crate) fn direction(&self, index: usize) -> Option<Tensor> {
+        self.adapters.direction(index)
     }
 
     /// The file.
@@ -55,21 +88,13 @@ impl Weights {
         let Some(info) = self.gguf.tensor(name) else {
             return Ok(None);
         };
-        info.ensure_supported()?;
         if info.shape() != shape {
             return Err(wrong(
                 name,
                 format!("expected shape {shape:?}, got {:?}", info.shape()),
             ));
         }
-        let dtype =
-            dtype(info.ty).ok_or_else(|| wrong(name, format!("type {}", info.ty.name())))?;
-        let buffer = HostBuffer::borrowed(self.gguf.data_shared(info));
-        Ok(Some(Tensor::from_storage(
-            Storage::from_host(buffer),
-            shape,
-            dtype,
-        )?))
+        file_tensor(&self.gguf, info).map(Some)
     }
 
     /// As [`Self::get`], in `f32`: norms and biases, which files may hold in other floats.

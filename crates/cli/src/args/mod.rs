@@ -1,9 +1,12 @@
-//! Options that commands have in common: syntax only. [`devices`](crate::devices),
+//! Options that commands have in common: syntax only. [`changes`](crate::changes),
+//! [`devices`](crate::devices),
 //! [`model`](crate::model) and [`settings`](crate::settings) say what they mean.
 
 mod amount;
 mod backend;
 mod chat;
+mod list;
+mod model;
 mod route;
 mod sampling;
 mod shared;
@@ -11,9 +14,13 @@ mod shared;
 pub(crate) use amount::ByteCount;
 pub(crate) use backend::{BackendArg, Hybrid};
 pub(crate) use chat::ChatArgs;
+pub(crate) use list::{Row, Scaled, Whole};
+pub(crate) use model::{
+    AdapterArgs, ChangeArgs, FileArgs, KeyArgs, ModelArgs, RopeArgs, RopeScalingArg,
+};
 pub(crate) use route::{RouteArg, operation};
 pub(crate) use sampling::{FormArgs, SamplingArgs};
 pub(crate) use shared::{
     CacheType, ContextArgs, CoreMlArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, GpuArgs,
-    InjectArgs, LengthArgs, ModelArgs, TextArgs, ThreadArgs,
+    InjectArgs, LengthArgs, TextArgs, ThreadArgs,
 };

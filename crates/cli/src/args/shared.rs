@@ -53,14 +53,6 @@ pub(crate) struct DocumentArgs {
     pub(crate) format: Option<DocumentFormat>,
 }
 
-/// Which model.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct ModelArgs {
-    /// GGUF file of the model; of a split model, the first part [default: the bundled model]
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) model: Option<PathBuf>,
-}
-
 /// What goes wrong.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Devices")]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use rustorch_gguf::{Array, Gguf, TensorInfo, Value};
+use rustorch_llm::AdapterKind;
 use serde_json::json;
 
 use crate::args::Format;
@@ -30,6 +31,10 @@ pub(super) fn run(options: &Options) -> Result<()> {
     match options.format {
         Format::Text => {
             writeln!(out, "{source}")?;
+            if let Some(kind) = AdapterKind::of(&gguf) {
+                let (kind, option) = (kind.name(), kind.option());
+                writeln!(out, "{kind}, to be used with {option}")?;
+            }
             text(&gguf, &mut out)?;
         }
         Format::Json => json_line(&mut out, &as_json(&gguf))?,
@@ -109,6 +114,7 @@ fn as_json(gguf: &Gguf) -> serde_json::Value {
         "version": gguf.version(),
         "alignment": gguf.alignment(),
         "file_bytes": gguf.file_bytes(),
+        "used_with": AdapterKind::of(gguf).map_or("-m", AdapterKind::option),
         "weights": weights(gguf),
         "metadata": keys.collect::<serde_json::Map<_, _>>(),
         "tensors": gguf.tensors().iter().map(tensor).collect::<Vec<_>>(),

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use rustorch_tokenizer::EncodeOptions;
 
-use crate::args::{ModelArgs, TextArgs};
+use crate::args::{FileArgs, TextArgs};
 use crate::failure::Usage;
 use crate::model::Source;
 use crate::output::json_line;
@@ -15,7 +15,7 @@ use crate::text;
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    model: ModelArgs,
+    model: FileArgs,
 
     #[command(flatten)]
     text: TextArgs,

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod calibrate;
+mod changes;
 mod chat;
 mod commands;
 mod documents;
@@ -52,6 +53,12 @@ fn main() -> ExitCode {
             calibrate::a_calibration_is_kept_and_used_until_it_is_invalid,
             calibrate::choices_are_checked_on_thirty_cases,
             calibrate::a_folder_that_takes_no_file_is_an_error,
+            changes::options_mean_what_they_mean_in_llama_cpp,
+            changes::of_two_scales_the_later_counts,
+            changes::every_command_takes_them,
+            changes::a_prompt_is_kept_with_what_changed_the_model,
+            changes::adapters_are_told_from_models,
+            changes::what_does_not_fit_is_told,
             chat::a_line_is_a_message,
             chat::one_turn_is_what_the_plain_command_says,
             chat::reasoning_is_told_apart,

@@ -1,11 +1,10 @@
 //! The shape of most models: a decoder of equal layers.
 
-use rustorch_ir::DType;
 use rustorch_tensor::{RusTorchResult, Tensor, with_device};
 
 use super::Architecture;
 use crate::LlmError;
-use crate::blocks::{Layer, Linear, Pass, RmsNorm, Rotary};
+use crate::blocks::{Embedding, Layer, Linear, Pass, RmsNorm, Rotary};
 use crate::config::Config;
 use crate::kv_cache::LayerCache;
 use crate::weights::Weights;
@@ -14,7 +13,7 @@ use crate::weights::Weights;
 /// whose layers are [`Layer`]s.
 pub(super) struct Decoder {
     config: Config,
-    embedding: Tensor,
+    embedding: Embedding,
     layers: Vec<Layer>,
     norm: RmsNorm,
     head: Linear,
@@ -25,10 +24,10 @@ impl Decoder {
     /// All weights; the embedding table serves as the head where the file has none.
     pub(super) fn load(w: &Weights, config: Config) -> Result<Self, LlmError> {
         let c = &config;
-        let embedding = w.get("token_embd.weight", &[c.vocab, c.width])?;
+        let embedding = Embedding::load(w, "token_embd", c.vocab, c.width)?;
         let head = match w.opt("output.weight", &[c.vocab, c.width])? {
             Some(_) => Linear::load(w, "output", c.vocab, c.width)?,
-            None => Linear::tied(embedding.clone()),
+            None => embedding.tied_head(),
         };
         Ok(Self {
             layers: (0..c.layers)
@@ -61,7 +60,7 @@ impl Architecture for Decoder {
             positions,
             past: &past,
         };
-        let embed = || self.embedding.embedding_as(tokens, DType::F32);
+        let embed = || self.embedding.forward(tokens);
         let mut device = cache.first().and_then(|layer| layer.device);
         let mut x = match device {
             Some(device) => with_device(device, embed)??,

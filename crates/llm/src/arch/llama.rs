@@ -5,12 +5,11 @@ use rustorch_ir::ops::RopeLayout;
 use super::Architecture;
 use super::decoder::Decoder;
 use crate::LlmError;
-use crate::config::Config;
 use crate::weights::Weights;
 
 pub(super) const NAME: &str = "llama";
 
 pub(super) fn load(w: &Weights) -> Result<Box<dyn Architecture>, LlmError> {
-    let config = Config::from_gguf(w.gguf(), NAME, RopeLayout::Interleaved)?;
+    let config = w.config(NAME, RopeLayout::Interleaved)?;
     Ok(Box::new(Decoder::load(w, config)?))
 }

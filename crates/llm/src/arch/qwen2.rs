@@ -5,12 +5,11 @@ use rustorch_ir::ops::RopeLayout;
 use super::Architecture;
 use super::decoder::Decoder;
 use crate::LlmError;
-use crate::config::Config;
 use crate::weights::Weights;
 
 pub(super) const NAME: &str = "qwen2";
 
 pub(super) fn load(w: &Weights) -> Result<Box<dyn Architecture>, LlmError> {
-    let config = Config::from_gguf(w.gguf(), NAME, RopeLayout::Halves)?;
+    let config = w.config(NAME, RopeLayout::Halves)?;
     Ok(Box::new(Decoder::load(w, config)?))
 }

@@ -1,5 +1,6 @@
 //! The bundled model: llama.cpp's answers, on every device, and when devices fail.
 
+mod adapters;
 mod common;
 mod coreml;
 mod f32_hybrid;
@@ -20,11 +21,13 @@ use common::{find_metal, find_opencl};
 
 fn main() -> ExitCode {
     let opencl = tests![
+        adapters::adapters_on_opencl,
         layers::layers_are_computed_where_they_were_sent,
         faults::every_fault_of_an_opencl_device_at_every_kernel_of_every_token,
         goldens::on_opencl,
     ];
     let metal = tests![
+        adapters::adapters_on_emulated_metal,
         coreml::the_mac_hybrid_chooses_the_tokens_of_the_cpu,
         faults::every_fault_of_a_metal_device,
         goldens::on_emulated_metal,
@@ -33,6 +36,15 @@ fn main() -> ExitCode {
     let in_place = tests![zero_copy::a_device_in_host_memory_copies_no_byte];
     Suite::new()
         .always(always![
+            adapters::adapters_are_what_merged_weights_are,
+            adapters::quantised_weights_take_adapters,
+            adapters::a_table_takes_an_adapter_and_its_head_does_not,
+            adapters::a_scale_of_zero_changes_nothing,
+            adapters::saved_sessions_know_what_changed_the_model,
+            adapters::adapters_of_other_models_are_refused,
+            adapters::control_vectors_of_other_models_are_refused,
+            adapters::impossible_rotary_embeddings_are_refused,
+            adapters::damaged_adapters_are_refused_or_loaded,
             coreml::a_whole_transformer_is_one_program,
             coreml::core_ml_chooses_the_tokens_of_the_cpu,
             coreml::half_precision_keeps_the_perplexity,

@@ -15,12 +15,12 @@ use rustorch_llm::quantize::FileType;
 use rustorch_llm::{Model, Preset};
 use rustorch_runtime::DeviceType;
 
-use crate::args::{ContextArgs, DeviceArgs, DocumentFormat};
+use crate::args::{ContextArgs, DeviceArgs, DocumentFormat, ModelArgs};
 use crate::devices::Devices;
 use crate::failure::Usage;
 use crate::model::Source;
 use crate::output::note;
-use crate::{bundled, progress};
+use crate::progress;
 use limits::Limits;
 use measure::Test;
 
@@ -38,12 +38,11 @@ layers that it holds; where operations are, the fastest device counts for all.";
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
 pub(crate) struct Options {
-    /// GGUF file of the model [default: the bundled model]
-    #[arg(short, long, value_name = "FILE", conflicts_with = "preset")]
-    model: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
 
     /// Shape of a model to be made with random weights: classics-13m, tinyllama-1.1b, llama-3-8b
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["model", "KeyArgs", "AdapterArgs", "RopeArgs"])]
     preset: Option<Preset>,
 
     /// File type of the preset
@@ -185,12 +184,8 @@ impl Options {
     /// The model, and its name.
     fn model(&self) -> Result<(String, Model)> {
         let Some(preset) = self.preset else {
-            let source = Source::new(self.model.clone());
-            let name = self.model.as_ref().map(|path| path.display().to_string());
-            return Ok((
-                name.unwrap_or_else(|| bundled::NAME.to_owned()),
-                source.load()?,
-            ));
+            let source = Source::from(&self.model);
+            return Ok((source.to_string(), source.load()?));
         };
         let spinner = progress::spinner("making the model");
         let gguf = preset.build(self.quant)?;

@@ -1,0 +1,110 @@
+//! What options that change a model mean to the libraries.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use rustorch_gguf::{GgufError, Metadata};
+use rustorch_llm::{AdapterFile, LlmError, ModelOptions, RopeKind, RopeOptions};
+use rustorch_tokenizer::TokenizerError;
+
+use crate::args::{AdapterArgs, ChangeArgs, KeyArgs, RopeArgs, RopeScalingArg, Row, Scaled, Whole};
+use crate::failure::Usage;
+
+impl KeyArgs {
+    /// Puts the values into a file's metadata.
+    ///
+    /// # Errors
+    /// A key has two values.
+    pub(crate) fn apply(&self, metadata: &mut Metadata) -> Result<(), Usage> {
+        let mut seen = BTreeSet::new();
+        for change in self.override_kv.iter().flat_map(|row| &row.0) {
+            if !seen.insert(&change.key) {
+                let problem = format!("--override-kv {}: given twice", change.key);
+                return Err(Usage(problem));
+            }
+            metadata.insert(&change.key, change.value.clone());
+        }
+        Ok(())
+    }
+
+    /// The same error, which names the option if it is that a value is of a wrong type.
+    pub(crate) fn explain(&self, error: LlmError) -> anyhow::Error {
+        let wrong = match &error {
+            LlmError::Gguf(e) | LlmError::Tokenizer(TokenizerError::Metadata(e)) => e,
+            _ => return error.into(),
+        };
+        let changes = || self.override_kv.iter().flat_map(|row| &row.0);
+        match wrong {
+            GgufError::WrongType {
+                key,
+                expected,
+                found,
+            } if changes().any(|change| change.key == *key) => Usage(format!(
+                "--override-kv {key}: the model reads {expected}, not {found}"
+            ))
+            .into(),
+            _ => error.into(),
+        }
+    }
+}
+
+impl ChangeArgs {
+    /// The same for loading a model.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn options(&self) -> Result<ModelOptions> {
+        let AdapterArgs {
+            lora,
+            lora_scaled,
+            control_vector,
+            control_vector_scaled,
+            control_vector_layer_range,
+        } = &self.adapters;
+        Ok(ModelOptions {
+            rope: self.rope.options(),
+            loras: open(lora, lora_scaled)?,
+            control_vectors: open(control_vector, control_vector_scaled)?,
+            control_layers: match control_vector_layer_range.as_deref() {
+                Some(&[first, last]) => Some((first, last)),
+                _ => None,
+            },
+        })
+    }
+}
+
+/// Opens files.
+fn open(whole: &[Row<Whole>], scaled: &[Row<Scaled>]) -> Result<Vec<AdapterFile>> {
+    let whole = whole.iter().flat_map(|row| &row.0);
+    let whole = whole.map(|Whole(path)| (path, 1.0));
+    let scaled = scaled.iter().flat_map(|row| &row.0);
+    let scaled = scaled.map(|Scaled { path, scale }| (path, *scale));
+    let all = whole.chain(scaled);
+    all.map(|(path, scale)| Ok(AdapterFile::open(path, scale)?))
+        .collect()
+}
+
+impl RopeArgs {
+    /// As in llama.cpp, 0 stands for what the model's file says, and so does less than 0 for YaRN.
+    fn options(self) -> RopeOptions {
+        let given = |value: Option<f32>| value.filter(|value| *value != 0.0);
+        let yarn = |value: Option<f32>| value.filter(|value| *value >= 0.0);
+        RopeOptions {
+            kind: self.rope_scaling.map(|kind| match kind {
+                RopeScalingArg::None => RopeKind::None,
+                RopeScalingArg::Linear => RopeKind::Linear,
+                RopeScalingArg::Yarn => RopeKind::Yarn,
+            }),
+            freq_base: given(self.rope_freq_base),
+            freq_scale: match self.rope_scale {
+                Some(times) => Some(1.0 / times),
+                None => given(self.rope_freq_scale),
+            },
+            yarn_orig_ctx: self.yarn_orig_ctx.filter(|tokens| *tokens > 0),
+            yarn_ext_factor: yarn(self.yarn_ext_factor),
+            yarn_attn_factor: yarn(self.yarn_attn_factor),
+            yarn_beta_slow: yarn(self.yarn_beta_slow),
+            yarn_beta_fast: yarn(self.yarn_beta_fast),
+        }
+    }
+}
