@@ -6,6 +6,7 @@ use llguidance::toktrie::SimpleVob;
 use llguidance::{Matcher, TokenParser};
 
 use crate::GrammarError;
+use crate::automaton::Text;
 
 /// A set of tokens.
 #[derive(Clone, Debug)]
@@ -48,22 +49,42 @@ impl TokenMask {
 /// After an error every other call fails, too: a constraint that broke never lets tokens pass.
 #[derive(Clone)]
 pub struct Constraint {
-    matcher: Matcher,
+    engine: Engine,
     /// Tokens that end a text, wherever a grammar has them.
     ends: Arc<[u32]>,
     /// Those of the tokens so far, once asked for.
     mask: Option<TokenMask>,
     /// Whether the last token ended the text.
     ended: bool,
+    /// Why it broke.
+    broken: Option<GrammarError>,
+}
+
+/// What knows the texts.
+#[derive(Clone)]
+enum Engine {
+    /// llguidance, whose grammars are of lexemes.
+    Lexemes(Box<Matcher>),
+    /// This crate's, whose grammars are of bytes.
+    Bytes(Box<Text>),
 }
 
 impl Constraint {
-    pub(crate) fn new(parser: TokenParser, ends: Arc<[u32]>) -> Self {
+    pub(crate) fn of_lexemes(parser: TokenParser, ends: Arc<[u32]>) -> Self {
+        Self::new(Engine::Lexemes(Box::new(Matcher::new(Ok(parser)))), ends)
+    }
+
+    pub(crate) fn of_bytes(text: Text, ends: Arc<[u32]>) -> Self {
+        Self::new(Engine::Bytes(Box::new(text)), ends)
+    }
+
+    fn new(engine: Engine, ends: Arc<[u32]>) -> Self {
         Self {
-            matcher: Matcher::new(Ok(parser)),
+            engine,
             ends,
             mask: None,
             ended: false,
+            broken: None,
         }
     }
 
@@ -82,13 +103,13 @@ impl Constraint {
     }
 
     fn compute_mask(&mut self) -> Result<TokenMask, GrammarError> {
-        if self.ended {
-            return Err(failed("it has ended"));
-        }
-        let mut mask = self.matcher.compute_mask_or_eos().map_err(failed)?;
+        self.check_open()?;
+        let mask = self.engine.mask();
+        let mut mask = self.unless_broken(mask)?;
         // A grammar may name such a token, or any token; the text would be over all the same.
-        if !self.is_accepting()? {
-            self.ends.iter().for_each(|&end| mask.disallow_token(end));
+        let accepting = self.is_accepting()?;
+        for &end in self.ends.iter() {
+            mask.set(end as usize, accepting);
         }
         match mask.is_zero() {
             true => Err(failed("no token continues the text")),
@@ -104,15 +125,12 @@ impl Constraint {
         if let Some(mask) = &self.mask {
             return Ok(mask.allows(token));
         }
-        if self.ended {
-            return Err(failed("it has ended"));
-        }
+        self.check_open()?;
         if self.ends.contains(&token) {
             return self.is_accepting();
         }
-        let environment = self.matcher.tok_env().map_err(failed)?;
-        let known = (token as usize) < environment.tok_trie().vocab_size();
-        Ok(known && self.matcher.validate_tokens(&[token]).map_err(failed)? == 1)
+        let allows = self.engine.allows(token);
+        self.unless_broken(allows)
     }
 
     /// Adds a token to the text.
@@ -125,10 +143,11 @@ impl Constraint {
         }
         self.mask = None;
         self.ended = self.ends.contains(&token);
-        match self.ended {
-            true => Ok(()),
-            false => self.matcher.consume_token(token).map_err(failed),
+        if self.ended {
+            return Ok(());
         }
+        let accepted = self.engine.accept(token);
+        self.unless_broken(accepted)
     }
 
     /// Takes the last `tokens` tokens back.
@@ -141,7 +160,8 @@ impl Constraint {
         }
         self.mask = None;
         let ends = usize::from(std::mem::take(&mut self.ended));
-        self.matcher.rollback(tokens - ends).map_err(failed)
+        let back = self.engine.rollback(tokens - ends);
+        self.unless_broken(back)
     }
 
     /// May the text end here?
@@ -149,17 +169,92 @@ impl Constraint {
     /// # Errors
     /// [`GrammarError::Failed`] if the engine gave up.
     pub fn is_accepting(&mut self) -> Result<bool, GrammarError> {
-        Ok(self.is_complete() || self.matcher.is_accepting().map_err(failed)?)
+        if self.is_complete() {
+            return Ok(true);
+        }
+        let accepting = self.engine.is_accepting();
+        self.unless_broken(accepting)
     }
 
     /// Is the text at its end, with nothing that could follow?
     pub fn is_complete(&self) -> bool {
-        self.ended || (self.matcher.is_stopped() && self.matcher.stop_reason().is_ok())
+        self.ended || (self.broken.is_none() && self.engine.is_complete())
+    }
+
+    /// May anything be asked of the engine?
+    fn check_open(&self) -> Result<(), GrammarError> {
+        match (&self.broken, self.ended) {
+            (Some(error), _) => Err(error.clone()),
+            (_, true) => Err(failed("it has ended")),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the engine says, unless it gave up now or before.
+    fn unless_broken<T>(&mut self, result: Result<T, String>) -> Result<T, GrammarError> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        result.map_err(|reason| self.broken.insert(failed(reason)).clone())
     }
 }
 
-fn failed(error: impl ToString) -> GrammarError {
+impl Engine {
+    /// The tokens that may follow; which of them end the text is for the caller to say.
+    fn mask(&mut self) -> Result<SimpleVob, String> {
+        match self {
+            Self::Lexemes(matcher) => matcher.compute_mask_or_eos().map_err(text_of),
+            Self::Bytes(text) => Ok(text.mask()?.as_ref().clone()),
+        }
+    }
+
+    /// May a token follow that ends no text?
+    fn allows(&mut self, token: u32) -> Result<bool, String> {
+        match self {
+            Self::Lexemes(matcher) => {
+                let environment = matcher.tok_env().map_err(text_of)?;
+                let known = (token as usize) < environment.tok_trie().vocab_size();
+                Ok(known && matcher.validate_tokens(&[token]).map_err(text_of)? == 1)
+            }
+            Self::Bytes(text) => text.allows(token),
+        }
+    }
+
+    fn accept(&mut self, token: u32) -> Result<(), String> {
+        match self {
+            Self::Lexemes(matcher) => matcher.consume_token(token).map_err(text_of),
+            Self::Bytes(text) => text.accept(token),
+        }
+    }
+
+    fn rollback(&mut self, tokens: usize) -> Result<(), String> {
+        match self {
+            Self::Lexemes(matcher) => matcher.rollback(tokens).map_err(text_of),
+            Self::Bytes(text) => text.rollback(tokens),
+        }
+    }
+
+    fn is_accepting(&mut self) -> Result<bool, String> {
+        match self {
+            Self::Lexemes(matcher) => matcher.is_accepting().map_err(text_of),
+            Self::Bytes(text) => Ok(text.is_end()),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        match self {
+            Self::Lexemes(matcher) => matcher.is_stopped() && matcher.stop_reason().is_ok(),
+            Self::Bytes(text) => text.is_end() && !text.goes_on(),
+        }
+    }
+}
+
+fn text_of(error: impl ToString) -> String {
+    GrammarError::reason(&error)
+}
+
+fn failed(reason: impl Into<String>) -> GrammarError {
     GrammarError::Failed {
-        reason: GrammarError::reason(&error),
+        reason: reason.into(),
     }
 }

@@ -3,7 +3,7 @@
 use llguidance::api::TopLevelGrammar;
 use serde_json::Value;
 
-use crate::{Constraint, GrammarError, Vocabulary, gbnf, schema};
+use crate::{Constraint, GrammarError, Vocabulary, gbnf, network, schema};
 
 /// What a text may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,13 +35,12 @@ impl Grammar {
                 schema::constrain(&schema, vocabulary)
             }
             Self::Gbnf(text) => {
-                let lark = gbnf::to_lark(text, vocabulary)?;
-                vocabulary.constrain(TopLevelGrammar::from_lark(lark), "grammar")
+                let network = gbnf::to_network(text, vocabulary)?;
+                vocabulary.constrain_bytes(network, "grammar")
             }
             Self::Regex(pattern) => {
-                check_pattern(pattern)?;
-                let grammar = TopLevelGrammar::from_regex(pattern);
-                vocabulary.constrain(grammar, "regular expression")
+                let network = network::of_regex(pattern)?;
+                vocabulary.constrain_bytes(network, "regular expression")
             }
             Self::Lark(text) => {
                 let grammar = TopLevelGrammar::from_lark(text.clone());
@@ -49,19 +48,4 @@ impl Grammar {
             }
         }
     }
-}
-
-/// The pattern goes into Lark between slashes: there has to be something, and its end has to be
-/// its end.
-fn check_pattern(pattern: &str) -> Result<(), GrammarError> {
-    let backslashes = pattern.bytes().rev().take_while(|&byte| byte == b'\\');
-    let reason = match (pattern.is_empty(), backslashes.count() % 2) {
-        (true, _) => "it is empty",
-        (_, 1) => "it ends with a backslash that escapes nothing",
-        _ => return Ok(()),
-    };
-    Err(GrammarError::Refused {
-        what: "regular expression",
-        reason: reason.to_owned(),
-    })
 }

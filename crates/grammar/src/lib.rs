@@ -6,10 +6,11 @@
 //! token which ones may come, and told which one came.
 //!
 //! ```text
-//! schema ── checked, references resolved (schema/) ─────┐
-//! GBNF ──── parsed, written as Lark (gbnf/) ────────────┼─► llguidance ─► Constraint ─► TokenMask
-//! regular expression, Lark ─────────────────────────────┘        ▲
-//! Tokenizer ─► bytes of each token ─► Vocabulary (a trie) ───────┘
+//! JSON schema ── checked, references resolved (schema/) ──┐
+//! Lark ───────────────────────────────────────────────────┴─► llguidance ─┐
+//! GBNF ── parsed, checked (gbnf/) ─┐                                      ├─► Constraint ─► TokenMask
+//! regular expression ──────────────┴─► Network ─► automaton/ ─────────────┘        ▲
+//! Tokenizer ─► bytes of each token ─► Vocabulary (tries) ──────────────────────────┘
 //! ```
 //!
 //! ```no_run
@@ -30,11 +31,14 @@
 //! the constraint is made, and should the engine give up on the way, every later question to the
 //! constraint is answered by that error.
 
+mod automaton;
 mod constraint;
 mod error;
 mod gbnf;
 mod grammar;
+mod network;
 mod schema;
+mod trie;
 mod vocabulary;
 
 pub use constraint::{Constraint, TokenMask};

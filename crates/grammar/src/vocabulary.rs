@@ -1,6 +1,7 @@
-//! What the tokens of a model stand for, as a trie.
+//! What the tokens of a model stand for, as tries.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
 use llguidance::ParserFactory;
 use llguidance::api::TopLevelGrammar;
@@ -8,7 +9,10 @@ use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
 use rustorch_tokenizer::Tokenizer;
 
 use crate::GrammarError;
+use crate::automaton::Text;
 use crate::constraint::Constraint;
+use crate::network::Network;
+use crate::trie::Trie;
 
 /// What a token stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,16 +23,21 @@ pub enum Piece {
     Control(String),
 }
 
-/// The tokens of a model, and which of them end a text. Clones share it.
+/// The tokens of a model, and which of them end a text. Clones share what is made of it: one is
+/// enough for all texts of a model.
 #[derive(Clone)]
 pub struct Vocabulary {
-    factory: Arc<ParserFactory>,
+    trie: Arc<Trie>,
+    /// The names of tokens that stand for no text.
+    controls: Arc<HashMap<u32, String>>,
     ends: Arc<[u32]>,
+    /// llguidance's, once a grammar needs it.
+    factory: Arc<OnceLock<Result<ParserFactory, GrammarError>>>,
 }
 
-/// Ids in the trie's nodes have 24 bits, all of which set mean none.
+/// Ids in the nodes of llguidance's trie have 24 bits, all of which set mean none.
 const MAX_TOKENS: usize = (1 << 24) - 1;
-/// Longer tokens are left out of constrained texts; a node of the trie counts them in 10 bits.
+/// Longer tokens are left out where llguidance makes the mask, whose trie counts bytes in 10 bits.
 const MAX_BYTES: usize = 512;
 
 impl Vocabulary {
@@ -65,28 +74,30 @@ impl Vocabulary {
         if pieces.len() > MAX_TOKENS {
             return Err(refuse("it has more than 2²⁴ tokens"));
         }
-        let &[first, ..] = ends else {
+        if ends.is_empty() {
             return Err(refuse(
                 "it has no token that ends a text, so that a finished one could not stop",
             ));
-        };
+        }
         if ends.iter().any(|&id| id as usize >= pieces.len()) {
             return Err(refuse("a token that ends a text is outside of it"));
         }
-        let words: Vec<Vec<u8>> = pieces.iter().map(word).collect();
-        let info = TokRxInfo::new(words.len() as u32, first);
-        let trie = TokTrie::from(&info, &words).with_eos_tokens(ends);
-        let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
-        let factory =
-            ParserFactory::new_simple(&environment).map_err(|error| GrammarError::Vocabulary {
-                reason: GrammarError::reason(&error),
-            });
-        let mut factory = factory?;
-        factory.quiet();
-        factory.limits_mut().verbose_errors = false;
+        fn text(piece: &Piece) -> &[u8] {
+            match piece {
+                Piece::Bytes(bytes) => bytes,
+                Piece::Control(_) => &[],
+            }
+        }
+        let control = |(id, piece): (u32, &Piece)| match piece {
+            Piece::Control(name) => Some((id, name.clone())),
+            Piece::Bytes(_) => None,
+        };
+        let trie = Trie::new(pieces.iter().map(text), |id| !ends.contains(&id));
         Ok(Self {
-            factory: Arc::new(factory),
+            trie: Arc::new(trie),
+            controls: Arc::new((0..).zip(pieces).filter_map(control).collect()),
             ends: ends.into(),
+            factory: Arc::default(),
         })
     }
 
@@ -97,7 +108,7 @@ impl Vocabulary {
 
     /// How many tokens there are.
     pub fn len(&self) -> usize {
-        self.trie().vocab_size()
+        self.trie.len()
     }
 
     /// Are there none?
@@ -107,38 +118,67 @@ impl Vocabulary {
 
     /// The token of this text or name.
     pub(crate) fn token(&self, text: &str) -> Option<u32> {
-        let trie = self.trie();
-        let control = trie.get_special_token(text);
-        control.or_else(|| trie.token_id(text.as_bytes()))
+        let named = self.controls.iter().filter(|(_, name)| *name == text);
+        let control = named.map(|(&id, _)| id).min();
+        control.or_else(|| {
+            let mut ids = 0..self.len() as u32;
+            ids.find(|&id| !text.is_empty() && self.trie.text(id) == text.as_bytes())
+        })
     }
 
-    /// Holds texts of these tokens to `grammar`, which errors call `what`.
+    /// Holds texts of these tokens to llguidance's `grammar`, which errors call `what`.
     pub(crate) fn constrain(
         &self,
         grammar: TopLevelGrammar,
         what: &'static str,
     ) -> Result<Constraint, GrammarError> {
-        let parser = self.factory.create_parser(grammar);
+        let factory = self.factory.get_or_init(|| self.new_factory());
+        let factory = factory.as_ref().map_err(Clone::clone)?;
+        let parser = factory.create_parser(grammar);
         let parser = parser.map_err(|error| GrammarError::Refused {
             what,
             reason: GrammarError::reason(&error),
         });
-        Ok(Constraint::new(parser?, self.ends.clone()))
+        Ok(Constraint::of_lexemes(parser?, self.ends.clone()))
     }
 
-    fn trie(&self) -> &TokTrie {
-        self.factory.tok_env().tok_trie()
+    /// Holds texts of these tokens to `network`, which errors call `what`.
+    pub(crate) fn constrain_bytes(
+        &self,
+        network: Network,
+        what: &'static str,
+    ) -> Result<Constraint, GrammarError> {
+        let text = Text::new(network, self.trie.clone());
+        let text = text.map_err(|reason| GrammarError::Refused { what, reason });
+        Ok(Constraint::of_bytes(text?, self.ends.clone()))
     }
-}
 
-/// A token as the trie has it. No text has what is empty there: bytes that no text of UTF-8 has,
-/// and what is too long.
-fn word(piece: &Piece) -> Vec<u8> {
-    let marker = TokTrie::SPECIAL_TOKEN_MARKER;
-    match piece {
-        Piece::Bytes(bytes) if bytes.len() > MAX_BYTES || bytes.contains(&marker) => Vec::new(),
-        Piece::Bytes(bytes) => bytes.clone(),
-        Piece::Control(name) if name.len() >= MAX_BYTES => vec![marker],
-        Piece::Control(name) => [&[marker], name.as_bytes()].concat(),
+    fn new_factory(&self) -> Result<ParserFactory, GrammarError> {
+        let words: Vec<Vec<u8>> = (0..self.len() as u32).map(|id| self.word(id)).collect();
+        let first = self.ends.first().copied().unwrap_or_default();
+        let info = TokRxInfo::new(words.len() as u32, first);
+        let trie = TokTrie::from(&info, &words).with_eos_tokens(&self.ends);
+        let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        let factory =
+            ParserFactory::new_simple(&environment).map_err(|error| GrammarError::Vocabulary {
+                reason: GrammarError::reason(&error),
+            });
+        let mut factory = factory?;
+        factory.quiet();
+        factory.limits_mut().verbose_errors = false;
+        Ok(factory)
+    }
+
+    /// A token as llguidance's trie has it. No text has what is empty there: bytes that no text of
+    /// UTF-8 has, and what is too long.
+    fn word(&self, id: u32) -> Vec<u8> {
+        let marker = TokTrie::SPECIAL_TOKEN_MARKER;
+        let text = self.trie.text(id);
+        match self.controls.get(&id) {
+            Some(name) if name.len() >= MAX_BYTES => vec![marker],
+            Some(name) => [&[marker], name.as_bytes()].concat(),
+            None if text.len() > MAX_BYTES || text.contains(&marker) => Vec::new(),
+            None => text.to_vec(),
+        }
     }
 }

@@ -1,14 +1,12 @@
-//! Grammars as llama.cpp writes them (its `grammars/README.md`), as Lark.
-//!
-//! llama.cpp matches character by character. Lark has a lexer, which takes the longest lexeme
-//! that it can: `"a" "b" | "abc"` would not be the same. So each character becomes a lexeme of its
-//! own: no lexeme is then the beginning of another, and the texts are the same.
+//! Grammars as llama.cpp writes them (its `grammars/README.md`), as networks.
 //!
 //! Rules may be left-recursive, which llama.cpp refuses. Rules that never end are refused here.
 
-mod lark;
+mod check;
 mod parse;
+mod write;
 
+use crate::network::Network;
 use crate::{GrammarError, Vocabulary};
 
 /// Texts between which there is a choice.
@@ -53,14 +51,31 @@ struct Rule {
     texts: Option<Alternatives>,
 }
 
-/// The same grammar in Lark.
+impl Rule {
+    fn alternatives(&self) -> &Alternatives {
+        const NONE: &Alternatives = &Vec::new();
+        self.texts.as_ref().unwrap_or(NONE)
+    }
+}
+
+/// The texts of the rule `root`.
 ///
 /// # Errors
-/// [`GrammarError::Gbnf`] for what is no grammar, is too large, or never ends.
-pub(crate) fn to_lark(text: &str, vocabulary: &Vocabulary) -> Result<String, GrammarError> {
+/// [`GrammarError::Gbnf`] for what is no grammar, is too large, never ends, or has no text.
+pub(crate) fn to_network(text: &str, vocabulary: &Vocabulary) -> Result<Network, GrammarError> {
     let token = |name: &str| vocabulary.token(name);
     let rules = parse::parse(text, vocabulary.len(), &token)?;
-    lark::write(text, &rules)
+    check::check(text, &rules)?;
+    let Some(root) = rules.iter().position(|rule| rule.name == "root") else {
+        return Err(error_at(text, 0, "there is no rule root"));
+    };
+    write::write(&rules, root).ok_or_else(|| {
+        error_at(
+            text,
+            rules[root].at,
+            "root has no text that could be written",
+        )
+    })
 }
 
 /// An error at this byte of the grammar.

@@ -2,6 +2,7 @@
 //! is particular to this crate.
 
 mod constraint;
+mod differential;
 mod json_schema_suite;
 mod llama_cpp;
 

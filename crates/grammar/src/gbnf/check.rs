@@ -1,0 +1,71 @@
+//! What is refused though it can be read.
+
+use super::{Alternatives, Element, Item, Rule, error_at};
+use crate::GrammarError;
+
+/// Elements that a rule may have with everything repeated as often as it must or may at most.
+const MAX_SIZE: u64 = 100_000;
+
+/// Refuses a rule that is too large or never ends.
+pub(super) fn check(text: &str, rules: &[Rule]) -> Result<(), GrammarError> {
+    let large = |rule: &&Rule| size(rule.alternatives()) > MAX_SIZE;
+    if let Some(rule) = rules.iter().find(large) {
+        let reason = format!(
+            "the repetitions of {} make it larger than {MAX_SIZE} elements; repeat less",
+            rule.name
+        );
+        return Err(error_at(text, rule.at, reason));
+    }
+    let Some(rule) = endless(rules) else {
+        return Ok(());
+    };
+    let reason = format!(
+        "{} never ends: each of its texts has another one in it",
+        rule.name
+    );
+    Err(error_at(text, rule.at, reason))
+}
+
+/// How many elements a text may have, a rule counting as one.
+fn size(texts: &Alternatives) -> u64 {
+    let item = |item: &Item| {
+        let once = match &item.what {
+            Element::Text(chars) => chars.len() as u64,
+            Element::Group(texts) => size(texts),
+            _ => 1,
+        };
+        once.saturating_mul(item.max.unwrap_or(item.min).max(1).into())
+    };
+    texts
+        .iter()
+        .flatten()
+        .map(item)
+        .fold(1, u64::saturating_add)
+}
+
+/// A rule of which there is no text that is finite.
+fn endless(rules: &[Rule]) -> Option<&Rule> {
+    let mut ends = vec![false; rules.len()];
+    loop {
+        let known = ends.clone();
+        for (end, rule) in ends.iter_mut().zip(rules) {
+            *end = *end || can_end(rule.alternatives(), &known);
+        }
+        if ends == known {
+            break;
+        }
+    }
+    let endless = ends.iter().position(|end| !end)?;
+    rules.get(endless)
+}
+
+/// Is there a text with only rules that are known to end?
+fn can_end(texts: &Alternatives, rules: &[bool]) -> bool {
+    let ends = |item: &Item| match &item.what {
+        _ if item.min == 0 => true,
+        Element::Rule(rule) => rules[*rule],
+        Element::Group(texts) => can_end(texts, rules),
+        Element::Text(_) | Element::Class { .. } | Element::Any | Element::Token { .. } => true,
+    };
+    texts.iter().any(|text| text.iter().all(ends))
+}

@@ -1,0 +1,293 @@
+//! Writing a grammar as a network.
+
+use std::collections::HashMap;
+
+use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
+
+use super::{Alternatives, Element, Item, Rule};
+use crate::network::{Builder, Network, NodeId, RuleId};
+
+/// Once the network has so many nodes and edges, rules are no longer written where they are used.
+const LARGE: usize = 300_000;
+/// Rules within rules that are written where they are used.
+const MAX_DEPTH: usize = 50;
+
+/// A class with more characters than this is wide.
+const WIDE: u32 = 16;
+
+/// The texts of the rule `root`; none, if it has no text.
+///
+/// A rule that another ends with goes on where that one would, so that nothing has to be kept of
+/// it; one that is not recursive is written where it is used. What is left are calls. A rule with
+/// which very many tokens begin is called, too, if there are several uses: what is found out about it
+/// serves all of them.
+pub(super) fn write(rules: &[Rule], root: usize) -> Option<Network> {
+    let mut writer = Writer {
+        rules,
+        apart: apart(rules),
+        taking: taking(rules),
+        builder: Builder::default(),
+        called: HashMap::new(),
+        unwritten: Vec::new(),
+        scope: Scope::default(),
+        depth: 0,
+    };
+    writer.rule_id(root);
+    while let Some((rule, id)) = writer.unwritten.pop() {
+        let (start, end) = writer.builder.begin(id);
+        writer.rule(rule, start, end);
+    }
+    writer.builder.finish()
+}
+
+/// What a rule is to the writer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Apart {
+    /// Part of the rules that use it.
+    No,
+    /// Called: it is wide and used more than once.
+    Wide,
+    /// Called, but where a rule ends with it: it is recursive, and does not only end with itself.
+    Recursive,
+}
+
+/// A use of a rule in another.
+struct Use {
+    rule: usize,
+    /// Is it what a text of the other ends with?
+    last: bool,
+}
+
+fn apart(rules: &[Rule]) -> Vec<Apart> {
+    let mut times = vec![0_u32; rules.len()];
+    let mut uses: Vec<Vec<Use>> = Vec::with_capacity(rules.len());
+    let mut wide = Vec::with_capacity(rules.len());
+    for rule in rules {
+        let mut found = Vec::new();
+        wide.push(collect_uses(rule.alternatives(), true, &mut found));
+        found.iter().for_each(|found| times[found.rule] += 1);
+        uses.push(found);
+    }
+    let reached: Vec<Vec<bool>> = (0..rules.len()).map(|rule| reach(&uses, rule)).collect();
+    let in_the_middle = |rule: usize, other: usize| {
+        let mut uses = uses[other].iter().filter(|found| !found.last);
+        uses.any(|found| found.rule == rule || reached[found.rule][rule])
+    };
+    let apart = |rule: usize| {
+        let parts = || (0..rules.len()).filter(|&part| part == rule || reached[rule][part]);
+        let is_recursive = reached[rule][rule] && parts().any(|part| in_the_middle(rule, part));
+        if is_recursive {
+            Apart::Recursive
+        } else if times[rule] > 1 && parts().any(|part| wide[part]) {
+            Apart::Wide
+        } else {
+            Apart::No
+        }
+    };
+    (0..rules.len()).map(apart).collect()
+}
+
+/// Adds the uses of rules in texts, of which `last` says whether they are what a rule ends with.
+/// Has one a wide class?
+fn collect_uses(texts: &Alternatives, last: bool, uses: &mut Vec<Use>) -> bool {
+    let mut wide = false;
+    for items in texts {
+        for (i, item) in items.iter().enumerate() {
+            let once = item.max == Some(1);
+            let last = last && once && i + 1 == items.len();
+            match &item.what {
+                Element::Rule(rule) => uses.push(Use { rule: *rule, last }),
+                Element::Group(texts) => wide |= collect_uses(texts, last, uses),
+                element => wide |= is_wide(element),
+            }
+        }
+    }
+    wide
+}
+
+/// Which rules there are in texts of `rule`.
+fn reach(uses: &[Vec<Use>], rule: usize) -> Vec<bool> {
+    let mut reached = vec![false; uses.len()];
+    let mut left = vec![rule];
+    while let Some(at) = left.pop() {
+        for found in &uses[at] {
+            if !std::mem::replace(&mut reached[found.rule], true) {
+                left.push(found.rule);
+            }
+        }
+    }
+    reached
+}
+
+fn is_wide(element: &Element) -> bool {
+    match element {
+        Element::Any => true,
+        Element::Class { negated, ranges } => {
+            let size = |&(first, last)| u32::from(last) - u32::from(first) + 1;
+            *negated || ranges.iter().map(size).sum::<u32>() > WIDE
+        }
+        _ => false,
+    }
+}
+
+/// Of which rules each text has bytes, as far as that can be seen.
+fn taking(rules: &[Rule]) -> Vec<bool> {
+    let mut taking = vec![false; rules.len()];
+    loop {
+        let known = taking.clone();
+        for (takes, rule) in taking.iter_mut().zip(rules) {
+            *takes = all_take_bytes(rule.alternatives(), &known);
+        }
+        if taking == known {
+            return taking;
+        }
+    }
+}
+
+fn all_take_bytes(texts: &Alternatives, rules: &[bool]) -> bool {
+    let takes = |item: &Item| item.min > 0 && takes_bytes(&item.what, rules);
+    texts.iter().all(|items| items.iter().any(takes))
+}
+
+fn takes_bytes(element: &Element, rules: &[bool]) -> bool {
+    match element {
+        Element::Text(_) | Element::Class { .. } | Element::Any => true,
+        Element::Token { .. } => false,
+        Element::Rule(rule) => rules[*rule],
+        Element::Group(texts) => all_take_bytes(texts, rules),
+    }
+}
+
+struct Writer<'a> {
+    rules: &'a [Rule],
+    apart: Vec<Apart>,
+    /// Whether each text of a rule has bytes.
+    taking: Vec<bool>,
+    builder: Builder,
+    /// Rules that have automata of their own.
+    called: HashMap<usize, RuleId>,
+    /// Those of them that are not written yet.
+    unwritten: Vec<(usize, RuleId)>,
+    /// What is written now.
+    scope: Scope,
+    /// Rules that are written within others now.
+    depth: usize,
+}
+
+/// A rule that is written, and those that its texts end with.
+#[derive(Default)]
+struct Scope {
+    end: NodeId,
+    /// Where these rules begin.
+    starts: HashMap<usize, NodeId>,
+    /// Those of them that are not written yet.
+    unwritten: Vec<(usize, NodeId)>,
+}
+
+impl<'a> Writer<'a> {
+    fn rule_id(&mut self, rule: usize) -> RuleId {
+        *self.called.entry(rule).or_insert_with(|| {
+            let id = self.builder.new_rule();
+            self.unwritten.push((rule, id));
+            id
+        })
+    }
+
+    /// Writes the texts of a rule between two nodes.
+    fn rule(&mut self, rule: usize, start: NodeId, end: NodeId) {
+        let scope = Scope {
+            end,
+            starts: HashMap::from([(rule, start)]),
+            unwritten: vec![(rule, start)],
+        };
+        let outer = std::mem::replace(&mut self.scope, scope);
+        while let Some((rule, start)) = self.scope.unwritten.pop() {
+            self.alternatives(self.rules[rule].alternatives(), start, end);
+        }
+        self.scope = outer;
+    }
+
+    fn alternatives(&mut self, texts: &'a Alternatives, from: NodeId, to: NodeId) {
+        for items in texts {
+            self.sequence(items, from, to);
+        }
+    }
+
+    fn sequence(&mut self, items: &'a [Item], mut from: NodeId, to: NodeId) {
+        let Some((last, others)) = items.split_last() else {
+            return self.builder.empty(from, to);
+        };
+        for item in others {
+            let next = self.builder.node();
+            self.item(item, from, next);
+            from = next;
+        }
+        self.item(last, from, to);
+    }
+
+    fn item(&mut self, item: &'a Item, from: NodeId, to: NodeId) {
+        let times = (item.min, item.max);
+        let pairs = self.builder.repetition(from, times, to);
+        let mut sizes = vec![self.builder.sizes()];
+        for &(from, to) in &pairs {
+            self.element(&item.what, from, to);
+            sizes.push(self.builder.sizes());
+        }
+        if takes_bytes(&item.what, &self.taking) {
+            self.builder.mark_twins(times, &pairs, &sizes);
+        }
+    }
+
+    fn element(&mut self, element: &'a Element, from: NodeId, to: NodeId) {
+        match element {
+            Element::Text(chars) => {
+                let text: String = chars.iter().collect();
+                self.builder.bytes(from, text.as_bytes(), to);
+            }
+            Element::Class { negated, ranges } => {
+                let class = class(ranges, *negated);
+                self.builder.character(from, &class, to);
+            }
+            Element::Any => self.builder.character(from, &class(&[], true), to),
+            Element::Token { id, negated } => self.builder.token(from, *id, *negated, to),
+            Element::Rule(rule) => self.use_rule(*rule, from, to),
+            Element::Group(texts) => self.alternatives(texts, from, to),
+        }
+    }
+
+    fn use_rule(&mut self, rule: usize, from: NodeId, to: NodeId) {
+        let small = self.builder.size() < LARGE;
+        if to == self.scope.end && self.apart[rule] != Apart::Wide {
+            if let Some(&start) = self.scope.starts.get(&rule) {
+                return self.builder.empty(from, start);
+            }
+            if small {
+                let start = self.builder.node();
+                self.scope.starts.insert(rule, start);
+                self.scope.unwritten.push((rule, start));
+                return self.builder.empty(from, start);
+            }
+        }
+        if small && self.depth < MAX_DEPTH && self.apart[rule] == Apart::No {
+            let start = self.builder.node();
+            self.builder.empty(from, start);
+            self.depth += 1;
+            self.rule(rule, start, to);
+            self.depth -= 1;
+            return;
+        }
+        let id = self.rule_id(rule);
+        self.builder.call(from, id, to);
+    }
+}
+
+/// Characters of these ranges, or all others.
+fn class(ranges: &[(char, char)], negated: bool) -> ClassUnicode {
+    let ranges = ranges.iter();
+    let ranges = ranges.map(|&(first, last)| ClassUnicodeRange::new(first, last));
+    let mut class = ClassUnicode::new(ranges);
+    if negated {
+        class.negate();
+    }
+    class
+}
