@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::literal::{self, Stop};
 use crate::scan::{self, Extent};
 use crate::syntax::{Call, Shape, Tags};
 
@@ -38,6 +39,16 @@ pub(crate) enum Status {
     Wrong,
 }
 
+impl Status {
+    /// Where something was to be read.
+    fn of(stop: Stop) -> Self {
+        match stop {
+            Stop::Open => Status::Open,
+            Stop::Wrong => Status::Wrong,
+        }
+    }
+}
+
 /// The tools that there are, with the schemas of their parameters by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tools(Map<String, Value>);
@@ -63,15 +74,55 @@ impl Tools {
     }
 
     /// What `text` in a tag means: the string itself, unless the parameter is of another type.
-    fn typed(&self, tool: &str, key: &str, text: &str) -> Value {
+    fn typed(&self, tool: &str, key: &str, text: &str, tags: &Tags) -> Value {
         let parameter = self.0.get(tool).and_then(|it| it.get(key));
-        let value = literal(text);
-        let allowed = parameter.is_none_or(|schema| !only_strings(schema, value.as_ref()));
-        match value.filter(|_| allowed) {
-            Some(value) => value,
-            None => text.into(),
-        }
+        typed(parameter, text, tags)
     }
+}
+
+/// What `text` in a tag means by its schema.
+fn typed(schema: Option<&Value>, text: &str, tags: &Tags) -> Value {
+    let nested = tags.nests.then(|| nested(schema, text, tags)).flatten();
+    let value = nested.or_else(|| literal(text));
+    let allowed = schema.is_none_or(|schema| !only_strings(schema, value.as_ref()));
+    match value.filter(|_| allowed) {
+        Some(value) => value,
+        None => text.into(),
+    }
+}
+
+/// The object that `text` is in tags, or the list of what is in tags named `item`.
+fn nested(schema: Option<&Value>, text: &str, tags: &Tags) -> Option<Value> {
+    const ITEM: &str = "item";
+    let mut rest = text.trim();
+    let mut members = Vec::new();
+    while rest.starts_with(tags.key) {
+        let (key, value, end) = argument(rest, tags)?;
+        let schema = schema.and_then(|it| within(it, key));
+        members.push((key, typed(schema, value, tags)));
+        rest = rest[end..].trim_start();
+    }
+    if members.is_empty() || !rest.is_empty() {
+        return None;
+    }
+    Some(match members.iter().all(|(key, _)| *key == ITEM) {
+        true => members.into_iter().map(|(_, value)| value).collect(),
+        false => {
+            let members = members.into_iter();
+            Value::Object(members.map(|(key, it)| (key.to_owned(), it)).collect())
+        }
+    })
+}
+
+/// The schema of a member, or of the items of a list.
+fn within<'s>(schema: &'s Value, key: &str) -> Option<&'s Value> {
+    let member = schema.get("properties").and_then(|it| it.get(key));
+    let in_union = || {
+        let unions = ["anyOf", "oneOf"].into_iter();
+        let mut schemas = unions.filter_map(|it| schema.get(it)?.as_array()).flatten();
+        schemas.find_map(|it| within(it, key))
+    };
+    member.or_else(|| schema.get("items")).or_else(in_union)
 }
 
 /// The value that a text is, as JSON or as Python writes it.
@@ -80,7 +131,9 @@ fn literal(text: &str) -> Option<Value> {
         "True" => Some(true.into()),
         "False" => Some(false.into()),
         "None" => Some(Value::Null),
-        text => serde_json::from_str(text).ok(),
+        text => serde_json::from_str(text)
+            .ok()
+            .or_else(|| literal::container(text)),
     }
 }
 
@@ -125,6 +178,11 @@ pub(crate) fn parts(call: &Call, text: &str, tools: &Tools, last: bool) -> (Vec<
         Shape::Json => reader.json(call.open.len()),
         Shape::Named(separator) => reader.named(call.open.len(), separator),
         Shape::Tagged(tags) => reader.tagged(call.open.len(), tags),
+        Shape::Braced(before) => reader
+            .braced(call.open.len(), before)
+            .unwrap_or_else(Status::of),
+        Shape::Recipient => reader.recipient(call.open.len()),
+        Shape::Python => reader.python(call.open.len()).unwrap_or_else(Status::of),
     };
     (reader.items, status)
 }
@@ -219,14 +277,15 @@ impl Reader<'_> {
         }
         let id = find(IDS);
         let Some(arguments) = arguments else {
+            let end = match extent {
+                Extent::To(end) => Some(end),
+                _ => self.last.then_some(self.text.len()),
+            };
+            if let Some(end) = end {
+                let id = id.and_then(identifier);
+                self.push(end, What::Call { name, id });
+            }
             if let Extent::To(end) = extent {
-                self.push(
-                    end,
-                    What::Call {
-                        name,
-                        id: id.and_then(identifier),
-                    },
-                );
                 self.push(end, What::Arguments("{}".to_owned()));
             }
             return extent;
@@ -327,6 +386,74 @@ impl Reader<'_> {
         }
     }
 
+    /// Arguments behind a line with the tool's name, if it is not `all`.
+    fn recipient(&mut self, at: usize) -> Status {
+        const END: &str = "\n";
+        let length = match self.name_length(&self.text[at..], &[END]) {
+            Ok(length) => length,
+            Err(status) => return status,
+        };
+        match self.text[at..at + length].trim() {
+            "all" => {
+                self.push(at + length + END.len(), What::Mark);
+                Status::Done
+            }
+            name if self.tools.has(name) => self.named(at, END),
+            _ => Status::Wrong,
+        }
+    }
+
+    /// An object behind a name.
+    fn braced(&mut self, at: usize, before: &str) -> Result<Status, Stop> {
+        let start = scan::skip_space(self.text, at);
+        let rest = &self.text[start..];
+        if !rest.starts_with(before) {
+            let begun = before.starts_with(rest);
+            return Err(if begun { Stop::Open } else { Stop::Wrong });
+        }
+        let end = self.arguments(start + before.len(), b':', [b'{', b'}'])?;
+        Ok(self.closed(end))
+    }
+
+    /// Calls in a list.
+    fn python(&mut self, at: usize) -> Result<Status, Stop> {
+        let mut here = literal::behind(self.text, at, b'[')?;
+        let mut is_first = true;
+        while let Some(start) = literal::next(self.text, here, b']', is_first)? {
+            here = self.arguments(start, b'=', [b'(', b')'])?;
+            is_first = false;
+        }
+        let end = literal::skip_to(self.text, here, b']');
+        Ok(self.closed(end))
+    }
+
+    /// A name and arguments in brackets, with `separator` behind their keys. Their end.
+    fn arguments(
+        &mut self,
+        at: usize,
+        separator: u8,
+        [open, close]: [u8; 2],
+    ) -> Result<usize, Stop> {
+        let (name, end) = literal::key(self.text, at)?;
+        let mut here = literal::behind(self.text, end, open)?;
+        self.push(here, What::Call { name, id: None });
+        let mut is_first = true;
+        while let Some(start) = literal::next(self.text, here, close, is_first)? {
+            let (key, end) = literal::key(self.text, start)?;
+            let start = literal::behind(self.text, end, separator)?;
+            let (lead, key) = (if is_first { "{" } else { ", " }, Value::from(key));
+            self.push(start, What::Arguments(format!("{lead}{key}: ")));
+            let (value, end) = literal::literal(self.text, start)?;
+            self.push(end, What::Arguments(value.to_string()));
+            here = end;
+            is_first = false;
+        }
+        let end = literal::skip_to(self.text, here, close);
+        let rest = if is_first { "{}" } else { "}" };
+        self.push(end, What::Arguments(rest.to_owned()));
+        Ok(end)
+    }
+
     /// The bytes before the first of `ends`; a name is not endless.
     fn name_length(&self, rest: &str, ends: &[&str]) -> Result<usize, Status> {
         const MOST: usize = 512;
@@ -347,7 +474,9 @@ impl Reader<'_> {
             Ok(length) => length,
             Err(status) => return status,
         };
-        let name = rest[..length].trim().to_owned();
+        // Of a tag with several attributes it is the first.
+        let name = rest[..length].split('"').next().unwrap_or_default();
+        let name = name.trim().to_owned();
         if name.is_empty() || name.contains(char::is_whitespace) {
             return Status::Wrong;
         }
@@ -376,7 +505,7 @@ impl Reader<'_> {
                 return Status::Open;
             };
             here = next + end;
-            let value = self.tools.typed(&name, key, value);
+            let value = self.tools.typed(&name, key, value, tags);
             let lead = if first { "{" } else { ", " };
             first = false;
             let key = Value::from(key);
@@ -399,18 +528,26 @@ fn argument<'t>(text: &'t str, tags: &Tags) -> Option<(&'t str, &'t str, usize)>
     let key_end = key_start + text[key_start..].find(tags.key_end)?;
     let behind = key_end + tags.key_end.len();
     let start = behind + text[behind..].find(tags.value)? + tags.value.len();
-    let end = start + text[start..].find(tags.value_end)?;
+    let key = text[key_start..key_end].trim();
+    let close = match tags.nests {
+        true => format!("{}{key}{}", tags.value_end, tags.key_end),
+        false => tags.value_end.to_owned(),
+    };
+    let (open_quote, close_quote) = tags.quote;
+    let quoted = text[start..].strip_prefix(open_quote);
+    if let Some(quoted) = quoted.filter(|_| !open_quote.is_empty()) {
+        let length = quoted.find(&format!("{close_quote}{close}"))?;
+        let end = start + open_quote.len() + length + close_quote.len() + close.len();
+        return Some((key, &quoted[..length], end));
+    }
+    let end = start + text[start..].find(&close)?;
     let value = &text[start..end];
     // On lines of its own, it is without their breaks.
     let value = match value.strip_prefix('\n') {
         Some(lines) => lines.strip_suffix('\n').unwrap_or(lines),
         None => value,
     };
-    Some((
-        text[key_start..key_end].trim(),
-        value,
-        end + tags.value_end.len(),
-    ))
+    Some((key, value, end + close.len()))
 }
 
 /// The tool's name, and the identifier that is written with it: `functions.NAME:0` of Kimi, and

@@ -30,6 +30,7 @@ mod engine;
 mod error;
 mod families;
 mod json;
+mod literal;
 mod message;
 mod parser;
 mod prompt;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::answer::{Answer, Delta, Step};
 use crate::call::{self, Status, Tools, What};
 use crate::reasoning::ReasoningFormat;
-use crate::syntax::{AnswerSyntax, Call};
+use crate::syntax::{AnswerSyntax, Call, Shape};
 
 /// What a parser is to know of an answer.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,8 @@ pub struct ParseOptions {
     pub reasoning: ReasoningFormat,
     /// The tools that the model was told of, as OpenAI's API has them. Without any there are no tool calls.
     pub tools: Vec<Value>,
-    /// The end of the prompt that began reasoning ([`AnswerSyntax::thinking_begun`]).
+    /// The end of the prompt that began reasoning ([`AnswerSyntax::thinking_begun`]). Where the answer goes on with
+    /// reasoning, that is part of it.
     pub thinking_begun: Option<String>,
 }
 
@@ -26,6 +27,10 @@ pub struct AnswerParser {
     syntax: &'static AnswerSyntax,
     tools: Tools,
     separates: bool,
+    /// Reasoning that is part of the content was begun.
+    within: bool,
+    /// What the prompt says of it, until something is said.
+    begun: String,
     /// Text that no step is about yet.
     pending: String,
     mode: Mode,
@@ -61,6 +66,8 @@ struct Progress {
 #[derive(Clone, Copy)]
 enum Mark {
     Think(&'static str),
+    /// Around reasoning that is part of the content.
+    Said,
     Call(&'static Call),
     Silent,
     /// Around tool calls.
@@ -79,6 +86,8 @@ impl AnswerParser {
             syntax,
             tools: Tools::new(&options.tools),
             separates,
+            within: false,
+            begun: String::new(),
             pending: String::new(),
             mode: Mode::Content,
             skips_space: false,
@@ -89,11 +98,15 @@ impl AnswerParser {
         if let Some(begun) = &options.thinking_begun {
             let thinks = |(open, _): &&(&str, &str)| begun.starts_with(open);
             match syntax.thinks.iter().find(thinks) {
-                Some((_, close)) if separates => {
+                Some((open, close)) if separates => {
                     parser.mode = Mode::Thinking(close);
-                    parser.skips_space = true;
+                    // An answer may go on with reasoning.
+                    parser.skips_space = begun[open.len()..].trim().is_empty();
                 }
-                _ => parser.step(0, Some(Delta::Content(begun.clone()))),
+                _ => {
+                    parser.within = true;
+                    parser.begun.clone_from(begun);
+                }
             }
         }
         parser
@@ -149,7 +162,7 @@ impl AnswerParser {
     /// Says the first `bytes` that are pending.
     fn say(&mut self, bytes: usize) {
         if bytes > 0 {
-            let text = self.pending[..bytes].to_owned();
+            let text = std::mem::take(&mut self.begun) + &self.pending[..bytes];
             self.said |= !text.trim().is_empty();
             self.step(bytes, Some(Delta::Content(text)));
         }
@@ -159,17 +172,21 @@ impl AnswerParser {
     fn marks(&self) -> impl Iterator<Item = (&'static str, Mark)> + use<> {
         let syntax = self.syntax;
         let called = !self.tools.is_empty();
-        let thinks = syntax.thinks.iter().filter({
-            let separates = self.separates;
-            move |_| separates
-        });
+        let (separates, within) = (self.separates, self.within);
+        let thinks = syntax
+            .thinks
+            .iter()
+            .map(move |(open, close)| match separates {
+                true => (*open, Mark::Think(close)),
+                false if within => (*close, Mark::Said),
+                false => (*open, Mark::Said),
+            });
         let calls = syntax
             .calls
             .iter()
             .filter(move |it| called && !it.open.is_empty());
         let wraps = syntax.wraps.iter().filter(move |_| called);
         thinks
-            .map(|(open, close)| (*open, Mark::Think(close)))
             .chain(calls.map(|call| (call.open, Mark::Call(call))))
             .chain(syntax.silent.iter().map(|text| (*text, Mark::Silent)))
             .chain(wraps.map(|text| (*text, Mark::Wrap)))
@@ -191,6 +208,17 @@ impl AnswerParser {
             return ready > 0;
         };
         let before = self.pending[..at].trim_end().len();
+        let found = &self.pending[at..];
+        let mut longer = self.marks().filter(|(it, _)| it.len() > found.len());
+        if !last && longer.any(|(it, _)| it.starts_with(found)) {
+            self.say(before);
+            return before > 0;
+        }
+        if let Mark::Said = mark {
+            self.within = !self.within;
+            self.say(at + text.len());
+            return true;
+        }
         if before > 0 {
             self.say(before);
             return true;
@@ -207,6 +235,11 @@ impl AnswerParser {
             });
             return true;
         }
+        if matches!(mark, Mark::Silent) && !self.begun.is_empty() {
+            // The model has left out the reasoning that the prompt begins.
+            self.begun.clear();
+            self.within = false;
+        }
         self.step(at + text.len(), None);
         self.skips_space = !matches!(mark, Mark::Silent);
         if let Mark::Think(close) = mark {
@@ -215,21 +248,25 @@ impl AnswerParser {
         true
     }
 
-    /// An answer that begins with a brace may be a call.
+    /// An answer that begins with a brace, or with a recipient, may be a call.
     fn bare_call(&mut self, last: bool) -> Option<bool> {
         let bare = self.syntax.calls.iter().find(|call| call.open.is_empty());
-        let call = bare.filter(|_| !self.said && !self.tools.is_empty())?;
+        let addressed = |call: &Call| call.shape == Shape::Recipient;
+        let call = bare.filter(|it| !self.said && (!self.tools.is_empty() || addressed(it)))?;
         let space = self.pending.len() - self.pending.trim_start().len();
-        if self.pending[space..].starts_with('{') {
-            self.mode = Mode::Calling(Progress {
-                call,
-                lead: space,
-                parts: 0,
-                bytes: 0,
+        if space < self.pending.len() {
+            let begins = addressed(call) || self.pending[space..].starts_with('{');
+            return begins.then(|| {
+                self.mode = Mode::Calling(Progress {
+                    call,
+                    lead: space,
+                    parts: 0,
+                    bytes: 0,
+                });
+                true
             });
-            return Some(true);
         }
-        (space == self.pending.len() && !last).then_some(false)
+        (!last).then_some(false)
     }
 
     /// Whether what is around calls is: behind one, or before one that follows at once.
@@ -335,9 +372,13 @@ impl AnswerParser {
         self.pending.drain(..progress.bytes);
         if status == Status::Done {
             self.skips_space = true;
+        } else if status == Status::Open && progress.bytes > 0 {
+            // The end of a call that is cut off.
+            self.step(self.pending.len(), None);
         } else if progress.bytes == 0 {
-            let mark = progress.lead + call.open.len().max(1);
-            self.say(mark);
+            let mut chars = self.pending[progress.lead..].chars();
+            let first = chars.next().map_or(0, char::len_utf8);
+            self.say(progress.lead + call.open.len().max(first));
         }
         true
     }

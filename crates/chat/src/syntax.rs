@@ -37,6 +37,12 @@ pub(crate) enum Shape {
     Named(&'static str),
     /// The name, and arguments in tags.
     Tagged(&'static Tags),
+    /// This text, the name, and the arguments as an object without quotes around its keys.
+    Braced(&'static str),
+    /// A list of Python's calls, with named arguments.
+    Python,
+    /// On a line of its own the name, and the arguments as JSON; or `all`, and no call. Answers may begin so.
+    Recipient,
 }
 
 /// The tags around arguments.
@@ -49,6 +55,23 @@ pub(crate) struct Tags {
     /// Before the value; what is between is passed over.
     pub(crate) value: &'static str,
     pub(crate) value_end: &'static str,
+    /// What is put around values that contain such tags.
+    pub(crate) quote: (&'static str, &'static str),
+    /// The key, and what is behind it, is behind `value_end`, too. Objects and lists are such tags in values.
+    pub(crate) nests: bool,
+}
+
+impl Tags {
+    /// Of a family that has nothing special.
+    const PLAIN: Self = Self {
+        name_end: "",
+        key: "",
+        key_end: "",
+        value: "",
+        value_end: "",
+        quote: ("", ""),
+        nests: false,
+    };
 }
 
 impl AnswerSyntax {
@@ -66,6 +89,11 @@ impl AnswerSyntax {
     pub fn detect(template: &str) -> &'static Self {
         let fits = |it: &&AnswerSyntax| it.signs.iter().all(|sign| template.contains(sign));
         SYNTAXES.iter().find(fits).unwrap_or(&GENERIC)
+    }
+
+    /// What begins reasoning, if answers have any.
+    pub fn begins_thinking(&self) -> Option<&'static str> {
+        self.thinks.first().map(|(open, _)| *open)
     }
 
     /// The part of a prompt that began reasoning which the answer goes on with.
@@ -91,10 +119,22 @@ const FUNCTION_TAGS: Call = Call {
         name_end: ">",
         key: "<parameter=",
         key_end: ">",
-        value: "",
         value_end: "</parameter>",
+        ..Tags::PLAIN
     }),
     close: "</function>",
+};
+
+const ARGUMENT_TAGS: Call = Call {
+    open: "<tool_call>",
+    shape: Shape::Tagged(&Tags {
+        key: "<arg_key>",
+        key_end: "</arg_key>",
+        value: "<arg_value>",
+        value_end: "</arg_value>",
+        ..Tags::PLAIN
+    }),
+    close: "</tool_call>",
 };
 
 /// JSON alone, and reasoning in tags: what models without a syntax of their own are asked for.
@@ -116,6 +156,151 @@ const BARE: Call = Call {
 
 /// The families; the first one whose signs a template contains is its.
 const SYNTAXES: &[AnswerSyntax] = &[
+    AnswerSyntax {
+        name: "gemma-4",
+        signs: &["<|tool_call>call:"],
+        quotes_calls: false,
+        thinks: &[("<|channel>thought", "<channel|>")],
+        calls: &[Call {
+            open: "<|tool_call>",
+            shape: Shape::Braced("call:"),
+            close: "<tool_call|>",
+        }],
+        wraps: &[],
+        silent: &["<|channel>", "<channel|>"],
+    },
+    AnswerSyntax {
+        name: "kimi-k3",
+        signs: &["<|open|>", "<|close|>"],
+        quotes_calls: false,
+        thinks: &[("<|open|>think<|sep|>", "<|close|>think<|sep|>")],
+        calls: &[Call {
+            open: "<|open|>call tool=\"",
+            shape: Shape::Tagged(&Tags {
+                name_end: "<|sep|>",
+                key: "<|open|>argument key=\"",
+                key_end: "\"",
+                value: "<|sep|>",
+                value_end: "<|close|>argument<|sep|>",
+                ..Tags::PLAIN
+            }),
+            close: "<|close|>call<|sep|>",
+        }],
+        wraps: &["<|open|>tools<|sep|>", "<|close|>tools<|sep|>"],
+        silent: &[
+            "<|open|>response<|sep|>",
+            "<|close|>response<|sep|>",
+            "<|close|>message<|sep|>",
+        ],
+    },
+    AnswerSyntax {
+        name: "minimax-m3",
+        signs: &["]<]minimax[>["],
+        quotes_calls: false,
+        thinks: &[("<mm:think>", "</mm:think>")],
+        calls: &[Call {
+            open: "]<]minimax[>[<invoke name=\"",
+            shape: Shape::Tagged(&Tags {
+                name_end: "\">",
+                key: "]<]minimax[>[<",
+                key_end: ">",
+                value_end: "]<]minimax[>[</",
+                nests: true,
+                ..Tags::PLAIN
+            }),
+            close: "]<]minimax[>[</invoke>",
+        }],
+        wraps: &["]<]minimax[>[<tool_call>", "]<]minimax[>[</tool_call>"],
+        silent: &["</mm:think>"],
+    },
+    AnswerSyntax {
+        name: "lfm2",
+        signs: &["<|tool_call_start|>"],
+        quotes_calls: true,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<|tool_call_start|>",
+            shape: Shape::Python,
+            close: "<|tool_call_end|>",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "minicpm-5",
+        signs: &["<param name=\""],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<function name=\"",
+            shape: Shape::Tagged(&Tags {
+                name_end: "\">",
+                key: "<param name=\"",
+                key_end: "\">",
+                value_end: "</param>",
+                quote: ("<![CDATA[", "]]>"),
+                ..Tags::PLAIN
+            }),
+            close: "</function>",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "apriel-1.6",
+        signs: &["[BEGIN FINAL RESPONSE]"],
+        quotes_calls: false,
+        thinks: &[("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]")],
+        calls: &[Call {
+            open: "<tool_calls>",
+            shape: Shape::Json,
+            close: "</tool_calls>",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "functionary-v3.2",
+        signs: &[">>>all"],
+        quotes_calls: false,
+        thinks: &[],
+        calls: &[
+            Call {
+                open: ">>>",
+                shape: Shape::Recipient,
+                close: "",
+            },
+            Call {
+                open: "",
+                shape: Shape::Recipient,
+                close: "",
+            },
+        ],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "gigachat-3.1",
+        signs: &["<|function_call|>"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[Call {
+            open: "<|function_call|>",
+            shape: Shape::Json,
+            close: "",
+        }],
+        wraps: &[],
+        silent: &[],
+    },
+    AnswerSyntax {
+        name: "ling-3",
+        signs: &["<arg_key>", "<|role_end|>"],
+        quotes_calls: false,
+        thinks: &[THINK],
+        calls: &[ARGUMENT_TAGS],
+        wraps: &[],
+        silent: &["<|role_end|>"],
+    },
     AnswerSyntax {
         name: "gpt-oss",
         signs: &["<|channel|>", "<|message|>"],
@@ -142,6 +327,7 @@ const SYNTAXES: &[AnswerSyntax] = &[
         silent: &[
             "<|channel|>final<|message|>",
             "<|channel|>commentary<|message|>",
+            "<|channel|>commentary to=assistant",
             "<|start|>assistant",
             "<|end|>",
             "<|return|>",
@@ -161,6 +347,7 @@ const SYNTAXES: &[AnswerSyntax] = &[
                 key_end: "\"",
                 value: ">",
                 value_end: "</｜DSML｜parameter>",
+                ..Tags::PLAIN
             }),
             close: "</｜DSML｜invoke>",
         }],
@@ -247,17 +434,7 @@ const SYNTAXES: &[AnswerSyntax] = &[
         signs: &["<arg_key>"],
         quotes_calls: false,
         thinks: &[THINK],
-        calls: &[Call {
-            open: "<tool_call>",
-            shape: Shape::Tagged(&Tags {
-                name_end: "",
-                key: "<arg_key>",
-                key_end: "</arg_key>",
-                value: "<arg_value>",
-                value_end: "</arg_value>",
-            }),
-            close: "</tool_call>",
-        }],
+        calls: &[ARGUMENT_TAGS],
         wraps: &[],
         silent: &[],
     },
@@ -272,8 +449,8 @@ const SYNTAXES: &[AnswerSyntax] = &[
                 name_end: "\">",
                 key: "<parameter name=\"",
                 key_end: "\">",
-                value: "",
                 value_end: "</parameter>",
+                ..Tags::PLAIN
             }),
             close: "</invoke>",
         }],
