@@ -36,40 +36,31 @@
 //! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
 //! happened, and [`Executable::explain`] where each operation goes and why.
 
-pub use rustorch_ir::ops::{Rope, RopeLayout, RopeScaling};
-pub use rustorch_ir::{BlockFormat, DType, F8E4M3, F8E5M2, OpError, Param, Scalar, TensorType};
+pub use rustorch_ir::ops::{Composite, Rope, RopeLayout, RopeScaling};
+pub use rustorch_ir::{
+    BlockFormat, DType, GpuDevice, Graph, Layout, OpError, OpKind, Param, Scalar, Shape,
+    TensorType, UnknownDevice,
+};
 pub use rustorch_runtime::{
-    Absent, AccessCounters, Costs, DeviceCapability, DeviceError, DeviceInfo, DeviceSelector,
-    DeviceType, Executable, Explanation, FailureClass, Fallback, FaultStatistics, GpuDevice,
-    GpuExecutionStrategy, HostBuffer, MemoryManager, OpType, Route, Routing, Rules, RunError,
-    Runtime, Storage, TensorInfo, TransferMethod,
+    Absent, AccessCounters, Backend, Costs, DeviceCapability, DeviceError, DeviceInfo,
+    DeviceSelector, DeviceType, Estimate, Executable, Explanation, FailureClass, Fallback,
+    FaultStatistics, GpuExecutionStrategy, Hardware, HostBuffer, HostPoolCounters, Loaded,
+    MemoryManager, Moved, OpType, PlanCounters, PoolUsage, Reason, Route, RouteTraffic, Routing,
+    Rules, RunError, Runtime, Storage, Support, TensorInfo, TransferMethod,
 };
-pub use rustorch_tensor::{
-    Activity, AttentionOptions, DeviceManager, DeviceOptions, Dims, Discovered, Element,
-    GpuContext, HybridExecutor, Operand, RusTorchError, RusTorchResult, Sizes, Tensor, Trace,
-    backends, current_device, discover, eval_all, is_coreml_available, is_gpu_available,
-    is_metal_available, manual_seed, nn, runtime, set_device, tensor, with_device, with_runtime,
-};
-pub use rustorch_tensor::{
-    ComplexOperations, ElementwiseOp, GpuBatchMatrixExecutor, GpuBatchParallelOp, GpuConvolution,
-    GpuConvolutionExecutor, GpuLinearAlgebra, GpuMatrixExecutor, GpuParallelOp, GpuPooling,
-    GpuPoolingExecutor, GpuReduction, ReductionOp, gpu_attention, gpu_elementwise_add,
-    gpu_elementwise_div, gpu_elementwise_mul, gpu_elementwise_sub, gpu_gelu, gpu_reduce, gpu_relu,
-    gpu_softmax, hybrid_operation, infer_operation_type, is_device_error,
-};
-pub use rustorch_tensor::{fft, linalg};
-
-#[cfg(feature = "hybrid-f32")]
-pub use rustorch_tensor::{
-    DeviceState, F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer, F32UnifiedBuffer,
-};
+pub use rustorch_tensor::*;
 
 /// What most programs need: `use rustorch::prelude::*`.
 pub mod prelude {
+    pub use crate::half::{bf16, f16};
+    pub use crate::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
+    pub use crate::num_complex::Complex;
     pub use crate::{
-        AttentionOptions, DType, DeviceType, Element, Rope, RopeLayout, RopeScaling, Routing,
-        Runtime, RusTorchError, RusTorchResult, Storage, Tensor, Trace, current_device, eval_all,
-        is_gpu_available, manual_seed, nn, runtime, set_device, tensor, with_device, with_runtime,
+        AsOperand, AttentionOptions, DType, DeviceType, Element, Ellipsis, Index, IntoDims,
+        IntoShape, IntoSizes, NewAxis, Number, Rope, RopeLayout, RopeScaling, Routing, Runtime,
+        RusTorchError, RusTorchResult, Scalar, Storage, Tensor, Trace, assert_close,
+        current_device, eval_all, is_gpu_available, manual_seed, nn, no_grad, runtime, set_device,
+        tensor, with_device, with_runtime,
     };
 }
 
@@ -77,6 +68,11 @@ pub mod prelude {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The examples of the guide for users of PyTorch.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/pytorch.md")]
+struct PyTorchGuide;
 
 /// The example of the guide to `f32`.
 #[cfg(all(doctest, feature = "hybrid-f32"))]

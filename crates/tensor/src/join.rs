@@ -1,5 +1,7 @@
 //! Tensors put together.
 
+use std::borrow::Borrow;
+
 use rustorch_ir::ops::Concat;
 use rustorch_ir::{OpError, Shape};
 use rustorch_macros::track_calls;
@@ -17,6 +19,11 @@ pub enum Indexing {
     Ij,
     /// The first to the second, and the second to the first: coordinates of a plane.
     Xy,
+}
+
+/// References to the tensors of a list of them, or of references to them.
+fn borrowed<T: Borrow<Tensor>>(tensors: &[T]) -> SmallVec<[&Tensor; 4]> {
+    tensors.iter().map(T::borrow).collect()
 }
 
 /// References to tensors, which functions of several take.
@@ -39,24 +46,24 @@ impl Tensor {
     ///
     /// # Errors
     /// No tensor; rank 0; sizes that differ elsewhere; no such dimension.
-    pub fn cat(tensors: &[&Self], dim: impl Integer) -> RusTorchResult<Self> {
-        Self::joined("cat", tensors, dim.to_isize())
+    pub fn cat(tensors: &[impl Borrow<Self>], dim: impl Integer) -> RusTorchResult<Self> {
+        Self::joined("cat", &borrowed(tensors), dim.to_isize())
     }
 
     /// [`Tensor::cat`] by NumPy's name.
     ///
     /// # Errors
     /// As [`Tensor::cat`].
-    pub fn concatenate(tensors: &[&Self], dim: impl Integer) -> RusTorchResult<Self> {
-        Self::joined("concatenate", tensors, dim.to_isize())
+    pub fn concatenate(tensors: &[impl Borrow<Self>], dim: impl Integer) -> RusTorchResult<Self> {
+        Self::joined("concatenate", &borrowed(tensors), dim.to_isize())
     }
 
     /// [`Tensor::cat`] by another name.
     ///
     /// # Errors
     /// As [`Tensor::cat`].
-    pub fn concat(tensors: &[&Self], dim: impl Integer) -> RusTorchResult<Self> {
-        Self::joined("concat", tensors, dim.to_isize())
+    pub fn concat(tensors: &[impl Borrow<Self>], dim: impl Integer) -> RusTorchResult<Self> {
+        Self::joined("concat", &borrowed(tensors), dim.to_isize())
     }
 
     fn joined(name: &'static str, tensors: &[&Self], dim: isize) -> RusTorchResult<Self> {
@@ -79,14 +86,15 @@ impl Tensor {
     ///
     /// # Errors
     /// No tensor; shapes that differ; no such place.
-    pub fn stack(tensors: &[&Self], dim: impl Integer) -> RusTorchResult<Self> {
+    pub fn stack(tensors: &[impl Borrow<Self>], dim: impl Integer) -> RusTorchResult<Self> {
         const NAME: &str = "stack";
+        let tensors = borrowed(tensors);
         for pair in tensors.windows(2) {
             let same = pair[0].shape() == pair[1].shape();
             let got = format_args!("{} and {}", pair[0].ty(), pair[1].ty());
             require(NAME, same, "tensors of one shape", got)?;
         }
-        let rows = each(tensors, |t| t.unsqueeze(dim))?;
+        let rows = each(&tensors, |t| t.unsqueeze(dim))?;
         Self::joined(NAME, &references(&rows), dim.to_isize())
     }
 
@@ -94,8 +102,8 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::cat`].
-    pub fn hstack(tensors: &[&Self]) -> RusTorchResult<Self> {
-        Self::beside("hstack", &each(tensors, Self::atleast_1d)?)
+    pub fn hstack(tensors: &[impl Borrow<Self>]) -> RusTorchResult<Self> {
+        Self::beside("hstack", &each(&borrowed(tensors), Self::atleast_1d)?)
     }
 
     fn beside(name: &'static str, tensors: &[Self]) -> RusTorchResult<Self> {
@@ -107,8 +115,8 @@ impl Tensor {
     ///
     /// # Errors
     /// As [`Tensor::cat`].
-    pub fn vstack(tensors: &[&Self]) -> RusTorchResult<Self> {
-        let rows = each(tensors, Self::atleast_2d)?;
+    pub fn vstack(tensors: &[impl Borrow<Self>]) -> RusTorchResult<Self> {
+        let rows = each(&borrowed(tensors), Self::atleast_2d)?;
         Self::joined("vstack", &references(&rows), 0)
     }
 
@@ -206,7 +214,7 @@ impl Tensor {
         }
         let grid = Self::meshgrid(tensors, Indexing::Ij)?;
         let columns = each(&references(&grid), Self::ravel)?;
-        Self::stack(&references(&columns), 1)
+        Self::stack(&columns, 1)
     }
 
     /// All choices of `r` elements of a vector, in the order of their indices, `[count, r]`; an

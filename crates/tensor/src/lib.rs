@@ -23,12 +23,14 @@
 //! | `linalg/`, `fft.rs` | linear algebra, Fourier transforms |
 //! | `nn/` | `torch.nn.functional` |
 //! | `display.rs` | printing |
+//! | `rows.rs` | tensors taken apart: rows, nested vectors |
+//! | `names.rs` | candle's names of methods |
 //! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
 //! | `gpu/` | operations that prefer a GPU |
 //! | `preferences.rs` | what Cargo features ask for |
 //! | `activity.rs`, `converting.rs` | conversions and copies: counted, and made to compare with |
 //! | `f32/` | tensors and devices of the f32 hybrid (feature `hybrid-f32`) |
-//! | `dims.rs`, `element.rs`, `error.rs` | types of arguments and errors |
+//! | `dims.rs`, `windowed.rs`, `element.rs`, `error.rs` | types of arguments and errors |
 
 mod activity;
 mod call;
@@ -59,6 +61,7 @@ mod leaves;
 pub mod linalg;
 mod macros;
 mod manager;
+mod names;
 pub mod nn;
 mod ops_traits;
 mod padding;
@@ -71,6 +74,7 @@ mod rearrange;
 mod recipe;
 mod recovery;
 mod reduce;
+mod rows;
 mod scatter_reduce;
 mod search;
 mod segments;
@@ -82,6 +86,7 @@ mod unique;
 mod updates;
 mod value;
 mod views;
+mod windowed;
 pub mod windows;
 
 pub use activity::Activity;
@@ -103,16 +108,20 @@ pub use gpu::{
     gpu_softmax,
 };
 pub use grad::{Recorded, is_grad_enabled, no_grad};
+/// Half-precision floats, of which tensors are made.
+pub use half;
 pub use histogram::Bins;
 pub use hybrid::{HybridExecutor, hybrid_operation, infer_operation_type, is_device_error};
 pub use index::{Ellipsis, Index, Indices, NewAxis};
 pub use join::Indexing;
-pub use macros::{Literal, literal};
+pub use macros::{Literal, Regular, Row, literal};
 pub use manager::{
-    DeviceManager, GpuContext, current_device, is_coreml_available, is_gpu_available,
+    DeviceManager, GpuContext, IntoDevice, current_device, is_coreml_available, is_gpu_available,
     is_metal_available, set_device, with_device,
 };
 pub use nn::AttentionOptions;
+/// Complex numbers, of which tensors are made.
+pub use num_complex;
 pub use padding::PadMode;
 pub use parts::Sections;
 pub use patches::Patches;
@@ -123,6 +132,7 @@ pub use random::{
 };
 pub use rearrange::Repeats;
 pub use reduce::Interpolation;
+pub use rows::Rows;
 pub use rustorch_ir::{F8E4M3, F8E5M2};
 pub use scatter_reduce::ScatterReduce;
 pub use segments::Segments;
@@ -130,3 +140,4 @@ pub use statistics::Spacing;
 pub use tensor::Tensor;
 pub use trace::Trace;
 pub use unique::Unique;
+pub use windowed::PerDim;

@@ -4,15 +4,27 @@ use std::alloc::{Layout, handle_alloc_error};
 
 use half::{bf16, f16};
 use num_complex::Complex;
-use rustorch_ir::{F8E4M3, F8E5M2};
+use rustorch_ir::{F8E4M3, F8E5M2, OpError};
+use rustorch_macros::track_calls;
 
+use crate::error::RusTorchResult;
 use crate::{Element, Tensor};
 
-/// A tensor of numbers written down, as `torch.tensor`: one number, nested lists of numbers
-/// in brackets, or several such values, which become one list.
+/// A tensor of numbers written down, as `torch.tensor`, with the brackets as they are written: those of the
+/// macro count as the outermost list.
 ///
-/// As in PyTorch, plain numbers (`f64`, `i32` in Rust) become `f32` and `i64` tensors. Other
-/// types stay what they are; [`Tensor::from_slice`] keeps those two as well.
+/// | written | shape |
+/// | --- | --- |
+/// | `tensor!(1.0)` | `[]` |
+/// | `tensor![1.0,]` | `[1]` |
+/// | `tensor![1.0, 2.0]` | `[2]` |
+/// | `tensor![[1.0, 2.0]]` | `[1, 2]` |
+/// | `tensor![[1.0, 2.0], [3.0, 4.0]]` | `[2, 2]` |
+/// | `tensor!(numbers)`, of an array, slice or vector | its own |
+///
+/// As in PyTorch, plain numbers (`f64`, `i32` in Rust) become `f32` and `i64` tensors, and so do `usize` and
+/// `isize`. Other types stay what they are; [`Tensor::from_slice`] keeps those two as well. What may be ragged, vectors of
+/// vectors, is for [`Tensor::new`], which can fail.
 ///
 /// ```
 /// use rustorch_ir::DType;
@@ -20,12 +32,22 @@ use crate::{Element, Tensor};
 ///
 /// let matrix = tensor![[1.0, 2.0], [3.0, 4.0]];
 /// assert_eq!((matrix.shape(), matrix.dtype()), (&[2, 2][..], DType::F32));
-/// assert_eq!(tensor!([1, 2, 3]).shape(), tensor![1, 2, 3].shape());
+/// assert_eq!(tensor![[1, 2, 3]].shape(), [1, 3]);
+/// assert_eq!(tensor!(vec![1, 2, 3]).shape(), tensor![1, 2, 3].shape());
 /// assert_eq!(tensor!(true).rank(), 0);
-/// assert_eq!(tensor!([1u8, 2]).dtype(), DType::U8);
+/// assert_eq!(tensor![1u8, 2].dtype(), DType::U8);
+/// ```
+///
+/// ```compile_fail
+/// // Rows might differ in length: `Tensor::new(rows)?`.
+/// let rows = vec![vec![1.0, 2.0], vec![3.0]];
+/// rustorch_tensor::tensor!(rows);
 /// ```
 #[macro_export]
 macro_rules! tensor {
+    ([$($row:tt)*] $(,)?) => {
+        $crate::literal(&[[$($row)*]])
+    };
     ($value:expr) => {
         $crate::literal(&$value)
     };
@@ -34,43 +56,148 @@ macro_rules! tensor {
     };
 }
 
-/// A number, or nested arrays of numbers: what [`tensor!`](crate::tensor) takes.
+/// Panics, as `assert_eq!`, unless two tensors have one shape
+/// and nearly the same elements: `|a - b| <= atol + rtol · |b|`, as [`Tensor::allclose`]. Without tolerances
+/// `rtol` is 1e-5 and `atol` 1e-8.
+///
+/// ```
+/// use rustorch_tensor::{assert_close, tensor};
+///
+/// let x = tensor![1.0, 2.0];
+/// assert_close!(x.sqrt().unwrap(), tensor![1.0, 1.4142135]);
+/// assert_close!(x, tensor![1.01, 2.01], 0.0, 0.1);
+/// ```
+#[macro_export]
+macro_rules! assert_close {
+    ($left:expr, $right:expr $(,)?) => {
+        $crate::assert_close!($left, $right, 1e-5, 1e-8)
+    };
+    ($left:expr, $right:expr, $rtol:expr, $atol:expr $(,)?) => {{
+        let left: &$crate::Tensor = &$left;
+        let right: &$crate::Tensor = &$right;
+        assert_eq!(left.shape(), right.shape(), "shapes differ");
+        match left.allclose(right, $rtol, $atol) {
+            Ok(true) => {}
+            Ok(false) => panic!("tensors differ:\n{left}\n{right}"),
+            Err(e) => panic!("tensors cannot be compared: {e}"),
+        }
+    }};
+}
+
+/// A number, or nested arrays, slices or vectors of numbers: what [`Tensor::new`] takes.
+#[diagnostic::on_unimplemented(
+    message = "a tensor is not made of `{Self}`",
+    label = "neither numbers nor lists of them",
+    note = "tensors are made of numbers, and of arrays, slices and vectors of them; elements are `f64`, `f32`, \
+            `f16`, `bf16`, integers, `bool` and `Complex`"
+)]
 pub trait Literal {
     /// The elements that the numbers become.
     type Element: Element;
 
-    /// The sizes of the dimensions, slowest first.
-    fn shape() -> Vec<usize>;
+    /// The sizes of the dimensions, slowest first, by the first of each list.
+    fn sizes(value: Option<&Self>) -> Vec<usize>;
 
     /// Appends the numbers in row-major order.
-    fn append_to(&self, elements: &mut Vec<Self::Element>);
+    ///
+    /// # Errors
+    /// The length of a list that has not the size which it should.
+    fn append_to(&self, sizes: &[usize], elements: &mut Vec<Self::Element>) -> Result<(), usize>;
+}
+
+/// What has the same sizes throughout by its type: what [`tensor!`](crate::tensor) takes.
+#[diagnostic::on_unimplemented(
+    message = "`tensor!` takes no `{Self}`",
+    label = "not numbers, nor arrays, slices or a vector of numbers",
+    note = "`Tensor::new(data)?` takes vectors of vectors, whose rows might differ in length"
+)]
+pub trait Regular: Literal {}
+
+impl<T: Literal> Literal for [T] {
+    type Element = T::Element;
+
+    fn sizes(value: Option<&Self>) -> Vec<usize> {
+        let mut sizes = vec![value.map_or(0, <[T]>::len)];
+        sizes.extend(T::sizes(value.and_then(<[T]>::first)));
+        sizes
+    }
+
+    fn append_to(&self, sizes: &[usize], elements: &mut Vec<T::Element>) -> Result<(), usize> {
+        let (size, inner) = sizes.split_first().ok_or(self.len())?;
+        match self.len() == *size {
+            true => self.iter().try_for_each(|x| x.append_to(inner, elements)),
+            false => Err(self.len()),
+        }
+    }
 }
 
 impl<T: Literal, const N: usize> Literal for [T; N] {
     type Element = T::Element;
 
-    fn shape() -> Vec<usize> {
-        let mut shape = vec![N];
-        shape.extend(T::shape());
-        shape
+    fn sizes(value: Option<&Self>) -> Vec<usize> {
+        let mut sizes = vec![N];
+        sizes.extend(T::sizes(value.and_then(|list| list.first())));
+        sizes
     }
 
-    fn append_to(&self, elements: &mut Vec<T::Element>) {
-        self.iter().for_each(|x| x.append_to(elements));
+    fn append_to(&self, sizes: &[usize], elements: &mut Vec<T::Element>) -> Result<(), usize> {
+        self.as_slice().append_to(sizes, elements)
     }
 }
 
+impl<T: Literal> Literal for Vec<T> {
+    type Element = T::Element;
+
+    fn sizes(value: Option<&Self>) -> Vec<usize> {
+        <[T]>::sizes(value.map(Vec::as_slice))
+    }
+
+    fn append_to(&self, sizes: &[usize], elements: &mut Vec<T::Element>) -> Result<(), usize> {
+        self.as_slice().append_to(sizes, elements)
+    }
+}
+
+impl<T: Literal + ?Sized> Literal for &T {
+    type Element = T::Element;
+
+    fn sizes(value: Option<&Self>) -> Vec<usize> {
+        T::sizes(value.copied())
+    }
+
+    fn append_to(&self, sizes: &[usize], elements: &mut Vec<T::Element>) -> Result<(), usize> {
+        (**self).append_to(sizes, elements)
+    }
+}
+
+/// What may be side by side in a list that is [`Regular`]: numbers, and arrays of them.
+#[diagnostic::on_unimplemented(
+    message = "`tensor!` takes no lists of `{Self}`",
+    label = "lists side by side, which might differ in length",
+    note = "`Tensor::new(data)?` takes vectors of vectors, and fails where they differ"
+)]
+pub trait Row: Literal {}
+
+impl<T: Row, const N: usize> Row for [T; N] {}
+impl<T: Row, const N: usize> Regular for [T; N] {}
+impl<T: Row> Regular for [T] {}
+impl<T: Row> Regular for Vec<T> {}
+impl<T: Regular + ?Sized> Regular for &T {}
+
 macro_rules! literals {
     ($($number:ty => $element:ty),* $(,)?) => {
-        $(impl Literal for $number {
+        $(impl Row for $number {}
+        impl Regular for $number {}
+
+        impl Literal for $number {
             type Element = $element;
 
-            fn shape() -> Vec<usize> {
+            fn sizes(_: Option<&Self>) -> Vec<usize> {
                 Vec::new()
             }
 
-            fn append_to(&self, elements: &mut Vec<$element>) {
+            fn append_to(&self, _: &[usize], elements: &mut Vec<$element>) -> Result<(), usize> {
                 elements.push(*self as $element);
+                Ok(())
             }
         })*
     };
@@ -79,19 +206,25 @@ macro_rules! literals {
 literals! {
     f64 => f32,
     i32 => i64,
+    isize => i64,
+    usize => i64,
 }
 
 macro_rules! typed_literals {
     ($($number:ty),* $(,)?) => {
-        $(impl Literal for $number {
+        $(impl Row for $number {}
+        impl Regular for $number {}
+
+        impl Literal for $number {
             type Element = Self;
 
-            fn shape() -> Vec<usize> {
+            fn sizes(_: Option<&Self>) -> Vec<usize> {
                 Vec::new()
             }
 
-            fn append_to(&self, elements: &mut Vec<Self>) {
+            fn append_to(&self, _: &[usize], elements: &mut Vec<Self>) -> Result<(), usize> {
                 elements.push(*self);
+                Ok(())
             }
         })*
     };
@@ -117,11 +250,44 @@ typed_literals!(
 
 /// The tensor of [`tensor!`](crate::tensor)'s argument. Aborts, as `vec!`, if there is no
 /// memory for it.
-pub fn literal<T: Literal>(value: &T) -> Tensor {
-    let mut elements = Vec::new();
-    value.append_to(&mut elements);
-    match Tensor::from_slice(&elements, T::shape()) {
+#[track_caller]
+pub fn literal<T: Regular>(value: &T) -> Tensor {
+    match Tensor::new(value) {
         Ok(tensor) => tensor,
-        Err(_) => handle_alloc_error(Layout::for_value(&elements[..])),
+        Err(_) => handle_alloc_error(Layout::for_value(value)),
     }
+}
+
+#[track_calls]
+impl Tensor {
+    /// A tensor of numbers: of one, or of arrays, slices and vectors of them, however nested. Plain numbers
+    /// (`f64`, `i32`) become `f32` and `i64`, as in [`tensor!`](crate::tensor).
+    ///
+    /// ```
+    /// # use rustorch_tensor::{RusTorchResult, Tensor};
+    /// # fn main() -> RusTorchResult<()> {
+    /// let rows = vec![vec![1.0, 2.0], vec![3.0, 4.0]];
+    /// assert_eq!(Tensor::new(&rows)?.shape(), [2, 2]);
+    /// assert_eq!(Tensor::new([1u8, 2, 3])?.shape(), [3]);
+    /// let ragged = Tensor::new(vec![vec![1, 2], vec![3]]).unwrap_err();
+    /// assert_eq!(ragged.to_string(), "new: expected lists of the sizes [2, 2], got one of length 1");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Lists of different lengths side by side.
+    pub fn new(data: impl Literal) -> RusTorchResult<Self> {
+        made_of("new", &data)
+    }
+}
+
+fn made_of<T: Literal>(name: &'static str, data: &T) -> RusTorchResult<Tensor> {
+    let (sizes, mut elements) = (T::sizes(Some(data)), Vec::new());
+    let ragged = |length| {
+        let expected = format_args!("lists of the sizes {sizes:?}");
+        OpError::new(name, expected, format_args!("one of length {length}"))
+    };
+    data.append_to(&sizes, &mut elements).map_err(ragged)?;
+    Tensor::from_vec(elements, &sizes)
 }

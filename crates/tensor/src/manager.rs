@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
+use rustorch_ir::OpError;
 use rustorch_runtime::{
     Absent, DeviceCapability, DeviceInfo, DeviceType, GpuDevice, Hardware, Runtime,
 };
@@ -28,6 +29,54 @@ pub(crate) fn current_pin() -> Option<DeviceType> {
 /// [`DeviceType::Auto`] pins nothing.
 pub(crate) fn pin(device: DeviceType) -> Option<DeviceType> {
     (device != DeviceType::Auto).then_some(device)
+}
+
+/// A device as an argument: a [`DeviceType`], or its name.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no device",
+    label = "expected a device",
+    note = "a device is a `DeviceType` such as `DeviceType::Cuda(0)`, or a text such as \"cpu\" or \"cuda:0\""
+)]
+pub trait IntoDevice {
+    /// The device; `op` is what errors call who asks for it.
+    ///
+    /// # Errors
+    /// A text that names none.
+    fn into_device(self, op: &'static str) -> RusTorchResult<DeviceType>;
+}
+
+impl IntoDevice for DeviceType {
+    fn into_device(self, _: &'static str) -> RusTorchResult<DeviceType> {
+        Ok(self)
+    }
+}
+
+impl IntoDevice for &DeviceType {
+    fn into_device(self, _: &'static str) -> RusTorchResult<DeviceType> {
+        Ok(*self)
+    }
+}
+
+impl IntoDevice for GpuDevice {
+    fn into_device(self, _: &'static str) -> RusTorchResult<DeviceType> {
+        Ok(self.into())
+    }
+}
+
+impl IntoDevice for &str {
+    fn into_device(self, op: &'static str) -> RusTorchResult<DeviceType> {
+        let expected = "a device such as cpu, cuda:0, metal, opencl:1 or auto";
+        let unknown = |_| OpError::new(op, expected, format_args!("{self:?}"));
+        Ok(self.parse().map_err(unknown)?)
+    }
+}
+
+/// Fails if the current runtime has no such device. What names several is for who chooses among them.
+pub(crate) fn require_device(device: DeviceType) -> RusTorchResult<()> {
+    match device {
+        DeviceType::Auto | DeviceType::CoreMLHybrid { .. } => Ok(()),
+        device => Ok(DeviceManager::new().find(device).map(|_| ())?),
+    }
 }
 
 /// From now on, this thread's new tensors and operations go to `device`, but for operations
@@ -187,15 +236,15 @@ impl DeviceManager {
 
     fn why_not(&self, device: DeviceType) -> Absent {
         let name = device.to_string();
-        let is_kind = |absent: &&Absent| name.starts_with(&absent.device);
-        if let Some(Absent { reason, cure, .. }) = absent().iter().find(is_kind) {
-            return Absent::new(name, reason, cure);
-        }
         let here: Vec<String> = (self.runtime.devices())
             .map(|info| info.device.to_string())
             .collect();
-        let cure = format!("there are {}", here.join(", "));
-        Absent::new(name, "this machine has no such device", cure)
+        let here = format!("there are {}", here.join(", "));
+        let is_kind = |absent: &&Absent| name.starts_with(&absent.device);
+        if let Some(Absent { reason, cure, .. }) = absent().iter().find(is_kind) {
+            return Absent::new(name, reason, format!("{cure}; {here}"));
+        }
+        Absent::new(name, "this machine has no such device", here)
     }
 }
 

@@ -218,6 +218,8 @@ pub enum To<'a> {
     DType(DType),
     /// A device.
     Device(DeviceType),
+    /// A device by its name: `cpu`, `cuda`, `opencl:1`.
+    Named(&'a str),
     /// Dtype and, if its elements are in memory, device of a tensor.
     Like(&'a Tensor),
 }
@@ -231,6 +233,18 @@ impl From<DType> for To<'_> {
 impl From<DeviceType> for To<'_> {
     fn from(device: DeviceType) -> Self {
         Self::Device(device)
+    }
+}
+
+impl From<&DeviceType> for To<'_> {
+    fn from(device: &DeviceType) -> Self {
+        Self::Device(*device)
+    }
+}
+
+impl<'a> From<&'a str> for To<'a> {
+    fn from(name: &'a str) -> Self {
+        Self::Named(name)
     }
 }
 
@@ -251,6 +265,7 @@ impl Tensor {
         match other.into() {
             To::DType(dtype) => self.to_dtype(dtype),
             To::Device(device) => self.to_device(device),
+            To::Named(name) => self.to_device(name),
             To::Like(tensor) => {
                 let converted = self.to_dtype(tensor.dtype())?;
                 match tensor.device() {

@@ -16,7 +16,7 @@ use crate::dims::{Integer, IntoShape};
 use crate::error::{RusTorchResult, require};
 use crate::eval::eval_all;
 use crate::grad::{Track, Tracks, tracks};
-use crate::manager::{current_pin, pin};
+use crate::manager::{IntoDevice, current_pin, pin, require_device};
 use crate::recovery::recover_lost;
 use crate::value::{Extent, Pending, State, Value, View, overwrites};
 
@@ -54,7 +54,7 @@ impl Tensor {
     pub(crate) fn created(dtype: DType, view: View) -> RusTorchResult<Self> {
         let tensor = Self::ready(dtype, None, view);
         match current_pin() {
-            Some(device) => tensor.to_device(device),
+            Some(device) => tensor.moved(device),
             None => Ok(tensor),
         }
     }
@@ -267,13 +267,19 @@ impl Tensor {
     /// too. [`DeviceType::Auto`] leaves the choice to the runtime again.
     ///
     /// Elements in memory are brought there now, others are computed there. What the device
-    /// cannot do, or fails at, goes down the chain, unless the runtime's routing is strict.
+    /// cannot do, or fails at, goes down the chain, unless the runtime's routing is strict. A device is
+    /// named by its [`DeviceType`] or as PyTorch does, by a text (`"cuda"`, `"opencl:1"`).
     ///
     /// # Errors
-    /// The only copy was on a device that is lost; in strict mode, the device is not there or
+    /// The runtime has no such device; the only copy was on a device that is lost; in strict mode, the device
     /// fails.
-    pub fn to_device(&self, device: DeviceType) -> RusTorchResult<Self> {
+    pub fn to_device(&self, device: impl IntoDevice) -> RusTorchResult<Self> {
+        self.moved(device.into_device("to_device")?)
+    }
+
+    fn moved(&self, device: DeviceType) -> RusTorchResult<Self> {
         const NAME: &str = "to_device";
+        require_device(device)?;
         let pin = pin(device);
         let op = || {
             let shape = self.ty().shape.clone();

@@ -25,7 +25,7 @@ use crate::value::Value;
 /// let weight = tensor![[1.0, 2.0], [3.0, 4.0]];
 /// let x = Tensor::placeholder([1, 2], DType::F32)?;
 /// let trace = Trace::new(&[&x], &[&x.linear(&weight, None)?])?;
-/// let y = trace.run(&[tensor![[1.0, 0.0]].storage()?])?;
+/// let y = trace.run(&[tensor![1.0, 0.0].storage()?])?;
 /// let y = Tensor::from_storage(y[0].clone(), [1, 2], DType::F32)?;
 /// assert_eq!(y.to_vec::<f32>()?, [1.0, 3.0]);
 /// # Ok(())

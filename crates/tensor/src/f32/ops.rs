@@ -78,8 +78,8 @@ methods! {
     std(dims: impl IntoDims, correction: impl Into<f64>, keepdim: bool);
     logsumexp(dims: impl IntoDims, keepdim: bool);
     cumsum(dim: impl Integer);
-    max_pool2d(kernel: [usize; 2], options: &MaxPoolOptions<2>);
-    avg_pool2d(kernel: [usize; 2], options: &AvgPoolOptions<2>);
+    max_pool2d(kernel: impl crate::PerDim<2>, options: &MaxPoolOptions<2>);
+    avg_pool2d(kernel: impl crate::PerDim<2>, options: &AvgPoolOptions<2>);
     reshape(shape: impl IntoSizes);
     flatten(start: impl Integer, end: impl Integer);
     squeeze(dims: impl IntoDims);

@@ -9,6 +9,7 @@ use rustorch_ir::{DType, OpError, Shape};
 
 use crate::Tensor;
 use crate::error::{RusTorchError, RusTorchResult, require};
+use crate::windowed::window_options;
 
 /// How many zeros are put around each dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,13 +22,20 @@ pub enum ConvPadding<const N: usize> {
     Valid,
 }
 
+impl<const N: usize> From<usize> for ConvPadding<N> {
+    fn from(padding: usize) -> Self {
+        Self::Each([padding; N])
+    }
+}
+
 impl<const N: usize> From<[usize; N]> for ConvPadding<N> {
     fn from(padding: [usize; N]) -> Self {
         Self::Each(padding)
     }
 }
 
-/// The optional arguments of a convolution of `N` dimensions.
+/// The optional arguments of a convolution of `N` dimensions:
+/// `ConvOptions::default().stride(2).padding(1)`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConvOptions<const N: usize> {
     /// Distance between windows.
@@ -76,6 +84,11 @@ impl<const N: usize> Default for ConvTransposeOptions<N> {
             groups: 1,
         }
     }
+}
+
+window_options! {
+    ConvOptions: [stride, dilation] [] {padding: ConvPadding<N>, groups: usize};
+    ConvTransposeOptions: [stride, padding, output_padding, dilation] [] {groups: usize};
 }
 
 /// One method for each line: documentation, name, number of dimensions, options, how.

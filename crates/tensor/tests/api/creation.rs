@@ -45,15 +45,11 @@ fn every_element_type() -> Outcome {
 
 #[test]
 fn written_down() -> Outcome {
-    let x = tensor![[[1, 2, 3], [4, 5, 6]]];
-    assert_eq!(
-        (x.shape(), x.dtype()),
-        (&[2, 3][..], DType::I64),
-        "one value is taken as it is"
-    );
+    let x = tensor![[1, 2, 3], [4, 5, 6]];
+    assert_eq!((x.shape(), x.dtype()), (&[2, 3][..], DType::I64));
     assert_eq!(tensor!(2.5).to_scalar::<f32>()?, 2.5);
     assert_eq!(tensor![true, false].to_vec::<bool>()?, [true, false]);
-    assert_eq!(tensor!([[1u8; 2]; 3]).shape(), [3, 2]);
+    assert_eq!(tensor![[[1u8; 2]; 3]].shape(), [1, 3, 2]);
     Ok(())
 }
 

@@ -24,7 +24,7 @@ fn unsigned_integers_are_computed_with() -> Outcome {
         [24_464, 54_464]
     );
     assert_eq!(tensor![3u16, 4].sum(None, false)?.dtype(), DType::I64);
-    let product = tensor![[60_000u16, 2]].matmul(&tensor![[60_000u16], [3]])?;
+    let product = tensor![60_000u16, 2].matmul(&tensor![[60_000u16], [3]])?;
     assert_eq!(product.to_vec::<u16>()?, [(60_000u64 * 60_000 + 6) as u16]);
     assert_eq!(
         Tensor::arange(65_534, 65_537, 1, DType::U16)?.to_vec::<u16>()?,
@@ -86,13 +86,13 @@ fn they_are_made_and_printed() -> Outcome {
             tensor![u64::MAX, 5],
             "tensor([18446744073709551615,                    5], dtype=u64)",
         ),
-        (tensor![[7u16]], "tensor([7], dtype=u16)"),
+        (tensor![7u16,], "tensor([7], dtype=u16)"),
         (
             tensor![half, half],
             "tensor([0.5000, 0.5000], dtype=f8e4m3)",
         ),
         (
-            tensor![[F8E5M2::from_f32(3.0)]],
+            tensor![F8E5M2::from_f32(3.0),],
             "tensor([3.], dtype=f8e5m2)",
         ),
     ] {

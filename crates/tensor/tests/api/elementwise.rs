@@ -324,7 +324,7 @@ fn activations() -> Outcome {
         &tensor![[-2.0, -2.0], [1.0, 1.0]].prelu(&weights)?,
         &[-1.0, -0.2, 1.0, 1.0],
     );
-    assert_close(&tensor![[1.0, 0.0]].glu(-1)?, &[0.5]);
+    assert_close(&tensor![1.0, 0.0].glu(-1)?, &[0.5]);
     assert!(error(x.glu(0)).contains("even size"));
     assert!(error(x.rrelu(1.0, 0.0, false)).contains("lower up to upper"));
     Ok(())

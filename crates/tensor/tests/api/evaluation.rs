@@ -142,12 +142,12 @@ fn a_bad_index_is_an_error() -> Outcome {
     let good = table.embedding(&tensor![[1i64], [0]])?;
     assert_eq!(good.to_vec::<f32>()?, [3.0, 4.0, 1.0, 2.0]);
     for bad in [-1, 2] {
-        let rows = table.embedding(&tensor!([bad]))?;
+        let rows = table.embedding(&tensor![bad,])?;
         assert!(matches!(
             rows.to_vec::<f32>(),
             Err(RusTorchError::Device(_))
         ));
-        assert!(table.index_select(0, &tensor!([bad]))?.eval().is_err());
+        assert!(table.index_select(0, &tensor![bad,])?.eval().is_err());
     }
     let zero = tensor![1, 2].floor_divide(0)?;
     assert!(zero.eval().is_err());
@@ -174,7 +174,7 @@ fn memory_that_cannot_be_written_to_is_copied_for_updates() -> Outcome {
     let state = Tensor::from_vec(vec![0.0f32; 3], [3])?;
     let view = state.view([1, 3])?;
     let start = Tensor::from_slice(&[1i32], [1])?;
-    let updated = state.update_slice_(&tensor!([7.0]), 0, &start)?;
+    let updated = state.update_slice_(&tensor![7.0,], 0, &start)?;
     assert_eq!(updated.to_vec::<f32>()?, [0.0, 7.0, 0.0]);
     assert_eq!(
         view.to_vec::<f32>()?,

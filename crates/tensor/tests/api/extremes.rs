@@ -39,7 +39,7 @@ fn integers_wrap() -> Outcome {
         assert_eq!(values(tensor![high, 1i64].cumsum(0)?)?, [high, low]);
         assert_eq!(
             values(
-                tensor![[high, 1i64]]
+                tensor![high, 1i64]
                     .reshape([1, 2])?
                     .matmul(&tensor![1i64, 1])?
             )?,
@@ -53,7 +53,7 @@ fn integers_wrap() -> Outcome {
 
 #[test]
 fn sizes_and_positions() -> Outcome {
-    let x = tensor![[1.0, 2.0, 3.0]].reshape([1, 3])?;
+    let x = tensor![1.0, 2.0, 3.0].reshape([1, 3])?;
     let max = usize::MAX;
     assert_eq!(x.slice(1, 0, isize::MAX, max)?.to_vec::<f32>()?, [1.0]);
     assert_eq!(x.slice(1, isize::MIN, isize::MIN, 1)?.numel(), 0);
@@ -82,7 +82,7 @@ fn sizes_and_positions() -> Outcome {
 fn windows() -> Outcome {
     let max = usize::MAX;
     let x = Tensor::ones([1, 2, 3, 3], DType::F32)?;
-    let bias = tensor!([1.0]);
+    let bias = tensor![1.0,];
     for i in 0..3 {
         let mut conv = ConvOptions::default();
         let mut transposed = ConvTransposeOptions::default();

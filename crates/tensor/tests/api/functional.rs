@@ -176,7 +176,7 @@ fn pooling() -> Outcome {
         &ramp([1, 6])?.lp_pool1d(2.0, [3], None, false)?,
         &[2.236068, 7.071068],
     );
-    let samples = tensor!([[[0.3, 0.7]]]);
+    let samples = tensor![[[0.3, 0.7]]];
     let size = FractionalSize::Size([3, 3]);
     let (_, places) =
         ramp([1, 5, 5])?
@@ -264,7 +264,7 @@ fn interpolation_and_sampling() -> Outcome {
 
     use GridSampleMode::{Bicubic, Bilinear, Nearest};
     use GridSamplePadding::{Border, Reflection, Zeros};
-    let grid = tensor!([[[[-1.0, -1.0], [0.3, 0.2]], [[1.5, 0.0], [-0.4, 2.0]]]]);
+    let grid = tensor![[[[-1.0, -1.0], [0.3, 0.2]], [[1.5, 0.0], [-0.4, 2.0]]]];
     for (mode, padding, expected) in [
         (Bilinear, Zeros, [0.0, 5.35, 0.0, 0.0]),
         (Bilinear, Border, [0.0, 5.35, 5.0, 6.4]),
@@ -285,7 +285,7 @@ fn interpolation_and_sampling() -> Outcome {
             &expected,
         );
     }
-    let map = tensor!([[[1.0, 0.5, 0.0], [0.0, 2.0, 1.0]]]);
+    let map = tensor![[[1.0, 0.5, 0.0], [0.0, 2.0, 1.0]]];
     let grid = map.affine_grid([1, 1, 2, 2], false)?;
     assert_is(
         &grid,

@@ -156,7 +156,7 @@ fn gradients_that_are_wanted_keep_the_history() -> Outcome {
     assert!(!w.requires_grad() && w.is_leaf() && w.recorded().is_none());
     w.requires_grad_(true)?;
     assert!(w.requires_grad() && w.is_leaf() && w.recorded().is_none());
-    let x = tensor!([[1.0, 10.0]]);
+    let x = tensor![[1.0, 10.0]];
     let weak = x.storage()?.downgrade();
     // A view of a tensor in memory is one at once, and recorded all the same.
     let column = w.unsqueeze(1)?;
@@ -228,7 +228,7 @@ fn what_cannot_want_a_gradient_says_so() -> Outcome {
     state.eval()?;
     let start = Tensor::from_slice(&[1i32], [1])?;
     state.requires_grad_(true)?;
-    let update = |state: &Tensor| state.update_slice_(&tensor!([7.0]), 0, &start);
+    let update = |state: &Tensor| state.update_slice_(&tensor![7.0,], 0, &start);
     let refused = error(update(&state));
     assert!(refused.contains("wants no gradient"), "{refused}");
     assert_eq!(

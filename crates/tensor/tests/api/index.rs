@@ -11,7 +11,7 @@ fn gathered_and_scattered() -> Outcome {
     let index = tensor![[2, 0], [1, 1]];
     assert_close(&x.gather(1, &index)?, &[3.0, 1.0, 5.0, 5.0]);
     assert_close(
-        &x.gather(-2, &tensor![[1, 0, 1]].reshape([1, 3])?)?,
+        &x.gather(-2, &tensor![1, 0, 1].reshape([1, 3])?)?,
         &[4.0, 2.0, 6.0],
     );
     let source = tensor![[10.0, 20.0], [30.0, 40.0]];
@@ -41,8 +41,7 @@ fn selected() -> Outcome {
     let picked = x.index_select(-1, &tensor![2, 2, 0])?;
     assert_eq!(picked.to_vec::<i64>()?, [3, 3, 1, 6, 6, 4]);
     assert_eq!(
-        x.index_select(0, &tensor!([1i64]).narrow(0, 0, 0)?)?
-            .shape(),
+        x.index_select(0, &tensor![1i64,].narrow(0, 0, 0)?)?.shape(),
         [0, 3]
     );
     assert!(x.index_select(0, &tensor![[0, 1], [1, 0]]).is_err());
@@ -189,7 +188,7 @@ fn as_in_pytorch() -> Outcome {
         ),
         (
             "m.take_along_dim(torch.tensor([[2, 0, 0, 2]]), 0)[:, :2]",
-            m.take_along_dim(&tensor!([[2, 0, 0, 2]]), 0)?
+            m.take_along_dim(&tensor![[2, 0, 0, 2]], 0)?
                 .narrow(1, 0, 2)?,
             &[1, 2],
             &[8, 1],
@@ -364,7 +363,7 @@ fn put_as_in_pytorch() -> Outcome {
             "x[torch.tensor([1, 0]), :, torch.tensor([0, 1])] = torch.tensor([[7, 8, 9]])",
             x.narrow(2, 0, 2)?.index_put(
                 (&tensor![1, 0], .., &tensor![0, 1]),
-                tensor![[7, 8, 9]],
+                tensor![7, 8, 9],
                 false,
             )?,
             &[2, 3, 2],

@@ -13,6 +13,7 @@ mod factors;
 mod fft;
 mod functional;
 mod gpu;
+mod habits;
 mod history;
 mod index;
 mod layouts;

@@ -88,7 +88,7 @@ fn norms() -> Outcome {
     let both = x.layer_norm([2, 2], None, None, 0.0)?;
     assert_close(&both.mean(None, false)?, &[0.0]);
     assert!(error(x.layer_norm([3], None, None, 0.0)).starts_with("layer_norm: expected a tensor"));
-    let r = tensor![[3.0, 4.0]].rms_norm([2], Some(&w), 0.0)?;
+    let r = tensor![3.0, 4.0].rms_norm([2], Some(&w), 0.0)?;
     assert_close(&r, &[6.0 / 12.5f32.sqrt(), 12.0 / 12.5f32.sqrt()]);
     assert!(x.rms_norm([2], Some(&tensor![1.0, 2.0, 3.0]), 0.0).is_err());
     let (mean, var) = (tensor![1.0, 0.0], tensor![4.0, 1.0]);
@@ -124,7 +124,7 @@ fn images() -> Outcome {
         padding: [1, 1].into(),
         ..Default::default()
     };
-    let y = x.conv2d(&ones, Some(&tensor!([0.5])), &padded)?;
+    let y = x.conv2d(&ones, Some(&tensor![0.5,]), &padded)?;
     assert_close(&y, &[1.5, 5.5, 11.5, 28.5]);
     let spread = ConvTransposeOptions {
         stride: [2, 2],

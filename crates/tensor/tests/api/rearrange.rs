@@ -143,7 +143,7 @@ fn as_in_pytorch() -> Outcome {
         ),
         (
             "torch.block_diag(torch.tensor([[1, 2]]), torch.tensor(3), torch.tensor([4, 5]))",
-            Tensor::block_diag(&[&tensor![[1, 2]], &tensor!(3), &tensor![4, 5]])?,
+            Tensor::block_diag(&[&tensor![1, 2], &tensor!(3), &tensor![4, 5]])?,
             &[3, 5],
             &[1, 2, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 4, 5],
         ),
@@ -263,6 +263,8 @@ fn what_does_not_fit_is_refused() -> Outcome {
     assert!(error(m.repeat_interleave(&tensor!(-1), 0)).contains("not negative"));
     assert!(m.pixel_shuffle(2).is_err() && m.channel_shuffle(2).is_err());
     assert!(error(Tensor::cat(&[&tensor!(1.0), &m], 0)).contains("rank 1 or more"));
-    assert!(Tensor::meshgrid(&[], Indexing::Ij).is_err() && Tensor::hstack(&[]).is_err());
+    assert!(
+        Tensor::meshgrid(&[], Indexing::Ij).is_err() && Tensor::hstack(&[] as &[Tensor]).is_err()
+    );
     Ok(())
 }

@@ -37,7 +37,7 @@ fn as_in_pytorch() -> Outcome {
         ),
         (
             "torch.searchsorted(torch.tensor([5, 1, 3]), torch.tensor([3]), sorter=torch.tensor([1, 2, 0]))",
-            tensor![5, 1, 3].searchsorted(tensor!([3]), false, Some(&tensor![1, 2, 0]))?,
+            tensor![5, 1, 3].searchsorted(tensor![3,], false, Some(&tensor![1, 2, 0]))?,
             &[1],
             &[1],
         ),
@@ -209,7 +209,7 @@ fn what_is_in_others() -> Outcome {
         y.isin(&many, false)?.to_vec::<bool>()?,
         [true, false, false, true, false]
     );
-    let others = Tensor::cat(&[&many, &tensor!([f64::NAN])], 0)?;
+    let others = Tensor::cat(&[&many, &tensor![f64::NAN,]], 0)?;
     assert_eq!(
         y.isin(&others, false)?.to_vec::<bool>()?,
         [true, false, false, true, false]

@@ -123,7 +123,7 @@ fn as_in_pytorch() -> Outcome {
         ),
         (
             "torch.polar(torch.tensor([2.0]), torch.tensor([0.5])).imag",
-            Tensor::polar(&tensor!([2.0]), &tensor!([0.5]))?.imag()?,
+            Tensor::polar(&tensor![2.0,], &tensor![0.5,])?.imag()?,
             &[1],
             &[0.9588511],
         ),

@@ -70,7 +70,7 @@ fn a_lost_state_is_replaced() -> Outcome {
     let (keys, values) = (cache(2)?, cache(2)?);
     let mut trace = step(&keys, &values)?;
     let inputs = [
-        tensor!([[[1.0, 2.0]]]).storage()?,
+        tensor![[[1.0, 2.0]]].storage()?,
         Tensor::from_slice(&[0i32], [1])?.storage()?,
     ];
     trace.run(&inputs)?;
@@ -116,7 +116,7 @@ fn wrong_inputs_are_errors() -> Outcome {
 fn an_old_state_is_not_read_behind_its_update() -> Outcome {
     let keys = cache(2)?;
     let start = Tensor::from_slice(&[0i32], [1])?;
-    let source = tensor!([[[1.0, 2.0]]]);
+    let source = tensor![[[1.0, 2.0]]];
     let updated = keys.update_slice_(&source, 1, &start)?;
     let both = updated.add(&keys)?;
     let error = both.eval().map(|_| ()).expect_err("reads the old state");

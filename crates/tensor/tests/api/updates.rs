@@ -140,13 +140,13 @@ fn what_cannot_be_written_over_says_so() -> Outcome {
 
 #[test]
 fn a_trace_updates_in_every_run() -> Outcome {
-    let count = tensor!([0.0]);
+    let count = tensor![0.0,];
     let x = Tensor::placeholder([1], DType::F32)?;
     let mut next = count.clone();
     next.copy_(&count.add(&x)?)?;
     let trace = Trace::new(&[&x], &[&next])?;
     let stale = count.mul(2)?;
-    let two = tensor!([2.0]).storage()?;
+    let two = tensor![2.0,].storage()?;
     for step in 1..=3_u8 {
         trace.run(std::slice::from_ref(&two))?;
         assert_eq!(count.to_scalar::<f32>()?, 2.0 * f32::from(step));

@@ -107,12 +107,12 @@ fn joined() -> Outcome {
     assert_eq!((ab.shape(), ab.dtype()), (&[3, 2][..], DType::F32));
     assert_eq!(ab.to_vec::<f32>()?, [0.0, 1.0, 5.5, 6.5, 7.5, 8.5]);
     assert!(error(Tensor::cat(&[&a, &b], 1)).starts_with("cat: "));
-    assert!(Tensor::cat(&[], 0).is_err());
+    assert!(Tensor::cat(&[] as &[Tensor], 0).is_err());
     let s = Tensor::stack(&[&a, &a.mul(10)?], -1)?;
     assert_eq!(s.shape(), [1, 2, 2]);
     assert_eq!(s.to_vec::<i64>()?, [0, 0, 1, 10]);
     assert!(Tensor::stack(&[&a, &b], 0).is_err());
-    assert!(Tensor::stack(&[], 0).is_err());
+    assert!(Tensor::stack(&[] as &[Tensor], 0).is_err());
     let padded = a.pad([1, 0, 0, 1], 9)?;
     assert_eq!(padded.shape(), [2, 3]);
     assert_eq!(padded.to_vec::<i64>()?, [9, 0, 1, 9, 9, 9]);

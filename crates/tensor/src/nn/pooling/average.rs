@@ -7,6 +7,7 @@ use super::Windows;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::nn::windows::{Axis, Side};
+use crate::windowed::{PerDim, window_options};
 
 /// The optional arguments of a mean over windows of `N` dimensions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +36,10 @@ impl<const N: usize> Default for AvgPoolOptions<N> {
     }
 }
 
+window_options! {
+    AvgPoolOptions: [padding] [stride] {ceil_mode: bool, count_include_pad: bool};
+}
+
 /// Two methods for each line: their names, number of dimensions, shape.
 macro_rules! avg_pools {
     ($($name:ident $norm:ident = $n:literal, $shape:literal;)*) => {
@@ -48,10 +53,10 @@ macro_rules! avg_pools {
             /// 0; padding above half the kernel.
             pub fn $name(
                 &self,
-                kernel: [usize; $n],
+                kernel: impl PerDim<$n>,
                 options: &AvgPoolOptions<$n>,
             ) -> RusTorchResult<Self> {
-                self.avg_pooled(stringify!($name), kernel, options)
+                self.avg_pooled(stringify!($name), kernel.per_dim(), options)
             }
 
             #[doc = concat!("`(Σ xᵖ)^(1/p)` over each window of `kernel` elements of `self` `", $shape, "`,")]

@@ -6,6 +6,7 @@ use super::Windows;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::nn::windows::{Axis, Side};
+use crate::windowed::{PerDim, window_options};
 
 /// The optional arguments of a maximum over windows of `N` dimensions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,10 @@ impl<const N: usize> Default for MaxPoolOptions<N> {
     }
 }
 
+window_options! {
+    MaxPoolOptions: [padding, dilation] [stride] {ceil_mode: bool};
+}
+
 /// Two methods for each line: their names, number of dimensions, shape.
 macro_rules! max_pools {
     ($($name:ident $with_indices:ident = $n:literal, $shape:literal;)*) => {
@@ -44,10 +49,10 @@ macro_rules! max_pools {
             /// of 0; padding above half a window.
             pub fn $name(
                 &self,
-                kernel: [usize; $n],
+                kernel: impl PerDim<$n>,
                 options: &MaxPoolOptions<$n>,
             ) -> RusTorchResult<Self> {
-                let [values, _] = self.max_pooled(stringify!($name), kernel, options, false)?;
+                let [values, _] = self.max_pooled(stringify!($name), kernel.per_dim(), options, false)?;
                 Ok(values)
             }
 
@@ -58,11 +63,11 @@ macro_rules! max_pools {
             #[doc = concat!("As [`Tensor::", stringify!($name), "`].")]
             pub fn $with_indices(
                 &self,
-                kernel: [usize; $n],
+                kernel: impl PerDim<$n>,
                 options: &MaxPoolOptions<$n>,
             ) -> RusTorchResult<(Self, Self)> {
                 let [values, indices] =
-                    self.max_pooled(stringify!($with_indices), kernel, options, true)?;
+                    self.max_pooled(stringify!($with_indices), kernel.per_dim(), options, true)?;
                 Ok((values, indices))
             })*
         }
