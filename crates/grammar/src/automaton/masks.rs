@@ -123,14 +123,7 @@ impl Masks {
         if let Some(part) = self.parts.get(&state) {
             return Ok(part.clone());
         }
-        let mut reach = usize::MAX;
-        let mut twin = |item: Item| {
-            let twin = self.states.network().twin(item.node);
-            reach = reach.min(twin.map_or(reach, |twin| twin.reach as usize));
-            let node = twin.map_or(item.node, |twin| twin.node);
-            Item { node, ..item }
-        };
-        let twins = items.into_iter().map(&mut twin).collect();
+        let (twins, reach) = self.states.twins(items.into_iter());
         let part = match reach {
             usize::MAX => self.walk(state, rule, 0, Part::new(self.trie.len()))?,
             _ => {
@@ -259,9 +252,10 @@ impl<'a> Walk<'a> {
             self.add(trie.tokens(node));
             let is_end = states.is_end(next);
             let below = trie.bytes_below(node);
+            let most = trie.deepest(node) - trie.depth(node);
             let many = trie.end(node) - node > MANY;
             let inside = !is_end || below.within(self.inside);
-            if many && inside && below.within(states.loops(next)?) {
+            if many && inside && states.loops(next)?.has(below, most) {
                 self.add(trie.tokens_below(node));
                 node = trie.end(node);
                 continue;

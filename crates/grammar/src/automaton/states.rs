@@ -63,6 +63,21 @@ struct State {
     is_end: bool,
 }
 
+/// The bytes that lead from a state to itself, or to one that is like it.
+#[derive(Clone, Copy)]
+pub(super) struct Loops {
+    bytes: Bytes,
+    /// For texts of how many bytes it is like that one.
+    reach: usize,
+}
+
+impl Loops {
+    /// Do texts of these bytes lead there, none of which has more than `most`?
+    pub(super) fn has(self, bytes: Bytes, most: usize) -> bool {
+        bytes.within(self.bytes) && most <= self.reach
+    }
+}
+
 /// The states of a network that texts have got to.
 pub(super) struct States {
     network: Arc<Network>,
@@ -72,8 +87,8 @@ pub(super) struct States {
     rows: Vec<u32>,
     /// The next state for each class of bytes.
     steps: Vec<StateId>,
-    /// Bytes that lead from a state to itself, of states that were asked for them.
-    loops: HashMap<StateId, Bytes>,
+    /// Of states that were asked for them.
+    loops: HashMap<StateId, Loops>,
     /// Items and steps.
     size: usize,
 }
@@ -150,20 +165,55 @@ impl States {
         self.rows[state as usize] as usize
     }
 
-    /// The bytes that lead from a state to itself.
-    pub(super) fn loops(&mut self, state: StateId) -> Result<Bytes, TooComplex> {
+    /// The bytes that lead from a state to itself, or to one that is like it.
+    pub(super) fn loops(&mut self, state: StateId) -> Result<Loops, TooComplex> {
         if let Some(&loops) = self.loops.get(&state) {
             return Ok(loops);
         }
+        let (items, reach) = self.twins(self.own_roots(state));
         let mut classes = Classes::default();
+        let mut loops = Loops {
+            bytes: Bytes::default(),
+            reach,
+        };
         for class in 0..=self.network.class(u8::MAX) {
-            if self.step(state, class)? == state {
+            let next = self.step(state, class)?;
+            if next == NOTHING || self.is_end(next) != self.is_end(state) {
+                continue;
+            }
+            let (others, reach) = self.twins(self.own_roots(next));
+            if items == others {
                 classes.insert(class);
+                loops.reach = loops.reach.min(reach);
             }
         }
-        let loops = self.network.bytes(classes);
+        loops.bytes = self.network.bytes(classes);
         self.loops.insert(state, loops);
         Ok(loops)
+    }
+
+    /// Items with others in place of those that are like them, in order, and for texts of how many
+    /// bytes they are.
+    pub(super) fn twins(&self, items: impl Iterator<Item = Item>) -> (Vec<Item>, usize) {
+        let mut reach = usize::MAX;
+        let twin = |item: Item| match self.network.twin(item.node) {
+            Some(twin) => {
+                reach = reach.min(twin.reach as usize);
+                let node = twin.node;
+                Item { node, ..item }
+            }
+            None => item,
+        };
+        let mut items: Vec<Item> = items.map(twin).collect();
+        items.sort_unstable();
+        items.dedup();
+        (items, reach)
+    }
+
+    /// The roots of a state but for rules that began there.
+    fn own_roots(&self, state: StateId) -> impl Iterator<Item = Item> {
+        let roots = self.roots(state).iter().copied();
+        roots.filter(move |item| item.origin != state)
     }
 
     /// For each class of bytes the state behind one that does not begin another rule.
@@ -199,11 +249,7 @@ impl States {
         match named.is_empty() {
             true => Ok(behind_text),
             // Its roots are as good as the items that it was made of.
-            false => {
-                let roots = self.roots(behind_text).iter();
-                let old = roots.filter(|item| item.origin != behind_text);
-                self.state(old.copied().chain(named).collect())
-            }
+            false => self.state(self.own_roots(behind_text).chain(named).collect()),
         }
     }
 

@@ -150,6 +150,7 @@ impl<'a> Parser<'a> {
         let mut items = Vec::new();
         // Whether there is an element that signs of repetition could apply to.
         let mut repeatable = false;
+        let mut signs = 0;
         while let Some(c) = self.peek() {
             let start = self.at;
             let element = match c {
@@ -170,6 +171,14 @@ impl<'a> Parser<'a> {
                             format!("there is nothing before {c} that could be repeated"),
                         ));
                     };
+                    signs += 1;
+                    if signs > MAX_DEPTH {
+                        let reason = format!(
+                            "more than {MAX_DEPTH} signs of repetition one behind the other; leave \
+                             some out"
+                        );
+                        return Err(error_at(self.text, start, reason));
+                    }
                     items.push(repeated(item, times));
                     self.skip(nested);
                     continue;
@@ -178,6 +187,7 @@ impl<'a> Parser<'a> {
                 _ => break,
             };
             self.skip(nested);
+            signs = 0;
             repeatable = element.is_some();
             items.extend(element.map(|what| Item {
                 what,

@@ -9,8 +9,8 @@ use crate::network::{Builder, Network, NodeId, RuleId};
 
 /// Once the network has so many nodes and edges, rules are no longer written where they are used.
 const LARGE: usize = 300_000;
-/// Rules within rules that are written where they are used.
-const MAX_DEPTH: usize = 50;
+/// Rules and groups within each other in which another rule is still written where it is used.
+const MAX_DEPTH: usize = 100;
 
 /// A class with more characters than this is wide.
 const WIDE: u32 = 16;
@@ -59,26 +59,28 @@ struct Use {
 }
 
 fn apart(rules: &[Rule]) -> Vec<Apart> {
-    let mut times = vec![0_u32; rules.len()];
-    let mut uses: Vec<Vec<Use>> = Vec::with_capacity(rules.len());
     let mut wide = Vec::with_capacity(rules.len());
-    for rule in rules {
+    let mut uses = vec![Vec::new(); rules.len()];
+    let mut users = vec![Vec::new(); rules.len()];
+    // Pairs of rules of which the one has the other, but not as what a text ends with.
+    let mut middle: Vec<(usize, usize)> = Vec::new();
+    for (user, rule) in rules.iter().enumerate() {
         let mut found = Vec::new();
         wide.push(collect_uses(rule.alternatives(), true, &mut found));
-        found.iter().for_each(|found| times[found.rule] += 1);
-        uses.push(found);
+        for Use { rule: used, last } in found {
+            uses[user].push(used);
+            users[used].push(user);
+            middle.extend((!last).then_some((user, used)));
+        }
     }
-    let reached: Vec<Vec<bool>> = (0..rules.len()).map(|rule| reach(&uses, rule)).collect();
-    let in_the_middle = |rule: usize, other: usize| {
-        let mut uses = uses[other].iter().filter(|found| !found.last);
-        uses.any(|found| found.rule == rule || reached[found.rule][rule])
-    };
     let apart = |rule: usize| {
-        let parts = || (0..rules.len()).filter(|&part| part == rule || reached[rule][part]);
-        let is_recursive = reached[rule][rule] && parts().any(|part| in_the_middle(rule, part));
-        if is_recursive {
+        let (parts, wholes) = (reach(&uses, rule), reach(&users, rule));
+        if middle
+            .iter()
+            .any(|&(user, used)| parts[user] && wholes[used])
+        {
             Apart::Recursive
-        } else if times[rule] > 1 && parts().any(|part| wide[part]) {
+        } else if users[rule].len() > 1 && (0..rules.len()).any(|part| parts[part] && wide[part]) {
             Apart::Wide
         } else {
             Apart::No
@@ -105,14 +107,15 @@ fn collect_uses(texts: &Alternatives, last: bool, uses: &mut Vec<Use>) -> bool {
     wide
 }
 
-/// Which rules there are in texts of `rule`.
-fn reach(uses: &[Vec<Use>], rule: usize) -> Vec<bool> {
-    let mut reached = vec![false; uses.len()];
+/// Which rules can be got to from `rule`, where it is, too.
+fn reach(ways: &[Vec<usize>], rule: usize) -> Vec<bool> {
+    let mut reached = vec![false; ways.len()];
+    reached[rule] = true;
     let mut left = vec![rule];
     while let Some(at) = left.pop() {
-        for found in &uses[at] {
-            if !std::mem::replace(&mut reached[found.rule], true) {
-                left.push(found.rule);
+        for &next in &ways[at] {
+            if !std::mem::replace(&mut reached[next], true) {
+                left.push(next);
             }
         }
     }
@@ -170,7 +173,7 @@ struct Writer<'a> {
     unwritten: Vec<(usize, RuleId)>,
     /// What is written now.
     scope: Scope,
-    /// Rules that are written within others now.
+    /// Rules and groups within each other that are written now.
     depth: usize,
 }
 
@@ -251,7 +254,11 @@ impl<'a> Writer<'a> {
             Element::Any => self.builder.character(from, &class(&[], true), to),
             Element::Token { id, negated } => self.builder.token(from, *id, *negated, to),
             Element::Rule(rule) => self.use_rule(*rule, from, to),
-            Element::Group(texts) => self.alternatives(texts, from, to),
+            Element::Group(texts) => {
+                self.depth += 1;
+                self.alternatives(texts, from, to);
+                self.depth -= 1;
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use rustorch_grammar::{Constraint, Grammar, GrammarError, Piece, Vocabulary};
 use serde_json::{Value, json};
 
-use crate::{BYTES, END, accepts_text, by_bytes, by_words, of_schema, vocabulary};
+use crate::{BYTES, END, accepts, accepts_text, by_bytes, by_words, of_schema, vocabulary};
 
 fn constrain(grammar: Grammar) -> Result<Constraint, GrammarError> {
     grammar.constrain(&vocabulary())
@@ -69,6 +69,21 @@ fn longer_lexemes_do_not_hide_shorter_ones() {
     for (text, expected) in [("ab", true), ("abcd", true), ("abx", true), ("abc", false)] {
         assert_eq!(accepts_text(&constraint, text), expected, "{text}");
     }
+}
+
+/// However deep a grammar is, it takes no more of the stack than there is.
+#[test]
+fn deep_grammars_are_held_to_or_refused() {
+    let signs = format!("root ::= \"a\"{}", "?".repeat(100_000));
+    assert!(matches!(gbnf(&signs), Err(GrammarError::Gbnf { .. })));
+    let groups = |n: usize, inner: &str| format!("{}{inner}{}", "(".repeat(n), ")".repeat(n));
+    assert!(gbnf(&format!("root ::= {}", groups(100_000, "[a]"))).is_err());
+    let rule = |i: usize| format!("r{i} ::= {}\n", groups(199, &format!("[a] r{} [b]", i + 1)));
+    let rules: String = (0..500).map(rule).collect();
+    let constraint = gbnf(&format!("root ::= r0\n{rules}r500 ::= \"c\"")).unwrap();
+    let text = |n: usize| format!("{}c{}", "a".repeat(500), "b".repeat(n));
+    assert!(accepts(&constraint, &by_bytes(&text(500))));
+    assert!(!accepts(&constraint, &by_bytes(&text(499))));
 }
 
 #[test]
@@ -151,7 +166,7 @@ fn control_tokens_come_only_by_name() {
     assert!(named.mask().unwrap().allows(7));
     assert!(!named.mask().unwrap().allows(8));
     let spelled = "<|control-7|>";
-    assert!(!crate::accepts(&named, &by_bytes(spelled)));
+    assert!(!accepts(&named, &by_bytes(spelled)));
 }
 
 #[test]
