@@ -42,6 +42,7 @@ mod sums;
 mod syntax;
 mod template;
 mod templates;
+mod tools;
 
 pub use answer::{Answer, Delta, Step, ToolCall};
 pub use control::ControlTokens;

@@ -100,6 +100,12 @@ impl Message {
         self.0.get_mut(key)
     }
 
+    /// Takes a field out.
+    pub(crate) fn remove(&mut self, key: &str) -> Option<Value> {
+        // The others keep their order.
+        self.0.shift_remove(key)
+    }
+
     /// Who speaks.
     pub fn role(&self) -> &str {
         self.get("role").and_then(Value::as_str).unwrap_or_default()

@@ -10,6 +10,7 @@ use crate::error::ChatError;
 use crate::message::Message;
 use crate::prompt::Prompt;
 use crate::syntax::AnswerSyntax;
+use crate::tools;
 
 /// What a template is given beside the messages.
 #[derive(Clone, Debug, Default)]
@@ -84,9 +85,21 @@ impl ChatTemplate {
         Ok(template)
     }
 
-    /// How models that it is for write their answers.
+    /// How models that it is for write their answers, where there are no tools or it tells of them.
     pub fn syntax(&self) -> &'static AnswerSyntax {
         self.syntax
+    }
+
+    /// How models write their answers to prompts with these options.
+    pub fn syntax_for(&self, options: &RenderOptions) -> &'static AnswerSyntax {
+        let asked = AnswerSyntax::named(tools::SYNTAX);
+        let asked = asked.filter(|_| self.writes_tools(options));
+        asked.unwrap_or(self.syntax)
+    }
+
+    /// Are there tools that the template does not tell of?
+    fn writes_tools(&self, options: &RenderOptions) -> bool {
+        !self.ways.tools && !options.tools.is_empty()
     }
 
     /// Whether system prompts have a place of their own. Where not, the first one is put before what the
@@ -95,14 +108,15 @@ impl ChatTemplate {
         self.ways.system
     }
 
-    /// Whether the model is told of the tools that there are. Where not, there is no way to give it any.
+    /// Whether the model is told of the tools that there are. Where not, the system prompt tells of them, and calls
+    /// and their results are part of contents.
     pub fn takes_tools(&self) -> bool {
         self.ways.tools
     }
 
     /// The prompt of a conversation. The text of the result is what `apply_chat_template` would give; where
-    /// that could not be, as the template refuses system prompts or content of a kind, the messages are
-    /// put into the form that it takes.
+    /// that could not be, as the template refuses system prompts or content of a kind, or does not look at tools,
+    /// the messages are put into the form that it takes.
     ///
     /// `control` are the tokens that messages, tools, documents and variables must not get into the prompt.
     ///
@@ -115,6 +129,9 @@ impl ChatTemplate {
         control: &ControlTokens,
     ) -> Result<Prompt, ChatError> {
         let mut messages = messages.to_vec();
+        if self.writes_tools(options) {
+            messages = tools::write(messages, &options.tools);
+        }
         if !self.ways.system {
             fold_system(&mut messages);
         }

@@ -192,7 +192,11 @@ fn golden_case(template: &ChatTemplate, case: &Value) -> Result<String, ChatErro
     let list = |key: &str| case[key].as_array().cloned().unwrap_or_default();
     let options = RenderOptions {
         add_generation_prompt: case["add_generation_prompt"].as_bool().unwrap_or(true),
-        tools: list("tools"),
+        // Where a template does not look at them, they would be in the system prompt.
+        tools: match template.takes_tools() {
+            true => list("tools"),
+            false => Vec::new(),
+        },
         documents: list("documents"),
         variables: case["variables"].as_object().cloned().unwrap_or_default(),
         now: Some(DateTime::constant(2024, 7, 26, 12, 0, 0, 0)),
@@ -448,6 +452,44 @@ fn templates_that_do_not_tell_of_tools_are_known() {
     without.sort();
     assert_eq!(without, WITHOUT_TOOLS);
     assert!(!family("chatml").unwrap().takes_tools());
+}
+
+#[test]
+fn tools_are_told_of_where_a_template_has_no_place_for_them() {
+    let template = family("chatml").unwrap();
+    let call = |city: &str| {
+        json!({"id": "1", "type": "function",
+            "function": {"name": "f", "arguments": format!("{{\"city\":\"{city}\"}}")}})
+    };
+    let messages = json!([
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [call("Rome"), call("Oslo")]},
+        {"role": "tool", "content": "here"},
+        {"role": "tool", "content": "there"},
+    ]);
+    let options = RenderOptions {
+        add_generation_prompt: true,
+        tools: vec![json!({"type": "function", "function": {"name": "f"}})],
+        ..RenderOptions::default()
+    };
+    let prompt = render(&template, &Message::list(&messages).unwrap(), &options).unwrap();
+    let (told, rest) = prompt.split_once("<|im_end|>\n").unwrap();
+    assert!(told.starts_with("<|im_start|>system\n# Tools\n"), "{told}");
+    assert!(
+        told.contains("\n{\"type\":\"function\",\"function\":{\"name\":\"f\"}}\n</tools>"),
+        "{told}"
+    );
+    assert_eq!(
+        rest,
+        "<|im_start|>user\nWhere?<|im_end|>\n<|im_start|>assistant\nI look.\n\
+         <tool_call>\n{\"name\":\"f\",\"arguments\":{\"city\":\"Rome\"}}\n</tool_call>\n\
+         <tool_call>\n{\"name\":\"f\",\"arguments\":{\"city\":\"Oslo\"}}\n</tool_call><|im_end|>\n\
+         <|im_start|>user\n<tool_response>\nhere\n</tool_response>\n\
+         <tool_response>\nthere\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    );
+    assert_eq!(template.syntax_for(&options).name, "hermes");
+    let none = RenderOptions::default();
+    assert_eq!(template.syntax_for(&none), template.syntax());
 }
 
 #[test]

@@ -129,7 +129,8 @@ fn main() -> ExitCode {
         tools::what_is_not_approved_is_not_run,
         tools::calls_that_make_no_sense_are_told,
         tools::rounds_of_calls_are_limited,
-        tools::wrong_files_and_templates_are_told,
+        tools::any_template_takes_tools,
+        tools::wrong_files_and_names_are_told,
     ]);
     #[cfg(unix)]
     let suite = suite.on(

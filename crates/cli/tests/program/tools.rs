@@ -48,10 +48,14 @@ impl Folder {
     /// The program's arguments where answers are of a form.
     fn args<'a>(&self, form: &'a str, more: &[&'a str]) -> Vec<String> {
         let file = self.path("tools.json");
+        let named = more.contains(&"--chat-template");
+        let template: &[&str] = if named {
+            &[]
+        } else {
+            &["--chat-template", TEMPLATE]
+        };
         let args = [
             "chat",
-            "--chat-template",
-            TEMPLATE,
             "-b",
             "cpu",
             "--temp",
@@ -63,7 +67,8 @@ impl Folder {
             "--tool-command",
             &file,
         ];
-        args.iter().chain(more).map(|&it| it.to_owned()).collect()
+        let args = args.iter().chain(template);
+        args.chain(more).map(|&it| it.to_owned()).collect()
     }
 
     /// A message through a pipe, and what came of it.
@@ -119,6 +124,24 @@ pub(crate) fn several_calls_of_an_answer_are_made() {
         ["5\n", "9\n"]
     );
     assert_eq!(messages[3]["tool_call_id"], "call00001");
+}
+
+/// A template that has no place for tools gets them with the system prompt, and results with what users say.
+pub(crate) fn any_template_takes_tools() {
+    let folder = Folder::new("echo $(($1 + $2))");
+    let template = "{% for m in messages %}{{ m.content }}\n{% endfor %}\
+                    {{ ('So it is five!' if messages[-1].content[:5] == '<tool' else 'So <tool_call>') * 3 }}So";
+    let form = format!(" ({CALL}|it is five!)");
+    let more = ["--chat-template", template, "--tool-approve", "all"];
+    let (told, messages) = folder.talk(&form, &more);
+    assert!(
+        told.stderr.contains("does not tell the model of tools"),
+        "{}",
+        told.stderr
+    );
+    assert_eq!(roles(&messages), ["user", "assistant", "tool", "assistant"]);
+    assert_eq!(messages[2]["content"], "5\n");
+    assert_eq!(messages[3]["content"], " it is five!");
 }
 
 /// In a pipe there is nobody to ask.
@@ -178,18 +201,13 @@ pub(crate) fn rounds_of_calls_are_limited() {
     );
 }
 
-pub(crate) fn wrong_files_and_templates_are_told() {
+pub(crate) fn wrong_files_and_names_are_told() {
     let folder = Folder::new("");
     let file = folder.path("tools.json");
     let with = |args: &[&str], status| {
         let common = ["chat", "-p", "x", "-st", "-b", "cpu"];
         run(common.iter().chain(args)).error(status)
     };
-    let template = with(&["--tool-command", &file, "--chat-template", "chatml"], 1);
-    assert!(
-        template.contains("does not tell the model of tools"),
-        "{template}"
-    );
     let name = with(&["--tool-command", &file, "--tool-approve", "sub"], 2);
     assert!(name.contains("sub") && name.contains("add, all"), "{name}");
     let alone = with(&["--tool-approve", "all"], 2);

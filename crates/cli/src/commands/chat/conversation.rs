@@ -81,7 +81,7 @@ impl<'m> Conversation<'m> {
     /// model's own. `tools` are what the model may call, as OpenAI's API has them.
     ///
     /// # Errors
-    /// The model has no vocabulary; the template is wrong, or takes no tools where there are some.
+    /// The model has no vocabulary; the template is wrong.
     pub(super) fn new(
         session: Session<'m>,
         words: Words<'m>,
@@ -102,15 +102,13 @@ impl<'m> Conversation<'m> {
             tools,
             fed: Fed::default(),
         };
-        let takes_tools = talk
-            .templates
-            .for_options(&talk.options(true))
-            .takes_tools();
-        anyhow::ensure!(
-            talk.tools.is_empty() || takes_tools,
-            "--tool-command: this chat template does not tell the model of tools; name one that does \
-             (--chat-template)"
-        );
+        let template = talk.templates.for_options(&talk.options(true));
+        if !talk.tools.is_empty() && !template.takes_tools() {
+            tracing::warn!(
+                "the chat template does not tell the model of tools: the system prompt does (--chat-template \
+                 names another template)"
+            );
+        }
         Ok(talk)
     }
 
@@ -197,7 +195,7 @@ impl<'m> Conversation<'m> {
         let kept = self.session.keep_prefix(&ids);
         ids[..kept].iter().for_each(|&id| sampler.accept(id));
         let template = self.templates.for_options(&self.options(true));
-        let syntax = template.syntax();
+        let syntax = template.syntax_for(&self.options(true));
         let options = ParseOptions {
             reasoning: self.reasoning,
             thinking_begun: syntax.thinking_begun(&text).map(str::to_owned),
