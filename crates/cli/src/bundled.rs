@@ -1,38 +1,22 @@
 //! The model that is part of the program.
 
+use rustorch_classics::goldens;
 use rustorch_gguf::{Gguf, GgufError};
 use rustorch_llm::quantize::FileType;
 
-/// Puts bytes where vector instructions like to find them.
-#[repr(C, align(64))]
-struct Aligned<T: ?Sized>(T);
-
-macro_rules! goldens {
-    ($type:literal) => {
-        include_str!(concat!(
-            "../../../models/goldens/classics-13m-",
-            $type,
-            ".jsonl"
-        ))
-    };
-}
-
-static BYTES: &Aligned<[u8]> =
-    &Aligned(*include_bytes!("../../../models/classics-13m-Q4_K_M.gguf"));
-
 /// What it is called in every type.
-pub(crate) const MODEL: &str = "classics-13m";
+pub(crate) const MODEL: &str = rustorch_classics::NAME;
 
 /// Its type.
 pub(crate) const FILE_TYPE: FileType = FileType::Q4KM;
 
 /// llama.cpp's answers for it, and for what other types make of its weights.
 pub(crate) const GOLDENS: [(FileType, &str); 5] = [
-    (FILE_TYPE, goldens!("Q4_K_M")),
-    (FileType::Q5KM, goldens!("Q5_K_M")),
-    (FileType::Q6K, goldens!("Q6_K")),
-    (FileType::Q8_0, goldens!("Q8_0")),
-    (FileType::F16, goldens!("f16")),
+    (FILE_TYPE, goldens::Q4_K_M),
+    (FileType::Q5KM, goldens::Q5_K_M),
+    (FileType::Q6K, goldens::Q6_K),
+    (FileType::Q8_0, goldens::Q8_0),
+    (FileType::F16, goldens::F16),
 ];
 
 /// Its name.
@@ -49,5 +33,5 @@ pub(crate) fn goldens(file_type: FileType) -> Option<&'static str> {
 
 /// The model, where it lies in the program.
 pub(crate) fn open() -> Result<Gguf, GgufError> {
-    Gguf::from_static(&BYTES.0)
+    Gguf::from_static(rustorch_classics::MODEL)
 }

@@ -24,13 +24,16 @@ Examples:
   rustorch-cli verify                               does this machine compute right?
   rustorch-cli report                               its backends and the types of models, compared
   rustorch-cli quantize big.gguf small.gguf Q4_K_M  a smaller file of a model
+  rustorch-cli man                                  this, as a manual page
 
 Options have llama.cpp's names. `rustorch-cli COMMAND --help` tells more of each command.
 Exit status: 0 done, 1 failed, 2 bad usage, 130 ended by Ctrl-C.";
 
-/// Runs GGUF language models on the best device of this machine. Without a command it generates
-/// text: the prompt and what the model makes of it go to standard output as they come, timings
-/// and devices to standard error. Without -m it uses the model that is part of the program.
+/// Runs GGUF language models on the best device of this machine
+///
+/// Without a command it generates text: the prompt and what the model makes of it go to standard
+/// output as they come, timings and devices to standard error. Without -m it uses the model that is
+/// part of the program.
 #[derive(Debug, Parser)]
 #[command(name = "rustorch-cli", version, after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, max_term_width = 100)]

@@ -40,6 +40,7 @@ mod variants;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use clap::CommandFactory;
 use rustorch_runtime::Deadline;
 
 use crate::cli::Cli;
@@ -63,7 +64,7 @@ fn run(cli: &Cli, start: Instant) -> anyhow::Result<ExitCode> {
     // Devices would take the default, with a line in the log.
     Deadline::of_environment().map_err(|error| Usage(error.to_string()))?;
     match &cli.command {
-        Some(command) => commands::run(command),
+        Some(command) => commands::run(command, Cli::command()),
         None => commands::generate::run(&cli.generate, start),
     }
 }

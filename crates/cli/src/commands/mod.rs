@@ -3,6 +3,7 @@
 mod bench;
 mod calibrate;
 mod chat;
+mod completions;
 #[cfg(feature = "coreml")]
 mod coreml_helper;
 mod devices;
@@ -10,6 +11,7 @@ mod explain;
 pub(crate) mod generate;
 mod inspect;
 mod logits;
+mod man;
 mod perplexity;
 mod quantize;
 mod report;
@@ -48,17 +50,21 @@ pub(crate) enum Command {
     Report(report::Options),
     /// Where each operation of a run would go, and why; takes the options of the run
     Explain(Box<generate::Options>),
+    /// Write what a shell needs to complete this program's commands and options
+    Completions(completions::Options),
+    /// Write the program's manual pages
+    Man(man::Options),
     /// What Core ML may end a process at, for this very program
     #[cfg(feature = "coreml")]
     #[command(name = rustorch_coreml::COMMAND, hide = true)]
     CoremlHelper(coreml_helper::Options),
 }
 
-/// Does what was asked for.
+/// Does what was asked for, of a program whose whole command line is `program`.
 ///
 /// # Errors
 /// It cannot be done.
-pub(crate) fn run(command: &Command) -> Result<ExitCode> {
+pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode> {
     let done = match command {
         Command::Chat(options) => return chat::run(options),
         Command::Verify(options) => return verify::run(options),
@@ -74,6 +80,8 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode> {
         Command::Report(options) => report::run(options),
         Command::Calibrate(options) => calibrate::run(options),
         Command::Explain(options) => explain::run(options),
+        Command::Completions(options) => completions::run(options, program),
+        Command::Man(options) => man::run(options, program),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

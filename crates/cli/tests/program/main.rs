@@ -10,6 +10,7 @@ mod documents;
 mod forms;
 mod generate;
 mod hybrid_f32;
+mod installing;
 mod opencl;
 mod report;
 mod support;
@@ -107,6 +108,9 @@ fn main() -> ExitCode {
             hybrid_f32::the_summary_counts,
             hybrid_f32::what_would_be_converted_is_refused,
             hybrid_f32::the_mac_hybrid_needs_a_mac,
+            installing::manual_pages_name_every_option_of_the_help,
+            installing::a_folder_for_pages_that_cannot_be_made_is_an_error,
+            installing::completions_are_there_for_every_shell,
             opencl::without_drivers_the_cpu_takes_over,
             opencl::gpus_can_be_disabled,
             report::types_on_the_cpu_and_f32_beside_others,
@@ -117,7 +121,17 @@ fn main() -> ExitCode {
             verify::the_report_is_readable,
             verify::what_cannot_be_verified_is_told,
         ])
-        .on(opencl::find(), OPENCL, opencl);
+        .on(opencl::find(), OPENCL, opencl)
+        .on(
+            installing::find_bash(),
+            "RUSTORCH_TEST_BASH",
+            tests![installing::bash_completes_commands_and_their_options],
+        )
+        .on(
+            installing::find_groff(),
+            "RUSTORCH_TEST_GROFF",
+            tests![installing::manual_pages_are_formatted_without_a_warning],
+        );
     #[cfg(unix)]
     let suite = suite.always(always![
         documents::commands_run_as_they_stand,
