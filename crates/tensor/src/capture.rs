@@ -183,6 +183,7 @@ impl Leaves {
                     views.push((value, View::whole(storage, &value.ty().shape).into()));
                 }
                 (State::Scalar(number), None) => constants.push((value, *number)),
+                (State::Failed(error), _) => return Err((**error).clone()),
                 (State::Placeholder | State::Pending(_), _) => require(
                     "eval",
                     self.values.contains_key(&value.key()),

@@ -1,7 +1,7 @@
 //! What can go wrong with tensors.
 
 use rustorch_ir::{FLOAT8_ADVICE, OpError, TensorType};
-use rustorch_runtime::{Absent, DeviceError, DeviceType, FailureClass, RunError};
+use rustorch_runtime::{Absent, Call, DeviceError, DeviceType, FailureClass, RunError};
 
 /// The result of an operation on tensors.
 pub type RusTorchResult<T> = Result<T, RusTorchError>;
@@ -50,6 +50,15 @@ pub enum RusTorchError {
     /// A device was asked for that is not there.
     #[error("{0}")]
     UnsupportedDevice(Absent),
+    /// What an operator that gives no result, such as `+=`, would have failed with: told by whoever asks for
+    /// the tensor that it was to change.
+    #[error("{call}: {error}")]
+    Deferred {
+        /// The operator, and where it stands.
+        call: Call,
+        /// Why it failed.
+        error: Box<Self>,
+    },
     /// The host has no memory for a tensor's elements.
     #[error("{op}: the host has no {bytes} bytes of memory left")]
     OutOfMemory {
@@ -71,16 +80,19 @@ impl RusTorchError {
             Self::Run(_) => true,
             Self::DataLost { .. } | Self::UpdateLost { .. } => true,
             Self::UnsupportedDevice(_) | Self::OutOfMemory { .. } => true,
+            Self::Deferred { error, .. } => error.is_device_error(),
         }
     }
 
     /// Were elements lost with a device, so that whoever knows how they came about has to make them
     /// again?
     pub fn is_data_lost(&self) -> bool {
-        matches!(
-            self,
-            Self::DataLost { .. } | Self::UpdateLost { .. } | Self::Run(RunError::DataLost { .. })
-        )
+        match self {
+            Self::DataLost { .. } | Self::UpdateLost { .. } => true,
+            Self::Run(e) => matches!(e, RunError::DataLost { .. }),
+            Self::Deferred { error, .. } => error.is_data_lost(),
+            _ => false,
+        }
     }
 }
 

@@ -48,7 +48,7 @@ fn eval_tree(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResu
     let pending = match value.state() {
         State::Ready(_) => return Ok(true),
         State::Pending(pending) => pending,
-        State::Scalar(_) | State::Placeholder => return Ok(false),
+        State::Scalar(_) | State::Placeholder | State::Failed(_) => return Ok(false),
     };
     let mut tree = Tree::default();
     if !tree.grow(&pending, runtime)? {

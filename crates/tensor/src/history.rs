@@ -40,7 +40,8 @@ impl Extent {
                 }
                 State::Ready(view) => extent.bytes += view.storage.bytes() as u64,
                 State::Scalar(_) => {}
-                State::Placeholder => extent.is_traced = true,
+                // Neither has a value now.
+                State::Placeholder | State::Failed(_) => extent.is_traced = true,
             }
         }
         extent.depth += 1;
@@ -138,7 +139,7 @@ impl History {
     pub(crate) fn check_operands(&self) -> RusTorchResult<()> {
         let was_overwritten = |(_, state): &(Value, State)| match state {
             State::Ready(view) => !view.is_of(Moment::default()),
-            State::Pending(_) | State::Scalar(_) | State::Placeholder => false,
+            State::Pending(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => false,
         };
         if !self.leaves.iter().any(was_overwritten) {
             return Ok(());

@@ -24,7 +24,7 @@ impl Tensor {
     fn layout(&self) -> Layout {
         match self.state() {
             State::Ready(view) => view.layout.clone(),
-            State::Pending(_) | State::Scalar(_) | State::Placeholder => {
+            State::Pending(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => {
                 Layout::contiguous(&self.ty().shape)
             }
         }

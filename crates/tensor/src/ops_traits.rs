@@ -25,16 +25,41 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! `+=`, `-=`, `*=` and `/=` make the handle on their left one on the result, in its dtype, as other handles are
+//! not: no memory is written over. Rust lets them fail no more than assignments do, so what does not fit is told
+//! by whoever asks for the tensor, with the operator and its line:
+//!
+//! ```
+//! # use rustorch_tensor::{RusTorchResult, tensor};
+//! # fn main() -> RusTorchResult<()> {
+//! let mut x = tensor![1.0, 2.0];
+//! x += 1;
+//! x *= &tensor![2.0, 3.0];
+//! assert_eq!(x.to_vec::<f32>()?, [4.0, 9.0]);
+//! x -= tensor![1.0, 2.0, 3.0];
+//! let error = x.to_vec::<f32>().unwrap_err().to_string();
+//! assert!(error.starts_with("sub_assign at ") && error.contains("[2] and [3]"), "{error}");
+//! # Ok(())
+//! # }
+//! ```
 
-use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
+use std::ops::{
+    Add, AddAssign, BitAnd, BitOr, BitXor, Div, DivAssign, Mul, MulAssign, Neg, Not, Rem, Shl, Shr,
+    Sub, SubAssign,
+};
+use std::sync::Arc;
 
 use half::{bf16, f16};
 use num_complex::Complex;
+use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
-use crate::Tensor;
-use crate::error::RusTorchResult;
+use crate::error::{RusTorchError, RusTorchResult, require};
+use crate::grad::is_grad_enabled;
 use crate::promote::{AsOperand, Number, Operand, result_dtype};
+use crate::value::{State, Value};
+use crate::{Tensor, call};
 
 /// One line for each operator: its trait and function, the method.
 macro_rules! operators {
@@ -105,6 +130,74 @@ operators_of_numbers! {
     Mul::mul = mul;
     Div::div = div;
     Rem::rem = remainder;
+}
+
+/// One line for each operator: its trait and function, the method.
+macro_rules! assigning_operators {
+    ($($Trait:ident::$function:ident = $method:ident;)*) => {
+        $(#[track_calls]
+        impl<R: AsOperand> $Trait<R> for Tensor {
+            fn $function(&mut self, other: R) {
+                let result = Tensor::$method(self, other);
+                self.become_result(stringify!($function), result);
+            }
+        })*
+    };
+}
+
+assigning_operators! {
+    AddAssign::add_assign = add;
+    SubAssign::sub_assign = sub;
+    MulAssign::mul_assign = mul;
+    DivAssign::div_assign = div;
+}
+
+impl Tensor {
+    /// Makes this handle one on the result of an operator, or on a value that gives its error.
+    #[track_caller]
+    fn become_result(&mut self, op: &'static str, result: RusTorchResult<Self>) {
+        match result.and_then(|result| self.fitted(op, &result)) {
+            // A parameter stays one: only its value is another.
+            Ok(new) if self.is_leaf() && !new.requires_grad() => {
+                self.set_value(new.value().clone());
+            }
+            Ok(new) => *self = new,
+            Err(error @ RusTorchError::Deferred { .. }) => self.fail(error),
+            Err(error) => {
+                let (call, error) = (call::current(op), Box::new(error));
+                self.fail(RusTorchError::Deferred { call, error });
+            }
+        }
+    }
+
+    fn fail(&mut self, error: RusTorchError) {
+        let state = State::Failed(Arc::new(error));
+        let value = Value::new(self.ty().clone(), self.value().pin(), state);
+        self.set_value(value);
+    }
+
+    /// A result in this tensor's dtype, by PyTorch's rules for changes in place.
+    fn fitted(&self, op: &'static str, result: &Self) -> RusTorchResult<Self> {
+        let is_parameter = self.is_leaf() && self.requires_grad() && is_grad_enabled();
+        let expected = "a tensor that is not a parameter, outside no_grad";
+        require(op, !is_parameter, expected, "one that wants a gradient")?;
+        let expected = format_args!("an operand that broadcasts to {}", self.ty().shape);
+        require(op, result.shape() == self.shape(), expected, result.ty())?;
+        let fits = kind(result.dtype()) <= kind(self.dtype());
+        let expected = format_args!("a result that {} holds", self.dtype());
+        require(op, fits, expected, result.dtype())?;
+        result.cast(op, self.dtype())
+    }
+}
+
+/// The kinds of dtypes in the order in which each holds those before it.
+fn kind(dtype: DType) -> u8 {
+    match dtype {
+        DType::Bool => 0,
+        dtype if dtype.is_int() => 1,
+        dtype if dtype.is_complex() => 3,
+        _ => 2,
+    }
 }
 
 macro_rules! unary_operators {

@@ -78,7 +78,7 @@ fn operand(
             return Some(Operand { from, ty, layout });
         }
         State::Ready(view) => view,
-        State::Pending(_) | State::Placeholder => return None,
+        State::Pending(_) | State::Placeholder | State::Failed(_) => return None,
     };
     let is_usable = |recipe: &&Arc<Recipe>| recipe.ty().dtype == ty.dtype && recipe.can_go_on();
     let recipe = view.recipe().filter(is_usable);

@@ -216,7 +216,7 @@ impl Tensor {
     pub fn is_contiguous(&self) -> bool {
         match self.state() {
             State::Ready(view) => view.layout.is_contiguous(),
-            State::Pending(_) | State::Scalar(_) | State::Placeholder => true,
+            State::Pending(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => true,
         }
     }
 
@@ -228,7 +228,7 @@ impl Tensor {
     /// Does its value follow from what is given only when a trace is run?
     pub(crate) fn is_traced(&self) -> bool {
         match self.state() {
-            State::Placeholder => true,
+            State::Placeholder | State::Failed(_) => true,
             State::Pending(pending) => pending.extent.is_traced,
             State::Ready(_) | State::Scalar(_) => false,
         }

@@ -79,7 +79,7 @@ impl Tree {
                 }
                 State::Scalar(number) => Some(self.input(value, runtime.number(*number, dtype)?)),
                 State::Pending(before) if value.others(1) == 0 => self.add(before, runtime)?,
-                State::Ready(_) | State::Pending(_) | State::Placeholder => None,
+                State::Ready(_) | State::Pending(_) | State::Placeholder | State::Failed(_) => None,
             };
             match operand {
                 Some(operand) => operands.push(operand),

@@ -84,6 +84,7 @@ impl Tensor {
     fn prepare_update(&self, name: &'static str) -> RusTorchResult<()> {
         match self.state() {
             State::Placeholder => return Ok(()),
+            State::Failed(error) => return Err((*error).clone()),
             State::Pending(pending) if pending.is_update() => return Ok(()),
             State::Pending(_) | State::Ready(_) | State::Scalar(_) => {}
         }
@@ -100,7 +101,7 @@ impl Tensor {
                 .storage_in_memory()
                 .is_some_and(|memory| memory.same_as(&view.storage)),
             State::Pending(pending) => pending.op.def().role() == Role::View,
-            State::Scalar(_) | State::Placeholder => false,
+            State::Scalar(_) | State::Placeholder | State::Failed(_) => false,
         }
     }
 }

@@ -7,7 +7,7 @@ use rustorch_ir::{DType, Layout, Op, Role, Scalar, Shape, TensorType};
 use rustorch_runtime::{Call, DeviceType, Moment, Storage};
 use smallvec::{SmallVec, smallvec};
 
-use crate::error::{RusTorchResult, require};
+use crate::error::{RusTorchError, RusTorchResult, require};
 use crate::recipe::Recipe;
 
 /// A value. Clones are the same one.
@@ -34,6 +34,8 @@ pub(crate) enum State {
     Scalar(Scalar),
     /// It is given when a [`Trace`](crate::Trace) is run.
     Placeholder,
+    /// It cannot be recorded, which whoever asks for it is told.
+    Failed(Arc<RusTorchError>),
 }
 
 /// An operation on values.
@@ -79,7 +81,7 @@ impl Pending {
     pub(crate) fn check_operands(&self) -> RusTorchResult<()> {
         let is_old = |input: &Value| match &*input.lock() {
             State::Ready(view) => view.is_of(self.recorded),
-            State::Pending(_) | State::Scalar(_) | State::Placeholder => true,
+            State::Pending(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => true,
         };
         let expected = "operands as they were when it was recorded";
         let got =
@@ -196,7 +198,9 @@ impl Node {
                 Some(alone) => mem::take(&mut alone.inputs),
                 None => Arc::into_inner(pending).map_or_else(SmallVec::new, |p| p.inputs),
             },
-            State::Ready(_) | State::Scalar(_) | State::Placeholder => SmallVec::new(),
+            State::Ready(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => {
+                SmallVec::new()
+            }
         }
     }
 }
@@ -275,7 +279,7 @@ impl Value {
     pub(crate) fn pending(&self) -> Option<Arc<Pending>> {
         match &*self.lock() {
             State::Pending(pending) => Some(pending.clone()),
-            State::Ready(_) | State::Scalar(_) | State::Placeholder => None,
+            State::Ready(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => None,
         }
     }
 
@@ -283,7 +287,7 @@ impl Value {
     pub(crate) fn view(&self) -> Option<Arc<View>> {
         match &*self.lock() {
             State::Ready(view) => Some(view.clone()),
-            State::Pending(_) | State::Scalar(_) | State::Placeholder => None,
+            State::Pending(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => None,
         }
     }
 

@@ -6,7 +6,7 @@ use num_complex::Complex;
 use rustorch_ir::DType;
 use rustorch_runtime::DeviceType;
 use rustorch_tensor::nn::{AvgPoolOptions, ConvOptions, ConvPadding, MaxPoolOptions};
-use rustorch_tensor::{Ellipsis, NewAxis, RusTorchResult, Tensor, assert_close, tensor};
+use rustorch_tensor::{Ellipsis, NewAxis, RusTorchResult, Tensor, assert_close, no_grad, tensor};
 
 use crate::{Outcome, error};
 
@@ -105,6 +105,39 @@ fn operators_stand_between_whatever_there_is() -> Outcome {
     // The first error is that of the whole.
     let wrong = &x * tensor![1.0, 2.0, 3.0] + &y;
     assert!(error(wrong).starts_with("mul:"));
+    Ok(())
+}
+
+#[test]
+fn assignments_change_the_handle_or_fail_where_it_is_read() -> Outcome {
+    let mut x = tensor![1.0, 2.0];
+    let before = x.clone();
+    x += 1;
+    x -= &tensor![0.0, 1.0];
+    x *= tensor![2, 3];
+    x /= 2.0;
+    assert_close!(x, tensor![2.0, 3.0]);
+    assert_close!(before, tensor![1.0, 2.0]);
+    let mut whole = tensor![1, 2];
+    whole += 2;
+    assert_eq!(whole.to_vec1::<i64>()?, [3, 4]);
+    whole += 0.5;
+    assert!(error(whole.eval().map(|_| ())).contains("expected a result that i64 holds, got f32"));
+    let line = line!() + 1;
+    x += tensor![1.0, 2.0, 3.0];
+    x += 1.0;
+    let late = error(x.mul(2.0)?.sum_all()?.item());
+    let place = format!("add_assign at {}:{line}:", file!());
+    assert!(late.starts_with(&place), "{late}");
+    assert!(late.contains("[2] and [3]"), "{late}");
+    let mut parameter = tensor![1.0, 2.0];
+    parameter.requires_grad_(true)?;
+    no_grad(|| parameter -= 0.5);
+    assert!(parameter.requires_grad() && parameter.is_leaf());
+    assert_close!(parameter.detach(), tensor![0.5, 1.5]);
+    parameter -= 0.5;
+    assert!(error(parameter.item()).contains("one element"));
+    assert!(error(parameter.to_vec::<f32>()).contains("outside no_grad"));
     Ok(())
 }
 
