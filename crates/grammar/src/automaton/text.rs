@@ -128,7 +128,9 @@ fn reason(_: TooComplex) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gbnf::to_network;
     use crate::network::of_regex;
+    use crate::{Piece, Vocabulary};
 
     #[test]
     fn states_made_anew_are_the_same_text() {
@@ -153,5 +155,47 @@ mod tests {
         assert_eq!(text.mask(), other.mask());
         assert!(text.is_end() && text.goes_on());
         assert!(text.rollback(5).is_err());
+    }
+
+    #[test]
+    fn long_texts_need_no_more_states() {
+        let bytes: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+        let trie = Arc::new(Trie::new(bytes.iter().map(Vec::as_slice), |_| true));
+        let pieces = [Piece::Control("<|end|>".to_owned())];
+        let vocabulary = Vocabulary::from_pieces(&pieces, &[0]).unwrap();
+        for (grammar, again) in [
+            (
+                r#"root ::= "[" value ("," value)* "]"
+                value ::= root | [0-9]+"#,
+                "[[1],[22,[3]]],",
+            ),
+            (
+                r#"root ::= root "+" root | "(" root ")" | [a-z]"#,
+                "(a+(b)+c)+",
+            ),
+            (
+                r#"root ::= a "."
+                a ::= [a-z] b
+                b ::= (" " a | "(" a ")" a | "," a)?"#,
+                "a(b c)d,",
+            ),
+        ] {
+            let network = to_network(grammar, &vocabulary);
+            let mut text = Text::new(network.unwrap(), trie.clone()).unwrap();
+            let first = if again.starts_with("[[") { "[" } else { "" };
+            for byte in first.bytes() {
+                text.accept(byte.into()).unwrap();
+            }
+            let mut sizes = Vec::new();
+            for _ in 0..200 {
+                for byte in again.bytes() {
+                    text.mask().unwrap();
+                    assert!(text.allows(byte.into()).unwrap(), "{grammar}");
+                    text.accept(byte.into()).unwrap();
+                }
+                sizes.push(text.masks().states.size());
+            }
+            assert_eq!(sizes[10], sizes[199], "{grammar}");
+        }
     }
 }

@@ -17,8 +17,8 @@ const WIDE: u32 = 16;
 
 /// The texts of the rule `root`; none, if it has no text.
 ///
-/// A rule that another ends with goes on where that one would, so that nothing has to be kept of
-/// it; one that is not recursive is written where it is used. What is left are calls. A rule with
+/// A rule that another ends with goes on where that one would, and one that begins with itself goes on
+/// where it ended, so that nothing has to be kept of them; one that is not recursive is written where it is used. What is left are calls. A rule with
 /// which very many tokens begin is called, too, if there are several uses: what is found out about it
 /// serves all of them.
 pub(super) fn write(rules: &[Rule], root: usize) -> Option<Network> {
@@ -35,7 +35,7 @@ pub(super) fn write(rules: &[Rule], root: usize) -> Option<Network> {
     writer.rule_id(root);
     while let Some((rule, id)) = writer.unwritten.pop() {
         let (start, end) = writer.builder.begin(id);
-        writer.rule(rule, start, end);
+        writer.rule(rule, start, end, true);
     }
     writer.builder.finish()
 }
@@ -181,6 +181,8 @@ struct Writer<'a> {
 #[derive(Default)]
 struct Scope {
     end: NodeId,
+    /// If it has an automaton of its own: the rule, and where it begins.
+    whole: Option<(usize, NodeId)>,
     /// Where these rules begin.
     starts: HashMap<usize, NodeId>,
     /// Those of them that are not written yet.
@@ -197,9 +199,10 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the texts of a rule between two nodes.
-    fn rule(&mut self, rule: usize, start: NodeId, end: NodeId) {
+    fn rule(&mut self, rule: usize, start: NodeId, end: NodeId, whole: bool) {
         let scope = Scope {
             end,
+            whole: whole.then_some((rule, start)),
             starts: HashMap::from([(rule, start)]),
             unwritten: vec![(rule, start)],
         };
@@ -264,6 +267,10 @@ impl<'a> Writer<'a> {
 
     fn use_rule(&mut self, rule: usize, from: NodeId, to: NodeId) {
         let small = self.builder.size() < LARGE;
+        if self.scope.whole == Some((rule, from)) {
+            // What begins with itself goes on where it ended.
+            return self.builder.empty(self.scope.end, to);
+        }
         if to == self.scope.end && self.apart[rule] != Apart::Wide {
             if let Some(&start) = self.scope.starts.get(&rule) {
                 return self.builder.empty(from, start);
@@ -279,7 +286,7 @@ impl<'a> Writer<'a> {
             let start = self.builder.node();
             self.builder.empty(from, start);
             self.depth += 1;
-            self.rule(rule, start, to);
+            self.rule(rule, start, to, false);
             self.depth -= 1;
             return;
         }

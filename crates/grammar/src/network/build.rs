@@ -7,8 +7,7 @@ use regex_syntax::utf8::Utf8Sequences;
 
 use super::{Automaton, Classes, Edge, Network, NodeId, RuleId, Twin};
 
-/// A network while it is made. Nodes belong to the rule that was begun last; nothing leads out of
-/// a rule's end, and nothing but texts that begin anew leads to its start.
+/// A network while it is made. Nodes belong to the rule that was begun last.
 #[derive(Default)]
 pub(crate) struct Builder {
     /// In any order, with bytes in place of their classes.
