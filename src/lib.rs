@@ -33,6 +33,8 @@
 //! - `F32Tensor` (feature `hybrid-f32`) is `f32` by its type; `F32HybridExecutor` spreads such
 //!   tensors' operations over the devices without a conversion, and reports that.
 //!
+//! - `files` (feature `files`) reads and writes safetensors, NumPy's, PyTorch's and GGUF files.
+//!
 //! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
 //! happened, and [`Executable::explain`] where each operation goes and why.
 
@@ -49,6 +51,9 @@ pub use rustorch_runtime::{
     Rules, RunError, Runtime, Storage, Support, TensorInfo, TransferMethod,
 };
 pub use rustorch_tensor::*;
+
+#[cfg(feature = "files")]
+pub use rustorch_files as files;
 
 /// What most programs need: `use rustorch::prelude::*`.
 pub mod prelude {
@@ -78,3 +83,8 @@ struct PyTorchGuide;
 #[cfg(all(doctest, feature = "hybrid-f32"))]
 #[doc = include_str!("../docs/f32.md")]
 struct F32Guide;
+
+/// The example of files of tensors.
+#[cfg(all(doctest, feature = "files"))]
+#[doc = include_str!("../docs/files.md")]
+struct FilesGuide;

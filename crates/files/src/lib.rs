@@ -31,7 +31,11 @@ mod elements;
 mod error;
 mod format;
 pub mod gguf;
+#[cfg(feature = "image")]
+pub mod image;
 mod literal;
+#[cfg(feature = "ndarray")]
+pub mod ndarray;
 pub mod npy;
 pub mod npz;
 mod pickle;

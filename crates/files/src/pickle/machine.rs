@@ -1,9 +1,14 @@
 //! The machine that makes objects of opcodes.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use super::objects::{Global, Id, Object, Pickled, StorageObject, TensorObject};
 use crate::error::{FileError, FileResult, quoted};
+
+/// How many parts of tuples and lists may be looked at for each byte: an argument may be there often, but a small file
+/// must not become large, or take long, by that.
+const LOOKS_PER_BYTE: usize = 4;
 
 /// Reads the pickle that `bytes` begin with, and returns with it how long it is.
 ///
@@ -18,6 +23,7 @@ pub(crate) fn unpickle<'a>(place: &str, bytes: &'a [u8]) -> FileResult<(Pickled<
         stack: Vec::new(),
         marks: Vec::new(),
         memo: HashMap::new(),
+        looks: Cell::new(bytes.len().saturating_mul(LOOKS_PER_BYTE)),
     };
     while !machine.step()? {}
     let value = machine.pop()?;
@@ -35,6 +41,8 @@ struct Machine<'a, 'p> {
     /// Heights of the stack.
     marks: Vec<usize>,
     memo: HashMap<u64, Id>,
+    /// How many parts of arguments may still be looked at.
+    looks: Cell<usize>,
 }
 
 impl<'a> Machine<'a, '_> {
@@ -323,7 +331,12 @@ impl<'a> Machine<'a, '_> {
 
     fn parts(&self, id: Id) -> FileResult<Vec<Id>> {
         match &self.objects[id] {
-            Object::Tuple(parts) | Object::List(parts) => Ok(parts.clone()),
+            Object::Tuple(parts) | Object::List(parts) => {
+                let looks = self.looks.get().checked_sub(parts.len());
+                let too_often = || self.wrong("the same arguments are used too often");
+                self.looks.set(looks.ok_or_else(too_often)?);
+                Ok(parts.clone())
+            }
             _ => Err(self.wrong("a tuple is missing")),
         }
     }
@@ -368,10 +381,7 @@ impl<'a> Machine<'a, '_> {
                 let dict = self.pairs(*pairs)?;
                 self.push(Object::Dict(dict));
             }
-            (Global::Size, [sizes]) => {
-                let sizes = self.parts(*sizes)?;
-                self.push(Object::Tuple(sizes));
-            }
+            (Global::Size, [sizes]) => self.stack.push(*sizes),
             // Whether it wants a gradient, and hooks, are of no concern here.
             (Global::RebuildParameter, [data, _, _]) => self.stack.push(*data),
             (Global::RebuildTensor(version), _) => {

@@ -109,6 +109,11 @@ fn legacy_storages<'a>(
         };
         let storage = known.get(key).ok_or_else(wrong)?;
         let bytes = bytes_of(storage)?;
+        let count = source.part(place(key), at as u64, COUNT as u64)?;
+        if *count != (storage.count as u64).to_le_bytes() {
+            let problem = "the number of its elements is not that of the pickle";
+            return Err(FileError::damaged(place(key), problem));
+        }
         let data = source.part(place(key), (at + COUNT) as u64, bytes as u64)?;
         at += COUNT + bytes;
         storages.insert(key, data);

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Cursor;
 use std::ops::Range;
 
+use ::safetensors::SafeTensors;
 use rustorch_files::npz::Compression;
 use rustorch_files::{Format, Source, Tensors, npz, read, save};
 use rustorch_ir::DType;
@@ -154,6 +155,8 @@ fn no_damage_makes_a_reader_panic_or_hold_too_much() {
                 match within_bounds(most, || read(&source, format)) {
                     Ok(tensors) => {
                         taken += 1;
+                        let is_theirs = || SafeTensors::deserialize(&source).is_ok();
+                        assert!(format != Format::Safetensors || is_theirs());
                         use_tensors(&tensors);
                     }
                     Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),

@@ -199,8 +199,14 @@ fn wrong_pickles_are_refused() {
         often.push(b'e');
     }
     often.push(b'.');
+    // A list of 500 pairs that 2000 dictionaries are made of.
+    let mut copied = b"\x80\x02ccollections\nOrderedDict\nq\x010](".to_vec();
+    (0..500).for_each(|_| copied.extend(b"K\x01K\x01\x86"));
+    copied.extend(b"eq\x000");
+    (0..2000).for_each(|_| copied.extend(b"h\x01h\x00\x85R0"));
+    copied.extend(b"N.");
     let expanded = b"K\x00(J\x00\x00\x00\x40J\x00\x00\x00\x40t(K\x00K\x00t";
-    let cases: [(&[u8], &str); 20] = [
+    let cases: [(&[u8], &str); 21] = [
         (&tensor(b"K\x00K\x02\x85K\x01\x85"), ""),
         (
             &tensor(b"K\x03K\x02\x85K\x01\x85"),
@@ -231,6 +237,7 @@ fn wrong_pickles_are_refused() {
         (b"\x80\x02]q\x00h\x00a.", "one is in itself"),
         (&deep, "too deep"),
         (&often, "too often"),
+        (&copied, "the same arguments are used too often"),
         (b"\x80\x02h\x07.", "no object 7 in the memo"),
         (b"\x80\x02t.", "a mark is missing"),
         (b"\x80\x02R.", "an object is missing"),

@@ -1,10 +1,13 @@
 //! Files of tensors: those of NumPy, PyTorch and safetensors, those that are written here, and wrong ones.
 
+mod arrays;
 mod damaged;
 mod dlpack;
 mod goldens;
 mod hostile;
 mod mapped;
+#[cfg(feature = "image")]
+mod pictures;
 mod written;
 
 use std::path::{Path, PathBuf};
