@@ -26,7 +26,7 @@ impl Session<'_> {
         mut progress: impl FnMut(u64, u64),
     ) -> Result<(), LlmError> {
         let gguf = self.model().gguf();
-        let wanted = Wanted::next(selection, self.model().config().vocab);
+        let wanted = Wanted::best(1, selection, self.model().config().vocab);
         let mut file = File::new(gguf);
         file.read_ahead();
         self.token_step(&wanted)?.load(|loaded| {

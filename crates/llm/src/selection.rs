@@ -34,8 +34,8 @@ impl Selection {
         }
     }
 
-    /// What is handed out of `logits` `[1, vocab]`: ids, `i64`, and unless it is one alone,
-    /// their logits; or all logits. As for the sampler, NaN is −∞.
+    /// What is handed out of `logits` `[rows, vocab]`: ids, `i64`, `[rows]` if it is one alone; else
+    /// `[rows, best]` with their logits; or all logits. As for the sampler, NaN is −∞.
     pub(crate) fn of(&self, logits: &Tensor) -> RusTorchResult<Vec<Tensor>> {
         let Some(count) = self.best else {
             return Ok(vec![logits.clone()]);
@@ -62,41 +62,54 @@ impl Selection {
         self.best == Some(1)
     }
 
-    /// Reads what [`Self::of`] handed out, of more than one token.
+    /// Reads what [`Self::of`] handed out, whose rows are shared out evenly among `scores`.
     pub(crate) fn read(
         &self,
         runtime: &Runtime,
         outputs: &[Storage],
-        scores: &mut Scores,
+        scores: &mut [Scores],
     ) -> Result<(), RunError> {
-        let Scores { ids, logits } = scores;
-        *ids = None;
-        match (self.best, outputs) {
-            (None, [all]) => {
-                logits.resize(all.bytes() / size_of::<f32>(), 0.0);
-                runtime.read(all, 0, bytemuck::cast_slice_mut(logits))
+        let [first, rest @ ..] = outputs else {
+            return Ok(());
+        };
+        if self.best.is_none() {
+            let bytes = first.bytes() / scores.len().max(1);
+            for (i, Scores { ids, logits }) in scores.iter_mut().enumerate() {
+                *ids = None;
+                logits.resize(bytes / size_of::<f32>(), 0.0);
+                runtime.read(first, i * bytes, bytemuck::cast_slice_mut(logits))?;
             }
-            (Some(_), [best, scores]) => {
-                // Both are on their way before either is waited for.
-                let [arriving, scores] = [best, scores].map(|storage| runtime.fetch(storage));
-                let mut read = vec![0_i64; best.bytes() / size_of::<i64>()];
-                arriving.read(bytemuck::cast_slice_mut(&mut read))?;
-                logits.resize(read.len(), 0.0);
-                *ids = Some(read.into_iter().map(|id| id as u32).collect());
-                scores.read(bytemuck::cast_slice_mut(logits))
-            }
-            _ => Ok(()),
+            return Ok(());
         }
+        // Both are on their way before either is waited for.
+        let best = runtime.fetch(first);
+        let theirs = rest.first().map(|storage| runtime.fetch(storage));
+        let mut read = vec![0_i64; first.bytes() / size_of::<i64>()];
+        best.read(bytemuck::cast_slice_mut(&mut read))?;
+        let mut logits = vec![0.0_f32; read.len()];
+        if let Some(theirs) = theirs {
+            theirs.read(bytemuck::cast_slice_mut(&mut logits))?;
+        }
+        let share = (read.len() / scores.len().max(1)).max(1);
+        let rows = read.chunks_exact(share).zip(logits.chunks_exact(share));
+        for (scores, (ids, logits)) in scores.iter_mut().zip(rows) {
+            scores.ids = Some(ids.iter().map(|&id| id as u32).collect());
+            scores.logits.clear();
+            scores.logits.extend_from_slice(logits);
+        }
+        Ok(())
     }
 }
 
 /// Reads the id of a single token.
-pub(crate) fn read_choice(id: Fetched, scores: &mut Scores) -> Result<u32, RusTorchError> {
+pub(crate) fn read_choice(id: Fetched, scores: Option<&mut Scores>) -> Result<u32, RusTorchError> {
     let mut read = [0_i64];
     id.read(bytemuck::cast_slice_mut(&mut read))?;
     let id = read[0] as u32;
-    scores.ids = Some(vec![id]);
-    scores.logits.clear();
-    scores.logits.push(0.0);
+    if let Some(scores) = scores {
+        scores.ids = Some(vec![id]);
+        scores.logits.clear();
+        scores.logits.push(0.0);
+    }
     Ok(id)
 }

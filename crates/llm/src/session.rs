@@ -1,6 +1,7 @@
 //! A run of a model: tokens in, logits out.
 
 use std::ops::Range;
+use std::slice;
 
 use rustorch_ir::DType;
 use rustorch_runtime::{
@@ -63,14 +64,30 @@ pub struct Session<'m> {
     /// add in different orders, so the cache is made again in the same batches.
     batches: Vec<usize>,
     cache: Vec<LayerCache>,
-    /// Two programs for one token, which take turns where the device runs ahead of the host, and
-    /// the one for the latest other size.
-    steps: [Option<Step>; 3],
+    /// Two programs for one token, which take turns where the device runs ahead of the host, the
+    /// one for the latest size that is not among [`FEW`], and those for these.
+    steps: [Option<Step>; FEW_AT + FEW.len()],
     ahead: Option<Ahead>,
 }
 
-/// The step of the latest size other than one token.
+/// The step of the latest other size.
 const PROMPT: usize = 2;
+
+/// Where the steps of [`FEW`] tokens begin.
+const FEW_AT: usize = 3;
+
+/// Sizes of batches that come again and again, where tokens are checked that may be right: each has a
+/// program of its own, that stays.
+pub(crate) const FEW: [usize; 5] = [2, 3, 4, 8, 16];
+
+/// The place of the step for a batch of so many tokens.
+fn place(tokens: usize) -> usize {
+    match FEW.iter().position(|&few| few == tokens) {
+        _ if tokens == 1 => 0,
+        Some(i) => FEW_AT + i,
+        None => PROMPT,
+    }
+}
 
 /// A pass over one token that was queued before the host knew which: the best one of the pass
 /// before, which the device handed on by itself.
@@ -126,7 +143,7 @@ impl<'m> Session<'m> {
                 &options.layers,
             )?,
             options,
-            steps: [const { None }; 3],
+            steps: [const { None }; FEW_AT + FEW.len()],
             ahead: None,
         })
     }
@@ -222,7 +239,7 @@ impl<'m> Session<'m> {
     pub fn truncate(&mut self, len: usize) {
         if let Some(ahead) = self.ahead.take() {
             // Should this have failed, so will the next pass, which says why.
-            let _ = read_choice(ahead.chosen, &mut Scores::default());
+            let _ = read_choice(ahead.chosen, None);
         }
         self.tokens.truncate(len);
         let mut rest = self.tokens.len();
@@ -238,12 +255,13 @@ impl<'m> Session<'m> {
     /// # Errors
     /// They do not fit the context, one is outside the vocabulary, or no device is left.
     pub fn feed(&mut self, tokens: &[u32], logits: &mut Vec<f32>) -> Result<(), LlmError> {
-        let mut scores = Scores {
+        let mut scores = [Scores {
             ids: None,
             logits: std::mem::take(logits),
-        };
-        let fed = self.feed_wanting(tokens, &Wanted::Rows(1), &mut scores);
-        *logits = scores.logits;
+        }];
+        let fed = self.feed_wanting(tokens, &Wanted::logits(1), &mut scores);
+        let [Scores { logits: read, .. }] = scores;
+        *logits = read;
         fed
     }
 
@@ -258,8 +276,25 @@ impl<'m> Session<'m> {
         selection: &Selection,
         scores: &mut Scores,
     ) -> Result<(), LlmError> {
-        let wanted = Wanted::next(selection, self.model.config().vocab);
-        self.feed_wanting(tokens, &wanted, scores)
+        let wanted = Wanted::best(1, selection, self.model.config().vocab);
+        self.feed_wanting(tokens, &wanted, slice::from_mut(scores))
+    }
+
+    /// Adds tokens in one batch; for each of them an element of `scores` becomes what `selection`
+    /// asks for of the scores of the token after it.
+    ///
+    /// # Errors
+    /// As [`Self::feed`].
+    pub fn feed_and_select_each(
+        &mut self,
+        tokens: &[u32],
+        selection: &Selection,
+        scores: &mut Vec<Scores>,
+    ) -> Result<(), LlmError> {
+        self.check(tokens)?;
+        scores.resize(tokens.len(), Scores::default());
+        let wanted = Wanted::best(tokens.len(), selection, self.model.config().vocab);
+        self.step(tokens, &wanted, Some(scores))
     }
 
     /// Adds tokens, behind which others follow that [`Self::feed_and_select`] adds with the same
@@ -269,7 +304,7 @@ impl<'m> Session<'m> {
     /// As [`Self::feed`].
     pub fn feed_ahead_of(&mut self, tokens: &[u32], selection: &Selection) -> Result<(), LlmError> {
         self.check(tokens)?;
-        let wanted = Wanted::next(selection, self.model.config().vocab);
+        let wanted = Wanted::best(1, selection, self.model.config().vocab);
         let mut batches = tokens.chunks(self.options.batch);
         batches.try_for_each(|batch| self.step(batch, &wanted, None))
     }
@@ -278,7 +313,7 @@ impl<'m> Session<'m> {
         &mut self,
         tokens: &[u32],
         wanted: &Wanted,
-        scores: &mut Scores,
+        scores: &mut [Scores],
     ) -> Result<(), LlmError> {
         self.check(tokens)?;
         let batches = tokens.chunks(self.options.batch);
@@ -302,11 +337,11 @@ impl<'m> Session<'m> {
         mut each: impl FnMut(Range<usize>, &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         self.check(tokens)?;
-        let mut scores = Scores::default();
+        let mut scores = [Scores::default()];
         for batch in tokens.chunks(self.options.batch) {
             let start = self.tokens.len();
-            self.step(batch, &Wanted::Rows(batch.len()), Some(&mut scores))?;
-            each(start..self.tokens.len(), &scores.logits)?;
+            self.step(batch, &Wanted::logits(batch.len()), Some(&mut scores))?;
+            each(start..self.tokens.len(), &scores[0].logits)?;
         }
         Ok(())
     }
@@ -322,7 +357,7 @@ impl<'m> Session<'m> {
         tokens: usize,
         selection: &Selection,
     ) -> Result<Vec<Explanation>, LlmError> {
-        let wanted = Wanted::next(selection, self.model.config().vocab);
+        let wanted = Wanted::best(1, selection, self.model.config().vocab);
         let mut known = self.steps.iter().flatten();
         let explained = match known.find(|step| step.is_for(tokens, &wanted)) {
             Some(step) => step.executable().explain(),
@@ -341,7 +376,7 @@ impl<'m> Session<'m> {
     /// gives what `selection` asks for; nothing if the session has not run such a pass. That is no
     /// word about what ran where.
     pub fn preferred_units(&self, tokens: usize, selection: &Selection) -> Vec<PreferredUnits> {
-        let wanted = Wanted::next(selection, self.model.config().vocab);
+        let wanted = Wanted::best(1, selection, self.model.config().vocab);
         let mut known = self.steps.iter().flatten();
         let step = known.find(|step| step.is_for(tokens, &wanted));
         step.map_or(Vec::new(), |step| step.executable().preferred_units())
@@ -369,7 +404,7 @@ impl<'m> Session<'m> {
             ..
         } = self.options;
         let step = with_runtime(&self.runtime, routing, || {
-            Step::new(self.model, &self.cache, 1, Wanted::Rows(1), converting)
+            Step::new(self.model, &self.cache, 1, Wanted::logits(1), converting)
         })?;
         Ok(step.executable().preference())
     }
@@ -397,7 +432,7 @@ impl<'m> Session<'m> {
         &mut self,
         batch: &[u32],
         wanted: &Wanted,
-        mut scores: Option<&mut Scores>,
+        mut scores: Option<&mut [Scores]>,
     ) -> Result<(), LlmError> {
         let past = self.tokens.len();
         let mut result = self.pass(past, batch, wanted, scores.as_deref_mut());
@@ -417,10 +452,7 @@ impl<'m> Session<'m> {
 
     /// Makes the cache again from the tokens so far, by the programs that are there.
     fn rebuild(&mut self, wanted: &Wanted) -> Result<(), LlmError> {
-        let wanted = match wanted {
-            Wanted::Rows(_) => &Wanted::Rows(1),
-            next => next,
-        };
+        let wanted = &wanted.of_last();
         let SessionOptions {
             cache_dtype,
             ref layers,
@@ -444,14 +476,14 @@ impl<'m> Session<'m> {
         past: usize,
         batch: &[u32],
         wanted: &Wanted,
-        scores: Option<&mut Scores>,
+        scores: Option<&mut [Scores]>,
     ) -> Result<(), LlmError> {
         let begun = self.ahead.take();
         let begun = begun.filter(|ahead| ahead.is_over(past, batch, wanted));
         let (at, chosen) = match begun {
             Some(Ahead { step, chosen, .. }) => (step, Some(chosen)),
             None => {
-                let at = if batch.len() == 1 { 0 } else { PROMPT };
+                let at = place(batch.len());
                 let runtime = self.runtime.clone();
                 let step = self.step_for(at, batch.len(), wanted)?;
                 step.run(&runtime, batch, past)?;
@@ -472,7 +504,7 @@ impl<'m> Session<'m> {
                 .ok()
                 .flatten();
         }
-        let id = read_choice(chosen, scores)?;
+        let id = read_choice(chosen, scores.first_mut())?;
         if let Some(ahead) = &mut self.ahead {
             ahead.token = Some(id);
         }

@@ -11,27 +11,42 @@ use crate::selection::{Scores, Selection};
 
 /// What is wanted of a forward pass, beside keys and values.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// The logits of this many of its last tokens.
-    Rows(usize),
-    /// Of those of the last token what the next one is chosen from.
-    Next(Selection),
+pub(crate) struct Wanted {
+    /// Of so many of its last tokens.
+    rows: usize,
+    /// What the token after each of them is chosen from.
+    selection: Selection,
 }
 
 impl Wanted {
-    /// What a selection is of a vocabulary of this size.
-    pub(crate) fn next(selection: &Selection, vocab: usize) -> Self {
+    /// All logits of so many of the last tokens.
+    pub(crate) fn logits(rows: usize) -> Self {
+        let selection = Selection::default();
+        Self { rows, selection }
+    }
+
+    /// What a selection is of a vocabulary of this size, for so many of the last tokens.
+    pub(crate) fn best(rows: usize, selection: &Selection, vocab: usize) -> Self {
         match selection.best {
-            Some(best) if best < vocab => Self::Next(selection.clone()),
-            _ => Self::Rows(1),
+            Some(best) if best < vocab => Self {
+                rows,
+                selection: selection.clone(),
+            },
+            _ => Self::logits(rows),
         }
     }
 
-    fn selection(&self) -> Selection {
-        match self {
-            Self::Rows(_) => Selection::default(),
-            Self::Next(selection) => selection.clone(),
+    /// The same of the last token alone.
+    pub(crate) fn of_last(&self) -> Self {
+        Self {
+            rows: 1,
+            selection: self.selection.clone(),
         }
+    }
+
+    /// Is it a single token, which the device can go on with?
+    fn is_choice(&self) -> bool {
+        self.rows == 1 && self.selection.is_choice()
     }
 }
 
@@ -40,7 +55,6 @@ pub(crate) struct Step {
     /// Tokens in.
     tokens: usize,
     wanted: Wanted,
-    selection: Selection,
     trace: Trace,
     /// Token ids, `i64`, and positions, `i32`.
     inputs: [Storage; 2],
@@ -61,18 +75,13 @@ impl Step {
         wanted: Wanted,
         converting: Option<DType>,
     ) -> Result<Self, LlmError> {
-        let selection = wanted.selection();
         let trace = || -> RusTorchResult<Trace> {
             let ids = Tensor::placeholder([tokens], DType::I64)?;
             let positions = Tensor::placeholder([tokens], DType::I32)?;
-            let rows = match wanted {
-                Wanted::Rows(rows) => rows,
-                Wanted::Next(_) => 1,
-            };
             let architecture = model.architecture();
-            let logits = architecture.forward(&ids, &positions, cache, rows)?;
-            let mut outputs = selection.of(&logits)?;
-            if selection.is_choice() {
+            let logits = architecture.forward(&ids, &positions, cache, wanted.rows)?;
+            let mut outputs = wanted.selection.of(&logits)?;
+            if wanted.is_choice() {
                 let next = || positions.narrow(0, tokens - 1, 1)?.add(1);
                 outputs.push(match cache.last().and_then(|layer| layer.device) {
                     // It goes where the token is chosen: adding one is not worth a way.
@@ -98,7 +107,6 @@ impl Step {
             tokens,
             trace: trace()?,
             wanted,
-            selection,
             inputs: [
                 input(size_of::<i64>() * tokens)?,
                 input(size_of::<i32>() * tokens)?,
@@ -166,16 +174,16 @@ impl Step {
 
     /// Where the one token is that the last run chose, if that is what is wanted.
     pub(crate) fn choice(&self) -> Option<&Storage> {
-        let is_choice = self.selection.is_choice();
+        let is_choice = self.wanted.is_choice();
         self.outputs.first().filter(|_| is_choice)
     }
 
-    /// Reads what the last run handed out.
+    /// Reads what the last run handed out, whose rows are shared out evenly among `scores`.
     ///
     /// # Errors
     /// As [`Runtime::read`].
-    pub(crate) fn read(&self, runtime: &Runtime, scores: &mut Scores) -> Result<(), LlmError> {
-        let read = self.selection.read(runtime, &self.outputs, scores);
+    pub(crate) fn read(&self, runtime: &Runtime, scores: &mut [Scores]) -> Result<(), LlmError> {
+        let read = self.wanted.selection.read(runtime, &self.outputs, scores);
         Ok(read.map_err(RusTorchError::from)?)
     }
 }

@@ -11,6 +11,7 @@ mod queued;
 mod saved;
 mod selection;
 mod soak;
+mod speculation;
 mod zero_copy;
 
 use std::process::ExitCode;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
             selection::devices_choose_what_the_host_would_choose,
             selection::losing_the_device_changes_no_choice,
             soak::every_text_is_right,
+            speculation::up_to_four_tokens_at_once_have_the_logits_of_each_alone,
             goldens::on_the_cpu::f16,
             goldens::on_the_cpu::q8_0,
             goldens::on_the_cpu::q6_k,
