@@ -58,10 +58,12 @@ pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, Exi
 }
 
 /// llama.cpp's names of several letters behind one dash, which to others mean several options.
-const SHORT_WORDS: [(&str, &str); 12] = [
+const SHORT_WORDS: [(&str, &str); 14] = [
     ("-bf", "--binary-file"),
     ("-jf", "--json-schema-file"),
     ("-ub", "--ubatch-size"),
+    ("-md", "--model-draft"),
+    ("-devd", "--device-draft"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-dev", "--device"),

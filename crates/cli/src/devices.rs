@@ -13,6 +13,7 @@ use rustorch_tensor::{DeviceOptions, Discovered};
 use crate::args::{BackendArg, ByteCount, DeviceArgs, GpuArgs, Hybrid};
 
 /// The runtime of a run, and what was asked for.
+#[derive(Clone)]
 pub(crate) struct Devices {
     pub(crate) runtime: Runtime,
     pub(crate) routing: Routing,
@@ -96,6 +97,28 @@ impl Devices {
                 n => n,
             },
             batch: args.backend.iter().rev().find_map(batch),
+        })
+    }
+
+    /// The same with one of them before the others.
+    ///
+    /// # Errors
+    /// It is not among them.
+    pub(crate) fn first(&self, device: DeviceType) -> Result<Self> {
+        let here: Vec<_> = self.runtime.devices().map(|info| info.device).collect();
+        if device != DeviceType::Auto && !here.contains(&device) {
+            let here: Vec<String> = here.iter().map(DeviceType::to_string).collect();
+            bail!(
+                "{device}: this run has no such device, but {}; {CURE}",
+                here.join(", ")
+            );
+        }
+        Ok(Self {
+            routing: Routing {
+                device,
+                ..self.routing
+            },
+            ..self.clone()
         })
     }
 

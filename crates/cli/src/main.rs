@@ -32,6 +32,7 @@ mod progress;
 mod resume;
 mod sampling;
 mod settings;
+mod speculation;
 mod subject;
 mod table;
 mod text;

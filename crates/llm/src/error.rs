@@ -94,6 +94,9 @@ pub enum LlmError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A draft model does not fit the model whose tokens it is to guess.
+    #[error("the draft model does not fit the model: {0}")]
+    Draft(String),
     /// Nothing to do.
     #[error("{0}")]
     Input(String),

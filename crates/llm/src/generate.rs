@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::sampler::SamplerChain;
 use crate::selection::{Scores, Selection};
 use crate::session::Session;
+use crate::speculation::{Speculation, SpeculationStats};
 use crate::{LlmError, Model};
 
 /// When [`generate`] stops by itself.
@@ -99,6 +100,8 @@ pub struct Generated {
     /// The same for the new tokens, of which the last is not fed back; with choosing and telling
     /// them, during which a device may work on.
     pub decode: Speed,
+    /// What became of guesses, if there were some.
+    pub speculation: SpeculationStats,
 }
 
 /// Adds `prompt` to the session, then lets the model go on. `on_event` hears of each part of
@@ -112,6 +115,22 @@ pub fn generate<E: From<LlmError>>(
     prompt: &[u32],
     sampler: &mut SamplerChain,
     options: &GenerateOptions,
+    on_event: impl FnMut(Event) -> Result<ControlFlow<()>, E>,
+) -> Result<Generated, E> {
+    generate_with(session, prompt, sampler, options, None, on_event)
+}
+
+/// As [`generate`], with tokens that are guessed and checked several at a time, if `speculation` is
+/// given: the text is the same.
+///
+/// # Errors
+/// As [`generate`]; the draft model has no device left.
+pub fn generate_with<E: From<LlmError>>(
+    session: &mut Session,
+    prompt: &[u32],
+    sampler: &mut SamplerChain,
+    options: &GenerateOptions,
+    speculation: Option<&mut Speculation>,
     mut on_event: impl FnMut(Event) -> Result<ControlFlow<()>, E>,
 ) -> Result<Generated, E> {
     if prompt.is_empty() {
@@ -127,6 +146,7 @@ pub fn generate<E: From<LlmError>>(
         stop: Stop::Caller,
         prompt: Speed::default(),
         decode: Speed::default(),
+        speculation: SpeculationStats::default(),
     };
     let selection = options.selection(session.model(), sampler);
     let (ends, mut scores) = (end_tokens(session.model()), Scores::default());
@@ -145,37 +165,41 @@ pub fn generate<E: From<LlmError>>(
     prompt.iter().for_each(|&id| sampler.accept(id));
 
     let begin = Instant::now();
+    let mut text = Text::new(session, selection, scores, speculation);
     run.stop = loop {
-        if options
-            .max_tokens
-            .is_some_and(|limit| run.ids.len() >= limit)
-        {
+        let left = options.max_tokens.map(|limit| limit - run.ids.len());
+        if left == Some(0) {
             break Stop::Limit;
         }
-        if let Some(&last) = run.ids.last() {
-            if session.tokens().len() >= session.context() {
-                let Some(keep) = options.shift else {
-                    break Stop::Context;
-                };
-                if on_event(Event::Full)?.is_break() {
-                    break Stop::Context;
+        if !run.ids.is_empty() {
+            if !text.is_guessed() {
+                text.settle();
+                if text.is_full() {
+                    let Some(keep) = options.shift else {
+                        break Stop::Context;
+                    };
+                    if on_event(Event::Full)?.is_break() {
+                        break Stop::Context;
+                    }
+                    // One that is kept whole has no room either.
+                    let dropped = text.shift(keep)?;
+                    if dropped == 0 {
+                        break Stop::Context;
+                    }
+                    if on_event(Event::Shifted { dropped })?.is_break() {
+                        break Stop::Caller;
+                    }
                 }
-                // One that is kept whole has no room either.
-                let dropped = session.shift(keep, &selection)?;
-                if dropped == 0 {
-                    break Stop::Context;
-                }
-                if on_event(Event::Shifted { dropped })?.is_break() {
-                    break Stop::Caller;
-                }
+                text.feed(left)?;
             }
-            session.feed_and_select(&[last], &selection, &mut scores)?;
+            text.go_on();
             run.decode.tokens += 1;
             run.decode.time = begin.elapsed();
         }
-        let id = sampler.choose(&scores).map_err(LlmError::from)?;
+        let id = sampler.choose(text.scores()).map_err(LlmError::from)?;
         sampler.advance(id).map_err(LlmError::from)?;
         run.ids.push(id);
+        text.push(id);
         if on_event(Event::Token(id))?.is_break() {
             break Stop::Caller;
         }
@@ -183,7 +207,127 @@ pub fn generate<E: From<LlmError>>(
             break Stop::End;
         }
     };
+    run.speculation = text.stats();
     Ok(run)
+}
+
+/// A text that grows token by token, and a session that has all of it but the token that was chosen
+/// last, and may have guesses behind.
+struct Text<'s, 'm, 'd> {
+    session: &'s mut Session<'m>,
+    selection: Selection,
+    speculation: Option<&'s mut Speculation<'d>>,
+    /// The tokens, with the one that was chosen last.
+    ids: Vec<u32>,
+    /// How many of the session's tokens are no guesses.
+    certain: usize,
+    /// Where the tokens begin behind which these are the scores.
+    scored: usize,
+    scores: Vec<Scores>,
+}
+
+impl<'s, 'm, 'd> Text<'s, 'm, 'd> {
+    /// The text that the session has, behind which these are the scores.
+    fn new(
+        session: &'s mut Session<'m>,
+        selection: Selection,
+        scores: Scores,
+        speculation: Option<&'s mut Speculation<'d>>,
+    ) -> Self {
+        let ids = session.tokens().to_vec();
+        Self {
+            selection,
+            speculation,
+            certain: ids.len(),
+            scored: ids.len() - 1,
+            scores: vec![scores],
+            ids,
+            session,
+        }
+    }
+
+    /// Adds a token that was chosen.
+    fn push(&mut self, id: u32) {
+        self.ids.push(id);
+        if self.is_guessed()
+            && let Some(speculation) = &mut self.speculation
+        {
+            speculation.accept();
+        }
+    }
+
+    /// Has the session the token that was chosen last, because it was guessed?
+    fn is_guessed(&self) -> bool {
+        self.session.tokens().get(self.certain) == self.ids.last()
+    }
+
+    /// Has the session forget guesses that are wrong, and those that nobody came to.
+    fn settle(&mut self) {
+        if self.session.tokens().len() > self.certain {
+            self.session.truncate(self.certain);
+        }
+        if let Some(speculation) = &mut self.speculation {
+            speculation.settle();
+        }
+    }
+
+    /// Has the context no room for the token that was chosen last?
+    fn is_full(&self) -> bool {
+        self.certain >= self.session.context()
+    }
+
+    /// Makes room in a full context, see [`Session::shift`].
+    fn shift(&mut self, keep: usize) -> Result<usize, LlmError> {
+        let last = self.ids.split_off(self.certain);
+        let dropped = self.session.shift(keep, &self.selection)?;
+        self.ids.clear();
+        self.ids.extend_from_slice(self.session.tokens());
+        self.certain = self.ids.len();
+        self.ids.extend(last);
+        Ok(dropped)
+    }
+
+    /// Has the token that was chosen last go through the model, with guesses of what follows, of which
+    /// no more than `left` are of use, with a token behind them.
+    fn feed(&mut self, left: Option<usize>) -> Result<(), LlmError> {
+        let batch = self.session.batch().min(left.unwrap_or(usize::MAX));
+        let room = batch.min(self.session.context() - self.certain) - 1;
+        let mut fed = self.ids[self.certain..].to_vec();
+        if let Some(speculation) = &mut self.speculation {
+            fed.extend(speculation.propose(&self.ids, room)?);
+        }
+        let begin = Instant::now();
+        let (selection, scores) = (&self.selection, &mut self.scores);
+        self.session.feed_and_select_each(&fed, selection, scores)?;
+        self.scored = self.certain;
+        if let Some(speculation) = &mut self.speculation {
+            speculation.fed(begin.elapsed());
+        }
+        Ok(())
+    }
+
+    /// Goes on behind the token that was chosen last, which went through the model.
+    fn go_on(&mut self) {
+        self.certain = self.ids.len();
+    }
+
+    /// What the next token is chosen from.
+    fn scores(&self) -> &Scores {
+        &self.scores[self.certain - 1 - self.scored]
+    }
+
+    /// What became of guesses.
+    fn stats(&mut self) -> SpeculationStats {
+        let speculation = self.speculation.as_mut();
+        speculation.map_or_else(SpeculationStats::default, |s| s.take_stats())
+    }
+}
+
+impl Drop for Text<'_, '_, '_> {
+    /// However it ends, the session has what is certain.
+    fn drop(&mut self) {
+        self.settle();
+    }
 }
 
 /// The tokens that end a text: none if the model has no vocabulary.

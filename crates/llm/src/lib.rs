@@ -22,6 +22,7 @@ pub mod sampler;
 mod selection;
 mod session;
 mod session_file;
+mod speculation;
 mod step;
 mod weights;
 
@@ -30,7 +31,7 @@ pub use backend::{BackendConfig, BackendDevice, GpuLayers, LayerBackend, select_
 pub use config::Config;
 pub use error::LlmError;
 pub use f32_hybrid::{F32Comparison, F32Measured, F32Pass, F32Variant, F32Workload};
-pub use generate::{Event, GenerateOptions, Generated, Speed, Stop, generate};
+pub use generate::{Event, GenerateOptions, Generated, Speed, Stop, generate, generate_with};
 pub use kv_cache::{LayerCache, cache_bytes};
 pub use model::{Model, ModelOptions, load_tokenizer};
 pub use perplexity::{Perplexity, perplexity};
@@ -38,4 +39,7 @@ pub use preset::{Preset, UnknownPreset};
 pub use rotary::{RopeKind, RopeOptions};
 pub use selection::{Scores, Selection};
 pub use session::{Session, SessionOptions};
+pub use speculation::{
+    Draft, ModelDraft, NgramDraft, Speculation, SpeculationOptions, SpeculationStats,
+};
 pub use weights::Weights;

@@ -10,6 +10,7 @@ mod model;
 mod route;
 mod sampling;
 mod shared;
+mod speculation;
 
 pub(crate) use amount::ByteCount;
 pub(crate) use backend::{BackendArg, Hybrid};
@@ -24,3 +25,4 @@ pub(crate) use shared::{
     CacheType, ContextArgs, CoreMlArgs, DeviceArgs, DocumentArgs, DocumentFormat, Format, GpuArgs,
     InjectArgs, LengthArgs, TextArgs, ThreadArgs,
 };
+pub(crate) use speculation::{SpecType, SpeculationArgs};

@@ -12,7 +12,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use rustorch_llm::{
     Event, GenerateOptions, Generated, LayerBackend, Model, Selection, Session, Speed, Stop,
-    generate,
+    generate_with,
 };
 use rustorch_runtime::{Fallback, Rules};
 use rustorch_tensor::{Activity, with_runtime};
@@ -21,7 +21,8 @@ use serde_json::json;
 
 use super::chat;
 use crate::args::{
-    ChatArgs, ContextArgs, DeviceArgs, Format, LengthArgs, ModelArgs, SamplingArgs, TextArgs,
+    ChatArgs, ContextArgs, DeviceArgs, Format, LengthArgs, ModelArgs, SamplingArgs,
+    SpeculationArgs, TextArgs,
 };
 use crate::devices::Devices;
 use crate::failure::{INTERRUPTED, Usage};
@@ -29,6 +30,7 @@ use crate::model::{self, Source};
 use crate::output::{json_line, note};
 use crate::sampling::Words;
 use crate::settings::{Settings, layer_runs, layers_json};
+use crate::speculation::Guesses;
 use crate::{bundled, progress, text};
 
 #[derive(Debug, Args)]
@@ -64,7 +66,8 @@ pub(crate) struct Options {
 
     /// text streams; json is one object at the end: prompt_ids, ids, text (the generated
     /// one), backend, devices, layers (where they were to go), fallbacks, conversions between element types, copies between
-    /// devices and their bytes, stop, seed, timings
+    /// devices and their bytes, stop, seed, speculation (what was guessed, and how much of it was
+    /// right; null without), timings
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 
@@ -73,6 +76,9 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     sampling: SamplingArgs,
+
+    #[command(flatten)]
+    speculation: SpeculationArgs,
 
     #[command(flatten)]
     context: ContextArgs,
@@ -95,6 +101,7 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     let (devices, source) = (options.devices()?, options.source());
     // What loading converts counts too.
     let model = with_runtime(&devices.runtime, devices.routing, || source.load())?;
+    let guesses = options.speculation.open(&devices)?;
     let tokenizer = model.tokenizer().with_context(|| source.to_string())?;
     let prompt = options.prompt(&source, tokenizer)?;
     let mut sampler = options.sampling.chain(&Words::of(Some(tokenizer)))?;
@@ -103,6 +110,7 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
     let interrupted = interrupts()?;
     let limits = options.limits();
     model::load(&mut session, &limits.selection(&model, &mut sampler))?;
+    let mut speculation = guesses.start(&options.context, &session)?;
     let cache = options.chat.prompt_cache.as_deref();
     if let Some(path) = cache.filter(|path| path.exists()) {
         session.restore(path)?;
@@ -114,13 +122,22 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
 
     tracing::info!("generating, after {} tokens of prompt", prompt.ids.len());
     let mut writer = Writer::new(options, tokenizer, &prompt, fed.len());
-    let generated = generate(&mut session, fed, &mut sampler, &limits, |event| {
+    let speculation = speculation.as_mut();
+    let on_event = |event| {
         writer.hear(event)?;
         Ok::<_, anyhow::Error>(match interrupted.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         })
-    });
+    };
+    let generated = generate_with(
+        &mut session,
+        fed,
+        &mut sampler,
+        &limits,
+        speculation,
+        on_event,
+    );
     let text = writer.end()?;
     let generated = generated?;
     if let Some(path) = cache {
@@ -131,6 +148,7 @@ pub(crate) fn run(options: &Options, start: Instant) -> Result<ExitCode> {
         generated,
         text,
         devices: &devices,
+        guesses: &guesses,
         layers: &settings.layers,
         seed: sampler.seed(),
         context: session.context(),
@@ -159,6 +177,7 @@ impl Options {
             length: self.length,
             chat: self.chat.clone(),
             sampling: self.sampling.clone(),
+            speculation: self.speculation.clone(),
             context: self.context.clone(),
             devices: self.devices.clone(),
         })
@@ -312,6 +331,7 @@ struct Outcome<'a> {
     generated: Generated,
     text: String,
     devices: &'a Devices,
+    guesses: &'a Guesses<'a>,
     layers: &'a [LayerBackend],
     seed: u32,
     context: usize,
@@ -326,6 +346,7 @@ impl Outcome<'_> {
             stop,
             prompt,
             decode,
+            ref speculation,
             ..
         } = self.generated;
         if stop == Stop::Context {
@@ -345,6 +366,9 @@ impl Outcome<'_> {
             speed(decode),
             self.seed,
         ));
+        if let Some(told) = self.guesses.summary(speculation) {
+            note(told);
+        }
         let fallbacks = match self.devices.runtime.fallbacks().len() {
             0 => "no fallbacks".to_owned(),
             1 => "1 fallback".to_owned(),
@@ -368,6 +392,7 @@ impl Outcome<'_> {
             prompt,
             decode,
             ref ids,
+            ref speculation,
         } = self.generated;
         let fallbacks = self.devices.runtime.fallbacks();
         let activity = Activity::of(&self.devices.runtime);
@@ -383,6 +408,7 @@ impl Outcome<'_> {
             "copies": activity.copied.copies,
             "copied_bytes": activity.copied.bytes,
             "stop": stop_name(stop),
+            "speculation": self.guesses.json(speculation),
             "seed": self.seed,
             "timings": {
                 "load_ms": milliseconds(self.load),

@@ -13,6 +13,7 @@ mod hybrid_f32;
 mod installing;
 mod opencl;
 mod report;
+mod speculation;
 mod support;
 mod verify;
 
@@ -115,6 +116,11 @@ fn main() -> ExitCode {
             opencl::gpus_can_be_disabled,
             report::types_on_the_cpu_and_f32_beside_others,
             report::what_cannot_be_compared_is_told,
+            speculation::a_draft_model_changes_no_text,
+            speculation::a_text_that_repeats_itself_is_guessed,
+            speculation::a_device_that_fails_while_guessing_changes_no_text,
+            speculation::answers_are_guessed_too,
+            speculation::drafts_that_cannot_be_used_are_refused,
             verify::a_cpu_that_is_right_passes,
             verify::a_wrong_result_is_found_and_named,
             verify::other_types_are_checked_from_the_f16_file,

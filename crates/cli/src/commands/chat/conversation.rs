@@ -11,7 +11,7 @@ use rustorch_chat::{
     ReasoningFormat, RenderOptions, Step, ToolCall, family, special_tokens,
 };
 use rustorch_llm::sampler::SamplerChain;
-use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, generate};
+use rustorch_llm::{Event, GenerateOptions, Generated, Model, Session, Speculation, generate_with};
 use rustorch_tokenizer::{StreamDecoder, Tokenizer};
 use serde_json::{Value, json};
 
@@ -65,6 +65,7 @@ struct Fed {
 
 pub(super) struct Conversation<'m> {
     session: Session<'m>,
+    speculation: Option<Speculation<'m>>,
     tokenizer: &'m Tokenizer,
     words: Words<'m>,
     templates: ChatTemplates,
@@ -95,6 +96,7 @@ impl<'m> Conversation<'m> {
             templates: templates(model, tokenizer, template)?,
             control: ControlTokens::of(tokenizer),
             session,
+            speculation: None,
             tokenizer,
             words,
             messages: Vec::new(),
@@ -124,6 +126,11 @@ impl<'m> Conversation<'m> {
     /// What the model's tokens stand for.
     pub(super) fn words(&self) -> &Words<'m> {
         &self.words
+    }
+
+    /// Has answers guessed ahead from now on.
+    pub(super) fn guess(&mut self, speculation: Option<Speculation<'m>>) {
+        self.speculation = speculation;
     }
 
     pub(super) fn session(&mut self) -> &mut Session<'m> {
@@ -203,9 +210,10 @@ impl<'m> Conversation<'m> {
         };
         let parser = AnswerParser::new(syntax, &options);
         let mut reader = Reader::new(self.tokenizer, parser, stops);
-        let generated = generate(&mut self.session, &ids[kept..], sampler, &limits, |event| {
-            reader.hear(event, listener)
-        })?;
+        let (session, prompt) = (&mut self.session, &ids[kept..]);
+        let guesses = self.speculation.as_mut();
+        let on_event = |event| reader.hear(event, listener);
+        let generated = generate_with(session, prompt, sampler, &limits, guesses, on_event)?;
         let Read { raw, mut answer } = reader.end(listener)?;
         let calls = self.name_calls(&mut answer);
         self.push(Message::answer(&answer));

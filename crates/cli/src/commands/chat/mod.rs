@@ -21,12 +21,14 @@ use rustorch_llm::{GenerateOptions, Generated, Model, Session};
 use rustorch_tensor::with_runtime;
 
 use crate::args::{
-    ChatArgs, ContextArgs, DeviceArgs, LengthArgs, ModelArgs, SamplingArgs, TextArgs,
+    ChatArgs, ContextArgs, DeviceArgs, LengthArgs, ModelArgs, SamplingArgs, SpeculationArgs,
+    TextArgs,
 };
 use crate::devices::Devices;
 use crate::failure::{self, INTERRUPTED};
 use crate::model::{self, Source};
 use crate::sampling::Words;
+use crate::speculation::Guesses;
 use crate::text;
 use conversation::{Conversation, Overflow};
 use editor::{Editor, Line};
@@ -51,6 +53,9 @@ pub(crate) struct Options {
 
     #[command(flatten)]
     pub(super) sampling: SamplingArgs,
+
+    #[command(flatten)]
+    pub(super) speculation: SpeculationArgs,
 
     #[command(flatten)]
     pub(super) context: ContextArgs,
@@ -82,6 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let source = Source::from(&options.model);
     let load = |source: &Source| with_runtime(&devices.runtime, devices.routing, || source.load());
     let mut model = Box::new(load(&source)?);
+    let guesses = options.speculation.open(&devices)?;
     let mut messages = options
         .system()?
         .as_deref()
@@ -91,6 +97,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut chat = Chat {
         options,
         devices: &devices,
+        guesses: &guesses,
         sampling: options.sampling.clone(),
         interrupts: Interrupts::new()?,
         input: Input::new(options)?,
@@ -162,6 +169,7 @@ impl Input {
 struct Chat<'a> {
     options: &'a Options,
     devices: &'a Devices,
+    guesses: &'a Guesses<'a>,
     sampling: SamplingArgs,
     interrupts: Arc<Interrupts>,
     input: Input,
@@ -172,7 +180,7 @@ struct Chat<'a> {
     last: Option<Generated>,
 }
 
-impl Chat<'_> {
+impl<'a> Chat<'a> {
     /// Talks until the end, or until another model is asked for.
     fn converse(
         &mut self,
@@ -187,10 +195,13 @@ impl Chat<'_> {
         let selection = self.limits().selection(model, &mut sampler);
         model::load(&mut session, &selection)?;
         self.restore(&mut session)?;
+        let guesses: &'a Guesses = self.guesses;
+        let speculation = guesses.start(&self.options.context, &session)?;
         let template = self.options.chat.chat_template.as_deref();
         let reasoning = self.options.chat.reasoning_format;
         let tools = self.tools.definitions();
         let mut talk = Conversation::new(session, words, template, reasoning, tools)?;
+        talk.guess(speculation);
         talk.set_messages(messages);
         let mut first = match self.answers {
             0 => self.first()?,
@@ -225,7 +236,7 @@ impl Chat<'_> {
                     false
                 }
                 Some(Ok(Slash::Quit)) => return self.end(&mut talk, ExitCode::SUCCESS),
-                Some(Ok(Slash::Model(path))) => match load(&Source::new(Some(path.into()))) {
+                Some(Ok(Slash::Model(path))) => match self.other(&path, load) {
                     Ok(model) => {
                         self.end(&mut talk, ExitCode::SUCCESS)?;
                         return Ok(Next::Model(Box::new(model), talk.messages().to_vec()));
@@ -269,6 +280,13 @@ impl Chat<'_> {
                 }
             }
         }
+    }
+
+    /// Another model to talk with.
+    fn other(&self, path: &str, load: &impl Fn(&Source) -> Result<Model>) -> Result<Model> {
+        let model = load(&Source::new(Some(path.into())))?;
+        self.guesses.check(&model)?;
+        Ok(model)
     }
 
     /// What the user says first, if the options tell.

@@ -119,8 +119,10 @@ impl Chat<'_> {
             Stop::Caller => " · ended",
         };
         let session = talk.session();
+        let guessed = self.guesses.summary(&generated.speculation);
+        let guessed = guessed.map_or(String::new(), |told| format!(" · {told}"));
         format!(
-            "prompt {} · answer {} · {} of {} tokens of context · {}{end}",
+            "prompt {} · answer {}{guessed} · {} of {} tokens of context · {}{end}",
             speed(generated.prompt),
             speed(generated.decode),
             session.tokens().len(),
