@@ -24,6 +24,9 @@ FACTS = ["description", "license", "readme", "keywords", "categories", "rust-ver
 
 INCLUDED = re.compile(r'include(?:_str|_bytes)?!\(\s*"([^"]+)"')
 
+# How the module of a file's tests begins, which is at its end.
+TESTS = re.compile(r"^#\[cfg\((?:test|all\(test, .+\))\)\]\nmod ", re.MULTILINE)
+
 
 def faults_of_manifest(package: dict) -> list[str]:
     """What is wrong with `[package]` of the manifest in a package."""
@@ -42,7 +45,9 @@ def faults_of_files(files: dict[str, bytes]) -> list[str]:
     for name, text in files.items():
         if not name.endswith(".rs"):
             continue
-        for included in INCLUDED.findall(text.decode()):
+        # What tests include is theirs.
+        code = TESTS.split(text.decode())[0]
+        for included in INCLUDED.findall(code):
             path = normpath(PurePosixPath(name).parent / included)
             if path not in files:
                 faults.append(f"{name} includes {included}, which is not in the package")

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes crates/backends/cuda/kernels.ptx.zst, the CUDA kernels for machines without NVRTC, by the
-# one version of NVRTC that it is made by, which is fetched from PyPI (24 MB) into target/nvrtc.
+# Makes kernels.ptx.zst in crates/backends/cuda and in crates/backends/cuda-hopper, the CUDA kernels for
+# machines without NVRTC, by the one version of NVRTC that they are made by, which is fetched from PyPI (24 MB) into target/nvrtc.
 # Needs Linux on x86-64 and python3 with pip, and no GPU.
 #
-#   scripts/make-ptx.sh         makes the file; compiles what has changed
+#   scripts/make-ptx.sh         makes the files; compiles what has changed
 #   scripts/make-ptx.sh remake  the same, compiling everything
-#   scripts/make-ptx.sh check   tells whether the file is up to date, and a sample of it the same
-#                               when it is made again
+#   scripts/make-ptx.sh check   tells whether the files are up to date, and a sample of them the same
+#                               when they are made again
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,9 +1,10 @@
 //! Kernels that come compiled, as PTX: what a machine without NVRTC has, and sooner ready than what
 //! NVRTC compiles.
 //!
-//! They are one file, `kernels.ptx.zst`, which `scripts/make-ptx.sh` makes: frames of zstd, each
-//! of which is unpacked when a kernel in it is asked for. In front of them are the number of
-//! frames and of kernels, and then, all numbers little-endian words,
+//! They are two files, `kernels.ptx.zst` here and in `rustorch-cuda-hopper`, which
+//! `scripts/make-ptx.sh` makes: frames of zstd, each of which is unpacked when a kernel in it is asked
+//! for. In front of them are the number of frames and of kernels, and then, all numbers little-endian
+//! words,
 //!
 //! * for each frame its length, and the first word of its SHA-256;
 //! * for each kernel the SHA-256 of its source, what it was compiled for, its frame, where in the
@@ -82,17 +83,40 @@ const FRAME: usize = 8 << 20;
 
 /// Kernels that follow each other.
 struct Frame {
-    /// Where it is in the file.
-    packed: Range<usize>,
+    /// As it is in the file; empty if the file ends before it does.
+    packed: Cow<'static, [u8]>,
     check: u32,
     /// Once it was asked for; none if it is damaged.
     unpacked: OnceLock<Option<Vec<u8>>>,
 }
 
+impl Frame {
+    /// Its kernels; none, with a warning the first time, if it is damaged.
+    fn unpacked(&self) -> Option<&[u8]> {
+        let unpack = || {
+            let unpacked = self.unpack().map_err(|why| {
+                tracing::warn!("of the kernels that come compiled some are damaged: {why}");
+            });
+            unpacked.ok()
+        };
+        self.unpacked.get_or_init(unpack).as_deref()
+    }
+
+    fn unpack(&self) -> Result<Vec<u8>, String> {
+        if check(&self.packed) != self.check {
+            return Err("some of it is not what it was".to_owned());
+        }
+        let mut unpacked = Vec::new();
+        let decoder = StreamingDecoder::new(&*self.packed);
+        let mut decoder = decoder.map_err(|e| e.to_string())?;
+        let read = decoder.read_to_end(&mut unpacked);
+        read.map(|_| unpacked).map_err(|e| e.to_string())
+    }
+}
+
 /// Compiled kernels by their sources.
 #[derive(Default)]
 pub struct Pack {
-    file: Cow<'static, [u8]>,
     frames: Vec<Frame>,
     /// The frame that a kernel is in, and where.
     index: HashMap<Key, (usize, Range<usize>)>,
@@ -130,13 +154,27 @@ impl Pack {
             if std::env::var_os("RUSTORCH_PTX").is_some_and(|chosen| chosen == "none") {
                 return Pack::default();
             }
-            let file: &'static [u8] = include_bytes!("../kernels.ptx.zst");
-            Pack::open(file).unwrap_or_else(|why| {
-                tracing::warn!("the kernels that come compiled are damaged and not used: {why}");
-                Pack::default()
-            })
+            let of_all: &'static [u8] = include_bytes!("../kernels.ptx.zst");
+            let packs = [of_all, rustorch_cuda_hopper::KERNELS].map(|file| {
+                Pack::open(file).unwrap_or_else(|why| {
+                    tracing::warn!("kernels that come compiled are damaged and not used: {why}");
+                    Pack::default()
+                })
+            });
+            packs.into_iter().fold(Pack::default(), Pack::and)
         });
         &SHIPPED
+    }
+
+    /// These kernels and others.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        let before = self.frames.len();
+        self.frames.extend(others.frames);
+        let moved = others.index.into_iter();
+        self.index
+            .extend(moved.map(|(key, (frame, range))| (key, (before + frame, range))));
+        self
     }
 
     /// The kernels of a file.
@@ -165,20 +203,23 @@ impl Pack {
             return Err("its index is not what it was".to_owned());
         }
         let mut at = reader.at;
+        // What a file that is never freed has is not copied.
+        let part = |range: Range<usize>| -> Cow<'static, [u8]> {
+            match &file {
+                Cow::Borrowed(file) => file.get(range).unwrap_or_default().into(),
+                Cow::Owned(file) => file.get(range).unwrap_or_default().to_vec().into(),
+            }
+        };
         let frame = |(length, check): (usize, usize)| {
             at += length;
             Frame {
-                packed: at - length..at,
+                packed: part(at - length..at),
                 check: check as u32,
                 unpacked: OnceLock::new(),
             }
         };
         let frames = lengths.into_iter().map(frame).collect();
-        Ok(Self {
-            file,
-            frames,
-            index,
-        })
+        Ok(Self { frames, index })
     }
 
     /// A file of kernels: of each the source, what it was compiled for, and the PTX. Those that
@@ -220,26 +261,6 @@ impl Pack {
         Ok(file)
     }
 
-    fn unpacked<'a>(&self, frame: &'a Frame) -> Option<&'a [u8]> {
-        let unpack = || {
-            let packed = self.file.get(frame.packed.clone());
-            let packed = packed.filter(|packed| check(packed) == frame.check);
-            let unpacked = packed.ok_or("some of it is not what it was".to_owned());
-            let unpacked = unpacked.and_then(|packed| {
-                let mut unpacked = Vec::new();
-                let mut decoder = StreamingDecoder::new(packed).map_err(|e| e.to_string())?;
-                let read = decoder.read_to_end(&mut unpacked);
-                read.map(|_| unpacked).map_err(|e| e.to_string())
-            });
-            unpacked
-                .map_err(|why| {
-                    tracing::warn!("of the kernels that come compiled some are damaged: {why}");
-                })
-                .ok()
-        };
-        frame.unpacked.get_or_init(unpack).as_deref()
-    }
-
     /// The PTX of a source for a target; none, with a warning, if it is damaged.
     pub fn get(&self, source: &str, target: Target) -> Option<&[u8]> {
         self.find(Sha256::digest(source).into(), target)
@@ -247,7 +268,7 @@ impl Pack {
 
     fn find(&self, digest: [u8; 32], target: Target) -> Option<&[u8]> {
         let (frame, range) = self.index.get(&(digest, target))?;
-        self.unpacked(self.frames.get(*frame)?)?.get(range.clone())
+        self.frames.get(*frame)?.unpacked()?.get(range.clone())
     }
 
     /// The best PTX of a source for a device of a compute capability.
@@ -391,10 +412,6 @@ mod tests {
     fn the_shipped_file_is_whole() {
         let pack = Pack::shipped();
         assert!(!pack.is_empty());
-        assert!(
-            pack.frames
-                .iter()
-                .all(|frame| pack.unpacked(frame).is_some())
-        );
+        assert!(pack.frames.iter().all(|frame| frame.unpacked().is_some()));
     }
 }

@@ -1,9 +1,9 @@
-//! Makes and checks `kernels.ptx.zst`, the kernels for machines without NVRTC; called by
-//! `scripts/make-ptx.sh`, which brings the compiler. With `make` kernels that are in the file
-//! already are taken from there, with `remake` none are; `check` tells whether the file is what
-//! would be made, by all its keys and a sample of its kernels.
+//! Makes and checks the two files `kernels.ptx.zst`, the kernels for machines without NVRTC; called by
+//! `scripts/make-ptx.sh`, which brings the compiler. With `make` kernels that are in the files
+//! already are taken from there, with `remake` none are; `check` tells whether the files are what
+//! would be made, by all their keys and a sample of their kernels.
 //!
-//! What is in it: the kernels of the conformance suite, with operands as they are and longer, but
+//! What is in them: the kernels of the conformance suite, with operands as they are and longer, but
 //! for fused products and what dtypes that are hardly computed with leave out, and those of language
 //! models. Each is compiled for the least of the targets that it is
 //! chosen on; those of models also for Hopper and newer, where launches begin early.

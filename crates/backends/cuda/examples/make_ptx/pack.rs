@@ -17,7 +17,15 @@ use sha2::{Digest, Sha256};
 use crate::pose::{CARDS, Pose, Sources};
 use crate::{models, works};
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels.ptx.zst");
+/// The file of what is compiled for all cards, and that for Hopper and newer: each has to be small enough
+/// for a package.
+const FILES: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/kernels.ptx.zst"),
+    concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../cuda-hopper/kernels.ptx.zst"
+    ),
+];
 
 /// The compiler that the file is made by. Drivers take PTX of CUDA versions up to their own: this
 /// is the oldest whose drivers can be used.
@@ -154,10 +162,13 @@ fn text(source: &str) -> &str {
     &source[start..]
 }
 
-/// Makes the file; what is in it already is not compiled again.
+/// Makes the files; what is in them already is not compiled again.
 pub(crate) fn make() -> anyhow::Result<()> {
-    let known = Pack::open(fs::read(FILE).context(FILE)?);
-    make_from(&known.map_err(anyhow::Error::msg)?)
+    let known = FILES.map(|file| -> anyhow::Result<Pack> {
+        Pack::open(fs::read(file).context(file)?).map_err(anyhow::Error::msg)
+    });
+    let [all, hopper] = known;
+    make_from(&all?.and(hopper?))
 }
 
 /// The same, compiling everything.
@@ -189,14 +200,18 @@ fn make_from(known: &Pack) -> anyhow::Result<()> {
     }
     // Kernels of one text are like each other.
     kernels.sort_by_key(|(source, target, _)| (text(source), *target));
+    let is_hopper = |(_, target, _): &(&str, Target, &[u8])| *target >= Target::Compute90;
+    let (hopper, all): (Vec<_>, Vec<_>) = kernels.into_iter().partition(is_hopper);
     let mut compressor = zstd::bulk::Compressor::new(LEVEL)?;
-    let file = Pack::write(&kernels, |frame| compressor.compress(frame))?;
-    fs::write(FILE, &file).context(FILE)?;
-    println!("{} bytes", file.len());
+    for (path, kernels) in FILES.into_iter().zip([all, hopper]) {
+        let file = Pack::write(&kernels, |frame| compressor.compress(frame))?;
+        fs::write(path, &file).context(path)?;
+        println!("{path}: {} kernels, {} bytes", kernels.len(), file.len());
+    }
     Ok(())
 }
 
-/// Is the file what [`make`] would make?
+/// Are the files what [`make`] would make?
 pub(crate) fn check() -> anyhow::Result<()> {
     ensure_compiler()?;
     let shipped = Pack::shipped();
@@ -204,7 +219,10 @@ pub(crate) fn check() -> anyhow::Result<()> {
     let is_missing = |(source, target): &&(String, Target)| shipped.get(source, *target).is_none();
     let missing: Vec<_> = wanted.iter().filter(is_missing).collect();
     let useless = shipped.len() + missing.len() - wanted.len();
-    let name = Path::new(FILE).file_name().unwrap_or_default().display();
+    let name = Path::new(FILES[0])
+        .file_name()
+        .unwrap_or_default()
+        .display();
     if !missing.is_empty() || useless > 0 {
         let first = missing.first().map_or("", |(source, _)| kernel(source));
         bail!(
