@@ -87,10 +87,10 @@ pub fn load_dequantised(path: impl AsRef<Path>, dtype: DType) -> FileResult<Tens
     Ok(tensors)
 }
 
-/// Writes a file with the tensors' metadata, as [`write`].
+/// Writes a file with the tensors' metadata, as [`write()`].
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     save_with(path, tensors, texts(tensors))
 }
@@ -98,7 +98,7 @@ pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
 /// Writes a file with metadata of any types instead of the tensors' own texts.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn save_with(path: impl AsRef<Path>, tensors: &Tensors, metadata: Metadata) -> FileResult<()> {
     let writer = writer(tensors, metadata)?;
     let mut fill = Fill::new(tensors);

@@ -83,10 +83,10 @@ pub(crate) fn read_named(name: &str, source: &Source) -> FileResult<Tensor> {
     tensor.permute(back).map_err(FileError::tensor(name))
 }
 
-/// Writes a file, as [`write`].
+/// Writes a file, as [`write()`].
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn save(path: impl AsRef<Path>, tensor: &Tensor) -> FileResult<()> {
     writing(path.as_ref(), |out| write(out, tensor))
 }
@@ -100,7 +100,7 @@ pub fn write(out: &mut impl Write, tensor: &Tensor) -> FileResult<()> {
     write_named(Tensors::ONLY, out, tensor)
 }
 
-/// [`write`] of the tensor `name`.
+/// [`write()`] of the tensor `name`.
 pub(crate) fn write_named(name: &str, out: &mut dyn Write, tensor: &Tensor) -> FileResult<()> {
     let header = header(name, tensor)?;
     (out.write_all(&header)).map_err(FileError::io("write the header"))?;

@@ -58,10 +58,10 @@ pub fn read_within(source: &Source, limit: u64) -> FileResult<Tensors> {
     Ok(tensors)
 }
 
-/// Writes a file, as [`write`].
+/// Writes a file, as [`write()`].
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors, compression: Compression) -> FileResult<()> {
     writing(path.as_ref(), |out| write(out, tensors, compression))
 }

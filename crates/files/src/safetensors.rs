@@ -84,10 +84,10 @@ pub fn read(source: &Source) -> FileResult<Tensors> {
     Ok(tensors)
 }
 
-/// Writes a file, as [`write`].
+/// Writes a file, as [`write()`].
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     writing(path.as_ref(), |out| write(out, tensors))
 }

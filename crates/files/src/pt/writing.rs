@@ -19,10 +19,10 @@ const ROOT: &str = "archive";
 /// Where PyTorch begins storages.
 const ALIGNMENT: u64 = 64;
 
-/// Writes a file, as [`write`].
+/// Writes a file, as [`write()`].
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     source::writing(path.as_ref(), |out| write(out, tensors))
 }
