@@ -17,7 +17,7 @@ use rustorch_runtime::{
 };
 use rustorch_tensor::nn::ConvOptions;
 use rustorch_tensor::{
-    Activity, DeviceState, F32HybridExecutor, F32Report, F32Tensor, F32UnifiedBuffer,
+    Activity, DeviceState, F32HybridExecutor, F32Operation, F32Report, F32Tensor, F32UnifiedBuffer,
     HybridExecutor, RusTorchResult, Tensor, Trace, backends, is_coreml_available,
     is_metal_available, with_runtime,
 };
@@ -225,19 +225,19 @@ fn memory_that_came_back_is_used_again() -> Outcome {
     let first = buffer.from_slice(&ones, [10, 100])?;
     let view = first.narrow(0, 5, 5)?;
     drop(first);
-    assert_eq!(buffer.counters().in_use, 4000);
+    assert_eq!(buffer.pool().counters().in_use, 4000);
     assert_eq!(view.to_vec()?, [1.0; 500]);
     drop(view);
     let twos = buffer.from_slice(&[2.0; 900], [900])?;
-    let counters = buffer.counters();
+    let counters = buffer.pool().counters();
     assert_eq!((counters.hits, counters.misses), (1, 1));
     assert_eq!((counters.in_use, counters.kept), (4000, 0));
     assert_eq!(twos.to_vec()?, [2.0; 900]);
     let problem = error(buffer.from_slice(&ones, [3]));
     assert!(problem.contains("3 elements"), "{problem}");
     drop(twos);
-    buffer.trim();
-    assert_eq!(buffer.counters().kept, 0);
+    buffer.pool().trim();
+    assert_eq!(buffer.pool().counters().kept, 0);
     Ok(())
 }
 
@@ -249,12 +249,12 @@ fn metal_and_core_ml_have_one_memory() -> Outcome {
         let y = (&x.to_device(METAL)? * 3.0)?;
         y.eval().cloned()
     })?;
-    assert_eq!(buffer.writer(&computed)?, METAL);
-    assert_eq!(buffer.readers(&computed)?, [METAL]);
+    assert_eq!(buffer.sync().writer(&computed)?, METAL);
+    assert_eq!(buffer.sync().readers(&computed)?, [METAL]);
     let moved = buffer.transfer_metal_to_coreml(&computed)?;
     assert_eq!(moved.method, TransferMethod::ZeroCopy);
     assert_eq!(moved.activity, Activity::default());
-    assert_eq!(buffer.readers(&computed)?, [CPU, METAL, COREML]);
+    assert_eq!(buffer.sync().readers(&computed)?, [CPU, METAL, COREML]);
     let further = with_runtime(buffer.runtime(), Routing::AUTO, || {
         (&computed.to_device(COREML)? + 1.0)?.eval().cloned()
     })?;
@@ -266,6 +266,7 @@ fn metal_and_core_ml_have_one_memory() -> Outcome {
     );
     assert_eq!(
         buffer
+            .sync()
             .transfer(&further, COREML, CPU)?
             .activity
             .copied
@@ -277,7 +278,7 @@ fn metal_and_core_ml_have_one_memory() -> Outcome {
 
     let elsewhere = F32UnifiedBuffer::new(Runtime::new([processor()]));
     let x = elsewhere.from_slice(&[1.0], [1])?;
-    let problem = error(elsewhere.transfer(&x, CPU, COREML));
+    let problem = error(elsewhere.sync().transfer(&x, CPU, COREML));
     assert!(
         problem.contains("coreml:0: not on this machine"),
         "{problem}"
@@ -313,14 +314,14 @@ fn an_allocation_is_metals_and_core_mls_without_a_copy() -> Outcome {
     for count in [4096 * 64, 1000] {
         let x = buffer.from_slice(&vec![2.0; count], [count])?;
         let tripled = with_runtime(&runtime, strictly(METAL), || (&x * 3.0)?.eval().cloned())?;
-        assert_eq!(buffer.writer(&tripled)?, METAL);
+        assert_eq!(buffer.sync().writer(&tripled)?, METAL);
         let moved = buffer.transfer_metal_to_coreml(&tripled)?;
         assert_eq!(moved.method, TransferMethod::ZeroCopy);
         assert_eq!(moved.activity, Activity::default());
         let computed = with_runtime(&runtime, strictly(COREML), || {
             tripled.relu()?.eval().cloned()
         })?;
-        assert_eq!(buffer.writer(&computed)?, COREML);
+        assert_eq!(buffer.sync().writer(&computed)?, COREML);
         // Core ML's array begins where Metal's buffer does.
         let storage = tripled.as_ref().storage()?;
         let address = storage.host_address().expect("memory of the host's");
@@ -373,8 +374,9 @@ fn writers_and_readers_take_turns() -> Outcome {
         let buffer = F32UnifiedBuffer::new(runtime.clone());
         let state = buffer.from_slice(&[0.0; 4], [4])?;
         let other = buffer.from_slice(&[5.0; 4], [4])?;
-        let told =
-            |t: &F32Tensor| -> RusTorchResult<_> { Ok((buffer.writer(t)?, buffer.readers(t)?)) };
+        let told = |t: &F32Tensor| -> RusTorchResult<_> {
+            Ok((buffer.sync().writer(t)?, buffer.sync().readers(t)?))
+        };
         assert_eq!(told(&state)?, (CPU, vec![CPU]));
         let write = |by: DeviceType, value: f32, at: i32| {
             let routing = Routing {
@@ -394,13 +396,13 @@ fn writers_and_readers_take_turns() -> Outcome {
         assert_eq!(told(&state)?, (device, vec![CPU, device]));
         assert_eq!(buffer.synchronize_all()?, 0);
         write(CPU, 2.0, 1)?;
-        assert_eq!(buffer.writer(&state)?, CPU);
+        assert_eq!(buffer.sync().writer(&state)?, CPU);
         write(device, 3.0, 2)?;
         assert_eq!(state.to_vec()?, [1.0, 2.0, 3.0, 0.0]);
         assert_eq!(other.to_vec()?, [5.0; 4]);
         // What was made elsewhere takes part when it is adopted.
         let made = with_runtime(&runtime, Routing::AUTO, || &state.to_device(device)? * 2.0)?;
-        buffer.adopt(&made)?;
+        buffer.sync().adopt(&made)?;
         assert_eq!(told(&made)?.1, [device]);
         assert_eq!(buffer.synchronize_all()?, 1);
         assert_eq!(made.to_vec()?, [2.0, 4.0, 6.0, 0.0]);
@@ -451,11 +453,23 @@ fn operations_go_where_the_rules_say() -> Outcome {
         "{report}"
     );
     assert_eq!(y.to_vec()?, expected()?);
-    let select = |op_type, shape: &[usize]| executor.select_device(op_type, shape);
-    assert_eq!(select(OpType::LinearAlgebra, &[100, 101])?, METAL);
-    assert_eq!(select(OpType::LinearAlgebra, &[100, 100])?, CPU);
-    assert_eq!(select(OpType::Activation, &[1])?, COREML);
-    assert_eq!(select(OpType::Reduction, &[1 << 20])?, CPU);
+    let selector = executor.selector();
+    let rows = [
+        (F32Operation::MatMul, &[100, 101][..], METAL),
+        (F32Operation::MatMul, &[100, 100], CPU),
+        (F32Operation::Conv2d, &[1, 3, 8, 8], COREML),
+        (F32Operation::Activation, &[1], COREML),
+        (F32Operation::Reduction, &[1 << 20], CPU),
+        (F32Operation::Normalization, &[64, 64], CPU),
+    ];
+    for (operation, shape, device) in rows {
+        assert_eq!(selector.select(operation, shape)?, device, "{operation:?}");
+    }
+    assert_eq!(
+        selector.next(F32Operation::Activation, [1], COREML),
+        Some(METAL)
+    );
+    assert_eq!(selector.next(F32Operation::Activation, [1], CPU), None);
     assert!(executor.execute(&[&y])?.operations.is_empty());
     Ok(())
 }

@@ -4,13 +4,11 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use rustorch_ir::{DType, TensorType};
 use rustorch_macros::track_calls;
-use rustorch_runtime::{DeviceType, Explanation, OpType, Routing, Runtime, TensorInfo};
+use rustorch_runtime::{Explanation, Routing, Runtime};
 
-use super::F32Tensor;
+use super::{F32DeviceSelector, F32Tensor};
 use crate::devices::global;
-use crate::dims::IntoShape;
 use crate::error::RusTorchResult;
 use crate::eval::eval_with;
 use crate::{Activity, HybridExecutor, Tensor};
@@ -70,17 +68,9 @@ impl F32HybridExecutor {
         self.chain.runtime()
     }
 
-    /// The device for an operation of a family whose largest operand or result has this shape.
-    ///
-    /// # Errors
-    /// No device has kernels for it.
-    pub fn select_device(
-        &self,
-        op_type: OpType,
-        shape: impl IntoShape,
-    ) -> RusTorchResult<DeviceType> {
-        let tensor = TensorInfo::new(TensorType::new(&shape.into_shape()[..], DType::F32));
-        self.chain.select_device(op_type, &tensor)
+    /// The rules, to be asked.
+    pub fn selector(&self) -> F32DeviceSelector<'_> {
+        F32DeviceSelector(&self.chain)
     }
 
     /// Calls `f`; what it evaluates on this thread is computed by these devices and rules.

@@ -20,6 +20,8 @@ pub enum DeviceState {
     Cuda(usize),
     /// On an OpenCL device alone.
     OpenCL(usize),
+    /// On a device of somebody else's backend alone.
+    Other(&'static str),
     /// In several places, which all have the same.
     Synchronized,
     /// Nowhere any more: the device that had them was lost.
@@ -46,6 +48,7 @@ impl DeviceState {
             }
             DeviceType::Cuda(id) => Self::Cuda(id),
             DeviceType::OpenCL(id) => Self::OpenCL(id),
+            DeviceType::Other(name) => Self::Other(name),
         }
     }
 }
@@ -59,6 +62,7 @@ impl fmt::Display for DeviceState {
             Self::CoreML(id) => DeviceType::CoreML(*id).fmt(f),
             Self::Cuda(id) => DeviceType::Cuda(*id).fmt(f),
             Self::OpenCL(id) => DeviceType::OpenCL(*id).fmt(f),
+            Self::Other(name) => DeviceType::Other(name).fmt(f),
             Self::Synchronized => f.write_str("synchronized"),
             Self::Lost => f.write_str("lost"),
         }
