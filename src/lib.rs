@@ -54,6 +54,30 @@ pub use rustorch_tensor::*;
 
 #[cfg(feature = "files")]
 pub use rustorch_files as files;
+/// What operations of your own are made of: see `docs/custom.md`.
+pub mod custom {
+    pub use rustorch_ir::ops::{
+        ActivationKind, BinaryOp, CompareOp, Composite, CustomKernel, HostArray, HostArrayMut,
+        HostFunction, KernelLanguage, ReduceOp, UnaryOp,
+    };
+    pub use rustorch_ir::{
+        DType, Graph, OpError, ResultTypes, Results, Shape, TensorType, ValueId,
+    };
+    pub use rustorch_tensor::KernelCheck;
+}
+
+/// What a backend of your own is made of: see `docs/custom.md`.
+pub mod backend {
+    pub use rustorch_ir::{
+        DType, Graph, Layout, Node, Op, OpKind, OpType, Role, Shape, Signature, TensorType,
+        ValueId, ops,
+    };
+    pub use rustorch_runtime::{
+        Backend, Compilation, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType,
+        FailureClass, Fetch, Hardware, HostBuffer, HostMemory, KernelEntry, KernelTable, Kernels,
+        Layouts, Lowered, Place, Probe, Program, Scratch, Slot, Step, lower,
+    };
+}
 
 /// What most programs need: `use rustorch::prelude::*`.
 pub mod prelude {
@@ -78,6 +102,28 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/pytorch.md")]
 struct PyTorchGuide;
+
+/// The examples of the guide to operations and devices of one's own.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/custom.md")]
+struct CustomGuide;
+
+/// The examples of the book.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../docs/book/src/first-steps.md")]
+    struct FirstSteps;
+    #[doc = include_str!("../docs/book/src/laziness.md")]
+    struct Laziness;
+    #[doc = include_str!("../docs/book/src/devices.md")]
+    struct Devices;
+    #[doc = include_str!("../docs/book/src/dtypes.md")]
+    struct Dtypes;
+    #[doc = include_str!("../docs/book/src/errors.md")]
+    struct Errors;
+    #[doc = include_str!("../docs/book/src/porting.md")]
+    struct Porting;
+}
 
 /// The example of the guide to `f32`.
 #[cfg(all(doctest, feature = "hybrid-f32"))]

@@ -37,6 +37,8 @@ pub enum DeviceType {
     },
     /// The slow definition of every operation, in double precision.
     Reference,
+    /// A device of a backend that others define, by its whole name, such as `npu:0`.
+    Other(&'static str),
     /// The best device for each operation.
     Auto,
 }
@@ -73,6 +75,7 @@ impl fmt::Display for DeviceType {
                 fallback_gpu.map_or(Ok(()), |gpu| write!(f, "+{gpu}"))
             }
             Self::Reference => f.write_str("reference"),
+            Self::Other(name) => f.write_str(name),
             Self::Auto => f.write_str("auto"),
         }
     }

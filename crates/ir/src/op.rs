@@ -280,7 +280,7 @@ ops! {
     // What rules of fusion put in place of others
     fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
     // What others define
-    custom::Custom,
+    custom::Custom, host::Host,
 }
 
 impl Op {
@@ -311,6 +311,7 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Custom(op) => op.name(),
+            Self::Host(op) => op.name(),
             op => op.kind().name(),
         }
     }

@@ -82,6 +82,11 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// Queues that launches of programs go to, each of which the device works off in order.
+    fn streams(&self) -> usize {
+        1
+    }
+
     /// What each kernel that a graph is compiled to is specialised by, dtypes aside, for tests to
     /// try every variant. Empty where kernels are not specialised by more.
     fn variants(&self, _graph: &Graph) -> Vec<String> {

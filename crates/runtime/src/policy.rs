@@ -345,7 +345,8 @@ pub(crate) fn place_in_chain(info: &DeviceInfo) -> usize {
         (DeviceType::Cpu, _) => 4,
         // The processor through another driver.
         (_, Hardware::Processor) | (DeviceType::Auto, _) => 5,
-        (DeviceType::CoreML(_) | DeviceType::CoreMLHybrid { .. }, _) => 0,
+        // Whoever adds a device wants it to be used.
+        (DeviceType::CoreML(_) | DeviceType::CoreMLHybrid { .. } | DeviceType::Other(..), _) => 0,
         (DeviceType::Metal(_), _) => 1,
         (DeviceType::Cuda(_), _) => 2,
         (DeviceType::OpenCL(_), _) => 3,

@@ -86,6 +86,12 @@ impl Runtime {
         self.devices.slots().iter().map(|s| s.backend.info())
     }
 
+    /// [`Backend::streams`] of a device; 0 if there is none.
+    pub fn streams(&self, device: DeviceType) -> usize {
+        let slot = self.devices.named(device).next();
+        slot.map_or(0, |slot| slot.backend.streams())
+    }
+
     /// What each device can do. The devices are asked once.
     pub fn capabilities(&self) -> impl Iterator<Item = &DeviceCapability> {
         let ids = self.devices.ids();

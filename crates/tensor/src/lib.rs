@@ -27,6 +27,7 @@
 //! | `names.rs` | candle's names of methods |
 //! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
 //! | `gpu/` | operations that prefer a GPU |
+//! | `custom.rs` | operations, kernels and functions of others |
 //! | `preferences.rs` | what Cargo features ask for |
 //! | `activity.rs`, `converting.rs` | conversions and copies: counted, and made to compare with |
 //! | `f32/` | tensors and devices of the f32 hybrid (feature `hybrid-f32`) |
@@ -90,6 +91,7 @@ mod windowed;
 pub mod windows;
 
 pub use activity::Activity;
+pub use custom::KernelCheck;
 pub use devices::{DeviceOptions, Discovered, backends, discover, host, runtime, with_runtime};
 pub use dims::{Dims, Integer, IntoDims, IntoShape, IntoSizes, OptionalDim, Size, Sizes};
 pub use element::Element;
@@ -98,7 +100,8 @@ pub use error::{RusTorchError, RusTorchResult};
 pub use eval::eval_all;
 #[cfg(feature = "hybrid-f32")]
 pub use f32::{
-    DeviceState, F32HybridExecutor, F32Operand, F32Report, F32Tensor, F32Transfer, F32UnifiedBuffer,
+    DeviceState, F32DeviceSelector, F32HybridExecutor, F32MemoryPool, F32Operand, F32Operation,
+    F32Report, F32SyncManager, F32Tensor, F32Transfer, F32UnifiedBuffer,
 };
 pub use gpu::{
     ComplexOperations, ElementwiseOp, GpuBatchMatrixExecutor, GpuBatchParallelOp, GpuConvolution,

@@ -295,4 +295,9 @@ impl GpuContext {
         let mut own = pools.iter().filter(|pool| pool.device == self.info.device);
         own.next().map_or(0, |pool| pool.in_use)
     }
+
+    /// Queues that the device works off, each in order: [`Backend::streams`](rustorch_runtime::Backend::streams).
+    pub fn stream_count(&self) -> usize {
+        runtime().streams(self.info.device)
+    }
 }

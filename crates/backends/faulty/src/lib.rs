@@ -193,6 +193,10 @@ impl Backend for Faulty {
         self.inner.runs_ahead()
     }
 
+    fn streams(&self) -> usize {
+        self.inner.streams()
+    }
+
     fn compilation(&self) -> Option<Compilation> {
         self.inner.compilation()
     }

@@ -75,6 +75,6 @@ pub(crate) fn table() -> KernelTable<Launch> {
         Fft => fft, Cholesky => cholesky, Ldl => ldl, LdlSolve => ldl_solve, Lu => lu, LuPivotsToPermutation => lu_pivots_to_permutation, Qr => qr, Svd => svd, Eigh => eigh, Eig => eig,
         Geqrf => geqrf, HouseholderProduct => householder_product,
         SolveTriangular => solve_triangular, MatrixExp => matrix_exp,
-        Conv2d => conv2d, ConvTranspose2d => conv_transpose2d, Pool2d => pool2d,
+        Host => host, Conv2d => conv2d, ConvTranspose2d => conv_transpose2d, Pool2d => pool2d,
     })
 }

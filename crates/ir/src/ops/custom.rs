@@ -10,9 +10,10 @@ use crate::{FoldingHasher, Graph, Named, OpDef, OpKind, OpType, ResultTypes, Res
 /// A composite operation that is defined outside of this crate: a type of its parameters, plain
 /// data, with the operations that it is made of.
 ///
-/// It runs on every device, as its parts. A backend that has a kernel for it lists [`Custom`] in its
-/// table and recognises it by [`Custom::downcast_ref`]; a [rule](crate::fusion::Rule) of the
-/// runtime's can put it in place of those parts.
+/// It runs on every device, as its parts, or by a [kernel](Composite::kernel) that it brings. A backend
+/// that has one of its own lists [`Custom`] in its table and recognises it by
+/// [`Custom::downcast_ref`]; a [rule](crate::fusion::Rule) of the runtime's can put it in place of those
+/// parts.
 pub trait Composite: Parameters + fmt::Debug + Send + Sync {
     /// The operation's name.
     fn name(&self) -> &'static str;
@@ -23,6 +24,19 @@ pub trait Composite: Parameters + fmt::Debug + Send + Sync {
     /// # Errors
     /// Operands that the operation is not defined for.
     fn decompose(&self, graph: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError>;
+
+    /// A kernel that a GPU which compiles this language runs in place of the parts, on operands of
+    /// these types; `None` where there is none for them.
+    ///
+    /// Where it cannot be compiled, or fails, the operation goes down the chain, to its parts.
+    fn kernel(
+        &self,
+        _language: KernelLanguage,
+        _inputs: &[&TensorType],
+        _outputs: &[TensorType],
+    ) -> Option<CustomKernel> {
+        None
+    }
 
     /// Family of the operation on real numbers, see [`OpDef::op_type`].
     fn op_type(&self) -> Option<OpType> {
@@ -60,22 +74,52 @@ impl<T: Any + Eq + Hash> Parameters for T {
 ///
 /// Operands and results are its own.
 #[derive(Clone)]
-pub struct Custom(Arc<dyn Composite>);
+pub struct Custom {
+    op: Arc<dyn Composite>,
+    is_guarded: bool,
+}
 
 impl Custom {
     /// The operation `composite`.
     pub fn new(composite: impl Composite) -> Self {
-        Self(Arc::new(composite))
+        Self {
+            op: Arc::new(composite),
+            is_guarded: false,
+        }
+    }
+
+    /// The same whose kernel is to be looked after: where it writes outside of its results is found,
+    /// and told as a mistake of the caller's. It is slower.
+    pub fn guarded(self) -> Self {
+        Self {
+            is_guarded: true,
+            ..self
+        }
+    }
+
+    /// Is its kernel looked after?
+    pub fn is_guarded(&self) -> bool {
+        self.is_guarded
+    }
+
+    /// [`Composite::kernel`].
+    pub fn kernel(
+        &self,
+        language: KernelLanguage,
+        inputs: &[&TensorType],
+        outputs: &[TensorType],
+    ) -> Option<CustomKernel> {
+        self.op.kernel(language, inputs, outputs)
     }
 
     /// The operation's name.
     pub fn name(&self) -> &'static str {
-        self.0.name()
+        self.op.name()
     }
 
     /// Its parameters, if it is a `T`.
     pub fn downcast_ref<T: Composite>(&self) -> Option<&T> {
-        let any: &dyn Any = &*self.0;
+        let any: &dyn Any = &*self.op;
         any.downcast_ref()
     }
 
@@ -84,7 +128,7 @@ impl Custom {
         let mut graph = Graph::new();
         let operands = inputs.iter().map(|&ty| graph.input(ty.clone()));
         let operands: Vec<ValueId> = operands.collect::<Result<_, _>>()?;
-        let results = self.0.decompose(&mut graph, &operands)?;
+        let results = self.op.decompose(&mut graph, &operands)?;
         let is_any = !results.is_empty();
         require(self.name(), is_any, "a result at least", "none")?;
         Ok((graph, results))
@@ -93,8 +137,8 @@ impl Custom {
 
 impl PartialEq for Custom {
     fn eq(&self, other: &Self) -> bool {
-        let any: &dyn Any = &*other.0;
-        self.0.is_same(any)
+        let any: &dyn Any = &*other.op;
+        self.op.is_same(any) && self.is_guarded == other.is_guarded
     }
 }
 
@@ -102,19 +146,19 @@ impl Eq for Custom {}
 
 impl Hash for Custom {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(Parameters::hash(&*self.0));
+        state.write_u64(Parameters::hash(&*self.op) ^ u64::from(self.is_guarded));
     }
 }
 
 impl fmt::Debug for Custom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.op.fmt(f)
     }
 }
 
 impl OpDef for Custom {
     fn op_type(&self) -> Option<OpType> {
-        self.0.op_type()
+        self.op.op_type()
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
@@ -130,11 +174,11 @@ impl OpDef for Custom {
     }
 
     fn replaces(&self) -> Vec<OpKind> {
-        self.0.replaces()
+        self.op.replaces()
     }
 
     fn decompose(&self, graph: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
-        self.0.decompose(graph, inputs)
+        self.op.decompose(graph, inputs)
     }
 }
 

@@ -337,6 +337,7 @@ fn a_gpu_is_preferred_whatever_the_size_unless_another_device_was_asked_for() ->
         let best = GpuMatrixExecutor::best()?;
         assert_eq!(best.device(), DeviceType::Cuda(0));
         let context = GpuContext::best()?;
+        assert_eq!(context.stream_count(), 1);
         let before = context.memory_pool_size();
         let kept = Tensor::ones([1000], DType::F32)?.neg()?.eval()?.clone();
         assert_eq!(kept.device(), Some(DeviceType::Cuda(0)));

@@ -2,6 +2,7 @@
 
 mod backward;
 mod creation;
+mod custom;
 mod data;
 mod devices;
 mod display;

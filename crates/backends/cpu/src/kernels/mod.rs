@@ -25,6 +25,7 @@ mod fused_linear;
 mod gather;
 mod geqrf;
 mod group_norm;
+mod host;
 mod householder_product;
 mod index_select;
 mod layer_norm;
@@ -97,6 +98,7 @@ pub(crate) fn table() -> KernelTable<Launch> {
         ldl::KERNEL,
         ldl_solve::KERNEL,
         lu::KERNEL,
+        host::KERNEL,
         lu_pivots_to_permutation::KERNEL,
         matmul::KERNEL,
         matrix_exp::KERNEL,

@@ -14,6 +14,7 @@ pub(crate) mod conv2d;
 mod conv_transpose2d;
 mod cross_entropy;
 pub(crate) mod cuda;
+mod custom;
 mod embedding;
 mod fft;
 mod flip;
@@ -67,6 +68,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         conv_transpose2d::KERNEL,
         scan::KERNEL,
         cross_entropy::KERNEL,
+        custom::KERNEL,
         embedding::KERNEL,
         fft::KERNEL,
         flip::KERNEL,

@@ -17,6 +17,7 @@ pub(crate) mod fft;
 pub(crate) mod full;
 pub(crate) mod gather;
 pub(crate) mod geqrf;
+pub(crate) mod host;
 pub(crate) mod householder_product;
 pub(crate) mod index_select;
 pub(crate) mod ldl;

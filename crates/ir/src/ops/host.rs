@@ -1,0 +1,182 @@
+use std::any::Any;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use bytemuck::{AnyBitPattern, NoUninit};
+
+use super::*;
+use crate::case::{Case, Operand};
+use crate::{Named, OpDef, OpType, ResultTypes};
+
+/// A function of the host's that others define, on elements in its memory: a type of its parameters,
+/// plain data. It gives the same for the same operands, whenever and however often it is called.
+///
+/// The processor runs it; on other devices it goes down the chain to that. What can be made of
+/// operations is better a [`Composite`], which runs everywhere.
+pub trait HostFunction: Parameters + fmt::Debug + Send + Sync {
+    /// The operation's name.
+    fn name(&self) -> &'static str;
+
+    /// Types of the results, of which there is at least one.
+    ///
+    /// # Errors
+    /// Operands that the function is not defined for.
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError>;
+
+    /// Computes the results, whose elements are 0 before.
+    ///
+    /// # Errors
+    /// A mistake of the caller that shows only in the elements: what and where.
+    fn call(&self, inputs: &[HostArray], outputs: &mut [HostArrayMut]) -> Result<(), String>;
+}
+
+/// Elements of an operand, row-major without gaps.
+#[derive(Clone, Copy, Debug)]
+pub struct HostArray<'a> {
+    /// Shape and element type.
+    pub ty: &'a TensorType,
+    /// The elements.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> HostArray<'a> {
+    /// The elements as numbers of Rust. `bool` is read as `u8`.
+    ///
+    /// # Errors
+    /// Numbers of another size than the elements.
+    pub fn data<T: AnyBitPattern>(&self) -> Result<&'a [T], String> {
+        bytemuck::try_cast_slice(self.bytes).map_err(|_| unfit::<T>(self.ty))
+    }
+}
+
+/// Elements of a result, row-major without gaps.
+#[derive(Debug)]
+pub struct HostArrayMut<'a> {
+    /// Shape and element type.
+    pub ty: &'a TensorType,
+    /// The elements.
+    pub bytes: &'a mut [u8],
+}
+
+impl HostArrayMut<'_> {
+    /// The elements as numbers of Rust. `bool` is 0 or 1 in `u8`.
+    ///
+    /// # Errors
+    /// Numbers of another size than the elements.
+    pub fn data<T: AnyBitPattern + NoUninit>(&mut self) -> Result<&mut [T], String> {
+        bytemuck::try_cast_slice_mut(self.bytes).map_err(|_| unfit::<T>(self.ty))
+    }
+}
+
+fn unfit<T>(ty: &TensorType) -> String {
+    format!("elements of {ty} are no {}", std::any::type_name::<T>())
+}
+
+/// A [`HostFunction`] as one of the operations.
+#[derive(Clone)]
+pub struct Host(Arc<dyn HostFunction>);
+
+impl Host {
+    /// The operation `function`.
+    pub fn new(function: impl HostFunction) -> Self {
+        Self(Arc::new(function))
+    }
+
+    /// The operation's name.
+    pub fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// [`HostFunction::call`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn call(&self, inputs: &[HostArray], outputs: &mut [HostArrayMut]) -> Result<(), String> {
+        let named = |mistake| format!("{}: {mistake}", self.name());
+        self.0.call(inputs, outputs).map_err(named)
+    }
+}
+
+impl PartialEq for Host {
+    fn eq(&self, other: &Self) -> bool {
+        let any: &dyn Any = &*other.0;
+        self.0.is_same(any)
+    }
+}
+
+impl Eq for Host {}
+
+impl Hash for Host {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(Parameters::hash(&*self.0));
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl OpDef for Host {
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::CustomKernel)
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let results = self.0.infer(inputs)?;
+        let scalars = results.iter().all(|ty| !ty.dtype.is_block());
+        let expected = "results of scalar elements, one at least";
+        require(
+            self.name(),
+            scalars && !results.is_empty(),
+            expected,
+            format!("{results:?}"),
+        )?;
+        Ok(results)
+    }
+}
+
+impl Named for Host {
+    const NAME: &'static str = "host";
+
+    fn cases() -> Vec<Case> {
+        let op = Self::new(SortedAndCount { descending: true });
+        let shapes = [&[][..], &[0, 3], &[3, 70]];
+        let x = |shape: &&[usize]| Operand::new(*shape, DType::F32);
+        let cases = shapes.iter().map(|shape| Case::new(op.clone(), [x(shape)]));
+        cases.collect()
+    }
+}
+
+/// What conformance tries: all elements sorted, and how many are above 0.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct SortedAndCount {
+    descending: bool,
+}
+
+impl HostFunction for SortedAndCount {
+    fn name(&self) -> &'static str {
+        "sorted_and_count"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let [x] = operands(self.name(), inputs)?;
+        require(self.name(), x.dtype == DType::F32, "f32", x)?;
+        let count = TensorType::new([], DType::I64);
+        Ok([x.clone(), count].into_iter().collect())
+    }
+
+    fn call(&self, inputs: &[HostArray], outputs: &mut [HostArrayMut]) -> Result<(), String> {
+        let x = inputs[0].data::<f32>()?;
+        let sorted = outputs[0].data::<f32>()?;
+        sorted.copy_from_slice(x);
+        sorted.sort_by(f32::total_cmp);
+        if self.descending {
+            sorted.reverse();
+        }
+        outputs[1].data::<i64>()?[0] = x.iter().filter(|x| **x > 0.0).count() as i64;
+        Ok(())
+    }
+}
