@@ -19,6 +19,7 @@ mod history;
 mod index;
 mod layouts;
 mod linalg;
+mod mistakes;
 mod nn;
 mod random;
 mod reading;

@@ -1,0 +1,124 @@
+//! What users get wrong most often: the error names the method, what it expected, and what it got; and where
+//! only values show it, the line that asked for it.
+
+use rustorch_ir::DType;
+use rustorch_tensor::nn::CrossEntropyOptions;
+use rustorch_tensor::{RusTorchResult, Tensor, tensor};
+
+use crate::{Outcome, error};
+
+#[test]
+fn mistakes_of_shapes_and_dtypes_are_told_where_they_are_made() -> Outcome {
+    let x = tensor![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
+    let (w, ids) = (tensor![[1.0, 2.0], [3.0, 4.0]], tensor![0, 7]);
+    let rows: [(RusTorchResult<Tensor>, &str); 22] = [
+        (
+            x.matmul(&x),
+            "matmul: expected equal inner sizes, got f32[2, 3] and f32[2, 3]",
+        ),
+        (
+            &x + &w,
+            "add: expected shapes that broadcast, got [2, 3] and [2, 2]",
+        ),
+        (
+            x.reshape((4, 2)),
+            "reshape: expected a shape of 6 elements, at most one size -1, got [4, 2]",
+        ),
+        (
+            x.softmax(2),
+            "softmax: expected a dimension of a tensor of rank 2, got dim 2",
+        ),
+        (
+            x.sum(5, false),
+            "sum: expected a dimension of a tensor of rank 2, got dim 5",
+        ),
+        (
+            x.permute((0, 0)),
+            "permute: expected each dimension at most once, got [0, 0]",
+        ),
+        (
+            Tensor::cat(&[&x, &w], 0),
+            "cat: expected sizes equal except in dim 0, got f32[2, 3] and f32[2, 2]",
+        ),
+        (
+            Tensor::stack(&[&x, &w], 0),
+            "stack: expected tensors of one shape, got f32[2, 3] and f32[2, 2]",
+        ),
+        (
+            x.i(5),
+            "index: expected an index of dimension 0, of size 2, got 5",
+        ),
+        (x.i((0, 0, 0)), "index: expected at most 2 indices, got 3"),
+        (
+            x.index_select(0, &w),
+            "index_select: expected an index tensor of i64 or i32, got f32[2, 2]",
+        ),
+        (
+            x.linear(&w, None),
+            "linear: expected x [.., k] and w [n, k], got f32[2, 3] and f32[2, 2]",
+        ),
+        (
+            ids.mean(None, false),
+            "mean: expected a floating-point or complex tensor (to_dtype converts), got i64[2]",
+        ),
+        (
+            Tensor::from_vec(vec![1f32; 5], (2, 3)),
+            "from_vec: expected 6 elements for f32[2, 3], got 5",
+        ),
+        (
+            x.masked_fill(&w, 0.0),
+            "masked_fill: expected a bool condition, got f32[2, 2]",
+        ),
+        (
+            x.expand((4, 3)),
+            "expand: expected shapes that broadcast, got [2, 3] and [4, 3]",
+        ),
+        (
+            x.topk(9, 1, true).map(|t| t.0),
+            "topk: expected k of at most 3, got 9",
+        ),
+        (
+            x.narrow(0, 1, 4),
+            "narrow: expected a part of 2 indices, got 4 from 1 on",
+        ),
+        (
+            x.unsqueeze(0)?.t(),
+            "t: expected rank 2 or less, got f32[1, 2, 3]",
+        ),
+        (
+            x.size(2).map(|_| x.clone()),
+            "size: expected a dimension of a tensor of rank 2, got dim 2",
+        ),
+        (
+            x.to_vec::<i64>().map(|_| x.clone()),
+            "to_vec: expected a tensor of i64 (to_dtype(DType::I64) makes it one), got f32[2, 3]",
+        ),
+        (
+            Tensor::full(2, 300, DType::I8),
+            "full: expected a value that i8 holds, got 300",
+        ),
+    ];
+    for (result, expected) in rows {
+        assert_eq!(error(result), expected);
+    }
+    Ok(())
+}
+
+#[test]
+fn mistakes_of_values_are_told_with_the_line_that_asked() -> Outcome {
+    let x = tensor![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]];
+    let ids = tensor![0, 7];
+    let options = CrossEntropyOptions::default();
+    let line = line!() + 2;
+    let rows = [
+        ("index_select", x.index_select(0, &ids)?),
+        ("embedding", x.embedding(&ids)?),
+        ("cross_entropy", x.cross_entropy(&ids, &options)?),
+    ];
+    for (i, (method, result)) in rows.into_iter().enumerate() {
+        let late = error(result.to_vec::<f32>());
+        let place = format!("{method} at {}:{}:", file!(), line as usize + i);
+        assert!(late.starts_with(&place) && late.contains('7'), "{late}");
+    }
+    Ok(())
+}
