@@ -29,6 +29,7 @@ use self::tile::{Products, QUERIES, Score, Scoring, Tile, Total};
 use self::vectors::Vectors;
 use crate::kernel::{Args, Misuse, SharedMut};
 use crate::launch::Launch;
+use crate::qmatmul::MAX_FEW;
 use crate::simd::Level;
 use crate::view::View;
 
@@ -41,7 +42,7 @@ pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
 
 /// Rows of a task: enough that it pays to prepare keys and values for them alone.
 const ROWS: usize = 256;
-/// Rows of a group up to which a task has a part of the keys.
+/// Rows of a group up to which a task has a part of the keys, of few tokens those of each.
 const FEW: usize = 64;
 /// Keys of such a part.
 const PART: usize = 256;
@@ -207,6 +208,15 @@ struct Task {
 }
 
 impl Call<'_> {
+    /// Rows of a group that come with a token; with more than a few tokens, all rows. The way is chosen by
+    /// these: a few tokens have together what each has alone, bit by bit, as with products.
+    fn rows_of_token(&self) -> usize {
+        match self.t {
+            1..=MAX_FEW => self.rows / self.t,
+            _ => self.rows,
+        }
+    }
+
     /// Keys that a row of a group sees.
     #[inline(always)]
     fn visible(&self, row: usize) -> usize {
@@ -226,7 +236,7 @@ impl Call<'_> {
         let out = args.output.data::<f32>();
         let seen = self.seen(0..self.rows);
         let parts = seen.div_ceil(PART);
-        if self.rows <= FEW && parts > 1 {
+        if self.rows_of_token() <= FEW && parts > 1 {
             PARTS.with_borrow_mut(|results| {
                 let width = self.dv.next_multiple_of(LANES);
                 let rows = self.groups * self.rows;
@@ -302,7 +312,7 @@ impl Call<'_> {
         #[cfg(target_arch = "x86_64")]
         if let Some(amx) = Level::current().amx()
             && T::SPLITS
-            && task.rows.len() >= MANY
+            && task.rows.len().min(self.rows_of_token()) >= MANY
             && self.d > 0
         {
             return PLANES.with_borrow_mut(|planes| {
