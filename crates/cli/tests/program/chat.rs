@@ -303,7 +303,8 @@ impl Terminal {
             folder,
         };
         let program = program(args);
-        let mut start = vec!["new-session", "-d", "-x", "100", "-y", "50"];
+        // Wide enough that no line breaks within what is looked for.
+        let mut start = vec!["new-session", "-d", "-x", "200", "-y", "50"];
         let state = format!("XDG_STATE_HOME={}", terminal.folder.path().display());
         start.extend(["-e", &state]);
         let cache = program

@@ -236,6 +236,7 @@ pub(crate) fn a_terminal_asks_before_a_tool_is_run(_: &Tmux) {
     terminal.ready();
     terminal.type_line("/tools");
     terminal.wait("list", |shown| shown.contains("Adds two numbers."));
+    terminal.ready();
     for (at, (answer, count)) in [("n", 0), ("y", 1), ("always", 2)].into_iter().enumerate() {
         terminal.type_line("What is it?");
         terminal.wait("question", |shown| {
