@@ -9,11 +9,12 @@ use jiff::Zoned;
 use jiff::civil::DateTime;
 use jiff::fmt::strtime;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value, filters};
+use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value, filters, functions};
 
 use crate::error::ChatError;
-use crate::{json, python, sums};
+use crate::limits::{self, Limit};
+use crate::{json, python};
 
 /// Bytes that a template may write for each step that it may take. Text and lists that it keeps cost a step for
 /// 64 bytes.
@@ -23,6 +24,10 @@ const DEPTH: usize = 200;
 
 /// Items of a list that may be an operand of a sum.
 const SUMMAND: usize = 100_000;
+/// Lists, maps and their items that a value may consist of; what is in several places counts in each.
+const PARTS: usize = 100_000;
+/// Parts of a value that are looked at in a step.
+const LOOKED_AT: u64 = 64;
 
 /// The name of the only template of an environment.
 const NAME: &str = "chat";
@@ -62,13 +67,21 @@ impl Engine {
         environment.set_recursion_limit(DEPTH);
         environment.set_unknown_method_callback(python::call);
         environment.add_filter("tojson", json::tojson);
-        environment.add_filter("summand", summand);
+        environment.add_filter(Limit::Summand.name(), summand);
+        environment.add_filter(Limit::Nested.name(), nested);
+        environment.add_filter(Limit::Kept.name(), kept);
+        environment.add_function(
+            "namespace",
+            of_nested(Value::from_function(functions::namespace)),
+        );
+        environment.add_function("dict", of_nested(Value::from_function(functions::dict)));
         environment.add_filter("sum", sum);
-        // Jinja2 has none, and it adds lists without counting.
+        // Jinja2 has neither, and they put lists together without counting.
         environment.remove_filter("chain");
+        environment.remove_filter("zip");
         environment.add_test("iterable", python::is_iterable);
         environment.add_function("raise_exception", raise_exception);
-        let source = sums::with_limits(&without_generation_tags(source), "summand");
+        let source = limits::with_limits(&without_generation_tags(source));
         environment.add_template_owned(NAME, source).map_err(told)?;
         Ok(Engine {
             environment,
@@ -138,6 +151,64 @@ fn summand(value: Value) -> Result<Value, Error> {
         Some(0..=SUMMAND) => Ok(value),
         _ => Err(ErrorKind::OutOfFuel.into()),
     }
+}
+
+/// What becomes a part of another value: not too large, not too deep, and without namespaces, which could
+/// contain themselves.
+fn nested(state: &State, value: Value) -> Result<Value, Error> {
+    look_at(state, &value)?;
+    Ok(value)
+}
+
+/// What a variable is given: the same, or a namespace.
+fn kept(state: &State, value: Value) -> Result<Value, Error> {
+    if !is_namespace(&value) {
+        look_at(state, &value)?;
+    }
+    Ok(value)
+}
+
+/// A function whose arguments become parts of what it returns.
+fn of_nested(function: Value) -> impl Fn(&mut State, Rest<Value>, Kwargs) -> Result<Value, Error> {
+    move |state, arguments, named| {
+        let mut arguments = arguments.0;
+        arguments.push(named.into());
+        arguments.iter().try_for_each(|it| look_at(state, it))?;
+        function.call(state, &arguments)
+    }
+}
+
+fn is_namespace(value: &Value) -> bool {
+    let object = value.as_object();
+    object.is_some_and(|object| object.type_name().ends_with("::Namespace"))
+}
+
+/// Fails if a value has too many parts, is too deep, or has a namespace in it.
+fn look_at(state: &State, value: &Value) -> Result<(), Error> {
+    let mut parts = 1;
+    let mut rest = vec![(value.clone(), 0)];
+    while let Some((value, depth)) = rest.pop() {
+        if is_namespace(&value) {
+            let reason = "a namespace within a value";
+            return Err(Error::new(ErrorKind::InvalidOperation, reason));
+        }
+        let is_map = match value.kind() {
+            ValueKind::Map => true,
+            ValueKind::Seq => false,
+            _ => continue,
+        };
+        for item in value.try_iter()? {
+            let item = if is_map { value.get_item(&item)? } else { item };
+            parts += 1;
+            if parts > PARTS || depth == DEPTH {
+                return Err(ErrorKind::OutOfFuel.into());
+            }
+            if matches!(item.kind(), ValueKind::Map | ValueKind::Seq) {
+                rest.push((item, depth + 1));
+            }
+        }
+    }
+    state.consume_fuel(parts as u64 / LOOKED_AT)
 }
 
 /// The filter `sum`, of numbers: lists and strings would be added without counting.

@@ -340,6 +340,19 @@ fn templates_that_do_not_end_are_ended() {
         doubled("[1]", nested, "{{ n.v|tojson }}"),
         doubled("[1]", nested, "{{ n.v|tojson(indent=4) }}"),
         doubled("{'a': 1}", "{'a': n.v, 'b': n.v}", "{{ n.v|tojson }}"),
+        doubled("[1]", nested, "{{ n.v ~ '' }}"),
+        doubled("[1]", nested, "{{ n.v|upper }}"),
+        doubled("[1]", nested, "{{ n.v|join(',') }}"),
+        doubled("[1]", nested, "{{ ','.join(n.v) }}"),
+        doubled("[1]", nested, "{{ n.v == n.v[::-1] }}"),
+        doubled("[1]", "(n.v, n.v)", "{{ n.v|upper }}"),
+        doubled("[1]", "dict(a=n.v, b=n.v)", "{{ n.v|upper }}"),
+        doubled("[1]", "[0, 0]|map('replace', '0', n.v)|list", ""),
+        doubled("[1]", "[n.x, n.x]|map('default', n.v)|list", "{{ n.v|upper }}"),
+        "{% set n = namespace(v=[]) %}{% for a in range(99999) %}{% set n.v = [n.v] %}{% endfor %}".to_owned(),
+        "{% set n = namespace(v=[1]) %}{% for a in range(999) %}{% set n.v = n.v|batch(1)|list %}{% endfor %}"
+            .to_owned(),
+        format!("{{% set l = [] %}}{}{{{{ l|upper }}}}", "{% set l = [l] %}".repeat(999)),
         "{{ '{:999999999999}'.format(1) }}".to_owned(),
         "{{ '%999999999999d'|format(1) }}".to_owned(),
         "{{ 'a\nb'|indent(999999999999) }}".to_owned(),
@@ -357,6 +370,10 @@ fn templates_that_do_not_end_are_ended() {
         "{{ range(1000000000)|list|length }}",
         "{{ ['a', 'b']|sum(start='') }}",
         "{{ [1]|chain([2]) }}",
+        "{{ [1]|zip([2]) }}",
+        "{% set n = namespace() %}{% set n.n = n %}{{ n }}",
+        "{% set n = namespace() %}{% set n.n = [n] %}{{ n }}",
+        "{% set n = namespace() %}{% set m = namespace(n=n) %}{{ m }}",
     ] {
         assert!(render(refused).is_err(), "{refused}");
     }

@@ -1,15 +1,72 @@
-//! Sums in templates, whose operands get a limit.
+//! Places in templates whose values get limits.
 //!
-//! The engine counts a template's steps, and the bytes of the strings and lists that they make. A sum of lists is not
-//! counted: it refers to its operands, and when such sums are within each other often enough, is made all at
-//! once, whatever its length. A template that doubles a list a few dozen times would take all memory. So the operands
-//! of every sum go through a filter, which looks at their lengths: `a + b.c` becomes `(a)|F + (b.c)|F`.
+//! The engine counts a template's steps, and the bytes of the strings and lists that they make. Two things it does not
+//! count. A sum of lists refers to its operands, and when such sums are within each other often enough, is made all at
+//! once, whatever its length. And values within each other, which are told of by reference, may be as large as one
+//! likes when they are made a string of, or as deep. So values go through filters that look at them: the operands of
+//! sums, the lists and maps that are written down, and what is given to variables.
+//!
+//! ```text
+//! a + b.c              (a)|summand + (b.c)|summand
+//! [a, b], {'a': b}     (([a, b])|nested), (({'a': b})|nested)
+//! set n.a = b          set n.a = ((b)|nested)
+//! set a = b            set a = (b)|kept
+//! ```
 
-/// Where text is put in: a byte of the template, and whether it opens a bracket there, or closes it.
-type Place = (usize, bool);
+use std::cmp::Reverse;
 
-/// The template with the operands of sums given to `filter`. Its lines stay where they are.
-pub(crate) fn with_limits(source: &str, filter: &str) -> String {
+/// A filter that holds values to a limit. Of several for the same value the first is the innermost.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Limit {
+    /// Of what becomes a part of another value.
+    Nested,
+    /// Of operands of sums.
+    Summand,
+    /// Of what a variable is given.
+    Kept,
+}
+
+impl Limit {
+    /// The filter's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Nested => "nested",
+            Self::Summand => "summand",
+            Self::Kept => "kept",
+        }
+    }
+
+    /// Brackets that open where the value begins. What is behind a nested value may belong to it, as in
+    /// `[1, 2][0]`, so that the filter is within brackets, too.
+    fn opening(self) -> &'static str {
+        match self {
+            Self::Nested => "((",
+            Self::Summand | Self::Kept => "(",
+        }
+    }
+
+    /// What is put where the value ends.
+    fn closing(self) -> String {
+        let close = match self {
+            Self::Nested => ")",
+            Self::Summand | Self::Kept => "",
+        };
+        format!(")|{}{close}", self.name())
+    }
+}
+
+/// Where text is put in: a byte of the template; whether the value ends there; where it begins, since of values
+/// that end together the last is the innermost; and its limit.
+type Place = (usize, bool, Reverse<usize>, Limit);
+
+/// Marks `start..end` as a value that gets a limit.
+fn mark(places: &mut Vec<Place>, limit: Limit, start: usize, end: usize) {
+    places.push((start, false, Reverse(start), limit));
+    places.push((end, true, Reverse(start), limit));
+}
+
+/// The template with its values given to filters. Its lines stay where they are.
+pub(crate) fn with_limits(source: &str) -> String {
     let mut places = Vec::new();
     let mut at = 0;
     let after = |from: usize, text: &str| {
@@ -29,10 +86,12 @@ pub(crate) fn with_limits(source: &str, filter: &str) -> String {
     places.sort_unstable();
     let mut out = String::with_capacity(source.len());
     let mut from = 0;
-    for (at, opens) in places {
+    for (at, ends, _, limit) in places {
         out += &source[from..at];
-        out += if opens { "(" } else { ")|" };
-        out += if opens { "" } else { filter };
+        match ends {
+            true => out += &limit.closing(),
+            false => out += limit.opening(),
+        }
         from = at;
     }
     out + &source[from..]
@@ -47,11 +106,15 @@ fn begins_raw(text: &str) -> bool {
 /// Reads the tag whose inside begins at `at`, and returns its end.
 fn tag(source: &str, at: usize, close: &str, places: &mut Vec<Place>) -> usize {
     let sign = usize::from(source[at..].starts_with(['-', '+']));
-    let mut at = at + sign;
+    let begin = at + sign;
+    let mut at = begin;
     let mut levels = vec![Level {
         names_statement: close == "%}",
         ..Level::default()
     }];
+    // Of `set`: where its value begins. Until then brackets are no values.
+    let sets = close == "%}" && is_set(&source[begin..]);
+    let mut value = None;
     while let Some(first) = source[at..].chars().next() {
         let rest = &source[at..];
         let signed = rest.strip_prefix(['-', '+']);
@@ -65,16 +128,27 @@ fn tag(source: &str, at: usize, close: &str, places: &mut Vec<Place>) -> usize {
             c => c.len_utf8(),
         };
         let end = at + length;
+        let is_target = sets && value.is_none();
         match first {
+            '=' if is_target && levels.len() == 1 => {
+                value = Some(end);
+                levels = vec![Level::default()];
+            }
             '(' | '[' | '{' => {
+                let mut inner = Level::default();
                 if let Some(level) = levels.last_mut() {
+                    let is_literal = first != '(' && !level.is_complete && !is_target;
+                    inner.literal = is_literal.then_some(at);
                     level.part(at, end, false);
                 }
-                levels.push(Level::default());
+                levels.push(inner);
             }
             ')' | ']' | '}' if levels.len() > 1 => {
-                let inner = levels.pop();
-                inner.into_iter().for_each(|mut it| it.finish(places));
+                if let Some(mut inner) = levels.pop() {
+                    inner.finish(places);
+                    let literal = inner.literal.into_iter();
+                    literal.for_each(|start| mark(places, Limit::Nested, start, end));
+                }
                 if let Some(level) = levels.last_mut() {
                     level.part(at, end, true);
                 }
@@ -90,7 +164,19 @@ fn tag(source: &str, at: usize, close: &str, places: &mut Vec<Place>) -> usize {
     for mut level in levels {
         level.finish(places);
     }
+    if let Some(start) = value {
+        let is_part = source[begin..start].contains('.');
+        let limit = if is_part { Limit::Nested } else { Limit::Kept };
+        let end = start + source[start..at].trim_end().len();
+        mark(places, limit, start, end);
+    }
     source.len().min(at + 2)
+}
+
+/// Does the inside of a tag begin with the statement `set`?
+fn is_set(inside: &str) -> bool {
+    let rest = inside.trim_start().strip_prefix("set");
+    rest.is_some_and(|rest| !rest.starts_with(is_word))
 }
 
 fn is_word(c: char) -> bool {
@@ -124,6 +210,8 @@ fn string_length(text: &str, quote: char) -> usize {
 /// What a tag, or brackets in it, contains so far.
 #[derive(Default)]
 struct Level {
+    /// Where the brackets begin, if they are a list or map that is written down.
+    literal: Option<usize>,
     /// Operands of the sum that is being read, of which there may be one alone.
     operands: Vec<(usize, usize)>,
     /// The operand that is being read.
@@ -207,7 +295,7 @@ impl Level {
         let operands = std::mem::take(&mut self.operands);
         if std::mem::take(&mut self.is_sum) {
             for (start, end) in operands {
-                places.extend([(start, true), (end, false)]);
+                mark(places, Limit::Summand, start, end);
             }
         }
     }
@@ -217,56 +305,80 @@ impl Level {
 mod tests {
     use super::with_limits;
 
+    /// With the names of the filters as their first letters.
+    fn limited(source: &str) -> String {
+        let filters = [("|summand", "|S"), ("|nested", "|N"), ("|kept", "|K")];
+        let short = |text: String, (name, letter): (&str, &str)| text.replace(name, letter);
+        filters.into_iter().fold(with_limits(source), short)
+    }
+
     #[test]
-    fn operands_of_sums_get_limits_and_nothing_else_changes() {
+    fn values_get_limits_and_nothing_else_changes() {
         for (source, expected) in [
-            ("{{ a + b.c }}", "{{ (a)|F + (b.c)|F }}"),
-            ("{{- a+b -}}", "{{- (a)|F+(b)|F -}}"),
+            ("{{ a + b.c }}", "{{ (a)|S + (b.c)|S }}"),
+            ("{{- a+b -}}", "{{- (a)|S+(b)|S -}}"),
             (
                 "{{ a - -b + c[d + 1:] }}",
-                "{{ (a)|F - (-b)|F + (c[(d)|F + (1)|F:])|F }}",
+                "{{ (a)|S - (-b)|S + (c[(d)|S + (1)|S:])|S }}",
             ),
             (
                 "{% set x = x*2 + y|f(1) %}",
-                "{% set x = (x*2)|F + (y|f(1))|F %}",
+                "{% set x =( (x*2)|S + (y|f(1))|S)|K %}",
             ),
-            ("{% set if = if + if %}", "{% set if = (if)|F + (if)|F %}"),
             (
-                "{% set recursive = recursive + recursive %}",
-                "{% set recursive = (recursive)|F + (recursive)|F %}",
+                "{% set if = if + if %}",
+                "{% set if =( (if)|S + (if)|S)|K %}",
+            ),
+            (
+                "{%- set recursive=recursive + recursive -%}",
+                "{%- set recursive=((recursive)|S + (recursive)|S)|K -%}",
             ),
             (
                 "{% for a in b + c recursive %}",
-                "{% for a in (b)|F + (c)|F recursive %}",
+                "{% for a in (b)|S + (c)|S recursive %}",
             ),
             (
                 "{% if not a + b not in c and d is not none %}",
-                "{% if not (a)|F + (b)|F not in c and d is not none %}",
+                "{% if not (a)|S + (b)|S not in c and d is not none %}",
             ),
             (
                 "{{ a + b is not defined }}",
-                "{{ (a)|F + (b is not defined)|F }}",
+                "{{ (a)|S + (b is not defined)|S }}",
             ),
             (
                 "{{ 'x' + (a if b + c else d) ~ e }}",
-                "{{ ('x')|F + ((a if (b)|F + (c)|F else d) ~ e)|F }}",
+                "{{ ('x')|S + ((a if (b)|S + (c)|S else d) ~ e)|S }}",
             ),
             (
                 "{{ f(*a + b, k=c + d) }}",
-                "{{ f(*(a)|F + (b)|F, k=(c)|F + (d)|F) }}",
+                "{{ f(*(a)|S + (b)|S, k=(c)|S + (d)|S) }}",
             ),
             (
                 "{{ {'a': b + c}['}}'] + \"\\\"}}\" }}",
-                "{{ ({'a': (b)|F + (c)|F}['}}'])|F + (\"\\\"}}\")|F }}",
+                "{{ ((({'a': (b)|S + (c)|S})|N)['}}'])|S + (\"\\\"}}\")|S }}",
             ),
             (
                 "{{ 1.5e+3 + a.in + b }}",
-                "{{ (1.5e+3)|F + (a.in)|F + (b)|F }}",
+                "{{ (1.5e+3)|S + (a.in)|S + (b)|S }}",
             ),
-            ("{{ a == b + c != d }}", "{{ a == (b)|F + (c)|F != d }}"),
-            ("{{ a\n+\nb }}", "{{ (a)|F\n+\n(b)|F }}"),
+            ("{{ a == b + c != d }}", "{{ a == (b)|S + (c)|S != d }}"),
+            ("{{ a\n+\nb }}", "{{ (a)|S\n+\n(b)|S }}"),
+            (
+                "{% for a in [1, {'b': [2]}] if a not in [3] %}",
+                "{% for a in (([1, (({'b': (([2])|N)})|N)])|N) if a not in (([3])|N) %}",
+            ),
+            (
+                "{% set a.b = a['b'][0] + [c] %}",
+                "{% set a.b =(( (a['b'][0])|S + ((([c])|N))|S)|N) %}",
+            ),
+            (
+                "{% set a, b = b == a, [] %}",
+                "{% set a, b =( b == a, (([])|N))|K %}",
+            ),
+            ("{% macro f(a, b=[]) %}", "{% macro f(a, b=(([])|N)) %}"),
+            ("{% set x = 'a'[0]", "{% set x =( 'a'[0])|K"),
         ] {
-            assert_eq!(with_limits(source, "F"), expected);
+            assert_eq!(limited(source), expected);
         }
         for same in [
             "a + b {# {{ a + b }} #} { + } {{ a - b }}{{ a.b * c }}",
@@ -274,8 +386,9 @@ mod tests {
             "{%- raw -%}{{ a + b }}{%- endraw -%} {{ 'a + b' }}",
             "{{ unclosed - ",
             "{{ a }} + {% if b %} + {% endif %}+%}",
+            "{% set x %}a + [b]{% endset %}{{ f(a)[0][1]['b'] }}",
         ] {
-            assert_eq!(with_limits(same, "F"), same);
+            assert_eq!(limited(same), same);
         }
     }
 }
