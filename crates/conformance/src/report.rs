@@ -144,8 +144,9 @@ impl MissingKernel {
     fn is_optional(&self, device: DeviceType) -> bool {
         // Caches of blocks are the CPU's alone.
         let writes_blocks = self.kind == OpKind::UpdateSlice && self.result.is_block();
-        // Of Fourier transforms GPUs make those of 2, 3 and 5's powers.
-        let is_of_cpu = self.kind == OpKind::Fft || FACTORISATIONS.contains(&self.kind);
+        // Of Fourier transforms GPUs make those of 2, 3 and 5's powers; functions of the host's are its own.
+        let is_of_cpu =
+            matches!(self.kind, OpKind::Fft | OpKind::Host) || FACTORISATIONS.contains(&self.kind);
         let is_optional = writes_blocks || is_of_cpu;
         // Metal's language has no double precision.
         let is_double = |dtype: &DType| matches!(dtype, DType::F64 | DType::Complex128);
