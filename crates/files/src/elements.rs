@@ -93,7 +93,7 @@ fn converted(name: &str, data: &[u8], change: impl FnOnce(&mut [u8])) -> FileRes
 /// There is no memory for what belongs to the tensor `name`.
 pub(crate) fn no_memory(name: &str, bytes: usize) -> FileError {
     FileError::TooLarge {
-        place: format!("tensor {}", crate::error::quoted(name)),
+        place: format!("tensor {}", rustorch_gguf::quoted(name)),
         bytes: bytes as u64,
         limit: "the system has no more".to_owned(),
     }

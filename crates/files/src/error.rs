@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustorch_gguf::GgufError;
+use rustorch_gguf::{GgufError, io_advice, quoted};
 use rustorch_ir::DType;
 use rustorch_tensor::RusTorchError;
 use thiserror::Error;
@@ -167,30 +167,5 @@ impl FileError {
             problem: format!("{format} has no {dtype}"),
             advice: advice.to_owned(),
         }
-    }
-}
-
-/// A name from a file, fit for one line of a terminal: control characters escaped, shortened where long.
-pub(crate) fn quoted(name: &str) -> String {
-    const LONGEST: usize = 80;
-    let shown: String = (name.chars().take(LONGEST))
-        .flat_map(char::escape_debug)
-        .collect();
-    let rest = if name.chars().nth(LONGEST).is_some() {
-        "…"
-    } else {
-        ""
-    };
-    format!("`{shown}{rest}`")
-}
-
-fn io_advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::NotFound => "; check the path",
-        io::ErrorKind::PermissionDenied => {
-            "; give this user the permission, or choose another path"
-        }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; make room on the disk",
-        _ => "",
     }
 }

@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::path::Path;
 
-use rustorch_gguf::{GgmlType, Gguf, GgufError, GgufWriter, Metadata, Value};
+use rustorch_gguf::{GgmlType, Gguf, GgufError, GgufWriter, Metadata, Value, quoted};
 use rustorch_ir::DType;
 use rustorch_tensor::Tensor;
 
 use crate::elements;
-use crate::error::{FileError, FileResult, quoted};
+use crate::error::{FileError, FileResult};
 use crate::source::Source;
 use crate::tensors::Tensors;
 

@@ -1,6 +1,6 @@
 //! The part of Python's literals that headers of `.npy` are written in.
 
-use crate::error::quoted;
+use rustorch_gguf::quoted;
 
 /// A value in such a header.
 #[derive(Debug, PartialEq)]

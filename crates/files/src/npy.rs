@@ -6,11 +6,12 @@
 use std::io::Write;
 use std::path::Path;
 
+use rustorch_gguf::quoted;
 use rustorch_ir::DType;
 use rustorch_tensor::Tensor;
 
 use crate::elements::{self, ByteOrder};
-use crate::error::{FileError, FileResult, quoted};
+use crate::error::{FileError, FileResult};
 use crate::literal::{self, Literal};
 use crate::source::{Source, reading, writing};
 use crate::tensors::Tensors;

@@ -3,8 +3,10 @@
 use std::io::{Seek, Write};
 use std::path::Path;
 
+use rustorch_gguf::quoted;
+
 use crate::elements::bytes_of;
-use crate::error::{FileError, FileResult, quoted};
+use crate::error::{FileError, FileResult};
 use crate::npy;
 use crate::source::{Source, reading, writing};
 use crate::tensors::Tensors;

@@ -10,9 +10,10 @@ mod writing;
 
 use std::path::Path;
 
+use rustorch_gguf::quoted;
 use rustorch_tensor::Tensor;
 
-use crate::error::{FileError, FileResult, quoted};
+use crate::error::{FileError, FileResult};
 use crate::source::Source;
 use crate::tensors::Tensors;
 

@@ -12,13 +12,14 @@ use std::io::Write;
 use std::path::Path;
 
 use indexmap::IndexMap;
+use rustorch_gguf::quoted;
 use rustorch_ir::DType;
 use rustorch_tensor::Tensor;
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 
 use crate::elements::{self, bytes_of};
-use crate::error::{FileError, FileResult, quoted};
+use crate::error::{FileError, FileResult};
 use crate::source::{Source, reading, writing};
 use crate::tensors::Tensors;
 

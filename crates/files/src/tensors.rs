@@ -55,7 +55,7 @@ impl Tensors {
     fn present(&self) -> String {
         const SHOWN: usize = 8;
         let mut names: Vec<String> = (self.names().take(SHOWN))
-            .map(crate::error::quoted)
+            .map(rustorch_gguf::quoted)
             .collect();
         if self.len() > SHOWN {
             names.push(format!("{} more", self.len() - SHOWN));

@@ -387,7 +387,7 @@ impl GgufError {
 }
 
 /// A name from a file, fit for one line of a terminal: control characters escaped, shortened where long.
-pub(crate) fn quoted(name: &str) -> String {
+pub fn quoted(name: &str) -> String {
     const LONGEST: usize = 80;
     let shown: String = name
         .chars()
@@ -402,7 +402,8 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("`{shown}{rest}`")
 }
 
-fn io_advice(error: &io::Error) -> &'static str {
+/// What to do about a failure of the system's, behind a `; `; nothing where that is not known.
+pub fn io_advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; check the path",
         io::ErrorKind::PermissionDenied => {

@@ -32,7 +32,7 @@ mod tensor;
 mod value;
 mod writer;
 
-pub use error::{GgufError, KeyProblem, SplitProblem, TensorProblem};
+pub use error::{GgufError, KeyProblem, SplitProblem, TensorProblem, io_advice, quoted};
 pub use ggml_type::GgmlType;
 pub use gguf::Gguf;
 pub use metadata::{FromValue, Metadata};

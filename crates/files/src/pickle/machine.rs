@@ -3,8 +3,10 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
+use rustorch_gguf::quoted;
+
 use super::objects::{Global, Id, Object, Pickled, StorageObject, TensorObject};
-use crate::error::{FileError, FileResult, quoted};
+use crate::error::{FileError, FileResult};
 
 /// How many parts of tuples and lists may be looked at for each byte: an argument may be there often, but a small file
 /// must not become large, or take long, by that.

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use rustorch_gguf::quoted;
 use rustorch_ir::DType;
 use rustorch_tensor::Tensor;
 
 use super::{LEGACY_MAGIC, Value};
 use crate::elements::{self, ByteOrder};
-use crate::error::{FileError, FileResult, quoted};
+use crate::error::{FileError, FileResult};
 use crate::pickle::{Id, Object, Pickled, StorageObject, TensorObject, unpickle};
 use crate::source::Source;
 use crate::zip::Archive;

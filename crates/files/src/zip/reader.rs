@@ -6,11 +6,13 @@ use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
 use indexmap::IndexMap;
 
+use rustorch_gguf::quoted;
+
 use super::{
     CENTRAL, CENTRAL_BYTES, DEFLATED, END, END_BYTES, END64, END64_BYTES, LOCAL, LOCAL_BYTES,
     LOCATOR64, LOCATOR64_BYTES, STORED, ZIP64,
 };
-use crate::error::{FileError, FileResult, quoted};
+use crate::error::{FileError, FileResult};
 use crate::source::Source;
 
 /// What deflated bytes can become at most: a repetition of 258 bytes takes two bits.
