@@ -33,6 +33,7 @@
 //! - `F32Tensor` (feature `hybrid-f32`) is `f32` by its type; `F32HybridExecutor` spreads such
 //!   tensors' operations over the devices without a conversion, and reports that.
 //!
+//! - `nn` and `optim` (feature `nn`) have layers, losses, initialisers and optimisers.
 //! - `files` (feature `files`) reads and writes safetensors, NumPy's, PyTorch's and GGUF files.
 //!
 //! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
@@ -54,6 +55,8 @@ pub use rustorch_tensor::*;
 
 #[cfg(feature = "files")]
 pub use rustorch_files as files;
+#[cfg(feature = "nn")]
+pub use rustorch_nn::{nn, optim};
 /// What operations of your own are made of: see `docs/custom.md`.
 pub mod custom {
     pub use rustorch_ir::ops::{
@@ -134,3 +137,8 @@ struct F32Guide;
 #[cfg(all(doctest, feature = "files"))]
 #[doc = include_str!("../docs/files.md")]
 struct FilesGuide;
+
+/// The examples of modules and optimisers.
+#[cfg(all(doctest, feature = "nn"))]
+#[doc = include_str!("../docs/nn.md")]
+struct ModuleGuide;

@@ -1,4 +1,6 @@
-//! Attributes of `rustorch-tensor`'s functions.
+//! Attributes of `rustorch-tensor`'s functions, and what makes structures modules.
+
+mod module;
 
 use proc_macro::TokenStream;
 use proc_macro2::{Group, TokenStream as Tokens, TokenTree};
@@ -24,6 +26,14 @@ pub fn track_calls(module: TokenStream, item: TokenStream) -> TokenStream {
     }
     let tracked = tracked_block.parse(item);
     tracked.unwrap_or_else(|e| e.into_compile_error()).into()
+}
+
+/// Makes a structure a module whose parts are its fields, by their names: `rustorch::nn::Module` says what a field
+/// may be. Those marked `#[module(skip)]` are no parts.
+#[proc_macro_derive(Module, attributes(module))]
+pub fn derive_module(item: TokenStream) -> TokenStream {
+    let derived = syn::parse(item).and_then(module::derived);
+    derived.unwrap_or_else(|e| e.into_compile_error()).into()
 }
 
 /// A function. Its body stays as it is: operators of macros' arguments bind as they did.

@@ -1,0 +1,184 @@
+//! Activations.
+
+use rustorch_tensor::{RusTorchResult, Tensor};
+
+use super::layers::layers;
+use super::{Forward, Module, Training, parameter};
+
+/// How [`GELU`] is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GeluApproximate {
+    /// By the error function.
+    #[default]
+    None,
+    /// By the hyperbolic tangent.
+    Tanh,
+}
+
+layers! {
+    /// `max(x, 0)`.
+    ReLU => |x| x.relu();
+    /// `min(max(x, 0), 6)`.
+    ReLU6 => |x| x.relu6();
+    /// `1 / (1 + e⁻ˣ)`.
+    Sigmoid => |x| x.sigmoid();
+    /// `ln(sigmoid(x))`.
+    LogSigmoid => |x| x.logsigmoid();
+    /// `x · sigmoid(x)`.
+    SiLU => |x| x.silu();
+    /// `x · tanh(ln(1 + eˣ))`.
+    Mish => |x| x.mish();
+    /// `tanh(x)`.
+    Tanh => |x| x.tanh();
+    /// `x - tanh(x)`.
+    Tanhshrink => |x| x.tanhshrink();
+    /// `x / (1 + |x|)`.
+    Softsign => |x| x.softsign();
+    /// `1.0507 x`, or `1.7581 (eˣ - 1)` below 0.
+    SELU => |x| x.selu();
+    /// `min(max(x + 3, 0), 6) / 6`.
+    Hardsigmoid => |x| x.hardsigmoid();
+    /// `x · min(max(x + 3, 0), 6) / 6`.
+    Hardswish => |x| x.hardswish();
+    /// Softmax along the channels of `[n, c, h, w]` or `[c, h, w]`.
+    Softmax2d => |x| {
+        let fits = matches!(x.rank(), 3 | 4);
+        crate::error::require("Softmax2d", fits, "a tensor [n, c, h, w] or [c, h, w]", x.rank())?;
+        x.softmax(-3)
+    };
+}
+
+layers! {
+    /// `x`, or `alpha · (eˣ - 1)` below 0.
+    ELU {
+        /// What negative values go to, negated.
+        alpha: f64 = 1.0,
+    } => |x| x.elu(alpha);
+    /// `x`, or `alpha · (exp(x / alpha) - 1)` below 0.
+    CELU {
+        /// What negative values go to, negated.
+        alpha: f64 = 1.0,
+    } => |x| x.celu(alpha);
+    /// `x · Φ(x)`.
+    GELU {
+        /// How it is computed.
+        approximate: GeluApproximate = GeluApproximate::None,
+    } => |x| match approximate {
+        GeluApproximate::None => x.gelu(),
+        GeluApproximate::Tanh => x.gelu_tanh(),
+    };
+    /// The first half along a dimension times the sigmoid of the second.
+    GLU {
+        /// The dimension.
+        dim: isize = -1,
+    } => |x| x.glu(dim);
+    /// 0 from `-lambda` to `lambda`, `x` outside.
+    Hardshrink {
+        /// The bound.
+        lambda: f64 = 0.5,
+    } => |x| x.hardshrink(lambda);
+    /// 0 from `-lambda` to `lambda`, outside `x` nearer to 0 by `lambda`.
+    Softshrink {
+        /// The bound.
+        lambda: f64 = 0.5,
+    } => |x| x.softshrink(lambda);
+    /// `min(max(x, min_val), max_val)`.
+    Hardtanh {
+        /// The smallest result.
+        min_val: f64 = -1.0,
+        /// The largest result.
+        max_val: f64 = 1.0,
+    } => |x| x.hardtanh(min_val, max_val);
+    /// `x`, or `negative_slope · x` below 0.
+    LeakyReLU {
+        /// The slope below 0.
+        negative_slope: f64 = 0.01,
+    } => |x| x.leaky_relu(negative_slope);
+    /// `ln(1 + exp(beta x)) / beta`, or `x` where `beta x` is above `threshold`.
+    Softplus {
+        /// How sharp the bend is.
+        beta: f64 = 1.0,
+        /// From where on it is the identity.
+        threshold: f64 = 20.0,
+    } => |x| x.softplus(beta, threshold);
+}
+
+layers! {
+    /// `value` where `x` is no larger than `threshold`, else `x`.
+    Threshold(
+        /// The bound.
+        threshold: f64,
+        /// What is put there.
+        value: f64,
+    ) => |x| x.threshold(threshold, value);
+    /// `exp(x) / Σ exp(x)` along a dimension.
+    Softmax(
+        /// The dimension.
+        dim: isize,
+    ) => |x| x.softmax(dim);
+    /// `exp(-x) / Σ exp(-x)` along a dimension.
+    Softmin(
+        /// The dimension.
+        dim: isize,
+    ) => |x| x.softmin(dim);
+    /// `log(softmax(x))` along a dimension.
+    LogSoftmax(
+        /// The dimension.
+        dim: isize,
+    ) => |x| x.log_softmax(dim);
+}
+
+/// `x`, or `slope · x` below 0, where the slope is drawn from `[lower, upper)` in training, and their mean else.
+#[derive(Clone, Debug, Module)]
+pub struct RReLU {
+    /// The least slope.
+    #[module(skip)]
+    pub lower: f64,
+    /// The largest slope.
+    #[module(skip)]
+    pub upper: f64,
+    /// Are slopes drawn?
+    pub training: Training,
+}
+
+impl Default for RReLU {
+    fn default() -> Self {
+        Self {
+            lower: 1.0 / 8.0,
+            upper: 1.0 / 3.0,
+            training: Training::default(),
+        }
+    }
+}
+
+impl Forward for RReLU {
+    fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+        x.rrelu(self.lower, self.upper, self.training.is_on())
+    }
+}
+
+/// `x`, or `weight · x` below 0, with one weight, or one for each channel.
+#[derive(Clone, Module)]
+pub struct PReLU {
+    /// `[1]` or `[c]`.
+    pub weight: Tensor,
+}
+
+impl PReLU {
+    /// With so many weights, of 0.25.
+    ///
+    /// # Errors
+    /// More than memory could hold.
+    pub fn new(num_parameters: usize) -> RusTorchResult<Self> {
+        let weight = Tensor::full(num_parameters, 0.25, rustorch_ir::DType::F32)?;
+        Ok(Self {
+            weight: parameter(weight)?,
+        })
+    }
+}
+
+impl Forward for PReLU {
+    fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+        x.prelu(&self.weight)
+    }
+}

@@ -1,0 +1,63 @@
+//! Elements left out by chance, in training.
+
+use rustorch_tensor::{RusTorchResult, Tensor};
+
+use super::{Forward, Module, Training};
+use crate::error::require;
+
+/// One module for each line: documentation, name, the tensor's method.
+macro_rules! dropouts {
+    ($($(#[$about:meta])* $Dropout:ident = $method:ident;)*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Debug, Module)]
+            pub struct $Dropout {
+                /// The probability of being left out.
+                #[module(skip)]
+                pub p: f64,
+                /// Is anything left out?
+                pub training: Training,
+            }
+
+            impl $Dropout {
+                /// With this probability.
+                ///
+                /// # Errors
+                /// A number outside `0..=1`.
+                pub fn new(p: f64) -> RusTorchResult<Self> {
+                    let fits = (0.0..=1.0).contains(&p);
+                    require(stringify!($Dropout), fits, "a probability of 0 to 1", p)?;
+                    Ok(Self { p, training: Training::default() })
+                }
+            }
+
+            /// With the probability 0.5.
+            impl Default for $Dropout {
+                fn default() -> Self {
+                    Self { p: 0.5, training: Training::default() }
+                }
+            }
+
+            impl Forward for $Dropout {
+                fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+                    x.$method(self.p, self.training.is_on())
+                }
+            }
+        )*
+    };
+}
+
+dropouts! {
+    /// Elements set to 0, the others multiplied by `1 / (1 - p)`.
+    Dropout = dropout;
+    /// Whole channels of `[n, c, l]` or `[c, l]` set to 0.
+    Dropout1d = dropout1d;
+    /// Whole channels of `[n, c, h, w]` set to 0.
+    Dropout2d = dropout2d;
+    /// Whole channels of `[n, c, d, h, w]` or `[c, d, h, w]` set to 0.
+    Dropout3d = dropout3d;
+    /// Elements left out so that mean and variance stay, for SELU networks.
+    AlphaDropout = alpha_dropout;
+    /// Whole channels left out, as by [`AlphaDropout`].
+    FeatureAlphaDropout = feature_alpha_dropout;
+}

@@ -1,0 +1,291 @@
+//! Initialisers: `torch.nn.init`. They write over a tensor's memory at once.
+
+use rustorch_tensor::linalg::QrMode;
+use rustorch_tensor::{RusTorchResult, Tensor, no_grad};
+
+use crate::error::{require, unexpected};
+
+/// The function behind a layer, by which weights are scaled.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum Nonlinearity {
+    /// None, or a convolution: gain 1.
+    #[default]
+    Linear,
+    /// Gain 1.
+    Sigmoid,
+    /// Gain 5/3.
+    Tanh,
+    /// Gain √2.
+    Relu,
+    /// By its slope below 0: gain √(2 / (1 + slope²)).
+    LeakyRelu(f64),
+    /// Gain 3/4.
+    Selu,
+}
+
+/// Of which number of connections variances keep the same: of those into a unit, or out of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FanMode {
+    /// Into it: values keep their variance.
+    #[default]
+    FanIn,
+    /// Out of it: gradients do.
+    FanOut,
+}
+
+/// What the standard deviation of weights before a function is multiplied by.
+pub fn calculate_gain(nonlinearity: Nonlinearity) -> f64 {
+    match nonlinearity {
+        Nonlinearity::Linear | Nonlinearity::Sigmoid => 1.0,
+        Nonlinearity::Tanh => 5.0 / 3.0,
+        Nonlinearity::Relu => 2f64.sqrt(),
+        Nonlinearity::LeakyRelu(slope) => (2.0 / (1.0 + slope * slope)).sqrt(),
+        Nonlinearity::Selu => 0.75,
+    }
+}
+
+/// Connections into and out of a unit of a weight `[out, in, …]`.
+pub(crate) fn fans(name: &'static str, weight: &Tensor) -> RusTorchResult<[usize; 2]> {
+    match weight.shape() {
+        [fan_out, fan_in, field @ ..] => {
+            let field: usize = field.iter().product();
+            Ok([fan_in * field, fan_out * field])
+        }
+        _ => Err(unexpected(
+            name,
+            "a weight of at least 2 dimensions",
+            weight.rank(),
+        )),
+    }
+}
+
+/// Writes `drawn` over a tensor, also over one that a gradient is wanted of.
+fn fill(tensor: &mut Tensor, drawn: &Tensor) -> RusTorchResult<()> {
+    no_grad(|| tensor.copy_(&drawn.detach())?.eval().map(|_| ()))
+}
+
+/// Numbers drawn evenly from `[low, high)`.
+///
+/// # Errors
+/// A dtype of other than floats and complex numbers.
+pub fn uniform_(tensor: &mut Tensor, low: f64, high: f64) -> RusTorchResult<()> {
+    let drawn = Tensor::uniform(low, high, tensor.shape(), tensor.dtype())?;
+    fill(tensor, &drawn)
+}
+
+/// Normal numbers.
+///
+/// # Errors
+/// A dtype of other than floats and complex numbers; a negative deviation.
+pub fn normal_(tensor: &mut Tensor, mean: f64, std: f64) -> RusTorchResult<()> {
+    require(
+        "normal_",
+        std >= 0.0,
+        "a deviation that is not negative",
+        std,
+    )?;
+    let drawn = Tensor::randn(tensor.shape(), tensor.dtype())?;
+    fill(tensor, &drawn.mul(std)?.add(mean)?)
+}
+
+/// Normal numbers, drawn again where they are outside `[low, high]`.
+///
+/// # Errors
+/// A dtype of other than floats; those of [`Tensor::truncated_normal`].
+pub fn trunc_normal_(
+    tensor: &mut Tensor,
+    mean: f64,
+    std: f64,
+    [low, high]: [f64; 2],
+) -> RusTorchResult<()> {
+    let (shape, dtype) = (tensor.shape(), tensor.dtype());
+    let drawn = Tensor::truncated_normal([mean, std], [low, high], shape, dtype)?;
+    fill(tensor, &drawn)
+}
+
+/// One number everywhere.
+///
+/// # Errors
+/// A number that the dtype does not hold.
+pub fn constant_(tensor: &mut Tensor, value: f64) -> RusTorchResult<()> {
+    let filled = tensor.detach().full_like(value)?;
+    fill(tensor, &filled)
+}
+
+/// Ones.
+///
+/// # Errors
+/// A block format.
+pub fn ones_(tensor: &mut Tensor) -> RusTorchResult<()> {
+    constant_(tensor, 1.0)
+}
+
+/// Zeros.
+///
+/// # Errors
+/// A block format.
+pub fn zeros_(tensor: &mut Tensor) -> RusTorchResult<()> {
+    constant_(tensor, 0.0)
+}
+
+/// The identity, as far as a matrix `[n, m]` is one.
+///
+/// # Errors
+/// A tensor that is no matrix.
+pub fn eye_(tensor: &mut Tensor) -> RusTorchResult<()> {
+    let &[n, m] = tensor.shape() else {
+        return Err(unexpected("eye_", "a matrix", tensor.rank()));
+    };
+    let eye = Tensor::eye_of([n, m], tensor.dtype())?;
+    fill(tensor, &eye)
+}
+
+/// The identity of as many channels as there are, of a convolution's weight `[out, in, …]` of rank 3 to 5, group by
+/// group: 1 in the middle of the windows.
+///
+/// # Errors
+/// Another rank; channels that the groups do not divide.
+pub fn dirac_(tensor: &mut Tensor, groups: usize) -> RusTorchResult<()> {
+    const NAME: &str = "dirac_";
+    let shape = tensor.shape().to_vec();
+    require(
+        NAME,
+        matches!(shape.len(), 3..=5),
+        "a weight of rank 3 to 5",
+        shape.len(),
+    )?;
+    let divides = groups > 0 && shape[0].is_multiple_of(groups);
+    require(
+        NAME,
+        divides,
+        format_args!("groups that divide {}", shape[0]),
+        groups,
+    )?;
+    let (per_group, field) = (shape[0] / groups, &shape[2..]);
+    let middle = field.iter().fold(0, |at, &size| at * size + size / 2);
+    let size: usize = field.iter().product();
+    let mut elements = vec![0f32; shape.iter().product()];
+    for group in 0..groups {
+        for channel in 0..per_group.min(shape[1]) {
+            let row = (group * per_group + channel) * shape[1] + channel;
+            elements[row * size + middle] = 1.0;
+        }
+    }
+    let dirac = Tensor::from_vec(elements, &shape)?.to_dtype(tensor.dtype())?;
+    fill(tensor, &dirac)
+}
+
+/// Numbers drawn evenly so that values and gradients keep about their variance
+/// ([Glorot and Bengio](https://proceedings.mlr.press/v9/glorot10a.html)).
+///
+/// # Errors
+/// Fewer than 2 dimensions.
+pub fn xavier_uniform_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
+    let bound = 3f64.sqrt() * xavier_std("xavier_uniform_", tensor, gain)?;
+    uniform_(tensor, -bound, bound)
+}
+
+/// Normal numbers of the variance of [`xavier_uniform_`].
+///
+/// # Errors
+/// Fewer than 2 dimensions.
+pub fn xavier_normal_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
+    let std = xavier_std("xavier_normal_", tensor, gain)?;
+    normal_(tensor, 0.0, std)
+}
+
+fn xavier_std(name: &'static str, tensor: &Tensor, gain: f64) -> RusTorchResult<f64> {
+    let [fan_in, fan_out] = fans(name, tensor)?;
+    Ok(gain * (2.0 / (fan_in + fan_out) as f64).sqrt())
+}
+
+/// Numbers drawn evenly so that what goes through a function keeps its variance
+/// ([He et al.](https://arxiv.org/abs/1502.01852)).
+///
+/// # Errors
+/// Fewer than 2 dimensions.
+pub fn kaiming_uniform_(
+    tensor: &mut Tensor,
+    mode: FanMode,
+    nonlinearity: Nonlinearity,
+) -> RusTorchResult<()> {
+    let bound = 3f64.sqrt() * kaiming_std("kaiming_uniform_", tensor, mode, nonlinearity)?;
+    uniform_(tensor, -bound, bound)
+}
+
+/// Normal numbers of the variance of [`kaiming_uniform_`].
+///
+/// # Errors
+/// Fewer than 2 dimensions.
+pub fn kaiming_normal_(
+    tensor: &mut Tensor,
+    mode: FanMode,
+    nonlinearity: Nonlinearity,
+) -> RusTorchResult<()> {
+    let std = kaiming_std("kaiming_normal_", tensor, mode, nonlinearity)?;
+    normal_(tensor, 0.0, std)
+}
+
+fn kaiming_std(
+    name: &'static str,
+    tensor: &Tensor,
+    mode: FanMode,
+    nonlinearity: Nonlinearity,
+) -> RusTorchResult<f64> {
+    let [fan_in, fan_out] = fans(name, tensor)?;
+    let fan = match mode {
+        FanMode::FanIn => fan_in,
+        FanMode::FanOut => fan_out,
+    };
+    Ok(calculate_gain(nonlinearity) / (fan as f64).sqrt())
+}
+
+/// A matrix with orthogonal rows or columns, whichever are fewer, times `gain`; dimensions behind the first
+/// count as one ([Saxe et al.](https://arxiv.org/abs/1312.6120)).
+///
+/// # Errors
+/// Fewer than 2 dimensions.
+pub fn orthogonal_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
+    const NAME: &str = "orthogonal_";
+    require(
+        NAME,
+        tensor.rank() >= 2,
+        "a tensor of at least 2 dimensions",
+        tensor.rank(),
+    )?;
+    if tensor.numel() == 0 {
+        return Ok(());
+    }
+    let rows = tensor.shape()[0];
+    let columns = tensor.numel() / rows;
+    let drawn = Tensor::randn([rows.max(columns), rows.min(columns)], tensor.dtype())?;
+    let (q, r) = rustorch_tensor::linalg::qr(&drawn, QrMode::Reduced)?;
+    // Signs of the diagonal make the distribution even.
+    let q = q.mul(&r.diagonal(0, 0, 1)?.sign()?)?;
+    let q = if rows < columns { q.t()? } else { q };
+    fill(tensor, &q.reshape(tensor.shape())?.mul(gain)?)
+}
+
+/// Normal numbers, but zeros as a part `sparsity` of each column ([Martens](https://icml.cc/Conferences/2010/papers/458.pdf)).
+///
+/// # Errors
+/// A tensor that is no matrix; a part outside `0..=1`.
+pub fn sparse_(tensor: &mut Tensor, sparsity: f64, std: f64) -> RusTorchResult<()> {
+    const NAME: &str = "sparse_";
+    let &[rows, columns] = tensor.shape() else {
+        return Err(unexpected(NAME, "a matrix", tensor.rank()));
+    };
+    require(
+        NAME,
+        (0.0..=1.0).contains(&sparsity),
+        "a part of 0 to 1",
+        sparsity,
+    )?;
+    let zeros = (sparsity * rows as f64).ceil() as i64;
+    // The ranks of random numbers are a permutation of each column.
+    let ranks = Tensor::rand([rows, columns], rustorch_ir::DType::F32)?;
+    let ranks = ranks.argsort(0, false)?.argsort(0, false)?;
+    let drawn = Tensor::randn([rows, columns], tensor.dtype())?.mul(std)?;
+    let drawn = Tensor::where_(&ranks.lt(zeros)?, 0.0, &drawn)?;
+    fill(tensor, &drawn)
+}

@@ -1,0 +1,96 @@
+//! A macro for modules that have no tensors of their own, so that each is a few lines.
+
+/// Modules of a kind, by documentation, name, fields, and what becomes of `x`. There are those without fields,
+/// those whose fields in braces have defaults, and those that need what is in parentheses. Each function body sees
+/// the fields as variables.
+macro_rules! layers {
+    ($($(#[$about:meta])* $Layer:ident => |$x:ident| $made:expr;)*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, $crate::nn::Module)]
+            pub struct $Layer;
+
+            impl $crate::nn::Forward for $Layer {
+                fn forward(&self, $x: &Tensor) -> RusTorchResult<Tensor> {
+                    $made
+                }
+            }
+        )*
+    };
+    ($($(#[$about:meta])* $Layer:ident {
+        $($(#[$may:meta])* $option:ident: $Option:ty = $default:expr),* $(,)?
+    } => |$x:ident| $made:expr;)*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, PartialEq, Debug, $crate::nn::Module)]
+            pub struct $Layer {
+                $($(#[$may])* #[module(skip)] pub $option: $Option,)*
+            }
+
+            impl Default for $Layer {
+                fn default() -> Self {
+                    Self { $($option: $default,)* }
+                }
+            }
+
+            impl $Layer {
+                $crate::nn::layers::setters!($($option: $Option;)*);
+            }
+
+            $crate::nn::layers::forward!($Layer { $($option,)* } |$x| $made);
+        )*
+    };
+    ($($(#[$about:meta])* $Layer:ident(
+        $($(#[$need:meta])* $needed:ident: $Needed:ty),* $(,)?
+    ) $({
+        $($(#[$may:meta])* $option:ident: $Option:ty = $default:expr),* $(,)?
+    })? => |$x:ident| $made:expr;)*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, PartialEq, Debug, $crate::nn::Module)]
+            pub struct $Layer {
+                $($(#[$need])* #[module(skip)] pub $needed: $Needed,)*
+                $($($(#[$may])* #[module(skip)] pub $option: $Option,)*)?
+            }
+
+            impl $Layer {
+                #[doc = concat!("By `", $(stringify!($needed), "`, `",)* "…`, and PyTorch's defaults.")]
+                pub fn new($($needed: impl Into<$Needed>),*) -> Self {
+                    Self { $($needed: $needed.into(),)* $($($option: $default,)*)? }
+                }
+
+                $($crate::nn::layers::setters!($($option: $Option;)*);)?
+            }
+
+            $crate::nn::layers::forward!($Layer { $($needed,)* $($($option,)*)? } |$x| $made);
+        )*
+    };
+}
+
+/// Methods that set fields, one by one.
+macro_rules! setters {
+    ($($option:ident: $Option:ty;)*) => {
+        $(
+            #[doc = concat!("The same with another `", stringify!($option), "`.")]
+            #[must_use]
+            pub fn $option(mut self, $option: impl Into<$Option>) -> Self {
+                self.$option = $option.into();
+                self
+            }
+        )*
+    };
+}
+
+/// What becomes of `x`, by the fields.
+macro_rules! forward {
+    ($Layer:ident { $($field:ident,)* } |$x:ident| $made:expr) => {
+        impl $crate::nn::Forward for $Layer {
+            fn forward(&self, $x: &Tensor) -> RusTorchResult<Tensor> {
+                let Self { $($field),* } = self.clone();
+                $made
+            }
+        }
+    };
+}
+
+pub(super) use {forward, layers, setters};

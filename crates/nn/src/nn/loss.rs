@@ -1,0 +1,284 @@
+//! Losses: how far predictions are from what was wanted.
+
+use rustorch_tensor::nn::{CrossEntropyOptions, CtcOptions, Reduction, TripletOptions};
+use rustorch_tensor::{RusTorchResult, Tensor};
+
+use super::layers::setters;
+use super::{Buffer, Module};
+
+/// Losses of predictions and targets, one for each entry: documentation, name, options with their defaults, of which
+/// tensors are buffers, and the call.
+macro_rules! losses {
+    ($($(#[$about:meta])* $Loss:ident {
+        $($(#[$may:meta])* $option:ident: $Option:ty = $default:expr,)*
+    } $([$($(#[$of:meta])* $buffer:ident),*])? => |$this:ident, $x:ident $(, $more:ident)*| $made:expr;)*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Module)]
+            pub struct $Loss {
+                $($(#[$may])* #[module(skip)] pub $option: $Option,)*
+                $($($(#[$of])* pub $buffer: Option<Buffer>,)*)?
+            }
+
+            impl Default for $Loss {
+                fn default() -> Self {
+                    Self { $($option: $default,)* $($($buffer: None,)*)? }
+                }
+            }
+
+            impl $Loss {
+                setters!($($option: $Option;)*);
+
+                $($(
+                    #[doc = concat!("The same with a `", stringify!($buffer), "`, which is a buffer.")]
+                    #[must_use]
+                    pub fn $buffer(mut self, $buffer: Tensor) -> Self {
+                        self.$buffer = Some(Buffer::new($buffer));
+                        self
+                    }
+                )*)?
+
+                /// The loss, by its reduction.
+                ///
+                /// # Errors
+                /// Those of the tensor's method that it calls.
+                pub fn forward(&self, $x: &Tensor $(, $more: &Tensor)*) -> RusTorchResult<Tensor> {
+                    let $this = self;
+                    $made
+                }
+            }
+        )*
+    };
+}
+
+/// What a buffer holds, if there is one.
+fn held(buffer: &Option<Buffer>) -> Option<Tensor> {
+    buffer.as_ref().map(Buffer::get)
+}
+
+/// How [`KLDivLoss`] puts the losses of elements together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KLDivReduction {
+    /// As the other losses.
+    Each(Reduction),
+    /// Their sum divided by the size of the batch, which is what the divergence is.
+    BatchMean,
+}
+
+impl From<Reduction> for KLDivReduction {
+    fn from(reduction: Reduction) -> Self {
+        Self::Each(reduction)
+    }
+}
+
+losses! {
+    /// `|x - y|`.
+    L1Loss {
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } => |l, x, y| x.l1_loss(y, None, l.reduction);
+    /// `(x - y)²`.
+    MSELoss {
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } => |l, x, y| x.mse_loss(y, None, l.reduction);
+    /// `(x - y)² / 2 beta`, or `|x - y| - beta / 2` from `beta` on.
+    SmoothL1Loss {
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+        /// Where the parabola ends.
+        beta: f64 = 1.0,
+    } => |l, x, y| x.smooth_l1_loss(y, l.beta, l.reduction);
+    /// `(x - y)² / 2`, or `delta · (|x - y| - delta / 2)` from `delta` on.
+    HuberLoss {
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+        /// Where the parabola ends.
+        delta: f64 = 1.0,
+    } => |l, x, y| x.huber_loss(y, l.delta, None, l.reduction);
+    /// Cross-entropy of logits `[n, c, …]` and classes, or their probabilities.
+    CrossEntropyLoss {
+        /// The class that does not count.
+        ignore_index: i64 = -100,
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+        /// How much of each target is spread over all classes.
+        label_smoothing: f64 = 0.0,
+    } [
+        /// Of each class, `[c]`.
+        weight
+    ] => |l, x, y| {
+        let weight = held(&l.weight);
+        let options = CrossEntropyOptions {
+            weight: weight.as_ref(),
+            ignore_index: l.ignore_index,
+            reduction: l.reduction,
+            label_smoothing: l.label_smoothing,
+        };
+        x.cross_entropy(y, &options)
+    };
+    /// The negative of the logarithm of each class's probability, of logarithms `[n, c, …]` and classes.
+    NLLLoss {
+        /// The class that does not count.
+        ignore_index: i64 = -100,
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } [
+        /// Of each class, `[c]`.
+        weight
+    ] => |l, x, y| x.nll_loss(y, held(&l.weight).as_ref(), l.ignore_index, l.reduction);
+    /// The negative logarithm of the likelihood of Poisson's distribution.
+    PoissonNLLLoss {
+        /// Are predictions logarithms?
+        log_input: bool = true,
+        /// Is Stirling's term added?
+        full: bool = false,
+        /// Added before the logarithm.
+        eps: f64 = 1e-8,
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } => |l, x, y| x.poisson_nll_loss(y, l.log_input, l.full, l.eps, l.reduction);
+    /// The negative logarithm of the likelihood of a normal distribution, with a variance.
+    GaussianNLLLoss {
+        /// Is the constant added?
+        full: bool = false,
+        /// The least variance.
+        eps: f64 = 1e-6,
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } => |l, x, y, var| x.gaussian_nll_loss(y, var, l.full, l.eps, l.reduction);
+    /// `y (ln y - x)`, of predictions that are logarithms.
+    KLDivLoss {
+        /// How the losses of elements are put together.
+        reduction: KLDivReduction = KLDivReduction::Each(Reduction::Mean),
+        /// Are targets logarithms, too?
+        log_target: bool = false,
+    } => |l, x, y| match l.reduction {
+        KLDivReduction::Each(reduction) => x.kl_div(y, l.log_target, reduction),
+        KLDivReduction::BatchMean => x.kl_div_batchmean(y, l.log_target),
+    };
+    /// Cross-entropy of probabilities and targets of 0 to 1.
+    BCELoss {
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } [
+        /// Of each element, as it broadcasts.
+        weight
+    ] => |l, x, y| x.binary_cross_entropy(y, held(&l.weight).as_ref(), l.reduction);
+    /// Cross-entropy of logits and targets of 0 to 1.
+    BCEWithLogitsLoss {
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } [
+        /// Of each element, as it broadcasts.
+        weight,
+        /// Of positive targets, of each class.
+        pos_weight
+    ] => |l, x, y| {
+        let (weight, pos_weight) = (held(&l.weight), held(&l.pos_weight));
+        x.binary_cross_entropy_with_logits(y, weight.as_ref(), pos_weight.as_ref(), l.reduction)
+    };
+    /// `max(0, -y (x₁ - x₂) + margin)`.
+    MarginRankingLoss {
+        /// How much larger is large enough.
+        margin: f64 = 0.0,
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } => |l, x1, x2, y| x1.margin_ranking_loss(x2, y, l.margin, l.reduction);
+    /// `x` where the target is 1, `max(0, margin - x)` where it is −1.
+    HingeEmbeddingLoss {
+        /// How large is large enough.
+        margin: f64 = 1.0,
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } => |l, x, y| x.hinge_embedding_loss(y, l.margin, l.reduction);
+    /// By the cosine between vectors, that are to be alike (1) or not (−1).
+    CosineEmbeddingLoss {
+        /// Which cosine is small enough.
+        margin: f64 = 0.0,
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } => |l, x1, x2, y| x1.cosine_embedding_loss(x2, y, l.margin, l.reduction);
+    /// `ln(1 + exp(-y x))`.
+    SoftMarginLoss {
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } => |l, x, y| x.soft_margin_loss(y, l.reduction);
+    /// By how much other classes come near the right one, or go beyond it.
+    MultiMarginLoss {
+        /// The exponent, 1 or 2.
+        p: i64 = 1,
+        /// How much larger is large enough.
+        margin: f64 = 1.0,
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } [
+        /// Of each class, `[c]`.
+        weight
+    ] => |l, x, y| {
+        x.multi_margin_loss(y, l.p, l.margin, held(&l.weight).as_ref(), l.reduction)
+    };
+    /// [`MultiMarginLoss`] of several right classes.
+    MultiLabelMarginLoss {
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } => |l, x, y| x.multilabel_margin_loss(y, l.reduction);
+    /// [`BCEWithLogitsLoss`] of the classes of each, whose mean counts.
+    MultiLabelSoftMarginLoss {
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+    } [
+        /// Of each class, `[c]`.
+        weight
+    ] => |l, x, y| x.multilabel_soft_margin_loss(y, held(&l.weight).as_ref(), l.reduction);
+    /// By how much nearer the negative is to the anchor than the positive.
+    TripletMarginLoss {
+        /// Margin, norm, swapping, reduction.
+        options: TripletOptions = TripletOptions::default(),
+    } => |l, anchor, positive, negative| {
+        anchor.triplet_margin_loss(positive, negative, &l.options)
+    };
+    /// Connectionist temporal classification: logarithms of probabilities, targets, and the lengths of both.
+    CTCLoss {
+        /// Which class is none.
+        blank: usize = 0,
+        /// How the losses of elements are put together.
+        reduction: Reduction = Reduction::Mean,
+        /// Are infinite losses 0?
+        zero_infinity: bool = false,
+    } => |l, log_probs, targets, input_lengths, target_lengths| {
+        let options = CtcOptions {
+            blank: l.blank,
+            reduction: l.reduction,
+            zero_infinity: l.zero_infinity,
+        };
+        log_probs.ctc_loss(targets, input_lengths, target_lengths, &options)
+    };
+}
+
+/// [`TripletMarginLoss`] by a distance of one's own.
+#[derive(Clone, Debug, Module)]
+pub struct TripletMarginWithDistanceLoss<F> {
+    /// The distance of two tensors.
+    #[module(skip)]
+    pub distance: F,
+    /// Margin, swapping, reduction.
+    #[module(skip)]
+    pub options: TripletOptions,
+}
+
+impl<F: Fn(&Tensor, &Tensor) -> RusTorchResult<Tensor>> TripletMarginWithDistanceLoss<F> {
+    /// The loss, by its reduction.
+    ///
+    /// # Errors
+    /// As [`Tensor::triplet_margin_with_distance_loss`], and those of the distance.
+    pub fn forward(
+        &self,
+        anchor: &Tensor,
+        positive: &Tensor,
+        negative: &Tensor,
+    ) -> RusTorchResult<Tensor> {
+        let distance = |x: &Tensor, y: &Tensor| (self.distance)(x, y);
+        anchor.triplet_margin_with_distance_loss(positive, negative, distance, &self.options)
+    }
+}

@@ -1,0 +1,73 @@
+//! Layers, losses and initialisers: `torch.nn`, with the options of `torch.nn.functional`.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `module.rs` | the traits [`Visit`], [`Module`](trait@Module) and [`Forward`], state dictionaries |
+//! | `containers.rs` | [`Sequential`], lists and dictionaries |
+//! | `layers.rs` | macros of small modules |
+//! | `linear.rs`, `convolution.rs`, `embedding.rs` | layers with weights |
+//! | `normalization.rs`, `dropout.rs` | layers that differ between training and inference |
+//! | `activation.rs`, `pooling.rs`, `padding.rs`, `shape.rs` | layers without weights |
+//! | `loss.rs` | losses |
+//! | `init.rs` | initialisers |
+
+mod activation;
+mod containers;
+mod convolution;
+mod dropout;
+mod embedding;
+pub mod init;
+mod layers;
+mod linear;
+mod loss;
+mod module;
+mod normalization;
+mod padding;
+mod pooling;
+mod shape;
+
+pub use activation::{
+    CELU, ELU, GELU, GLU, GeluApproximate, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU,
+    LogSigmoid, LogSoftmax, Mish, PReLU, RReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax,
+    Softmax2d, Softmin, Softplus, Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
+};
+pub use containers::{
+    ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential, sequential,
+};
+pub use convolution::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
+pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
+pub use embedding::{Embedding, EmbeddingBag};
+pub use linear::{Bilinear, Identity, Linear};
+pub use loss::{
+    BCELoss, BCEWithLogitsLoss, CTCLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss,
+    HingeEmbeddingLoss, HuberLoss, KLDivLoss, KLDivReduction, L1Loss, MSELoss, MarginRankingLoss,
+    MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NLLLoss, PoissonNLLLoss,
+    SmoothL1Loss, SoftMarginLoss, TripletMarginLoss, TripletMarginWithDistanceLoss,
+};
+pub use module::{
+    Buffer, Forward, Leaf, LeafMut, Module, Training, Unmatched, Visit, deep_copy, join_names,
+    parameter,
+};
+pub use normalization::{
+    BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d,
+    InstanceNorm3d, LayerNorm, LocalResponseNorm, RMSNorm, RunningStats,
+};
+pub use padding::{
+    CircularPad1d, CircularPad2d, CircularPad3d, ConstantPad1d, ConstantPad2d, ConstantPad3d,
+    Paddings, ReflectionPad1d, ReflectionPad2d, ReflectionPad3d, ReplicationPad1d,
+    ReplicationPad2d, ReplicationPad3d, ZeroPad1d, ZeroPad2d, ZeroPad3d,
+};
+pub use pooling::{
+    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d, FractionalMaxPool2d, FractionalMaxPool3d,
+    LPPool1d, LPPool2d, LPPool3d, MaxPool1d, MaxPool2d, MaxPool3d, MaxUnpool1d, MaxUnpool2d,
+    MaxUnpool3d,
+};
+/// Derives [`Module`](trait@Module).
+pub use rustorch_macros::Module;
+/// The options of `torch.nn.functional`'s functions, which are methods of tensors.
+pub use rustorch_tensor::nn::*;
+pub use shape::{
+    ChannelShuffle, CosineSimilarity, Flatten, Fold, PairwiseDistance, PixelShuffle,
+    PixelUnshuffle, Unflatten, Unfold, Upsample,
+};

@@ -1,0 +1,458 @@
+//! The norms.
+
+use rustorch_ir::DType;
+use rustorch_tensor::nn::BatchNormOptions;
+use rustorch_tensor::{IntoShape, RusTorchResult, Tensor, eval_all, no_grad};
+
+use super::layers::layers;
+use super::{Buffer, Forward, Module, Training, Visit, parameter};
+use crate::error::require;
+
+/// Weight and bias of ones and zeros.
+fn affine(shape: impl IntoShape) -> RusTorchResult<[Option<Tensor>; 2]> {
+    let shape = shape.into_shape();
+    let weight = parameter(Tensor::ones(&shape, DType::F32)?)?;
+    let bias = parameter(Tensor::zeros(&shape, DType::F32)?)?;
+    Ok([Some(weight), Some(bias)])
+}
+
+/// Statistics of the batches seen in training.
+#[derive(Clone, Module)]
+pub struct RunningStats {
+    /// Mean of each channel, `[c]`.
+    pub running_mean: Buffer,
+    /// Variance of each channel, `[c]`.
+    pub running_var: Buffer,
+    /// How many batches there were, `i64`.
+    pub num_batches_tracked: Buffer,
+}
+
+impl RunningStats {
+    fn new(channels: usize) -> RusTorchResult<Self> {
+        Ok(Self {
+            running_mean: Buffer::new(Tensor::zeros(channels, DType::F32)?),
+            running_var: Buffer::new(Tensor::ones(channels, DType::F32)?),
+            num_batches_tracked: Buffer::new(Tensor::zeros([], DType::I64)?.contiguous()?),
+        })
+    }
+
+    /// How much of the next statistics is the batch's; without a momentum all batches count the same.
+    fn factor(&self, momentum: Option<f64>) -> RusTorchResult<f64> {
+        match momentum {
+            Some(momentum) => Ok(momentum),
+            None => Ok(1.0 / (self.num_batches_tracked.get().item()? + 1.0)),
+        }
+    }
+
+    /// Writes statistics over the old ones and counts the batch, and computes `output` with them, so that nothing
+    /// of the batch is kept for later.
+    fn update(&self, mean: &Tensor, var: &Tensor, output: &Tensor) -> RusTorchResult<()> {
+        let count = self.num_batches_tracked.get();
+        let next = count.add(1)?;
+        let written = [
+            (&self.running_mean, mean),
+            (&self.running_var, var),
+            (&self.num_batches_tracked, &next),
+        ];
+        for (buffer, value) in written {
+            let mut tensor = buffer.get();
+            no_grad(|| tensor.copy_(&value.detach()).map(|_| ()))?;
+            buffer.set(tensor);
+        }
+        let [mean, var, count] = written.map(|(buffer, _)| buffer.get());
+        eval_all(&[output, &mean, &var, &count])
+    }
+}
+
+/// Normalisation of channels, with running statistics by PyTorch's names: `running_mean`, `running_var`,
+/// `num_batches_tracked`. One line for each module: documentation, name, ranks, whether it has weights and statistics by
+/// default, and what is done.
+macro_rules! channel_norms {
+    ($($(#[$about:meta])* $Norm:ident = $ranks:pat, $shapes:literal, $is_default:literal, $normed:ident;)*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone)]
+            pub struct $Norm {
+                /// `[c]`.
+                pub weight: Option<Tensor>,
+                /// `[c]`.
+                pub bias: Option<Tensor>,
+                /// Statistics for when it is not in training.
+                pub running: Option<RunningStats>,
+                /// Added to the variance.
+                pub eps: f64,
+                /// How much of new statistics is the batch's; `None`: all batches count the same.
+                pub momentum: Option<f64>,
+                /// Are the statistics the batch's own?
+                pub training: Training,
+                channels: usize,
+            }
+
+            impl $Norm {
+                /// Of so many channels.
+                ///
+                /// # Errors
+                /// More than memory could hold.
+                pub fn new(num_features: usize) -> RusTorchResult<Self> {
+                    let norm = Self {
+                        weight: None,
+                        bias: None,
+                        running: None,
+                        eps: 1e-5,
+                        momentum: Some(0.1),
+                        training: Training::default(),
+                        channels: num_features,
+                    };
+                    match $is_default {
+                        true => norm.with_affine()?.with_running_stats(),
+                        false => Ok(norm),
+                    }
+                }
+
+                /// The same with weights of 1 and biases of 0.
+                ///
+                /// # Errors
+                /// More than memory could hold.
+                pub fn with_affine(mut self) -> RusTorchResult<Self> {
+                    [self.weight, self.bias] = affine(self.channels)?;
+                    Ok(self)
+                }
+
+                /// The same with running statistics, at first of mean 0 and variance 1.
+                ///
+                /// # Errors
+                /// More than memory could hold.
+                pub fn with_running_stats(mut self) -> RusTorchResult<Self> {
+                    self.running = Some(RunningStats::new(self.channels)?);
+                    Ok(self)
+                }
+
+                /// The same without weight and bias.
+                #[must_use]
+                pub fn without_affine(mut self) -> Self {
+                    (self.weight, self.bias) = (None, None);
+                    self
+                }
+
+                /// The same without a bias.
+                #[must_use]
+                pub fn without_bias(mut self) -> Self {
+                    self.bias = None;
+                    self
+                }
+
+                /// The same without running statistics: those of what it gets count, also outside training.
+                #[must_use]
+                pub fn without_running_stats(mut self) -> Self {
+                    self.running = None;
+                    self
+                }
+
+                super::layers::setters!(eps: f64; momentum: Option<f64>;);
+            }
+
+            impl Visit for $Norm {
+                fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, super::Leaf)) {
+                    let part = |part| super::join_names(name, part);
+                    self.weight.visit(&part("weight"), visitor);
+                    self.bias.visit(&part("bias"), visitor);
+                    // Their names are the norm's own.
+                    self.running.visit(name, visitor);
+                    self.training.visit(&part("training"), visitor);
+                }
+
+                fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, super::LeafMut)) {
+                    let part = |part| super::join_names(name, part);
+                    self.weight.visit_mut(&part("weight"), visitor);
+                    self.bias.visit_mut(&part("bias"), visitor);
+                    self.running.visit_mut(name, visitor);
+                    self.training.visit_mut(&part("training"), visitor);
+                }
+            }
+
+            impl Module for $Norm {}
+
+            impl Forward for $Norm {
+                fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+                    const NAME: &str = stringify!($Norm);
+                    let fits = matches!(x.rank(), $ranks);
+                    let got = format_args!("{:?}", x.shape());
+                    require(NAME, fits, concat!("a tensor ", $shapes), got)?;
+                    self.$normed(NAME, x)
+                }
+            }
+        )*
+    };
+}
+
+channel_norms! {
+    /// Each channel by the batch's mean and variance, of `[n, c]` or `[n, c, l]`.
+    BatchNorm1d = 2 | 3, "[n, c] or [n, c, l]", true, batch_normed;
+    /// Each channel by the batch's mean and variance, of `[n, c, h, w]`.
+    BatchNorm2d = 4, "[n, c, h, w]", true, batch_normed;
+    /// Each channel by the batch's mean and variance, of `[n, c, d, h, w]`.
+    BatchNorm3d = 5, "[n, c, d, h, w]", true, batch_normed;
+    /// Each channel of each instance by its own mean and variance, of `[n, c, l]` or `[c, l]`.
+    InstanceNorm1d = 2 | 3, "[n, c, l] or [c, l]", false, instances_normed;
+    /// Each channel of each instance by its own mean and variance, of `[n, c, h, w]` or `[c, h, w]`.
+    InstanceNorm2d = 3 | 4, "[n, c, h, w] or [c, h, w]", false, instances_normed;
+    /// Each channel of each instance by its own mean and variance, of `[n, c, d, h, w]` or `[c, d, h, w]`.
+    InstanceNorm3d = 4 | 5, "[n, c, d, h, w] or [c, d, h, w]", false, instances_normed;
+}
+
+/// What the norms of batches do, and those of instances.
+macro_rules! batch_norms {
+    ($($Norm:ident)*) => {
+        $(impl $Norm {
+            fn options(&self, training: bool, momentum: f64) -> BatchNormOptions<'_> {
+                BatchNormOptions {
+                    weight: self.weight.as_ref(),
+                    bias: self.bias.as_ref(),
+                    training,
+                    momentum,
+                    eps: self.eps,
+                }
+            }
+
+            fn batch_normed(&self, _: &'static str, x: &Tensor) -> RusTorchResult<Tensor> {
+                let Some(running) = &self.running else {
+                    return x.batch_norm(None, None, &self.options(true, 0.0));
+                };
+                let (mean, var) = (running.running_mean.get(), running.running_var.get());
+                if !self.training.is_on() {
+                    return x.batch_norm(Some(&mean), Some(&var), &self.options(false, 0.0));
+                }
+                let options = self.options(true, running.factor(self.momentum)?);
+                let normed = x.batch_norm_with_stats(Some(&mean), Some(&var), &options)?;
+                if let (Some(mean), Some(var)) = (&normed.running_mean, &normed.running_var) {
+                    running.update(mean, var, &normed.output)?;
+                }
+                Ok(normed.output)
+            }
+        })*
+    };
+}
+
+macro_rules! instance_norms {
+    ($($Norm:ident = $dims:literal;)*) => {
+        $(impl $Norm {
+            fn instances_normed(&self, name: &'static str, x: &Tensor) -> RusTorchResult<Tensor> {
+                let has_batch = x.rank() == $dims + 2;
+                let x = if has_batch { x.clone() } else { x.unsqueeze(0)? };
+                let fits = x.shape()[1] == self.channels || self.weight.is_none() && self.running.is_none();
+                require(name, fits, format_args!("{} channels", self.channels), x.shape()[1])?;
+                let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
+                let normed = match &self.running {
+                    Some(running) if !self.training.is_on() => {
+                        let (mean, var) = (running.running_mean.get(), running.running_var.get());
+                        x.instance_norm(Some([&mean, &var]), weight, bias, self.eps)?
+                    }
+                    running => {
+                        let normed = x.instance_norm(None, weight, bias, self.eps)?;
+                        if let Some(running) = running {
+                            let factor = self.momentum.unwrap_or(0.0);
+                            let dims: Vec<usize> = (2..x.rank()).collect();
+                            let (var, mean) = x.detach().var_mean(&dims[..], 1.0, false)?;
+                            let next = |buffer: &Buffer, batch: Tensor| {
+                                buffer.get().mul(1.0 - factor)?.add(&batch.mean(0, false)?.mul(factor)?)
+                            };
+                            let mean = next(&running.running_mean, mean)?;
+                            let var = next(&running.running_var, var)?;
+                            running.update(&mean, &var, &normed)?;
+                        }
+                        normed
+                    }
+                };
+                if has_batch { Ok(normed) } else { normed.squeeze(0) }
+            }
+        })*
+    };
+}
+
+batch_norms!(BatchNorm1d BatchNorm2d BatchNorm3d);
+
+instance_norms! {
+    InstanceNorm1d = 1;
+    InstanceNorm2d = 2;
+    InstanceNorm3d = 3;
+}
+
+/// Groups of channels by their own mean and variance.
+#[derive(Clone, Module)]
+pub struct GroupNorm {
+    /// `[c]`.
+    pub weight: Option<Tensor>,
+    /// `[c]`.
+    pub bias: Option<Tensor>,
+    /// Number of groups.
+    #[module(skip)]
+    pub num_groups: usize,
+    /// Added to the variance.
+    #[module(skip)]
+    pub eps: f64,
+}
+
+impl GroupNorm {
+    /// With weights of 1 and biases of 0.
+    ///
+    /// # Errors
+    /// Channels that the number of groups does not divide.
+    pub fn new(num_groups: usize, num_channels: usize) -> RusTorchResult<Self> {
+        let divides = num_groups > 0 && num_channels.is_multiple_of(num_groups);
+        let got = format_args!("{num_channels} channels in {num_groups} groups");
+        require(
+            "GroupNorm",
+            divides,
+            "channels that the number of groups divides",
+            got,
+        )?;
+        let [weight, bias] = affine(num_channels)?;
+        Ok(Self {
+            weight,
+            bias,
+            num_groups,
+            eps: 1e-5,
+        })
+    }
+
+    /// The same without weight and bias.
+    #[must_use]
+    pub fn without_affine(mut self) -> Self {
+        (self.weight, self.bias) = (None, None);
+        self
+    }
+
+    /// The same without a bias.
+    #[must_use]
+    pub fn without_bias(mut self) -> Self {
+        self.bias = None;
+        self
+    }
+
+    super::layers::setters!(eps: f64;);
+}
+
+impl Forward for GroupNorm {
+    fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+        x.group_norm(
+            self.num_groups,
+            self.weight.as_ref(),
+            self.bias.as_ref(),
+            self.eps,
+        )
+    }
+}
+
+/// The last dimensions by their own mean and variance.
+#[derive(Clone, Module)]
+pub struct LayerNorm {
+    /// Of the normalised shape.
+    pub weight: Option<Tensor>,
+    /// Of the normalised shape.
+    pub bias: Option<Tensor>,
+    /// The last dimensions of what it gets.
+    #[module(skip)]
+    pub normalized_shape: Vec<usize>,
+    /// Added to the variance.
+    #[module(skip)]
+    pub eps: f64,
+}
+
+impl LayerNorm {
+    /// With weights of 1 and biases of 0.
+    ///
+    /// # Errors
+    /// More than memory could hold.
+    pub fn new(normalized_shape: impl IntoShape) -> RusTorchResult<Self> {
+        let shape = normalized_shape.into_shape();
+        let [weight, bias] = affine(&shape)?;
+        Ok(Self {
+            weight,
+            bias,
+            normalized_shape: shape.to_vec(),
+            eps: 1e-5,
+        })
+    }
+
+    /// The same without weight and bias.
+    #[must_use]
+    pub fn without_affine(mut self) -> Self {
+        (self.weight, self.bias) = (None, None);
+        self
+    }
+
+    /// The same without a bias.
+    #[must_use]
+    pub fn without_bias(mut self) -> Self {
+        self.bias = None;
+        self
+    }
+
+    super::layers::setters!(eps: f64;);
+}
+
+impl Forward for LayerNorm {
+    fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+        let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
+        x.layer_norm(&self.normalized_shape[..], weight, bias, self.eps)
+    }
+}
+
+/// The last dimensions by their root mean square.
+#[derive(Clone, Module)]
+pub struct RMSNorm {
+    /// Of the normalised shape.
+    pub weight: Option<Tensor>,
+    /// The last dimensions of what it gets.
+    #[module(skip)]
+    pub normalized_shape: Vec<usize>,
+    /// Added to the mean square; `None`: the dtype's distance from 1 to the next number.
+    #[module(skip)]
+    pub eps: Option<f64>,
+}
+
+impl RMSNorm {
+    /// With weights of 1.
+    ///
+    /// # Errors
+    /// More than memory could hold.
+    pub fn new(normalized_shape: impl IntoShape) -> RusTorchResult<Self> {
+        let shape = normalized_shape.into_shape();
+        let [weight, _] = affine(&shape)?;
+        Ok(Self {
+            weight,
+            normalized_shape: shape.to_vec(),
+            eps: None,
+        })
+    }
+
+    /// The same without a weight.
+    #[must_use]
+    pub fn without_affine(mut self) -> Self {
+        self.weight = None;
+        self
+    }
+
+    super::layers::setters!(eps: Option<f64>;);
+}
+
+impl Forward for RMSNorm {
+    fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+        x.rms_norm(&self.normalized_shape[..], self.weight.as_ref(), self.eps)
+    }
+}
+
+layers! {
+    /// Each element by those of the channels around it: [`Tensor::local_response_norm`].
+    LocalResponseNorm(
+        /// Number of channels.
+        size: usize,
+    ) {
+        /// What the mean of squares is multiplied by.
+        alpha: f64 = 1e-4,
+        /// The exponent.
+        beta: f64 = 0.75,
+        /// Added to the mean.
+        k: f64 = 1.0,
+    } => |x| x.local_response_norm(size, alpha, beta, k);
+}

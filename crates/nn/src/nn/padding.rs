@@ -1,0 +1,146 @@
+//! What is put around tensors.
+
+use rustorch_tensor::{PadMode, RusTorchResult, Tensor};
+
+use super::{Forward, Module};
+use crate::error::require;
+
+/// How much is put around each of `N` dimensions: one number for all sides, or one before and one behind each, the
+/// last dimension first.
+pub trait Paddings<const N: usize> {
+    /// Before and behind each dimension, the last one first.
+    fn paddings(self) -> Vec<isize>;
+}
+
+impl<const N: usize> Paddings<N> for isize {
+    fn paddings(self) -> Vec<isize> {
+        vec![self; 2 * N]
+    }
+}
+
+/// The sizes that a number of dimensions has.
+macro_rules! sides {
+    ($($n:literal = $sides:literal;)*) => {
+        $(impl Paddings<$n> for [isize; $sides] {
+            fn paddings(self) -> Vec<isize> {
+                self.to_vec()
+            }
+        })*
+    };
+}
+
+sides! {
+    1 = 2;
+    2 = 4;
+    3 = 6;
+}
+
+/// One module for each line: documentation, name, number of dimensions, mode.
+macro_rules! pads {
+    ($($(#[$about:meta])* $Pad:ident = $n:literal, $mode:expr;)*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Debug, Module)]
+            pub struct $Pad {
+                /// Before and behind each dimension, the last one first.
+                #[module(skip)]
+                pub padding: Vec<isize>,
+            }
+
+            impl $Pad {
+                /// By a number for all sides, or one for each.
+                pub fn new(padding: impl Paddings<$n>) -> Self {
+                    Self { padding: padding.paddings() }
+                }
+            }
+
+            impl Forward for $Pad {
+                fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+                    padded(stringify!($Pad), x, $n, &self.padding, $mode)
+                }
+            }
+        )*
+    };
+}
+
+pads! {
+    /// `[n, c, l]` or `[c, l]`, mirrored at the first and last element, without those.
+    ReflectionPad1d = 1, PadMode::Reflect;
+    /// `[n, c, h, w]` or `[c, h, w]`, mirrored at the first and last element, without those.
+    ReflectionPad2d = 2, PadMode::Reflect;
+    /// `[n, c, d, h, w]` or `[c, d, h, w]`, mirrored at the first and last element, without those.
+    ReflectionPad3d = 3, PadMode::Reflect;
+    /// `[n, c, l]` or `[c, l]`, continued by the first and last element.
+    ReplicationPad1d = 1, PadMode::Replicate;
+    /// `[n, c, h, w]` or `[c, h, w]`, continued by the first and last element.
+    ReplicationPad2d = 2, PadMode::Replicate;
+    /// `[n, c, d, h, w]` or `[c, d, h, w]`, continued by the first and last element.
+    ReplicationPad3d = 3, PadMode::Replicate;
+    /// `[n, c, l]` or `[c, l]`, as if it went on from the beginning.
+    CircularPad1d = 1, PadMode::Circular;
+    /// `[n, c, h, w]` or `[c, h, w]`, as if it went on from the beginning.
+    CircularPad2d = 2, PadMode::Circular;
+    /// `[n, c, d, h, w]` or `[c, d, h, w]`, as if it went on from the beginning.
+    CircularPad3d = 3, PadMode::Circular;
+    /// Zeros around the last dimension.
+    ZeroPad1d = 1, PadMode::from(0);
+    /// Zeros around the last two dimensions.
+    ZeroPad2d = 2, PadMode::from(0);
+    /// Zeros around the last three dimensions.
+    ZeroPad3d = 3, PadMode::from(0);
+}
+
+/// One module for each line: documentation, name, number of dimensions.
+macro_rules! constant_pads {
+    ($($(#[$about:meta])* $Pad:ident = $n:literal;)*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Debug, Module)]
+            pub struct $Pad {
+                /// Before and behind each dimension, the last one first.
+                #[module(skip)]
+                pub padding: Vec<isize>,
+                /// The number.
+                #[module(skip)]
+                pub value: f64,
+            }
+
+            impl $Pad {
+                /// By a number for all sides, or one for each.
+                pub fn new(padding: impl Paddings<$n>, value: f64) -> Self {
+                    Self { padding: padding.paddings(), value }
+                }
+            }
+
+            impl Forward for $Pad {
+                fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+                    x.pad(&self.padding, self.value)
+                }
+            }
+        )*
+    };
+}
+
+constant_pads! {
+    /// A number around the last dimension.
+    ConstantPad1d = 1;
+    /// A number around the last two dimensions.
+    ConstantPad2d = 2;
+    /// A number around the last three dimensions.
+    ConstantPad3d = 3;
+}
+
+fn padded(
+    name: &'static str,
+    x: &Tensor,
+    dims: usize,
+    padding: &[isize],
+    mode: PadMode,
+) -> RusTorchResult<Tensor> {
+    // What continues a tensor knows channels.
+    let fits =
+        matches!(mode, PadMode::Constant(_)) || matches!(x.rank().checked_sub(dims), Some(1 | 2));
+    let expected = format_args!("a tensor of rank {} or {}", dims + 1, dims + 2);
+    require(name, fits, expected, format_args!("{:?}", x.shape()))?;
+    x.pad(padding, mode)
+}

@@ -1,0 +1,252 @@
+//! Pooling.
+
+use rustorch_tensor::nn::{AvgPoolOptions, FractionalSize, MaxPoolOptions};
+use rustorch_tensor::{PerDim, RusTorchResult, Tensor};
+
+use super::{Forward, Module};
+
+/// The modules of a number of dimensions: what they are called, and the tensor's methods.
+macro_rules! pools {
+    ($($n:literal: $MaxPool:ident $max:ident $max_indices:ident, $MaxUnpool:ident $unpool:ident,
+        $AvgPool:ident $avg:ident, $LPPool:ident $norm:ident,
+        $AdaptiveMaxPool:ident $adaptive_max:ident $adaptive_indices:ident,
+        $AdaptiveAvgPool:ident $adaptive_avg:ident;)*) => {
+        $(
+            #[doc = concat!("[`Tensor::", stringify!($max), "`].")]
+            #[derive(Clone, Debug, Module)]
+            pub struct $MaxPool {
+                /// Sizes of the windows.
+                #[module(skip)]
+                pub kernel_size: [usize; $n],
+                /// Stride, padding, dilation.
+                #[module(skip)]
+                pub options: MaxPoolOptions<$n>,
+            }
+
+            impl $MaxPool {
+                /// Of windows of a size.
+                pub fn new(kernel_size: impl PerDim<$n>, options: MaxPoolOptions<$n>) -> Self {
+                    Self { kernel_size: kernel_size.per_dim(), options }
+                }
+
+                /// What [`Forward::forward`] gives, and where each element was, for the unpooling.
+                ///
+                /// # Errors
+                #[doc = concat!("As [`Tensor::", stringify!($max), "`].")]
+                pub fn forward_with_indices(&self, x: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
+                    x.$max_indices(self.kernel_size, &self.options)
+                }
+            }
+
+            impl Forward for $MaxPool {
+                fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+                    x.$max(self.kernel_size, &self.options)
+                }
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($unpool), "`].")]
+            #[derive(Clone, Debug, Module)]
+            pub struct $MaxUnpool {
+                /// Sizes of the windows.
+                #[module(skip)]
+                pub kernel_size: [usize; $n],
+                /// Stride and padding.
+                #[module(skip)]
+                pub options: MaxPoolOptions<$n>,
+            }
+
+            impl $MaxUnpool {
+                /// Of windows of a size.
+                pub fn new(kernel_size: impl PerDim<$n>, options: MaxPoolOptions<$n>) -> Self {
+                    Self { kernel_size: kernel_size.per_dim(), options }
+                }
+
+                /// Elements at the places that the pooling gave, in a tensor of `output_size`, or of the least that
+                /// fits.
+                ///
+                /// # Errors
+                #[doc = concat!("As [`Tensor::", stringify!($unpool), "`].")]
+                pub fn forward(
+                    &self,
+                    x: &Tensor,
+                    indices: &Tensor,
+                    output_size: Option<[usize; $n]>,
+                ) -> RusTorchResult<Tensor> {
+                    x.$unpool(indices, self.kernel_size, &self.options, output_size)
+                }
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($avg), "`].")]
+            #[derive(Clone, Debug, Module)]
+            pub struct $AvgPool {
+                /// Sizes of the windows.
+                #[module(skip)]
+                pub kernel_size: [usize; $n],
+                /// Stride, padding, what counts.
+                #[module(skip)]
+                pub options: AvgPoolOptions<$n>,
+            }
+
+            impl $AvgPool {
+                /// Of windows of a size.
+                pub fn new(kernel_size: impl PerDim<$n>, options: AvgPoolOptions<$n>) -> Self {
+                    Self { kernel_size: kernel_size.per_dim(), options }
+                }
+            }
+
+            impl Forward for $AvgPool {
+                fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+                    x.$avg(self.kernel_size, &self.options)
+                }
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($norm), "`].")]
+            #[derive(Clone, Debug, Module)]
+            pub struct $LPPool {
+                /// Which norm.
+                #[module(skip)]
+                pub norm_type: f64,
+                /// Sizes of the windows.
+                #[module(skip)]
+                pub kernel_size: [usize; $n],
+                /// Distance between windows; `None`: their size.
+                #[module(skip)]
+                pub stride: Option<[usize; $n]>,
+                /// May the last window go beyond the end?
+                #[module(skip)]
+                pub ceil_mode: bool,
+            }
+
+            impl $LPPool {
+                /// The norm of windows of a size, side by side.
+                pub fn new(norm_type: f64, kernel_size: impl PerDim<$n>) -> Self {
+                    let kernel_size = kernel_size.per_dim();
+                    Self { norm_type, kernel_size, stride: None, ceil_mode: false }
+                }
+
+                /// The same with windows so far apart.
+                #[must_use]
+                pub fn stride(mut self, stride: impl PerDim<$n>) -> Self {
+                    self.stride = Some(stride.per_dim());
+                    self
+                }
+
+                super::layers::setters!(ceil_mode: bool;);
+            }
+
+            impl Forward for $LPPool {
+                fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+                    x.$norm(self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+                }
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($adaptive_max), "`].")]
+            #[derive(Clone, Debug, Module)]
+            pub struct $AdaptiveMaxPool {
+                /// Number of windows along each dimension; `None`: the dimension's size.
+                #[module(skip)]
+                pub output_size: [Option<usize>; $n],
+            }
+
+            impl $AdaptiveMaxPool {
+                /// To so many windows.
+                pub fn new(output_size: [Option<usize>; $n]) -> Self {
+                    Self { output_size }
+                }
+
+                /// What [`Forward::forward`] gives, and where each element was.
+                ///
+                /// # Errors
+                #[doc = concat!("As [`Tensor::", stringify!($adaptive_max), "`].")]
+                pub fn forward_with_indices(&self, x: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
+                    x.$adaptive_indices(self.output_size)
+                }
+            }
+
+            impl Forward for $AdaptiveMaxPool {
+                fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+                    x.$adaptive_max(self.output_size)
+                }
+            }
+
+            #[doc = concat!("[`Tensor::", stringify!($adaptive_avg), "`].")]
+            #[derive(Clone, Debug, Module)]
+            pub struct $AdaptiveAvgPool {
+                /// Number of windows along each dimension; `None`: the dimension's size.
+                #[module(skip)]
+                pub output_size: [Option<usize>; $n],
+            }
+
+            impl $AdaptiveAvgPool {
+                /// To so many windows.
+                pub fn new(output_size: [Option<usize>; $n]) -> Self {
+                    Self { output_size }
+                }
+            }
+
+            impl Forward for $AdaptiveAvgPool {
+                fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+                    x.$adaptive_avg(self.output_size)
+                }
+            }
+        )*
+    };
+}
+
+pools! {
+    1: MaxPool1d max_pool1d max_pool1d_with_indices, MaxUnpool1d max_unpool1d, AvgPool1d avg_pool1d, LPPool1d lp_pool1d,
+        AdaptiveMaxPool1d adaptive_max_pool1d adaptive_max_pool1d_with_indices, AdaptiveAvgPool1d adaptive_avg_pool1d;
+    2: MaxPool2d max_pool2d max_pool2d_with_indices, MaxUnpool2d max_unpool2d, AvgPool2d avg_pool2d, LPPool2d lp_pool2d,
+        AdaptiveMaxPool2d adaptive_max_pool2d adaptive_max_pool2d_with_indices, AdaptiveAvgPool2d adaptive_avg_pool2d;
+    3: MaxPool3d max_pool3d max_pool3d_with_indices, MaxUnpool3d max_unpool3d, AvgPool3d avg_pool3d, LPPool3d lp_pool3d,
+        AdaptiveMaxPool3d adaptive_max_pool3d adaptive_max_pool3d_with_indices, AdaptiveAvgPool3d adaptive_avg_pool3d;
+}
+
+/// One module for each line: its name, number of dimensions, the tensor's method.
+macro_rules! fractional_pools {
+    ($($FractionalMaxPool:ident = $n:literal, $method:ident;)*) => {
+        $(
+            #[doc = concat!("[`Tensor::", stringify!($method), "`].")]
+            #[derive(Clone, Debug, Module)]
+            pub struct $FractionalMaxPool {
+                /// Sizes of the windows.
+                #[module(skip)]
+                pub kernel_size: [usize; $n],
+                /// How many windows there are.
+                #[module(skip)]
+                pub size: FractionalSize<$n>,
+                /// Where windows begin, as the method says; `None`: drawn each time.
+                #[module(skip)]
+                pub random_samples: Option<Tensor>,
+            }
+
+            impl $FractionalMaxPool {
+                /// Of windows of a size.
+                pub fn new(kernel_size: impl PerDim<$n>, size: FractionalSize<$n>) -> Self {
+                    Self { kernel_size: kernel_size.per_dim(), size, random_samples: None }
+                }
+
+                super::layers::setters!(random_samples: Option<Tensor>;);
+
+                /// What [`Forward::forward`] gives, and where each element was.
+                ///
+                /// # Errors
+                #[doc = concat!("As [`Tensor::", stringify!($method), "`].")]
+                pub fn forward_with_indices(&self, x: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
+                    x.$method(self.kernel_size, self.size, self.random_samples.as_ref())
+                }
+            }
+
+            impl Forward for $FractionalMaxPool {
+                fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+                    Ok(self.forward_with_indices(x)?.0)
+                }
+            }
+        )*
+    };
+}
+
+fractional_pools! {
+    FractionalMaxPool2d = 2, fractional_max_pool2d;
+    FractionalMaxPool3d = 3, fractional_max_pool3d;
+}

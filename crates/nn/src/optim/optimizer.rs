@@ -1,0 +1,530 @@
+//! What all optimisers do: parameters in groups, their state, one evaluation for a step.
+
+use std::collections::HashSet;
+
+use indexmap::IndexMap;
+use rustorch_files::Tensors;
+use rustorch_ir::DType;
+use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
+
+use super::options::Options;
+use crate::error::{require, unexpected};
+
+/// How an optimiser changes a parameter; the type holds its options.
+pub trait Rule: Options + Default + Send + Sync {
+    /// The optimiser's name, for errors.
+    const NAME: &'static str;
+
+    /// Fails for values that an option may not have.
+    ///
+    /// # Errors
+    /// The first such option.
+    fn check(&self) -> RusTorchResult<()>;
+
+    /// Fails for a parameter that it is not for.
+    ///
+    /// # Errors
+    /// Of most none.
+    fn check_parameter(&self, _name: &str, _parameter: &Tensor) -> RusTorchResult<()> {
+        Ok(())
+    }
+
+    /// The next value of a parameter by its gradient of the same shape, in the `step` that begins with 1. What is put
+    /// into the state is there in the next step.
+    ///
+    /// # Errors
+    /// Tensors whose shapes do not fit.
+    fn update(
+        &self,
+        step: f64,
+        parameter: &Tensor,
+        gradient: &Tensor,
+        state: &mut State,
+    ) -> RusTorchResult<Tensor>;
+}
+
+/// What an optimiser remembers of a parameter, by PyTorch's names.
+#[derive(Default)]
+pub struct State {
+    /// What is in memory.
+    stored: IndexMap<&'static str, Tensor>,
+    /// What comes into it with this step.
+    next: IndexMap<&'static str, Tensor>,
+}
+
+impl State {
+    /// What was put there in the last step, if there was one.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        self.stored.get(name)
+    }
+
+    /// What was put there in the last step, or else what `first` makes.
+    ///
+    /// # Errors
+    /// Those of `first`.
+    pub fn get_or(
+        &self,
+        name: &str,
+        first: impl FnOnce() -> RusTorchResult<Tensor>,
+    ) -> RusTorchResult<Tensor> {
+        self.get(name)
+            .map_or_else(first, |tensor| Ok(tensor.clone()))
+    }
+
+    /// What was put there in the last step, or else zeros like `tensor`.
+    ///
+    /// # Errors
+    /// A block format.
+    pub fn get_or_zeros(&self, name: &str, tensor: &Tensor) -> RusTorchResult<Tensor> {
+        self.get_or(name, || tensor.zeros_like())
+    }
+
+    /// What is there in the next step.
+    pub fn set(&mut self, name: &'static str, tensor: &Tensor) {
+        self.next.insert(name, tensor.clone());
+    }
+
+    /// Records that what was set is written to memory: where it was, or to new memory.
+    fn record(&mut self) -> RusTorchResult<()> {
+        for (name, tensor) in std::mem::take(&mut self.next) {
+            let mut memory = match self.stored.swap_remove(name) {
+                Some(memory) => memory,
+                None => tensor.zeros_like()?,
+            };
+            memory.copy_(&tensor)?;
+            self.stored.insert(name, memory);
+        }
+        Ok(())
+    }
+}
+
+/// A parameter with its name and state.
+struct Parameter {
+    name: String,
+    tensor: Tensor,
+    step: f64,
+    state: State,
+}
+
+/// Parameters that have the same options.
+pub struct ParamGroup<R> {
+    /// Learning rate and whatever else the optimiser has; it may be changed between steps.
+    pub options: R,
+    parameters: Vec<Parameter>,
+}
+
+impl<R> ParamGroup<R> {
+    /// The parameters with their names.
+    pub fn named_parameters(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        (self.parameters.iter()).map(|parameter| (parameter.name.as_str(), &parameter.tensor))
+    }
+}
+
+/// Parameters for an optimiser: with names, as
+/// [`named_parameters`](crate::nn::Module::named_parameters) gives them, or without, which are called by their numbers.
+pub trait IntoParameters {
+    /// With names; `first` is the number of those before.
+    fn into_parameters(self, first: usize) -> Vec<(String, Tensor)>;
+}
+
+impl IntoParameters for Vec<(String, Tensor)> {
+    fn into_parameters(self, _: usize) -> Vec<(String, Tensor)> {
+        self
+    }
+}
+
+impl IntoParameters for Vec<Tensor> {
+    fn into_parameters(self, first: usize) -> Vec<(String, Tensor)> {
+        let numbered = self.into_iter().enumerate();
+        numbered
+            .map(|(i, tensor)| ((first + i).to_string(), tensor))
+            .collect()
+    }
+}
+
+impl<const N: usize> IntoParameters for [Tensor; N] {
+    fn into_parameters(self, first: usize) -> Vec<(String, Tensor)> {
+        Vec::from(self).into_parameters(first)
+    }
+}
+
+/// An optimiser: parameters, which it changes in their memory by their gradients.
+///
+/// A step is recorded for all parameters and computed at once. Learning rates, numbers of steps and the like are data:
+/// all steps but the first have the same graph.
+pub struct Optimizer<R: Rule> {
+    groups: Vec<ParamGroup<R>>,
+}
+
+/// The version of what [`Optimizer::state_dict`] gives.
+const VERSION: f64 = 1.0;
+
+impl<R: Rule> Optimizer<R> {
+    /// Of one group.
+    ///
+    /// # Errors
+    /// Those of [`Optimizer::add_param_group`].
+    pub fn new(parameters: impl IntoParameters, options: R) -> RusTorchResult<Self> {
+        let mut optimizer = Self { groups: Vec::new() };
+        optimizer.add_param_group(parameters, options)?;
+        Ok(optimizer)
+    }
+
+    /// Adds a group with options of its own. Who is in it twice counts once.
+    ///
+    /// # Errors
+    /// An option that has no such value; a parameter that is no leaf, is not of floats, or is in a group already; two
+    /// of one name.
+    pub fn add_param_group(
+        &mut self,
+        parameters: impl IntoParameters,
+        options: R,
+    ) -> RusTorchResult<()> {
+        options.check()?;
+        let mut known: HashSet<usize> = self.parameters().map(|p| memory(&p.tensor)).collect();
+        let mut names: HashSet<String> = self.parameters().map(|p| p.name.clone()).collect();
+        let parameters = parameters.into_parameters(known.len());
+        let tensors: Vec<&Tensor> = parameters.iter().map(|(_, tensor)| tensor).collect();
+        eval_all(&tensors)?;
+        let (others, mut own) = (known.clone(), Vec::new());
+        for (name, tensor) in parameters {
+            let got = |what: &str| format!("{name}, which {what}");
+            let check = |fits, expected: &str, what| require(R::NAME, fits, expected, got(what));
+            check(
+                tensor.is_leaf(),
+                "leaves to train",
+                "was computed from others",
+            )?;
+            check(tensor.dtype().is_float(), "parameters of floats", "is not")?;
+            options.check_parameter(&name, &tensor)?;
+            // Of rank 0 it may be a number that is in no memory of its own yet.
+            tensor.storage()?;
+            let memory = memory(&tensor);
+            check(
+                !others.contains(&memory),
+                "each parameter in one group",
+                "is in another, too",
+            )?;
+            if known.insert(memory) {
+                check(
+                    !names.contains(&name),
+                    "a name for each parameter",
+                    "names two",
+                )?;
+                names.insert(name.clone());
+                own.push(Parameter {
+                    name,
+                    tensor,
+                    step: 0.0,
+                    state: State::default(),
+                });
+            }
+        }
+        self.groups.push(ParamGroup {
+            options,
+            parameters: own,
+        });
+        Ok(())
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.groups.iter().flat_map(|group| &group.parameters)
+    }
+
+    /// The groups.
+    pub fn param_groups(&self) -> &[ParamGroup<R>] {
+        &self.groups
+    }
+
+    /// The groups, whose options may be changed.
+    pub fn param_groups_mut(&mut self) -> &mut [ParamGroup<R>] {
+        &mut self.groups
+    }
+
+    /// Changes the parameters by gradients that `gradient` gives for each; those without one stay.
+    ///
+    /// # Errors
+    /// An option that has no such value; a gradient of another shape or dtype; what computing it fails with.
+    pub fn step_with(
+        &mut self,
+        gradient: impl Fn(&str, &Tensor) -> Option<Tensor>,
+    ) -> RusTorchResult<()> {
+        no_grad(|| {
+            self.groups
+                .iter()
+                .try_for_each(|group| group.options.check())?;
+            for group in &mut self.groups {
+                for parameter in &mut group.parameters {
+                    if let Some(gradient) = gradient(&parameter.name, &parameter.tensor) {
+                        parameter.record(&group.options, &gradient.detach())?;
+                    }
+                }
+            }
+            let written = self.parameters().flat_map(|parameter| {
+                let state = parameter.state.stored.values();
+                state.chain([&parameter.tensor])
+            });
+            eval_all(&written.collect::<Vec<_>>())
+        })
+    }
+
+    /// The state by names: `state.NAME.exp_avg` and so on, `param_groups.0.lr` and so on, and a version. They are
+    /// handles on the optimiser's memory.
+    ///
+    /// # Errors
+    /// More than memory could hold.
+    pub fn state_dict(&self) -> RusTorchResult<Tensors> {
+        let mut tensors = Tensors::new();
+        tensors.insert("version", Tensor::scalar(VERSION, DType::F64)?);
+        for parameter in self.parameters().filter(|parameter| parameter.step > 0.0) {
+            let name = |key| format!("state.{}.{key}", parameter.name);
+            tensors.insert(name("step"), Tensor::scalar(parameter.step, DType::F64)?);
+            for (key, tensor) in &parameter.state.stored {
+                tensors.insert(name(key), tensor.clone());
+            }
+        }
+        for (i, group) in self.groups.iter().enumerate() {
+            let mut options = Vec::new();
+            (group.options.clone()).each(&mut |name, value| options.push((name, value.numbers())));
+            for (name, numbers) in options {
+                let length = numbers.len();
+                let tensor = Tensor::from_vec(numbers, length)?;
+                tensors.insert(format!("param_groups.{i}.{name}"), tensor);
+            }
+        }
+        Ok(tensors)
+    }
+
+    /// Takes a state that [`Optimizer::state_dict`] gave, by the names of parameters. Nothing is changed if it does
+    /// not fit.
+    ///
+    /// # Errors
+    /// All that does not fit, in one: a newer version, other groups, options or parameters, other shapes.
+    pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
+        let mut loaded = Loaded::<R>::default();
+        let groups: Vec<R> = self
+            .groups
+            .iter()
+            .map(|group| group.options.clone())
+            .collect();
+        loaded.groups = groups;
+        let shapes: IndexMap<&str, &Tensor> = self
+            .parameters()
+            .map(|p| (p.name.as_str(), &p.tensor))
+            .collect();
+        let version = state
+            .opt("version")
+            .map(|version| number(version, "version"));
+        match version.transpose()? {
+            Some(VERSION) => {}
+            Some(version) => loaded.problems.push(format!(
+                "version {version}, where this is for version {VERSION} (a newer rustorch reads it)"
+            )),
+            None => loaded
+                .problems
+                .push("no version (is it the state of an optimiser?)".to_owned()),
+        }
+        for (name, tensor) in state.iter() {
+            if let Some(name) = name.strip_prefix("param_groups.") {
+                loaded.option(name, tensor)?;
+            } else if let Some(name) = name.strip_prefix("state.") {
+                loaded.state(name, tensor, &shapes)?;
+            } else if name != "version" {
+                loaded.problems.push(format!("an unknown {name}"));
+            }
+        }
+        for (i, options) in loaded.groups.iter().enumerate() {
+            let (mut names, mut options) = (Vec::new(), options.clone());
+            options.each(&mut |name, _| names.push(format!("param_groups.{i}.{name}")));
+            let missing = names.into_iter().filter(|name| state.opt(name).is_none());
+            loaded
+                .problems
+                .extend(missing.map(|name| format!("no {name}")));
+            loaded
+                .problems
+                .extend(options.check().err().map(|e| e.to_string()));
+        }
+        let expected = format_args!("the state of {} with these parameters", R::NAME);
+        require(
+            "load_state_dict",
+            loaded.problems.is_empty(),
+            expected,
+            loaded.problems.join("; "),
+        )?;
+        for (group, options) in self.groups.iter_mut().zip(loaded.groups) {
+            group.options = options;
+            for parameter in &mut group.parameters {
+                (parameter.step, parameter.state) = loaded
+                    .states
+                    .swap_remove(&parameter.name)
+                    .unwrap_or_default();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is loaded, until it is known that all of it fits.
+struct Loaded<R> {
+    groups: Vec<R>,
+    states: IndexMap<String, (f64, State)>,
+    problems: Vec<String>,
+}
+
+impl<R> Default for Loaded<R> {
+    fn default() -> Self {
+        Self {
+            groups: Vec::new(),
+            states: IndexMap::new(),
+            problems: Vec::new(),
+        }
+    }
+}
+
+impl<R: Rule> Loaded<R> {
+    /// `0.lr`.
+    fn option(&mut self, name: &str, tensor: &Tensor) -> RusTorchResult<()> {
+        let numbers = tensor
+            .to_dtype(DType::F64)?
+            .flatten(0, -1)?
+            .to_vec::<f64>()?;
+        let parts = name
+            .split_once('.')
+            .and_then(|(i, name)| Some((i.parse().ok()?, name)));
+        let is_set = parts.is_some_and(|(i, name): (usize, &str)| {
+            self.groups
+                .get_mut(i)
+                .is_some_and(|options| options.set_option(name, &numbers))
+        });
+        if !is_set {
+            self.problems
+                .push(format!("an unknown option param_groups.{name}"));
+        }
+        Ok(())
+    }
+
+    /// `fc.weight.exp_avg`.
+    fn state(
+        &mut self,
+        name: &str,
+        tensor: &Tensor,
+        parameters: &IndexMap<&str, &Tensor>,
+    ) -> RusTorchResult<()> {
+        let parts = name.rsplit_once('.');
+        let known = parts.and_then(|(name, key)| {
+            let key = STATE_KEYS.iter().find(|known| **known == key)?;
+            Some((name, *key, *parameters.get(name)?))
+        });
+        let Some((name, key, parameter)) = known else {
+            self.problems.push(format!("an unknown state.{name}"));
+            return Ok(());
+        };
+        let (step, state) = self.states.entry(name.to_owned()).or_default();
+        if key == "step" {
+            *step = number(tensor, "step")?;
+            return Ok(());
+        }
+        let (shape, own) = (tensor.shape(), parameter.shape());
+        let fits = match key {
+            "eta" | "mu" | "mu_product" => shape.is_empty(),
+            // Of rows and columns.
+            "row_var" | "col_var" => {
+                shape.len() == own.len() && shape.iter().zip(own).all(|(a, b)| a == b || *a == 1)
+            }
+            _ => shape == own,
+        };
+        if !fits {
+            self.problems.push(format!(
+                "state.{name}.{key} {shape:?} for a parameter {own:?}"
+            ));
+        }
+        // Memory of its own, which steps write to.
+        let mut memory = tensor.zeros_like()?;
+        memory.copy_(&tensor.detach())?;
+        memory.eval()?;
+        state.stored.insert(key, memory);
+        Ok(())
+    }
+}
+
+/// What optimisers remember, by name.
+const STATE_KEYS: [&str; 20] = [
+    "step",
+    "acc_delta",
+    "ax",
+    "col_var",
+    "eta",
+    "exp_avg",
+    "exp_avg_sq",
+    "exp_inf",
+    "grad_avg",
+    "max_exp_avg_sq",
+    "momentum_buffer",
+    "mu",
+    "mu_product",
+    "prev",
+    "row_var",
+    "square_avg",
+    "step_size",
+    "sum",
+    "variance",
+    "z",
+];
+
+fn number(tensor: &Tensor, what: &'static str) -> RusTorchResult<f64> {
+    match tensor.numel() {
+        1 => tensor.to_dtype(DType::F64)?.reshape([1])?.item(),
+        n => Err(unexpected(
+            "load_state_dict",
+            format_args!("one number as {what}"),
+            n,
+        )),
+    }
+}
+
+/// What tells memory from other memory.
+fn memory(tensor: &Tensor) -> usize {
+    tensor.storage_in_memory().map_or(0, |memory| memory.id())
+}
+
+impl Parameter {
+    /// Records a step.
+    fn record<R: Rule>(&mut self, options: &R, gradient: &Tensor) -> RusTorchResult<()> {
+        let fits =
+            gradient.shape() == self.tensor.shape() && gradient.dtype() == self.tensor.dtype();
+        let described = |x: &Tensor| format!("{}{:?}", x.dtype(), x.shape());
+        let expected = format_args!("a gradient {} of {}", described(&self.tensor), self.name);
+        require(R::NAME, fits, expected, described(gradient))?;
+        self.step += 1.0;
+        let next = options.update(self.step, &self.tensor.detach(), gradient, &mut self.state)?;
+        self.tensor.copy_(&next)?;
+        self.state.record()
+    }
+}
+
+/// What schedules change: the learning rate and momentum of each group.
+pub trait LearningRates {
+    /// Number of groups.
+    fn groups(&self) -> usize;
+
+    /// The numbers of an option of a group: `lr`, `momentum`, `betas`; `None` if it has none.
+    fn option(&self, group: usize, name: &str) -> Option<Vec<f64>>;
+
+    /// Sets an option of a group; `false` if it has none.
+    fn set_option(&mut self, group: usize, name: &str, numbers: &[f64]) -> bool;
+}
+
+impl<R: Rule> LearningRates for Optimizer<R> {
+    fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    fn option(&self, group: usize, name: &str) -> Option<Vec<f64>> {
+        self.groups.get(group)?.options.option(name)
+    }
+
+    fn set_option(&mut self, group: usize, name: &str, numbers: &[f64]) -> bool {
+        let group = self.groups.get_mut(group);
+        group.is_some_and(|group| group.options.set_option(name, numbers))
+    }
+}

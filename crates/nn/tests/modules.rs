@@ -1,0 +1,371 @@
+//! Modules as trees of tensors: names, state dictionaries, modes, initialisers.
+
+extern crate rustorch_nn as rustorch;
+
+use rustorch::nn::{self, Forward, Module, init, parameter};
+use rustorch_files::Tensors;
+use rustorch_ir::DType;
+use rustorch_tensor::{RusTorchResult, Tensor, assert_close, manual_seed, tensor};
+
+#[derive(Clone, Module)]
+struct Block {
+    conv: nn::Conv2d,
+    norm: nn::BatchNorm2d,
+    dropout: nn::Dropout,
+    #[module(skip)]
+    factor: f64,
+}
+
+#[derive(Module)]
+struct Net {
+    blocks: nn::ModuleList<Block>,
+    head: Option<nn::Linear>,
+    scales: nn::ParameterList,
+}
+
+fn net() -> RusTorchResult<Net> {
+    let block = || -> RusTorchResult<Block> {
+        Ok(Block {
+            conv: nn::Conv2d::new(2, 2, 3, nn::ConvOptions::default().padding(1))?,
+            norm: nn::BatchNorm2d::new(2)?,
+            dropout: nn::Dropout::default(),
+            factor: 0.5,
+        })
+    };
+    Ok(Net {
+        blocks: vec![block()?, block()?],
+        head: Some(nn::Linear::new(2, 3)?.without_bias()),
+        scales: vec![parameter(tensor![1.0, 2.0])?],
+    })
+}
+
+impl Forward for Net {
+    fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+        let mut x = x.clone();
+        for block in &self.blocks {
+            let y = block.norm.forward(&block.conv.forward(&x)?)?;
+            x = block.dropout.forward(&y.relu()?)?.mul(block.factor)?;
+        }
+        let x = x.mean((-1, -2), false)?.mul(&self.scales[0])?;
+        self.head
+            .as_ref()
+            .map_or(Ok(x.clone()), |head| head.forward(&x))
+    }
+}
+
+#[test]
+fn names_are_pytorchs() -> RusTorchResult<()> {
+    let net = net()?;
+    let state = net.state_dict();
+    let names: Vec<&str> = state.names().collect();
+    let block = |i: usize| {
+        [
+            "conv.weight",
+            "conv.bias",
+            "norm.weight",
+            "norm.bias",
+            "norm.running_mean",
+            "norm.running_var",
+            "norm.num_batches_tracked",
+        ]
+        .map(|name| format!("blocks.{i}.{name}"))
+    };
+    let expected = [block(0), block(1)].concat();
+    assert_eq!(names[..14], expected[..]);
+    assert_eq!(names[14..], ["head.weight", "scales.0"]);
+    assert_eq!(net.named_parameters().len(), 4 + 4 + 2);
+    assert_eq!(net.named_buffers().len(), 6);
+    assert!(
+        net.parameters()
+            .iter()
+            .all(|p| p.requires_grad() && p.is_leaf())
+    );
+    assert!(net.buffers().iter().all(|b| !b.requires_grad()));
+    Ok(())
+}
+
+#[test]
+fn a_shared_weight_is_one_parameter() -> RusTorchResult<()> {
+    let layer = nn::Linear::new(2, 2)?;
+    layer.weight.eval()?;
+    let tied = nn::sequential![layer.clone(), nn::ReLU, layer];
+    let names: Vec<String> = tied
+        .named_parameters()
+        .into_iter()
+        .map(|(n, _)| n)
+        .collect();
+    assert_eq!(names[0], "0.weight");
+    assert!(!names.contains(&"2.weight".to_owned()));
+    assert_eq!(tied.state_dict().len(), 4);
+    Ok(())
+}
+
+#[test]
+fn state_goes_through_files() -> Result<(), Box<dyn std::error::Error>> {
+    manual_seed(1);
+    let folder = tempfile::tempdir()?;
+    let x = Tensor::rand([3, 2, 4, 4], DType::F32)?;
+    let mut model = net()?;
+    // Statistics that are not the first ones.
+    model.forward(&x)?.eval()?;
+    model.eval();
+    let y = model.forward(&x)?;
+    for name in ["model.safetensors", "model.pt"] {
+        let path = folder.path().join(name);
+        rustorch_files::save(&path, &model.state_dict())?;
+        let mut other = net()?;
+        let parameter = other.blocks[0].conv.weight.clone();
+        other.load_state_dict(&rustorch_files::load(&path)?, true)?;
+        other.eval();
+        assert_close!(other.forward(&x)?, y, 0.0, 0.0);
+        // Written in place: handles from before show it.
+        assert_close!(
+            parameter.detach(),
+            model.blocks[0].conv.weight.detach(),
+            0.0,
+            0.0
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn strict_loading_says_all_that_is_wrong() -> RusTorchResult<()> {
+    let mut layer = nn::sequential![nn::Linear::new(2, 3)?, nn::Linear::new(3, 1)?];
+    let before = layer
+        .state_dict()
+        .get("0.weight")
+        .unwrap()
+        .to_vec::<f32>()?;
+    let mut state = Tensors::new();
+    state.insert("0.weight", Tensor::ones([3, 2], DType::F32)?);
+    state.insert("0.bias", Tensor::ones(2, DType::F32)?);
+    state.insert("2.weight", Tensor::ones(1, DType::F32)?);
+    let error = layer.load_state_dict(&state, true).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "load_state_dict: expected a tensor for each of the module's parameters and buffers, got none for \
+         1.weight, 1.bias; unknown ones 2.weight; 0.bias [2] in place of [3]"
+    );
+    // Nothing was written, and shapes count without strictness, too.
+    let now = layer
+        .state_dict()
+        .get("0.weight")
+        .unwrap()
+        .to_vec::<f32>()?;
+    assert_eq!(before, now);
+    assert!(layer.load_state_dict(&state, false).is_err());
+    state.insert("0.bias", Tensor::ones(3, DType::F64)?);
+    let unmatched = layer.load_state_dict(&state, false)?;
+    assert_eq!(unmatched.missing, ["1.weight", "1.bias"]);
+    assert_eq!(unmatched.unexpected, ["2.weight"]);
+    let bias = layer.state_dict().get("0.bias").unwrap().clone();
+    assert_eq!(
+        (bias.dtype(), bias.to_vec::<f32>()?),
+        (DType::F32, vec![1.0; 3])
+    );
+    Ok(())
+}
+
+#[test]
+fn modes_reach_every_module() -> RusTorchResult<()> {
+    manual_seed(3);
+    let mut model = net()?;
+    let x = Tensor::rand([3, 2, 4, 4], DType::F32)?;
+    assert!(
+        !model
+            .forward(&x)?
+            .allclose(&model.forward(&x)?, 1e-5, 1e-8)?
+    );
+    model.eval();
+    assert!(!model.blocks[1].dropout.training.is_on());
+    assert!(model.forward(&x)?.equal(&model.forward(&x)?)?);
+    model.train(true);
+    assert!(model.blocks[0].norm.training.is_on());
+    Ok(())
+}
+
+/// By PyTorch 2.15: `m = nn.BatchNorm1d(2)`, `m(x)` twice.
+#[test]
+fn batches_change_running_statistics() -> RusTorchResult<()> {
+    let norm = nn::BatchNorm1d::new(2)?;
+    let x = parameter(tensor![[1.0, 2.0], [3.0, 6.0], [5.0, 1.0]])?;
+    let y = norm.forward(&x)?;
+    norm.forward(&x)?;
+    let state = norm.state_dict();
+    assert_close!(
+        y.detach(),
+        tensor![
+            [-1.2247425, -0.46291],
+            [0.0, 1.3887299],
+            [1.2247425, -0.92582]
+        ]
+    );
+    assert_close!(state.get("running_mean").unwrap(), tensor![0.57, 0.57]);
+    assert_close!(state.get("running_var").unwrap(), tensor![1.57, 2.14]);
+    assert_eq!(state.get("num_batches_tracked").unwrap().item()?, 2.0);
+    // All batches count the same.
+    let norm = nn::BatchNorm1d::new(2)?.momentum(None);
+    norm.forward(&x)?;
+    norm.forward(&x)?;
+    let state = norm.state_dict();
+    assert_close!(state.get("running_mean").unwrap(), tensor![3.0, 3.0]);
+    let error = norm.forward(&tensor![1.0, 2.0]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "BatchNorm1d: expected a tensor [n, c] or [n, c, l], got [2]"
+    );
+    Ok(())
+}
+
+#[test]
+fn modules_change_their_dtype() -> RusTorchResult<()> {
+    let mut norm = nn::BatchNorm1d::new(2)?;
+    norm.to_dtype(DType::F64)?;
+    let state = norm.state_dict();
+    let dtypes: Vec<DType> = state.iter().map(|(_, tensor)| tensor.dtype()).collect();
+    assert_eq!(
+        dtypes,
+        [DType::F64, DType::F64, DType::F64, DType::F64, DType::I64]
+    );
+    assert!(norm.parameters().iter().all(Tensor::requires_grad));
+    norm.requires_grad_(false)?;
+    assert!(!norm.parameters().iter().any(Tensor::requires_grad));
+    assert!(norm.to_dtype(DType::I32).is_err());
+    Ok(())
+}
+
+#[test]
+fn deep_copies_have_memory_of_their_own() -> RusTorchResult<()> {
+    let layer = nn::Linear::new(2, 2)?;
+    let mut copy = nn::deep_copy(&layer)?;
+    assert!(copy.weight.detach().equal(&layer.weight.detach())?);
+    init::zeros_(&mut copy.weight)?;
+    assert!(!copy.weight.detach().equal(&layer.weight.detach())?);
+    let mut same = layer.clone();
+    init::zeros_(&mut same.weight)?;
+    assert!(same.weight.detach().equal(&layer.weight.detach())?);
+    Ok(())
+}
+
+/// Mean and standard deviation of elements.
+fn moments(tensor: &Tensor) -> RusTorchResult<[f64; 2]> {
+    let tensor = tensor.detach();
+    let mean = tensor.mean(None, false)?.item()?;
+    Ok([
+        mean,
+        tensor
+            .sub(mean)?
+            .square()?
+            .mean(None, false)?
+            .item()?
+            .sqrt(),
+    ])
+}
+
+#[test]
+fn initialisers_draw_as_they_say() -> RusTorchResult<()> {
+    manual_seed(0);
+    use init::{FanMode, Nonlinearity};
+    assert_eq!(init::calculate_gain(Nonlinearity::Relu), 2f64.sqrt());
+    // Names, and the standard deviation of weights [300, 200].
+    type Case<'a> = (&'a str, &'a dyn Fn(&mut Tensor) -> RusTorchResult<()>, f64);
+    let relu = Nonlinearity::Relu;
+    let cases: [Case; 9] = [
+        (
+            "uniform",
+            &|t| init::uniform_(t, -1.0, 1.0),
+            (1f64 / 3.0).sqrt(),
+        ),
+        ("normal", &|t| init::normal_(t, 0.0, 0.5), 0.5),
+        (
+            "xavier_uniform",
+            &|t| init::xavier_uniform_(t, 1.0),
+            (2f64 / 500.0).sqrt(),
+        ),
+        (
+            "xavier_normal",
+            &|t| init::xavier_normal_(t, 2.0),
+            2.0 * (2f64 / 500.0).sqrt(),
+        ),
+        (
+            "kaiming_uniform",
+            &|t| init::kaiming_uniform_(t, FanMode::FanIn, relu),
+            0.1,
+        ),
+        (
+            "kaiming_normal",
+            &|t| init::kaiming_normal_(t, FanMode::FanOut, relu),
+            (2f64 / 300.0).sqrt(),
+        ),
+        (
+            "trunc_normal",
+            &|t| init::trunc_normal_(t, 0.0, 0.5, [-2.0, 2.0]),
+            0.5,
+        ),
+        (
+            "orthogonal",
+            &|t| init::orthogonal_(t, 1.0),
+            (1f64 / 300.0).sqrt(),
+        ),
+        ("sparse", &|t| init::sparse_(t, 0.5, 1.0), 0.5f64.sqrt()),
+    ];
+    for (name, initialise, expected) in cases {
+        let mut weight = parameter(Tensor::zeros([300, 200], DType::F32)?)?;
+        initialise(&mut weight)?;
+        assert!(weight.requires_grad(), "{name}");
+        let [mean, std] = moments(&weight)?;
+        assert!(mean.abs() < 0.02, "{name}: {mean}");
+        assert!(
+            (std / expected - 1.0).abs() < 0.03,
+            "{name}: {std}, not {expected}"
+        );
+    }
+    let mut weight = Tensor::zeros([3, 5], DType::F64)?;
+    init::orthogonal_(&mut weight, 2.0)?;
+    assert_close!(
+        weight.matmul(&weight.t()?)?,
+        Tensor::eye(3, DType::F64)?.mul(4)?,
+        1e-9,
+        1e-9
+    );
+    init::eye_(&mut weight)?;
+    assert_eq!(weight.sum_all()?.item()?, 3.0);
+    let mut kernel = Tensor::zeros([4, 2, 3], DType::F32)?;
+    init::dirac_(&mut kernel, 2)?;
+    let x = Tensor::rand([1, 4, 6], DType::F32)?;
+    let options = nn::ConvOptions::default().padding(1).groups(2usize);
+    assert_close!(x.conv1d(&kernel, None, &options)?, x);
+    assert!(init::xavier_normal_(&mut Tensor::zeros(3, DType::F32)?, 1.0).is_err());
+    Ok(())
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_errors() {
+    assert!(nn::Conv2d::new(3, 4, 3, nn::ConvOptions::default().groups(2usize)).is_err());
+    assert!(nn::GroupNorm::new(3, 4).is_err());
+    assert!(nn::Dropout::new(1.5).is_err());
+    assert!(
+        nn::Embedding::new(3, 2)
+            .and_then(|e| e.padding_idx(3))
+            .is_err()
+    );
+    let linear = nn::Linear::new(3, 2).unwrap();
+    assert!(linear.forward(&tensor![1.0, 2.0]).is_err());
+}
+
+#[test]
+fn rows_of_padding_are_zeros_and_large_rows_shrink() -> RusTorchResult<()> {
+    let table = nn::Embedding::new(4, 3)?.padding_idx(-1)?;
+    assert_eq!(table.forward(&tensor![3])?.to_vec::<f32>()?, [0.0; 3]);
+    let table = nn::Embedding::new(4, 3)?.max_norm(0.1);
+    let rows = table.forward(&tensor![[0, 2]])?;
+    assert_eq!(rows.shape(), [1, 2, 3]);
+    let norms = table.weight.detach().norm(2.0, 1, false)?.to_vec::<f32>()?;
+    assert!(
+        (norms[0] - 0.1).abs() < 1e-4 && (norms[2] - 0.1).abs() < 1e-4,
+        "{norms:?}"
+    );
+    assert!(norms[1] > 0.2 && norms[3] > 0.2, "{norms:?}");
+    Ok(())
+}

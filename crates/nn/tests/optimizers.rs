@@ -1,0 +1,246 @@
+//! Optimisers: groups, state, what they refuse, how often they plan. Their numbers are compared with PyTorch's by
+//! `replay --optimizers` of `rustorch-conformance`.
+
+use rustorch_files::Tensors;
+use rustorch_ir::DType;
+use rustorch_nn::nn::parameter;
+use rustorch_nn::optim::{
+    ASGDOptions, AdadeltaOptions, Adafactor, AdafactorOptions, AdagradOptions, Adam, AdamOptions,
+    AdamWOptions, AdamaxOptions, Muon, MuonOptions, NAdamOptions, Optimizer, RAdamOptions,
+    RMSpropOptions, RpropOptions, Rule, SGD, SGDOptions, SparseAdamOptions,
+};
+use rustorch_runtime::{Routing, Runtime};
+use rustorch_tensor::{RusTorchResult, Tensor, assert_close, host, tensor, with_runtime};
+
+/// The gradient of `Σ (x - 1)²`.
+fn pull(_: &str, x: &Tensor) -> Option<Tensor> {
+    x.detach().sub(1).and_then(|x| x.mul(2)).ok()
+}
+
+fn weights() -> RusTorchResult<Vec<(String, Tensor)>> {
+    Ok(vec![
+        (
+            "weight".to_owned(),
+            parameter(tensor![[3.0, -2.0], [0.5, 4.0]])?,
+        ),
+        ("other".to_owned(), parameter(tensor![[1.0, -1.0]])?),
+    ])
+}
+
+#[test]
+fn steps_write_over_the_parameters_memory() -> RusTorchResult<()> {
+    let named = weights()?;
+    let handle = named[0].1.clone();
+    handle.eval()?;
+    let mut sgd = SGD::new(named, SGDOptions::default().lr(0.25))?;
+    sgd.step_with(pull)?;
+    assert_close!(handle.detach(), tensor![[2.0, -0.5], [0.75, 2.5]]);
+    assert!(handle.requires_grad() && handle.is_leaf());
+    // What has no gradient stays.
+    sgd.step_with(|name, x| (name == "other").then(|| x.detach()))?;
+    assert_close!(handle.detach(), tensor![[2.0, -0.5], [0.75, 2.5]]);
+    Ok(())
+}
+
+#[test]
+fn groups_have_options_of_their_own() -> RusTorchResult<()> {
+    let [first, second] = <[_; 2]>::try_from(weights()?).ok().unwrap();
+    let (a, b) = (first.1.clone(), second.1.clone());
+    let mut sgd = SGD::new(vec![first], SGDOptions::default().lr(0.25))?;
+    sgd.add_param_group(vec![second], SGDOptions::default().lr(0.5))?;
+    sgd.step_with(pull)?;
+    assert_close!(a.detach(), tensor![[2.0, -0.5], [0.75, 2.5]]);
+    assert_close!(b.detach(), tensor![[1.0, 1.0]]);
+    sgd.param_groups_mut()[0].options.lr = 0.5;
+    sgd.step_with(pull)?;
+    assert_close!(a.detach(), tensor![[1.0, 1.0], [1.0, 1.0]]);
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_trained_is_refused() -> RusTorchResult<()> {
+    let error = |result: RusTorchResult<SGD>| result.err().unwrap().to_string();
+    let [first, second] = <[_; 2]>::try_from(weights()?).ok().unwrap();
+    for lr in [f64::NAN, -1.0] {
+        let message = error(SGD::new(vec![first.clone()], SGDOptions::default().lr(lr)));
+        assert!(
+            message.starts_with("SGD: expected lr of 0 or more, got "),
+            "{message}"
+        );
+    }
+    // Later, too: nothing is changed by it.
+    let mut sgd = SGD::new(vec![first.clone()], SGDOptions::default())?;
+    sgd.param_groups_mut()[0].options.lr = f64::NAN;
+    assert!(sgd.step_with(pull).is_err());
+    assert_close!(first.1.detach(), tensor![[3.0, -2.0], [0.5, 4.0]]);
+    // In two groups; twice in one is once.
+    let mut sgd = SGD::new(vec![second.clone(), second.clone()], SGDOptions::default())?;
+    assert_eq!(sgd.param_groups()[0].named_parameters().count(), 1);
+    let twice = sgd.add_param_group(vec![second.clone()], SGDOptions::default());
+    assert_eq!(
+        twice.unwrap_err().to_string(),
+        "SGD: expected each parameter in one group, got other, which is in another, too"
+    );
+    let named = ("weight".to_owned(), first.1.clone());
+    let names_two = SGD::new(
+        vec![named, ("weight".to_owned(), second.1.clone())],
+        SGDOptions::default(),
+    );
+    assert!(error(names_two).contains("weight, which names two"));
+    let computed = ("x".to_owned(), first.1.mul(2)?);
+    assert!(
+        error(SGD::new(vec![computed], SGDOptions::default())).contains("was computed from others")
+    );
+    let integers = ("x".to_owned(), tensor![1, 2]);
+    assert!(
+        error(SGD::new(vec![integers], SGDOptions::default())).contains("parameters of floats")
+    );
+    let vector = vec![parameter(tensor![1.0, 2.0])?];
+    let message = Muon::new(vector, MuonOptions::default())
+        .err()
+        .unwrap()
+        .to_string();
+    assert_eq!(
+        message,
+        "Muon: expected matrices (others are for AdamW), got 0 [2]"
+    );
+    let nesterov = SGDOptions::default().nesterov(true);
+    assert!(error(SGD::new(vec![first.clone()], nesterov)).contains("for nesterov"));
+    // A gradient that is another's.
+    let mut sgd = SGD::new(vec![first], SGDOptions::default())?;
+    let message = sgd
+        .step_with(|_, _| Some(tensor![1.0,]))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        message,
+        "SGD: expected a gradient f32[2, 2] of weight, got f32[1]"
+    );
+    Ok(())
+}
+
+/// Five steps, or two, a state that is saved and loaded by another, and three.
+fn resumes<R: Rule>(options: R) -> Result<(), Box<dyn std::error::Error>> {
+    let folder = tempfile::tempdir()?;
+    let whole = weights()?;
+    let mut optimizer = Optimizer::new(whole.clone(), options.clone())?;
+    for _ in 0..5 {
+        optimizer.step_with(pull)?;
+    }
+    let parts = weights()?;
+    let mut optimizer = Optimizer::new(parts.clone(), options)?;
+    for _ in 0..2 {
+        optimizer.step_with(pull)?;
+    }
+    for name in ["state.safetensors", "state.pt"] {
+        let path = folder.path().join(name);
+        rustorch_files::save(&path, &optimizer.state_dict()?)?;
+        // Of other options, which are loaded, too.
+        optimizer = Optimizer::new(parts.clone(), R::default())?;
+        optimizer.load_state_dict(&rustorch_files::load(&path)?)?;
+    }
+    for _ in 0..3 {
+        optimizer.step_with(pull)?;
+    }
+    for ((name, a), (_, b)) in whole.iter().zip(&parts) {
+        assert!(a.detach().equal(&b.detach())?, "{} {name}", R::NAME);
+        let distance = a.detach().sub(1)?.abs()?.sum_all()?.item()?;
+        assert!(distance.is_finite(), "{} {name}", R::NAME);
+    }
+    Ok(())
+}
+
+#[test]
+fn state_is_saved_and_loaded_by_name() -> Result<(), Box<dyn std::error::Error>> {
+    resumes(SGDOptions::default().lr(0.1).momentum(0.9).nesterov(true))?;
+    resumes(ASGDOptions::default().t0(1.0))?;
+    resumes(RpropOptions::default())?;
+    resumes(RMSpropOptions::default().centered(true).momentum(0.5))?;
+    resumes(AdagradOptions::default().initial_accumulator_value(0.5))?;
+    resumes(AdadeltaOptions::default())?;
+    resumes(AdamOptions::default().amsgrad(true))?;
+    resumes(AdamWOptions::default())?;
+    resumes(AdamaxOptions::default())?;
+    resumes(NAdamOptions::default())?;
+    resumes(RAdamOptions::default().betas([0.9, 0.6]))?;
+    resumes(SparseAdamOptions::default())?;
+    resumes(AdafactorOptions::default().eps1(0.001))?;
+    resumes(MuonOptions::default())
+}
+
+#[test]
+fn states_of_others_are_refused() -> RusTorchResult<()> {
+    let mut adam = Adam::new(weights()?, AdamOptions::default())?;
+    adam.step_with(pull)?;
+    let state = adam.state_dict()?;
+    assert_eq!(state.get("state.weight.exp_avg").unwrap().shape(), [2, 2]);
+    assert_eq!(
+        state.get("param_groups.0.betas").unwrap().to_vec::<f64>()?,
+        [0.9, 0.999]
+    );
+    let refused = |state: &Tensors| {
+        let mut adam = Adam::new(weights()?, AdamOptions::default().lr(0.5))?;
+        let error = adam.load_state_dict(state).unwrap_err().to_string();
+        assert_eq!(adam.param_groups()[0].options.lr, 0.5);
+        RusTorchResult::Ok(error)
+    };
+    let changed = |name: &str, tensor: Tensor| {
+        let mut state = state.clone();
+        state.insert(name, tensor);
+        state
+    };
+    assert!(
+        refused(&changed("version", tensor!(2.0)))?
+            .contains("version 2, where this is for version 1")
+    );
+    assert!(
+        refused(&changed("state.fc.exp_avg", tensor!(2.0)))?.contains("unknown state.fc.exp_avg")
+    );
+    let misshapen = refused(&changed("state.weight.exp_avg", tensor![1.0,]))?;
+    assert!(
+        misshapen.contains("state.weight.exp_avg [1] for a parameter [2, 2]"),
+        "{misshapen}"
+    );
+    assert!(refused(&changed("param_groups.1.lr", tensor![1.0,]))?.contains("unknown option"));
+    assert!(
+        refused(&changed("param_groups.0.lr", tensor![f64::NAN,]))?.contains("lr of 0 or more")
+    );
+    let empty = refused(&Tensors::new())?;
+    assert!(
+        empty.contains("no version") && empty.contains("no param_groups.0.lr"),
+        "{empty}"
+    );
+    // Another optimiser's.
+    let mut sgd = SGD::new(weights()?, SGDOptions::default())?;
+    assert!(
+        sgd.load_state_dict(&state)
+            .unwrap_err()
+            .to_string()
+            .contains("param_groups.0.betas")
+    );
+    Ok(())
+}
+
+/// Numbers of steps and learning rates are data.
+#[test]
+fn later_steps_are_planned_once() -> RusTorchResult<()> {
+    let runtime = Runtime::new(host(1));
+    with_runtime(&runtime, Routing::AUTO, || {
+        let parameters = [parameter(Tensor::ones([3, 5], DType::F32)?)?];
+        let mut adafactor = Adafactor::new(parameters, AdafactorOptions::default())?;
+        let gradient = Tensor::ones([3, 5], DType::F32)?.mul(0.5)?;
+        gradient.eval()?;
+        let step = |optimizer: &mut Adafactor| optimizer.step_with(|_, _| Some(gradient.clone()));
+        // From the third step on less than half of new squares counts.
+        for _ in 0..3 {
+            step(&mut adafactor)?;
+        }
+        let before = runtime.plans().new;
+        for i in 0..20 {
+            adafactor.param_groups_mut()[0].options.lr = 0.01 / (f64::from(i) + 1.5);
+            step(&mut adafactor)?;
+        }
+        assert_eq!(runtime.plans().new, before);
+        Ok(())
+    })
+}
