@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 /// Modules that use each other because they are one concept.
 const KNOTS: [&str; 2] = [
     // A graph is made of operations, which say by graphs what they are made of.
-    "ir: case check fusion graph op ops",
+    "ir: autodiff case check fusion graph op ops",
     // A tensor is a handle on what it is computed from.
-    "tensor: capture eval grad tensor",
+    "tensor: autograd capture eval tensor",
 ];
 
 /// Modules, each with others: those that it uses, or reaches.

@@ -1,8 +1,10 @@
 //! Short names for the nodes that decompositions are written in.
 
+use smallvec::SmallVec;
+
 use crate::ops::{
-    Arange, ArgReduce, Binary, BinaryOp, Cast, Compare, CompareOp, Expand, Full, Matmul, Permute,
-    Reduce, ReduceOp, Reshape, Slice, Unary, UnaryOp, Where,
+    Arange, ArgReduce, Binary, BinaryOp, Cast, Compare, CompareOp, Expand, Flip, Full, Matmul, Pad,
+    Permute, Reduce, ReduceOp, Reshape, Scatter, ScatterMode, Slice, Unary, UnaryOp, Where,
 };
 use crate::{DType, Graph, OpError, Scalar, Shape, ValueId};
 
@@ -26,6 +28,12 @@ impl Graph {
             },
             &[],
         )
+    }
+
+    /// Zeros of the type of `x`.
+    pub fn zeros_like(&mut self, x: ValueId) -> Value {
+        let ty = self.ty(x).clone();
+        self.full(ty.shape, 0, ty.dtype)
     }
 
     /// `0, 1, 2, …` up to `len`.
@@ -84,6 +92,32 @@ impl Graph {
         self.mul(a, c)
     }
 
+    /// `-x`.
+    pub fn neg(&mut self, x: ValueId) -> Value {
+        self.unary(UnaryOp::Neg, x)
+    }
+
+    /// `x²`.
+    pub fn square(&mut self, x: ValueId) -> Value {
+        self.mul(x, x)
+    }
+
+    /// The complex conjugate; nothing is added for real numbers.
+    pub fn conj(&mut self, x: ValueId) -> Value {
+        match self.ty(x).dtype.is_complex() {
+            true => self.unary(UnaryOp::Conj, x),
+            false => Ok(x),
+        }
+    }
+
+    /// The real part; nothing is added for real numbers.
+    pub fn real(&mut self, x: ValueId) -> Value {
+        match self.ty(x).dtype.is_complex() {
+            true => self.unary(UnaryOp::Real, x),
+            false => Ok(x),
+        }
+    }
+
     /// A comparison of two broadcast operands.
     pub fn compare(&mut self, op: CompareOp, a: ValueId, b: ValueId) -> Value {
         self.push(Compare { op }, &[a, b])
@@ -113,6 +147,25 @@ impl Graph {
             },
             &[x],
         )
+    }
+
+    /// The sum over the dimensions in which `shape` was broadcast to that of `x`, which becomes
+    /// `shape`; nothing is added where they are the same.
+    pub fn sum_to(&mut self, x: ValueId, shape: &Shape) -> Value {
+        let from = self.ty(x).shape.clone();
+        if from == *shape {
+            return Ok(x);
+        }
+        let new = from.len() - shape.len();
+        let is_summed = |&d: &usize| d < new || shape[d - new] != from[d];
+        let dims = (0..from.len()).filter(is_summed).collect();
+        let sum = Reduce {
+            op: ReduceOp::Sum,
+            dims,
+            keepdim: true,
+        };
+        let sum = self.push(sum, &[x])?;
+        self.reshape(sum, shape.clone())
     }
 
     /// The mean over one dimension, which is kept with size 1.
@@ -151,6 +204,42 @@ impl Graph {
         let mut dims: Vec<usize> = (0..rank).collect();
         dims.swap(rank - 2, rank - 1);
         self.permute(x, &dims)
+    }
+
+    /// The matrices of the last two dimensions transposed and conjugated.
+    pub fn adjoint(&mut self, x: ValueId) -> Value {
+        let x = self.transpose(x)?;
+        self.conj(x)
+    }
+
+    /// A new dimension of size 1 at `dim`.
+    pub fn unsqueeze(&mut self, x: ValueId, dim: usize) -> Value {
+        let mut shape = self.ty(x).shape.clone();
+        shape.to_mut().insert(dim, 1);
+        self.reshape(x, shape)
+    }
+
+    /// One dimension in reverse order.
+    pub fn flip(&mut self, x: ValueId, dim: usize) -> Value {
+        let dims = [dim].into_iter().collect();
+        self.push(Flip { dims }, &[x])
+    }
+
+    /// So many zeros before and behind the indices of one dimension.
+    pub fn pad(&mut self, x: ValueId, dim: usize, before: usize, after: usize) -> Value {
+        let mut padding: SmallVec<[(usize, usize); 6]> = SmallVec::new();
+        padding.resize(self.ty(x).rank(), (0, 0));
+        padding[dim] = (before, after);
+        let value = Scalar::Int(0);
+        self.push(Pad { padding, value }, &[x])
+    }
+
+    /// Zeros of `shape` to which the elements of `x` are added at the places that `index`, of the
+    /// same shape, says along `dim`.
+    pub fn scatter_add(&mut self, shape: Shape, dim: usize, index: ValueId, x: ValueId) -> Value {
+        let zeros = self.full(shape, 0, self.ty(x).dtype)?;
+        let mode = ScatterMode::Add;
+        self.push(Scatter { dim, mode }, &[zeros, index, x])
     }
 
     /// Broadcast to `shape`.

@@ -5,6 +5,7 @@
 //! reached through one table, [`OpDef`]; everything else ([`Graph`], planner, backends)
 //! treats nodes uniformly. What others define are [`Composite`](ops::Composite)s.
 
+pub mod autodiff;
 mod build;
 pub mod case;
 pub mod check;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::Case;
 use crate::{DType, Graph, Layout, OpError, Shape, ValueId, ops};
 
@@ -195,6 +196,20 @@ pub trait OpDef {
             "a composite operation",
             "a primitive",
         ))
+    }
+
+    /// The vector-Jacobian product: appends the gradients of the operands that need one, from those
+    /// of the results. They may have a shape that the operand was broadcast to, and be complex or of
+    /// another precision than it: [`Op::vjp`] sees to that. Of a composite operation it is, unless
+    /// said otherwise, that of its parts.
+    ///
+    /// # Errors
+    /// The operation [has no gradient](not_differentiable).
+    fn vjp(&self, graph: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        match self.is_composite() {
+            true => node.through_parts(graph, |g, inputs| self.decompose(g, inputs)),
+            false => Err(not_differentiable("vjp", "a primitive that says of none")),
+        }
     }
 }
 

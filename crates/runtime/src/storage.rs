@@ -34,6 +34,8 @@ struct Inner {
     users: AtomicIsize,
     /// When it was last written over.
     overwritten: Latest,
+    /// When a write was last recorded, be it done or not.
+    announced: Latest,
     /// How often it was written to since it was made.
     version: AtomicU64,
 }
@@ -159,6 +161,7 @@ impl Storage {
             copies: Mutex::new(copies),
             users: AtomicIsize::new(0),
             overwritten: Latest::default(),
+            announced: Latest::default(),
             version: AtomicU64::new(0),
         }))
     }
@@ -209,6 +212,16 @@ impl Storage {
     /// Notes that the bytes are written over at a moment: what was recorded before means others.
     pub fn overwrite_at(&self, moment: Moment) {
         self.0.overwritten.raise(moment);
+    }
+
+    /// When a write over it was last recorded, as [`Storage::announce_overwrite`] was told.
+    pub fn announced(&self) -> Moment {
+        self.0.announced.get()
+    }
+
+    /// Notes that it was recorded at a moment that the bytes will be written over.
+    pub fn announce_overwrite(&self, moment: Moment) {
+        self.0.announced.raise(moment);
     }
 
     /// Tells the bytes of now from those before and behind each write to them.

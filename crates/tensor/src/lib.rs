@@ -8,7 +8,8 @@
 //! | --- | --- |
 //! | `tensor.rs`, `value.rs` | the handle, recording, shape and dtype; what it is on |
 //! | `call.rs` | the method and the line by which the user called the library |
-//! | `history.rs`, `grad.rs` | operations still to be computed, and those kept for gradients |
+//! | `history.rs`, `autograd/` | operations still to be computed; gradients |
+//! | `checkpoint.rs` | gradients for less memory |
 //! | `recipe.rs`, `recovery.rs` | how values were computed, for when their device is lost |
 //! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
 //! | `creation.rs`, `random/`, `macros.rs` | new tensors |
@@ -34,8 +35,10 @@
 //! | `dims.rs`, `windowed.rs`, `element.rs`, `error.rs` | types of arguments and errors |
 
 mod activity;
+pub mod autograd;
 mod call;
 mod capture;
+mod checkpoint;
 mod converting;
 mod creation;
 mod custom;
@@ -51,7 +54,6 @@ mod eval;
 mod f32;
 pub mod fft;
 mod gpu;
-mod grad;
 mod histogram;
 mod history;
 mod hybrid;
@@ -91,6 +93,8 @@ mod windowed;
 pub mod windows;
 
 pub use activity::Activity;
+pub use autograd::{GradOptions, Recorded, enable_grad, is_grad_enabled, no_grad};
+pub use checkpoint::checkpoint;
 pub use custom::KernelCheck;
 pub use devices::{DeviceOptions, Discovered, backends, discover, host, runtime, with_runtime};
 pub use dims::{Dims, Integer, IntoDims, IntoShape, IntoSizes, OptionalDim, Size, Sizes};
@@ -110,7 +114,6 @@ pub use gpu::{
     gpu_elementwise_div, gpu_elementwise_mul, gpu_elementwise_sub, gpu_gelu, gpu_reduce, gpu_relu,
     gpu_softmax,
 };
-pub use grad::{Recorded, is_grad_enabled, no_grad};
 /// Half-precision floats, of which tensors are made.
 pub use half;
 pub use histogram::Bins;

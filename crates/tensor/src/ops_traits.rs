@@ -55,8 +55,8 @@ use num_complex::Complex;
 use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
+use crate::autograd::is_grad_enabled;
 use crate::error::{RusTorchError, RusTorchResult, require};
-use crate::grad::is_grad_enabled;
 use crate::promote::{AsOperand, Number, Operand, result_dtype};
 use crate::value::{State, Value};
 use crate::{Tensor, call};

@@ -10,12 +10,12 @@ use rustorch_macros::track_calls;
 use rustorch_runtime::{DeviceType, Moment, RunError, Storage};
 use smallvec::SmallVec;
 
+use crate::autograd::{Track, Tracks, tracks};
 use crate::call;
 use crate::devices::{current, runtime};
 use crate::dims::{Integer, IntoShape};
 use crate::error::{RusTorchResult, require};
 use crate::eval::eval_all;
-use crate::grad::{Track, Tracks, tracks};
 use crate::manager::{IntoDevice, current_pin, pin, require_device};
 use crate::recovery::recover_lost;
 use crate::value::{Extent, Pending, State, Value, View, overwrites};
@@ -95,8 +95,10 @@ impl Tensor {
         let tracks = tracks(inputs, ty.dtype);
         let role = op.def().role();
         let kept = "a tensor that wants no gradient, for the old value is lost (detach it)";
-        let is_lost = overwrites(&op) && tracks.is_some();
-        require(name, !is_lost, kept, "one that does")?;
+        if overwrites(&op) {
+            require(name, tracks.is_none(), kept, "one that does")?;
+            inputs[0].value.announce_update();
+        }
         let seen = match (role, inputs) {
             (Role::View, [input, ..]) => input.value.view().and_then(|view| view.seen(&op)),
             _ => None,
@@ -106,7 +108,8 @@ impl Tensor {
             (Some(view), None) => Ok(Self::ready(ty.dtype, inputs[0].pin(), view)),
             (Some(view), Some(tracks)) => {
                 let value = Value::ready(ty.dtype, inputs[0].pin(), view);
-                let track = Track::result(recorded(name, op, inputs, pin), tracks, &[]);
+                let pending = recorded(name, op, inputs, pin);
+                let track = Track::result(pending, tracks, &value, &[]);
                 Ok(Self::of(value, Some(track)))
             }
             (None, tracks) => Self::pending(ty, recorded(name, op, inputs, pin), tracks),
@@ -119,19 +122,31 @@ impl Tensor {
         op: impl Into<Op>,
         inputs: &[&Self],
     ) -> RusTorchResult<[Self; N]> {
-        let op = op.into();
-        let types = infer(name, &op, inputs)?.into_vec();
-        let another = |types: Vec<_>| OpError::new(name, format!("{N} results"), types.len());
-        let types = <[TensorType; N]>::try_from(types).map_err(another)?;
+        let results = Self::apply_node(name, op.into(), inputs)?;
+        let another = |results: Vec<_>| OpError::new(name, format!("{N} results"), results.len());
+        Ok(<[Self; N]>::try_from(results).map_err(another)?)
+    }
+
+    /// [`Tensor::apply`] of an operation of any number of results.
+    pub(crate) fn apply_node(
+        name: &'static str,
+        op: Op,
+        inputs: &[&Self],
+    ) -> RusTorchResult<Vec<Self>> {
+        let types = infer(name, &op, inputs)?;
+        if types.len() == 1 {
+            return Ok(vec![Self::apply(name, op, inputs)?]);
+        }
         let pending = recorded(name, op, inputs, pin_of(inputs));
         let values = Value::results(types, &pending);
-        let results = values.each_ref().map(|value| {
+        let result = |value: &Value| {
             let tracks = tracks(inputs, value.ty().dtype);
-            let track = tracks.map(|tracks| Track::result(pending.clone(), tracks, &values));
+            let track = tracks.map(|tracks| Track::result(pending.clone(), tracks, value, &values));
             Self::of(value.clone(), track)
-        });
+        };
+        let results: Vec<Self> = values.iter().map(result).collect();
         if pending.extent.is_too_long() {
-            eval_all(&results.each_ref())?;
+            eval_all(&results.iter().collect::<Vec<_>>())?;
         }
         Ok(results)
     }
@@ -142,8 +157,8 @@ impl Tensor {
         tracks: Option<Tracks>,
     ) -> RusTorchResult<Self> {
         let is_too_long = pending.extent.is_too_long();
-        let track = tracks.map(|tracks| Track::result(pending.clone(), tracks, &[]));
-        let value = Value::new(ty, pending.pin, State::Pending(pending));
+        let value = Value::new(ty, pending.pin, State::Pending(pending.clone()));
+        let track = tracks.map(|tracks| Track::result(pending, tracks, &value, &[]));
         let tensor = Self::of(value, track);
         if is_too_long {
             tensor.eval()?;
@@ -307,9 +322,10 @@ impl Tensor {
                 Ok(()) | Err(_) => {}
             }
         }
-        let track =
-            tracks.map(|tracks| Track::result(recorded(NAME, op(), &[self], pin), tracks, &[]));
-        Ok(Self::of(Value::ready(self.dtype(), pin, view), track))
+        let value = Value::ready(self.dtype(), pin, view);
+        let pending = || recorded(NAME, op(), &[self], pin);
+        let track = tracks.map(|tracks| Track::result(pending(), tracks, &value, &[]));
+        Ok(Self::of(value, track))
     }
 
     /// [`Tensor::dim`] of what counts a tensor of rank 0 as one of one dimension.

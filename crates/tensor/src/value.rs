@@ -20,6 +20,8 @@ pub(crate) struct Node {
     pin: Option<DeviceType>,
     /// Which result it is of the operation that computes it.
     result: usize,
+    /// When an update was recorded that writes over it.
+    updated: OnceLock<Moment>,
     state: Mutex<State>,
 }
 
@@ -228,20 +230,21 @@ impl Value {
             ty,
             pin,
             result,
+            updated: OnceLock::new(),
             state,
         }))
     }
 
     /// The results of a new operation, of these types.
-    pub(crate) fn results<const N: usize>(
-        types: [TensorType; N],
+    pub(crate) fn results(
+        types: impl IntoIterator<Item = TensorType>,
         pending: &Arc<Pending>,
-    ) -> [Self; N] {
-        let mut indices = 0..N;
-        let values = types.map(|ty| {
+    ) -> Vec<Self> {
+        let value = |(result, ty)| {
             let state = State::Pending(pending.clone());
-            Self::of_result(indices.next().unwrap_or(N), ty, pending.pin, state)
-        });
+            Self::of_result(result, ty, pending.pin, state)
+        };
+        let values: Vec<Self> = types.into_iter().enumerate().map(value).collect();
         let all = || {
             values
                 .iter()
@@ -310,6 +313,25 @@ impl Value {
             drop(state);
             drop(lost);
         }
+    }
+
+    /// Notes that an update that writes over it is being recorded.
+    pub(crate) fn announce_update(&self) {
+        let moment = *self.0.updated.get_or_init(Moment::next);
+        if let Some(view) = self.view() {
+            view.storage.announce_overwrite(moment);
+        }
+    }
+
+    /// Does it have, in memory or when it is computed, the elements of a moment? Also what is only
+    /// recorded to be written over has others from then on.
+    pub(crate) fn is_of(&self, moment: Moment) -> bool {
+        let is_of = |view: Arc<View>| view.is_of(moment) && view.storage.announced() <= moment;
+        self.0
+            .updated
+            .get()
+            .is_none_or(|updated| *updated <= moment)
+            && self.view().is_none_or(is_of)
     }
 
     /// Which result it is of the operation that computes it.

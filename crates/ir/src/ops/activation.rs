@@ -1,6 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill, Operand, elementwise};
 use crate::ops::BinaryOp;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
@@ -83,6 +84,52 @@ impl OpDef for Activation {
         };
         Ok(smallvec![g.cast(y, dtype)?])
     }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let (x, y) = (node.inputs[0], node.results[0]);
+        let ct = node.cotangent(g, 0)?;
+        if self.kind == ActivationKind::Relu {
+            // Nothing at 0 itself, as PyTorch has it.
+            let zero = g.constant(0.0, g.ty(y).dtype)?;
+            let is_flat = g.compare(CompareOp::Le, y, zero)?;
+            return node.each(g, |g, _| g.select(is_flat, zero, ct));
+        }
+        let compute = compute_dtype(g.ty(x).dtype);
+        let [x, y, ct] = [
+            g.cast(x, compute)?,
+            g.cast(y, compute)?,
+            g.cast(ct, compute)?,
+        ];
+        let slope = match self.kind {
+            ActivationKind::Sigmoid => {
+                let rest = one_minus(g, y)?;
+                g.mul(y, rest)?
+            }
+            ActivationKind::Silu => {
+                let s = sigmoid(g, x)?;
+                let rest = one_minus(g, s)?;
+                let change = g.mul(x, rest)?;
+                let change = g.add_scalar(change, 1.0)?;
+                g.mul(s, change)?
+            }
+            ActivationKind::Gelu => {
+                let scaled = g.mul_scalar(x, std::f64::consts::FRAC_1_SQRT_2)?;
+                let erf = g.unary(UnaryOp::Erf, scaled)?;
+                let share = g.mul_scalar(erf, 0.5)?;
+                let share = g.add_scalar(share, 0.5)?;
+                let square = g.mul(x, x)?;
+                let power = g.mul_scalar(square, -0.5)?;
+                let exp = g.unary(UnaryOp::Exp, power)?;
+                let density = g.mul_scalar(exp, 1.0 / std::f64::consts::TAU.sqrt())?;
+                let change = g.mul(x, density)?;
+                g.add(share, change)?
+            }
+            ActivationKind::Relu | ActivationKind::GeluTanh => {
+                return node.through_parts(g, |g, inputs| self.decompose(g, inputs));
+            }
+        };
+        node.each(g, |g, _| g.mul(ct, slope))
+    }
 }
 
 impl Named for Activation {
@@ -113,4 +160,9 @@ fn half_x_times_one_plus(g: &mut Graph, x: ValueId, y: ValueId) -> Result<ValueI
     let half = g.mul_scalar(x, 0.5)?;
     let one_plus = g.add_scalar(y, 1.0)?;
     g.mul(half, one_plus)
+}
+
+fn one_minus(g: &mut Graph, x: ValueId) -> Result<ValueId, OpError> {
+    let minus = g.neg(x)?;
+    g.add_scalar(minus, 1.0)
 }

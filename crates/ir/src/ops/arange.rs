@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::Case;
-use crate::{Named, OpDef, OpType, ResultTypes, Scalar};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar};
 
 /// `start + i · step` for `i` from 0 up to `len`. No operands; result `[len]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -32,6 +33,10 @@ impl OpDef for Arange {
             self.dtype,
         )?;
         Ok(smallvec![out])
+    }
+
+    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
+        Err(not_differentiable(Self::NAME, "it has no operands"))
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes, Shape};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape};
 
 /// Index of the largest or smallest element along a dimension, which is dropped. The first
 /// one where several are equal; NaN beats every number.
@@ -47,6 +48,16 @@ impl OpDef for ArgReduce {
         Ok(dtypes
             .map(|dtype| TensorType::new(shape.clone(), dtype))
             .collect())
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let shape = g.ty(node.inputs[0]).shape.clone();
+        let (true, Some(ct)) = (self.values, node.cotangents[0]) else {
+            return Err(not_differentiable(Self::NAME, "indices"));
+        };
+        let ct = g.unsqueeze(ct, self.dim)?;
+        let index = g.unsqueeze(node.results[1], self.dim)?;
+        node.each(g, |g, _| g.scatter_add(shape.clone(), self.dim, index, ct))
     }
 }
 

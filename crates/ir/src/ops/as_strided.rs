@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Operand};
-use crate::{Layout, Named, OpDef, OpType, ResultTypes, Role};
+use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role, Scalar, Shape};
 
 /// A storage `[n]` seen through any layout inside it: how a strided tensor enters a graph.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -39,6 +40,36 @@ impl OpDef for AsStrided {
 
     fn view(&self, input: &Layout) -> Option<Layout> {
         (input.offset == 0 && input.is_contiguous()).then(|| self.layout.clone())
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        let n = g.ty(node.inputs[0]).shape.clone();
+        node.each(g, |g, _| {
+            // Where each element lies: what is shown several times has the sum.
+            let mut places = g.full(
+                self.layout.shape.clone(),
+                self.layout.offset as i64,
+                DType::I64,
+            )?;
+            for (dim, &stride) in self.layout.strides.iter().enumerate() {
+                let mut along: Shape = self.layout.shape.iter().map(|_| 1).collect();
+                along.to_mut()[dim] = self.layout.shape[dim];
+                let steps = Arange {
+                    start: Scalar::Int(0),
+                    step: Scalar::Int(stride as i64),
+                    len: self.layout.shape[dim],
+                    dtype: DType::I64,
+                };
+                let steps = g.push(steps, &[])?;
+                let steps = g.reshape(steps, along)?;
+                places = g.add(places, steps)?;
+            }
+            let elements = [self.layout.shape.elements()];
+            let places = g.reshape(places, elements)?;
+            let x = g.reshape(ct, elements)?;
+            g.scatter_add(n.clone(), 0, places, x)
+        })
     }
 }
 

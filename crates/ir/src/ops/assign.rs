@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// Writes all of `source` over the state `state`.
 ///
@@ -25,6 +26,15 @@ impl OpDef for Assign {
         let got = format_args!("{state} and {source}");
         require(Self::NAME, state == source, "two operands of one type", got)?;
         Ok(smallvec![state.clone()])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        // Nothing of the old state is left.
+        node.each(g, |g, i| match i {
+            0 => g.zeros_like(ct),
+            _ => Ok(ct),
+        })
     }
 }
 

@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
-use crate::{Named, OpDef, OpType, ResultTypes, broadcast_shapes, special};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, broadcast_shapes, special};
 
 /// A function of two operands of one dtype, broadcast against each other.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -200,6 +201,12 @@ impl OpDef for Binary {
         require(Self::NAME, self.op.accepts(a.dtype), expected, a)?;
         let shape = broadcast_shapes(Self::NAME, &a.shape, &b.shape)?;
         Ok(smallvec![TensorType::new(shape, self.op.output(a.dtype))])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        let operands = [node.inputs[0], node.inputs[1]];
+        node.each(g, |g, i| self.op.vjp(g, operands, node.results[0], ct, i))
     }
 }
 

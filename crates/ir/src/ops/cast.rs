@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill, Operand, elementwise};
-use crate::{BlockFormat, Named, OpDef, OpType, ResultTypes};
+use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes};
 
 /// The values in another dtype.
 ///
@@ -33,6 +34,12 @@ impl OpDef for Cast {
             &out,
         )?;
         Ok(smallvec![out])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        // In the operand's dtype it comes out of every operation.
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |_, _| Ok(ct))
     }
 }
 

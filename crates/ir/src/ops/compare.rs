@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
-use crate::{Named, OpDef, OpType, ResultTypes, broadcast_shapes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, broadcast_shapes};
 
 /// A comparison of two operands of one dtype, broadcast against each other. Result `bool`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -53,6 +54,13 @@ impl OpDef for Compare {
         require(Self::NAME, self.op.accepts(a.dtype), expected, a)?;
         let shape = broadcast_shapes(Self::NAME, &a.shape, &b.shape)?;
         Ok(smallvec![TensorType::new(shape, DType::Bool)])
+    }
+
+    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
+        Err(not_differentiable(
+            Self::NAME,
+            "a comparison, which gives bool",
+        ))
     }
 }
 

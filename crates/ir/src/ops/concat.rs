@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// Operands of one dtype joined along a dimension; their other sizes are equal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -35,6 +36,19 @@ impl OpDef for Concat {
         }
         let shape = first.shape.clone().with_dim(self.dim, size);
         Ok(smallvec![TensorType::new(shape, first.dtype)])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        let mut end = 0;
+        let parts = node.inputs.iter().map(|&x| {
+            end += g.ty(x).shape[self.dim];
+            end - g.ty(x).shape[self.dim]..end
+        });
+        let parts: Vec<_> = parts.collect();
+        node.each(g, |g, i| {
+            g.slice(ct, self.dim, parts[i].start, parts[i].end)
+        })
     }
 }
 

@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, elementwise};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// The same elements copied to row-major order without gaps.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,6 +18,11 @@ impl OpDef for Contiguous {
         let [x] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, x)?;
         Ok(smallvec![x.clone()])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |_, _| Ok(ct))
     }
 }
 

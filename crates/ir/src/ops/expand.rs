@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpDef, OpType, ResultTypes, Role, Shape};
+use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role, Shape};
 
 /// Broadcast to a shape: `torch.broadcast_to`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -31,6 +32,12 @@ impl OpDef for Expand {
 
     fn view(&self, input: &Layout) -> Option<Layout> {
         Some(input.broadcast_to(&self.shape))
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        // The sum over what was broadcast comes behind every operation's.
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |_, _| Ok(ct))
     }
 }
 

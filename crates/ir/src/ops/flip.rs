@@ -1,6 +1,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Scalar, ValueId};
 
@@ -41,6 +42,11 @@ impl OpDef for Flip {
             y = g.push(IndexSelect { dim }, &[y, index])?;
         }
         Ok(smallvec![y])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |g, _| g.push(self.clone(), &[ct]))
     }
 }
 

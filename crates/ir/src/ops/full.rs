@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::Case;
-use crate::{Named, OpDef, OpType, ResultTypes, Scalar, Shape};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar, Shape};
 
 /// A tensor of one value. No operands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -25,6 +26,10 @@ impl OpDef for Full {
         let out = TensorType::new(self.shape.clone(), self.dtype);
         require_scalar(Self::NAME, &out)?;
         Ok(smallvec![out])
+    }
+
+    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
+        Err(not_differentiable(Self::NAME, "it has no operands"))
     }
 }
 

@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// `out[i][j][k] = x[i][index[i][j][k]][k]` for `dim` 1: `torch.gather`.
 ///
@@ -39,6 +40,14 @@ impl OpDef for Gather {
         let [x, index] = operands(Self::NAME, inputs)?;
         require_indexed(Self::NAME, x, index, self.dim)?;
         Ok(smallvec![TensorType::new(index.shape.clone(), x.dtype)])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        let shape = g.ty(node.inputs[0]).shape.clone();
+        node.each(g, |g, _| {
+            g.scatter_add(shape.clone(), self.dim, node.inputs[1], ct)
+        })
     }
 }
 

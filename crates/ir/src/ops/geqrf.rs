@@ -2,8 +2,9 @@ use smallvec::smallvec;
 
 use super::matrices::{Matrices, cases};
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Fill};
-use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// The QR factors of each matrix `[…, m, n]` as LAPACK's `geqrf` stores them: reflections
 /// `1 − τ·v·vᴴ`, whose product is `Q`.
@@ -29,6 +30,13 @@ impl OpDef for Geqrf {
             a.matrix(a.rows, a.columns),
             a.vector(a.smaller(), a.dtype)
         ])
+    }
+
+    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
+        Err(not_differentiable(
+            Self::NAME,
+            "PyTorch has none of it either (qr has one)",
+        ))
     }
 }
 

@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape};
 
 /// The listed indices of one dimension: `torch.index_select`.
 ///
@@ -30,6 +31,17 @@ impl OpDef for IndexSelect {
             shape,
             dtype: x.dtype,
         }])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        let shape = g.ty(node.inputs[0]).shape.clone();
+        let chosen = g.ty(ct).shape.clone();
+        let mut along: Shape = chosen.iter().map(|_| 1).collect();
+        along.to_mut()[self.dim] = chosen[self.dim];
+        let index = g.reshape(node.inputs[1], along)?;
+        let index = g.broadcast(index, chosen)?;
+        node.each(g, |g, _| g.scatter_add(shape.clone(), self.dim, index, ct))
     }
 }
 

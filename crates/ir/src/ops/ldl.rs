@@ -2,8 +2,9 @@ use smallvec::smallvec;
 
 use super::matrices::{Matrices, cases};
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Fill};
-use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// `P·A·Pᵀ = L·D·Lᵀ` of each symmetric matrix `[…, n, n]`, of which only the lower triangle is read,
 /// with pivots of Bunch and Kaufman, as LAPACK's `sytrf` gives it; of Hermitian ones `L·D·Lᴴ`, as
@@ -38,6 +39,13 @@ impl OpDef for Ldl {
             a.vector(a.rows, DType::I32),
             a.scalar(DType::I32),
         ])
+    }
+
+    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
+        Err(not_differentiable(
+            Self::NAME,
+            "PyTorch has none of it either",
+        ))
     }
 }
 

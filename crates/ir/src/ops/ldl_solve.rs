@@ -2,8 +2,9 @@ use smallvec::smallvec;
 
 use super::matrices::Matrices;
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Arrange, Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Solves `A·X = B` with the factors `[…, n, n]` and pivots `[…, n]` that [`Ldl`] gives of each `A`,
 /// and `B` `[…, n, k]` of the same leading dimensions. A pivot that is no row is the caller's mistake.
@@ -36,6 +37,13 @@ impl OpDef for LdlSolve {
             "matrices of equal rows and leading dimensions, and a pivot (i32) for each row";
         require(Self::NAME, fits, expected, got)?;
         Ok(smallvec![b.matrix(b.rows, b.columns)])
+    }
+
+    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
+        Err(not_differentiable(
+            Self::NAME,
+            "PyTorch has none of it either",
+        ))
     }
 }
 

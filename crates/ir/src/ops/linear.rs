@@ -1,6 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill, Operand};
 use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Results, Signature, ValueId};
 
@@ -77,6 +78,29 @@ impl OpDef for Linear {
         }
         let y = g.reshape(y, out.shape.clone().with_dim(out.rank() - 1, n))?;
         Ok(smallvec![g.cast(y, out.dtype)?])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let (x, w) = (node.inputs[0], node.inputs[1]);
+        let (dtype, [n, k]) = (g.ty(x).dtype, [g.ty(w).shape[0], g.ty(w).shape[1]]);
+        let shape = g.ty(x).shape.clone();
+        let rows = shape[..shape.len() - 1].iter().product();
+        let ct = node.cotangent(g, 0)?;
+        let ct = g.reshape(ct, [rows, n])?;
+        node.each(g, |g, i| match i {
+            0 => {
+                let w = g.cast(w, dtype)?;
+                let x = g.matmul(ct, w)?;
+                g.reshape(x, shape.clone())
+            }
+            1 => {
+                let x = g.reshape(x, [rows, k])?;
+                let ct = g.transpose(ct)?;
+                g.matmul(ct, x)
+            }
+            // The bias was broadcast to the rows.
+            _ => Ok(ct),
+        })
     }
 }
 

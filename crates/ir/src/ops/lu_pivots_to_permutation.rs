@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// What exchanging rows one after the other comes to: from the rows, counted from 1, that each row in
 /// turn is exchanged with, `i32` `[…, k]` as [`Lu`] gives them, the row that each of `rows` rows then
@@ -26,6 +27,10 @@ impl OpDef for LuPivotsToPermutation {
         require(Self::NAME, fits, expected, pivots)?;
         let shape = pivots.shape.clone().with_dim(pivots.rank() - 1, self.rows);
         Ok(smallvec![TensorType::new(shape, DType::I64)])
+    }
+
+    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
+        Err(not_differentiable(Self::NAME, "it gives integers"))
     }
 }
 

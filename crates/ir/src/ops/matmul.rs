@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes, Shape, Signature, broadcast_shapes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature, broadcast_shapes};
 
 /// Matrix product of `a` `[…, m, k]` and `b` `[…, k, n]`; leading dimensions broadcast.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -37,6 +38,20 @@ impl OpDef for Matmul {
         let mut shape: Shape = broadcast_shapes(Self::NAME, batch_a, batch_b).map_err(unfit)?;
         shape.to_mut().extend_from_slice(&[mk[0], kn[1]]);
         Ok(smallvec![TensorType::new(shape, a.dtype)])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |g, i| match i {
+            0 => {
+                let b = g.adjoint(node.inputs[1])?;
+                g.matmul(ct, b)
+            }
+            _ => {
+                let a = g.adjoint(node.inputs[0])?;
+                g.matmul(a, ct)
+            }
+        })
     }
 }
 

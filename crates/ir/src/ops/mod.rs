@@ -20,6 +20,7 @@ pub(crate) mod conv_transpose2d;
 pub(crate) mod cross_entropy;
 pub(crate) mod custom;
 mod custom_kernel;
+mod derivatives;
 pub(crate) mod eig;
 pub(crate) mod eigh;
 pub(crate) mod embedding;

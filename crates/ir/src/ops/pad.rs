@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes, Scalar};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar};
 use smallvec::SmallVec;
 
 /// One value added around a tensor.
@@ -38,6 +39,17 @@ impl OpDef for Pad {
             shape,
             dtype: x.dtype,
         }])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let mut ct = node.cotangent(g, 0)?;
+        let shape = g.ty(node.inputs[0]).shape.clone();
+        for (dim, (&size, &(before, after))) in shape.iter().zip(&self.padding).enumerate() {
+            if before + after > 0 {
+                ct = g.slice(ct, dim, before, before + size)?;
+            }
+        }
+        node.each(g, |_, _| Ok(ct))
     }
 }
 

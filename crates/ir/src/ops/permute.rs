@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpDef, OpType, ResultTypes, Role};
+use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role};
 use smallvec::SmallVec;
 
 /// Dimensions in another order: `torch.permute`.
@@ -38,6 +39,15 @@ impl OpDef for Permute {
 
     fn view(&self, input: &Layout) -> Option<Layout> {
         Some(input.permute(&self.dims))
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        let mut inverse = self.dims.clone();
+        for (to, &from) in self.dims.iter().enumerate() {
+            inverse[from] = to;
+        }
+        node.each(g, |g, _| g.permute(ct, &inverse))
     }
 }
 

@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Arrange, Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes, Shape};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape};
 
 /// Random numbers that depend only on a key and the element's index, so that every device
 /// draws the same.
@@ -98,6 +99,13 @@ impl OpDef for Random {
         let expected = "a floating-point dtype, or a complex one for normal numbers";
         require(Self::NAME, legal, expected, self.dtype)?;
         Ok(smallvec![TensorType::new(self.shape.clone(), self.dtype)])
+    }
+
+    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
+        Err(not_differentiable(
+            Self::NAME,
+            "random numbers, of which the key has no gradient",
+        ))
     }
 }
 

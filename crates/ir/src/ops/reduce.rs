@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes, Shape};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Scalar, Shape, ValueId};
 use smallvec::SmallVec;
 
 /// Elements combined over some dimensions.
@@ -65,6 +66,45 @@ pub(crate) fn reduced_shape(
     Ok(x.shape.iter().enumerate().filter_map(keep).collect())
 }
 
+impl Reduce {
+    /// For each element of `x` the product of the others that it is combined with, also where some are
+    /// 0: of those before and those behind it.
+    fn product_of_others(&self, g: &mut Graph, x: ValueId) -> Result<ValueId, OpError> {
+        let shape = g.ty(x).shape.clone();
+        // The reduced dimensions become the last one.
+        let (reduced, others): (Vec<usize>, Vec<usize>) =
+            (0..shape.len()).partition(|d| self.dims.contains(d));
+        let order = [others, reduced].concat();
+        let permuted = g.permute(x, &order)?;
+        let moved = g.ty(permuted).shape.clone();
+        let size: usize = self.dims.iter().map(|&d| shape[d]).product();
+        let rows = moved[..shape.len() - self.dims.len()].iter().product();
+        let lines = g.reshape(permuted, [rows, size])?;
+        let before = products_before(g, lines)?;
+        let reversed = g.flip(lines, 1)?;
+        let behind = products_before(g, reversed)?;
+        let behind = g.flip(behind, 1)?;
+        let product = g.mul(before, behind)?;
+        let product = g.reshape(product, moved)?;
+        let mut back = order.clone();
+        for (to, &from) in order.iter().enumerate() {
+            back[from] = to;
+        }
+        g.permute(product, &back)
+    }
+}
+
+/// The product of all elements before each one of a line.
+fn products_before(g: &mut Graph, lines: ValueId) -> Result<ValueId, OpError> {
+    let size = g.ty(lines).shape[1];
+    let padding = [(0, 0), (usize::from(size > 0), 0)].into_iter().collect();
+    let value = Scalar::Int(1);
+    let shifted = g.push(Pad { padding, value }, &[lines])?;
+    let shifted = g.slice(shifted, 1, 0, size)?;
+    let op = ScanOp::Prod;
+    g.push(Scan { op, dim: 1 }, &[shifted])
+}
+
 impl OpDef for Reduce {
     fn op_type(&self) -> Option<OpType> {
         Some(OpType::Reduction)
@@ -87,6 +127,36 @@ impl OpDef for Reduce {
             shape,
             dtype: self.op.output(x.dtype),
         }])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let (x, y) = (node.inputs[0], node.results[0]);
+        let ct = node.cotangent(g, 0)?;
+        let shape = g.ty(x).shape.clone();
+        let kept = reduced_shape(Self::NAME, g.ty(x), &self.dims, true)?;
+        let ct = g.reshape(ct, kept.clone())?;
+        node.each(g, |g, _| match self.op {
+            ReduceOp::Sum => g.broadcast(ct, shape.clone()),
+            ReduceOp::Prod => {
+                let others = self.product_of_others(g, x)?;
+                let others = g.conj(others)?;
+                g.mul(ct, others)
+            }
+            // Those that are equal share, as with `torch.amax`.
+            ReduceOp::Max | ReduceOp::Min => {
+                let y = g.reshape(y, kept.clone())?;
+                let is_extreme = g.compare(CompareOp::Eq, x, y)?;
+                let ones = g.cast(is_extreme, g.ty(x).dtype)?;
+                let count = Self {
+                    op: ReduceOp::Sum,
+                    dims: self.dims.clone(),
+                    keepdim: true,
+                };
+                let count = g.push(count, &[ones])?;
+                let share = g.div(ct, count)?;
+                g.mul(ones, share)
+            }
+        })
     }
 }
 

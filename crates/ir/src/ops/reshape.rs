@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpDef, OpType, ResultTypes, Role, Shape};
+use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role, Shape};
 
 /// The same elements, in row-major order, in another shape: `torch.reshape`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -34,6 +35,11 @@ impl OpDef for Reshape {
 
     fn view(&self, input: &Layout) -> Option<Layout> {
         input.reshape(&self.shape)
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |g, _| g.reshape(ct, g.ty(node.inputs[0]).shape.clone()))
     }
 }
 

@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes, broadcast_shapes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, broadcast_shapes};
 
 /// `a` where the `bool` operand `condition` is true, else `b`; all three broadcast.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -22,6 +23,15 @@ impl OpDef for Where {
         let shape = broadcast_shapes(Self::NAME, &a.shape, &b.shape)?;
         let shape = broadcast_shapes(Self::NAME, &condition.shape, &shape)?;
         Ok(smallvec![TensorType::new(shape, a.dtype)])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        let zero = g.constant(0.0, g.ty(ct).dtype)?;
+        node.each(g, |g, i| match i {
+            1 => g.select(node.inputs[0], ct, zero),
+            _ => g.select(node.inputs[0], zero, ct),
+        })
     }
 }
 

@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Layout, Named, OpDef, OpType, ResultTypes, Role};
+use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role};
 
 /// Every `step`-th index of one dimension, from `start` up to but without `end`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -49,6 +50,26 @@ impl OpDef for Slice {
 
     fn view(&self, input: &Layout) -> Option<Layout> {
         Some(input.slice(self.dim, self.start, self.len(), self.step))
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        let size = g.ty(node.inputs[0]).shape[self.dim];
+        node.each(g, |g, _| {
+            let mut x = ct;
+            if self.step > 1 {
+                // Zeros behind each element for those that were left out.
+                let mut shape = g.ty(x).shape.clone();
+                shape.to_mut()[self.dim] *= self.step;
+                x = g.unsqueeze(x, self.dim + 1)?;
+                x = g.pad(x, self.dim + 1, 0, self.step - 1)?;
+                x = g.reshape(x, shape)?;
+                let end = g.ty(x).shape[self.dim].min(size - self.start);
+                x = g.slice(x, self.dim, 0, end)?;
+            }
+            let rest = size - self.start - g.ty(x).shape[self.dim];
+            g.pad(x, self.dim, self.start, rest)
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::ReduceOp;
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
@@ -47,6 +48,26 @@ impl OpDef for Softmax {
             false => g.div(exp, sum)?,
         };
         Ok(smallvec![g.cast(y, dtype)?])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let dtype = compute_dtype(g.ty(node.inputs[0]).dtype);
+        let ct = node.cotangent(g, 0)?;
+        let [y, ct] = [g.cast(node.results[0], dtype)?, g.cast(ct, dtype)?];
+        node.each(g, |g, _| match self.log {
+            true => {
+                let total = g.reduce(ReduceOp::Sum, ct, self.dim)?;
+                let weights = g.unary(UnaryOp::Exp, y)?;
+                let part = g.mul(weights, total)?;
+                g.sub(ct, part)
+            }
+            false => {
+                let weighted = g.mul(ct, y)?;
+                let total = g.reduce(ReduceOp::Sum, weighted, self.dim)?;
+                let change = g.sub(ct, total)?;
+                g.mul(change, y)
+            }
+        })
     }
 }
 

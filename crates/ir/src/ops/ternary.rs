@@ -1,6 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand, SHAPES};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId, broadcast_shapes};
 
@@ -77,6 +78,15 @@ impl OpDef for Ternary {
             }
         };
         Ok(smallvec![g.cast(y, dtype)?])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        let operands = [node.inputs[0], node.inputs[1], node.inputs[2]];
+        node.each(g, |g, i| match self.op {
+            TernaryOp::Clamp => derivatives::clamp(g, operands, ct, i),
+            TernaryOp::Lerp => derivatives::lerp(g, operands, ct, i),
+        })
     }
 }
 

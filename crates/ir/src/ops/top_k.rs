@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// The `k` largest or smallest elements along a dimension, best first; the earlier one first
 /// where several are equal; NaN counts as the largest.
@@ -43,6 +44,14 @@ impl OpDef for TopK {
         let shape = x.shape.clone().with_dim(self.dim, self.k);
         let result = |dtype| TensorType::new(shape.clone(), dtype);
         Ok(smallvec![result(x.dtype), result(DType::I64)])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        let shape = g.ty(node.inputs[0]).shape.clone();
+        node.each(g, |g, _| {
+            g.scatter_add(shape.clone(), self.dim, node.results[1], ct)
+        })
     }
 }
 

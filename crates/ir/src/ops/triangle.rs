@@ -1,6 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, ValueId};
 
@@ -45,6 +46,11 @@ impl OpDef for Triangle {
         let inside = g.compare(side, column, edge)?;
         let zero = g.constant(0, dtype)?;
         Ok(smallvec![g.select(inside, inputs[0], zero)?])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |g, _| g.push(self.clone(), &[ct]))
     }
 }
 

@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill, Operand, elementwise};
-use crate::{Named, OpDef, OpType, ResultTypes, special};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, special};
 
 /// A function of each element.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -239,6 +240,13 @@ impl OpDef for Unary {
             x.shape.clone(),
             self.op.output(x.dtype)
         )])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |g, _| {
+            self.op.vjp(g, node.inputs[0], node.results[0], ct)
+        })
     }
 }
 

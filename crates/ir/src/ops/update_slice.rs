@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Arrange, Case, Fill, Operand};
-use crate::{BlockFormat, Named, OpDef, OpType, ResultTypes, Signature};
+use crate::{BlockFormat, Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature};
 
 /// Writes `source` into the state buffer `state` at index `start` of dimension `dim`.
 ///
@@ -56,6 +57,31 @@ impl OpDef for UpdateSlice {
         let one = start.dtype == DType::I32 && start.shape.elements() == 1;
         require(Self::NAME, one, "a start of one i32", start)?;
         Ok(smallvec![state.clone()])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        let length = g.ty(node.inputs[1]).shape[self.dim];
+        let start = g.reshape(node.inputs[2], [1])?;
+        let steps = g.arange(length, DType::I32)?;
+        let written = g.add(steps, start)?;
+        node.each(g, |g, i| {
+            let source = g.push(IndexSelect { dim: self.dim }, &[ct, written])?;
+            if i == 1 {
+                return Ok(source);
+            }
+            // Nothing of what was written over is left.
+            let mut along: Shape = g.ty(source).shape.iter().map(|_| 1).collect();
+            along.to_mut()[self.dim] = length;
+            let written = g.reshape(written, along)?;
+            let written = g.broadcast(written, g.ty(source).shape.clone())?;
+            let zeros = g.zeros_like(source)?;
+            let scatter = Scatter {
+                dim: self.dim,
+                mode: ScatterMode::Set,
+            };
+            g.push(scatter, &[ct, written, zeros])
+        })
     }
 }
 

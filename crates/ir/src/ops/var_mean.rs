@@ -2,6 +2,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::reduce::reduced_shape;
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
@@ -60,6 +61,35 @@ impl OpDef for VarMean {
         let variance = g.div(total, divisor)?;
         let shape = g.ty(variance).shape.clone();
         Ok(smallvec![variance, g.reshape(mean, shape)?])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let x = g.cast(node.inputs[0], g.ty(node.results[0]).dtype)?;
+        let n = self
+            .dims
+            .iter()
+            .map(|&d| g.ty(x).shape[d])
+            .product::<usize>();
+        let kept = reduced_shape(Self::NAME, g.ty(x), &self.dims, true)?;
+        node.each(g, |g, _| {
+            let mut sum = None;
+            if let Some(ct) = node.cotangents[0] {
+                let ct = g.reshape(ct, kept.clone())?;
+                let mean = g.reshape(node.results[1], kept.clone())?;
+                let centred = g.sub(x, mean)?;
+                let ct = g.mul_scalar(ct, 2.0 / self.divisor(n))?;
+                sum = Some(g.mul(ct, centred)?);
+            }
+            let Some(ct) = node.cotangents[1] else {
+                return sum.map_or_else(|| g.zeros_like(x), Ok);
+            };
+            let ct = g.reshape(ct, kept.clone())?;
+            let share = g.mul_scalar(ct, 1.0 / n as f64)?;
+            match sum {
+                Some(sum) => g.add(sum, share),
+                None => g.broadcast(share, g.ty(x).shape.clone()),
+            }
+        })
     }
 }
 

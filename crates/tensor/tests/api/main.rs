@@ -1,5 +1,6 @@
 //! The public interface, by the families of its source files.
 
+mod autograd;
 mod backward;
 mod creation;
 mod custom;

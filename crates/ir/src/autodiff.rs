@@ -1,0 +1,195 @@
+//! Gradients: reverse-mode differentiation of graphs, whose result is nodes of a graph again.
+//!
+//! Each operation has its vector-Jacobian product ([`OpDef::vjp`](crate::OpDef::vjp)); that of a composite is, unless it
+//! has its own, that of its parts. Complex gradients are PyTorch's: conjugate Wirtinger derivatives, so
+//! that a step against the gradient makes a real loss smaller.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::{DType, Graph, Node, Op, OpError, Results, TensorType, ValueId};
+
+/// Gradients of an operation's operands, where they were asked for and there are any.
+pub type Cotangents = SmallVec<[Option<ValueId>; 4]>;
+
+/// A node whose gradient is asked for. All values are of the graph that it is appended to.
+#[derive(Clone, Copy, Debug)]
+pub struct Differentiated<'a> {
+    /// The operands.
+    pub inputs: &'a [ValueId],
+    /// The results, as they were computed.
+    pub results: &'a [ValueId],
+    /// Gradients of the results, of their types; `None` is zero. One at least is there.
+    pub cotangents: &'a [Option<ValueId>],
+    /// For each operand, is its gradient wanted? Operands that can have none never are.
+    pub needed: &'a [bool],
+}
+
+impl Differentiated<'_> {
+    /// The gradient of a result, made of zeros where there is none.
+    ///
+    /// # Errors
+    /// The graph refuses zeros of this type.
+    pub fn cotangent(&self, g: &mut Graph, result: usize) -> Result<ValueId, OpError> {
+        match self.cotangents[result] {
+            Some(cotangent) => Ok(cotangent),
+            None => g.zeros_like(self.results[result]),
+        }
+    }
+
+    /// The gradient of each operand that needs one, by a function of the operand's number.
+    ///
+    /// # Errors
+    /// The function's.
+    pub fn each(
+        &self,
+        g: &mut Graph,
+        mut gradient: impl FnMut(&mut Graph, usize) -> Result<ValueId, OpError>,
+    ) -> Result<Cotangents, OpError> {
+        let operands = self.needed.iter().enumerate();
+        operands
+            .map(|(operand, &is_needed)| is_needed.then(|| gradient(g, operand)).transpose())
+            .collect()
+    }
+
+    /// What the parts of the operation give: appends them once more, and goes back through them.
+    /// `decompose` is that of the operation.
+    ///
+    /// # Errors
+    /// Those of the parts.
+    pub fn through_parts(
+        &self,
+        g: &mut Graph,
+        decompose: impl FnOnce(&mut Graph, &[ValueId]) -> Result<Results, OpError>,
+    ) -> Result<Cotangents, OpError> {
+        let first = g.nodes().len();
+        let results = decompose(g, self.inputs)?;
+        let cotangents = results.into_iter().zip(self.cotangents);
+        let cotangents: Vec<(ValueId, ValueId)> = cotangents
+            .filter_map(|(result, &cotangent)| Some((result, cotangent?)))
+            .collect();
+        // Of an operand that is there twice the first has the gradient of both.
+        let is_wanted = |(i, v): (usize, &ValueId)| self.needed[i] && !self.inputs[..i].contains(v);
+        let wanted: Vec<bool> = self.inputs.iter().enumerate().map(is_wanted).collect();
+        let values: Vec<ValueId> = (self.inputs.iter().zip(&wanted))
+            .filter_map(|(&value, &is_wanted)| is_wanted.then_some(value))
+            .collect();
+        let mut found = backward(g, first..g.nodes().len(), &cotangents, &values)?.into_iter();
+        let cotangent = |is_wanted: bool| is_wanted.then(|| found.next().flatten()).flatten();
+        Ok(wanted.into_iter().map(cotangent).collect())
+    }
+}
+
+/// The error of an operation that has no gradient.
+pub fn not_differentiable(op: &'static str, reason: impl ToString) -> OpError {
+    let expected = "an operation that has a gradient (detach what needs none)";
+    OpError::new(op, expected, reason)
+}
+
+impl DType {
+    /// Can there be a gradient of elements of this type? Of floats and complex numbers.
+    pub fn has_gradient(self) -> bool {
+        self.is_float() || self.is_complex()
+    }
+}
+
+impl Op {
+    /// [`OpDef::vjp`](crate::OpDef::vjp), whose gradients have the operands' types: what was broadcast is summed, of a
+    /// complex gradient of real numbers the real part taken.
+    ///
+    /// # Errors
+    /// The operation has no gradient, which says why.
+    pub fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let mut cotangents = self.def().vjp(g, node)?;
+        for (cotangent, &input) in cotangents.iter_mut().zip(node.inputs) {
+            if let Some(cotangent) = cotangent {
+                let ty = g.ty(input).clone();
+                *cotangent = fitted(g, *cotangent, &ty)?;
+            }
+        }
+        Ok(cotangents)
+    }
+}
+
+/// A gradient as one of an operand of this type.
+fn fitted(g: &mut Graph, mut cotangent: ValueId, ty: &TensorType) -> Result<ValueId, OpError> {
+    if !ty.dtype.is_complex() {
+        cotangent = g.real(cotangent)?;
+    }
+    cotangent = g.sum_to(cotangent, &ty.shape)?;
+    g.cast(cotangent, ty.dtype)
+}
+
+/// Appends the gradients of `wanted`, values of the graph, from `cotangents`, the gradients of other values
+/// that nodes of the range `nodes` compute from them. What is not on the way from those to these is left
+/// alone. `None` where no way leads.
+///
+/// # Errors
+/// An operation on the way has no gradient; it reads what was written over.
+pub fn backward(
+    g: &mut Graph,
+    nodes: Range<usize>,
+    cotangents: &[(ValueId, ValueId)],
+    wanted: &[ValueId],
+) -> Result<Vec<Option<ValueId>>, OpError> {
+    let mut follows = vec![false; g.len()];
+    wanted.iter().for_each(|v| follows[v.index()] = true);
+    for node in &g.nodes()[nodes.clone()] {
+        if needed(g, &follows, node).contains(&true) {
+            node.results().for_each(|v| follows[v.index()] = true);
+        }
+    }
+    let mut gradients: HashMap<ValueId, ValueId> = HashMap::new();
+    for &(value, cotangent) in cotangents {
+        add(g, &mut gradients, value, cotangent)?;
+    }
+    for at in nodes.rev() {
+        let node = g.nodes()[at].clone();
+        let needed = needed(g, &follows, &node);
+        let results: Results = node.results().collect();
+        // What is asked for keeps its gradient, others are done with theirs.
+        let take = |value: &ValueId| match wanted.contains(value) {
+            true => gradients.get(value).copied(),
+            false => gradients.remove(value),
+        };
+        let cotangents: Cotangents = results.iter().map(take).collect();
+        if !needed.contains(&true) || cotangents.iter().all(Option::is_none) {
+            continue;
+        }
+        let differentiated = Differentiated {
+            inputs: &node.inputs,
+            results: &results,
+            cotangents: &cotangents,
+            needed: &needed,
+        };
+        let found = node.op.vjp(g, &differentiated)?;
+        for (&input, cotangent) in node.inputs.iter().zip(found) {
+            if let Some(cotangent) = cotangent {
+                add(g, &mut gradients, input, cotangent)?;
+            }
+        }
+    }
+    Ok(wanted.iter().map(|v| gradients.get(v).copied()).collect())
+}
+
+/// Which operands of a node have a gradient that something wanted needs.
+fn needed(g: &Graph, follows: &[bool], node: &Node) -> SmallVec<[bool; 4]> {
+    let is_needed = |v: &ValueId| follows[v.index()] && g.ty(*v).dtype.has_gradient();
+    node.inputs.iter().map(is_needed).collect()
+}
+
+fn add(
+    g: &mut Graph,
+    gradients: &mut HashMap<ValueId, ValueId>,
+    value: ValueId,
+    cotangent: ValueId,
+) -> Result<(), OpError> {
+    let sum = match gradients.get(&value) {
+        Some(&other) => g.add(other, cotangent)?,
+        None => cotangent,
+    };
+    gradients.insert(value, sum);
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Derivatives of functions: `torch.autograd.functional`.
+
+use rustorch_ir::DType;
+use rustorch_macros::track_calls;
+
+use super::{GradOptions, enable_grad, grad_with};
+use crate::Tensor;
+use crate::error::{RusTorchResult, require};
+
+/// The same value as a leaf of its own.
+fn leaf(x: &Tensor) -> RusTorchResult<Tensor> {
+    let mut leaf = x.detach();
+    leaf.requires_grad_(true)?;
+    Ok(leaf)
+}
+
+/// The gradient of `x`; zeros where `y` does not follow from it.
+fn gradient(y: &Tensor, x: &Tensor, options: &GradOptions) -> RusTorchResult<Tensor> {
+    if !y.requires_grad() {
+        return x.detach().zeros_like();
+    }
+    match grad_with(&[y], &[x], &options.clone().allow_unused(true))?.pop() {
+        Some(Some(gradient)) => Ok(gradient),
+        _ => x.detach().zeros_like(),
+    }
+}
+
+/// What `f` gives for `x`, and the product of `v` with its Jacobian there: `torch.autograd.functional.vjp`.
+/// `v` has the result's type, the product that of `x`.
+///
+/// # Errors
+/// Those of `f`; a `v` of another type; see [`grad`](super::grad).
+#[track_calls]
+pub fn vjp(
+    f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>,
+    x: &Tensor,
+    v: &Tensor,
+) -> RusTorchResult<(Tensor, Tensor)> {
+    let x = leaf(x)?;
+    let y = enable_grad(|| f(&x))?;
+    let product = gradient(&y, &x, &GradOptions::default().gradient(v))?;
+    Ok((y.detach(), product))
+}
+
+/// What `f` gives for `x`, and the product of its Jacobian there with `v`: `torch.autograd.functional.jvp`. `v`
+/// has the type of `x`, the product that of the result.
+///
+/// It is the gradient of [`vjp`], which is linear.
+///
+/// # Errors
+/// Those of `f`; a `v` of another type; see [`grad`](super::grad).
+#[track_calls]
+pub fn jvp(
+    f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>,
+    x: &Tensor,
+    v: &Tensor,
+) -> RusTorchResult<(Tensor, Tensor)> {
+    let expected = format_args!("a direction {}", x.ty());
+    require("jvp", v.ty() == x.ty(), expected, v.ty())?;
+    let x = leaf(x)?;
+    let y = enable_grad(|| f(&x))?;
+    let at = leaf(&y.detach().zeros_like()?)?;
+    let options = GradOptions::default().create_graph(true).gradient(&at);
+    let product = gradient(&y, &x, &options)?;
+    let tangent = gradient(&product, &at, &GradOptions::default().gradient(v))?;
+    Ok((y.detach(), tangent))
+}
+
+/// The Jacobian of `f` at `x`, of the result's shape and then that of `x`:
+/// `torch.autograd.functional.jacobian`. Complex ones are conjugated as gradients are.
+///
+/// Of the losses of several samples, not added up, it has the gradient of each by itself.
+///
+/// # Errors
+/// Those of `f`; see [`grad`](super::grad).
+#[track_calls]
+pub fn jacobian(
+    f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>,
+    x: &Tensor,
+) -> RusTorchResult<Tensor> {
+    rows(f, &leaf(x)?)
+}
+
+/// The Hessian of `f`, which gives one real element, at `x`: twice the shape of `x`.
+///
+/// # Errors
+/// Those of `f`, and of [`grad`](super::grad).
+#[track_calls]
+pub fn hessian(
+    f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>,
+    x: &Tensor,
+) -> RusTorchResult<Tensor> {
+    let slope = |x: &Tensor| gradient(&f(x)?, x, &GradOptions::default().create_graph(true));
+    rows(slope, &leaf(x)?)
+}
+
+/// The Jacobian row by row.
+fn rows(f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>, x: &Tensor) -> RusTorchResult<Tensor> {
+    let y = enable_grad(|| f(x))?;
+    let shape = [y.shape(), x.shape()].concat();
+    let count = y.numel();
+    let row = |i: usize| {
+        let places = Tensor::arange(0, count as i64, 1, DType::I64)?;
+        let row = places
+            .eq(i as i64)?
+            .to_dtype(y.dtype())?
+            .reshape(y.shape())?;
+        let options = GradOptions::default().retain_graph(true).gradient(&row);
+        gradient(&y, x, &options)
+    };
+    let rows: Vec<Tensor> = (0..count).map(row).collect::<RusTorchResult<_>>()?;
+    match rows.is_empty() {
+        true => Tensor::zeros(&shape[..], x.dtype()),
+        false => Tensor::stack(&rows, 0)?.reshape(&shape[..]),
+    }
+}

@@ -1,0 +1,67 @@
+//! Gradients of what tensors were computed by: `torch.autograd`.
+//!
+//! A value forgets its history when it is computed. A *tracked* handle keeps it beside the value, until
+//! a backward pass has used it, or its drop. Operations know nothing of this, so that graphs are the same
+//! with it and without. A backward pass records the gradients as operations on tensors like any others
+//! ([`Op::vjp`](rustorch_ir::Op::vjp) says which): they are computed when they are asked for, together
+//! with what they share with a loss that was not read yet, and a [`Trace`](crate::Trace) takes them in.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `track.rs` | what a tracked handle keeps |
+//! | `backward.rs` | the way back through a history |
+//! | `gradients.rs` | `backward`, `grad`, hooks |
+//! | `functional.rs` | derivatives of functions: `vjp`, `jvp`, Jacobians |
+
+mod backward;
+mod functional;
+mod gradients;
+mod track;
+
+use std::cell::Cell;
+
+use rustorch_ir::DType;
+
+use crate::Tensor;
+pub use functional::{hessian, jacobian, jvp, vjp};
+pub use gradients::{GradOptions, HookHandle, grad, grad_with};
+pub use track::Recorded;
+pub(crate) use track::{Track, Tracks};
+
+thread_local! {
+    static IS_ENABLED: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Does this thread record what gradients are wanted of? See [`no_grad`].
+pub fn is_grad_enabled() -> bool {
+    IS_ENABLED.get()
+}
+
+/// Calls `f`, in which this thread records nothing for gradients: results want none.
+pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
+    with_grad_enabled(false, f)
+}
+
+/// Calls `f`, in which this thread records what gradients are wanted of, also inside of [`no_grad`].
+pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
+    with_grad_enabled(true, f)
+}
+
+fn with_grad_enabled<R>(is_enabled: bool, f: impl FnOnce() -> R) -> R {
+    /// Ends it even if `f` panics.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IS_ENABLED.set(self.0);
+        }
+    }
+    let _restore = Restore(IS_ENABLED.replace(is_enabled));
+    f()
+}
+
+/// The tracks of operands, if a gradient is wanted of one of them, and so of a result of `dtype`.
+pub(crate) fn tracks(inputs: &[&Tensor], dtype: DType) -> Option<Tracks> {
+    let is_tracked = inputs.iter().any(|input| input.track().is_some());
+    let is_wanted = is_tracked && dtype.has_gradient() && is_grad_enabled();
+    is_wanted.then(|| inputs.iter().map(|input| input.track().cloned()).collect())
+}

@@ -1,0 +1,227 @@
+//! What a handle that wants a gradient keeps.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustorch_ir::Op;
+use rustorch_runtime::Moment;
+use smallvec::SmallVec;
+
+use crate::Tensor;
+use crate::error::RusTorchResult;
+use crate::value::{Pending, Value};
+
+/// A function that is called with a gradient, and may give another one.
+pub(super) type Hook = dyn Fn(&Tensor) -> RusTorchResult<Option<Tensor>> + Send + Sync;
+
+/// What a handle, and its clones, keep.
+pub(crate) struct Track {
+    id: TrackId,
+    is_leaf: bool,
+    /// How it was computed; of a leaf nothing.
+    record: Mutex<Option<Record>>,
+    gradient: Mutex<Option<Tensor>>,
+    /// Is the gradient kept though it is no leaf?
+    retains: AtomicBool,
+    hooks: Mutex<Vec<(u64, Arc<Hook>)>>,
+}
+
+/// Tells tracked values from others: when the operation was recorded, and which of its results it is. An
+/// operation's operands come before it. Leaves have a moment of their own.
+pub(super) type TrackId = (Moment, usize);
+
+/// An operation, with the tracks of its operands.
+#[derive(Clone)]
+pub(super) struct Record {
+    pub(super) step: Step,
+    pub(super) inputs: Tracks,
+    /// All results of an operation of several: a gradient may need those too that nobody reads.
+    pub(super) results: Vec<Value>,
+}
+
+/// How results were computed.
+#[derive(Clone)]
+pub(super) enum Step {
+    /// By an operation.
+    Operation(Arc<Pending>),
+    /// By a function of which nothing is kept: it is called again when the gradient is asked for, and
+    /// then recorded.
+    Again(Arc<dyn Fn() -> RusTorchResult<Tensor> + Send + Sync>),
+}
+
+/// The tracks of operands, as far as they have one.
+pub(crate) type Tracks = SmallVec<[Option<Arc<Track>>; 4]>;
+
+/// Hooks are numbered in the order in which they come.
+static HOOKS: AtomicU64 = AtomicU64::new(0);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Track {
+    fn new(id: TrackId, record: Option<Record>) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            is_leaf: record.is_none(),
+            record: Mutex::new(record),
+            gradient: Mutex::default(),
+            retains: AtomicBool::default(),
+            hooks: Mutex::default(),
+        })
+    }
+
+    pub(super) fn leaf() -> Arc<Self> {
+        Self::new((Moment::next(), 0), None)
+    }
+
+    /// The track of a result of an operation, `value`; `results` are all if there are several.
+    pub(crate) fn result(
+        pending: Arc<Pending>,
+        inputs: Tracks,
+        value: &Value,
+        results: &[Value],
+    ) -> Arc<Self> {
+        let id = (pending.recorded, value.result());
+        let results = match results {
+            [] => vec![value.clone()],
+            all => all.to_vec(),
+        };
+        let step = Step::Operation(pending);
+        Self::new(
+            id,
+            Some(Record {
+                step,
+                inputs,
+                results,
+            }),
+        )
+    }
+
+    /// The track of what a function gives that is called again.
+    pub(crate) fn again(
+        inputs: &[&Tensor],
+        result: &Tensor,
+        f: impl Fn() -> RusTorchResult<Tensor> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let record = Record {
+            step: Step::Again(Arc::new(f)),
+            inputs: inputs.iter().map(|input| input.track().cloned()).collect(),
+            results: vec![result.value().clone()],
+        };
+        Self::new((Moment::next(), 0), Some(record))
+    }
+
+    pub(super) fn id(&self) -> TrackId {
+        self.id
+    }
+
+    pub(super) fn is_leaf(&self) -> bool {
+        self.is_leaf
+    }
+
+    /// How it was computed, if that is still known.
+    pub(super) fn record(&self) -> Option<Record> {
+        lock(&self.record).clone()
+    }
+
+    /// Forgets how it was computed.
+    pub(super) fn forget(&self) {
+        let forgotten = lock(&self.record).take();
+        drop(forgotten);
+    }
+
+    pub(super) fn gradient(&self) -> Option<Tensor> {
+        lock(&self.gradient).clone()
+    }
+
+    pub(super) fn set_gradient(&self, gradient: Option<Tensor>) {
+        let old = mem::replace(&mut *lock(&self.gradient), gradient);
+        drop(old);
+    }
+
+    /// Is the gradient kept?
+    pub(super) fn retains(&self) -> bool {
+        self.is_leaf || self.retains.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn retain(&self) {
+        self.retains.store(true, Ordering::Relaxed);
+    }
+
+    /// Adds a hook, and returns its number.
+    pub(super) fn add_hook(&self, hook: Arc<Hook>) -> u64 {
+        let number = HOOKS.fetch_add(1, Ordering::Relaxed);
+        lock(&self.hooks).push((number, hook));
+        number
+    }
+
+    pub(super) fn remove_hook(&self, number: u64) {
+        lock(&self.hooks).retain(|(other, _)| *other != number);
+    }
+
+    /// The hooks in the order in which they came.
+    pub(super) fn hooks(&self) -> Vec<Arc<Hook>> {
+        let hooks = lock(&self.hooks);
+        hooks.iter().map(|(_, hook)| hook.clone()).collect()
+    }
+}
+
+impl Drop for Track {
+    /// A history can be long: it is taken apart in a loop, not by recursion.
+    fn drop(&mut self) {
+        let take = |track: &mut Self| {
+            let record = track.record.get_mut();
+            record.unwrap_or_else(PoisonError::into_inner).take()
+        };
+        let mut rest: Vec<Record> = take(self).into_iter().collect();
+        while let Some(mut record) = rest.pop() {
+            let tracks = mem::take(&mut record.inputs).into_iter().flatten();
+            let mut tracks = tracks.filter_map(Arc::into_inner);
+            rest.extend(tracks.by_ref().filter_map(|mut track| take(&mut track)));
+        }
+    }
+}
+
+/// How a tensor was computed.
+pub struct Recorded {
+    /// The operation.
+    pub op: Op,
+    /// Its operands, each tracked if a gradient is wanted of it.
+    pub inputs: Vec<Tensor>,
+    /// Its results, without what else is wanted of them.
+    pub results: Vec<Tensor>,
+    /// Which of the results the tensor is.
+    pub result: usize,
+}
+
+impl Tensor {
+    /// The operation that a tracked tensor was computed by; `None` of leaves, and of what was
+    /// [forgotten](Tensor::forget).
+    pub fn recorded(&self) -> Option<Recorded> {
+        let record = self.track()?.record()?;
+        let Step::Operation(pending) = &record.step else {
+            return None;
+        };
+        let operands = pending.inputs.iter().zip(record.inputs);
+        Some(Recorded {
+            op: pending.op.clone(),
+            inputs: operands
+                .map(|(value, track)| Self::of(value.clone(), track))
+                .collect(),
+            results: (record.results.into_iter())
+                .map(|value| Self::of(value, None))
+                .collect(),
+            result: self.value().result(),
+        })
+    }
+
+    /// Forgets how the tensor was computed, for all its handles, as a backward pass does when it has
+    /// used that.
+    pub fn forget(&self) {
+        if let Some(track) = self.track() {
+            track.forget();
+        }
+    }
+}
