@@ -23,6 +23,7 @@
 //! | `reduce/`, `scatter_reduce.rs`, `segments.rs` | elements combined |
 //! | `linalg/`, `fft.rs` | linear algebra, Fourier transforms |
 //! | `nn/` | `torch.nn.functional` |
+//! | `vision.rs` | `torchvision.ops` |
 //! | `display.rs` | printing |
 //! | `rows.rs` | tensors taken apart: rows, nested vectors |
 //! | `names.rs` | candle's names of methods |
@@ -89,6 +90,7 @@ mod unique;
 mod updates;
 mod value;
 mod views;
+pub mod vision;
 mod windowed;
 pub mod windows;
 

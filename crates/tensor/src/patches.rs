@@ -24,7 +24,11 @@ pub struct Patches {
 
 impl Patches {
     /// How many windows there are along each dimension of an image of this size.
-    fn windows(&self, name: &'static str, image: [usize; 2]) -> RusTorchResult<[usize; 2]> {
+    pub(crate) fn windows(
+        &self,
+        name: &'static str,
+        image: [usize; 2],
+    ) -> RusTorchResult<[usize; 2]> {
         let along = |i: usize| {
             let reach = self.dilation[i].checked_mul(self.kernel[i].checked_sub(1)?)?;
             let padded = self.padding[i].checked_mul(2)?.checked_add(image[i])?;

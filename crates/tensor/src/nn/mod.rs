@@ -25,7 +25,7 @@ mod loss;
 mod multi_head;
 mod normalization;
 mod pooling;
-mod sampling;
+pub(crate) mod sampling;
 mod softmax;
 mod windows;
 

@@ -81,31 +81,18 @@ impl Tensor {
         for dim in (0..dims).rev() {
             let size = self.shape()[2 + dim];
             let along = coordinates.select(2, (dims - 1 - dim) as isize)?;
-            let taps = taps(&along, size, options)?;
+            let middle = match options.align_corners {
+                true => along.add(1.0)?.mul((size as f64 - 1.0) / 2.0)?,
+                false => along.add(1.0)?.mul(size as f64)?.sub(1.0)?.mul(0.5)?,
+            };
+            let taps = taps(&middle, size, options)?;
             corners = match corners.is_empty() {
                 true => taps,
                 false => combined(&taps, &corners, stride)?,
             };
             stride *= size as i64;
         }
-        let mut sum: Option<Self> = None;
-        for corner in &corners {
-            let index = corner.place.unsqueeze(1)?.expand([n, c, places])?;
-            let element = Self::apply(NAME, Gather { dim: 2 }, &[&x, &index])?;
-            let element = match &corner.inside {
-                Some(inside) => Self::where_(&inside.unsqueeze(1)?, &element, 0.0)?,
-                None => element,
-            };
-            let part = match &corner.weight {
-                Some(weight) => element.mul(&weight.unsqueeze(1)?)?,
-                None => element,
-            };
-            sum = Some(match sum {
-                Some(sum) => sum.add(&part)?,
-                None => part,
-            });
-        }
-        let sum = sum.unwrap_or(x).cast(NAME, self.dtype())?;
+        let sum = sampled(NAME, &x, &corners)?.cast(NAME, self.dtype())?;
         sum.reshape(&[&[n, c], to].concat()[..])
     }
 
@@ -155,17 +142,43 @@ impl Tensor {
 }
 
 /// An element that counts, for each place.
-struct Tap {
+pub(crate) struct Tap {
     /// Its index, `i64`.
-    place: Tensor,
+    pub(crate) place: Tensor,
     /// Is it inside? `None`: all are.
-    inside: Option<Tensor>,
+    pub(crate) inside: Option<Tensor>,
     /// How much it counts; `None`: all of it.
-    weight: Option<Tensor>,
+    pub(crate) weight: Option<Tensor>,
+}
+
+/// The sum `[n, c, places]` of the elements of `x` `[n, c, elements]` that `taps` `[n, places]` name.
+pub(crate) fn sampled(name: &'static str, x: &Tensor, taps: &[Tap]) -> RusTorchResult<Tensor> {
+    let mut sum: Option<Tensor> = None;
+    for tap in taps {
+        let places = tap.place.shape()[1];
+        let index = tap
+            .place
+            .unsqueeze(1)?
+            .expand([x.shape()[0], x.shape()[1], places])?;
+        let element = Tensor::apply(name, Gather { dim: 2 }, &[x, &index])?;
+        let element = match &tap.inside {
+            Some(inside) => Tensor::where_(&inside.unsqueeze(1)?, &element, 0.0)?,
+            None => element,
+        };
+        let part = match &tap.weight {
+            Some(weight) => element.mul(&weight.unsqueeze(1)?)?,
+            None => element,
+        };
+        sum = Some(match sum {
+            Some(sum) => sum.add(&part)?,
+            None => part,
+        });
+    }
+    Ok(sum.unwrap_or_else(|| x.clone()))
 }
 
 /// Taps of one dimension, `stride` apart, with those of the dimensions behind.
-fn combined(taps: &[Tap], others: &[Tap], stride: i64) -> RusTorchResult<Vec<Tap>> {
+pub(crate) fn combined(taps: &[Tap], others: &[Tap], stride: i64) -> RusTorchResult<Vec<Tap>> {
     type Join = fn(&Tensor, &Tensor) -> RusTorchResult<Tensor>;
     let both = |a: &Option<Tensor>, b: &Option<Tensor>, join: Join| match (a, b) {
         (Some(a), Some(b)) => join(a, b).map(Some),
@@ -184,12 +197,12 @@ fn combined(taps: &[Tap], others: &[Tap], stride: i64) -> RusTorchResult<Vec<Tap
     Ok(all)
 }
 
-/// The elements along one dimension that coordinates from −1 to 1 need.
-fn taps(along: &Tensor, size: usize, options: &GridSampleOptions) -> RusTorchResult<Vec<Tap>> {
-    let middle = match options.align_corners {
-        true => along.add(1.0)?.mul((size as f64 - 1.0) / 2.0)?,
-        false => along.add(1.0)?.mul(size as f64)?.sub(1.0)?.mul(0.5)?,
-    };
+/// The elements along one dimension that places `middle`, counted in elements, need.
+pub(crate) fn taps(
+    middle: &Tensor,
+    size: usize,
+    options: &GridSampleOptions,
+) -> RusTorchResult<Vec<Tap>> {
     let tap = |place: &Tensor, weight: Option<Tensor>| -> RusTorchResult<Tap> {
         let last = size as i64 - 1;
         let inside = match options.padding {
@@ -204,9 +217,9 @@ fn taps(along: &Tensor, size: usize, options: &GridSampleOptions) -> RusTorchRes
         })
     };
     match options.mode {
-        GridSampleMode::Nearest => Ok(vec![tap(&bounded(&middle, size, options)?.round()?, None)?]),
+        GridSampleMode::Nearest => Ok(vec![tap(&bounded(middle, size, options)?.round()?, None)?]),
         GridSampleMode::Bilinear => {
-            let middle = bounded(&middle, size, options)?;
+            let middle = bounded(middle, size, options)?;
             let first = middle.floor()?;
             let part = middle.sub(&first)?;
             Ok(vec![

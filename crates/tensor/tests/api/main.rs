@@ -34,6 +34,7 @@ mod statistics;
 mod trace;
 mod updates;
 mod views;
+mod vision;
 
 use rustorch_tensor::{Element, RusTorchResult, Tensor};
 
