@@ -23,6 +23,7 @@ pub(super) fn run<'a>(
         }
         "Loop" => repeated(node, values)?,
         "Scan" => scanned(node, values)?,
+        "SequenceMap" => mapped(node, values)?,
         "ai.onnx.preview.FlexAttention" => vec![Value::Tensor(attention(node, values)?)],
         _ => return Ok(None),
     }))
@@ -134,6 +135,29 @@ fn scanned<'a>(node: &'a Node, values: &Values<'a>) -> Found<Vec<Value>> {
         states.push(stacked(&steps, at)?);
     }
     Ok(states)
+}
+
+/// The body for each part of the first sequence, with the parts beside it of others, and tensors.
+fn mapped<'a>(node: &'a Node, values: &Values<'a>) -> Found<Vec<Value>> {
+    let arguments = node.arguments(values)?;
+    let body = graph(node, "body")?;
+    let Some(length) = arguments.first().and_then(Value::parts).map(<[Value]>::len) else {
+        return missing("a map of no sequence");
+    };
+    let mut results = vec![Vec::new(); node.outputs.len()];
+    for at in 0..length {
+        let part = |argument: &Value| match argument.parts() {
+            Some(parts) => parts.get(at).cloned(),
+            None => Some(argument.clone()),
+        };
+        let Some(given) = arguments.iter().map(part).collect() else {
+            return missing("sequences of other lengths");
+        };
+        for (result, value) in results.iter_mut().zip(evaluate(body, values, given)?) {
+            result.push(value);
+        }
+    }
+    Ok(results.into_iter().map(Value::List).collect())
 }
 
 /// Attention whose scores and weights graphs may change.

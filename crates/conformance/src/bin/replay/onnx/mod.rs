@@ -6,12 +6,14 @@ mod attention;
 mod control;
 mod layers;
 mod lines;
+mod lists;
 mod ops;
 mod places;
 mod proto;
 mod quantized;
 mod recurrent;
 mod sequences;
+mod vision;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -28,7 +30,7 @@ use crate::golden::tensor_of;
 use crate::report::{OpReport, Verdict};
 use crate::run::{guarded, judge};
 use crate::value::{Output, Value};
-use proto::{Graph, Model, Node, TensorData, ValueInfo};
+use proto::{Graph, Model, Node, OptionalData, SequenceData, TensorData, ValueInfo};
 
 const RTOL: f64 = 1e-3;
 const ATOL: f64 = 1e-7;
@@ -83,46 +85,92 @@ fn read<T>(path: &Path, decode: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
 
 /// Runs a graph on a data set's inputs, and compares what comes out.
 fn verdict(graph: &Graph, data: &Path) -> Result<Verdict> {
-    let is_tensor = |info: &ValueInfo| info.ty.as_ref().is_some_and(|ty| ty.tensor.is_some());
-    if let Some(other) = (graph.inputs.iter().chain(&graph.outputs)).find(|info| !is_tensor(info)) {
-        return Ok(Verdict::Missing(format!(
-            "{}, which is no tensor",
-            other.name
-        )));
-    }
-    let tensor = |what: &str, i: usize| {
-        let path = data.join(format!("{what}_{i}.pb"));
-        read(&path, |bytes| Ok(TensorData::decode(bytes)?))
+    let read_all = |what: &str, infos: &[ValueInfo]| -> Result<Found<Vec<Data>>> {
+        let data = infos.iter().enumerate().map(|(i, info)| {
+            let path = data.join(format!("{what}_{i}.pb"));
+            read(&path, |bytes| Data::decode(info, bytes))
+        });
+        Ok(data.collect::<Result<Vec<_>>>()?.into_iter().collect())
     };
-    let mut expected = Vec::new();
-    for i in 0..graph.outputs.len() {
-        match tensor("output", i)?.expected()? {
-            Ok(one) => expected.push(one),
-            Err(Stop::Missing(what)) => return Ok(Verdict::Missing(what)),
-            Err(stop) => bail!("{stop:?}"),
-        }
+    let expected = read_all("output", &graph.outputs)?;
+    let expected = expected.and_then(|all| all.iter().map(Data::expected).collect());
+    let expected = match expected {
+        Ok(expected) => Expected::List(expected),
+        Err(stop) => return judge(Err(stop), |_| Ok(())),
+    };
+    let given = read_all("input", &graph.inputs)?;
+    let outcome = given.and_then(|given| run(graph, &given));
+    judge(outcome, |output| expected.compare(&output, How::Close))
+}
+
+/// What a file of a test's data holds, by the type that the graph says.
+enum Data {
+    Tensor(TensorData),
+    Sequence(SequenceData),
+    Nothing,
+}
+
+impl Data {
+    /// An error of bytes that are no such value; of types that are not read there is none here.
+    fn decode(info: &ValueInfo, bytes: &[u8]) -> Result<Found<Self>> {
+        let ty = info.ty.clone().unwrap_or_default();
+        Ok(Ok(match (ty.tensor, ty.sequence, ty.optional) {
+            (Some(_), ..) => Self::Tensor(TensorData::decode(bytes)?),
+            (_, Some(_), _) => Self::Sequence(SequenceData::decode(bytes)?),
+            (.., Some(_)) => match OptionalData::decode(bytes)? {
+                OptionalData {
+                    tensor: Some(tensor),
+                    ..
+                } => Self::Tensor(tensor),
+                OptionalData {
+                    sequence: Some(sequence),
+                    ..
+                } => Self::Sequence(sequence),
+                _ => Self::Nothing,
+            },
+            _ => return Ok(missing(format!("{}, of another type", info.name))),
+        }))
     }
-    let given = (0..graph.inputs.len()).map(|i| tensor("input", i));
-    let outcome = run(graph, given.collect::<Result<_>>()?);
-    judge(outcome, |output| {
-        Expected::List(expected).compare(&output, How::Close)
-    })
+
+    fn value(&self) -> Found<Value> {
+        let tensor = |data: &TensorData| Ok(Value::Tensor(data.tensor()?));
+        Ok(match self {
+            Self::Tensor(data) => tensor(data)?,
+            Self::Sequence(data) => {
+                Value::List(data.tensors.iter().map(tensor).collect::<Found<_>>()?)
+            }
+            Self::Nothing => Value::None,
+        })
+    }
+
+    fn expected(&self) -> Found<Expected> {
+        Ok(match self {
+            Self::Tensor(data) => data.expected()?,
+            Self::Sequence(data) => {
+                let parts = data.tensors.iter().map(TensorData::expected);
+                Expected::List(parts.collect::<Found<_>>()?)
+            }
+            Self::Nothing => Expected::Value(Value::None),
+        })
+    }
 }
 
 /// Values by their names.
 type Values<'a> = HashMap<&'a str, Value>;
 
 /// What a graph gives of these inputs.
-fn run(graph: &Graph, given: Vec<TensorData>) -> Found<Output> {
-    let given = given.iter().map(|data| Ok(Value::Tensor(data.tensor()?)));
-    let results = evaluate(graph, &Values::new(), given.collect::<Found<_>>()?)?;
-    let tensor = |result| match result {
-        Value::Tensor(tensor) => Ok(Output::Tensor(tensor)),
-        other => missing(format!("a result that is {other}")),
-    };
-    Ok(Output::List(
-        results.into_iter().map(tensor).collect::<Found<_>>()?,
-    ))
+fn run(graph: &Graph, given: &[Data]) -> Found<Output> {
+    let given = given.iter().map(Data::value).collect::<Found<_>>()?;
+    let results = evaluate(graph, &Values::new(), given)?;
+    Ok(Output::List(results.into_iter().map(output).collect()))
+}
+
+fn output(value: Value) -> Output {
+    match value {
+        Value::Tensor(tensor) => Output::Tensor(tensor),
+        Value::List(parts) => Output::List(parts.into_iter().map(output).collect()),
+        other => Output::Value(other),
+    }
 }
 
 /// Evaluates the nodes in their order; they see the values around the graph, too.
@@ -183,11 +231,13 @@ impl Node {
             attention::TABLE,
             layers::TABLE,
             lines::TABLE,
+            lists::TABLE,
             ops::TABLE,
             places::TABLE,
             quantized::TABLE,
             recurrent::TABLE,
             sequences::TABLE,
+            vision::TABLE,
         ];
         let mut tables = tables.into_iter().flatten();
         let entry = tables.find(|entry| entry.name == name);
@@ -203,7 +253,8 @@ impl Node {
         };
         let value = |result| match result {
             Output::Tensor(tensor) => Ok(Value::Tensor(tensor)),
-            _ => missing(format!("{name}: a result that is no tensor")),
+            Output::Value(value) => Ok(value),
+            Output::List(_) => missing(format!("{name}: a list among the results")),
         };
         results.into_iter().map(value).collect()
     }
@@ -226,6 +277,7 @@ impl proto::Attribute {
                     .collect(),
             ),
             7 => Value::List(self.ints.iter().map(|&x| Value::Int(x)).collect()),
+            13 => Value::Other("a type".to_owned()),
             kind => return missing(format!("attribute {} of kind {kind}", self.name)),
         })
     }
@@ -286,20 +338,19 @@ impl TensorData {
         tensor.map_err(|e| Stop::Mistake(format!("{}: {e:#}", self.name)))
     }
 
-    fn expected(&self) -> Result<Found<Expected>> {
-        let dtype = match dtype(self.data_type.into()) {
-            Ok(dtype) => dtype,
-            Err(stop) => return Ok(Err(stop)),
+    fn expected(&self) -> Found<Expected> {
+        let dtype = dtype(self.data_type.into())?;
+        let Some(elements) = Elements::decode(dtype, &self.bytes(dtype)) else {
+            return missing(format!("elements of {dtype}"));
         };
-        let elements = Elements::decode(dtype, &self.bytes(dtype)).context("elements")?;
         let is_exact = !dtype.is_float() && !dtype.is_complex();
-        Ok(Ok(Expected::Tensor {
+        Ok(Expected::Tensor {
             dtype,
             shape: self.shape(),
             elements,
             rtol: if is_exact { 0.0 } else { RTOL },
             atol: if is_exact { 0.0 } else { ATOL },
-        }))
+        })
     }
 }
 
@@ -324,7 +375,8 @@ mod tests {
         ValueInfo {
             name: name.to_owned(),
             ty: Some(proto::Type {
-                tensor: Some(proto::Tensor {}),
+                tensor: Some(proto::Unread {}),
+                ..proto::Type::default()
             }),
         }
     }

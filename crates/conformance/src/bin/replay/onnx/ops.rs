@@ -107,7 +107,6 @@ table! {
     };
     "Greater", "A, B", |c| c.input()?.gt(c.tensor("B")?)?;
     "GreaterOrEqual", "A, B", |c| c.input()?.ge(c.tensor("B")?)?;
-    "Identity", "input", |c| c.input()?;
     "IsNaN", "X", |c| c.input()?.isnan()?;
     "Less", "A, B", |c| c.input()?.lt(c.tensor("B")?)?;
     "LessOrEqual", "A, B", |c| c.input()?.le(c.tensor("B")?)?;

@@ -88,13 +88,32 @@ pub(super) struct ValueInfo {
     pub(super) ty: Option<Type>,
 }
 
+/// It is one of these, or of what is not read.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Type {
-    /// It is one of a tensor.
     #[prost(message, optional, tag = "1")]
-    pub(super) tensor: Option<Tensor>,
+    pub(super) tensor: Option<Unread>,
+    #[prost(message, optional, tag = "4")]
+    pub(super) sequence: Option<Unread>,
+    #[prost(message, optional, tag = "9")]
+    pub(super) optional: Option<Unread>,
 }
 
-/// What a tensor's type says is not read.
+/// What types say of elements and shapes.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Tensor {}
+pub(super) struct Unread {}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct SequenceData {
+    #[prost(message, repeated, tag = "3")]
+    pub(super) tensors: Vec<TensorData>,
+}
+
+/// One of these, or nothing.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct OptionalData {
+    #[prost(message, optional, tag = "3")]
+    pub(super) tensor: Option<TensorData>,
+    #[prost(message, optional, tag = "5")]
+    pub(super) sequence: Option<SequenceData>,
+}

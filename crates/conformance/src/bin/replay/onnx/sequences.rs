@@ -76,6 +76,7 @@ table! {
         };
         spectrum.view_as_real()?
     };
+    "TfIdfVectorizer", TF_IDF, |c| counted(c)?;
     "TensorScatter", "past_cache, update, write_indices=None, *, mode='linear', axis=-2", |c| {
         let (cache, update) = (c.input()?, c.tensor("update")?);
         let axis = c.int::<isize>("axis")?.rem_euclid(cache.rank() as isize);
@@ -103,6 +104,8 @@ table! {
 
 const LINEAR_ATTENTION: &str = "query, key, value, past_state=None, decay=None, beta=None, *, \
      q_num_heads, kv_num_heads, scale=0.0, update_rule='gated_delta', chunk_size=64";
+const TF_IDF: &str = "X, *, max_gram_length, max_skip_count, min_gram_length, mode, ngram_counts, \
+     ngram_indexes, pool_int64s, weights=None";
 const ROTARY: &str = "X, cos_cache, sin_cache, position_ids=None, *, interleaved=0, \
      rotary_embedding_dim=0, num_heads=0";
 
@@ -287,6 +290,62 @@ fn rotated(c: &Call) -> Found<Tensor> {
         3 => y.transpose(1, 2)?.flatten(2, 3)?,
         _ => y,
     })
+}
+
+/// How often each n-gram of the pool comes in a line, with the same number of tokens left out between
+/// all of its tokens.
+fn counted(c: &Call) -> Found<Tensor> {
+    let x = c.input()?.to_dtype(DType::I64)?;
+    let lines = x.reshape([-1, x.size(-1)? as isize])?;
+    let (batch, length) = (lines.size(0)?, lines.size(1)?);
+    let pool: Vec<i64> = c.ints("pool_int64s")?;
+    let starts: Vec<usize> = c.ints("ngram_counts")?;
+    let wanted = c.int::<usize>("min_gram_length")?..=c.int::<usize>("max_gram_length")?;
+    let mut counts = Vec::new();
+    for (i, &start) in starts.iter().enumerate() {
+        let (n, end) = (i + 1, starts.get(i + 1).copied().unwrap_or(pool.len()));
+        let grams = (end - start) / n;
+        let gram = Tensor::from_slice(&pool[start..end], [grams, n])?;
+        let mut count = Tensor::zeros([batch, grams], DType::I64)?;
+        // Of single tokens none can be left out between.
+        let skips = if n > 1 {
+            c.int::<usize>("max_skip_count")?
+        } else {
+            0
+        };
+        for step in 1..=skips + 1 {
+            let reach = (n - 1) * step;
+            if !wanted.contains(&n) || grams == 0 || reach >= length {
+                continue;
+            }
+            let token = |k: usize| Ok(lines.narrow(1, k * step, length - reach)?);
+            let tokens: Vec<Tensor> = (0..n).map(token).collect::<Found<_>>()?;
+            let windows = Tensor::stack(&tokens.iter().collect::<Vec<_>>(), 2)?;
+            let is_found = windows.unsqueeze(2)?.eq(&gram)?.all(-1, false)?;
+            count = count.add(&is_found.sum(1, false)?)?;
+        }
+        counts.push(count);
+    }
+    let counts = Tensor::cat(&counts.iter().collect::<Vec<_>>(), 1)?.to_dtype(DType::F32)?;
+    let weighted = |x: &Tensor| -> Found<Tensor> {
+        let weights = if c.has("weights") {
+            c.floats("weights")?
+        } else {
+            vec![1.0; x.size(1)?]
+        };
+        let weights = Tensor::from_slice(&weights, [weights.len()])?;
+        Ok(x.mul(&weights.to_dtype(DType::F32)?)?)
+    };
+    let values = match c.text("mode")? {
+        "IDF" => weighted(&counts.gt(0.0)?.to_dtype(DType::F32)?)?,
+        "TFIDF" => weighted(&counts)?,
+        _ => counts,
+    };
+    let places: Vec<i64> = c.ints("ngram_indexes")?;
+    let width = places.iter().max().map_or(0, |&last| last as usize + 1);
+    let places = Tensor::from_slice(&places, [places.len()])?;
+    let y = Tensor::zeros([batch, width], DType::F32)?.index_copy(1, &places, &values)?;
+    Ok(y.reshape([&x.shape()[..x.rank() - 1], &[width]].concat())?)
 }
 
 /// Values, where each is first, which each element is, and how often each comes.
