@@ -254,7 +254,14 @@ def tolerance_of(op, dtype):
     return tolerance
 
 
-def gradients(op, sample, case, seed):
+def tensors_in(x):
+    """The tensors in a result, in order."""
+    if isinstance(x, torch.Tensor):
+        return [x]
+    return [t for part in x for t in tensors_in(part)] if isinstance(x, (list, tuple)) else []
+
+
+def gradients(op, sample, case, seed, tolerance):
     """Cotangents of the results, and what they give for every tensor that wants a gradient."""
     leaves = []
 
@@ -271,19 +278,25 @@ def gradients(op, sample, case, seed):
     for name, x in sample.kwargs.items():
         collect(["kwargs", name], x)
     out = op(sample.input, *sample.args, **sample.kwargs)
-    out = sample.output_process_fn_grad(out)
-    outs = [out] if isinstance(out, torch.Tensor) else list(out)
-    outs = [x for x in outs if isinstance(x, torch.Tensor) and x.requires_grad]
-    if not leaves or not outs:
+    outs = [(i, x) for i, x in enumerate(tensors_in(out)) if x.requires_grad]
+    # What is differentiable of the results alone: of vectors what does not depend on their phases.
+    ends = [x for x in tensors_in(sample.output_process_fn_grad(out)) if x.requires_grad]
+    if not leaves or not ends:
         return None
     generator = torch.Generator().manual_seed(seed)
-    cotangents = [torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in outs]
-    grads = torch.autograd.grad(outs, [x for _, x in leaves], cotangents, allow_unused=True)
+    starts = [torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in ends]
+    cotangents = torch.autograd.grad(
+        ends, [x for _, x in outs], starts, allow_unused=True, retain_graph=True
+    )
+    outs = [(i, x, ct) for (i, x), ct in zip(outs, cotangents) if ct is not None]
+    grads = torch.autograd.grad(
+        [x for _, x, _ in outs], [x for _, x in leaves], [ct for *_, ct in outs], allow_unused=True
+    )
     return {
-        "outputs": [case.value(x) for x in outs],
-        "cotangents": [case.value(x) for x in cotangents],
+        "from": [i for i, *_ in outs],
+        "cotangents": [case.value(ct) for *_, ct in outs],
         "of": [path for path, _ in leaves],
-        "grads": [case.value(None if x is None else x.contiguous()) for x in grads],
+        "grads": [case.output(x, tolerance) for x in grads],
     }
 
 
@@ -309,7 +322,7 @@ def dump_sample(op, dtype, sample, limit, seed, grad):
     row["output"] = case.output(out, tolerance_of(op, dtype))
     row |= how_to_compare(op, sample, is_random)
     if grad and dtype in op.supported_backward_dtypes("cpu") and not is_random:
-        found = gradients(op, sample, case, seed)
+        found = gradients(op, sample, case, seed, tolerance_of(op, dtype))
         row |= {"grad": found} if found else {}
     return case, row
 

@@ -59,6 +59,7 @@ pub use rustorch_files as files;
 pub use rustorch_nn::{nn, optim};
 /// What operations of your own are made of: see `docs/custom.md`.
 pub mod custom {
+    pub use rustorch_ir::autodiff::{Cotangents, Differentiated, not_differentiable};
     pub use rustorch_ir::ops::{
         ActivationKind, BinaryOp, CompareOp, Composite, CustomKernel, HostArray, HostArrayMut,
         HostFunction, KernelLanguage, ReduceOp, UnaryOp,
@@ -88,9 +89,9 @@ pub mod prelude {
     pub use crate::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
     pub use crate::num_complex::Complex;
     pub use crate::{
-        AsOperand, AttentionOptions, DType, DeviceType, Element, Ellipsis, Index, IntoDims,
-        IntoShape, IntoSizes, NewAxis, Number, Rope, RopeLayout, RopeScaling, Routing, Runtime,
-        RusTorchError, RusTorchResult, Scalar, Storage, Tensor, Trace, assert_close,
+        AsOperand, AttentionOptions, DType, DeviceType, Element, Ellipsis, GradOptions, Index,
+        IntoDims, IntoShape, IntoSizes, NewAxis, Number, Rope, RopeLayout, RopeScaling, Routing,
+        Runtime, RusTorchError, RusTorchResult, Scalar, Storage, Tensor, Trace, assert_close,
         current_device, eval_all, is_gpu_available, manual_seed, nn, no_grad, runtime, set_device,
         tensor, with_device, with_runtime,
     };
@@ -110,6 +111,11 @@ struct PyTorchGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/custom.md")]
 struct CustomGuide;
+
+/// The examples of the guide to gradients.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/gradients.md")]
+struct GradientsGuide;
 
 /// The examples of the book.
 #[cfg(doctest)]

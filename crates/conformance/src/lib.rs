@@ -8,6 +8,7 @@
 
 mod compare;
 mod extent;
+mod gradients;
 mod mistakes;
 mod operand;
 mod report;

@@ -82,10 +82,17 @@ impl Differentiated<'_> {
     }
 }
 
+/// What is expected of whom a gradient is asked for.
+const A_GRADIENT: &str = "an operation that has a gradient (detach what needs none)";
+
 /// The error of an operation that has no gradient.
 pub fn not_differentiable(op: &'static str, reason: impl ToString) -> OpError {
-    let expected = "an operation that has a gradient (detach what needs none)";
-    OpError::new(op, expected, reason)
+    OpError::new(op, A_GRADIENT, reason)
+}
+
+/// Does an error say that an operation has no gradient?
+pub fn is_not_differentiable(error: &OpError) -> bool {
+    error.expected == A_GRADIENT
 }
 
 impl DType {
@@ -192,4 +199,91 @@ fn add(
     };
     gradients.insert(value, sum);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::OpKind;
+    use crate::case::Case;
+
+    /// What has no gradient, and why: of everything else there is one.
+    const WITHOUT: &[(&str, &str)] = &[
+        (
+            "binary",
+            "a polynomial that PyTorch has no derivative of either",
+        ),
+        ("binary", "a polynomial's degree"),
+        ("binary", "nextafter, a step between neighbours"),
+        (
+            "binary",
+            "the first operand of an incomplete gamma function or zeta",
+        ),
+        ("cached_attention", "it writes over its cache"),
+        ("geqrf", "PyTorch has none of it either (qr has one)"),
+        ("ldl", "PyTorch has none of it either"),
+        ("ldl_solve", "PyTorch has none of it either"),
+        (
+            "qr",
+            "a whole basis of which the matrix says only a part (take the reduced one)",
+        ),
+        (
+            "sorted_and_count",
+            "a function of the host's (what is made of operations has one: Composite)",
+        ),
+        ("unary", "airy_ai, whose derivative is no function here"),
+    ];
+
+    /// Asks for the gradient of one operand, in a graph of types alone.
+    fn ask(case: &Case, operand: usize) -> Result<(), OpError> {
+        let mut g = Graph::new();
+        let types: Vec<&TensorType> = case.inputs.iter().map(|x| &x.ty).collect();
+        let mut input = |ty: &TensorType| g.input(ty.clone());
+        let inputs: Vec<ValueId> = types
+            .iter()
+            .copied()
+            .map(&mut input)
+            .collect::<Result<_, _>>()?;
+        let found = case.op.infer(&types)?;
+        let results: Vec<ValueId> = found.iter().map(&mut input).collect::<Result<_, _>>()?;
+        let cotangent = |ty: &TensorType| ty.dtype.has_gradient().then(|| input(ty)).transpose();
+        let cotangents: Vec<Option<ValueId>> =
+            found.iter().map(cotangent).collect::<Result<_, _>>()?;
+        if cotangents.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let needed: Vec<bool> = (0..inputs.len()).map(|i| i == operand).collect();
+        let node = Differentiated {
+            inputs: &inputs,
+            results: &results,
+            cotangents: &cotangents,
+            needed: &needed,
+        };
+        let found = case.op.vjp(&mut g, &node)?;
+        // None where there is no way from the operand, as from the state that is written over.
+        for (i, cotangent) in found.iter().enumerate() {
+            assert!(i == operand || cotangent.is_none(), "{case:?}");
+            assert!(cotangent.is_none_or(|v| g.ty(v) == types[i]), "{case:?}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn every_operation_has_a_gradient_or_says_why_not() {
+        let mut without = BTreeSet::new();
+        for case in OpKind::ALL.iter().flat_map(|kind| kind.cases()) {
+            for operand in 0..case.inputs.len() {
+                if case.inputs[operand].ty.dtype.has_gradient()
+                    && let Err(e) = ask(&case, operand)
+                {
+                    assert!(is_not_differentiable(&e), "{case:?}: {e}");
+                    without.insert((e.op, e.got));
+                }
+            }
+        }
+        let without: Vec<(&str, &str)> = without.iter().map(|(op, why)| (*op, &**why)).collect();
+        assert_eq!(without, WITHOUT);
+    }
 }

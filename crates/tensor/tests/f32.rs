@@ -185,6 +185,11 @@ fn a_result_requires_a_gradient_if_an_operand_does() -> Outcome {
     assert!(y.requires_grad() && (&x + &y)?.relu()?.sum(None, false)?.requires_grad());
     assert!(!y.detach().requires_grad() && !(&x + 1.0)?.requires_grad());
     assert!(F32Tensor::cat(&[&x, &y], 0)?.requires_grad());
+    (&y * 3.0)?.sum(None, false)?.backward()?;
+    assert_eq!(weight.grad().expect("a gradient").to_vec()?, [6.0; 4]);
+    assert!(x.grad().is_none());
+    weight.zero_grad();
+    assert!(weight.grad().is_none());
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use rustorch_conformance::{check_times, check_types};
+use rustorch_conformance::{Suite as Cases, check_times, check_types};
 use rustorch_gpu::Gpu;
 use rustorch_ir::OpType;
 use rustorch_runtime::Backend;
@@ -19,8 +19,19 @@ const IS_WORKER: &str = "RUSTORCH_CONFORMANCE_WORKER";
 
 /// The operations of these families, on every device, for the test of that name.
 fn conform(devices: &[Arc<dyn Backend>], test: &str, types: &[Option<OpType>]) {
+    in_a_process(test, || {
+        for device in devices {
+            let report = check_types(device.clone(), types);
+            println!("{report}");
+            report.assert_complete();
+        }
+    });
+}
+
+/// Does the work of the test of that name in a process of its own.
+fn in_a_process(test: &str, work: impl FnOnce()) {
     if std::env::var_os(IS_WORKER).is_some() {
-        return work(devices, types);
+        return work();
     }
     let program = std::env::current_exe().unwrap();
     let mut worker = Command::new(program);
@@ -33,14 +44,6 @@ fn conform(devices: &[Arc<dyn Backend>], test: &str, types: &[Option<OpType>]) {
     println!("{text}{errors}");
     assert!(output.status.success(), "see above");
     assert!(text.contains("1 passed"), "no test {test} has run");
-}
-
-fn work(devices: &[Arc<dyn Backend>], types: &[Option<OpType>]) {
-    for device in devices {
-        let report = check_types(device.clone(), types);
-        println!("{report}");
-        report.assert_complete();
-    }
 }
 
 fn elementwise(devices: &Devices) {
@@ -79,6 +82,19 @@ fn products_and_convolutions(devices: &Devices) {
     );
 }
 
+/// Where a device has no double precision, the reference computes.
+fn gradients(devices: &Devices) {
+    in_a_process("gradients", || {
+        for device in devices {
+            let suite = Cases::of_tests(|_| true, &**device);
+            let report = suite.run_gradients(device.clone());
+            println!("{} slopes on {}", report.passed(), report.device);
+            let failed: Vec<_> = report.failed().collect();
+            assert!(report.passed() > 0 && failed.is_empty(), "{failed:#?}");
+        }
+    });
+}
+
 fn times_are_told(devices: &Devices) {
     (devices.iter().cloned()).for_each(|device| check_times(device, true));
 }
@@ -92,6 +108,7 @@ fn main() -> ExitCode {
         moving_data_and_random_numbers,
         reductions_and_norms,
         products_and_convolutions,
+        gradients,
         times_are_told,
     ];
     Suite::new().on(device, "RUSTORCH_TEST_OPENCL", tests).run()

@@ -1,6 +1,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Fill, Operand};
 use crate::fusion::{Finder, Match};
 use crate::ops::{Attention, Rope, RopeLayout, RopeScaling, UpdateSlice};
@@ -149,6 +150,10 @@ impl OpDef for CachedAttention {
         let attended = self.attended([q, keys, values], inputs);
         let y = g.push(self.attention.clone(), &attended)?;
         Ok(smallvec![y, keys, values])
+    }
+
+    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
+        Err(not_differentiable(Self::NAME, "it writes over its cache"))
     }
 }
 

@@ -2,8 +2,9 @@ use smallvec::smallvec;
 
 use super::matrices::{Matrices, cases};
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill};
-use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// The Cholesky factor `L` of each positive definite matrix `A = L·Lᴴ` `[…, n, n]`, of which only the
 /// lower triangle is read.
@@ -29,6 +30,30 @@ impl OpDef for Cholesky {
         let [a] = operands(Self::NAME, inputs)?;
         let a = Matrices::square(Self::NAME, a)?;
         Ok(smallvec![a.matrix(a.rows, a.rows), a.scalar(DType::I32)])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let l = node.results[0];
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |g, _| {
+            // L⁻ᴴ Φ(Lᴴ ct) L⁻¹, made Hermitian, where Φ is the lower triangle with half of the diagonal.
+            let adjoint = g.adjoint(l)?;
+            let inner = g.matmul(adjoint, ct)?;
+            let inner = matrices::triangle(g, inner, false, 0)?;
+            let diagonal = matrices::triangle(g, inner, true, 0)?;
+            let half = g.mul_scalar(diagonal, 0.5)?;
+            let inner = g.sub(inner, half)?;
+            let solve = SolveTriangular {
+                upper: true,
+                unitriangular: false,
+            };
+            let left = g.push(solve.clone(), &[adjoint, inner])?;
+            let left = g.adjoint(left)?;
+            let both = g.push(solve, &[adjoint, left])?;
+            let other = g.adjoint(both)?;
+            let sum = g.add(both, other)?;
+            g.mul_scalar(sum, 0.5)
+        })
     }
 }
 

@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature, ValueId};
 
 /// 2-D convolution (cross-correlation, as in PyTorch).
 ///
@@ -77,6 +78,79 @@ pub(crate) fn require_conv(
     Ok(())
 }
 
+impl Conv2d {
+    /// The gradient of an operand of the type of `x` from that of the result: transposed, it is spread by
+    /// the same windows.
+    pub(crate) fn spread(
+        &self,
+        g: &mut Graph,
+        ct: ValueId,
+        weight: ValueId,
+        x: ValueId,
+    ) -> Result<ValueId, OpError> {
+        let rest = |i: usize| {
+            let (from, to) = (g.ty(ct).shape[2 + i], g.ty(x).shape[2 + i]);
+            let reach = self.dilation[i] * (g.ty(weight).shape[2 + i] - 1);
+            to + 2 * self.padding[i] - (from - 1) * self.stride[i] - reach - 1
+        };
+        let transposed = ConvTranspose2d {
+            stride: self.stride,
+            padding: self.padding,
+            output_padding: [rest(0), rest(1)],
+            dilation: self.dilation,
+            groups: self.groups,
+        };
+        g.push(transposed, &[ct, weight])
+    }
+
+    /// The gradient of a weight of the type of `weight`: a convolution of the operand by the result's
+    /// gradient, whose batch and channels change places, and stride and dilation with them.
+    pub(crate) fn weight_gradient(
+        &self,
+        g: &mut Graph,
+        x: ValueId,
+        ct: ValueId,
+        weight: ValueId,
+    ) -> Result<ValueId, OpError> {
+        let groups = self.groups;
+        let kernel = g.ty(weight).shape.clone();
+        let mut by_group = |v: ValueId, order: [usize; 5]| {
+            let [n, c, h, w] = [0, 1, 2, 3].map(|d| g.ty(v).shape[d]);
+            let split = g.reshape(v, [n, groups, c / groups, h, w])?;
+            Ok::<_, OpError>((g.permute(split, &order)?, n, c / groups, [h, w]))
+        };
+        let (x, n, channels, [h, w]) = by_group(x, [2, 1, 0, 3, 4])?;
+        let (ct, _, outputs, [kh, kw]) = by_group(ct, [1, 2, 0, 3, 4])?;
+        let x = g.reshape(x, [channels, groups * n, h, w])?;
+        let ct = g.reshape(ct, [groups * outputs, n, kh, kw])?;
+        let conv = Self {
+            stride: self.dilation,
+            padding: self.padding,
+            dilation: self.stride,
+            groups,
+        };
+        let gradient = g.push(conv, &[x, ct])?;
+        let gradient = g.permute(gradient, &[1, 0, 2, 3])?;
+        cut(g, gradient, [kernel[2], kernel[3]])
+    }
+}
+
+/// The first rows and columns of images: those that strides did not reach are more.
+pub(crate) fn cut(g: &mut Graph, x: ValueId, sides: [usize; 2]) -> Result<ValueId, OpError> {
+    let rows = g.slice(x, 2, 0, sides[0])?;
+    g.slice(rows, 3, 0, sides[1])
+}
+
+/// The gradient of a bias: sums over all but the channels.
+pub(crate) fn channel_sums(g: &mut Graph, ct: ValueId) -> Result<ValueId, OpError> {
+    let sum = Reduce {
+        op: ReduceOp::Sum,
+        dims: [0, 2, 3].into_iter().collect(),
+        keepdim: false,
+    };
+    g.push(sum, &[ct])
+}
+
 impl OpDef for Conv2d {
     fn op_type(&self) -> Option<OpType> {
         Some(OpType::Convolution)
@@ -121,6 +195,16 @@ impl OpDef for Conv2d {
             [x.shape[0], w.shape[0], h, width],
             x.dtype
         )])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let (x, weight) = (node.inputs[0], node.inputs[1]);
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |g, i| match i {
+            0 => self.spread(g, ct, weight, x),
+            1 => self.weight_gradient(g, x, ct, weight),
+            _ => channel_sums(g, ct),
+        })
     }
 }
 

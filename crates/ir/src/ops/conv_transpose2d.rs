@@ -1,9 +1,10 @@
-use super::conv2d::require_conv;
+use super::conv2d::{channel_sums, cut, require_conv};
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Transposed 2-D convolution: `torch.nn.functional.conv_transpose2d`.
 ///
@@ -83,6 +84,27 @@ impl OpDef for ConvTranspose2d {
             [x.shape[0], channels, h, width],
             x.dtype
         )])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let (x, weight) = (node.inputs[0], node.inputs[1]);
+        // What the operand is spread by is a convolution the other way.
+        let conv = Conv2d {
+            stride: self.stride,
+            padding: self.padding,
+            dilation: self.dilation,
+            groups: self.groups,
+        };
+        let sides = [2, 3].map(|d| g.ty(x).shape[d]);
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |g, i| match i {
+            0 => {
+                let x = g.push(conv.clone(), &[ct, weight])?;
+                cut(g, x, sides)
+            }
+            1 => conv.weight_gradient(g, ct, x, weight),
+            _ => channel_sums(g, ct),
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::{FoldingHasher, Graph, Named, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};
 
@@ -24,6 +25,15 @@ pub trait Composite: Parameters + fmt::Debug + Send + Sync {
     /// # Errors
     /// Operands that the operation is not defined for.
     fn decompose(&self, graph: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError>;
+
+    /// The gradients of the operands that need one, see [`OpDef::vjp`]: those of the parts, unless there is
+    /// something better.
+    ///
+    /// # Errors
+    /// A part has no gradient.
+    fn vjp(&self, graph: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        node.through_parts(graph, |g, inputs| self.decompose(g, inputs))
+    }
 
     /// A kernel that a GPU which compiles this language runs in place of the parts, on operands of
     /// these types; `None` where there is none for them.
@@ -179,6 +189,10 @@ impl OpDef for Custom {
 
     fn decompose(&self, graph: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         self.op.decompose(graph, inputs)
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        self.op.vjp(g, node)
     }
 }
 

@@ -2,8 +2,9 @@ use smallvec::smallvec;
 
 use super::matrices::{Matrices, cases};
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill};
-use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Eigenvalues and eigenvectors of each Hermitian matrix `[…, n, n]`, of which only the lower triangle
 /// is read. The phases of vectors are as those of [`Svd`].
@@ -31,6 +32,43 @@ impl OpDef for Eigh {
         let mut results: ResultTypes = smallvec![a.vector(a.rows, a.dtype.real())];
         results.extend(self.vectors.then(|| a.matrix(a.rows, a.rows)));
         Ok(results)
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let (values, vectors) = match self.vectors {
+            true => (node.results[0], node.results[1]),
+            false => {
+                let first = g.push(Self { vectors: true }, &[node.inputs[0]])?;
+                let results = g.results(first);
+                (results[0], results[1])
+            }
+        };
+        let dtype = g.ty(vectors).dtype;
+        let adjoint = g.adjoint(vectors)?;
+        let mut inner = None;
+        if let Some(ct) = node.cotangents.get(1).copied().flatten() {
+            // Away from the diagonal, over the differences of values.
+            let product = g.matmul(adjoint, ct)?;
+            let gaps = matrices::differences(g, values)?;
+            let gaps = g.cast(gaps, dtype)?;
+            let ratio = g.div(product, gaps)?;
+            inner = Some(matrices::without_diagonal(g, ratio)?);
+        }
+        if let Some(ct) = node.cotangents[0] {
+            let ct = g.cast(ct, dtype)?;
+            let ct = matrices::diagonal(g, ct)?;
+            inner = Some(match inner {
+                Some(inner) => g.add(inner, ct)?,
+                None => ct,
+            });
+        }
+        node.each(g, |g, _| {
+            let Some(inner) = inner else {
+                return g.zeros_like(node.inputs[0]);
+            };
+            let left = g.matmul(vectors, inner)?;
+            g.matmul(left, adjoint)
+        })
     }
 }
 

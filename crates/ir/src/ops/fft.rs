@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature};
 
 /// Which discrete Fourier transform.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -64,6 +65,55 @@ impl OpDef for Fft {
         require(Self::NAME, n > 0, "at least one number to transform", x)?;
         let shape = x.shape.clone().with_dim(self.dim, results);
         Ok(smallvec![TensorType::new(shape, dtype)])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let dim = self.dim;
+        let size = g.ty(node.inputs[0]).shape[dim];
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |g, _| match self.kind {
+            FftKind::Forward => g.push(
+                Self {
+                    dim,
+                    kind: FftKind::Inverse,
+                },
+                &[ct],
+            ),
+            FftKind::Inverse => g.push(
+                Self {
+                    dim,
+                    kind: FftKind::Forward,
+                },
+                &[ct],
+            ),
+            // The numbers that were left out have no gradient; real ones have the real part.
+            FftKind::RealToComplex => {
+                let ct = g.pad(ct, dim, 0, size - (size / 2 + 1))?;
+                g.push(
+                    Self {
+                        dim,
+                        kind: FftKind::Inverse,
+                    },
+                    &[ct],
+                )
+            }
+            // Each number stands for itself and its conjugate, but for the first and, of an even n, the last.
+            FftKind::ComplexToReal { n } => {
+                let kind = FftKind::RealToComplex;
+                let ct = g.push(Self { dim, kind }, &[ct])?;
+                let doubled = size - 1 - usize::from(n % 2 == 0);
+                let alone = g.full([size - doubled].into(), 1.0, DType::F64)?;
+                let twice = g.full([doubled].into(), 2.0, DType::F64)?;
+                let first = g.slice(alone, 0, 0, 1)?;
+                let last = g.slice(alone, 0, 1, size - doubled)?;
+                let counts = g.push(Concat { dim: 0 }, &[first, twice, last])?;
+                let mut along: Shape = g.ty(ct).shape.iter().map(|_| 1).collect();
+                along.to_mut()[dim] = size;
+                let counts = g.reshape(counts, along)?;
+                let counts = g.cast(counts, g.ty(ct).dtype)?;
+                g.mul(ct, counts)
+            }
+        })
     }
 }
 

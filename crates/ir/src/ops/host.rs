@@ -6,8 +6,9 @@ use std::sync::Arc;
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated, not_differentiable};
 use crate::case::{Case, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// A function of the host's that others define, on elements in its memory: a type of its parameters,
 /// plain data. It gives the same for the same operands, whenever and however often it is called.
@@ -135,6 +136,11 @@ impl OpDef for Host {
             format!("{results:?}"),
         )?;
         Ok(results)
+    }
+
+    fn vjp(&self, _: &mut Graph, _: &Differentiated) -> Result<Cotangents, OpError> {
+        let reason = "a function of the host's (what is made of operations has one: Composite)";
+        Err(not_differentiable(self.name(), reason))
     }
 }
 

@@ -1,8 +1,12 @@
 //! What operations on batches of matrices have in common.
 
-use super::require;
+use super::{
+    CompareOp, Gather, Lu, LuPivotsToPermutation, ReduceOp, SolveTriangular, Triangle, require,
+};
 use crate::case::{Case, Fill, Operand};
-use crate::{DType, Op, OpError, Shape, Signature, TensorType};
+use crate::{DType, Graph, Op, OpError, Shape, Signature, TensorType, ValueId};
+
+type Value = Result<ValueId, OpError>;
 
 /// Matrices `[…, rows, columns]`.
 #[derive(Clone, PartialEq, Debug)]
@@ -73,6 +77,79 @@ impl Matrices {
         let smaller = shape.iter().rev().take(2).min().map_or(0, |&size| size);
         shape.elements().saturating_mul(smaller)
     }
+}
+
+/// A triangle of matrices, see [`Triangle`].
+pub(crate) fn triangle(g: &mut Graph, x: ValueId, upper: bool, diagonal: i64) -> Value {
+    g.push(Triangle { upper, diagonal }, &[x])
+}
+
+/// Is an element on the diagonal? `bool` `[n, n]`.
+fn on_diagonal(g: &mut Graph, n: usize) -> Value {
+    let columns = g.arange(n, DType::I64)?;
+    let rows = g.reshape(columns, [n, 1])?;
+    g.compare(CompareOp::Eq, rows, columns)
+}
+
+/// Matrices `[…, n, n]` with `x` `[…, n]` on the diagonal and 0 elsewhere.
+pub(crate) fn diagonal(g: &mut Graph, x: ValueId) -> Value {
+    let TensorType { shape, dtype } = g.ty(x).clone();
+    let is_diagonal = on_diagonal(g, shape[shape.len() - 1])?;
+    let rows = g.unsqueeze(x, shape.len())?;
+    let zero = g.constant(0, dtype)?;
+    g.select(is_diagonal, rows, zero)
+}
+
+/// The diagonal `[…, n]` of matrices `[…, n, n]`.
+pub(crate) fn diagonal_of(g: &mut Graph, x: ValueId) -> Value {
+    let TensorType { shape, dtype } = g.ty(x).clone();
+    let rank = shape.len();
+    let is_diagonal = on_diagonal(g, shape[rank - 1])?;
+    let zero = g.constant(0, dtype)?;
+    let alone = g.select(is_diagonal, x, zero)?;
+    let sum = g.reduce(ReduceOp::Sum, alone, rank - 1)?;
+    g.reshape(sum, &shape[..rank - 1])
+}
+
+/// Matrices with 0 on the diagonal.
+pub(crate) fn without_diagonal(g: &mut Graph, x: ValueId) -> Value {
+    let TensorType { shape, dtype } = g.ty(x).clone();
+    let is_diagonal = on_diagonal(g, shape[shape.len() - 1])?;
+    let zero = g.constant(0, dtype)?;
+    g.select(is_diagonal, zero, x)
+}
+
+/// `xⱼ - xᵢ` of `x` `[…, n]` for row i and column j, and 1 on the diagonal.
+pub(crate) fn differences(g: &mut Graph, x: ValueId) -> Value {
+    let TensorType { shape, dtype } = g.ty(x).clone();
+    let rows = g.unsqueeze(x, shape.len())?;
+    let columns = g.unsqueeze(x, shape.len() - 1)?;
+    let differences = g.sub(columns, rows)?;
+    let is_diagonal = on_diagonal(g, shape[shape.len() - 1])?;
+    let one = g.constant(1, dtype)?;
+    g.select(is_diagonal, one, differences)
+}
+
+/// Solves `A·X = B` for matrices of the same leading dimensions.
+pub(crate) fn solve(g: &mut Graph, a: ValueId, b: ValueId) -> Value {
+    let first = g.push(Lu { check: false }, &[a])?;
+    let (packed, pivots) = (first, g.results(first)[1]);
+    let shape = g.ty(b).shape.clone();
+    let rank = shape.len();
+    let rows = shape[rank - 2];
+    let order = g.push(LuPivotsToPermutation { rows }, &[pivots])?;
+    let order = g.unsqueeze(order, rank - 1)?;
+    let order = g.broadcast(order, shape)?;
+    let mut x = g.push(Gather { dim: rank - 2 }, &[b, order])?;
+    for upper in [false, true] {
+        let unitriangular = !upper;
+        let solve = SolveTriangular {
+            upper,
+            unitriangular,
+        };
+        x = g.push(solve, &[packed, x])?;
+    }
+    Ok(x)
 }
 
 /// Cases of factorisations: the sizes of matrices that `fits` admits.

@@ -2,8 +2,9 @@ use super::conv2d::windows;
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// The maximum or average of 2-D windows of `x` `[n, c, h, w]`, floating point.
 ///
@@ -67,6 +68,55 @@ impl OpDef for Pool2d {
         let mut results = smallvec![result(x.dtype)];
         results.extend(self.indices.then(|| result(DType::I64)));
         Ok(results)
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let x = node.inputs[0];
+        let shape = g.ty(x).shape.clone();
+        let ct = node.cotangent(g, 0)?;
+        let [h, w] = [2, 3].map(|d| g.ty(ct).shape[d]);
+        node.each(g, |g, _| match self.kind {
+            PoolKind::Max => {
+                let index = match self.indices {
+                    true => node.results[1],
+                    false => {
+                        let indices = true;
+                        let both = g.push(
+                            Self {
+                                indices,
+                                ..self.clone()
+                            },
+                            &[x],
+                        )?;
+                        g.results(both)[1]
+                    }
+                };
+                let planes = [shape[0], shape[1], h * w];
+                let index = g.reshape(index, planes)?;
+                let ct = g.reshape(ct, planes)?;
+                let plane = [shape[0], shape[1], shape[2] * shape[3]].into();
+                let sums = g.scatter_add(plane, 2, index, ct)?;
+                g.reshape(sums, shape.clone())
+            }
+            PoolKind::Average => {
+                let dtype = compute_dtype(g.ty(x).dtype);
+                let planes = shape[0] * shape[1];
+                let ct = g.cast(ct, dtype)?;
+                let ct = g.reshape(ct, [planes, 1, h, w])?;
+                let like = g.reshape(x, [planes, 1, shape[2], shape[3]])?;
+                let [kh, kw] = self.kernel;
+                let share = 1.0 / (kh * kw) as f64;
+                let window = g.full([1, 1, kh, kw].into(), share, dtype)?;
+                let conv = Conv2d {
+                    stride: self.stride,
+                    padding: self.padding,
+                    dilation: self.dilation,
+                    groups: 1,
+                };
+                let spread = conv.spread(g, ct, window, like)?;
+                g.reshape(spread, shape.clone())
+            }
+        })
     }
 }
 

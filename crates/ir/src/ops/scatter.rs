@@ -2,8 +2,9 @@ use super::gather::require_indexed;
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes};
 
 /// A copy of `x` in which `out[i][index[i][j][k]][k]` (for `dim` 1) is set to, or combined
 /// with, `source[i][j][k]`: `torch.scatter` and `torch.scatter_reduce`.
@@ -66,6 +67,80 @@ impl OpDef for Scatter {
         let expected = format_args!("a dtype that {:?} is defined for", self.mode);
         require(Self::NAME, self.mode.accepts(x.dtype), expected, x)?;
         Ok(smallvec![x.clone()])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let (x, index, source) = (node.inputs[0], node.inputs[1], node.inputs[2]);
+        let y = node.results[0];
+        let ct = node.cotangent(g, 0)?;
+        let gather = Gather { dim: self.dim };
+        let scatter = |g: &mut Graph, mode, into, source| {
+            let dim = self.dim;
+            g.push(Self { dim, mode }, &[into, index, source])
+        };
+        node.each(g, |g, i| match (self.mode, i) {
+            (ScatterMode::Set, 0) => {
+                let zeros = g.zeros_like(source)?;
+                scatter(g, ScatterMode::Set, ct, zeros)
+            }
+            // Of several at one place the last stays.
+            (ScatterMode::Set, _) => {
+                let shape = g.ty(source).shape.clone();
+                let places = g.arange(shape.elements(), DType::I64)?;
+                let places = g.reshape(places, shape)?;
+                let none = g.full(g.ty(x).shape.clone(), -1, DType::I64)?;
+                let last = scatter(g, ScatterMode::Set, none, places)?;
+                let last = g.push(gather.clone(), &[last, index])?;
+                let stays = g.compare(CompareOp::Eq, last, places)?;
+                let ct = g.push(gather.clone(), &[ct, index])?;
+                let zero = g.constant(0, g.ty(ct).dtype)?;
+                g.select(stays, ct, zero)
+            }
+            (ScatterMode::Add, 0) => Ok(ct),
+            (ScatterMode::Add, _) => g.push(gather.clone(), &[ct, index]),
+            (ScatterMode::Prod, 0) => {
+                let ones = g.full(g.ty(x).shape.clone(), 1, g.ty(x).dtype)?;
+                let factor = scatter(g, ScatterMode::Prod, ones, source)?;
+                let factor = g.conj(factor)?;
+                g.mul(ct, factor)
+            }
+            // The product of the others: without zeros it is divided, one 0 alone has that of the rest.
+            (ScatterMode::Prod, _) => {
+                let dtype = g.ty(x).dtype;
+                let (zero, one) = (g.constant(0, dtype)?, g.constant(1, dtype)?);
+                let is_zero = g.compare(CompareOp::Eq, source, zero)?;
+                let divisor = g.select(is_zero, one, source)?;
+                let product = scatter(g, ScatterMode::Prod, x, divisor)?;
+                let counted = g.cast(is_zero, DType::I64)?;
+                let zeros = g.scatter_add(g.ty(x).shape.clone(), self.dim, index, counted)?;
+                let product = g.push(gather.clone(), &[product, index])?;
+                let zeros = g.push(gather.clone(), &[zeros, index])?;
+                let others = g.sub(zeros, counted)?;
+                let none = g.constant(0, DType::I64)?;
+                let counts = g.compare(CompareOp::Eq, others, none)?;
+                let rest = g.div(product, divisor)?;
+                let rest = g.select(counts, rest, zero)?;
+                let rest = g.conj(rest)?;
+                let ct = g.push(gather.clone(), &[ct, index])?;
+                g.mul(ct, rest)
+            }
+            // Those that are equal share, as with `torch.scatter_reduce`.
+            (ScatterMode::Max | ScatterMode::Min, _) => {
+                let dtype = g.ty(x).dtype;
+                let stays = g.compare(CompareOp::Eq, x, y)?;
+                let stays = g.cast(stays, dtype)?;
+                let value = g.push(gather.clone(), &[y, index])?;
+                let wins = g.compare(CompareOp::Eq, source, value)?;
+                let wins = g.cast(wins, dtype)?;
+                let count = scatter(g, ScatterMode::Add, stays, wins)?;
+                let share = g.div(ct, count)?;
+                if i == 0 {
+                    return g.mul(share, stays);
+                }
+                let share = g.push(gather.clone(), &[share, index])?;
+                g.mul(share, wins)
+            }
+        })
     }
 }
 

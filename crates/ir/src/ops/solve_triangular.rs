@@ -2,8 +2,9 @@ use smallvec::smallvec;
 
 use super::matrices::Matrices;
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Arrange, Case, Fill, Operand};
-use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature};
 
 /// Solves `A·X = B` for each triangular matrix `A` `[…, n, n]` and `B` `[…, n, k]` of the same leading
 /// dimensions. The other triangle of `A` is not read.
@@ -35,6 +36,31 @@ impl OpDef for SolveTriangular {
         let expected = "matrices of equal rows and leading dimensions";
         require(Self::NAME, fits, expected, got)?;
         Ok(smallvec![b.matrix(b.rows, b.columns)])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let (a, x) = (node.inputs[0], node.results[0]);
+        let ct = node.cotangent(g, 0)?;
+        let adjoint = g.adjoint(a)?;
+        let solve = Self {
+            upper: !self.upper,
+            ..self.clone()
+        };
+        let b = g.push(solve, &[adjoint, ct])?;
+        node.each(g, |g, i| {
+            if i == 1 {
+                return Ok(b);
+            }
+            let x = g.adjoint(x)?;
+            let product = g.matmul(b, x)?;
+            let product = g.neg(product)?;
+            let diagonal = match (self.unitriangular, self.upper) {
+                (false, _) => 0,
+                (true, true) => 1,
+                (true, false) => -1,
+            };
+            matrices::triangle(g, product, self.upper, diagonal)
+        })
     }
 }
 

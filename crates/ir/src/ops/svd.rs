@@ -2,8 +2,9 @@ use smallvec::smallvec;
 
 use super::matrices::{Matrices, cases};
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{Case, Fill};
-use crate::{Named, OpDef, OpType, ResultTypes, Signature};
+use crate::{Graph, Named, OpDef, OpType, ResultTypes, Signature, ValueId};
 
 /// Which vectors are wanted beside values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -26,6 +27,88 @@ pub enum SvdVectors {
 pub struct Svd {
     /// Which vectors are wanted.
     pub vectors: SvdVectors,
+}
+
+/// The gradient of matrices from those of their vectors and values. That of a loss which depends on the
+/// phases of vectors is of no use, as in PyTorch.
+fn gradient(
+    g: &mut Graph,
+    [u, s, vh]: [ValueId; 3],
+    [ct_u, ct_s, ct_vh]: [Option<ValueId>; 3],
+) -> Result<ValueId, OpError> {
+    let dtype = g.ty(u).dtype;
+    let rank = g.ty(u).rank();
+    let [m, k, n] = [
+        g.ty(u).shape[rank - 2],
+        g.ty(u).shape[rank - 1],
+        g.ty(vh).shape[rank - 1],
+    ];
+    let values = g.cast(s, dtype)?;
+    let (rows, columns) = (
+        g.unsqueeze(values, rank - 1)?,
+        g.unsqueeze(values, rank - 2)?,
+    );
+    let square = g.mul(s, s)?;
+    let gaps = matrices::differences(g, square)?;
+    let gaps = g.cast(gaps, dtype)?;
+    // What turns of vectors come to, away from the diagonal.
+    let turns = |g: &mut Graph, x: ValueId| {
+        let adjoint = g.adjoint(x)?;
+        let skew = g.sub(x, adjoint)?;
+        let ratio = g.div(skew, gaps)?;
+        matrices::without_diagonal(g, ratio)
+    };
+    let ct_s = match ct_s {
+        Some(ct) => ct,
+        None => g.zeros_like(s)?,
+    };
+    let ct_s = g.cast(ct_s, dtype)?;
+    let mut inner = matrices::diagonal(g, ct_s)?;
+    if let Some(ct) = ct_u {
+        let adjoint = g.adjoint(u)?;
+        let product = g.matmul(adjoint, ct)?;
+        let turned = turns(g, product)?;
+        let turned = g.mul(turned, columns)?;
+        inner = g.add(inner, turned)?;
+        if dtype.is_complex() {
+            let phases = matrices::diagonal_of(g, product)?;
+            let real = g.real(phases)?;
+            let real = g.cast(real, dtype)?;
+            let phases = g.sub(phases, real)?;
+            let phases = g.div(phases, values)?;
+            let phases = matrices::diagonal(g, phases)?;
+            inner = g.add(inner, phases)?;
+        }
+    }
+    if let Some(ct) = ct_vh {
+        let adjoint = g.adjoint(ct)?;
+        let product = g.matmul(vh, adjoint)?;
+        let turned = turns(g, product)?;
+        let turned = g.mul(rows, turned)?;
+        inner = g.add(inner, turned)?;
+    }
+    let left = g.matmul(u, inner)?;
+    let mut a = g.matmul(left, vh)?;
+    // What leaves the space that the vectors span.
+    if let Some(ct) = ct_u.filter(|_| m > k) {
+        let adjoint = g.adjoint(u)?;
+        let inside = g.matmul(adjoint, ct)?;
+        let inside = g.matmul(u, inside)?;
+        let outside = g.sub(ct, inside)?;
+        let outside = g.div(outside, columns)?;
+        let outside = g.matmul(outside, vh)?;
+        a = g.add(a, outside)?;
+    }
+    if let Some(ct) = ct_vh.filter(|_| n > k) {
+        let adjoint = g.adjoint(vh)?;
+        let inside = g.matmul(ct, adjoint)?;
+        let inside = g.matmul(inside, vh)?;
+        let outside = g.sub(ct, inside)?;
+        let outside = g.div(outside, rows)?;
+        let outside = g.matmul(u, outside)?;
+        a = g.add(a, outside)?;
+    }
+    Ok(a)
 }
 
 impl OpDef for Svd {
@@ -51,6 +134,34 @@ impl OpDef for Svd {
             values,
             a.matrix(right, a.columns),
         ])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let (a, k) = (
+            node.inputs[0],
+            g.ty(node.inputs[0]).shape.iter().rev().take(2).min(),
+        );
+        let (rank, k) = (g.ty(a).rank(), k.map_or(0, |&k| k));
+        let vectors = self.vectors != SvdVectors::No;
+        let of_values = usize::from(vectors);
+        let [u, s, vh] = match vectors {
+            true => [node.results[0], node.results[1], node.results[2]],
+            false => {
+                let vectors = SvdVectors::Reduced;
+                let first = g.push(Self { vectors }, &[a])?;
+                let results = g.results(first);
+                [results[0], results[1], results[2]]
+            }
+        };
+        // Of whole bases the rest is not settled by the matrix.
+        let u = g.slice(u, rank - 1, 0, k)?;
+        let vh = g.slice(vh, rank - 2, 0, k)?;
+        let ct_s = node.cotangents[of_values];
+        let ct_u = node.cotangents[0].filter(|_| vectors);
+        let ct_u = ct_u.map(|ct| g.slice(ct, rank - 1, 0, k)).transpose()?;
+        let ct_vh = node.cotangents.get(2).copied().flatten();
+        let ct_vh = ct_vh.map(|ct| g.slice(ct, rank - 2, 0, k)).transpose()?;
+        node.each(g, |g, _| gradient(g, [u, s, vh], [ct_u, ct_s, ct_vh]))
     }
 }
 

@@ -314,7 +314,11 @@ fn pull_back(pulled: &Pulled) -> RusTorchResult<Vec<Option<Tensor>>> {
         cotangents: &cotangents,
         needed: pulled.needed,
     };
-    let found = pulled.op.vjp(&mut g, &node)?;
+    let named = |e: OpError| OpError {
+        op: pulled.name,
+        ..e
+    };
+    let found = pulled.op.vjp(&mut g, &node).map_err(named)?;
 
     // Rules may append more than they need.
     let mut is_read = vec![false; g.len()];

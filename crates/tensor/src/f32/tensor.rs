@@ -201,6 +201,26 @@ impl F32Tensor {
         self
     }
 
+    /// Adds the gradients of what this tensor, of one element, was computed from to their
+    /// [`F32Tensor::grad`]; see [`Tensor::backward`].
+    ///
+    /// # Errors
+    /// As [`Tensor::backward`].
+    pub fn backward(&self) -> RusTorchResult<()> {
+        self.0.backward()
+    }
+
+    /// The gradient that backward passes have added up; see [`Tensor::grad`].
+    pub fn grad(&self) -> Option<Self> {
+        // A gradient has the dtype of its tensor.
+        self.0.grad().map(Self)
+    }
+
+    /// Takes the gradient away: the next backward pass begins anew.
+    pub fn zero_grad(&self) {
+        self.0.zero_grad();
+    }
+
     /// The same value, of which no gradient is wanted.
     pub fn detach(&self) -> Self {
         Self(self.0.detach())

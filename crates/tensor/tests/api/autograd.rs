@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use rustorch_ir::DType;
+use rustorch_ir::autodiff::{Cotangents, Differentiated};
+use rustorch_ir::ops::Composite;
+use rustorch_ir::{DType, Graph, OpError, Results, ValueId};
 use rustorch_runtime::{Routing, Runtime};
 use rustorch_tensor::autograd::{grad, grad_with, hessian, jacobian, jvp, vjp};
 use rustorch_tensor::{
@@ -18,7 +20,7 @@ fn leaf(mut x: Tensor) -> RusTorchResult<Tensor> {
     Ok(x)
 }
 
-fn gradient(x: &Tensor) -> RusTorchResult<Vec<f32>> {
+fn elements_of_grad(x: &Tensor) -> RusTorchResult<Vec<f32>> {
     x.grad().expect("a gradient").to_vec::<f32>()
 }
 
@@ -28,12 +30,12 @@ fn gradients_add_up_until_they_are_taken_away() -> Outcome {
     assert!(w.grad().is_none());
     let loss = || w.square()?.sum_all();
     loss()?.backward()?;
-    assert_eq!(gradient(&w)?, [2.0, 4.0]);
+    assert_eq!(elements_of_grad(&w)?, [2.0, 4.0]);
     loss()?.backward()?;
-    assert_eq!(gradient(&w.clone())?, [4.0, 8.0]);
+    assert_eq!(elements_of_grad(&w.clone())?, [4.0, 8.0]);
     w.set_grad(Some(&tensor![5.0, 5.0]))?;
     loss()?.backward()?;
-    assert_eq!(gradient(&w)?, [7.0, 9.0]);
+    assert_eq!(elements_of_grad(&w)?, [7.0, 9.0]);
     w.zero_grad();
     assert!(w.grad().is_none() && w.requires_grad());
     assert!(error(w.set_grad(Some(&tensor![5.0]))).contains("a gradient f32[2]"));
@@ -48,8 +50,8 @@ fn an_operand_may_be_there_twice_and_broadcast() -> Outcome {
     let y = ((&x * &x)? + (&x * &b)?)?;
     y.sum_all()?.backward()?;
     assert_eq!(x.grad().expect("one").shape(), [2, 1]);
-    assert_eq!(gradient(&x)?, [4.0 + 30.0, 12.0 + 30.0]);
-    assert_eq!(gradient(&b)?, [4.0, 4.0]);
+    assert_eq!(elements_of_grad(&x)?, [4.0 + 30.0, 12.0 + 30.0]);
+    assert_eq!(elements_of_grad(&b)?, [4.0, 4.0]);
     Ok(())
 }
 
@@ -63,7 +65,7 @@ fn a_loss_may_be_read_before_and_after() -> Outcome {
         let read = loss()?;
         assert_eq!(read.item()?, 0.0);
         read.backward()?;
-        assert_eq!(gradient(&w)?, [0.0; 4]);
+        assert_eq!(elements_of_grad(&w)?, [0.0; 4]);
         // Loss and gradients in one graph.
         w.zero_grad();
         let x = x.neg()?.eval()?.clone();
@@ -72,7 +74,7 @@ fn a_loss_may_be_read_before_and_after() -> Outcome {
         let plans = runtime.plans().new;
         eval_all(&[&loss, &w.grad().expect("one")])?;
         assert_eq!(runtime.plans().new, plans + 1);
-        assert_eq!(gradient(&w)?, [-1.0, 1.0, -1.0, 1.0]);
+        assert_eq!(elements_of_grad(&w)?, [-1.0, 1.0, -1.0, 1.0]);
         assert_eq!(loss.item()?, 1.0);
         Ok(())
     })
@@ -84,7 +86,7 @@ fn a_history_serves_one_backward_pass_unless_it_is_kept() -> Outcome {
     let y = x.square()?.sum_all()?;
     y.backward_with(&GradOptions::default().retain_graph(true))?;
     y.backward()?;
-    assert_eq!(gradient(&x)?, [12.0]);
+    assert_eq!(elements_of_grad(&x)?, [12.0]);
     let again = error(y.backward());
     assert!(
         again.starts_with("backward: ") && again.contains("retain_graph"),
@@ -155,13 +157,13 @@ fn gradients_of_what_is_no_leaf_and_of_what_has_nothing_to_do_with_it() -> Outco
     let lenient = keep.clone().allow_unused(true);
     assert!(grad_with(&[&y], &[&other], &lenient)?[0].is_none());
     y.backward_with(&keep)?;
-    assert_eq!(gradient(&between)?, [6.0, 12.0]);
-    assert_eq!(gradient(&x)?, [18.0, 36.0]);
+    assert_eq!(elements_of_grad(&between)?, [6.0, 12.0]);
+    assert_eq!(elements_of_grad(&x)?, [18.0, 36.0]);
     // To some leaves alone.
     let y = (&between * &other)?.sum_all()?;
     y.backward_with(&GradOptions::default().inputs(&[&other]))?;
-    assert_eq!(gradient(&other)?, [9.0]);
-    assert_eq!(gradient(&x)?, [18.0, 36.0]);
+    assert_eq!(elements_of_grad(&other)?, [9.0]);
+    assert_eq!(elements_of_grad(&x)?, [18.0, 36.0]);
     Ok(())
 }
 
@@ -179,12 +181,12 @@ fn hooks_see_gradients_and_change_them() -> Outcome {
     let keep = GradOptions::default().retain_graph(true);
     let y = between.sum_all()?;
     y.backward_with(&keep)?;
-    assert_eq!(gradient(&x)?, [4.0, 4.0]);
+    assert_eq!(elements_of_grad(&x)?, [4.0, 4.0]);
     double.remove();
     let _on_leaf = x.register_hook(|gradient| gradient.neg().map(Some))?;
     x.zero_grad();
     y.backward()?;
-    assert_eq!(gradient(&x)?, [-2.0, -2.0]);
+    assert_eq!(elements_of_grad(&x)?, [-2.0, -2.0]);
     assert_eq!(*seen.lock().expect("a lock"), [[1.0, 1.0], [1.0, 1.0]]);
     assert!(error(tensor![1.0].register_hook(|_| Ok(None)).map(drop)).contains("requires none"));
     Ok(())
@@ -210,7 +212,7 @@ fn what_was_written_over_since_has_no_gradient() -> Outcome {
     x.eval()?;
     assert!(error(needs[1].backward()).contains("written over"));
     does_not.backward()?;
-    assert_eq!(gradient(&w)?, [1.0, 1.0]);
+    assert_eq!(elements_of_grad(&w)?, [1.0, 1.0]);
     // A leaf: outside of no_grad nobody writes over it.
     let mut w = w;
     assert!(error(w.fill_(0).map(drop)).contains("wants no gradient"));
@@ -319,6 +321,42 @@ fn a_checkpoint_gives_the_gradients_that_it_has_without() -> Outcome {
     let (plain, less) = (run(false)?, run(true)?);
     for (a, b) in plain.iter().zip(&less) {
         assert_close!(a, b);
+    }
+    Ok(())
+}
+
+/// `x²`, with its own gradient or that of its parts.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Square {
+    gradient: Option<i64>,
+}
+
+impl Composite for Square {
+    fn name(&self) -> &'static str {
+        "my_square"
+    }
+
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
+        Ok([g.square(inputs[0])?].into_iter().collect())
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        match self.gradient {
+            // It is brought to the operand's dtype.
+            Some(gradient) => node.each(g, |g, _| g.full([2].into(), gradient, DType::F64)),
+            None => node.through_parts(g, |g, inputs| self.decompose(g, inputs)),
+        }
+    }
+}
+
+#[test]
+fn operations_of_others_have_gradients() -> Outcome {
+    let x = leaf(tensor![3.0, -1.0])?;
+    for (gradient, expected) in [(None, [6.0, -2.0]), (Some(7), [7.0, 7.0])] {
+        x.zero_grad();
+        let [y] = Tensor::custom(Square { gradient }, &[&x])?;
+        y.sum_all()?.backward()?;
+        assert_eq!(elements_of_grad(&x)?, expected);
     }
     Ok(())
 }

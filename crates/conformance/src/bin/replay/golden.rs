@@ -58,6 +58,18 @@ pub(crate) struct Sample {
     /// Where [`How::Ties`] needs one.
     #[serde(default)]
     dim: isize,
+    grad: Option<Gradients>,
+}
+
+/// Gradients of a call's arguments, from those of its results.
+#[derive(Deserialize)]
+pub(crate) struct Gradients {
+    /// Which results they begin with, by their numbers among the tensors.
+    pub(crate) from: Vec<usize>,
+    pub(crate) cotangents: Vec<Json>,
+    /// Where the arguments are.
+    pub(crate) of: Vec<Vec<Json>>,
+    pub(crate) grads: Vec<Json>,
 }
 
 /// A call that is refused.
@@ -136,6 +148,10 @@ impl Sample {
         self.dim
     }
 
+    pub(crate) fn gradients(&self) -> Option<&Gradients> {
+        self.grad.as_ref()
+    }
+
     pub(crate) fn given(&self, tensors: &Tensors) -> Result<Given> {
         self.arguments.given(tensors)
     }
@@ -200,7 +216,7 @@ impl Tensors<'_> {
         Ok(view.with_context(|| placed.tensor.clone())?.data())
     }
 
-    fn tensor(&self, json: &Json) -> Result<Tensor> {
+    pub(crate) fn tensor(&self, json: &Json) -> Result<Tensor> {
         let placed = Placed::deserialize(json)?;
         let dtype: DType = placed.dtype.parse()?;
         let bytes = self.run(&placed)?;
@@ -250,7 +266,7 @@ impl Tensors<'_> {
         }
     }
 
-    fn expected(&self, json: &Json) -> Result<Expected> {
+    pub(crate) fn expected(&self, json: &Json) -> Result<Expected> {
         Ok(match json {
             Json::Array(parts) => {
                 let parts = parts.iter().map(|part| self.expected(part));

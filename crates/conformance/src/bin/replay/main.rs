@@ -13,6 +13,7 @@ mod call;
 mod compare;
 mod factors;
 mod golden;
+mod gradients;
 mod onnx;
 mod ops;
 mod report;
@@ -41,6 +42,9 @@ struct Options {
     /// The folder holds ONNX's node tests (of the package: onnx/backend/test/data/node)
     #[arg(long)]
     onnx: bool,
+    /// Compares gradients, not results: the folder was made with --grad
+    #[arg(long, conflicts_with = "onnx")]
+    grad: bool,
     /// The device that computes: cpu, opencl, cuda, metal; by itself the best one each time
     #[arg(short, long, default_value = "auto")]
     backend: DeviceType,
@@ -99,7 +103,10 @@ fn replay_torch(options: &Options) -> Result<Report> {
     for (name, stem) in &manifest.files {
         if options.ops.is_empty() || options.ops.iter().any(|wanted| is_called(name, wanted)) {
             let golden = Golden::read(&options.folder, stem)?;
-            report.add(run::operation(&golden)?);
+            report.add(match options.grad {
+                true => run::gradients_of(&golden)?,
+                false => run::operation(&golden)?,
+            });
         }
     }
     let is_there = |wanted: &&String| manifest.files.keys().any(|name| is_called(name, wanted));

@@ -10,6 +10,7 @@ use crate::call::{Call, Entry, Stop};
 use crate::compare::How;
 use crate::factors;
 use crate::golden::{BadSample, Given, Golden, Sample, Tensors};
+use crate::gradients;
 use crate::ops;
 use crate::report::{OpReport, Verdict};
 use crate::value::{Output, Value};
@@ -25,6 +26,30 @@ pub(crate) fn quiet_panics() {
         let place = info.location().map(ToString::to_string);
         PANICKED_AT.set(place.unwrap_or_default());
     }));
+}
+
+/// The gradients of an operation's samples, those that have some.
+pub(crate) fn gradients_of(golden: &Golden) -> Result<OpReport> {
+    let name = golden.full_name();
+    let found = ops::find(&name, golden.op());
+    let tensors = golden.tensors()?;
+    let mut report = OpReport::new(name, found.map_or("", |(family, _)| family));
+    let Some((_, entry)) = found else {
+        return Ok(report);
+    };
+    for sample in golden.samples() {
+        let mut is_there = true;
+        let verdict = guarded(|| {
+            gradients::sample(entry, sample, &tensors).unwrap_or_else(|| {
+                is_there = false;
+                Ok(Verdict::Passed)
+            })
+        });
+        if is_there {
+            report.add(sample.name(), verdict);
+        }
+    }
+    Ok(report)
 }
 
 /// All samples of an operation.
@@ -80,7 +105,7 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref().copied()).unwrap_or("")
 }
 
-fn call(entry: &Entry, (positional, keywords): Given) -> Result<Output, Stop> {
+pub(crate) fn call(entry: &Entry, (positional, keywords): Given) -> Result<Output, Stop> {
     (entry.call)(&Call::bind(entry.signature, positional, keywords)?)
 }
 

@@ -1,0 +1,42 @@
+//! Gradients of every operation, by central differences on the processor.
+
+use std::sync::Arc;
+
+use rustorch_conformance::Suite;
+use rustorch_cpu::Cpu;
+use rustorch_ir::OpKind;
+
+/// What has none, gives no floats, has no case in double precision, or is put in place of others by rules of
+/// fusion.
+const UNTRIED: [&str; 13] = [
+    "full",
+    "arange",
+    "random",
+    "compare",
+    "embedding",
+    "ldl",
+    "ldl_solve",
+    "lu_pivots_to_permutation",
+    "geqrf",
+    "fused_linear",
+    "cached_attention",
+    "add_rms_norm",
+    "host",
+];
+
+#[test]
+fn gradients_are_slopes() {
+    let cpu = Arc::new(Cpu::new(2));
+    let report = Suite::of_tests(|_| true, &*cpu).run_gradients(cpu);
+    let failed: Vec<String> = (report.failed())
+        .map(|(check, why)| format!("{}: {why}", check.case))
+        .collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    let tried = |kind: &&OpKind| report.checks.iter().any(|check| check.kind == **kind);
+    let untried: Vec<&str> = (OpKind::ALL.iter())
+        .filter(|kind| !tried(kind))
+        .map(|kind| kind.name())
+        .collect();
+    assert_eq!(untried, UNTRIED);
+    println!("{} passed", report.passed());
+}
