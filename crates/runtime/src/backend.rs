@@ -76,10 +76,18 @@ pub trait Backend: Send + Sync {
         false
     }
 
-    /// Do its programs, as far as they find no mistakes, [return](Program::is_queued) while the
-    /// device still works?
+    /// Do its programs [return](Program::is_queued) while the device still works?
     fn runs_ahead(&self) -> bool {
         false
+    }
+
+    /// Looks for mistakes that runs [ahead](Program::run_ahead) of it have found, for which it waits:
+    /// before a state is written over, which could not be computed again.
+    ///
+    /// # Errors
+    /// The device is lost.
+    fn settle(&self) -> Result<(), DeviceError> {
+        Ok(())
     }
 
     /// Queues that launches of programs go to, each of which the device works off in order.
@@ -125,19 +133,32 @@ pub trait Program: Send + Sync {
     ) -> Result<(), DeviceError>;
 
     /// Can a run find a mistake of the caller in what its operands hold, such as an index out of
-    /// range? Then somebody has to wait for it, unless the caller has looked before.
+    /// range?
     fn finds_mistakes(&self) -> bool {
         true
     }
 
-    /// [`Program::run`] where nobody needs to wait in order to look for mistakes: it
-    /// [finds](Program::finds_mistakes) none, or the caller has checked the values that kernels
-    /// would refuse.
+    /// [`Program::run`] where nobody needs to look for mistakes, as the caller has checked the
+    /// values that kernels would refuse.
     ///
     /// # Errors
     /// As [`Program::run`]. If [`Program::is_queued`], what fails later shows when results are
     /// read, as the loss of the device.
     fn queue(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        self.run(inputs, outputs, probe)
+    }
+
+    /// [`Program::queue`] where nobody has checked: the mistake of a run that returned before it was
+    /// found [poisons](DeviceBuffer::is_poisoned) what this and later runs of the device write.
+    ///
+    /// # Errors
+    /// As [`Program::queue`].
+    fn run_ahead(
         &self,
         inputs: &[Arc<dyn DeviceBuffer>],
         outputs: &[Arc<dyn DeviceBuffer>],

@@ -625,6 +625,12 @@ impl Executable {
         profiling: bool,
         is_past: &mut bool,
     ) -> Result<(), Attempt> {
+        let stage = &prepared.stages[index];
+        let writes = stage.operands.iter().any(|(_, write)| *write);
+        if writes {
+            let settled = self.devices.slot(stage.device).backend.settle();
+            settled.map_err(|e| self.failed(&prepared.plan, stage.first, stage.device, e))?;
+        }
         self.gather(prepared, index, inputs)?;
         let Prepared {
             plan,
@@ -637,10 +643,16 @@ impl Executable {
         let stage = &stages[index];
         let slot = self.devices.slot(stage.device);
         // States that cannot be computed again are not left to a device that nobody looks at.
-        let ahead = self.runs_ahead && stage.update.is_none() && !stage.program.finds_mistakes();
-        let run = |probe: &dyn Probe| match (self.is_checked || ahead) && !profiling {
-            true => stage.program.queue(operands, targets, probe),
-            false => stage.program.run(operands, targets, probe),
+        // A stage that has others behind it would give them what is poisoned time and again.
+        let must_be_right = writes || stages.len() > 1;
+        let ahead = self.runs_ahead
+            && stage.update.is_none()
+            && !(must_be_right && stage.program.finds_mistakes());
+        let run = |probe: &dyn Probe| match (self.is_checked, ahead) {
+            _ if profiling => stage.program.run(operands, targets, probe),
+            (true, _) => stage.program.queue(operands, targets, probe),
+            (false, true) => stage.program.run_ahead(operands, targets, probe),
+            (false, false) => stage.program.run(operands, targets, probe),
         };
         let mut watched = |probe: &dyn Probe| match stage.update {
             None => run(probe),

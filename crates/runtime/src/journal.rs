@@ -252,9 +252,10 @@ impl Owner {
         }
     }
 
-    /// The device could not give back what it holds.
+    /// The device could not give back what it holds, which is the device's failure unless that is
+    /// [poisoned](crate::DeviceBuffer::is_poisoned).
     pub(crate) fn fail(&self, error: DeviceError) {
-        if !self.is_lost() {
+        if error.class != FailureClass::Caller && !self.is_lost() {
             self.set_lost();
             self.journal.fell_back(Fallback { error, to: None });
         }

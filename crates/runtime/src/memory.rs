@@ -48,7 +48,8 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// Nothing writes to the buffer meanwhile.
     ///
     /// # Errors
-    /// The device is lost. The range must lie inside the buffer.
+    /// The device is lost; the buffer is [poisoned](Self::is_poisoned), as a failure of the
+    /// caller's. The range must lie inside the buffer.
     unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError>;
 
     /// Copies bytes from the host to `offset`.
@@ -79,6 +80,12 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
     /// # Errors
     /// The device is lost.
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError>;
+
+    /// Is it known by now that what it holds was computed by, or after, a run that
+    /// [found a mistake](crate::Program::run_ahead) of the caller's? Then it cannot be read.
+    fn is_poisoned(&self) -> bool {
+        false
+    }
 
     /// For the backend that made the buffer.
     fn as_any(&self) -> &dyn Any;

@@ -89,6 +89,11 @@ impl Copy {
             takes,
         }
     }
+
+    /// Can nobody have the bytes from here any more?
+    fn is_lost(&self) -> bool {
+        self.owner.is_lost() || self.buffer.is_poisoned()
+    }
 }
 
 impl Drop for Copy {
@@ -260,14 +265,14 @@ impl Storage {
     /// The devices that have a copy.
     pub(crate) fn devices(&self) -> SmallVec<[DeviceType; 2]> {
         let copies = self.copies();
-        let present = copies.devices.iter().filter(|c| !c.owner.is_lost());
+        let present = copies.devices.iter().filter(|c| !c.is_lost());
         present.map(|c| c.owner.device).collect()
     }
 
     /// Is there a copy on the host, and which devices have one?
     pub(crate) fn whereabouts(&self) -> (bool, SmallVec<[Arc<Owner>; 2]>) {
         let copies = self.copies();
-        let present = copies.devices.iter().filter(|c| !c.owner.is_lost());
+        let present = copies.devices.iter().filter(|c| !c.is_lost());
         let owners = present.map(|c| c.owner.clone()).collect();
         (copies.host.is_some(), owners)
     }
@@ -385,12 +390,17 @@ impl Copies {
         self.writer = Some(owner.device);
     }
 
-    /// Forgets what was in the memory of lost devices.
+    /// Forgets what was in the memory of lost devices, and what is poisoned.
     fn drop_lost(&mut self) {
-        if self.devices.iter().all(|c| !c.owner.is_lost()) {
+        if self.devices.iter().all(|c| !c.is_lost()) {
             return;
         }
-        if let Some(writer) = self.unseen.take_if(|w| w.is_lost()) {
+        let devices = &self.devices;
+        let is_gone = |w: &mut Arc<Owner>| {
+            let its = devices.iter().find(|c| Arc::ptr_eq(&c.owner, w));
+            w.is_lost() || its.is_some_and(Copy::is_lost)
+        };
+        if let Some(writer) = self.unseen.take_if(is_gone) {
             let is_writer = |c: &Copy| Arc::ptr_eq(&c.owner, &writer);
             // What it wrote last to the host's memory may never have arrived there.
             if self.devices.iter().any(|c| is_writer(c) && c.in_host) {
@@ -398,7 +408,7 @@ impl Copies {
                 self.devices.retain(|c| !c.in_host);
             }
         }
-        self.devices.retain(|c| !c.owner.is_lost());
+        self.devices.retain(|c| !c.is_lost());
         self.outdated.retain(|c| !c.owner.is_lost());
     }
 

@@ -29,7 +29,8 @@ const READ_BYTES: usize = 256 * 1024;
 ///
 /// # Errors
 /// A placeholder among what they are computed from; a failure that no device could make
-/// good; a mistake only found at run time, such as an index out of range.
+/// good; a mistake only found at run time, such as an index out of range. Where a device
+/// [runs ahead](rustorch_runtime::Backend::runs_ahead), reading tells of such a mistake.
 #[track_calls]
 pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
     let (runtime, routing) = current();

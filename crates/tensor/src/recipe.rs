@@ -7,7 +7,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch_ir::{Graph, Layout, Op, OpError, Scalar, TensorType, ValueId};
-use rustorch_runtime::{DeviceType, Routing, RunError, Runtime, Source, Storage, WeakStorage};
+use rustorch_runtime::{
+    Call, DeviceType, Routing, RunError, Runtime, Source, Storage, WeakStorage,
+};
 use smallvec::SmallVec;
 
 use crate::error::RusTorchResult;
@@ -29,6 +31,8 @@ pub(crate) struct Recipe {
 /// An operation on operands.
 pub(crate) struct Made {
     op: Op,
+    /// What recorded it.
+    call: Call,
     /// The device that the user wants it on.
     pin: Option<DeviceType>,
     operands: SmallVec<[Operand; 4]>,
@@ -54,6 +58,7 @@ impl Made {
     /// An operation; `None` if there are too many behind it.
     pub(crate) fn new(
         op: Op,
+        call: Call,
         pin: Option<DeviceType>,
         operands: SmallVec<[Operand; 4]>,
     ) -> Option<Arc<Self>> {
@@ -65,6 +70,7 @@ impl Made {
         (depth <= MAX_DEPTH).then(|| {
             Arc::new(Self {
                 op,
+                call,
                 pin,
                 operands,
                 depth,
@@ -125,12 +131,19 @@ impl Recipe {
         }
         // With each further device that is found lost, more of it is computed again.
         for _ in runtime.devices() {
-            let Some((graph, leaves)) = self.graph(runtime)? else {
+            let Some(Building {
+                graph,
+                leaves,
+                calls,
+                ..
+            }) = self.graph(runtime)?
+            else {
                 return Ok(None);
             };
+            let call_of = |node: Option<usize>| node.and_then(|node| calls.get(&node).copied());
             match runtime.run(&graph, &leaves, routing) {
                 Err(RunError::DataLost { .. }) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error.by_call(call_of).into()),
                 Ok(outputs) => {
                     let storage = outputs.into_iter().next();
                     storage.iter().for_each(|storage| self.computed(storage));
@@ -141,8 +154,8 @@ impl Recipe {
         Ok(None)
     }
 
-    /// The graph that computes it, with its inputs; `None` if some of them are gone.
-    fn graph(self: &Arc<Self>, runtime: &Runtime) -> RusTorchResult<Option<(Graph, Vec<Storage>)>> {
+    /// The graph that computes it; `None` if some of its inputs are gone.
+    fn graph(self: &Arc<Self>, runtime: &Runtime) -> RusTorchResult<Option<Building>> {
         let Steps { order, found } = self.walk();
         let mut building = Building::default();
         for (recipe, storage) in found {
@@ -160,12 +173,9 @@ impl Recipe {
             building.push(made, &known)?;
         }
         let last = building.find(self);
-        let Building {
-            mut graph, leaves, ..
-        } = building;
         Ok(last.map(|last| {
-            graph.output(last);
-            (graph, leaves)
+            building.graph.output(last);
+            building
         }))
     }
 
@@ -216,6 +226,8 @@ struct Building {
     leaves: Vec<Storage>,
     /// What is in memory, by its recipe, and the first result of each operation.
     values: HashMap<usize, ValueId>,
+    /// What recorded the operations, by their nodes.
+    calls: HashMap<usize, Call>,
 }
 
 impl Building {
@@ -274,6 +286,7 @@ impl Building {
             let found = found.ok_or_else(missing)?;
             inputs.push(put_in(&mut self.graph, found, ty, layout)?);
         }
+        self.calls.insert(self.graph.nodes().len(), made.call);
         let first = self.graph.push(made.op.clone(), &inputs)?;
         self.graph.pin(first, made.pin);
         self.values.insert(Arc::as_ptr(made).addr(), first);

@@ -61,7 +61,7 @@ fn made(
             None => operand(input, &is_lasting, runtime)?,
         });
     }
-    Made::new(pending.op.clone(), pending.pin, operands)
+    Made::new(pending.op.clone(), pending.call, pending.pin, operands)
 }
 
 /// A value that is a number, or in memory.

@@ -2,7 +2,8 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
@@ -18,6 +19,12 @@ type Job = Box<dyn FnOnce() -> Result<(), DeviceError> + Send>;
 struct Queue {
     jobs: Mutex<mpsc::Sender<Job>>,
     failed: Arc<AtomicBool>,
+    /// The number of the next run.
+    next: AtomicU64,
+    /// Runs that found a mistake, of which nobody knows yet.
+    mistaken: Mutex<Vec<u64>>,
+    /// Runs that were queued from such a one on, until somebody waited.
+    poisoned: Mutex<Vec<RangeInclusive<u64>>>,
 }
 
 impl Queue {
@@ -35,7 +42,37 @@ impl Queue {
         Arc::new(Self {
             jobs: Mutex::new(jobs),
             failed,
+            next: AtomicU64::new(1),
+            mistaken: Mutex::default(),
+            poisoned: Mutex::default(),
         })
+    }
+
+    /// Looks for mistakes of runs that are over.
+    fn settle(&self) {
+        for number in self.mistaken.lock().unwrap().drain(..) {
+            let mut poisoned = self.poisoned.lock().unwrap();
+            poisoned.push(number..=self.next.load(Ordering::SeqCst));
+            self.next.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn is_poisoned(&self, number: u64) -> bool {
+        let poisoned = self.poisoned.lock().unwrap();
+        poisoned.iter().any(|range| range.contains(&number))
+    }
+
+    /// Fails if what a run wrote is poisoned.
+    fn check(&self, number: u64) -> Result<(), DeviceError> {
+        let message = "computed from what a mistake led to";
+        match self.is_poisoned(number) {
+            true => Err(DeviceError::new(
+                DeviceType::Cuda(0),
+                FailureClass::Caller,
+                message,
+            )),
+            false => Ok(()),
+        }
     }
 
     fn push(&self, job: Job) {
@@ -63,12 +100,14 @@ impl Queue {
 
     fn wait(&self) -> Result<(), DeviceError> {
         let waited = self.after(|| Ok(())).recv();
-        waited.map_err(|_| Self::lost())
+        waited.map_err(|_| Self::lost())?;
+        self.settle();
+        Ok(())
     }
 }
 
-/// Another device's programs, queued, with memory of their own. The values of operands are taken to
-/// be right.
+/// Another device's programs, queued, with memory of their own. A mistake of the caller's that one
+/// finds poisons all that was computed by it and later.
 pub struct Queued {
     inner: Arc<dyn Backend>,
     info: DeviceInfo,
@@ -90,7 +129,11 @@ impl Queued {
 
     fn wrap(&self, inner: Arc<dyn DeviceBuffer>) -> Arc<dyn DeviceBuffer> {
         let queue = self.queue.clone();
-        Arc::new(QueuedBuffer { inner, queue })
+        Arc::new(QueuedBuffer {
+            inner,
+            queue,
+            written: AtomicU64::new(0),
+        })
     }
 }
 
@@ -109,6 +152,10 @@ impl Backend for Queued {
 
     fn runs_ahead(&self) -> bool {
         true
+    }
+
+    fn settle(&self) -> Result<(), DeviceError> {
+        self.queue.wait()
     }
 
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
@@ -144,6 +191,51 @@ struct QueuedProgram {
     queue: Arc<Queue>,
 }
 
+impl QueuedProgram {
+    /// Queues a run, whose mistakes are the run's failure, or poison what it writes.
+    fn start(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+        poisons: bool,
+    ) -> Result<mpsc::Receiver<Result<(), DeviceError>>, DeviceError> {
+        for (i, node) in self.graph.nodes().iter().enumerate() {
+            probe.before(i, &node.op)?;
+        }
+        let number = self.queue.next.fetch_add(1, Ordering::SeqCst);
+        let unwrap = |buffers: &[Arc<dyn DeviceBuffer>]| -> Vec<_> {
+            buffers.iter().map(|b| own(b).inner.clone()).collect()
+        };
+        let (inner, taken, made) = (self.inner.clone(), unwrap(inputs), unwrap(outputs));
+        let (send, ran) = mpsc::channel();
+        let queue = self.queue.clone();
+        self.queue.push(Box::new(move || {
+            let ran = inner.run(&taken, &made, &NoProbe);
+            match &ran {
+                Err(e) if e.class == FailureClass::Caller => {
+                    if poisons {
+                        queue.mistaken.lock().unwrap().push(number);
+                    }
+                }
+                Err(e) => return Err(e.clone()),
+                Ok(()) => {}
+            }
+            // Nobody may be left who wants it.
+            let _ = send.send(ran);
+            Ok(())
+        }));
+        let mut written = number;
+        for input in inputs.iter().filter(|input| input.is_poisoned()) {
+            written = own(input).written.load(Ordering::SeqCst);
+        }
+        for output in outputs {
+            own(output).written.store(written, Ordering::SeqCst);
+        }
+        Ok(ran)
+    }
+}
+
 impl Program for QueuedProgram {
     fn run(
         &self,
@@ -151,8 +243,8 @@ impl Program for QueuedProgram {
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
-        self.queue(inputs, outputs, probe)?;
-        self.queue.wait()
+        let ran = self.start(inputs, outputs, probe, false)?;
+        ran.recv().map_err(|_| Queue::lost())?
     }
 
     fn queue(
@@ -161,20 +253,16 @@ impl Program for QueuedProgram {
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
-        for (i, node) in self.graph.nodes().iter().enumerate() {
-            probe.before(i, &node.op)?;
-        }
-        let unwrap = |buffers: &[Arc<dyn DeviceBuffer>]| -> Vec<_> {
-            buffers.iter().map(|b| own(b).inner.clone()).collect()
-        };
-        let (inner, inputs, outputs) = (self.inner.clone(), unwrap(inputs), unwrap(outputs));
-        let run = move || inner.run(&inputs, &outputs, &NoProbe);
-        self.queue.push(Box::new(run));
-        Ok(())
+        self.start(inputs, outputs, probe, false).map(drop)
     }
 
-    fn finds_mistakes(&self) -> bool {
-        false
+    fn run_ahead(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        self.start(inputs, outputs, probe, true).map(drop)
     }
 
     fn is_queued(&self) -> bool {
@@ -185,6 +273,8 @@ impl Program for QueuedProgram {
 struct QueuedBuffer {
     inner: Arc<dyn DeviceBuffer>,
     queue: Arc<Queue>,
+    /// The number of the run that wrote it; 0 if that was none.
+    written: AtomicU64,
 }
 
 fn own(buffer: &Arc<dyn DeviceBuffer>) -> &QueuedBuffer {
@@ -204,6 +294,7 @@ impl DeviceBuffer for QueuedBuffer {
 
     unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
         self.queue.wait()?;
+        self.queue.check(self.written.load(Ordering::SeqCst))?;
         // SAFETY: promised by the caller.
         unsafe { self.inner.read(offset, to) }
     }
@@ -222,7 +313,12 @@ impl DeviceBuffer for QueuedBuffer {
             unsafe { inner.read(0, &mut copy)? };
             Ok(copy)
         });
-        Ok(Some(Box::new(Arriving(arriving))))
+        let (queue, written) = (self.queue.clone(), self.written.load(Ordering::SeqCst));
+        Ok(Some(Box::new(Arriving {
+            arriving,
+            queue,
+            written,
+        })))
     }
 
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError> {
@@ -232,16 +328,27 @@ impl DeviceBuffer for QueuedBuffer {
         }
     }
 
+    fn is_poisoned(&self) -> bool {
+        self.queue.is_poisoned(self.written.load(Ordering::SeqCst))
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
 }
 
-struct Arriving(mpsc::Receiver<Vec<u8>>);
+struct Arriving {
+    arriving: mpsc::Receiver<Vec<u8>>,
+    queue: Arc<Queue>,
+    /// The number of the run that wrote it.
+    written: u64,
+}
 
 impl Fetch for Arriving {
     fn wait(self: Box<Self>, to: &mut [u8]) -> Result<(), DeviceError> {
-        let bytes = self.0.recv().map_err(|_| Queue::lost())?;
+        let bytes = self.arriving.recv().map_err(|_| Queue::lost())?;
+        self.queue.settle();
+        self.queue.check(self.written)?;
         to.copy_from_slice(&bytes);
         Ok(())
     }

@@ -193,6 +193,10 @@ impl Backend for Faulty {
         self.inner.runs_ahead()
     }
 
+    fn settle(&self) -> Result<(), DeviceError> {
+        self.inner.settle()
+    }
+
     fn streams(&self) -> usize {
         self.inner.streams()
     }
@@ -299,6 +303,15 @@ impl Program for FaultyProgram {
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
         self.start(<dyn Program>::queue, inputs, outputs, probe)
+    }
+
+    fn run_ahead(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        self.start(<dyn Program>::run_ahead, inputs, outputs, probe)
     }
 
     fn finds_mistakes(&self) -> bool {
@@ -448,6 +461,10 @@ impl DeviceBuffer for FaultyBuffer {
             true => Ok(None),
             false => self.inner.host(),
         }
+    }
+
+    fn is_poisoned(&self) -> bool {
+        self.inner.is_poisoned()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -12,6 +12,7 @@ mod driver;
 mod emit;
 mod kernel;
 mod ops;
+mod poison;
 mod pool;
 mod program;
 mod signal;
@@ -241,6 +242,10 @@ impl<D: Driver> Backend for Gpu<D> {
 
     fn runs_ahead(&self) -> bool {
         D::RECORDS
+    }
+
+    fn settle(&self) -> Result<(), DeviceError> {
+        self.pool.settle()
     }
 
     fn variants(&self, graph: &Graph) -> Vec<String> {

@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use rustorch_runtime::{
@@ -10,6 +11,7 @@ use rustorch_runtime::{
 };
 
 use crate::driver::Driver;
+use crate::poison::Poison;
 
 /// A driver, and buffers that nobody uses.
 pub(crate) struct Pool<D: Driver> {
@@ -17,6 +19,7 @@ pub(crate) struct Pool<D: Driver> {
     /// Was it told that the device's times make no sense?
     pub(crate) doubted: Once,
     free: Mutex<Free<D::Buffer>>,
+    pub(crate) poison: Poison<D>,
 }
 
 struct Free<B> {
@@ -40,7 +43,17 @@ impl<D: Driver> Pool<D> {
                 buffers: HashMap::new(),
                 bytes: 0,
             }),
+            poison: Poison::default(),
         }
+    }
+
+    /// Waits for what was queued, if that may find mistakes, and looks for them.
+    pub(crate) fn settle(&self) -> Result<(), DeviceError> {
+        let unsettled = self.poison.unsettled();
+        if !unsettled.is_empty() {
+            self.driver.wait()?;
+        }
+        self.poison.settle(unsettled)
     }
 
     fn free(&self) -> MutexGuard<'_, Free<D::Buffer>> {
@@ -77,6 +90,7 @@ impl<D: Driver> Pool<D> {
             buffer: Some(buffer),
             bytes,
             pooled: Some(size),
+            written: AtomicU64::default(),
         })
     }
 
@@ -87,6 +101,7 @@ impl<D: Driver> Pool<D> {
             buffer: Some(self.driver.alloc_status()?),
             bytes: size_of::<u32>(),
             pooled: None,
+            written: AtomicU64::default(),
         })
     }
 
@@ -114,6 +129,8 @@ pub(crate) struct GpuBuffer<D: Driver> {
     bytes: usize,
     /// Its size class, unless it is memory of the host's or a status.
     pooled: Option<usize>,
+    /// The [moment](Poison::now) of the run that wrote it; 0 if that was none.
+    written: AtomicU64,
 }
 
 impl<D: Driver> GpuBuffer<D> {
@@ -121,6 +138,26 @@ impl<D: Driver> GpuBuffer<D> {
     pub(crate) fn inner(&self) -> &D::Buffer {
         let buffer = self.buffer.as_ref();
         buffer.expect("a buffer is taken only when it is dropped")
+    }
+
+    /// Copies from its beginning to the host, poisoned or not.
+    ///
+    /// # Safety
+    /// As [`DeviceBuffer::read`].
+    pub(crate) unsafe fn read_raw(&self, to: &mut [u8]) -> Result<(), DeviceError> {
+        assert!(inside(0, to.len(), self.bytes));
+        // SAFETY: in bounds, as just asserted.
+        unsafe { self.pool.driver.read(self.inner(), 0, to) }
+    }
+
+    /// The [moment](Poison::now) of the run that wrote it; 0 if that was none.
+    pub(crate) fn moment(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// A run is going to write it.
+    pub(crate) fn written_at(&self, moment: u64) {
+        self.written.store(moment, Ordering::Relaxed);
     }
 }
 
@@ -145,24 +182,45 @@ impl<D: Driver> DeviceBuffer for GpuBuffer<D> {
 
     unsafe fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
         assert!(inside(offset, to.len(), self.bytes));
+        let unsettled = self.pool.poison.unsettled();
         // SAFETY: in bounds, as just asserted.
-        unsafe { self.pool.driver.read(self.inner(), offset, to) }
+        unsafe { self.pool.driver.read(self.inner(), offset, to)? };
+        // What comes behind all that was queued has waited for it.
+        self.pool.poison.settle(unsettled)?;
+        match self.is_poisoned() {
+            true => Err(DeviceError::new(
+                self.pool.driver.info().device,
+                FailureClass::Caller,
+                "computed from what a mistake led to",
+            )),
+            false => Ok(()),
+        }
     }
 
     unsafe fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
         assert!(inside(offset, from.len(), self.bytes));
+        if from.len() == self.bytes {
+            self.written_at(0);
+        }
         // SAFETY: in bounds, as just asserted; nothing else uses it, as the caller promises.
         unsafe { self.pool.driver.write(self.inner(), offset, from) }
     }
 
     fn fetch(&self, bytes: usize) -> Result<Option<Box<dyn Fetch>>, DeviceError> {
         assert!(bytes <= self.bytes);
+        if self.pool.poison.is_unsettled() {
+            return Ok(None);
+        }
         // SAFETY: in bounds, as just asserted.
         unsafe { self.pool.driver.fetch(self.inner(), bytes) }
     }
 
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError> {
         self.pool.driver.host(self.inner())
+    }
+
+    fn is_poisoned(&self) -> bool {
+        self.pool.poison.has(self.moment())
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -189,6 +247,7 @@ impl<D: Driver> DeviceMemory for GpuMemory<D> {
                 buffer: Some(buffer),
                 bytes: host.bytes(),
                 pooled: None,
+                written: AtomicU64::default(),
             }));
         }
         let copy = self.0.alloc(host.bytes())?;
@@ -209,7 +268,7 @@ impl<D: Driver> DeviceMemory for GpuMemory<D> {
         let Some(other) = other.as_any().downcast_ref::<GpuBuffer<D>>() else {
             return Ok(None);
         };
-        if !D::HAS_PEERS {
+        if !D::HAS_PEERS || other.pool.poison.is_unsettled() {
             return Ok(None);
         }
         let copy = self.0.alloc(other.bytes)?;

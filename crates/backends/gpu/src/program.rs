@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::driver::{Driver, Launch};
 use crate::emit::{Emitted, Mistake, Work};
 use crate::kernel::{Buffer, Dispatch};
+use crate::poison::Status;
 use crate::pool::{GpuBuffer, Pool};
 
 /// Launches that are made sooner as a recording, at least: fewer take the host and the device longer
@@ -45,8 +46,7 @@ struct Ready<K> {
 
 /// What a program keeps from run to run, of which there is one at a time.
 struct Kept<D: Driver> {
-    /// The word that kernels tell mistakes in: 0 between runs.
-    status: Option<GpuBuffer<D>>,
+    status: Option<Arc<Status<D>>>,
     /// Words that launches count in: 0 between launches.
     counters: Option<GpuBuffer<D>>,
     recorded: Recorded<D>,
@@ -73,7 +73,7 @@ struct Buffers<'a, D: Driver> {
     outputs: &'a [Arc<dyn DeviceBuffer>],
     arena: &'a [GpuBuffer<D>],
     scratch: &'a GpuBuffer<D>,
-    status: Option<&'a GpuBuffer<D>>,
+    status: Option<&'a Arc<Status<D>>>,
     counters: Option<&'a GpuBuffer<D>>,
 }
 
@@ -128,7 +128,7 @@ impl<D: Driver> GpuProgram<D> {
             Buffer::Arena(i) => buffers.arena[i].inner(),
             Buffer::Scratch => buffers.scratch.inner(),
             // Where there are none, no kernel touches them.
-            Buffer::Status => buffers.status.unwrap_or(buffers.scratch).inner(),
+            Buffer::Status => buffers.status.map_or(buffers.scratch, |s| &s.word).inner(),
             Buffer::Counters => buffers.counters.unwrap_or(buffers.scratch).inner(),
         })
     }
@@ -222,15 +222,16 @@ impl<D: Driver> GpuProgram<D> {
         unsafe { self.pool.driver.launch(kernel, &launch) }
     }
 
-    /// The word that kernels tell mistakes in, 0 at first, if they can find any.
+    /// The word that kernels tell mistakes in, if they can find any.
     fn status<'k>(
         &self,
-        kept: &'k mut Option<GpuBuffer<D>>,
-    ) -> Result<Option<&'k GpuBuffer<D>>, DeviceError> {
-        match self.mistakes.is_empty() {
-            true => Ok(None),
-            false => zeroed(kept, || self.pool.alloc_status()).map(Some),
+        kept: &'k mut Option<Arc<Status<D>>>,
+    ) -> Result<Option<&'k Arc<Status<D>>>, DeviceError> {
+        if kept.is_none() && !self.mistakes.is_empty() {
+            let word = zeroed(self.pool.alloc_status()?)?;
+            *kept = Some(Arc::new(Status::new(word)));
         }
+        Ok(kept.as_ref())
     }
 
     /// The words that launches count in, 0 at first, if they do.
@@ -238,10 +239,11 @@ impl<D: Driver> GpuProgram<D> {
         &self,
         kept: &'k mut Option<GpuBuffer<D>>,
     ) -> Result<Option<&'k GpuBuffer<D>>, DeviceError> {
-        match self.counters * size_of::<u32>() {
-            0 => Ok(None),
-            bytes => zeroed(kept, || self.pool.alloc(bytes)).map(Some),
+        let bytes = self.counters * size_of::<u32>();
+        if kept.is_none() && bytes > 0 {
+            *kept = Some(zeroed(self.pool.alloc(bytes)?)?);
         }
+        Ok(kept.as_ref())
     }
 
     /// Queues the launches: one by one, or all at once if the last run had the same buffers.
@@ -287,28 +289,14 @@ impl<D: Driver> GpuProgram<D> {
     /// forgotten.
     fn finish(
         &self,
-        status: Option<&GpuBuffer<D>>,
+        status: Option<&Arc<Status<D>>>,
         inputs: &[Arc<dyn DeviceBuffer>],
     ) -> Result<(), DeviceError> {
-        let Some(status) = status else {
-            return self.pool.driver.wait();
-        };
-        let mut word = [0; 4];
-        match status.fetch(word.len())? {
-            // It comes behind the launches: one wait is for all.
-            Some(fetch) => fetch.wait(&mut word)?,
-            None => {
-                self.pool.driver.wait()?;
-                // SAFETY: the run is over, and the word is this run's alone.
-                unsafe { status.read(0, &mut word)? };
-            }
-        }
-        let code = u32::from_ne_bytes(word);
+        self.pool.driver.wait()?;
+        let code = status.map_or(Ok(0), |status| status.take())?;
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: as above.
-        unsafe { status.write(0, &[0; 4])? };
         let read = |input: usize| {
             let mut bytes = vec![0; inputs[input].bytes()];
             // SAFETY: the run is over, and does not write to this input.
@@ -326,13 +314,21 @@ impl<D: Driver> GpuProgram<D> {
 }
 
 impl<D: Driver> GpuProgram<D> {
-    /// Queues a run and, if it is `waited` for, ends it.
+    /// How long a run is waited for, if the driver can do without waiting.
+    fn at_most(&self, until: Until) -> Until {
+        match self.is_queued() {
+            true => until,
+            false => Until::Over,
+        }
+    }
+
+    /// Queues a run, and ends it where somebody waits.
     fn execute(
         &self,
         inputs: &[Arc<dyn DeviceBuffer>],
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
-        waited: bool,
+        until: Until,
     ) -> Result<(), DeviceError> {
         // These go back to the pool, and others may have them, while the device still works: all
         // that a device does is in one order.
@@ -346,6 +342,15 @@ impl<D: Driver> GpuProgram<D> {
             recorded,
         } = &mut *kept;
         let status = self.status(status)?;
+        let poison = &self.pool.poison;
+        let moment = match (until, status) {
+            (Until::Over, Some(status)) if status.is_unsettled() => {
+                self.pool.settle()?;
+                poison.now()
+            }
+            (Until::Settled, Some(status)) => poison.begin(status),
+            _ => poison.now(),
+        };
         let buffers = Buffers {
             inputs,
             outputs,
@@ -358,7 +363,7 @@ impl<D: Driver> GpuProgram<D> {
             true => self.time(&buffers, probe),
             false => self.start(&buffers, recorded, probe),
         };
-        if waited || result.is_err() {
+        if until == Until::Over || result.is_err() {
             // Even after a failure: what was queued before still uses the buffers.
             let finished = self.finish(status.filter(|_| result.is_ok()), inputs);
             result = result.and(finished);
@@ -368,24 +373,47 @@ impl<D: Driver> GpuProgram<D> {
             *counters = None;
             recorded.forget();
         }
-        result
+        result.and_then(|()| self.date(moment, inputs, outputs))
+    }
+
+    /// Notes the moment at which outputs were written.
+    fn date(
+        &self,
+        mut moment: u64,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+    ) -> Result<(), DeviceError> {
+        let poison = &self.pool.poison;
+        // What was found since poisons that moment, too; what was found before, an input.
+        for input in inputs.iter().filter(|_| poison.is_any()) {
+            let its = self.own(input)?.moment();
+            if poison.has(its) {
+                moment = its;
+            }
+        }
+        for output in outputs {
+            self.own(output)?.written_at(moment);
+        }
+        Ok(())
     }
 }
 
-/// What is kept, or a new buffer, which nobody else has, with all of it zero.
-fn zeroed<D: Driver>(
-    kept: &mut Option<GpuBuffer<D>>,
-    alloc: impl FnOnce() -> Result<GpuBuffer<D>, DeviceError>,
-) -> Result<&GpuBuffer<D>, DeviceError> {
-    Ok(match kept {
-        Some(buffer) => buffer,
-        none => {
-            let buffer = alloc()?;
-            // SAFETY: nobody else has the new buffer.
-            unsafe { buffer.write(0, &vec![0; buffer.bytes()])? };
-            none.insert(buffer)
-        }
-    })
+/// How long a run is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// Until it is queued; the caller has made sure that it finds no mistake.
+    Queued,
+    /// Until it is queued; somebody [settles](Pool::settle) it later.
+    Settled,
+    /// Until it is over.
+    Over,
+}
+
+/// A new buffer, which nobody else has, with all of it zero.
+fn zeroed<D: Driver>(buffer: GpuBuffer<D>) -> Result<GpuBuffer<D>, DeviceError> {
+    // SAFETY: nobody else has it.
+    unsafe { buffer.write(0, &vec![0; buffer.bytes()])? };
+    Ok(buffer)
 }
 
 /// Can a device have worked so long for each step of a run that took `elapsed`? Clocks may differ a
@@ -403,7 +431,7 @@ impl<D: Driver> Program for GpuProgram<D> {
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
-        self.execute(inputs, outputs, probe, true)
+        self.execute(inputs, outputs, probe, Until::Over)
     }
 
     fn queue(
@@ -412,7 +440,16 @@ impl<D: Driver> Program for GpuProgram<D> {
         outputs: &[Arc<dyn DeviceBuffer>],
         probe: &dyn Probe,
     ) -> Result<(), DeviceError> {
-        self.execute(inputs, outputs, probe, !self.is_queued())
+        self.execute(inputs, outputs, probe, self.at_most(Until::Queued))
+    }
+
+    fn run_ahead(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+        outputs: &[Arc<dyn DeviceBuffer>],
+        probe: &dyn Probe,
+    ) -> Result<(), DeviceError> {
+        self.execute(inputs, outputs, probe, self.at_most(Until::Settled))
     }
 
     fn finds_mistakes(&self) -> bool {

@@ -338,3 +338,59 @@ fn what_fails_behind_the_callers_back_is_computed_again() -> Outcome {
         Ok(())
     })
 }
+
+/// A runtime with a device that works behind the caller's back.
+fn queued() -> Runtime {
+    let queued = Queued::over(host(1).remove(0));
+    let runtime = Runtime::new([queued, Arc::new(Reference::new())]);
+    runtime.set_recipe_limit(ENOUGH);
+    runtime
+}
+
+#[test]
+fn a_mistake_is_told_by_whoever_reads_what_came_of_it() -> Outcome {
+    let runtime = queued();
+    with_runtime(&runtime, Routing::AUTO, || {
+        let x = tensor![1.0, 2.0, 3.0];
+        let before = made_ahead(&x.add(1.0)?)?;
+        let wrong = made_ahead(&x.index_select(0, &tensor![0i64, 7])?)?;
+        let line = line!() - 1;
+        let from_it = made_ahead(&wrong.neg()?)?;
+        let after = made_ahead(&x.sqrt()?)?;
+        for tensor in [&from_it, &wrong, &from_it] {
+            let told = error(tensor.to_vec::<f32>());
+            let place = format!("index_select at crates/tensor/tests/api/recipes.rs:{line}:");
+            assert!(told.starts_with(&place), "{told}");
+            assert!(told.contains("the index 7 at [1]"), "{told}");
+        }
+        // What has nothing to do with it is computed again where it has to be.
+        assert_close(&after, &[1.0, 2.0f32.sqrt(), 3.0f32.sqrt()]);
+        assert_close(&before, &[2.0, 3.0, 4.0]);
+        assert_close(&x.index_select(0, &tensor![2i64, 0])?, &[3.0, 1.0]);
+        assert!(!runtime.is_lost(DeviceType::Cuda(0)));
+        assert_eq!(made_ahead(&x.neg()?)?.device(), Some(DeviceType::Cuda(0)));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_state_is_not_written_over_by_what_came_of_a_mistake() -> Outcome {
+    let runtime = queued();
+    with_runtime(&runtime, Routing::AUTO, || {
+        let mut state = made_ahead(&tensor![1.0, 2.0].add(0.0)?)?;
+        let wrong = made_ahead(&tensor![5.0, 6.0].index_select(0, &tensor![0i64, 2])?)?;
+        let memory = state.clone();
+        let told = error(state.copy_(&wrong).and_then(|state| state.to_vec::<f32>()));
+        assert!(told.contains("the index 2 at [1]"), "{told}");
+        assert_close(&memory, &[1.0, 2.0]);
+        Ok(())
+    })
+}
+
+/// Computed, without waiting for it.
+#[track_caller]
+fn made_ahead(tensor: &Tensor) -> RusTorchResult<Tensor> {
+    let tensor = tensor.eval()?.clone();
+    assert_eq!(tensor.device(), Some(DeviceType::Cuda(0)));
+    Ok(tensor)
+}
