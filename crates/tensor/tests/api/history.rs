@@ -152,70 +152,74 @@ fn a_history_keeps_a_bounded_amount_of_memory() -> Outcome {
 
 #[test]
 fn gradients_that_are_wanted_keep_the_history() -> Outcome {
-    let mut w = tensor![2.0, 3.0];
-    assert!(!w.requires_grad() && w.is_leaf() && w.recorded().is_none());
-    w.requires_grad_(true)?;
-    assert!(w.requires_grad() && w.is_leaf() && w.recorded().is_none());
-    let x = tensor![[1.0, 10.0]];
-    let weak = x.storage()?.downgrade();
-    // A view of a tensor in memory is one at once, and recorded all the same.
-    let column = w.unsqueeze(1)?;
-    assert!(column.is_ready() && column.requires_grad() && !column.is_leaf());
-    let y = x.matmul(&column)?.mul(2)?;
-    assert_eq!(y.to_vec::<f32>()?, [64.0]);
-    drop((x, column));
-    assert!(weak.upgrade().is_some());
-    // The whole way back, after it was computed.
-    let product = y.recorded().expect("a product");
-    assert_eq!(product.op.kind(), OpKind::Binary);
-    let [matmul, two] = &product.inputs[..] else {
-        panic!("two operands");
-    };
-    assert!(matmul.requires_grad() && !two.requires_grad());
-    assert_eq!(two.to_scalar::<f32>()?, 2.0);
-    let matmul = matmul.recorded().expect("a product of matrices");
-    assert_eq!(matmul.op.kind(), OpKind::Matmul);
-    assert!(!matmul.inputs[0].requires_grad());
-    assert_eq!(matmul.inputs[0].to_vec::<f32>()?, [1.0, 10.0]);
-    let column = matmul.inputs[1].recorded().expect("a view");
-    assert_eq!(column.op.kind(), OpKind::Reshape);
-    assert!(column.inputs[0].requires_grad() && column.inputs[0].is_leaf());
-    drop((product, matmul, column));
-    y.forget();
-    assert!(y.requires_grad() && !y.is_leaf() && y.recorded().is_none());
-    assert!(weak.upgrade().is_none());
-    Ok(())
+    on_host(|_| {
+        let mut w = tensor![2.0, 3.0];
+        assert!(!w.requires_grad() && w.is_leaf() && w.recorded().is_none());
+        w.requires_grad_(true)?;
+        assert!(w.requires_grad() && w.is_leaf() && w.recorded().is_none());
+        let x = tensor![[1.0, 10.0]];
+        let weak = x.storage()?.downgrade();
+        // A view of a tensor in memory is one at once, and recorded all the same.
+        let column = w.unsqueeze(1)?;
+        assert!(column.is_ready() && column.requires_grad() && !column.is_leaf());
+        let y = x.matmul(&column)?.mul(2)?;
+        assert_eq!(y.to_vec::<f32>()?, [64.0]);
+        drop((x, column));
+        assert!(weak.upgrade().is_some());
+        // The whole way back, after it was computed.
+        let product = y.recorded().expect("a product");
+        assert_eq!(product.op.kind(), OpKind::Binary);
+        let [matmul, two] = &product.inputs[..] else {
+            panic!("two operands");
+        };
+        assert!(matmul.requires_grad() && !two.requires_grad());
+        assert_eq!(two.to_scalar::<f32>()?, 2.0);
+        let matmul = matmul.recorded().expect("a product of matrices");
+        assert_eq!(matmul.op.kind(), OpKind::Matmul);
+        assert!(!matmul.inputs[0].requires_grad());
+        assert_eq!(matmul.inputs[0].to_vec::<f32>()?, [1.0, 10.0]);
+        let column = matmul.inputs[1].recorded().expect("a view");
+        assert_eq!(column.op.kind(), OpKind::Reshape);
+        assert!(column.inputs[0].requires_grad() && column.inputs[0].is_leaf());
+        drop((product, matmul, column));
+        y.forget();
+        assert!(y.requires_grad() && !y.is_leaf() && y.recorded().is_none());
+        assert!(weak.upgrade().is_none());
+        Ok(())
+    })
 }
 
 #[test]
 fn nothing_is_kept_where_no_gradient_is_wanted() -> Outcome {
-    let mut w = tensor![2.0, 3.0];
-    w.requires_grad_(true)?;
-    let x = tensor![1.0, 10.0];
-    let weak = x.storage()?.downgrade();
-    let y = w.detach().mul(&x)?;
-    let z = no_grad(|| {
-        assert!(!is_grad_enabled());
-        w.mul(&x)
-    })?;
-    assert!(is_grad_enabled() && w.requires_grad());
-    assert!(!y.requires_grad() && !z.requires_grad());
-    // There is no gradient of comparisons and indices.
-    assert!(!w.gt(&x)?.requires_grad() && !w.argmax(None, false)?.requires_grad());
-    eval_all(&[&y, &z])?;
-    drop(x);
-    assert!(weak.upgrade().is_none());
-    // A handle by itself: dropping it forgets.
-    let x = tensor![1.0, 10.0];
-    let weak = x.storage()?.downgrade();
-    let tracked = w.mul(&x)?;
-    let untracked = tracked.detach();
-    drop((x, tracked.eval()?.shape()));
-    assert!(weak.upgrade().is_some());
-    drop(tracked);
-    assert!(weak.upgrade().is_none());
-    assert_eq!(untracked.to_vec::<f32>()?, [2.0, 30.0]);
-    Ok(())
+    on_host(|_| {
+        let mut w = tensor![2.0, 3.0];
+        w.requires_grad_(true)?;
+        let x = tensor![1.0, 10.0];
+        let weak = x.storage()?.downgrade();
+        let y = w.detach().mul(&x)?;
+        let z = no_grad(|| {
+            assert!(!is_grad_enabled());
+            w.mul(&x)
+        })?;
+        assert!(is_grad_enabled() && w.requires_grad());
+        assert!(!y.requires_grad() && !z.requires_grad());
+        // There is no gradient of comparisons and indices.
+        assert!(!w.gt(&x)?.requires_grad() && !w.argmax(None, false)?.requires_grad());
+        eval_all(&[&y, &z])?;
+        drop(x);
+        assert!(weak.upgrade().is_none());
+        // A handle by itself: dropping it forgets.
+        let x = tensor![1.0, 10.0];
+        let weak = x.storage()?.downgrade();
+        let tracked = w.mul(&x)?;
+        let untracked = tracked.detach();
+        drop((x, tracked.eval()?.shape()));
+        assert!(weak.upgrade().is_some());
+        drop(tracked);
+        assert!(weak.upgrade().is_none());
+        assert_eq!(untracked.to_vec::<f32>()?, [2.0, 30.0]);
+        Ok(())
+    })
 }
 
 #[test]
