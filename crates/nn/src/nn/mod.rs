@@ -8,6 +8,7 @@
 //! | `linear.rs`, `convolution.rs`, `embedding.rs` | layers with weights |
 //! | `normalization.rs`, `dropout.rs` | layers that differ between training and inference |
 //! | `activation.rs`, `pooling.rs`, `padding.rs`, `shape.rs` | layers without weights |
+//! | `recurrent.rs`, `transformer.rs` | networks of sequences |
 //! | `loss.rs` | losses |
 //! | `init.rs` | initialisers |
 
@@ -24,7 +25,9 @@ mod module;
 mod normalization;
 mod padding;
 mod pooling;
+mod recurrent;
 mod shape;
+mod transformer;
 
 pub use activation::{
     CELU, ELU, GELU, GLU, GeluApproximate, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU,
@@ -63,6 +66,7 @@ pub use pooling::{
     LPPool1d, LPPool2d, LPPool3d, MaxPool1d, MaxPool2d, MaxPool3d, MaxUnpool1d, MaxUnpool2d,
     MaxUnpool3d,
 };
+pub use recurrent::{GRU, GRUCell, LSTM, LSTMCell, RNN, RNNCell, RNNNonlinearity, RNNOptions};
 /// Derives [`Module`](trait@Module).
 pub use rustorch_macros::Module;
 /// The options of `torch.nn.functional`'s functions, which are methods of tensors.
@@ -70,4 +74,9 @@ pub use rustorch_tensor::nn::*;
 pub use shape::{
     ChannelShuffle, CosineSimilarity, Flatten, Fold, PairwiseDistance, PixelShuffle,
     PixelUnshuffle, Unflatten, Unfold, Upsample,
+};
+pub use transformer::{
+    AttentionMasks, MultiheadAttention, MultiheadAttentionOptions, SequenceMasks, Transformer,
+    TransformerActivation, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder,
+    TransformerEncoderLayer, TransformerOptions,
 };

@@ -1,0 +1,541 @@
+//! Recurrent networks: RNN, LSTM, GRU, and a step of each.
+//!
+//! What a layer makes of its whole input is one product; steps are unrolled.
+
+use indexmap::IndexMap;
+use rustorch_tensor::{RusTorchResult, Tensor};
+
+use super::linear::{bound_of, uniform};
+use super::{Leaf, LeafMut, Module, Training, Visit};
+use crate::error::{require, unexpected};
+
+/// The function of [`RNN`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RNNNonlinearity {
+    /// The hyperbolic tangent.
+    #[default]
+    Tanh,
+    /// `max(x, 0)`.
+    Relu,
+}
+
+/// How a state follows from the one before.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Cell {
+    Rnn(RNNNonlinearity),
+    Lstm,
+    Gru,
+}
+
+impl Cell {
+    /// How many products of the hidden size there are.
+    fn gates(self) -> usize {
+        match self {
+            Self::Rnn(_) => 1,
+            Self::Lstm => 4,
+            Self::Gru => 3,
+        }
+    }
+
+    /// The next hidden and cell state (which LSTM alone changes): of the products of the input `x`
+    /// `[…, gates · hidden]`, and of the states before with their weights.
+    fn step(
+        self,
+        x: &Tensor,
+        [h, c]: [&Tensor; 2],
+        weight: &Tensor,
+        [bias, projection]: [Option<&Tensor>; 2],
+    ) -> RusTorchResult<[Tensor; 2]> {
+        let y = h.linear(weight, bias)?;
+        let parts = |x: &Tensor| x.chunk(self.gates(), -1);
+        match self {
+            Self::Rnn(RNNNonlinearity::Tanh) => Ok([x.add(&y)?.tanh()?, c.clone()]),
+            Self::Rnn(RNNNonlinearity::Relu) => Ok([x.add(&y)?.relu()?, c.clone()]),
+            Self::Lstm => {
+                let gates = parts(&x.add(&y)?)?;
+                let (input, forget) = (gates[0].sigmoid()?, gates[1].sigmoid()?);
+                let (new, output) = (gates[2].tanh()?, gates[3].sigmoid()?);
+                let c = forget.mul(c)?.add(&input.mul(&new)?)?;
+                let h = output.mul(&c.tanh()?)?;
+                let h = projection.map_or(Ok(h.clone()), |weight| h.linear(weight, None))?;
+                Ok([h, c])
+            }
+            Self::Gru => {
+                let (x, y) = (parts(x)?, parts(&y)?);
+                let reset = x[0].add(&y[0])?.sigmoid()?;
+                let update = x[1].add(&y[1])?.sigmoid()?;
+                let new = x[2].add(&reset.mul(&y[2])?)?.tanh()?;
+                Ok([new.add(&h.sub(&new)?.mul(&update)?)?, c.clone()])
+            }
+        }
+    }
+}
+
+/// What recurrent networks of several layers have in common; each kind sets some.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RNNOptions {
+    /// Layers, of which each gets what the one before made.
+    pub num_layers: usize,
+    /// Have products biases?
+    pub bias: bool,
+    /// Is the batch the first dimension, and time the second?
+    pub batch_first: bool,
+    /// With which probability elements between layers are left out, in training.
+    pub dropout: f64,
+    /// Does another one go from the end to the beginning?
+    pub bidirectional: bool,
+    /// The function of [`RNN`].
+    pub nonlinearity: RNNNonlinearity,
+    /// The size that hidden states of [`LSTM`] are projected to; 0: they are not.
+    pub proj_size: usize,
+}
+
+impl Default for RNNOptions {
+    fn default() -> Self {
+        Self {
+            num_layers: 1,
+            bias: true,
+            batch_first: false,
+            dropout: 0.0,
+            bidirectional: false,
+            nonlinearity: RNNNonlinearity::Tanh,
+            proj_size: 0,
+        }
+    }
+}
+
+impl RNNOptions {
+    super::layers::setters!(
+        num_layers: usize; bias: bool; batch_first: bool; dropout: f64; bidirectional: bool;
+        nonlinearity: RNNNonlinearity; proj_size: usize;
+    );
+}
+
+/// Layers of a network, with weights by PyTorch's names: `weight_ih_l0`, `bias_hh_l1_reverse`.
+#[derive(Clone)]
+struct Layers {
+    weights: IndexMap<String, Tensor>,
+    training: Training,
+    cell: Cell,
+    hidden_size: usize,
+    options: RNNOptions,
+}
+
+/// The names are the network's own.
+impl Visit for Layers {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Leaf)) {
+        self.weights.visit(name, visitor);
+        self.training.visit(name, visitor);
+    }
+
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, LeafMut)) {
+        self.weights.visit_mut(name, visitor);
+        self.training.visit_mut(name, visitor);
+    }
+}
+
+impl Layers {
+    fn new(
+        name: &'static str,
+        cell: Cell,
+        [input_size, hidden_size]: [usize; 2],
+        options: RNNOptions,
+    ) -> RusTorchResult<Self> {
+        let RNNOptions {
+            num_layers,
+            bias,
+            dropout,
+            bidirectional,
+            proj_size,
+            ..
+        } = options;
+        require(name, num_layers > 0, "at least one layer", num_layers)?;
+        require(
+            name,
+            (0.0..=1.0).contains(&dropout),
+            "a probability of 0 to 1",
+            dropout,
+        )?;
+        let projects = proj_size == 0 || cell == Cell::Lstm && proj_size < hidden_size;
+        require(
+            name,
+            projects,
+            "a proj_size below hidden_size, of LSTM alone",
+            proj_size,
+        )?;
+        let (gates, bound) = (cell.gates() * hidden_size, bound_of(hidden_size));
+        let hidden = if proj_size > 0 {
+            proj_size
+        } else {
+            hidden_size
+        };
+        let mut weights = IndexMap::new();
+        for layer in 0..num_layers {
+            let directions = 1 + usize::from(bidirectional);
+            let size = if layer == 0 {
+                input_size
+            } else {
+                hidden * directions
+            };
+            for direction in 0..directions {
+                let mut add = |what: &str, shape: &[usize]| -> RusTorchResult<()> {
+                    weights.insert(weight_name(what, layer, direction), uniform(shape, bound)?);
+                    Ok(())
+                };
+                add("weight_ih", &[gates, size])?;
+                add("weight_hh", &[gates, hidden])?;
+                if bias {
+                    add("bias_ih", &[gates])?;
+                    add("bias_hh", &[gates])?;
+                }
+                if proj_size > 0 {
+                    add("weight_hr", &[proj_size, hidden_size])?;
+                }
+            }
+        }
+        Ok(Self {
+            weights,
+            training: Training::default(),
+            cell,
+            hidden_size,
+            options,
+        })
+    }
+
+    /// What it makes of each time, and the last hidden states and cell states of all layers and directions.
+    fn forward(
+        &self,
+        name: &'static str,
+        x: &Tensor,
+        first: [Option<&Tensor>; 2],
+    ) -> RusTorchResult<[Tensor; 3]> {
+        let expected = "a tensor [time, batch, features] or [time, features]";
+        require(
+            name,
+            matches!(x.rank(), 2 | 3),
+            expected,
+            format_args!("{:?}", x.shape()),
+        )?;
+        let has_batch = x.rank() == 3;
+        let (time, batch) = match (has_batch, self.options.batch_first) {
+            (false, _) => (0, 1),
+            (true, false) => (0, 1),
+            (true, true) => (1, 0),
+        };
+        let x = if has_batch {
+            x.clone()
+        } else {
+            x.unsqueeze(1)?
+        };
+        let (times, n) = (x.size(time)?, x.size(batch)?);
+        require(name, times > 0, "at least one time", times)?;
+        let hidden = match self.options.proj_size {
+            0 => self.hidden_size,
+            size => size,
+        };
+        let directions = 1 + usize::from(self.options.bidirectional);
+        let states = self.options.num_layers * directions;
+        let state = |given: Option<&Tensor>, size: usize| {
+            let shape = [states, n, size];
+            let Some(given) = given else {
+                return Tensor::zeros(shape, x.dtype());
+            };
+            let given = if has_batch {
+                given.clone()
+            } else {
+                given.unsqueeze(1)?
+            };
+            let expected = format_args!("states {shape:?}");
+            require(
+                name,
+                *given.shape() == shape,
+                expected,
+                format_args!("{:?}", given.shape()),
+            )?;
+            Ok(given)
+        };
+        let (first_h, first_c) = (state(first[0], hidden)?, state(first[1], self.hidden_size)?);
+        let mut y = if time == 0 { x } else { x.transpose(0, 1)? };
+        let (mut last_h, mut last_c) = (Vec::new(), Vec::new());
+        for layer in 0..self.options.num_layers {
+            if layer > 0 {
+                y = y.dropout(self.options.dropout, self.training.is_on())?;
+            }
+            let mut made = Vec::new();
+            for direction in 0..directions {
+                let at = layer * directions + direction;
+                let (h, c) = (first_h.select(0, at)?, first_c.select(0, at)?);
+                let (steps, h, c) = self.direction(&y, [layer, direction], h, c)?;
+                made.push(Tensor::stack(&steps, 0)?);
+                last_h.push(h);
+                last_c.push(c);
+            }
+            y = match &made[..] {
+                [one] => one.clone(),
+                several => Tensor::cat(several, -1)?,
+            };
+        }
+        let output = if time == 0 { y } else { y.transpose(0, 1)? };
+        let results = [
+            output,
+            Tensor::stack(&last_h, 0)?,
+            Tensor::stack(&last_c, 0)?,
+        ];
+        match has_batch {
+            true => Ok(results),
+            false => {
+                let [output, h, c] = results;
+                Ok([output.squeeze(1)?, h.squeeze(1)?, c.squeeze(1)?])
+            }
+        }
+    }
+
+    /// One layer in one direction over `[time, n, features]`: what it makes of each time, and the last states.
+    fn direction(
+        &self,
+        x: &Tensor,
+        [layer, direction]: [usize; 2],
+        mut h: Tensor,
+        mut c: Tensor,
+    ) -> RusTorchResult<(Vec<Tensor>, Tensor, Tensor)> {
+        let weight = |what| self.weights.get(&weight_name(what, layer, direction));
+        let (Some(of_input), Some(of_state)) = (weight("weight_ih"), weight("weight_hh")) else {
+            return Err(unexpected("forward", "weights of each layer", "none"));
+        };
+        let products = x.linear(of_input, weight("bias_ih"))?;
+        let own = [weight("bias_hh"), weight("weight_hr")];
+        let times = x.size(0)?;
+        let mut steps = Vec::with_capacity(times);
+        for i in 0..times {
+            let at = if direction == 0 { i } else { times - 1 - i };
+            let x = products.select(0, at)?;
+            [h, c] = self.cell.step(&x, [&h, &c], of_state, own)?;
+            steps.push(h.clone());
+        }
+        if direction == 1 {
+            steps.reverse();
+        }
+        Ok((steps, h, c))
+    }
+}
+
+fn weight_name(what: &str, layer: usize, direction: usize) -> String {
+    let reverse = if direction == 0 { "" } else { "_reverse" };
+    format!("{what}_l{layer}{reverse}")
+}
+
+/// Networks of several layers: documentation, name, cell.
+macro_rules! networks {
+    ($($(#[$about:meta])* $Network:ident = |$options:ident| $cell:expr;)*) => {
+        $(
+            $(#[$about])*
+            ///
+            /// Parameters are `weight_ih_l0` `[gates · hidden, input]`, `weight_hh_l0` `[gates · hidden, hidden]`,
+            /// `bias_ih_l0` and `bias_hh_l0`; those of further layers, and `…_reverse`, likewise.
+            #[derive(Clone)]
+            pub struct $Network {
+                layers: Layers,
+            }
+
+            impl Visit for $Network {
+                fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Leaf)) {
+                    self.layers.visit(name, visitor);
+                }
+
+                fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, LeafMut)) {
+                    self.layers.visit_mut(name, visitor);
+                }
+            }
+
+            impl Module for $Network {}
+
+            impl $Network {
+                /// Weights and biases are drawn evenly from `±1 / √hidden_size`.
+                ///
+                /// # Errors
+                /// Options that it does not have; more than memory could hold.
+                pub fn new(
+                    input_size: usize,
+                    hidden_size: usize,
+                    options: RNNOptions,
+                ) -> RusTorchResult<Self> {
+                    let $options = &options;
+                    let (name, sizes) = (stringify!($Network), [input_size, hidden_size]);
+                    Ok(Self { layers: Layers::new(name, $cell, sizes, options)? })
+                }
+            }
+        )*
+    };
+}
+
+networks! {
+    /// `hₜ = tanh(W xₜ + b + U hₜ₋₁ + d)`, or with `max(·, 0)`.
+    RNN = |options| Cell::Rnn(options.nonlinearity);
+    /// Long short-term memory
+    /// ([Hochreiter and Schmidhuber](https://www.bioinf.jku.at/publications/older/2604.pdf)), if wanted with hidden
+    /// states that are projected (`weight_hr_l0`, [Sak et al.](https://arxiv.org/abs/1402.1128)).
+    LSTM = |_options| Cell::Lstm;
+    /// Gated recurrent units ([Cho et al.](https://arxiv.org/abs/1406.1078)).
+    GRU = |_options| Cell::Gru;
+}
+
+macro_rules! forward_of_one_state {
+    ($($Network:ident)*) => {
+        $(impl $Network {
+            /// What it makes of each time of `x` `[time, n, input]` (`[n, time, input]` if the batch is first, or
+            /// without a batch), `[time, n, directions · hidden]`, and the last states `[layers · directions, n, hidden]`. It
+            /// begins with `h`, or with zeros.
+            ///
+            /// # Errors
+            /// Other shapes.
+            pub fn forward(&self, x: &Tensor, h: Option<&Tensor>) -> RusTorchResult<(Tensor, Tensor)> {
+                let [output, h, _] = self.layers.forward(stringify!($Network), x, [h, None])?;
+                Ok((output, h))
+            }
+        })*
+    };
+}
+
+forward_of_one_state!(RNN GRU);
+
+impl LSTM {
+    /// What it makes of each time of `x` `[time, n, input]` (`[n, time, input]` if the batch is first, or without
+    /// a batch), `[time, n, directions · hidden]`, and the last hidden and cell states
+    /// `[layers · directions, n, hidden]`. It begins with those of `states`, or with zeros.
+    ///
+    /// # Errors
+    /// Other shapes.
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        states: Option<(&Tensor, &Tensor)>,
+    ) -> RusTorchResult<(Tensor, (Tensor, Tensor))> {
+        let first = states.map_or([None, None], |(h, c)| [Some(h), Some(c)]);
+        let [output, h, c] = self.layers.forward("LSTM", x, first)?;
+        Ok((output, (h, c)))
+    }
+}
+
+/// The weights of one step.
+macro_rules! cells {
+    ($($(#[$about:meta])* $Step:ident($($option:ident: $Option:ty),*) = $cell:expr;)*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Module)]
+            pub struct $Step {
+                /// `[gates · hidden, input]`.
+                pub weight_ih: Tensor,
+                /// `[gates · hidden, hidden]`.
+                pub weight_hh: Tensor,
+                /// `[gates · hidden]`.
+                pub bias_ih: Option<Tensor>,
+                /// `[gates · hidden]`.
+                pub bias_hh: Option<Tensor>,
+                $(
+                    /// The function.
+                    #[module(skip)]
+                    pub $option: $Option,
+                )*
+            }
+
+            impl $Step {
+                /// With biases; all is drawn evenly from `±1 / √hidden_size`.
+                ///
+                /// # Errors
+                /// More than memory could hold.
+                pub fn new(
+                    input_size: usize,
+                    hidden_size: usize,
+                    $($option: $Option,)*
+                ) -> RusTorchResult<Self> {
+                    let cell: Cell = $cell;
+                    let (gates, bound) = (cell.gates() * hidden_size, bound_of(hidden_size));
+                    Ok(Self {
+                        weight_ih: uniform([gates, input_size], bound)?,
+                        weight_hh: uniform([gates, hidden_size], bound)?,
+                        bias_ih: Some(uniform(gates, bound)?),
+                        bias_hh: Some(uniform(gates, bound)?),
+                        $($option,)*
+                    })
+                }
+
+                /// The same without biases.
+                #[must_use]
+                pub fn without_bias(mut self) -> Self {
+                    (self.bias_ih, self.bias_hh) = (None, None);
+                    self
+                }
+
+                /// The next states of `[n, hidden]`, or `[hidden]`; none are zeros.
+                fn step(
+                    &self,
+                    x: &Tensor,
+                    h: Option<&Tensor>,
+                    c: Option<&Tensor>,
+                ) -> RusTorchResult<[Tensor; 2]> {
+                    $(let $option = self.$option;)*
+                    let name = stringify!($Step);
+                    let fits = matches!(x.rank(), 1 | 2);
+                    let expected = "a tensor [n, input] or [input]";
+                    require(name, fits, expected, format_args!("{:?}", x.shape()))?;
+                    let shape = [&x.shape()[..x.rank() - 1], &[self.weight_hh.size(1)?]].concat();
+                    for state in [h, c].into_iter().flatten() {
+                        let expected = format_args!("a state {shape:?}");
+                        require(name, state.shape() == shape, expected, format_args!("{:?}", state.shape()))?;
+                    }
+                    let zeros = Tensor::zeros(&shape[..], x.dtype())?;
+                    let products = x.linear(&self.weight_ih, self.bias_ih.as_ref())?;
+                    let states = [h, c].map(|state| state.unwrap_or(&zeros));
+                    let cell: Cell = $cell;
+                    cell.step(&products, states, &self.weight_hh, [self.bias_hh.as_ref(), None])
+                }
+            }
+        )*
+    };
+}
+
+cells! {
+    /// A step of [`RNN`].
+    RNNCell(nonlinearity: RNNNonlinearity) = Cell::Rnn(nonlinearity);
+    /// A step of [`LSTM`].
+    LSTMCell() = Cell::Lstm;
+    /// A step of [`GRU`].
+    GRUCell() = Cell::Gru;
+}
+
+impl RNNCell {
+    /// The next state of `x` `[n, input]` and `h` `[n, hidden]`, or both without a batch.
+    ///
+    /// # Errors
+    /// Other shapes.
+    pub fn forward(&self, x: &Tensor, h: Option<&Tensor>) -> RusTorchResult<Tensor> {
+        let [h, _] = self.step(x, h, None)?;
+        Ok(h)
+    }
+}
+
+impl GRUCell {
+    /// The next state of `x` `[n, input]` and `h` `[n, hidden]`, or both without a batch.
+    ///
+    /// # Errors
+    /// Other shapes.
+    pub fn forward(&self, x: &Tensor, h: Option<&Tensor>) -> RusTorchResult<Tensor> {
+        let [h, _] = self.step(x, h, None)?;
+        Ok(h)
+    }
+}
+
+impl LSTMCell {
+    /// The next hidden and cell state of `x` `[n, input]` and states `[n, hidden]`, or all without a batch.
+    ///
+    /// # Errors
+    /// Other shapes.
+    pub fn forward(
+        &self,
+        x: &Tensor,
+        states: Option<(&Tensor, &Tensor)>,
+    ) -> RusTorchResult<(Tensor, Tensor)> {
+        let (h, c) = states.unzip();
+        Ok(self.step(x, h, c)?.into())
+    }
+}
