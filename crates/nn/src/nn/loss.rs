@@ -1,10 +1,10 @@
 //! Losses: how far predictions are from what was wanted.
 
 use rustorch_tensor::nn::{CrossEntropyOptions, CtcOptions, Reduction, TripletOptions};
-use rustorch_tensor::{RusTorchResult, Tensor};
+use rustorch_tensor::{IntoShape, RusTorchResult, Tensor};
 
 use super::layers::setters;
-use super::{Buffer, Module};
+use super::{Buffer, Linear, Module};
 
 /// Losses of predictions and targets, one for each entry: documentation, name, options with their defaults, of which
 /// tensors are buffers, and the call.
@@ -254,6 +254,79 @@ losses! {
         };
         log_probs.ctc_loss(targets, input_lengths, target_lengths, &options)
     };
+}
+
+/// [`CrossEntropyLoss`] of a product with a weight of its own: [`Tensor::linear_cross_entropy`].
+#[derive(Clone, Module)]
+pub struct LinearCrossEntropyLoss {
+    /// The product, whose results are logits `[classes · sizes…]`.
+    pub linear: Linear,
+    /// Of each class, `[classes]`.
+    pub weight: Option<Buffer>,
+    /// Classes, and the sizes of what each sample has a class for.
+    #[module(skip)]
+    pub classes: Vec<usize>,
+    /// The class that does not count.
+    #[module(skip)]
+    pub ignore_index: i64,
+    /// How the losses of elements are put together.
+    #[module(skip)]
+    pub reduction: Reduction,
+    /// How much of each target is spread over all classes.
+    #[module(skip)]
+    pub label_smoothing: f64,
+}
+
+impl LinearCrossEntropyLoss {
+    /// Of vectors of `in_features`, and `classes` `[number, sizes…]`; without a bias.
+    ///
+    /// # Errors
+    /// More than memory could hold.
+    pub fn new(in_features: usize, classes: impl IntoShape) -> RusTorchResult<Self> {
+        let classes = classes.into_shape().to_vec();
+        Ok(Self {
+            linear: Linear::new(in_features, classes.iter().product())?.without_bias(),
+            weight: None,
+            classes,
+            ignore_index: -100,
+            reduction: Reduction::Mean,
+            label_smoothing: 0.0,
+        })
+    }
+
+    setters!(ignore_index: i64; reduction: Reduction; label_smoothing: f64;);
+
+    /// The same with a weight of each class, which is a buffer.
+    #[must_use]
+    pub fn weight(mut self, weight: Tensor) -> Self {
+        self.weight = Some(Buffer::new(weight));
+        self
+    }
+
+    /// The loss, by its reduction.
+    ///
+    /// # Errors
+    /// As [`Tensor::linear_cross_entropy`].
+    pub fn forward(&self, x: &Tensor, target: &Tensor) -> RusTorchResult<Tensor> {
+        let inner = self.linear.weight.size(1)?;
+        let linear = self
+            .linear
+            .weight
+            .reshape(&[&self.classes[..], &[inner]].concat()[..])?;
+        let bias = self
+            .linear
+            .bias
+            .as_ref()
+            .map(|bias| bias.reshape(&self.classes[..]));
+        let weight = held(&self.weight);
+        let options = CrossEntropyOptions {
+            weight: weight.as_ref(),
+            ignore_index: self.ignore_index,
+            reduction: self.reduction,
+            label_smoothing: self.label_smoothing,
+        };
+        x.linear_cross_entropy(&linear, target, bias.transpose()?.as_ref(), &options)
+    }
 }
 
 /// [`TripletMarginLoss`] by a distance of one's own.

@@ -10,9 +10,11 @@
 //! | `activation.rs`, `pooling.rs`, `padding.rs`, `shape.rs` | layers without weights |
 //! | `recurrent.rs`, `transformer.rs` | networks of sequences |
 //! | `loss.rs` | losses |
+//! | `clip_grad.rs`, `parametrize.rs` | gradients kept small, weights that follow from others |
 //! | `init.rs` | initialisers |
 
 mod activation;
+mod clip_grad;
 mod containers;
 mod convolution;
 mod dropout;
@@ -24,6 +26,7 @@ mod loss;
 mod module;
 mod normalization;
 mod padding;
+mod parametrize;
 mod pooling;
 mod recurrent;
 mod shape;
@@ -34,6 +37,7 @@ pub use activation::{
     LogSigmoid, LogSoftmax, Mish, PReLU, RReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax,
     Softmax2d, Softmin, Softplus, Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
 };
+pub use clip_grad::{clip_grad_norm_, clip_grad_value_, get_total_norm};
 pub use containers::{
     ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential, sequential,
 };
@@ -43,10 +47,12 @@ pub use embedding::{Embedding, EmbeddingBag};
 pub use linear::{Bilinear, Identity, Linear};
 pub use loss::{
     BCELoss, BCEWithLogitsLoss, CTCLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss,
-    HingeEmbeddingLoss, HuberLoss, KLDivLoss, KLDivReduction, L1Loss, MSELoss, MarginRankingLoss,
-    MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NLLLoss, PoissonNLLLoss,
-    SmoothL1Loss, SoftMarginLoss, TripletMarginLoss, TripletMarginWithDistanceLoss,
+    HingeEmbeddingLoss, HuberLoss, KLDivLoss, KLDivReduction, L1Loss, LinearCrossEntropyLoss,
+    MSELoss, MarginRankingLoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss,
+    NLLLoss, PoissonNLLLoss, SmoothL1Loss, SoftMarginLoss, TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
 };
+pub(crate) use module::copied;
 pub use module::{
     Buffer, Forward, Leaf, LeafMut, Module, Training, Unmatched, Visit, deep_copy, join_names,
     parameter,
@@ -60,6 +66,7 @@ pub use padding::{
     Paddings, ReflectionPad1d, ReflectionPad2d, ReflectionPad3d, ReplicationPad1d,
     ReplicationPad2d, ReplicationPad3d, ZeroPad1d, ZeroPad2d, ZeroPad3d,
 };
+pub use parametrize::{SpectralNorm, WeightNorm, Weighted, spectral_norm, weight_norm};
 pub use pooling::{
     AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d,
     AdaptiveMaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d, FractionalMaxPool2d, FractionalMaxPool3d,

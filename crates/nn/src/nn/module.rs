@@ -101,6 +101,11 @@ pub trait Module: Visit {
         })
     }
 
+    /// Forgets the gradients of all parameters.
+    fn zero_grad(&self) {
+        self.parameters().iter().for_each(Tensor::zero_grad);
+    }
+
     /// Brings parameters and buffers to a device, as [`Tensor::to_device`]. An optimiser goes on with
     /// the tensors it was made with, so this comes before it.
     ///

@@ -44,11 +44,15 @@ impl RunningStats {
         }
     }
 
-    /// Writes statistics over the old ones and counts the batch, and computes `output` with them, so that nothing
-    /// of the batch is kept for later.
-    fn update(&self, mean: &Tensor, var: &Tensor, output: &Tensor) -> RusTorchResult<()> {
-        let count = self.num_batches_tracked.get();
-        let next = count.add(1)?;
+    /// Writes statistics over the old ones, and computes `output` with them, so that nothing of the batch is kept for
+    /// later. `batches` are counted.
+    fn update(
+        &self,
+        [mean, var]: [&Tensor; 2],
+        batches: i64,
+        output: &Tensor,
+    ) -> RusTorchResult<()> {
+        let next = self.num_batches_tracked.get().add(batches)?;
         let written = [
             (&self.running_mean, mean),
             (&self.running_var, var),
@@ -224,8 +228,12 @@ macro_rules! batch_norms {
                 }
                 let options = self.options(true, running.factor(self.momentum)?);
                 let normed = x.batch_norm_with_stats(Some(&mean), Some(&var), &options)?;
-                if let (Some(mean), Some(var)) = (&normed.running_mean, &normed.running_var) {
-                    running.update(mean, var, &normed.output)?;
+                match (&normed.running_mean, &normed.running_var) {
+                    (Some(mean), Some(var)) if x.numel() > 0 => {
+                        running.update([mean, var], 1, &normed.output)?;
+                    }
+                    // An empty batch tells nothing, and counts.
+                    _ => running.update([&mean, &var], 1, &normed.output)?,
                 }
                 Ok(normed.output)
             }
@@ -258,7 +266,8 @@ macro_rules! instance_norms {
                             };
                             let mean = next(&running.running_mean, mean)?;
                             let var = next(&running.running_var, var)?;
-                            running.update(&mean, &var, &normed)?;
+                            // Instances are not counted.
+                            running.update([&mean, &var], 0, &normed)?;
                         }
                         normed
                     }

@@ -3,7 +3,7 @@
 use rustorch_tensor::nn::{AvgPoolOptions, FractionalSize, MaxPoolOptions};
 use rustorch_tensor::{PerDim, RusTorchResult, Tensor};
 
-use super::{Forward, Module};
+use super::{Buffer, Forward, Module};
 
 /// The modules of a number of dimensions: what they are called, and the tensor's methods.
 macro_rules! pools {
@@ -207,7 +207,7 @@ macro_rules! fractional_pools {
     ($($FractionalMaxPool:ident = $n:literal, $method:ident;)*) => {
         $(
             #[doc = concat!("[`Tensor::", stringify!($method), "`].")]
-            #[derive(Clone, Debug, Module)]
+            #[derive(Clone, Module)]
             pub struct $FractionalMaxPool {
                 /// Sizes of the windows.
                 #[module(skip)]
@@ -215,25 +215,31 @@ macro_rules! fractional_pools {
                 /// How many windows there are.
                 #[module(skip)]
                 pub size: FractionalSize<$n>,
-                /// Where windows begin, as the method says; `None`: drawn each time.
-                #[module(skip)]
-                pub random_samples: Option<Tensor>,
+                /// By PyTorch's name.
+                _random_samples: Option<Buffer>,
             }
 
             impl $FractionalMaxPool {
                 /// Of windows of a size.
                 pub fn new(kernel_size: impl PerDim<$n>, size: FractionalSize<$n>) -> Self {
-                    Self { kernel_size: kernel_size.per_dim(), size, random_samples: None }
+                    Self { kernel_size: kernel_size.per_dim(), size, _random_samples: None }
                 }
 
-                super::layers::setters!(random_samples: Option<Tensor>;);
+                /// The same whose windows begin where a tensor says, as the method tells; it is a buffer. Without one
+                /// they are drawn each time.
+                #[must_use]
+                pub fn random_samples(mut self, random_samples: impl Into<Option<Tensor>>) -> Self {
+                    self._random_samples = random_samples.into().map(Buffer::new);
+                    self
+                }
 
                 /// What [`Forward::forward`] gives, and where each element was.
                 ///
                 /// # Errors
                 #[doc = concat!("As [`Tensor::", stringify!($method), "`].")]
                 pub fn forward_with_indices(&self, x: &Tensor) -> RusTorchResult<(Tensor, Tensor)> {
-                    x.$method(self.kernel_size, self.size, self.random_samples.as_ref())
+                    let samples = self._random_samples.as_ref().map(Buffer::get);
+                    x.$method(self.kernel_size, self.size, samples.as_ref())
                 }
             }
 

@@ -241,6 +241,20 @@ impl<R: Rule> Optimizer<R> {
         &mut self.groups
     }
 
+    /// Changes the parameters by their [gradients](Tensor::grad); those without one stay.
+    ///
+    /// # Errors
+    /// As [`Optimizer::step_with`].
+    pub fn step(&mut self) -> RusTorchResult<()> {
+        self.step_with(|_, parameter| parameter.grad())
+    }
+
+    /// Forgets the gradients of all parameters, before those of the next step are added up.
+    pub fn zero_grad(&self) {
+        self.parameters()
+            .for_each(|parameter| parameter.tensor.zero_grad());
+    }
+
     /// Changes the parameters by gradients that `gradient` gives for each; those without one stay.
     ///
     /// # Errors
@@ -471,7 +485,7 @@ const STATE_KEYS: [&str; 20] = [
     "z",
 ];
 
-fn number(tensor: &Tensor, what: &'static str) -> RusTorchResult<f64> {
+pub(super) fn number(tensor: &Tensor, what: &'static str) -> RusTorchResult<f64> {
     match tensor.numel() {
         1 => tensor.to_dtype(DType::F64)?.reshape([1])?.item(),
         n => Err(unexpected(

@@ -32,7 +32,7 @@ impl Manifest {
     }
 }
 
-fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T> {
+pub(crate) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T> {
     let text = fs::read(path).with_context(|| path.display().to_string())?;
     serde_json::from_slice(&text).with_context(|| path.display().to_string())
 }
@@ -208,7 +208,7 @@ struct Placed {
     atol: f64,
 }
 
-pub(crate) struct Tensors<'a>(SafeTensors<'a>);
+pub(crate) struct Tensors<'a>(pub(crate) SafeTensors<'a>);
 
 impl Tensors<'_> {
     fn run(&self, placed: &Placed) -> Result<&[u8]> {
@@ -227,7 +227,7 @@ impl Tensors<'_> {
         })
     }
 
-    fn value(&self, json: &Json) -> Result<Value> {
+    pub(crate) fn value(&self, json: &Json) -> Result<Value> {
         let list = |parts: &[Json]| -> Result<Vec<Value>> {
             parts.iter().map(|part| self.value(part)).collect()
         };

@@ -1,6 +1,6 @@
 //! Replays the answers of PyTorch, or of ONNX's node tests, and compares.
 //!
-//! Answers are files: those of `scripts/torch-goldens.py`, or the folders of models and tensors
+//! Answers are files: those of `scripts/torch-goldens.py` and `scripts/module-goldens.py`, or the folders of models and tensors
 //! that the package `onnx` brings. A registry maps names to calls of RusTorch's tensors, as a user
 //! would write them.
 //!
@@ -14,8 +14,10 @@ mod compare;
 mod factors;
 mod golden;
 mod gradients;
+mod modules;
 mod onnx;
 mod ops;
+mod optimizers;
 mod report;
 mod run;
 mod value;
@@ -37,7 +39,7 @@ use crate::report::Report;
 #[derive(Parser)]
 #[command(version)]
 struct Options {
-    /// A folder that scripts/torch-goldens.py made, or one of ONNX's tests
+    /// A folder that scripts/torch-goldens.py or scripts/module-goldens.py made, or one of ONNX's tests
     folder: PathBuf,
     /// The folder holds ONNX's node tests (of the package: onnx/backend/test/data/node)
     #[arg(long)]
@@ -45,6 +47,12 @@ struct Options {
     /// Compares gradients, not results: the folder was made with --grad
     #[arg(long, conflicts_with = "onnx")]
     grad: bool,
+    /// The folder is one of scripts/module-goldens.py: its modules
+    #[arg(long, conflicts_with_all = ["onnx", "grad"])]
+    modules: bool,
+    /// The folder is one of scripts/module-goldens.py: its optimisers
+    #[arg(long, conflicts_with_all = ["onnx", "grad"])]
+    optimizers: bool,
     /// The device that computes: cpu, opencl, cuda, metal; by itself the best one each time
     #[arg(short, long, default_value = "auto")]
     backend: DeviceType,
@@ -102,10 +110,19 @@ fn replay_torch(options: &Options) -> Result<Report> {
     let mut report = Report::new(source, options.backend.to_string());
     for (name, stem) in &manifest.files {
         if options.ops.is_empty() || options.ops.iter().any(|wanted| is_called(name, wanted)) {
-            let golden = Golden::read(&options.folder, stem)?;
-            report.add(match options.grad {
-                true => run::gradients_of(&golden)?,
-                false => run::operation(&golden)?,
+            let kinds = (
+                name.starts_with("optim."),
+                options.modules,
+                options.optimizers,
+            );
+            report.add(match kinds {
+                (true, _, true) => optimizers::replay(&options.folder, stem)?,
+                (false, true, _) => modules::replay(&options.folder, stem)?,
+                (_, false, false) if options.grad => {
+                    run::gradients_of(&Golden::read(&options.folder, stem)?)?
+                }
+                (_, false, false) => run::operation(&Golden::read(&options.folder, stem)?)?,
+                _ => continue,
             });
         }
     }

@@ -146,12 +146,15 @@ impl Tensor {
         self.require_float(NAME)?;
         let [x, y] = self.pair(NAME, target)?;
         let (shape, own) = (self.shape(), var.shape());
-        let (lead, last) = (shape.len().saturating_sub(1), own.last());
+        let lead = shape.len().saturating_sub(1);
         let is_whole = own.is_empty() || own == shape;
         let is_thin = own == &shape[..lead];
-        let is_one = own.len() == shape.len() && last == Some(&1) && own[..lead] == shape[..lead];
-        let expected =
-            format_args!("variances {shape:?}, or with the last dimension 1 or left out");
+        let others = own.iter().zip(shape).filter(|(own, size)| own != size);
+        let others: Vec<usize> = others.map(|(&own, _)| own).collect();
+        let is_one = own.len() == shape.len() && others == [1];
+        let expected = format_args!(
+            "variances {shape:?}, or with one dimension of 1, or with the last left out"
+        );
         require(NAME, is_whole || is_thin || is_one, expected, var.ty())?;
         let var = match !is_whole && is_thin {
             true => var.unsqueeze(-1)?,

@@ -151,7 +151,7 @@ const MAX_POOL: &str = "input, kernel_size, stride=None, padding=0, dilation=1, 
 const MAX_UNPOOL: &str = "input, indices, kernel_size, stride=None, padding=0, output_size=None";
 
 /// The stride of a pooling: that of the kernel by itself.
-fn stride<const N: usize>(c: &Call) -> Found<Option<[usize; N]>> {
+pub(crate) fn stride<const N: usize>(c: &Call) -> Found<Option<[usize; N]>> {
     match c.value("stride")?.parts() {
         Some([]) => Ok(None),
         _ if !c.has("stride") => Ok(None),
@@ -159,7 +159,7 @@ fn stride<const N: usize>(c: &Call) -> Found<Option<[usize; N]>> {
     }
 }
 
-pub(super) fn largest<const N: usize>(c: &Call) -> Found<MaxPoolOptions<N>> {
+pub(crate) fn largest<const N: usize>(c: &Call) -> Found<MaxPoolOptions<N>> {
     Ok(MaxPoolOptions {
         stride: stride(c)?,
         padding: c.each("padding")?,
@@ -168,7 +168,7 @@ pub(super) fn largest<const N: usize>(c: &Call) -> Found<MaxPoolOptions<N>> {
     })
 }
 
-fn averaged<const N: usize>(c: &Call) -> Found<AvgPoolOptions<N>> {
+pub(crate) fn averaged<const N: usize>(c: &Call) -> Found<AvgPoolOptions<N>> {
     Ok(AvgPoolOptions {
         stride: stride(c)?,
         padding: c.each("padding")?,
@@ -182,7 +182,7 @@ fn averaged<const N: usize>(c: &Call) -> Found<AvgPoolOptions<N>> {
 }
 
 /// Sizes, of which `None` is that of the dimension; one stands for all.
-fn sizes<const N: usize>(c: &Call) -> Found<[Option<usize>; N]> {
+pub(crate) fn sizes<const N: usize>(c: &Call) -> Found<[Option<usize>; N]> {
     let value = c.value("output_size")?;
     let size = |value: &Value| match *value {
         Value::None => Ok(None),
@@ -202,7 +202,7 @@ fn sizes<const N: usize>(c: &Call) -> Found<[Option<usize>; N]> {
     }
 }
 
-fn fractional<const N: usize>(c: &Call) -> Found<FractionalSize<N>> {
+pub(crate) fn fractional<const N: usize>(c: &Call) -> Found<FractionalSize<N>> {
     if c.has("output_size") {
         return c.each("output_size").map(FractionalSize::Size);
     }
@@ -226,32 +226,40 @@ fn first_or_both(c: &Call, (values, indices): (Tensor, Tensor)) -> Found<Output>
 type Convolution<O> = fn(&Tensor, &Tensor, Option<&Tensor>, &O) -> RusTorchResult<Tensor>;
 
 fn convolved<const N: usize>(c: &Call, function: Convolution<ConvOptions<N>>) -> Found<Tensor> {
+    let options = conv_options(c)?;
+    Ok(function(c.input()?, c.tensor("weight")?, c.optional("bias")?, &options)?)
+}
+
+pub(crate) fn conv_options<const N: usize>(c: &Call) -> Found<ConvOptions<N>> {
     let padding = match c.value("padding")? {
         Value::Text(text) if text == "same" => ConvPadding::Same,
         Value::Text(text) if text == "valid" => ConvPadding::Valid,
         _ => ConvPadding::Each(c.each("padding")?),
     };
-    let options = ConvOptions {
+    Ok(ConvOptions {
         stride: c.each("stride")?,
         padding,
         dilation: c.each("dilation")?,
         groups: c.int("groups")?,
-    };
-    Ok(function(c.input()?, c.tensor("weight")?, c.optional("bias")?, &options)?)
+    })
 }
 
 fn transposed<const N: usize>(
     c: &Call,
     function: Convolution<ConvTransposeOptions<N>>,
 ) -> Found<Tensor> {
-    let options = ConvTransposeOptions {
+    let options = conv_transpose_options(c)?;
+    Ok(function(c.input()?, c.tensor("weight")?, c.optional("bias")?, &options)?)
+}
+
+pub(crate) fn conv_transpose_options<const N: usize>(c: &Call) -> Found<ConvTransposeOptions<N>> {
+    Ok(ConvTransposeOptions {
         stride: c.each("stride")?,
         padding: c.each("padding")?,
         output_padding: c.each("output_padding")?,
         dilation: c.each("dilation")?,
         groups: c.int("groups")?,
-    };
-    Ok(function(c.input()?, c.tensor("weight")?, c.optional("bias")?, &options)?)
+    })
 }
 
 type Unpooling<const N: usize> = fn(

@@ -138,7 +138,7 @@ const TRIPLET_WITH_DISTANCE: &str = "anchor, positive, negative, *, distance_fun
 const WEIGHTED: &str = "input, target, size_average=None, reduce=None, reduction='mean', \
      weight=None";
 
-fn reduction(c: &Call) -> Found<Reduction> {
+pub(crate) fn reduction(c: &Call) -> Found<Reduction> {
     match c.text("reduction")? {
         "none" => Ok(Reduction::None),
         "mean" => Ok(Reduction::Mean),
@@ -157,7 +157,7 @@ fn cross_entropy(c: &Call) -> Found<CrossEntropyOptions<'_>> {
 }
 
 /// Lengths in a tensor or a list.
-fn lengths(c: &Call, name: &str) -> Found<Tensor> {
+pub(crate) fn lengths(c: &Call, name: &str) -> Found<Tensor> {
     match c.value(name)? {
         Value::Tensor(lengths) => Ok(lengths.clone()),
         _ => {

@@ -30,6 +30,12 @@ families!(
     statistics
 );
 
+/// Arguments that modules have, too.
+pub(crate) use images::{
+    averaged, conv_options, conv_transpose_options, fractional, largest, sizes, stride,
+};
+pub(crate) use losses::{lengths, reduction};
+
 /// The function of this name, with its variant or without, and its family.
 pub(crate) fn find(full_name: &str, name: &str) -> Option<(&'static str, &'static Entry)> {
     let by_name = |wanted: &str| {

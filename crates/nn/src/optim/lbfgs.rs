@@ -1,0 +1,397 @@
+//! L-BFGS: Nocedal and Wright, Numerical Optimization, algorithms 7.4, 7.5, 3.5 and 3.6.
+
+use std::collections::VecDeque;
+
+use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
+
+use super::IntoParameters;
+use super::options::{at_least_zero, options};
+use crate::error::require;
+
+options! {
+    /// Options of [`LBFGS`].
+    LBFGSOptions {
+        /// Learning rate.
+        lr: f64 = 1.0,
+        /// Iterations of a step.
+        max_iter: usize = 20,
+        /// Evaluations of a step; `None`: a quarter more than iterations.
+        max_eval: Option<usize> = None,
+        /// The largest gradient at which it ends.
+        tolerance_grad: f64 = 1e-7,
+        /// The change of parameters or objective at which it ends.
+        tolerance_change: f64 = 1e-9,
+        /// How many changes are remembered.
+        history_size: usize = 100,
+        /// Are steps searched that meet the strong Wolfe conditions?
+        strong_wolfe: bool = false,
+        /// Is the objective to become larger?
+        maximize: bool = false,
+    }
+}
+
+/// A change of the parameters, and of the gradient by it.
+struct Change {
+    gradient: Tensor,
+    parameters: Tensor,
+    /// 1 by their product.
+    rho: f64,
+}
+
+/// What the last step ended with.
+struct Last {
+    direction: Tensor,
+    step: f64,
+    gradient: Tensor,
+}
+
+/// A quasi-Newton method that remembers some changes. A step evaluates the objective several times.
+pub struct LBFGS {
+    parameters: Vec<Tensor>,
+    /// They may be changed between steps.
+    pub options: LBFGSOptions,
+    changes: VecDeque<Change>,
+    scale: f64,
+    last: Option<Last>,
+}
+
+/// A point on the line of a search: how far it is, the objective there, its gradient, and that along the line.
+#[derive(Clone)]
+struct Point {
+    at: f64,
+    loss: f64,
+    gradient: Tensor,
+    slope: f64,
+}
+
+impl LBFGS {
+    /// Of real parameters, all in one group.
+    ///
+    /// # Errors
+    /// An option that has no such value; a parameter that is no leaf or not of floats.
+    pub fn new(parameters: impl IntoParameters, options: LBFGSOptions) -> RusTorchResult<Self> {
+        let named = parameters.into_parameters(0);
+        for (name, tensor) in &named {
+            let fits = tensor.is_leaf() && tensor.dtype().is_float();
+            require("LBFGS", fits, "leaves of floats", name)?;
+        }
+        let parameters: Vec<Tensor> = named.into_iter().map(|(_, tensor)| tensor).collect();
+        eval_all(&parameters.iter().collect::<Vec<_>>())?;
+        Ok(Self {
+            parameters,
+            options,
+            changes: VecDeque::new(),
+            scale: 1.0,
+            last: None,
+        })
+    }
+
+    /// Forgets the gradients of all parameters.
+    pub fn zero_grad(&self) {
+        self.parameters.iter().for_each(Tensor::zero_grad);
+    }
+
+    /// Changes the parameters, and gives the loss before that. `evaluate` forgets gradients, computes the loss and
+    /// calls [`Tensor::backward`].
+    ///
+    /// # Errors
+    /// Those of `evaluate`; an option that has no such value.
+    pub fn step(
+        &mut self,
+        mut evaluate: impl FnMut() -> RusTorchResult<Tensor>,
+    ) -> RusTorchResult<Tensor> {
+        let LBFGSOptions {
+            lr,
+            tolerance_grad,
+            tolerance_change,
+            ..
+        } = self.options;
+        let checked = [
+            ("lr", lr),
+            ("tolerance_grad", tolerance_grad),
+            ("tolerance_change", tolerance_change),
+        ];
+        at_least_zero("LBFGS", &checked)?;
+        let first = evaluate()?.detach();
+        if self.parameters.is_empty() {
+            return Ok(first);
+        }
+        let (mut loss, mut gradient) = (self.signed(&first)?, self.gradient()?);
+        let max_eval = self
+            .options
+            .max_eval
+            .unwrap_or(self.options.max_iter * 5 / 4);
+        let mut evaluations = 1;
+        let mut is_flat = largest(&gradient)? <= tolerance_grad;
+        for iteration in 1..=self.options.max_iter {
+            if is_flat {
+                break;
+            }
+            let direction = self.direction(&gradient)?;
+            let mut step = match self.last {
+                Some(_) => lr,
+                None => (1.0 / gradient.abs()?.sum(None, false)?.item()?).min(1.0) * lr,
+            };
+            let slope = dot(&gradient, &direction)?;
+            let before = loss;
+            self.last = Some(Last {
+                direction: direction.clone(),
+                step,
+                gradient: gradient.clone(),
+            });
+            if slope > -tolerance_change {
+                break;
+            }
+            if self.options.strong_wolfe {
+                let start = Point {
+                    at: 0.0,
+                    loss,
+                    gradient: gradient.clone(),
+                    slope,
+                };
+                let (found, count) = self.search(
+                    &mut evaluate,
+                    &direction,
+                    start,
+                    step,
+                    max_eval.saturating_sub(evaluations),
+                )?;
+                (loss, gradient, step) = (found.loss, found.gradient, found.at);
+                evaluations += count;
+                self.moved(&direction, step)?;
+            } else {
+                self.moved(&direction, step)?;
+                if iteration < self.options.max_iter {
+                    loss = self.signed(&evaluate()?)?;
+                    gradient = self.gradient()?;
+                    evaluations += 1;
+                }
+            }
+            if let Some(last) = &mut self.last {
+                last.step = step;
+            }
+            is_flat = largest(&gradient)? <= tolerance_grad;
+            let is_still = largest(&direction)? * step.abs() <= tolerance_change;
+            if evaluations >= max_eval || is_still || (loss - before).abs() < tolerance_change {
+                break;
+            }
+        }
+        Ok(first)
+    }
+
+    /// The objective, which becomes smaller.
+    fn signed(&self, loss: &Tensor) -> RusTorchResult<f64> {
+        let loss = loss.detach().item()?;
+        Ok(if self.options.maximize { -loss } else { loss })
+    }
+
+    /// All gradients in one vector.
+    fn gradient(&self) -> RusTorchResult<Tensor> {
+        let one = |parameter: &Tensor| match parameter.grad() {
+            Some(gradient) => gradient.detach().flatten(0, -1),
+            None => parameter.detach().zeros_like()?.flatten(0, -1),
+        };
+        let parts = self
+            .parameters
+            .iter()
+            .map(one)
+            .collect::<RusTorchResult<Vec<_>>>()?;
+        let gradient = Tensor::cat(&parts, 0)?;
+        let gradient = if self.options.maximize {
+            gradient.neg()?
+        } else {
+            gradient
+        };
+        gradient.eval()?;
+        Ok(gradient)
+    }
+
+    /// Where to go: the gradient by the inverse Hessian, as far as changes tell it.
+    fn direction(&mut self, gradient: &Tensor) -> RusTorchResult<Tensor> {
+        let Some(last) = &self.last else {
+            return gradient.neg();
+        };
+        let change = gradient.sub(&last.gradient)?;
+        let moved = last.direction.mul(last.step)?;
+        let product = dot(&change, &moved)?;
+        if product > 1e-10 {
+            if self.changes.len() == self.options.history_size {
+                self.changes.pop_front();
+            }
+            self.scale = product / dot(&change, &change)?;
+            let (gradient, parameters) = (change, moved);
+            self.changes.push_back(Change {
+                gradient,
+                parameters,
+                rho: 1.0 / product,
+            });
+        }
+        let mut direction = gradient.neg()?;
+        let mut parts = Vec::new();
+        for change in self.changes.iter().rev() {
+            let part = dot(&change.parameters, &direction)? * change.rho;
+            direction = direction.sub(&change.gradient.mul(part)?)?;
+            parts.push(part);
+        }
+        direction = direction.mul(self.scale)?;
+        for (change, part) in self.changes.iter().zip(parts.iter().rev()) {
+            let other = dot(&change.gradient, &direction)? * change.rho;
+            direction = direction.add(&change.parameters.mul(part - other)?)?;
+        }
+        direction.eval()?;
+        Ok(direction)
+    }
+
+    /// Moves the parameters so far in a direction.
+    fn moved(&mut self, direction: &Tensor, step: f64) -> RusTorchResult<()> {
+        no_grad(|| {
+            let mut start = 0;
+            for parameter in &mut self.parameters {
+                let part = direction.narrow(0, start, parameter.numel())?;
+                start += parameter.numel();
+                let moved = part.mul(step)?.reshape(parameter.shape())?;
+                let next = parameter.detach().add(&moved)?;
+                parameter.copy_(&next)?;
+            }
+            eval_all(&self.parameters.iter().collect::<Vec<_>>())
+        })
+    }
+
+    /// The objective so far in a direction; the parameters stay where they are.
+    fn probe(
+        &mut self,
+        evaluate: &mut impl FnMut() -> RusTorchResult<Tensor>,
+        direction: &Tensor,
+        at: f64,
+    ) -> RusTorchResult<Point> {
+        let kept: Vec<Tensor> = (self.parameters.iter())
+            .map(crate::nn::copied)
+            .collect::<RusTorchResult<_>>()?;
+        self.moved(direction, at)?;
+        let loss = self.signed(&evaluate()?)?;
+        let gradient = self.gradient()?;
+        no_grad(|| {
+            for (parameter, kept) in self.parameters.iter_mut().zip(&kept) {
+                parameter.copy_(&kept.detach())?;
+            }
+            eval_all(&self.parameters.iter().collect::<Vec<_>>())
+        })?;
+        let slope = dot(&gradient, direction)?;
+        Ok(Point {
+            at,
+            loss,
+            gradient,
+            slope,
+        })
+    }
+
+    /// A step that meets the strong Wolfe conditions, by at most `limit` evaluations; and how many there were.
+    fn search(
+        &mut self,
+        evaluate: &mut impl FnMut() -> RusTorchResult<Tensor>,
+        direction: &Tensor,
+        start: Point,
+        step: f64,
+        limit: usize,
+    ) -> RusTorchResult<(Point, usize)> {
+        const DECREASE: f64 = 1e-4;
+        const CURVATURE: f64 = 0.9;
+        let size = largest(direction)?;
+        let is_high = |point: &Point| point.loss > start.loss + DECREASE * point.at * start.slope;
+        let is_found = |point: &Point| point.slope.abs() <= -CURVATURE * start.slope;
+        let mut new = self.probe(evaluate, direction, step)?;
+        let (mut before, mut evaluations, mut rounds) = (start.clone(), 1, 0);
+        // First an interval that has such a step.
+        let [mut low, mut high] = loop {
+            if rounds == limit {
+                break [start.clone(), new];
+            }
+            if is_high(&new) || rounds > 1 && new.loss >= before.loss {
+                break [before, new];
+            }
+            if is_found(&new) {
+                return Ok((new, evaluations));
+            }
+            if new.slope >= 0.0 {
+                break [before, new];
+            }
+            let bounds = [new.at + 0.01 * (new.at - before.at), new.at * 10.0];
+            let at = minimum_of_cubic(&before, &new, Some(bounds));
+            before = new;
+            new = self.probe(evaluate, direction, at)?;
+            evaluations += 1;
+            rounds += 1;
+        };
+        // Then that step in it.
+        if low.loss > high.loss {
+            std::mem::swap(&mut low, &mut high);
+        }
+        let mut is_slow = false;
+        while rounds < limit && (high.at - low.at).abs() * size >= self.options.tolerance_change {
+            let mut at = minimum_of_cubic(&low, &high, None);
+            let (least, most) = (low.at.min(high.at), low.at.max(high.at));
+            let margin = 0.1 * (most - least);
+            // Near an end twice, or at it, is no progress.
+            if (most - at).min(at - least) < margin {
+                if is_slow || at >= most || at <= least {
+                    let is_near_most = (at - most).abs() < (at - least).abs();
+                    at = if is_near_most {
+                        most - margin
+                    } else {
+                        least + margin
+                    };
+                    is_slow = false;
+                } else {
+                    is_slow = true;
+                }
+            } else {
+                is_slow = false;
+            }
+            let new = self.probe(evaluate, direction, at)?;
+            evaluations += 1;
+            rounds += 1;
+            if is_high(&new) || new.loss >= low.loss {
+                high = new;
+                if low.loss > high.loss {
+                    std::mem::swap(&mut low, &mut high);
+                }
+                continue;
+            }
+            let done = is_found(&new);
+            if !done && new.slope * (high.at - low.at) >= 0.0 {
+                high = low;
+            }
+            low = new;
+            if done {
+                break;
+            }
+        }
+        Ok((low, evaluations))
+    }
+}
+
+/// Where the cubic through two points with these slopes is least, within bounds or between them.
+fn minimum_of_cubic(a: &Point, b: &Point, bounds: Option<[f64; 2]>) -> f64 {
+    let between = [a.at.min(b.at), a.at.max(b.at)];
+    let [least, most] = bounds.unwrap_or(between);
+    let d1 = a.slope + b.slope - 3.0 * (a.loss - b.loss) / (a.at - b.at);
+    let square = d1 * d1 - a.slope * b.slope;
+    if square < 0.0 {
+        return (least + most) / 2.0;
+    }
+    let (a, b, d2) = if a.at <= b.at {
+        (a, b, square.sqrt())
+    } else {
+        (b, a, square.sqrt())
+    };
+    let at = b.at - (b.at - a.at) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2.0 * d2));
+    at.max(least).min(most)
+}
+
+fn dot(a: &Tensor, b: &Tensor) -> RusTorchResult<f64> {
+    a.mul(b)?.sum(None, false)?.item()
+}
+
+fn largest(x: &Tensor) -> RusTorchResult<f64> {
+    x.abs()?.max(None, false)?.item()
+}

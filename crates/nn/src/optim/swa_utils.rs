@@ -1,0 +1,116 @@
+//! Averages of weights: `torch.optim.swa_utils`.
+
+use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
+
+use crate::error::require;
+use crate::nn::{Forward, Leaf, LeafMut, Module, Visit, deep_copy};
+
+/// How weights are averaged.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum Averaging {
+    /// All count the same: stochastic weight averaging ([Izmailov et al.](https://arxiv.org/abs/1803.05407)).
+    #[default]
+    Equal,
+    /// The average so far counts by this decay, the new weights by the rest: an exponential moving average.
+    Exponential(f64),
+}
+
+/// A model whose weights are averages of those of another one.
+pub struct AveragedModel<M> {
+    /// The averages.
+    pub module: M,
+    averaging: Averaging,
+    n_averaged: u64,
+}
+
+impl<M: Module + Clone> AveragedModel<M> {
+    /// Averages that begin with the weights of `model`, in memory of their own.
+    ///
+    /// # Errors
+    /// A decay outside `0..=1`; the weights cannot be copied.
+    pub fn new(model: &M, averaging: Averaging) -> RusTorchResult<Self> {
+        if let Averaging::Exponential(decay) = averaging {
+            let fits = (0.0..=1.0).contains(&decay);
+            require("AveragedModel", fits, "a decay of 0 to 1", decay)?;
+        }
+        Ok(Self {
+            module: deep_copy(model)?,
+            averaging,
+            n_averaged: 0,
+        })
+    }
+
+    /// Takes the weights of `model` into the averages, in one evaluation; buffers become as they are there.
+    ///
+    /// # Errors
+    /// A model of other weights.
+    pub fn update_parameters(&mut self, model: &M) -> RusTorchResult<()> {
+        const NAME: &str = "update_parameters";
+        let weight = match (self.n_averaged, self.averaging) {
+            (0, _) => 1.0,
+            (n, Averaging::Equal) => 1.0 / (n + 1) as f64,
+            (_, Averaging::Exponential(decay)) => 1.0 - decay,
+        };
+        let new = tensors(model);
+        let mut written = Vec::new();
+        let (own, others) = (tensors(&self.module), new.len());
+        require(
+            NAME,
+            own.len() == others,
+            format_args!("{} tensors", own.len()),
+            others,
+        )?;
+        for ((mut average, is_parameter), (new, _)) in own.into_iter().zip(new) {
+            let got = format_args!("{:?}", new.shape());
+            let expected = format_args!("a tensor {:?}", average.shape());
+            require(NAME, average.shape() == new.shape(), expected, got)?;
+            let next = match is_parameter && weight != 1.0 {
+                true => average
+                    .detach()
+                    .add(&new.sub(&average.detach())?.mul(weight)?)?,
+                false => new,
+            };
+            no_grad(|| average.copy_(&next).map(|_| ()))?;
+            written.push(average);
+        }
+        self.n_averaged += 1;
+        eval_all(&written.iter().collect::<Vec<_>>())
+    }
+
+    /// How often weights were taken in.
+    pub fn n_averaged(&self) -> u64 {
+        self.n_averaged
+    }
+}
+
+/// Parameters and buffers; whether each is a parameter.
+fn tensors(module: &impl Module) -> Vec<(Tensor, bool)> {
+    let mut tensors = Vec::new();
+    module.visit("", &mut |_, leaf| match leaf {
+        Leaf::Parameter(tensor) => tensors.push((tensor.detach(), true)),
+        Leaf::Buffer(buffer) => tensors.push((buffer.get(), false)),
+        Leaf::Training(_) => {}
+    });
+    tensors
+}
+
+/// Its names have `module.` before them.
+impl<M: Module> Visit for AveragedModel<M> {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Leaf)) {
+        self.module
+            .visit(&crate::nn::join_names(name, "module"), visitor);
+    }
+
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, LeafMut)) {
+        self.module
+            .visit_mut(&crate::nn::join_names(name, "module"), visitor);
+    }
+}
+
+impl<M: Module> Module for AveragedModel<M> {}
+
+impl<M: Forward> Forward for AveragedModel<M> {
+    fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+        self.module.forward(x)
+    }
+}
