@@ -384,6 +384,9 @@ def dump(op, options):
         skipped.append({"error": None, "reason": reason(e)})
     for i, error in enumerate(bad):
         keep(errors, {"error": i}, lambda: dump_error(op, error, limit))
+    if grad:
+        cases = [(case, row) for case, row in cases if "grad" in row]
+        errors = []
     store = Store()
     chosen = [spread(rows, options.sample) for rows in (cases, errors)]
     cases, errors = ([case.named(row, store) for case, row in rows] for rows in chosen)
@@ -405,7 +408,7 @@ def arguments():
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--ops", help="names, with or without their variants, by commas")
-    parser.add_argument("--grad", action="store_true", help="gradients, too")
+    parser.add_argument("--grad", action="store_true", help="samples that have gradients, with those")
     help = "samples that are larger are left out (default 2048)"
     parser.add_argument("--max-kib", type=int, default=2048, metavar="M", help=help)
     help = "at most so many samples of each operation, and as many errors"

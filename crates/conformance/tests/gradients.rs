@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustorch_conformance::Suite;
+use rustorch_conformance::{Extent, Suite};
 use rustorch_cpu::Cpu;
 use rustorch_ir::OpKind;
 
@@ -37,6 +37,10 @@ fn gradients_are_slopes() {
         .filter(|kind| !tried(kind))
         .map(|kind| kind.name())
         .collect();
-    assert_eq!(untried, UNTRIED);
+    // A sample may leave out the only case of a dtype.
+    if Extent::of_tests() == Extent::Full {
+        assert_eq!(untried, UNTRIED);
+    }
+    assert!(report.passed() > 100);
     println!("{} passed", report.passed());
 }
