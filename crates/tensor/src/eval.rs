@@ -52,13 +52,14 @@ fn eval_tree(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResu
         State::Scalar(_) | State::Placeholder | State::Failed(_) => return Ok(false),
     };
     let mut tree = Tree::default();
-    if !tree.grow(&pending, runtime)? {
+    let keeps_recipes = runtime.keeps_recipes();
+    let most = if keeps_recipes { 1 } else { Tree::MOST };
+    if !tree.grow(&pending, most, runtime)? {
         return Ok(false);
     }
-    let recipe = match (runtime.keeps_recipes(), tree.is_alone()) {
-        (true, true) => of_one(value, &pending, runtime),
-        (true, false) => return Ok(false),
-        (false, _) => None,
+    let recipe = match keeps_recipes {
+        true => of_one(value, &pending, runtime),
+        false => None,
     };
     let runs_ahead = recipe.is_some();
     let result = runtime.run_outline(&tree.outline(), &tree.storages, routing, runs_ahead);

@@ -14,7 +14,7 @@ use crate::value::{Extent, Pending, State, Value};
 
 /// Operations one behind the other of which a history may be made: longer ones are computed, for
 /// planning takes time and memory for each operation.
-const MAX_DEPTH: u32 = 1000;
+pub(crate) const MAX_DEPTH: u32 = 1000;
 
 /// Bytes of memory that a history may keep which nobody else holds.
 const MAX_BYTES: u64 = 256 << 20;
@@ -27,22 +27,10 @@ impl Extent {
     pub(crate) fn of<'a>(inputs: impl Iterator<Item = &'a Value> + Clone) -> Self {
         let mut extent = Self::default();
         for input in inputs.clone() {
-            match &*input.lock() {
-                State::Pending(pending) => {
-                    let Self {
-                        depth,
-                        bytes,
-                        is_traced,
-                    } = pending.extent;
-                    extent.depth = extent.depth.max(depth);
-                    extent.bytes = extent.bytes.saturating_add(bytes);
-                    extent.is_traced |= is_traced;
-                }
-                State::Ready(view) => extent.bytes += view.storage.bytes() as u64,
-                State::Scalar(_) => {}
-                // Neither has a value now.
-                State::Placeholder | State::Failed(_) => extent.is_traced = true,
-            }
+            let before = input.extent();
+            extent.depth = extent.depth.max(before.depth);
+            extent.bytes = extent.bytes.saturating_add(before.bytes);
+            extent.is_traced |= before.is_traced;
         }
         extent.depth += 1;
         if extent.bytes > MAX_BYTES && !extent.is_traced {

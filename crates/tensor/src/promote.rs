@@ -137,7 +137,16 @@ numbers! {
 /// tensors of rank 0 count only where their kind (bool, integer, float, complex) is above
 /// that of the other operands. A number counts as `i64` (above its
 /// range as `u64`), `f32` or `complex64`.
+#[inline]
 pub(crate) fn result_dtype(op: &'static str, operands: &[Operand]) -> RusTorchResult<DType> {
+    match operands {
+        // What is asked most often, and known soonest.
+        [Operand::Tensor(a), Operand::Tensor(b)] if a.dtype() == b.dtype() => Ok(a.dtype()),
+        _ => promoted(op, operands),
+    }
+}
+
+fn promoted(op: &'static str, operands: &[Operand]) -> RusTorchResult<DType> {
     // From the strongest to the weakest: tensors with dimensions, without, numbers.
     let mut kinds: [Option<DType>; 3] = [None; 3];
     for operand in operands {

@@ -8,7 +8,6 @@ use rustorch_ir::{
 };
 use rustorch_macros::track_calls;
 use rustorch_runtime::{DeviceType, Moment, RunError, Storage};
-use smallvec::SmallVec;
 
 use crate::autograd::{Track, Tracks, tracks};
 use crate::call;
@@ -151,6 +150,7 @@ impl Tensor {
         Ok(results)
     }
 
+    #[inline]
     fn pending(
         ty: TensorType,
         pending: Arc<Pending>,
@@ -340,6 +340,7 @@ impl Tensor {
 }
 
 /// An operation on tensors; `name` is what errors call it if the user called no method.
+#[inline]
 fn recorded(
     name: &'static str,
     op: Op,
@@ -359,14 +360,20 @@ fn recorded(
 }
 
 /// Where an operation is wanted: work goes where what it works on was moved to.
+#[inline]
 fn pin_of(inputs: &[&Tensor]) -> Option<DeviceType> {
     inputs.iter().find_map(|t| t.pin()).or_else(current_pin)
 }
 
 /// Types of an operation's results; `name` is what errors call it.
+#[inline]
 fn infer(name: &'static str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<ResultTypes> {
-    let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|t| t.ty()).collect();
-    let results = op.infer(&types).map_err(|e| OpError { op: name, ..e })?;
+    let results = match inputs {
+        [a] => op.infer(&[a.ty()]),
+        [a, b] => op.infer(&[a.ty(), b.ty()]),
+        _ => op.infer(&inputs.iter().map(|t| t.ty()).collect::<Vec<_>>()),
+    };
+    let results = results.map_err(|e| OpError { op: name, ..e })?;
     results.iter().try_for_each(|ty| check_type(name, ty))?;
     Ok(results)
 }

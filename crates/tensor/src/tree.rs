@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use rustorch_ir::{Role, ValueId};
-use rustorch_runtime::{Call, Outline, RunError, Runtime, Storage};
+use rustorch_runtime::{Call, Moment, Outline, RunError, Runtime, Storage};
 use smallvec::SmallVec;
 
+use crate::history::MAX_DEPTH;
 use crate::value::{Pending, State, Value};
 
-/// Operations that a tree has, hardly more, and one behind the other at most.
-const MOST: u32 = 8;
+/// Operations up to which a tree may have any number of inputs, and inputs of those that have more:
+/// each one is looked for among those before it.
+const FEW: usize = 16;
 
 /// A value's history, if each result in it is the operand of one operation and nobody has a handle
 /// on it, and if it begins with whole tensors in memory and numbers. Its graph is made without maps
-/// of values, which would take longer than a few operations on small tensors do.
+/// of values, which would take longer than operations on small tensors do.
 #[derive(Default)]
 pub(crate) struct Tree {
     /// The operations, operands first.
@@ -37,74 +39,100 @@ enum Operand {
     Node(u32),
 }
 
+/// An operation of which some operands are in the tree already.
+struct Open {
+    pending: Arc<Pending>,
+    operands: SmallVec<[Operand; 3]>,
+}
+
 impl Tree {
-    /// Takes the history of a value that `pending` computes: is it a tree? Else the tree is not to
-    /// be used.
+    /// Operations of a tree at most: as many as a history may have one behind the other.
+    pub(crate) const MOST: usize = MAX_DEPTH as usize;
+
+    /// Takes the history of a value that `pending` computes: is it a tree of at most `most`
+    /// operations? Else the tree is not to be used. Histories can be long: in a loop, not by recursion.
     ///
     /// # Errors
     /// There is no memory for a number.
     pub(crate) fn grow(
         &mut self,
         pending: &Arc<Pending>,
+        most: usize,
         runtime: &Runtime,
     ) -> Result<bool, RunError> {
-        let root = self.add(pending, runtime)?;
-        Ok(root.is_some() && self.nodes.last().is_some_and(|node| !node.is_look))
-    }
-
-    /// Is it one operation?
-    pub(crate) fn is_alone(&self) -> bool {
-        self.nodes.len() == 1
-    }
-
-    /// Adds an operation behind those that compute its operands; `None` if it cannot be part of a
-    /// tree.
-    fn add(
-        &mut self,
-        pending: &Arc<Pending>,
-        runtime: &Runtime,
-    ) -> Result<Option<Operand>, RunError> {
-        // The history below may be long, and wide.
-        let is_small = pending.extent.depth <= MOST && self.nodes.len() < MOST as usize;
-        let is_single = pending.results.get().is_none();
-        if !is_small || !is_single || pending.is_update() {
-            return Ok(None);
-        }
-        let mut operands = SmallVec::new();
-        for value in &pending.inputs {
+        let mut path: SmallVec<[Open; 4]> = SmallVec::new();
+        let mut next = Some(pending.clone());
+        loop {
+            if let Some(pending) = next.take() {
+                let is_single = pending.results.get().is_none();
+                let count = self.nodes.len() + path.len();
+                let is_small = count < FEW || self.inputs.len() <= FEW;
+                if count >= most || !is_small || !is_single || pending.is_update() {
+                    return Ok(false);
+                }
+                path.push(Open {
+                    pending,
+                    operands: SmallVec::new(),
+                });
+            }
+            let Some(open) = path.last_mut() else {
+                return Ok(self.nodes.last().is_some_and(|node| !node.is_look));
+            };
+            let Some(value) = open.pending.inputs.get(open.operands.len()) else {
+                let node = path.pop().map(|open| self.close(open));
+                if let (Some(user), Some(node)) = (path.last_mut(), node) {
+                    user.operands.push(node);
+                }
+                continue;
+            };
+            if let Some(input) = self.known(value, open.pending.recorded) {
+                open.operands.push(input);
+                continue;
+            }
             let dtype = value.ty().dtype;
             let operand = match &*value.lock() {
-                State::Ready(view) if view.is_whole(dtype) && view.is_of(pending.recorded) => {
-                    Some(self.input(value, view.storage.clone()))
+                State::Ready(view) if view.is_whole(dtype) && view.is_of(open.pending.recorded) => {
+                    self.input(value, view.storage.clone())
                 }
-                State::Scalar(number) => Some(self.input(value, runtime.number(*number, dtype)?)),
-                State::Pending(before) if value.others(1) == 0 => self.add(before, runtime)?,
-                State::Ready(_) | State::Pending(_) | State::Placeholder | State::Failed(_) => None,
+                State::Scalar(number) => self.input(value, runtime.number(*number, dtype)?),
+                State::Pending(before) if value.others(1) == 0 => {
+                    next = Some(before.clone());
+                    continue;
+                }
+                State::Ready(_) | State::Pending(_) | State::Placeholder | State::Failed(_) => {
+                    return Ok(false);
+                }
             };
-            match operand {
-                Some(operand) => operands.push(operand),
-                None => return Ok(None),
-            }
+            open.operands.push(operand);
         }
+    }
+
+    /// Adds an operation behind those that compute its operands.
+    fn close(&mut self, Open { pending, operands }: Open) -> Operand {
         let is_look = pending.op.def().role() == Role::View
             && match operands.first() {
                 Some(&Operand::Node(at)) => self.nodes[at as usize].is_look,
                 Some(Operand::Input(_)) | None => true,
             };
         self.nodes.push(Node {
-            pending: pending.clone(),
+            pending,
             operands,
             is_look,
         });
-        Ok(Some(Operand::Node(self.nodes.len() as u32 - 1)))
+        Operand::Node(self.nodes.len() as u32 - 1)
+    }
+
+    /// The input that a value is already, if it was not written over before a moment.
+    fn known(&self, value: &Value, recorded: Moment) -> Option<Operand> {
+        let at = (self.inputs.iter()).position(|input| input.key() == value.key())?;
+        (self.storages[at].overwritten() <= recorded).then_some(Operand::Input(at as u32))
     }
 
     /// The input that a value in memory is: one for all that show the same.
     fn input(&mut self, value: &Value, storage: Storage) -> Operand {
         let mut known = self.inputs.iter().zip(&self.storages);
-        let same = known.position(|(input, known)| {
-            known.id() == storage.id() && (input.key() == value.key() || input.ty() == value.ty())
-        });
+        let same =
+            known.position(|(input, known)| known.id() == storage.id() && input.ty() == value.ty());
         let at = same.unwrap_or_else(|| {
             self.inputs.push(value.clone());
             self.storages.push(storage);
@@ -116,6 +144,7 @@ impl Tree {
     /// The graph, whose output is the value.
     pub(crate) fn outline(&self) -> Outline<'_> {
         let mut outline = Outline::new(self.inputs.iter().map(Value::ty));
+        outline.reserve(self.nodes.len());
         let inputs = self.inputs.len() as u32;
         let id = |operand: &Operand| match *operand {
             Operand::Input(at) => ValueId(at),

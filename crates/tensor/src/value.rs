@@ -1,6 +1,7 @@
 //! What handles are on: a value, in memory or still to be computed.
 
 use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use rustorch_ir::{DType, Layout, Op, Role, Scalar, Shape, TensorType};
@@ -22,6 +23,9 @@ pub(crate) struct Node {
     result: usize,
     /// When an update was recorded that writes over it.
     updated: OnceLock<Moment>,
+    /// The packed extent of the state, so that recording looks at operands without their locks. It
+    /// may lag behind the state.
+    extent: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -66,6 +70,46 @@ pub(crate) struct Extent {
     pub(crate) bytes: u64,
     /// Does it begin with a placeholder? Then it cannot be computed.
     pub(crate) is_traced: bool,
+}
+
+impl Extent {
+    /// Bits of the bytes when packed. Above them are a bit for the placeholder, and the depth.
+    const BYTES: u32 = 48;
+
+    /// Of a value in this state.
+    fn of_state(state: &State) -> Self {
+        let none = Self::default();
+        match state {
+            State::Pending(pending) => pending.extent,
+            State::Ready(view) => Self {
+                bytes: view.storage.bytes() as u64,
+                ..none
+            },
+            State::Scalar(_) => none,
+            // Neither has a value now.
+            State::Placeholder | State::Failed(_) => Self {
+                is_traced: true,
+                ..none
+            },
+        }
+    }
+
+    /// In one word, with at most as much as that holds.
+    #[inline]
+    fn packed(self) -> u64 {
+        let bytes = self.bytes.min((1 << Self::BYTES) - 1);
+        let depth = u64::from(self.depth.min(0x7fff));
+        bytes | u64::from(self.is_traced) << Self::BYTES | depth << (Self::BYTES + 1)
+    }
+
+    #[inline]
+    fn unpacked(word: u64) -> Self {
+        Self {
+            depth: (word >> (Self::BYTES + 1)) as u32,
+            bytes: word & ((1 << Self::BYTES) - 1),
+            is_traced: word >> Self::BYTES & 1 == 1,
+        }
+    }
 }
 
 impl Pending {
@@ -220,18 +264,20 @@ impl Drop for Node {
 }
 
 impl Value {
+    #[inline]
     pub(crate) fn new(ty: TensorType, pin: Option<DeviceType>, state: State) -> Self {
         Self::of_result(0, ty, pin, state)
     }
 
+    #[inline]
     fn of_result(result: usize, ty: TensorType, pin: Option<DeviceType>, state: State) -> Self {
-        let state = Mutex::new(state);
         Self(Arc::new(Node {
             ty,
             pin,
             result,
             updated: OnceLock::new(),
-            state,
+            extent: AtomicU64::new(Extent::of_state(&state).packed()),
+            state: Mutex::new(state),
         }))
     }
 
@@ -278,6 +324,19 @@ impl Value {
         self.lock().clone()
     }
 
+    /// How long the history is that ends here, as far as it is known without the lock.
+    #[inline]
+    pub(crate) fn extent(&self) -> Extent {
+        Extent::unpacked(self.0.extent.load(Ordering::Relaxed))
+    }
+
+    /// Changes the state, and returns the one before.
+    fn replace(&self, state: &mut State, with: State) -> State {
+        let extent = Extent::of_state(&with).packed();
+        self.0.extent.store(extent, Ordering::Relaxed);
+        mem::replace(state, with)
+    }
+
     /// How it is computed, if it was not yet.
     pub(crate) fn pending(&self) -> Option<Arc<Pending>> {
         match &*self.lock() {
@@ -298,7 +357,7 @@ impl Value {
     pub(crate) fn store(&self, view: impl Into<Arc<View>>) {
         let mut state = self.lock();
         if matches!(*state, State::Pending(_) | State::Scalar(_)) {
-            let history = mem::replace(&mut *state, State::Ready(view.into()));
+            let history = self.replace(&mut state, State::Ready(view.into()));
             // The history may be long, and the lock is not needed for dropping it.
             drop(state);
             drop(history);
@@ -309,7 +368,7 @@ impl Value {
     pub(crate) fn restore(&self, view: View) {
         let mut state = self.lock();
         if matches!(*state, State::Ready(_)) {
-            let lost = mem::replace(&mut *state, State::Ready(view.into()));
+            let lost = self.replace(&mut state, State::Ready(view.into()));
             drop(state);
             drop(lost);
         }

@@ -132,7 +132,7 @@ impl Tensor {
     fn compare(&self, name: &'static str, op: CompareOp, other: Operand) -> RusTorchResult<Self> {
         let this = Operand::from(self);
         let dtype = result_dtype(name, &[this, other])?;
-        let (a, b) = (this.to_tensor(name, dtype)?, other.to_tensor(name, dtype)?);
+        let (a, b) = (this.as_tensor(name, dtype)?, other.as_tensor(name, dtype)?);
         Self::apply(name, Compare { op }, &[&a, &b])
     }
 }
