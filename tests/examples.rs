@@ -21,7 +21,10 @@ macro_rules! examples {
 
 examples! {
     attention = "../examples/attention.rs",
+    autoencoder = "../examples/autoencoder.rs",
+    char_lstm = "../examples/char_lstm.rs",
     custom_kernel = "../examples/custom_kernel.rs",
+    digits = "../examples/digits.rs",
     edges = "../examples/edges.rs",
     failing_over = "../examples/failing_over.rs",
     heat = "../examples/heat.rs",
