@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Lints the crate `rustorch` and the program with no feature, with some alone that the commit
 # chooses (with RUSTORCH_TEST_FULL, with each), and with all: here, or with the argument `apple` for
-# Apple silicon, with `windows` for Windows. What does not depend on features is compiled once.
+# Apple silicon, with `windows` for Windows. What does not depend on features is compiled once. The program
+# has all kernels of the processor, so without them the library is linted alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib-sample.sh
 
 lint() {
-    local packages=(--quiet -p rustorch -p rustorch-cli)
     case $target in
-        here) cargo clippy --locked "${packages[@]}" "$@" -- -D warnings ;;
-        apple | windows) "scripts/check-$target.sh" "${packages[@]}" "$@" ;;
+        here) cargo clippy --locked --quiet "$@" -- -D warnings ;;
+        apple | windows) "scripts/check-$target.sh" --quiet "$@" ;;
     esac
 }
 
@@ -21,10 +21,13 @@ packages = json.load(sys.stdin)["packages"]
 rustorch = next(p for p in packages if p["name"] == "rustorch")
 print(*(f for f in rustorch["features"] if f != "default"), sep="\n")' | sample 3)
 
-lint --no-default-features
+both=(-p rustorch -p rustorch-cli)
+lint "${both[@]}" --no-default-features
 for feature in $features; do
     echo "$feature"
-    lint --no-default-features --features "$feature"
+    lint "${both[@]}" --no-default-features --features "$feature"
+    lint -p rustorch --no-default-features --features "$feature"
 done
+lint -p rustorch --no-default-features
 echo all
-lint --all-features
+lint "${both[@]}" --all-features

@@ -20,6 +20,7 @@ macro_rules! examples {
 }
 
 examples! {
+    add = "../examples/add.rs",
     attention = "../examples/attention.rs",
     autoencoder = "../examples/autoencoder.rs",
     char_lstm = "../examples/char_lstm.rs",

@@ -138,7 +138,11 @@ impl Graph {
     /// Whatever [`crate::OpDef::infer`] finds wrong; operands that are not in the graph or were
     /// overwritten; a write over what is no state.
     pub fn push(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> Result<ValueId, OpError> {
-        let op = op.into();
+        self.push_op(op.into(), inputs)
+    }
+
+    /// [`Self::push`], compiled once for all operations.
+    fn push_op(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId, OpError> {
         check::operands(self, &op, inputs)?;
         let outputs = {
             let types: SmallVec<[&TensorType; 4]> = inputs.iter().map(|&v| self.ty(v)).collect();

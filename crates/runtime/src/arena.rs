@@ -69,11 +69,17 @@ pub(crate) fn arrange(values: &[Lifetime], largest: usize) -> Arrangement {
     let enough = bound + bound / 20;
     let length = |i: usize| values[i].last - values[i].first;
     let crowd = |i: usize| alive[values[i].first..=values[i].last].iter().max();
+    let crowd = |i: usize| crowd(i).copied().unwrap_or(0);
+    let keys: [&dyn Fn(usize) -> [usize; 3]; 4] = [
+        &|i| [values[i].bytes, length(i), 0],
+        &|i| [length(i), values[i].bytes, 0],
+        &|i| [values[i].bytes.saturating_mul(1 + length(i)), 0, 0],
+        &|i| [crowd(i), length(i), values[i].bytes],
+    ];
     let mut orders: [Vec<usize>; 5] = std::array::from_fn(|_| (0..values.len()).collect());
-    orders[1].sort_by_key(|&i| Reverse((values[i].bytes, length(i))));
-    orders[2].sort_by_key(|&i| Reverse((length(i), values[i].bytes)));
-    orders[3].sort_by_key(|&i| Reverse(values[i].bytes.saturating_mul(1 + length(i))));
-    orders[4].sort_by_cached_key(|&i| Reverse((crowd(i), length(i), values[i].bytes)));
+    for (order, key) in orders[1..].iter_mut().zip(keys) {
+        order.sort_by_cached_key(|&i| Reverse(key(i)));
+    }
     let mut best: Option<Arrangement> = None;
     for _ in 0..MENDING_ROUNDS {
         for order in &mut orders {

@@ -239,7 +239,7 @@ impl DeviceSelector {
                 true => "too small for a GPU",
                 false => "large enough for the best GPU",
             });
-            offer.ids.sort_by_key(|&id| !first(info(id)));
+            put_first(&mut offer.ids, &|id| first(info(id)));
         }
     }
 }
@@ -299,6 +299,11 @@ fn sort_by_time(offer: &mut Offer, routing: Routing, subject: &Subject, all: &Ch
     };
 }
 
+/// Puts the devices that `is_first` tells of before the others, which keep their order.
+fn put_first(ids: &mut [DeviceId], is_first: &dyn Fn(DeviceId) -> bool) {
+    ids.sort_by_key(|&id| !is_first(id));
+}
+
 /// Puts the devices that `is_late` tells of behind the last GPU, where they stood before it.
 fn put_behind_gpus(offer: &mut Offer, is_late: impl Fn(DeviceId) -> bool, all: &Chain) {
     let is_gpu = |&id: &DeviceId| all.info(id).hardware == Hardware::Gpu;
@@ -308,7 +313,7 @@ fn put_behind_gpus(offer: &mut Offer, is_late: impl Fn(DeviceId) -> bool, all: &
     if is_late(offer.ids[0]) {
         offer.reason = Reason::Policy("GPUs go before Core ML");
     }
-    offer.ids[..=last].sort_by_key(|&id| is_late(id));
+    put_first(&mut offer.ids[..=last], &|id| !is_late(id));
 }
 
 /// Is an operation of this family on such a tensor what Core ML is good for? No other is offered

@@ -1,7 +1,7 @@
 //! Tensors whose memory is written over.
 
 use rustorch_ir::Role;
-use rustorch_ir::ops::{Assign, Contiguous, UpdateSlice};
+use rustorch_ir::ops::{Assign, Contiguous, Expand, UpdateSlice};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -29,7 +29,8 @@ impl Tensor {
             return Ok(self);
         }
         self.prepare_update(NAME)?;
-        let mut source = source.to_dtype(self.dtype())?.broadcast_to(self.shape())?;
+        let shape = self.ty().shape.clone();
+        let mut source = Self::apply(NAME, Expand { shape }, &[&source.cast(NAME, self.dtype())?])?;
         if source.may_share_memory(self) {
             source = Self::apply(NAME, Contiguous, &[&source])?;
         }

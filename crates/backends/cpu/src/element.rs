@@ -15,19 +15,19 @@ use crate::half_precision::{
 macro_rules! with_type {
     ($dtype:expr, floats $T:ident => $body:expr) => {
         $crate::element::with_type!(@ $dtype, $T => $body,
-            F64: f64, F32: f32, F16: half::f16, BF16: half::bf16)
+            F64: f64, F32: f32; F16: half::f16, BF16: half::bf16)
     };
     ($dtype:expr, ints $T:ident => $body:expr) => {
         $crate::element::with_type!(@ $dtype, $T => $body,
-            I64: i64, I32: i32, I16: i16, I8: i8, U8: u8, U16: u16, U32: u32, U64: u64, Bool: u8)
+            I64: i64, I32: i32, U8: u8, Bool: u8; I16: i16, I8: i8, U16: u16, U32: u32, U64: u64)
     };
     ($dtype:expr, floats8 $T:ident => $body:expr) => {
         $crate::element::with_type!(@ $dtype, $T => $body,
-            F8E4M3: rustorch_ir::F8E4M3, F8E5M2: rustorch_ir::F8E5M2)
+            ; F8E4M3: rustorch_ir::F8E4M3, F8E5M2: rustorch_ir::F8E5M2)
     };
     ($dtype:expr, complex $T:ident => $body:expr) => {
         $crate::element::with_type!(@ $dtype, $T => $body,
-            Complex64: num_complex::Complex<f32>, Complex128: num_complex::Complex<f64>)
+            ; Complex64: num_complex::Complex<f32>, Complex128: num_complex::Complex<f64>)
     };
     ($dtype:expr, reals $T:ident => $body:expr) => {
         match $dtype {
@@ -58,14 +58,28 @@ macro_rules! with_type {
             _ => Err($crate::element::unknown($dtype)),
         }
     };
-    (@ $dtype:expr, $T:ident => $body:expr, $($variant:ident: $type:ty),+) => {
+    // Types that are always there, and those of the feature `dtypes`.
+    (
+        @ $dtype:expr, $T:ident => $body:expr,
+        $($variant:ident: $type:ty),*; $($other:ident: $other_type:ty),+
+    ) => {
         match $dtype {
-            $(rustorch_ir::DType::$variant => { type $T = $type; $body })+
+            $(rustorch_ir::DType::$variant => { type $T = $type; $body })*
+            $(rustorch_ir::DType::$other if cfg!(feature = "dtypes") => {
+                type $T = $other_type;
+                $body
+            })+
             other => Err($crate::element::unknown(other)),
         }
     };
 }
 pub(crate) use with_type;
+
+/// Are there kernels for elements of `dtype`, or is it one that the feature `dtypes` would bring? Blocks
+/// are for each kernel to say.
+pub(crate) fn is_known(dtype: DType) -> bool {
+    dtype.is_block() || with_type!(dtype, scalars T => Ok(size_of::<T>())).is_ok()
+}
 
 /// The answer to a dtype that a kernel did not say it accepts.
 pub(crate) fn unknown(dtype: DType) -> crate::kernel::Misuse {

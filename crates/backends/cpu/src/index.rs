@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustorch_ir::{Layout, Shape};
+use rustorch_ir::{DType, Layout, Shape};
 use smallvec::SmallVec;
 
 use crate::element::Element;
@@ -21,37 +21,58 @@ pub(crate) fn coordinates(shape: &[usize], mut flat: usize) -> SmallVec<[usize; 
     coordinates
 }
 
-/// A type of indices.
-pub(crate) trait Index: Element<Compute = Self> + Into<i64> {}
-
-impl<I: Element<Compute = I> + Into<i64>> Index for I {}
-
-/// Evaluates `$body` with `$I` standing for the [`Index`] that `$dtype` is.
-macro_rules! with_index {
-    ($dtype:expr, $I:ident => $body:expr) => {
-        match $dtype {
-            rustorch_ir::DType::I64 => {
-                type $I = i64;
-                $body
-            }
-            _ => {
-                type $I = i32;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use with_index;
-
 /// The index as a number without sign: one that no dimension has, if it has a sign.
 #[inline(always)]
-pub(crate) fn unsigned(index: impl Index) -> usize {
-    let index: i64 = index.into();
+pub(crate) fn unsigned(index: i64) -> usize {
     usize::try_from(index as u64).unwrap_or(usize::MAX)
 }
 
 /// Indices that are read together.
 pub(crate) const BLOCK: usize = 4096;
+
+/// An operand of indices of either type, read as `i64`.
+#[derive(Clone)]
+pub(crate) enum Indices<'a> {
+    /// Of `i64`.
+    Wide(Reader<'a, i64>),
+    /// Of `i32`, with room to widen them.
+    Narrow(Reader<'a, i32>, Vec<i64>),
+}
+
+impl<'a> Indices<'a> {
+    /// Reads `index` through `layout`, made from its own by looking at it in another way.
+    pub(crate) fn new(index: &View<'a>, layout: &Layout) -> Self {
+        match index.dtype() {
+            DType::I64 => Self::Wide(Reader::new(index, layout)),
+            _ => Self::Narrow(Reader::new(index, layout), Vec::new()),
+        }
+    }
+
+    /// Reads `index` as it is.
+    pub(crate) fn whole(index: &View<'a>) -> Self {
+        Self::new(index, index.layout)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Wide(indices) => indices.len(),
+            Self::Narrow(indices, _) => indices.len(),
+        }
+    }
+
+    /// `len` of them from `start` on, in row-major order.
+    pub(crate) fn read(&mut self, start: usize, len: usize) -> &[i64] {
+        match self {
+            Self::Wide(indices) => indices.read(start, len),
+            Self::Narrow(indices, widened) => {
+                widened.clear();
+                widened.extend(indices.read(start, len).iter().map(|&i| i64::from(i)));
+                widened
+            }
+        }
+    }
+}
 
 /// Checks indices of a dimension, on several threads.
 pub(crate) struct Check {
@@ -72,7 +93,7 @@ impl Check {
 
     /// The index `number`, if it is inside.
     #[inline(always)]
-    pub(crate) fn inside(&self, index: impl Index, number: usize) -> Option<usize> {
+    pub(crate) fn inside(&self, index: i64, number: usize) -> Option<usize> {
         let index = unsigned(index);
         if index < self.size {
             return Some(index);
@@ -89,12 +110,12 @@ impl Check {
 
     /// Refuses the first index outside, if there was one: of those of `index`, again and again,
     /// for dimension `dim` of `x`.
-    pub(crate) fn finish<I: Index>(self, index: &View, x: &View, dim: usize) -> Result<(), Misuse> {
+    pub(crate) fn finish(self, index: &View, x: &View, dim: usize) -> Result<(), Misuse> {
         let at = match self.outside.into_inner() {
             usize::MAX => return Ok(()),
             at => at % index.layout.elements(),
         };
-        let value: i64 = Reader::<I>::whole(index).read(at, 1)[0].into();
+        let value = Indices::whole(index).read(at, 1)[0];
         let (at, size) = (coordinates(index.shape(), at), self.size);
         let range = format!("outside the {size} indices of dimension {dim} of {}", x.ty);
         Err(Misuse(format!("the index {value} at {at:?} is {range}")))
@@ -109,32 +130,30 @@ pub(crate) fn indices(
     x: &View,
     dim: usize,
 ) -> Result<Vec<usize>, Misuse> {
-    with_index!(index.dtype(), I => {
-        let check = Check::new(x.shape()[dim]);
-        let from = Reader::<I>::whole(index);
-        let mut indices = vec![0; from.len()];
-        for_rows(pool, &mut indices, 1, 1, |first, part| {
-            let mut from = from.clone();
-            let from = (first..).zip(from.read(first, part.len()));
-            for (to, (number, &index)) in part.iter_mut().zip(from) {
-                *to = check.inside(index, number).unwrap_or_default();
-            }
-        });
-        check.finish::<I>(index, x, dim)?;
-        Ok(indices)
-    })
+    let check = Check::new(x.shape()[dim]);
+    let from = Indices::whole(index);
+    let mut indices = vec![0; from.len()];
+    for_rows(pool, &mut indices, 1, 1, |first, part| {
+        let mut from = from.clone();
+        let from = (first..).zip(from.read(first, part.len()));
+        for (to, (number, &index)) in part.iter_mut().zip(from) {
+            *to = check.inside(index, number).unwrap_or_default();
+        }
+    });
+    check.finish(index, x, dim)?;
+    Ok(indices)
 }
 
 /// Sets each element of `out`, of shape `shape`, to the element of `x` at the same
 /// coordinates, but for that of `dim`, which the index of the same number tells. Those whose
 /// index is outside, as `check` notes, keep what they are.
-pub(crate) fn take<T: Element, I: Index>(
+pub(crate) fn take<T: Element>(
     pool: &Pool,
     out: &mut [T],
     shape: &Shape,
     x: &View,
     dim: usize,
-    index: &Reader<I>,
+    index: &Indices,
     check: &Check,
 ) {
     let data: &[T] = x.data();

@@ -17,7 +17,6 @@ mod kernels;
 mod launch;
 mod lines;
 mod math;
-mod matrices;
 #[cfg(target_arch = "x86_64")]
 mod planes;
 pub mod pool;
@@ -98,7 +97,9 @@ impl Backend for Cpu {
     }
 
     fn supports(&self, signature: &Signature) -> bool {
-        self.kernels.find(signature).is_some()
+        let types = signature.inputs.iter().copied().chain(signature.outputs);
+        let known = types.map(|ty| ty.dtype).all(element::is_known);
+        known && self.kernels.find(signature).is_some()
     }
 
     fn memory(&self) -> &dyn DeviceMemory {

@@ -30,17 +30,20 @@ pub(crate) fn map_lines<X: Element, Y: Element>(
     f: impl Fn(&[X::Compute], &mut [Y::Compute]) + Sync,
 ) {
     let x = &args.inputs[0];
-    map_lines_to::<X, Y>(args.pool, x, &mut args.output, dim, work, f);
+    map_lines_to::<X, Y>(args.pool, x, &mut args.output, dim, work, &f);
 }
 
-/// [`map_lines`] from `x` to `y`.
+/// What is done to a line.
+type LineFunction<'f, X, Y> = dyn Fn(&[X], &mut [Y]) + Sync + 'f;
+
+/// [`map_lines`] from `x` to `y`: compiled once for all functions of the same types.
 pub(crate) fn map_lines_to<X: Element, Y: Element>(
     pool: &Pool,
     x: &View,
     y: &mut Target,
     dim: usize,
     work: usize,
-    f: impl Fn(&[X::Compute], &mut [Y::Compute]) + Sync,
+    f: &LineFunction<X::Compute, Y::Compute>,
 ) {
     let shape = &y.ty.shape;
     let (from, to) = (x.shape()[dim], shape[dim]);

@@ -1,7 +1,10 @@
 //! Matrix products, cut into tiles that threads share.
 
+#[cfg(not(feature = "simd"))]
+use std::array::from_fn;
 use std::ops::Range;
 
+#[cfg(feature = "simd")]
 use gemm::Parallelism;
 use num_traits::{One, Zero};
 use rustorch_ir::{Layout, Shape};
@@ -103,7 +106,7 @@ impl<'a, T> Batch<'a, T> {
 ///
 /// # Panics
 /// `a` or `b` has fewer elements.
-pub(crate) unsafe fn multiply<T: Zero + One + 'static>(
+pub(crate) unsafe fn multiply<T: Zero + One + Copy + 'static>(
     [m, k, n]: [usize; 3],
     a: Matrix<T>,
     b: Matrix<T>,
@@ -111,6 +114,7 @@ pub(crate) unsafe fn multiply<T: Zero + One + 'static>(
     row: usize,
 ) {
     assert!(a.holds(m, k) && b.holds(k, n), "operands of a product");
+    #[cfg(feature = "simd")]
     // SAFETY: the operands have just been checked, the result is the caller's promise.
     unsafe {
         gemm::gemm(
@@ -134,6 +138,54 @@ pub(crate) unsafe fn multiply<T: Zero + One + 'static>(
             false,
             Parallelism::None,
         );
+    }
+    #[cfg(not(feature = "simd"))]
+    // SAFETY: promised by the caller.
+    multiply_rows([m, k, n], a, b, |i| unsafe {
+        std::slice::from_raw_parts_mut(out.add(i * row), n)
+    });
+}
+
+/// Writes `a [m, k] · b [k, n]` to `m` rows of `n`, by loops that the compiler makes vector instructions of.
+#[cfg(not(feature = "simd"))]
+fn multiply_rows<'o, T: Zero + One + Copy + 'o>(
+    [m, k, n]: [usize; 3],
+    a: Matrix<T>,
+    b: Matrix<T>,
+    row: impl Fn(usize) -> &'o mut [T],
+) {
+    /// Rows of `b` that are gone through together, so that each element of the result is loaded once
+    /// for all.
+    const TOGETHER: usize = 4;
+    /// Rows of `b` that stay in the cache while those of the result go by.
+    const DEPTH: usize = 64;
+
+    let mut packed = vec![T::zero(); DEPTH * n];
+    (0..m).for_each(|i| row(i).fill(T::zero()));
+    for depth in (0..if n > 0 { k } else { 0 }).step_by(DEPTH) {
+        let rows = depth..k.min(depth + DEPTH);
+        let (some, rest) = packed.split_at_mut(rows.len() * n);
+        for (to, at) in some.chunks_exact_mut(n).zip(rows.clone()) {
+            let columns = (0..n).map(|j| b.data[at * b.strides[0] + j * b.strides[1]]);
+            to.iter_mut().zip(columns).for_each(|(to, x)| *to = x);
+        }
+        rest.fill(T::zero());
+        for i in 0..m {
+            let out = row(i);
+            let factor = |at: usize| match at < rows.end {
+                true => a.data[i * a.strides[0] + at * a.strides[1]],
+                false => T::zero(),
+            };
+            let fours = rows.clone().step_by(TOGETHER);
+            for (b, at) in packed.chunks_exact(TOGETHER * n).zip(fours) {
+                let factors: [T; TOGETHER] = from_fn(|i| factor(at + i));
+                let b: [&[T]; TOGETHER] = from_fn(|i| &b[i * n..][..n]);
+                for (j, y) in out.iter_mut().enumerate() {
+                    let [p, q, r, s]: [T; TOGETHER] = from_fn(|i| factors[i] * b[i][j]);
+                    *y = *y + ((p + q) + (r + s));
+                }
+            }
+        }
     }
 }
 

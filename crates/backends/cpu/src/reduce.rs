@@ -144,63 +144,59 @@ impl Reduction<'_, '_> {
 
     fn combined<T: Element, Y: Element, C: Combine<T::Compute>>(
         self,
-        finish: impl Fn(C::Total) -> Y::Compute + Sync,
+        finish: fn(C::Total) -> Y::Compute,
     ) {
         let (pool, order, out) = (self.pool, self.order, cast_slice_mut(self.out));
-        match self.elements {
+        let x = match self.elements {
             Elements::View(x) | Elements::Squares(x) => {
                 let layout = x.layout.permute(&order.dims());
-                let x = Reader::<T>::new(x, &layout);
-                reduce::<T, Y, C, _>(pool, &x, order, out, finish);
+                Source::Memory(Reader::<T>::new(x, &layout))
             }
-            Elements::Blocks(blocks) => {
-                let x = Computed::<T> {
-                    blocks: Blocks::clone(blocks),
-                    widened: Vec::new(),
-                };
-                reduce::<T, Y, C, _>(pool, &x, order, out, finish);
-            }
-        }
+            Elements::Blocks(blocks) => Source::Computed {
+                blocks: blocks.clone(),
+                widened: Vec::new(),
+            },
+        };
+        reduce::<T, Y, C::Total>(pool, &x, order, out, Loops::of::<C>(), finish);
     }
 }
 
 /// Elements in order, some at a time.
-trait Read<T: Element>: Clone + Sync {
-    /// How many are best read at a time.
-    const BLOCK: usize;
-    /// Cost of reading one beside an addition.
-    fn work(&self) -> usize;
-    fn read(&mut self, start: usize, len: usize) -> &[T::Compute];
-}
-
-impl<T: Element> Read<T> for Reader<'_, T> {
-    const BLOCK: usize = if T::CONVERTED { BLOCK } else { SEGMENT };
-
-    fn work(&self) -> usize {
-        0
-    }
-
-    fn read(&mut self, start: usize, len: usize) -> &[T::Compute] {
-        Reader::read(self, start, len)
-    }
-}
-
-/// [`Blocks`] of elements of a type.
 #[derive(Clone)]
-struct Computed<'a, T: Element> {
-    blocks: Blocks<'a>,
-    widened: Vec<T::Compute>,
+enum Source<'a, T: Element> {
+    Memory(Reader<'a, T>),
+    Computed {
+        blocks: Box<Blocks<'a>>,
+        widened: Vec<T::Compute>,
+    },
 }
 
-impl<T: Element> Read<T> for Computed<'_, T> {
-    const BLOCK: usize = BLOCK;
-
-    fn work(&self) -> usize {
-        self.blocks.work()
+impl<T: Element> Source<'_, T> {
+    /// How many are best read at a time.
+    fn block(&self) -> usize {
+        match self {
+            Self::Memory(_) if !T::CONVERTED => SEGMENT,
+            _ => BLOCK,
+        }
     }
 
+    /// Cost of reading one beside an addition.
+    fn work(&self) -> usize {
+        match self {
+            Self::Memory(_) => 0,
+            Self::Computed { blocks, .. } => blocks.work(),
+        }
+    }
+
+    // What is read is much, and inlined this would be compiled for each loop that reads.
+    #[inline(never)]
     fn read(&mut self, start: usize, len: usize) -> &[T::Compute] {
-        T::widen(cast_slice(self.blocks.read(start, len)), &mut self.widened)
+        match self {
+            Self::Memory(reader) => reader.read(start, len),
+            Self::Computed { blocks, widened } => {
+                T::widen(cast_slice(blocks.read(start, len)), widened)
+            }
+        }
     }
 }
 
@@ -330,15 +326,36 @@ impl<X: Ordered> Combine<X> for Smallest {
     }
 }
 
-/// Combines elements with `C` and rounds the results with `finish`.
-fn reduce<T: Element, Y: Element, C: Combine<T::Compute>, R: Read<T>>(
+/// The loops of a [`Combine`], through which one function serves all that have these types.
+struct Loops<X, A> {
+    start: A,
+    join: fn(A, A) -> A,
+    /// See [`Rows`].
+    rows: fn(&mut [A], &[X]),
+    /// See [`Columns`].
+    columns: fn(&mut [A], &[X]),
+}
+
+impl<X: Copy, A> Loops<X, A> {
+    fn of<C: Combine<X, Total = A>>() -> Self {
+        Self {
+            start: C::start(),
+            join: C::join,
+            rows: |results, x| Level::current().run(Rows::<_, _, C>::new(results, x)),
+            columns: |results, x| Level::current().run(Columns::<_, _, C>::new(results, x)),
+        }
+    }
+}
+
+/// Combines elements with these loops and rounds the results with `finish`.
+fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
     pool: &Pool,
-    x: &R,
+    x: &Source<T>,
     order: &Order,
     out: &mut [Y],
-    finish: impl Fn(C::Total) -> Y::Compute + Sync,
+    combine: Loops<T::Compute, A>,
+    finish: fn(A) -> Y::Compute,
 ) {
-    let level = Level::current();
     let &Order {
         len,
         count,
@@ -354,7 +371,7 @@ fn reduce<T: Element, Y: Element, C: Combine<T::Compute>, R: Read<T>>(
         false => SEGMENT,
     };
     let segments = len.div_ceil(each.max(1)).max(1);
-    let mut partial = vec![C::start(); count * segments];
+    let mut partial = vec![combine.start; count * segments];
     if by_columns {
         // Threads share either segments, each with all columns, or the columns.
         let row = if segments > 1 { count } else { 1 };
@@ -375,11 +392,7 @@ fn reduce<T: Element, Y: Element, C: Combine<T::Compute>, R: Read<T>>(
                         let column = column + block * BLOCK;
                         for row in segment * each..len.min((segment + 1) * each) {
                             let x = x.read(row * count + column, results.len());
-                            level.run(Columns::<_, _, C> {
-                                results,
-                                x,
-                                combine: PhantomData,
-                            });
+                            (combine.columns)(results, x);
                         }
                     }
                 }
@@ -401,16 +414,16 @@ fn reduce<T: Element, Y: Element, C: Combine<T::Compute>, R: Read<T>>(
                 if rows > 1 && len > 0 {
                     for (i, results) in part.chunks_mut(rows).enumerate() {
                         let x = x.read((first + i * rows) * len, results.len() * len);
-                        level.run(Rows::<_, _, C>::new(results, x));
+                        (combine.rows)(results, x);
                     }
                     return;
                 }
                 for (i, result) in (first..).zip(part.chunks_mut(1)) {
                     let (row, segment) = (i / segments, i % segments);
                     let end = len.min((segment + 1) * SEGMENT);
-                    for at in (segment * SEGMENT..end).step_by(R::BLOCK) {
-                        let x = x.read(row * len + at, R::BLOCK.min(end - at));
-                        level.run(Rows::<_, _, C>::new(result, x));
+                    for at in (segment * SEGMENT..end).step_by(x.block()) {
+                        let some = x.block().min(end - at);
+                        (combine.rows)(result, x.read(row * len + at, some));
                     }
                 }
             },
@@ -426,7 +439,7 @@ fn reduce<T: Element, Y: Element, C: Combine<T::Compute>, R: Read<T>>(
         Y::write(part, &mut Vec::new(), |part| {
             for (i, y) in (first..).zip(part) {
                 let of_result = (0..segments).map(|s| partial[i * next + s * across]);
-                *y = finish(of_result.fold(C::start(), C::join));
+                *y = finish(of_result.fold(combine.start, combine.join));
             }
         });
     });
@@ -465,6 +478,17 @@ struct Columns<'a, X, A, C> {
     results: &'a mut [A],
     x: &'a [X],
     combine: PhantomData<C>,
+}
+
+impl<'a, X, A, C> Columns<'a, X, A, C> {
+    fn new(results: &'a mut [A], x: &'a [X]) -> Self {
+        let combine = PhantomData;
+        Self {
+            results,
+            x,
+            combine,
+        }
+    }
 }
 
 impl<X: Copy, C: Combine<X>> Kernel for Columns<'_, X, C::Total, C> {

@@ -50,7 +50,7 @@ impl OpDef for Compare {
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [a, b] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, a, b)?;
-        let expected = format_args!("a dtype that {:?} is defined for", self.op);
+        let expected = "a dtype that it is defined for";
         require(Self::NAME, self.op.accepts(a.dtype), expected, a)?;
         let shape = broadcast_shapes(Self::NAME, &a.shape, &b.shape)?;
         Ok(smallvec![TensorType::new(shape, DType::Bool)])

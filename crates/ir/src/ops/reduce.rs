@@ -112,7 +112,7 @@ impl OpDef for Reduce {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
-        let expected = format_args!("a dtype that {:?} is defined for", self.op);
+        let expected = "a dtype that it is defined for";
         require(Self::NAME, self.op.accepts(x.dtype), expected, x)?;
         let shape = reduced_shape(Self::NAME, x, &self.dims, self.keepdim)?;
         let empty = self.dims.iter().any(|&d| x.shape[d] == 0);

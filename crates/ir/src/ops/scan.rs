@@ -72,7 +72,7 @@ impl OpDef for Scan {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
-        let expected = format_args!("a dtype that the scan {:?} is defined for", self.op);
+        let expected = "a dtype that it is defined for";
         require(Self::NAME, self.op.accepts(x.dtype), expected, x)?;
         require_dim(Self::NAME, x, self.dim)?;
         let dtype = self.op.output(x.dtype);

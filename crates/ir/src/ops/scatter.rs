@@ -64,7 +64,7 @@ impl OpDef for Scatter {
             "index and source of one shape",
             format!("{index} and {source}"),
         )?;
-        let expected = format_args!("a dtype that {:?} is defined for", self.mode);
+        let expected = "a dtype that it is defined for";
         require(Self::NAME, self.mode.accepts(x.dtype), expected, x)?;
         Ok(smallvec![x.clone()])
     }

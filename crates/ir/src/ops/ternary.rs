@@ -43,7 +43,7 @@ impl OpDef for Ternary {
         let [a, b, c] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, a, b)?;
         require_same(Self::NAME, a, c)?;
-        let expected = format_args!("a dtype that {:?} is defined for", self.op);
+        let expected = "a dtype that it is defined for";
         require(Self::NAME, self.op.accepts(a.dtype), expected, a)?;
         let shape = broadcast_shapes(Self::NAME, &a.shape, &b.shape)?;
         let shape = broadcast_shapes(Self::NAME, &shape, &c.shape)?;

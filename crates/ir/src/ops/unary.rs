@@ -234,7 +234,7 @@ impl OpDef for Unary {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
-        let expected = format_args!("a dtype that {:?} is defined for", self.op);
+        let expected = "a dtype that it is defined for";
         require(Self::NAME, self.op.accepts(x.dtype), expected, x)?;
         Ok(smallvec![TensorType::new(
             x.shape.clone(),

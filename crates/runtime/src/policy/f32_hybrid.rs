@@ -3,7 +3,7 @@
 
 use rustorch_ir::OpKind;
 
-use super::{Offer, Subject, coreml_takes};
+use super::{Offer, Subject, coreml_takes, put_first};
 use crate::placement::{Chain, Reason};
 use crate::{DeviceType, OpType};
 
@@ -31,19 +31,20 @@ pub(super) fn sort(offer: &mut Offer, subject: &Subject, all: &Chain) {
     match subject.op_type {
         _ if subject.kind == Some(OpKind::UpdateSlice) => {
             offer.reason = Reason::Rule("f32 hybrid: state is where products read it");
-            offer.ids.sort_by_key(|&id| !is_gpu(id));
+            put_first(&mut offer.ids, &is_gpu);
         }
         Some(OpType::LinearAlgebra) if subject.elements > LARGE_PRODUCT => {
             offer.reason = Reason::Rule("f32 hybrid: a product above 10 000 elements");
-            offer.ids.sort_by_key(|&id| !is_gpu(id));
+            put_first(&mut offer.ids, &is_gpu);
         }
         Some(OpType::Convolution | OpType::Activation) => {
             offer.reason = Reason::Rule("f32 hybrid: convolutions and activations");
-            offer.ids.sort_by_key(|&id| (!is_coreml(id), !is_gpu(id)));
+            put_first(&mut offer.ids, &is_gpu);
+            put_first(&mut offer.ids, &is_coreml);
         }
         _ => {
             offer.reason = Reason::Policy("f32 hybrid: all else is the CPU's");
-            offer.ids.sort_by_key(|&id| device(id) != DeviceType::Cpu);
+            put_first(&mut offer.ids, &|id| device(id) == DeviceType::Cpu);
         }
     }
 }

@@ -129,7 +129,7 @@ fn sources_are_broadcast_converted_and_may_be_the_tensor_itself() -> Outcome {
 #[test]
 fn what_cannot_be_written_over_says_so() -> Outcome {
     let mut x = tensor![1.0, 2.0];
-    assert!(error(x.copy_(&tensor![1.0, 2.0, 3.0]).map(|_| ())).contains("expand"));
+    assert!(error(x.copy_(&tensor![1.0, 2.0, 3.0]).map(|_| ())).starts_with("copy_: "));
     let mut part = x.narrow(0, 0, 1)?;
     assert!(error(part.copy_(&tensor![1.0]).map(|_| ())).contains("all of its memory"));
     x.requires_grad_(true)?;

@@ -4,10 +4,9 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
-use crate::index::{Check, take, with_index};
+use crate::index::{Check, Indices, take};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
-use crate::reader::Reader;
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Gather,
@@ -27,13 +26,11 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     let (x, index) = (&args.inputs[0], &args.inputs[1]);
     let shape = args.output.ty.shape.clone();
     let out = &mut args.output;
-    with_index!(index.dtype(), I => {
-        let check = Check::new(x.shape()[op.dim]);
-        with_type!(x.dtype(), words T => {
-            let picks = Reader::<I>::whole(index);
-            take::<T, I>(args.pool, out.data(), &shape, x, op.dim, &picks, &check);
-            Ok(())
-        })?;
-        check.finish::<I>(index, x, op.dim)
-    })
+    let check = Check::new(x.shape()[op.dim]);
+    let picks = Indices::whole(index);
+    with_type!(x.dtype(), words T => {
+        take::<T>(args.pool, out.data(), &shape, x, op.dim, &picks, &check);
+        Ok(())
+    })?;
+    check.finish(index, x, op.dim)
 }

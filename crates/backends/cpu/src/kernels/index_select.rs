@@ -4,7 +4,7 @@ use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::index::{Check, indices, take, with_index};
+use crate::index::{Check, Indices, indices, take};
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
 use crate::reader::Reader;
@@ -39,15 +39,13 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     layout.strides.fill(0);
     layout.strides[op.dim] = index.layout.strides[0];
     layout.offset = index.layout.offset;
-    with_index!(index.dtype(), I => {
-        let check = Check::new(x.shape()[op.dim]);
-        with_type!(x.dtype(), words T => {
-            let picks = Reader::<I>::new(index, &layout);
-            take::<T, I>(args.pool, args.output.data(), &shape, x, op.dim, &picks, &check);
-            Ok(())
-        })?;
-        check.finish::<I>(index, x, op.dim)
-    })
+    let check = Check::new(x.shape()[op.dim]);
+    let picks = Indices::new(index, &layout);
+    with_type!(x.dtype(), words T => {
+        take::<T>(args.pool, args.output.data(), &shape, x, op.dim, &picks, &check);
+        Ok(())
+    })?;
+    check.finish(index, x, op.dim)
 }
 
 /// Copies row by row: what is behind one index of `dim`.

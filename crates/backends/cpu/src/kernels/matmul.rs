@@ -208,7 +208,7 @@ fn row_major<'a, T: Element>(
     Batch::new(reader.all(), &layout, lead)
 }
 
-pub(super) fn products<T: Zero + One + Send + Sync + 'static>(
+pub(super) fn products<T: Zero + One + Copy + Send + Sync + 'static>(
     pool: &Pool,
     a: &Batch<T>,
     b: &Batch<T>,

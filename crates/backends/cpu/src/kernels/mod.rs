@@ -8,37 +8,30 @@ mod assign;
 mod attention;
 mod binary;
 mod cast;
-mod cholesky;
 mod compare;
 mod concat;
 mod contiguous;
 mod conv2d;
 mod conv_transpose2d;
 mod cross_entropy;
-mod eig;
-mod eigh;
 mod embedding;
+#[cfg(feature = "fft")]
 mod fft;
 mod flip;
 mod full;
 mod fused_linear;
 mod gather;
-mod geqrf;
 mod group_norm;
 mod host;
-mod householder_product;
 mod index_select;
 mod layer_norm;
-mod ldl;
-mod ldl_solve;
+#[cfg(feature = "linalg")]
+mod linalg;
 mod linear;
-mod lu;
 mod lu_pivots_to_permutation;
 mod matmul;
-mod matrix_exp;
 mod pad;
 mod pool2d;
-mod qr;
 mod random;
 mod reduce;
 mod resample;
@@ -48,8 +41,6 @@ mod scan;
 mod scatter;
 mod select;
 mod softmax;
-mod solve_triangular;
-mod svd;
 mod ternary;
 mod top_k;
 mod triangle;
@@ -60,65 +51,60 @@ use rustorch_runtime::KernelTable;
 
 use crate::launch::Launch;
 
-/// Every kernel. What is not here, the CPU does not do.
+/// Every kernel. What is not here, or in a feature that is left out, the CPU does not do.
 pub(crate) fn table() -> KernelTable<Launch> {
-    KernelTable::new(vec![
-        activation::KERNEL,
-        add_rms_norm::KERNEL,
-        arange::KERNEL,
-        arg_reduce::KERNEL,
-        assign::KERNEL,
-        attention::KERNEL,
-        binary::INTEGER_DIVISION,
-        binary::KERNEL,
-        cast::DEQUANTIZATION,
-        cast::KERNEL,
-        cholesky::KERNEL,
-        compare::KERNEL,
-        concat::KERNEL,
-        contiguous::KERNEL,
-        conv2d::KERNEL,
-        conv_transpose2d::KERNEL,
-        cross_entropy::KERNEL,
-        eig::KERNEL,
-        eigh::KERNEL,
-        scan::KERNEL,
-        embedding::KERNEL,
-        fft::KERNEL,
-        flip::KERNEL,
-        full::KERNEL,
-        fused_linear::KERNEL,
-        gather::KERNEL,
-        geqrf::KERNEL,
-        group_norm::KERNEL,
-        householder_product::KERNEL,
-        index_select::KERNEL,
-        layer_norm::KERNEL,
-        linear::KERNEL,
-        ldl::KERNEL,
-        ldl_solve::KERNEL,
-        lu::KERNEL,
-        host::KERNEL,
-        lu_pivots_to_permutation::KERNEL,
-        matmul::KERNEL,
-        matrix_exp::KERNEL,
-        pad::KERNEL,
-        pool2d::KERNEL,
-        qr::KERNEL,
-        random::KERNEL,
-        reduce::KERNEL,
-        resample::KERNEL,
-        rms_norm::KERNEL,
-        rope::KERNEL,
-        scatter::KERNEL,
-        select::KERNEL,
-        softmax::KERNEL,
-        solve_triangular::KERNEL,
-        svd::KERNEL,
-        ternary::KERNEL,
-        top_k::KERNEL,
-        triangle::KERNEL,
-        unary::KERNEL,
-        update_slice::KERNEL,
-    ])
+    let families = [
+        #[cfg(feature = "fft")]
+        vec![fft::KERNEL],
+        #[cfg(feature = "linalg")]
+        Vec::from(linalg::KERNELS),
+        match cfg!(feature = "llm") {
+            true => vec![attention::KERNEL, fused_linear::KERNEL, linear::KERNEL],
+            false => Vec::new(),
+        },
+        vec![
+            activation::KERNEL,
+            add_rms_norm::KERNEL,
+            arange::KERNEL,
+            arg_reduce::KERNEL,
+            assign::KERNEL,
+            binary::INTEGER_DIVISION,
+            binary::KERNEL,
+            cast::DEQUANTIZATION,
+            cast::KERNEL,
+            compare::KERNEL,
+            concat::KERNEL,
+            contiguous::KERNEL,
+            conv2d::KERNEL,
+            conv_transpose2d::KERNEL,
+            cross_entropy::KERNEL,
+            scan::KERNEL,
+            embedding::KERNEL,
+            flip::KERNEL,
+            full::KERNEL,
+            gather::KERNEL,
+            group_norm::KERNEL,
+            index_select::KERNEL,
+            layer_norm::KERNEL,
+            host::KERNEL,
+            lu_pivots_to_permutation::KERNEL,
+            matmul::KERNEL,
+            pad::KERNEL,
+            pool2d::KERNEL,
+            random::KERNEL,
+            reduce::KERNEL,
+            resample::KERNEL,
+            rms_norm::KERNEL,
+            rope::KERNEL,
+            scatter::KERNEL,
+            select::KERNEL,
+            softmax::KERNEL,
+            ternary::KERNEL,
+            top_k::KERNEL,
+            triangle::KERNEL,
+            unary::KERNEL,
+            update_slice::KERNEL,
+        ],
+    ];
+    KernelTable::new(families.into_iter().flatten().collect())
 }

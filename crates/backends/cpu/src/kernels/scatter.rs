@@ -7,10 +7,10 @@ use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::index::{BLOCK, Check, Index, unsigned, with_index};
+use crate::index::{BLOCK, Check, Indices, unsigned};
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
-use crate::reader::{Reader, Runs};
+use crate::reader::{Reader, Run, Runs};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Scatter,
@@ -27,39 +27,34 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     let Op::Scatter(op) = args.op else {
         return Err(Misuse("not a scatter".to_owned()));
     };
-    with_index!(args.inputs[1].dtype(), I => scatter_by::<I>(&mut args, op))
-}
-
-/// With indices of type `I`.
-fn scatter_by<I: Index>(args: &mut Args, op: &Scatter) -> Result<(), Misuse> {
     let dtype = args.output.dtype();
     match op.mode {
         ScatterMode::Set => with_type!(dtype, words T => {
-            scatter::<T, I>(args, op, |_, source| source)
+            scatter::<T>(&mut args, op, |_, source| source)
         }),
         ScatterMode::Add if dtype.is_float() => with_type!(dtype, floats T => {
-            scatter::<T, I>(args, op, |x, source| x + source)
+            scatter::<T>(&mut args, op, |x, source| x + source)
         }),
         ScatterMode::Add if dtype.is_complex() => with_type!(dtype, complex T => {
-            scatter::<T, I>(args, op, |x, source| x + source)
+            scatter::<T>(&mut args, op, |x, source| x + source)
         }),
         ScatterMode::Add => with_type!(dtype, ints T => {
-            scatter::<T, I>(args, op, |x: T, source| x.wrapping_add(source))
+            scatter::<T>(&mut args, op, |x: T, source| x.wrapping_add(source))
         }),
         ScatterMode::Prod if dtype.is_float() => with_type!(dtype, floats T => {
-            scatter::<T, I>(args, op, |x, source| x * source)
+            scatter::<T>(&mut args, op, |x, source| x * source)
         }),
         ScatterMode::Prod if dtype.is_complex() => with_type!(dtype, complex T => {
-            scatter::<T, I>(args, op, |x, source| x * source)
+            scatter::<T>(&mut args, op, |x, source| x * source)
         }),
         ScatterMode::Prod => with_type!(dtype, ints T => {
-            scatter::<T, I>(args, op, |x: T, source| x.wrapping_mul(source))
+            scatter::<T>(&mut args, op, |x: T, source| x.wrapping_mul(source))
         }),
         ScatterMode::Max => with_type!(dtype, reals T => {
-            scatter::<T, I>(args, op, larger)
+            scatter::<T>(&mut args, op, larger)
         }),
         ScatterMode::Min => with_type!(dtype, reals T => {
-            scatter::<T, I>(args, op, smaller)
+            scatter::<T>(&mut args, op, smaller)
         }),
     }
 }
@@ -89,14 +84,53 @@ fn is_nan<T: PartialOrd>(x: &T) -> bool {
 /// Elements that stay in the nearest caches between being copied and being combined.
 const NEAR: usize = 4096;
 
-/// Copies `x` and puts `combine(old, new)` where the index says, in row-major order. What
-/// is behind different indices of the first dimension is done in parallel, if that is not
-/// the dimension that is indexed.
-fn scatter<T: Element, I: Index>(
+/// Combines elements from places of a slab with others: those of a run, and for each the index that its
+/// place is that many strides behind.
+type Step<T> = dyn Fn(&mut [T], Run, Picks, &[T]) + Sync;
+
+/// Indices of a dimension of a slab.
+#[derive(Clone, Copy)]
+struct Picks<'a> {
+    indices: &'a [i64],
+    /// The number of the first among all.
+    first: usize,
+    /// Of the dimension.
+    stride: usize,
+    check: &'a Check,
+}
+
+/// Copies `x` and puts `combine(old, new)` where the index says, in row-major order.
+fn scatter<T: Element>(
     args: &mut Args,
     op: &Scatter,
-    combine: impl Fn(T, T) -> T + Sync,
+    combine: impl Fn(T, T) -> T + Sync + 'static,
 ) -> Result<(), Misuse> {
+    scatter_by::<T>(args, op, &move |slab, run, picks, new| {
+        let slab = &mut slab[run.at..];
+        let sources = (picks.first..).zip(picks.indices.iter().zip(new));
+        if [run.stride, picks.stride] == [0, 1] {
+            // One line, of neighbours.
+            let line = &mut slab[..picks.check.size];
+            for (number, (&index, &new)) in sources {
+                match line.get_mut(unsigned(index)) {
+                    Some(old) => *old = combine(*old, new),
+                    None => picks.check.note(number),
+                }
+            }
+            return;
+        }
+        for (i, (number, (&index, &new))) in sources.enumerate() {
+            if let Some(index) = picks.check.inside(index, number) {
+                let old = &mut slab[i * run.stride + index * picks.stride];
+                *old = combine(*old, new);
+            }
+        }
+    })
+}
+
+/// Copies `x` and combines with `step`. What is behind different indices of the first dimension is done
+/// in parallel, if that is not the dimension that is indexed.
+fn scatter_by<T: Element>(args: &mut Args, op: &Scatter, step: &Step<T>) -> Result<(), Misuse> {
     let [x, index, source] = [&args.inputs[0], &args.inputs[1], &args.inputs[2]];
     let slabs = if op.dim == 0 { 1 } else { x.shape()[0] };
     let indexed = if op.dim == 0 { 1 } else { index.shape()[0] };
@@ -110,7 +144,7 @@ fn scatter<T: Element, I: Index>(
     let [lines] = Layout::collapse([&lines]);
     let check = Check::new(x.shape()[op.dim]);
     let old = Reader::<T>::whole(x);
-    let (indices, new) = (Reader::<I>::whole(index), Reader::<T>::whole(source));
+    let (indices, new) = (Indices::whole(index), Reader::<T>::whole(source));
     let together = (NEAR / slab.max(1)).max(1);
     for_rows(
         args.pool,
@@ -127,31 +161,22 @@ fn scatter<T: Element, I: Index>(
                 for number in ((first * picked).min(all)..end.min(all)).step_by(BLOCK) {
                     let len = BLOCK.min(end.min(all) - number);
                     let (indices, new) = (indices.read(number, len), new.stored(number, len));
-                    let mut sources = (number..).zip(indices.iter().zip(new));
+                    let mut done = 0;
                     for run in Runs::new(&lines, number..number + len) {
-                        let sources = sources.by_ref().take(run.len);
-                        let part = &mut part[run.at - base..];
-                        if [run.stride, stride] == [0, 1] {
-                            // One line, of neighbours.
-                            let line = &mut part[..check.size];
-                            for (number, (&index, &new)) in sources {
-                                match line.get_mut(unsigned(index)) {
-                                    Some(old) => *old = combine(*old, new),
-                                    None => check.note(number),
-                                }
-                            }
-                            continue;
-                        }
-                        for (i, (number, (&index, &new))) in sources.enumerate() {
-                            if let Some(index) = check.inside(index, number) {
-                                let old = &mut part[i * run.stride + index * stride];
-                                *old = combine(*old, new);
-                            }
-                        }
+                        let some = done..done + run.len;
+                        let picks = Picks {
+                            indices: &indices[some.clone()],
+                            first: number + done,
+                            stride,
+                            check: &check,
+                        };
+                        done = some.end;
+                        let at = run.at - base;
+                        step(part, Run { at, ..run }, picks, &new[some]);
                     }
                 }
             }
         },
     );
-    check.finish::<I>(index, x, op.dim)
+    check.finish(index, x, op.dim)
 }

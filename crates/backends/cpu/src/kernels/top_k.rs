@@ -1,13 +1,13 @@
 //! The largest or smallest elements of each line, in order, and their places.
 
 use std::collections::BinaryHeap;
-use std::ops::Not;
+use std::ops::{BitXor, Not};
 
 use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::with_type;
-use crate::index::{Check, take};
+use crate::index::{Check, Indices, take};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
 use crate::lines::map_lines_to;
@@ -49,14 +49,14 @@ fn launch(args: Args) -> Result<(), Misuse> {
     };
     let shape = values.ty.shape.clone();
     with_type!(x.dtype(), reals T => {
-        map_lines_to::<T, i64>(pool, x, indices, op.dim, WORK, |x, y| top(x, op.largest, y));
+        map_lines_to::<T, i64>(pool, x, indices, op.dim, WORK, &|x, y| top(x, op.largest, y));
         Ok(())
     })?;
     // They are of the lines.
     let check = Check::new(x.shape()[op.dim]);
-    let picks = Reader::<i64>::of(indices.data(), &Layout::contiguous(&shape));
+    let picks = Indices::Wide(Reader::of(indices.data(), &Layout::contiguous(&shape)));
     with_type!(x.dtype(), words T => {
-        take::<T, i64>(pool, values.data(), &shape, x, op.dim, &picks, &check);
+        take::<T>(pool, values.data(), &shape, x, op.dim, &picks, &check);
         Ok(())
     })
 }
@@ -64,7 +64,7 @@ fn launch(args: Args) -> Result<(), Misuse> {
 /// A number that stands for an element: the less, the less the element is. NaN is the largest, and
 /// zeros of either sign are one.
 trait Keyed: Copy {
-    type Key: Ord + Copy + Not<Output = Self::Key>;
+    type Key: Ord + Copy + Default + Not<Output = Self::Key> + BitXor<Output = Self::Key>;
     /// Holds a key and a place of 32 bits.
     type Narrow: Packed<Self::Key>;
 
@@ -147,17 +147,17 @@ fn top<T: Keyed>(x: &[T], largest: bool, best: &mut [i64])
 where
     u128: Packed<T::Key>,
 {
-    let fits = u32::try_from(x.len()).is_ok();
-    match (fits, largest) {
-        (true, true) => top_by::<T, T::Narrow>(x, |x| !x.key(), best),
-        (true, false) => top_by::<T, T::Narrow>(x, T::key, best),
-        (false, true) => top_by::<T, u128>(x, |x| !x.key(), best),
-        (false, false) => top_by::<T, u128>(x, T::key, best),
+    match u32::try_from(x.len()) {
+        Ok(_) => top_by::<T, T::Narrow>(x, largest, best),
+        Err(_) => top_by::<T, u128>(x, largest, best),
     }
 }
 
-/// The places of the elements with the least keys.
-fn top_by<T: Keyed, P: Packed<T::Key>>(x: &[T], key: impl Fn(T) -> T::Key, best: &mut [i64]) {
+fn top_by<T: Keyed, P: Packed<T::Key>>(x: &[T], largest: bool, best: &mut [i64]) {
+    let none = T::Key::default();
+    let flipped = if largest { !none } else { none };
+    // The best has the least.
+    let key = |x: T| x.key() ^ flipped;
     let k = best.len();
     let pack = |(place, &x): (usize, &T)| P::new(key(x), place);
     let sorted = if 2 * k >= x.len() {

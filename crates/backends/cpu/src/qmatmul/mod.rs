@@ -67,6 +67,8 @@ pub(crate) fn pads(k: usize) -> bool {
 ///
 /// # Panics
 /// Unless `x` holds `t × k` and `y` holds `t × n` values.
+// Inlined, so that builds without the feature `llm`, which do not call it, compile no product.
+#[inline]
 pub fn linear(
     pool: &Pool,
     w: &Weight<'_>,

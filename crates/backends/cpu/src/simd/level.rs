@@ -11,6 +11,9 @@ use std::sync::OnceLock;
 /// Limits the level by name, see [`Level::current`].
 const VARIABLE: &str = "RUSTORCH_CPU_LEVEL";
 
+/// Are kernels compiled for other levels than the least?
+const SIMD: bool = cfg!(feature = "simd");
+
 macro_rules! levels {
     ($($(#[$attribute:meta])* $name:literal, $variant:ident($token:ty), $detect:expr;)+) => {
         /// A set of vector instructions that this machine has.
@@ -19,20 +22,25 @@ macro_rules! levels {
 
         #[derive(Clone, Copy, Debug)]
         enum Token {
+            Plain,
             $($(#[$attribute])* $variant($token)),+
         }
 
         impl Level {
             /// All levels of this machine, the best last.
             pub fn available() -> Vec<Self> {
-                let mut levels = Vec::new();
-                $($(#[$attribute])* levels.extend($detect.map(|token| Self(Token::$variant(token))));)+
+                let mut levels = vec![Self(Token::Plain)];
+                $($(#[$attribute])* {
+                    let token = if SIMD { $detect } else { None };
+                    levels.extend(token.map(|token| Self(Token::$variant(token))));
+                })+
                 levels
             }
 
             /// What the environment variable and the tests call it.
             pub fn name(self) -> &'static str {
                 match self.0 {
+                    Token::Plain => "plain",
                     $($(#[$attribute])* Token::$variant(_) => $name),+
                 }
             }
@@ -40,16 +48,16 @@ macro_rules! levels {
             /// Runs a kernel with the level's instructions.
             pub(crate) fn run<K: Kernel>(self, kernel: K) {
                 match self.0 {
-                    $($(#[$attribute])* Token::$variant(token) => token.run(kernel)),+
+                    $($(#[$attribute])* Token::$variant(token) if SIMD => token.run(kernel),)+
+                    _ => Plain.run(kernel),
                 }
             }
         }
     };
 }
 
-// The table of levels, from the least to the best.
+// The table of levels above the least, up to the best.
 levels! {
-    "plain", Plain(Plain), Some(Plain);
     #[cfg(target_arch = "x86_64")]
     "avx2", Avx2(Avx2<false>), Avx2::detect();
     #[cfg(target_arch = "x86_64")]
@@ -73,7 +81,7 @@ impl Level {
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn amx(self) -> Option<Amx> {
         match self.0 {
-            Token::Amx(amx) => Some(amx),
+            Token::Amx(amx) if SIMD => Some(amx),
             _ => None,
         }
     }
@@ -82,7 +90,7 @@ impl Level {
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn bf16(self) -> Option<Bf16> {
         match self.0 {
-            Token::Avx512Bf16(unit) => Some(unit),
+            Token::Avx512Bf16(unit) if SIMD => Some(unit),
             _ => None,
         }
     }
@@ -99,7 +107,7 @@ impl Level {
                 let names: Vec<_> = levels.iter().map(|level| level.name()).collect();
                 tracing::warn!("{VARIABLE}={wanted} is none of this machine's levels, {names:?}: using the best");
             }
-            *named.or(levels.last()).unwrap_or(&Self(Token::Plain(Plain)))
+            *named.or(levels.last()).unwrap_or(&Self(Token::Plain))
         })
     }
 }

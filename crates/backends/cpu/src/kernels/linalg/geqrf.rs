@@ -1,15 +1,15 @@
-//! Products of reflections.
+//! Reflections.
 
 use rustorch_ir::{OpKind, Signature};
 use rustorch_linalg::Field;
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use super::matrices::{self, with_entry};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
-use crate::matrices::{self, with_entry};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
-    kind: OpKind::HouseholderProduct,
+    kind: OpKind::Geqrf,
     accepts,
     layouts: Layouts::Contiguous,
     launch: Launch::Whole(launch),
@@ -21,15 +21,13 @@ fn accepts(_: &Signature) -> bool {
 
 fn launch(mut args: Args) -> Result<(), Misuse> {
     let [m, n] = matrices::sizes(&args.inputs[0]);
-    let tau = args.inputs[1];
-    let count = tau.shape().last().map_or(0, |&count| count);
     with_entry!(args.output.dtype(), T => {
-        let products = matrices::map::<T, _>(&args, |i, mut a| {
-            let tau = matrices::part::<T>(&tau, i, count);
-            Field::product_of_reflections(&mut a, m, n, &tau);
-            a
+        let factors = matrices::map::<T, _>(&args, |_, mut a| {
+            let tau = Field::reflections(&mut a, m, n);
+            (a, tau)
         });
-        matrices::store::<T>(&mut args.output, products.iter());
+        matrices::store::<T>(&mut args.output, factors.iter().map(|(a, _)| a));
+        matrices::store::<T>(&mut args.others[0], factors.iter().map(|(_, tau)| tau));
         Ok(())
     })
 }

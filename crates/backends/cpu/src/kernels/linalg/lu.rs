@@ -1,15 +1,16 @@
-//! Factors of symmetric and Hermitian matrices.
+//! LU factors.
 
+use bytemuck::Zeroable;
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_linalg::Field;
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use super::matrices::{self, Entry, with_entry};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
-use crate::matrices::{self, with_entry};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
-    kind: OpKind::Ldl,
+    kind: OpKind::Lu,
     accepts,
     layouts: Layouts::Contiguous,
     launch: Launch::Whole(launch),
@@ -20,23 +21,23 @@ fn accepts(_: &Signature) -> bool {
 }
 
 fn launch(mut args: Args) -> Result<(), Misuse> {
-    let Op::Ldl(op) = args.op else {
-        return Err(Misuse("not an ldl".to_owned()));
+    let Op::Lu(op) = args.op else {
+        return Err(Misuse("not an lu".to_owned()));
     };
-    let [n, _] = matrices::sizes(&args.inputs[0]);
+    let [m, n] = matrices::sizes(&args.inputs[0]);
     with_entry!(args.output.dtype(), T => {
         let factors = matrices::map::<T, _>(&args, |_, mut a| {
-            let found = Field::ldl(&mut a, n, op.hermitian);
-            (a, found.pivots, found.zero.map_or(0, |block| block + 1))
+            let exchanges = Field::lu(&mut a, m, n);
+            let zero = (0..m.min(n)).find(|i| T::narrow(a[i * n + i]) == T::zeroed());
+            (a, exchanges, zero.map_or(0, |i| i + 1))
         });
         if let Some(i) = factors.iter().position(|(.., zero)| op.check && *zero > 0) {
-            let what = format!("is singular: the block {} of its D is 0", factors[i].2);
+            let what = format!("is singular: its pivot {} is 0", factors[i].2);
             return Err(matrices::misuse(&args, i, &what));
         }
-        matrices::store::<T>(&mut args.output, factors.iter().map(|(ld, ..)| ld));
-        let pivots: &mut [i32] = args.others[0].data();
-        let found = factors.iter().flat_map(|(_, pivots, _)| pivots);
-        pivots.iter_mut().zip(found).for_each(|(to, &pivot)| *to = pivot);
+        matrices::store::<T>(&mut args.output, factors.iter().map(|(lu, ..)| lu));
+        let exchanges = factors.iter().flat_map(|(_, exchanges, _)| exchanges);
+        matrices::store_numbers(&mut args.others[0], exchanges.map(|row| row + 1));
         matrices::store_numbers(&mut args.others[1], factors.iter().map(|(.., zero)| *zero));
         Ok(())
     })

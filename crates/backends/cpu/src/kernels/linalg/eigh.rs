@@ -4,9 +4,9 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_linalg::Field;
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use super::matrices::{self, Entry, with_entry};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
-use crate::matrices::{self, Entry, with_entry};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Eigh,

@@ -1,15 +1,15 @@
-//! Reflections.
+//! QR factors.
 
-use rustorch_ir::{OpKind, Signature};
+use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_linalg::Field;
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use super::matrices::{self, with_entry};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
-use crate::matrices::{self, with_entry};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
-    kind: OpKind::Geqrf,
+    kind: OpKind::Qr,
     accepts,
     layouts: Layouts::Contiguous,
     launch: Launch::Whole(launch),
@@ -20,14 +20,14 @@ fn accepts(_: &Signature) -> bool {
 }
 
 fn launch(mut args: Args) -> Result<(), Misuse> {
+    let Op::Qr(op) = args.op else {
+        return Err(Misuse("not a qr".to_owned()));
+    };
     let [m, n] = matrices::sizes(&args.inputs[0]);
     with_entry!(args.output.dtype(), T => {
-        let factors = matrices::map::<T, _>(&args, |_, mut a| {
-            let tau = Field::reflections(&mut a, m, n);
-            (a, tau)
-        });
-        matrices::store::<T>(&mut args.output, factors.iter().map(|(a, _)| a));
-        matrices::store::<T>(&mut args.others[0], factors.iter().map(|(_, tau)| tau));
+        let factors = matrices::map::<T, _>(&args, |_, a| Field::qr(&a, m, n, op.complete));
+        matrices::store::<T>(&mut args.output, factors.iter().map(|(q, _)| q));
+        matrices::store::<T>(&mut args.others[0], factors.iter().map(|(_, r)| r));
         Ok(())
     })
 }

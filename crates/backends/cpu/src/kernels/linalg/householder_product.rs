@@ -1,15 +1,15 @@
-//! Exponentials of matrices.
+//! Products of reflections.
 
 use rustorch_ir::{OpKind, Signature};
 use rustorch_linalg::Field;
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use super::matrices::{self, with_entry};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
-use crate::matrices::{self, with_entry};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
-    kind: OpKind::MatrixExp,
+    kind: OpKind::HouseholderProduct,
     accepts,
     layouts: Layouts::Contiguous,
     launch: Launch::Whole(launch),
@@ -20,13 +20,16 @@ fn accepts(_: &Signature) -> bool {
 }
 
 fn launch(mut args: Args) -> Result<(), Misuse> {
-    let [n, _] = matrices::sizes(&args.inputs[0]);
+    let [m, n] = matrices::sizes(&args.inputs[0]);
+    let tau = args.inputs[1];
+    let count = tau.shape().last().map_or(0, |&count| count);
     with_entry!(args.output.dtype(), T => {
-        let results = matrices::map::<T, _>(&args, |_, mut a| {
-            Field::exponential(&mut a, n);
+        let products = matrices::map::<T, _>(&args, |i, mut a| {
+            let tau = matrices::part::<T>(&tau, i, count);
+            Field::product_of_reflections(&mut a, m, n, &tau);
             a
         });
-        matrices::store::<T>(&mut args.output, results.iter());
+        matrices::store::<T>(&mut args.output, products.iter());
         Ok(())
     })
 }

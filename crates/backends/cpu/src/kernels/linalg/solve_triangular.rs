@@ -4,9 +4,9 @@ use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_linalg::{Field, Triangle};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use super::matrices::{self, with_entry};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
-use crate::matrices::{self, with_entry};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::SolveTriangular,
