@@ -2,7 +2,8 @@
 //!
 //! `goldens/sample.tar.gz` is a dump of `scripts/torch-goldens.py` (seed 0, `--sample 5 --max-kib
 //! 1`). `goldens/failing.json` lists which of it fails, and why: nothing else may, and what is mended
-//! leaves the list.
+//! leaves the list. `modules.tar.gz` and `failing-modules.json` are likewise of `scripts/module-goldens.py` (seed 0,
+//! `--sample 3 --max-kib 3`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -51,13 +52,13 @@ fn goldens() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens")
 }
 
-/// The sample in a folder of its own.
-fn unpacked(name: &str) -> PathBuf {
+/// An archive in a folder of its own.
+fn unpacked(archive: &str, name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).unwrap();
     let mut tar = Command::new("tar");
     tar.arg("-xzf")
-        .arg(goldens().join("sample.tar.gz"))
+        .arg(goldens().join(archive))
         .arg("-C")
         .arg(&folder);
     assert!(tar.status().unwrap().success());
@@ -76,9 +77,28 @@ fn replay(folder: &Path, arguments: &[&str]) -> Output {
 
 #[test]
 fn what_fails_is_what_is_listed() {
-    let output = replay(&unpacked("goldens-all"), &["--format", "json"]);
+    check(
+        &unpacked("sample.tar.gz", "goldens-all"),
+        &[],
+        "failing.json",
+    );
+}
+
+#[test]
+fn of_modules_and_optimizers_what_fails_is_what_is_listed() {
+    let folder = unpacked("modules.tar.gz", "goldens-modules");
+    check(
+        &folder,
+        &["--modules", "--optimizers"],
+        "failing-modules.json",
+    );
+}
+
+/// Replays a folder, of which what is in a list fails, and nothing else.
+fn check(folder: &Path, arguments: &[&str], list: &str) {
+    let output = replay(folder, &[&["--format", "json"], arguments].concat());
     let report: Report = serde_json::from_slice(&output.stdout).unwrap();
-    let known = std::fs::read_to_string(goldens().join("failing.json")).unwrap();
+    let known = std::fs::read_to_string(goldens().join(list)).unwrap();
     let known: Known = serde_json::from_str(&known).unwrap();
     let mut listed = BTreeSet::new();
     for group in &known.failing {
@@ -122,7 +142,7 @@ fn what_fails_is_what_is_listed() {
 
 #[test]
 fn operations_are_chosen_and_summed_up() {
-    let folder = unpacked("goldens-some");
+    let folder = unpacked("sample.tar.gz", "goldens-some");
     let output = replay(&folder, &["--ops", "add,logical_not"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = text.lines().collect();

@@ -315,13 +315,15 @@ impl<R: Rule> Optimizer<R> {
     /// # Errors
     /// All that does not fit, in one: a newer version, other groups, options or parameters, other shapes.
     pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
-        let mut loaded = Loaded::<R>::default();
-        let groups: Vec<R> = self
-            .groups
-            .iter()
-            .map(|group| group.options.clone())
-            .collect();
-        loaded.groups = groups;
+        let mut loaded = Loaded {
+            groups: self
+                .groups
+                .iter()
+                .map(|group| group.options.clone())
+                .collect(),
+            states: IndexMap::new(),
+            problems: Vec::new(),
+        };
         let shapes: IndexMap<&str, &Tensor> = self
             .parameters()
             .map(|p| (p.name.as_str(), &p.tensor))
@@ -379,20 +381,10 @@ impl<R: Rule> Optimizer<R> {
 }
 
 /// What is loaded, until it is known that all of it fits.
-struct Loaded<R> {
+struct Loaded<R: Rule> {
     groups: Vec<R>,
     states: IndexMap<String, (f64, State)>,
     problems: Vec<String>,
-}
-
-impl<R> Default for Loaded<R> {
-    fn default() -> Self {
-        Self {
-            groups: Vec::new(),
-            states: IndexMap::new(),
-            problems: Vec::new(),
-        }
-    }
 }
 
 impl<R: Rule> Loaded<R> {

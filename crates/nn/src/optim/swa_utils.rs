@@ -67,7 +67,7 @@ impl<M: Module + Clone> AveragedModel<M> {
             let next = match is_parameter && weight != 1.0 {
                 true => average
                     .detach()
-                    .add(&new.sub(&average.detach())?.mul(weight)?)?,
+                    .add(&new.sub(average.detach())?.mul(weight)?)?,
                 false => new,
             };
             no_grad(|| average.copy_(&next).map(|_| ()))?;
