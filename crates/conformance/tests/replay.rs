@@ -3,7 +3,8 @@
 //! `goldens/sample.tar.gz` is a dump of `scripts/torch-goldens.py` (seed 0, `--sample 5 --max-kib
 //! 1`). `goldens/failing.json` lists which of it fails, and why: nothing else may, and what is mended
 //! leaves the list. `modules.tar.gz` and `failing-modules.json` are likewise of `scripts/module-goldens.py` (seed 0,
-//! `--sample 3 --max-kib 3`).
+//! `--sample 3 --max-kib 3`), `gradients.tar.gz` and `failing-gradients.json` of some operations' gradients (seed 0,
+//! `--grad --sample 4 --max-kib 1 --ops` those of its manifest).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -91,6 +92,15 @@ fn of_modules_and_optimizers_what_fails_is_what_is_listed() {
         &folder,
         &["--modules", "--optimizers"],
         "failing-modules.json",
+    );
+}
+
+#[test]
+fn of_gradients_what_fails_is_what_is_listed() {
+    check(
+        &unpacked("gradients.tar.gz", "goldens-gradients"),
+        &["--grad"],
+        "failing-gradients.json",
     );
 }
 

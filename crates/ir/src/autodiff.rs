@@ -216,7 +216,6 @@ mod tests {
             "a polynomial that PyTorch has no derivative of either",
         ),
         ("binary", "a polynomial's degree"),
-        ("binary", "nextafter, a step between neighbours"),
         (
             "binary",
             "the first operand of an incomplete gamma function or zeta",

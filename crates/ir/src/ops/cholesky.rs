@@ -36,13 +36,14 @@ impl OpDef for Cholesky {
         let l = node.results[0];
         let ct = node.cotangent(g, 0)?;
         node.each(g, |g, _| {
-            // L⁻ᴴ Φ(Lᴴ ct) L⁻¹, made Hermitian, where Φ is the lower triangle with half of the diagonal.
+            // L⁻ᴴ S L⁻¹, where S is half of the lower triangle of Lᴴ ct and its mirror image.
             let adjoint = g.adjoint(l)?;
             let inner = g.matmul(adjoint, ct)?;
-            let inner = matrices::triangle(g, inner, false, 0)?;
-            let diagonal = matrices::triangle(g, inner, true, 0)?;
-            let half = g.mul_scalar(diagonal, 0.5)?;
-            let inner = g.sub(inner, half)?;
+            let lower = matrices::triangle(g, inner, false, 0)?;
+            let strict = matrices::triangle(g, inner, false, -1)?;
+            let upper = g.adjoint(strict)?;
+            let inner = g.add(lower, upper)?;
+            let inner = g.mul_scalar(inner, 0.5)?;
             let solve = SolveTriangular {
                 upper: true,
                 unitriangular: false,
@@ -50,9 +51,7 @@ impl OpDef for Cholesky {
             let left = g.push(solve.clone(), &[adjoint, inner])?;
             let left = g.adjoint(left)?;
             let both = g.push(solve, &[adjoint, left])?;
-            let other = g.adjoint(both)?;
-            let sum = g.add(both, other)?;
-            g.mul_scalar(sum, 0.5)
+            g.adjoint(both)
         })
     }
 }

@@ -348,7 +348,11 @@ impl BinaryOp {
             Self::And | Self::Or | Self::Xor | Self::ShiftLeft | Self::ShiftRight | Self::Gcd => {
                 none("a function of integers")
             }
-            Self::NextAfter => none("nextafter, a step between neighbours"),
+            Self::NextAfter if is_first => {
+                let moves = g.compare(CompareOp::Ne, a, b)?;
+                masked(g, moves, ct)
+            }
+            Self::NextAfter => g.zeros_like(ct),
             Self::GammaInc | Self::GammaIncC | Self::Zeta => {
                 none("the first operand of an incomplete gamma function or zeta")
             }

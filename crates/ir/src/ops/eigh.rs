@@ -47,12 +47,15 @@ impl OpDef for Eigh {
         let adjoint = g.adjoint(vectors)?;
         let mut inner = None;
         if let Some(ct) = node.cotangents.get(1).copied().flatten() {
-            // Away from the diagonal, over the differences of values.
+            // Away from the diagonal, over the differences of values; Hermitian as the matrix is.
             let product = g.matmul(adjoint, ct)?;
             let gaps = matrices::differences(g, values)?;
             let gaps = g.cast(gaps, dtype)?;
             let ratio = g.div(product, gaps)?;
-            inner = Some(matrices::without_diagonal(g, ratio)?);
+            let ratio = matrices::without_diagonal(g, ratio)?;
+            let mirrored = g.adjoint(ratio)?;
+            let sum = g.add(ratio, mirrored)?;
+            inner = Some(g.mul_scalar(sum, 0.5)?);
         }
         if let Some(ct) = node.cotangents[0] {
             let ct = g.cast(ct, dtype)?;

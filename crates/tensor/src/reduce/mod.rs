@@ -276,6 +276,14 @@ impl Tensor {
         let expected = "elements, of which this order has an extreme one";
         require(name, some, expected, self.ty())?;
         let sum = |x: Self| x.reduce(name, ReduceOp::Sum, dims, keepdim);
+        // The gradient of nothing but zeros is 0, as PyTorch has it, not that of a root at 0.
+        let root = |sum: Self, root: &dyn Fn(&Self) -> RusTorchResult<Self>| {
+            if !sum.requires_grad() {
+                return root(&sum);
+            }
+            let is_zero = sum.eq(0)?;
+            Self::where_(&is_zero, 0.0, &root(&Self::where_(&is_zero, 1.0, &sum)?)?)
+        };
         let norm = match p {
             f64::INFINITY => length.reduce(name, ReduceOp::Max, dims, keepdim)?,
             f64::NEG_INFINITY => length.reduce(name, ReduceOp::Min, dims, keepdim)?,
@@ -283,8 +291,10 @@ impl Tensor {
             1.0 => sum(length)?,
             2.0 => {
                 let op = BinaryOp::Mul;
-                sum(Self::apply(name, Binary { op }, &[&length, &length])?)?.sqrt()?
+                let square = Self::apply(name, Binary { op }, &[&length, &length])?;
+                root(sum(square)?, &Self::sqrt)?
             }
+            _ if p > 0.0 => root(sum(length.pow(p)?)?, &|sum| sum.pow(1.0 / p))?,
             _ => sum(length.pow(p)?)?.pow(1.0 / p)?,
         };
         norm.cast(name, self.dtype().real())
