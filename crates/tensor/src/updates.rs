@@ -3,12 +3,14 @@
 use rustorch_ir::Role;
 use rustorch_ir::ops::{Assign, Contiguous, Expand, UpdateSlice};
 use rustorch_macros::track_calls;
+use rustorch_runtime::Storage;
 
 use crate::Tensor;
+use crate::devices::runtime;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 use crate::promote::AsOperand;
-use crate::value::State;
+use crate::value::{State, Value};
 
 #[track_calls]
 impl Tensor {
@@ -18,7 +20,8 @@ impl Tensor {
     ///
     /// The change happens when the result is computed. What was recorded before it reads the old
     /// elements if it is computed before, or together with it, and is an error afterwards. Other
-    /// handles on this memory show the new elements once they are there.
+    /// handles on this memory show the new elements once they are there. Memory whose elements were
+    /// lost with a device is written at once.
     ///
     /// # Errors
     /// A `source` that cannot be broadcast; a block dtype; a view of a part of some memory; a
@@ -28,9 +31,17 @@ impl Tensor {
         if source.value().key() == self.value().key() {
             return Ok(self);
         }
-        self.prepare_update(NAME)?;
+        let lost = lost_memory(self.value());
+        if lost.is_none() {
+            self.prepare_update(NAME)?;
+        }
         let shape = self.ty().shape.clone();
         let mut source = Self::apply(NAME, Expand { shape }, &[&source.cast(NAME, self.dtype())?])?;
+        if let Some((value, memory)) = lost {
+            source.write_to(&memory)?;
+            self.set_value(value);
+            return Ok(self);
+        }
         if source.may_share_memory(self) {
             source = Self::apply(NAME, Contiguous, &[&source])?;
         }
@@ -95,6 +106,17 @@ impl Tensor {
         require(name, whole, expected, got)
     }
 
+    /// Writes the elements to memory of their size, which nobody waits for.
+    fn write_to(&self, memory: &Storage) -> RusTorchResult<()> {
+        let dense = Self::apply("copy_", Contiguous, &[self])?;
+        let view = dense.view_of_value()?;
+        let mut bytes = vec![0; memory.bytes()];
+        let size = bytes.len() / self.numel().max(1);
+        let runtime = runtime();
+        runtime.read(&view.storage, view.layout.offset * size, &mut bytes)?;
+        Ok(runtime.write(memory, &bytes)?)
+    }
+
     /// Could this be a view of `other`'s memory?
     fn may_share_memory(&self, other: &Self) -> bool {
         match self.state() {
@@ -103,6 +125,22 @@ impl Tensor {
                 .is_some_and(|memory| memory.same_as(&view.storage)),
             State::Pending(pending) => pending.op.def().role() == Role::View,
             State::Scalar(_) | State::Placeholder | State::Failed(_) => false,
+        }
+    }
+}
+
+/// The memory that a tensor is all of, or updates, if its elements were lost with a device; and the value
+/// that shows it.
+fn lost_memory(value: &Value) -> Option<(Value, Storage)> {
+    let mut value = value.clone();
+    loop {
+        value = match value.state() {
+            State::Ready(view) => {
+                let is_lost = view.is_whole(value.ty().dtype) && view.storage.valid_on().is_empty();
+                return is_lost.then(|| (value.clone(), view.storage.clone()));
+            }
+            State::Pending(pending) if pending.is_update() => pending.inputs[0].clone(),
+            _ => return None,
         }
     }
 }

@@ -267,19 +267,41 @@ impl<R: Rule> Optimizer<R> {
             self.groups
                 .iter()
                 .try_for_each(|group| group.options.check())?;
-            for group in &mut self.groups {
-                for parameter in &mut group.parameters {
-                    if let Some(gradient) = gradient(&parameter.name, &parameter.tensor) {
-                        parameter.record(&group.options, &gradient.detach())?;
-                    }
+            let before = self.parameters().map(Parameter::handles);
+            let before: Vec<_> = before.collect();
+            let stepped = self.record(gradient).and_then(|()| {
+                let written = self.parameters().flat_map(|parameter| {
+                    let state = parameter.state.stored.values();
+                    state.chain([&parameter.tensor])
+                });
+                eval_all(&written.collect::<Vec<_>>())
+            });
+            if stepped.is_err() {
+                // A step that was not made is forgotten: a later one begins with what is in memory.
+                let parameters = self
+                    .groups
+                    .iter_mut()
+                    .flat_map(|group| &mut group.parameters);
+                for (parameter, (tensor, stored, step)) in parameters.zip(before) {
+                    let next = IndexMap::new();
+                    (parameter.tensor, parameter.step) = (tensor, step);
+                    parameter.state = State { stored, next };
                 }
             }
-            let written = self.parameters().flat_map(|parameter| {
-                let state = parameter.state.stored.values();
-                state.chain([&parameter.tensor])
-            });
-            eval_all(&written.collect::<Vec<_>>())
+            stepped
         })
+    }
+
+    /// Records what a step changes.
+    fn record(&mut self, gradient: impl Fn(&str, &Tensor) -> Option<Tensor>) -> RusTorchResult<()> {
+        for group in &mut self.groups {
+            for parameter in &mut group.parameters {
+                if let Some(gradient) = gradient(&parameter.name, &parameter.tensor) {
+                    parameter.record(&group.options, &gradient.detach())?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The state by names: `state.NAME.exp_avg` and so on, `param_groups.0.lr` and so on, and a version. They are
@@ -494,6 +516,11 @@ fn memory(tensor: &Tensor) -> usize {
 }
 
 impl Parameter {
+    /// What a step changes.
+    fn handles(&self) -> (Tensor, IndexMap<&'static str, Tensor>, f64) {
+        (self.tensor.clone(), self.state.stored.clone(), self.step)
+    }
+
     /// Records a step.
     fn record<R: Rule>(&mut self, options: &R, gradient: &Tensor) -> RusTorchResult<()> {
         let fits =
