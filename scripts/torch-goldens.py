@@ -369,7 +369,7 @@ def dump(op, options):
         seed_all(seed)
         try:
             wants_grad = grad and dtype in op.supported_backward_dtypes("cpu")
-            samples = list(op.sample_inputs("cpu", dtype, requires_grad=wants_grad))
+            samples = list(op.sample_inputs("cpu", dtype, wants_grad, set_seed=False))
         except Exception as e:
             skipped.append({"dtype": name, "reason": reason(e)})
             continue
