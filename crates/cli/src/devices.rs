@@ -5,9 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use rustorch_cpu::pool::default_threads;
 use rustorch_faulty::{Fault, Faulty};
-use rustorch_runtime::{
-    Absent, Backend, DeviceInfo, DeviceType, GpuDevice, Hardware, Routing, Runtime,
-};
+use rustorch_runtime::{Absent, Backend, DeviceInfo, DeviceType, Hardware, Routing, Runtime};
 use rustorch_tensor::{DeviceOptions, Discovered};
 
 use crate::args::{BackendArg, ByteCount, DeviceArgs, GpuArgs, Hybrid};
@@ -211,7 +209,7 @@ fn find(
     );
 }
 
-/// Core ML and Metal first, if one of them is here.
+/// Core ML and Metal, if one of them is here.
 fn mac_hybrid(backends: &[Arc<dyn Backend>], absent: &[Absent]) -> Result<Routing> {
     let is_apple = |b: &Arc<dyn Backend>| {
         let device = b.info().device;
@@ -225,13 +223,7 @@ fn mac_hybrid(backends: &[Arc<dyn Backend>], absent: &[Absent]) -> Result<Routin
              what is; {CURE}"
         );
     }
-    Ok(Routing {
-        device: DeviceType::CoreMLHybrid {
-            coreml_id: 0,
-            fallback_gpu: Some(GpuDevice::Metal(0)),
-        },
-        ..Routing::AUTO
-    })
+    Ok(Routing::MAC_HYBRID)
 }
 
 /// Core ML, then the GPU that is named or else the first one, if one of them is here.

@@ -51,7 +51,7 @@ impl ContextArgs {
         }
         let backend = match devices.routing.rules {
             Rules::F32Hybrid => SessionOptions::f32_hybrid(model)?,
-            Rules::Selector => SessionOptions::default(),
+            Rules::Selector | Rules::MacHybrid => SessionOptions::default(),
         };
         let cache_dtype = self.cache_dtype(backend.cache_dtype)?;
         if devices.routing.rules == Rules::F32Hybrid && cache_dtype != backend.cache_dtype {

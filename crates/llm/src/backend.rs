@@ -269,7 +269,7 @@ impl fmt::Display for Bytes {
 
 impl SessionOptions {
     /// These options with the device of each layer as [`select_backend`] chooses it, and what
-    /// it chose. Nothing where the [`Routing`] names the processor or has rules of its own, or
+    /// it chose. Nothing where the [`Routing`] names the processor or is the f32 hybrid's, or
     /// where there is but one device to choose. Another device that it names goes first; if it
     /// is strict, alone, unless a number of layers is given.
     ///
@@ -295,7 +295,7 @@ impl SessionOptions {
         };
         let devices = runtime.devices().map(|info| info.device);
         let choice = devices.filter(|d| *d != DeviceType::Reference).count();
-        if is_fixed || rules != Rules::Selector || choice < 2 {
+        if is_fixed || rules == Rules::F32Hybrid || choice < 2 {
             return Ok((self, Vec::new()));
         }
         let config = BackendConfig::new(model, runtime, &self)?;

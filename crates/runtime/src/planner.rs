@@ -83,8 +83,8 @@ impl Request<'_> {
     /// Are measured times compared?
     fn compares(&self) -> bool {
         let Routing { device, rules, .. } = self.routing;
-        let by_rules = (device, rules) == (DeviceType::Auto, Rules::Selector);
-        by_rules && self.policy.selector.compares
+        let by_times = device == DeviceType::Auto && rules != Rules::F32Hybrid;
+        by_times && self.policy.selector.compares
     }
 }
 
@@ -342,9 +342,15 @@ impl<'a> Planner<'a> {
             devices, routing, ..
         } = *self.request;
         let Routing {
-            strategy, strict, ..
+            rules,
+            strategy,
+            strict,
+            ..
         } = routing;
-        let allowed = |id| !strategy.excludes(devices.info(id), strict);
+        let allowed = |id| {
+            let info = devices.info(id);
+            rules.compare(info) && !strategy.excludes(info, strict)
+        };
         let measured = (self.request.compares()).then(|| Measured::of(devices, allowed))?;
         (!measured.is_empty()).then_some(measured)
     }
@@ -600,13 +606,13 @@ impl<'a> Planner<'a> {
             offer.reason,
             Reason::Preferred | Reason::Policy(_) | Reason::Measured { .. }
         );
-        if subject.op_type.is_none() && free {
+        if free && routing.rules.follows(subject) {
             self.prefer_neighbour(node, &mut offer);
         }
         offer
     }
 
-    /// What only moves data goes first to where its first operand is computed.
+    /// Goes first to where the node's first operand is computed.
     fn prefer_neighbour(&self, node: &Node, offer: &mut Offer) {
         let inputs = node.inputs.iter();
         let planned = inputs.filter_map(|v| self.values[v.index()]);

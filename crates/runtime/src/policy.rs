@@ -5,6 +5,7 @@
 //! down the order.
 
 mod f32_hybrid;
+mod mac_hybrid;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -68,6 +69,29 @@ pub enum Rules {
     /// GPU, which is Metal where there is one, convolutions and activations to Core ML or else
     /// to that GPU, all else to the CPU.
     F32Hybrid,
+    /// The Mac's: convolutions and activations go to Core ML, products and RMSNorm to Metal, all else
+    /// where its operands are. Small graphs begin with the CPU and large ones with Metal; measured
+    /// times of the two go before all that.
+    MacHybrid,
+}
+
+impl Rules {
+    /// Are measured times of this device compared?
+    pub(crate) fn compare(self, info: &DeviceInfo) -> bool {
+        match self {
+            Self::Selector => true,
+            Self::F32Hybrid => false,
+            Self::MacHybrid => mac_hybrid::compares(info),
+        }
+    }
+
+    /// Does an operation go where its first operand is computed, if nothing sends it elsewhere?
+    pub(crate) fn follows(self, subject: &Subject) -> bool {
+        match self {
+            Self::Selector | Self::F32Hybrid => subject.op_type.is_none(),
+            Self::MacHybrid => mac_hybrid::follows(subject),
+        }
+    }
 }
 
 /// Which devices a graph may use.
@@ -99,6 +123,12 @@ impl Routing {
     /// Each operation where the f32 hybrid's rules send it.
     pub const F32_HYBRID: Self = Self {
         rules: Rules::F32Hybrid,
+        ..Self::AUTO
+    };
+
+    /// Core ML and Metal, by the rules of the Mac's hybrid.
+    pub const MAC_HYBRID: Self = Self {
+        rules: Rules::MacHybrid,
         ..Self::AUTO
     };
 }
@@ -208,15 +238,11 @@ pub(crate) struct Subject<'a> {
 impl DeviceSelector {
     /// Sorts devices that are in the platform's order.
     fn sort(&self, offer: &mut Offer, routing: Routing, subject: &Subject, all: &Chain) {
-        let is_coreml = |id| matches!(all.info(id).device, DeviceType::CoreML(_));
+        let is_coreml = |id| is_coreml(all.info(id).device);
         offer
             .ids
             .retain(|&mut id| !is_coreml(id) || coreml_takes(subject));
-        let threshold = match routing.strategy {
-            GpuExecutionStrategy::Hybrid { gpu_threshold } => gpu_threshold,
-            GpuExecutionStrategy::GpuOnly | GpuExecutionStrategy::CpuOnly => 0,
-        };
-        self.sort_by_size(offer, threshold, subject, all);
+        self.sort_by_size(offer, routing, subject, all);
         if self.compares {
             sort_by_time(offer, routing, subject, all);
         }
@@ -225,8 +251,12 @@ impl DeviceSelector {
         }
     }
 
-    fn sort_by_size(&self, offer: &mut Offer, threshold: usize, subject: &Subject, all: &Chain) {
+    fn sort_by_size(&self, offer: &mut Offer, routing: Routing, subject: &Subject, all: &Chain) {
         let info = |id: DeviceId| all.info(id);
+        let threshold = match routing.strategy {
+            GpuExecutionStrategy::Hybrid { gpu_threshold } => gpu_threshold,
+            GpuExecutionStrategy::GpuOnly | GpuExecutionStrategy::CpuOnly => 0,
+        };
         let first: fn(&DeviceInfo) -> bool = match subject.bytes {
             n if n < threshold => |info| info.device == DeviceType::Cpu,
             n if n > self.large_bytes => |info| info.hardware == Hardware::Gpu,
@@ -314,6 +344,10 @@ fn put_behind_gpus(offer: &mut Offer, is_late: impl Fn(DeviceId) -> bool, all: &
         offer.reason = Reason::Policy("GPUs go before Core ML");
     }
     put_first(&mut offer.ids[..=last], &|id| !is_late(id));
+}
+
+fn is_coreml(device: DeviceType) -> bool {
+    matches!(device, DeviceType::CoreML(_))
 }
 
 /// Is an operation of this family on such a tensor what Core ML is good for? No other is offered
@@ -448,6 +482,9 @@ impl Policy {
         match rules {
             Rules::Selector => self.selector.sort(&mut offer, routing, subject, all),
             Rules::F32Hybrid => f32_hybrid::sort(&mut offer, subject, all),
+            Rules::MacHybrid => {
+                mac_hybrid::sort(&self.selector, &mut offer, routing, subject, all);
+            }
         }
         offer
     }
@@ -463,7 +500,7 @@ impl Offer {
     /// Appends the devices of that name, or notes why there is none.
     fn add(&mut self, wish: DeviceType, all: &Chain, routing: Routing, subject: &Subject) {
         for name in names(wish, all) {
-            if matches!(name, DeviceType::CoreML(_)) && !coreml_takes(subject) {
+            if is_coreml(name) && !coreml_takes(subject) {
                 self.passed
                     .push(format!("{name}: not what Core ML is good for"));
                 continue;

@@ -1,6 +1,6 @@
 //! What Cargo features ask for besides devices: which of them goes first.
 
-use rustorch_runtime::{DeviceSelector, DeviceType, GpuDevice, Routing, Runtime};
+use rustorch_runtime::{DeviceSelector, DeviceType, Routing, Runtime};
 
 /// The preferences that a program was built with.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ const BUILT_WITH: Preferences = Preferences {
 /// | feature | what it asks for |
 /// | --- | --- |
 /// | `gpu-priority` | GPUs go before Core ML, whatever the size; goes before the other two |
-/// | `mac-hybrid` | Core ML, then Metal, where one of them is here |
+/// | `mac-hybrid` | [`Routing::MAC_HYBRID`], where Core ML or Metal is here |
 /// | `coreml-hybrid` | Core ML, then the first GPU, where Core ML is here |
 pub fn prefer(runtime: &Runtime) -> Routing {
     apply(BUILT_WITH, runtime)
@@ -37,23 +37,19 @@ fn apply(preferences: Preferences, runtime: &Runtime) -> Routing {
     let has = |is: fn(DeviceType) -> bool| runtime.devices().any(|info| is(info.device));
     let has_coreml = has(|device| matches!(device, DeviceType::CoreML(_)));
     let has_metal = has(|device| matches!(device, DeviceType::Metal(_)));
-    let fallback_gpu = match preferences {
-        Preferences {
-            mac_hybrid: true, ..
-        } if has_coreml || has_metal => Some(GpuDevice::Metal(0)),
-        Preferences {
-            coreml_hybrid: true,
-            ..
-        } if has_coreml => None,
-        _ => return Routing::AUTO,
-    };
-    Routing {
-        device: DeviceType::CoreMLHybrid {
-            coreml_id: 0,
-            fallback_gpu,
-        },
-        ..Routing::AUTO
+    if preferences.mac_hybrid && (has_coreml || has_metal) {
+        return Routing::MAC_HYBRID;
     }
+    if preferences.coreml_hybrid && has_coreml {
+        return Routing {
+            device: DeviceType::CoreMLHybrid {
+                coreml_id: 0,
+                fallback_gpu: None,
+            },
+            ..Routing::AUTO
+        };
+    }
+    Routing::AUTO
 }
 
 #[cfg(test)]
@@ -113,8 +109,8 @@ mod tests {
         Runtime::new(devices.iter().map(called))
     }
 
-    fn routed(preferences: Preferences, devices: &[DeviceType]) -> DeviceType {
-        apply(preferences, &runtime(devices)).device
+    fn routed(preferences: Preferences, devices: &[DeviceType]) -> Routing {
+        apply(preferences, &runtime(devices))
     }
 
     #[test]
@@ -124,30 +120,30 @@ mod tests {
             mac_hybrid: true,
             coreml_hybrid: true,
         };
-        assert_eq!(routed(NONE, &[COREML, METAL]), DeviceType::Auto);
-        assert_eq!(routed(all, &[DeviceType::OpenCL(0)]), DeviceType::Auto);
+        assert_eq!(routed(NONE, &[COREML, METAL]), Routing::AUTO);
+        assert_eq!(routed(all, &[DeviceType::OpenCL(0)]), Routing::AUTO);
     }
 
     #[test]
-    fn hybrids_begin_with_core_ml() {
-        let hybrid = |fallback_gpu| DeviceType::CoreMLHybrid {
-            coreml_id: 0,
-            fallback_gpu,
-        };
+    fn hybrids_are_of_core_ml_and_a_gpu() {
         let mac = Preferences {
             mac_hybrid: true,
             coreml_hybrid: true,
             ..NONE
         };
         for devices in [&[COREML, METAL] as &[DeviceType], &[METAL], &[COREML]] {
-            assert_eq!(routed(mac, devices), hybrid(Some(GpuDevice::Metal(0))));
+            assert_eq!(routed(mac, devices), Routing::MAC_HYBRID);
         }
         let coreml = Preferences {
             coreml_hybrid: true,
             ..NONE
         };
-        assert_eq!(routed(coreml, &[COREML, METAL]), hybrid(None));
-        assert_eq!(routed(coreml, &[METAL]), DeviceType::Auto);
+        let hybrid = DeviceType::CoreMLHybrid {
+            coreml_id: 0,
+            fallback_gpu: None,
+        };
+        assert_eq!(routed(coreml, &[COREML, METAL]).device, hybrid);
+        assert_eq!(routed(coreml, &[METAL]), Routing::AUTO);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) enum BackendArg {
 /// Ways to combine devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hybrid {
-    /// Core ML, then Metal, then the rest of the chain.
+    /// Convolutions and activations on Core ML, products on Metal.
     Mac,
     /// Each operation where the rules of the f32 hybrid send it.
     F32,

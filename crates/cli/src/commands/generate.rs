@@ -376,7 +376,7 @@ impl Outcome<'_> {
         };
         let activity = match self.devices.routing.rules {
             Rules::F32Hybrid => format!(" · {}", Activity::of(&self.devices.runtime)),
-            Rules::Selector => String::new(),
+            Rules::Selector | Rules::MacHybrid => String::new(),
         };
         note(format_args!(
             "backend {} · ran on {} · {} CPU threads · {fallbacks}{activity}",

@@ -28,7 +28,7 @@ const TOKENS: usize = 3;
 const WEIGHTS: u64 = 13_000_000;
 
 const COREML: DeviceType = DeviceType::CoreML(0);
-const MAC_HYBRID: DeviceType = DeviceType::CoreMLHybrid {
+const COREML_HYBRID: DeviceType = DeviceType::CoreMLHybrid {
     coreml_id: 0,
     fallback_gpu: Some(GpuDevice::Metal(0)),
 };
@@ -60,14 +60,19 @@ fn cpu() -> Arc<dyn Backend> {
     Arc::new(Cpu::new(1))
 }
 
-/// Greedy tokens, the largest at each step.
 fn generate(model: &Model, runtime: &Runtime, device: DeviceType) -> Vec<u32> {
+    let routing = Routing {
+        device,
+        ..Routing::AUTO
+    };
+    generate_by(model, runtime, routing)
+}
+
+/// Greedy tokens, the largest at each step.
+fn generate_by(model: &Model, runtime: &Runtime, routing: Routing) -> Vec<u32> {
     let options = SessionOptions {
         context: 32,
-        routing: Routing {
-            device,
-            ..Routing::AUTO
-        },
+        routing,
         ..SessionOptions::default()
     };
     let mut session = Session::new(model, runtime, options).unwrap();
@@ -221,18 +226,31 @@ pub(crate) fn half_precision_keeps_the_perplexity() {
     );
 }
 
-/// What Core ML can do is all; on the oldest system weights in blocks are Metal's.
+/// Functions of elements are Core ML's, all else is Metal's, and nothing is copied between the two.
+/// Where compiling takes long, single operations are not worth a program.
 pub(crate) fn the_mac_hybrid_chooses_the_tokens_of_the_cpu(metal: &Devices) {
     let metal = &metal[0];
     let both = [COREML, metal.info().device];
-    for (macos, name, devices) in [(15, "f16", &both[..1]), (12, "Q8_0", &both)] {
+    let slow = Compilation {
+        program: Duration::from_secs(1),
+        least_operations: 2,
+    };
+    for (name, api, devices) in [
+        ("f16", Emulated::new(15), &both[..]),
+        ("Q8_0", Emulated::new(12), &both),
+        ("Q8_0", Emulated::new(15).compiling_slowly(slow), &both[1..]),
+    ] {
         let (model, folder) = (load(name), tempfile::tempdir().unwrap());
-        let coreml: Arc<dyn Backend> = coreml_of(macos, Precision::F32, folder.path());
-        let runtime = Runtime::new([coreml, metal.clone(), cpu()]);
-        let tokens = generate(&model, &runtime, MAC_HYBRID);
+        let coreml = Arc::new(CoreMl::new(api, 0, settings(folder.path())).unwrap());
+        let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, metal.clone(), cpu()]);
+        runtime.set_background_compilation(false);
+        let tokens = generate_by(&model, &runtime, Routing::MAC_HYBRID);
         assert_eq!(tokens, on_the_cpu(&model), "{name}");
         assert_eq!(used(&runtime), devices, "{name}");
         assert_eq!(runtime.fallbacks().len(), 0, "{:?}", runtime.fallbacks());
+        let memory = runtime.memory();
+        let copied: u64 = memory.routes().iter().map(|route| route.moved.bytes).sum();
+        assert_eq!((copied, coreml.copied()), (0, 0), "{name}");
     }
 }
 
@@ -354,7 +372,10 @@ pub(crate) fn the_chain_is_walked_to_its_end(devices: &[Arc<dyn Backend>; 2]) {
         Arc::new(Faulty::new(inner, [fault]))
     });
     let runtime = Runtime::new(chain.into_iter().chain([cpu()]));
-    assert_eq!(generate(&model, &runtime, MAC_HYBRID), on_the_cpu(&model));
+    assert_eq!(
+        generate(&model, &runtime, COREML_HYBRID),
+        on_the_cpu(&model)
+    );
     let walked: Vec<_> = (runtime.fallbacks().iter())
         .map(|f| (f.error.device, f.error.class, f.to))
         .collect();

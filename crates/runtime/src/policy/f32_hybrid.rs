@@ -3,7 +3,7 @@
 
 use rustorch_ir::OpKind;
 
-use super::{Offer, Subject, coreml_takes, put_first};
+use super::{Offer, Subject, coreml_takes, is_coreml, put_first};
 use crate::placement::{Chain, Reason};
 use crate::{DeviceType, OpType};
 
@@ -22,7 +22,7 @@ pub(super) const LARGE_PRODUCT: usize = 10_000;
 /// counts as one: who asks for a hybrid gets one wherever there are two devices.
 pub(super) fn sort(offer: &mut Offer, subject: &Subject, all: &Chain) {
     let device = |id| all.info(id).device;
-    let is_coreml = |id| matches!(device(id), DeviceType::CoreML(_));
+    let is_coreml = |id| is_coreml(device(id));
     let is_gpu =
         |id| !is_coreml(id) && !matches!(device(id), DeviceType::Cpu | DeviceType::Reference);
     offer

@@ -1,6 +1,6 @@
 //! Which device an operation goes to, and the reason that is given.
 
-use rustorch_ir::ops::{Distribution, Linear, Random, RmsNorm, UnaryOp, UpdateSlice};
+use rustorch_ir::ops::{Conv2d, Distribution, Linear, Random, RmsNorm, UnaryOp, UpdateSlice};
 use rustorch_ir::{DType, GpuDevice, Graph, OpKind, TensorType};
 use rustorch_runtime::{
     DeviceSelector, DeviceType, GpuExecutionStrategy, Hardware, OpType, Routing, RunError, Runtime,
@@ -275,6 +275,82 @@ fn the_f32_hybrid_keeps_state_where_products_read_it() {
     let places: Vec<_> = rows.iter().map(|r| (r.op.as_str(), r.device)).collect();
     let expected = [("reduce", DeviceType::Cpu), ("update_slice", METAL)];
     assert_eq!(places, expected);
+}
+
+/// What a network does: `x` is convolved and summed, multiplied with `w`, normalised and negated.
+fn network(elements: usize) -> Graph {
+    let mut g = Graph::new();
+    let x = TensorType::new([1, 1, 4, elements / 4], DType::F32);
+    let w = TensorType::new([elements / 4, 4], DType::F32);
+    let kernel = TensorType::new([1, 1, 1, 1], DType::F32);
+    let [x, w, kernel] = [x, w, kernel].map(|ty| g.input(ty).unwrap());
+    let x = g.push(Conv2d::default(), &[x, kernel]).unwrap();
+    let x = g.reshape(x, [4, elements / 4]).unwrap();
+    let total = sum(&mut g, x);
+    let y = g.matmul(x, w).unwrap();
+    let y = g.push(RmsNorm { eps: 1e-5.into() }, &[y]).unwrap();
+    let largest = sum(&mut g, y);
+    let y = neg(&mut g, y);
+    [total, largest, y].into_iter().for_each(|v| g.output(v));
+    g
+}
+
+/// The devices of a network's operations, but views.
+fn places(runtime: &Runtime, elements: usize, routing: Routing) -> Vec<(String, DeviceType)> {
+    let rows = explain(runtime, &network(elements), routing).into_iter();
+    let computing = rows.filter(|row| row.op != "reshape");
+    computing.map(|row| (row.op, row.device)).collect()
+}
+
+#[test]
+fn the_mac_hybrid_goes_by_the_operation() {
+    let mac = mac();
+    let by_operation = [
+        ("conv2d", COREML),
+        ("reduce", COREML),
+        ("matmul", METAL),
+        ("rms_norm", METAL),
+        ("reduce", METAL),
+        ("unary", COREML),
+    ];
+    let by_operation = by_operation.map(|(op, device)| (op.to_owned(), device));
+    let hybrid = Routing::MAC_HYBRID;
+    assert_eq!(places(&mac, MEDIUM, hybrid), by_operation);
+    let is_whole = |runtime: &Runtime, elements: usize, device: DeviceType| {
+        let places = places(runtime, elements, hybrid);
+        assert!(places.iter().all(|p| p.1 == device), "{places:?}");
+    };
+    // By the size of the whole.
+    is_whole(&mac, 1000, DeviceType::Cpu);
+    is_whole(&mac, LARGE, METAL);
+    // One of the two is enough, and others come behind them.
+    for only in [COREML, METAL] {
+        let hardware = match only {
+            COREML => Hardware::NeuralEngine,
+            _ => Hardware::Gpu,
+        };
+        let one = Fake::new(only, hardware).backend();
+        let runtime = Runtime::new([cpu(), Fake::gpu(CUDA).backend(), one]);
+        is_whole(&runtime, MEDIUM, only);
+    }
+    let reasons = explain(&mac, &network(MEDIUM), hybrid);
+    let reasons: Vec<&str> = reasons.iter().map(|row| &row.reason[..]).collect();
+    for reason in [
+        "mac hybrid: convolutions and activations",
+        "mac hybrid: products and RMSNorm",
+        "where its neighbour is",
+    ] {
+        assert!(reasons.contains(&reason), "{reasons:?}");
+    }
+    // Pins, routes and what Core ML is not good for go before.
+    mac.set_route(OpKind::Matmul, COREML);
+    assert_eq!(places(&mac, MEDIUM, hybrid)[2].1, COREML);
+    let wide = TensorType::new([1, 1, 1, 1, 1, MEDIUM], DType::F32);
+    let mut g = Graph::new();
+    let x = g.input(wide).unwrap();
+    let y = neg(&mut g, x);
+    g.output(y);
+    assert_eq!(choice(&mac, &g, hybrid).0, METAL);
 }
 
 #[test]

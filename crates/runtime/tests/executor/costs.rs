@@ -103,6 +103,32 @@ fn without_measurements_of_two_devices_the_rules_hold() {
     assert_eq!((device, &why[..]), (CPU, "too small for a GPU"));
 }
 
+/// In the Mac's hybrid Core ML and Metal are compared, and nobody else.
+#[test]
+fn the_mac_hybrid_goes_by_times_once_there_are_any() {
+    let metal = DeviceType::Metal(0);
+    let runtime = Runtime::new([
+        cpu(),
+        Fake::gpu(metal).backend(),
+        Fake::new(COREML, Hardware::NeuralEngine).backend(),
+    ]);
+    let graph = graph(1 << 18, neg);
+    let placed = || choice(&runtime, &graph, Routing::MAC_HYBRID);
+    let rule = "mac hybrid: convolutions and activations".to_owned();
+    assert_eq!(placed(), (COREML, rule.clone()));
+    runtime.set_costs(CPU, Some(costs(0, 1.0, 0.0)));
+    runtime.set_costs(metal, Some(costs(100, 100.0, 0.0)));
+    assert_eq!(placed(), (COREML, rule.clone()));
+    runtime.set_costs(COREML, Some(costs(1000, 100.0, 0.0)));
+    let why = "measured: 309.7 µs here, 1.2 ms on coreml:0".to_owned();
+    assert_eq!(placed(), (metal, why));
+    // Times that are about the same leave it to the rules.
+    runtime.set_costs(COREML, Some(costs(101, 100.0, 0.0)));
+    assert_eq!(placed().0, COREML);
+    runtime.set_costs(COREML, None);
+    assert_eq!(placed(), (COREML, rule));
+}
+
 #[test]
 fn bringing_operands_there_counts() {
     // 400 ns for 1000 of 800 000 bytes of operands: 0.58 ms on the GPU, then 2.26 ms.
