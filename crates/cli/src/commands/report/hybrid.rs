@@ -1,15 +1,17 @@
 //! f32 on all devices beside runs that keep halves, and runs that convert.
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::Result;
 use rustorch_llm::quantize::FileType;
 use rustorch_llm::{F32Comparison, F32Measured, F32Variant, F32Workload, Model};
 use rustorch_runtime::{Routing, Runtime};
 use rustorch_tensor::Discovered;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::output::{bytes, duration};
+use crate::resume::Progress;
 use crate::table::Table;
 use crate::variants::{Variants, random};
 use crate::{bundled, progress};
@@ -23,9 +25,9 @@ pub(super) enum Hybrid {
 }
 
 /// The comparison of one model.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(super) struct Comparison {
-    file_type: &'static str,
+    file_type: String,
     prompt_tokens: usize,
     generated_tokens: usize,
     devices: Vec<String>,
@@ -33,9 +35,9 @@ pub(super) struct Comparison {
 }
 
 /// A way to keep values.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Row {
-    variant: &'static str,
+    variant: String,
     prompt_us: f64,
     token_us: f64,
     conversions: u64,
@@ -46,34 +48,34 @@ struct Row {
     /// the same.
     time_saved: Option<f64>,
     memory_saved: Option<f64>,
-    #[serde(skip)]
-    measured: F32Measured,
 }
 
 impl Hybrid {
     /// Measures the model in f16.
-    pub(super) fn measure(found: &Discovered, variants: &Variants) -> Self {
-        let spinner = progress::spinner("f32 on all devices");
-        let measured = match variants.get(FileType::F16) {
-            Some(variant) => compare(found, &variant.model),
-            None => random(FileType::F16).and_then(|model| compare(found, &model)),
-        };
+    pub(super) fn measure(
+        found: &Discovered,
+        variants: &Variants,
+        workload: F32Workload,
+        done: &mut Progress,
+    ) -> Self {
+        let what = "f32 on all devices";
+        let spinner = progress::spinner(what);
+        let measured = done.attempt(what, || match variants.get(FileType::F16) {
+            Some(variant) => compare(found, &variant.model, workload),
+            None => compare(found, &random(FileType::F16)?, workload),
+        });
         spinner.finish_and_clear();
-        match measured {
-            Ok(comparison) => Self::Measured(comparison),
-            Err(e) => Self::Failed(format!("{e:#}")),
-        }
+        measured.map_or_else(Self::Failed, Self::Measured)
     }
 }
 
-fn compare(found: &Discovered, model: &Model) -> Result<Comparison> {
+fn compare(found: &Discovered, model: &Model, workload: F32Workload) -> Result<Comparison> {
     let runtime = Runtime::new(found.backends.iter().cloned());
-    let workload = F32Workload::default();
     let compared = F32Comparison::measure(model, &runtime, Routing::F32_HYBRID, workload)?;
     let row = |m: &F32Measured| {
         let passes = [m.prompt.activity, m.token.activity];
         Row {
-            variant: m.variant.name(),
+            variant: m.variant.name().to_owned(),
             prompt_us: m.prompt.time.as_secs_f64() * 1e6,
             token_us: m.token.time.as_secs_f64() * 1e6,
             conversions: passes.iter().map(|a| a.conversions).sum(),
@@ -82,11 +84,10 @@ fn compare(found: &Discovered, model: &Model) -> Result<Comparison> {
             cache_bytes: m.cache_bytes,
             time_saved: compared.time_saved(m.variant),
             memory_saved: compared.memory_saved(m.variant),
-            measured: m.clone(),
         }
     };
     Ok(Comparison {
-        file_type: FileType::F16.name(),
+        file_type: FileType::F16.name().to_owned(),
         prompt_tokens: workload.prompt,
         generated_tokens: workload.generate,
         devices: compared.devices.iter().map(|d| d.to_string()).collect(),
@@ -117,11 +118,12 @@ impl fmt::Display for Hybrid {
         )?;
         let share =
             |share: Option<f64>| share.map_or(String::new(), |s| format!("{:.1} %", 100.0 * s));
+        let time = |us: f64| duration(Duration::from_secs_f64(us / 1e6));
         let cells = compared.rows.iter().map(|row| {
             vec![
-                row.variant.to_owned(),
-                duration(row.measured.prompt.time),
-                duration(row.measured.token.time),
+                row.variant.clone(),
+                time(row.prompt_us),
+                time(row.token_us),
                 row.conversions.to_string(),
                 bytes(row.copied_bytes),
                 bytes(row.working_bytes as u64),
@@ -148,5 +150,38 @@ impl fmt::Display for Hybrid {
              that converts. Apple's Neural Engine runs no f32 programs: what is compared on a Mac \
              is its GPU and CPU."
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: F32Workload = F32Workload {
+        prompt: 2,
+        generate: 1,
+        repetitions: 1,
+    };
+
+    #[test]
+    fn what_was_compared_is_not_compared_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = folder.path().join("report.md");
+        let variants = Variants::open(&[]).unwrap();
+        let told = |backends| {
+            let found = Discovered {
+                backends,
+                absent: Vec::new(),
+            };
+            let progress = &mut Progress::open(Some(&report), "a");
+            Hybrid::measure(&found, &variants, SMALL, progress).to_string()
+        };
+        let first = told(rustorch_tensor::host(1));
+        assert!(first.contains("hybrid-f32"), "{first}");
+        // Nothing could be measured without a device.
+        assert_eq!(told(Vec::new()), first);
+        std::fs::remove_file(folder.path().join("report.md.partial")).unwrap();
+        let nowhere = told(Vec::new());
+        assert!(nowhere.starts_with("Not measured: "), "{nowhere}");
     }
 }

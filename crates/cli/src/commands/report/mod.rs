@@ -13,6 +13,7 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
+use rustorch_llm::F32Workload;
 use rustorch_llm::quantize::FileType;
 use serde::Serialize;
 
@@ -104,7 +105,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
             &rustorch_coreml::devices_with,
             progress,
         ),
-        hybrid: Hybrid::measure(&found, &variants),
+        hybrid: Hybrid::measure(&found, &variants, F32Workload::default(), progress),
         program: PROGRAM,
         machine: Machine::this(),
         finished: now(),
