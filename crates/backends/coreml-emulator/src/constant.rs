@@ -75,18 +75,23 @@ fn packed(data_type: DataType, bytes: &[u8]) -> Result<Data, String> {
         }
         DataType::Int8 => Data::Int(bytes.iter().map(|&x| (x as i8).into()).collect()),
         DataType::Uint8 => Data::Int(bytes.iter().map(|&x| x.into()).collect()),
-        DataType::Uint4 => Data::Int(nibbles(bytes).map(i64::from).collect()),
+        DataType::Uint2 => Data::Int(fields(bytes, 2)),
+        DataType::Uint3 => Data::Int(fields(bytes, 3)),
+        DataType::Uint4 => Data::Int(fields(bytes, 4)),
+        DataType::Uint6 => Data::Int(fields(bytes, 6)),
         DataType::Int4 => {
-            let signed = |x: u8| i64::from(x) - if x < 8 { 0 } else { 16 };
-            Data::Int(nibbles(bytes).map(signed).collect())
+            let signed = |x: i64| if x < 8 { x } else { x - 16 };
+            Data::Int(fields(bytes, 4).into_iter().map(signed).collect())
         }
         other => return Err(format!("packed elements of {other:?}")),
     })
 }
 
-/// The halves of each byte, the lower one first.
-fn nibbles(bytes: &[u8]) -> impl Iterator<Item = u8> {
-    bytes.iter().flat_map(|&x| [x & 0xF, x >> 4])
+/// Numbers of so many bits, which follow each other from the lowest bit on.
+fn fields(bytes: &[u8], bits: usize) -> Vec<i64> {
+    let bit = |at: usize| i64::from(bytes[at / 8] >> (at % 8) & 1);
+    let field = |i: usize| (0..bits).map(|b| bit(i * bits + b) << b).sum();
+    (0..8 * bytes.len() / bits).map(field).collect()
 }
 
 /// The bytes of a blob: 64 bytes of metadata at `at` tell where they are.
@@ -103,7 +108,10 @@ fn blob(file: &[u8], at: u64, data_type: DataType) -> Result<&[u8], String> {
         DataType::Uint8 => 3,
         DataType::Int8 => 4,
         DataType::Int4 => 8,
+        DataType::Uint2 => 10,
         DataType::Uint4 => 11,
+        DataType::Uint3 => 12,
+        DataType::Uint6 => 13,
         other => return Err(format!("weights of {other:?}")),
     };
     if word(0) != 0xDEAD_BEEF || word(1) != code || file.get(4..8) != Some(&[2, 0, 0, 0]) {

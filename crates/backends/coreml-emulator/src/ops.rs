@@ -55,6 +55,7 @@ pub(crate) fn evaluate(kind: &str, x: &Arguments) -> Result<Tensor, String> {
         "fill" => shape::fill(x),
         "constexpr_affine_dequantize" => compression::affine_dequantize(x),
         "constexpr_blockwise_shift_scale" => compression::blockwise_shift_scale(x),
+        "constexpr_lut_to_dense" => compression::lut_to_dense(x),
         _ => Err("no such operation".to_owned()),
     }
 }

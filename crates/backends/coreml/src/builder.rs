@@ -6,7 +6,7 @@ use prost::Message;
 use rustorch_ir::{DType, Layout, Shape, TensorType};
 use smallvec::SmallVec;
 
-use crate::blocks::{GROUPS_SINCE, Groups};
+use crate::blocks::{Codes, GROUPS_SINCE, Groups};
 use crate::constant::Constant;
 use crate::opset::Target;
 use crate::proto::mil::{
@@ -139,7 +139,7 @@ impl Builder {
     /// `weight.bin` cannot hold them.
     pub(crate) fn try_groups(&mut self, groups: Groups, shape: &[usize]) -> Result<Var, BlobError> {
         if self.target.opset < GROUPS_SINCE {
-            let rows = self.try_rows(groups.widened())?;
+            let rows = self.try_rows(groups)?;
             return Ok(self.reshape(&rows, shape));
         }
         let data_type = self.target.precision.data_type();
@@ -151,14 +151,27 @@ impl Builder {
             let x = x.into_iter().map(f64::from);
             Constant::floats(x, &scales_shape, data_type)
         };
-        let codes = Constant::packed(groups.codes, shape, groups.data_type);
-        let mut parts = vec![("data", codes), ("scale", floats(groups.scales))];
-        if !groups.offsets.is_empty() {
-            parts.push(("offset", floats(groups.offsets)));
-        }
-        let mut args = Vec::with_capacity(parts.len());
-        for (name, part) in parts {
-            args.push((name, Arg::Value(part.store(&mut self.weights)?)));
+        let dense;
+        let data = match groups.packed_codes() {
+            Codes::Numbers(data_type, codes) => {
+                let codes = Constant::packed(codes, shape, data_type);
+                Arg::Value(codes.store(&mut self.weights)?)
+            }
+            Codes::Palette {
+                data_type,
+                indices,
+                values,
+            } => {
+                let indices = Constant::packed(indices, shape, data_type);
+                dense = self.try_palette(&indices, values)?;
+                Arg::Var(&dense)
+            }
+        };
+        let mut args = vec![("data", data)];
+        let offsets = (!groups.offsets.is_empty()).then_some(("offset", groups.offsets));
+        for (name, part) in [("scale", groups.scales)].into_iter().chain(offsets) {
+            let part = floats(part).store(&mut self.weights)?;
+            args.push((name, Arg::Value(part)));
         }
         let inputs = self.inputs(&args);
         let name = self.name("c");
@@ -168,6 +181,21 @@ impl Builder {
             is_constant: true,
             ..var
         })
+    }
+
+    /// What places in one list of numbers stand for, as floats of the type that the program computes in.
+    fn try_palette(&mut self, indices: &Constant, values: Vec<f64>) -> Result<Var, BlobError> {
+        let data_type = self.target.precision.data_type();
+        let shape = indices.shape();
+        let lut_shape = [&vec![1; shape.len()][..], &[values.len(), 1]].concat();
+        let lut = Constant::floats(values, &lut_shape, data_type);
+        let args = [
+            ("indices", Arg::Value(indices.store(&mut self.weights)?)),
+            ("lut", Arg::Value(lut.store(&mut self.weights)?)),
+        ];
+        let inputs = self.inputs(&args);
+        let name = self.name("c");
+        Ok(self.append("constexpr_lut_to_dense", name, inputs, data_type, shape))
     }
 
     /// A matrix with one of the groups in each row. Operations of older sets that make constants have
@@ -180,14 +208,15 @@ impl Builder {
             let x = x.into_iter().map(f64::from);
             Constant::floats(x, &[count], data_type)
         };
+        let byte_type = groups.byte_type();
         let zero_point = match groups.offsets.is_empty() {
-            true => Constant::packed(vec![0], &[], groups.data_type),
+            true => Constant::packed(vec![0], &[], byte_type),
             false => floats(groups.offsets, DataType::Float32),
         };
         let parts = [
             (
                 "quantized_data",
-                Constant::packed(groups.codes, &shape, groups.data_type),
+                Constant::packed(groups.codes, &shape, byte_type),
             ),
             ("zero_point", zero_point),
             ("scale", floats(groups.scales, data_type)),

@@ -8,25 +8,57 @@ use crate::tensor::{Data, Tensor, for_each_index};
 pub(super) fn blockwise_shift_scale(x: &Arguments) -> Result<Tensor, String> {
     let (data, scale) = (x.get("data")?, x.get("scale")?);
     let offset = x.find("offset");
-    if data.shape.len() != scale.shape.len() || offset.is_some_and(|o| o.shape != scale.shape) {
-        return Err("data, scale and offset of other shapes".to_owned());
+    if offset.is_some_and(|o| o.shape != scale.shape) {
+        return Err("scale and offset of other shapes".to_owned());
     }
-    let sizes = data.shape.iter().zip(&scale.shape);
-    let block: Option<Vec<usize>> = sizes
-        .map(|(data, scale)| data.checked_div(*scale).filter(|n| n * scale == *data))
-        .collect();
-    let block = block.ok_or("blocks that are not whole")?;
-    let (codes, scales) = (data.as_ints()?, scale.as_floats()?);
+    let codes = match &data.data {
+        Data::Int(codes) => codes.iter().map(|&code| code as f64).collect(),
+        _ => data.as_floats()?.to_vec(),
+    };
+    let scales = scale.as_floats()?;
     let offsets = offset.map(Tensor::as_floats).transpose()?;
-    let mut out = Vec::with_capacity(codes.len());
-    for_each_index(&data.shape, |index| {
-        let dims = index.iter().zip(&block).zip(&scale.shape);
-        let at = dims.fold(0, |at, ((i, block), scales)| at * scales + i / block);
+    let at = blocks(&data.shape, &scale.shape)?;
+    let out = codes.iter().zip(at).map(|(code, at)| {
         let offset = offsets.map_or(0.0, |offsets| offsets[at]);
-        out.push(scales[at] * (codes[out.len()] as f64 - offset));
+        scales[at] * (code - offset)
+    });
+    Ok(Tensor::floats(scale.data_type, &data.shape, out.collect()))
+}
+
+/// What each index stands for in the palette of its block. Entries are single numbers.
+pub(super) fn lut_to_dense(x: &Arguments) -> Result<Tensor, String> {
+    let (indices, lut) = (x.get("indices")?, x.get("lut")?);
+    let [counts @ .., entries, 1] = &lut.shape[..] else {
+        return Err(format!("a palette of shape {:?}", lut.shape));
+    };
+    let values = lut.as_floats()?;
+    let palettes = blocks(&indices.shape, counts)?;
+    let out = (indices.as_ints()?.iter().zip(palettes)).map(|(&index, palette)| {
+        let place = usize::try_from(index).ok().filter(|place| place < entries);
+        let place = place.ok_or_else(|| format!("index {index} of {entries} entries"))?;
+        Ok(values[palette * entries + place])
+    });
+    let out = out.collect::<Result<_, String>>()?;
+    Ok(Tensor::floats(lut.data_type, &indices.shape, out))
+}
+
+/// Which block each element is in, in their order: there are so many along each dimension.
+fn blocks(shape: &[usize], counts: &[usize]) -> Result<Vec<usize>, String> {
+    if shape.len() != counts.len() {
+        return Err(format!("{counts:?} blocks of {shape:?}"));
+    }
+    let sizes = shape.iter().zip(counts);
+    let sizes: Option<Vec<usize>> = sizes
+        .map(|(size, count)| size.checked_div(*count).filter(|n| n * count == *size))
+        .collect();
+    let sizes = sizes.ok_or("blocks that are not whole")?;
+    let mut out = Vec::new();
+    for_each_index(shape, |index| {
+        let dims = index.iter().zip(&sizes).zip(counts);
+        out.push(dims.fold(0, |at, ((i, size), count)| at * count + i / size));
         Ok(())
     })?;
-    Ok(Tensor::floats(scale.data_type, &data.shape, out))
+    Ok(out)
 }
 
 /// `scale · (quantized_data − zero_point)`, where scale and zero point are numbers, or vectors along

@@ -211,6 +211,19 @@ pub(super) fn shift_scale(x: &Operands) -> Inferred {
     Ok(shaped(scale, data.shape.clone()))
 }
 
+/// Of palettes whose entries are numbers, one for each block of the indices.
+pub(super) fn lut(x: &Operands) -> Inferred {
+    let (indices, lut) = (x.ty("indices")?, x.ty("lut")?);
+    let wrong = || format!("a palette {lut} for {indices}");
+    let (counts, entries) = (lut.shape.split_at_checked(indices.shape.len())).ok_or_else(wrong)?;
+    let is_whole = |(size, count): (&usize, &usize)| *count > 0 && size.is_multiple_of(*count);
+    let is_full = |bits: usize| entries == [1 << bits, 1];
+    let fits = indices.shape.iter().zip(counts).all(is_whole)
+        && indices.data_type.bits().is_some_and(is_full);
+    ensure(fits && !counts.is_empty(), wrong)?;
+    Ok(shaped(lut, indices.shape.clone()))
+}
+
 pub(super) fn dequantize(x: &Operands) -> Inferred {
     let (data, scale) = (x.ty("quantized_data")?, x.ty("scale")?);
     let axis = x.axis("axis", data, 0)?;

@@ -4,7 +4,8 @@
 use super::infer::{self, Operand, Operands, Type};
 use crate::opset::Opset;
 use crate::proto::mil::DataType::{
-    self, Bool, Float16, Float32, Int4, Int8, Int32, String, Uint4, Uint8,
+    self, Bool, Float16, Float32, Int4, Int8, Int32, String, Uint1, Uint2, Uint3, Uint4, Uint6,
+    Uint8,
 };
 
 /// What an operation takes and gives.
@@ -37,7 +38,8 @@ enum Needs {
 }
 
 const FLOATS: &[DataType] = &[Float16, Float32];
-const CODES: &[DataType] = &[Int4, Uint4, Int8, Uint8];
+const CODES: &[DataType] = &[Int4, Uint4, Int8, Uint8, Float16, Float32];
+const INDICES: &[DataType] = &[Uint1, Uint2, Uint3, Uint4, Uint6, Uint8];
 const NUMBERS: &[DataType] = &[Float16, Float32, Int32];
 const ANY: &[DataType] = &[Float16, Float32, Int32, Bool];
 
@@ -354,15 +356,25 @@ pub(super) fn has_attributes(kind: &str) -> bool {
 }
 
 /// Operations that CoreML8 brought.
-const RULES_OF_COREML8: &[Rule] = &[rule(
-    "constexpr_blockwise_shift_scale",
-    &[
-        param("data", CODES, Needs::Constant),
-        of_type("scale", FLOATS, Needs::Constant),
-        of_type("offset", FLOATS, Needs::Optional),
-    ],
-    infer::shift_scale,
-)];
+const RULES_OF_COREML8: &[Rule] = &[
+    rule(
+        "constexpr_blockwise_shift_scale",
+        &[
+            param("data", CODES, Needs::Constant),
+            of_type("scale", FLOATS, Needs::Constant),
+            of_type("offset", FLOATS, Needs::Optional),
+        ],
+        infer::shift_scale,
+    ),
+    rule(
+        "constexpr_lut_to_dense",
+        &[
+            param("indices", INDICES, Needs::Constant),
+            param("lut", &[Int8, Uint8, Float16, Float32], Needs::Constant),
+        ],
+        infer::lut,
+    ),
+];
 
 /// The rule of an operation, if the set of operations has it.
 pub(super) fn find(kind: &str, opset: Opset) -> Result<&'static Rule, std::string::String> {
