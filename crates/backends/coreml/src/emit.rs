@@ -155,10 +155,12 @@ pub enum EmitError {
         operands: String,
     },
     /// An input or output that no feature can have.
-    #[error("{what} of type {ty} cannot be a feature of an ML Program")]
+    #[error("{what} {index} of type {ty} cannot be a feature of an ML Program")]
     Feature {
-        /// `input` or `output` and its index.
-        what: String,
+        /// `input`, `output` or `update`.
+        what: &'static str,
+        /// Which one.
+        index: usize,
         /// Its type.
         ty: String,
     },
@@ -176,6 +178,25 @@ pub enum EmitError {
     #[error(transparent)]
     Weights(#[from] BlobError),
 }
+
+impl EmitError {
+    /// The node of `graph` that there is no program because of, if it is one's fault.
+    pub fn node(&self, graph: &Graph) -> Option<usize> {
+        let reader = |input: usize| {
+            let reads = |node: &Node| node.inputs.iter().any(|value| value.index() == input);
+            graph.nodes().iter().position(reads)
+        };
+        match self {
+            Self::Unsupported { node, .. } => Some(*node),
+            Self::Feature { what, index, .. } if *what == INPUT => reader(*index),
+            Self::Constant { input, .. } => reader(*input),
+            Self::Feature { .. } | Self::Weights(_) => None,
+        }
+    }
+}
+
+/// What features are called that are inputs.
+const INPUT: &str = "input";
 
 impl Emitter {
     /// Of programs for `target`.
@@ -235,7 +256,7 @@ impl Emitter {
             writer.values.push(var);
         }
         for (index, node) in graph.nodes().iter().enumerate() {
-            let results = self.node(graph, index, node, &mut writer)?;
+            let results = self.node(graph, constants, index, node, &mut writer)?;
             writer.values.extend(results);
         }
         let outputs = (graph.outputs().iter().enumerate())
@@ -247,11 +268,12 @@ impl Emitter {
     fn node(
         &self,
         graph: &Graph,
+        constants: &BTreeMap<usize, &[u8]>,
         index: usize,
         node: &Node,
         writer: &mut Writer,
     ) -> Result<Vars, EmitError> {
-        let operands: Vec<Var> = (node.inputs.iter())
+        let mut operands: Vec<Var> = (node.inputs.iter())
             .map(|v| writer.values[v.index()].clone())
             .collect();
         // Weights in blocks are constants, or they would be no values of a program.
@@ -284,6 +306,10 @@ impl Emitter {
                     what: format!("index {index} is outside of 0..{size}"),
                 },
             })?;
+        }
+        if let Some(operand) = single(&node.op).and_then(|at| operands.get_mut(at)) {
+            let exact = writer.single(operand, constants);
+            *operand = exact.ok_or_else(unsupported)?;
         }
         if let Op::UpdateSlice(op) = &node.op {
             let state = graph.state_root(node.inputs[0]);
@@ -356,6 +382,15 @@ fn indexed(op: &Op, x: &[Var]) -> Option<(usize, usize)> {
     }
 }
 
+/// The operand that is read in single precision, whatever the program computes in.
+fn single(op: &Op) -> Option<usize> {
+    match op {
+        // What divides frequencies: of a large angle halves have no digits.
+        Op::Rope(_) => Some(2),
+        _ => None,
+    }
+}
+
 /// A program that is being written.
 struct Writer {
     builder: Builder,
@@ -378,7 +413,7 @@ enum BoundError {
 impl Writer {
     fn feature(
         &self,
-        what: &str,
+        what: &'static str,
         name: &str,
         index: usize,
         ty: &TensorType,
@@ -392,7 +427,8 @@ impl Writer {
             _ => None,
         };
         let elements = elements.ok_or_else(|| EmitError::Feature {
-            what: format!("{what} {index}"),
+            what,
+            index,
             ty: ty.to_string(),
         })?;
         Ok(Feature {
@@ -406,7 +442,7 @@ impl Writer {
     }
 
     fn input(&mut self, index: usize, ty: &TensorType) -> Result<Var, EmitError> {
-        let feature = self.feature("input", "x", index, ty)?;
+        let feature = self.feature(INPUT, "x", index, ty)?;
         let var = Var {
             name: feature.name.clone(),
             data_type: feature.data_type(),
@@ -416,7 +452,11 @@ impl Writer {
         };
         self.inputs.push(feature);
         let inside = self.builder.data_type(ty.dtype);
-        Ok(inside.map_or(var.clone(), |inside| self.builder.cast(&var, inside)))
+        let inside = inside.unwrap_or(var.data_type);
+        Ok(Var {
+            origin: var.origin.clone(),
+            ..self.builder.cast(&var, inside)
+        })
     }
 
     /// A constant from the bytes that memory holds of it.
@@ -471,6 +511,29 @@ impl Writer {
         let var = self.builder.try_constant(&constant)?;
         let origin = Some(Origin::whole(input, &ty.shape));
         Ok(Var { origin, ..var })
+    }
+
+    /// A whole input of `f32` in single precision. `None` of what the program computes.
+    fn single(&mut self, x: &Var, constants: &BTreeMap<usize, &[u8]>) -> Option<Var> {
+        if x.data_type == DataType::Float32 {
+            return Some(x.clone());
+        }
+        let Origin { input, layout } = x.origin.as_ref()?;
+        if *layout != Layout::contiguous(&x.shape) {
+            return None;
+        }
+        if let Some(bytes) = constants.get(input) {
+            let elements = bytes.as_chunks().0.iter().copied();
+            let elements = elements.map(|x| f32::from_ne_bytes(x).into());
+            let constant = Constant::floats(elements, &x.shape, DataType::Float32);
+            return Some(self.builder.constant(&constant));
+        }
+        let feature = self.inputs.iter().find(|f| f.index == *input)?;
+        (feature.shape == x.shape).then(|| Var {
+            name: feature.name.clone(),
+            data_type: feature.data_type(),
+            ..x.clone()
+        })
     }
 
     /// Sees to it that the elements of `index` are below `size`.

@@ -6,6 +6,7 @@ mod coremltools;
 mod device;
 mod norms;
 mod random;
+mod rotation;
 mod values;
 
 use std::collections::BTreeSet;
@@ -217,6 +218,7 @@ fn main() -> ExitCode {
             half_precision_stays_near_single_precision,
             random::graphs_give_what_the_reference_gives,
             norms::rows_of_halves_neither_overflow_nor_vanish,
+            rotation::factors_of_frequencies_keep_single_precision,
             backend::results_are_the_references_in_memory_that_is_offered,
             backend::results_are_the_references_in_arrays_with_gaps,
         ])

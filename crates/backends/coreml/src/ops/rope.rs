@@ -9,7 +9,6 @@ use super::slice::slice;
 use crate::builder::{Builder, Var, Vars};
 use crate::constant::Constant;
 use crate::kernel::{Call, Kernel, is_float, parameters};
-use crate::opset::Precision;
 use crate::proto::mil::DataType;
 
 pub(crate) const KERNEL: Kernel = Kernel {
@@ -18,7 +17,7 @@ pub(crate) const KERNEL: Kernel = Kernel {
     emit,
 };
 
-/// Pairs of neighbours take one dimension more. Factors in halves are too coarse for angles.
+/// Pairs of neighbours take one dimension more.
 fn accepts(call: &Call) -> bool {
     let op = parameters!(call.signature.op, Rope);
     let inputs = call.signature.inputs;
@@ -29,7 +28,6 @@ fn accepts(call: &Call) -> bool {
         && inputs
             .iter()
             .all(|ty| is_float(ty.dtype) || ty.dtype == DType::I32)
-        && (inputs.len() < 3 || call.target.precision == Precision::F32)
 }
 
 fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
@@ -80,6 +78,7 @@ const SPLIT: f64 = 256.0;
 /// Angles `[t, dims / 2]` in single precision, whatever the program computes in. Whole turns are
 /// left out: of a large angle there would be no digits left. A position is `256 a + b`, and turns
 /// by `a` times what 256 positions do, without their whole turns, and `b` times what one does.
+/// `factors` are in single precision, too.
 fn angles(b: &mut Builder, op: &Rope, positions: &Var, factors: Option<&Var>) -> Var {
     let single = DataType::Float32;
     let pairs = op.dims / 2;
