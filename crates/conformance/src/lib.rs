@@ -22,7 +22,7 @@ use std::thread;
 
 use rustorch_ir::case::Case;
 use rustorch_ir::ops::AsStrided;
-use rustorch_ir::{Graph, Op, OpError, OpKind, OpType, Results, Role, ValueId};
+use rustorch_ir::{Graph, Op, OpError, OpKind, OpType, Results, Role, TensorType, ValueId};
 use rustorch_reference::{Reference, Values};
 use rustorch_runtime::{
     Backend, FailureClass, Hardware, HostBuffer, Routing, RunError, Runtime, Storage,
@@ -357,7 +357,8 @@ impl From<RunError> for Failure {
 
 /// Runs a graph on fresh copies of the operands and returns its outputs.
 fn run(runtime: &Runtime, graph: &Graph, operands: &[Vec<u8>]) -> Result<Vec<Values>, Failure> {
-    let inputs: Vec<Storage> = operands.iter().map(|bytes| storage(bytes)).collect();
+    let inputs = graph.inputs().iter().zip(operands);
+    let inputs: Vec<Storage> = inputs.map(|(ty, bytes)| stored(ty, bytes)).collect();
     let routing = Routing {
         strict: true,
         // What is decomposed is to stay so.
@@ -384,6 +385,14 @@ fn run(runtime: &Runtime, graph: &Graph, operands: &[Vec<u8>]) -> Result<Vec<Val
         ))
     };
     outputs.iter().zip(graph.outputs()).map(decoded).collect()
+}
+
+/// A stored operand: weights in blocks are in memory that nobody can write to, as those of a mapped file.
+fn stored(ty: &TensorType, bytes: &[u8]) -> Storage {
+    match ty.dtype.is_block() {
+        true => Storage::from_host(HostBuffer::borrowed(bytes.to_vec())),
+        false => storage(bytes),
+    }
 }
 
 fn storage(bytes: &[u8]) -> Storage {

@@ -63,6 +63,8 @@ struct State {
     held: Option<Call>,
     /// Where the memory of arrays begins.
     arrays: BTreeSet<usize>,
+    /// Surfaces that were made.
+    surfaces: usize,
 }
 
 /// An array: memory, and where in it the elements are.
@@ -152,6 +154,11 @@ impl Emulated {
     /// Addresses of the memory that arrays were made over.
     pub fn arrays(&self) -> BTreeSet<usize> {
         self.state().arrays.clone()
+    }
+
+    /// How many surfaces were made.
+    pub fn surfaces(&self) -> usize {
+        self.state().surfaces
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -265,6 +272,15 @@ impl Api for Emulated {
         }
     }
 
+    /// Rows begin at multiples of 64 bytes: for shape `[2, 3, 4]` the strides are `[96, 32, 1]`.
+    fn surface(&self, shape: &[usize]) -> Option<Array> {
+        let width = *shape.last()?;
+        let gap = width.next_multiple_of(32) - width;
+        let array = Array::with_gap(shape, ArrayDataType::Float16, gap).ok()?;
+        self.state().surfaces += 1;
+        Some(array)
+    }
+
     /// What is offered for outputs holds nothing of use until somebody has waited.
     fn predict(
         &self,
@@ -305,6 +321,16 @@ impl Api for Emulated {
         array.each(|at| {
             if let Some(chunk) = chunks.next() {
                 array.load(at, chunk);
+            }
+        });
+        Ok(())
+    }
+
+    fn write(&self, array: &Array, from: &[u8]) -> Result<(), ModelError> {
+        let mut elements = from.chunks_exact(array.size());
+        array.each(|at| {
+            if let Some(element) = elements.next() {
+                array.put(at, element);
             }
         });
         Ok(())

@@ -10,15 +10,15 @@ use rustorch_coreml::{
     Api, ComputeUnit, ComputeUnits, CoreMl, Emitter, Opset, Options, Precision, Settings, Target,
 };
 use rustorch_coreml_emulator::{Call, Emulated, Fault};
-use rustorch_ir::ops::{Activation, ActivationKind, AsStrided, Embedding, UpdateSlice};
-use rustorch_ir::{DType, Graph, Layout, TensorType};
+use rustorch_ir::ops::{Activation, ActivationKind, AsStrided, Embedding, Linear, UpdateSlice};
+use rustorch_ir::{BlockFormat, DType, Graph, Layout, TensorType};
 use rustorch_reference::Reference;
 use rustorch_runtime::{
     Backend, Deadline, DeviceError, DeviceType, FailureClass, HostBuffer, NoProbe, Routing,
     Runtime, Storage,
 };
 
-use common::{COREML, SLOW, device, floats, graph, run, settings};
+use common::{COREML, SLOW, device, device_with, floats, graph, run, runtime, settings};
 
 fn inputs() -> [Storage; 2] {
     [192, 108].map(|count| Storage::from_host(floats(count)))
@@ -308,6 +308,107 @@ fn views_of_inputs_are_inputs() {
         let result = predict(&coreml, &graph, &[&bytes]).unwrap();
         let result = result.as_chunks().0.iter().map(|&x| f32::from_ne_bytes(x));
         assert_eq!(result.collect::<Vec<f32>>(), expected);
+    }
+}
+
+/// A view of halves goes in and rows of a state come out by way of surfaces, whose rows have gaps.
+#[test]
+fn halves_for_the_neural_engine_go_by_way_of_surfaces() {
+    let halves = |x: &[f32]| -> Vec<u8> {
+        let x = x.iter().map(|&x| half::f16::from_f32(x));
+        x.flat_map(half::f16::to_ne_bytes).collect()
+    };
+    let mut graph = Graph::new();
+    let types = [
+        TensorType::new([2, 5, 3], DType::F16),
+        TensorType::new([12], DType::F16),
+        TensorType::new([1], DType::I32),
+    ];
+    let [state, source, at] = types.map(|ty| graph.input(ty).unwrap());
+    let layout = Layout::contiguous(&[3, 2, 2].into()).permute(&[1, 2, 0]);
+    let source = graph.push(AsStrided { layout }, &[source]).unwrap();
+    let kind = ActivationKind::Relu;
+    let source = graph.push(Activation { kind }, &[source]).unwrap();
+    let update = UpdateSlice { dim: 1 };
+    let state = graph.push(update, &[state, source, at]).unwrap();
+    let read = graph.push(Activation { kind }, &[state]).unwrap();
+    graph.output(read);
+    let zeros = halves(&[0.0; 30]);
+    // Element `[i, j, k]` of the view is `6 i + 3 j + k`, but for one below 0.
+    let x = halves(&[-1, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11].map(|x| x as f32));
+    let mut expected = [0.0; 30];
+    for i in 1..12 {
+        expected[15 * (i / 6) + 6 + i % 6] = i as f32;
+    }
+    let expected = halves(&expected);
+    for (units, surfaces) in [
+        (ComputeUnits::All, 2),
+        (ComputeUnits::CpuAndNeuralEngine, 2),
+        (ComputeUnits::CpuAndGpu, 0),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            units,
+            precision: Precision::F16,
+            ..Options::default()
+        };
+        let settings = Settings {
+            options,
+            ..settings(folder.path())
+        };
+        let coreml = device_with(Emulated::new(15), settings);
+        let program = coreml.compile(&graph).unwrap();
+        for _ in 0..2 {
+            let memory = coreml.memory();
+            let inputs = [&zeros, &x, &2_i32.to_ne_bytes().to_vec()]
+                .map(|x| memory.adopt(&HostBuffer::copy_of(x).unwrap()).unwrap());
+            let output = memory.alloc(zeros.len()).unwrap();
+            let outputs = std::slice::from_ref(&output);
+            program.run(&inputs, outputs, &NoProbe).unwrap();
+            for buffer in [&inputs[0], &output] {
+                let mut bytes = vec![0; zeros.len()];
+                // SAFETY: the run is over.
+                unsafe { buffer.read(0, &mut bytes).unwrap() };
+                assert_eq!(bytes, expected, "{units}");
+            }
+        }
+        assert_eq!(coreml.api().surfaces(), surfaces, "{units}");
+    }
+}
+
+/// Those that may change cannot be in a program; what is before their product can.
+#[test]
+fn blocks_that_may_change_go_elsewhere_with_their_product_alone() {
+    let mut graph = Graph::new();
+    let x = graph.input(TensorType::new([2, 32], DType::F32)).unwrap();
+    let format = DType::Block(BlockFormat::Q8_0);
+    let w = graph.input(TensorType::new([4, 32], format)).unwrap();
+    let kind = ActivationKind::Relu;
+    let x = graph.push(Activation { kind }, &[x]).unwrap();
+    let y = graph.push(Linear, &[x, w]).unwrap();
+    graph.output(y);
+    for macos in [13, 15] {
+        let folder = tempfile::tempdir().unwrap();
+        let coreml = device(Emulated::new(macos), folder.path());
+        let runtime = runtime(&coreml);
+        let weights = vec![1; 4 * 34];
+        let storage = |bytes: &[u8]| Storage::from_host(HostBuffer::copy_of(bytes).unwrap());
+        let floats: Vec<u8> = (0..64_i16)
+            .flat_map(|i| f32::from(i).to_ne_bytes())
+            .collect();
+        let routing = Routing {
+            device: COREML,
+            ..Routing::AUTO
+        };
+        let executable = runtime.prepare(graph.clone(), routing);
+        executable
+            .run(&[storage(&floats), storage(&weights)])
+            .unwrap();
+        let fallbacks = runtime.fallbacks();
+        let told: Vec<_> = fallbacks.iter().map(|f| f.error.op).collect();
+        assert_eq!(told, [Some("linear")], "macOS {macos}: {fallbacks:?}");
+        let rows = executable.explain().unwrap();
+        assert_eq!(rows[0].device, COREML, "macOS {macos}: {rows:?}");
     }
 }
 

@@ -168,8 +168,8 @@ pub enum Output<A> {
 pub trait Api: Send + Sync + Sized + 'static {
     /// A loaded `MLModel`.
     type Model: Send + Sync + 'static;
-    /// An `MLMultiArray`.
-    type Array: Send + Debug + 'static;
+    /// A handle on an `MLMultiArray`.
+    type Array: Clone + Send + Debug + 'static;
     /// A prediction that was begun.
     type Pending: Send + 'static;
 
@@ -217,6 +217,11 @@ pub trait Api: Send + Sync + Sized + 'static {
         elements: ArrayDataType,
     ) -> Result<Self::Array, ModelError>;
 
+    /// An array of halves in memory of Core ML's own, which all units share without a copy, rows with
+    /// gaps between them: a pixel buffer over an IOSurface (`initWithPixelBuffer:shape:`). `None` where
+    /// there is none.
+    fn surface(&self, shape: &[usize]) -> Option<Self::Array>;
+
     /// Begins a prediction: inputs by their names, and arrays that are offered for outputs
     /// (`outputBackings`), of which Core ML need not make use.
     fn predict(
@@ -240,4 +245,11 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// # Errors
     /// Core ML refuses.
     fn read(&self, array: &Self::Array, to: &mut [u8]) -> Result<(), ModelError>;
+
+    /// Copies elements, of which `from` has as many bytes, to where they lie by the strides of an array
+    /// that no prediction uses.
+    ///
+    /// # Errors
+    /// Core ML refuses.
+    fn write(&self, array: &Self::Array, from: &[u8]) -> Result<(), ModelError>;
 }

@@ -13,11 +13,16 @@ use block2::RcBlock;
 use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::{AnyObject, NSObjectProtocol, ProtocolObject};
 use objc2::{AnyThread, ClassType, available, msg_send};
+use objc2_core_foundation::{CFDictionary, CFRetained, CFString, CFType};
 use objc2_core_ml::{
     MLCPUComputeDevice, MLComputeDeviceProtocol, MLComputePlan, MLComputeUnits,
     MLDictionaryFeatureProvider, MLFeatureProvider, MLFeatureValue, MLGPUComputeDevice, MLModel,
     MLModelConfiguration, MLMultiArray, MLMultiArrayDataType, MLNeuralEngineComputeDevice,
     MLPredictionOptions,
+};
+use objc2_core_video::{
+    CVPixelBuffer, CVPixelBufferCreate, kCVPixelBufferIOSurfacePropertiesKey,
+    kCVPixelFormatType_OneComponent16Half, kCVReturnSuccess,
 };
 use objc2_foundation::{
     NSArray, NSDictionary, NSError, NSFileManager, NSNumber, NSPOSIXErrorDomain, NSProcessInfo,
@@ -26,7 +31,7 @@ use objc2_foundation::{
 use rustorch_runtime::{Compilation, HostBuffer};
 
 use crate::api::{Api, ComputeUnit, ComputeUnits, ModelError, Output, Properties};
-use crate::boundary::gathered;
+use crate::boundary::{gathered, scatter};
 use crate::opset::Opset;
 use crate::proto::model::ArrayDataType;
 
@@ -212,7 +217,7 @@ unsafe impl Send for Model {}
 unsafe impl Sync for Model {}
 
 /// An array.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Array(Retained<MLMultiArray>);
 
 // SAFETY: an array has no thread of its own; what is in its memory is its users' concern.
@@ -319,9 +324,34 @@ fn options(outputs: &[(String, Array)]) -> Retained<MLPredictionOptions> {
     // SAFETY: a new object, and arrays by the names of outputs.
     unsafe {
         let options = MLPredictionOptions::new();
-        options.setOutputBackings(&backings);
+        if available!(macos = 11.0, ios = 16.0) {
+            options.setOutputBackings(&backings);
+        }
         options
     }
+}
+
+/// A pixel buffer of halves over an IOSurface; `None` if there is no memory for it.
+fn pixels(width: usize, height: usize) -> Option<CFRetained<CVPixelBuffer>> {
+    // SAFETY: a constant of the system's, which is never changed.
+    let key = unsafe { kCVPixelBufferIOSurfacePropertiesKey };
+    let properties = CFDictionary::<CFString, CFType>::empty();
+    let attributes = CFDictionary::from_slices(&[key], &[&*properties]);
+    let mut created: *mut CVPixelBuffer = std::ptr::null_mut();
+    // SAFETY: attributes have dictionaries by the names of properties, and the buffer's place is valid.
+    let status = unsafe {
+        CVPixelBufferCreate(
+            None,
+            width,
+            height,
+            kCVPixelFormatType_OneComponent16Half,
+            Some(attributes.as_opaque()),
+            NonNull::from(&mut created),
+        )
+    };
+    let created = NonNull::new(created).filter(|_| status == kCVReturnSuccess)?;
+    // SAFETY: who creates a buffer owns it.
+    Some(unsafe { CFRetained::from_raw(created) })
 }
 
 /// Where an output is.
@@ -376,6 +406,35 @@ impl Array {
         // SAFETY: the array has memory up to its last element.
         let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr().cast(), (last + 1) * size) };
         gathered(bytes, &shape, &strides, size)
+    }
+}
+
+impl Array {
+    /// Puts elements to where they lie; are there as many?
+    fn write(&self, from: &[u8]) -> bool {
+        let Some(size) = self.size() else {
+            return false;
+        };
+        // SAFETY: the array is valid.
+        let shape = unsafe { sizes(&self.0.shape()) };
+        let is_written = Cell::new(false);
+        let write = RcBlock::new(
+            |start: NonNull<c_void>, count: isize, strides: NonNull<NSArray<NSNumber>>| {
+                let count = usize::try_from(count).unwrap_or_default();
+                // SAFETY: the handler is given the array's bytes, which nobody else uses until it
+                // returns, and valid strides.
+                let (bytes, strides) = unsafe {
+                    let bytes = std::slice::from_raw_parts_mut(start.as_ptr().cast(), count);
+                    (bytes, sizes(strides.as_ref()))
+                };
+                is_written.set(scatter(from, bytes, &shape, &strides, size));
+            },
+        );
+        // SAFETY: surfaces are there from systems on that have the method; the handler is called before
+        // this returns, and keeps nothing.
+        unsafe { self.0.getMutableBytesWithHandler(&write) };
+        drop(write);
+        is_written.into_inner()
     }
 }
 
@@ -501,6 +560,22 @@ impl Api for System {
         })
     }
 
+    fn surface(&self, shape: &[usize]) -> Option<Array> {
+        let (&width, rows) = shape.split_last()?;
+        autoreleasepool(|_| {
+            let pixels = pixels(width, rows.iter().product())?;
+            // SAFETY: a buffer of halves, as wide as the last dimension and as high as the others.
+            let array = unsafe {
+                MLMultiArray::initWithPixelBuffer_shape(
+                    MLMultiArray::alloc(),
+                    &pixels,
+                    &numbers(shape),
+                )
+            };
+            Some(Array(array))
+        })
+    }
+
     fn predict(
         &self,
         model: &Arc<Model>,
@@ -560,6 +635,13 @@ impl Api for System {
                 Ok(())
             }
             _ => Err(ModelError::new(1, "an array of another type or shape")),
+        }
+    }
+
+    fn write(&self, array: &Array, from: &[u8]) -> Result<(), ModelError> {
+        match autoreleasepool(|_| array.write(from)) {
+            true => Ok(()),
+            false => Err(ModelError::new(1, "an array of another type or shape")),
         }
     }
 }

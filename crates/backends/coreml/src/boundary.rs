@@ -14,6 +14,8 @@ use crate::proto::model::ArrayDataType;
 pub(crate) struct Dense {
     pub(crate) graph: Graph,
     pub(crate) sources: Vec<Source>,
+    /// The node of the other graph that each of its nodes is.
+    pub(crate) origins: Vec<usize>,
 }
 
 /// An input of the other graph, or a view of it.
@@ -32,7 +34,7 @@ impl Dense {
             _ => None,
         };
         let mut out = Graph::new();
-        let mut sources = Vec::new();
+        let (mut sources, mut origins) = (Vec::new(), Vec::new());
         let mut values: Vec<Option<ValueId>> = vec![None; graph.len()];
         let mut add = |value: ValueId, ty: &TensorType, source: Source| {
             values[value.index()] = Some(out.input(ty.clone())?);
@@ -63,6 +65,7 @@ impl Dense {
                 .filter_map(|v| values[v.index()])
                 .collect();
             let first = out.push(node.op.clone(), &operands)?;
+            origins.push(at);
             for (old, new) in node.results().zip(out.results(first)) {
                 values[old.index()] = Some(new);
             }
@@ -75,6 +78,7 @@ impl Dense {
         Ok(Self {
             graph: out,
             sources,
+            origins,
         })
     }
 
@@ -136,6 +140,36 @@ pub(crate) fn gathered(
     strides: &[usize],
     size: usize,
 ) -> Option<Vec<u8>> {
+    Some(viewed(
+        bytes,
+        &strided(bytes.len(), shape, strides, size)?,
+        size,
+    ))
+}
+
+/// Puts elements, of which `from` has as many bytes, to where they lie by the strides of an array; are
+/// these places among the bytes?
+#[cfg(any(test, target_os = "macos", target_os = "ios"))]
+pub(crate) fn scatter(
+    from: &[u8],
+    bytes: &mut [u8],
+    shape: &[usize],
+    strides: &[usize],
+    size: usize,
+) -> bool {
+    let layout = strided(bytes.len(), shape, strides, size);
+    let Some(layout) = layout.filter(|layout| layout.elements() * size == from.len()) else {
+        return false;
+    };
+    for (element, at) in from.chunks_exact(size).zip(places(&layout)) {
+        bytes[at * size..][..size].copy_from_slice(element);
+    }
+    true
+}
+
+/// Where the elements of an array of so many bytes lie; `None` if some lie elsewhere.
+#[cfg(any(test, target_os = "macos", target_os = "ios"))]
+fn strided(bytes: usize, shape: &[usize], strides: &[usize], size: usize) -> Option<Layout> {
     let step = |(&n, &stride): (&usize, &usize)| n.checked_sub(1)?.checked_mul(stride);
     let last =
         (shape.iter().zip(strides)).try_fold(0_usize, |last, d| last.checked_add(step(d)?))?;
@@ -145,8 +179,8 @@ pub(crate) fn gathered(
         strides: strides.into(),
         offset: 0,
     };
-    let is_inside = shape.len() == strides.len() && end <= bytes.len();
-    is_inside.then(|| viewed(bytes, &layout, size))
+    let is_inside = shape.len() == strides.len() && end <= bytes;
+    is_inside.then_some(layout)
 }
 
 /// Why elements cannot go into a program.
@@ -226,7 +260,22 @@ mod tests {
         let bytes: Vec<u8> = (0..32).collect();
         let gathered = |shape: &[usize], strides: &[usize]| gathered(&bytes, shape, strides, 2);
         let expected = vec![0, 1, 2, 3, 16, 17, 18, 19];
-        assert_eq!(gathered(&[2, 2], &[8, 1]), Some(expected));
+        assert_eq!(gathered(&[2, 2], &[8, 1]), Some(expected.clone()));
+        let mut there = bytes.clone();
+        there.fill(0);
+        assert!(scatter(&expected, &mut there, &[2, 2], &[8, 1], 2));
+        let places = there.iter().enumerate().filter(|(_, x)| **x > 0);
+        assert!(places.map(|(at, &x)| (at, x)).eq([
+            (1, 1),
+            (2, 2),
+            (3, 3),
+            (16, 16),
+            (17, 17),
+            (18, 18),
+            (19, 19)
+        ]));
+        assert!(!scatter(&expected, &mut there, &[2, 2], &[15, 1], 2));
+        assert!(!scatter(&expected[..6], &mut there, &[2, 2], &[8, 1], 2));
         assert_eq!(gathered(&[2, 1], &[15, 9]), Some(vec![0, 1, 30, 31]));
         for (shape, strides) in [
             (&[2, 2][..], &[15, 1][..]),

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustorch_ir::{Graph, Op, Role, Signature};
+use rustorch_ir::{Graph, Op, Role, Shape, Signature};
 use rustorch_runtime::{
     Absent, Backend, Compilation, Deadline, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory,
     DeviceType, FailureClass, Hardware, HostBuffer, HostMemory, Probe, Program,
@@ -25,6 +25,7 @@ use crate::helper::Helper;
 use crate::load::{LoadError, Loader, Model, outline};
 use crate::opset::{Opset, Precision, Target};
 use crate::package::Package;
+use crate::proto::model::ArrayDataType;
 
 /// What users can choose of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -99,6 +100,8 @@ struct Shared<A: Api> {
     emitter: Emitter,
     loader: Loader,
     dump: Option<Dump>,
+    /// May halves be for the Neural Engine, which writes to no memory of the host's?
+    uses_surfaces: bool,
     /// Why nothing can be compiled any more.
     shut: OnceLock<String>,
     copied: AtomicU64,
@@ -119,6 +122,8 @@ impl<A: Api> CoreMl<A> {
             precision, units, ..
         } = settings.options;
         check_units(units, opset, properties)?;
+        let may_use_engine = matches!(units, ComputeUnits::All | ComputeUnits::CpuAndNeuralEngine)
+            && properties.has_neural_engine != Some(false);
         let details = [
             ("system", properties.system.clone()),
             ("operations", opset.name().to_owned()),
@@ -147,6 +152,7 @@ impl<A: Api> CoreMl<A> {
                     helper: settings.helper,
                 },
                 dump: settings.dump.map(Dump::new),
+                uses_surfaces: may_use_engine && precision == Precision::F16,
                 shut: OnceLock::new(),
                 copied: AtomicU64::new(0),
             }),
@@ -334,7 +340,11 @@ impl<A: Api> Backend for CoreMl<A> {
         let constants = dense.constants(constants);
         let constants = constants.iter().map(|(&index, bytes)| (index, &**bytes));
         let emitted = shared.emitter.emit(&dense.graph, &constants.collect());
-        let emitted = emitted.map_err(|e| refused(e.to_string()))?;
+        let emitted = emitted.map_err(|e| {
+            let node = e.node(&dense.graph).map(|node| dense.origins[node]);
+            let blamed = nodes.iter().position(|(index, _)| Some(*index) == node);
+            shared.refusal(&nodes[blamed.unwrap_or(0)..], e)
+        })?;
         let Emitted {
             package,
             inputs,
@@ -359,8 +369,22 @@ impl<A: Api> Backend for CoreMl<A> {
             inputs,
             outputs,
             updates,
+            spare: Mutex::default(),
         }))
     }
+}
+
+/// Surfaces with their shapes.
+type Surfaces<Array> = Vec<(Shape, Array)>;
+
+/// Where an output is written.
+enum Place<Array> {
+    /// Where it belongs.
+    Output(HostBuffer),
+    /// In memory that it is brought from to where it belongs.
+    Host(HostBuffer),
+    /// In a surface, from where it is brought there, too.
+    Surface(Array),
 }
 
 /// A loaded model.
@@ -374,6 +398,8 @@ struct Loaded<A: Api> {
     inputs: Vec<Feature>,
     outputs: Vec<Feature>,
     updates: Vec<Update>,
+    /// Surfaces that no run uses.
+    spare: Mutex<Surfaces<A::Array>>,
 }
 
 impl<A: Api> Program for Loaded<A> {
@@ -400,17 +426,24 @@ impl<A: Api> Program for Loaded<A> {
         for (node, op) in &self.nodes {
             probe.before(*node, op)?;
         }
+        let mut surfaces = Vec::new();
         let given = (self.inputs.iter())
-            .map(|feature| self.input(feature, inputs))
+            .map(|feature| self.input(feature, inputs, &mut surfaces))
             .collect::<Result<Vec<_>, DeviceError>>()?;
         let buffers = outputs.iter().map(Some).chain(std::iter::repeat(None));
         let rows = self.updates.iter().map(|update| &update.rows);
         let features: Vec<&Feature> = self.outputs.iter().chain(rows).collect();
         let places = (features.iter().zip(buffers))
-            .map(|(feature, buffer)| self.place(feature, buffer.map(|buffer| &**buffer)))
-            .collect::<Result<Vec<HostBuffer>, DeviceError>>()?;
+            .map(|(feature, buffer)| {
+                let buffer = buffer.map(|buffer| &**buffer);
+                self.place(feature, buffer, &mut surfaces)
+            })
+            .collect::<Result<Vec<_>, DeviceError>>()?;
         let offered = (features.iter().zip(&places))
-            .map(|(feature, memory)| self.array(feature, memory))
+            .map(|(feature, place)| match place {
+                Place::Output(memory) | Place::Host(memory) => self.array(feature, memory),
+                Place::Surface(array) => Ok((feature.name.clone(), array.clone())),
+            })
             .collect::<Result<Vec<_>, DeviceError>>()?;
         let pending = self.shared.api.predict(&self.model.model, given, offered);
         let limit = self.shared.loader.deadline.limit();
@@ -426,11 +459,31 @@ impl<A: Api> Program for Loaded<A> {
         for (update, (place, result)) in self.updates.iter().zip(results) {
             self.update(update, inputs, place, result)?;
         }
+        self.spare().extend(surfaces);
         Ok(())
     }
 }
 
 impl<A: Api> Loaded<A> {
+    fn spare(&self) -> MutexGuard<'_, Surfaces<A::Array>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A surface for a feature of halves, where the Neural Engine may use it; it is noted in `used`.
+    fn surface(&self, feature: &Feature, used: &mut Surfaces<A::Array>) -> Option<A::Array> {
+        if !self.shared.uses_surfaces || feature.elements != ArrayDataType::Float16 {
+            return None;
+        }
+        let mut spare = self.spare();
+        let known = spare.iter().position(|(shape, _)| *shape == feature.shape);
+        let array = match known {
+            Some(at) => spare.swap_remove(at).1,
+            None => self.shared.api.surface(&feature.shape)?,
+        };
+        used.push((feature.shape.clone(), array.clone()));
+        Some(array)
+    }
+
     fn failure(&self, e: &ModelError) -> DeviceError {
         at_first(self.shared.error(e.class(), e), &self.nodes)
     }
@@ -487,6 +540,7 @@ impl<A: Api> Loaded<A> {
         &self,
         feature: &Feature,
         inputs: &[Arc<dyn DeviceBuffer>],
+        surfaces: &mut Surfaces<A::Array>,
     ) -> Result<(String, A::Array), DeviceError> {
         let size = feature.ty.dtype.size().unwrap_or(1);
         let elements = self.elements(feature.index, size, inputs)?;
@@ -504,6 +558,11 @@ impl<A: Api> Loaded<A> {
             return self.array(feature, self.host(buffer)?);
         }
         self.count_copy(bytes.len());
+        if let Some(surface) = self.surface(feature, surfaces) {
+            let written = self.shared.api.write(&surface, bytes);
+            written.map_err(|e| self.failure(&e))?;
+            return Ok((feature.name.clone(), surface));
+        }
         let copy = to_array(feature, bytes).map_err(unfit)?;
         self.array(feature, &copy.ok_or_else(|| self.out_of_memory())?)
     }
@@ -513,15 +572,19 @@ impl<A: Api> Loaded<A> {
         &self,
         feature: &Feature,
         buffer: Option<&dyn DeviceBuffer>,
-    ) -> Result<HostBuffer, DeviceError> {
+        surfaces: &mut Surfaces<A::Array>,
+    ) -> Result<Place<A::Array>, DeviceError> {
         if let Some(buffer) = buffer {
             let host = self.host(buffer)?;
             if is_in_place(feature) && host.is_writable() {
-                return Ok(host.clone());
+                return Ok(Place::Output(host.clone()));
             }
         }
-        let place = HostBuffer::uninit(array_bytes(feature));
-        place.ok_or_else(|| self.out_of_memory())
+        if let Some(surface) = self.surface(feature, surfaces) {
+            return Ok(Place::Surface(surface));
+        }
+        let memory = HostBuffer::uninit(array_bytes(feature));
+        memory.map(Place::Host).ok_or_else(|| self.out_of_memory())
     }
 
     /// Brings an output to where it belongs.
@@ -529,10 +592,10 @@ impl<A: Api> Loaded<A> {
         &self,
         feature: &Feature,
         buffer: &dyn DeviceBuffer,
-        place: &HostBuffer,
+        place: &Place<A::Array>,
         result: Output<A::Array>,
     ) -> Result<(), DeviceError> {
-        if matches!(result, Output::Offered) && is_in_place(feature) {
+        if matches!((&result, place), (Output::Offered, Place::Output(_))) {
             return Ok(());
         }
         let bytes = self.given(feature, place, result)?;
@@ -544,17 +607,21 @@ impl<A: Api> Loaded<A> {
     fn given(
         &self,
         feature: &Feature,
-        place: &HostBuffer,
+        place: &Place<A::Array>,
         result: Output<A::Array>,
     ) -> Result<Vec<u8>, DeviceError> {
         let mut bytes = vec![0; array_bytes(feature)];
-        match result {
-            // SAFETY: the prediction is complete, and the place has these bytes.
-            Output::Offered => unsafe { place.read(0, &mut bytes)? },
-            Output::Own(array) => {
-                let read = self.shared.api.read(&array, &mut bytes);
-                read.map_err(|e| self.failure(&e))?;
+        let array = match (&result, place) {
+            (Output::Own(array), _) | (Output::Offered, Place::Surface(array)) => Some(array),
+            (Output::Offered, Place::Output(memory) | Place::Host(memory)) => {
+                // SAFETY: the prediction is complete, and the place has these bytes.
+                unsafe { memory.read(0, &mut bytes)? };
+                None
             }
+        };
+        if let Some(array) = array {
+            let read = self.shared.api.read(array, &mut bytes);
+            read.map_err(|e| self.failure(&e))?;
         }
         let bytes = from_array(feature, &bytes);
         self.count_copy(bytes.len());
@@ -566,7 +633,7 @@ impl<A: Api> Loaded<A> {
         &self,
         update: &Update,
         inputs: &[Arc<dyn DeviceBuffer>],
-        place: &HostBuffer,
+        place: &Place<A::Array>,
         result: Output<A::Array>,
     ) -> Result<(), DeviceError> {
         let rows = self.given(&update.rows, place, result)?;

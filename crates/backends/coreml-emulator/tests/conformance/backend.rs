@@ -4,7 +4,9 @@ use rustorch_coreml::cache::Cache;
 use rustorch_coreml::{CoreMl, Settings};
 use rustorch_coreml_emulator::Emulated;
 use rustorch_ir::{Graph, Signature};
-use rustorch_runtime::{Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, Program};
+use rustorch_runtime::{
+    Backend, DeviceError, DeviceInfo, DeviceMemory, DeviceType, HostBuffer, Program,
+};
 
 use crate::{claimed_without_weights, conforms};
 
@@ -19,10 +21,8 @@ impl Backend for Anywhere {
         &self.info
     }
 
-    /// Nothing is a constant here, which weights in blocks have to be.
     fn supports(&self, signature: &Signature) -> bool {
-        let has_blocks = signature.inputs.iter().any(|ty| ty.dtype.is_block());
-        !has_blocks && self.coreml.supports(signature)
+        self.coreml.supports(signature)
     }
 
     fn memory(&self) -> &dyn DeviceMemory {
@@ -31,6 +31,18 @@ impl Backend for Anywhere {
 
     fn compile(&self, graph: &Graph) -> Result<Box<dyn Program>, DeviceError> {
         self.coreml.compile(graph)
+    }
+
+    fn compile_with(
+        &self,
+        graph: &Graph,
+        constants: &[Option<HostBuffer>],
+    ) -> Result<Box<dyn Program>, DeviceError> {
+        self.coreml.compile_with(graph, constants)
+    }
+
+    fn takes_constants(&self) -> bool {
+        true
     }
 }
 

@@ -236,8 +236,8 @@ mod tests {
     }
 
     /// The processor, and a Core ML whose compiler is said to be slow.
-    fn emulated(folder: &std::path::Path) -> Discovered {
-        let api = Emulated::new(15).compiling_slowly(Compilation {
+    fn emulated(macos: u32, folder: &std::path::Path) -> Discovered {
+        let api = Emulated::new(macos).compiling_slowly(Compilation {
             program: std::time::Duration::from_secs(20),
             least_operations: 2,
         });
@@ -256,7 +256,7 @@ mod tests {
         let line = ["verify", "--ops", "matmul,scan,where", "-b", "coreml"];
         let options = Line::try_parse_from(line).unwrap().options;
         let folder = tempfile::tempdir().unwrap();
-        let found = emulated(folder.path());
+        let found = emulated(15, folder.path());
         let subjects = Subject::find(options.backend, &found).unwrap();
         let [subject] = &subjects[..] else {
             panic!("{} subjects", subjects.len());
@@ -286,13 +286,41 @@ mod tests {
         assert_eq!(units.count(Outcome::Skipped), 1, "{units}");
     }
 
+    /// Programs have weights in blocks from macOS 13 on, in another form than from macOS 15 on.
+    #[test]
+    fn weights_in_blocks_are_verified_where_programs_have_them() {
+        let line = ["verify", "--ops", "linear,embedding", "-b", "coreml"];
+        let options = Line::try_parse_from(line).unwrap().options;
+        for macos in [12, 13, 15] {
+            let folder = tempfile::tempdir().unwrap();
+            let found = emulated(macos, folder.path());
+            let subjects = Subject::find(options.backend, &found).unwrap();
+            let verifier = Verifier {
+                options: &options,
+                variants: Variants::open(&[]).unwrap(),
+                cpu: None,
+            };
+            let findings = verifier.part(Part::Conformance, &subjects[0]);
+            assert_eq!(
+                findings.count(Outcome::Failed),
+                0,
+                "macOS {macos}: {findings}"
+            );
+            assert_eq!(
+                findings.count(Outcome::Passed),
+                2,
+                "macOS {macos}: {findings}"
+            );
+        }
+    }
+
     /// Its text stays the same when it fails, and its answers are llama.cpp's.
     #[test]
     fn core_ml_fails_and_answers_as_other_devices_do() {
         let line = ["verify", "-b", "coreml"];
         let options = Line::try_parse_from(line).unwrap().options;
         let folder = tempfile::tempdir().unwrap();
-        let found = emulated(folder.path());
+        let found = emulated(15, folder.path());
         let subjects = Subject::find(options.backend, &found).unwrap();
         let verifier = Verifier {
             options: &options,
