@@ -9,24 +9,27 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustorch_runtime::{DeviceBuffer, DeviceError};
+use rustorch_runtime::DeviceError;
 
 use crate::driver::Driver;
-use crate::pool::GpuBuffer;
 
 /// The word that a program's kernels tell mistakes in: 0 without one.
 pub(crate) struct Status<D: Driver> {
-    pub(crate) word: GpuBuffer<D>,
+    pub(crate) word: D::Buffer,
     /// The moment of the first run that nobody has looked behind; 0 if there is none.
     unsettled_from: AtomicU64,
 }
 
 impl<D: Driver> Status<D> {
-    pub(crate) fn new(word: GpuBuffer<D>) -> Self {
-        Self {
+    /// A new word, of 0.
+    pub(crate) fn new(driver: &D) -> Result<Self, DeviceError> {
+        let word = driver.alloc_status()?;
+        // SAFETY: nobody else has the new word.
+        unsafe { driver.write(&word, 0, &[0; 4])? };
+        Ok(Self {
             word,
             unsettled_from: AtomicU64::new(0),
-        }
+        })
     }
 
     /// Was a run queued that nobody has looked behind?
@@ -35,14 +38,14 @@ impl<D: Driver> Status<D> {
     }
 
     /// What the word says, which is then 0 again. All runs that may write it are over.
-    pub(crate) fn take(&self) -> Result<u32, DeviceError> {
+    pub(crate) fn take(&self, driver: &D) -> Result<u32, DeviceError> {
         let mut word = [0; 4];
         // SAFETY: the runs are over, as the caller promises.
-        unsafe { self.word.read_raw(&mut word)? };
+        unsafe { driver.read(&self.word, 0, &mut word)? };
         let code = u32::from_ne_bytes(word);
         if code != 0 {
             // SAFETY: as above.
-            unsafe { self.word.write(0, &[0; 4])? };
+            unsafe { driver.write(&self.word, 0, &[0; 4])? };
         }
         Ok(code)
     }
@@ -111,9 +114,9 @@ impl<D: Driver> Poison<D> {
     }
 
     /// Looks for mistakes of runs that are over.
-    pub(crate) fn settle(&self, unsettled: Unsettled<D>) -> Result<(), DeviceError> {
+    pub(crate) fn settle(&self, driver: &D, unsettled: Unsettled<D>) -> Result<(), DeviceError> {
         for (from, status) in unsettled {
-            if status.take()? != 0 {
+            if status.take(driver)? != 0 {
                 let mut poisoned = self.poisoned.lock().unwrap_or_else(PoisonError::into_inner);
                 poisoned.push(from..=self.now());
                 self.now.fetch_add(1, Ordering::Relaxed);

@@ -53,7 +53,7 @@ impl<D: Driver> Pool<D> {
         if !unsettled.is_empty() {
             self.driver.wait()?;
         }
-        self.poison.settle(unsettled)
+        self.poison.settle(&self.driver, unsettled)
     }
 
     fn free(&self) -> MutexGuard<'_, Free<D::Buffer>> {
@@ -94,17 +94,6 @@ impl<D: Driver> Pool<D> {
         })
     }
 
-    /// Uninitialised memory of a word for kernels to tell mistakes in.
-    pub(crate) fn alloc_status(self: &Arc<Self>) -> Result<GpuBuffer<D>, DeviceError> {
-        Ok(GpuBuffer {
-            pool: self.clone(),
-            buffer: Some(self.driver.alloc_status()?),
-            bytes: size_of::<u32>(),
-            pooled: None,
-            written: AtomicU64::default(),
-        })
-    }
-
     fn keep(&self, buffer: D::Buffer, size: usize) {
         let mut free = self.free();
         // A quarter of the memory for what may never be asked for again.
@@ -127,7 +116,7 @@ pub(crate) struct GpuBuffer<D: Driver> {
     /// `None` only while it is dropped.
     buffer: Option<D::Buffer>,
     bytes: usize,
-    /// Its size class, unless it is memory of the host's or a status.
+    /// Its size class, unless it is memory of the host's.
     pooled: Option<usize>,
     /// The [moment](Poison::now) of the run that wrote it; 0 if that was none.
     written: AtomicU64,
@@ -138,16 +127,6 @@ impl<D: Driver> GpuBuffer<D> {
     pub(crate) fn inner(&self) -> &D::Buffer {
         let buffer = self.buffer.as_ref();
         buffer.expect("a buffer is taken only when it is dropped")
-    }
-
-    /// Copies from its beginning to the host, poisoned or not.
-    ///
-    /// # Safety
-    /// As [`DeviceBuffer::read`].
-    pub(crate) unsafe fn read_raw(&self, to: &mut [u8]) -> Result<(), DeviceError> {
-        assert!(inside(0, to.len(), self.bytes));
-        // SAFETY: in bounds, as just asserted.
-        unsafe { self.pool.driver.read(self.inner(), 0, to) }
     }
 
     /// The [moment](Poison::now) of the run that wrote it; 0 if that was none.
@@ -186,7 +165,7 @@ impl<D: Driver> DeviceBuffer for GpuBuffer<D> {
         // SAFETY: in bounds, as just asserted.
         unsafe { self.pool.driver.read(self.inner(), offset, to)? };
         // What comes behind all that was queued has waited for it.
-        self.pool.poison.settle(unsettled)?;
+        self.pool.poison.settle(&self.pool.driver, unsettled)?;
         match self.is_poisoned() {
             true => Err(DeviceError::new(
                 self.pool.driver.info().device,

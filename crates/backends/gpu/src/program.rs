@@ -128,7 +128,10 @@ impl<D: Driver> GpuProgram<D> {
             Buffer::Arena(i) => buffers.arena[i].inner(),
             Buffer::Scratch => buffers.scratch.inner(),
             // Where there are none, no kernel touches them.
-            Buffer::Status => buffers.status.map_or(buffers.scratch, |s| &s.word).inner(),
+            Buffer::Status => match buffers.status {
+                Some(status) => &status.word,
+                None => buffers.scratch.inner(),
+            },
             Buffer::Counters => buffers.counters.unwrap_or(buffers.scratch).inner(),
         })
     }
@@ -228,8 +231,7 @@ impl<D: Driver> GpuProgram<D> {
         kept: &'k mut Option<Arc<Status<D>>>,
     ) -> Result<Option<&'k Arc<Status<D>>>, DeviceError> {
         if kept.is_none() && !self.mistakes.is_empty() {
-            let word = zeroed(self.pool.alloc_status()?)?;
-            *kept = Some(Arc::new(Status::new(word)));
+            *kept = Some(Arc::new(Status::new(&self.pool.driver)?));
         }
         Ok(kept.as_ref())
     }
@@ -241,7 +243,10 @@ impl<D: Driver> GpuProgram<D> {
     ) -> Result<Option<&'k GpuBuffer<D>>, DeviceError> {
         let bytes = self.counters * size_of::<u32>();
         if kept.is_none() && bytes > 0 {
-            *kept = Some(zeroed(self.pool.alloc(bytes)?)?);
+            let buffer = self.pool.alloc(bytes)?;
+            // SAFETY: nobody else has the new buffer.
+            unsafe { buffer.write(0, &vec![0; bytes])? };
+            *kept = Some(buffer);
         }
         Ok(kept.as_ref())
     }
@@ -293,7 +298,7 @@ impl<D: Driver> GpuProgram<D> {
         inputs: &[Arc<dyn DeviceBuffer>],
     ) -> Result<(), DeviceError> {
         self.pool.driver.wait()?;
-        let code = status.map_or(Ok(0), |status| status.take())?;
+        let code = status.map_or(Ok(0), |status| status.take(&self.pool.driver))?;
         if code == 0 {
             return Ok(());
         }
@@ -407,13 +412,6 @@ enum Until {
     Settled,
     /// Until it is over.
     Over,
-}
-
-/// A new buffer, which nobody else has, with all of it zero.
-fn zeroed<D: Driver>(buffer: GpuBuffer<D>) -> Result<GpuBuffer<D>, DeviceError> {
-    // SAFETY: nobody else has it.
-    unsafe { buffer.write(0, &vec![0; buffer.bytes()])? };
-    Ok(buffer)
 }
 
 /// Can a device have worked so long for each step of a run that took `elapsed`? Clocks may differ a
