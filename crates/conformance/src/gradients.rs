@@ -105,17 +105,16 @@ fn variables(case: &Case) -> Vec<(usize, Option<usize>)> {
     let operands = case.inputs.iter().enumerate();
     let doubles = operands.filter(|(i, x)| is_double(x.ty.dtype) && !is_whole(&case.op, *i));
     let mut variables: Vec<(usize, Option<usize>)> = doubles.map(|(i, _)| (i, None)).collect();
-    let may_be_one = [
-        OpKind::Binary,
-        OpKind::Matmul,
-        OpKind::Concat,
-        OpKind::Linear,
-    ];
-    if let ([(a, _), (b, _), ..], true) = (&variables[..], may_be_one.contains(&case.op.kind())) {
+    let may_be_one = match &case.op {
+        // From a number towards itself is no step, whose gradient PyTorch says is 0.
+        Op::Binary(binary) => binary.op != BinaryOp::NextAfter,
+        Op::Matmul(_) | Op::Concat(_) | Op::Linear(_) => true,
+        _ => false,
+    };
+    if let ([(a, _), (b, _), ..], true) = (&variables[..], may_be_one) {
         let pair = (*a, Some(*b));
-        variables.extend(
-            (case.inputs[*a] == case.inputs[*b] && !is_whole(&case.op, *b)).then_some(pair),
-        );
+        let alike = case.inputs[*a] == case.inputs[*b] && !is_whole(&case.op, *b);
+        variables.extend(alike.then_some(pair));
     }
     variables
 }
