@@ -89,14 +89,17 @@ impl<D: Driver> Poison<D> {
     }
 
     /// A run is about to be queued that may find a mistake, which nobody waits for: its moment.
-    pub(crate) fn begin(&self, status: &Arc<Status<D>>) -> u64 {
+    pub(crate) fn begin(&self) -> u64 {
+        self.now.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The run that began at `moment` is queued: who waits from now on waits for it, too.
+    pub(crate) fn queued(&self, status: &Arc<Status<D>>, moment: u64) {
         let mut words = self.words();
-        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
         if !status.is_unsettled() {
-            status.unsettled_from.store(now, Ordering::Relaxed);
-            words.push((now, status.clone()));
+            status.unsettled_from.store(moment, Ordering::Relaxed);
+            words.push((moment, status.clone()));
         }
-        now
     }
 
     /// Is there a run that nobody has looked behind?

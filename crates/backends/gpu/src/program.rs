@@ -353,7 +353,7 @@ impl<D: Driver> GpuProgram<D> {
                 self.pool.settle()?;
                 poison.now()
             }
-            (Until::Settled, Some(status)) => poison.begin(status),
+            (Until::Settled, Some(_)) => poison.begin(),
             _ => poison.now(),
         };
         let buffers = Buffers {
@@ -372,6 +372,8 @@ impl<D: Driver> GpuProgram<D> {
             // Even after a failure: what was queued before still uses the buffers.
             let finished = self.finish(status.filter(|_| result.is_ok()), inputs);
             result = result.and(finished);
+        } else if let (Until::Settled, Some(status)) = (until, status) {
+            poison.queued(status, moment);
         }
         if result.is_err() {
             // Launches that never came have not set their counters back.
