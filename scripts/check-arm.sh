@@ -4,6 +4,7 @@
 # gcc-aarch64-linux-gnu, or their like.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/lib-sample.sh
 source scripts/lib-target.sh
 
 use_target aarch64-unknown-linux-gnu
@@ -25,7 +26,11 @@ emulate() {
         cargo test "${target_args[@]}" -p rustorch-cpu -p rustorch-conformance "$@"
 }
 
-while read -r processor level; do
+sample 1 << 'END' | while read -r processor level; do
+cortex-a72 neon
+neoverse-n1 neon-dotprod
+max neon-i8mm
+END
     echo "$processor, which has $level"
     # A test that starts itself anew for every level would have to be emulated anew.
     skipped=(--skip every_level)
@@ -42,8 +47,4 @@ while read -r processor level; do
         echo "the level was not found" >&2
         exit 1
     }
-done << 'END'
-cortex-a72 neon
-neoverse-n1 neon-dotprod
-max neon-i8mm
-END
+done
