@@ -23,6 +23,7 @@ Examples:
   rustorch-cli bench --preset tinyllama-1.1b        how fast it is
   rustorch-cli verify                               does this machine compute right?
   rustorch-cli report                               its backends and the types of models, compared
+  rustorch-cli train --text book.txt --out m.gguf   a model of your own
   rustorch-cli quantize big.gguf small.gguf Q4_K_M  a smaller file of a model
   rustorch-cli man                                  this, as a manual page
 

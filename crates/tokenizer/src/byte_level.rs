@@ -15,7 +15,7 @@ const MERGES: &str = "tokenizer.ggml.merges";
 
 /// The character that stands for each byte in a token's text: itself if it is a visible Latin-1
 /// character, else the next free one from U+0100 (GPT-2's `bytes_to_unicode`).
-const CHARS: [char; 256] = {
+pub(crate) const CHARS: [char; 256] = {
     let mut chars = ['\0'; 256];
     let mut free = 0x100;
     let mut byte = 0;

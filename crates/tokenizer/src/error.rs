@@ -65,6 +65,18 @@ pub enum TokenizerError {
         tokens: usize,
     },
 
+    /// A vocabulary to be trained has no room for what every text needs.
+    #[error(
+        "a vocabulary of {size} tokens is too small: every byte, and the tokens that begin and end a text, make \
+         {least}; ask for at least so many"
+    )]
+    VocabTooSmall {
+        /// The size asked for.
+        size: usize,
+        /// The least size.
+        least: usize,
+    },
+
     /// The added tokens are more than can be searched for.
     #[error(
         "the added tokens cannot be searched for ({0}); the file is damaged, convert the model again"

@@ -23,6 +23,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! [`BpeTrainer`] makes a vocabulary of byte-level BPE out of texts, which [`TextPieces`] reads.
+//!
 //! Unicode classes are those of the regular-expression library (Unicode 16); llama.cpp's tables are
 //! those of Unicode 15.1, so characters that Unicode 16 added may be split differently.
 
@@ -31,13 +33,17 @@ mod byte_level;
 mod decoder;
 mod error;
 mod merge;
+mod pieces;
 mod pre_tokenizer;
 mod sentence_piece;
 mod special;
 mod splitter;
 mod tokenizer;
+mod trainer;
 mod vocab;
 
 pub use decoder::StreamDecoder;
 pub use error::TokenizerError;
+pub use pieces::{TextError, TextPieces};
 pub use tokenizer::{EncodeOptions, Tokenizer};
+pub use trainer::{BpeTrainer, BpeVocab};

@@ -230,7 +230,7 @@ impl Options {
 }
 
 /// A flag that Ctrl-C sets; a second Ctrl-C ends the program at once.
-fn interrupts() -> Result<Arc<AtomicBool>> {
+pub(super) fn interrupts() -> Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = interrupted.clone();
     ctrlc::set_handler(move || {

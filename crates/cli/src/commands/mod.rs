@@ -16,6 +16,7 @@ mod perplexity;
 mod quantize;
 mod report;
 mod tokenize;
+mod train;
 mod verify;
 
 use std::process::ExitCode;
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Perplexity(perplexity::Options),
     /// Measure speed, of a file or of a well-known shape with random weights
     Bench(bench::Options),
+    /// Train a language model on texts, and write it as a GGUF file
+    Train(Box<train::Options>),
     /// Write a smaller file of a model
     Quantize(quantize::Options),
     /// What is in a model file: keys, tensors, types, sizes
@@ -67,6 +70,7 @@ pub(crate) enum Command {
 pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode> {
     let done = match command {
         Command::Chat(options) => return chat::run(options),
+        Command::Train(options) => return train::run(options),
         Command::Verify(options) => return verify::run(options),
         #[cfg(feature = "coreml")]
         Command::CoremlHelper(options) => return Ok(coreml_helper::run(options)),

@@ -15,6 +15,7 @@ mod opencl;
 mod report;
 mod speculation;
 mod support;
+mod train;
 mod verify;
 
 #[cfg(unix)]
@@ -121,6 +122,13 @@ fn main() -> ExitCode {
             speculation::a_device_that_fails_while_guessing_changes_no_text,
             speculation::answers_are_guessed_too,
             speculation::drafts_that_cannot_be_used_are_refused,
+            train::a_text_becomes_a_model,
+            train::losses_are_those_of_pytorch,
+            train::progress_is_told_to_people,
+            train::a_run_that_is_killed_goes_on_as_if_it_had_not_been,
+            train::a_checkpoint_of_another_run_is_refused_and_a_damaged_one_passed_over,
+            train::a_checkpoint_that_cannot_be_written_ends_nothing,
+            train::what_cannot_be_trained_is_told,
             verify::a_cpu_that_is_right_passes,
             verify::a_wrong_result_is_found_and_named,
             verify::other_types_are_checked_from_the_f16_file,
@@ -141,6 +149,7 @@ fn main() -> ExitCode {
     #[cfg(unix)]
     let suite = suite.always(always![
         documents::commands_run_as_they_stand,
+        train::ctrl_c_keeps_what_was_learnt,
         signals::ctrl_c_ends_the_text_cleanly,
         signals::ctrl_c_leaves_a_whole_json_object,
         signals::a_reader_that_has_enough_is_no_error,

@@ -5,3 +5,4 @@ mod decoding;
 mod hostile;
 mod llama_cpp;
 mod special_tokens;
+mod training;

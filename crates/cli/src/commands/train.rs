@@ -1,0 +1,498 @@
+//! `train`: a language model out of texts.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
+use rustorch_gguf::Metadata;
+use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
+use rustorch_llm::{Event, GenerateOptions, Model, Session, SessionOptions, generate};
+use rustorch_tensor::with_runtime;
+use rustorch_train::{
+    Checkpoints, Corpus, Decoder, ModelSize, Prepared, Settings, Step, Text, TrainError, Training,
+    Windows, loss_curve,
+};
+use serde_json::json;
+
+use super::generate::interrupts;
+use crate::args::{DeviceArgs, Format};
+use crate::devices::Devices;
+use crate::failure::{INTERRUPTED, Usage};
+use crate::output::{count, json_line, note};
+use crate::progress;
+
+const METHOD: &str = "\
+A vocabulary of byte-level BPE is made of the texts, and a model of the architecture llama is trained to
+predict their tokens: AdamW with betas of 0.9 and 0.95, weight decay on matrices alone, a learning
+rate that rises for --warmup steps and falls along a cosine to --min-lr. The file runs in this program
+and in llama.cpp; `quantize` makes it smaller. Beside it lies a picture of the losses.
+
+Each --every steps, and at the end, a text that is not learnt from is predicted, a checkpoint is
+written, and the model begins a text. A run that ended early, however it did, goes on where it was with
+the same command and --resume: its losses and its file are those of a run that was not
+interrupted, on the same device. Ctrl-C ends a run after its step, with a checkpoint.";
+
+/// What steps compute with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Precision {
+    F32,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = METHOD)]
+pub(crate) struct Options {
+    /// Texts to learn from, in UTF-8; they may be larger than memory
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    text: Vec<PathBuf>,
+
+    /// The model's file
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+
+    /// A text that is only predicted [default: the last twentieth of the texts]
+    #[arg(long, value_name = "FILE")]
+    val: Option<PathBuf>,
+
+    #[command(flatten)]
+    size: SizeArgs,
+
+    #[command(flatten)]
+    run: RunArgs,
+
+    /// Folder of checkpoints, the last two of which are kept [default: the file's name with .checkpoint, which a
+    /// finished run removes]
+    #[arg(long, value_name = "FOLDER", help_heading = "Checkpoints")]
+    checkpoint: Option<PathBuf>,
+
+    /// Steps from one validation and checkpoint to the next [default: a tenth of all]
+    #[arg(long, value_name = "N", help_heading = "Checkpoints")]
+    every: Option<u64>,
+
+    /// Go on from the last checkpoint, if there is one
+    #[arg(long, help_heading = "Checkpoints")]
+    resume: bool,
+
+    /// text for people; json has a line for each step: step, loss, val_loss (null between validations),
+    /// tokens (so far), tokens_per_s, lr
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+/// The model's sizes.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Model")]
+struct SizeArgs {
+    /// Tokens of the vocabulary; fewer, if the texts give fewer
+    #[arg(long, value_name = "N", default_value_t = 8192)]
+    vocab: usize,
+
+    /// Layers
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    layers: usize,
+
+    /// Features of a token
+    #[arg(long, value_name = "N", default_value_t = 384)]
+    width: usize,
+
+    /// Query heads
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    heads: usize,
+
+    /// Key and value heads, each for several query heads
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    kv_heads: usize,
+
+    /// Features of the feed-forward part
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    ff: usize,
+
+    /// Tokens of the context
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    context: usize,
+}
+
+/// How it is trained.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Training")]
+struct RunArgs {
+    /// Samples of a step, each as long as the context
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    batch: usize,
+
+    /// Steps
+    #[arg(long, value_name = "N", conflicts_with = "epochs")]
+    steps: Option<u64>,
+
+    /// Times that all of the texts are learnt from, instead of --steps [default: 1]
+    #[arg(long, value_name = "N")]
+    epochs: Option<u64>,
+
+    /// The highest learning rate
+    #[arg(long, value_name = "X", default_value_t = 1e-3)]
+    lr: f64,
+
+    /// The learning rate of the last step [default: a tenth of the highest]
+    #[arg(long, value_name = "X")]
+    min_lr: Option<f64>,
+
+    /// Steps in which the learning rate rises [default: a twentieth of all]
+    #[arg(long, value_name = "N")]
+    warmup: Option<u64>,
+
+    /// Weight decay
+    #[arg(long, value_name = "X", default_value_t = 0.1)]
+    weight_decay: f64,
+
+    /// The largest norm of the gradients, which are scaled to it; 0 for any
+    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    clip: f64,
+
+    /// What steps compute with
+    #[arg(long, value_enum, value_name = "TYPE", default_value = "f32")]
+    precision: Precision,
+
+    /// Seed of the first weights and of the order of samples
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+pub(super) fn run(options: &Options) -> Result<ExitCode> {
+    let devices = Devices::open(&options.devices)?;
+    let interrupted = interrupts()?;
+    with_runtime(&devices.runtime, devices.routing, || {
+        train(options, &devices, &interrupted)
+    })
+}
+
+fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Result<ExitCode> {
+    // Sizes that make no sense are told before texts are read.
+    let usage = |error: TrainError| match error {
+        TrainError::Setting(problem) => Usage(problem).into(),
+        error => anyhow::Error::from(error),
+    };
+    options
+        .size
+        .model(options.size.vocab)
+        .config()
+        .map_err(usage)?;
+    options.run.settings(options, 1).check().map_err(usage)?;
+    let folder = options
+        .checkpoint
+        .clone()
+        .unwrap_or_else(|| options.out.with_extension("checkpoint"));
+    let checkpoints = Checkpoints::new(&folder)?;
+    if let Some((step, _)) = checkpoints.list()?.first().filter(|_| !options.resume) {
+        let folder = folder.display();
+        let problem = format!(
+            "{folder}: there is a checkpoint of step {step}; --resume goes on from it, another --checkpoint begins anew"
+        );
+        return Err(Usage(problem).into());
+    }
+    let prepared = options.prepared()?;
+    let corpus = prepare(&prepared, &folder)?;
+    let vocab = corpus.tokenizer.vocab_size();
+    if vocab < options.size.vocab {
+        note(format_args!(
+            "the texts give {vocab} tokens rather than {}",
+            options.size.vocab
+        ));
+    }
+    let size = options.size.model(vocab);
+    let windows = Windows::new(Arc::new(corpus.tokens), size.context);
+    let (windows, validation) = match corpus.validation {
+        Some(tokens) => (windows, Windows::new(Arc::new(tokens), size.context)),
+        None => windows.split_last().into(),
+    };
+    let settings = options
+        .run
+        .settings(options, windows.steps(options.run.batch));
+    let decoder = Decoder::new(size.config()?, settings.seed)?;
+    let hashes = |texts: &[Text]| Vec::from_iter(texts.iter().map(|text| text.sha256.clone()));
+    let subject = json!({
+        "model": size,
+        "texts": hashes(&prepared.texts),
+        "validation": hashes(prepared.validation.as_slice()),
+    });
+    let mut training = Training::new(
+        settings.clone(),
+        subject,
+        decoder,
+        windows,
+        Some(validation),
+    )
+    .map_err(usage)?;
+    if options.resume {
+        for damaged in training.resume(&checkpoints)? {
+            note(format_args!("{damaged}; going on from the one before"));
+        }
+    }
+    let name = options
+        .out
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy();
+    let mut metadata = rustorch_train::metadata(training.decoder().config(), &name);
+    corpus.metadata.iter().for_each(|(key, value)| {
+        metadata.insert(key, value.clone());
+    });
+
+    let mut run = Run {
+        options,
+        devices,
+        training,
+        metadata,
+        checkpoints,
+        total: settings.steps,
+        bar: progress::steps("training", settings.steps as usize),
+        begin: Instant::now(),
+        first: 0,
+    };
+    run.begin();
+    while run.training.steps() < settings.steps {
+        let step = run.training.step()?;
+        let is_last = step.step == settings.steps;
+        let validated = match step.step % settings.every == 0 || is_last {
+            true => run.training.validate()?,
+            false => None,
+        };
+        run.tell(step, validated)?;
+        if step.step % settings.every == 0 && !is_last {
+            run.keep();
+        }
+        if interrupted.load(Ordering::Relaxed) && !is_last {
+            run.training.save(&run.checkpoints)?;
+            run.bar.finish_and_clear();
+            note(format_args!(
+                "stopped after step {} of {}; the same with --resume goes on",
+                step.step, settings.steps
+            ));
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+    }
+    run.end()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    /// The texts, read once.
+    fn prepared(&self) -> Result<Prepared> {
+        let paths = || self.text.iter().chain(&self.val);
+        let sizes = paths().filter_map(|path| Some(path.metadata().ok()?.len()));
+        let bar = progress::bytes("reading", sizes.sum());
+        let open = |path: &PathBuf| Text::open(path, |bytes| bar.inc(bytes));
+        let prepared = Prepared {
+            texts: self.text.iter().map(open).collect::<Result<_, _>>()?,
+            validation: self.val.as_ref().map(open).transpose()?,
+            vocab: Some(self.size.vocab),
+        };
+        bar.finish_and_clear();
+        Ok(prepared)
+    }
+}
+
+/// Makes tokens of the texts, or takes those of the run that is gone on with.
+fn prepare(prepared: &Prepared, folder: &Path) -> Result<Corpus> {
+    let learnt: u64 = prepared.texts.iter().map(|text| text.bytes).sum();
+    let predicted = prepared.validation.as_ref().map_or(0, |text| text.bytes);
+    let bar = progress::bytes("texts", 2 * learnt + predicted);
+    let corpus = Corpus::prepare(prepared, None, folder, |what, bytes| {
+        bar.set_message(what);
+        bar.inc(bytes);
+    })?;
+    bar.finish_and_clear();
+    Ok(corpus)
+}
+
+impl SizeArgs {
+    fn model(self, vocab: usize) -> ModelSize {
+        ModelSize {
+            vocab,
+            layers: self.layers,
+            width: self.width,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            ff: self.ff,
+            context: self.context,
+        }
+    }
+}
+
+impl RunArgs {
+    /// The settings, with defaults that follow from how many steps an epoch has.
+    fn settings(&self, options: &Options, epoch: u64) -> Settings {
+        let Precision::F32 = self.precision;
+        let steps = self
+            .steps
+            .unwrap_or(self.epochs.unwrap_or(1).saturating_mul(epoch));
+        Settings {
+            context: options.size.context,
+            batch: self.batch,
+            steps,
+            lr: self.lr,
+            min_lr: self.min_lr.unwrap_or(self.lr / 10.0),
+            warmup: self.warmup.unwrap_or(steps / 20),
+            weight_decay: self.weight_decay,
+            clip: self.clip,
+            seed: self.seed,
+            every: options.every.unwrap_or((steps / 10).max(1)),
+        }
+    }
+}
+
+/// A run as it is shown.
+struct Run<'a> {
+    options: &'a Options,
+    devices: &'a Devices,
+    training: Training,
+    /// The keys of the model's file.
+    metadata: Metadata,
+    checkpoints: Checkpoints,
+    /// Steps of the whole run.
+    total: u64,
+    bar: ProgressBar,
+    /// When this process began with steps, and how many there were already.
+    begin: Instant,
+    first: u64,
+}
+
+impl Run<'_> {
+    fn begin(&mut self) {
+        self.first = self.training.steps();
+        self.bar.set_position(self.first);
+        self.bar.reset_eta();
+        let (parameters, per_step) = (self.training.parameters(), self.training.tokens_per_step());
+        let epochs = self.total as f64 / self.training.steps_per_epoch() as f64;
+        let from = match self.first {
+            0 => String::new(),
+            first => format!(", from step {first} on"),
+        };
+        note(format_args!(
+            "{} parameters, {} steps of {per_step} tokens ({epochs:.1} epochs) on {}{from}",
+            count(parameters as u64),
+            self.total,
+            self.devices.name,
+        ));
+        self.begin = Instant::now();
+    }
+
+    /// Shows a step.
+    fn tell(&mut self, step: Step, validated: Option<f64>) -> Result<()> {
+        let Step { step, loss, lr } = step;
+        let made = (step - self.first) * self.training.tokens_per_step();
+        let rate = made as f64 / self.begin.elapsed().as_secs_f64();
+        self.bar.set_position(step);
+        self.bar
+            .set_message(format!("loss {loss:.4}, {} tokens/s", count(rate as u64)));
+        let mut out = io::stdout().lock();
+        if self.options.output == Format::Json {
+            let line = json!({
+                "step": step,
+                "loss": loss,
+                "val_loss": validated,
+                "tokens": step * self.training.tokens_per_step(),
+                "tokens_per_s": rate,
+                "lr": lr,
+            });
+            return Ok(json_line(&mut out, &line)?);
+        }
+        if let Some(validation) = validated {
+            let text = self.text()?;
+            self.bar.suspend(|| {
+                writeln!(
+                    out,
+                    "step {step} of {}: loss {loss:.4}, validation {validation:.4}, {} tokens/s\n  {text}",
+                    self.total,
+                    count(rate as u64)
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What the model tells now, on one line.
+    fn text(&self) -> Result<String> {
+        const LENGTH: usize = 48;
+        let model = Model::load(rustorch_train::gguf(
+            self.training.decoder(),
+            &self.metadata,
+        )?)?;
+        let options = SessionOptions {
+            context: model.config().context.min(LENGTH + 1),
+            routing: self.devices.routing,
+            ..SessionOptions::default()
+        };
+        let mut session = Session::new(&model, &self.devices.runtime, options)?;
+        let config = SamplerConfig {
+            seed: Some(0),
+            ..SamplerConfig::default()
+        };
+        let tokenizer = model.tokenizer()?;
+        let prompt = Vec::from_iter(tokenizer.bos());
+        let limits = GenerateOptions {
+            max_tokens: Some(LENGTH),
+            ..GenerateOptions::default()
+        };
+        let go_on = |_: Event| Ok::<_, anyhow::Error>(ControlFlow::Continue(()));
+        let told = generate(
+            &mut session,
+            &prompt,
+            &mut SamplerChain::new(&config)?,
+            &limits,
+            go_on,
+        )?;
+        Ok(format!("{:?}", tokenizer.decode(&told.ids)))
+    }
+
+    /// Writes a checkpoint. Where that fails, the run goes on: the checkpoint before is still there.
+    fn keep(&self) {
+        let saved = self
+            .training
+            .save(&self.checkpoints)
+            .map_err(anyhow::Error::from);
+        if let Err(error) = saved.and_then(|()| self.draw()) {
+            self.bar.suspend(|| {
+                note(format_args!(
+                    "warning: no checkpoint of step {}: {error:#}; training goes on",
+                    self.training.steps()
+                ))
+            });
+        }
+    }
+
+    /// Writes the picture of the losses.
+    fn draw(&self) -> Result<()> {
+        let path = self.options.out.with_extension("svg");
+        let written = std::fs::write(&path, loss_curve(self.training.history()));
+        written
+            .with_context(|| format!("{}: cannot write the picture of the losses", path.display()))
+    }
+
+    /// Writes the model.
+    fn end(self) -> Result<()> {
+        self.bar.finish_and_clear();
+        if self.options.checkpoint.is_some() {
+            self.keep();
+        }
+        rustorch_train::save(&self.options.out, self.training.decoder(), &self.metadata)?;
+        self.draw()?;
+        note(format_args!(
+            "{}: the model; {}: its losses",
+            self.options.out.display(),
+            self.options.out.with_extension("svg").display()
+        ));
+        match self.options.checkpoint {
+            Some(_) => Ok(()),
+            None => Ok(self.checkpoints.remove()?),
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Models of one's own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustorch_conformance::Extent;
+use serde_json::Value;
+
+use crate::support::{Run, model, program, run};
+
+/// A tiny model, on one thread.
+const TINY: &str = "--vocab 300 --layers 1 --width 32 --heads 2 --kv-heads 1 --ff 48 --context 32 --batch 4 \
+                    --steps 24 --every 5 --seed 3 -b cpu -t 1";
+
+/// A folder with a text, in which models are trained.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        let text = fs::read(model("classics-eval.txt")).unwrap();
+        fs::write(folder.path("text.txt"), &text[..20_000]).unwrap();
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The arguments for training a tiny model there, and these.
+    fn args(&self, more: &str) -> Vec<String> {
+        let paths = [
+            "--text",
+            &arg(&self.path("text.txt")),
+            "--out",
+            &arg(&self.path("m.gguf")),
+        ]
+        .map(str::to_owned);
+        let more: Vec<&str> = more.split_whitespace().collect();
+        // What is asked for goes before what tiny models have.
+        let tiny: Vec<&str> = TINY.split_whitespace().collect();
+        let tiny = tiny
+            .chunks_exact(2)
+            .filter(|option| !more.contains(&option[0]));
+        let words = tiny.flatten().chain(&more).map(|word| (*word).to_owned());
+        ["train".to_owned()]
+            .into_iter()
+            .chain(paths)
+            .chain(words)
+            .collect()
+    }
+
+    fn train(&self, more: &str) -> Run {
+        run(self.args(more))
+    }
+
+    /// What is in the model's file.
+    fn model(&self) -> Vec<u8> {
+        fs::read(self.path("m.gguf")).unwrap()
+    }
+}
+
+fn arg(path: &Path) -> String {
+    path.display().to_string()
+}
+
+/// What a step computes, without how long it took.
+#[derive(Clone, PartialEq, Debug)]
+struct Computed(u64, String);
+
+/// The steps that a run told.
+fn steps(output: &str) -> Vec<Computed> {
+    let step = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let step = line["step"].as_u64().unwrap();
+        assert_eq!(line["tokens"], step * 4 * 32);
+        assert!(line["tokens_per_s"].as_f64().unwrap() > 0.0);
+        Computed(
+            step,
+            format!("{} {} {}", line["loss"], line["val_loss"], line["lr"]),
+        )
+    };
+    output.lines().map(step).collect()
+}
+
+fn loss(line: &str, key: &str) -> f64 {
+    let line: Value = serde_json::from_str(line).unwrap();
+    line[key]
+        .as_f64()
+        .unwrap_or_else(|| panic!("{key} in {line}"))
+}
+
+pub(crate) fn a_text_becomes_a_model() {
+    let folder = Folder::new();
+    let told = folder.train("-o json").ok();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 24);
+    // That of a model that knows nothing, about ln 300, and less and less.
+    let first = loss(lines[0], "loss");
+    assert!((5.5..5.9).contains(&first), "{first}");
+    assert!(loss(lines[23], "loss") < first - 0.2);
+    assert!(loss(lines[23], "val_loss") < loss(lines[4], "val_loss"));
+    let curve = fs::read_to_string(folder.path("m.svg")).unwrap();
+    assert!(curve.starts_with("<svg") && curve.contains(">validation<"));
+    assert!(!folder.path("m.checkpoint").exists());
+
+    let file = arg(&folder.path("m.gguf"));
+    let story = run([
+        "-m",
+        &file,
+        "-p",
+        "The ",
+        "-n",
+        "8",
+        "--ignore-eos",
+        "-b",
+        "cpu",
+        "--format",
+        "json",
+    ])
+    .json();
+    assert_eq!(story["ids"].as_array().unwrap().len(), 8);
+    // Begins with the token that begins texts.
+    assert_eq!(story["prompt_ids"][0], 0);
+    let scored = run([
+        "perplexity",
+        "-m",
+        &file,
+        "-f",
+        &arg(&folder.path("text.txt")),
+        "-c",
+        "32",
+        "-b",
+        "cpu",
+    ])
+    .ok();
+    let perplexity: f64 = scored
+        .lines()
+        .last()
+        .unwrap()
+        .strip_prefix("PPL = ")
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(perplexity < 300.0, "{perplexity}");
+    assert_eq!(
+        run(["quantize", &file, &arg(&folder.path("q.gguf")), "Q8_0"]).status,
+        0
+    );
+}
+
+/// PyTorch's losses are those of `scripts/peer-train.py`.
+pub(crate) fn losses_are_those_of_pytorch() {
+    let expected: Vec<f64> = serde_json::from_str(include_str!("../goldens/train-losses.json")).unwrap();
+    let folder = Folder::new();
+    let told = folder.train("--steps 200 --lr 0.003 --warmup 20 --every 200 -o json").ok();
+    let losses: Vec<f64> = told.lines().map(|line| loss(line, "loss")).collect();
+    assert_eq!(losses.len(), expected.len());
+    for (step, (own, expected)) in (1..).zip(losses.iter().zip(&expected)) {
+        assert!((own / expected - 1.0).abs() < 5e-3, "step {step}: {own}, PyTorch's {expected}");
+    }
+}
+
+pub(crate) fn progress_is_told_to_people() {
+    let folder = Folder::new();
+    let told = folder.train("").ok();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 10, "{told}");
+    assert!(lines[0].starts_with("step 5 of 24: loss 5."), "{told}");
+    assert!(
+        lines[8].starts_with("step 24 of 24: ") && lines[8].contains("validation "),
+        "{told}"
+    );
+    assert!(lines[9].starts_with("  \""), "{told}");
+}
+
+/// Starts a run, and kills it when it has told `lines` steps, after a while.
+fn kill_after(mut child: Child, lines: usize, pause: Duration) -> String {
+    let mut told = String::new();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    for _ in 0..lines {
+        reader.read_line(&mut told).unwrap();
+    }
+    thread::sleep(pause);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What it told between is told, too; a line that it did not end is not.
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 0) && line.ends_with('\n') {
+        told.push_str(&std::mem::take(&mut line));
+    }
+    told
+}
+
+pub(crate) fn a_run_that_is_killed_goes_on_as_if_it_had_not_been() {
+    let straight = Folder::new();
+    let expected = steps(&straight.train("-o json").ok());
+    // Moments: steps that are told, and what passes then.
+    let moments = (0..20).map(|i| (i * 5 % 9, Duration::from_millis(i as u64 * 17 % 60)));
+    let folder = Folder::new();
+    let mut told = BTreeMap::new();
+    let mut learn = |output: &str| {
+        for step in steps(output) {
+            assert_eq!(expected[step.0 as usize - 1], step);
+            told.insert(step.0, step);
+        }
+    };
+    for (lines, pause) in Extent::of_tests().choose(moments, 3) {
+        let mut command = program(folder.args("--resume -o json"));
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        learn(&kill_after(child, lines, pause));
+    }
+    learn(&folder.train("--resume -o json").ok());
+    assert_eq!(folder.model(), straight.model());
+    let curve = |folder: &Folder| fs::read(folder.path("m.svg")).unwrap();
+    assert_eq!(curve(&folder), curve(&straight));
+    // It did not begin anew each time, and told all that it did not have to tell again.
+    assert!(told.contains_key(&24));
+}
+
+pub(crate) fn ctrl_c_keeps_what_was_learnt() {
+    let folder = Folder::new();
+    let mut command = program(folder.args("-o json"));
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = String::new();
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    for _ in 0..3 {
+        reader.read_line(&mut told).unwrap();
+    }
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    reader.read_to_string(&mut told).unwrap();
+    let ended: Run = child.wait_with_output().unwrap().into();
+    assert_eq!(ended.status, 130, "{}", ended.stderr);
+    let last = steps(&told).pop().unwrap().0;
+    assert!(ended.stderr.contains(&format!(
+        "stopped after step {last} of 24; the same with --resume goes on"
+    )));
+    // Without it nothing that was learnt is lost.
+    let refused = folder.train("").error(2);
+    assert!(
+        refused.contains(&format!(
+            "checkpoint of step {last}; --resume goes on from it"
+        )),
+        "{refused}"
+    );
+    let rest = steps(&folder.train("--resume -o json").ok());
+    assert_eq!(rest[0].0, last + 1);
+    let straight = Folder::new();
+    straight.train("").ok();
+    assert_eq!(folder.model(), straight.model());
+}
+
+pub(crate) fn a_checkpoint_of_another_run_is_refused_and_a_damaged_one_passed_over() {
+    let folder = Folder::new();
+    let kept = format!("--checkpoint {}", arg(&folder.path("kept")));
+    let whole = folder.train(&format!("{kept} -o json")).ok();
+    let names = || {
+        let files = fs::read_dir(folder.path("kept"))
+            .unwrap()
+            .map(|file| file.unwrap().file_name());
+        let mut names: Vec<String> = files.map(|name| name.into_string().unwrap()).collect();
+        names.retain(|name| name.starts_with("step-"));
+        names.sort();
+        names
+    };
+    assert_eq!(
+        names(),
+        ["step-00000020.safetensors", "step-00000024.safetensors"]
+    );
+    let other = folder.train(&format!("{kept} --resume --lr 0.01")).error(1);
+    for part in [
+        "step-00000024.safetensors",
+        "lr was 0.001 and is 0.01",
+        "--checkpoint",
+    ] {
+        assert!(other.contains(part), "{other}");
+    }
+    let last = folder.path("kept/step-00000024.safetensors");
+    let bytes = fs::read(&last).unwrap();
+    fs::write(&last, &bytes[..bytes.len() / 2]).unwrap();
+    let resumed = folder.train(&format!("{kept} --resume -o json"));
+    assert!(
+        resumed.stderr.contains("going on from the one before"),
+        "{}",
+        resumed.stderr
+    );
+    let expected: Vec<Computed> = steps(&whole).split_off(20);
+    assert_eq!(steps(&resumed.ok()), expected);
+}
+
+pub(crate) fn a_checkpoint_that_cannot_be_written_ends_nothing() {
+    let folder = Folder::new();
+    let kept = folder.path("kept");
+    fs::create_dir_all(kept.join("step-00000010.safetensors.d")).unwrap();
+    // A folder is where the file should be.
+    fs::create_dir_all(kept.join("step-00000005.safetensors")).unwrap();
+    let told = folder.train(&format!("--checkpoint {} --resume -o json", arg(&kept)));
+    assert!(
+        told.stderr.contains("warning: no checkpoint of step 5: "),
+        "{}",
+        told.stderr
+    );
+    assert!(told.stderr.contains("training goes on"), "{}", told.stderr);
+    let straight = Folder::new();
+    assert_eq!(steps(&told.ok()), steps(&straight.train("-o json").ok()));
+    assert_eq!(folder.model(), straight.model());
+}
+
+pub(crate) fn what_cannot_be_trained_is_told() {
+    let folder = Folder::new();
+    let text = folder.path("text.txt");
+    let refused = |more: &str, status: i32, parts: &[&str]| {
+        let line = folder.train(more).error(status);
+        for part in parts {
+            assert!(line.contains(part), "no {part:?} in: {line}");
+        }
+    };
+    refused("--width 33", 2, &["--width 33", "multiple of 4"]);
+    refused("--kv-heads 3", 2, &["--kv-heads 3", "2 heads"]);
+    refused("--layers 0", 2, &["at least 1"]);
+    refused("--batch 0", 2, &["--batch 0"]);
+    refused("--lr=-1", 2, &["--lr -1"]);
+    refused("--min-lr 1", 2, &["--min-lr 1", "--lr 0.001"]);
+    refused("--vocab 100", 1, &["vocabulary of 100", "258"]);
+    refused("--val /no/such.txt", 1, &["/no/such.txt", "check the path"]);
+    refused("--context 4096", 2, &["too short", "4096", "--context"]);
+    let diverged = folder.train("--lr 1e9 --clip 0");
+    assert_eq!(diverged.status, 1);
+    let told = diverged.stderr.lines().last().unwrap();
+    assert!(told.starts_with("error: the loss of step ") && told.contains("--lr"), "{told}");
+    fs::write(&text, "").unwrap();
+    refused("", 1, &["text.txt", "empty"]);
+    fs::write(&text, b"text \xff text").unwrap();
+    refused("", 1, &["text.txt", "byte 5", "UTF-8"]);
+    fs::write(&text, "The same words, the same words. ".repeat(200)).unwrap();
+    let fewer = folder.train("");
+    assert!(
+        fewer.stderr.contains("the texts give ") && fewer.stderr.contains("rather than 300"),
+        "{}",
+        fewer.stderr
+    );
+    fewer.ok();
+}

@@ -1,0 +1,91 @@
+//! Samples by their numbers.
+
+use rustorch_tensor::Tensor;
+
+use crate::error::{DataError, DataResult};
+
+/// Tensors of a sample, or of several, one behind the other in a new first dimension: images and labels, say.
+pub type Batch = Vec<Tensor>;
+
+/// Samples that can be asked for in any order: `torch.utils.data.Dataset`.
+pub trait Dataset: Send + Sync {
+    /// How many samples there are.
+    fn len(&self) -> usize;
+
+    /// Are there none?
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The tensors of a sample, whose number is below [`Self::len`].
+    ///
+    /// # Errors
+    /// It cannot be read or made.
+    fn get(&self, index: usize) -> DataResult<Batch>;
+
+    /// The tensors of several samples, stacked.
+    ///
+    /// # Errors
+    /// One cannot be read or made; their shapes differ.
+    fn get_batch(&self, indices: &[usize]) -> DataResult<Batch> {
+        let samples: Vec<Batch> = indices
+            .iter()
+            .map(|&index| self.get(index))
+            .collect::<Result<_, _>>()?;
+        let parts = samples.first().map_or(0, Vec::len);
+        let stack = |part| {
+            let tensors: Option<Vec<Tensor>> = samples
+                .iter()
+                .map(|sample| sample.get(part).cloned())
+                .collect();
+            let tensors = tensors.ok_or_else(|| {
+                DataError::Other("samples with fewer tensors than others".to_owned())
+            })?;
+            Ok(Tensor::stack(&tensors, 0)?)
+        };
+        (0..parts).map(stack).collect()
+    }
+}
+
+/// Samples that are rows of tensors: `torch.utils.data.TensorDataset`.
+pub struct TensorDataset {
+    tensors: Batch,
+    len: usize,
+}
+
+impl TensorDataset {
+    /// Of tensors with equally many rows.
+    ///
+    /// # Errors
+    /// No tensors, one of rank 0, or with another number of rows.
+    pub fn new(tensors: Batch) -> DataResult<Self> {
+        let rows = |tensor: &Tensor| tensor.shape().first().copied();
+        let len = tensors.first().and_then(rows);
+        match len {
+            Some(len) if tensors.iter().all(|tensor| rows(tensor) == Some(len)) => {
+                Ok(Self { tensors, len })
+            }
+            _ => {
+                let shapes: Vec<String> = tensors
+                    .iter()
+                    .map(|tensor| format!("{:?}", tensor.shape()))
+                    .collect();
+                let shapes = shapes.join(", ");
+                Err(DataError::Other(format!(
+                    "expected tensors with equally many rows, got shapes {shapes}"
+                )))
+            }
+        }
+    }
+}
+
+impl Dataset for TensorDataset {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn get(&self, index: usize) -> DataResult<Batch> {
+        let row = |tensor: &Tensor| Ok(tensor.select(0, index as isize)?);
+        self.tensors.iter().map(row).collect()
+    }
+}

@@ -1,0 +1,80 @@
+//! Checkpoints: files that a run goes on from.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustorch_files::{Tensors, safetensors};
+
+use crate::TrainError;
+
+/// How many are kept: one more than is needed, for the case that the newest is damaged.
+const KEPT: usize = 2;
+
+const PREFIX: &str = "step-";
+const SUFFIX: &str = ".safetensors";
+
+/// The checkpoints in a folder.
+pub struct Checkpoints {
+    folder: PathBuf,
+}
+
+impl Checkpoints {
+    /// Those in `folder`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn new(folder: &Path) -> Result<Self, TrainError> {
+        fs::create_dir_all(folder).map_err(TrainError::io(folder, "make the folder"))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+        })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The files there are, with their steps, the newest first.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn list(&self) -> Result<Vec<(u64, PathBuf)>, TrainError> {
+        let failed = |error| TrainError::io(&self.folder, "read the folder")(error);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let number = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
+            if let Some(step) = number.and_then(|number| number.parse().ok()) {
+                found.push((step, entry.path()));
+            }
+        }
+        found.sort_unstable();
+        found.reverse();
+        Ok(found)
+    }
+
+    /// Writes one, which appears when it is whole, and removes those that are no longer needed.
+    ///
+    /// # Errors
+    /// It cannot be written; those before are left as they are.
+    pub fn save(&self, step: u64, tensors: &Tensors) -> Result<PathBuf, TrainError> {
+        let path = self.folder.join(format!("{PREFIX}{step:08}{SUFFIX}"));
+        safetensors::save(&path, tensors)?;
+        for (_, old) in self.list()?.into_iter().skip(KEPT) {
+            fs::remove_file(&old).map_err(TrainError::io(&old, "remove the old checkpoint"))?;
+        }
+        Ok(path)
+    }
+
+    /// Removes the folder with all that a run has put there.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn remove(self) -> Result<(), TrainError> {
+        fs::remove_dir_all(&self.folder).map_err(TrainError::io(&self.folder, "remove the folder"))
+    }
+}

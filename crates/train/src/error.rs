@@ -1,0 +1,83 @@
+//! What can go wrong with training.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustorch_data::DataError;
+use rustorch_files::FileError;
+use rustorch_gguf::{GgufError, io_advice};
+use rustorch_llm::LlmError;
+use rustorch_tensor::RusTorchError;
+use rustorch_tokenizer::{TextError, TokenizerError};
+
+/// Why a model cannot be trained. Its text is one line that says what is wrong, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// A computation failed.
+    #[error(transparent)]
+    Tensor(#[from] RusTorchError),
+    /// A file of tensors cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A model file cannot be read or written.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// A model cannot be loaded.
+    #[error(transparent)]
+    Llm(#[from] LlmError),
+    /// A vocabulary cannot be made or read.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// Samples cannot be made.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A text cannot be used.
+    #[error("{}: {problem}", path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: TextError,
+    },
+    /// The system refuses something.
+    #[error("{}: cannot {action}: {error}{}", path.display(), io_advice(error))]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was to be done.
+        action: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Setting(String),
+    /// A checkpoint is of another run.
+    #[error("{}: {problem}", path.display())]
+    Checkpoint {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The loss is infinite, or no number.
+    #[error("the loss of step {step} is {loss}: lower --lr, or clip gradients with --clip")]
+    Diverged {
+        /// The step, from 1.
+        step: u64,
+        /// Its loss.
+        loss: f64,
+    },
+}
+
+impl TrainError {
+    /// What to map errors of the system by.
+    pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Io {
+            path: path.to_owned(),
+            action,
+            error,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What was trained as a GGUF file.
+
+use std::io::Write;
+use std::path::Path;
+
+use half::f16;
+use rustorch::nn::Module;
+use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata, TensorInfo};
+use rustorch_llm::Config;
+
+use crate::{Decoder, TrainError};
+
+/// `general.file_type` of files whose matrices are `F16`: llama.cpp's `LLAMA_FTYPE_MOSTLY_F16`.
+const MOSTLY_F16: u32 = 1;
+
+/// The keys of a model of this name with these hyper-parameters.
+pub fn metadata(config: &Config, name: &str) -> Metadata {
+    let (c, mut metadata) = (config, Metadata::new());
+    metadata.insert("general.architecture", &*c.architecture);
+    metadata.insert("general.name", name);
+    let sizes = [
+        ("context_length", c.context),
+        ("embedding_length", c.width),
+        ("block_count", c.layers),
+        ("feed_forward_length", c.ff_width),
+        ("attention.head_count", c.heads),
+        ("attention.head_count_kv", c.kv_heads),
+        ("rope.dimension_count", c.rope_dims),
+        ("vocab_size", c.vocab),
+    ];
+    for (key, size) in sizes {
+        metadata.insert(format!("{}.{key}", c.architecture), size as u32);
+    }
+    let numbers = [
+        ("attention.layer_norm_rms_epsilon", c.rms_eps),
+        ("rope.freq_base", c.rope_base),
+    ];
+    for (key, number) in numbers {
+        metadata.insert(format!("{}.{key}", c.architecture), number as f32);
+    }
+    metadata
+}
+
+/// A model file: header, and numbers in the order of its tensors.
+struct ModelFile {
+    writer: GgufWriter,
+    numbers: Vec<Vec<f32>>,
+}
+
+impl ModelFile {
+    /// Matrices in `F16`, all else in `F32`, as llama.cpp converts models.
+    fn new(decoder: &Decoder, metadata: &Metadata) -> Result<Self, TrainError> {
+        let mut file = Self {
+            writer: GgufWriter::new(metadata.clone()),
+            numbers: Vec::new(),
+        };
+        file.writer.metadata.insert("general.file_type", MOSTLY_F16);
+        let mut tensors = decoder.state_dict();
+        if let Some(factors) = decoder.factors() {
+            tensors.insert("rope_freqs.weight", factors.clone());
+        }
+        for (name, tensor) in tensors {
+            let dims: Vec<u64> = tensor.shape().iter().rev().map(|&dim| dim as u64).collect();
+            let ty = match dims.len() {
+                1 => GgmlType::F32,
+                _ => GgmlType::F16,
+            };
+            file.writer.add_tensor(name, dims, ty)?;
+            file.numbers.push(tensor.flatten(0, -1)?.to_vec()?);
+        }
+        Ok(file)
+    }
+
+    /// The bytes of a tensor's numbers.
+    fn bytes(&self, index: usize, tensor: &TensorInfo) -> Vec<u8> {
+        let numbers = self.numbers[index].iter();
+        match tensor.ty == GgmlType::F16 {
+            true => numbers
+                .flat_map(|&x| f16::from_f32(x).to_le_bytes())
+                .collect(),
+            false => numbers.flat_map(|x| x.to_le_bytes()).collect(),
+        }
+    }
+}
+
+/// The model in memory, as [`save`] writes it.
+///
+/// # Errors
+/// There is not enough memory for it.
+pub fn gguf(decoder: &Decoder, metadata: &Metadata) -> Result<Gguf, TrainError> {
+    let file = ModelFile::new(decoder, metadata)?;
+    let fill = |index, tensor: &TensorInfo, data: &mut [u8]| {
+        data.copy_from_slice(&file.bytes(index, tensor))
+    };
+    Ok(file.writer.to_memory(fill)?)
+}
+
+/// Writes the model: `metadata` and the weights, matrices as `F16`. The file appears when it is whole.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn save(path: &Path, decoder: &Decoder, metadata: &Metadata) -> Result<(), TrainError> {
+    let file = ModelFile::new(decoder, metadata)?;
+    let mut index = 0..;
+    let fill = |tensor: &TensorInfo, out: &mut dyn Write| {
+        let bytes = index.next().map(|index| file.bytes(index, tensor));
+        out.write_all(&bytes.unwrap_or_default())
+    };
+    Ok(file.writer.write(path, fill)?)
+}

@@ -1,0 +1,295 @@
+//! A run: steps of an optimiser, validations, and all that a checkpoint has to keep.
+
+use rustorch::nn::{Module, clip_grad_norm_};
+use rustorch::optim::{AdamW, AdamWOptions};
+use rustorch_data::{DataLoader, Dataset, LoaderOptions, LoaderState};
+use rustorch_files::Tensors;
+use rustorch_tensor::{Tensor, eval_all, no_grad};
+use serde_json::json;
+
+use crate::{Checkpoints, Decoder, Schedule, Settings, TrainError, Windows};
+
+/// AdamW's, as language models are usually trained with.
+const BETAS: (f64, f64) = (0.9, 0.95);
+
+/// Of the text that is only predicted at most so many batches are.
+const VALIDATION_BATCHES: usize = 50;
+
+/// What happened so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// The loss of each step, in nats a token.
+    pub losses: Vec<f64>,
+    /// Losses of validation, each with the step it is behind.
+    pub validation: Vec<(u64, f64)>,
+}
+
+/// A step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// Its number; the first is 1.
+    pub step: u64,
+    /// The mean loss of its tokens before it, in nats.
+    pub loss: f64,
+    /// Its learning rate.
+    pub lr: f64,
+}
+
+/// A run.
+pub struct Training {
+    settings: Settings,
+    schedule: Schedule,
+    /// What the run is of, for checkpoints to be told from those of others.
+    subject: serde_json::Value,
+    decoder: Decoder,
+    parameters: Vec<Tensor>,
+    optimizer: AdamW,
+    loader: DataLoader<Windows>,
+    validation: Option<Windows>,
+    history: History,
+}
+
+impl Training {
+    /// A run at its beginning. `subject` says what else it follows from: texts and sizes.
+    ///
+    /// # Errors
+    /// Settings make no sense; there are too few tokens for a batch.
+    pub fn new(
+        settings: Settings,
+        subject: serde_json::Value,
+        decoder: Decoder,
+        windows: Windows,
+        validation: Option<Windows>,
+    ) -> Result<Self, TrainError> {
+        settings.check()?;
+        let (samples, batch) = (windows.len(), settings.batch);
+        if samples < batch {
+            let context = settings.context;
+            return Err(TrainError::Setting(format!(
+                "the text is too short: it has {samples} samples of {context} tokens, fewer than the {batch} of a batch; \
+                 give more text, or a smaller --batch or --context"
+            )));
+        }
+        let options = LoaderOptions {
+            batch_size: batch,
+            shuffle: Some(settings.seed),
+            drop_last: true,
+            workers: 1,
+            ..LoaderOptions::default()
+        };
+        let is_matrix = |(_, tensor): &(String, Tensor)| tensor.rank() >= 2;
+        let named = decoder.named_parameters().into_iter();
+        let (matrices, others): (Vec<_>, Vec<_>) = named.partition(is_matrix);
+        let with_decay = AdamWOptions::default()
+            .lr(settings.lr)
+            .betas(BETAS)
+            .weight_decay(settings.weight_decay);
+        let mut optimizer = AdamW::new(matrices, with_decay)?;
+        optimizer.add_param_group(others, with_decay.weight_decay(0.0))?;
+        Ok(Self {
+            schedule: Schedule::from(&settings),
+            parameters: decoder.parameters(),
+            optimizer,
+            loader: DataLoader::new(windows, options)?,
+            validation: validation.filter(|windows| !windows.is_empty()),
+            history: History::default(),
+            settings,
+            subject,
+            decoder,
+        })
+    }
+
+    /// The model as it is.
+    pub fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    /// What happened so far.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Steps that were made.
+    pub fn steps(&self) -> u64 {
+        self.history.losses.len() as u64
+    }
+
+    /// Numbers that are trained.
+    pub fn parameters(&self) -> usize {
+        self.parameters.iter().map(Tensor::numel).sum()
+    }
+
+    /// Tokens of a step.
+    pub fn tokens_per_step(&self) -> u64 {
+        (self.settings.batch * self.settings.context) as u64
+    }
+
+    /// Steps of an epoch.
+    pub fn steps_per_epoch(&self) -> u64 {
+        self.loader.batches() as u64
+    }
+
+    /// Makes the next step.
+    ///
+    /// # Errors
+    /// A computation fails; the loss is infinite, or no number. Then the model is as before.
+    pub fn step(&mut self) -> Result<Step, TrainError> {
+        let step = self.steps() + 1;
+        let lr = self.schedule.lr(step);
+        let batch = self.loader.next_batch()?;
+        self.optimizer.zero_grad();
+        let loss = self.decoder.loss(&batch[0], &batch[1])?;
+        loss.backward()?;
+        // Loss and gradients come out of one pass, before the update writes over what they follow from.
+        let gradients: Vec<Tensor> = self.parameters.iter().filter_map(Tensor::grad).collect();
+        eval_all(&gradients.iter().chain([&loss]).collect::<Vec<_>>())?;
+        let loss = loss.item()?;
+        if !loss.is_finite() {
+            return Err(TrainError::Diverged { step, loss });
+        }
+        if self.settings.clip > 0.0 {
+            clip_grad_norm_(&self.parameters, self.settings.clip, 2.0, false)?;
+        }
+        for group in self.optimizer.param_groups_mut() {
+            group.options.lr = lr;
+        }
+        self.optimizer.step()?;
+        self.history.losses.push(loss);
+        Ok(Step { step, loss, lr })
+    }
+
+    /// The mean loss on the text that is only predicted, if there is one.
+    ///
+    /// # Errors
+    /// A computation fails.
+    pub fn validate(&mut self) -> Result<Option<f64>, TrainError> {
+        let Some(windows) = &self.validation else {
+            return Ok(None);
+        };
+        let batch = self.settings.batch.min(windows.len());
+        let indices: Vec<usize> = (0..windows.len()).collect();
+        let (mut sum, mut count) = (0.0, 0);
+        for indices in indices.chunks_exact(batch).take(VALIDATION_BATCHES) {
+            let batch = windows.get_batch(indices)?;
+            sum += no_grad(|| self.decoder.loss(&batch[0], &batch[1])?.item())?;
+            count += 1;
+        }
+        let loss = sum / f64::from(count);
+        self.history.validation.push((self.steps(), loss));
+        Ok(Some(loss))
+    }
+
+    /// Writes a checkpoint.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn save(&self, checkpoints: &Checkpoints) -> Result<(), TrainError> {
+        let mut tensors = Tensors::new();
+        tensors
+            .metadata
+            .insert("run".to_owned(), self.run().to_string());
+        for (name, tensor) in self.decoder.state_dict() {
+            tensors.insert(format!("model.{name}"), tensor);
+        }
+        for (name, tensor) in self.optimizer.state_dict()? {
+            tensors.insert(format!("optimizer.{name}"), tensor);
+        }
+        let numbers = |numbers: Vec<f64>| {
+            let len = numbers.len();
+            Tensor::from_vec(numbers, len)
+        };
+        let (steps, losses) = self
+            .history
+            .validation
+            .iter()
+            .map(|&(step, loss)| (step as f64, loss))
+            .unzip();
+        tensors.insert("history.losses", numbers(self.history.losses.clone())?);
+        tensors.insert("history.validation_steps", numbers(steps)?);
+        tensors.insert("history.validation_losses", numbers(losses)?);
+        checkpoints.save(self.steps(), &tensors)?;
+        Ok(())
+    }
+
+    /// Goes on from the newest checkpoint that is whole, if there is one. Returns those that are not, with the reasons.
+    ///
+    /// # Errors
+    /// A checkpoint is of another run.
+    pub fn resume(&mut self, checkpoints: &Checkpoints) -> Result<Vec<TrainError>, TrainError> {
+        let mut damaged = Vec::new();
+        for (_, path) in checkpoints.list()? {
+            let tensors = match rustorch_files::safetensors::load(&path) {
+                Ok(tensors) => tensors,
+                Err(error) => {
+                    damaged.push(error.into());
+                    continue;
+                }
+            };
+            let wrong = |problem: String| TrainError::Checkpoint {
+                path: path.clone(),
+                problem,
+            };
+            let run = tensors
+                .metadata
+                .get("run")
+                .and_then(|run| serde_json::from_str(run).ok());
+            let run: serde_json::Value = run.unwrap_or_default();
+            if let Some(differs) = difference(&run, &self.run()) {
+                let advice =
+                    "give the options that the run began with, or another --checkpoint folder";
+                return Err(wrong(format!("it is of another run: {differs}; {advice}")));
+            }
+            self.load(&tensors)?;
+            break;
+        }
+        Ok(damaged)
+    }
+
+    fn load(&mut self, tensors: &Tensors) -> Result<(), TrainError> {
+        let part = |prefix: &str| {
+            let named = tensors
+                .iter()
+                .filter_map(|(name, tensor)| Some((name.strip_prefix(prefix)?, tensor.clone())));
+            named.collect::<Tensors>()
+        };
+        let numbers =
+            |name: &str| -> Result<Vec<f64>, TrainError> { Ok(tensors.get(name)?.to_vec()?) };
+        let history = History {
+            losses: numbers("history.losses")?,
+            validation: (numbers("history.validation_steps")?
+                .into_iter()
+                .map(|step| step as u64))
+            .zip(numbers("history.validation_losses")?)
+            .collect(),
+        };
+        self.decoder.load_state_dict(&part("model."), true)?;
+        self.optimizer.load_state_dict(&part("optimizer."))?;
+        let (steps, batches) = (history.losses.len() as u64, self.loader.batches() as u64);
+        self.loader.set_state(LoaderState {
+            epoch: steps / batches,
+            batch: (steps % batches) as usize,
+        })?;
+        self.history = history;
+        Ok(())
+    }
+
+    /// What the run's losses follow from.
+    fn run(&self) -> serde_json::Value {
+        json!({ "settings": self.settings, "subject": self.subject })
+    }
+}
+
+/// Where two runs differ first: the names of what differs, and both values.
+fn difference(saved: &serde_json::Value, now: &serde_json::Value) -> Option<String> {
+    if saved == now {
+        return None;
+    }
+    match (saved.as_object(), now.as_object()) {
+        (Some(saved), Some(now)) => now.iter().find_map(|(key, value)| {
+            let other = saved.get(key).unwrap_or(&serde_json::Value::Null);
+            let inner = difference(other, value)?;
+            Some(format!("{key} {inner}"))
+        }),
+        _ => Some(format!("was {saved} and is {now}")),
+    }
+}
