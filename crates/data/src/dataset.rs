@@ -1,5 +1,7 @@
 //! Samples by their numbers.
 
+use std::sync::Arc;
+
 use rustorch_tensor::Tensor;
 
 use crate::error::{DataError, DataResult};
@@ -44,6 +46,20 @@ pub trait Dataset: Send + Sync {
             Ok(Tensor::stack(&tensors, 0)?)
         };
         (0..parts).map(stack).collect()
+    }
+}
+
+impl<D: Dataset + ?Sized> Dataset for Arc<D> {
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn get(&self, index: usize) -> DataResult<Batch> {
+        (**self).get(index)
+    }
+
+    fn get_batch(&self, indices: &[usize]) -> DataResult<Batch> {
+        (**self).get_batch(indices)
     }
 }
 

@@ -13,6 +13,9 @@ const KEPT: usize = 2;
 const PREFIX: &str = "step-";
 const SUFFIX: &str = ".safetensors";
 
+/// How the names of files begin that are not whole: those of `rustorch-files`, `rustorch-gguf` and `tempfile`.
+const UNFINISHED: [&str; 3] = [".tensors-", ".gguf-", ".tmp"];
+
 /// The checkpoints in a folder.
 pub struct Checkpoints {
     folder: PathBuf,
@@ -25,9 +28,16 @@ impl Checkpoints {
     /// It cannot be made.
     pub fn new(folder: &Path) -> Result<Self, TrainError> {
         fs::create_dir_all(folder).map_err(TrainError::io(folder, "make the folder"))?;
-        Ok(Self {
+        let checkpoints = Self {
             folder: folder.to_owned(),
-        })
+        };
+        // What a run that was killed had not finished writing.
+        for (name, path) in checkpoints.files()? {
+            if UNFINISHED.iter().any(|prefix| name.starts_with(prefix)) {
+                fs::remove_file(&path).map_err(TrainError::io(&path, "remove the file"))?;
+            }
+        }
+        Ok(checkpoints)
     }
 
     /// The folder.
@@ -35,23 +45,33 @@ impl Checkpoints {
         &self.folder
     }
 
+    /// What is in the folder, by name.
+    fn files(&self) -> Result<Vec<(String, PathBuf)>, TrainError> {
+        let failed = |error| TrainError::io(&self.folder, "read the folder")(error);
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            files.extend(
+                entry
+                    .file_name()
+                    .into_string()
+                    .ok()
+                    .map(|name| (name, entry.path())),
+            );
+        }
+        Ok(files)
+    }
+
     /// The files there are, with their steps, the newest first.
     ///
     /// # Errors
     /// The folder cannot be read.
     pub fn list(&self) -> Result<Vec<(u64, PathBuf)>, TrainError> {
-        let failed = |error| TrainError::io(&self.folder, "read the folder")(error);
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let name = entry.file_name();
-            let number = name
-                .to_str()
-                .and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
-            if let Some(step) = number.and_then(|number| number.parse().ok()) {
-                found.push((step, entry.path()));
-            }
-        }
+        let step = |(name, path): (String, PathBuf)| {
+            let number = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+            Some((number.parse().ok()?, path))
+        };
+        let mut found: Vec<(u64, PathBuf)> = self.files()?.into_iter().filter_map(step).collect();
         found.sort_unstable();
         found.reverse();
         Ok(found)

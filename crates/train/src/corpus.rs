@@ -94,8 +94,10 @@ pub struct Prepared {
     pub texts: Vec<Text>,
     /// A text that is only predicted, if there is one.
     pub validation: Option<Text>,
-    /// The size of the vocabulary that was asked for; `None` if it is another model's.
+    /// The size of the vocabulary that was asked for; `None` if it is that of `model`.
     pub vocab: Option<usize>,
+    /// The model that is trained further.
+    pub model: Option<Text>,
 }
 
 /// Texts as tokens, and their vocabulary.
@@ -134,7 +136,11 @@ impl Corpus {
         let known = fs::read(&record)
             .ok()
             .and_then(|text| serde_json::from_slice::<Prepared>(&text).ok());
-        if known.as_ref() != Some(prepared) {
+        // A run that was killed may have left some of them.
+        let mut files = [&vocabulary, &tokens]
+            .into_iter()
+            .chain(prepared.validation.as_ref().map(|_| &validation));
+        if known.as_ref() != Some(prepared) || !files.all(|file| file.exists()) {
             if known.is_some() {
                 fs::remove_file(&record).map_err(TrainError::io(&record, "remove the file"))?;
             }
@@ -217,7 +223,7 @@ fn write_tokens(
 }
 
 /// A file that appears under its name only when it is whole.
-pub(crate) fn write_whole(
+fn write_whole(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {

@@ -1,9 +1,10 @@
 //! The model that is trained: a decoder of equal layers, whose parameters have the names of GGUF's tensors.
 
 use rustorch::nn::{CrossEntropyLoss, Embedding, Forward, Module, ModuleList, RMSNorm, parameter};
+use rustorch_files::Tensors;
 use rustorch_ir::DType;
 use rustorch_ir::ops::Rope;
-use rustorch_llm::Config;
+use rustorch_llm::{Config, Model};
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
 use crate::TrainError;
@@ -11,16 +12,61 @@ use crate::TrainError;
 /// Standard deviation of first weights, as of GPT-2's.
 const DEVIATION: f64 = 0.02;
 
-/// `x · weightᵀ + bias`.
+/// What the names of adapters' matrices have.
+const LORA: &str = ".lora.";
+
+/// What is trained beside a weight that stays ([LoRA](https://arxiv.org/abs/2106.09685)): `scale · (x · aᵀ) · bᵀ`.
+#[derive(Module)]
+struct LowRank {
+    /// `[rank, inputs]`.
+    a: Tensor,
+    /// `[outputs, rank]`.
+    b: Tensor,
+    #[module(skip)]
+    scale: f64,
+}
+
+/// `x · weightᵀ + bias`, and what an adapter adds.
 #[derive(Module)]
 struct Projection {
     weight: Tensor,
     bias: Option<Tensor>,
+    lora: Option<LowRank>,
 }
 
 impl Forward for Projection {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
-        x.linear(&self.weight, self.bias.as_ref())
+        let y = x.linear(&self.weight, self.bias.as_ref())?;
+        let Some(LowRank { a, b, scale }) = &self.lora else {
+            return Ok(y);
+        };
+        y.add(&x.linear(a, None)?.mul(*scale)?.linear(b, None)?)
+    }
+}
+
+impl Projection {
+    /// Puts an adapter beside the weight, which adds nothing at first: `a` is drawn evenly from `±1 / √inputs`, `b` is zeros.
+    fn adapt(&mut self, rank: usize, scale: f64, seed: u64) -> RusTorchResult<()> {
+        let (outputs, inputs) = (self.weight.size(0)?, self.weight.size(1)?);
+        let bound = 1.0 / (inputs as f64).sqrt();
+        let drawn = Tensor::rand_seeded([rank, inputs], DType::F32, seed)?;
+        self.lora = Some(LowRank {
+            a: parameter(drawn.mul(2.0 * bound)?.sub(bound)?)?,
+            b: parameter(Tensor::zeros([outputs, rank], DType::F32)?)?,
+            scale,
+        });
+        Ok(())
+    }
+
+    /// The weight with what the adapter adds.
+    fn merged(&self) -> RusTorchResult<Tensor> {
+        let weight = self.weight.detach();
+        match &self.lora {
+            Some(LowRank { a, b, scale }) => {
+                weight.add(&b.detach().matmul(&a.detach())?.mul(*scale)?)
+            }
+            None => Ok(weight),
+        }
     }
 }
 
@@ -57,6 +103,7 @@ impl Layer {
             Ok::<_, TrainError>(Projection {
                 weight: weights.get(&format!("{}.weight", name(part)), &[outputs, inputs])?,
                 bias: weights.opt(&format!("{}.bias", name(part)), &[outputs])?,
+                lora: None,
             })
         };
         let attn_q = projection("attn_q", c.heads * c.key_width, c.width)?;
@@ -80,6 +127,31 @@ impl Layer {
             ffn_up,
             ffn_down,
         })
+    }
+
+    /// What adapters may be put beside, by name.
+    fn projections(&self) -> [(&'static str, &Projection); 7] {
+        [
+            ("attn_q", &self.attn_q),
+            ("attn_k", &self.attn_k),
+            ("attn_v", &self.attn_v),
+            ("attn_output", &self.attn_output),
+            ("ffn_gate", &self.ffn_gate),
+            ("ffn_up", &self.ffn_up),
+            ("ffn_down", &self.ffn_down),
+        ]
+    }
+
+    fn projections_mut(&mut self) -> [&mut Projection; 7] {
+        [
+            &mut self.attn_q,
+            &mut self.attn_k,
+            &mut self.attn_v,
+            &mut self.attn_output,
+            &mut self.ffn_gate,
+            &mut self.ffn_up,
+            &mut self.ffn_down,
+        ]
     }
 
     /// `[b, t, width]` to `[b, t, width]`.
@@ -171,6 +243,69 @@ impl Decoder {
         Self::build(config, Weights(&mut first))
     }
 
+    /// With the weights of a model, in `f32`.
+    ///
+    /// # Errors
+    /// A weight is missing, of another shape, or of a type that is not supported.
+    pub fn load(model: &Model) -> Result<Self, TrainError> {
+        let file = rustorch_llm::Weights::new(model.gguf().clone());
+        Self::build(
+            model.config().clone(),
+            Weights(&mut |name, shape| Ok(file.opt_f32(name, shape)?)),
+        )
+    }
+
+    /// Puts adapters beside the weights of all layers, and has nothing else trained. What they add is multiplied by
+    /// `alpha / rank`.
+    ///
+    /// # Errors
+    /// More than memory could hold.
+    pub fn adapt(&mut self, rank: usize, alpha: f64, seed: u64) -> Result<(), TrainError> {
+        self.requires_grad_(false)?;
+        let scale = alpha / rank as f64;
+        let mut stream = seed.wrapping_shl(20);
+        for layer in &mut self.blk {
+            for projection in layer.projections_mut() {
+                stream = stream.wrapping_add(1);
+                projection.adapt(rank, scale, stream)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The weights with what adapters add, by GGUF's names.
+    pub(crate) fn merged(&self) -> RusTorchResult<Tensors> {
+        let mut tensors: Tensors = self
+            .state_dict()
+            .into_iter()
+            .filter(|(name, _)| !name.contains(LORA))
+            .collect();
+        for (i, layer) in self.blk.iter().enumerate() {
+            for (part, projection) in layer.projections() {
+                tensors.insert(format!("blk.{i}.{part}.weight"), projection.merged()?);
+            }
+        }
+        Ok(tensors)
+    }
+
+    /// The adapters' matrices, by the names that GGUF's adapters have.
+    pub(crate) fn adapters(&self) -> Tensors {
+        let named = self
+            .state_dict()
+            .into_iter()
+            .filter(|(name, _)| name.contains(LORA));
+        named
+            .map(|(name, tensor)| (name.replace(LORA, ".weight.lora_"), tensor))
+            .collect()
+    }
+
+    /// The parameters that are trained.
+    pub(crate) fn trained(&self) -> Vec<(String, Tensor)> {
+        let mut named = self.named_parameters();
+        named.retain(|(_, tensor)| tensor.requires_grad());
+        named
+    }
+
     fn build(config: Config, mut weights: Weights) -> Result<Self, TrainError> {
         let c = &config;
         let blk: Result<_, _> = (0..c.layers)
@@ -185,7 +320,11 @@ impl Decoder {
             output_norm: output_norm.ok_or_else(|| missing("output_norm.weight"))?,
             output: weights
                 .opt("output.weight", &[c.vocab, c.width])?
-                .map(|weight| Projection { weight, bias: None }),
+                .map(|weight| Projection {
+                    weight,
+                    bias: None,
+                    lora: None,
+                }),
             rope: Rope {
                 dims: c.rope_dims,
                 layout: c.rope_layout,
@@ -242,8 +381,11 @@ impl Decoder {
     }
 }
 
+/// Gives the weight of a name and shape, if there is one.
+type Give<'a> = dyn FnMut(&str, &[usize]) -> Result<Option<Tensor>, TrainError> + 'a;
+
 /// Weights by their names and shapes, some of which may be missing.
-struct Weights<'a>(&'a mut dyn FnMut(&str, &[usize]) -> Result<Option<Tensor>, TrainError>);
+struct Weights<'a>(&'a mut Give<'a>);
 
 impl Weights<'_> {
     fn opt(&mut self, name: &str, shape: &[usize]) -> Result<Option<Tensor>, TrainError> {

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use half::f16;
-use rustorch::nn::Module;
 use rustorch_gguf::{GgmlType, Gguf, GgufWriter, Metadata, TensorInfo};
 use rustorch_llm::Config;
+use rustorch_tensor::Tensor;
 
 use crate::{Decoder, TrainError};
 
@@ -55,20 +55,34 @@ impl ModelFile {
             numbers: Vec::new(),
         };
         file.writer.metadata.insert("general.file_type", MOSTLY_F16);
-        let mut tensors = decoder.state_dict();
+        let mut tensors = decoder.merged()?;
         if let Some(factors) = decoder.factors() {
             tensors.insert("rope_freqs.weight", factors.clone());
         }
         for (name, tensor) in tensors {
-            let dims: Vec<u64> = tensor.shape().iter().rev().map(|&dim| dim as u64).collect();
-            let ty = match dims.len() {
+            let ty = match tensor.rank() {
                 1 => GgmlType::F32,
                 _ => GgmlType::F16,
             };
-            file.writer.add_tensor(name, dims, ty)?;
-            file.numbers.push(tensor.flatten(0, -1)?.to_vec()?);
+            file.add(name, &tensor, ty)?;
         }
         Ok(file)
+    }
+
+    fn add(&mut self, name: String, tensor: &Tensor, ty: GgmlType) -> Result<(), TrainError> {
+        let dims: Vec<u64> = tensor.shape().iter().rev().map(|&dim| dim as u64).collect();
+        self.writer.add_tensor(name, dims, ty)?;
+        self.numbers.push(tensor.flatten(0, -1)?.to_vec()?);
+        Ok(())
+    }
+
+    fn write(&self, path: &Path) -> Result<(), TrainError> {
+        let mut index = 0..;
+        let fill = |tensor: &TensorInfo, out: &mut dyn Write| {
+            let bytes = index.next().map(|index| self.bytes(index, tensor));
+            out.write_all(&bytes.unwrap_or_default())
+        };
+        Ok(self.writer.write(path, fill)?)
     }
 
     /// The bytes of a tensor's numbers.
@@ -95,16 +109,30 @@ pub fn gguf(decoder: &Decoder, metadata: &Metadata) -> Result<Gguf, TrainError> 
     Ok(file.writer.to_memory(fill)?)
 }
 
+/// Writes what adapters add to the model, for `--lora`: llama.cpp's keys and names, all in `F32`.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn save_adapter(path: &Path, decoder: &Decoder, alpha: f64) -> Result<(), TrainError> {
+    let mut metadata = Metadata::new();
+    metadata.insert("general.type", "adapter");
+    metadata.insert("general.architecture", &*decoder.config().architecture);
+    metadata.insert("adapter.type", "lora");
+    metadata.insert("adapter.lora.alpha", alpha as f32);
+    let mut file = ModelFile {
+        writer: GgufWriter::new(metadata),
+        numbers: Vec::new(),
+    };
+    for (name, tensor) in decoder.adapters() {
+        file.add(name, &tensor, GgmlType::F32)?;
+    }
+    file.write(path)
+}
+
 /// Writes the model: `metadata` and the weights, matrices as `F16`. The file appears when it is whole.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn save(path: &Path, decoder: &Decoder, metadata: &Metadata) -> Result<(), TrainError> {
-    let file = ModelFile::new(decoder, metadata)?;
-    let mut index = 0..;
-    let fill = |tensor: &TensorInfo, out: &mut dyn Write| {
-        let bytes = index.next().map(|index| file.bytes(index, tensor));
-        out.write_all(&bytes.unwrap_or_default())
-    };
-    Ok(file.writer.write(path, fill)?)
+    ModelFile::new(decoder, metadata)?.write(path)
 }

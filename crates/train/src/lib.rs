@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! texts ─► corpus.rs: a vocabulary, and the tokens on disk ─► windows.rs: samples of the context's length
+//! conversations.rs: samples of which only answers are learnt ──┤
 //!                                                               │
 //! decoder.rs: the model, by the names of GGUF ─► training.rs: steps, validation, checkpoints
 //!                                                               │
@@ -15,6 +16,7 @@
 extern crate rustorch_nn as rustorch;
 
 mod checkpoint;
+mod conversations;
 mod corpus;
 mod curve;
 mod decoder;
@@ -26,12 +28,13 @@ mod training;
 mod windows;
 
 pub use checkpoint::Checkpoints;
+pub use conversations::Conversations;
 pub use corpus::{Corpus, Prepared, Text, Tokens};
 pub use curve::loss_curve;
 pub use decoder::Decoder;
 pub use error::TrainError;
-pub use export::{gguf, metadata, save};
+pub use export::{gguf, metadata, save, save_adapter};
 pub use schedule::Schedule;
 pub use settings::{ModelSize, Settings};
-pub use training::{History, Step, Training};
+pub use training::{History, Samples, Step, Training};
 pub use windows::Windows;

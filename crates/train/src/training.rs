@@ -1,5 +1,7 @@
 //! A run: steps of an optimiser, validations, and all that a checkpoint has to keep.
 
+use std::sync::Arc;
+
 use rustorch::nn::{Module, clip_grad_norm_};
 use rustorch::optim::{AdamW, AdamWOptions};
 use rustorch_data::{DataLoader, Dataset, LoaderOptions, LoaderState};
@@ -7,13 +9,16 @@ use rustorch_files::Tensors;
 use rustorch_tensor::{Tensor, eval_all, no_grad};
 use serde_json::json;
 
-use crate::{Checkpoints, Decoder, Schedule, Settings, TrainError, Windows};
+use crate::{Checkpoints, Decoder, Schedule, Settings, TrainError};
 
 /// AdamW's, as language models are usually trained with.
 const BETAS: (f64, f64) = (0.9, 0.95);
 
 /// Of the text that is only predicted at most so many batches are.
 const VALIDATION_BATCHES: usize = 50;
+
+/// Samples: tensors `[context]` of tokens, `i32`, and of those that follow them, `i64`, below 0 where they do not count.
+pub type Samples = Arc<dyn Dataset>;
 
 /// What happened so far.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,8 +49,8 @@ pub struct Training {
     decoder: Decoder,
     parameters: Vec<Tensor>,
     optimizer: AdamW,
-    loader: DataLoader<Windows>,
-    validation: Option<Windows>,
+    loader: DataLoader<Samples>,
+    validation: Option<Samples>,
     history: History,
 }
 
@@ -58,15 +63,15 @@ impl Training {
         settings: Settings,
         subject: serde_json::Value,
         decoder: Decoder,
-        windows: Windows,
-        validation: Option<Windows>,
+        samples: Samples,
+        validation: Option<Samples>,
     ) -> Result<Self, TrainError> {
         settings.check()?;
-        let (samples, batch) = (windows.len(), settings.batch);
-        if samples < batch {
+        let (count, batch) = (samples.len(), settings.batch);
+        if count < batch {
             let context = settings.context;
             return Err(TrainError::Setting(format!(
-                "the text is too short: it has {samples} samples of {context} tokens, fewer than the {batch} of a batch; \
+                "the text is too short: it has {count} samples of {context} tokens, fewer than the {batch} of a batch; \
                  give more text, or a smaller --batch or --context"
             )));
         }
@@ -78,7 +83,9 @@ impl Training {
             ..LoaderOptions::default()
         };
         let is_matrix = |(_, tensor): &(String, Tensor)| tensor.rank() >= 2;
-        let named = decoder.named_parameters().into_iter();
+        let trained = decoder.trained();
+        let parameters = trained.iter().map(|(_, tensor)| tensor.clone()).collect();
+        let named = trained.into_iter();
         let (matrices, others): (Vec<_>, Vec<_>) = named.partition(is_matrix);
         let with_decay = AdamWOptions::default()
             .lr(settings.lr)
@@ -88,10 +95,10 @@ impl Training {
         optimizer.add_param_group(others, with_decay.weight_decay(0.0))?;
         Ok(Self {
             schedule: Schedule::from(&settings),
-            parameters: decoder.parameters(),
+            parameters,
             optimizer,
-            loader: DataLoader::new(windows, options)?,
-            validation: validation.filter(|windows| !windows.is_empty()),
+            loader: DataLoader::new(samples, options)?,
+            validation: validation.filter(|samples| !samples.is_empty()),
             history: History::default(),
             settings,
             subject,
@@ -163,18 +170,22 @@ impl Training {
     /// # Errors
     /// A computation fails.
     pub fn validate(&mut self) -> Result<Option<f64>, TrainError> {
-        let Some(windows) = &self.validation else {
+        let Some(samples) = &self.validation else {
             return Ok(None);
         };
-        let batch = self.settings.batch.min(windows.len());
-        let indices: Vec<usize> = (0..windows.len()).collect();
-        let (mut sum, mut count) = (0.0, 0);
+        let batch = self.settings.batch.min(samples.len());
+        let indices: Vec<usize> = (0..samples.len()).collect();
+        let (mut sum, mut count) = (0.0, 0.0);
         for indices in indices.chunks_exact(batch).take(VALIDATION_BATCHES) {
-            let batch = windows.get_batch(indices)?;
-            sum += no_grad(|| self.decoder.loss(&batch[0], &batch[1])?.item())?;
-            count += 1;
+            let batch = samples.get_batch(indices)?;
+            let targets: Vec<i64> = batch[1].flatten(0, -1)?.to_vec()?;
+            let counted = targets.iter().filter(|target| **target >= 0).count() as f64;
+            if counted > 0.0 {
+                sum += counted * no_grad(|| self.decoder.loss(&batch[0], &batch[1])?.item())?;
+                count += counted;
+            }
         }
-        let loss = sum / f64::from(count);
+        let loss = sum / count;
         self.history.validation.push((self.steps(), loss));
         Ok(Some(loss))
     }
@@ -188,8 +199,8 @@ impl Training {
         tensors
             .metadata
             .insert("run".to_owned(), self.run().to_string());
-        for (name, tensor) in self.decoder.state_dict() {
-            tensors.insert(format!("model.{name}"), tensor);
+        for (name, tensor) in self.decoder.trained() {
+            tensors.insert(format!("model.{name}"), tensor.detach());
         }
         for (name, tensor) in self.optimizer.state_dict()? {
             tensors.insert(format!("optimizer.{name}"), tensor);
@@ -262,7 +273,12 @@ impl Training {
             .zip(numbers("history.validation_losses")?)
             .collect(),
         };
-        self.decoder.load_state_dict(&part("model."), true)?;
+        // What is not trained is not in a checkpoint.
+        let model = part("model.");
+        for (name, _) in self.decoder.trained() {
+            model.get(&name)?;
+        }
+        self.decoder.load_state_dict(&model, false)?;
         self.optimizer.load_state_dict(&part("optimizer."))?;
         let (steps, batches) = (history.losses.len() as u64, self.loader.batches() as u64);
         self.loader.set_state(LoaderState {

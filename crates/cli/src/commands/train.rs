@@ -16,15 +16,17 @@ use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
 use rustorch_llm::{Event, GenerateOptions, Model, Session, SessionOptions, generate};
 use rustorch_tensor::with_runtime;
 use rustorch_train::{
-    Checkpoints, Corpus, Decoder, ModelSize, Prepared, Settings, Step, Text, TrainError, Training,
-    Windows, loss_curve,
+    Checkpoints, Conversations, Corpus, Decoder, ModelSize, Prepared, Samples, Settings, Step,
+    Text, TrainError, Training, Windows, loss_curve,
 };
 use serde_json::json;
 
+use super::chat;
 use super::generate::interrupts;
 use crate::args::{DeviceArgs, Format};
 use crate::devices::Devices;
 use crate::failure::{INTERRUPTED, Usage};
+use crate::model::Source;
 use crate::output::{count, json_line, note};
 use crate::progress;
 
@@ -49,8 +51,13 @@ enum Precision {
 #[command(after_help = METHOD)]
 pub(crate) struct Options {
     /// Texts to learn from, in UTF-8; they may be larger than memory
-    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    #[arg(long, value_name = "FILE", required_unless_present = "chat", num_args = 1..)]
     text: Vec<PathBuf>,
+
+    /// Conversations instead of texts, one in a line as OpenAI's API has them, {"messages": […]}; only
+    /// answers are learnt
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "val"], requires = "finetune")]
+    chat: Option<PathBuf>,
 
     /// The model's file
     #[arg(long, value_name = "FILE")]
@@ -59,6 +66,13 @@ pub(crate) struct Options {
     /// A text that is only predicted [default: the last twentieth of the texts]
     #[arg(long, value_name = "FILE")]
     val: Option<PathBuf>,
+
+    /// Tokens of a sample, and of a new model's context [default: 512]
+    #[arg(long, value_name = "N")]
+    context: Option<usize>,
+
+    #[command(flatten)]
+    tuning: TuningArgs,
 
     #[command(flatten)]
     size: SizeArgs,
@@ -115,10 +129,30 @@ struct SizeArgs {
     /// Features of the feed-forward part
     #[arg(long, value_name = "N", default_value_t = 1024)]
     ff: usize,
+}
 
-    /// Tokens of the context
-    #[arg(long, value_name = "N", default_value_t = 512)]
-    context: usize,
+/// The model that is trained further.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Another model")]
+struct TuningArgs {
+    /// Train this model further, rather than a new one
+    #[arg(long, value_name = "MODEL", conflicts_with = "SizeArgs")]
+    finetune: Option<PathBuf>,
+
+    /// Train adapters of this rank beside its weights, which stay: the file is an adapter for --lora
+    #[arg(long, value_name = "RANK", requires = "finetune", value_parser = clap::value_parser!(u16).range(1..))]
+    lora: Option<u16>,
+
+    /// Write a model that has the adapters in its weights, too
+    #[arg(long, value_name = "FILE", requires = "lora")]
+    merged: Option<PathBuf>,
+}
+
+impl TuningArgs {
+    /// What the product of an adapter's matrices is multiplied by, times its rank.
+    fn alpha(&self) -> Option<f64> {
+        self.lora.map(|rank| 2.0 * f64::from(rank))
+    }
 }
 
 /// How it is trained.
@@ -137,9 +171,9 @@ struct RunArgs {
     #[arg(long, value_name = "N")]
     epochs: Option<u64>,
 
-    /// The highest learning rate
-    #[arg(long, value_name = "X", default_value_t = 1e-3)]
-    lr: f64,
+    /// The highest learning rate [default: 0.001; 0.0001 for all weights of another model]
+    #[arg(long, value_name = "X")]
+    lr: Option<f64>,
 
     /// The learning rate of the last step [default: a tenth of the highest]
     #[arg(long, value_name = "X")]
@@ -175,17 +209,18 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Result<ExitCode> {
-    // Sizes that make no sense are told before texts are read.
-    let usage = |error: TrainError| match error {
-        TrainError::Setting(problem) => Usage(problem).into(),
-        error => anyhow::Error::from(error),
-    };
-    options
-        .size
-        .model(options.size.vocab)
-        .config()
-        .map_err(usage)?;
-    options.run.settings(options, 1).check().map_err(usage)?;
+    // Settings that make no sense are told before texts are read.
+    let asked = options.context.unwrap_or(CONTEXT);
+    options.settings(asked, 1).check().map_err(told)?;
+    let size = options.size.model(options.size.vocab, asked);
+    size.config().map_err(told)?;
+    let base = options
+        .tuning
+        .finetune
+        .as_ref()
+        .map(|path| Source::new(Some(path.clone())).load())
+        .transpose()?;
+    let context = options.context(base.as_ref())?;
     let folder = options
         .checkpoint
         .clone()
@@ -199,52 +234,57 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         return Err(Usage(problem).into());
     }
     let prepared = options.prepared()?;
-    let corpus = prepare(&prepared, &folder)?;
-    let vocab = corpus.tokenizer.vocab_size();
-    if vocab < options.size.vocab {
-        note(format_args!(
-            "the texts give {vocab} tokens rather than {}",
-            options.size.vocab
-        ));
-    }
-    let size = options.size.model(vocab);
-    let windows = Windows::new(Arc::new(corpus.tokens), size.context);
-    let (windows, validation) = match corpus.validation {
-        Some(tokens) => (windows, Windows::new(Arc::new(tokens), size.context)),
-        None => windows.split_last().into(),
+    let Learnt {
+        samples,
+        validation,
+        metadata,
+    } = options.learnt(&prepared, base.as_ref(), &folder, context)?;
+    let settings = options.settings(context, (samples.len() / options.run.batch) as u64);
+    let (size, decoder) = match &base {
+        Some(model) => {
+            let mut decoder = Decoder::load(model)?;
+            if let (Some(rank), Some(alpha)) = (options.tuning.lora, options.tuning.alpha()) {
+                decoder.adapt(rank.into(), alpha, settings.seed)?;
+            }
+            (None, decoder)
+        }
+        None => {
+            let vocab = metadata.str_array("tokenizer.ggml.tokens")?.len();
+            if vocab < options.size.vocab {
+                note(format_args!(
+                    "the texts give {vocab} tokens rather than {}",
+                    options.size.vocab
+                ));
+            }
+            let size = options.size.model(vocab, context);
+            (
+                Some(size),
+                Decoder::new(size.config().map_err(told)?, settings.seed)?,
+            )
+        }
     };
-    let settings = options
-        .run
-        .settings(options, windows.steps(options.run.batch));
-    let decoder = Decoder::new(size.config()?, settings.seed)?;
     let hashes = |texts: &[Text]| Vec::from_iter(texts.iter().map(|text| text.sha256.clone()));
     let subject = json!({
         "model": size,
+        "finetune": hashes(prepared.model.as_slice()),
+        "lora": options.tuning.lora,
         "texts": hashes(&prepared.texts),
         "validation": hashes(prepared.validation.as_slice()),
     });
+    let metadata = options.metadata(&decoder, metadata, base.as_ref());
     let mut training = Training::new(
         settings.clone(),
         subject,
         decoder,
-        windows,
+        samples,
         Some(validation),
     )
-    .map_err(usage)?;
+    .map_err(told)?;
     if options.resume {
         for damaged in training.resume(&checkpoints)? {
             note(format_args!("{damaged}; going on from the one before"));
         }
     }
-    let name = options
-        .out
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let mut metadata = rustorch_train::metadata(training.decoder().config(), &name);
-    corpus.metadata.iter().for_each(|(key, value)| {
-        metadata.insert(key, value.clone());
-    });
 
     let mut run = Run {
         options,
@@ -283,29 +323,139 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
     Ok(ExitCode::SUCCESS)
 }
 
+/// The context of new models, unless another is asked for.
+const CONTEXT: usize = 512;
+
+/// Settings that make no sense are bad usage.
+fn told(error: TrainError) -> anyhow::Error {
+    match error {
+        TrainError::Setting(problem) => Usage(problem).into(),
+        error => error.into(),
+    }
+}
+
+/// What there is to learn, and the keys of the vocabulary that it is in.
+struct Learnt {
+    samples: Samples,
+    validation: Samples,
+    metadata: Metadata,
+}
+
 impl Options {
-    /// The texts, read once.
+    /// The tokens of a sample.
+    fn context(&self, base: Option<&Model>) -> Result<usize> {
+        let longest = base.map_or(usize::MAX, |model| model.config().context);
+        match self.context {
+            Some(context) if context > longest => {
+                Err(Usage(format!("--context {context}: the model has {longest}")).into())
+            }
+            Some(context) => Ok(context),
+            None => Ok(CONTEXT.min(longest)),
+        }
+    }
+
+    /// The texts and the model that is trained further, read once.
     fn prepared(&self) -> Result<Prepared> {
-        let paths = || self.text.iter().chain(&self.val);
-        let sizes = paths().filter_map(|path| Some(path.metadata().ok()?.len()));
-        let bar = progress::bytes("reading", sizes.sum());
-        let open = |path: &PathBuf| Text::open(path, |bytes| bar.inc(bytes));
+        let texts = self.text.iter().chain(&self.chat);
+        let all = || texts.clone().chain(&self.val).chain(&self.tuning.finetune);
+        let bar = progress::bytes(
+            "reading",
+            all()
+                .filter_map(|path| Some(path.metadata().ok()?.len()))
+                .sum(),
+        );
+        let open =
+            |path: &PathBuf| -> Result<Text> { Ok(Text::open(path, |bytes| bar.inc(bytes))?) };
         let prepared = Prepared {
-            texts: self.text.iter().map(open).collect::<Result<_, _>>()?,
+            texts: texts.clone().map(open).collect::<Result<_, _>>()?,
             validation: self.val.as_ref().map(open).transpose()?,
-            vocab: Some(self.size.vocab),
+            vocab: self.tuning.finetune.is_none().then_some(self.size.vocab),
+            model: self.tuning.finetune.as_ref().map(open).transpose()?,
         };
         bar.finish_and_clear();
         Ok(prepared)
     }
+
+    /// Makes samples of the texts or conversations.
+    fn learnt(
+        &self,
+        prepared: &Prepared,
+        base: Option<&Model>,
+        folder: &Path,
+        context: usize,
+    ) -> Result<Learnt> {
+        if let (Some(path), Some(model)) = (&self.chat, base) {
+            let tokenizer = model.tokenizer()?;
+            let templates = chat::templates(model, tokenizer, None)?;
+            let all = Conversations::read(path, &templates, tokenizer, context)?;
+            let [samples, validation] = all.split_last().map(|part| -> Samples { Arc::new(part) });
+            let metadata = model.gguf().metadata.clone();
+            return Ok(Learnt {
+                samples,
+                validation,
+                metadata,
+            });
+        }
+        let vocabulary = base.map(|model| model.gguf().metadata.clone());
+        let corpus = prepare(prepared, vocabulary, folder)?;
+        let windows = |tokens| Windows::new(Arc::new(tokens), context);
+        let learnt = windows(corpus.tokens);
+        let [samples, validation] = match corpus.validation {
+            Some(tokens) => [learnt, windows(tokens)],
+            None => learnt.split_last(),
+        };
+        Ok(Learnt {
+            samples: Arc::new(samples),
+            validation: Arc::new(validation),
+            metadata: corpus.metadata,
+        })
+    }
+
+    /// The keys of the model's file: those of the model that is trained further, or those of a new one with its vocabulary.
+    fn metadata(&self, decoder: &Decoder, vocabulary: Metadata, base: Option<&Model>) -> Metadata {
+        let name = self.out.file_stem().unwrap_or_default().to_string_lossy();
+        let Some(model) = base else {
+            let mut metadata = rustorch_train::metadata(decoder.config(), &name);
+            for (key, value) in vocabulary.iter() {
+                metadata.insert(key, value.clone());
+            }
+            return metadata;
+        };
+        let mut metadata = model.gguf().metadata.clone();
+        metadata.insert("general.name", &*name);
+        metadata
+    }
+
+    /// The settings, with defaults that follow from how many steps an epoch has.
+    fn settings(&self, context: usize, epoch: u64) -> Settings {
+        let run = &self.run;
+        let Precision::F32 = run.precision;
+        let steps = run
+            .steps
+            .unwrap_or(run.epochs.unwrap_or(1).saturating_mul(epoch));
+        let tunes_all = self.tuning.finetune.is_some() && self.tuning.lora.is_none();
+        let lr = run.lr.unwrap_or(if tunes_all { 1e-4 } else { 1e-3 });
+        Settings {
+            context,
+            batch: run.batch,
+            steps,
+            lr,
+            min_lr: run.min_lr.unwrap_or(lr / 10.0),
+            warmup: run.warmup.unwrap_or(steps / 20),
+            weight_decay: run.weight_decay,
+            clip: run.clip,
+            seed: run.seed,
+            every: self.every.unwrap_or((steps / 10).max(1)),
+        }
+    }
 }
 
 /// Makes tokens of the texts, or takes those of the run that is gone on with.
-fn prepare(prepared: &Prepared, folder: &Path) -> Result<Corpus> {
+fn prepare(prepared: &Prepared, vocabulary: Option<Metadata>, folder: &Path) -> Result<Corpus> {
     let learnt: u64 = prepared.texts.iter().map(|text| text.bytes).sum();
     let predicted = prepared.validation.as_ref().map_or(0, |text| text.bytes);
     let bar = progress::bytes("texts", 2 * learnt + predicted);
-    let corpus = Corpus::prepare(prepared, None, folder, |what, bytes| {
+    let corpus = Corpus::prepare(prepared, vocabulary, folder, |what, bytes| {
         bar.set_message(what);
         bar.inc(bytes);
     })?;
@@ -314,7 +464,7 @@ fn prepare(prepared: &Prepared, folder: &Path) -> Result<Corpus> {
 }
 
 impl SizeArgs {
-    fn model(self, vocab: usize) -> ModelSize {
+    fn model(self, vocab: usize, context: usize) -> ModelSize {
         ModelSize {
             vocab,
             layers: self.layers,
@@ -322,29 +472,7 @@ impl SizeArgs {
             heads: self.heads,
             kv_heads: self.kv_heads,
             ff: self.ff,
-            context: self.context,
-        }
-    }
-}
-
-impl RunArgs {
-    /// The settings, with defaults that follow from how many steps an epoch has.
-    fn settings(&self, options: &Options, epoch: u64) -> Settings {
-        let Precision::F32 = self.precision;
-        let steps = self
-            .steps
-            .unwrap_or(self.epochs.unwrap_or(1).saturating_mul(epoch));
-        Settings {
-            context: options.size.context,
-            batch: self.batch,
-            steps,
-            lr: self.lr,
-            min_lr: self.min_lr.unwrap_or(self.lr / 10.0),
-            warmup: self.warmup.unwrap_or(steps / 20),
-            weight_decay: self.weight_decay,
-            clip: self.clip,
-            seed: self.seed,
-            every: options.every.unwrap_or((steps / 10).max(1)),
+            context,
         }
     }
 }
@@ -437,7 +565,10 @@ impl Run<'_> {
             ..SamplerConfig::default()
         };
         let tokenizer = model.tokenizer()?;
-        let prompt = Vec::from_iter(tokenizer.bos());
+        let prompt = Vec::from_iter(tokenizer.bos().or(tokenizer.eos()));
+        if prompt.is_empty() {
+            return Ok("(no token begins texts)".to_owned());
+        }
         let limits = GenerateOptions {
             max_tokens: Some(LENGTH),
             ..GenerateOptions::default()
@@ -483,7 +614,18 @@ impl Run<'_> {
         if self.options.checkpoint.is_some() {
             self.keep();
         }
-        rustorch_train::save(&self.options.out, self.training.decoder(), &self.metadata)?;
+        let (out, tuning, decoder) = (
+            &self.options.out,
+            &self.options.tuning,
+            self.training.decoder(),
+        );
+        match tuning.alpha() {
+            Some(alpha) => rustorch_train::save_adapter(out, decoder, alpha)?,
+            None => rustorch_train::save(out, decoder, &self.metadata)?,
+        }
+        if let Some(path) = &tuning.merged {
+            rustorch_train::save(path, decoder, &self.metadata)?;
+        }
         self.draw()?;
         note(format_args!(
             "{}: the model; {}: its losses",

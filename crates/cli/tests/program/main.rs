@@ -128,6 +128,8 @@ fn main() -> ExitCode {
             train::a_run_that_is_killed_goes_on_as_if_it_had_not_been,
             train::a_checkpoint_of_another_run_is_refused_and_a_damaged_one_passed_over,
             train::a_checkpoint_that_cannot_be_written_ends_nothing,
+            train::a_model_learns_to_answer,
+            train::all_weights_of_a_model_learn_a_text,
             train::what_cannot_be_trained_is_told,
             verify::a_cpu_that_is_right_passes,
             verify::a_wrong_result_is_found_and_named,

@@ -156,13 +156,19 @@ pub(crate) fn a_text_becomes_a_model() {
 
 /// PyTorch's losses are those of `scripts/peer-train.py`.
 pub(crate) fn losses_are_those_of_pytorch() {
-    let expected: Vec<f64> = serde_json::from_str(include_str!("../goldens/train-losses.json")).unwrap();
+    let expected: Vec<f64> =
+        serde_json::from_str(include_str!("../goldens/train-losses.json")).unwrap();
     let folder = Folder::new();
-    let told = folder.train("--steps 200 --lr 0.003 --warmup 20 --every 200 -o json").ok();
+    let told = folder
+        .train("--steps 200 --lr 0.003 --warmup 20 --every 200 -o json")
+        .ok();
     let losses: Vec<f64> = told.lines().map(|line| loss(line, "loss")).collect();
     assert_eq!(losses.len(), expected.len());
     for (step, (own, expected)) in (1..).zip(losses.iter().zip(&expected)) {
-        assert!((own / expected - 1.0).abs() < 5e-3, "step {step}: {own}, PyTorch's {expected}");
+        assert!(
+            (own / expected - 1.0).abs() < 5e-3,
+            "step {step}: {own}, PyTorch's {expected}"
+        );
     }
 }
 
@@ -326,6 +332,134 @@ pub(crate) fn a_checkpoint_that_cannot_be_written_ends_nothing() {
     assert_eq!(folder.model(), straight.model());
 }
 
+/// A model to be trained further, and what is to be learnt: answers in one style.
+fn base(folder: &Folder) -> String {
+    fs::remove_file(folder.path("m.gguf")).ok();
+    folder.train("").ok();
+    let path = folder.path("base.gguf");
+    fs::rename(folder.path("m.gguf"), &path).unwrap();
+    let line = |i: usize| {
+        let messages = serde_json::json!([
+            { "role": "user", "content": format!("Question {i}") },
+            { "role": "assistant", "content": "aye aye aye" },
+        ]);
+        serde_json::json!({ "messages": messages }).to_string() + "\n"
+    };
+    fs::write(
+        folder.path("chat.jsonl"),
+        (0..40).map(line).collect::<String>(),
+    )
+    .unwrap();
+    arg(&path)
+}
+
+/// Trains a model further, with these options.
+fn tune(folder: &Folder, model: &str, more: &str) -> Run {
+    let (out, chat) = (
+        arg(&folder.path("tuned.gguf")),
+        arg(&folder.path("chat.jsonl")),
+    );
+    let given = [
+        "train",
+        "--finetune",
+        model,
+        "--out",
+        &out,
+        "--context",
+        "128",
+        "--batch",
+        "4",
+        "-b",
+        "cpu",
+        "-t",
+        "1",
+    ];
+    let more = more.replace("CHAT", &chat);
+    run(given.into_iter().chain(more.split_whitespace()))
+}
+
+pub(crate) fn a_model_learns_to_answer() {
+    let folder = Folder::new();
+    let model = base(&folder);
+    let context = tune(&folder, &model, "--chat CHAT --steps 1").error(2);
+    assert!(
+        context.contains("--context 128") && context.contains("has 32"),
+        "{context}"
+    );
+    let bundled = crate::support::model_arg("classics-13m-f16.gguf");
+    let merged = arg(&folder.path("merged.gguf"));
+    let told = tune(
+        &folder,
+        &bundled,
+        &format!("--chat CHAT --lora 4 --merged {merged} --steps 10 --every 1 --lr 0.01 -o json"),
+    )
+    .ok();
+    let lines: Vec<&str> = told.lines().collect();
+    // Half of what it did not know of held-out answers, and more, is learnt.
+    assert!(
+        loss(lines[9], "val_loss") < 0.5 * loss(lines[0], "val_loss"),
+        "{told}"
+    );
+    // The adapter and the model that has it in its weights say the same.
+    let adapter = arg(&folder.path("tuned.gguf"));
+    let logits = |args: &[&str]| -> Vec<f64> {
+        let run = run(["logits", "--ids", "0,5,300,7", "--last", "-b", "cpu"]
+            .iter()
+            .chain(args));
+        let json = run.json();
+        serde_json::from_value(json["logits"][0].clone()).unwrap()
+    };
+    let [with, within] = [
+        logits(&["-m", &bundled, "--lora", &adapter]),
+        logits(&["-m", &merged]),
+    ];
+    let apart = with
+        .iter()
+        .zip(&within)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f64::max);
+    assert!(apart < 0.05, "{apart}");
+    let plain = logits(&["-m", &bundled]);
+    assert!(plain.iter().zip(&with).any(|(a, b)| (a - b).abs() > 0.5));
+}
+
+pub(crate) fn all_weights_of_a_model_learn_a_text() {
+    let folder = Folder::new();
+    let model = base(&folder);
+    let text = folder.path("other.txt");
+    fs::write(&text, "She said so, and so she did. ".repeat(300)).unwrap();
+    let more = format!(
+        "--text {} --context 32 --steps 20 --lr 0.01 -o json",
+        arg(&text)
+    );
+    let out = arg(&folder.path("tuned.gguf"));
+    let given = [
+        "train",
+        "--finetune",
+        &model,
+        "--out",
+        &out,
+        "--batch",
+        "4",
+        "--every",
+        "5",
+        "-b",
+        "cpu",
+        "-t",
+        "1",
+    ];
+    let told = run(given.into_iter().chain(more.split_whitespace())).ok();
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(
+        loss(lines[19], "val_loss") < 0.8 * loss(lines[4], "val_loss"),
+        "{told}"
+    );
+    assert_eq!(
+        run(["-m", &out, "-p", "She", "-n", "4", "-b", "cpu"]).status,
+        0
+    );
+}
+
 pub(crate) fn what_cannot_be_trained_is_told() {
     let folder = Folder::new();
     let text = folder.path("text.txt");
@@ -338,6 +472,7 @@ pub(crate) fn what_cannot_be_trained_is_told() {
     refused("--width 33", 2, &["--width 33", "multiple of 4"]);
     refused("--kv-heads 3", 2, &["--kv-heads 3", "2 heads"]);
     refused("--layers 0", 2, &["at least 1"]);
+    refused("--context 0", 2, &["--context 0"]);
     refused("--batch 0", 2, &["--batch 0"]);
     refused("--lr=-1", 2, &["--lr -1"]);
     refused("--min-lr 1", 2, &["--min-lr 1", "--lr 0.001"]);
@@ -347,7 +482,10 @@ pub(crate) fn what_cannot_be_trained_is_told() {
     let diverged = folder.train("--lr 1e9 --clip 0");
     assert_eq!(diverged.status, 1);
     let told = diverged.stderr.lines().last().unwrap();
-    assert!(told.starts_with("error: the loss of step ") && told.contains("--lr"), "{told}");
+    assert!(
+        told.starts_with("error: the loss of step ") && told.contains("--lr"),
+        "{told}"
+    );
     fs::write(&text, "").unwrap();
     refused("", 1, &["text.txt", "empty"]);
     fs::write(&text, b"text \xff text").unwrap();

@@ -441,7 +441,11 @@ impl<'a> Reader<'a> {
 }
 
 /// The templates that were asked for.
-fn templates(model: &Model, tokenizer: &Tokenizer, wanted: Option<&str>) -> Result<ChatTemplates> {
+pub(in crate::commands) fn templates(
+    model: &Model,
+    tokenizer: &Tokenizer,
+    wanted: Option<&str>,
+) -> Result<ChatTemplates> {
     let metadata = &model.gguf().metadata;
     let tokens = special_tokens(metadata, tokenizer)?;
     let of_source = |source: &str, name: &str| {

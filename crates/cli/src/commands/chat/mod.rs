@@ -30,6 +30,7 @@ use crate::model::{self, Source};
 use crate::sampling::Words;
 use crate::speculation::Guesses;
 use crate::text;
+pub(super) use conversation::templates;
 use conversation::{Conversation, Overflow};
 use editor::{Editor, Line};
 use screen::{Interrupts, remark};
