@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn pairs_that_overlap_are_merged_from_the_left() {
-        assert_eq!(merges("aaaaa", 300), ["a a", "aa aa", "aaaa a"]);
+        assert_eq!(merges("aaaaa", 300), ["a a", "aa a", "aa aaa"]);
     }
 
     #[test]
