@@ -60,10 +60,23 @@ def wrap(var, value):
 
 def evaluate(function, inputs):
     """The values of a function's outputs."""
+    states = {}
     for name, var in function.inputs.items():
-        var._sym_val = wrap(var, inputs[name])
+        if types.is_state(var.sym_type):
+            held = var.sym_type.wrapped_type()
+            dtype = types.nptype_from_builtin(held.get_primitive())
+            states[var] = inputs[name].astype(dtype).reshape(held.get_shape())
+        else:
+            var._sym_val = wrap(var, inputs[name])
     for op in function.operations:
         if op.op_type == "const":
+            continue
+        # What a state holds at its place of the program has no values there.
+        if op.op_type in ("read_state", "coreml_update_state"):
+            if op.op_type == "coreml_update_state":
+                states[op.state] = op.value.val
+            state = op.input if op.op_type == "read_state" else op.state
+            op.outputs[0]._sym_val = wrap(op.outputs[0], states[state])
             continue
         try:
             is_compressed = op.op_type.startswith("constexpr_")

@@ -85,7 +85,9 @@ pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved, PlanCounters};
 pub use launch::{Lowered, Operand, Part, Place, Reduction, Slot, Step};
 pub use lower::{Kernels, lower};
-pub use memory::{DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory};
+pub use memory::{
+    Contents, DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory,
+};
 pub use moment::Moment;
 pub use outline::Outline;
 pub use placement::Reason;

@@ -4,7 +4,8 @@ use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use crate::{DeviceError, DeviceType, FailureClass, SystemMemory};
 
@@ -87,6 +88,10 @@ pub trait DeviceBuffer: Send + Sync + fmt::Debug {
         false
     }
 
+    /// Notes that it has been written to, once for each run or copy that wrote. What
+    /// [`HostBuffer::contents`] tells of is counted; other buffers need not.
+    fn wrote(&self) {}
+
     /// For the backend that made the buffer.
     fn as_any(&self) -> &dyn Any;
 }
@@ -154,8 +159,55 @@ pub struct HostBuffer {
     start: NonNull<u8>,
     bytes: usize,
     writable: bool,
-    /// Keeps the memory alive.
-    _owner: Arc<dyn Any + Send + Sync>,
+    memory: Arc<Memory>,
+}
+
+/// What keeps memory alive, and how often it was written to.
+struct Memory<T: ?Sized = dyn Any + Send + Sync> {
+    writes: AtomicU64,
+    owner: T,
+}
+
+impl<T> Memory<T> {
+    fn new(owner: T) -> Arc<Self> {
+        Arc::new(Self {
+            writes: AtomicU64::new(0),
+            owner,
+        })
+    }
+}
+
+/// What is in a piece of memory at a time: the same as long as nobody has written to it since.
+///
+/// Whoever has a copy of host memory can tell by it whether that is still what the memory holds.
+/// It does not keep the memory.
+#[derive(Clone)]
+pub struct Contents {
+    memory: Weak<Memory>,
+    writes: u64,
+}
+
+impl Contents {
+    /// What is there behind one more write.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self {
+            writes: self.writes + 1,
+            ..self
+        }
+    }
+}
+
+impl PartialEq for Contents {
+    fn eq(&self, other: &Self) -> bool {
+        self.memory.ptr_eq(&other.memory) && self.writes == other.writes
+    }
+}
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Contents(behind {} writes)", self.writes)
+    }
 }
 
 // SAFETY: the owner is Send and Sync and keeps the bytes alive; access to them is unsafe.
@@ -214,7 +266,7 @@ impl HostBuffer {
             start: unsafe { base.add(padding) },
             bytes,
             writable: true,
-            _owner: Arc::new(Allocation { base, layout }),
+            memory: Memory::new(Allocation { base, layout }),
         })
     }
 
@@ -232,13 +284,13 @@ impl HostBuffer {
 
     /// Bytes that `owner` holds and that stay where they are as long as it lives.
     pub fn borrowed<T: AsRef<[u8]> + Send + Sync + 'static>(owner: T) -> Self {
-        let owner = Arc::new(owner);
-        let slice = (*owner).as_ref();
+        let memory = Memory::new(owner);
+        let slice = memory.owner.as_ref();
         Self {
             start: NonNull::from(slice).cast(),
             bytes: slice.len(),
             writable: false,
-            _owner: owner,
+            memory,
         }
     }
 
@@ -275,11 +327,21 @@ impl HostBuffer {
         }
     }
 
-    /// The same bytes, with another owner that keeps them alive.
+    /// The same bytes, with another owner that keeps them alive. Writes are counted anew.
     pub(crate) fn owned_by(self, owner: impl Any + Send + Sync) -> Self {
         Self {
-            _owner: Arc::new(owner),
+            memory: Memory::new(owner),
             ..self
+        }
+    }
+
+    /// What the memory holds, in a [`Storage`](crate::Storage): each write to that counts, by whatever
+    /// device. Who writes in a run sees the contents before it, and [the next](Contents::next) are those
+    /// behind it.
+    pub fn contents(&self) -> Contents {
+        Contents {
+            memory: Arc::downgrade(&self.memory),
+            writes: self.memory.writes.load(Ordering::Acquire),
         }
     }
 }
@@ -328,6 +390,10 @@ impl DeviceBuffer for HostBuffer {
 
     fn host(&self) -> Result<Option<&HostBuffer>, DeviceError> {
         Ok(Some(self))
+    }
+
+    fn wrote(&self) {
+        self.memory.writes.fetch_add(1, Ordering::AcqRel);
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -419,6 +485,20 @@ mod tests {
         // SAFETY: nothing writes to the buffer.
         unsafe { adopted.read(0, &mut bytes).unwrap() };
         assert!((1..65).eq(bytes));
+    }
+
+    #[test]
+    fn memory_tells_whether_it_was_written_to() {
+        let memory = HostBuffer::zeroed(8).unwrap();
+        let before = memory.contents();
+        assert_eq!(memory.clone().contents(), before);
+        assert_eq!(memory.first(4).contents(), before);
+        memory.first(4).wrote();
+        assert_ne!(memory.contents(), before);
+        assert_eq!(memory.contents(), before.clone().next());
+        // Other memory is never the same, wherever it lies.
+        drop(memory);
+        assert_ne!(HostBuffer::zeroed(8).unwrap().contents(), before);
     }
 
     #[test]

@@ -422,9 +422,13 @@ impl Copies {
             }
             match copy.buffer.host() {
                 Ok(Some(memory)) => {
-                    let host = self.host.get_or_insert_with(|| HostCopy {
-                        memory: memory.first(bytes),
-                        _provider: Some(copy.buffer.clone()),
+                    let host = self.host.get_or_insert_with(|| {
+                        // Who had the memory before, and what the device wrote, nobody counted.
+                        memory.wrote();
+                        HostCopy {
+                            memory: memory.first(bytes),
+                            _provider: Some(copy.buffer.clone()),
+                        }
                     });
                     copy.in_host = host.memory.same_start(memory);
                 }
@@ -564,6 +568,10 @@ impl Copies {
         }
         self.devices
             .retain(|c| is_owner(c) || (in_host && c.in_host));
+        match &self.host {
+            Some(host) => host.memory.wrote(),
+            None => self.devices.iter().for_each(|copy| copy.buffer.wrote()),
+        }
         self.wrote(owner);
     }
 
@@ -582,6 +590,7 @@ impl Copies {
             Some(host) if host.memory.is_writable() => {
                 // SAFETY: the storage was acquired for writing.
                 unsafe { host.memory.write(0, from)? };
+                host.memory.wrote();
                 let (shared, outdated) = self.devices.drain(..).partition(|c| c.in_host);
                 self.devices = shared;
                 let outdated: SmallVec<[Copy; 2]> = outdated;

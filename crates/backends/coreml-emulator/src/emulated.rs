@@ -28,6 +28,8 @@ pub enum Call {
     Predict,
     /// [`Api::read`].
     Read,
+    /// [`Api::fill`].
+    Fill,
 }
 
 /// What becomes of a call that does not succeed.
@@ -81,7 +83,11 @@ pub struct Pending {
     model: Arc<Model>,
     inputs: Vec<(String, Array)>,
     outputs: Vec<(String, Array)>,
+    states: Option<States>,
 }
+
+/// What a model keeps, by the names of its states.
+pub type States = Arc<Mutex<BTreeMap<String, Tensor>>>;
 
 impl Emulated {
     /// Core ML of this version of macOS.
@@ -211,6 +217,7 @@ fn generic(e: impl ToString) -> ModelError {
 impl Api for Emulated {
     type Model = Arc<Model>;
     type Array = Array;
+    type State = States;
     type Pending = Pending;
 
     fn properties(&self) -> &Properties {
@@ -226,7 +233,9 @@ impl Api for Emulated {
     fn load(&self, compiled: &Path, units: ComputeUnits) -> Result<Self::Model, ModelError> {
         self.succeed(Call::Load)?;
         self.state().units = Some(units);
-        Ok(Arc::new(Model::read(compiled).map_err(generic)?))
+        let model = Model::read(compiled).map_err(generic)?;
+        model.new_states().map_err(generic)?;
+        Ok(Arc::new(model))
     }
 
     /// The Neural Engine if it may be used, else the GPU, for all but constants.
@@ -281,12 +290,38 @@ impl Api for Emulated {
         Some(array)
     }
 
+    fn new_state(&self, model: &Arc<Model>) -> States {
+        let states = model.new_states();
+        Arc::new(Mutex::new(states.expect("it was loaded with these states")))
+    }
+
+    fn fill(&self, states: &States, name: &str, from: &[u8]) -> Result<(), ModelError> {
+        self.succeed(Call::Fill)?;
+        let mut states = states.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = states.get_mut(name);
+        let state = state.ok_or_else(|| generic(format!("no state {name:?}")))?;
+        let halves = from.as_chunks().0.iter().map(|&x| f16::from_le_bytes(x));
+        let filled = Tensor::floats(
+            state.data_type,
+            &state.shape,
+            halves.map(f64::from).collect(),
+        );
+        match from.len() == 2 * filled.count() {
+            true => {
+                *state = filled;
+                Ok(())
+            }
+            false => Err(generic("a state of another size")),
+        }
+    }
+
     /// What is offered for outputs holds nothing of use until somebody has waited.
     fn predict(
         &self,
         model: &Arc<Model>,
         inputs: Vec<(String, Array)>,
         outputs: Vec<(String, Array)>,
+        states: Option<&States>,
     ) -> Pending {
         for (_, output) in &outputs {
             output.fill(0xFF);
@@ -295,6 +330,7 @@ impl Api for Emulated {
             model: model.clone(),
             inputs,
             outputs,
+            states: states.cloned(),
         }
     }
 
@@ -341,7 +377,9 @@ impl Emulated {
     fn evaluate(&self, pending: Pending) -> Result<Vec<Output<Array>>, ModelError> {
         let inputs = pending.inputs.iter();
         let inputs = inputs.map(|(name, array)| (name.clone(), array.to_tensor()));
-        let results = pending.model.predict(&inputs.collect());
+        let states = pending.states.unwrap_or_default();
+        let mut states = states.lock().unwrap_or_else(PoisonError::into_inner);
+        let results = pending.model.predict_with(&inputs.collect(), &mut states);
         let results =
             results.map_err(|Error { place, what }| generic(format!("{place}: {what}")))?;
         if results.len() != pending.outputs.len() {

@@ -17,11 +17,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustorch_coreml::proto::mil::{Block, NamedValueType, Operation};
+use rustorch_coreml::Opset;
+use rustorch_coreml::proto::mil::{
+    Binding, BindingKind, Block, DataType, NamedValueType, Operation, ValueType,
+};
 use rustorch_coreml::proto::model::{Model as Spec, ModelType};
 
 use crate::arguments::Arguments;
-pub use crate::emulated::{Array, Call, Emulated, Fault, Pending};
+pub use crate::emulated::{Array, Call, Emulated, Fault, Pending, States};
 pub use crate::tensor::{Data, Tensor};
 
 /// Why a package is not read or evaluated.
@@ -46,6 +49,8 @@ impl Error {
 /// A package that was read.
 pub struct Model {
     inputs: Vec<NamedValueType>,
+    /// What its states hold, as types of tensors.
+    states: Vec<NamedValueType>,
     block: Block,
     weights: Vec<u8>,
     /// Values that do not depend on inputs, as soon as they are known.
@@ -70,8 +75,22 @@ impl Model {
         let mut function = function.ok_or_else(|| Error::new("model", "no function main"))?;
         let block = function.block_specializations.remove(&function.opset);
         let block = block.ok_or_else(|| Error::new("main", "no block of its opset"))?;
+        let (mut inputs, mut states) = (Vec::new(), Vec::new());
+        for input in function.inputs {
+            match input.r#type.as_ref().and_then(ValueType::as_state) {
+                Some(held) => states.push(NamedValueType {
+                    name: input.name,
+                    r#type: Some(held.clone()),
+                }),
+                None => inputs.push(input),
+            }
+        }
+        if let Some(state) = states.first().filter(|_| !has_states(&function.opset)) {
+            return Err(Error::new(&state.name, "a state, before CoreML8"));
+        }
         Ok(Self {
-            inputs: function.inputs,
+            inputs,
+            states,
             block,
             weights,
             constants: Mutex::default(),
@@ -86,12 +105,46 @@ impl Model {
             .map(|operation| &*operation.r#type)
     }
 
-    /// What the program gives for these inputs, in the order of its outputs.
+    /// States by their names, which hold zeros at first.
     ///
     /// # Errors
-    /// Inputs that are not those that it declares; an operation that is not known, or whose result
-    /// is not what it declares; an index that is outside.
+    /// A state of anything but halves.
+    pub fn new_states(&self) -> Result<BTreeMap<String, Tensor>, Error> {
+        let state = |declared: &NamedValueType| {
+            let ty = declared.r#type.as_ref().and_then(|ty| ty.as_tensor());
+            let halves = ty.filter(|(data_type, _)| *data_type == DataType::Float16);
+            let (data_type, shape) =
+                halves.ok_or_else(|| Error::new(&declared.name, "a state of no halves"))?;
+            let count = shape.iter().product();
+            let tensor = Tensor::floats(data_type, &shape, vec![0.0; count]);
+            Ok((declared.name.clone(), tensor))
+        };
+        self.states.iter().map(state).collect()
+    }
+
+    /// [`Self::predict_with`] of a program without states.
+    ///
+    /// # Errors
+    /// As there.
     pub fn predict(&self, inputs: &BTreeMap<String, Tensor>) -> Result<Vec<Tensor>, Error> {
+        self.predict_with(inputs, &mut BTreeMap::new())
+    }
+
+    /// What the program gives for these inputs, in the order of its outputs. It updates its states.
+    ///
+    /// # Errors
+    /// Inputs or states that are not those that it declares; an operation that is not known, or whose
+    /// result is not what it declares; an index that is outside.
+    pub fn predict_with(
+        &self,
+        inputs: &BTreeMap<String, Tensor>,
+        states: &mut BTreeMap<String, Tensor>,
+    ) -> Result<Vec<Tensor>, Error> {
+        for declared in &self.states {
+            let given = states.get(&declared.name);
+            let given = given.ok_or_else(|| Error::new(&declared.name, "is missing"))?;
+            hold_to(declared, given).map_err(|what| Error::new(&declared.name, what))?;
+        }
         let mut values = BTreeMap::new();
         for declared in &self.inputs {
             let given = inputs.get(&declared.name);
@@ -105,6 +158,14 @@ impl Model {
                 let name = result.map_or("", |r| r.name.as_str());
                 Error::new(format!("{} {name}", operation.r#type), what)
             };
+            if operation.r#type == "write_state" && operation.outputs.is_empty() {
+                let (name, data) = written(operation, &values).map_err(at)?;
+                let state = states.get_mut(name).ok_or_else(|| at(no_state(name)))?;
+                *state = (state.data_type == data.data_type && state.shape == data.shape)
+                    .then(|| data.clone())
+                    .ok_or_else(|| at("data of another type".to_owned()))?;
+                continue;
+            }
             let [declared] = &operation.outputs[..] else {
                 return Err(at("not one result".to_owned()));
             };
@@ -114,7 +175,11 @@ impl Model {
                 values.insert(declared.name.clone(), known.clone());
                 continue;
             }
-            let result = self.evaluate(operation, &values).map_err(at)?;
+            let result = match &*operation.r#type {
+                "read_state" => read(operation, states),
+                _ => self.evaluate(operation, &values),
+            };
+            let result = result.map_err(at)?;
             hold_to(declared, &result).map_err(at)?;
             let result = Arc::new(result);
             if is_constant {
@@ -152,6 +217,50 @@ impl Model {
             Err(name) => Err(format!("has no parameter {name}")),
         }
     }
+}
+
+fn has_states(opset: &str) -> bool {
+    Opset::ALL
+        .iter()
+        .any(|known| known.name() == opset && known.has_states())
+}
+
+fn no_state(name: &str) -> String {
+    format!("there is no state {name:?}")
+}
+
+/// The name that a parameter is bound to, of an operation that has these alone.
+fn bound<'o>(operation: &'o Operation, parameters: &[&str], name: &str) -> Result<&'o str, String> {
+    if !operation.inputs.keys().eq(parameters) {
+        return Err(format!("has the parameters {parameters:?}"));
+    }
+    let bound = operation.inputs.get(name).map(|bound| &bound.arguments[..]);
+    match bound {
+        Some(
+            [
+                Binding {
+                    binding: Some(BindingKind::Name(name)),
+                },
+            ],
+        ) => Ok(name),
+        _ => Err(format!("{name} is bound to no name")),
+    }
+}
+
+/// What `read_state` gives.
+fn read(operation: &Operation, states: &BTreeMap<String, Tensor>) -> Result<Tensor, String> {
+    let name = bound(operation, &["input"], "input")?;
+    states.get(name).cloned().ok_or_else(|| no_state(name))
+}
+
+/// The state that `write_state` writes, and what it does.
+fn written<'o, 'v>(
+    operation: &'o Operation,
+    values: &'v BTreeMap<String, Arc<Tensor>>,
+) -> Result<(&'o str, &'v Tensor), String> {
+    let [state, data] = ["input", "data"].map(|name| bound(operation, &["data", "input"], name));
+    let data = values.get(data?).ok_or("data is bound to no value")?;
+    Ok((state?, &**data))
 }
 
 /// Is a tensor what is declared?

@@ -47,6 +47,7 @@ pub(crate) fn evaluate(kind: &str, x: &Arguments) -> Result<Tensor, String> {
         "reshape" => shape::reshape(x),
         "transpose" => shape::transpose(x),
         "slice_by_index" => shape::slice_by_index(x),
+        "slice_update" => shape::slice_update(x),
         "tile" => shape::tile(x),
         "pad" => shape::pad(x),
         "concat" => shape::concat(x),

@@ -22,10 +22,7 @@ fn write(path: &Path) {
     let [x, w] = [ty.clone(), ty].map(|ty| graph.input(ty).unwrap());
     let y = graph.push(Binary { op: BinaryOp::Add }, &[x, w]).unwrap();
     graph.output(y);
-    let target = Target {
-        opset: Opset::CoreML6,
-        precision: Precision::F16,
-    };
+    let target = Target::new(Opset::CoreML6, Precision::F16);
     let bytes: Vec<u8> = (0..12).flat_map(|i| (i as f32).to_ne_bytes()).collect();
     let constants = BTreeMap::from([(1, &bytes[..])]);
     let emitted = Emitter::new(target).emit(&graph, &constants).unwrap();

@@ -170,6 +170,8 @@ pub trait Api: Send + Sync + Sized + 'static {
     type Model: Send + Sync + 'static;
     /// A handle on an `MLMultiArray`.
     type Array: Clone + Send + Debug + 'static;
+    /// An `MLState`: what a model keeps from one prediction to the next.
+    type State: Send + 'static;
     /// A prediction that was begun.
     type Pending: Send + 'static;
 
@@ -222,13 +224,25 @@ pub trait Api: Send + Sync + Sized + 'static {
     /// there is none.
     fn surface(&self, shape: &[usize]) -> Option<Self::Array>;
 
-    /// Begins a prediction: inputs by their names, and arrays that are offered for outputs
-    /// (`outputBackings`), of which Core ML need not make use.
+    /// `newState` of a model that has states. They hold zeros.
+    fn new_state(&self, model: &Self::Model) -> Self::State;
+
+    /// Has the state of a name, while no prediction uses it, hold these elements: all of its halves, in
+    /// order (`getMultiArrayForStateNamed:handler:`).
+    ///
+    /// # Errors
+    /// Core ML refuses.
+    fn fill(&self, state: &Self::State, name: &str, from: &[u8]) -> Result<(), ModelError>;
+
+    /// Begins a prediction: inputs by their names, arrays that are offered for outputs
+    /// (`outputBackings`), of which Core ML need not make use, and the state of a model that has states,
+    /// of which it is the only prediction.
     fn predict(
         &self,
         model: &Self::Model,
         inputs: Vec<(String, Self::Array)>,
         outputs: Vec<(String, Self::Array)>,
+        state: Option<&Self::State>,
     ) -> Self::Pending;
 
     /// Waits until a prediction is complete, but no longer than `limit`: where its outputs are, in

@@ -18,7 +18,7 @@ use objc2_core_ml::{
     MLCPUComputeDevice, MLComputeDeviceProtocol, MLComputePlan, MLComputeUnits,
     MLDictionaryFeatureProvider, MLFeatureProvider, MLFeatureValue, MLGPUComputeDevice, MLModel,
     MLModelConfiguration, MLMultiArray, MLMultiArrayDataType, MLNeuralEngineComputeDevice,
-    MLPredictionOptions,
+    MLPredictionOptions, MLState,
 };
 use objc2_core_video::{
     CVPixelBuffer, CVPixelBufferCreate, kCVPixelBufferIOSurfacePropertiesKey,
@@ -223,6 +223,9 @@ pub(crate) struct Array(Retained<MLMultiArray>);
 // SAFETY: an array has no thread of its own; what is in its memory is its users' concern.
 unsafe impl Send for Array {}
 
+/// What a model keeps.
+pub(crate) struct State(Retained<MLState>);
+
 /// What a prediction gives.
 struct Features(Retained<ProtocolObject<dyn MLFeatureProvider>>);
 
@@ -234,6 +237,8 @@ struct Prediction {
     model: Arc<Model>,
     inputs: Retained<ProtocolObject<dyn MLFeatureProvider>>,
     options: Retained<MLPredictionOptions>,
+    /// Of a model that has states. Systems that know those predict asynchronously.
+    state: Option<Retained<MLState>>,
 }
 
 // SAFETY: it is used by the one thread that makes the prediction; for the model, see there.
@@ -268,9 +273,15 @@ impl Prediction {
         );
         let (model, inputs, options) = (&self.model.model, &self.inputs, &self.options);
         // SAFETY: all are valid, Core ML keeps them, and the handler uses nothing that is another
-        // thread's.
+        // thread's. No other prediction uses the state.
         unsafe {
-            model.predictionFromFeatures_options_completionHandler(inputs, options, &handler);
+            match &self.state {
+                Some(state) => model.predictionFromFeatures_usingState_options_completionHandler(
+                    inputs, state, options, &handler,
+                ),
+                None => model
+                    .predictionFromFeatures_options_completionHandler(inputs, options, &handler),
+            }
         }
     }
 
@@ -457,6 +468,7 @@ fn preferences_of(plan: &MLComputePlan) -> Option<Vec<(String, Option<ComputeUni
 impl Api for System {
     type Model = Arc<Model>;
     type Array = Array;
+    type State = State;
     type Pending = Pending;
 
     fn properties(&self) -> &Properties {
@@ -576,11 +588,38 @@ impl Api for System {
         })
     }
 
+    fn new_state(&self, model: &Arc<Model>) -> State {
+        // SAFETY: models with states are loaded by systems that know them.
+        autoreleasepool(|_| State(unsafe { model.model.newState() }))
+    }
+
+    fn fill(&self, state: &State, name: &str, from: &[u8]) -> Result<(), ModelError> {
+        let is_filled = Cell::new(false);
+        let fill = RcBlock::new(|array: NonNull<MLMultiArray>| {
+            // SAFETY: the handler is given a valid array, of which nobody else makes use until it
+            // returns.
+            let array = unsafe { Retained::retain(array.as_ptr()) };
+            is_filled.set(array.is_some_and(|array| Array(array).write(from)));
+        });
+        // SAFETY: the model has a state of the name, no prediction uses it, and the handler is called
+        // before this returns and keeps nothing.
+        autoreleasepool(|_| unsafe {
+            let name = NSString::from_str(name);
+            state.0.getMultiArrayForStateNamed_handler(&name, &fill);
+        });
+        drop(fill);
+        match is_filled.into_inner() {
+            true => Ok(()),
+            false => Err(ModelError::new(1, "a state of another type or shape")),
+        }
+    }
+
     fn predict(
         &self,
         model: &Arc<Model>,
         inputs: Vec<(String, Array)>,
         outputs: Vec<(String, Array)>,
+        state: Option<&State>,
     ) -> Pending {
         let (tell, told) = mpsc::channel();
         autoreleasepool(|_| match provider(&inputs) {
@@ -589,6 +628,7 @@ impl Api for System {
                     model: model.clone(),
                     inputs,
                     options: options(&outputs),
+                    state: state.map(|state| state.0.clone()),
                 };
                 prediction.begin(tell);
             }

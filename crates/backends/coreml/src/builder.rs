@@ -22,6 +22,8 @@ pub(crate) struct Var {
     pub(crate) shape: Shape,
     /// Is it known when the program is compiled?
     pub(crate) is_constant: bool,
+    /// Is it a state, which is to be read and written, and no tensor?
+    pub(crate) is_state: bool,
     /// The graph input that all its elements are elements of.
     pub(crate) origin: Option<Origin>,
 }
@@ -266,24 +268,50 @@ impl Builder {
         data_type: DataType,
         shape: &[usize],
     ) -> Var {
-        let label = Constant::text(&name).immediate();
-        self.operations.push(Operation {
-            r#type: kind.to_owned(),
-            inputs,
-            outputs: vec![NamedValueType {
-                name: name.clone(),
-                r#type: Some(ValueType::tensor(data_type, shape)),
-            }],
-            blocks: Vec::new(),
-            attributes: BTreeMap::from([("name".to_owned(), label)]),
-        });
+        let result = NamedValueType {
+            name: name.clone(),
+            r#type: Some(ValueType::tensor(data_type, shape)),
+        };
+        self.push(kind, &name, inputs, vec![result]);
         Var {
             name,
             data_type,
             shape: shape.into(),
             is_constant: false,
+            is_state: false,
             origin: None,
         }
+    }
+
+    fn push(
+        &mut self,
+        kind: &str,
+        name: &str,
+        inputs: BTreeMap<String, Argument>,
+        outputs: Vec<NamedValueType>,
+    ) {
+        let label = Constant::text(name).immediate();
+        self.operations.push(Operation {
+            r#type: kind.to_owned(),
+            inputs,
+            outputs,
+            blocks: Vec::new(),
+            attributes: BTreeMap::from([("name".to_owned(), label)]),
+        });
+    }
+
+    /// What a state holds at this place of the program.
+    pub(crate) fn read_state(&mut self, state: &Var) -> Var {
+        let inputs = self.inputs(&[("input", state.into())]);
+        let name = self.name("v");
+        self.append("read_state", name, inputs, state.data_type, &state.shape)
+    }
+
+    /// Has a state hold `x`, which is of its type, from this place of the program on.
+    pub(crate) fn write_state(&mut self, state: &Var, x: &Var) {
+        let inputs = self.inputs(&[("input", state.into()), ("data", x.into())]);
+        let name = self.name("v");
+        self.push("write_state", &name, inputs, Vec::new());
     }
 
     /// An operation with a result of this type. Equal ones are one: all layers of a transformer turn

@@ -14,6 +14,7 @@ use std::fmt;
 use crate::opset::Opset;
 use crate::proto::mil::{
     Argument, BindingKind, Block, DataType, Function, NamedValueType, Operation, Program, Value,
+    ValueType,
 };
 use crate::proto::model::{
     ArrayDataType, FeatureDescription, FeatureKind, Model, ModelDescription, ModelType,
@@ -129,10 +130,36 @@ impl Checker<'_> {
 
     fn inputs(&mut self, function: &Function) {
         for input in &function.inputs {
+            if let Some(held) = input.r#type.as_ref().and_then(ValueType::as_state) {
+                self.state(&input.name, held);
+                continue;
+            }
             let place = format!("input {}", input.name);
             if let Some(ty) = self.declared(&place, input) {
                 self.boundary(&place, &ty);
             }
+        }
+    }
+
+    /// A state that holds a tensor of this type.
+    fn state(&mut self, name: &str, held: &ValueType) {
+        let place = format!("state {name}");
+        if !self.opset.has_states() {
+            self.flaw(&place, "a state, which functions have from CoreML8 on");
+        }
+        let declared = NamedValueType {
+            name: name.to_owned(),
+            r#type: Some(held.clone()),
+        };
+        let Some(ty) = self.declared(&place, &declared) else {
+            return;
+        };
+        self.boundary(&place, &ty);
+        if ty.data_type != DataType::Float16 {
+            self.flaw(&place, format!("{ty}, but states hold halves"));
+        }
+        if let Some(operand) = self.known.get_mut(name) {
+            operand.is_state = true;
         }
     }
 
@@ -146,7 +173,8 @@ impl Checker<'_> {
             if !seen.insert(name) {
                 self.flaw(&place, "listed twice");
             }
-            match self.known.get(name).map(|operand| operand.ty.clone()) {
+            let value = self.known.get(name).filter(|operand| !operand.is_state);
+            match value.map(|operand| operand.ty.clone()) {
                 Some(ty) => self.boundary(&place, &ty),
                 None => self.flaw(&place, "no such value"),
             }
@@ -183,6 +211,7 @@ impl Checker<'_> {
         let operand = Operand {
             ty: ty.clone(),
             constant: None,
+            is_state: false,
         };
         if self.known.insert(value.name.clone(), operand).is_some() {
             self.flaw(place, "a name that is taken");
@@ -199,6 +228,9 @@ impl Checker<'_> {
         }
         // Its operands are looked up before its result is known.
         let inferred = self.infer(&place, operation);
+        if rules::gives_nothing(&operation.r#type) && operation.outputs.is_empty() {
+            return;
+        }
         let [result] = &operation.outputs[..] else {
             return self.flaw(&place, "not one result");
         };
@@ -288,20 +320,26 @@ impl Checker<'_> {
 
     fn immediate(&self, value: &Value) -> Result<Operand, String> {
         let (ty, constant) = values::decode(value, self.weights)?;
-        let constant = Some(constant);
-        Ok(Operand { ty, constant })
+        Ok(Operand {
+            ty,
+            constant: Some(constant),
+            is_state: false,
+        })
     }
 
     /// Does the description say what the function does?
     fn description(&mut self, description: &ModelDescription, function: &Function, block: &Block) {
-        let inputs = function.inputs.iter().map(|input| &input.name);
-        let inputs: Vec<&String> = inputs.collect();
-        self.features("input", &description.input, &inputs);
+        let names = |states: bool| {
+            let is_state = |ty: &ValueType| ty.as_state().is_some();
+            let inputs = function.inputs.iter();
+            let chosen =
+                inputs.filter(|input| input.r#type.as_ref().is_some_and(is_state) == states);
+            chosen.map(|input| &input.name).collect::<Vec<_>>()
+        };
+        self.features("input", &description.input, &names(false));
+        self.features("state", &description.state, &names(true));
         let outputs: Vec<&String> = block.outputs.iter().collect();
         self.features("output", &description.output, &outputs);
-        if !description.state.is_empty() {
-            self.flaw("the description", "states that the function has not");
-        }
     }
 
     fn features(&mut self, what: &str, described: &[FeatureDescription], names: &[&String]) {
@@ -315,8 +353,8 @@ impl Checker<'_> {
             let Some(operand) = self.known.get(&feature.name) else {
                 continue;
             };
-            let ty = operand.ty.clone();
-            match feature_type(feature) {
+            let (ty, is_state) = (operand.ty.clone(), operand.is_state);
+            match feature_type(feature, is_state) {
                 Some(described) if described == ty => {}
                 Some(described) => self.flaw(&place, format!("{described}, but it is {ty}")),
                 None => self.flaw(&place, "no type of a multi-array"),
@@ -325,10 +363,12 @@ impl Checker<'_> {
     }
 }
 
-/// Type of a value that a feature describes.
-fn feature_type(feature: &FeatureDescription) -> Option<Type> {
-    let Some(FeatureKind::MultiArray(array)) = &feature.r#type.as_ref()?.kind else {
-        return None;
+/// Type of a value that a feature describes, or of what a state holds.
+fn feature_type(feature: &FeatureDescription, is_state: bool) -> Option<Type> {
+    let array = match (feature.r#type.as_ref()?.kind.as_ref()?, is_state) {
+        (FeatureKind::MultiArray(array), false) => array,
+        (FeatureKind::State(state), true) => state.array_type.as_ref()?,
+        _ => return None,
     };
     let data_type = match ArrayDataType::try_from(array.data_type).ok()? {
         ArrayDataType::Float16 => DataType::Float16,

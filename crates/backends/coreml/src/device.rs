@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustorch_ir::{Graph, Op, Role, Shape, Signature};
 use rustorch_runtime::{
-    Absent, Backend, Compilation, Deadline, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory,
-    DeviceType, FailureClass, Hardware, HostBuffer, HostMemory, Probe, Program,
+    Absent, Backend, Compilation, Contents, Deadline, DeviceBuffer, DeviceError, DeviceInfo,
+    DeviceMemory, DeviceType, FailureClass, Hardware, HostBuffer, HostMemory, Probe, Program,
 };
 
 use crate::api::{Api, ComputeUnit, ComputeUnits, ModelError, Output, Properties};
@@ -34,6 +34,9 @@ pub struct Options {
     pub precision: Precision,
     /// The units that Core ML may choose from.
     pub units: ComputeUnits,
+    /// Do programs that update a cache of halves row by row keep a copy of it themselves (`MLState`), on
+    /// systems that know such a thing?
+    pub states: bool,
     /// Are programs compiled and first loaded by a child process, for the case that Core ML ends it?
     /// This program then has to do what [`help`](crate::help) does where its first argument is
     /// [`COMMAND`](crate::COMMAND).
@@ -119,15 +122,23 @@ impl<A: Api> CoreMl<A> {
             Absent::new("coreml", reason, "macOS 12 or iOS 15, or later, is needed")
         })?;
         let Options {
-            precision, units, ..
+            precision,
+            units,
+            states,
+            ..
         } = settings.options;
         check_units(units, opset, properties)?;
+        if states && !opset.has_states() {
+            let system = &properties.system;
+            tracing::warn!("{system} has no states (MLState), which macOS 15 and iOS 18 brought");
+        }
         let may_use_engine = matches!(units, ComputeUnits::All | ComputeUnits::CpuAndNeuralEngine)
             && properties.has_neural_engine != Some(false);
         let details = [
             ("system", properties.system.clone()),
             ("operations", opset.name().to_owned()),
             ("units", describe(units, precision)),
+            ("states", describe_states(states, opset).to_owned()),
         ];
         let device = DeviceType::CoreML(index);
         let info = DeviceInfo {
@@ -144,7 +155,11 @@ impl<A: Api> CoreMl<A> {
             shared: Arc::new(Shared {
                 api,
                 device,
-                emitter: Emitter::new(Target { opset, precision }),
+                emitter: Emitter::new(Target {
+                    opset,
+                    precision,
+                    states,
+                }),
                 loader: Loader {
                     cache: settings.cache,
                     units,
@@ -192,6 +207,15 @@ fn describe(units: ComputeUnits, precision: Precision) -> String {
     match precision {
         Precision::F32 => format!("{units}; not the Neural Engine, which has no single precision"),
         Precision::F16 => units.to_string(),
+    }
+}
+
+/// Who keeps states.
+fn describe_states(states: bool, opset: Opset) -> &'static str {
+    match (opset.has_states(), states) {
+        (false, _) => "in the host's memory",
+        (true, false) => "in the host's memory; programs of a token can keep them, too (MLState)",
+        (true, true) => "in the host's memory, and kept by programs of a token (MLState)",
     }
 }
 
@@ -370,6 +394,7 @@ impl<A: Api> Backend for CoreMl<A> {
             outputs,
             updates,
             spare: Mutex::default(),
+            kept: Mutex::new(None),
         }))
     }
 }
@@ -400,6 +425,15 @@ struct Loaded<A: Api> {
     updates: Vec<Update>,
     /// Surfaces that no run uses.
     spare: Mutex<Surfaces<A::Array>>,
+    /// The states of the last run, if it succeeded and none uses them.
+    kept: Mutex<Option<Kept<A::State>>>,
+}
+
+/// The states that a program keeps.
+struct Kept<State> {
+    state: State,
+    /// What each of them holds, in the order of the updates.
+    contents: Vec<Contents>,
 }
 
 impl<A: Api> Program for Loaded<A> {
@@ -445,9 +479,12 @@ impl<A: Api> Program for Loaded<A> {
                 Place::Surface(array) => Ok((feature.name.clone(), array.clone())),
             })
             .collect::<Result<Vec<_>, DeviceError>>()?;
-        let pending = self.shared.api.predict(&self.model.model, given, offered);
+        let kept = self.kept(inputs)?;
+        let state = kept.as_ref().map(|kept| &kept.state);
+        let api = &self.shared.api;
+        let pending = api.predict(&self.model.model, given, offered, state);
         let limit = self.shared.loader.deadline.limit();
-        let results = self.shared.api.wait(pending, limit);
+        let results = api.wait(pending, limit);
         let results = results.ok_or_else(|| self.shared.timeout("a prediction"))?;
         let results = results.map_err(|e| self.failure(&e))?;
         let mut results = places.iter().zip(results);
@@ -460,6 +497,7 @@ impl<A: Api> Program for Loaded<A> {
             self.update(update, inputs, place, result)?;
         }
         self.spare().extend(surfaces);
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = kept;
         Ok(())
     }
 }
@@ -482,6 +520,48 @@ impl<A: Api> Loaded<A> {
         };
         used.push((feature.shape.clone(), array.clone()));
         Some(array)
+    }
+
+    /// The states that the program keeps, holding what the inputs do, with what both will hold behind
+    /// the run. Those are copied that somebody else has written to since the last run, and all where there
+    /// was none, or one that failed. `None` where it keeps none.
+    fn kept(
+        &self,
+        inputs: &[Arc<dyn DeviceBuffer>],
+    ) -> Result<Option<Kept<A::State>>, DeviceError> {
+        if self.updates.iter().all(|update| update.kept.is_none()) {
+            return Ok(None);
+        }
+        let last = self
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let api = &self.shared.api;
+        let Kept { state, contents } = last.unwrap_or_else(|| Kept {
+            state: api.new_state(&self.model.model),
+            contents: Vec::new(),
+        });
+        let mut held = contents.into_iter();
+        let mut contents = Vec::new();
+        for update in &self.updates {
+            let Some(name) = &update.kept else {
+                continue;
+            };
+            let memory = self.host(&*inputs[self.sources[update.state].input])?;
+            let given = memory.contents();
+            if held.next().as_ref() != Some(&given) {
+                // SAFETY: the memory has the state's bytes, and nobody else writes to it in a run that
+                // does.
+                let bytes =
+                    unsafe { std::slice::from_raw_parts(memory.as_ptr(), update.ty.bytes()) };
+                let filled = api.fill(&state, name, bytes);
+                filled.map_err(|e| self.failure(&e))?;
+                self.count_copy(bytes.len());
+            }
+            contents.push(given.next());
+        }
+        Ok(Some(Kept { state, contents }))
     }
 
     fn failure(&self, e: &ModelError) -> DeviceError {

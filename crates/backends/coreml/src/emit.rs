@@ -17,7 +17,7 @@ use crate::package::Package;
 use crate::proto::mil::{Block, DataType, Function, NamedValueType, Program, ValueType};
 use crate::proto::model::{
     ArrayDataType, ArrayFeatureType, FeatureDescription, FeatureKind, FeatureType, Model,
-    ModelDescription, ModelType,
+    ModelDescription, ModelType, StateFeatureType,
 };
 use crate::weights::BlobError;
 
@@ -32,11 +32,11 @@ pub struct Emitter {
 pub struct Emitted {
     /// The program in its package.
     pub package: Package,
-    /// Its inputs: those of the graph that are no constants.
+    /// Its inputs: those of the graph that are neither constants nor states that it keeps.
     pub inputs: Vec<Feature>,
     /// Its outputs in the graph's order.
     pub outputs: Vec<Feature>,
-    /// The states that a run updates, in this order. The program only reads them.
+    /// The states that a run updates, in this order.
     pub updates: Vec<Update>,
 }
 
@@ -54,6 +54,10 @@ pub struct Update {
     pub dim: usize,
     /// Where they begin in it.
     pub start: Start,
+    /// The name by which the program keeps the state itself. Before a run it has to hold what the
+    /// input of the graph does; behind it that is so if the rows were written there. `None` of one that
+    /// the program only reads, as an input.
+    pub kept: Option<String>,
 }
 
 /// Where rows begin.
@@ -246,11 +250,13 @@ impl Emitter {
             values: Vec::with_capacity(graph.len()),
             inputs: Vec::new(),
             indices: BTreeMap::new(),
+            states: Vec::new(),
             updates: Vec::new(),
         };
         for (index, ty) in graph.inputs().iter().enumerate() {
             let var = match constants.get(&index) {
                 Some(bytes) => writer.constant(index, ty, bytes)?,
+                None if self.keeps(graph, index) => writer.state(index, ty)?,
                 None => writer.input(index, ty)?,
             };
             writer.values.push(var);
@@ -263,6 +269,33 @@ impl Emitter {
             .map(|(index, &value)| writer.output(index, graph.ty(value), value))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(self.finish(writer, outputs))
+    }
+
+    /// Does the program keep this input of the graph itself? A cache that one row is written to in a run
+    /// is worth it, as that of a token: what the next run reads is then there. Core ML has states of halves
+    /// alone.
+    fn keeps(&self, graph: &Graph, input: usize) -> bool {
+        let ty = &graph.inputs()[input];
+        let Target { opset, states, .. } = self.target;
+        if !states || !opset.has_states() || ty.dtype != DType::F16 || !fits(ty) {
+            return false;
+        }
+        let state = ValueId(input as u32);
+        let mut readers = graph.nodes().iter().filter(|n| n.inputs.contains(&state));
+        let (Some(update), None) = (readers.next(), readers.next()) else {
+            return false;
+        };
+        let Op::UpdateSlice(op) = &update.op else {
+            return false;
+        };
+        let is_row = graph.ty(update.inputs[1]).shape[op.dim] == 1 && ty.shape[op.dim] > 1;
+        let behind = update.result(0);
+        let is_updated_again = graph.nodes().iter().any(|node| {
+            let mut overwritten = node.overwrites();
+            overwritten.any(|(_, operand)| node.inputs[operand] == behind)
+        });
+        let is_given = graph.outputs().contains(&state);
+        is_row && update.inputs[0] == state && !is_updated_again && !is_given
     }
 
     fn node(
@@ -343,8 +376,10 @@ impl Emitter {
             outputs: results.iter().map(|output| output.name.clone()).collect(),
             operations,
         };
+        let inputs = writer.inputs.iter().map(Feature::parameter);
+        let states = writer.states.iter().map(Feature::state_parameter);
         let function = Function {
-            inputs: writer.inputs.iter().map(Feature::parameter).collect(),
+            inputs: inputs.chain(states).collect(),
             opset: opset.name().to_owned(),
             block_specializations: BTreeMap::from([(opset.name().to_owned(), block)]),
         };
@@ -357,7 +392,9 @@ impl Emitter {
             description: Some(ModelDescription {
                 input: writer.inputs.iter().map(Feature::description).collect(),
                 output: results.into_iter().map(Feature::description).collect(),
-                state: Vec::new(),
+                state: (writer.states.iter())
+                    .map(Feature::state_description)
+                    .collect(),
             }),
             model_type: Some(ModelType::MlProgram(program)),
         };
@@ -399,6 +436,8 @@ struct Writer {
     inputs: Vec<Feature>,
     /// The elements of constant inputs of integers.
     indices: BTreeMap<usize, Vec<i64>>,
+    /// The inputs of the graph that the program keeps.
+    states: Vec<Feature>,
     updates: Vec<Update>,
 }
 
@@ -448,6 +487,7 @@ impl Writer {
             data_type: feature.data_type(),
             shape: feature.shape.clone(),
             is_constant: false,
+            is_state: false,
             origin: Some(Origin::whole(index, &ty.shape)),
         };
         self.inputs.push(feature);
@@ -457,6 +497,21 @@ impl Writer {
             origin: var.origin.clone(),
             ..self.builder.cast(&var, inside)
         })
+    }
+
+    /// A state that the program keeps.
+    fn state(&mut self, index: usize, ty: &TensorType) -> Result<Var, EmitError> {
+        let feature = self.feature(INPUT, "x", index, ty)?;
+        let var = Var {
+            name: feature.name.clone(),
+            data_type: feature.data_type(),
+            shape: feature.shape.clone(),
+            is_constant: false,
+            is_state: true,
+            origin: None,
+        };
+        self.states.push(feature);
+        Ok(var)
     }
 
     /// A constant from the bytes that memory holds of it.
@@ -594,6 +649,7 @@ impl Writer {
         let ty = node.output().clone();
         let rows = TensorType::new(operands[1].shape.clone(), ty.dtype);
         let feature = self.feature("update", "s", self.updates.len(), &rows);
+        let kept = operands[0].is_state.then(|| operands[0].name.clone());
         Some(feature.map(|rows| {
             self.give(&rows, &operands[1]);
             Update {
@@ -602,6 +658,7 @@ impl Writer {
                 ty,
                 dim,
                 start,
+                kept,
             }
         }))
     }
@@ -624,15 +681,34 @@ impl Feature {
         }
     }
 
-    fn description(&self) -> FeatureDescription {
-        let array = ArrayFeatureType {
+    fn state_parameter(&self) -> NamedValueType {
+        NamedValueType {
+            name: self.name.clone(),
+            r#type: Some(ValueType::state(self.data_type(), &self.shape)),
+        }
+    }
+
+    fn array(&self) -> ArrayFeatureType {
+        ArrayFeatureType {
             shape: self.shape.iter().map(|&size| size as i64).collect(),
             data_type: self.elements.into(),
-        };
+        }
+    }
+
+    fn description(&self) -> FeatureDescription {
+        self.described(FeatureKind::MultiArray(self.array()))
+    }
+
+    fn state_description(&self) -> FeatureDescription {
+        let array_type = Some(self.array());
+        self.described(FeatureKind::State(StateFeatureType { array_type }))
+    }
+
+    fn described(&self, kind: FeatureKind) -> FeatureDescription {
         FeatureDescription {
             name: self.name.clone(),
             r#type: Some(FeatureType {
-                kind: Some(FeatureKind::MultiArray(array)),
+                kind: Some(kind),
                 is_optional: false,
             }),
         }

@@ -53,6 +53,11 @@ impl Opset {
     pub fn has_half_features(self) -> bool {
         self >= Self::CoreML6
     }
+
+    /// Can programs keep states of their own from one prediction to the next (`MLState`)?
+    pub fn has_states(self) -> bool {
+        self >= Self::CoreML8
+    }
 }
 
 /// What values of type `f32` are computed in. The type of a value in an ML Program is the least
@@ -105,6 +110,19 @@ pub struct Target {
     pub opset: Opset,
     /// What `f32` is computed in.
     pub precision: Precision,
+    /// Do programs that update a state row by row keep it themselves, where there is such a thing?
+    pub states: bool,
+}
+
+impl Target {
+    /// Programs that keep no states.
+    pub fn new(opset: Opset, precision: Precision) -> Self {
+        Self {
+            opset,
+            precision,
+            states: false,
+        }
+    }
 }
 
 #[cfg(test)]

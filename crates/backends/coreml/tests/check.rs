@@ -8,7 +8,7 @@ use rustorch_coreml::proto::mil::{
 };
 use rustorch_coreml::proto::model::{FeatureKind, Model, ModelType};
 use rustorch_coreml::{Emitter, Opset, Package, Precision, Target, check};
-use rustorch_ir::ops::{Conv2d, Softmax};
+use rustorch_ir::ops::{Conv2d, Softmax, UpdateSlice};
 use rustorch_ir::{DType, Graph, TensorType};
 
 /// A convolution with constant weights, and softmax of it.
@@ -23,10 +23,7 @@ fn package() -> Package {
     let y = graph.push(Conv2d::default(), &[x, w]).unwrap();
     let y = graph.push(Softmax { dim: 1, log: false }, &[y]).unwrap();
     graph.output(y);
-    let target = Target {
-        opset: Opset::CoreML5,
-        precision: Precision::F32,
-    };
+    let target = Target::new(Opset::CoreML5, Precision::F32);
     let weights = vec![0; 4 * 4 * 27];
     let constants = BTreeMap::from([(1, &weights[..])]);
     let emitted = Emitter::new(target).emit(&graph, &constants).unwrap();
@@ -41,10 +38,9 @@ fn function(model: &mut Model) -> &mut Function {
 }
 
 fn block(model: &mut Model) -> &mut Block {
-    function(model)
-        .block_specializations
-        .get_mut("CoreML5")
-        .unwrap()
+    let function = function(model);
+    let blocks = &mut function.block_specializations;
+    blocks.get_mut(&function.opset).unwrap()
 }
 
 fn operation<'a>(model: &'a mut Model, kind: &str) -> &'a mut Operation {
@@ -209,6 +205,70 @@ fn types() {
     }
     finds("no type of a tensor", |m| {
         operation(m, "conv").outputs[0].r#type = None
+    });
+}
+
+/// A program that keeps a state, which it writes a row into.
+fn keeping() -> Model {
+    let mut graph = Graph::new();
+    let types = [
+        TensorType::new([2, 5], DType::F16),
+        TensorType::new([1, 5], DType::F16),
+        TensorType::new([1], DType::I32),
+    ];
+    let operands = types.map(|ty| graph.input(ty).unwrap());
+    let state = graph.push(UpdateSlice { dim: 0 }, &operands).unwrap();
+    let read = graph.push(Softmax { dim: 1, log: false }, &[state]);
+    graph.output(read.unwrap());
+    let target = Target {
+        states: true,
+        ..Target::new(Opset::CoreML8, Precision::F16)
+    };
+    let emitted = Emitter::new(target).emit(&graph, &BTreeMap::new());
+    emitted.unwrap().package.model
+}
+
+#[test]
+fn states() {
+    assert_eq!(check(&keeping(), None), []);
+    let finds = |what: &str, spoil: &dyn Fn(&mut Model)| {
+        let mut model = keeping();
+        spoil(&mut model);
+        let found = check(&model, None);
+        let flaws: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert!(flaws.iter().any(|flaw| flaw.contains(what)), "{flaws:#?}");
+    };
+    let state = |data_type, rows| Some(ValueType::state(data_type, &[rows, 5]));
+    finds("but states hold halves", &|m| {
+        function(m).inputs[2].r#type = state(DataType::Float32, 2);
+    });
+    finds("a state, which functions have from CoreML8 on", &|m| {
+        let function = function(m);
+        let block = function.block_specializations.remove("CoreML8").unwrap();
+        function.opset = "CoreML7".into();
+        (function.block_specializations).insert("CoreML7".into(), block);
+    });
+    finds("Float16[2, 5] into a state of Float16[3, 5]", &|m| {
+        function(m).inputs[2].r#type = state(DataType::Float16, 3);
+    });
+    finds("input is no state", &|m| {
+        bind(m, "read_state", "input", "x1")
+    });
+    finds("x is a state", &|m| bind(m, "softmax", "x", "x0"));
+    finds("begin of Int32[1]", &|m| {
+        bind(m, "slice_update", "begin", "x2")
+    });
+    finds("Float16[2, 5] into Float16[1, 5]", &|m| {
+        let before = operation(m, "read_state").outputs[0].name.clone();
+        bind(m, "slice_update", "update", &before);
+        bind(m, "slice_update", "x", "x1");
+    });
+    finds("states [], but the function has [\"x0\"]", &|m| {
+        m.description.as_mut().unwrap().state.clear();
+    });
+    finds("described state x0: no type of a multi-array", &|m| {
+        let description = m.description.as_mut().unwrap();
+        description.state[0].r#type = description.input[0].r#type.clone();
     });
 }
 

@@ -7,12 +7,12 @@ use rustorch_coreml::proto::model::{ArrayDataType, ModelType};
 use rustorch_coreml::{EmitError, Emitted, Emitter, Opset, Precision, Target, check};
 use rustorch_ir::ops::{
     Activation, ActivationKind, Cast, Embedding, IndexSelect, Linear, Reduce, ReduceOp, Unary,
-    UnaryOp,
+    UnaryOp, UpdateSlice,
 };
 use rustorch_ir::{DType, Graph, OpKind, Signature, TensorType};
 
 fn target(opset: Opset, precision: Precision) -> Target {
-    Target { opset, precision }
+    Target::new(opset, precision)
 }
 
 fn emit(graph: &Graph, opset: Opset, precision: Precision) -> Emitted {
@@ -45,6 +45,63 @@ fn relu(dtype: DType) -> Graph {
     let y = graph.push(Activation { kind }, &[x]).unwrap();
     graph.output(y);
     graph
+}
+
+/// A state `[2, 5, 4]` that some rows are written into, and what it is then; `twice` by a second update.
+fn update(dtype: DType, rows: usize, twice: bool) -> Graph {
+    let mut graph = Graph::new();
+    let types = [
+        TensorType::new([2, 5, 4], dtype),
+        TensorType::new([2, rows, 4], DType::F32),
+        TensorType::new([1], DType::I32),
+    ];
+    let [mut state, source, at] = types.map(|ty| graph.input(ty).unwrap());
+    for _ in 0..1 + usize::from(twice) {
+        let update = UpdateSlice { dim: 1 };
+        state = graph.push(update, &[state, source, at]).unwrap();
+    }
+    let kind = ActivationKind::Relu;
+    let read = graph.push(Activation { kind }, &[state]).unwrap();
+    graph.output(read);
+    graph
+}
+
+#[test]
+fn states_are_kept_where_a_run_writes_one_row_of_halves() {
+    for (graph, opset, states, is_kept) in [
+        (update(DType::F16, 1, false), Opset::CoreML8, true, true),
+        (update(DType::F16, 1, false), Opset::CoreML8, false, false),
+        (update(DType::F16, 1, false), Opset::CoreML7, true, false),
+        (update(DType::F32, 1, false), Opset::CoreML8, true, false),
+        (update(DType::F16, 3, false), Opset::CoreML8, true, false),
+        (update(DType::F16, 1, true), Opset::CoreML8, true, false),
+    ] {
+        let target = Target {
+            states,
+            ..target(opset, Precision::F16)
+        };
+        let emitted = Emitter::new(target).emit(&graph, &BTreeMap::new()).unwrap();
+        assert_eq!(check(&emitted.package.model, None), []);
+        let what = format!("{opset:?}, {states}:\n{graph}");
+        let inputs: Vec<&str> = emitted.inputs.iter().map(|x| x.name.as_str()).collect();
+        let kept = emitted.updates.iter().map(|update| update.kept.as_deref());
+        let description = emitted.package.model.description.as_ref().unwrap();
+        let operations = operations(&emitted);
+        if is_kept {
+            assert_eq!(inputs, ["x1", "x2"], "{what}");
+            assert!(kept.eq([Some("x0")]), "{what}");
+            assert_eq!(description.state[0].name, "x0");
+            let at = operations.iter().position(|kind| *kind == "write_state");
+            let around = at.map(|at| &operations[at - 1..at + 2]);
+            let expected = ["slice_update", "write_state", "read_state"];
+            assert_eq!(around, Some(&expected[..]), "{what}");
+        } else {
+            assert_eq!(inputs, ["x0", "x1", "x2"], "{what}");
+            assert!(kept.into_iter().all(|kept| kept.is_none()), "{what}");
+            assert_eq!(description.state, [], "{what}");
+            assert!(!operations.contains(&"read_state"), "{what}");
+        }
+    }
 }
 
 #[test]

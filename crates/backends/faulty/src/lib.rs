@@ -467,6 +467,10 @@ impl DeviceBuffer for FaultyBuffer {
         self.inner.is_poisoned()
     }
 
+    fn wrote(&self) {
+        self.inner.wrote();
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -105,6 +105,12 @@ pub(crate) struct CoreMlArgs {
     #[cfg(feature = "coreml")]
     #[arg(long, value_name = "UNITS", default_value_t)]
     pub(crate) coreml_compute_units: rustorch_coreml::ComputeUnits,
+
+    /// Have Core ML's programs of a token keep the cache of keys and values in f16 themselves, on macOS 15
+    /// and later
+    #[cfg(feature = "coreml")]
+    #[arg(long)]
+    pub(crate) coreml_states: bool,
 }
 
 impl CoreMlArgs {
@@ -115,6 +121,7 @@ impl CoreMlArgs {
         let options = options.with_coreml(rustorch_coreml::Options {
             precision: self.coreml_precision,
             units: self.coreml_compute_units,
+            states: self.coreml_states,
             isolated: true,
         });
         options
@@ -266,6 +273,16 @@ mod tests {
         let units = format!("--coreml-compute-units={units}");
         let line = Line::try_parse_from(["program".to_owned(), precision, units]);
         line.map(|line| line.coreml)
+    }
+
+    #[test]
+    fn core_ml_is_asked_for_states() {
+        for (line, states) in [
+            (&["program"][..], false),
+            (&["program", "--coreml-states"], true),
+        ] {
+            assert_eq!(Line::parse_from(line).coreml.coreml_states, states);
+        }
     }
 
     #[test]

@@ -188,6 +188,71 @@ pub(crate) fn a_whole_transformer_is_one_program() {
     }
 }
 
+/// Keys and values are copied into states before the first token, and again where another program has
+/// written to them; a session that goes back reads what it had.
+pub(crate) fn programs_that_keep_the_cache_choose_the_same_tokens() {
+    let model = load("f16");
+    let run = |macos, precision, states| {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            options: Options {
+                precision,
+                states,
+                ..Options::default()
+            },
+            ..settings(folder.path())
+        };
+        let coreml = Arc::new(CoreMl::new(Emulated::new(macos), 0, settings).unwrap());
+        let runtime = Runtime::new([coreml.clone() as Arc<dyn Backend>, cpu()]);
+        let options = SessionOptions {
+            context: 32,
+            routing: Routing {
+                device: COREML,
+                ..Routing::AUTO
+            },
+            ..SessionOptions::default()
+        };
+        let mut session = Session::new(&model, &runtime, options).unwrap();
+        let (mut logits, mut all, mut fills) = (Vec::new(), Vec::new(), Vec::new());
+        let mut feed = |session: &mut Session, tokens: &[u32]| {
+            session.feed(tokens, &mut logits).unwrap();
+            all.push(logits.clone());
+            fills.push(coreml.api().calls(Call::Fill));
+            largest(&logits)
+        };
+        let mut token = feed(&mut session, &PROMPT);
+        for _ in 0..2 {
+            token = feed(&mut session, &[token]);
+        }
+        // Two rows at a time are another program.
+        token = feed(&mut session, &[token, 5]);
+        for _ in 0..2 {
+            token = feed(&mut session, &[token]);
+        }
+        let mut begun = session.tokens()[..6].to_vec();
+        begun.push(7);
+        assert_eq!(session.keep_prefix(&begun), 6);
+        token = feed(&mut session, &[7]);
+        // A prediction that is refused memory may have changed its states.
+        coreml.api().fail(Call::Predict, 0, Fault::OutOfMemory);
+        feed(&mut session, &[token]);
+        assert_eq!(used(&runtime), [COREML]);
+        assert_eq!(runtime.fallbacks().len(), 1, "{:?}", runtime.fallbacks());
+        (all, fills)
+    };
+    let caches = 2 * model.config().layers;
+    for precision in [Precision::F32, Precision::F16] {
+        let (expected, fills) = run(15, precision, false);
+        assert!(fills.iter().all(|&fills| fills == 0));
+        let (logits, fills) = run(15, precision, true);
+        assert!(logits == expected, "{precision}");
+        assert_eq!(fills, [0, 1, 1, 1, 2, 2, 2, 3].map(|n| n * caches));
+    }
+    // A system that does not know them.
+    let (_, fills) = run(14, Precision::F16, true);
+    assert!(fills.iter().all(|&fills| fills == 0));
+}
+
 /// Tokens of the evaluation text in chunks of a context, of which a few are tried.
 const CHUNK: usize = 128;
 

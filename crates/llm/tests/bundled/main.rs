@@ -49,6 +49,7 @@ fn main() -> ExitCode {
             coreml::a_whole_transformer_is_one_program,
             coreml::core_ml_chooses_the_tokens_of_the_cpu,
             coreml::half_precision_keeps_the_perplexity,
+            coreml::programs_that_keep_the_cache_choose_the_same_tokens,
             coreml::every_fault_at_every_call_of_core_ml,
             coreml::the_first_token_does_not_wait_for_core_mls_compiler,
             f32_hybrid::the_goldens_without_a_conversion_or_a_copy,

@@ -52,6 +52,43 @@ pub(super) fn slice_by_index(args: &Arguments) -> Result<Tensor, String> {
     })
 }
 
+pub(super) fn slice_update(args: &Arguments) -> Result<Tensor, String> {
+    let (x, update) = (args.get("x")?, args.get("update")?);
+    let (begin, end) = (args.need_sizes("begin")?, args.need_sizes("end")?);
+    let fits = begin.len() == x.shape.len()
+        && end.len() == x.shape.len()
+        && end.iter().zip(&x.shape).all(|(end, size)| end <= size)
+        && (begin
+            .iter()
+            .zip(&end)
+            .map(|(begin, end)| end.checked_sub(*begin)))
+        .eq(update.shape.iter().map(|&size| Some(size)));
+    if !fits || update.data_type != x.data_type {
+        return Err(format!(
+            "{:?} at {begin:?} to {end:?} of {:?}",
+            update.shape, x.shape
+        ));
+    }
+    let mut out = x.clone();
+    let mut from = 0;
+    for_each_index(&update.shape, |index| {
+        let at: Vec<usize> = index
+            .iter()
+            .zip(&begin)
+            .map(|(i, begin)| i + begin)
+            .collect();
+        let to = position(&x.shape, &at)?;
+        match (&mut out.data, &update.data) {
+            (Data::Float(out), Data::Float(update)) => out[to] = update[from],
+            (Data::Int(out), Data::Int(update)) => out[to] = update[from],
+            _ => return Err("a text has no elements".to_owned()),
+        }
+        from += 1;
+        Ok(())
+    })?;
+    Ok(out)
+}
+
 pub(super) fn tile(args: &Arguments) -> Result<Tensor, String> {
     let (x, reps) = (args.get("x")?, args.need_sizes("reps")?);
     if reps.len() != x.shape.len() {

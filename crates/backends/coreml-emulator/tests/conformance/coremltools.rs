@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustorch_coreml::{Opset, Precision};
+use rustorch_coreml::{Opset, Precision, Target};
 use rustorch_ir::OpKind;
 
 use crate::device::{Device, Known};
-use crate::{CLAIMED, EXACT, compare_precisions, conforms, random, stay_in_blocks, target};
+use crate::{CLAIMED, EXACT, compare_precisions, conforms, random, states, stay_in_blocks, target};
 
 /// A Python that has coremltools.
 pub(crate) struct Python(PathBuf);
@@ -43,6 +43,11 @@ pub(crate) fn takes_the_packages_and_gives_the_same(python: &Python) {
         &device(Opset::CoreML7, Precision::F32, Known::Nothing),
         &device(Opset::CoreML7, Precision::F16, Known::Nothing),
     );
+    let keeping = Target {
+        states: true,
+        ..target(Opset::CoreML8, Precision::F32)
+    };
+    states::runs(&Device::keeping(keeping, Known::Nothing, folder.path()));
     random::runs(&device(Opset::CoreML5, Precision::F32, Known::Nothing));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scripts/check-coreml.py");
     let mut command = Command::new(&python.0);

@@ -283,7 +283,16 @@ impl Writer {
             self.keep(&folder, name, tensor)?;
         }
         let model = Model::read(&package).map_err(broken)?;
-        let outputs = model.predict(&inputs).map_err(broken)?;
+        let mut kept = model.new_states().map_err(broken)?;
+        for update in &emitted.updates {
+            if let Some(name) = &update.kept {
+                let x = decode(update.ty.dtype, &operands[update.state]);
+                let x = Tensor::floats(DataType::Float16, &update.ty.shape, x);
+                self.keep(&folder, name, &x)?;
+                kept.insert(name.clone(), x);
+            }
+        }
+        let outputs = model.predict_with(&inputs, &mut kept).map_err(broken)?;
         let rows = emitted.updates.iter().map(|update| &update.rows);
         for (feature, output) in emitted.outputs.iter().chain(rows).zip(&outputs) {
             self.keep(&folder, &feature.name, output)?;
@@ -298,6 +307,13 @@ impl Writer {
             let state = states.entry(update.state);
             let state = state.or_insert_with(|| operands[update.state].clone());
             write_rows(update, &numbers(rows), operands, state);
+            // What the program keeps is the same.
+            if let Some(kept) = update.kept.as_ref().and_then(|name| kept.get(name)) {
+                let kept = encode(update.ty.dtype, &numbers(kept));
+                if kept != *state {
+                    return Err(broken("a state that is kept differs from its updates"));
+                }
+            }
         }
         Ok(Results {
             outputs: encoded

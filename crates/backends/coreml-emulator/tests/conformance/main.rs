@@ -7,6 +7,7 @@ mod device;
 mod norms;
 mod random;
 mod rotation;
+mod states;
 mod values;
 
 use std::collections::BTreeSet;
@@ -63,7 +64,7 @@ fn claimed_without_weights() -> Vec<OpKind> {
 }
 
 fn target(opset: Opset, precision: Precision) -> Target {
-    Target { opset, precision }
+    Target::new(opset, precision)
 }
 
 /// Is it a view of, or to, a tensor that a program cannot have? Devices are not asked whether they can
@@ -219,6 +220,7 @@ fn main() -> ExitCode {
             random::graphs_give_what_the_reference_gives,
             norms::rows_of_halves_neither_overflow_nor_vanish,
             rotation::factors_of_frequencies_keep_single_precision,
+            states::programs_that_keep_a_state_update_it,
             backend::results_are_the_references_in_memory_that_is_offered,
             backend::results_are_the_references_in_arrays_with_gaps,
         ])

@@ -31,6 +31,8 @@ impl fmt::Display for Type {
 pub(super) struct Operand {
     pub(super) ty: Type,
     pub(super) constant: Option<Constant>,
+    /// Is it a state, which holds a tensor of the type?
+    pub(super) is_state: bool,
 }
 
 /// What is known of a constant.
@@ -140,6 +142,38 @@ fn common(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
 
 pub(super) fn same(x: &Operands) -> Inferred {
     Ok(x.ty("x")?.clone())
+}
+
+pub(super) fn read_state(x: &Operands) -> Inferred {
+    Ok(x.ty("input")?.clone())
+}
+
+/// What is written, which is no result.
+pub(super) fn write_state(x: &Operands) -> Inferred {
+    let (state, data) = (x.ty("input")?, x.ty("data")?);
+    ensure(state == data, || format!("{data} into a state of {state}"))?;
+    Ok(data.clone())
+}
+
+/// Where the places are known when the program runs, the sizes alone can be looked at.
+pub(super) fn slice_update(x: &Operands) -> Inferred {
+    let (ty, update) = (x.ty("x")?, x.ty("update")?);
+    let rank = ty.shape.len();
+    for name in ["begin", "end"] {
+        let places = x.ty(name)?;
+        ensure(places.shape == [rank], || {
+            format!("{name} of {places} for {ty}")
+        })?;
+    }
+    let fits = update.shape.len() == rank
+        && rank > 0
+        && update
+            .shape
+            .iter()
+            .zip(&ty.shape)
+            .all(|(part, all)| part <= all);
+    ensure(fits, || format!("{update} into {ty}"))?;
+    Ok(ty.clone())
 }
 
 pub(super) fn broadcast(x: &Operands) -> Inferred {

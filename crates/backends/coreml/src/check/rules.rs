@@ -35,6 +35,8 @@ enum Needs {
     Constant,
     /// A constant, or nothing.
     Optional,
+    /// A state.
+    State,
 }
 
 const FLOATS: &[DataType] = &[Float16, Float32];
@@ -98,6 +100,7 @@ const fn rule(
     }
 }
 
+const STATE: Param = param("input", &[Float16], Needs::State);
 const FLOAT_X: &[Param] = &[value("x", FLOATS)];
 const NUMBER_X: &[Param] = &[value("x", NUMBERS)];
 const TWO_NUMBERS: &[Param] = &[value("x", NUMBERS), value("y", NUMBERS)];
@@ -374,7 +377,28 @@ const RULES_OF_COREML8: &[Rule] = &[
         ],
         infer::lut,
     ),
+    rule("read_state", &[STATE], infer::read_state),
+    rule(
+        "write_state",
+        &[STATE, param("data", &[Float16], Needs::Value)],
+        infer::write_state,
+    ),
+    rule(
+        "slice_update",
+        &[
+            value("x", ANY),
+            value("update", ANY),
+            ints("begin", Needs::Value),
+            ints("end", Needs::Value),
+        ],
+        infer::slice_update,
+    ),
 ];
+
+/// Does it give nothing?
+pub(super) fn gives_nothing(kind: &str) -> bool {
+    kind == "write_state"
+}
 
 /// The rule of an operation, if the set of operations has it.
 pub(super) fn find(kind: &str, opset: Opset) -> Result<&'static Rule, std::string::String> {
@@ -414,7 +438,7 @@ impl Param {
     fn bound<'a>(&self, operands: &'a [Operand]) -> Result<&'a [Operand], std::string::String> {
         let name = self.name;
         let counts = match self.needs {
-            Needs::Value | Needs::Constant => operands.len() == 1,
+            Needs::Value | Needs::Constant | Needs::State => operands.len() == 1,
             Needs::Optional => operands.len() <= 1,
             Needs::List => !operands.is_empty(),
         };
@@ -425,6 +449,14 @@ impl Param {
         for operand in operands {
             if is_constant && operand.constant.is_none() {
                 return Err(format!("{name} has to be a constant"));
+            }
+            if operand.is_state != (self.needs == Needs::State) {
+                let what = if operand.is_state {
+                    "a state"
+                } else {
+                    "no state"
+                };
+                return Err(format!("{name} is {what}"));
             }
             let ty = &operand.ty;
             if !self.types.contains(&ty.data_type) {

@@ -1,6 +1,7 @@
 use rustorch_ir::{DType, Op, OpKind, Shape};
 use smallvec::smallvec;
 
+use super::concat::concat;
 use super::index_select::gather;
 use crate::builder::{Builder, Var, Vars};
 use crate::constant::Constant;
@@ -26,6 +27,9 @@ fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
     let dim = parameters!(op, UpdateSlice).dim;
     let (state, start) = (&x[0], b.reshape(&x[2], &[1]));
     let source = b.cast(&x[1], state.data_type);
+    if state.is_state {
+        return smallvec![update_kept(b, state, &source, &start, dim)];
+    }
     let (size, count) = (state.shape[dim], source.shape[dim]);
     // The row of the source that each row of the state would be.
     let rows = b.range(size);
@@ -47,4 +51,40 @@ fn emit(b: &mut Builder, op: &Op, x: &[Var]) -> Vars {
         gather(b, &source, &rows, dim)
     };
     smallvec![b.select(&inside, &source, state)]
+}
+
+/// The same of a state that the program keeps: there it is updated as well.
+fn update_kept(b: &mut Builder, state: &Var, source: &Var, start: &Var, dim: usize) -> Var {
+    let count = b.constant(&Constant::ints(&[source.shape[dim]]));
+    let end = b.binary("add", start, &count);
+    let zeros = vec![0; state.shape.len()];
+    let begin = corner(b, &zeros, start, dim);
+    let end = corner(b, &state.shape, &end, dim);
+    let before = b.read_state(state);
+    let args = [
+        ("x", (&before).into()),
+        ("update", source.into()),
+        ("begin", (&begin).into()),
+        ("end", (&end).into()),
+    ];
+    let behind = b.op("slice_update", &args, state.data_type, &state.shape);
+    b.write_state(state, &behind);
+    b.read_state(state)
+}
+
+/// These places, with another one in dimension `dim`.
+fn corner(b: &mut Builder, places: &[usize], at: &Var, dim: usize) -> Var {
+    let (before, behind) = (&places[..dim], &places[dim + 1..]);
+    let [before, behind] = [before, behind].map(|part| {
+        let is_there = !part.is_empty();
+        is_there.then(|| b.constant(&Constant::ints(part)))
+    });
+    let parts: Vec<Var> = (before.into_iter())
+        .chain([at.clone()])
+        .chain(behind)
+        .collect();
+    match &parts[..] {
+        [only] => only.clone(),
+        _ => concat(b, &parts, 0),
+    }
 }

@@ -404,6 +404,22 @@ impl ValueType {
         }
     }
 
+    /// The type of a state that holds a tensor.
+    pub fn state(data_type: DataType, shape: &[usize]) -> Self {
+        let wrapped_type = Some(Box::new(Self::tensor(data_type, shape)));
+        Self {
+            kind: Some(ValueKind::State(Box::new(StateType { wrapped_type }))),
+        }
+    }
+
+    /// The type of the tensor that a state holds.
+    pub fn as_state(&self) -> Option<&Self> {
+        match &self.kind {
+            Some(ValueKind::State(state)) => state.wrapped_type.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Element type and sizes, of a tensor whose rank is that of its sizes, all of which are
     /// known.
     pub fn as_tensor(&self) -> Option<(DataType, Vec<usize>)> {

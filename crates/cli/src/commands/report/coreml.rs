@@ -62,6 +62,8 @@ pub(super) struct CoreMl {
 struct Row {
     precision: String,
     units: String,
+    /// Do programs of a token keep the cache?
+    states: bool,
     /// The devices that computed, with their segments.
     computed: String,
     /// Tokens a second.
@@ -83,7 +85,7 @@ struct Row {
 }
 
 impl CoreMl {
-    /// Measures each precision on each set of units.
+    /// Measures each precision on each set of units, in f16 with states as well where there are any.
     pub(super) fn measure(
         variant: &Variant,
         workload: Workload,
@@ -95,18 +97,25 @@ impl CoreMl {
             failed: Vec::new(),
         };
         // Nothing is written where the device is only opened.
-        if let Err(absent) = open(Settings::new(Cache::new(std::env::temp_dir(), CACHE))) {
-            all.failed.push(absent.to_string());
-            return all;
-        }
-        let precisions = [Precision::F32, Precision::F16];
-        let bar = progress::steps("Core ML", precisions.len() * workload.units.len());
+        let opened = open(Settings::new(Cache::new(std::env::temp_dir(), CACHE)));
+        let has_states = match opened {
+            Ok(backends) => backends.iter().any(|backend| has_states(&**backend)),
+            Err(absent) => {
+                all.failed.push(absent.to_string());
+                return all;
+            }
+        };
+        let mut configurations = vec![(Precision::F32, false), (Precision::F16, false)];
+        configurations.extend(has_states.then_some((Precision::F16, true)));
+        let bar = progress::steps("Core ML", configurations.len() * workload.units.len());
         for &units in workload.units {
-            for precision in precisions {
-                let key = format!("Core ML in {precision} on {units}");
+            for &(precision, states) in &configurations {
+                let with = if states { " with states" } else { "" };
+                let key = format!("Core ML in {precision}{with} on {units}");
                 let options = Options {
                     precision,
                     units,
+                    states,
                     isolated: true,
                 };
                 let row =
@@ -188,6 +197,7 @@ impl Row {
         Ok(Self {
             precision: options.precision.to_string(),
             units: options.units.to_string(),
+            states: options.states,
             computed,
             prompt: mean_and_deviation(&prompt.speeds()).0,
             generation: mean_and_deviation(&generation.speeds()).0,
@@ -201,6 +211,12 @@ impl Row {
             preferred,
         })
     }
+}
+
+/// Knows the system states (`MLState`)?
+fn has_states(backend: &dyn Backend) -> bool {
+    let mut details = backend.info().details.iter();
+    details.any(|(name, value)| name == "states" && value.contains("MLState"))
 }
 
 /// Seconds until a prompt and a token are there, and what is preferred for the token.
@@ -245,7 +261,10 @@ impl fmt::Display for CoreMl {
             };
             vec![
                 row.units.clone(),
-                row.precision.clone(),
+                match row.states {
+                    true => format!("{}, states", row.precision),
+                    false => row.precision.clone(),
+                },
                 format!("{:.0}{prompt}", row.prompt),
                 format!("{:.0}{generation}", row.generation),
                 logits,
@@ -308,9 +327,13 @@ mod tests {
         let progress = &mut Progress::default();
         let all = CoreMl::measure(variants.bundled(), SMALL, &emulated, progress);
         let configurations: Vec<_> = (all.rows.iter())
-            .map(|row| (&*row.units, &*row.precision))
+            .map(|row| (&*row.units, &*row.precision, row.states))
             .collect();
-        assert_eq!(configurations, [("all", "f32"), ("all", "f16")]);
+        let expected = [("f32", false), ("f16", false), ("f16", true)];
+        assert_eq!(
+            configurations,
+            expected.map(|(ty, states)| ("all", ty, states))
+        );
         for row in &all.rows {
             assert!(row.prompt > 0.0 && row.generation > 0.0);
             assert!(row.cold_seconds > 0.0 && row.warm_seconds > 0.0);
@@ -319,11 +342,10 @@ mod tests {
             assert!(row.preferred[0].starts_with("GPU "), "{:?}", row.preferred);
         }
         // There is no Neural Engine.
-        assert_eq!(all.failed.len(), 2, "{:?}", all.failed);
+        assert_eq!(all.failed.len(), 3, "{:?}", all.failed);
         let told = all.to_string();
-        assert!(
-            told.contains("× f32") && told.contains("Not measured: "),
-            "{told}"
-        );
+        for part in ["× f32", "f16, states", "Not measured: "] {
+            assert!(told.contains(part), "{told}");
+        }
     }
 }

@@ -237,11 +237,16 @@ mod tests {
 
     /// The processor, and a Core ML whose compiler is said to be slow.
     fn emulated(macos: u32, folder: &std::path::Path) -> Discovered {
+        emulated_with(false, macos, folder)
+    }
+
+    fn emulated_with(states: bool, macos: u32, folder: &std::path::Path) -> Discovered {
         let api = Emulated::new(macos).compiling_slowly(Compilation {
             program: std::time::Duration::from_secs(20),
             least_operations: 2,
         });
-        let settings = Settings::new(Cache::new(folder, 1 << 30));
+        let mut settings = Settings::new(Cache::new(folder, 1 << 30));
+        settings.options.states = states;
         let coreml: Arc<dyn Backend> = Arc::new(CoreMl::new(api, 0, settings).unwrap());
         let mut backends = rustorch_tensor::host(1);
         backends.push(coreml);
@@ -314,13 +319,13 @@ mod tests {
         }
     }
 
-    /// Its text stays the same when it fails, and its answers are llama.cpp's.
+    /// Its text stays the same when it fails, and its answers are llama.cpp's, also with states.
     #[test]
     fn core_ml_fails_and_answers_as_other_devices_do() {
-        let line = ["verify", "-b", "coreml"];
+        let line = ["verify", "-b", "coreml", "--coreml-states"];
         let options = Line::try_parse_from(line).unwrap().options;
         let folder = tempfile::tempdir().unwrap();
-        let found = emulated(15, folder.path());
+        let found = emulated_with(options.coreml.coreml_states, 15, folder.path());
         let subjects = Subject::find(options.backend, &found).unwrap();
         let verifier = Verifier {
             options: &options,

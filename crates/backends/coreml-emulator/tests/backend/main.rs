@@ -1,6 +1,8 @@
 //! Core ML as a device of the runtime, with an emulated Core ML.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod states;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -225,10 +227,7 @@ fn the_device_says_what_its_compiler_takes() {
 #[test]
 fn preferences_are_told_operation_by_operation() {
     let folder = tempfile::tempdir().unwrap();
-    let package = Emitter::new(Target {
-        opset: Opset::CoreML8,
-        precision: Precision::F32,
-    });
+    let package = Emitter::new(Target::new(Opset::CoreML8, Precision::F32));
     let package = package.emit(&graph(), &BTreeMap::new()).unwrap().package;
     let path = folder.path().join("model.mlpackage");
     package.write(&path).unwrap();
