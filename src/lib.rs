@@ -33,7 +33,8 @@
 //! - `F32Tensor` (feature `hybrid-f32`) is `f32` by its type; `F32HybridExecutor` spreads such
 //!   tensors' operations over the devices without a conversion, and reports that.
 //!
-//! - `nn` and `optim` (feature `nn`) have layers, losses, initialisers and optimisers.
+//! - `nn`, `optim` and `train` (feature `nn`) have layers, losses, initialisers, optimisers and training steps;
+//!   [`amp`] is mixed precision.
 //! - `files` (feature `files`) reads and writes safetensors, NumPy's, PyTorch's and GGUF files.
 //!
 //! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
@@ -56,7 +57,15 @@ pub use rustorch_tensor::*;
 #[cfg(feature = "files")]
 pub use rustorch_files as files;
 #[cfg(feature = "nn")]
-pub use rustorch_nn::{nn, optim};
+pub use rustorch_nn::{nn, optim, train};
+
+/// Automatic mixed precision: `torch.amp`.
+pub mod amp {
+    #[cfg(feature = "nn")]
+    pub use rustorch_nn::amp::GradScaler;
+    pub use rustorch_tensor::amp::*;
+}
+
 /// What operations of your own are made of: see `docs/custom.md`.
 pub mod custom {
     pub use rustorch_ir::autodiff::{Cotangents, Differentiated, not_differentiable};

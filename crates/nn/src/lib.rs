@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | [`nn`] | layers, losses, initialisers: `torch.nn` |
 //! | [`optim`] | optimisers, schedules, averages of weights: `torch.optim` |
+//! | [`amp`] | losses that are scaled: `torch.amp.GradScaler` |
+//! | [`train`] | training steps that are recorded once and run often |
 //!
 //! ```
 //! # extern crate rustorch_nn as rustorch;
@@ -37,6 +39,8 @@
 // What `#[derive(Module)]` writes names this crate as users do.
 extern crate self as rustorch;
 
+pub mod amp;
 mod error;
 pub mod nn;
 pub mod optim;
+pub mod train;

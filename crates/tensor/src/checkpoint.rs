@@ -4,6 +4,7 @@ use rustorch_macros::track_calls;
 
 use crate::autograd::Track;
 use crate::error::RusTorchResult;
+use crate::precision::{lower, with_lower};
 use crate::random::{default_generator, fork_rng};
 use crate::{Tensor, is_grad_enabled};
 
@@ -32,7 +33,7 @@ pub fn checkpoint(
     f: impl Fn(&[&Tensor]) -> RusTorchResult<Tensor> + Send + Sync + 'static,
     inputs: &[&Tensor],
 ) -> RusTorchResult<Tensor> {
-    let state = default_generator().state();
+    let (state, lower) = (default_generator().state(), lower());
     let mut result = f(inputs)?;
     if !result.requires_grad() || !is_grad_enabled() {
         return Ok(result);
@@ -41,7 +42,7 @@ pub fn checkpoint(
     let again = move || {
         fork_rng(|| {
             default_generator().set_state(state);
-            f(&operands.iter().collect::<Vec<_>>())
+            with_lower(lower, || f(&operands.iter().collect::<Vec<_>>()))
         })
     };
     let track = Track::again(inputs, &result, again);

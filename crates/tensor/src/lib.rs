@@ -10,8 +10,10 @@
 //! | `call.rs` | the method and the line by which the user called the library |
 //! | `history.rs`, `autograd/` | operations still to be computed; gradients |
 //! | `checkpoint.rs` | gradients for less memory |
+//! | `precision.rs`, `amp.rs` | automatic mixed precision |
 //! | `recipe.rs`, `recovery.rs` | how values were computed, for when their device is lost |
 //! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
+//! | `recording.rs`, `replay.rs` | what is another one in each run: numbers, random keys |
 //! | `creation.rs`, `random/`, `macros.rs` | new tensors |
 //! | `layouts.rs` | tensors of given strides, and of other sizes |
 //! | `views.rs`, `parts.rs`, `diagonals.rs` | other shapes, parts along dimensions, diagonals |
@@ -36,6 +38,7 @@
 //! | `dims.rs`, `windowed.rs`, `element.rs`, `error.rs` | types of arguments and errors |
 
 mod activity;
+pub mod amp;
 pub mod autograd;
 mod call;
 mod capture;
@@ -71,13 +74,16 @@ mod ops_traits;
 mod padding;
 mod parts;
 mod patches;
+mod precision;
 mod preferences;
 mod promote;
 mod random;
 mod rearrange;
 mod recipe;
+mod recording;
 mod recovery;
 mod reduce;
+pub mod replay;
 mod rows;
 mod scatter_reduce;
 mod search;

@@ -11,6 +11,7 @@ use rustorch_runtime::DeviceType;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
+use crate::precision::is_single;
 
 /// A number as an argument: any of Rust's integers and floats, a half, a complex number, or `bool`.
 #[diagnostic::on_unimplemented(
@@ -296,6 +297,11 @@ impl Tensor {
     }
 
     pub(crate) fn cast(&self, op: &'static str, dtype: DType) -> RusTorchResult<Self> {
+        let dtype = match dtype {
+            // What computes in single precision gives that.
+            DType::F16 | DType::BF16 if is_single(op) => DType::F32,
+            dtype => dtype,
+        };
         match self.dtype() == dtype {
             true => Ok(self.clone()),
             false => Self::apply(op, Cast { dtype }, &[self]),

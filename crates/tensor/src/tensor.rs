@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use rustorch_ir::ops::Reshape;
+use rustorch_ir::ops::{Cast, Reshape};
 use rustorch_ir::{
     DType, Op, OpError, OpType, ResultTypes, Role, Scalar, Signature, TensorType, normalize_dim,
 };
@@ -16,6 +16,8 @@ use crate::dims::{Integer, IntoShape};
 use crate::error::{RusTorchResult, require};
 use crate::eval::eval_all;
 use crate::manager::{IntoDevice, current_pin, pin, require_device};
+use crate::precision::{is_single, lower, with_lower};
+use crate::recording;
 use crate::recovery::recover_lost;
 use crate::value::{Extent, Pending, State, Value, View, overwrites};
 
@@ -79,6 +81,9 @@ impl Tensor {
         let ty = TensorType::new([], dtype);
         let expected = "a tensor of scalars (cast block formats first)";
         require(name, !dtype.is_block(), expected, &ty)?;
+        if let Some(placeholder) = recording::number(value, &ty, pin) {
+            return Ok(Self::of(placeholder, None));
+        }
         Ok(Self::of(Value::new(ty, pin, State::Scalar(value)), None))
     }
 
@@ -90,6 +95,10 @@ impl Tensor {
         inputs: &[&Self],
     ) -> RusTorchResult<Self> {
         let op = op.into();
+        if let Some(singles) = singles(name, &op, inputs)? {
+            let singles: Vec<&Self> = singles.iter().collect();
+            return with_lower(None, || Self::apply(name, op, &singles));
+        }
         let ty = infer(name, &op, inputs)?.swap_remove(0);
         let tracks = tracks(inputs, ty.dtype);
         let role = op.def().role();
@@ -132,6 +141,10 @@ impl Tensor {
         op: Op,
         inputs: &[&Self],
     ) -> RusTorchResult<Vec<Self>> {
+        if let Some(singles) = singles(name, &op, inputs)? {
+            let singles: Vec<&Self> = singles.iter().collect();
+            return with_lower(None, || Self::apply_node(name, op, &singles));
+        }
         let types = infer(name, &op, inputs)?;
         if types.len() == 1 {
             return Ok(vec![Self::apply(name, op, inputs)?]);
@@ -337,6 +350,24 @@ impl Tensor {
     pub(crate) fn dim(&self, op: &'static str, dim: impl Integer) -> RusTorchResult<usize> {
         Ok(normalize_dim(op, dim.to_isize(), self.rank())?)
     }
+}
+
+/// The operands of an operation in single precision, if it is computed so where they are halves.
+fn singles(name: &str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<Option<Vec<Tensor>>> {
+    let is_half = |x: &&Tensor| matches!(x.dtype(), DType::F16 | DType::BF16);
+    let is_asked = lower().is_some() && inputs.iter().any(is_half);
+    if !is_asked || matches!(op, Op::Cast(_)) || !is_single(name) {
+        return Ok(None);
+    }
+    let single = |x: &&Tensor| match is_half(x) {
+        true => Tensor::apply("autocast", Cast { dtype: DType::F32 }, &[x]),
+        false => Ok((*x).clone()),
+    };
+    inputs
+        .iter()
+        .map(single)
+        .collect::<RusTorchResult<_>>()
+        .map(Some)
 }
 
 /// An operation on tensors; `name` is what errors call it if the user called no method.

@@ -52,16 +52,25 @@ pub fn clip_grad_norm_(
         .map(|(_, gradient)| gradient.detach())
         .collect();
     let total = get_total_norm(&all, norm_type, error_if_nonfinite)?;
+    for ((parameter, _), clipped) in gradients.iter().zip(scaled(&all, max_norm, &total)?) {
+        parameter.set_grad(Some(&clipped))?;
+    }
+    Ok(total)
+}
+
+/// Gradients whose norm is `total`, scaled so that it is at most `max_norm`.
+pub(crate) fn scaled(
+    gradients: &[Tensor],
+    max_norm: f64,
+    total: &Tensor,
+) -> RusTorchResult<Vec<Tensor>> {
     let factor = total
         .add(1e-6)?
         .reciprocal()?
         .mul(max_norm)?
         .clamp_max(1.0)?;
-    for (parameter, gradient) in gradients {
-        let clipped = gradient.detach().mul(&factor.to_dtype(gradient.dtype())?)?;
-        parameter.set_grad(Some(&clipped))?;
-    }
-    Ok(total)
+    let scaled = |gradient: &Tensor| gradient.mul(&factor.to_dtype(gradient.dtype())?);
+    gradients.iter().map(scaled).collect()
 }
 
 /// Bounds each number of the gradients of parameters by `±clip_value`.

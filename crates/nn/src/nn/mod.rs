@@ -37,6 +37,7 @@ pub use activation::{
     LogSigmoid, LogSoftmax, Mish, PReLU, RReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax,
     Softmax2d, Softmin, Softplus, Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
 };
+pub(crate) use clip_grad::scaled;
 pub use clip_grad::{clip_grad_norm_, clip_grad_value_, get_total_norm};
 pub use containers::{
     ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential, sequential,

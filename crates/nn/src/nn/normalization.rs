@@ -2,11 +2,12 @@
 
 use rustorch_ir::DType;
 use rustorch_tensor::nn::BatchNormOptions;
+use rustorch_tensor::replay::is_recording;
 use rustorch_tensor::{IntoShape, RusTorchResult, Tensor, eval_all, no_grad};
 
 use super::layers::layers;
 use super::{Buffer, Forward, Module, Training, Visit, parameter};
-use crate::error::require;
+use crate::error::{require, unexpected};
 
 /// Weight and bias of ones and zeros.
 fn affine(shape: impl IntoShape) -> RusTorchResult<[Option<Tensor>; 2]> {
@@ -40,12 +41,17 @@ impl RunningStats {
     fn factor(&self, momentum: Option<f64>) -> RusTorchResult<f64> {
         match momentum {
             Some(momentum) => Ok(momentum),
+            None if is_recording() => Err(unexpected(
+                "batch_norm",
+                "a momentum, where a step is recorded to be run often",
+                "none",
+            )),
             None => Ok(1.0 / (self.num_batches_tracked.get().item()? + 1.0)),
         }
     }
 
     /// Writes statistics over the old ones, and computes `output` with them, so that nothing of the batch is kept for
-    /// later. `batches` are counted.
+    /// later. `batches` are counted. What is recorded to be run often writes them when it runs.
     fn update(
         &self,
         [mean, var]: [&Tensor; 2],
@@ -62,6 +68,9 @@ impl RunningStats {
             let mut tensor = buffer.get();
             no_grad(|| tensor.copy_(&value.detach()).map(|_| ()))?;
             buffer.set(tensor);
+        }
+        if is_recording() {
+            return Ok(());
         }
         let [mean, var, count] = written.map(|(buffer, _)| buffer.get());
         eval_all(&[output, &mean, &var, &count])

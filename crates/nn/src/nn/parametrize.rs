@@ -1,5 +1,6 @@
 //! Weights that follow from others: `torch.nn.utils.parametrizations`.
 
+use rustorch_tensor::replay::is_recording;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use super::{
@@ -201,7 +202,9 @@ impl<L: Weighted> SpectralNorm<L> {
             let mut written = [self.u.get(), self.v.get()];
             written[0].copy_(&u)?;
             written[1].copy_(&v)?;
-            eval_all(&[&written[0], &written[1]])?;
+            if !is_recording() {
+                eval_all(&[&written[0], &written[1]])?;
+            }
             let [u, v] = written;
             self.u.set(u);
             self.v.set(v);

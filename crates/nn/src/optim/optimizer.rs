@@ -1,5 +1,7 @@
 //! What all optimisers do: parameters in groups, their state, one evaluation for a step.
 
+mod recorded;
+
 use std::collections::HashSet;
 
 use indexmap::IndexMap;
@@ -9,6 +11,7 @@ use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use super::options::Options;
 use crate::error::{require, unexpected};
+pub(crate) use recorded::RecordedUpdate;
 
 /// How an optimiser changes a parameter; the type holds its options.
 pub trait Rule: Options + Default + Send + Sync {
@@ -53,6 +56,14 @@ pub struct State {
 }
 
 impl State {
+    /// The same memory, with nothing set.
+    fn begun(&self) -> Self {
+        Self {
+            stored: self.stored.clone(),
+            next: IndexMap::new(),
+        }
+    }
+
     /// What was put there in the last step, if there was one.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.stored.get(name)
@@ -84,13 +95,22 @@ impl State {
         self.next.insert(name, tensor.clone());
     }
 
-    /// Records that what was set is written to memory: where it was, or to new memory.
+    /// Where what was set is written: where it was, or to new memory.
+    fn memory(&self, name: &str, next: &Tensor) -> RusTorchResult<Tensor> {
+        match self.stored.get(name) {
+            Some(memory) => Ok(memory.clone()),
+            None => {
+                let memory = next.zeros_like()?;
+                memory.eval()?;
+                Ok(memory)
+            }
+        }
+    }
+
+    /// Records that what was set is written to memory.
     fn record(&mut self) -> RusTorchResult<()> {
         for (name, tensor) in std::mem::take(&mut self.next) {
-            let mut memory = match self.stored.swap_remove(name) {
-                Some(memory) => memory,
-                None => tensor.zeros_like()?,
-            };
+            let mut memory = self.memory(name, &tensor)?;
             memory.copy_(&tensor)?;
             self.stored.insert(name, memory);
         }
@@ -337,6 +357,16 @@ impl<R: Rule> Optimizer<R> {
     /// # Errors
     /// All that does not fit, in one: a newer version, other groups, options or parameters, other shapes.
     pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
+        let loaded = self.check_state_dict(state)?;
+        self.install(loaded);
+        Ok(())
+    }
+
+    /// A state that [`Optimizer::state_dict`] gave, if it fits.
+    ///
+    /// # Errors
+    /// As [`Optimizer::load_state_dict`].
+    pub(crate) fn check_state_dict(&self, state: &Tensors) -> RusTorchResult<Loaded<R>> {
         let mut loaded = Loaded {
             groups: self
                 .groups
@@ -389,6 +419,11 @@ impl<R: Rule> Optimizer<R> {
             expected,
             loaded.problems.join("; "),
         )?;
+        Ok(loaded)
+    }
+
+    /// Takes a state that fits.
+    pub(crate) fn install(&mut self, mut loaded: Loaded<R>) {
         for (group, options) in self.groups.iter_mut().zip(loaded.groups) {
             group.options = options;
             for parameter in &mut group.parameters {
@@ -398,12 +433,11 @@ impl<R: Rule> Optimizer<R> {
                     .unwrap_or_default();
             }
         }
-        Ok(())
     }
 }
 
-/// What is loaded, until it is known that all of it fits.
-struct Loaded<R: Rule> {
+/// What is loaded, once it is known that all of it fits.
+pub(crate) struct Loaded<R: Rule> {
     groups: Vec<R>,
     states: IndexMap<String, (f64, State)>,
     problems: Vec<String>,
@@ -521,16 +555,24 @@ impl Parameter {
         (self.tensor.clone(), self.state.stored.clone(), self.step)
     }
 
-    /// Records a step.
-    fn record<R: Rule>(&mut self, options: &R, gradient: &Tensor) -> RusTorchResult<()> {
+    /// The values of the parameter and, in the state, of its state after the next step.
+    fn next<R: Rule>(&self, options: &R, gradient: &Tensor) -> RusTorchResult<(Tensor, State)> {
         let fits =
             gradient.shape() == self.tensor.shape() && gradient.dtype() == self.tensor.dtype();
         let described = |x: &Tensor| format!("{}{:?}", x.dtype(), x.shape());
         let expected = format_args!("a gradient {} of {}", described(&self.tensor), self.name);
         require(R::NAME, fits, expected, described(gradient))?;
+        let mut state = self.state.begun();
+        let next = options.update(self.step + 1.0, &self.tensor.detach(), gradient, &mut state)?;
+        Ok((next, state))
+    }
+
+    /// Records a step.
+    fn record<R: Rule>(&mut self, options: &R, gradient: &Tensor) -> RusTorchResult<()> {
+        let (next, state) = self.next(options, gradient)?;
         self.step += 1.0;
-        let next = options.update(self.step, &self.tensor.detach(), gradient, &mut self.state)?;
         self.tensor.copy_(&next)?;
+        self.state = state;
         self.state.record()
     }
 }

@@ -12,6 +12,7 @@ use super::track::{Record, Step, Track, TrackId};
 use super::{enable_grad, no_grad};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::precision::with_lower;
 use crate::value::Value;
 
 /// What a backward pass is to find.
@@ -52,10 +53,11 @@ struct Walk<'a> {
 
 /// Gradients of what is wanted, in its order, as far as there is a way to it; none if leaves are.
 pub(super) fn run(request: &Request) -> RusTorchResult<Vec<Option<Tensor>>> {
-    match request.create_graph {
+    // Gradients are of the operations that were recorded.
+    with_lower(None, || match request.create_graph {
         true => enable_grad(|| Walk::new(request).run()),
         false => no_grad(|| Walk::new(request).run()),
-    }
+    })
 }
 
 impl<'a> Walk<'a> {

@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 
 use super::{composed_methods, float_of, unary_methods};
 use crate::Tensor;
+use crate::amp::lowered;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 use crate::promote::Operand;
@@ -101,12 +102,9 @@ impl Tensor {
     pub fn prelu(&self, weight: &Self) -> RusTorchResult<Self> {
         const NAME: &str = "prelu";
         self.require_float(NAME)?;
-        require(
-            NAME,
-            weight.dtype() == self.dtype(),
-            self.dtype(),
-            weight.ty(),
-        )?;
+        let [x, weight] = &lowered(NAME, [self, weight])?;
+        let (x, weight) = (&**x, &**weight);
+        require(NAME, weight.dtype() == x.dtype(), x.dtype(), weight.ty())?;
         let mut shape = vec![1; self.rank()];
         if weight.numel() != 1 {
             let channel = usize::from(self.rank() > 1);
@@ -116,7 +114,7 @@ impl Tensor {
             shape[channel] = weight.numel();
         }
         let weight = weight.reshape(shape)?;
-        Self::where_(&self.gt(0)?, self, &self.mul(&weight)?)
+        Self::where_(&x.gt(0)?, x, &x.mul(&weight)?)
     }
 
     /// The first half along `dim` times the sigmoid of the second. Floats.

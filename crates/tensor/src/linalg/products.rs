@@ -5,8 +5,10 @@ use rustorch_ir::{DType, OpError, Scalar};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::amp::lowered;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
+use crate::precision::with_lower;
 use crate::promote::result_dtype;
 
 #[track_calls]
@@ -25,16 +27,17 @@ impl Tensor {
 
     fn product(&self, name: &'static str, other: &Self) -> RusTorchResult<Self> {
         let ranks = (self.rank(), other.rank());
-        let got = format_args!("{} and {}", self.ty(), other.ty());
+        let [x, y] = &lowered(name, [self, other])?;
+        let got = format_args!("{} and {}", x.ty(), y.ty());
         let expected = "operands of rank 1 or more";
         require(name, ranks.0 > 0 && ranks.1 > 0, expected, got)?;
         let row = match ranks.0 {
-            1 => self.unsqueeze(0)?,
-            _ => self.clone(),
+            1 => x.unsqueeze(0)?,
+            _ => Self::clone(x),
         };
         let column = match ranks.1 {
-            1 => other.unsqueeze(1)?,
-            _ => other.clone(),
+            1 => y.unsqueeze(1)?,
+            _ => Self::clone(y),
         };
         let product = Self::apply(name, Matmul, &[&row, &column])?;
         let Some((lead, &[m, n])) = product.shape().split_last_chunk() else {
@@ -95,7 +98,8 @@ impl Tensor {
     /// # Errors
     /// Shapes or dtypes other than these.
     pub fn dot(&self, other: &Self) -> RusTorchResult<Self> {
-        self.product_of_ranks("dot", other, (1, 1))
+        // None of the products that PyTorch computes in lower precision.
+        with_lower(None, || self.product_of_ranks("dot", other, (1, 1)))
     }
 }
 
@@ -159,13 +163,16 @@ macro_rules! added_methods {
                 alpha: impl crate::Number,
             ) -> RusTorchResult<Self> {
                 const NAME: &str = stringify!($name);
-                let dtype = result_dtype(NAME, &[self.into(), $a.into()])?;
+                let [input, $a, $b] = &lowered(NAME, [self, $a, $b])?;
+                let dtype = result_dtype(NAME, &[(&**input).into(), (&**$a).into()])?;
                 // Different dtypes are the product's to refuse.
                 let [$a, $b] = &match $a.dtype() == $b.dtype() {
                     true => [$a.widened(NAME)?, $b.widened(NAME)?],
-                    false => [$a.clone(), $b.clone()],
+                    false => [Self::clone($a), Self::clone($b)],
                 };
-                added(NAME, self, $product?, beta.to_number(), alpha.to_number())?.cast(NAME, dtype)
+                // What was converted stays so, and is not lowered again.
+                let product = with_lower(None, || $product)?;
+                added(NAME, input, product, beta.to_number(), alpha.to_number())?.cast(NAME, dtype)
             })*
         }
     };

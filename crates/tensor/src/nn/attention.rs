@@ -5,6 +5,7 @@ use rustorch_ir::{DType, Param, broadcast_shapes};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::amp::lowered;
 use crate::error::{RusTorchResult, require};
 
 /// The optional arguments of [`Tensor::scaled_dot_product_attention`].
@@ -46,7 +47,8 @@ impl Tensor {
         options: AttentionOptions,
     ) -> RusTorchResult<Self> {
         const NAME: &str = "scaled_dot_product_attention";
-        let [q, k, v] = matched(NAME, [self, k, v])?;
+        let [q, k, v] = &lowered(NAME, [self, k, v])?;
+        let [q, k, v] = matched(NAME, [q, k, v])?;
         let y = match options.dropout_p == 0.0 {
             true => {
                 let (op, operands) = q.attention(NAME, [&k, &v], options, false)?;

@@ -8,6 +8,7 @@ use rustorch_ir::ops::{Concat, Conv2d, ConvTranspose2d, Slice};
 use rustorch_ir::{DType, OpError, Shape};
 
 use crate::Tensor;
+use crate::amp::{lowered, lowered_if_some};
 use crate::error::{RusTorchError, RusTorchResult, require};
 use crate::windowed::window_options;
 
@@ -109,7 +110,10 @@ macro_rules! convolutions {
                 bias: Option<&Self>,
                 options: &$options<$n>,
             ) -> RusTorchResult<Self> {
-                self.$how(stringify!($name), weight, bias, options)
+                const NAME: &str = stringify!($name);
+                let [x, weight] = &lowered(NAME, [self, weight])?;
+                let bias = lowered_if_some(NAME, bias)?;
+                x.$how(NAME, weight, bias.as_deref(), options)
             })*
         }
     };

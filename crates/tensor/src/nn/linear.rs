@@ -4,6 +4,7 @@ use rustorch_ir::ops::Linear;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::amp::{lowered, lowered_if_some};
 use crate::error::{RusTorchResult, require};
 
 #[track_calls]
@@ -17,14 +18,27 @@ impl Tensor {
     /// Shapes or dtypes other than these.
     pub fn linear(&self, weight: &Self, bias: Option<&Self>) -> RusTorchResult<Self> {
         const NAME: &str = "linear";
+        let [this, weight] = &lowered(NAME, [self, weight])?;
+        let bias = lowered_if_some(NAME, bias)?;
+        let (this, weight, bias) = (&**this, &**weight, bias.as_deref());
+        this.weighed(NAME, weight, bias)
+    }
+
+    /// [`Tensor::linear`] in the precision of these.
+    fn weighed(
+        &self,
+        name: &'static str,
+        weight: &Self,
+        bias: Option<&Self>,
+    ) -> RusTorchResult<Self> {
         if self.dtype().is_float() && weight.rank() == 2 {
             let inputs: Vec<&Self> = [self, weight].into_iter().chain(bias).collect();
-            return Self::apply(NAME, Linear, &inputs);
+            return Self::apply(name, Linear, &inputs);
         }
         let fits = self.rank() > 0 && self.shape().last() == weight.shape().last();
         let got = format_args!("{} and {}", self.ty(), weight.ty());
         let expected = "x [.., k] and w [n, k]";
-        require(NAME, fits && weight.rank() <= 2, expected, got)?;
+        require(name, fits && weight.rank() <= 2, expected, got)?;
         let product = match weight.rank() {
             1 => self.matmul(weight)?,
             _ => self.matmul(&weight.t()?)?,
@@ -32,7 +46,7 @@ impl Tensor {
         match bias {
             Some(bias) => {
                 let fits = bias.dtype() == self.dtype();
-                require(NAME, fits, "a bias of x's dtype", bias.ty())?;
+                require(name, fits, "a bias of x's dtype", bias.ty())?;
                 product.add(bias)
             }
             None => Ok(product),

@@ -1,6 +1,7 @@
 //! Where random numbers come from.
 
 use std::hash::{BuildHasher, RandomState};
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustorch_ir::ops::philox;
@@ -8,6 +9,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::RusTorchResult;
+use crate::recording;
 
 /// A source of random tensors. What it draws depends on its seed and on how often something was
 /// drawn before, and is the same on every device, up to the rounding of functions.
@@ -37,6 +39,23 @@ pub struct GeneratorState {
     pub seed: u64,
     /// How often something was drawn since.
     pub drawn: u64,
+}
+
+impl GeneratorState {
+    /// The next draw's seed.
+    pub(crate) fn next(&mut self) -> u64 {
+        let [low, high, ..] = philox(self.drawn, self.seed);
+        self.drawn = self.drawn.wrapping_add(1);
+        u64::from(high) << 32 | u64::from(low)
+    }
+}
+
+/// The key of a seed's stream from its beginning, `i64[2]`.
+pub(super) fn key_of(seed: u64) -> RusTorchResult<Tensor> {
+    match recording::key_of(seed) {
+        Some(placeholder) => Ok(Tensor::of(placeholder, None)),
+        None => Tensor::from_slice(&[seed as i64, 0], [2]),
+    }
 }
 
 static DEFAULT: Generator = Generator::new(0);
@@ -116,9 +135,19 @@ impl Generator {
 
     pub(super) fn draw_seed(&self) -> u64 {
         let mut state = self.lock();
-        let [low, high, ..] = philox(state.drawn, state.seed);
-        state.drawn = state.drawn.wrapping_add(1);
-        u64::from(high) << 32 | u64::from(low)
+        let drawn = state.drawn;
+        let seed = state.next();
+        drop(state);
+        recording::drew(ptr::eq(self, &DEFAULT).then_some(drawn), seed);
+        seed
+    }
+
+    /// Goes on as after so many draws, and tells where it stood.
+    pub(crate) fn advance(&self, draws: u64) -> GeneratorState {
+        let mut state = self.lock();
+        let before = *state;
+        state.drawn = state.drawn.wrapping_add(draws);
+        before
     }
 
     /// The key of the next draw, `i64[2]`, for functions that take one.
@@ -126,6 +155,6 @@ impl Generator {
     /// # Errors
     /// The host is out of memory.
     pub fn key(&self) -> RusTorchResult<Tensor> {
-        Tensor::from_slice(&[self.draw_seed() as i64, 0], [2])
+        key_of(self.draw_seed())
     }
 }

@@ -164,8 +164,7 @@ impl Tensor {
         shape: &[usize],
         dtype: DType,
     ) -> RusTorchResult<Self> {
-        let key = Self::from_slice(&[seed as i64, 0], [2])?;
-        Self::drawn_by(name, distribution, &key, shape, dtype)
+        Self::drawn_by(name, distribution, &generator::key_of(seed)?, shape, dtype)
     }
 
     fn drawn_by(

@@ -1,5 +1,6 @@
 //! The public interface, by the families of its source files.
 
+mod amp;
 mod autograd;
 mod backward;
 mod creation;

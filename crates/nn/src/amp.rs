@@ -1,0 +1,234 @@
+//! Losses that are scaled so that gradients of `f16` do not vanish: `torch.amp.GradScaler`.
+
+use rustorch_ir::DType;
+use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
+
+use crate::error::require;
+use crate::optim::{Optimizer, Rule};
+
+/// Scales losses, so that gradients that are small are numbers of `f16`; leaves out updates whose gradients became too
+/// large for it, and then scales less. `bf16` needs none.
+///
+/// Its scale and counters are tensors, which follow from the gradients on the device. In a
+/// [`TrainStep`](crate::train::TrainStep) all of it is part of the program.
+///
+/// ```
+/// # extern crate rustorch_nn as rustorch;
+/// use rustorch::amp::GradScaler;
+/// use rustorch::nn::{Forward, Linear, Module};
+/// use rustorch::optim::{SGD, SGDOptions};
+/// use rustorch_ir::DType;
+/// use rustorch_tensor::amp::autocast;
+/// use rustorch_tensor::{RusTorchResult, tensor};
+///
+/// # fn main() -> RusTorchResult<()> {
+/// let net = Linear::new(2, 1)?;
+/// let mut sgd = SGD::new(net.named_parameters(), SGDOptions::default().lr(0.1))?;
+/// let mut scaler = GradScaler::new()?;
+/// let x = tensor![[1.0, 2.0]];
+/// let loss = autocast(DType::F16, || net.forward(&x)?.square()?.sum_all())?;
+/// scaler.scale(&loss)?.backward()?;
+/// assert!(scaler.step(&mut sgd)?);
+/// scaler.update()?;
+/// sgd.zero_grad();
+/// assert_eq!((scaler.get_scale()?, scaler.skipped()?), (65536.0, 0));
+/// # Ok(())
+/// # }
+/// ```
+pub struct GradScaler {
+    growth_factor: f64,
+    backoff_factor: f64,
+    growth_interval: u32,
+    /// `f32`.
+    scale: Tensor,
+    /// Updates since the scale changed, `i64`.
+    growth_tracker: Tensor,
+    /// Updates that were left out, `i64`.
+    skipped: Tensor,
+    /// Are there gradients that are no numbers? Of those that are not scaled any more.
+    found_inf: Option<Tensor>,
+}
+
+fn in_memory(value: f64, dtype: DType) -> RusTorchResult<Tensor> {
+    let number = Tensor::scalar(value, dtype)?;
+    number.eval()?;
+    Ok(number)
+}
+
+impl GradScaler {
+    /// With PyTorch's numbers: a scale of 2¹⁶, twice as much after 2000 updates, half as much after one that was left
+    /// out.
+    ///
+    /// # Errors
+    /// The host is out of memory.
+    pub fn new() -> RusTorchResult<Self> {
+        Ok(Self {
+            growth_factor: 2.0,
+            backoff_factor: 0.5,
+            growth_interval: 2000,
+            scale: in_memory(65536.0, DType::F32)?,
+            growth_tracker: in_memory(0.0, DType::I64)?,
+            skipped: in_memory(0.0, DType::I64)?,
+            found_inf: None,
+        })
+    }
+
+    /// The same with another scale at first.
+    ///
+    /// # Errors
+    /// A scale that is not above 0, or infinite.
+    pub fn init_scale(mut self, scale: f64) -> RusTorchResult<Self> {
+        let fits = scale > 0.0 && scale.is_finite();
+        require("GradScaler", fits, "a scale above 0", scale)?;
+        self.scale = in_memory(scale, DType::F32)?;
+        Ok(self)
+    }
+
+    /// The same with a scale that grows by this after so many updates, and shrinks by that after one that was left out.
+    ///
+    /// # Errors
+    /// A growth of 1 or less; a backoff that is not between 0 and 1; no update.
+    pub fn factors(
+        mut self,
+        growth_factor: f64,
+        growth_interval: u32,
+        backoff_factor: f64,
+    ) -> RusTorchResult<Self> {
+        let fits = growth_factor > 1.0 && 0.0 < backoff_factor && backoff_factor < 1.0;
+        let got = format_args!("{growth_factor} and {backoff_factor}");
+        require(
+            "GradScaler",
+            fits,
+            "a growth above 1, and a backoff below",
+            got,
+        )?;
+        let expected = "1 update or more";
+        require("GradScaler", growth_interval > 0, expected, growth_interval)?;
+        (self.growth_factor, self.backoff_factor) = (growth_factor, backoff_factor);
+        self.growth_interval = growth_interval;
+        Ok(self)
+    }
+
+    /// A loss, scaled.
+    ///
+    /// # Errors
+    /// Those of a product.
+    pub fn scale(&self, loss: &Tensor) -> RusTorchResult<Tensor> {
+        loss.mul(&self.scale.to_dtype(loss.dtype())?)
+    }
+
+    /// Takes the scale out of the gradients of an optimiser's parameters, as before they are clipped. Once before a step.
+    ///
+    /// # Errors
+    /// Gradients that were unscaled before.
+    pub fn unscale_<R: Rule>(&mut self, optimizer: &Optimizer<R>) -> RusTorchResult<()> {
+        const NAME: &str = "unscale_";
+        let expected = "gradients that are scaled (update comes after step)";
+        require(NAME, self.found_inf.is_none(), expected, "others")?;
+        let groups = optimizer.param_groups().iter();
+        let parameters = groups.flat_map(|group| group.named_parameters().map(|(_, p)| p));
+        let mut gradients = Vec::new();
+        for parameter in parameters {
+            if let Some(gradient) = parameter.grad() {
+                let [unscaled] = &self.unscaled(&[gradient.detach()])?[..] else {
+                    continue;
+                };
+                parameter.set_grad(Some(unscaled))?;
+                gradients.push(unscaled.clone());
+            }
+        }
+        let found_inf = non_finite(&gradients)?;
+        eval_all(&gradients.iter().chain([&found_inf]).collect::<Vec<_>>())?;
+        self.found_inf = Some(found_inf);
+        Ok(())
+    }
+
+    /// Has the optimiser make a step, unless gradients are no numbers, and tells whether it did.
+    ///
+    /// # Errors
+    /// As [`Optimizer::step`].
+    pub fn step<R: Rule>(&mut self, optimizer: &mut Optimizer<R>) -> RusTorchResult<bool> {
+        if self.found_inf.is_none() {
+            self.unscale_(optimizer)?;
+        }
+        let found = self.found_inf.as_ref().map(Tensor::to_scalar::<bool>);
+        let is_made = !found.transpose()?.unwrap_or_default();
+        if is_made {
+            optimizer.step()?;
+        }
+        Ok(is_made)
+    }
+
+    /// Changes the scale by whether the last step was made.
+    ///
+    /// # Errors
+    /// There was no step.
+    pub fn update(&mut self) -> RusTorchResult<()> {
+        let expected = "a step before it";
+        require("update", self.found_inf.is_some(), expected, "none")?;
+        if let Some(found) = self.found_inf.take() {
+            eval_all(&self.record_update(&found)?.iter().collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    /// The scale as it is now.
+    ///
+    /// # Errors
+    /// It was lost with its device.
+    pub fn get_scale(&self) -> RusTorchResult<f64> {
+        self.scale.item()
+    }
+
+    /// How many updates were left out.
+    ///
+    /// # Errors
+    /// As [`GradScaler::get_scale`].
+    pub fn skipped(&self) -> RusTorchResult<u64> {
+        Ok(self.skipped.to_scalar::<i64>()? as u64)
+    }
+
+    /// The gradients without the scale.
+    pub(crate) fn unscaled(&self, gradients: &[Tensor]) -> RusTorchResult<Vec<Tensor>> {
+        let factor = self.scale.reciprocal()?;
+        let unscaled = |gradient: &Tensor| gradient.mul(&factor.to_dtype(gradient.dtype())?);
+        gradients.iter().map(unscaled).collect()
+    }
+
+    /// Records what follows for the scale, and counts, as `torch._amp_update_scale_`.
+    pub(crate) fn record_update(&self, found_inf: &Tensor) -> RusTorchResult<[Tensor; 3]> {
+        let made = self.growth_tracker.add(1)?;
+        let grows = made.ge(i64::from(self.growth_interval))?;
+        let grown = self.scale.mul(self.growth_factor)?;
+        let grown = Tensor::where_(&grows.logical_and(&grown.isfinite()?)?, &grown, &self.scale)?;
+        let smaller = self.scale.mul(self.backoff_factor)?;
+        let next = [
+            (&self.scale, Tensor::where_(found_inf, &smaller, &grown)?),
+            (
+                &self.growth_tracker,
+                Tensor::where_(&grows.logical_or(found_inf)?, 0, &made)?,
+            ),
+            (
+                &self.skipped,
+                self.skipped.add(&found_inf.to_dtype(DType::I64)?)?,
+            ),
+        ];
+        let written = |(memory, next): (&Tensor, Tensor)| -> RusTorchResult<Tensor> {
+            let mut memory = memory.clone();
+            no_grad(|| memory.copy_(&next).map(|_| ()))?;
+            Ok(memory)
+        };
+        let [scale, tracker, skipped] = next.map(written);
+        Ok([scale?, tracker?, skipped?])
+    }
+}
+
+/// Is one of these numbers infinite, or none? `bool` of rank 0.
+pub(crate) fn non_finite(tensors: &[Tensor]) -> RusTorchResult<Tensor> {
+    if tensors.is_empty() {
+        return Tensor::zeros([], DType::Bool);
+    }
+    let found = |x: &Tensor| x.isfinite()?.all(None, false)?.logical_not();
+    let found: Vec<Tensor> = tensors.iter().map(found).collect::<RusTorchResult<_>>()?;
+    Tensor::stack(&found, 0)?.any(None, false)
+}

@@ -1,0 +1,248 @@
+//! Training that goes on where it was saved.
+
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use rustorch_files::{FileError, load, save};
+use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor};
+
+use super::TrainStep;
+use crate::nn::Module;
+use crate::optim::Rule;
+
+/// Files of a folder from which training goes on: `step-00000100.safetensors` and so on, the last ones of them. A file is
+/// there as a whole or not at all.
+#[derive(Clone, Debug)]
+pub struct Checkpoints {
+    folder: PathBuf,
+    keep: usize,
+}
+
+/// Why training cannot go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// A step failed, or a state does not fit.
+    #[error(transparent)]
+    Step(#[from] RusTorchError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The folder cannot be read or written.
+    #[error("{path}: {source}", path = .path.display())]
+    Folder {
+        /// The folder, or the file in it.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Steps were lost time and again without one that was saved.
+    #[error("step {step} was lost {times} times: {error}")]
+    LostAgain {
+        /// The step.
+        step: u64,
+        /// How often.
+        times: usize,
+        /// The last failure.
+        error: Box<RusTorchError>,
+    },
+}
+
+/// Steps that were lost with a device, and are made again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Resumed {
+    /// The step that failed, counted from 0.
+    pub lost: u64,
+    /// The steps that the checkpoint had seen: training goes on with the one of this number.
+    pub from: u64,
+    /// The failure.
+    pub error: RusTorchError,
+}
+
+impl fmt::Display for Resumed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lost, from, error } = self;
+        let again = lost + 1 - from;
+        write!(
+            f,
+            "step {lost} was lost ({error}); {again} steps are made again, from step {from} on"
+        )
+    }
+}
+
+/// What [`TrainStep::fit`] tells.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// A step was made; its loss may be read, or not.
+    Step {
+        /// Its number, from 0 on.
+        step: u64,
+        /// The loss of its batch, before its update.
+        loss: &'a Tensor,
+    },
+    /// Steps were lost.
+    Resumed(&'a Resumed),
+}
+
+/// How often a step may be lost in a row.
+const TRIES: usize = 8;
+
+impl Checkpoints {
+    /// In a folder, which is made if it is not there; of more than `keep` files the oldest go.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn new(folder: impl Into<PathBuf>, keep: usize) -> Result<Self, TrainError> {
+        let (folder, keep) = (folder.into(), keep.max(1));
+        fs::create_dir_all(&folder).map_err(|source| TrainError::Folder {
+            path: folder.clone(),
+            source,
+        })?;
+        Ok(Self { folder, keep })
+    }
+
+    /// The files, each with the number of steps before it, the oldest first.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn files(&self) -> Result<Vec<(u64, PathBuf)>, TrainError> {
+        let failed = |source| TrainError::Folder {
+            path: self.folder.clone(),
+            source,
+        };
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            let steps = name.and_then(|name| {
+                let number = name.strip_prefix("step-")?.strip_suffix(".safetensors")?;
+                number.parse().ok()
+            });
+            files.extend(steps.map(|steps| (steps, path)));
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    /// Saves the state of training, and returns the file.
+    ///
+    /// # Errors
+    /// What the system refuses; a tensor that was lost with its device.
+    pub fn save<M: Module, R: Rule>(&self, train: &TrainStep<M, R>) -> Result<PathBuf, TrainError> {
+        let path = self
+            .folder
+            .join(format!("step-{:08}.safetensors", train.steps()));
+        save(&path, &train.state_dict()?)?;
+        let files = self.files()?;
+        for (_, old) in &files[..files.len().saturating_sub(self.keep)] {
+            remove(old)?;
+        }
+        Ok(path)
+    }
+
+    /// Has training go on from the latest file, and returns the number of steps before it; `None` if there is no file.
+    ///
+    /// # Errors
+    /// A file that is damaged; those of [`TrainStep::load_state_dict`].
+    pub fn load_latest<M: Module, R: Rule>(
+        &self,
+        train: &mut TrainStep<M, R>,
+    ) -> Result<Option<u64>, TrainError> {
+        let Some((_, path)) = self.files()?.pop() else {
+            return Ok(None);
+        };
+        train.load_state_dict(&load(path)?)?;
+        Ok(Some(train.steps()))
+    }
+}
+
+/// Removes a file, if it is there.
+fn remove(path: &Path) -> Result<(), TrainError> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => Err(TrainError::Folder {
+            path: path.to_owned(),
+            source,
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl<M: Module, R: Rule> TrainStep<M, R> {
+    /// Trains until there were `steps` steps, from the latest checkpoint on if there is one, and saves one for every so
+    /// many. `batch` gives the tensors of a step by its number, the same ones each time; `each` hears of all steps.
+    ///
+    /// Where a device is lost together with parameters or states, the latest checkpoint is loaded, and training goes on
+    /// from there on the devices that are left, with the losses that it would have had.
+    ///
+    /// # Errors
+    /// Those of `batch` and `each`, other than losses of data; of [`TrainStep::step`] and [`Checkpoints::save`]; a step that
+    /// is lost time and again.
+    pub fn fit(
+        &mut self,
+        steps: u64,
+        checkpoints: (&Checkpoints, u64),
+        mut batch: impl FnMut(u64) -> RusTorchResult<Vec<Tensor>>,
+        mut each: impl FnMut(Progress) -> RusTorchResult<()>,
+    ) -> Result<(), TrainError> {
+        let (checkpoints, every) = checkpoints;
+        if checkpoints.load_latest(self)?.is_none() {
+            checkpoints.save(self)?;
+        }
+        let mut lost = (0, 0);
+        while self.steps() < steps {
+            let step = self.steps();
+            let mut made = || -> Result<(), TrainError> {
+                let tensors = batch(step)?;
+                let loss = self.step(&tensors.iter().collect::<Vec<_>>())?;
+                each(Progress::Step { step, loss: &loss })?;
+                if self.steps().is_multiple_of(every.max(1)) || self.steps() == steps {
+                    checkpoints.save(self)?;
+                }
+                Ok(())
+            };
+            let error = match made() {
+                Ok(()) => continue,
+                Err(error) => data_lost(error)?,
+            };
+            lost = match lost {
+                (at, times) if at == step => (at, times + 1),
+                _ => (step, 1),
+            };
+            if lost.1 > TRIES {
+                let (times, error) = (lost.1, Box::new(error));
+                return Err(TrainError::LostAgain { step, times, error });
+            }
+            let from = checkpoints.load_latest(self)?.unwrap_or_default();
+            let resumed = Resumed {
+                lost: step,
+                from,
+                error,
+            };
+            each(Progress::Resumed(&resumed))?;
+        }
+        Ok(())
+    }
+}
+
+/// The loss of data that an error is, if it is one.
+fn data_lost(error: TrainError) -> Result<RusTorchError, TrainError> {
+    match error {
+        TrainError::Step(error) if error.is_data_lost() => Ok(error),
+        TrainError::File(error) => match cause(&error).filter(|cause| cause.is_data_lost()) {
+            Some(lost) => Ok(lost.clone()),
+            None => Err(TrainError::File(error)),
+        },
+        other => Err(other),
+    }
+}
+
+/// The failure of a tensor that could not be written to a file.
+fn cause(error: &FileError) -> Option<&RusTorchError> {
+    match error {
+        FileError::File { error, .. } => cause(error),
+        FileError::Tensor { error, .. } => Some(error),
+        _ => None,
+    }
+}

@@ -1,0 +1,17 @@
+//! Training steps that are recorded once and run often.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `step.rs` | [`TrainStep`]: the loss, its gradients, clipping and the update as one program |
+//! | `program.rs` | such a program, with what is another one in each run |
+//! | `anomaly.rs` | where numbers stop being finite |
+//! | `state.rs`, `checkpoints.rs` | what training goes on from; files of it, and training that goes on by itself |
+
+mod anomaly;
+mod checkpoints;
+mod program;
+mod state;
+mod step;
+
+pub use checkpoints::{Checkpoints, Progress, Resumed, TrainError};
+pub use step::TrainStep;

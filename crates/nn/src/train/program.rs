@@ -1,0 +1,167 @@
+//! A recorded step, with what is another one in each run: the batch, random keys, the optimiser's numbers.
+
+use rustorch_ir::{DType, Scalar, TensorType};
+use rustorch_runtime::{HostBuffer, Storage};
+use rustorch_tensor::replay::RandomKeys;
+use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, runtime};
+
+use crate::optim::RecordedUpdate;
+
+/// What a step is recorded as.
+pub(super) struct Recorded {
+    pub(super) loss: Tensor,
+    /// The norm of the gradients, where they are clipped by it.
+    pub(super) norm: Option<Tensor>,
+    /// Whether nothing is updated, where that is asked.
+    pub(super) skips: Option<Tensor>,
+    /// What is written besides parameters and their states.
+    pub(super) written: Vec<Tensor>,
+    /// `None` where gradients are only added up.
+    pub(super) update: Option<RecordedUpdate>,
+}
+
+/// A program that is run for batches of the same shapes.
+pub(super) struct Program {
+    pub(super) kind: Kind,
+    trace: Trace,
+    keys: RandomKeys,
+    pub(super) update: Option<RecordedUpdate>,
+    /// Keys and numbers, in the memory that all runs read them from.
+    data: Vec<Storage>,
+    /// The numbers that are there.
+    numbers: Vec<Scalar>,
+    /// What the last run computed, which the next one may overwrite.
+    outputs: Vec<Storage>,
+    has_norm: bool,
+    has_skips: bool,
+}
+
+/// What a program is for.
+#[derive(Clone, PartialEq)]
+pub(super) struct Kind {
+    pub(super) batch: Vec<TensorType>,
+    pub(super) updates: bool,
+    /// The memory of parameters and their states.
+    pub(super) memory: Vec<usize>,
+}
+
+/// What a run gave.
+pub(super) struct Ran {
+    pub(super) loss: Tensor,
+    pub(super) norm: Option<Tensor>,
+    /// Was nothing updated?
+    pub(super) is_skipped: bool,
+}
+
+fn in_memory(bytes: &[u8]) -> RusTorchResult<Storage> {
+    let buffer = HostBuffer::copy_of(bytes).ok_or(RusTorchError::OutOfMemory {
+        op: "TrainStep",
+        bytes: bytes.len(),
+    })?;
+    Ok(Storage::from_host(buffer))
+}
+
+impl Program {
+    /// Of what was recorded from `batch`, placeholders.
+    pub(super) fn new(
+        kind: Kind,
+        batch: &[Tensor],
+        (recorded, keys): (Recorded, RandomKeys),
+        is_checked: bool,
+    ) -> RusTorchResult<Self> {
+        let Recorded {
+            loss,
+            norm,
+            skips,
+            written,
+            update,
+        } = recorded;
+        let numbers = update.iter().flat_map(|update| &update.numbers);
+        let numbers: Vec<_> = numbers.collect();
+        let placeholders = batch.iter().chain(keys.placeholders());
+        let placeholders = placeholders.chain(numbers.iter().map(|number| &number.placeholder));
+        let outputs = [&loss].into_iter().chain(&norm).chain(&skips);
+        let outputs = outputs.chain(&written);
+        let outputs = outputs.chain(update.iter().flat_map(|update| &update.written));
+        let trace = Trace::new(
+            &placeholders.collect::<Vec<_>>(),
+            &outputs.collect::<Vec<_>>(),
+        )?;
+        let mut data = Vec::new();
+        for _ in keys.placeholders() {
+            data.push(in_memory(&[0; 2 * size_of::<i64>()])?);
+        }
+        for number in &numbers {
+            data.push(in_memory(
+                &number.value.to_bytes(number.placeholder.dtype()),
+            )?);
+        }
+        Ok(Self {
+            kind,
+            trace: match is_checked {
+                true => trace.with_checked_values(),
+                false => trace,
+            },
+            keys,
+            numbers: numbers.iter().map(|number| number.value).collect(),
+            update,
+            data,
+            outputs: Vec::new(),
+            has_norm: norm.is_some(),
+            has_skips: skips.is_some(),
+        })
+    }
+
+    /// The numbers that it was recorded with.
+    pub(super) fn first_numbers(&self) -> Vec<Scalar> {
+        self.numbers.clone()
+    }
+
+    /// Runs it for a batch, with these numbers.
+    pub(super) fn run(&mut self, batch: &[Storage], numbers: Vec<Scalar>) -> RusTorchResult<Ran> {
+        let runtime = runtime();
+        let keys = self.keys.draw();
+        let (of_keys, of_numbers) = self.data.split_at(keys.len());
+        for (storage, key) in of_keys.iter().zip(keys) {
+            let bytes: Vec<u8> = key.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            runtime.write(storage, &bytes)?;
+        }
+        let update = self.update.iter().flat_map(|update| &update.numbers);
+        let known = self.numbers.iter().zip(&numbers);
+        for ((storage, number), (known, value)) in of_numbers.iter().zip(update).zip(known) {
+            if known != value {
+                runtime.write(storage, &value.to_bytes(number.placeholder.dtype()))?;
+            }
+        }
+        self.numbers = numbers;
+        let inputs: Vec<Storage> = batch.iter().chain(&self.data).cloned().collect();
+        self.trace.run_into(&inputs, &mut self.outputs)?;
+        let output = |i: usize| {
+            let ty = &self.trace.outputs()[i];
+            Tensor::from_storage(self.outputs[i].clone(), &ty.shape[..], ty.dtype)
+        };
+        let skips = usize::from(self.has_norm) + 1;
+        Ok(Ran {
+            loss: output(0)?,
+            norm: self.has_norm.then(|| output(1)).transpose()?,
+            is_skipped: self.has_skips && output(skips)?.to_scalar()?,
+        })
+    }
+
+    /// The keys that the last run drew by.
+    pub(super) fn keys(&self) -> &[Storage] {
+        &self.data[..self.keys.placeholders().len()]
+    }
+
+    /// A batch's types, by which programs are found.
+    pub(super) fn types(batch: &[&Tensor]) -> Vec<TensorType> {
+        let ty = |tensor: &&Tensor| TensorType::new(tensor.shape(), tensor.dtype());
+        batch.iter().map(ty).collect()
+    }
+}
+
+/// A placeholder of a type.
+pub(super) fn placeholder(ty: &TensorType) -> RusTorchResult<Tensor> {
+    let dtype: DType = ty.dtype;
+    Tensor::placeholder(&ty.shape[..], dtype)
+}

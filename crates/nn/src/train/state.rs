@@ -1,0 +1,131 @@
+//! What training goes on from, as tensors by name.
+
+use rustorch_files::Tensors;
+use rustorch_ir::DType;
+use rustorch_tensor::{GeneratorState, RusTorchResult, Tensor, default_generator};
+
+use super::TrainStep;
+use crate::error::require;
+use crate::nn::Module;
+use crate::optim::Rule;
+
+/// The version of what [`TrainStep::state_dict`] gives.
+const VERSION: i64 = 1;
+
+/// The tensors of a part, by their names in it.
+fn part(state: &Tensors, prefix: &str) -> Tensors {
+    let mut part = Tensors::new();
+    for (name, tensor) in state.iter() {
+        if let Some(name) = name.strip_prefix(prefix) {
+            part.insert(name, tensor.clone());
+        }
+    }
+    part
+}
+
+impl<M: Module, R: Rule> TrainStep<M, R> {
+    /// All that training goes on from, by name: `module.…`, `optimizer.…`, `scheduler.…`, the number of steps, where the
+    /// default generator stands, and sums of gradients that have had no update yet. Tensors are handles on the memory
+    /// that steps write over: files keep what is in it now.
+    ///
+    /// # Errors
+    /// More than memory could hold.
+    pub fn state_dict(&self) -> RusTorchResult<Tensors> {
+        let mut state = Tensors::new();
+        let generator = default_generator().state();
+        let numbers = [
+            VERSION,
+            self.steps as i64,
+            self.batches as i64,
+            generator.seed as i64,
+            generator.drawn as i64,
+        ];
+        state.insert("train", Tensor::from_slice(&numbers, numbers.len())?);
+        let mut add = |prefix: &str, part: Tensors| {
+            for (name, tensor) in part.iter() {
+                state.insert(format!("{prefix}{name}"), tensor.clone());
+            }
+        };
+        add("module.", self.module.state_dict());
+        add("optimizer.", self.optimizer.state_dict()?);
+        if let Some(scheduler) = &self.scheduler {
+            add("scheduler.", scheduler.state_dict()?);
+        }
+        for (i, sum) in self.sums.iter().enumerate().filter(|_| self.batches > 0) {
+            state.insert(format!("sums.{i}"), sum.clone());
+        }
+        Ok(state)
+    }
+
+    /// Takes what [`TrainStep::state_dict`] gave, also in the place of what was lost with a device: further steps give
+    /// what they would have given then. Nothing is changed unless all of it fits.
+    ///
+    /// # Errors
+    /// What is no such state, is of a newer version, of another module, optimiser or schedule.
+    pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
+        const NAME: &str = "load_state_dict";
+        let numbers = state.opt("train").filter(|x| x.dtype() == DType::I64);
+        let numbers = numbers.map(|x| x.to_vec::<i64>()).transpose()?;
+        let version = numbers
+            .as_ref()
+            .and_then(|numbers| numbers.first().copied());
+        let expected = format_args!("a state of training of version {VERSION}");
+        let got = match version {
+            Some(version) => format!("version {version} (a newer rustorch reads it)"),
+            None => "the state of something else".to_owned(),
+        };
+        require(NAME, version.is_none_or(|v| v <= VERSION), expected, &got)?;
+        let Some(&[VERSION, steps, batches, seed, drawn]) = numbers.as_deref() else {
+            return require(NAME, false, expected, got);
+        };
+        let count = state
+            .names()
+            .filter(|name| name.starts_with("sums."))
+            .count();
+        let sums = (0..count).map(|i| state.get(&format!("sums.{i}")).cloned());
+        let sums: Option<Vec<Tensor>> = sums.map(Result::ok).collect();
+        let expected = "sums of gradients with no gap";
+        require(NAME, sums.is_some(), expected, "others")?;
+        let has_scheduler = state.names().any(|name| name.starts_with("scheduler."));
+        let (expected, got) = match self.scheduler {
+            Some(_) => ("the state of a schedule", "none"),
+            None => ("no schedule", "the state of one"),
+        };
+        require(
+            NAME,
+            has_scheduler == self.scheduler.is_some(),
+            expected,
+            got,
+        )?;
+        let optimizer = self
+            .optimizer
+            .check_state_dict(&part(state, "optimizer."))?;
+        if let Some(scheduler) = &mut self.scheduler {
+            let before = scheduler.state_dict()?;
+            scheduler.load_state_dict(&part(state, "scheduler."))?;
+            let loaded = self.module.load_state_dict(&part(state, "module."), true);
+            if let Err(error) = loaded {
+                scheduler.load_state_dict(&before)?;
+                return Err(error);
+            }
+        } else {
+            self.module.load_state_dict(&part(state, "module."), true)?;
+        }
+        self.optimizer.install(optimizer);
+        let own = |sum: &Tensor| {
+            let mut memory = sum.zeros_like()?;
+            memory.copy_(&sum.detach())?;
+            memory.eval()?;
+            Ok(memory)
+        };
+        let sums = sums.unwrap_or_default();
+        self.sums = sums.iter().map(own).collect::<RusTorchResult<_>>()?;
+        (self.steps, self.batches) = (steps as u64, batches as usize);
+        self.forget_programs();
+        default_generator().set_state(GeneratorState {
+            seed: seed as u64,
+            drawn: drawn as u64,
+        });
+        Ok(())
+    }
+}

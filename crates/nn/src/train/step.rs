@@ -1,0 +1,486 @@
+//! Steps of training as programs.
+
+use std::collections::HashMap;
+
+use rustorch_ir::Scalar;
+use rustorch_runtime::Storage;
+use rustorch_tensor::autograd::grad_with;
+use rustorch_tensor::replay::{RandomKeys, record_keys};
+use rustorch_tensor::{GradOptions, RusTorchError, RusTorchResult, Tensor, no_grad};
+
+use super::anomaly::Suspect;
+use super::program::{Kind, Program, Ran, Recorded, placeholder};
+use crate::amp::{GradScaler, non_finite};
+use crate::error::require;
+use crate::nn::{Leaf, Module, get_total_norm, scaled};
+use crate::optim::lr_scheduler::{LrScheduler, Schedule};
+use crate::optim::{Optimizer, Rule};
+
+const NAME: &str = "TrainStep";
+
+/// Programs that are kept: of batches of other shapes, such as the last one of an epoch.
+const KEPT: usize = 8;
+
+/// What computes the loss of a batch.
+type Loss<M> = dyn Fn(&M, &[Tensor]) -> RusTorchResult<Tensor> + Send + Sync;
+
+/// A step of training as one program: the loss of a batch, its gradients, their clipping, and the update of parameters
+/// and optimiser, in their memory.
+///
+/// The function that computes the loss is called to record the step, once for each set of shapes; from then on steps
+/// run what was recorded. Learning rates, numbers of steps and the keys of random numbers are data of it, so that
+/// schedules and dropout need no other program. An optimiser's first step, which has no state to read yet, is one of
+/// its own. The numbers are those of the same step made by [`Tensor::backward`] and [`Optimizer::step`].
+///
+/// ```
+/// # extern crate rustorch_nn as rustorch;
+/// use rustorch::nn::{Forward, Linear, MSELoss, Module};
+/// use rustorch::optim::{SGD, SGDOptions};
+/// use rustorch::train::TrainStep;
+/// use rustorch_tensor::{RusTorchResult, tensor};
+///
+/// # fn main() -> RusTorchResult<()> {
+/// let net = Linear::new(1, 1)?;
+/// let sgd = SGD::new(net.named_parameters(), SGDOptions::default().lr(0.1))?;
+/// let mut train = TrainStep::new(net, sgd, |net, batch| {
+///     MSELoss::default().forward(&net.forward(&batch[0])?, &batch[1])
+/// });
+/// let (x, y) = (tensor![[1.0], [2.0]], tensor![[2.0], [4.0]]);
+/// let first = train.step(&[&x, &y])?;
+/// let mut last = first.clone();
+/// for _ in 0..20 {
+///     last = train.step(&[&x, &y])?;
+/// }
+/// assert!(last.item()? < first.item()?);
+/// # Ok(())
+/// # }
+/// ```
+pub struct TrainStep<M, R: Rule> {
+    pub(super) module: M,
+    pub(super) optimizer: Optimizer<R>,
+    loss: Box<Loss<M>>,
+    /// The largest norm of the gradients, and which norm.
+    clip: Option<(f64, f64)>,
+    /// Batches of an update.
+    every: usize,
+    is_checked: bool,
+    scaler: Option<GradScaler>,
+    /// Is looked for numbers that are not finite?
+    detects_anomaly: bool,
+    /// Sums of the gradients of batches, of parameters that want one; none where each batch has its update.
+    pub(super) sums: Vec<Tensor>,
+    /// Batches since the last update.
+    pub(super) batches: usize,
+    /// Batches so far.
+    pub(super) steps: u64,
+    pub(super) scheduler: Option<LrScheduler<Box<dyn Schedule>>>,
+    programs: Vec<Program>,
+    norm: Option<Tensor>,
+}
+
+impl<M: Module, R: Rule> TrainStep<M, R> {
+    /// Of a module, the optimiser of its parameters, and what computes the loss of a batch, a real tensor of one element.
+    /// What `loss` does with values, such as a branch, is done when it is recorded.
+    pub fn new(
+        module: M,
+        optimizer: Optimizer<R>,
+        loss: impl Fn(&M, &[Tensor]) -> RusTorchResult<Tensor> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            module,
+            optimizer,
+            loss: Box::new(loss),
+            clip: None,
+            every: 1,
+            is_checked: false,
+            scaler: None,
+            detects_anomaly: false,
+            sums: Vec::new(),
+            batches: 0,
+            steps: 0,
+            scheduler: None,
+            programs: Vec::new(),
+            norm: None,
+        }
+    }
+
+    /// The same with gradients clipped as by [`clip_grad_norm_`](crate::nn::clip_grad_norm_), without a look at the norm;
+    /// [`TrainStep::grad_norm`] gives it.
+    ///
+    /// # Errors
+    /// A largest norm that is negative or no number.
+    pub fn clip_grad_norm(mut self, max_norm: f64, norm_type: f64) -> RusTorchResult<Self> {
+        let expected = "a largest norm of 0 or more";
+        require("clip_grad_norm", max_norm >= 0.0, expected, max_norm)?;
+        self.clip = Some((max_norm, norm_type));
+        Ok(self)
+    }
+
+    /// The same with an update for every so many batches, by the mean of their gradients: what a batch that is as large
+    /// as all of them together would do, where losses are means.
+    ///
+    /// # Errors
+    /// No batch at all.
+    pub fn accumulate(mut self, batches: usize) -> RusTorchResult<Self> {
+        require("accumulate", batches > 0, "1 batch or more", batches)?;
+        self.every = batches;
+        Ok(self)
+    }
+
+    /// The same with learning rates that follow a schedule, update by update.
+    ///
+    /// # Errors
+    /// As [`LrScheduler::new`].
+    pub fn schedule(mut self, schedule: impl Schedule + 'static) -> RusTorchResult<Self> {
+        let schedule: Box<dyn Schedule> = Box::new(schedule);
+        self.scheduler = Some(LrScheduler::new(&mut self.optimizer, schedule)?);
+        Ok(self)
+    }
+
+    /// The same with losses that are scaled for gradients of `f16`, and updates that are left out where those became infinite.
+    /// The optimiser's numbers of steps count the others alone, so that a step waits until it is known.
+    #[must_use]
+    pub fn grad_scaler(mut self, scaler: GradScaler) -> Self {
+        self.scaler = Some(scaler);
+        self
+    }
+
+    /// The scaler.
+    pub fn scaler(&self) -> Option<&GradScaler> {
+        self.scaler.as_ref()
+    }
+
+    /// The same, with each step's loss and gradients looked at before anything is updated: an infinite one, or `NaN`, is an
+    /// error that names step, operation and module, by computing the step once more with a look at every value. Each step
+    /// waits for that. Beside a [`GradScaler`], whose updates are left out instead, it looks at the loss alone.
+    #[must_use]
+    pub fn detect_anomaly(mut self) -> Self {
+        self.detects_anomaly = true;
+        self
+    }
+
+    /// The same for a caller who checks what kernels would refuse, such as indices of classes and tokens: devices that
+    /// can work behind the caller's back then do, and a step returns before it is done.
+    #[must_use]
+    pub fn with_checked_values(mut self) -> Self {
+        self.is_checked = true;
+        self
+    }
+
+    /// The module.
+    pub fn module(&self) -> &M {
+        &self.module
+    }
+
+    /// The module, which may be changed: steps are recorded anew.
+    pub fn module_mut(&mut self) -> &mut M {
+        self.forget_programs();
+        &mut self.module
+    }
+
+    /// Has steps recorded anew.
+    pub(super) fn forget_programs(&mut self) {
+        self.programs.clear();
+    }
+
+    /// The optimiser.
+    pub fn optimizer(&self) -> &Optimizer<R> {
+        &self.optimizer
+    }
+
+    /// The optimiser, whose learning rates a schedule may change, or what was saved be loaded into.
+    pub fn optimizer_mut(&mut self) -> &mut Optimizer<R> {
+        &mut self.optimizer
+    }
+
+    /// How many batches there were so far, also before what was loaded was saved.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Module and optimiser.
+    pub fn into_parts(self) -> (M, Optimizer<R>) {
+        (self.module, self.optimizer)
+    }
+
+    /// The norm of the last update's gradients before they were clipped; `None` where they are not.
+    pub fn grad_norm(&self) -> Option<&Tensor> {
+        self.norm.as_ref()
+    }
+
+    /// Makes a step by a batch, whose tensors are what the function of [`TrainStep::new`] is given, and returns the loss
+    /// before it. Nothing waits for the loss until it is read.
+    ///
+    /// # Errors
+    /// An option of the optimiser that has no such value; those of the function; a loss that is not a real number, or
+    /// has nothing to do with the parameters. Failures that no device could make good: where
+    /// [`is_data_lost`](rustorch_tensor::RusTorchError::is_data_lost) says so, parameters and states are to be
+    /// loaded again, from a checkpoint.
+    pub fn step(&mut self, batch: &[&Tensor]) -> RusTorchResult<Tensor> {
+        let storages = batch.iter().map(|tensor| tensor.storage());
+        let storages: Vec<Storage> = storages.collect::<RusTorchResult<_>>()?;
+        let updates = self.batches + 1 >= self.every;
+        let (program, numbers) = self.program(batch, updates)?;
+        let Ran {
+            loss,
+            norm,
+            is_skipped,
+        } = self.programs[program].run(&storages, numbers)?;
+        if self.detects_anomaly {
+            let is_finite = loss.item()?.is_finite();
+            if !is_finite || is_skipped && self.scaler.is_none() {
+                return Err(self.anomaly(program, storages)?);
+            }
+        }
+        self.steps += 1;
+        match &self.programs[program].update {
+            Some(update) => {
+                if !is_skipped {
+                    self.optimizer.advance(update);
+                }
+                self.batches = 0;
+                self.norm = norm;
+                if let Some(scheduler) = &mut self.scheduler {
+                    scheduler.step(&mut self.optimizer)?;
+                }
+            }
+            None => self.batches += 1,
+        }
+        Ok(loss)
+    }
+
+    /// The program of such a step, recorded if it is a new one, and its numbers.
+    fn program(
+        &mut self,
+        batch: &[&Tensor],
+        updates: bool,
+    ) -> RusTorchResult<(usize, Vec<Scalar>)> {
+        let kind = Kind {
+            batch: Program::types(batch),
+            updates,
+            memory: self.optimizer.memory(),
+        };
+        // Memory that is no more is that of no later step.
+        self.programs
+            .retain(|program| program.kind.memory == kind.memory);
+        if let Some(known) = self.programs.iter().position(|p| p.kind == kind) {
+            let numbers = match &self.programs[known].update {
+                Some(update) => self.optimizer.numbers(update)?,
+                None => Some(Vec::new()),
+            };
+            match numbers {
+                Some(numbers) => return Ok((known, numbers)),
+                None => drop(self.programs.remove(known)),
+            }
+        }
+        // What was lost with a device is nothing to record a step of.
+        self.check_memory()?;
+        let placeholders = kind.batch.iter().map(placeholder);
+        let placeholders: Vec<Tensor> = placeholders.collect::<RusTorchResult<_>>()?;
+        let recorded = self.record(&placeholders, updates);
+        if recorded.is_err() {
+            // A device may be lost while there is recorded.
+            self.check_memory()?;
+        }
+        let recorded = recorded?;
+        let program = Program::new(kind, &placeholders, recorded, self.is_checked)?;
+        if self.programs.len() == KEPT {
+            self.programs.remove(0);
+        }
+        let numbers = program.first_numbers();
+        self.programs.push(program);
+        Ok((self.programs.len() - 1, numbers))
+    }
+
+    /// Fails if something that steps write over was lost with a device.
+    fn check_memory(&self) -> RusTorchResult<()> {
+        let state = self.module.state_dict();
+        let mut tensors: Vec<&Tensor> = state.iter().map(|(_, tensor)| tensor).collect();
+        tensors.extend(self.optimizer.tensors().chain(&self.sums));
+        tensors
+            .iter()
+            .try_for_each(|tensor| tensor.storage().map(drop))
+    }
+
+    /// The optimiser's parameters that want a gradient.
+    fn wanted(&self) -> Vec<Tensor> {
+        let groups = self.optimizer.param_groups().iter();
+        let all = groups.flat_map(|group| group.named_parameters().map(|(_, tensor)| tensor));
+        all.filter(|p| p.requires_grad()).cloned().collect()
+    }
+
+    /// The error that says where the numbers of the last run of a program stop being finite.
+    fn anomaly(
+        &mut self,
+        program: usize,
+        mut inputs: Vec<Storage>,
+    ) -> RusTorchResult<RusTorchError> {
+        inputs.extend_from_slice(self.programs[program].keys());
+        let batch = self.programs[program].kind.batch.iter().map(placeholder);
+        let batch: Vec<Tensor> = batch.collect::<RusTorchResult<_>>()?;
+        let wanted = self.wanted();
+        let ((results, _), keys) = self.recorded(|this| {
+            let (loss, gradients) = this.differentiated(&batch, &wanted)?;
+            Ok([loss.detach()]
+                .into_iter()
+                .chain(gradients.into_iter().flatten())
+                .collect::<Vec<_>>())
+        })?;
+        let suspect = Suspect {
+            step: self.steps,
+            batch: &batch,
+            keys: &keys,
+            inputs: &inputs,
+            results: &results,
+            parameters: &self.module.named_parameters(),
+        };
+        suspect.first_anomaly()
+    }
+
+    /// The loss of a batch, and its gradients by parameters.
+    fn differentiated(
+        &self,
+        batch: &[Tensor],
+        wanted: &[Tensor],
+    ) -> RusTorchResult<(Tensor, Vec<Option<Tensor>>)> {
+        let loss = (self.loss)(&self.module, batch)?;
+        let fits = loss.numel() == 1 && loss.dtype().is_float() && loss.requires_grad();
+        let expected = "a loss of one real number that follows from parameters";
+        let got = format_args!("{}{:?}", loss.dtype(), loss.shape());
+        require(NAME, fits, expected, got)?;
+        let seed = Tensor::full(loss.shape(), 1.0 / self.every as f64, loss.dtype())?;
+        let seed = match &self.scaler {
+            Some(scaler) => scaler.scale(&seed)?,
+            None => seed,
+        };
+        let options = GradOptions::default().gradient(&seed).allow_unused(true);
+        let parameters: Vec<&Tensor> = wanted.iter().collect();
+        let gradients = grad_with(&[&loss], &parameters, &options)?;
+        Ok((loss, gradients))
+    }
+
+    /// Records something of a step, with what forward writes, such as running statistics: that is written when the program
+    /// runs.
+    fn recorded<T>(
+        &self,
+        f: impl FnOnce(&Self) -> RusTorchResult<T>,
+    ) -> RusTorchResult<((T, Vec<Tensor>), RandomKeys)> {
+        let mut buffers = self.module.buffers().into_iter();
+        let recorded = record_keys(|| f(self));
+        let mut changed = Vec::new();
+        self.module.visit("", &mut |_, leaf| {
+            if let Leaf::Buffer(buffer) = leaf
+                && let Some(before) = buffers.next()
+            {
+                let after = buffer.get();
+                if !after.is_ready() {
+                    changed.push(after);
+                    buffer.set(before);
+                }
+            }
+        });
+        let (result, keys) = recorded?;
+        Ok(((result, changed), keys))
+    }
+
+    /// Records a step.
+    fn record(
+        &mut self,
+        batch: &[Tensor],
+        updates: bool,
+    ) -> RusTorchResult<(Recorded, RandomKeys)> {
+        let wanted = self.wanted();
+        if self.every > 1 && self.sums.len() != wanted.len() {
+            let sums = wanted.iter().map(|parameter| {
+                let sum = parameter.detach().zeros_like()?;
+                sum.storage()?;
+                Ok(sum)
+            });
+            self.sums = sums.collect::<RusTorchResult<_>>()?;
+        }
+        let ((mut recorded, changed), keys) = self.recorded(|this| {
+            let (loss, gradients) = this.differentiated(batch, &wanted)?;
+            no_grad(|| this.update(loss.detach(), &wanted, gradients, updates))
+        })?;
+        recorded.written.extend(changed);
+        Ok((recorded, keys))
+    }
+
+    /// Records what follows from the gradients of parameters.
+    fn update(
+        &self,
+        loss: Tensor,
+        wanted: &[Tensor],
+        gradients: Vec<Option<Tensor>>,
+        updates: bool,
+    ) -> RusTorchResult<Recorded> {
+        let mut recorded = Recorded {
+            loss,
+            norm: None,
+            skips: None,
+            written: Vec::new(),
+            update: None,
+        };
+        let found = wanted.iter().zip(gradients).enumerate();
+        let found = found.filter_map(|(i, (parameter, gradient))| Some((i, parameter, gradient?)));
+        let mut found: Vec<(usize, &Tensor, Tensor)> = found.collect();
+        let expected = "a loss that follows from parameters of the optimiser";
+        require(NAME, !found.is_empty(), expected, "one of others")?;
+        if self.detects_anomaly && self.scaler.is_none() {
+            let found = found.iter().map(|(_, _, gradient)| gradient.clone());
+            let loss = recorded.loss.reshape([0usize; 0])?;
+            recorded.skips = Some(non_finite(&found.chain([loss]).collect::<Vec<_>>())?);
+        }
+        if self.every > 1 {
+            for (i, _, gradient) in &mut found {
+                let memory = &self.sums[*i];
+                let sum = memory.add(&*gradient)?;
+                let mut written = memory.clone();
+                let next = if updates {
+                    memory.zeros_like()?
+                } else {
+                    sum.clone()
+                };
+                written.copy_(&match &recorded.skips {
+                    Some(skips) => Tensor::where_(skips, memory, &next)?,
+                    None => next,
+                })?;
+                recorded.written.push(written);
+                *gradient = sum;
+            }
+        }
+        if !updates {
+            return Ok(recorded);
+        }
+        if let Some(scaler) = &self.scaler {
+            let gradients: Vec<Tensor> = found.iter().map(|(_, _, g)| g.clone()).collect();
+            let unscaled = scaler.unscaled(&gradients)?;
+            let skips = non_finite(&unscaled)?;
+            for ((_, _, gradient), unscaled) in found.iter_mut().zip(unscaled) {
+                *gradient = unscaled;
+            }
+            recorded.written.extend(scaler.record_update(&skips)?);
+            recorded.skips = Some(skips);
+        }
+        if let Some((max_norm, norm_type)) = self.clip {
+            let gradients: Vec<Tensor> = found.iter().map(|(_, _, g)| g.clone()).collect();
+            let norm = get_total_norm(&gradients, norm_type, false)?;
+            let clipped = scaled(&gradients, max_norm, &norm)?;
+            for ((_, _, gradient), clipped) in found.iter_mut().zip(clipped) {
+                *gradient = clipped;
+            }
+            recorded.norm = Some(norm);
+        }
+        let memory = |parameter: &Tensor| parameter.storage_in_memory().map(|memory| memory.id());
+        let gradients = found
+            .into_iter()
+            .map(|(_, parameter, g)| (memory(parameter), g));
+        let gradients: HashMap<Option<usize>, Tensor> = gradients.collect();
+        let gradient = |parameter: &Tensor| gradients.get(&memory(parameter)).cloned();
+        recorded.update = Some(
+            self.optimizer
+                .record_update(gradient, recorded.skips.as_ref())?,
+        );
+        Ok(recorded)
+    }
+}

@@ -1,0 +1,356 @@
+//! Steps that are recorded once and run often: the numbers of steps made one by one, bit by bit, and what they are
+//! not for.
+
+extern crate rustorch_nn as rustorch;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustorch::nn::{
+    self, BatchNorm1d, CrossEntropyLoss, Dropout, Forward, GELU, LayerNorm, Linear, MSELoss,
+    Module, Sequential, sequential,
+};
+use rustorch::optim::lr_scheduler::{CosineAnnealingLR, LrScheduler};
+use rustorch::optim::{
+    ASGDOptions, AdafactorOptions, AdamOptions, AdamW, AdamWOptions, NAdamOptions, Optimizer,
+    RAdamOptions, RpropOptions, Rule, SGD, SGDOptions,
+};
+use rustorch::train::TrainStep;
+use rustorch_cpu::Cpu;
+use rustorch_ir::DType;
+use rustorch_runtime::{Backend, Routing, Runtime};
+use rustorch_tensor::{
+    Generator, RusTorchResult, Tensor, checkpoint, default_generator, eval_all, manual_seed,
+    tensor, with_runtime,
+};
+
+/// Held by who draws random numbers, whose generator is the process's.
+fn generator() -> MutexGuard<'static, ()> {
+    static GENERATOR: Mutex<()> = Mutex::new(());
+    GENERATOR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What some steps came to.
+#[derive(PartialEq, Debug)]
+struct Trained {
+    losses: Vec<u32>,
+    state: Vec<(String, Vec<u32>)>,
+    /// Where the generator stands.
+    drawn: u64,
+}
+
+impl Trained {
+    fn new(losses: &[Tensor], net: &impl Module) -> RusTorchResult<Self> {
+        let bits = |x: &Tensor| -> RusTorchResult<Vec<u32>> {
+            let numbers = x.to_dtype(DType::F32)?.flatten(0, -1)?.to_vec::<f32>()?;
+            Ok(numbers.into_iter().map(f32::to_bits).collect())
+        };
+        let state = net.state_dict();
+        let state = state.iter().map(|(n, x)| Ok((n.to_owned(), bits(x)?)));
+        Ok(Self {
+            losses: losses
+                .iter()
+                .map(|loss| Ok(bits(loss)?[0]))
+                .collect::<RusTorchResult<_>>()?,
+            state: state.collect::<RusTorchResult<_>>()?,
+            drawn: default_generator().state().drawn,
+        })
+    }
+}
+
+fn network() -> RusTorchResult<Sequential> {
+    Ok(sequential![
+        Linear::new(3, 8)?,
+        BatchNorm1d::new(8)?,
+        GELU::default(),
+        Dropout::new(0.2)?,
+        LayerNorm::new(8)?,
+        nn::spectral_norm(Linear::new(8, 8)?, 1, 1e-12)?,
+        Linear::new(8, 1)?,
+    ])
+}
+
+fn loss(net: &Sequential, x: &Tensor, y: &Tensor) -> RusTorchResult<Tensor> {
+    MSELoss::default().forward(&net.forward(x)?, y)
+}
+
+/// Batches of a seed's own.
+fn batches(count: usize) -> RusTorchResult<Vec<[Tensor; 2]>> {
+    let generator = Generator::new(5);
+    let batch = |_| {
+        let x = generator.randn([4, 3], DType::F32)?;
+        let y = x.sum(1, true)?;
+        x.eval()?;
+        y.eval()?;
+        Ok([x, y])
+    };
+    (0..count).map(batch).collect()
+}
+
+/// Steps one by one, or as programs; an update for every so many batches.
+fn train<R: Rule + 'static>(
+    options: R,
+    steps: usize,
+    every: usize,
+    is_program: bool,
+) -> RusTorchResult<Trained> {
+    manual_seed(3);
+    let net = network()?;
+    let mut optimizer = Optimizer::new(net.named_parameters(), options)?;
+    let mut scheduler = LrScheduler::new(&mut optimizer, CosineAnnealingLR::new(20usize))?;
+    let batches = batches(steps)?;
+    let mut losses = Vec::new();
+    if is_program {
+        let step = TrainStep::new(net, optimizer, |net, batch| loss(net, &batch[0], &batch[1]));
+        let mut train = step.clip_grad_norm(0.5, 2.0)?.accumulate(every)?;
+        for (i, [x, y]) in batches.iter().enumerate() {
+            losses.push(train.step(&[x, y])?);
+            if (i + 1) % every == 0 {
+                assert!(
+                    train
+                        .grad_norm()
+                        .is_some_and(|norm| norm.item().unwrap() > 0.0)
+                );
+                scheduler.step(train.optimizer_mut())?;
+            }
+        }
+        return Trained::new(&losses, train.module());
+    }
+    for (i, [x, y]) in batches.iter().enumerate() {
+        let value = loss(&net, x, y)?;
+        value.div(every as f64)?.backward()?;
+        losses.push(value.detach());
+        // Before the next batch writes over what the spectral norm reads.
+        let gradients: Vec<Tensor> = net.parameters().iter().filter_map(Tensor::grad).collect();
+        eval_all(&gradients.iter().chain([&value]).collect::<Vec<_>>())?;
+        if (i + 1) % every == 0 {
+            nn::clip_grad_norm_(&net.parameters(), 0.5, 2.0, false)?;
+            optimizer.step()?;
+            optimizer.zero_grad();
+            scheduler.step(&mut optimizer)?;
+        }
+    }
+    Trained::new(&losses, &net)
+}
+
+#[test]
+fn programs_are_steps_bit_by_bit() -> RusTorchResult<()> {
+    fn same(options: impl Rule + 'static, every: usize) -> RusTorchResult<()> {
+        let expected = train(options.clone(), 9, every, false)?;
+        assert_eq!(train(options, 9, every, true)?, expected);
+        Ok(())
+    }
+    let _alone = generator();
+    for every in [1, 3] {
+        same(AdamWOptions::default().lr(0.01), every)?;
+        let momentum = SGDOptions::default().lr(0.01).momentum(0.9);
+        same(momentum.dampening(0.1), every)?;
+    }
+    // The steps of these are other programs later on, or have numbers that follow from the shape.
+    same(RAdamOptions::default(), 1)?;
+    same(NAdamOptions::default(), 1)?;
+    same(ASGDOptions::default().t0(2.0), 1)?;
+    same(RpropOptions::default(), 1)?;
+    same(AdafactorOptions::default(), 1)?;
+    same(AdamOptions::default().amsgrad(true).weight_decay(0.1), 1)
+}
+
+#[test]
+fn steps_are_recorded_once_for_a_shape() -> RusTorchResult<()> {
+    let _alone = generator();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let net = Linear::new(3, 1)?;
+    let adam = AdamW::new(net.named_parameters(), AdamWOptions::default())?;
+    let counted = calls.clone();
+    let mut train = TrainStep::new(net, adam, move |net, batch| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        MSELoss::default().forward(&net.forward(&batch[0])?, &batch[1])
+    });
+    let (full, last) = (batches(3)?, Tensor::ones([2, 3], DType::F32)?);
+    let target = Tensor::ones([2, 1], DType::F32)?;
+    for _ in 0..4 {
+        for [x, y] in &full {
+            train.step(&[x, y])?;
+        }
+        train.step(&[&last, &target])?;
+    }
+    // The first step has no state to read.
+    assert_eq!(calls.load(Ordering::Relaxed), 3);
+    train.module_mut().eval();
+    train.step(&[&last, &target])?;
+    assert_eq!(calls.load(Ordering::Relaxed), 4);
+    // What is loaded is other memory.
+    let state = train.optimizer().state_dict()?;
+    train.optimizer_mut().load_state_dict(&state)?;
+    train.step(&[&last, &target])?;
+    assert_eq!(calls.load(Ordering::Relaxed), 5);
+    Ok(())
+}
+
+#[test]
+fn ten_thousand_steps_are_planned_once_and_take_no_more_memory() -> RusTorchResult<()> {
+    let _alone = generator();
+    let cpu: Arc<dyn Backend> = Arc::new(Cpu::new(1));
+    let runtime = Runtime::new([cpu]);
+    with_runtime(&runtime, Routing::AUTO, || {
+        manual_seed(0);
+        let net = sequential![Linear::new(3, 4)?, Dropout::new(0.1)?, Linear::new(4, 1)?];
+        let adam = AdamW::new(net.named_parameters(), AdamWOptions::default().lr(1e-3))?;
+        let mut train = TrainStep::new(net, adam, |net, batch| loss(net, &batch[0], &batch[1]));
+        let mut scheduler =
+            LrScheduler::new(train.optimizer_mut(), CosineAnnealingLR::new(10_000usize))?;
+        let batch = batches(1)?.remove(0);
+        let used = || {
+            runtime
+                .memory()
+                .pools()
+                .iter()
+                .map(|p| p.in_use)
+                .sum::<u64>()
+        };
+        let mut start = (0, 0);
+        for step in 0..10_000 {
+            train.step(&[&batch[0], &batch[1]])?;
+            scheduler.step(train.optimizer_mut())?;
+            if step == 1 {
+                let plans = runtime.plans();
+                start = (plans.new + plans.outdated + plans.evicted, used());
+            }
+        }
+        let plans = runtime.plans();
+        let end = (plans.new + plans.outdated + plans.evicted, used());
+        assert_eq!(end, start, "plans and bytes");
+        assert!(train.step(&[&batch[0], &batch[1]])?.item()?.is_finite());
+        Ok(())
+    })
+}
+
+#[test]
+fn checkpointed_layers_draw_the_same_numbers_twice() -> RusTorchResult<()> {
+    let _alone = generator();
+    #[derive(Clone, Module)]
+    struct Net {
+        hidden: Linear,
+        dropout: Dropout,
+        output: Linear,
+    }
+    impl Forward for Net {
+        fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
+            let hidden = self.dropout.forward(&self.hidden.forward(x)?)?;
+            self.output.forward(&hidden)
+        }
+    }
+    let steps = |is_checkpointed: bool| {
+        manual_seed(1);
+        let net = Net {
+            hidden: Linear::new(3, 8)?,
+            dropout: Dropout::new(0.5)?,
+            output: Linear::new(8, 1)?,
+        };
+        let sgd = SGD::new(net.named_parameters(), SGDOptions::default().lr(0.1))?;
+        let mut train = TrainStep::new(net, sgd, move |net, batch| {
+            let again = net.clone();
+            let y = match is_checkpointed {
+                true => checkpoint(move |x| again.forward(x[0]), &[&batch[0]])?,
+                false => net.forward(&batch[0])?,
+            };
+            MSELoss::default().forward(&y, &batch[1])
+        });
+        let losses = batches(4)?;
+        let losses = losses.iter().map(|[x, y]| train.step(&[x, y]));
+        let losses: Vec<Tensor> = losses.collect::<RusTorchResult<_>>()?;
+        Trained::new(&losses, train.module())
+    };
+    assert_eq!(steps(true)?, steps(false)?);
+    Ok(())
+}
+
+#[test]
+fn losses_of_classes_and_frozen_layers() -> RusTorchResult<()> {
+    let _alone = generator();
+    manual_seed(0);
+    let mut net = sequential![Linear::new(3, 8)?, nn::Tanh, Linear::new(8, 3)?];
+    let frozen = net.named_parameters().remove(0).1.to_vec::<f32>()?;
+    let mut count = 0;
+    net.change_parameters(&mut |parameter| {
+        count += 1;
+        parameter.requires_grad_(count > 2)?;
+        Ok(())
+    })?;
+    let sgd = SGD::new(net.named_parameters(), SGDOptions::default().lr(0.5))?;
+    let mut train = TrainStep::new(net, sgd, |net, batch| {
+        CrossEntropyLoss::default().forward(&net.forward(&batch[0])?, &batch[1])
+    });
+    let x = Tensor::eye(3, DType::F32)?;
+    let first = train.step(&[&x, &tensor![0i64, 1, 2]])?.item()?;
+    for _ in 0..50 {
+        train.step(&[&x, &tensor![0i64, 1, 2]])?;
+    }
+    assert!(train.step(&[&x, &tensor![0i64, 1, 2]])?.item()? < 0.5 * first);
+    assert_eq!(train.module().parameters()[0].to_vec::<f32>()?, frozen);
+    // A class that there is none of fails before anything is written.
+    let before = Trained::new(&[], train.module())?.state;
+    let error = train.step(&[&x, &tensor![0i64, 1, 7]]).unwrap_err();
+    assert!(error.to_string().contains('7'), "{error}");
+    assert_eq!(Trained::new(&[], train.module())?.state, before);
+    Ok(())
+}
+
+#[test]
+fn what_is_wrong_is_told() -> RusTorchResult<()> {
+    let _alone = generator();
+    let new = || {
+        let net = Linear::new(3, 1)?;
+        let sgd = SGD::new(net.named_parameters(), SGDOptions::default())?;
+        RusTorchResult::Ok((net, sgd))
+    };
+    let [x, y] = batches(1)?.remove(0);
+    let told = |error: RusTorchResult<()>, expected: &str| {
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let (net, sgd) = new()?;
+    let mse = |net: &Linear, batch: &[Tensor]| {
+        MSELoss::default().forward(&net.forward(&batch[0])?, &batch[1])
+    };
+    let mut train = TrainStep::new(net, sgd, mse);
+    train.step(&[&x, &y])?;
+    train.optimizer_mut().param_groups_mut()[0].options.lr = f64::NAN;
+    told(train.step(&[&x, &y]).map(drop), "lr of 0 or more");
+    let wrong = |loss: fn(&Linear, &[Tensor]) -> RusTorchResult<Tensor>, expected: &str| {
+        let (net, sgd) = new()?;
+        told(
+            TrainStep::new(net, sgd, loss).step(&[&x]).map(drop),
+            expected,
+        );
+        RusTorchResult::Ok(())
+    };
+    wrong(
+        |net, batch| net.forward(&batch[0]),
+        "a loss of one real number",
+    )?;
+    wrong(|_, batch| batch[0].mean_all(), "follows from parameters")?;
+    wrong(
+        |net, batch| {
+            let noise = Generator::new(0).randn([4, 3], DType::F32)?;
+            net.forward(&batch[0].add(&noise)?)?.mean_all()
+        },
+        "the default generator",
+    )?;
+    wrong(
+        |net, batch| {
+            let y = net.forward(&batch[0])?.mean_all()?;
+            y.item().and_then(|y| Tensor::scalar(y, DType::F32))
+        },
+        "a placeholder has one only in the trace",
+    )?;
+    let (net, sgd) = new()?;
+    told(
+        TrainStep::new(net, sgd, mse).accumulate(0).map(drop),
+        "1 batch or more",
+    );
+    let (net, sgd) = new()?;
+    let clipped = TrainStep::new(net, sgd, mse).clip_grad_norm(f64::NAN, 2.0);
+    told(clipped.map(drop), "a largest norm of 0 or more");
+    Ok(())
+}

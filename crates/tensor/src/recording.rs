@@ -1,0 +1,130 @@
+//! What a thread records to be run many times: numbers, and keys of random draws, that are other ones in each run.
+//! [`replay`](crate::replay) is what users see of it.
+
+use std::cell::RefCell;
+
+use rustorch_ir::{DType, Scalar, TensorType};
+use rustorch_runtime::DeviceType;
+
+use crate::value::{State, Value};
+
+thread_local! {
+    static DRAWS: RefCell<Option<Draws>> = const { RefCell::new(None) };
+    static NUMBERS: RefCell<Option<Numbers>> = const { RefCell::new(None) };
+}
+
+/// What was drawn.
+#[derive(Default)]
+pub(crate) struct Draws {
+    /// Keys of the default generator.
+    pub(crate) keys: Vec<DrawnKey>,
+    /// Was something drawn from another one?
+    pub(crate) is_foreign: bool,
+}
+
+/// A key of the default generator.
+pub(crate) struct DrawnKey {
+    /// How often it had drawn before.
+    pub(crate) drawn: u64,
+    /// The seed that it drew.
+    seed: u64,
+    /// The key, `i64[2]`.
+    pub(crate) placeholder: Value,
+}
+
+/// Numbers that are operands.
+#[derive(Default)]
+struct Numbers {
+    /// Those that others were recorded with, which are shared in their order as far as they are the same.
+    known: Vec<(Value, Scalar)>,
+    found: Vec<(Value, Scalar)>,
+}
+
+/// Takes a thread's list out again, and puts the one back that was there before, even if there is a panic.
+struct Restore<T: 'static> {
+    list: &'static std::thread::LocalKey<RefCell<Option<T>>>,
+    before: Option<T>,
+}
+
+impl<T> Restore<T> {
+    fn begin(list: &'static std::thread::LocalKey<RefCell<Option<T>>>, new: T) -> Self {
+        let before = list.replace(Some(new));
+        Self { list, before }
+    }
+
+    fn end(self) -> Option<T> {
+        self.list.take()
+    }
+}
+
+impl<T> Drop for Restore<T> {
+    fn drop(&mut self) {
+        self.list.set(self.before.take());
+    }
+}
+
+/// Calls `f`, and tells what it drew; keys of the default generator are placeholders in it.
+pub(crate) fn with_draws<R>(f: impl FnOnce() -> R) -> (R, Draws) {
+    let recording = Restore::begin(&DRAWS, Draws::default());
+    let result = f();
+    (result, recording.end().unwrap_or_default())
+}
+
+/// Does this thread record what is run many times?
+pub(crate) fn is_recording() -> bool {
+    DRAWS.with_borrow(Option::is_some)
+}
+
+/// A generator drew a seed: the default one, after it had drawn so often, or another one.
+pub(crate) fn drew(drawn: Option<u64>, seed: u64) {
+    DRAWS.with_borrow_mut(|draws| {
+        let Some(draws) = draws else { return };
+        match drawn {
+            None => draws.is_foreign = true,
+            // A checkpoint draws again what it drew.
+            Some(drawn) if draws.keys.iter().any(|key| key.drawn == drawn) => {}
+            Some(drawn) => draws.keys.push(DrawnKey {
+                drawn,
+                seed,
+                placeholder: Value::new(TensorType::new([2], DType::I64), None, State::Placeholder),
+            }),
+        }
+    });
+}
+
+/// The placeholder that a seed's key is, if the seed was drawn to be another one in each run.
+pub(crate) fn key_of(seed: u64) -> Option<Value> {
+    DRAWS.with_borrow(|draws| {
+        let mut keys = draws.iter().flat_map(|draws| &draws.keys);
+        let key = keys.find(|key| key.seed == seed);
+        key.map(|key| key.placeholder.clone())
+    })
+}
+
+/// Calls `f`, in which numbers that are operands are placeholders, and tells which they are. Those of `known` are
+/// taken again where the numbers are the same.
+pub(crate) fn with_numbers<R>(
+    known: Vec<(Value, Scalar)>,
+    f: impl FnOnce() -> R,
+) -> (R, Vec<(Value, Scalar)>) {
+    let found = Vec::new();
+    let recording = Restore::begin(&NUMBERS, Numbers { known, found });
+    let result = f();
+    let found = recording.end().map(|numbers| numbers.found);
+    (result, found.unwrap_or_default())
+}
+
+/// The placeholder that a number is in what is recorded now, if it is one.
+pub(crate) fn number(number: Scalar, ty: &TensorType, pin: Option<DeviceType>) -> Option<Value> {
+    NUMBERS.with_borrow_mut(|numbers| {
+        let numbers = numbers.as_mut()?;
+        let known = numbers.known.get(numbers.found.len());
+        let same = known.filter(|(value, known)| *known == number && value.ty() == ty);
+        let value = match same {
+            Some((value, _)) => value.clone(),
+            None => Value::new(ty.clone(), pin, State::Placeholder),
+        };
+        numbers.found.push((value.clone(), number));
+        Some(value)
+    })
+}
