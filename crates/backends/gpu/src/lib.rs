@@ -112,7 +112,11 @@ impl<D: Driver> Gpu<D> {
         }
         let rare = rare_dtypes(&dispatch.source);
         let source = format!("{}{rare}{}", self.prelude, dispatch.source);
-        let binary = self.driver().compile(&source)?;
+        let binary = self.driver().compile(&source).map_err(|e| {
+            let told = ops::custom::by_lines_of_text(&e.message, &source);
+            let message = told.unwrap_or(e.message);
+            DeviceError { message, ..e }
+        })?;
         let kernel = self.driver().load(&binary, dispatch.name)?;
         if let Some(cache) = &self.cache {
             cache.put(key, &binary);

@@ -87,13 +87,28 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     }
 }
 
+/// What the line before the text of a kernel begins with.
+const FIRST_LINE: &str = "#line 1 ";
+
+/// What a compiler says of a source, by the lines of the text that a user brought: NVIDIA's for OpenCL
+/// counts those of the whole source, which it calls `<kernel>`.
+pub(crate) fn by_lines_of_text(message: &str, source: &str) -> Option<String> {
+    let mut lines = (1..).zip(source.lines());
+    let (before, file) = lines.find_map(|(at, line)| Some((at, line.strip_prefix(FIRST_LINE)?)))?;
+    let (head, rest) = message.split_once("<kernel>:")?;
+    let (line, rest) = rest.split_once(':')?;
+    let line: usize = line.parse().ok()?;
+    let line = line.checked_sub(before).filter(|&line| line > 0)?;
+    Some(format!("{head}{}:{line}:{rest}", file.trim_matches('"')))
+}
+
 /// A launch without operands. What the compiler says of the text counts its lines.
 fn launch_of(name: &str, header: &str, custom: CustomKernel) -> Kernel {
     let file: String = name
         .chars()
         .filter(|c| !c.is_control() && !"\"\\".contains(*c))
         .collect();
-    let text = format!("{header}#line 1 \"{file}\"\n{}\n", custom.text);
+    let text = format!("{header}{FIRST_LINE}\"{file}\"\n{}\n", custom.text);
     let [x, y, z] = custom.groups;
     let mut kernel = Kernel::new("custom", text, custom.group).groups(x, y, z);
     kernel.define("ITEM", "(GROUP_ID(0) * GROUP + LANE)");
@@ -159,5 +174,26 @@ fn bytes_of(place: &Place) -> Place {
         slot: place.slot,
         layout,
         ty: TensorType::new(shape, DType::U8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_in_lines_of_the_text() {
+        let source = "#define ITEM 1\ntypedef float real;\n#line 1 \"shrink\"\nKERNEL_BEGIN\n  wrong\nKERNEL_END\n";
+        let told = |message: &str| by_lines_of_text(message, source);
+        let failed = "clBuildProgram: CL_BUILD_PROGRAM_FAILURE";
+        assert_eq!(
+            told(&format!("{failed}: <kernel>:5:12: error: unknown type")),
+            Some(format!("{failed}: shrink:2:12: error: unknown type"))
+        );
+        // What is in front of the text is not in its lines, and who counts these needs no help.
+        assert_eq!(told("<kernel>:2:1: error: unknown type"), None);
+        assert_eq!(told("shrink:2:12: error: unknown type"), None);
+        let plain = source.replace(FIRST_LINE, "// ");
+        assert_eq!(by_lines_of_text("<kernel>:5:12: error", &plain), None);
     }
 }

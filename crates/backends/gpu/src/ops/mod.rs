@@ -14,7 +14,7 @@ pub(crate) mod conv2d;
 mod conv_transpose2d;
 mod cross_entropy;
 pub(crate) mod cuda;
-mod custom;
+pub(crate) mod custom;
 mod embedding;
 mod fft;
 mod flip;
