@@ -263,7 +263,9 @@ fn number(x: &Tensor) -> Found<Value> {
             let z: Complex<f64> = x.to_dtype(DType::Complex128)?.to_scalar()?;
             Value::Complex(z.re, z.im)
         }
-        dtype if dtype.is_float() => Value::Float(x.to_dtype(DType::F64)?.to_scalar()?),
+        dtype if dtype.is_float() || dtype.is_float8() => {
+            Value::Float(x.to_dtype(DType::F64)?.to_scalar()?)
+        }
         _ => Value::Int(x.to_dtype(DType::I64)?.to_scalar()?),
     })
 }
