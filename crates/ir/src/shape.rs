@@ -12,18 +12,9 @@ use crate::OpError;
 pub struct Shape(SmallVec<[usize; 6]>);
 
 impl Clone for Shape {
-    /// Few dimensions are copied one by one, which is shorter than the call of a copying function.
     #[inline]
     fn clone(&self) -> Self {
-        let few = |dims, rank| Self(SmallVec::from_buf_and_len(dims, rank));
-        match self.0[..] {
-            [] => few([0; 6], 0),
-            [a] => few([a, 0, 0, 0, 0, 0], 1),
-            [a, b] => few([a, b, 0, 0, 0, 0], 2),
-            [a, b, c] => few([a, b, c, 0, 0, 0], 3),
-            [a, b, c, d] => few([a, b, c, d, 0, 0], 4),
-            _ => Self::from(&self.0[..]),
-        }
+        Self::from(&self.0[..])
     }
 }
 
@@ -56,9 +47,18 @@ impl Deref for Shape {
 }
 
 impl From<&[usize]> for Shape {
+    /// Few dimensions are copied one by one, which is shorter than the call of a copying function.
     #[inline]
     fn from(dims: &[usize]) -> Self {
-        Self(SmallVec::from_slice(dims))
+        let few = |dims, rank| Self(SmallVec::from_buf_and_len(dims, rank));
+        match *dims {
+            [] => few([0; 6], 0),
+            [a] => few([a, 0, 0, 0, 0, 0], 1),
+            [a, b] => few([a, b, 0, 0, 0, 0], 2),
+            [a, b, c] => few([a, b, c, 0, 0, 0], 3),
+            [a, b, c, d] => few([a, b, c, d, 0, 0], 4),
+            _ => Self(SmallVec::from_slice(dims)),
+        }
     }
 }
 

@@ -63,6 +63,9 @@ fn alive(values: &[Lifetime]) -> Vec<usize> {
 /// [Pisarchyk and Lee](https://arxiv.org/abs/2001.03288) do it. The order decides how well that
 /// goes: several are tried, and mended by moving the value that ends up highest to the front.
 pub(crate) fn arrange(values: &[Lifetime], largest: usize) -> Arrangement {
+    if values.is_empty() {
+        return Arrangement::default();
+    }
     let alive = alive(values);
     // No arrangement is smaller than what is alive at one time.
     let bound = alive.iter().max().map_or(0, |&bytes| bytes);

@@ -21,6 +21,9 @@ const MAX_PARTS: usize = 24;
 /// Fuses steps with the only step that reads them. `writers` are the results that are written to
 /// the graph's outputs; their steps are renumbered.
 pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
+    if drafts.len() < 2 {
+        return drafts;
+    }
     let mut users: Vec<SmallVec<[usize; 4]>> = vec![SmallVec::new(); drafts.len()];
     for (at, draft) in drafts.iter().enumerate() {
         for root in &draft.roots {

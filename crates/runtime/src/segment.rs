@@ -63,6 +63,12 @@ impl Segment {
 /// Cuts the nodes into runs of one device. What a run computes and a later one, or the
 /// caller, needs is its output.
 pub(crate) fn cut(graph: &Graph, assignments: &[Assignment]) -> Result<Vec<Segment>, OpError> {
+    if let [first, rest @ ..] = assignments
+        && rest.iter().all(|other| other.device == first.device)
+        && let Some(whole) = whole(graph, first.device)
+    {
+        return Ok(vec![whole]);
+    }
     let mut last_use = vec![0; graph.len()];
     for (i, node) in graph.nodes().iter().enumerate() {
         for v in &node.inputs {
@@ -81,6 +87,35 @@ pub(crate) fn cut(graph: &Graph, assignments: &[Assignment]) -> Result<Vec<Segme
         first += run.len();
     }
     Ok(segments)
+}
+
+/// All of a graph, where that is what [`segment`] makes of it: inputs are read in their order, outputs
+/// computed in theirs, and nothing is written over.
+fn whole(graph: &Graph, device: DeviceId) -> Option<Segment> {
+    let inputs = graph.inputs().len();
+    let mut read = 0;
+    for node in graph.nodes() {
+        let mut values = node.inputs.iter().map(|v| v.index());
+        let in_order = values.all(|v| {
+            let is_next = v == read && read < inputs;
+            read += usize::from(is_next);
+            v < read || v >= inputs
+        });
+        if !in_order || node.has_effects() {
+            return None;
+        }
+    }
+    let outputs = graph.outputs();
+    let are_computed = outputs.iter().all(|v| v.index() >= inputs);
+    let are_in_order = outputs.is_sorted_by(|a, b| a < b);
+    (read == inputs && are_computed && are_in_order).then(|| Segment {
+        device,
+        graph: graph.clone(),
+        first: 0,
+        inputs: (0..inputs as u32).map(ValueId).collect(),
+        writes: vec![false; inputs],
+        outputs: outputs.to_vec(),
+    })
 }
 
 /// The nodes as a graph of their own. `last_use`: for each value, the last node that reads it.

@@ -60,8 +60,8 @@ impl Tensor {
         require(
             NAME,
             fits,
-            format!("{expected} bytes for {ty}"),
-            format!("{got} bytes"),
+            format_args!("{expected} bytes for {ty}"),
+            format_args!("{got} bytes"),
         )?;
         Self::created(dtype, View::whole(storage, &ty.shape))
     }
@@ -479,7 +479,7 @@ fn type_of<T: Element>(
     require(
         op,
         fits,
-        format!("{} elements for {ty}", ty.shape.elements()),
+        format_args!("{} elements for {ty}", ty.shape.elements()),
         data.len(),
     )?;
     Ok(ty)

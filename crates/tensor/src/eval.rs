@@ -51,15 +51,16 @@ fn eval_tree(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResu
         State::Pending(pending) => pending,
         State::Scalar(_) | State::Placeholder | State::Failed(_) => return Ok(false),
     };
+    let call = pending.call;
     let mut tree = Tree::default();
     let keeps_recipes = runtime.keeps_recipes();
     let most = if keeps_recipes { 1 } else { Tree::MOST };
-    if !tree.grow(&pending, most, runtime)? {
+    if !tree.grow(pending, most, runtime)? {
         return Ok(false);
     }
-    let recipe = match keeps_recipes {
-        true => of_one(value, &pending, runtime),
-        false => None,
+    let recipe = match tree.root().filter(|_| keeps_recipes) {
+        Some(root) => of_one(value, root, runtime),
+        None => None,
     };
     let runs_ahead = recipe.is_some();
     let result = runtime.run_outline(&tree.outline(), &tree.storages, routing, runs_ahead);
@@ -69,14 +70,14 @@ fn eval_tree(value: &Value, runtime: &Runtime, routing: Routing) -> RusTorchResu
     }
     let call_of = |node: Option<usize>| {
         let recorded = node.and_then(|node| tree.recorded(node));
-        recorded.or(Some(pending.call))
+        recorded.or(Some(call))
     };
     for storage in result.map_err(|e| e.by_call(call_of))? {
         let view = View::whole(storage, &value.ty().shape);
-        value.store(view.made_by(Some(pending.call.method), recipe.clone()));
+        value.store(view.made_by(Some(call.method), recipe.clone()));
     }
-    // What only they hold counts from now on.
-    drop((tree, pending));
+    // What only it holds counts from now on.
+    drop(tree);
     runtime.bound_recipes();
     Ok(true)
 }

@@ -6,7 +6,7 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
-//! | `tensor.rs`, `value.rs` | the handle, recording, shape and dtype; what it is on |
+//! | `tensor.rs`, `value.rs`, `spares.rs` | the handle, recording, shape and dtype; what it is on; memory for the next |
 //! | `call.rs` | the method and the line by which the user called the library |
 //! | `history.rs`, `autograd/` | operations still to be computed; gradients |
 //! | `checkpoint.rs` | gradients for less memory |
@@ -88,6 +88,7 @@ mod rows;
 mod scatter_reduce;
 mod search;
 mod segments;
+mod spares;
 mod statistics;
 mod tensor;
 mod trace;

@@ -169,10 +169,16 @@ impl Tensor {
         pending: Arc<Pending>,
         tracks: Option<Tracks>,
     ) -> RusTorchResult<Self> {
-        let is_too_long = pending.extent.is_too_long();
-        let value = Value::new(ty, pending.pin, State::Pending(pending.clone()));
-        let track = tracks.map(|tracks| Track::result(pending, tracks, &value, &[]));
-        let tensor = Self::of(value, track);
+        let (is_too_long, pin) = (pending.extent.is_too_long(), pending.pin);
+        let value = |pending| Value::new(ty, pin, State::Pending(pending));
+        let tensor = match tracks {
+            None => Self::of(value(pending), None),
+            Some(tracks) => {
+                let value = value(pending.clone());
+                let track = Track::result(pending, tracks, &value, &[]);
+                Self::of(value, Some(track))
+            }
+        };
         if is_too_long {
             tensor.eval()?;
         }
@@ -379,7 +385,7 @@ fn recorded(
     pin: Option<DeviceType>,
 ) -> Arc<Pending> {
     let values = inputs.iter().map(|input| &input.value);
-    Arc::new(Pending {
+    let pending = Pending {
         op,
         call: call::current(name),
         extent: Extent::of(values.clone()),
@@ -387,7 +393,8 @@ fn recorded(
         pin,
         recorded: Moment::next(),
         results: OnceLock::new(),
-    })
+    };
+    pending.shared()
 }
 
 /// Where an operation is wanted: work goes where what it works on was moved to.

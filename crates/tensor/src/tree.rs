@@ -56,12 +56,14 @@ impl Tree {
     /// There is no memory for a number.
     pub(crate) fn grow(
         &mut self,
-        pending: &Arc<Pending>,
+        pending: Arc<Pending>,
         most: usize,
         runtime: &Runtime,
     ) -> Result<bool, RunError> {
-        let mut path: SmallVec<[Open; 4]> = SmallVec::new();
-        let mut next = Some(pending.clone());
+        let depth = most.min(pending.extent.depth as usize);
+        self.nodes.reserve(depth);
+        let mut path: SmallVec<[Open; 4]> = SmallVec::with_capacity(depth);
+        let mut next = Some(pending);
         loop {
             if let Some(pending) = next.take() {
                 let is_single = pending.results.get().is_none();
@@ -156,6 +158,11 @@ impl Tree {
         }
         outline.output(ValueId(inputs + self.nodes.len() as u32 - 1));
         outline
+    }
+
+    /// The operation that computes the value.
+    pub(crate) fn root(&self) -> Option<&Pending> {
+        self.nodes.last().map(|node| &*node.pending)
     }
 
     /// The call that recorded an operation of the graph.

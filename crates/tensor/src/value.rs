@@ -4,12 +4,19 @@ use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use rustorch_ir::ops::Contiguous;
 use rustorch_ir::{DType, Layout, Op, Role, Scalar, Shape, TensorType};
 use rustorch_runtime::{Call, DeviceType, Moment, Storage};
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::{RusTorchError, RusTorchResult, require};
 use crate::recipe::Recipe;
+use crate::spares::Spares;
+
+thread_local! {
+    static NODES: Spares<Node> = const { Spares::new() };
+    static PENDING: Spares<Pending> = const { Spares::new() };
+}
 
 /// A value. Clones are the same one.
 #[derive(Clone)]
@@ -113,6 +120,26 @@ impl Extent {
 }
 
 impl Pending {
+    /// A handle on it.
+    #[inline]
+    pub(crate) fn shared(self) -> Arc<Self> {
+        PENDING.with(|spares| spares.fill(self))
+    }
+
+    /// Takes the operands, if this is the last handle.
+    fn take_inputs(mut pending: Arc<Self>) -> SmallVec<[Value; 4]> {
+        let Some(alone) = alone(&mut pending) else {
+            return Arc::into_inner(pending).map_or_else(SmallVec::new, |p| p.inputs);
+        };
+        let inputs = mem::take(&mut alone.inputs);
+        // Nothing else that it holds is kept.
+        alone.op = Contiguous.into();
+        alone.results.take();
+        // At a thread's end there is nowhere to keep it.
+        let _ = PENDING.try_with(|spares| spares.keep(pending));
+        inputs
+    }
+
     /// Is it written over its first operand?
     pub(crate) fn is_update(&self) -> bool {
         overwrites(&self.op)
@@ -233,17 +260,12 @@ impl View {
 }
 
 impl Node {
-    /// Takes the inputs, so that dropping a node never drops another inside it.
+    /// Forgets the state but for the inputs, which are returned, so that dropping a node never drops
+    /// another inside it.
     fn take_inputs(&mut self) -> SmallVec<[Value; 4]> {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !matches!(state, State::Pending(_)) {
-            return SmallVec::new();
-        }
         match mem::replace(state, State::Placeholder) {
-            State::Pending(mut pending) => match Arc::get_mut(&mut pending) {
-                Some(alone) => mem::take(&mut alone.inputs),
-                None => Arc::into_inner(pending).map_or_else(SmallVec::new, |p| p.inputs),
-            },
+            State::Pending(pending) => Pending::take_inputs(pending),
             State::Ready(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => {
                 SmallVec::new()
             }
@@ -251,12 +273,23 @@ impl Node {
     }
 }
 
+/// What there is no other handle on, with little work where there is one.
+fn alone<T>(shared: &mut Arc<T>) -> Option<&mut T> {
+    match Arc::strong_count(shared) {
+        1 => Arc::get_mut(shared),
+        _ => None,
+    }
+}
+
 impl Drop for Node {
     /// A history can be long: it is taken apart in a loop, not by recursion.
     fn drop(&mut self) {
         let mut rest = self.take_inputs();
-        while let Some(value) = rest.pop() {
-            if let Some(mut node) = Arc::into_inner(value.0) {
+        while let Some(Value(mut node)) = rest.pop() {
+            if let Some(alone) = alone(&mut node) {
+                rest.extend(alone.take_inputs());
+                let _ = NODES.try_with(|spares| spares.keep(node));
+            } else if let Some(mut node) = Arc::into_inner(node) {
                 rest.extend(node.take_inputs());
             }
         }
@@ -271,14 +304,15 @@ impl Value {
 
     #[inline]
     fn of_result(result: usize, ty: TensorType, pin: Option<DeviceType>, state: State) -> Self {
-        Self(Arc::new(Node {
+        let node = Node {
             ty,
             pin,
             result,
             updated: OnceLock::new(),
             extent: AtomicU64::new(Extent::of_state(&state).packed()),
             state: Mutex::new(state),
-        }))
+        };
+        Self(NODES.with(|spares| spares.fill(node)))
     }
 
     /// The results of a new operation, of these types.

@@ -102,6 +102,9 @@ impl CpuProgram {
     }
 
     fn take_arena(&self) -> Result<Vec<HostBuffer>, DeviceError> {
+        if self.lowered.arena.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut kept = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(arena) = kept.take() {
             return Ok(arena);
@@ -158,7 +161,9 @@ impl Program for CpuProgram {
                 probe.took(&step.nodes(), start.elapsed());
             }
         }
-        *self.arena.lock().unwrap_or_else(PoisonError::into_inner) = Some(arena);
+        if !arena.is_empty() {
+            *self.arena.lock().unwrap_or_else(PoisonError::into_inner) = Some(arena);
+        }
         Ok(())
     }
 

@@ -88,6 +88,41 @@ impl<'a> Runs<'a> {
             left: range.len(),
         }
     }
+
+    /// The next whole rows that lie at equal distances, or else a run: the first one, how many, and
+    /// the distance.
+    fn rows(&mut self) -> Option<(Run, usize, usize)> {
+        let whole = match (&self.layout.shape[..], &self.index[..]) {
+            (&[.., rows, width], &[.., row]) if self.skip == 0 && width > 0 => {
+                (self.left / width).min(rows - row)
+            }
+            _ => 0,
+        };
+        let row = self.row;
+        let run = self.next()?;
+        if whole < 2 {
+            return Some((run, 1, 0));
+        }
+        self.left -= (whole - 1) * run.len;
+        self.advance(whole - 1);
+        let distance = self.layout.strides[self.index.len() - 1];
+        Some((Run { at: row, ..run }, whole, distance))
+    }
+
+    /// Goes on by so many rows, of which there are as many before an index of the others changes.
+    fn advance(&mut self, mut rows: usize) {
+        for d in (0..self.index.len()).rev() {
+            let (size, stride) = (self.layout.shape[d], self.layout.strides[d]);
+            self.index[d] += rows;
+            self.row += rows * stride;
+            if self.index[d] < size {
+                break;
+            }
+            self.row -= stride * size;
+            self.index[d] = 0;
+            rows = 1;
+        }
+    }
 }
 
 impl Iterator for Runs<'_> {
@@ -103,26 +138,49 @@ impl Iterator for Runs<'_> {
         let at = self.row + self.skip * stride;
         self.left -= len;
         self.skip = 0;
-        for d in (0..self.index.len()).rev() {
-            let (size, stride) = (self.layout.shape[d], self.layout.strides[d]);
-            self.index[d] += 1;
-            self.row += stride;
-            if self.index[d] < size {
-                break;
-            }
-            self.row -= stride * size;
-            self.index[d] = 0;
-        }
+        self.advance(1);
         Some(Run { at, stride, len })
     }
 }
 
 /// Copies runs of `data` to `out`, one after the other.
-pub(crate) fn gather<T: Copy>(data: &[T], runs: Runs, mut out: &mut [T]) {
-    for run in runs {
-        let (part, rest) = out.split_at_mut(run.len);
-        copy_run(data, run, part);
+pub(crate) fn gather<T: Copy>(data: &[T], mut runs: Runs, mut out: &mut [T]) {
+    while let Some((run, count, distance)) = runs.rows() {
+        let (rows, rest) = std::mem::take(&mut out).split_at_mut(count * run.len);
         out = rest;
+        let at = |row| run.at + row * distance;
+        let each = |rows: &mut [T], copy: &dyn Fn(usize, &mut [T])| {
+            let rows = rows.chunks_exact_mut(run.len);
+            rows.enumerate().for_each(|(row, out)| copy(at(row), out));
+        };
+        match run.stride {
+            0 => Level::current().run(Fills {
+                data: &data[run.at..],
+                distance,
+                len: run.len,
+                rows,
+            }),
+            1 => each(rows, &|at, out| out.copy_from_slice(&data[at..][..run.len])),
+            _ => each(rows, &|at, out| copy_run(data, Run { at, ..run }, out)),
+        }
+    }
+}
+
+/// Rows that are filled each with an element, at equal distances.
+struct Fills<'a, T> {
+    data: &'a [T],
+    distance: usize,
+    len: usize,
+    rows: &'a mut [T],
+}
+
+impl<T: Copy> Kernel for Fills<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let rows = self.rows.chunks_exact_mut(self.len);
+        for (row, out) in rows.enumerate() {
+            out.fill(self.data[row * self.distance]);
+        }
     }
 }
 

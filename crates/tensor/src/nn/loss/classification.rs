@@ -109,7 +109,11 @@ impl Tensor {
         require(name, fits, expected, target.ty())?;
         let is_int = target.dtype().is_int();
         require(name, is_int, "integer classes", target.ty())?;
-        Ok((target.cast(name, DType::I64)?.reshape(&rest[..])?, dim))
+        let classes = target.cast(name, DType::I64)?;
+        match classes.shape() == rest {
+            true => Ok((classes, dim)),
+            false => Ok((classes.reshape(&rest[..])?, dim)),
+        }
     }
 
     /// [`Tensor::cross_entropy`] of `self` `[n, k]` or `[k]`, multiplied by `weight` `[c, …, k]` and
