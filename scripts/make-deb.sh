@@ -20,5 +20,5 @@ mkdir -p "$share/completions"
 "$program" completions fish > "$share/completions/rustorch-cli.fish"
 
 if [ "${1:-}" != share ]; then
-    cargo deb --no-build --locked -p rustorch-cli
+    cargo deb --no-build -p rustorch-cli
 fi
