@@ -17,6 +17,12 @@ pub trait Backend: Send + Sync {
     /// [`Backend::compile`] launches from, so that the two cannot differ.
     fn supports(&self, signature: &Signature) -> bool;
 
+    /// The Cargo feature that a kernel for this is left out with, of one that it does not
+    /// [support](Backend::supports).
+    fn missing_feature(&self, _signature: &Signature) -> Option<&'static str> {
+        None
+    }
+
     /// The device's memory.
     fn memory(&self) -> &dyn DeviceMemory;
 

@@ -720,12 +720,21 @@ impl<'a> Planner<'a> {
         if let Some(why) = self.forbids(device, s) {
             return Some(why);
         }
-        let supported = self.request.devices.backend(device).supports(s);
+        let backend = self.request.devices.backend(device);
+        let supported = backend.supports(s);
         let bytes = s.output().bytes() as u64;
         let memory = self.request.devices.info(device).memory_bytes;
         (!supported).then(|| match memory.filter(|&memory| memory < bytes) {
             Some(memory) => format!("out of memory: a result of {bytes} bytes, of {memory} in all"),
-            None => format!("no kernel for {} of {}", s.op.name(), s.output().dtype),
+            None => {
+                let feature = backend.missing_feature(s);
+                let feature = feature.map(|name| format!(" without the Cargo feature {name}"));
+                let (op, dtype) = (s.op.name(), s.output().dtype);
+                format!(
+                    "no kernel for {op} of {dtype}{}",
+                    feature.unwrap_or_default()
+                )
+            }
         })
     }
 

@@ -91,15 +91,26 @@ fn processor_name() -> String {
     }
 }
 
+/// Is there no operand or result of a dtype that the feature `dtypes` would bring?
+fn has_types(signature: &Signature) -> bool {
+    let types = signature.inputs.iter().copied().chain(signature.outputs);
+    types.map(|ty| ty.dtype).all(element::is_known)
+}
+
 impl Backend for Cpu {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
     fn supports(&self, signature: &Signature) -> bool {
-        let types = signature.inputs.iter().copied().chain(signature.outputs);
-        let known = types.map(|ty| ty.dtype).all(element::is_known);
-        known && self.kernels.find(signature).is_some()
+        has_types(signature) && self.kernels.find(signature).is_some()
+    }
+
+    fn missing_feature(&self, signature: &Signature) -> Option<&'static str> {
+        match has_types(signature) {
+            true => kernels::missing_feature(signature.op.kind()),
+            false => Some("dtypes"),
+        }
     }
 
     fn memory(&self) -> &dyn DeviceMemory {

@@ -173,6 +173,10 @@ impl Backend for Faulty {
         self.inner.supports(signature)
     }
 
+    fn missing_feature(&self, signature: &Signature) -> Option<&'static str> {
+        self.inner.missing_feature(signature)
+    }
+
     fn memory(&self) -> &dyn DeviceMemory {
         &self.memory
     }

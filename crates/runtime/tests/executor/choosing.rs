@@ -161,6 +161,14 @@ fn a_pin_that_cannot_be_met_falls_down_the_chain_or_is_an_error() {
         error(&g),
         format!("no device can run unary of f32[4]: {why}")
     );
+    // What a Cargo feature would bring names that.
+    let lacking = Fake::gpu(GPU).without(&[OpKind::Unary]);
+    let runtime_without = Runtime::new([lacking.without_feature("linalg").backend()]);
+    let executable = runtime_without.prepare(g.clone(), strict(Routing::AUTO));
+    assert_eq!(
+        executable.explain().unwrap_err().to_string(),
+        format!("no device can run unary of f32[4]: {why} without the Cargo feature linalg")
+    );
     // What no device of that memory could do says so.
     let mut large = graph(1 << 30, neg);
     large.pin(large.outputs()[0], Some(GPU));

@@ -19,6 +19,7 @@ pub(crate) struct Fake {
     cpu: Cpu,
     memory: FakeMemory,
     lacks: Vec<OpKind>,
+    feature: Option<&'static str>,
     /// Has it a kernel for this composite?
     does: fn(&Custom) -> bool,
     compilation: Option<Compilation>,
@@ -129,6 +130,7 @@ impl Fake {
                 state: state.clone(),
             },
             lacks: Vec::new(),
+            feature: None,
             does: |_| false,
             compilation: None,
             has_compiled: false,
@@ -163,6 +165,12 @@ impl Fake {
     /// Without kernels for these.
     pub(crate) fn without(mut self, lacks: &[OpKind]) -> Self {
         self.lacks = lacks.to_vec();
+        self
+    }
+
+    /// Where kernels are missing, they are in this feature.
+    pub(crate) fn without_feature(mut self, feature: &'static str) -> Self {
+        self.feature = Some(feature);
         self
     }
 
@@ -207,6 +215,10 @@ impl Backend for Fake {
         let does = matches!(signature.op, Op::Custom(op) if (self.does)(op));
         let lacks = self.lacks.contains(&signature.op.kind());
         does || (!lacks && self.cpu.supports(signature))
+    }
+
+    fn missing_feature(&self, _: &Signature) -> Option<&'static str> {
+        self.feature
     }
 
     fn memory(&self) -> &dyn DeviceMemory {

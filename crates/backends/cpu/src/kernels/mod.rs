@@ -47,64 +47,120 @@ mod triangle;
 mod unary;
 mod update_slice;
 
-use rustorch_runtime::KernelTable;
+use rustorch_ir::OpKind;
+use rustorch_runtime::{KernelEntry, KernelTable};
 
 use crate::launch::Launch;
 
 /// Every kernel. What is not here, or in a feature that is left out, the CPU does not do.
 pub(crate) fn table() -> KernelTable<Launch> {
-    let families = [
+    let kernels = families().into_iter().flat_map(|(_, kernels)| kernels);
+    KernelTable::new(kernels.collect())
+}
+
+/// The kernels by the features that they are in.
+fn families() -> Vec<(Option<&'static str>, Vec<KernelEntry<Launch>>)> {
+    vec![
         #[cfg(feature = "fft")]
-        vec![fft::KERNEL],
+        (Some("fft"), vec![fft::KERNEL]),
         #[cfg(feature = "linalg")]
-        Vec::from(linalg::KERNELS),
+        (Some("linalg"), Vec::from(linalg::KERNELS)),
         match cfg!(feature = "llm") {
-            true => vec![attention::KERNEL, fused_linear::KERNEL, linear::KERNEL],
-            false => Vec::new(),
+            true => (
+                Some("llm"),
+                vec![attention::KERNEL, fused_linear::KERNEL, linear::KERNEL],
+            ),
+            false => (Some("llm"), Vec::new()),
         },
-        vec![
-            activation::KERNEL,
-            add_rms_norm::KERNEL,
-            arange::KERNEL,
-            arg_reduce::KERNEL,
-            assign::KERNEL,
-            binary::INTEGER_DIVISION,
-            binary::KERNEL,
-            cast::DEQUANTIZATION,
-            cast::KERNEL,
-            compare::KERNEL,
-            concat::KERNEL,
-            contiguous::KERNEL,
-            conv2d::KERNEL,
-            conv_transpose2d::KERNEL,
-            cross_entropy::KERNEL,
-            scan::KERNEL,
-            embedding::KERNEL,
-            flip::KERNEL,
-            full::KERNEL,
-            gather::KERNEL,
-            group_norm::KERNEL,
-            index_select::KERNEL,
-            layer_norm::KERNEL,
-            host::KERNEL,
-            lu_pivots_to_permutation::KERNEL,
-            matmul::KERNEL,
-            pad::KERNEL,
-            pool2d::KERNEL,
-            random::KERNEL,
-            reduce::KERNEL,
-            resample::KERNEL,
-            rms_norm::KERNEL,
-            rope::KERNEL,
-            scatter::KERNEL,
-            select::KERNEL,
-            softmax::KERNEL,
-            ternary::KERNEL,
-            top_k::KERNEL,
-            triangle::KERNEL,
-            unary::KERNEL,
-            update_slice::KERNEL,
-        ],
-    ];
-    KernelTable::new(families.into_iter().flatten().collect())
+        (
+            None,
+            vec![
+                activation::KERNEL,
+                add_rms_norm::KERNEL,
+                arange::KERNEL,
+                arg_reduce::KERNEL,
+                assign::KERNEL,
+                binary::INTEGER_DIVISION,
+                binary::KERNEL,
+                cast::DEQUANTIZATION,
+                cast::KERNEL,
+                compare::KERNEL,
+                concat::KERNEL,
+                contiguous::KERNEL,
+                conv2d::KERNEL,
+                conv_transpose2d::KERNEL,
+                cross_entropy::KERNEL,
+                scan::KERNEL,
+                embedding::KERNEL,
+                flip::KERNEL,
+                full::KERNEL,
+                gather::KERNEL,
+                group_norm::KERNEL,
+                index_select::KERNEL,
+                layer_norm::KERNEL,
+                host::KERNEL,
+                lu_pivots_to_permutation::KERNEL,
+                matmul::KERNEL,
+                pad::KERNEL,
+                pool2d::KERNEL,
+                random::KERNEL,
+                reduce::KERNEL,
+                resample::KERNEL,
+                rms_norm::KERNEL,
+                rope::KERNEL,
+                scatter::KERNEL,
+                select::KERNEL,
+                softmax::KERNEL,
+                ternary::KERNEL,
+                top_k::KERNEL,
+                triangle::KERNEL,
+                unary::KERNEL,
+                update_slice::KERNEL,
+            ],
+        ),
+    ]
+}
+
+/// The feature that an operation's kernel is in, if that is left out.
+pub(crate) fn missing_feature(kind: OpKind) -> Option<&'static str> {
+    let (feature, is_here) = feature(kind)?;
+    (!is_here).then_some(feature)
+}
+
+/// The feature that an operation's kernel is in, if it is in one, and whether that is here.
+fn feature(kind: OpKind) -> Option<(&'static str, bool)> {
+    match kind {
+        OpKind::Fft => Some(("fft", cfg!(feature = "fft"))),
+        OpKind::Cholesky
+        | OpKind::Eig
+        | OpKind::Eigh
+        | OpKind::Geqrf
+        | OpKind::HouseholderProduct
+        | OpKind::Ldl
+        | OpKind::LdlSolve
+        | OpKind::Lu
+        | OpKind::MatrixExp
+        | OpKind::Qr
+        | OpKind::SolveTriangular
+        | OpKind::Svd => Some(("linalg", cfg!(feature = "linalg"))),
+        OpKind::Attention | OpKind::FusedLinear | OpKind::Linear => {
+            Some(("llm", cfg!(feature = "llm")))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_in_the_features_that_errors_name() {
+        for (family, kernels) in families() {
+            for kernel in kernels {
+                let named = feature(kernel.kind).map(|(name, _)| name);
+                assert_eq!(named, family, "{:?}", kernel.kind);
+            }
+        }
+    }
 }
