@@ -11,7 +11,7 @@ use std::ffi::c_void;
 
 use rustorch_ir::DType;
 
-pub use exporting::{to_dlpack, to_dlpack_unversioned};
+pub use exporting::{to_dlpack, to_dlpack_copied, to_dlpack_unversioned};
 pub use importing::{from_dlpack, from_dlpack_unversioned};
 
 /// A version of the interface.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rustorch_macros::track_calls;
+
 use crate::error::{FileError, FileResult};
 use crate::npz::Compression;
 use crate::source::{Source, reading, writing};
@@ -71,6 +73,7 @@ impl Format {
 ///
 /// # Errors
 /// The file cannot be read, is of no known format, or is damaged.
+#[track_calls(files)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
     let path = path.as_ref();
     reading(path, |source| {
@@ -88,6 +91,7 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
 ///
 /// # Errors
 /// They are not as the format wants them.
+#[track_calls(files)]
 pub fn read(source: &Source, format: Format) -> FileResult<Tensors> {
     match format {
         Format::Safetensors => safetensors::read(source),
@@ -104,6 +108,7 @@ pub fn read(source: &Source, format: Format) -> FileResult<Tensors> {
 /// # Errors
 /// The name ends in no known format; the format cannot hold a tensor; a tensor cannot be computed; what the system
 /// refuses.
+#[track_calls(files)]
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     let path = path.as_ref();
     let Some(format) = Format::of_name(path) else {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rustorch_gguf::{GgmlType, Gguf, GgufError, GgufWriter, Metadata, Value, quoted};
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::Tensor;
 
 use crate::elements;
@@ -29,6 +30,7 @@ const SCALARS: [(GgmlType, DType); 8] = [
 ///
 /// # Errors
 /// The file cannot be read, is not as the format wants it, or has a tensor of a type that is not computed with.
+#[track_calls(gguf)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
     let path = path.as_ref();
     let model = Gguf::open(path)?;
@@ -39,6 +41,7 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
 ///
 /// # Errors
 /// As [`load`].
+#[track_calls(gguf)]
 pub fn read(source: &Source) -> FileResult<Tensors> {
     of(&Gguf::from_bytes(source.to_vec())?)
 }
@@ -47,6 +50,7 @@ pub fn read(source: &Source) -> FileResult<Tensors> {
 ///
 /// # Errors
 /// A tensor of a type that is not computed with.
+#[track_calls(gguf)]
 pub fn of(model: &Gguf) -> FileResult<Tensors> {
     let mut tensors = Tensors::new();
     for (key, value) in model.metadata.iter() {
@@ -74,6 +78,7 @@ pub fn of(model: &Gguf) -> FileResult<Tensors> {
 ///
 /// # Errors
 /// As [`load`]; a dtype that blocks are not converted to.
+#[track_calls(gguf)]
 pub fn load_dequantised(path: impl AsRef<Path>, dtype: DType) -> FileResult<Tensors> {
     let mut tensors = load(path)?;
     let blocks: Vec<(String, Tensor)> = (tensors.iter())
@@ -91,6 +96,7 @@ pub fn load_dequantised(path: impl AsRef<Path>, dtype: DType) -> FileResult<Tens
 ///
 /// # Errors
 /// As [`write()`].
+#[track_calls(gguf)]
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     save_with(path, tensors, texts(tensors))
 }
@@ -99,6 +105,7 @@ pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
 ///
 /// # Errors
 /// As [`write()`].
+#[track_calls(gguf)]
 pub fn save_with(path: impl AsRef<Path>, tensors: &Tensors, metadata: Metadata) -> FileResult<()> {
     let writer = writer(tensors, metadata)?;
     let mut fill = Fill::new(tensors);
@@ -111,6 +118,7 @@ pub fn save_with(path: impl AsRef<Path>, tensors: &Tensors, metadata: Metadata) 
 /// # Errors
 /// `bool`, unsigned integers, complex numbers and 8-bit floats, which the format does not have; more than four
 /// dimensions, or one of size 0; a tensor cannot be computed; what the system refuses.
+#[track_calls(gguf)]
 pub fn write(out: &mut impl Write, tensors: &Tensors) -> FileResult<()> {
     let writer = writer(tensors, texts(tensors))?;
     let mut fill = Fill::new(tensors);

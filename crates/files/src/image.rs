@@ -3,6 +3,7 @@
 
 use image::{DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 use rustorch_ir::OpError;
+use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 /// A picture as a `u8` tensor `[C, H, W]` of 0 to 255: grey, grey and alpha, red, green and blue, or these and alpha.
@@ -11,6 +12,7 @@ use rustorch_tensor::{RusTorchResult, Tensor};
 ///
 /// # Errors
 /// A shape that no memory could hold.
+#[track_calls]
 pub fn from_image(image: DynamicImage) -> RusTorchResult<Tensor> {
     let (width, height) = (image.width() as usize, image.height() as usize);
     let channels = usize::from(image.color().channel_count());
@@ -28,6 +30,7 @@ pub fn from_image(image: DynamicImage) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// Another dtype, rank or number of channels; the tensor cannot be computed.
+#[track_calls]
 pub fn to_image(tensor: &Tensor) -> RusTorchResult<DynamicImage> {
     let made = match *tensor.shape() {
         [channels @ 1..=4, height, width] => {

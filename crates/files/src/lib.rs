@@ -26,6 +26,9 @@
 //! # }
 //! ```
 
+// What `track_calls` writes looks for it here.
+use rustorch_tensor::call;
+
 pub mod dlpack;
 mod elements;
 mod error;

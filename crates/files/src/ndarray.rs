@@ -2,6 +2,7 @@
 
 use ndarray::{Array, ArrayD, Dimension, IxDyn};
 use rustorch_ir::OpError;
+use rustorch_macros::track_calls;
 use rustorch_tensor::{Element, RusTorchResult, Tensor};
 
 /// An array as a tensor of its shape. Its memory becomes the tensor's if it is in row-major order without gaps, else
@@ -9,6 +10,7 @@ use rustorch_tensor::{Element, RusTorchResult, Tensor};
 ///
 /// # Errors
 /// A shape that no memory could hold.
+#[track_calls]
 pub fn from_ndarray<T: Element, D: Dimension>(array: Array<T, D>) -> RusTorchResult<Tensor> {
     let shape = array.shape().to_vec();
     let is_whole = array.is_standard_layout();
@@ -31,6 +33,7 @@ pub fn from_ndarray<T: Element, D: Dimension>(array: Array<T, D>) -> RusTorchRes
 ///
 /// # Errors
 /// `T` is not the type of the tensor's dtype; the tensor cannot be computed.
+#[track_calls]
 pub fn to_ndarray<T: Element>(tensor: &Tensor) -> RusTorchResult<ArrayD<T>> {
     let elements = tensor.to_vec::<T>()?;
     let array = ArrayD::from_shape_vec(IxDyn(tensor.shape()), elements);

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rustorch_gguf::quoted;
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::Tensor;
 
 use crate::elements::{self, ByteOrder};
@@ -44,6 +45,7 @@ const DTYPES: [(&str, DType); 14] = [
 ///
 /// # Errors
 /// It cannot be read, is not as the format wants it, or holds other than numbers, such as texts or Python's objects.
+#[track_calls(npy)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensor> {
     reading(path.as_ref(), read)
 }
@@ -52,6 +54,7 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Tensor> {
 ///
 /// # Errors
 /// As [`load`].
+#[track_calls(npy)]
 pub fn read(source: &Source) -> FileResult<Tensor> {
     read_named(Tensors::ONLY, source)
 }
@@ -88,6 +91,7 @@ pub(crate) fn read_named(name: &str, source: &Source) -> FileResult<Tensor> {
 ///
 /// # Errors
 /// As [`write()`].
+#[track_calls(npy)]
 pub fn save(path: impl AsRef<Path>, tensor: &Tensor) -> FileResult<()> {
     writing(path.as_ref(), |out| write(out, tensor))
 }
@@ -97,6 +101,7 @@ pub fn save(path: impl AsRef<Path>, tensor: &Tensor) -> FileResult<()> {
 /// # Errors
 /// `bf16`, 8-bit floats and block formats, which NumPy does not have; the tensor cannot be computed; what the system
 /// refuses.
+#[track_calls(npy)]
 pub fn write(out: &mut impl Write, tensor: &Tensor) -> FileResult<()> {
     write_named(Tensors::ONLY, out, tensor)
 }

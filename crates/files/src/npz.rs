@@ -4,6 +4,7 @@ use std::io::{Seek, Write};
 use std::path::Path;
 
 use rustorch_gguf::quoted;
+use rustorch_macros::track_calls;
 
 use crate::elements::bytes_of;
 use crate::error::{FileError, FileResult};
@@ -21,6 +22,7 @@ const EXTENSION: &str = ".npy";
 ///
 /// # Errors
 /// It cannot be read, or is not as the formats want it; an array as [`npy::load`].
+#[track_calls(npz)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
     reading(path.as_ref(), read)
 }
@@ -29,6 +31,7 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
 ///
 /// # Errors
 /// As [`load`].
+#[track_calls(npz)]
 pub fn read(source: &Source) -> FileResult<Tensors> {
     read_within(source, u64::MAX)
 }
@@ -38,6 +41,7 @@ pub fn read(source: &Source) -> FileResult<Tensors> {
 ///
 /// # Errors
 /// As [`load`]; an array that is larger.
+#[track_calls(npz)]
 pub fn read_within(source: &Source, limit: u64) -> FileResult<Tensors> {
     let archive = Archive::read(source, limit)?;
     let mut tensors = Tensors::new();
@@ -64,6 +68,7 @@ pub fn read_within(source: &Source, limit: u64) -> FileResult<Tensors> {
 ///
 /// # Errors
 /// As [`write()`].
+#[track_calls(npz)]
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors, compression: Compression) -> FileResult<()> {
     writing(path.as_ref(), |out| write(out, tensors, compression))
 }
@@ -73,6 +78,7 @@ pub fn save(path: impl AsRef<Path>, tensors: &Tensors, compression: Compression)
 ///
 /// # Errors
 /// A tensor as [`npy::write`]; a name of more than 65531 bytes.
+#[track_calls(npz)]
 pub fn write(
     out: &mut (impl Write + Seek),
     tensors: &Tensors,

@@ -11,6 +11,7 @@ mod writing;
 use std::path::Path;
 
 use rustorch_gguf::quoted;
+use rustorch_macros::track_calls;
 use rustorch_tensor::Tensor;
 
 use crate::error::{FileError, FileResult};
@@ -104,6 +105,7 @@ impl Value {
 ///
 /// # Errors
 /// The file cannot be read, is not as the format wants it, or has other than tensors and plain data in it.
+#[track_calls(pt)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
     crate::source::reading(path.as_ref(), read)
 }
@@ -112,6 +114,7 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
 ///
 /// # Errors
 /// As [`load`].
+#[track_calls(pt)]
 pub fn read(source: &Source) -> FileResult<Tensors> {
     read_value(source)?.tensors()
 }
@@ -120,6 +123,7 @@ pub fn read(source: &Source) -> FileResult<Tensors> {
 ///
 /// # Errors
 /// As [`load`].
+#[track_calls(pt)]
 pub fn load_value(path: impl AsRef<Path>) -> FileResult<Value> {
     crate::source::reading(path.as_ref(), read_value)
 }
@@ -128,6 +132,7 @@ pub fn load_value(path: impl AsRef<Path>) -> FileResult<Value> {
 ///
 /// # Errors
 /// As [`load`].
+#[track_calls(pt)]
 pub fn read_value(source: &Source) -> FileResult<Value> {
     match source.starts_with(LEGACY_MAGIC) {
         true => reading::legacy(source),

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::Tensor;
 
 use crate::elements;
@@ -53,6 +54,7 @@ impl Layout {
 ///
 /// # Errors
 /// The file cannot be read, or does not hold what the layout says; strides of a block format, or not one for each size.
+#[track_calls(raw)]
 pub fn load(path: impl AsRef<Path>, layout: &Layout) -> FileResult<Tensor> {
     reading(path.as_ref(), |source| read(source, layout))
 }
@@ -61,6 +63,7 @@ pub fn load(path: impl AsRef<Path>, layout: &Layout) -> FileResult<Tensor> {
 ///
 /// # Errors
 /// As [`load`].
+#[track_calls(raw)]
 pub fn read(source: &Source, layout: &Layout) -> FileResult<Tensor> {
     const NAME: &str = Tensors::ONLY;
     let too_large = || {
@@ -87,6 +90,7 @@ pub fn read(source: &Source, layout: &Layout) -> FileResult<Tensor> {
 ///
 /// # Errors
 /// The tensor cannot be computed; what the system refuses.
+#[track_calls(raw)]
 pub fn save(path: impl AsRef<Path>, tensor: &Tensor) -> FileResult<()> {
     writing(path.as_ref(), |out| write(out, tensor))
 }
@@ -95,6 +99,7 @@ pub fn save(path: impl AsRef<Path>, tensor: &Tensor) -> FileResult<()> {
 ///
 /// # Errors
 /// As [`save`].
+#[track_calls(raw)]
 pub fn write(out: &mut impl Write, tensor: &Tensor) -> FileResult<()> {
     elements::write(Tensors::ONLY, tensor, out)
 }

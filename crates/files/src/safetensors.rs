@@ -14,6 +14,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 use rustorch_gguf::quoted;
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::Tensor;
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
@@ -55,6 +56,7 @@ const DTYPES: [(&str, DType); 16] = [
 ///
 /// # Errors
 /// It cannot be read, or is not as the format wants it.
+#[track_calls(safetensors)]
 pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
     reading(path.as_ref(), read)
 }
@@ -63,6 +65,7 @@ pub fn load(path: impl AsRef<Path>) -> FileResult<Tensors> {
 ///
 /// # Errors
 /// As [`load`].
+#[track_calls(safetensors)]
 pub fn read(source: &Source) -> FileResult<Tensors> {
     let prefix = source.part("the size of the header", 0, PREFIX)?;
     let len = prefix.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b));
@@ -89,6 +92,7 @@ pub fn read(source: &Source) -> FileResult<Tensors> {
 ///
 /// # Errors
 /// As [`write()`].
+#[track_calls(safetensors)]
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     writing(path.as_ref(), |out| write(out, tensors))
 }
@@ -99,6 +103,7 @@ pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
 /// # Errors
 /// `complex128` and block formats, which the format does not have; a tensor that is named `__metadata__`, or cannot be
 /// computed; what the system refuses.
+#[track_calls(safetensors)]
 pub fn write(out: &mut impl Write, tensors: &Tensors) -> FileResult<()> {
     let mut sorted = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors.iter() {

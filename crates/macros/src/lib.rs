@@ -1,4 +1,4 @@
-//! Attributes of `rustorch-tensor`'s functions, and what makes structures modules.
+//! An attribute of the library's functions, and what makes structures modules.
 
 mod module;
 
@@ -9,22 +9,23 @@ use syn::parse::{Parse, ParseStream, Parser, Result};
 use syn::{Attribute, ImplItem, Signature, Token, Visibility, braced};
 
 /// The functions of an `impl` block, or a function alone, note who called them: errors found when
-/// their operations are computed name the function and the line by which the user called the
-/// library. `rustorch-tensor`, whose module `call` keeps that, is the only crate that this is for.
+/// their operations are recorded or computed name the function and the line by which the user called
+/// the library. This is for the crates of the project alone that have `rustorch-tensor`'s module `call` at their
+/// root.
 ///
 /// Of an `impl` of a trait these are all functions, else the public ones that return a
-/// `RusTorchResult`, for others record nothing. `#[track_calls(linalg)]` is of a function whose name
-/// begins with `linalg.`
+/// `RusTorchResult`, for others record nothing. `#[track_calls(linalg)]` is of functions whose names
+/// begin with `linalg.`
 #[proc_macro_attribute]
 pub fn track_calls(module: TokenStream, item: TokenStream) -> TokenStream {
+    let prefix = match module.is_empty() {
+        true => String::new(),
+        false => format!("{module}."),
+    };
     if let Ok(function) = syn::parse::<Function>(item.clone()) {
-        let prefix = match module.is_empty() {
-            true => String::new(),
-            false => format!("{module}."),
-        };
         return function.tracked(&prefix).into();
     }
-    let tracked = tracked_block.parse(item);
+    let tracked = (|input: ParseStream| tracked_block(input, &prefix)).parse(item);
     tracked.unwrap_or_else(|e| e.into_compile_error()).into()
 }
 
@@ -88,13 +89,13 @@ impl Function {
 }
 
 /// An `impl` block with its functions tracked.
-fn tracked_block(input: ParseStream) -> Result<Tokens> {
+fn tracked_block(input: ParseStream, prefix: &str) -> Result<Tokens> {
     let (mut header, mut is_of_trait) = (Tokens::new(), false);
     loop {
         is_of_trait |= input.peek(Token![for]);
         match input.parse()? {
             TokenTree::Group(block) if block.delimiter() == proc_macro2::Delimiter::Brace => {
-                let items = |input: ParseStream| tracked_items(input, is_of_trait);
+                let items = |input: ParseStream| tracked_items(input, prefix, is_of_trait);
                 let items = items.parse2(block.stream())?;
                 let block = Group::new(block.delimiter(), items);
                 return Ok(quote!(#header #block));
@@ -104,13 +105,13 @@ fn tracked_block(input: ParseStream) -> Result<Tokens> {
     }
 }
 
-fn tracked_items(input: ParseStream, is_of_trait: bool) -> Result<Tokens> {
+fn tracked_items(input: ParseStream, prefix: &str, is_of_trait: bool) -> Result<Tokens> {
     let mut items = Tokens::new();
     while !input.is_empty() {
         let is_function = input.fork().parse::<Function>().is_ok();
         items.extend(match is_function {
             true => match input.parse::<Function>()? {
-                function if is_of_trait || function.records() => function.tracked(""),
+                function if is_of_trait || function.records() => function.tracked(prefix),
                 function => function.into_token_stream(),
             },
             false => input.parse::<ImplItem>()?.into_token_stream(),

@@ -39,6 +39,9 @@
 // What `#[derive(Module)]` writes names this crate as users do.
 extern crate self as rustorch;
 
+// What `track_calls` writes looks for it here.
+use rustorch_tensor::call;
+
 pub mod amp;
 mod error;
 pub mod nn;

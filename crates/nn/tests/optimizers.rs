@@ -64,7 +64,7 @@ fn what_cannot_be_trained_is_refused() -> RusTorchResult<()> {
     for lr in [f64::NAN, -1.0] {
         let message = error(SGD::new(vec![first.clone()], SGDOptions::default().lr(lr)));
         assert!(
-            message.starts_with("SGD: expected lr of 0 or more, got "),
+            message.contains("SGD: expected lr of 0 or more, got "),
             "{message}"
         );
     }
@@ -77,10 +77,9 @@ fn what_cannot_be_trained_is_refused() -> RusTorchResult<()> {
     let mut sgd = SGD::new(vec![second.clone(), second.clone()], SGDOptions::default())?;
     assert_eq!(sgd.param_groups()[0].named_parameters().count(), 1);
     let twice = sgd.add_param_group(vec![second.clone()], SGDOptions::default());
-    assert_eq!(
-        twice.unwrap_err().to_string(),
-        "SGD: expected each parameter in one group, got other, which is in another, too"
-    );
+    let twice = twice.unwrap_err().to_string();
+    let expected = "SGD: expected each parameter in one group, got other, which is in another, too";
+    assert!(twice.ends_with(expected), "{twice}");
     let named = ("weight".to_owned(), first.1.clone());
     let names_two = SGD::new(
         vec![named, ("weight".to_owned(), second.1.clone())],
@@ -100,10 +99,8 @@ fn what_cannot_be_trained_is_refused() -> RusTorchResult<()> {
         .err()
         .unwrap()
         .to_string();
-    assert_eq!(
-        message,
-        "Muon: expected matrices (others are for AdamW), got 0 [2]"
-    );
+    let expected = "Muon: expected matrices (others are for AdamW), got 0 [2]";
+    assert!(message.ends_with(expected), "{message}");
     let nesterov = SGDOptions::default().nesterov(true);
     assert!(error(SGD::new(vec![first.clone()], nesterov)).contains("for nesterov"));
     // A gradient that is another's.
@@ -112,10 +109,8 @@ fn what_cannot_be_trained_is_refused() -> RusTorchResult<()> {
         .step_with(|_, _| Some(tensor![1.0,]))
         .unwrap_err()
         .to_string();
-    assert_eq!(
-        message,
-        "SGD: expected a gradient f32[2, 2] of weight, got f32[1]"
-    );
+    let expected = "SGD: expected a gradient f32[2, 2] of weight, got f32[1]";
+    assert!(message.ends_with(expected), "{message}");
     Ok(())
 }
 

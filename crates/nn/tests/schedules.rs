@@ -211,7 +211,8 @@ fn schedules_that_do_not_fit_are_refused() -> RusTorchResult<()> {
         once.step(&mut sgd)?;
     }
     let error = once.step(&mut sgd).unwrap_err().to_string();
-    assert_eq!(error, "OneCycleLR: expected at most 3 steps, got 4");
+    let expected = "OneCycleLR: expected at most 3 steps, got 4";
+    assert!(error.ends_with(expected), "{error}");
     sgd.add_param_group([parameter(tensor![0.0,])?], SGDOptions::default())?;
     assert!(once.step(&mut sgd).is_err());
     assert!(SequentialLR::new(Vec::new(), [3]).is_err());

@@ -26,7 +26,7 @@ use crate::planner::{Avoided, Estimate, Plan, Request, candidates, estimate, pla
 use crate::policy::Policy;
 use crate::profile::Profile;
 use crate::storage::StorageError;
-use crate::trace::explain;
+use crate::trace::{Known, explain};
 use crate::{
     DeviceBuffer, DeviceError, DeviceType, Explanation, FailureClass, Fallback, NoProbe, Probe,
     Reason, Routing, RunError, Storage,
@@ -335,11 +335,27 @@ impl Executable {
     /// # Errors
     /// No device can run some operation.
     pub fn explain(&self) -> Result<Vec<Explanation>, RunError> {
+        self.explain_known(&self.places, &|_| None)
+    }
+
+    /// [`Executable::explain`], where more is known of the graph: where its inputs are, and why its nodes are
+    /// pinned.
+    pub(crate) fn explain_known(
+        &self,
+        places: &Locations,
+        pinned: &dyn Fn(usize) -> Option<String>,
+    ) -> Result<Vec<Explanation>, RunError> {
         let prepared = lock(&self.prepared);
         let epoch = self.devices.journal.epoch();
-        match prepared.as_ref().filter(|p| p.epoch == epoch) {
-            Some(p) => Ok(explain(&p.plan, &self.devices, Some(&p.profile))),
-            None => Ok(explain(&self.plan(&[])?, &self.devices, None)),
+        let current = prepared.as_ref().filter(|p| p.epoch == epoch);
+        let known = Known {
+            profile: current.map(|p| &p.profile),
+            places,
+            pinned,
+        };
+        match current {
+            Some(p) => Ok(explain(&p.plan, &self.devices, &known)),
+            None => Ok(explain(&self.plan(&[])?, &self.devices, &known)),
         }
     }
 

@@ -98,5 +98,5 @@ pub use rustorch_ir::{DeviceType, GpuDevice, OpType};
 pub use sources::Source;
 pub use storage::{Fetched, Storage, WeakStorage};
 pub use system_memory::SystemMemory;
-pub use trace::Explanation;
+pub use trace::{Copied, Explanation};
 pub use transfers::{MemoryManager, PoolUsage, RouteTraffic, TransferMethod};

@@ -17,9 +17,9 @@ use crate::policy::Policy;
 use crate::storage::StorageError;
 use crate::typical::{alone, typical};
 use crate::{
-    Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, Fallback, Fetched,
-    Hardware, HostBuffer, MemoryManager, OpType, Outline, PlanCounters, Route, Routing, RunError,
-    Source, Storage, TensorInfo,
+    Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, Explanation,
+    Fallback, Fetched, Hardware, HostBuffer, MemoryManager, OpType, Outline, PlanCounters, Route,
+    Routing, RunError, Source, Storage, TensorInfo,
 };
 
 /// Graphs that were run before.
@@ -236,6 +236,23 @@ impl Runtime {
     /// inputs to be on the host; see [`Executable::with_fresh_inputs`].
     pub fn prepare(&self, graph: Graph, routing: Routing) -> Executable {
         Executable::new(self.devices.clone(), graph, routing, Locations::new(), true)
+    }
+
+    /// Where each operation of `graph` would go if it were run on these inputs now, and why. Of a node that
+    /// was pinned, `pinned` may say more, by its index.
+    ///
+    /// # Errors
+    /// No device can run some operation.
+    pub fn explain(
+        &self,
+        graph: Graph,
+        inputs: &[Storage],
+        routing: Routing,
+        pinned: &dyn Fn(usize) -> Option<String>,
+    ) -> Result<Vec<Explanation>, RunError> {
+        let devices = self.devices.clone();
+        let executable = Executable::new(devices, graph, routing, self.places(inputs), false);
+        executable.explain_known(&self.devices.places(inputs), pinned)
     }
 
     /// Runs `graph` once; its program is remembered for graphs that are equal.
@@ -463,6 +480,17 @@ impl Runtime {
     pub fn synchronize(&self, storage: &Storage) -> Result<(), RunError> {
         let result = storage.synchronize();
         result.map_err(|e| e.into_run_error(DeviceType::Cpu))
+    }
+
+    /// The host's memory that a storage's bytes are in, with what a device has written there; `None` where only
+    /// memory of a device's own has them. It shows what is written over the storage later only as long as that happens
+    /// in this memory.
+    ///
+    /// # Errors
+    /// The only copy was on a device that is lost.
+    pub fn host_memory(&self, storage: &Storage) -> Result<Option<HostBuffer>, RunError> {
+        let memory = storage.host_memory();
+        memory.map_err(|e| e.into_run_error(DeviceType::Cpu))
     }
 
     /// Copies a storage's bytes from `offset` on to the host.

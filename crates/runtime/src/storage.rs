@@ -371,6 +371,16 @@ impl Storage {
         result
     }
 
+    /// The host's memory that has the bytes, where there is such without a copy.
+    pub(crate) fn host_memory(&self) -> Result<Option<HostBuffer>, StorageError> {
+        if self.copies().host.is_none() {
+            return Ok(None);
+        }
+        self.synchronize()?;
+        let host = &self.copies().host;
+        Ok(host.as_ref().map(|host| host.memory.clone()))
+    }
+
     /// Replaces the bytes; the host's memory becomes the only copy.
     pub(crate) fn write(&self, from: &[u8]) -> Result<(), StorageError> {
         while !self.acquire(true) {

@@ -1,15 +1,16 @@
 //! What ran where, and why.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::time::Duration;
 
-use rustorch_ir::{Node, Role, Signature, ValueId};
+use rustorch_ir::{Node, Role, Signature, TensorType, ValueId};
 use smallvec::{SmallVec, smallvec};
 
 use crate::costs::work::Workload;
 use crate::devices::Devices;
-use crate::estimate::duration;
-use crate::placement::Assignment;
+use crate::estimate::{HOST, Locations, bit, duration};
+use crate::placement::{Assignment, DeviceId, Reason};
 use crate::planner::Plan;
 use crate::profile::{Launched, Profile};
 use crate::{Costs, DeviceType, TransferMethod};
@@ -30,9 +31,8 @@ pub struct Explanation {
     pub replaces: String,
     /// Bytes that they write.
     pub bytes: usize,
-    /// Bytes of operands that have to be copied to the device's memory. Those that the host
-    /// has are copied once.
-    pub moved: usize,
+    /// Operands that have to be copied to the device's memory, each value once for each device.
+    pub copies: Vec<Copied>,
     /// The time that they should take together; `None` unless the device was measured, see
     /// [`Runtime::set_costs`](crate::Runtime::set_costs).
     pub expected: Option<Duration>,
@@ -41,17 +41,62 @@ pub struct Explanation {
     pub measured: Option<Duration>,
 }
 
-/// A plan as rows: launches of the same operations, device and reason counted together. Which nodes
-/// are launched together is known of those that were timed.
-pub(crate) fn explain(
-    plan: &Plan,
-    devices: &Devices,
-    profile: Option<&Profile>,
-) -> Vec<Explanation> {
+impl Explanation {
+    /// Bytes of operands that have to be copied to the device's memory.
+    pub fn moved(&self) -> usize {
+        self.copies.iter().map(|copied| copied.ty.bytes()).sum()
+    }
+}
+
+/// `add on opencl:0: pinned to opencl:0; copied there: operand 1, f32[2], from cpu`.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.count > 1 {
+            write!(f, "{} ", self.count)?;
+        }
+        write!(f, "{} on {}: {}", self.op, self.device, self.reason)?;
+        for (i, copied) in self.copies.iter().enumerate() {
+            let before = if i == 0 { "; copied there: " } else { "; " };
+            write!(f, "{before}{copied}")?;
+        }
+        Ok(())
+    }
+}
+
+/// An operand that has to be copied to the device of an operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Copied {
+    /// Which operand, counted from 0.
+    pub operand: usize,
+    /// Shape and dtype of what is copied: of a view, those of what it shows.
+    pub ty: TensorType,
+    /// Where it is, or is computed.
+    pub from: DeviceType,
+}
+
+impl fmt::Display for Copied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operand, ty, from } = self;
+        write!(f, "operand {operand}, {ty}, from {from}")
+    }
+}
+
+/// What is known of a plan besides.
+pub(crate) struct Known<'a> {
+    /// What was timed. Nodes that are launched together are known of that.
+    pub(crate) profile: Option<&'a Profile>,
+    /// Where the graph's inputs are.
+    pub(crate) places: &'a Locations,
+    /// Why a node of the graph as it was given is pinned, by its index.
+    pub(crate) pinned: &'a dyn Fn(usize) -> Option<String>,
+}
+
+/// A plan as rows: launches of the same operations, device and reason counted together.
+pub(crate) fn explain(plan: &Plan, devices: &Devices, known: &Known) -> Vec<Explanation> {
     let mut rows: Vec<Explanation> = Vec::new();
-    let mut moves = Moves::new(plan, devices);
+    let mut moves = Moves::new(plan, devices, known.places);
     let workload = Workload::new(&plan.graph);
-    for (launched, measured) in launches(plan, profile) {
+    for (launched, measured) in launches(plan, known.profile) {
         let nodes = || launched.iter().map(|&at| &plan.graph.nodes()[at]);
         // What comes last is what reaches memory.
         let Some((&last, node)) = launched.last().zip(nodes().next_back()) else {
@@ -65,14 +110,22 @@ pub(crate) fn explain(
         };
         let ops: SmallVec<[&'static str; 4]> = nodes().map(|node| node.op.name()).collect();
         let written = |s: &Signature| node.op.def().written(s);
+        let mut reason = assignment.reason.to_string();
+        if let (Reason::Pinned(_), Some(why)) =
+            (&assignment.reason, (known.pinned)(assignment.origin))
+        {
+            reason = format!("{reason}, {why}");
+        }
         let row = Explanation {
             op: names(&ops),
             count: 1,
             device: devices.info(assignment.device).device,
-            reason: assignment.reason.to_string(),
+            reason,
             replaces: names(&assignment.replaces),
             bytes: plan.graph.with_signature(node, written),
-            moved: nodes().map(|node| moves.to(node, assignment)).sum(),
+            copies: nodes()
+                .flat_map(|node| moves.to(node, assignment))
+                .collect(),
             expected: costs.as_deref().map(expected),
             measured,
         };
@@ -85,7 +138,7 @@ pub(crate) fn explain(
             Some(r) => {
                 r.count += 1;
                 r.bytes += row.bytes;
-                r.moved += row.moved;
+                r.copies.extend(row.copies);
                 r.expected = sum(r.expected, row.expected);
                 r.measured = sum(r.measured, row.measured);
             }
@@ -130,28 +183,30 @@ fn sum(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
     }
 }
 
-/// Counts what has to be copied, each value once for each device.
+/// Finds what has to be copied, each value once for each device.
 struct Moves<'a> {
     plan: &'a Plan,
     devices: &'a Devices,
+    places: &'a Locations,
     there: HashSet<(ValueId, DeviceType)>,
 }
 
 impl<'a> Moves<'a> {
-    fn new(plan: &'a Plan, devices: &'a Devices) -> Self {
+    fn new(plan: &'a Plan, devices: &'a Devices, places: &'a Locations) -> Self {
         Self {
             plan,
             devices,
+            places,
             there: HashSet::new(),
         }
     }
 
-    /// Bytes that come to a node's device for it.
-    fn to(&mut self, node: &Node, assignment: &Assignment) -> usize {
+    /// Operands that come to a node's device for it.
+    fn to(&mut self, node: &Node, assignment: &Assignment) -> Vec<Copied> {
         let graph = &self.plan.graph;
         let to = self.devices.info(assignment.device).device;
-        let mut bytes = 0;
-        for &input in &node.inputs {
+        let mut copies = Vec::new();
+        for (operand, &input) in node.inputs.iter().enumerate() {
             // A view shows what is elsewhere: the value that has to come is what it shows.
             let value = self.shown(input, to);
             let from = match graph.producer(value) {
@@ -159,16 +214,29 @@ impl<'a> Moves<'a> {
                     let from = self.plan.assignments[i].device;
                     self.devices.info(from).device
                 }
-                None => DeviceType::Cpu,
+                None => self.place(value.index(), assignment),
             };
             let is_there = from == to
                 || self.devices.transfer_method(from, to) == TransferMethod::ZeroCopy
                 || !self.there.insert((value, to));
             if !is_there {
-                bytes += graph.ty(value).bytes();
+                let ty = graph.ty(value).clone();
+                copies.push(Copied { operand, ty, from });
             }
         }
-        bytes
+        copies
+    }
+
+    /// Where a node finds one of the graph's inputs.
+    fn place(&self, input: usize, assignment: &Assignment) -> DeviceType {
+        let place = self.places.get(input).copied().unwrap_or(HOST);
+        let holds = |id: &DeviceId| place & bit(*id) != 0;
+        let owner = match () {
+            () if holds(&assignment.device) => Some(assignment.device),
+            () if place & HOST != 0 => None,
+            () => self.devices.ids().find(holds),
+        };
+        owner.map_or(DeviceType::Cpu, |id| self.devices.info(id).device)
     }
 
     /// The value that views on `device` show.

@@ -2,7 +2,7 @@
 //!
 //! Operations are computed later, where nothing tells any more where they were asked for. So the
 //! first function of the library that a thread enters notes it ([`rustorch_macros::track_calls`]),
-//! those that it calls leave that as it is, and what they record takes it along.
+//! those that it calls leave that as it is, and what they record, or refuse, takes it along.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -14,7 +14,8 @@ thread_local! {
 }
 
 /// The time that a function of the library takes.
-pub(crate) struct Entered {
+#[must_use]
+pub struct Entered {
     /// Did the user call it, not another one of the library's?
     is_outer: bool,
 }
@@ -22,7 +23,7 @@ pub(crate) struct Entered {
 /// Notes that `method` was called, until the result is dropped.
 #[inline]
 #[track_caller]
-pub(crate) fn enter(method: &'static str) -> Entered {
+pub fn enter(method: &'static str) -> Entered {
     let is_outer = CALL.get().is_none();
     if is_outer {
         let location = Location::caller();
@@ -38,6 +39,19 @@ impl Drop for Entered {
             CALL.set(None);
         }
     }
+}
+
+/// Calls a function of the user's that the library was given: what it calls is called by the user.
+pub fn user<R>(f: impl FnOnce() -> R) -> R {
+    /// Puts the call back, also when the function panics.
+    struct Within(Option<Call>);
+    impl Drop for Within {
+        fn drop(&mut self) {
+            CALL.set(self.0);
+        }
+    }
+    let _within = Within(CALL.take());
+    f()
 }
 
 /// The user's call that led here.

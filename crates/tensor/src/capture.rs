@@ -243,8 +243,13 @@ impl Leaves {
 
     /// The call that recorded a node of the graph of a history that begins with these.
     pub(crate) fn recorded(&self, history: &History, node: usize) -> Option<Call> {
+        Some(self.pending(history, node)?.call)
+    }
+
+    /// The operation on values that such a node is.
+    pub(crate) fn pending<'h>(&self, history: &'h History, node: usize) -> Option<&'h Pending> {
         let (_, pending) = history.nodes.get(node.checked_sub(self.made.len())?)?;
-        Some(pending.call)
+        Some(pending)
     }
 
     /// The graph so far.

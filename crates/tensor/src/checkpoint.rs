@@ -6,7 +6,7 @@ use crate::autograd::Track;
 use crate::error::RusTorchResult;
 use crate::precision::{lower, with_lower};
 use crate::random::{default_generator, fork_rng};
-use crate::{Tensor, is_grad_enabled};
+use crate::{Tensor, call, is_grad_enabled};
 
 /// What `f` gives for `inputs`, of which no value between is kept for gradients: a backward pass calls `f`
 /// again, and goes back through what it records then. Random numbers are the same both times.
@@ -34,7 +34,7 @@ pub fn checkpoint(
     inputs: &[&Tensor],
 ) -> RusTorchResult<Tensor> {
     let (state, lower) = (default_generator().state(), lower());
-    let mut result = f(inputs)?;
+    let mut result = call::user(|| f(inputs))?;
     if !result.requires_grad() || !is_grad_enabled() {
         return Ok(result);
     }
@@ -42,7 +42,9 @@ pub fn checkpoint(
     let again = move || {
         fork_rng(|| {
             default_generator().set_state(state);
-            with_lower(lower, || f(&operands.iter().collect::<Vec<_>>()))
+            with_lower(lower, || {
+                call::user(|| f(&operands.iter().collect::<Vec<_>>()))
+            })
         })
     };
     let track = Track::again(inputs, &result, again);

@@ -3,6 +3,8 @@
 use rustorch_ir::{FLOAT8_ADVICE, OpError, TensorType};
 use rustorch_runtime::{Absent, Call, DeviceError, DeviceType, FailureClass, RunError};
 
+use crate::call;
+
 /// The result of an operation on tensors.
 pub type RusTorchResult<T> = Result<T, RusTorchError>;
 
@@ -12,8 +14,13 @@ pub type RusTorchResult<T> = Result<T, RusTorchError>;
 pub enum RusTorchError {
     /// The arguments do not fit the operation: which one, what it expected, what it got.
     /// Found where the operation is called, not where it is computed.
-    #[error(transparent)]
-    Op(#[from] OpError),
+    #[error("{}", of_arguments(.error, *.call))]
+    Op {
+        /// What does not fit.
+        error: OpError,
+        /// The user's call, if it was one of a tensor's or module's methods.
+        call: Option<Call>,
+    },
     /// A device failed and no other could take over, or a value was wrong that is only
     /// known at run time, such as an index out of range.
     #[error(transparent)]
@@ -48,8 +55,13 @@ pub enum RusTorchError {
         during: Box<DeviceError>,
     },
     /// A device was asked for that is not there.
-    #[error("{0}")]
-    UnsupportedDevice(Absent),
+    #[error("{}{absent}", .call.map(|call| format!("{call}: ")).unwrap_or_default())]
+    UnsupportedDevice {
+        /// What is not there, and why.
+        absent: Absent,
+        /// The user's call, if it was one of a tensor's or module's methods.
+        call: Option<Call>,
+    },
     /// What an operator that gives no result, such as `+=`, would have failed with: told by whoever asks for
     /// the tensor that it was to change.
     #[error("{call}: {error}")]
@@ -74,12 +86,12 @@ impl RusTorchError {
     /// is the caller's mistake.
     pub fn is_device_error(&self) -> bool {
         match self {
-            Self::Op(_) => false,
+            Self::Op { .. } => false,
             Self::Device(e) | Self::Run(RunError::Device(e)) => e.class != FailureClass::Caller,
             Self::Run(RunError::Op(_)) => false,
             Self::Run(_) => true,
             Self::DataLost { .. } | Self::UpdateLost { .. } => true,
-            Self::UnsupportedDevice(_) | Self::OutOfMemory { .. } => true,
+            Self::UnsupportedDevice { .. } | Self::OutOfMemory { .. } => true,
             Self::Deferred { error, .. } => error.is_device_error(),
         }
     }
@@ -96,19 +108,39 @@ impl RusTorchError {
     }
 }
 
+/// Every wrong argument becomes an error here, and learns whose call it came from.
+impl From<OpError> for RusTorchError {
+    fn from(error: OpError) -> Self {
+        let call = call::entered();
+        Self::Op { error, call }
+    }
+}
+
 impl From<Absent> for RusTorchError {
     fn from(absent: Absent) -> Self {
-        Self::UnsupportedDevice(absent)
+        let call = call::entered();
+        Self::UnsupportedDevice { absent, call }
     }
 }
 
 impl From<RunError> for RusTorchError {
     fn from(e: RunError) -> Self {
         match e {
-            RunError::Op(e) => Self::Op(e),
+            RunError::Op(e) => e.into(),
             RunError::Device(e) => Self::Device(e),
             other => Self::Run(other),
         }
+    }
+}
+
+/// A wrong argument, behind the call that it was one of, whose own name is said once.
+fn of_arguments(error: &OpError, call: Option<Call>) -> String {
+    match call {
+        Some(call) if call.method == error.op => {
+            format!("{call}: expected {}, got {}", error.expected, error.got)
+        }
+        Some(call) => format!("{call}: {error}"),
+        None => error.to_string(),
     }
 }
 

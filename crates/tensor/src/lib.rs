@@ -14,6 +14,7 @@
 //! | `recipe.rs`, `recovery.rs` | how values were computed, for when their device is lost |
 //! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
 //! | `recording.rs`, `replay.rs` | what is another one in each run: numbers, random keys |
+//! | `explain.rs` | where tensors would be computed, and why |
 //! | `creation.rs`, `random/`, `macros.rs` | new tensors |
 //! | `layouts.rs` | tensors of given strides, and of other sizes |
 //! | `views.rs`, `parts.rs`, `diagonals.rs` | other shapes, parts along dimensions, diagonals |
@@ -22,6 +23,7 @@
 //! | `search.rs`, `unique.rs`, `histogram.rs` | places in sorted sequences, equal elements, counts |
 //! | `statistics.rs`, `patches.rs`, `windows.rs` | covariance and slopes, patches of images, windows |
 //! | `promote.rs`, `elementwise/`, `ops_traits.rs` | functions of elements, operators |
+//! | `updates.rs`, `in_place.rs` | memory written over; functions that do so with their results |
 //! | `reduce/`, `scatter_reduce.rs`, `segments.rs` | elements combined |
 //! | `linalg/`, `fft.rs` | linear algebra, Fourier transforms |
 //! | `nn/` | `torch.nn.functional` |
@@ -40,7 +42,8 @@
 mod activity;
 pub mod amp;
 pub mod autograd;
-mod call;
+#[doc(hidden)]
+pub mod call;
 mod capture;
 mod checkpoint;
 mod converting;
@@ -54,6 +57,7 @@ mod element;
 mod elementwise;
 mod error;
 mod eval;
+mod explain;
 #[cfg(feature = "hybrid-f32")]
 mod f32;
 pub mod fft;
@@ -61,6 +65,7 @@ mod gpu;
 mod histogram;
 mod history;
 mod hybrid;
+mod in_place;
 mod index;
 mod join;
 mod layouts;

@@ -52,11 +52,9 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use num_complex::Complex;
-use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
-use crate::autograd::is_grad_enabled;
-use crate::error::{RusTorchError, RusTorchResult, require};
+use crate::error::{RusTorchError, RusTorchResult};
 use crate::promote::{AsOperand, Number, Operand, result_dtype};
 use crate::value::{State, Value};
 use crate::{Tensor, call};
@@ -162,7 +160,10 @@ impl Tensor {
                 self.set_value(new.value().clone());
             }
             Ok(new) => *self = new,
-            Err(error @ RusTorchError::Deferred { .. }) => self.fail(error),
+            // These tell the operator already.
+            Err(
+                error @ (RusTorchError::Deferred { .. } | RusTorchError::Op { call: Some(_), .. }),
+            ) => self.fail(error),
             Err(error) => {
                 let (call, error) = (call::current(op), Box::new(error));
                 self.fail(RusTorchError::Deferred { call, error });
@@ -174,29 +175,6 @@ impl Tensor {
         let state = State::Failed(Arc::new(error));
         let value = Value::new(self.ty().clone(), self.value().pin(), state);
         self.set_value(value);
-    }
-
-    /// A result in this tensor's dtype, by PyTorch's rules for changes in place.
-    fn fitted(&self, op: &'static str, result: &Self) -> RusTorchResult<Self> {
-        let is_parameter = self.is_leaf() && self.requires_grad() && is_grad_enabled();
-        let expected = "a tensor that is not a parameter, outside no_grad";
-        require(op, !is_parameter, expected, "one that wants a gradient")?;
-        let expected = format_args!("an operand that broadcasts to {}", self.ty().shape);
-        require(op, result.shape() == self.shape(), expected, result.ty())?;
-        let fits = kind(result.dtype()) <= kind(self.dtype());
-        let expected = format_args!("a result that {} holds", self.dtype());
-        require(op, fits, expected, result.dtype())?;
-        result.cast(op, self.dtype())
-    }
-}
-
-/// The kinds of dtypes in the order in which each holds those before it.
-fn kind(dtype: DType) -> u8 {
-    match dtype {
-        DType::Bool => 0,
-        dtype if dtype.is_int() => 1,
-        dtype if dtype.is_complex() => 3,
-        _ => 2,
     }
 }
 

@@ -4,12 +4,15 @@ use std::sync::{Arc, OnceLock};
 
 use rustorch_ir::ops::{Cast, Reshape};
 use rustorch_ir::{
-    DType, Op, OpError, OpType, ResultTypes, Role, Scalar, Signature, TensorType, normalize_dim,
+    DType, Op, OpError, OpKind, OpType, ResultTypes, Role, Scalar, Signature, TensorType,
+    normalize_dim,
 };
 use rustorch_macros::track_calls;
 use rustorch_runtime::{DeviceType, Moment, RunError, Storage};
 
-use crate::autograd::{Track, Tracks, tracks};
+use smallvec::smallvec;
+
+use crate::autograd::{Track, Tracks, is_grad_enabled, tracks};
 use crate::call;
 use crate::devices::{current, runtime};
 use crate::dims::{Integer, IntoShape};
@@ -100,11 +103,12 @@ impl Tensor {
             return with_lower(None, || Self::apply(name, op, &singles));
         }
         let ty = infer(name, &op, inputs)?.swap_remove(0);
-        let tracks = tracks(inputs, ty.dtype);
+        let tracks = tracks(name, inputs, ty.dtype)?;
         let role = op.def().role();
-        let kept = "a tensor that wants no gradient, for the old value is lost (detach it)";
         if overwrites(&op) {
-            require(name, tracks.is_none(), kept, "one that does")?;
+            let kept = "a tensor that wants no gradient, for the old value is lost (detach it)";
+            let has_gradient = tracks.is_none() || op.kind() == OpKind::Assign;
+            require(name, has_gradient, kept, "one that does")?;
             inputs[0].value.announce_update();
         }
         let seen = match (role, inputs) {
@@ -152,11 +156,11 @@ impl Tensor {
         let pending = recorded(name, op, inputs, pin_of(inputs));
         let values = Value::results(types, &pending);
         let result = |value: &Value| {
-            let tracks = tracks(inputs, value.ty().dtype);
+            let tracks = tracks(name, inputs, value.ty().dtype)?;
             let track = tracks.map(|tracks| Track::result(pending.clone(), tracks, value, &values));
-            Self::of(value.clone(), track)
+            Ok(Self::of(value.clone(), track))
         };
-        let results: Vec<Self> = values.iter().map(result).collect();
+        let results: Vec<Self> = values.iter().map(result).collect::<RusTorchResult<_>>()?;
         if pending.extent.is_too_long() {
             eval_all(&results.iter().collect::<Vec<_>>())?;
         }
@@ -315,11 +319,8 @@ impl Tensor {
         const NAME: &str = "to_device";
         require_device(device)?;
         let pin = pin(device);
-        let op = || {
-            let shape = self.ty().shape.clone();
-            Reshape { shape }.into()
-        };
-        let tracks = tracks(&[self], self.dtype());
+        let op = || self.same();
+        let tracks = tracks(NAME, &[self], self.dtype())?;
         let Some(mut view) = self.value.view() else {
             return Self::pending(
                 self.ty().clone(),
@@ -345,6 +346,28 @@ impl Tensor {
         let pending = || recorded(NAME, op(), &[self], pin);
         let track = tracks.map(|tracks| Track::result(pending(), tracks, &value, &[]));
         Ok(Self::of(value, track))
+    }
+
+    /// The operation that gives this tensor as it is.
+    fn same(&self) -> Op {
+        let shape = self.ty().shape.clone();
+        Reshape { shape }.into()
+    }
+
+    /// Takes a value whose elements this tensor's have become in its memory. Where nothing is recorded for
+    /// gradients, what this handle was computed by stays what it was.
+    pub(crate) fn become_updated(&mut self, name: &'static str, updated: Self) {
+        self.track = match self.track.take() {
+            Some(track) if !is_grad_enabled() && !track.is_leaf() => {
+                // Recorded now, as the elements are those of now.
+                let pending = recorded(name, self.same(), &[self], self.pin());
+                let tracks = smallvec![Some(track)];
+                Some(Track::result(pending, tracks, &updated.value, &[]))
+            }
+            track if !is_grad_enabled() => track,
+            _ => updated.track,
+        };
+        self.value = updated.value;
     }
 
     /// [`Tensor::dim`] of what counts a tensor of rank 0 as one of one dimension.

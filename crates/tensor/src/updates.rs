@@ -1,42 +1,53 @@
 //! Tensors whose memory is written over.
 
-use rustorch_ir::Role;
+use std::sync::Arc;
+
 use rustorch_ir::ops::{Assign, Contiguous, Expand, UpdateSlice};
+use rustorch_ir::{Layout, Role};
 use rustorch_macros::track_calls;
 use rustorch_runtime::Storage;
 
 use crate::Tensor;
+use crate::autograd::{Track, is_grad_enabled};
 use crate::devices::runtime;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
 use crate::promote::AsOperand;
-use crate::value::{State, Value};
+use crate::value::{State, Value, View};
 
 #[track_calls]
 impl Tensor {
     /// Writes the elements of `source` over this tensor's, in its memory, and makes this handle one
     /// on the tensor with that change. `source` is broadcast to this tensor's shape and converted
-    /// to its dtype.
+    /// to its dtype. Gradients go to `source`.
     ///
     /// The change happens when the result is computed. What was recorded before it reads the old
     /// elements if it is computed before, or together with it, and is an error afterwards. Other
     /// handles on this memory show the new elements once they are there. Memory whose elements were
-    /// lost with a device is written at once.
+    /// lost with a device, and a view of a part of some memory, are written at once; the latter costs as much
+    /// as writing all of that memory.
     ///
     /// # Errors
-    /// A `source` that cannot be broadcast; a block dtype; a view of a part of some memory; a
-    /// tensor, or source, that wants a gradient outside [`no_grad`](crate::no_grad).
+    /// A `source` that cannot be broadcast; a block dtype; elements that lie in one place; outside
+    /// [`no_grad`](crate::no_grad) a leaf that wants a gradient, a view of one, and a view of a part of some memory
+    /// where this tensor or the source wants one.
     pub fn copy_(&mut self, source: &Self) -> RusTorchResult<&mut Self> {
         const NAME: &str = "copy_";
         if source.value().key() == self.value().key() {
             return Ok(self);
         }
+        self.require_no_leaf(NAME)?;
         let lost = lost_memory(self.value());
-        if lost.is_none() {
-            self.prepare_update(NAME)?;
-        }
+        let part = match lost {
+            Some(_) => None,
+            None => self.prepare_change(NAME)?,
+        };
         let shape = self.ty().shape.clone();
         let mut source = Self::apply(NAME, Expand { shape }, &[&source.cast(NAME, self.dtype())?])?;
+        if let Some(part) = part {
+            self.write_part(NAME, &part, &source)?;
+            return Ok(self);
+        }
         if let Some((value, memory)) = lost {
             source.write_to(&memory)?;
             self.set_value(value);
@@ -46,8 +57,16 @@ impl Tensor {
             source = Self::apply(NAME, Contiguous, &[&source])?;
         }
         let updated = Self::apply(NAME, Assign, &[self, &source])?;
-        self.set_value(updated.value().clone());
+        self.become_updated(NAME, updated);
         Ok(self)
+    }
+
+    /// Fails for a leaf that wants a gradient, and a view of one, where gradients are recorded: what was computed
+    /// from it would have another gradient than it says.
+    pub(crate) fn require_no_leaf(&self, name: &'static str) -> RusTorchResult<()> {
+        let is_leaf = is_grad_enabled() && self.track().is_some_and(Track::shows_leaf);
+        let expected = "a tensor that is neither a parameter nor a view of one, outside no_grad";
+        require(name, !is_leaf, expected, "one that wants a gradient")
     }
 
     /// Writes one value, a number or a tensor of rank 0, over the elements, as [`Tensor::copy_`]
@@ -94,16 +113,49 @@ impl Tensor {
     /// Makes this tensor one whose memory an update can change: all of a storage, or what
     /// another update, or a trace's caller, makes so.
     fn prepare_update(&self, name: &'static str) -> RusTorchResult<()> {
-        match self.state() {
-            State::Placeholder => return Ok(()),
-            State::Failed(error) => return Err((*error).clone()),
-            State::Pending(pending) if pending.is_update() => return Ok(()),
-            State::Pending(_) | State::Ready(_) | State::Scalar(_) => {}
-        }
-        let whole = self.view_of_value()?.is_whole(self.dtype());
+        let part = self.prepare_change(name)?;
         let expected = "a tensor that is all of its memory (contiguous makes one)";
         let got = format_args!("a view {}", self.ty());
-        require(name, whole, expected, got)
+        require(name, part.is_none(), expected, got)
+    }
+
+    /// The same; a view of a part of a storage is returned.
+    fn prepare_change(&self, name: &'static str) -> RusTorchResult<Option<Arc<View>>> {
+        match self.state() {
+            State::Placeholder => return Ok(None),
+            State::Failed(error) => return Err((*error).clone()),
+            State::Pending(pending) if pending.is_update() => return Ok(None),
+            State::Pending(_) | State::Ready(_) | State::Scalar(_) => {}
+        }
+        let view = self.view_of_value()?;
+        if view.is_whole(self.dtype()) {
+            return Ok(None);
+        }
+        let expected = "elements that each have a place of their own (contiguous gives them one)";
+        let got = format_args!("a view {}", self.ty());
+        require(name, !may_overlap(&view.layout), expected, got)?;
+        Ok(Some(view))
+    }
+
+    /// Writes `source`, of this shape and dtype, over the part of some memory that this tensor is.
+    fn write_part(&self, name: &'static str, part: &View, source: &Self) -> RusTorchResult<()> {
+        let is_tracked = self.track().is_some() || source.track().is_some();
+        let expected = "a tensor that is all of its memory, where a gradient is wanted (slice_scatter and its kin \
+                        give the whole tensor with the change)";
+        let got = format_args!("a view {}", self.ty());
+        require(name, !is_tracked || !is_grad_enabled(), expected, got)?;
+        let size = self.dtype().size().unwrap_or(1);
+        let count = [part.storage.bytes() / size];
+        let whole = View::whole(part.storage.clone(), &count.into());
+        let mut memory = Self::of(Value::ready(self.dtype(), self.value().pin(), whole), None);
+        let Layout {
+            shape,
+            strides,
+            offset,
+        } = &part.layout;
+        let new = memory.as_strided_scatter(&source.detach(), &shape[..], &strides[..], *offset)?;
+        memory.copy_(&new)?.eval()?;
+        Ok(())
     }
 
     /// Writes the elements to memory of their size, which nobody waits for.
@@ -127,6 +179,19 @@ impl Tensor {
             State::Scalar(_) | State::Placeholder | State::Failed(_) => false,
         }
     }
+}
+
+/// May elements lie in one place, as those that are broadcast do?
+fn may_overlap(layout: &Layout) -> bool {
+    let dims = layout.strides.iter().zip(&*layout.shape);
+    let mut dims: Vec<_> = dims.filter(|(_, size)| **size > 1).collect();
+    dims.sort();
+    let mut reached = 0;
+    !dims.into_iter().all(|(stride, size)| {
+        let is_beyond = *stride > reached;
+        reached += stride * (size - 1);
+        is_beyond
+    })
 }
 
 /// The memory that a tensor is all of, or updates, if its elements were lost with a device; and the value

@@ -96,7 +96,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
                     "reason": row.reason,
                     "replaces": row.replaces,
                     "bytes": row.bytes,
-                    "moved_bytes": row.moved,
+                    "moved_bytes": row.moved(),
                     "expected_us": micros(row.expected),
                     "measured_us": micros(row.measured),
                 })
@@ -196,7 +196,7 @@ fn table(pass: &Pass, out: &mut impl Write) -> io::Result<()> {
             row.count,
             row.device.to_string(),
             bytes(row.bytes as u64),
-            bytes(row.moved as u64),
+            bytes(row.moved() as u64),
             time(row.expected),
             match row.measured {
                 None if pass.wall.is_some() => "not told".to_owned(),

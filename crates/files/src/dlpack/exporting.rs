@@ -3,8 +3,9 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use rustorch_runtime::HostBuffer;
-use rustorch_tensor::Tensor;
+use rustorch_macros::track_calls;
+use rustorch_runtime::{HostBuffer, Storage};
+use rustorch_tensor::{RusTorchError, Tensor, runtime};
 
 use super::{
     DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor,
@@ -13,21 +14,41 @@ use crate::elements::{self, for_each_chunk};
 use crate::error::{FileError, FileResult};
 use crate::tensors::Tensors;
 
-/// A tensor's elements, computed if need be, as a structure that another library of this process may take: a copy in
-/// row-major order, which is the receiver's to write to.
+/// A tensor's elements, computed if need be, as a structure that another library of this process may take: where
+/// they are, with the tensor's strides, and only to be read ([`DLManagedTensorVersioned::READ_ONLY`]). Those that only
+/// memory of a device's own has are copied, as by [`to_dlpack_copied`].
 ///
-/// The receiver calls the deleter, or [`from_dlpack`](super::from_dlpack) does; until then the memory is kept.
+/// The receiver calls the deleter, or [`from_dlpack`](super::from_dlpack) does; until then the memory is kept. What is
+/// written over the tensor meanwhile ([`Tensor::copy_`]) may show, as it may among libraries that share memory.
 ///
 /// # Errors
-/// A block format; the tensor cannot be computed; there is no memory for the copy.
+/// A block format; the tensor cannot be computed; there is no memory for a copy.
+#[track_calls]
 pub fn to_dlpack(tensor: &Tensor) -> FileResult<*mut DLManagedTensorVersioned> {
-    let (memory, dl_tensor) = described(tensor)?;
+    match shared(tensor)? {
+        Some(shared) => Ok(versioned(shared, DLManagedTensorVersioned::READ_ONLY)),
+        None => to_dlpack_copied(tensor),
+    }
+}
+
+/// [`to_dlpack`] of a copy in row-major order, which is the receiver's to write to
+/// ([`DLManagedTensorVersioned::IS_COPIED`]).
+///
+/// # Errors
+/// As [`to_dlpack`].
+#[track_calls]
+pub fn to_dlpack_copied(tensor: &Tensor) -> FileResult<*mut DLManagedTensorVersioned> {
+    let copied = copied(tensor)?;
+    Ok(versioned(copied, DLManagedTensorVersioned::IS_COPIED))
+}
+
+fn versioned((memory, dl_tensor): (Memory, DLTensor), flags: u64) -> *mut DLManagedTensorVersioned {
     let exported = Box::new(Exported {
         managed: DLManagedTensorVersioned {
             version: DLPackVersion::HERE,
             manager_ctx: ptr::null_mut(),
             deleter: Some(give_back_versioned),
-            flags: DLManagedTensorVersioned::IS_COPIED,
+            flags,
             dl_tensor,
         },
         _memory: memory,
@@ -36,16 +57,18 @@ pub fn to_dlpack(tensor: &Tensor) -> FileResult<*mut DLManagedTensorVersioned> {
     // SAFETY: it was just made, and nobody else has it; its first field is at its address.
     unsafe {
         (*exported).managed.manager_ctx = exported.cast();
-        Ok(&raw mut (*exported).managed)
+        &raw mut (*exported).managed
     }
 }
 
-/// [`to_dlpack`] by the structure without a version, for libraries that know no other.
+/// [`to_dlpack_copied`] by the structure without a version, for libraries that know no other. It cannot say that memory
+/// is only to be read, so this is always a copy.
 ///
 /// # Errors
 /// As [`to_dlpack`].
+#[track_calls]
 pub fn to_dlpack_unversioned(tensor: &Tensor) -> FileResult<*mut DLManagedTensor> {
-    let (memory, dl_tensor) = described(tensor)?;
+    let (memory, dl_tensor) = copied(tensor)?;
     let exported = Box::new(Exported {
         managed: DLManagedTensor {
             dl_tensor,
@@ -70,15 +93,40 @@ struct Exported<M> {
 
 struct Memory {
     _elements: HostBuffer,
+    /// Whose elements they are, if they are shared: nobody may use the memory for others.
+    _storage: Option<Storage>,
     /// Shape, then strides.
     _sizes: Box<[i64]>,
 }
 
+const NAME: &str = Tensors::ONLY;
+
+/// A tensor's elements where the host has them, and what describes them; `None` where it has not.
+fn shared(tensor: &Tensor) -> FileResult<Option<(Memory, DLTensor)>> {
+    let failed = |error: RusTorchError| FileError::tensor(NAME)(error);
+    let dtype = dtype(tensor)?;
+    tensor.eval().map_err(failed)?;
+    let Some(storage) = tensor.storage_in_memory() else {
+        return Ok(None);
+    };
+    let memory = runtime().host_memory(&storage);
+    let Some(memory) = memory.map_err(|error| failed(error.into()))? else {
+        return Ok(None);
+    };
+    let offset = tensor.storage_offset() * tensor.dtype().size().unwrap_or(1);
+    let strides = tensor.stride();
+    Ok(Some(described(
+        tensor,
+        dtype,
+        (memory, Some(storage)),
+        offset,
+        &strides,
+    )))
+}
+
 /// A copy of a tensor's elements, and what describes it.
-fn described(tensor: &Tensor) -> FileResult<(Memory, DLTensor)> {
-    const NAME: &str = Tensors::ONLY;
-    let dtype = DLDataType::of(tensor.dtype())
-        .ok_or_else(|| FileError::no_dtype(NAME, "DLPack", tensor.dtype(), "convert it to f32"))?;
+fn copied(tensor: &Tensor) -> FileResult<(Memory, DLTensor)> {
+    let dtype = dtype(tensor)?;
     // A tensor that exists has bytes that fit.
     let bytes = elements::bytes_of(tensor) as usize;
     let memory = HostBuffer::uninit(bytes).ok_or_else(|| elements::no_memory(NAME, bytes))?;
@@ -89,14 +137,31 @@ fn described(tensor: &Tensor) -> FileResult<(Memory, DLTensor)> {
         at += chunk.len();
         Ok(())
     })?;
-    let rank = tensor.rank();
     let strides = elements::dense_strides(tensor.shape());
-    let mut sizes: Box<[i64]> = (tensor.shape().iter().chain(&strides))
+    Ok(described(tensor, dtype, (memory, None), 0, &strides))
+}
+
+fn dtype(tensor: &Tensor) -> FileResult<DLDataType> {
+    DLDataType::of(tensor.dtype())
+        .ok_or_else(|| FileError::no_dtype(NAME, "DLPack", tensor.dtype(), "convert it to f32"))
+}
+
+/// A tensor's elements in memory, from the byte `offset` on.
+fn described(
+    tensor: &Tensor,
+    dtype: DLDataType,
+    (elements, storage): (HostBuffer, Option<Storage>),
+    offset: usize,
+    strides: &[usize],
+) -> (Memory, DLTensor) {
+    let rank = tensor.rank();
+    let mut sizes: Box<[i64]> = (tensor.shape().iter().chain(strides))
         .map(|&n| n as i64)
         .collect();
     let (shape, strides) = sizes.split_at_mut(rank);
     let dl_tensor = DLTensor {
-        data: memory.as_ptr().cast(),
+        // Libraries differ in whether they read `byte_offset`.
+        data: elements.as_ptr().wrapping_add(offset).cast(),
         device: DLDevice {
             device_type: DLDevice::CPU,
             device_id: 0,
@@ -109,10 +174,11 @@ fn described(tensor: &Tensor) -> FileResult<(Memory, DLTensor)> {
         byte_offset: 0,
     };
     let memory = Memory {
-        _elements: memory,
+        _elements: elements,
+        _storage: storage,
         _sizes: sizes,
     };
-    Ok((memory, dl_tensor))
+    (memory, dl_tensor)
 }
 
 /// # Safety

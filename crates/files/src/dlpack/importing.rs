@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::Tensor;
 
 use super::{DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor};
@@ -26,6 +27,7 @@ const PLACE: &str = "the DLPack tensor";
 ///
 /// # Errors
 /// Memory of a device; another major version; a dtype that there is none of here; a shape that no memory could hold.
+#[track_calls]
 pub unsafe fn from_dlpack(managed: *mut DLManagedTensorVersioned) -> FileResult<Tensor> {
     // SAFETY: the caller's promise. Structures of all versions begin with these three fields.
     let (version, deleter) = unsafe { ((*managed).version, (*managed).deleter) };
@@ -54,6 +56,7 @@ pub unsafe fn from_dlpack(managed: *mut DLManagedTensorVersioned) -> FileResult<
 ///
 /// # Errors
 /// As [`from_dlpack`].
+#[track_calls]
 pub unsafe fn from_dlpack_unversioned(managed: *mut DLManagedTensor) -> FileResult<Tensor> {
     // SAFETY: the caller's promise.
     let deleter = unsafe { (*managed).deleter };

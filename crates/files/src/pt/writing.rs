@@ -4,6 +4,7 @@ use std::io::{Seek, Write};
 use std::path::Path;
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_runtime::Storage;
 
 use crate::elements::{self, bytes_of};
@@ -23,6 +24,7 @@ const ALIGNMENT: u64 = 64;
 ///
 /// # Errors
 /// As [`write()`].
+#[track_calls(pt)]
 pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
     source::writing(path.as_ref(), |out| write(out, tensors))
 }
@@ -32,6 +34,7 @@ pub fn save(path: impl AsRef<Path>, tensors: &Tensors) -> FileResult<()> {
 ///
 /// # Errors
 /// Block formats, which PyTorch does not have; a tensor cannot be computed; what the system refuses.
+#[track_calls(pt)]
 pub fn write(out: &mut (impl Write + Seek), tensors: &Tensors) -> FileResult<()> {
     let mut pickle = Pickle::new();
     let mut storages: Vec<(Storage, &str)> = Vec::new();

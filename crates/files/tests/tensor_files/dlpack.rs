@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustorch_files::dlpack::{
     DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPackVersion, DLTensor,
-    from_dlpack, from_dlpack_unversioned, to_dlpack, to_dlpack_unversioned,
+    from_dlpack, from_dlpack_unversioned, to_dlpack, to_dlpack_copied, to_dlpack_unversioned,
 };
 use rustorch_ir::DType;
 use rustorch_tensor::{Activity, Tensor};
@@ -22,22 +22,67 @@ fn all_dtypes_go_out_and_come_in() {
                 // SAFETY: it was just made.
                 let described = unsafe { &*out };
                 assert_eq!(described.version, DLPackVersion { major: 1, minor: 1 });
-                assert_eq!(described.flags, DLManagedTensorVersioned::IS_COPIED);
+                assert_eq!(described.flags, DLManagedTensorVersioned::READ_ONLY);
                 assert_eq!(described.dl_tensor.ndim as usize, tensor.rank());
                 assert_eq!(described.dl_tensor.dtype.dtype(), Some(dtype));
                 let before = Activity::of(runtime);
                 // SAFETY: it was made by `to_dlpack`, and nobody else has it.
                 let versioned = unsafe { from_dlpack(out) }.unwrap();
+                let out = to_dlpack_copied(tensor).unwrap();
+                // SAFETY: it was just made.
+                let flags = unsafe { (*out).flags };
+                assert_eq!(flags, DLManagedTensorVersioned::IS_COPIED);
+                // SAFETY: as above.
+                let copied = unsafe { from_dlpack(out) }.unwrap();
                 let out = to_dlpack_unversioned(tensor).unwrap();
                 // SAFETY: as above.
                 let unversioned = unsafe { from_dlpack_unversioned(out) }.unwrap();
-                for back in [versioned, unversioned] {
+                for back in [versioned, copied, unversioned] {
                     assert_eq!((back.dtype(), back.shape()), (dtype, tensor.shape()));
                     assert_eq!(bytes(&back), bytes(tensor), "{name}");
                 }
                 assert_eq!(Activity::of(runtime).since(before), Activity::default());
             }
         }
+    });
+}
+
+/// The elements of a structure's memory, by its strides.
+///
+/// # Safety
+/// The structure is one of two dimensions, of `f32`.
+unsafe fn read(tensor: &DLTensor) -> Vec<f32> {
+    // SAFETY: the caller's promise.
+    let (shape, strides) = unsafe {
+        let sizes = |at: *mut i64| [*at, *at.add(1)];
+        (sizes(tensor.shape), sizes(tensor.strides))
+    };
+    let places = (0..shape[0]).flat_map(|i| (0..shape[1]).map(move |j| (i, j)));
+    let at = |(i, j)| (i * strides[0] + j * strides[1]) as usize;
+    // SAFETY: the structure says that its elements are there.
+    let element = |place| unsafe { *tensor.data.cast::<f32>().add(place) };
+    places.map(at).map(element).collect()
+}
+
+#[test]
+fn memory_is_shared_with_its_strides_for_as_long_as_others_need_it() {
+    on_cpu(|_| {
+        let whole = Tensor::from_vec((0..12u8).map(f32::from).collect(), [3, 4]).unwrap();
+        let part = whole.t().unwrap().narrow(0, 1, 2).unwrap();
+        let storage = part.storage_in_memory().unwrap();
+        let (memory, at) = (storage.downgrade(), storage.host_address().unwrap());
+        drop(storage);
+        let out = to_dlpack(&part).unwrap();
+        drop((whole, part));
+        // SAFETY: it was just made, and is given back once.
+        unsafe {
+            let described = &(*out).dl_tensor;
+            assert_eq!(described.data.addr(), at + size_of::<f32>());
+            assert_eq!(read(described), [1.0, 5.0, 9.0, 2.0, 6.0, 10.0]);
+            assert!(memory.upgrade().is_some());
+            (*out).deleter.unwrap()(out);
+        }
+        assert!(memory.upgrade().is_none());
     });
 }
 

@@ -46,7 +46,7 @@ fn wrong_safetensors_files_are_refused() {
         ),
         (
             format!("{{{}}}", entry("a", "F32", "[3]", 0, 8)),
-            "tensor `a`: from_storage: expected 12 bytes",
+            "from_storage: expected 12 bytes",
         ),
         (
             format!("{{{}}}", entry("a", "F4", "[16]", 0, 8)),

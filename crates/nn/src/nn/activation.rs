@@ -1,5 +1,6 @@
 //! Activations.
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::layers::layers;
@@ -151,6 +152,7 @@ impl Default for RReLU {
     }
 }
 
+#[track_calls(RReLU)]
 impl Forward for RReLU {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         x.rrelu(self.lower, self.upper, self.training.is_on())
@@ -164,6 +166,7 @@ pub struct PReLU {
     pub weight: Tensor,
 }
 
+#[track_calls(PReLU)]
 impl PReLU {
     /// With so many weights, of 0.25.
     ///
@@ -177,6 +180,7 @@ impl PReLU {
     }
 }
 
+#[track_calls(PReLU)]
 impl Forward for PReLU {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         x.prelu(&self.weight)

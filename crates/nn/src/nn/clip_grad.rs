@@ -1,5 +1,6 @@
 //! Gradients kept small: `torch.nn.utils.clip_grad`.
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use crate::error::require;
@@ -8,6 +9,7 @@ use crate::error::require;
 ///
 /// # Errors
 /// Dtypes other than floats; if asked for, a norm that is infinite or no number.
+#[track_calls]
 pub fn get_total_norm(
     tensors: &[Tensor],
     norm_type: f64,
@@ -40,6 +42,7 @@ fn gradients(parameters: &[Tensor]) -> Vec<(&Tensor, Tensor)> {
 ///
 /// # Errors
 /// As [`get_total_norm`].
+#[track_calls]
 pub fn clip_grad_norm_(
     parameters: &[Tensor],
     max_norm: f64,
@@ -77,6 +80,7 @@ pub(crate) fn scaled(
 ///
 /// # Errors
 /// A negative bound.
+#[track_calls]
 pub fn clip_grad_value_(parameters: &[Tensor], clip_value: f64) -> RusTorchResult<()> {
     const NAME: &str = "clip_grad_value_";
     require(

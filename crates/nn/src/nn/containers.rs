@@ -1,6 +1,7 @@
 //! Modules made of others: `Sequential`, lists, dictionaries.
 
 use indexmap::IndexMap;
+use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::{Forward, Leaf, LeafMut, Module, Visit};
@@ -68,6 +69,7 @@ impl Visit for Sequential {
 
 impl Module for Sequential {}
 
+#[track_calls(Sequential)]
 impl Forward for Sequential {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         let mut modules = self.modules.values();

@@ -1,5 +1,6 @@
 //! Convolutions and transposed convolutions of 1, 2 and 3 dimensions.
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::nn::{ConvOptions, ConvPadding, ConvTransposeOptions};
 use rustorch_tensor::{PadMode, PerDim, RusTorchResult, Tensor};
 
@@ -45,6 +46,7 @@ macro_rules! convolutions {
                 pub padding_mode: PadMode,
             }
 
+            #[track_calls($Conv)]
             impl $Conv {
                 /// With a bias and zeros around; weights and biases are drawn evenly from `±1 / √n`, by the
                 /// number of connections into a result.
@@ -84,6 +86,7 @@ macro_rules! convolutions {
                 }
             }
 
+            #[track_calls($Conv)]
             impl Forward for $Conv {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     if matches!(self.padding_mode, PadMode::Constant(value) if value.as_f64() == 0.0) {
@@ -109,6 +112,7 @@ macro_rules! convolutions {
                 pub options: ConvTransposeOptions<$n>,
             }
 
+            #[track_calls($ConvTranspose)]
             impl $ConvTranspose {
                 #[doc = concat!("Drawn as [`", stringify!($Conv), "`]'s, by the weight's second dimension.")]
                 ///
@@ -139,6 +143,7 @@ macro_rules! convolutions {
                 }
             }
 
+            #[track_calls($ConvTranspose)]
             impl Forward for $ConvTranspose {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     x.$transposed(&self.weight, self.bias.as_ref(), &self.options)

@@ -1,5 +1,6 @@
 //! Elements left out by chance, in training.
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::{Forward, Module, Training};
@@ -19,6 +20,7 @@ macro_rules! dropouts {
                 pub training: Training,
             }
 
+            #[track_calls($Dropout)]
             impl $Dropout {
                 /// With this probability.
                 ///
@@ -38,6 +40,7 @@ macro_rules! dropouts {
                 }
             }
 
+            #[track_calls($Dropout)]
             impl Forward for $Dropout {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     x.$method(self.p, self.training.is_on())

@@ -1,6 +1,7 @@
 //! Rows of tables, and bags of them.
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::nn::{EmbeddingBagMode, EmbeddingBagOptions};
 use rustorch_tensor::{RusTorchResult, Tensor, no_grad};
 
@@ -48,6 +49,7 @@ pub struct Embedding {
     pub norm_type: f64,
 }
 
+#[track_calls(Embedding)]
 impl Embedding {
     /// With normal numbers.
     ///
@@ -78,6 +80,7 @@ impl Embedding {
     super::layers::setters!(max_norm: Option<f64>; norm_type: f64;);
 }
 
+#[track_calls(Embedding)]
 impl Forward for Embedding {
     /// Of ids of any shape, `i64` or `i32`, their rows, in one more dimension.
     fn forward(&self, ids: &Tensor) -> RusTorchResult<Tensor> {
@@ -133,6 +136,7 @@ pub struct EmbeddingBag {
     pub norm_type: f64,
 }
 
+#[track_calls(EmbeddingBag)]
 impl EmbeddingBag {
     /// With normal numbers; of means.
     ///

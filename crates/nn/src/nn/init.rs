@@ -1,5 +1,6 @@
 //! Initialisers: `torch.nn.init`. They write over a tensor's memory at once.
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::linalg::QrMode;
 use rustorch_tensor::{RusTorchResult, Tensor, no_grad};
 
@@ -68,6 +69,7 @@ fn fill(tensor: &mut Tensor, drawn: &Tensor) -> RusTorchResult<()> {
 ///
 /// # Errors
 /// A dtype of other than floats and complex numbers.
+#[track_calls]
 pub fn uniform_(tensor: &mut Tensor, low: f64, high: f64) -> RusTorchResult<()> {
     let drawn = Tensor::uniform(low, high, tensor.shape(), tensor.dtype())?;
     fill(tensor, &drawn)
@@ -77,6 +79,7 @@ pub fn uniform_(tensor: &mut Tensor, low: f64, high: f64) -> RusTorchResult<()> 
 ///
 /// # Errors
 /// A dtype of other than floats and complex numbers; a negative deviation.
+#[track_calls]
 pub fn normal_(tensor: &mut Tensor, mean: f64, std: f64) -> RusTorchResult<()> {
     require(
         "normal_",
@@ -92,6 +95,7 @@ pub fn normal_(tensor: &mut Tensor, mean: f64, std: f64) -> RusTorchResult<()> {
 ///
 /// # Errors
 /// A dtype of other than floats; those of [`Tensor::truncated_normal`].
+#[track_calls]
 pub fn trunc_normal_(
     tensor: &mut Tensor,
     mean: f64,
@@ -107,6 +111,7 @@ pub fn trunc_normal_(
 ///
 /// # Errors
 /// A number that the dtype does not hold.
+#[track_calls]
 pub fn constant_(tensor: &mut Tensor, value: f64) -> RusTorchResult<()> {
     let filled = tensor.detach().full_like(value)?;
     fill(tensor, &filled)
@@ -116,6 +121,7 @@ pub fn constant_(tensor: &mut Tensor, value: f64) -> RusTorchResult<()> {
 ///
 /// # Errors
 /// A block format.
+#[track_calls]
 pub fn ones_(tensor: &mut Tensor) -> RusTorchResult<()> {
     constant_(tensor, 1.0)
 }
@@ -124,6 +130,7 @@ pub fn ones_(tensor: &mut Tensor) -> RusTorchResult<()> {
 ///
 /// # Errors
 /// A block format.
+#[track_calls]
 pub fn zeros_(tensor: &mut Tensor) -> RusTorchResult<()> {
     constant_(tensor, 0.0)
 }
@@ -132,6 +139,7 @@ pub fn zeros_(tensor: &mut Tensor) -> RusTorchResult<()> {
 ///
 /// # Errors
 /// A tensor that is no matrix.
+#[track_calls]
 pub fn eye_(tensor: &mut Tensor) -> RusTorchResult<()> {
     let &[n, m] = tensor.shape() else {
         return Err(unexpected("eye_", "a matrix", tensor.rank()));
@@ -145,6 +153,7 @@ pub fn eye_(tensor: &mut Tensor) -> RusTorchResult<()> {
 ///
 /// # Errors
 /// Another rank; channels that the groups do not divide.
+#[track_calls]
 pub fn dirac_(tensor: &mut Tensor, groups: usize) -> RusTorchResult<()> {
     const NAME: &str = "dirac_";
     let shape = tensor.shape().to_vec();
@@ -180,6 +189,7 @@ pub fn dirac_(tensor: &mut Tensor, groups: usize) -> RusTorchResult<()> {
 ///
 /// # Errors
 /// Fewer than 2 dimensions.
+#[track_calls]
 pub fn xavier_uniform_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
     let bound = 3f64.sqrt() * xavier_std("xavier_uniform_", tensor, gain)?;
     uniform_(tensor, -bound, bound)
@@ -189,6 +199,7 @@ pub fn xavier_uniform_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
 ///
 /// # Errors
 /// Fewer than 2 dimensions.
+#[track_calls]
 pub fn xavier_normal_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
     let std = xavier_std("xavier_normal_", tensor, gain)?;
     normal_(tensor, 0.0, std)
@@ -204,6 +215,7 @@ fn xavier_std(name: &'static str, tensor: &Tensor, gain: f64) -> RusTorchResult<
 ///
 /// # Errors
 /// Fewer than 2 dimensions.
+#[track_calls]
 pub fn kaiming_uniform_(
     tensor: &mut Tensor,
     mode: FanMode,
@@ -217,6 +229,7 @@ pub fn kaiming_uniform_(
 ///
 /// # Errors
 /// Fewer than 2 dimensions.
+#[track_calls]
 pub fn kaiming_normal_(
     tensor: &mut Tensor,
     mode: FanMode,
@@ -245,6 +258,7 @@ fn kaiming_std(
 ///
 /// # Errors
 /// Fewer than 2 dimensions.
+#[track_calls]
 pub fn orthogonal_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
     const NAME: &str = "orthogonal_";
     require(
@@ -270,6 +284,7 @@ pub fn orthogonal_(tensor: &mut Tensor, gain: f64) -> RusTorchResult<()> {
 ///
 /// # Errors
 /// A tensor that is no matrix; a part outside `0..=1`.
+#[track_calls]
 pub fn sparse_(tensor: &mut Tensor, sparsity: f64, std: f64) -> RusTorchResult<()> {
     const NAME: &str = "sparse_";
     let &[rows, columns] = tensor.shape() else {

@@ -10,6 +10,7 @@ macro_rules! layers {
             #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, $crate::nn::Module)]
             pub struct $Layer;
 
+            #[rustorch_macros::track_calls($Layer)]
             impl $crate::nn::Forward for $Layer {
                 fn forward(&self, $x: &Tensor) -> RusTorchResult<Tensor> {
                     $made
@@ -84,6 +85,7 @@ macro_rules! setters {
 /// What becomes of `x`, by the fields.
 macro_rules! forward {
     ($Layer:ident { $($field:ident,)* } |$x:ident| $made:expr) => {
+        #[rustorch_macros::track_calls($Layer)]
         impl $crate::nn::Forward for $Layer {
             fn forward(&self, $x: &Tensor) -> RusTorchResult<Tensor> {
                 let Self { $($field),* } = self.clone();

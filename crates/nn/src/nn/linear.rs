@@ -1,6 +1,7 @@
 //! Products with weights.
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::{IntoShape, RusTorchResult, Tensor};
 
 use super::layers::layers;
@@ -33,6 +34,7 @@ pub struct Linear {
     pub bias: Option<Tensor>,
 }
 
+#[track_calls(Linear)]
 impl Linear {
     /// With a bias; weights and biases are drawn evenly from `±1 / √in_features`.
     ///
@@ -54,6 +56,7 @@ impl Linear {
     }
 }
 
+#[track_calls(Linear)]
 impl Forward for Linear {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         x.linear(&self.weight, self.bias.as_ref())
@@ -69,6 +72,7 @@ pub struct Bilinear {
     pub bias: Option<Tensor>,
 }
 
+#[track_calls(Bilinear)]
 impl Bilinear {
     /// With a bias; weights and biases are drawn evenly from `±1 / √in1_features`.
     ///

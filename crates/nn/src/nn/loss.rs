@@ -1,5 +1,6 @@
 //! Losses: how far predictions are from what was wanted.
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::nn::{CrossEntropyOptions, CtcOptions, Reduction, TripletOptions};
 use rustorch_tensor::{IntoShape, RusTorchResult, Tensor};
 
@@ -26,6 +27,7 @@ macro_rules! losses {
                 }
             }
 
+            #[track_calls($Loss)]
             impl $Loss {
                 setters!($($option: $Option;)*);
 
@@ -277,6 +279,7 @@ pub struct LinearCrossEntropyLoss {
     pub label_smoothing: f64,
 }
 
+#[track_calls(LinearCrossEntropyLoss)]
 impl LinearCrossEntropyLoss {
     /// Of vectors of `in_features`, and `classes` `[number, sizes…]`; without a bias.
     ///
@@ -340,6 +343,7 @@ pub struct TripletMarginWithDistanceLoss<F> {
     pub options: TripletOptions,
 }
 
+#[track_calls(TripletMarginWithDistanceLoss)]
 impl<F: Fn(&Tensor, &Tensor) -> RusTorchResult<Tensor>> TripletMarginWithDistanceLoss<F> {
     /// The loss, by its reduction.
     ///

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use indexmap::IndexMap;
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::{IntoDevice, RusTorchResult, Tensor, eval_all, no_grad};
 
 use crate::error::require;
@@ -94,6 +95,7 @@ pub trait Module: Visit {
     ///
     /// # Errors
     /// A parameter that can have none, such as one of integers.
+    #[track_calls]
     fn requires_grad_(&mut self, requires_grad: bool) -> RusTorchResult<()> {
         self.change_parameters(&mut |tensor| {
             tensor.requires_grad_(requires_grad)?;
@@ -111,6 +113,7 @@ pub trait Module: Visit {
     ///
     /// # Errors
     /// As [`Tensor::to_device`].
+    #[track_calls]
     fn to_device(&mut self, device: impl IntoDevice) -> RusTorchResult<()>
     where
         Self: Sized,
@@ -124,6 +127,7 @@ pub trait Module: Visit {
     ///
     /// # Errors
     /// A dtype of other than floats.
+    #[track_calls]
     fn to_dtype(&mut self, dtype: DType) -> RusTorchResult<()>
     where
         Self: Sized,
@@ -179,6 +183,7 @@ pub trait Module: Visit {
     /// # Errors
     /// Before anything is written: all names that are missing or not in the module, if `strict`, and all
     /// tensors of another shape.
+    #[track_calls]
     fn load_state_dict(&mut self, state: &Tensors, strict: bool) -> RusTorchResult<Unmatched> {
         let mut own = IndexMap::new();
         self.visit("", &mut |name, leaf| {
@@ -295,6 +300,7 @@ pub(crate) fn copied(tensor: &Tensor) -> RusTorchResult<Tensor> {
 ///
 /// # Errors
 /// A tensor of it cannot be computed.
+#[track_calls]
 pub fn deep_copy<M: Module + Clone>(module: &M) -> RusTorchResult<M> {
     let mut copy = module.clone();
     replace_all(&mut copy, &copied)?;
@@ -335,6 +341,7 @@ pub trait Forward: Module {
 ///
 /// # Errors
 /// A dtype that is neither a float nor complex.
+#[track_calls]
 pub fn parameter(tensor: Tensor) -> RusTorchResult<Tensor> {
     let mut tensor = tensor.detach();
     tensor.requires_grad_(true)?;
@@ -440,6 +447,7 @@ impl<M: Visit + ?Sized> Visit for Box<M> {
     }
 }
 
+#[track_calls]
 impl<M: Forward + ?Sized> Forward for Box<M> {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         (**self).forward(x)

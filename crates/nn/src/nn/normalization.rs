@@ -1,6 +1,7 @@
 //! The norms.
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::nn::BatchNormOptions;
 use rustorch_tensor::replay::is_recording;
 use rustorch_tensor::{IntoShape, RusTorchResult, Tensor, eval_all, no_grad};
@@ -101,6 +102,7 @@ macro_rules! channel_norms {
                 channels: usize,
             }
 
+            #[track_calls($Norm)]
             impl $Norm {
                 /// Of so many channels.
                 ///
@@ -185,6 +187,7 @@ macro_rules! channel_norms {
 
             impl Module for $Norm {}
 
+            #[track_calls($Norm)]
             impl Forward for $Norm {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     const NAME: &str = stringify!($Norm);
@@ -310,6 +313,7 @@ pub struct GroupNorm {
     pub eps: f64,
 }
 
+#[track_calls(GroupNorm)]
 impl GroupNorm {
     /// With weights of 1 and biases of 0.
     ///
@@ -350,6 +354,7 @@ impl GroupNorm {
     super::layers::setters!(eps: f64;);
 }
 
+#[track_calls(GroupNorm)]
 impl Forward for GroupNorm {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         x.group_norm(
@@ -376,6 +381,7 @@ pub struct LayerNorm {
     pub eps: f64,
 }
 
+#[track_calls(LayerNorm)]
 impl LayerNorm {
     /// With weights of 1 and biases of 0.
     ///
@@ -409,6 +415,7 @@ impl LayerNorm {
     super::layers::setters!(eps: f64;);
 }
 
+#[track_calls(LayerNorm)]
 impl Forward for LayerNorm {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
@@ -429,6 +436,7 @@ pub struct RMSNorm {
     pub eps: Option<f64>,
 }
 
+#[track_calls(RMSNorm)]
 impl RMSNorm {
     /// With weights of 1.
     ///
@@ -454,6 +462,7 @@ impl RMSNorm {
     super::layers::setters!(eps: Option<f64>;);
 }
 
+#[track_calls(RMSNorm)]
 impl Forward for RMSNorm {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         x.rms_norm(&self.normalized_shape[..], self.weight.as_ref(), self.eps)

@@ -1,5 +1,6 @@
 //! What is put around tensors.
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::{PadMode, RusTorchResult, Tensor};
 
 use super::{Forward, Module};
@@ -54,6 +55,7 @@ macro_rules! pads {
                 }
             }
 
+            #[track_calls($Pad)]
             impl Forward for $Pad {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     padded(stringify!($Pad), x, $n, &self.padding, $mode)
@@ -112,6 +114,7 @@ macro_rules! constant_pads {
                 }
             }
 
+            #[track_calls($Pad)]
             impl Forward for $Pad {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     x.pad(&self.padding, self.value)

@@ -1,5 +1,6 @@
 //! Weights that follow from others: `torch.nn.utils.parametrizations`.
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::replay::is_recording;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
@@ -82,6 +83,7 @@ pub struct WeightNorm<L> {
 ///
 /// # Errors
 /// There is no such dimension.
+#[track_calls]
 pub fn weight_norm<L: Weighted>(layer: L, dim: usize) -> RusTorchResult<WeightNorm<L>> {
     let v = layer.weight().detach();
     require(
@@ -127,6 +129,7 @@ impl<L: Weighted> Visit for WeightNorm<L> {
 
 impl<L: Weighted> Module for WeightNorm<L> {}
 
+#[track_calls(WeightNorm)]
 impl<L: Weighted> Forward for WeightNorm<L> {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         let weight = self.v.mul(&self.g.div(&length(&self.v, self.dim)?)?)?;
@@ -151,6 +154,7 @@ pub struct SpectralNorm<L> {
 ///
 /// # Errors
 /// A weight of fewer than 2 dimensions.
+#[track_calls]
 pub fn spectral_norm<L: Weighted>(
     layer: L,
     n_power_iterations: usize,
@@ -239,6 +243,7 @@ impl<L: Weighted> Visit for SpectralNorm<L> {
 
 impl<L: Weighted> Module for SpectralNorm<L> {}
 
+#[track_calls(SpectralNorm)]
 impl<L: Weighted> Forward for SpectralNorm<L> {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         let matrix = matrix::<L>(&self.original)?;

@@ -1,5 +1,6 @@
 //! Pooling.
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::nn::{AvgPoolOptions, FractionalSize, MaxPoolOptions};
 use rustorch_tensor::{PerDim, RusTorchResult, Tensor};
 
@@ -23,6 +24,7 @@ macro_rules! pools {
                 pub options: MaxPoolOptions<$n>,
             }
 
+            #[track_calls($MaxPool)]
             impl $MaxPool {
                 /// Of windows of a size.
                 pub fn new(kernel_size: impl PerDim<$n>, options: MaxPoolOptions<$n>) -> Self {
@@ -38,6 +40,7 @@ macro_rules! pools {
                 }
             }
 
+            #[track_calls($MaxPool)]
             impl Forward for $MaxPool {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     x.$max(self.kernel_size, &self.options)
@@ -94,6 +97,7 @@ macro_rules! pools {
                 }
             }
 
+            #[track_calls($AvgPool)]
             impl Forward for $AvgPool {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     x.$avg(self.kernel_size, &self.options)
@@ -134,6 +138,7 @@ macro_rules! pools {
                 super::layers::setters!(ceil_mode: bool;);
             }
 
+            #[track_calls($LPPool)]
             impl Forward for $LPPool {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     x.$norm(self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
@@ -148,6 +153,7 @@ macro_rules! pools {
                 pub output_size: [Option<usize>; $n],
             }
 
+            #[track_calls($AdaptiveMaxPool)]
             impl $AdaptiveMaxPool {
                 /// To so many windows.
                 pub fn new(output_size: [Option<usize>; $n]) -> Self {
@@ -163,6 +169,7 @@ macro_rules! pools {
                 }
             }
 
+            #[track_calls($AdaptiveMaxPool)]
             impl Forward for $AdaptiveMaxPool {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     x.$adaptive_max(self.output_size)
@@ -184,6 +191,7 @@ macro_rules! pools {
                 }
             }
 
+            #[track_calls($AdaptiveAvgPool)]
             impl Forward for $AdaptiveAvgPool {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     x.$adaptive_avg(self.output_size)
@@ -219,6 +227,7 @@ macro_rules! fractional_pools {
                 _random_samples: Option<Buffer>,
             }
 
+            #[track_calls($FractionalMaxPool)]
             impl $FractionalMaxPool {
                 /// Of windows of a size.
                 pub fn new(kernel_size: impl PerDim<$n>, size: FractionalSize<$n>) -> Self {
@@ -243,6 +252,7 @@ macro_rules! fractional_pools {
                 }
             }
 
+            #[track_calls($FractionalMaxPool)]
             impl Forward for $FractionalMaxPool {
                 fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
                     Ok(self.forward_with_indices(x)?.0)

@@ -3,6 +3,7 @@
 //! What a layer makes of its whole input is one product; steps are unrolled.
 
 use indexmap::IndexMap;
+use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::linear::{bound_of, uniform};
@@ -349,6 +350,7 @@ macro_rules! networks {
 
             impl Module for $Network {}
 
+            #[track_calls($Network)]
             impl $Network {
                 /// Weights and biases are drawn evenly from `±1 / √hidden_size`.
                 ///
@@ -381,7 +383,8 @@ networks! {
 
 macro_rules! forward_of_one_state {
     ($($Network:ident)*) => {
-        $(impl $Network {
+        $(#[track_calls($Network)]
+        impl $Network {
             /// What it makes of each time of `x` `[time, n, input]` (`[n, time, input]` if the batch is first, or
             /// without a batch), `[time, n, directions · hidden]`, and the last states `[layers · directions, n, hidden]`. It
             /// begins with `h`, or with zeros.
@@ -398,6 +401,7 @@ macro_rules! forward_of_one_state {
 
 forward_of_one_state!(RNN GRU);
 
+#[track_calls(LSTM)]
 impl LSTM {
     /// What it makes of each time of `x` `[time, n, input]` (`[n, time, input]` if the batch is first, or without
     /// a batch), `[time, n, directions · hidden]`, and the last hidden and cell states
@@ -438,6 +442,7 @@ macro_rules! cells {
                 )*
             }
 
+            #[track_calls($Step)]
             impl $Step {
                 /// With biases; all is drawn evenly from `±1 / √hidden_size`.
                 ///
@@ -503,6 +508,7 @@ cells! {
     GRUCell() = Cell::Gru;
 }
 
+#[track_calls(RNNCell)]
 impl RNNCell {
     /// The next state of `x` `[n, input]` and `h` `[n, hidden]`, or both without a batch.
     ///
@@ -514,6 +520,7 @@ impl RNNCell {
     }
 }
 
+#[track_calls(GRUCell)]
 impl GRUCell {
     /// The next state of `x` `[n, input]` and `h` `[n, hidden]`, or both without a batch.
     ///
@@ -525,6 +532,7 @@ impl GRUCell {
     }
 }
 
+#[track_calls(LSTMCell)]
 impl LSTMCell {
     /// The next hidden and cell state of `x` `[n, input]` and states `[n, hidden]`, or all without a batch.
     ///

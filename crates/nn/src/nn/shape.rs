@@ -1,5 +1,6 @@
 //! The same elements in other shapes, other sizes, and distances.
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::nn::{InterpolateMode, InterpolateOptions, InterpolateSize};
 use rustorch_tensor::{Patches, RusTorchResult, Tensor};
 
@@ -62,6 +63,7 @@ pub struct Unfold {
     pub patches: Patches,
 }
 
+#[track_calls(Unfold)]
 impl Forward for Unfold {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         x.im2col(self.patches)
@@ -79,6 +81,7 @@ pub struct Fold {
     pub patches: Patches,
 }
 
+#[track_calls(Fold)]
 impl Forward for Fold {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         x.col2im(self.output_size, self.patches)
@@ -102,6 +105,7 @@ impl Default for CosineSimilarity {
     }
 }
 
+#[track_calls(CosineSimilarity)]
 impl CosineSimilarity {
     super::layers::setters!(dim: isize; eps: f64;);
 
@@ -138,6 +142,7 @@ impl Default for PairwiseDistance {
     }
 }
 
+#[track_calls(PairwiseDistance)]
 impl PairwiseDistance {
     super::layers::setters!(p: f64; eps: f64; keepdim: bool;);
 

@@ -1,6 +1,7 @@
 //! Attention of several heads, and transformers: [Vaswani et al.](https://arxiv.org/abs/1706.03762)
 
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::nn::{MultiHeadOptions, Projections};
 use rustorch_tensor::{RusTorchResult, Tensor};
 
@@ -99,6 +100,7 @@ pub struct MultiheadAttention {
     options: MultiheadAttentionOptions,
 }
 
+#[track_calls(MultiheadAttention)]
 impl MultiheadAttention {
     /// Of `num_heads` heads that share `embed_dim`. Projections are drawn by [`init::xavier_uniform_`], biases are 0.
     ///
@@ -356,6 +358,7 @@ pub struct TransformerEncoderLayer {
     options: TransformerOptions,
 }
 
+#[track_calls(TransformerEncoderLayer)]
 impl TransformerEncoderLayer {
     /// Of size `d_model`, whose attention has `nhead` heads.
     ///
@@ -427,6 +430,7 @@ pub struct TransformerDecoderLayer {
     options: TransformerOptions,
 }
 
+#[track_calls(TransformerDecoderLayer)]
 impl TransformerDecoderLayer {
     /// Of size `d_model`, whose attentions have `nhead` heads.
     ///
@@ -497,6 +501,7 @@ macro_rules! stacks {
                 pub norm: Option<LayerNorm>,
             }
 
+            #[track_calls($Stack)]
             impl $Stack {
                 /// So many layers like `layer`, which begin with its weights.
                 ///
@@ -526,6 +531,7 @@ stacks! {
     TransformerDecoder of TransformerDecoderLayer;
 }
 
+#[track_calls(TransformerEncoder)]
 impl TransformerEncoder {
     /// As [`TransformerEncoderLayer::forward`], layer by layer.
     ///
@@ -538,6 +544,7 @@ impl TransformerEncoder {
     }
 }
 
+#[track_calls(TransformerDecoder)]
 impl TransformerDecoder {
     /// As [`TransformerDecoderLayer::forward`], layer by layer.
     ///
@@ -567,6 +574,7 @@ pub struct Transformer {
     pub decoder: TransformerDecoder,
 }
 
+#[track_calls(Transformer)]
 impl Transformer {
     /// Of size `d_model`, `nhead` heads, and so many layers in the encoder and the decoder. Matrices are drawn by
     /// [`init::xavier_uniform_`].

@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use super::IntoParameters;
 use super::options::{at_least_zero, options};
+use crate::call;
 use crate::error::require;
 
 options! {
@@ -64,6 +66,7 @@ struct Point {
     slope: f64,
 }
 
+#[track_calls(LBFGS)]
 impl LBFGS {
     /// Of real parameters, all in one group.
     ///
@@ -100,6 +103,7 @@ impl LBFGS {
         &mut self,
         mut evaluate: impl FnMut() -> RusTorchResult<Tensor>,
     ) -> RusTorchResult<Tensor> {
+        let mut evaluate = || call::user(&mut evaluate);
         let LBFGSOptions {
             lr,
             tolerance_grad,

@@ -7,6 +7,7 @@ use std::f64::consts::PI;
 
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor};
 
 use super::LearningRates;
@@ -53,6 +54,7 @@ pub struct LrScheduler<S> {
     last_epoch: usize,
 }
 
+#[track_calls(LrScheduler)]
 impl<S: Schedule> LrScheduler<S> {
     /// Sets the learning rates of epoch 0.
     ///
@@ -405,6 +407,7 @@ pub struct SequentialLR {
     milestones: Vec<usize>,
 }
 
+#[track_calls(SequentialLR)]
 impl SequentialLR {
     /// Schedules, and the epochs at which all but the first begin.
     ///
@@ -656,6 +659,7 @@ impl Default for ReduceLROnPlateau {
     }
 }
 
+#[track_calls(ReduceLROnPlateau)]
 impl ReduceLROnPlateau {
     fn is_better(&self, figure: f64) -> bool {
         let Some(best) = self.best else {

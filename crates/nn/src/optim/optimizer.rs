@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use indexmap::IndexMap;
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
+use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use super::options::Options;
@@ -55,6 +56,7 @@ pub struct State {
     next: IndexMap<&'static str, Tensor>,
 }
 
+#[track_calls(State)]
 impl State {
     /// The same memory, with nothing set.
     fn begun(&self) -> Self {
@@ -179,6 +181,7 @@ pub struct Optimizer<R: Rule> {
 /// The version of what [`Optimizer::state_dict`] gives.
 const VERSION: f64 = 1.0;
 
+#[track_calls(Optimizer)]
 impl<R: Rule> Optimizer<R> {
     /// Of one group.
     ///

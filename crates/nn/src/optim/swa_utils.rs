@@ -1,5 +1,6 @@
 //! Averages of weights: `torch.optim.swa_utils`.
 
+use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
 use crate::error::require;
@@ -23,6 +24,7 @@ pub struct AveragedModel<M> {
     n_averaged: u64,
 }
 
+#[track_calls(AveragedModel)]
 impl<M: Module + Clone> AveragedModel<M> {
     /// Averages that begin with the weights of `model`, in memory of their own.
     ///
@@ -109,6 +111,7 @@ impl<M: Module> Visit for AveragedModel<M> {
 
 impl<M: Module> Module for AveragedModel<M> {}
 
+#[track_calls(AveragedModel)]
 impl<M: Forward> Forward for AveragedModel<M> {
     fn forward(&self, x: &Tensor) -> RusTorchResult<Tensor> {
         self.module.forward(x)

@@ -329,8 +329,24 @@ fn explanations_tell_what_has_to_move() {
     let last = g.outputs()[0];
     g.pin(last, Some(GPU));
     let rows = runtime.prepare(g, Routing::AUTO).explain().unwrap();
-    let moved: Vec<_> = rows.iter().map(|row| (row.device, row.moved)).collect();
+    let moved: Vec<_> = rows.iter().map(|row| (row.device, row.moved())).collect();
     assert_eq!(moved, [(DeviceType::Cpu, 0), (GPU, 32)]);
+    assert_eq!(
+        rows[1].to_string(),
+        "unary on opencl:0: pinned to opencl:0; copied there: operand 0, f32[8], from cpu"
+    );
     let rows = runtime.prepare(graph(8, neg), on(GPU)).explain().unwrap();
-    assert_eq!(rows[0].moved, 32);
+    assert_eq!(rows[0].moved(), 32);
+    // Where the operands are known, and more of the user's wish.
+    let input = storage(&[1.0; 8]);
+    runtime.place(&input, GPU).unwrap();
+    let mut g = graph(8, neg);
+    for device in [GPU, DeviceType::Cpu] {
+        let told = format!("unary on {device}: pinned to {device}, as node 0 is");
+        g.pin(g.outputs()[0], Some(device));
+        let why = |node| Some(format!("as node {node} is"));
+        let inputs = std::slice::from_ref(&input);
+        let rows = runtime.explain(g.clone(), inputs, Routing::AUTO, &why);
+        assert_eq!(rows.unwrap()[0].to_string(), told);
+    }
 }

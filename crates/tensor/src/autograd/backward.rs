@@ -10,10 +10,10 @@ use smallvec::{SmallVec, smallvec};
 
 use super::track::{Record, Step, Track, TrackId};
 use super::{enable_grad, no_grad};
-use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::precision::with_lower;
 use crate::value::Value;
+use crate::{Tensor, call};
 
 /// What a backward pass is to find.
 pub(super) struct Request<'a> {
@@ -272,7 +272,7 @@ impl<'a> Walk<'a> {
 /// A gradient as a tensor's hooks leave it.
 fn hooked(track: &Track, mut gradient: Tensor) -> RusTorchResult<Tensor> {
     for hook in track.hooks() {
-        if let Some(other) = hook(&gradient)? {
+        if let Some(other) = call::user(|| hook(&gradient))? {
             let expected = format_args!("a gradient {}", gradient.ty());
             let fits = other.ty() == gradient.ty();
             require("register_hook", fits, expected, other.ty())?;

@@ -4,8 +4,8 @@ use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 
 use super::{GradOptions, enable_grad, grad_with};
-use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::{Tensor, call};
 
 /// The same value as a leaf of its own.
 fn leaf(x: &Tensor) -> RusTorchResult<Tensor> {
@@ -37,7 +37,7 @@ pub fn vjp(
     v: &Tensor,
 ) -> RusTorchResult<(Tensor, Tensor)> {
     let x = leaf(x)?;
-    let y = enable_grad(|| f(&x))?;
+    let y = enable_grad(|| call::user(|| f(&x)))?;
     let product = gradient(&y, &x, &GradOptions::default().gradient(v))?;
     Ok((y.detach(), product))
 }
@@ -58,7 +58,7 @@ pub fn jvp(
     let expected = format_args!("a direction {}", x.ty());
     require("jvp", v.ty() == x.ty(), expected, v.ty())?;
     let x = leaf(x)?;
-    let y = enable_grad(|| f(&x))?;
+    let y = enable_grad(|| call::user(|| f(&x)))?;
     let at = leaf(&y.detach().zeros_like()?)?;
     let options = GradOptions::default().create_graph(true).gradient(&at);
     let product = gradient(&y, &x, &options)?;
@@ -78,7 +78,7 @@ pub fn jacobian(
     f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>,
     x: &Tensor,
 ) -> RusTorchResult<Tensor> {
-    rows(f, &leaf(x)?)
+    rows(|x| call::user(|| f(x)), &leaf(x)?)
 }
 
 /// The Hessian of `f`, which gives one real element, at `x`: twice the shape of `x`.
@@ -90,7 +90,8 @@ pub fn hessian(
     f: impl FnOnce(&Tensor) -> RusTorchResult<Tensor>,
     x: &Tensor,
 ) -> RusTorchResult<Tensor> {
-    let slope = |x: &Tensor| gradient(&f(x)?, x, &GradOptions::default().create_graph(true));
+    let once = GradOptions::default().create_graph(true);
+    let slope = |x: &Tensor| gradient(&call::user(|| f(x))?, x, &once);
     rows(slope, &leaf(x)?)
 }
 

@@ -23,6 +23,7 @@ use std::cell::Cell;
 use rustorch_ir::DType;
 
 use crate::Tensor;
+use crate::error::{RusTorchResult, require};
 pub use functional::{hessian, jacobian, jvp, vjp};
 pub use gradients::{GradOptions, HookHandle, grad, grad_with};
 pub use track::Recorded;
@@ -59,9 +60,29 @@ fn with_grad_enabled<R>(is_enabled: bool, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The tracks of operands, if a gradient is wanted of one of them, and so of a result of `dtype`.
-pub(crate) fn tracks(inputs: &[&Tensor], dtype: DType) -> Option<Tracks> {
+/// The tracks of operands, if a gradient is wanted of one of them, and so of a result of `dtype`; `name` is what
+/// errors call it.
+///
+/// # Errors
+/// An operand that another handle has written over since it was computed: its track tells nothing of the elements
+/// that it has now.
+pub(crate) fn tracks(
+    name: &'static str,
+    inputs: &[&Tensor],
+    dtype: DType,
+) -> RusTorchResult<Option<Tracks>> {
     let is_tracked = inputs.iter().any(|input| input.track().is_some());
-    let is_wanted = is_tracked && dtype.has_gradient() && is_grad_enabled();
-    is_wanted.then(|| inputs.iter().map(|input| input.track().cloned()).collect())
+    if !is_tracked || !dtype.has_gradient() || !is_grad_enabled() {
+        return Ok(None);
+    }
+    let is_as_tracked = |input: &&Tensor| {
+        let computed = input.track().filter(|track| !track.is_leaf());
+        computed.is_none_or(|track| input.value().is_of(track.id().0))
+    };
+    let expected = "operands that want a gradient as they were computed";
+    let got = "one that was written over since, through another handle on its memory (go on with that handle)";
+    require(name, inputs.iter().all(is_as_tracked), expected, got)?;
+    Ok(Some(
+        inputs.iter().map(|input| input.track().cloned()).collect(),
+    ))
 }

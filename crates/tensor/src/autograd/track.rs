@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustorch_ir::Op;
+use rustorch_ir::{Op, Role};
 use rustorch_runtime::Moment;
 use smallvec::SmallVec;
 
@@ -117,8 +117,26 @@ impl Track {
         self.id
     }
 
-    pub(super) fn is_leaf(&self) -> bool {
+    pub(crate) fn is_leaf(&self) -> bool {
         self.is_leaf
+    }
+
+    /// Is it a leaf's, or that of a view of one, as far as that is still known?
+    pub(crate) fn shows_leaf(self: &Arc<Self>) -> bool {
+        let mut track = self.clone();
+        while !track.is_leaf {
+            let viewed = track.record().and_then(|record| match &record.step {
+                Step::Operation(pending) if pending.op.def().role() == Role::View => {
+                    record.inputs.into_iter().next()?
+                }
+                Step::Operation(_) | Step::Again(_) => None,
+            });
+            match viewed {
+                Some(viewed) => track = viewed,
+                None => return false,
+            }
+        }
+        true
     }
 
     /// How it was computed, if that is still known.

@@ -205,7 +205,7 @@ fn what_was_written_over_since_has_no_gradient() -> Outcome {
     for y in &needs {
         let refused = error(y.backward_with(&keep));
         assert!(
-            refused.starts_with("mul: ") && refused.contains("written over"),
+            refused.contains("mul: ") && refused.contains("written over"),
             "{refused}"
         );
     }
@@ -215,7 +215,7 @@ fn what_was_written_over_since_has_no_gradient() -> Outcome {
     assert_eq!(elements_of_grad(&w)?, [1.0, 1.0]);
     // A leaf: outside of no_grad nobody writes over it.
     let mut w = w;
-    assert!(error(w.fill_(0).map(drop)).contains("wants no gradient"));
+    assert!(error(w.fill_(0).map(drop)).contains("neither a parameter nor a view"));
     let y = w.square()?.sum_all()?;
     no_grad(|| w.fill_(0).map(drop))?;
     assert!(w.is_leaf() && w.requires_grad());

@@ -175,8 +175,7 @@ fn what_is_wrong_with_a_kernel_is_found() -> Outcome {
                 assert!(outside.contains(expected), "{outside}");
             }
             let wrong = problem(Flaw::Wrong);
-            let expected =
-                "soft_shrink: expected -1.5 for element 0, as its parts give, got 1.5 from";
+            let expected = "check_kernels: soft_shrink: expected -1.5 for element 0, as its parts give, got 1.5 from";
             assert!(wrong.starts_with(expected), "{wrong}");
             assert!(wrong.ends_with(&device.to_string()), "{wrong}");
         });
@@ -267,7 +266,7 @@ fn a_function_of_the_host_is_run_by_the_processor() -> Outcome {
     assert!(problem.contains("first_pair"), "{problem}");
     assert_eq!(
         error(find(&tensor![1, 2])),
-        "first_pair: expected a tensor of f32, got 1"
+        "host_function: first_pair: expected a tensor of f32, got 1"
     );
     Ok(())
 }

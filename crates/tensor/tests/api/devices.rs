@@ -1,10 +1,13 @@
 //! Devices: moving tensors, the current one of a thread, choosing one.
 
+use std::sync::Arc;
+
 use crate::{Outcome, error};
 use rustorch_ir::{DType, TensorType};
-use rustorch_runtime::{DeviceType, GpuDevice, OpType, Routing, Runtime, TensorInfo};
+use rustorch_reference::Reference;
+use rustorch_runtime::{Backend, DeviceType, GpuDevice, OpType, Routing, Runtime, TensorInfo};
 use rustorch_tensor::{
-    DeviceManager, GpuContext, HybridExecutor, Tensor, backends, current_device, eval_all,
+    DeviceManager, GpuContext, HybridExecutor, Tensor, backends, current_device, eval_all, host,
     set_device, tensor, with_device, with_runtime,
 };
 
@@ -145,4 +148,41 @@ fn the_executor_answers_as_the_planner_does() -> Outcome {
     executor.clear_routes();
     assert_eq!(select(OpType::LinearAlgebra)?, CPU);
     Ok(())
+}
+
+#[test]
+fn explanations_tell_which_operand_decided() -> Outcome {
+    let devices: [Arc<dyn Backend>; 2] = [host(1).remove(0), Arc::new(Reference::new())];
+    with_runtime(&Runtime::new(devices), Routing::AUTO, || {
+        let (a, b) = (tensor![1.0, 2.0, 3.0], tensor![4.0, 5.0, 6.0]);
+        let (there, here) = (a.to_device(SECOND)?, b.to_device(CPU)?);
+        let rows = [
+            (
+                (&there + &here)?,
+                "binary on reference: pinned to reference, where operand 0 was moved, the first of \
+                 several (operand 1 to cpu)",
+                SECOND,
+            ),
+            (
+                (&here + &there)?,
+                "binary on cpu: pinned to cpu, where operand 0 was moved, the first of several \
+                 (operand 1 to reference)",
+                CPU,
+            ),
+            // What nobody moved comes along.
+            (
+                (&b + &there)?,
+                "binary on reference: pinned to reference",
+                SECOND,
+            ),
+        ];
+        for (sum, row, device) in rows {
+            let told: Vec<String> = sum.explain()?.iter().map(ToString::to_string).collect();
+            assert_eq!(told, [row]);
+            assert!(!sum.is_ready());
+            assert_eq!(sum.eval()?.device(), Some(device));
+            assert_eq!(sum.explain()?, []);
+        }
+        Ok(())
+    })
 }

@@ -197,7 +197,7 @@ fn chosen_by_condition() -> Outcome {
     let mask = tensor![[true], [false]];
     let chosen = Tensor::where_(&mask, tensor![1, 2], 0.5)?;
     assert_close(&chosen, &[1.0, 2.0, 0.5, 0.5]);
-    assert!(error(Tensor::where_(&tensor![1, 0], 1, 2)).starts_with("where: expected a bool"));
+    assert!(error(Tensor::where_(&tensor![1, 0], 1, 2)).contains("where: expected a bool"));
     let x = tensor![[1.0, 2.0], [3.0, 4.0]];
     assert_close(
         &x.masked_fill(&mask, f64::NEG_INFINITY)?.exp()?,

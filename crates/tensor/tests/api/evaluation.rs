@@ -115,17 +115,13 @@ fn a_failed_evaluation_can_be_repeated_elsewhere() -> Outcome {
 #[test]
 fn reading_checks_what_it_is_asked_for() -> Outcome {
     let x = tensor![1.0, 2.0];
-    let error = |e: RusTorchError| e.to_string();
     assert_eq!(
-        x.to_vec::<i64>().map_err(error),
-        Err(
-            "to_vec: expected a tensor of i64 (to_dtype(DType::I64) makes it one), got f32[2]"
-                .to_owned()
-        )
+        error(x.to_vec::<i64>()),
+        "to_vec: expected a tensor of i64 (to_dtype(DType::I64) makes it one), got f32[2]"
     );
     assert_eq!(
-        x.to_scalar::<f32>().map_err(error),
-        Err("to_scalar: expected one element (to_vec reads several), got f32[2]".to_owned())
+        error(x.to_scalar::<f32>()),
+        "to_scalar: expected one element (to_vec reads several), got f32[2]"
     );
     assert_eq!(x.select(0, -1)?.to_scalar::<f32>()?, 2.0);
     assert_eq!(x.narrow(0, 1, 0)?.to_vec::<f32>()?, [0.0f32; 0]);

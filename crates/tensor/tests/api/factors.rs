@@ -272,11 +272,9 @@ fn what_has_no_answer_is_told() -> Outcome {
         .unwrap_err()
         .to_string();
     assert!(error.contains("not finite"), "{error}");
-    let error = linalg::solve(&singular.narrow(0, 0, 1)?, &singular, true)
-        .unwrap_err()
-        .to_string();
+    let mistake = linalg::solve(&singular.narrow(0, 0, 1)?, &singular, true);
     assert_eq!(
-        error,
+        crate::error(mistake),
         "linalg.solve: expected square matrices, got f32[1, 2]"
     );
     assert!(linalg::qr(&tensor![[1, 2], [3, 4]], QrMode::Reduced).is_err());

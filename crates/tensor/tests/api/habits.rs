@@ -126,7 +126,7 @@ fn assignments_change_the_handle_or_fail_where_it_is_read() -> Outcome {
     let line = line!() + 1;
     x += tensor![1.0, 2.0, 3.0];
     x += 1.0;
-    let late = error(x.mul(2.0)?.sum_all()?.item());
+    let late = x.mul(2.0)?.sum_all()?.item().unwrap_err().to_string();
     let place = format!("add_assign at {}:{line}:", file!());
     assert!(late.starts_with(&place), "{late}");
     assert!(late.contains("[2] and [3]"), "{late}");
@@ -287,7 +287,7 @@ fn devices_by_name_are_there_or_an_error() -> Outcome {
     );
     assert_eq!(
         error(x.to("gpu0")),
-        "to_device: expected a device such as cpu, cuda:0, metal, opencl:1 or auto, got \"gpu0\""
+        "to: to_device: expected a device such as cpu, cuda:0, metal, opencl:1 or auto, got \"gpu0\""
     );
     let absent = error(x.to_device("opencl:99"));
     assert!(absent.contains("opencl:99"), "{absent}");

@@ -37,7 +37,7 @@ mod updates;
 mod views;
 mod vision;
 
-use rustorch_tensor::{Element, RusTorchResult, Tensor};
+use rustorch_tensor::{Element, RusTorchError, RusTorchResult, Tensor};
 
 type Outcome = RusTorchResult<()>;
 
@@ -75,11 +75,18 @@ fn assert_close(x: &Tensor, expected: &[f32]) {
     assert!(fits, "expected {expected:?}, got {got:?}");
 }
 
-/// The text of the error that this must be.
+/// The text of the error that this must be. One of arguments has to tell a line of these tests, which is left out.
 #[track_caller]
 fn error<T>(result: RusTorchResult<T>) -> String {
-    match result {
+    let error = match result {
         Ok(_) => panic!("an error was expected"),
-        Err(e) => e.to_string(),
-    }
+        Err(error) => error,
+    };
+    let text = error.to_string();
+    let RusTorchError::Op { call, .. } = error else {
+        return text;
+    };
+    let location = call.expect("a call").location;
+    assert!(location.file().contains("tests/api/"), "{text}");
+    text.replacen(&format!(" at {location}"), "", 1)
 }

@@ -130,11 +130,145 @@ fn sources_are_broadcast_converted_and_may_be_the_tensor_itself() -> Outcome {
 fn what_cannot_be_written_over_says_so() -> Outcome {
     let mut x = tensor![1.0, 2.0];
     assert!(error(x.copy_(&tensor![1.0, 2.0, 3.0]).map(|_| ())).starts_with("copy_: "));
-    let mut part = x.narrow(0, 0, 1)?;
-    assert!(error(part.copy_(&tensor![1.0]).map(|_| ())).contains("all of its memory"));
+    let mut broadcast = tensor![1.0,].expand([3])?;
+    assert!(error(broadcast.fill_(2).map(|_| ())).contains("a place of their own"));
+    assert!(
+        error(x.add_(tensor![[1.0, 2.0], [3.0, 4.0]]).map(|_| ())).contains("broadcasts to [2]")
+    );
+    assert!(error(tensor![1, 2].mul_(0.5).map(|_| ())).contains("a result that i64 holds"));
     x.requires_grad_(true)?;
-    assert!(error(x.copy_(&tensor![1.0, 2.0]).map(|_| ())).contains("wants no gradient"));
+    let changes: [fn(&mut Tensor) -> Outcome; 3] = [
+        |x| x.copy_(&tensor![1.0]).map(|_| ()),
+        |x| x.mul_(2).map(|_| ()),
+        |x| x.zero_().map(|_| ()),
+    ];
+    for mut leaf in [x.clone(), x.reshape([2, 1])?] {
+        for change in changes {
+            let refused = error(change(&mut leaf));
+            let why = "neither a parameter nor a view of one";
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
+    let whole = x.mul(2)?.eval()?.clone();
+    let mut part = whole.narrow(0, 0, 1)?;
+    assert!(error(part.add_(1).map(|_| ())).contains("where a gradient is wanted"));
     assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0]);
+    Ok(())
+}
+
+#[test]
+fn functions_in_place_give_what_the_others_give() -> Outcome {
+    let start = || tensor![-1.5, 0.25, 2.0];
+    let (y, mask) = (tensor![2.0, 3.0, 0.5], tensor![true, false, true]);
+    let ids = tensor![2, 0];
+    macro_rules! rows {
+        ($($change:ident $of:ident($($given:expr),*);)*) => {
+            [$((stringify!($change), {
+                let mut x = start();
+                let memory = x.storage()?;
+                x.$change($($given),*)?.eval()?;
+                assert!(x.storage()?.same_as(&memory), stringify!($change));
+                x
+            }, start().$of($($given),*)?)),*]
+        };
+    }
+    for (name, changed, expected) in rows! {
+        abs_ abs(); add_ add(&y); addcmul_ addcmul(&y, &y, 0.5); ceil_ ceil(); clamp_ clamp(-1.0, 1.0);
+        clamp_min_ clamp_min(0); cumsum_ cumsum(0); div_ div(&y); exp_ exp(); fmod_ fmod(&y);
+        index_add_ index_add(0, &ids, &tensor![1.0, 2.0], 2); index_fill_ index_fill(0, &ids, 7);
+        lerp_ lerp(&y, 0.25); masked_fill_ masked_fill(&mask, 9); mul_ mul(3); neg_ neg(); pow_ pow(2);
+        reciprocal_ reciprocal(); relu_ relu(); remainder_ remainder(2); round_ round();
+        sigmoid_ sigmoid(); sub_ sub(&y); tanh_ tanh(); trunc_ trunc(); gt_ gt(0);
+    } {
+        let expected = expected.to_dtype(DType::F32)?;
+        assert_eq!(
+            changed.to_vec::<f32>()?,
+            expected.to_vec::<f32>()?,
+            "{name}"
+        );
+    }
+    // Integers stay what they are, and several changes are one computation.
+    let mut count = tensor![5, 6];
+    count.add_(2)?.mul_(3)?.floor_divide_(2)?;
+    assert_eq!(count.to_vec::<i64>()?, [10, 12]);
+    Ok(())
+}
+
+#[test]
+fn parts_are_written_at_once() -> Outcome {
+    let x = Tensor::zeros([3, 4], DType::F32)?;
+    x.eval()?;
+    x.i(1)?.fill_(1)?;
+    x.i((.., 0))?.add_(tensor![5.0, 6.0, 7.0])?;
+    x.i((2, 1..3))?.copy_(&tensor![8, 9])?.neg_()?;
+    let rows = [5., 0., 0., 0., 7., 1., 1., 1., 7., -8., -9., 0.];
+    assert_eq!(x.to_vec::<f32>()?, rows);
+    x.t()?.mul_(2)?;
+    assert_eq!(x.i(0)?.to_vec::<f32>()?, [10., 0., 0., 0.]);
+    Ok(())
+}
+
+#[test]
+fn gradients_go_through_changes_in_place() -> Outcome {
+    let leaf = |numbers: [f64; 2]| {
+        let mut leaf = tensor!(numbers);
+        leaf.requires_grad_(true).cloned()
+    };
+    let gradient = |x: &Tensor| x.grad().expect("a gradient").to_vec::<f32>();
+    let (w, v) = (leaf([1.0, -2.0])?, leaf([3.0, 4.0])?);
+    // What PyTorch 2.15 gives for y = w * 3; y.mul_(v).sin_().add_(1).relu_(); y.sum().backward().
+    let mut y = w.mul(3)?;
+    y.mul_(&v)?.sin_()?.add_(1)?.relu_()?;
+    assert!(y.requires_grad() && !y.is_leaf());
+    y.sum_all()?.backward()?;
+    let cosines = [9f32.cos(), 24f32.cos()];
+    crate::assert_close(
+        &w.grad().expect("one"),
+        &[9.0 * cosines[0], 12.0 * cosines[1]],
+    );
+    crate::assert_close(
+        &v.grad().expect("one"),
+        &[3.0 * cosines[0], -6.0 * cosines[1]],
+    );
+    // Of what is written over, nothing goes on.
+    let (w, v) = (leaf([1.0, 2.0])?, leaf([3.0, 4.0])?);
+    let mut y = w.mul(3)?;
+    y.copy_(&v.mul(2)?)?;
+    y.sum_all()?.backward()?;
+    assert_eq!((gradient(&w)?, gradient(&v)?), (vec![0.0; 2], vec![2.0; 2]));
+    // A tensor that wanted no gradient wants one from then on.
+    let mut sum = Tensor::zeros([2], DType::F32)?;
+    let w = leaf([1.0, 2.0])?;
+    for _ in 0..3 {
+        sum.add_(&w.square()?)?;
+    }
+    sum.sum_all()?.backward()?;
+    assert_eq!(gradient(&w)?, [6.0, 12.0]);
+    // Without gradients recorded, what it was computed by stays.
+    let w = leaf([1.0, 2.0])?;
+    let mut y = w.mul(3)?;
+    no_grad(|| y.clamp_(-1.0, 1.0).map(|_| ()))?;
+    let loss = y.sum_all()?;
+    loss.backward()?;
+    assert_eq!((loss.item()?, gradient(&w)?), (2.0, vec![3.0; 2]));
+    Ok(())
+}
+
+#[test]
+fn what_is_tracked_and_written_over_elsewhere_is_refused() -> Outcome {
+    let mut w = tensor![1.0, 2.0];
+    w.requires_grad_(true)?;
+    let mut y = w.mul(3)?;
+    y.eval()?;
+    let (same, view, square) = (y.clone(), y.reshape([2, 1])?, y.square()?);
+    y.mul_(2)?;
+    for stale in [same, view] {
+        assert!(error(stale.mul(1)).contains("through another handle"));
+    }
+    // Its rule reads what was written over.
+    assert!(error(square.sum_all()?.backward()).contains("square"));
+    y.sum_all()?.backward()?;
+    assert_eq!(w.grad().expect("a gradient").to_vec::<f32>()?, [6.0, 6.0]);
     Ok(())
 }
 

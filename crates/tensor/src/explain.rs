@@ -1,0 +1,56 @@
+//! Where tensors would be computed, and why.
+
+use rustorch_macros::track_calls;
+use rustorch_runtime::Explanation;
+
+use crate::Tensor;
+use crate::capture::{Capture, Leaves};
+use crate::devices::current;
+use crate::error::RusTorchResult;
+use crate::history::History;
+use crate::value::{Pending, Value};
+
+#[track_calls]
+impl Tensor {
+    /// Where the operations that this tensor follows from would be computed now, why there, and which operands have
+    /// to be copied; none, if it is computed. Nothing is computed by asking.
+    ///
+    /// ```
+    /// use rustorch_tensor::tensor;
+    ///
+    /// # fn main() -> rustorch_tensor::RusTorchResult<()> {
+    /// let x = tensor![1.0, 2.0].to_device("cpu")?;
+    /// let rows = x.exp()?.explain()?;
+    /// assert_eq!(rows[0].to_string(), "unary on cpu: pinned to cpu");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A placeholder among what it is computed from ([`Trace::executable`](crate::Trace::executable) explains those);
+    /// no device can run some operation.
+    pub fn explain(&self) -> RusTorchResult<Vec<Explanation>> {
+        let (runtime, routing) = current();
+        let history = History::of([self.value()].into_iter());
+        let leaves = Leaves::of(&history, &runtime)?;
+        let capture = Capture::once(&history, &leaves, &[self.value()])?;
+        let graph = capture.outline.graph()?;
+        let pinned = |node| operands_apart(leaves.pending(&history, node)?);
+        Ok(runtime.explain(graph, &leaves.storages, routing, &pinned)?)
+    }
+}
+
+/// What decided where an operation goes whose operands were moved to several devices.
+fn operands_apart(pending: &Pending) -> Option<String> {
+    let pins = || pending.inputs.iter().map(Value::pin).enumerate();
+    let mut moved = pins().filter_map(|(operand, pin)| Some((operand, pin?)));
+    let (first, device) = moved.next()?;
+    let others: Vec<String> = moved
+        .filter(|(_, other)| *other != device)
+        .map(|(operand, other)| format!("operand {operand} to {other}"))
+        .collect();
+    let others = (!others.is_empty()).then(|| others.join(", "))?;
+    Some(format!(
+        "where operand {first} was moved, the first of several ({others})"
+    ))
+}
