@@ -34,6 +34,7 @@
 //!
 //! - `nn`, `optim` and `train` (feature `nn`) have layers, losses, initialisers, optimisers and training steps;
 //!   [`amp`] is mixed precision.
+//! - `profiler` (feature `profile`) tells what ran when, and for how long.
 //! - `files` (feature `files`) reads and writes safetensors, NumPy's, PyTorch's and GGUF files.
 //!
 //! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
@@ -151,6 +152,11 @@ struct F32Guide;
 #[cfg(all(doctest, feature = "files"))]
 #[doc = include_str!("../docs/files.md")]
 struct FilesGuide;
+
+/// The examples of profiling.
+#[cfg(all(doctest, feature = "profile"))]
+#[doc = include_str!("../docs/profiling.md")]
+struct ProfilingGuide;
 
 /// The examples of modules and optimisers.
 #[cfg(all(doctest, feature = "nn"))]

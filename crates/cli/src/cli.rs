@@ -18,8 +18,10 @@ Examples:
   rustorch-cli chat -m model.gguf -sys \"Be brief\"    a conversation
   rustorch-cli -p \"Age: \" --regex \"[1-9][0-9]?\"      a text in a given form
   rustorch-cli -b cpu -t 4 -p Hello                 on the CPU, with 4 threads
+  rustorch-cli top                                  how busy it is, and with what
   rustorch-cli devices                              what this machine can compute with
   rustorch-cli explain -p Hello                     what would run where, and why
+  rustorch-cli -p Hello --trace run.pftrace         what ran when: for ui.perfetto.dev
   rustorch-cli bench --preset tinyllama-1.1b        how fast it is
   rustorch-cli verify                               does this machine compute right?
   rustorch-cli report                               its backends and the types of models, compared
@@ -48,6 +50,12 @@ pub(crate) struct Cli {
     /// Say more on standard error; twice for still more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
+
+    /// Write a trace of what devices and the host do, and when, for ui.perfetto.dev: Perfetto's
+    /// protobuf, or Chrome's JSON where the name ends in .json
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Devices")]
+    #[arg(env = "RUSTORCH_TRACE", hide_env_values = true)]
+    pub(crate) trace: Option<OsString>,
 }
 
 /// Reads the program's arguments.

@@ -9,6 +9,7 @@ use rustorch_runtime::{Absent, Backend, DeviceInfo, DeviceType, Hardware, Routin
 use rustorch_tensor::{DeviceOptions, Discovered};
 
 use crate::args::{BackendArg, ByteCount, DeviceArgs, GpuArgs, Hybrid};
+use crate::status;
 
 /// The runtime of a run, and what was asked for.
 #[derive(Clone)]
@@ -37,6 +38,8 @@ impl Devices {
     pub(crate) fn open(args: &DeviceArgs) -> Result<Self> {
         let devices = Self::find(args)?;
         devices.runtime.use_calibration();
+        rustorch_profile::trace_runtime(&devices.runtime);
+        status::publish(&devices.runtime);
         Ok(devices)
     }
 

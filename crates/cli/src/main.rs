@@ -33,6 +33,7 @@ mod resume;
 mod sampling;
 mod settings;
 mod speculation;
+mod status;
 mod subject;
 mod table;
 mod text;
@@ -55,10 +56,17 @@ fn main() -> ExitCode {
         Err(status) => return status,
     };
     logging::init(cli.verbose);
-    match run(&cli, start) {
+    // An empty variable has no effect.
+    if let Some(path) = cli.trace.as_deref().filter(|path| !path.is_empty()) {
+        rustorch_profile::set_trace_path(path);
+    }
+    let status = match run(&cli, start) {
         Ok(status) => status,
         Err(error) => failure::report(&error),
-    }
+    };
+    rustorch_profile::finish_trace();
+    status::end();
+    status
 }
 
 fn run(cli: &Cli, start: Instant) -> anyhow::Result<ExitCode> {

@@ -38,7 +38,7 @@ pub use perplexity::{Perplexity, perplexity};
 pub use preset::{Preset, UnknownPreset};
 pub use rotary::{RopeKind, RopeOptions};
 pub use selection::{Scores, Selection};
-pub use session::{Session, SessionOptions};
+pub use session::{Session, SessionOptions, tokens_processed};
 pub use speculation::{
     Draft, ModelDraft, NgramDraft, Speculation, SpeculationOptions, SpeculationStats,
 };

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustorch_ir::DType;
 use rustorch_runtime::{
@@ -68,6 +69,15 @@ pub struct Session<'m> {
     /// one for the latest size that is not among [`FEW`], and those for these.
     steps: [Option<Step>; FEW_AT + FEW.len()],
     ahead: Option<Ahead>,
+}
+
+/// Tokens that went through models.
+static TOKENS: AtomicU64 = AtomicU64::new(0);
+
+/// Tokens that all sessions of this process together have been fed so far, those of prompts and those
+/// that were generated.
+pub fn tokens_processed() -> u64 {
+    TOKENS.load(Ordering::Relaxed)
 }
 
 /// The step of the latest other size.
@@ -435,6 +445,10 @@ impl<'m> Session<'m> {
         mut scores: Option<&mut [Scores]>,
     ) -> Result<(), LlmError> {
         let past = self.tokens.len();
+        let _span = self.runtime.span(match batch.len() {
+            1 => "decode",
+            _ => "prompt",
+        });
         let mut result = self.pass(past, batch, wanted, scores.as_deref_mut());
         while matches!(&result, Err(LlmError::Tensor(e)) if e.is_data_lost()) {
             tracing::warn!(
@@ -445,6 +459,7 @@ impl<'m> Session<'m> {
                 .and_then(|()| self.pass(past, batch, wanted, scores.as_deref_mut()));
         }
         result?;
+        TOKENS.fetch_add(batch.len() as u64, Ordering::Relaxed);
         self.tokens.extend_from_slice(batch);
         self.batches.push(batch.len());
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustorch_ir::{DType, Graph, Layout, Op, OpKind, Signature};
 
@@ -93,6 +93,14 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// The device is lost.
     fn settle(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// Waits for all that was queued, and tells [who wants to know](Probe::watcher) what it took.
+    ///
+    /// # Errors
+    /// What went wrong meanwhile.
+    fn wait(&self) -> Result<(), DeviceError> {
         Ok(())
     }
 
@@ -215,9 +223,20 @@ pub trait Probe: Sync {
         false
     }
 
-    /// Called when it is known how long the device worked on a launch, which computed these nodes.
-    fn took(&self, _nodes: &[usize], _time: Duration) {}
+    /// Called when it is known since when and how long the device worked on a launch, which computed
+    /// these nodes.
+    fn took(&self, _nodes: &[usize], _begin: Instant, _time: Duration) {}
+
+    /// Who wants to know how long the device works on all launches together, where it is not
+    /// [timed](Self::is_timed), [returns](Program::is_queued) before its work is done, and can tell.
+    fn watcher(&self) -> Option<Watcher> {
+        None
+    }
 }
+
+/// Is told since when and how long a device worked on a run, once that is known: later, and on any
+/// thread.
+pub type Watcher = Arc<dyn Fn(Instant, Duration) + Send + Sync>;
 
 /// Lets everything pass.
 #[derive(Clone, Copy, Debug)]

@@ -12,9 +12,9 @@ use std::thread;
 
 use rustorch_ir::Graph;
 
-use crate::journal::lock;
+use crate::journal::{Journal, lock};
 use crate::placement::DeviceId;
-use crate::{Backend, DeviceError, FailureClass, HostBuffer, Program};
+use crate::{Backend, DeviceError, FailureClass, HostBuffer, HostWork, Program};
 
 /// What came of compiling.
 type Outcome = Result<Arc<dyn Program>, DeviceError>;
@@ -28,6 +28,7 @@ pub(crate) struct Job {
     /// For each node, the index of that of the caller's graph that it is, or is a part of.
     pub(crate) origins: Vec<usize>,
     backend: Arc<dyn Backend>,
+    journal: Arc<Journal>,
     outcome: OnceLock<Outcome>,
     /// Was its failure answered?
     is_answered: AtomicBool,
@@ -37,6 +38,7 @@ impl Job {
     pub(crate) fn new(
         device: DeviceId,
         backend: Arc<dyn Backend>,
+        journal: Arc<Journal>,
         graph: Graph,
         constants: Vec<Option<HostBuffer>>,
         origins: Vec<usize>,
@@ -47,6 +49,7 @@ impl Job {
             constants,
             origins,
             backend,
+            journal,
             outcome: OnceLock::new(),
             is_answered: AtomicBool::new(false),
         }
@@ -81,11 +84,14 @@ impl Job {
     }
 
     fn compile(&self) -> Outcome {
+        let device = self.backend.info().device;
+        let gallery = &self.journal.gallery;
+        let _span = gallery.begin(HostWork::Compile, || format!("compile for {device}"));
         let compile = || self.backend.compile_with(&self.graph, &self.constants);
         match catch_unwind(AssertUnwindSafe(compile)) {
             Ok(compiled) => compiled.map(Arc::from),
             Err(_) => Err(DeviceError::new(
-                self.backend.info().device,
+                device,
                 FailureClass::Unsupported,
                 "the compiler panicked",
             )),

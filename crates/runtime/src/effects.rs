@@ -7,12 +7,12 @@
 //! failure behind the first of them is the loss of the states.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustorch_ir::{Graph, Node, Op, OpError};
 
 use crate::placement::Assignment;
-use crate::{DeviceError, Probe};
+use crate::{DeviceError, Probe, Watcher};
 
 /// For each node, does it write over a state that other nodes read before?
 fn unrepeatable(graph: &Graph) -> Vec<bool> {
@@ -102,7 +102,11 @@ impl Probe for Watch<'_> {
         self.probe.is_timed()
     }
 
-    fn took(&self, nodes: &[usize], time: Duration) {
-        self.probe.took(nodes, time);
+    fn took(&self, nodes: &[usize], begin: Instant, time: Duration) {
+        self.probe.took(nodes, begin, time);
+    }
+
+    fn watcher(&self) -> Option<Watcher> {
+        self.probe.watcher()
     }
 }

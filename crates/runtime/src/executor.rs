@@ -9,6 +9,7 @@ mod units;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use rustorch_ir::{Graph, Node, ValueId};
 use smallvec::SmallVec;
@@ -21,15 +22,16 @@ use crate::devices::{Devices, Memo, memo};
 use crate::effects::Watch;
 use crate::estimate::{EVERYWHERE, HOST, Locations};
 use crate::journal::{Cause, Lease, lock};
+use crate::observer::Observers;
 use crate::placement::{Assignment, DeviceId};
 use crate::planner::{Avoided, Estimate, Plan, Request, candidates, estimate, plan, prefer};
 use crate::policy::Policy;
-use crate::profile::Profile;
+use crate::profile::{Launches, Profile, Timer, Whole};
 use crate::storage::StorageError;
 use crate::trace::{Known, explain};
 use crate::{
-    DeviceBuffer, DeviceError, DeviceType, Explanation, FailureClass, Fallback, NoProbe, Probe,
-    Reason, Routing, RunError, Storage,
+    DeviceBuffer, DeviceError, DeviceType, Explanation, FailureClass, Fallback, HostWork, NoProbe,
+    Probe, Reason, Routing, RunError, Storage,
 };
 
 pub use loading::Loaded;
@@ -97,6 +99,8 @@ struct Prepared {
     operands: Vec<Arc<dyn DeviceBuffer>>,
     targets: Vec<Arc<dyn DeviceBuffer>>,
     profile: Profile,
+    /// What those who look on are told of each stage's launches.
+    launches: Vec<Launches>,
     /// What other devices serve for until it is compiled.
     awaited: Vec<Arc<Job>>,
 }
@@ -135,6 +139,15 @@ struct Stage {
     conversions: u64,
     /// What the program works in.
     _scratch: Lease,
+}
+
+/// Who looks on at a run.
+#[derive(Clone, Copy)]
+struct Onlookers<'a> {
+    /// Are launches timed for [`Executable::explain`]?
+    profiling: bool,
+    /// Those who want to know of each launch.
+    observers: Option<&'a Observers>,
 }
 
 /// Where a value is.
@@ -521,7 +534,10 @@ impl Executable {
     }
 
     fn compile(&self, epoch: u64, inputs: Inputs, memory: &RunMemory) -> Result<Prepared, Attempt> {
+        let gallery = &self.devices.journal.gallery;
+        let planning = gallery.begin(HostWork::Plan, || "plan");
         let (plan, awaited) = self.plan_to_run(inputs, memory)?;
+        drop(planning);
         let graph = &plan.graph;
         let mut sources: Vec<Option<Source>> = vec![None; graph.len()];
         for (i, source) in sources[..graph.inputs().len()].iter_mut().enumerate() {
@@ -545,7 +561,10 @@ impl Executable {
             let slot = self.devices.slot(segment.device);
             let fail = |e| self.failed(&plan, segment.first, segment.device, e);
             let known = self.constants(segment, inputs);
+            let device = slot.owner.device;
+            let compiling = gallery.begin(HostWork::Compile, || format!("compile for {device}"));
             let program = self.program(segment, &known).map_err(fail)?;
+            drop(compiling);
             constants.extend(segment, known);
             let scratch = slot.owner.lease(program.scratch().bytes).map_err(fail)?;
             let mut operands = Vec::with_capacity(segment.inputs.len());
@@ -588,6 +607,7 @@ impl Executable {
             operands: Vec::new(),
             targets: Vec::new(),
             profile: Profile::default(),
+            launches: plan.segments.iter().map(|_| Launches::default()).collect(),
             awaited,
             plan,
         })
@@ -614,13 +634,20 @@ impl Executable {
         let writes = prepared.writes.clone();
         let _held = Held::acquire(inputs, &writes)?;
         let profiling = self.devices.profiling.load(Ordering::Relaxed);
+        let gallery = &self.devices.journal.gallery;
+        let _span = gallery.begin(HostWork::Run, || "run");
+        let observers = gallery.observers().filter(Observers::want_launches);
+        let onlookers = Onlookers {
+            profiling,
+            observers: observers.as_ref(),
+        };
         if prepared.stages.iter().any(|stage| stage.update.is_some()) {
             self.reserve(prepared)?;
         }
         // Was an update launched that must not run twice?
         let mut is_past = false;
         for index in 0..prepared.stages.len() {
-            let ran = self.stage(prepared, index, inputs, profiling, &mut is_past);
+            let ran = self.stage(prepared, index, inputs, onlookers, &mut is_past);
             ran.map_err(|failed| match is_past {
                 true => self.lose_states(inputs, &writes, failed),
                 false => failed,
@@ -638,7 +665,7 @@ impl Executable {
         prepared: &mut Prepared,
         index: usize,
         inputs: Inputs,
-        profiling: bool,
+        onlookers: Onlookers<'_>,
         is_past: &mut bool,
     ) -> Result<(), Attempt> {
         let stage = &prepared.stages[index];
@@ -654,9 +681,11 @@ impl Executable {
             operands,
             targets,
             profile,
+            launches,
             ..
         } = prepared;
         let stage = &stages[index];
+        let launches = &mut launches[index];
         let slot = self.devices.slot(stage.device);
         // States that cannot be computed again are not left to a device that nobody looks at.
         // A stage that has others behind it would give them what is poisoned time and again.
@@ -664,8 +693,16 @@ impl Executable {
         let ahead = self.runs_ahead
             && stage.update.is_none()
             && !(must_be_right && stage.program.finds_mistakes());
+        let Onlookers {
+            profiling,
+            observers,
+        } = onlookers;
+        // What a device is given at once it works off faster than one by one.
+        let at_once = stage.program.is_queued() && (self.is_checked || ahead);
+        let observes_each = observers.is_some() && (!at_once || launches.are_to_be_timed());
+        let is_timed = profiling || observes_each;
         let run = |probe: &dyn Probe| match (self.is_checked, ahead) {
-            _ if profiling => stage.program.run(operands, targets, probe),
+            _ if is_timed => stage.program.run(operands, targets, probe),
             (true, _) => stage.program.queue(operands, targets, probe),
             (false, true) => stage.program.run_ahead(operands, targets, probe),
             (false, false) => stage.program.run(operands, targets, probe),
@@ -679,9 +716,25 @@ impl Executable {
                 ran
             }
         };
-        let ran = match profiling {
-            true => watched(&profile.timer(stage.first)),
-            false => watched(&NoProbe),
+        let device = slot.owner.device;
+        let ran = match observers {
+            _ if is_timed => {
+                let mut timer = Timer::new(stage.first);
+                if profiling {
+                    timer = timer.noting(profile);
+                }
+                if let Some(observers) = observers {
+                    timer = timer.telling(observers, &plan.graph, device, launches);
+                }
+                let begin = Instant::now();
+                let ran = watched(&timer);
+                if ran.is_ok() {
+                    timer.finish(plan.segments[index].graph.nodes().len(), begin);
+                }
+                ran
+            }
+            Some(observers) => watched(&Whole(launches.watcher(device, observers))),
+            None => watched(&NoProbe),
         };
         if stage.update.is_none() || *is_past {
             for &(source, write) in &stage.operands {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustorch_ir::Graph;
 
-use crate::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fallback};
+use crate::observer::Gallery;
+use crate::{DeviceError, DeviceInfo, DeviceType, Event, FailureClass, Fallback};
 
 /// Failures that a runtime remembers.
 const REMEMBERED_FALLBACKS: usize = 1000;
@@ -86,6 +87,8 @@ pub(crate) struct Journal {
     conversions: AtomicU64,
     /// Operations that were computed.
     computed: AtomicU64,
+    /// Those who are told of all this.
+    pub(crate) gallery: Gallery,
 }
 
 /// Bytes that were copied on one way, and in how many copies.
@@ -109,6 +112,7 @@ impl Journal {
             moved: Mutex::default(),
             conversions: AtomicU64::new(0),
             computed: AtomicU64::new(0),
+            gallery: Gallery::default(),
         }
     }
 
@@ -158,6 +162,7 @@ impl Journal {
     /// Records a failure that did not end a run, or a device's loss.
     pub(crate) fn fell_back(&self, fallback: Fallback) {
         tracing::warn!("{fallback}");
+        self.gallery.tell(|| Event::FellBack(&fallback));
         self.count_fault(&fallback.error);
         let mut fallbacks = lock(&self.fallbacks);
         if fallbacks.len() < REMEMBERED_FALLBACKS {
@@ -176,8 +181,28 @@ impl Journal {
         FaultStatistics(faults)
     }
 
-    /// Counts bytes that were copied.
-    pub(crate) fn moved(&self, from: DeviceType, to: DeviceType, bytes: usize) {
+    /// When something begins that somebody looks on at.
+    pub(crate) fn clock(&self) -> Option<Instant> {
+        self.gallery.observers().map(|_| Instant::now())
+    }
+
+    /// Counts bytes that were copied, since `begin` if that is known.
+    pub(crate) fn moved(
+        &self,
+        from: DeviceType,
+        to: DeviceType,
+        bytes: usize,
+        begin: Option<Instant>,
+    ) {
+        if let Some(begin) = begin {
+            self.gallery.tell(|| Event::Moved {
+                from,
+                to,
+                bytes: bytes as u64,
+                begin,
+                time: begin.elapsed(),
+            });
+        }
         let mut moved = lock(&self.moved);
         let way = moved.entry((from, to)).or_default();
         way.bytes += bytes as u64;
@@ -268,10 +293,10 @@ impl Owner {
         self.last_access.store(now, Ordering::Relaxed);
     }
 
-    /// Counts bytes that the host read.
-    pub(crate) fn read(&self, bytes: usize) {
+    /// Counts bytes that the host read, since `begin` if that is known.
+    pub(crate) fn read(&self, bytes: usize, begin: Option<Instant>) {
         self.accessed(1);
-        self.journal.moved(self.device, DeviceType::Cpu, bytes);
+        (self.journal).moved(self.device, DeviceType::Cpu, bytes, begin);
     }
 
     pub(crate) fn accesses(&self) -> AccessCounters {
@@ -319,6 +344,7 @@ impl Owner {
     pub(crate) fn lease(self: &Arc<Self>, bytes: usize) -> Result<Lease, DeviceError> {
         self.admit(bytes)?;
         self.scratch.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.tell_memory();
         Ok(Lease(self.clone(), bytes as u64))
     }
 
@@ -327,11 +353,26 @@ impl Owner {
         let bytes = bytes as u64;
         let now = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak.fetch_max(now, Ordering::Relaxed);
+        if bytes > 0 {
+            self.tell_memory();
+        }
     }
 
     /// Counts memory that was given back.
     pub(crate) fn gave(&self, bytes: usize) {
         self.in_use.fetch_sub(bytes as u64, Ordering::Relaxed);
+        if bytes > 0 {
+            self.tell_memory();
+        }
+    }
+
+    /// Tells who looks on how much memory of the device is in use.
+    pub(crate) fn tell_memory(&self) {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        self.journal.gallery.tell(|| Event::Memory {
+            device: self.device,
+            bytes: load(&self.in_use) + load(&self.scratch),
+        });
     }
 
     /// Bytes that tensors have on the device now, and had at most.
@@ -348,6 +389,7 @@ pub(crate) struct Lease(Arc<Owner>, u64);
 impl Drop for Lease {
     fn drop(&mut self) {
         self.0.scratch.fetch_sub(self.1, Ordering::Relaxed);
+        self.0.tell_memory();
     }
 }
 

@@ -17,7 +17,7 @@
 //! | `calibration.rs`, `measure.rs` | measured times in a file, and measuring them |
 //! | `runtime.rs`, `outline.rs`, `plan_cache.rs`, `transfers.rs` | what callers have: known graphs, what moves |
 //! | `executor.rs` | running and failing over, loading |
-//! | `trace.rs`, `profile.rs` | plans explained, runs timed |
+//! | `trace.rs`, `profile.rs` | plans explained, launches timed |
 //! | `planner.rs`, `segment.rs`, `effects.rs` | who gets a node, cutting, what must not run twice |
 //! | `typical.rs` | the operation that a family is judged by |
 //! | `partition.rs` | what a graph should take on each device, and in parts on several |
@@ -27,7 +27,7 @@
 //! | `policy.rs`, `placement.rs` | whom to ask first, where and why |
 //! | `costs`, `capability.rs` | what a device was measured to do, and says of itself |
 //! | `sources.rs` | storages that are kept to compute from again |
-//! | `storage.rs`, `journal.rs` | a tensor's copies, what happened |
+//! | `storage.rs`, `journal.rs`, `observer.rs` | a tensor's copies, what happened, who is told |
 //! | `lower.rs`, `fuse.rs`, `arena.rs`, `launch.rs` | from a segment to launches and their memory |
 //! | `backend.rs`, `memory.rs`, `host_pool.rs` | what a backend offers, memory itself, reused |
 //! | `system_memory.rs` | how much of it the host has |
@@ -55,6 +55,7 @@ mod lower;
 mod measure;
 mod memory;
 mod moment;
+mod observer;
 mod outline;
 mod partition;
 mod placement;
@@ -73,6 +74,7 @@ mod typical;
 
 pub use backend::{
     Backend, Compilation, KernelEntry, KernelTable, Layouts, NoProbe, Probe, Program, Scratch,
+    Watcher,
 };
 pub use calibration::{Calibration, CalibrationError, cache_folder};
 pub use capability::{DeviceCapability, Support, TensorInfo};
@@ -89,6 +91,7 @@ pub use memory::{
     Contents, DeviceBuffer, DeviceMemory, Fetch, HOST_ALIGNMENT, HostBuffer, HostMemory,
 };
 pub use moment::Moment;
+pub use observer::{Event, HostWork, LaunchInfo, Observer, Replay, Span};
 pub use outline::Outline;
 pub use placement::Reason;
 pub use planner::Estimate;

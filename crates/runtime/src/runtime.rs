@@ -18,8 +18,8 @@ use crate::storage::StorageError;
 use crate::typical::{alone, typical};
 use crate::{
     Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, Explanation,
-    Fallback, Fetched, Hardware, HostBuffer, MemoryManager, OpType, Outline, PlanCounters, Route,
-    Routing, RunError, Source, Storage, TensorInfo,
+    Fallback, Fetched, Hardware, HostBuffer, HostWork, MemoryManager, Observer, OpType, Outline,
+    PlanCounters, Route, Routing, RunError, Source, Span, Storage, TensorInfo,
 };
 
 /// Graphs that were run before.
@@ -188,6 +188,29 @@ impl Runtime {
     /// slower.
     pub fn set_profiling(&self, on: bool) {
         self.devices.profiling.store(on, Ordering::Relaxed);
+    }
+
+    /// From now on `observer` is told what happens, besides those that are told already. It is to
+    /// be [removed](Self::remove_observer) again.
+    pub fn add_observer(&self, observer: Arc<dyn Observer>) {
+        self.devices.journal.gallery.add(observer);
+        let slots = self.devices.slots().iter();
+        slots.for_each(|slot| slot.owner.tell_memory());
+    }
+
+    /// Waits for what devices were given, of which `observer` is told, and tells it no more.
+    pub fn remove_observer(&self, observer: &Arc<dyn Observer>) {
+        for slot in self.devices.slots() {
+            // Whom a failure concerns will find it.
+            let _ = slot.backend.wait();
+        }
+        self.devices.journal.gallery.remove(observer);
+    }
+
+    /// Tells those who look on that this thread begins something, which it ends when the guard is
+    /// dropped. It costs next to nothing where nobody does.
+    pub fn span(&self, name: &str) -> Span {
+        (self.devices.journal.gallery).begin(HostWork::Range, || name)
     }
 
     /// The devices that an operation of a family on such a tensor would be tried on, best first,

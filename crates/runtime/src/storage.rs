@@ -127,9 +127,10 @@ impl Fetched {
     /// As [`Runtime::read`](crate::Runtime::read).
     pub fn read(self, to: &mut [u8]) -> Result<(), RunError> {
         if let Some((owner, fetch)) = self.way {
+            let begin = owner.journal.clock();
             match fetch.wait(to) {
                 Ok(()) => {
-                    owner.read(to.len());
+                    owner.read(to.len(), begin);
                     return Ok(());
                 }
                 Err(e) => owner.fail(e),
@@ -473,6 +474,7 @@ impl Copies {
         write: bool,
     ) -> Result<Copy, StorageError> {
         let journal = &owner.journal;
+        let begin = journal.clock();
         let host = match &self.host {
             Some(host) => host.memory.clone(),
             None => {
@@ -482,13 +484,14 @@ impl Copies {
                     owner.admit(bytes)?;
                     // SAFETY: the storage was acquired, so no run writes to it.
                     if let Some(buffer) = unsafe { memory.copy_of(&*copy.buffer)? } {
-                        journal.moved(copy.owner.device, owner.device, bytes);
+                        journal.moved(copy.owner.device, owner.device, bytes, begin);
                         return Ok(Copy::new(owner, buffer, false));
                     }
                 }
                 self.stage(bytes)?
             }
         };
+        let begin = journal.clock();
         let is_its = |c: &Copy| Arc::ptr_eq(&c.owner, owner);
         if let Some(at) = self.outdated.iter().position(is_its) {
             let copy = self.outdated.swap_remove(at);
@@ -498,7 +501,7 @@ impl Copies {
                 let all = std::slice::from_raw_parts(host.as_ptr(), bytes);
                 copy.buffer.write(0, all)?;
             }
-            journal.moved(DeviceType::Cpu, owner.device, bytes);
+            journal.moved(DeviceType::Cpu, owner.device, bytes, begin);
             return Ok(copy);
         }
         let copies = write && !host.is_writable();
@@ -513,7 +516,7 @@ impl Copies {
                 let all = std::slice::from_raw_parts(host.as_ptr(), bytes);
                 buffer.write(0, all)?;
             }
-            journal.moved(DeviceType::Cpu, owner.device, bytes);
+            journal.moved(DeviceType::Cpu, owner.device, bytes, begin);
             return Ok(Copy::new(owner, buffer, false));
         }
         let buffer = memory.adopt(&host)?;
@@ -523,7 +526,7 @@ impl Copies {
             true => {
                 self.host.get_or_insert_with(|| HostCopy::of(host));
             }
-            false => journal.moved(DeviceType::Cpu, owner.device, bytes),
+            false => journal.moved(DeviceType::Cpu, owner.device, bytes, begin),
         }
         Ok(Copy::new(owner, buffer, in_host))
     }
@@ -556,10 +559,11 @@ impl Copies {
     /// Copies bytes from the first device that can give them.
     fn fetch(&mut self, offset: usize, to: &mut [u8]) -> Result<(), StorageError> {
         while let Some(copy) = self.devices.first() {
+            let begin = copy.owner.journal.clock();
             // SAFETY: the storage was acquired, so no run writes to it.
             match unsafe { copy.buffer.read(offset, to) } {
                 Ok(()) => {
-                    copy.owner.read(to.len());
+                    copy.owner.read(to.len(), begin);
                     return Ok(());
                 }
                 Err(e) => copy.owner.fail(e),

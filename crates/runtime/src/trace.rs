@@ -12,7 +12,7 @@ use crate::devices::Devices;
 use crate::estimate::{HOST, Locations, bit, duration};
 use crate::placement::{Assignment, DeviceId, Reason};
 use crate::planner::Plan;
-use crate::profile::{Launched, Profile};
+use crate::profile::{Launched, Profile, describe_names};
 use crate::{Costs, DeviceType, TransferMethod};
 
 /// A row of `explain`: operations that go to one device for one reason.
@@ -117,11 +117,11 @@ pub(crate) fn explain(plan: &Plan, devices: &Devices, known: &Known) -> Vec<Expl
             reason = format!("{reason}, {why}");
         }
         let row = Explanation {
-            op: names(&ops),
+            op: describe_names(&ops),
             count: 1,
             device: devices.info(assignment.device).device,
             reason,
-            replaces: names(&assignment.replaces),
+            replaces: describe_names(&assignment.replaces),
             bytes: plan.graph.with_signature(node, written),
             copies: nodes()
                 .flat_map(|node| moves.to(node, assignment))
@@ -164,15 +164,6 @@ fn launches(plan: &Plan, profile: Option<&Profile>) -> Vec<(Launched, Option<Dur
     all.extend(others.map(|(at, _)| (smallvec![at], None)));
     all.sort_by_key(|(nodes, _)| nodes.last().copied());
     all
-}
-
-/// Names in order, with how many there are of each.
-fn names(names: &[&'static str]) -> String {
-    let runs = names.chunk_by(|a, b| a == b).map(|run| match run.len() {
-        1 => run[0].to_owned(),
-        n => format!("{n} {}", run[0]),
-    });
-    runs.collect::<Vec<_>>().join(", ")
 }
 
 /// What is known of both together.

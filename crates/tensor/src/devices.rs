@@ -192,6 +192,8 @@ static GLOBAL: LazyLock<Global> = LazyLock::new(|| {
     let found = discover(DeviceOptions::default());
     let runtime = Runtime::new(found.backends);
     runtime.use_calibration();
+    #[cfg(feature = "profile")]
+    rustorch_profile::trace_runtime(&runtime);
     Global {
         routing: prefer(&runtime),
         runtime,

@@ -34,6 +34,7 @@
 //! | `devices.rs`, `manager.rs`, `hybrid.rs` | the devices, the current one, choosing one |
 //! | `gpu/` | operations that prefer a GPU |
 //! | `custom.rs` | operations, kernels and functions of others |
+//! | `profiler.rs` | what runs when, and for how long (feature `profile`) |
 //! | `preferences.rs` | what Cargo features ask for |
 //! | `activity.rs`, `converting.rs` | conversions and copies: counted, and made to compare with |
 //! | `f32/` | tensors and devices of the f32 hybrid (feature `hybrid-f32`) |
@@ -81,6 +82,8 @@ mod parts;
 mod patches;
 mod precision;
 mod preferences;
+#[cfg(feature = "profile")]
+pub mod profiler;
 mod promote;
 mod random;
 mod rearrange;

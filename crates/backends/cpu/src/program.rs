@@ -158,7 +158,7 @@ impl Program for CpuProgram {
                     .at(*node, op.name())
             })?;
             if let Some(start) = start {
-                probe.took(&step.nodes(), start.elapsed());
+                probe.took(&step.nodes(), start, start.elapsed());
             }
         }
         if !arena.is_empty() {

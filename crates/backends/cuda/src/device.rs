@@ -83,6 +83,15 @@ impl Device {
         Ok(told.sensible(name))
     }
 
+    /// Where it is on the PCI bus: domain, bus and device.
+    fn pci(self) -> Result<String, Failure> {
+        use CUdevice_attribute::*;
+        let domain = self.attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?;
+        let bus = self.attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?;
+        let device = self.attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?;
+        Ok(format!("{domain:04x}:{bus:02x}:{device:02x}"))
+    }
+
     /// What it says of itself, as `device` with these limits.
     pub(crate) fn info(self, device: DeviceType, limits: &Limits) -> Result<DeviceInfo, Failure> {
         let version = driver_version()?;
@@ -96,6 +105,7 @@ impl Device {
                 "driver",
                 format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
             ),
+            ("PCI", self.pci()?),
             ("multiprocessors", limits.compute_units.to_string()),
             (
                 "shared memory",

@@ -8,7 +8,9 @@ use std::time::Duration;
 use cudarc::driver::sys::*;
 use rustorch_gpu::{Dialect, Driver, Gemm, Launch, Limits};
 use rustorch_ir::{OpKind, Signature};
-use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer};
+use rustorch_runtime::{
+    DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer, Watcher,
+};
 use smallvec::SmallVec;
 
 use crate::blas::{Products, blas};
@@ -20,6 +22,7 @@ use crate::module::Kernel;
 use crate::nvrtc::nvrtc;
 use crate::pack::Pack;
 use crate::recording::Recording;
+use crate::spans::Spans;
 use crate::staging::Staging;
 use crate::status::{Failure, check};
 
@@ -33,6 +36,8 @@ pub struct Cuda {
     recording: Mutex<()>,
     /// Those of timed runs, one run at a time.
     events: Mutex<Vec<Event>>,
+    /// Of runs that nobody waits for.
+    spans: Spans,
     /// Dropped last.
     context: Arc<Context>,
 }
@@ -47,6 +52,7 @@ impl Cuda {
             products: Products::default(),
             recording: Mutex::default(),
             events: Mutex::default(),
+            spans: Spans::default(),
             context: Arc::new(Context::new(device.raw(), name)?),
         })
     }
@@ -325,10 +331,25 @@ impl Driver for Cuda {
         // Those of the first steps are read while the last ones still run.
         let moments = events[..=steps].windows(2);
         let times = moments.map(|pair| pair[1].since(&pair[0]));
-        times.collect::<Result<_, _>>().map_err(fail)
+        let times = times.collect::<Result<_, _>>().map_err(fail)?;
+        self.spans.tell().map_err(fail)?;
+        Ok(times)
+    }
+
+    fn span(
+        &self,
+        queue: &mut dyn FnMut() -> Result<(), DeviceError>,
+        watcher: Watcher,
+    ) -> Result<(), DeviceError> {
+        let fail = |failure| self.failed(failure);
+        self.spans.tell().map_err(fail)?;
+        let span = self.spans.begin(&self.context, watcher).map_err(fail)?;
+        queue()?;
+        self.spans.end(span).map_err(fail)
     }
 
     fn wait(&self) -> Result<(), DeviceError> {
-        self.context.wait().map_err(|failure| self.failed(failure))
+        let waited = self.context.wait().and_then(|()| self.spans.tell());
+        waited.map_err(|failure| self.failed(failure))
     }
 }

@@ -53,6 +53,16 @@ impl Event {
         check("cuEventRecord", status)
     }
 
+    /// Has it come?
+    pub(crate) fn has_come(&self) -> Result<bool, Failure> {
+        self.context.enter()?;
+        // SAFETY: the event is valid.
+        match unsafe { cuEventQuery(self.event) } {
+            CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            status => check("cuEventQuery", status).map(|()| true),
+        }
+    }
+
     /// Waits until it has come.
     fn wait(&self) -> Result<(), Failure> {
         // SAFETY: the event is valid.

@@ -23,6 +23,7 @@ mod module;
 mod nvrtc;
 pub mod pack;
 mod recording;
+mod spans;
 mod staging;
 mod status;
 

@@ -10,13 +10,13 @@ use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustorch_ir::ops::philox;
 use rustorch_ir::{Graph, Op, OpKind, Signature};
 use rustorch_runtime::{
     Backend, Compilation, DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, DeviceType,
-    FailureClass, Fetch, HostBuffer, Probe, Program, Scratch,
+    FailureClass, Fetch, HostBuffer, Probe, Program, Scratch, Watcher,
 };
 
 pub use fault::{Fault, FaultError, FaultKind, Faults, When};
@@ -201,6 +201,10 @@ impl Backend for Faulty {
         self.inner.settle()
     }
 
+    fn wait(&self) -> Result<(), DeviceError> {
+        self.inner.wait()
+    }
+
     fn streams(&self) -> usize {
         self.inner.streams()
     }
@@ -253,8 +257,12 @@ impl Probe for Striking<'_> {
         self.next.is_timed()
     }
 
-    fn took(&self, nodes: &[usize], time: Duration) {
-        self.next.took(nodes, time);
+    fn took(&self, nodes: &[usize], begin: Instant, time: Duration) {
+        self.next.took(nodes, begin, time);
+    }
+
+    fn watcher(&self) -> Option<Watcher> {
+        self.next.watcher()
     }
 }
 

@@ -4,7 +4,9 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use rustorch_ir::{DType, OpKind, Signature};
-use rustorch_runtime::{DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer};
+use rustorch_runtime::{
+    DeviceError, DeviceInfo, DeviceType, FailureClass, Fetch, HostBuffer, Watcher,
+};
 
 use crate::dialect::Dialect;
 
@@ -369,6 +371,21 @@ pub trait Driver: Send + Sync + Sized + 'static {
         (0..steps).try_for_each(queue)?;
         self.wait()?;
         Ok(None)
+    }
+
+    /// Calls `queue`, and tells `watcher` how long the device works on what that queues, once it is
+    /// known and the driver is called again, at the latest by [`Driver::wait`]. Devices that do not
+    /// [record](Driver::RECORDS) are never asked.
+    ///
+    /// # Errors
+    /// Those of `queue`, and what went wrong meanwhile.
+    fn span(
+        &self,
+        queue: &mut dyn FnMut() -> Result<(), DeviceError>,
+        watcher: Watcher,
+    ) -> Result<(), DeviceError> {
+        drop(watcher);
+        queue()
     }
 
     /// Where a buffer is, if drivers [record](Driver::RECORDS): another buffer with the same

@@ -252,6 +252,10 @@ impl<D: Driver> Backend for Gpu<D> {
         self.pool.settle()
     }
 
+    fn wait(&self) -> Result<(), DeviceError> {
+        self.pool.driver.wait()
+    }
+
     fn variants(&self, graph: &Graph) -> Vec<String> {
         let Ok((_, emitted)) = self.emitted(graph, self) else {
             return Vec::new();

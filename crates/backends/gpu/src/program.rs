@@ -193,8 +193,10 @@ impl<D: Driver> GpuProgram<D> {
             });
             return Ok(());
         }
+        let mut begin = start;
         for (step, time) in self.steps.iter().zip(times) {
-            probe.took(&step.nodes(), time);
+            probe.took(&step.nodes(), begin, time);
+            begin += time;
         }
         Ok(())
     }
@@ -366,7 +368,13 @@ impl<D: Driver> GpuProgram<D> {
         };
         let mut result = match probe.is_timed() {
             true => self.time(&buffers, probe),
-            false => self.start(&buffers, recorded, probe),
+            false => match probe.watcher() {
+                Some(watcher) => {
+                    let mut start = || self.start(&buffers, recorded, probe);
+                    self.pool.driver.span(&mut start, watcher)
+                }
+                None => self.start(&buffers, recorded, probe),
+            },
         };
         if until == Until::Over || result.is_err() {
             // Even after a failure: what was queued before still uses the buffers.

@@ -60,7 +60,7 @@ impl Program for Interpreter {
                 .evaluate(node, launch)
                 .map_err(|e| e.at(index, node.op.name()))?;
             if let Some(start) = start.filter(|_| node.op.def().role() != Role::View) {
-                probe.took(&[index], start.elapsed());
+                probe.took(&[index], start, start.elapsed());
             }
             for (value, result) in node.results().zip(results) {
                 run.values[value.index()] = Some(result);

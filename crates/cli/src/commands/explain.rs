@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustorch_llm::{LayerBackend, Scores, Selection, Session};
+use rustorch_profile::{KeyAverages, ProfilerOptions};
 use rustorch_runtime::{DeviceSelector, DeviceType, Explanation, PreferredUnits, Runtime};
 use serde_json::json;
 
@@ -27,6 +28,14 @@ struct Pass {
     preferred: Vec<PreferredUnits>,
     /// What such a pass took, seen from outside, while its operations were timed.
     wall: Option<Duration>,
+    /// What it was spent on, of all passes that were timed.
+    averages: KeyAverages,
+}
+
+/// What was measured of a pass.
+struct Measured {
+    wall: Duration,
+    averages: KeyAverages,
 }
 
 impl Pass {
@@ -63,6 +72,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
                     rows,
                     preferred: session.preferred_units(tokens, &selection),
                     wall,
+                    averages: KeyAverages::default(),
                 })
             })
             .collect::<Result<Vec<_>>>()
@@ -71,10 +81,15 @@ pub(super) fn run(options: &Options) -> Result<()> {
     devices.runtime.set_background_compilation(false);
     // A device that fails while it is measured changes the plan, which is then shown.
     know_costs(&devices.runtime, &plan(&session)?);
-    let walls = measure(&mut session, &devices.runtime, batch, &selection);
+    let measured = measure(&mut session, &devices.runtime, batch, &selection);
     let mut passes = plan(&session)?;
-    match walls {
-        Ok(walls) => (passes.iter_mut().zip(walls)).for_each(|(pass, wall)| pass.wall = Some(wall)),
+    match measured {
+        Ok(measured) => {
+            for (pass, measured) in passes.iter_mut().zip(measured) {
+                pass.wall = Some(measured.wall);
+                pass.averages = measured.averages;
+            }
+        }
         Err(e) => tracing::warn!("no times were measured: {e:#}"),
     }
 
@@ -119,6 +134,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
                     "preferred_units": preferred.collect::<Vec<_>>(),
                     "measured_us": micros(pass.wall.map(|_| pass.measured())),
                     "wall_us": micros(pass.wall),
+                    "key_averages": pass.averages,
                 })
             };
             json_line(out, &passes.iter().map(pass).collect::<Vec<_>>())?;
@@ -157,24 +173,29 @@ fn measure(
     runtime: &Runtime,
     prompt: &[u32],
     selection: &Selection,
-) -> Result<[Duration; 2]> {
+) -> Result<[Measured; 2]> {
     let steps = STEPS.min(session.context().saturating_sub(prompt.len()));
     let mut scores = Scores::default();
-    let mut walls = [Duration::ZERO; 2];
-    for timed in [false, true] {
-        runtime.set_profiling(timed);
-        session.truncate(0);
-        let start = Instant::now();
-        session.feed_and_select(prompt, selection, &mut scores)?;
-        let decode = Instant::now();
-        for _ in 0..steps {
-            session.feed_and_select(&prompt[..1], selection, &mut scores)?;
-        }
-        let step = decode.elapsed() / u32::try_from(steps.max(1)).unwrap_or(u32::MAX);
-        walls = [decode - start, step];
+    // Once without, so that all is compiled.
+    session.truncate(0);
+    session.feed_and_select(prompt, selection, &mut scores)?;
+    for _ in 0..steps {
+        session.feed_and_select(&prompt[..1], selection, &mut scores)?;
     }
+    session.truncate(0);
+    runtime.set_profiling(true);
+    let measured = [(prompt, 1), (&prompt[..1], steps)].map(|(batch, times)| {
+        let profiler = ProfilerOptions::new().start(runtime);
+        let start = Instant::now();
+        let fed =
+            (0..times).try_for_each(|_| session.feed_and_select(batch, selection, &mut scores));
+        let wall = start.elapsed() / u32::try_from(times.max(1)).unwrap_or(u32::MAX);
+        let averages = profiler.finish().key_averages().clone();
+        fed.map(|()| Measured { wall, averages })
+    });
     runtime.set_profiling(false);
-    Ok(walls)
+    let [prompt, step] = measured;
+    Ok([prompt?, step?])
 }
 
 fn table(pass: &Pass, out: &mut impl Write) -> io::Result<()> {
@@ -208,6 +229,16 @@ fn table(pass: &Pass, out: &mut impl Write) -> io::Result<()> {
     if let Some(wall) = pass.wall {
         let (measured, wall) = (duration(pass.measured()), duration(wall));
         writeln!(out, "  together {measured} of the {wall} that a pass took")?;
+    }
+    if !pass.averages.0.is_empty() {
+        writeln!(
+            out,
+            "\n  what that was spent on, of all passes that were timed:"
+        )?;
+        let lines = pass.averages.to_string();
+        lines
+            .lines()
+            .try_for_each(|line| writeln!(out, "  {line}"))?;
     }
     for preferred in &pass.preferred {
         writeln!(out, "  {preferred}, which says nothing of where they ran")?;

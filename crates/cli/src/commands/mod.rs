@@ -16,6 +16,7 @@ mod perplexity;
 mod quantize;
 mod report;
 mod tokenize;
+mod top;
 mod train;
 mod verify;
 
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Report(report::Options),
     /// Where each operation of a run would go, and why; takes the options of the run
     Explain(Box<generate::Options>),
+    /// Watch the devices of this machine, and the programs that run on them
+    Top(top::Options),
     /// Write what a shell needs to complete this program's commands and options
     Completions(completions::Options),
     /// Write the program's manual pages
@@ -84,6 +87,7 @@ pub(crate) fn run(command: &Command, program: clap::Command) -> Result<ExitCode>
         Command::Report(options) => report::run(options),
         Command::Calibrate(options) => calibrate::run(options),
         Command::Explain(options) => explain::run(options),
+        Command::Top(options) => top::run(options),
         Command::Completions(options) => completions::run(options, program),
         Command::Man(options) => man::run(options, program),
     };

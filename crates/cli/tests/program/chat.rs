@@ -355,6 +355,21 @@ impl Terminal {
         }
     }
 
+    /// Presses a key, and waits until the program has ended.
+    pub(crate) fn end(&self, key: &str) {
+        self.tmux(&["send-keys", key]);
+        let start = Instant::now();
+        let is_there = || {
+            let session = ["-S", &self.socket, "has-session"];
+            let there = Command::new("tmux").args(session).output().unwrap();
+            there.status.success()
+        };
+        while is_there() {
+            assert!(start.elapsed() < PATIENCE, "{}", self.shown());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// Waits for so many answers.
     pub(crate) fn answers(&self, count: usize) {
         let told = |shown: &str| shown.matches("tokens of context").count() == count;

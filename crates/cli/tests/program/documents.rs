@@ -50,8 +50,9 @@ const NOT_RUN: [(&str, &str); 10] = [
 /// Features of the crate `rustorch` alone: of what programs do not use.
 const OF_THE_LIBRARY: [&str; 4] = ["files", "image", "ndarray", "nn"];
 
-/// Features that choose what the processor has kernels of: `rustorch-cli` always has all.
-const OF_THE_PROCESSOR: [&str; 5] = ["simd", "llm", "dtypes", "linalg", "fft"];
+/// Features that `rustorch-cli` always has: those that choose what the processor has kernels of, and
+/// the profiler.
+const OF_ALL_PROGRAMS: [&str; 6] = ["simd", "llm", "dtypes", "linalg", "fft", "profile"];
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -213,7 +214,7 @@ pub(crate) fn features_are_those_of_the_table() {
             expected.retain(|name| !OF_THE_LIBRARY.contains(&name.as_str()));
         }
         if manifest == "crates/cli/Cargo.toml" {
-            expected.retain(|name| !OF_THE_PROCESSOR.contains(&name.as_str()));
+            expected.retain(|name| !OF_ALL_PROGRAMS.contains(&name.as_str()));
         }
         assert_eq!(declared, expected, "{manifest}");
         let brings = |name: &str, device: &str| {

@@ -15,6 +15,8 @@ mod opencl;
 mod report;
 mod speculation;
 mod support;
+mod top;
+mod trace;
 mod train;
 mod verify;
 
@@ -131,6 +133,11 @@ fn main() -> ExitCode {
             train::a_model_learns_to_answer,
             train::all_weights_of_a_model_learn_a_text,
             train::what_cannot_be_trained_is_told,
+            top::devices_and_programs_are_told,
+            top::what_makes_no_sense_is_refused,
+            trace::a_run_is_traced_and_says_the_same,
+            trace::failures_are_in_it_with_their_reasons,
+            trace::a_file_that_cannot_be_written_costs_one_warning,
             verify::a_cpu_that_is_right_passes,
             verify::a_wrong_result_is_found_and_named,
             verify::other_types_are_checked_from_the_f16_file,
@@ -182,6 +189,7 @@ fn main() -> ExitCode {
         tests![
             chat::a_turn_on_a_terminal,
             chat::ctrl_c_ends_the_answer_and_not_the_program,
+            top::a_terminal_shows_it_until_q,
             tools::a_terminal_asks_before_a_tool_is_run,
             tools::ctrl_c_ends_the_tool_and_not_the_program,
         ],

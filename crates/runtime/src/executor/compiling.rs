@@ -136,6 +136,7 @@ impl Executable {
                 let job = Arc::new(Job::new(
                     segment.device,
                     self.devices.slot(segment.device).backend.clone(),
+                    self.devices.journal.clone(),
                     segment.graph.clone(),
                     constants,
                     origins.map(|a| a.origin).collect(),

@@ -1,0 +1,367 @@
+//! `top`: how busy the devices of this machine are, and with what.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use crossterm::style::Print;
+use crossterm::terminal::{
+    self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+    LeaveAlternateScreen,
+};
+use crossterm::{execute, queue};
+use rustorch_profile::{GpuBenchmarkMetrics, GpuMonitor};
+use serde::Serialize;
+use sysinfo::{
+    CpuRefreshKind, MemoryRefreshKind, Pid, ProcessRefreshKind, ProcessesToUpdate, RefreshKind,
+    System,
+};
+
+use crate::args::Format;
+use crate::output::{bytes, json_line};
+use crate::status::{self, Status};
+use crate::table::Table;
+
+/// What is seen between two moments needs some time between them.
+const FIRST: Duration = Duration::from_millis(250);
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    interval: f64,
+
+    /// How it is written where it is not shown live: standard output is no terminal, or json is asked
+    /// for, which is one object
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("between 0.1 and 3600 seconds".to_owned()),
+    }
+}
+
+/// The machine at a moment.
+#[derive(Serialize)]
+struct Moment {
+    devices: Vec<Device>,
+    running: Vec<Status>,
+}
+
+/// A device; what nobody tells is `None`.
+#[derive(Serialize)]
+struct Device {
+    name: String,
+    #[serde(flatten)]
+    told: GpuBenchmarkMetrics,
+}
+
+/// Looks at the machine again and again.
+struct Looker {
+    system: Option<System>,
+    gpus: GpuMonitor,
+}
+
+impl Looker {
+    fn new() -> Self {
+        let what = RefreshKind::nothing()
+            .with_cpu(CpuRefreshKind::nothing().with_usage())
+            .with_memory(MemoryRefreshKind::nothing().with_ram());
+        Self {
+            system: System::new_with_specifics(what).ok(),
+            gpus: GpuMonitor::open(),
+        }
+    }
+
+    fn look(&mut self) -> Moment {
+        let processor = self.system.as_mut().map(processor);
+        let mut devices: Vec<Device> = processor.into_iter().collect();
+        let gpus = self.gpus.sample().into_iter().enumerate();
+        devices.extend(gpus.map(|(index, told)| Device {
+            name: format!("gpu {index}"),
+            told,
+        }));
+        let running = status::folder().map(|folder| {
+            let system = &mut self.system;
+            status::read(&folder, |pid| is_alive(system, pid))
+        });
+        Moment {
+            devices,
+            running: running.unwrap_or_default(),
+        }
+    }
+}
+
+/// The processor, in the figures that GPUs have.
+fn processor(system: &mut System) -> Device {
+    system.refresh_cpu_usage();
+    system.refresh_memory();
+    let brand = system
+        .cpus()
+        .first()
+        .map(|cpu| cpu.brand().trim().to_owned());
+    Device {
+        name: "cpu".to_owned(),
+        told: GpuBenchmarkMetrics {
+            name: brand.unwrap_or_default(),
+            source: "system",
+            gpu_utilization_percent: Some(f64::from(system.global_cpu_usage())),
+            gpu_memory_used_bytes: Some(system.used_memory()),
+            gpu_memory_total_bytes: Some(system.total_memory()),
+            ..GpuBenchmarkMetrics::default()
+        },
+    }
+}
+
+/// Is there such a process? Where the system does not tell, there is.
+fn is_alive(system: &mut Option<System>, pid: u32) -> bool {
+    let Some(system) = system else { return true };
+    let pid = Pid::from_u32(pid);
+    let what = ProcessRefreshKind::nothing();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), true, what);
+    system.process(pid).is_some()
+}
+
+pub(super) fn run(options: &Options) -> Result<()> {
+    let mut looker = Looker::new();
+    let out = &mut io::stdout().lock();
+    match options.format {
+        Format::Text if io::stdout().is_terminal() => {
+            let interval = Duration::from_secs_f64(options.interval);
+            let screen = Screen::open(out).context("the terminal cannot be drawn on")?;
+            Ok(screen.show(&mut looker, interval)?)
+        }
+        Format::Text => {
+            std::thread::sleep(FIRST);
+            Ok(text(&looker.look(), out)?)
+        }
+        Format::Json => {
+            std::thread::sleep(FIRST);
+            Ok(json_line(out, &looker.look())?)
+        }
+    }
+}
+
+/// A terminal that is drawn on as a whole; what was there before comes back.
+struct Screen<'a, W: Write>(&'a mut W);
+
+impl<'a, W: Write> Screen<'a, W> {
+    fn open(out: &'a mut W) -> io::Result<Self> {
+        terminal::enable_raw_mode()?;
+        let screen = Self(out);
+        execute!(screen.0, EnterAlternateScreen, Hide)?;
+        Ok(screen)
+    }
+
+    /// Shows the machine until somebody ends it.
+    fn show(self, looker: &mut Looker, interval: Duration) -> io::Result<()> {
+        let mut wait = FIRST;
+        loop {
+            draw(&looker.look(), self.0)?;
+            let next = Instant::now() + wait;
+            wait = interval;
+            while event::poll(next.saturating_duration_since(Instant::now()))? {
+                match event::read()? {
+                    Event::Key(key) if key.kind != KeyEventKind::Release => {
+                        let is_ctrl_c = key.code == KeyCode::Char('c')
+                            && key.modifiers.contains(KeyModifiers::CONTROL);
+                        if is_ctrl_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
+                            return Ok(());
+                        }
+                    }
+                    Event::Resize(..) => break,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+impl<W: Write> Drop for Screen<'_, W> {
+    fn drop(&mut self) {
+        // Whoever cannot be drawn on any more has nothing to be restored.
+        let _ = execute!(self.0, Show, LeaveAlternateScreen);
+        let _ = terminal::disable_raw_mode();
+    }
+}
+
+const DEVICES: [&str; 8] = [
+    "device",
+    "name",
+    "load",
+    "memory",
+    "temperature",
+    "power",
+    "clock",
+    "throttled by",
+];
+const RUNNING: [&str; 6] = [
+    "pid",
+    "command",
+    "tokens/s",
+    "tokens",
+    "devices",
+    "fallbacks",
+];
+
+impl Device {
+    fn cells(&self) -> [String; 8] {
+        let told = &self.told;
+        let number = |figure: Option<f64>, unit: &str| {
+            figure.map_or("-".to_owned(), |figure| format!("{figure:.0} {unit}"))
+        };
+        let memory = match (told.gpu_memory_used_bytes, told.gpu_memory_total_bytes) {
+            (Some(used), Some(total)) => format!("{} of {}", bytes(used), bytes(total)),
+            (Some(used), None) => bytes(used),
+            _ => "-".to_owned(),
+        };
+        [
+            self.name.clone(),
+            told.name.clone(),
+            number(told.gpu_utilization_percent, "%"),
+            memory,
+            number(told.gpu_temperature_celsius, "°C"),
+            number(told.gpu_power_watts, "W"),
+            number(told.gpu_clock_mhz, "MHz"),
+            match &told.throttle_reasons {
+                None => "-".to_owned(),
+                Some(reasons) if reasons.is_empty() => "nothing".to_owned(),
+                Some(reasons) => reasons.join(", "),
+            },
+        ]
+    }
+}
+
+fn running(status: &Status) -> [String; 6] {
+    let devices = status.devices.iter().map(|used| match used.memory_bytes {
+        0 => used.device.clone(),
+        memory => format!("{} ({})", used.device, bytes(memory)),
+    });
+    [
+        status.pid.to_string(),
+        status.command.clone(),
+        format!("{:.1}", status.tokens_per_second),
+        status.tokens.to_string(),
+        devices.collect::<Vec<_>>().join(", "),
+        status.fallback_count.to_string(),
+    ]
+}
+
+impl Moment {
+    /// The latest fallbacks of all processes.
+    fn fallbacks(&self) -> Vec<String> {
+        let told = |status: &Status| {
+            let pid = status.pid;
+            let lines = status.fallbacks.iter();
+            lines
+                .map(move |line| format!("{pid}: {line}"))
+                .collect::<Vec<_>>()
+        };
+        self.running.iter().flat_map(told).collect()
+    }
+}
+
+fn text(moment: &Moment, out: &mut impl Write) -> io::Result<()> {
+    let devices = moment.devices.iter().map(|device| device.cells().to_vec());
+    write!(out, "{}", Table::new(DEVICES, devices))?;
+    if !moment.running.is_empty() {
+        let programs = moment.running.iter().map(|status| running(status).to_vec());
+        write!(out, "\n{}", Table::new(RUNNING, programs))?;
+    }
+    for line in moment.fallbacks() {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// What a screen of so many columns and lines shows: no line is longer, and the keys come last.
+fn lines(moment: &Moment, (columns, rows): (u16, u16)) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut part = |title: &str, lines: Vec<String>| {
+        if !all.is_empty() {
+            all.push(String::new());
+        }
+        all.push(title.to_owned());
+        all.extend(lines);
+    };
+    let rows_of =
+        |table: Table| -> Vec<String> { table.to_string().lines().map(str::to_owned).collect() };
+    let devices = moment.devices.iter().map(|device| device.cells().to_vec());
+    part("devices", rows_of(Table::new(DEVICES, devices)));
+    let programs = moment.running.iter().map(|status| running(status).to_vec());
+    part(
+        "running",
+        match moment.running.is_empty() {
+            true => vec!["nothing of RusTorch's".to_owned()],
+            false => rows_of(Table::new(RUNNING, programs)),
+        },
+    );
+    let fallbacks = moment.fallbacks();
+    part(
+        "fallbacks",
+        match fallbacks.is_empty() {
+            true => vec!["none".to_owned()],
+            false => fallbacks,
+        },
+    );
+    all.truncate(usize::from(rows).saturating_sub(1));
+    all.push("q ends".to_owned());
+    let cut = |line: String| line.chars().take(columns.into()).collect();
+    all.into_iter().map(cut).collect()
+}
+
+fn draw(moment: &Moment, out: &mut impl Write) -> io::Result<()> {
+    let lines = lines(moment, terminal::size()?);
+    queue!(out, BeginSynchronizedUpdate)?;
+    for (row, line) in (0..).zip(&lines) {
+        queue!(
+            out,
+            MoveTo(0, row),
+            Print(line),
+            Clear(ClearType::UntilNewLine)
+        )?;
+    }
+    queue!(out, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate)?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_screen_shows_what_fits() {
+        let moment = Moment {
+            devices: vec![Device {
+                name: "gpu 0".to_owned(),
+                told: GpuBenchmarkMetrics {
+                    name: "NVIDIA H100".to_owned(),
+                    gpu_utilization_percent: Some(37.0),
+                    gpu_memory_used_bytes: Some(1 << 30),
+                    throttle_reasons: Some(vec!["power cap"]),
+                    ..GpuBenchmarkMetrics::default()
+                },
+            }],
+            running: Vec::new(),
+        };
+        let all = lines(&moment, (200, 50));
+        assert!(
+            all[3].contains("37 %") && all[3].contains("1.0 GiB"),
+            "{all:?}"
+        );
+        assert!(
+            all[3].contains("power cap") && all[3].contains(" - "),
+            "{all:?}"
+        );
+        assert_eq!(all.last().unwrap(), "q ends");
+        let small = lines(&moment, (12, 4));
+        assert_eq!(small.len(), 4);
+        assert!(small.iter().all(|line| line.chars().count() <= 12));
+    }
+}

@@ -1,0 +1,301 @@
+//! Times by what they were spent on, as PyTorch's `key_averages` has them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use rustorch_runtime::{DeviceType, LaunchInfo};
+use serde::Serialize;
+
+use crate::limits::Limits;
+use crate::record::{Record, What};
+
+/// What a [`KeyAverage`] is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Launches of a device.
+    Launch,
+    /// Copies from one memory to another.
+    Transfer,
+    /// What the host does: planning, compiling, runs, and ranges of the user's.
+    Host,
+}
+
+/// All that has one name, on one device.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct KeyAverage {
+    /// The operations of a launch, the way of a copy, or what the host called it.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The device; `None` for the host's own.
+    #[serde(serialize_with = "device")]
+    pub device: Option<DeviceType>,
+    /// How often it was.
+    pub calls: u64,
+    /// The time of all together, in nanoseconds; of launches that a device was given at once, the
+    /// shares that they had of it when they were made one by one.
+    pub total_ns: u64,
+    /// The same without what was begun and ended inside of it.
+    pub self_ns: u64,
+    /// Bytes that were read and written, or copied.
+    pub bytes: u64,
+    /// Multiplications and additions of products.
+    pub flops: u64,
+    /// The share of what the device was [measured](crate::Limit) to do at most; `None` if it was not.
+    pub share_of_limit: Option<f64>,
+}
+
+fn device<S: serde::Serializer>(
+    device: &Option<DeviceType>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match device {
+        Some(device) => serializer.collect_str(device),
+        None => serializer.serialize_none(),
+    }
+}
+
+impl KeyAverage {
+    /// The time of all together.
+    pub fn total(&self) -> Duration {
+        Duration::from_nanos(self.total_ns)
+    }
+
+    /// The time of one of them.
+    pub fn mean(&self) -> Duration {
+        Duration::from_nanos(self.total_ns / self.calls.max(1))
+    }
+
+    /// Bytes a second.
+    pub fn bytes_per_second(&self) -> f64 {
+        per_second(self.bytes, self.total_ns)
+    }
+
+    /// Operations a second.
+    pub fn flops_per_second(&self) -> f64 {
+        per_second(self.flops, self.total_ns)
+    }
+}
+
+fn per_second(work: u64, ns: u64) -> f64 {
+    match ns {
+        0 => 0.0,
+        ns => work as f64 / ns as f64 * 1e9,
+    }
+}
+
+/// What was run, by name and device: what took longest first, launches before transfers, and those
+/// before what the host did.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct KeyAverages(pub Vec<KeyAverage>);
+
+impl KeyAverages {
+    /// How long a device worked on launches.
+    pub fn busy(&self, device: DeviceType) -> Duration {
+        let its = self.launches().filter(|row| row.device == Some(device));
+        its.map(KeyAverage::total).sum()
+    }
+
+    fn launches(&self) -> impl Iterator<Item = &KeyAverage> {
+        self.0.iter().filter(|row| row.kind == Kind::Launch)
+    }
+
+    /// A row.
+    pub fn find(&self, name: &str) -> Option<&KeyAverage> {
+        self.0.iter().find(|row| row.name == name)
+    }
+}
+
+impl fmt::Display for KeyAverages {
+    /// A table. Shares are of all time of the rows of that kind; of the host's, of what they took
+    /// themselves.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sum = |kind| -> u64 {
+            let its = self.0.iter().filter(|row| row.kind == kind);
+            its.map(|row| row.self_ns).sum()
+        };
+        let sums = [Kind::Launch, Kind::Transfer, Kind::Host].map(|kind| (kind, sum(kind)));
+        let rows = self.0.iter().map(|row| {
+            let all = sums.iter().find(|(kind, _)| *kind == row.kind);
+            let all = all.map_or(0, |(_, all)| *all).max(1);
+            let rate = |work: u64| match work {
+                0 => "-".to_owned(),
+                work => format!("{:.2}", per_second(work, row.total_ns) / 1e9),
+            };
+            let share = row.share_of_limit;
+            [
+                row.name.clone(),
+                row.device
+                    .map_or("host".to_owned(), |device| device.to_string()),
+                format!("{:.1} %", 100.0 * row.self_ns as f64 / all as f64),
+                time(row.self_ns),
+                time(row.total_ns),
+                row.calls.to_string(),
+                time(row.total_ns / row.calls.max(1)),
+                rate(row.bytes),
+                rate(row.flops),
+                share.map_or("-".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
+            ]
+        });
+        let header = [
+            "name", "device", "self %", "self", "total", "calls", "mean", "GB/s", "GFLOP/s",
+            "of limit",
+        ];
+        let lines: Vec<[String; 10]> = [header.map(str::to_owned)]
+            .into_iter()
+            .chain(rows)
+            .collect();
+        let width = |column: usize| {
+            let widths = lines.iter().map(|line| line[column].chars().count());
+            widths.max().unwrap_or(0)
+        };
+        let widths: [usize; 10] = std::array::from_fn(width);
+        for line in &lines {
+            for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+                match column {
+                    0 => write!(f, "{cell:<width$}")?,
+                    1 => write!(f, "  {cell:<width$}")?,
+                    _ => write!(f, "  {cell:>width$}")?,
+                }
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+fn time(ns: u64) -> String {
+    match ns as f64 {
+        ns if ns < 1e6 => format!("{:.1} µs", ns / 1e3),
+        ns if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
+        ns => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+/// What rows are told apart by.
+type Key = (Kind, Option<DeviceType>, String);
+
+/// Adds up what is seen.
+#[derive(Default)]
+pub(crate) struct Totals {
+    rows: HashMap<Key, KeyAverage>,
+    /// What each thread has begun, innermost last.
+    open: HashMap<u32, Vec<Open>>,
+}
+
+/// Something that a thread has begun.
+struct Open {
+    name: String,
+    since: u64,
+    /// What was begun and ended inside of it took so long.
+    inner: u64,
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, record: &Record) {
+        match &record.what {
+            What::Launched { launch, time } => self.launch(launch, *time),
+            What::Replayed { replay, time } => {
+                let all: u128 = replay.launches.iter().map(|(_, t)| t.as_nanos()).sum();
+                if all == 0 {
+                    let row = self.row(Kind::Launch, Some(replay.device), "replay");
+                    row.add(*time, 0, 0);
+                    return;
+                }
+                for (launch, its) in &replay.launches {
+                    let share = u128::from(*time) * its.as_nanos() / all;
+                    self.launch(launch, share as u64);
+                }
+            }
+            What::Moved {
+                from,
+                to,
+                bytes,
+                time,
+            } => {
+                let device = match to {
+                    DeviceType::Cpu => *from,
+                    device => *device,
+                };
+                let name = format!("{from} → {to}");
+                self.row(Kind::Transfer, Some(device), &name)
+                    .add(*time, *bytes, 0);
+            }
+            What::Begun { name, .. } => {
+                self.open.entry(record.thread).or_default().push(Open {
+                    name: name.to_string(),
+                    since: record.at,
+                    inner: 0,
+                });
+            }
+            What::Ended => {
+                let open = self.open.entry(record.thread).or_default();
+                let Some(ended) = open.pop() else { return };
+                let total = record.at.saturating_sub(ended.since);
+                if let Some(outer) = open.last_mut() {
+                    outer.inner += total;
+                }
+                let row = self.row(Kind::Host, None, &ended.name);
+                row.add(total, 0, 0);
+                row.self_ns -= ended.inner.min(total);
+            }
+            What::Cut => self.open.clear(),
+            What::Memory { .. } | What::FellBack(_) | What::Figure { .. } | What::Dropped(_) => {}
+        }
+    }
+
+    fn launch(&mut self, launch: &LaunchInfo, time: u64) {
+        let row = self.row(Kind::Launch, Some(launch.device), &launch.name);
+        row.add(time, launch.bytes, launch.flops);
+    }
+
+    fn row(&mut self, kind: Kind, device: Option<DeviceType>, name: &str) -> &mut KeyAverage {
+        let key = (kind, device, name.to_owned());
+        self.rows.entry(key).or_insert_with(|| KeyAverage {
+            name: name.to_owned(),
+            kind,
+            device,
+            calls: 0,
+            total_ns: 0,
+            self_ns: 0,
+            bytes: 0,
+            flops: 0,
+            share_of_limit: None,
+        })
+    }
+
+    /// What was seen so far, beside what devices can do at most.
+    pub(crate) fn averages(&self, limits: &Limits) -> KeyAverages {
+        let mut rows: Vec<KeyAverage> = self.rows.values().cloned().collect();
+        for row in rows.iter_mut().filter(|row| row.kind == Kind::Launch) {
+            let limit = row.device.and_then(|device| limits.of_device(device));
+            let seconds = row.total_ns as f64 / 1e9;
+            row.share_of_limit =
+                limit.and_then(|limit| limit.share(row.bytes as f64, row.flops as f64, seconds));
+        }
+        let order = |row: &KeyAverage| {
+            let device = row.device.map(|device| device.to_string());
+            (
+                row.kind as u8,
+                u64::MAX - row.self_ns,
+                device,
+                row.name.clone(),
+            )
+        };
+        rows.sort_by_cached_key(order);
+        KeyAverages(rows)
+    }
+}
+
+impl KeyAverage {
+    fn add(&mut self, time: u64, bytes: u64, flops: u64) {
+        self.calls += 1;
+        self.total_ns += time;
+        self.self_ns += time;
+        self.bytes += bytes;
+        self.flops += flops;
+    }
+}

@@ -1,0 +1,125 @@
+//! Chrome's format: a JSON array of events, which `chrome://tracing` and other viewers read, as
+//! "Trace Event Format" describes it. Devices are shown as processes, since rows of a process are
+//! what it has.
+
+use serde_json::{Map, Value, json};
+
+use crate::timeline::{Label, Note, Sink, Track, TrackId, TrackKind};
+
+/// Writes events.
+pub(crate) struct Chrome {
+    out: Vec<u8>,
+    is_begun: bool,
+    /// The process and the row of each track, and its name.
+    tracks: Vec<(u32, u32, String)>,
+}
+
+impl Chrome {
+    pub(crate) fn new(process: &str) -> Self {
+        let mut chrome = Self {
+            out: Vec::new(),
+            is_begun: false,
+            tracks: Vec::new(),
+        };
+        chrome.name(std::process::id(), process);
+        chrome
+    }
+
+    /// Names a process.
+    fn name(&mut self, pid: u32, name: &str) {
+        let args = json!({ "name": name });
+        self.write(&json!({"ph": "M", "name": "process_name", "pid": pid, "args": args}));
+    }
+
+    fn write(&mut self, event: &Value) {
+        let before: &[u8] = match self.is_begun {
+            true => b",\n",
+            false => b"[\n",
+        };
+        self.is_begun = true;
+        self.out.extend_from_slice(before);
+        // A vector takes whatever is written to it.
+        let _ = serde_json::to_writer(&mut self.out, event);
+    }
+
+    fn event(&mut self, track: TrackId, at: u64, phase: &str, more: Map<String, Value>) {
+        let (pid, tid, _) = self.tracks[track as usize];
+        let ts = at as f64 / 1e3;
+        let mut event = json!({"ph": phase, "pid": pid, "tid": tid, "ts": ts});
+        if let Value::Object(event) = &mut event {
+            event.extend(more);
+        }
+        self.write(&event);
+    }
+
+    fn labelled(&mut self, track: TrackId, at: u64, phase: &str, label: &Label<'_>) {
+        let notes = label.notes.iter().map(|(name, note)| {
+            let value = match note {
+                Note::Count(count) => json!(count),
+                Note::Text(text) => json!(text),
+            };
+            ((*name).to_owned(), value)
+        });
+        let args: Map<String, Value> = notes.collect();
+        let mut more = Map::new();
+        more.insert("name".to_owned(), json!(label.name));
+        more.insert("cat".to_owned(), json!(label.category));
+        if phase == "i" {
+            more.insert("s".to_owned(), json!("t"));
+        }
+        if !args.is_empty() {
+            more.insert("args".to_owned(), args.into());
+        }
+        self.event(track, at, phase, more);
+    }
+}
+
+impl Sink for Chrome {
+    fn track(&mut self, track: &Track) {
+        let id = self.tracks.len() as TrackId;
+        let own = std::process::id();
+        let (pid, tid) = match track.kind {
+            // Processes have no such numbers.
+            TrackKind::Device => (u32::MAX - id, 0),
+            TrackKind::Part(of) | TrackKind::Counter(of, _) => (self.tracks[of as usize].0, id),
+            TrackKind::Thread(number) => (own, number),
+        };
+        if track.kind == TrackKind::Device {
+            self.name(pid, &track.name);
+        }
+        if !matches!(track.kind, TrackKind::Counter(..)) {
+            let args = json!({ "name": track.name });
+            let name = "thread_name";
+            self.write(&json!({"ph": "M", "name": name, "pid": pid, "tid": tid, "args": args}));
+        }
+        self.tracks.push((pid, tid, track.name.clone()));
+    }
+
+    fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
+        self.labelled(track, at, "B", label);
+    }
+
+    fn end(&mut self, track: TrackId, at: u64) {
+        self.event(track, at, "E", Map::new());
+    }
+
+    fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
+        self.labelled(track, at, "i", label);
+    }
+
+    fn counter(&mut self, track: TrackId, at: u64, value: f64) {
+        let name = self.tracks[track as usize].2.clone();
+        let mut more = Map::new();
+        more.insert("args".to_owned(), json!({ "value": value }));
+        more.insert("name".to_owned(), json!(name));
+        self.event(track, at, "C", more);
+    }
+
+    fn finish(&mut self) {
+        self.out.extend_from_slice(b"\n]\n");
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+}

@@ -1,0 +1,40 @@
+//! What a runtime does when, for how long and how fast.
+//!
+//! ```text
+//! Runtime ─ Event ─► Recorder ─ Record ─► a thread: KeyAverages, and
+//!                                         Timeline (tracks) ─► Perfetto's protobuf or Chrome's JSON
+//! ```
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `process.rs` | the trace of a whole process |
+//! | `multi_gpu.rs`, `metrics.rs`, `metrics/` | what the drivers of GPUs tell, sampled |
+//! | `profiler.rs` | profiling a part of a program, steps of a loop |
+//! | `recorder.rs` | from events to files and averages, on a thread of its own |
+//! | `perfetto.rs`, `chrome.rs` | formats of files |
+//! | `timeline.rs` | what is on which track |
+//! | `averages.rs` | times by what they were spent on |
+//! | `limits.rs` | what devices were measured to do at most |
+//! | `nvtx.rs` | ranges for tools of NVIDIA's |
+//! | `record.rs` | what was seen |
+
+mod averages;
+mod chrome;
+mod limits;
+mod metrics;
+mod multi_gpu;
+mod nvtx;
+mod perfetto;
+mod process;
+mod profiler;
+mod record;
+mod recorder;
+mod timeline;
+
+pub use averages::{KeyAverage, KeyAverages, Kind};
+pub use limits::Limit;
+pub use metrics::{GpuBenchmarkMetrics, GpuMonitor};
+pub use multi_gpu::{GpuSample, MultiGpuProfiler};
+pub use nvtx::Nvtx;
+pub use process::{finish_trace, set_trace_path, trace_runtime};
+pub use profiler::{Profile, Profiler, ProfilerOptions, Schedule, schedule};

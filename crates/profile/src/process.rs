@@ -1,0 +1,77 @@
+//! The trace of a whole process, as `RUSTORCH_TRACE` asks for it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+
+use rustorch_runtime::{Observer, Runtime};
+
+use crate::nvtx::Nvtx;
+use crate::profiler::{Profile, Profiler, ProfilerOptions};
+
+/// Names the file of a trace of the process.
+const VARIABLE: &str = "RUSTORCH_TRACE";
+
+/// The trace of this process.
+struct State {
+    path: Option<PathBuf>,
+    profiler: Option<Profiler>,
+    /// For a tool of NVIDIA's that looks on; `None` within if it cannot be told.
+    nvtx: Option<Option<Arc<dyn Observer>>>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    path: None,
+    profiler: None,
+    nvtx: None,
+});
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Traces of this process go to `path`, whatever the variable `RUSTORCH_TRACE` says.
+pub fn set_trace_path(path: impl Into<PathBuf>) {
+    state().path = Some(path.into());
+}
+
+/// From now on, if the process [is traced](set_trace_path) or `RUSTORCH_TRACE` names a file, that is a
+/// trace of this runtime, too. It is written as the process goes on, and ends with it. Where a tool of
+/// NVIDIA's looks on at the process, it is told what the host does.
+pub fn trace_runtime(runtime: &Runtime) {
+    let mut state = state();
+    if Nvtx::is_wanted() {
+        let nvtx = state.nvtx.get_or_insert_with(|| {
+            let loaded = Nvtx::load().map_err(|why| tracing::warn!("{why}"));
+            loaded.ok().map(|nvtx| Arc::new(nvtx) as Arc<dyn Observer>)
+        });
+        nvtx.iter()
+            .for_each(|nvtx| runtime.add_observer(nvtx.clone()));
+    }
+    let of_environment = || {
+        let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+        path.map(PathBuf::from)
+    };
+    let path = state.path.clone().or_else(of_environment);
+    match (&mut state.profiler, path) {
+        (Some(profiler), _) => profiler.also(runtime),
+        (None, Some(path)) => {
+            state.profiler = Some(ProfilerOptions::new().trace(path).start(runtime));
+            static AT_EXIT: Once = Once::new();
+            AT_EXIT.call_once(|| {
+                // SAFETY: the function takes nothing and does not unwind: panics of it abort.
+                let _ = unsafe { libc::atexit(at_exit) };
+            });
+        }
+        (None, None) => {}
+    }
+}
+
+/// Ends the trace of the process, if there is one.
+pub fn finish_trace() -> Option<Profile> {
+    let profiler = state().profiler.take();
+    profiler.map(Profiler::finish)
+}
+
+extern "C" fn at_exit() {
+    drop(finish_trace());
+}

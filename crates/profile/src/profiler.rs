@@ -1,0 +1,287 @@
+//! Profiling a part of a program.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustorch_runtime::{Observer, Runtime, Span};
+
+use crate::averages::KeyAverages;
+use crate::limits::Limits;
+use crate::record::Record;
+use crate::recorder::{Recorded, Recorder, Target, sink};
+use crate::timeline::Timeline;
+
+/// Which steps of a loop are profiled: `wait` steps are not, which then costs nothing; `warm_up`
+/// steps are, but forgotten; `active` ones count. Then it begins again, as PyTorch's
+/// `torch.profiler.schedule` does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Schedule {
+    wait: u64,
+    warm_up: u64,
+    active: u64,
+    repeat: u64,
+}
+
+/// The [`Schedule`] of so many steps of each kind, repeated until the end.
+pub fn schedule(wait: u64, warm_up: u64, active: u64) -> Schedule {
+    Schedule {
+        wait,
+        warm_up,
+        active,
+        repeat: 0,
+    }
+}
+
+/// What is done in a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Off,
+    WarmUp,
+    Active,
+}
+
+impl Schedule {
+    /// The same, but only so often; 0 for until the end.
+    #[must_use]
+    pub fn repeat(self, repeat: u64) -> Self {
+        Self { repeat, ..self }
+    }
+
+    /// What is done in a step, from 0 on.
+    fn phase(self, step: u64) -> Phase {
+        let length = self
+            .wait
+            .saturating_add(self.warm_up)
+            .saturating_add(self.active);
+        let Some(at) = step.checked_rem(length) else {
+            return Phase::Off;
+        };
+        match at {
+            _ if self.repeat > 0 && step / length >= self.repeat => Phase::Off,
+            at if at < self.wait => Phase::Off,
+            at if at - self.wait < self.warm_up => Phase::WarmUp,
+            _ => Phase::Active,
+        }
+    }
+}
+
+/// What is to be profiled, and where it goes.
+#[derive(Clone, Debug, Default)]
+pub struct ProfilerOptions {
+    target: Target,
+    schedule: Option<Schedule>,
+}
+
+impl ProfilerOptions {
+    /// Averages alone.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A trace is written to this file while it runs: Chrome's JSON where its name ends in `.json`,
+    /// else Perfetto's protobuf. What cannot be written costs one warning, and nothing else.
+    #[must_use]
+    pub fn trace(self, path: impl Into<PathBuf>) -> Self {
+        let target = Target::File(path.into());
+        Self { target, ..self }
+    }
+
+    /// What was seen is kept in memory, for [`Profile::save`]: about 60 bytes for a launch, of the
+    /// first four million events.
+    #[must_use]
+    pub fn keep(self) -> Self {
+        let target = Target::Memory;
+        Self { target, ..self }
+    }
+
+    /// Only some steps count, of which [`Profiler::step`] tells.
+    #[must_use]
+    pub fn schedule(self, schedule: Schedule) -> Self {
+        let schedule = Some(schedule);
+        Self { schedule, ..self }
+    }
+
+    /// Begins to look on at a runtime.
+    pub fn start(self, runtime: &Runtime) -> Profiler {
+        let limits = Limits::of(runtime);
+        let (recorder, writer) = Recorder::start(&self.target, limits.clone());
+        let observer: Arc<dyn Observer> = recorder.clone();
+        let mut profiler = Profiler {
+            runtimes: vec![runtime.clone()],
+            limits,
+            recorder,
+            observer,
+            writer,
+            schedule: self.schedule,
+            step: 0,
+            span: None,
+            phase: Phase::Off,
+        };
+        profiler.begin_step();
+        profiler
+    }
+}
+
+/// Looks on at a runtime until it is finished, or dropped.
+pub struct Profiler {
+    runtimes: Vec<Runtime>,
+    limits: Limits,
+    recorder: Arc<Recorder>,
+    observer: Arc<dyn Observer>,
+    writer: Option<JoinHandle<Recorded>>,
+    schedule: Option<Schedule>,
+    step: u64,
+    /// The step.
+    span: Option<Span>,
+    phase: Phase,
+}
+
+impl Profiler {
+    pub(crate) fn recorder(&self) -> Arc<Recorder> {
+        self.recorder.clone()
+    }
+
+    /// Looks on at another runtime, too.
+    pub fn also(&mut self, runtime: &Runtime) {
+        if self.phase != Phase::Off {
+            runtime.add_observer(self.observer.clone());
+        }
+        self.runtimes.push(runtime.clone());
+    }
+
+    /// A step of the loop is over, and the next one begins. Without a [`Schedule`] it only marks them.
+    pub fn step(&mut self) {
+        self.span = None;
+        self.step += 1;
+        self.begin_step();
+    }
+
+    fn begin_step(&mut self) {
+        let phase = match self.schedule {
+            Some(schedule) => schedule.phase(self.step),
+            None => Phase::Active,
+        };
+        self.enter(phase);
+        if self.schedule.is_some() || self.step > 0 {
+            let name = format!("ProfilerStep#{}", self.step);
+            self.span = self.runtimes.first().map(|runtime| runtime.span(&name));
+        }
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        if phase == self.phase {
+            return;
+        }
+        if self.phase != Phase::Off {
+            // What a device still works on belongs to the steps before.
+            let all = self.runtimes.iter();
+            all.for_each(|runtime| runtime.remove_observer(&self.observer));
+        }
+        self.recorder.pause(phase == Phase::WarmUp);
+        if phase != Phase::Off {
+            let all = self.runtimes.iter();
+            all.for_each(|runtime| runtime.add_observer(self.observer.clone()));
+        }
+        self.phase = phase;
+    }
+
+    /// Stops looking on, and waits until all is written.
+    pub fn finish(mut self) -> Profile {
+        self.end()
+    }
+
+    fn end(&mut self) -> Profile {
+        self.span = None;
+        self.enter(Phase::Off);
+        self.recorder.close();
+        let recorded = self.writer.take().map(JoinHandle::join);
+        let limits = self.limits.clone();
+        match recorded {
+            Some(Ok(recorded)) => Profile {
+                averages: recorded.totals.averages(&limits),
+                records: recorded.records,
+                time: recorded.time,
+                failure: recorded.failure,
+                limits,
+            },
+            _ => Profile {
+                averages: KeyAverages::default(),
+                records: Vec::new(),
+                time: Duration::ZERO,
+                failure: None,
+                limits,
+            },
+        }
+    }
+}
+
+impl Drop for Profiler {
+    fn drop(&mut self) {
+        if self.writer.is_some() {
+            self.end();
+        }
+    }
+}
+
+/// What a [`Profiler`] has seen.
+pub struct Profile {
+    averages: KeyAverages,
+    records: Vec<Record>,
+    time: Duration,
+    failure: Option<io::Error>,
+    limits: Limits,
+}
+
+impl Profile {
+    /// Times by what they were spent on.
+    pub fn key_averages(&self) -> &KeyAverages {
+        &self.averages
+    }
+
+    /// How long it was looked on.
+    pub fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// Why the trace that was [asked for](ProfilerOptions::trace) is not whole.
+    pub fn failure(&self) -> Option<&io::Error> {
+        self.failure.as_ref()
+    }
+
+    /// Writes a trace of what was [kept](ProfilerOptions::keep), in the format that the name's ending
+    /// asks for.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let path = path.as_ref();
+        let mut timeline = Timeline::new(sink(path), self.limits.clone());
+        self.records.iter().for_each(|record| timeline.add(record));
+        timeline.finish(u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX));
+        std::fs::write(path, timeline.take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_go_by_their_schedule() {
+        let phases = |schedule: Schedule| -> String {
+            let name = |step| match schedule.phase(step) {
+                Phase::Off => '-',
+                Phase::WarmUp => 'w',
+                Phase::Active => 'a',
+            };
+            (0..10).map(name).collect()
+        };
+        assert_eq!(phases(schedule(1, 1, 2)), "-waa-waa-w");
+        assert_eq!(phases(schedule(1, 1, 2).repeat(1)), "-waa------");
+        assert_eq!(phases(schedule(0, 0, 3)), "aaaaaaaaaa");
+        assert_eq!(phases(schedule(0, 0, 0)), "----------");
+    }
+}

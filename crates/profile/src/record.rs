@@ -1,0 +1,151 @@
+//! What was seen, in a form that can be kept.
+
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustorch_runtime::{DeviceType, Event, Fallback, HostWork, LaunchInfo, Replay};
+
+/// Something that was seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    /// When it was, or began: nanoseconds since the beginning.
+    pub(crate) at: u64,
+    /// The thread on which it was.
+    pub(crate) thread: u32,
+    pub(crate) what: What,
+}
+
+/// What it was. Times are in nanoseconds.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Launched {
+        launch: Arc<LaunchInfo>,
+        time: u64,
+    },
+    Replayed {
+        replay: Arc<Replay>,
+        time: u64,
+    },
+    Moved {
+        from: DeviceType,
+        to: DeviceType,
+        bytes: u64,
+        time: u64,
+    },
+    Begun {
+        work: HostWork,
+        name: Arc<str>,
+    },
+    Ended,
+    Memory {
+        device: DeviceType,
+        bytes: u64,
+    },
+    FellBack(Box<Fallback>),
+    /// A figure that a driver tells of its device.
+    Figure {
+        gpu: Gpu,
+        name: &'static str,
+        value: f64,
+    },
+    /// What comes from now on has a gap before it: what was begun is over.
+    Cut,
+    /// So many were not kept, because they came faster than they could be written.
+    Dropped(u64),
+}
+
+/// A GPU as its driver names it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Gpu {
+    /// One of the runtime's devices.
+    Device(DeviceType),
+    /// One of which it is not known which device it is.
+    Other(Arc<str>),
+}
+
+impl Record {
+    /// `event`, told now on this thread; `None` for what is not known here.
+    pub(crate) fn of(event: Event<'_>, start: Instant) -> Option<Self> {
+        let now = || since(start, Instant::now());
+        let (at, what) = match event {
+            Event::Launched {
+                launch,
+                begin,
+                time,
+            } => {
+                let (launch, time) = (launch.clone(), nanoseconds(time));
+                (since(start, begin), What::Launched { launch, time })
+            }
+            Event::Replayed {
+                replay,
+                begin,
+                time,
+            } => {
+                let (replay, time) = (replay.clone(), nanoseconds(time));
+                (since(start, begin), What::Replayed { replay, time })
+            }
+            Event::Moved {
+                from,
+                to,
+                bytes,
+                begin,
+                time,
+            } => {
+                let time = nanoseconds(time);
+                let moved = What::Moved {
+                    from,
+                    to,
+                    bytes,
+                    time,
+                };
+                (since(start, begin), moved)
+            }
+            Event::Begun { work, name } => {
+                let name = name.into();
+                (now(), What::Begun { work, name })
+            }
+            Event::Ended => (now(), What::Ended),
+            Event::Memory { device, bytes } => (now(), What::Memory { device, bytes }),
+            Event::FellBack(fallback) => (now(), What::FellBack(Box::new(fallback.clone()))),
+            _ => return None,
+        };
+        let thread = this_thread();
+        Some(Self { at, thread, what })
+    }
+}
+
+/// Nanoseconds from the beginning to a moment; 0 for those before.
+pub(crate) fn since(start: Instant, moment: Instant) -> u64 {
+    nanoseconds(moment.saturating_duration_since(start))
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The names of the threads that were seen.
+static THREADS: Mutex<Vec<Option<String>>> = Mutex::new(Vec::new());
+
+/// The number of this thread, from 1 on.
+pub(crate) fn this_thread() -> u32 {
+    thread_local! {
+        static NUMBER: Cell<u32> = const { Cell::new(0) };
+    }
+    if NUMBER.get() == 0 {
+        let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.push(thread::current().name().map(str::to_owned));
+        NUMBER.set(threads.len() as u32);
+    }
+    NUMBER.get()
+}
+
+/// What the thread with a number is called.
+pub(crate) fn thread_name(number: u32) -> String {
+    let threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+    let named = threads.get((number as usize).wrapping_sub(1)).cloned();
+    named
+        .flatten()
+        .unwrap_or_else(|| format!("thread {number}"))
+}

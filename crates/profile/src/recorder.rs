@@ -1,0 +1,284 @@
+//! From what devices do to files and averages: those who compute only put down what they saw, and a
+//! thread of its own does the rest.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::mem;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustorch_runtime::{DeviceType, Event, Observer};
+
+use crate::averages::Totals;
+use crate::chrome::Chrome;
+use crate::limits::Limits;
+use crate::metrics::GpuBenchmarkMetrics;
+use crate::perfetto::Perfetto;
+use crate::record::{Gpu, Record, What, since, this_thread};
+use crate::timeline::{Sink, Timeline};
+
+/// How long what was seen waits to be written, at most.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Records that are written sooner.
+const BATCH: usize = 1 << 13;
+
+/// Records that wait to be written, at most: of those beyond only the number is kept, so that memory
+/// stays level whatever the disk does.
+const WAITING: usize = 1 << 18;
+
+/// Records that are kept in memory, where there is no file.
+const KEPT: usize = 1 << 22;
+
+/// Where traces go.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Target {
+    /// Nowhere: only averages are kept.
+    #[default]
+    None,
+    /// Memory, to be written later.
+    Memory,
+    /// A file, as it comes.
+    File(PathBuf),
+}
+
+/// The format that a file's name asks for: Chrome's where it ends in `.json`, else Perfetto's own.
+pub(crate) fn sink(path: &Path) -> Box<dyn Sink> {
+    let program = std::env::current_exe().ok();
+    let program = program.as_deref().and_then(Path::file_stem);
+    let program = program.map_or("rustorch".into(), |name| name.to_string_lossy());
+    match path
+        .extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case("json"))
+    {
+        true => Box::new(Chrome::new(&program)),
+        false => Box::new(Perfetto::new(&program)),
+    }
+}
+
+/// What was recorded.
+pub(crate) struct Recorded {
+    pub(crate) totals: Totals,
+    /// What was kept in memory.
+    pub(crate) records: Vec<Record>,
+    /// From the beginning to the end.
+    pub(crate) time: Duration,
+    /// Why the trace could not be written.
+    pub(crate) failure: Option<io::Error>,
+}
+
+/// Puts down what it sees.
+pub(crate) struct Recorder {
+    start: Instant,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    buffer: Mutex<Buffer>,
+    /// Told when there is much to write, or nothing comes any more.
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Buffer {
+    records: Vec<Record>,
+    dropped: u64,
+    /// Is what comes to be forgotten?
+    pauses: bool,
+    is_over: bool,
+}
+
+impl Shared {
+    fn buffer(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, record: Record) {
+        let mut buffer = self.buffer();
+        if buffer.pauses {
+            return;
+        }
+        if buffer.records.len() >= WAITING {
+            buffer.dropped += 1;
+            return;
+        }
+        buffer.records.push(record);
+        if buffer.records.len() == BATCH {
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl Observer for Recorder {
+    fn saw(&self, event: Event<'_>) {
+        if let Some(record) = Record::of(event, self.start) {
+            self.shared.push(record);
+        }
+    }
+}
+
+impl Recorder {
+    /// Begins to write to `target`, for a runtime of these limits; also the thread that does.
+    pub(crate) fn start(
+        target: &Target,
+        limits: Limits,
+    ) -> (Arc<Self>, Option<JoinHandle<Recorded>>) {
+        let shared = Arc::new(Shared {
+            buffer: Mutex::default(),
+            wake: Condvar::new(),
+        });
+        let recorder = Arc::new(Self {
+            start: Instant::now(),
+            shared: shared.clone(),
+        });
+        let mut writer = Writer::new(target, limits, recorder.start);
+        let named = thread::Builder::new().name("rustorch-profile".to_owned());
+        let thread = named.spawn(move || {
+            writer.work(&shared);
+            writer.end()
+        });
+        let thread = thread.map_err(|e| tracing::warn!("nothing is profiled: no thread: {e}"));
+        (recorder, thread.ok())
+    }
+
+    /// Something happens now, on this thread.
+    fn note(&self, what: What) {
+        self.shared.push(Record {
+            at: since(self.start, Instant::now()),
+            thread: this_thread(),
+            what,
+        });
+    }
+
+    /// Forgets what comes, or no longer.
+    pub(crate) fn pause(&self, pauses: bool) {
+        self.note(What::Cut);
+        self.shared.buffer().pauses = pauses;
+    }
+
+    /// Since the beginning.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// What a driver tells of a GPU, which is this device if that is known.
+    pub(crate) fn figures(&self, device: Option<DeviceType>, told: &GpuBenchmarkMetrics) {
+        let gpu = match (device, &told.pci) {
+            (Some(device), _) => Gpu::Device(device),
+            (None, Some(pci)) => Gpu::Other(format!("{} {pci}", told.name).into()),
+            (None, None) => Gpu::Other(told.name.as_str().into()),
+        };
+        for (name, value) in told.figures() {
+            let gpu = gpu.clone();
+            self.note(What::Figure { gpu, name, value });
+        }
+    }
+
+    /// Nothing comes any more.
+    pub(crate) fn close(&self) {
+        self.shared.buffer().is_over = true;
+        self.shared.wake.notify_one();
+    }
+}
+
+/// Writes what was seen.
+struct Writer {
+    start: Instant,
+    totals: Totals,
+    /// What is kept, if it is.
+    kept: Option<Vec<Record>>,
+    file: Option<(Timeline, File, PathBuf)>,
+    failure: Option<io::Error>,
+}
+
+impl Writer {
+    fn new(target: &Target, limits: Limits, start: Instant) -> Self {
+        let mut writer = Self {
+            start,
+            totals: Totals::default(),
+            kept: matches!(target, Target::Memory).then(Vec::new),
+            file: None,
+            failure: None,
+        };
+        if let Target::File(path) = target {
+            match File::create(path) {
+                Ok(file) => {
+                    let timeline = Timeline::new(sink(path), limits);
+                    writer.file = Some((timeline, file, path.clone()));
+                }
+                Err(e) => writer.fail(path, e),
+            }
+        }
+        writer
+    }
+
+    /// The run goes on without a trace, after one warning.
+    fn fail(&mut self, path: &Path, error: io::Error) {
+        let path = path.display();
+        tracing::warn!("the trace {path} cannot be written, and is left there: {error}");
+        self.file = None;
+        self.failure = Some(error);
+    }
+
+    /// Writes until nothing comes any more.
+    fn work(&mut self, shared: &Shared) {
+        loop {
+            let (records, dropped, is_over) = {
+                let is_quiet =
+                    |buffer: &mut Buffer| !buffer.is_over && buffer.records.len() < BATCH;
+                let waited = (shared.wake).wait_timeout_while(shared.buffer(), PERIOD, is_quiet);
+                let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
+                let room = Vec::with_capacity(buffer.records.len());
+                let records = mem::replace(&mut buffer.records, room);
+                (records, mem::take(&mut buffer.dropped), buffer.is_over)
+            };
+            records.into_iter().for_each(|record| self.add(record));
+            if dropped > 0 {
+                tracing::warn!("{dropped} events came faster than they could be written");
+                self.add(Record {
+                    at: since(self.start, Instant::now()),
+                    thread: this_thread(),
+                    what: What::Dropped(dropped),
+                });
+            }
+            self.flush();
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    fn add(&mut self, record: Record) {
+        self.totals.add(&record);
+        if let Some((timeline, ..)) = &mut self.file {
+            timeline.add(&record);
+        }
+        if let Some(kept) = self.kept.as_mut().filter(|kept| kept.len() < KEPT) {
+            kept.push(record);
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some((timeline, file, path)) = &mut self.file
+            && let Err(e) = file.write_all(&timeline.take())
+        {
+            let path = path.clone();
+            self.fail(&path, e);
+        }
+    }
+
+    fn end(mut self) -> Recorded {
+        if let Some((timeline, ..)) = &mut self.file {
+            timeline.finish(since(self.start, Instant::now()));
+        }
+        self.flush();
+        Recorded {
+            totals: self.totals,
+            records: self.kept.unwrap_or_default(),
+            time: self.start.elapsed(),
+            failure: self.failure,
+        }
+    }
+}

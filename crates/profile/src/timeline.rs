@@ -1,0 +1,366 @@
+//! What was seen, laid out on tracks. Formats of files only have to write it down.
+//!
+//! A device is a track, and so is each thread of the host. Slices of a track do not overlap: what
+//! a device does at the same time, because several threads give it work, is on further tracks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustorch_runtime::{DeviceType, HostWork, LaunchInfo, Replay};
+
+use crate::limits::Limits;
+use crate::record::{Gpu, Record, What, thread_name};
+
+/// A row of the picture.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Track {
+    pub(crate) name: String,
+    pub(crate) kind: TrackKind,
+}
+
+/// What is on a track.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TrackKind {
+    /// What a device works on.
+    Device,
+    /// A thread of the host.
+    Thread(u32),
+    /// What else belongs to a device, which has that track.
+    Part(TrackId),
+    /// A number over time, of the device that has that track.
+    Counter(TrackId, Unit),
+}
+
+/// What a number counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unit {
+    Bytes,
+    Other,
+}
+
+/// The number of a track, from 0 on in the order in which they come.
+pub(crate) type TrackId = u32;
+
+/// What is written on a slice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Label<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) category: &'static str,
+    pub(crate) notes: &'a [(&'static str, Note<'a>)],
+}
+
+/// More about a slice.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Note<'a> {
+    Count(u64),
+    Text(&'a str),
+}
+
+/// Where it is written down. Times are nanoseconds since the beginning; on each track they do not
+/// decrease.
+pub(crate) trait Sink: Send {
+    /// The track with the next number.
+    fn track(&mut self, track: &Track);
+    fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>);
+    fn end(&mut self, track: TrackId, at: u64);
+    fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>);
+    fn counter(&mut self, track: TrackId, at: u64, value: f64);
+    /// Nothing comes any more.
+    fn finish(&mut self);
+    /// What was written since the last call.
+    fn take(&mut self) -> Vec<u8>;
+}
+
+/// What tells tracks apart.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Key {
+    Device(DeviceType),
+    /// The second and further tracks of slices of a kind.
+    Lane(DeviceType, Kind, usize),
+    Thread(u32),
+    /// A GPU that is none of the runtime's devices, as far as is known.
+    Other(Arc<str>),
+    Counter(Gpu, &'static str),
+}
+
+/// Slices of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Kind {
+    Launches,
+    Transfers,
+}
+
+/// Lays records out.
+pub(crate) struct Timeline {
+    sink: Box<dyn Sink>,
+    limits: Limits,
+    tracks: HashMap<Key, TrackId>,
+    /// For each track, when what is on it ends.
+    ends: Vec<u64>,
+    /// For each thread's track, how many slices are open.
+    open: HashMap<TrackId, u32>,
+}
+
+impl Timeline {
+    pub(crate) fn new(sink: Box<dyn Sink>, limits: Limits) -> Self {
+        Self {
+            sink,
+            limits,
+            tracks: HashMap::new(),
+            ends: Vec::new(),
+            open: HashMap::new(),
+        }
+    }
+
+    /// What was written since the last call.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.sink.take()
+    }
+
+    /// Ends whatever is open.
+    pub(crate) fn finish(&mut self, at: u64) {
+        self.close(at);
+        self.sink.finish();
+    }
+
+    fn close(&mut self, at: u64) {
+        let mut open: Vec<_> = self.open.drain().collect();
+        open.sort_unstable();
+        for (track, count) in open {
+            let at = self.not_before(track, at);
+            (0..count).for_each(|_| self.sink.end(track, at));
+        }
+    }
+
+    /// Adds a record.
+    pub(crate) fn add(&mut self, record: &Record) {
+        let Record { at, thread, .. } = *record;
+        match &record.what {
+            What::Launched { launch, time } => self.launch(launch, at, *time),
+            What::Replayed { replay, time } => self.replay(replay, at, *time),
+            What::Moved {
+                from,
+                to,
+                bytes,
+                time,
+            } => {
+                // Copies are the work of the device that is not the host.
+                let device = match to {
+                    DeviceType::Cpu => *from,
+                    device => *device,
+                };
+                let name = format!("{from} → {to}");
+                let seconds = *time as f64 / 1e9;
+                let notes = [
+                    ("bytes", Note::Count(*bytes)),
+                    ("MB/s", Note::Count(rate(*bytes, seconds))),
+                ];
+                let label = Label {
+                    name: &name,
+                    category: "transfer",
+                    notes: &notes,
+                };
+                self.slice(device, Kind::Transfers, at, *time, &label);
+            }
+            What::Begun { work, name } => {
+                let track = self.thread(thread);
+                let at = self.not_before(track, at);
+                let label = Label {
+                    name,
+                    category: category(*work),
+                    notes: &[],
+                };
+                self.sink.begin(track, at, &label);
+                *self.open.entry(track).or_default() += 1;
+            }
+            What::Ended => {
+                let track = self.thread(thread);
+                let at = self.not_before(track, at);
+                // What began before anybody looked on has no beginning here.
+                if let Some(open) = self.open.get_mut(&track).filter(|open| **open > 0) {
+                    *open -= 1;
+                    self.sink.end(track, at);
+                }
+            }
+            What::Memory { device, bytes } => {
+                let gpu = Gpu::Device(*device);
+                self.counter(gpu, "memory", Unit::Bytes, at, *bytes as f64);
+            }
+            What::Figure { gpu, name, value } => {
+                let unit = match name.ends_with("bytes") {
+                    true => Unit::Bytes,
+                    false => Unit::Other,
+                };
+                self.counter(gpu.clone(), name, unit, at, *value);
+            }
+            What::FellBack(fallback) => {
+                let track = self.thread(thread);
+                let at = self.not_before(track, at);
+                let error = &fallback.error;
+                let (device, class) = (error.device.to_string(), error.class.to_string());
+                let to = fallback.to.map_or("nobody".to_owned(), |to| to.to_string());
+                let name = format!("fallback: {device} → {to}");
+                let mut notes = vec![
+                    ("class", Note::Text(&class)),
+                    ("reason", Note::Text(&error.message)),
+                ];
+                notes.extend(error.op.map(|op| ("op", Note::Text(op))));
+                let label = Label {
+                    name: &name,
+                    category: "fallback",
+                    notes: &notes,
+                };
+                self.sink.instant(track, at, &label);
+            }
+            What::Cut => self.close(at),
+            What::Dropped(count) => {
+                let track = self.thread(thread);
+                let at = self.not_before(track, at);
+                let name = format!("{count} events were not kept");
+                let label = Label {
+                    name: &name,
+                    category: "profiler",
+                    notes: &[],
+                };
+                self.sink.instant(track, at, &label);
+            }
+        }
+    }
+
+    fn launch(&mut self, launch: &LaunchInfo, at: u64, time: u64) {
+        let seconds = time as f64 / 1e9;
+        let mut notes = Vec::with_capacity(3);
+        if launch.bytes > 0 {
+            notes.push(("MB/s", Note::Count(rate(launch.bytes, seconds))));
+        }
+        if launch.flops > 0 {
+            notes.push(("MFLOP/s", Note::Count(rate(launch.flops, seconds))));
+        }
+        if let Some(share) = self.limits.share(launch, seconds) {
+            notes.push(("% of limit", Note::Count((100.0 * share).round() as u64)));
+        }
+        let label = Label {
+            name: &launch.name,
+            category: "launch",
+            notes: &notes,
+        };
+        self.slice(launch.device, Kind::Launches, at, time, &label);
+    }
+
+    fn replay(&mut self, replay: &Replay, at: u64, time: u64) {
+        let seconds = time as f64 / 1e9;
+        let total = |each: fn(&LaunchInfo) -> u64| -> u64 {
+            replay.launches.iter().map(|(launch, _)| each(launch)).sum()
+        };
+        let (bytes, flops) = (total(|l| l.bytes), total(|l| l.flops));
+        let name = match replay.launches.len() {
+            0 => "replay".to_owned(),
+            n => format!("replay of {n} launches"),
+        };
+        let mut notes = vec![
+            ("MB/s", Note::Count(rate(bytes, seconds))),
+            ("MFLOP/s", Note::Count(rate(flops, seconds))),
+        ];
+        let limit = self.limits.of_device(replay.device);
+        if let Some(share) = limit.and_then(|l| l.share(bytes as f64, flops as f64, seconds)) {
+            notes.push(("% of limit", Note::Count((100.0 * share).round() as u64)));
+        }
+        let label = Label {
+            name: &name,
+            category: "launch",
+            notes: if bytes > 0 { &notes } else { &[] },
+        };
+        self.slice(replay.device, Kind::Launches, at, time, &label);
+    }
+
+    /// A slice on the first track of its kind that is free then.
+    fn slice(&mut self, device: DeviceType, kind: Kind, at: u64, time: u64, label: &Label<'_>) {
+        let mut lane = 0;
+        let track = loop {
+            let track = self.lane(device, kind, lane);
+            if self.ends[track as usize] <= at {
+                break track;
+            }
+            lane += 1;
+        };
+        let end = at.saturating_add(time);
+        self.ends[track as usize] = end;
+        self.sink.begin(track, at, label);
+        self.sink.end(track, end);
+    }
+
+    fn lane(&mut self, device: DeviceType, kind: Kind, lane: usize) -> TrackId {
+        let whole = self.device(device);
+        let name = match (kind, lane) {
+            (Kind::Launches, 0) => return whole,
+            (Kind::Launches, n) => format!("{device} ({})", n + 1),
+            (Kind::Transfers, 0) => format!("{device} transfers"),
+            (Kind::Transfers, n) => format!("{device} transfers ({})", n + 1),
+        };
+        self.track(Key::Lane(device, kind, lane), name, TrackKind::Part(whole))
+    }
+
+    fn device(&mut self, device: DeviceType) -> TrackId {
+        let key = Key::Device(device);
+        self.track(key, device.to_string(), TrackKind::Device)
+    }
+
+    fn thread(&mut self, thread: u32) -> TrackId {
+        let key = Key::Thread(thread);
+        self.track(key, thread_name(thread), TrackKind::Thread(thread))
+    }
+
+    fn counter(&mut self, gpu: Gpu, name: &'static str, unit: Unit, at: u64, value: f64) {
+        let (whole, its) = match &gpu {
+            Gpu::Device(device) => (self.device(*device), device.to_string()),
+            Gpu::Other(other) => {
+                let key = Key::Other(other.clone());
+                let whole = self.track(key, other.to_string(), TrackKind::Device);
+                (whole, other.to_string())
+            }
+        };
+        let key = Key::Counter(gpu, name);
+        let track = self.track(
+            key,
+            format!("{its} {name}"),
+            TrackKind::Counter(whole, unit),
+        );
+        let at = self.not_before(track, at);
+        self.sink.counter(track, at, value);
+    }
+
+    fn track(&mut self, key: Key, name: String, kind: TrackKind) -> TrackId {
+        let next = self.ends.len() as TrackId;
+        let track = *self.tracks.entry(key).or_insert(next);
+        if track == next {
+            self.ends.push(0);
+            self.sink.track(&Track { name, kind });
+        }
+        track
+    }
+
+    /// The moment, or the last one on the track if that is later: clocks are read before what they
+    /// are read for is in order.
+    fn not_before(&mut self, track: TrackId, at: u64) -> u64 {
+        let end = &mut self.ends[track as usize];
+        *end = at.max(*end);
+        *end
+    }
+}
+
+/// Millions a second.
+fn rate(work: u64, seconds: f64) -> u64 {
+    match seconds > 0.0 {
+        true => (work as f64 / seconds / 1e6).round() as u64,
+        false => 0,
+    }
+}
+
+fn category(work: HostWork) -> &'static str {
+    match work {
+        HostWork::Plan => "plan",
+        HostWork::Compile => "compile",
+        HostWork::Run => "run",
+        HostWork::Range => "user",
+    }
+}

@@ -1,0 +1,243 @@
+//! Who looks on at what a runtime does, such as a profiler: mostly nobody, which costs a load of
+//! one flag wherever something could be told.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use crate::{DeviceType, Fallback};
+
+/// What a launch of a plan is, which is the same in every run.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LaunchInfo {
+    /// The names of the operations that it computes.
+    pub name: String,
+    /// Where.
+    pub device: DeviceType,
+    /// Bytes that it reads and writes, about.
+    pub bytes: u64,
+    /// Its multiplications and additions, where it is made of products; else 0.
+    pub flops: u64,
+}
+
+/// Launches that a device makes at once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replay {
+    /// Where.
+    pub device: DeviceType,
+    /// The launches, with the time that each took when they were made one by one; empty if they
+    /// never were.
+    pub launches: Vec<(Arc<LaunchInfo>, Duration)>,
+}
+
+/// What the host is busy with.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum HostWork {
+    /// Choosing devices.
+    Plan,
+    /// Making a program.
+    Compile,
+    /// A run of a graph: of queueing it, where the device then works alone.
+    Run,
+    /// What the caller has [named](crate::Runtime::span).
+    Range,
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A device has worked on a launch.
+    Launched {
+        /// What it was.
+        launch: &'a Arc<LaunchInfo>,
+        /// Since when.
+        begin: Instant,
+        /// For how long.
+        time: Duration,
+    },
+    /// A device has worked on launches that it was given at once.
+    Replayed {
+        /// What they were.
+        replay: &'a Arc<Replay>,
+        /// Since when.
+        begin: Instant,
+        /// For how long.
+        time: Duration,
+    },
+    /// Bytes were copied; the host goes by [`DeviceType::Cpu`].
+    Moved {
+        /// From where.
+        from: DeviceType,
+        /// To where.
+        to: DeviceType,
+        /// How many.
+        bytes: u64,
+        /// Since when.
+        begin: Instant,
+        /// For how long the host has waited for it.
+        time: Duration,
+    },
+    /// This thread begins something, inside of what it has begun before.
+    Begun {
+        /// Of what kind it is.
+        work: HostWork,
+        /// What it is.
+        name: &'a str,
+    },
+    /// This thread has ended what it began last.
+    Ended,
+    /// The memory that tensors and programs have of a device has changed.
+    Memory {
+        /// Which device.
+        device: DeviceType,
+        /// Bytes that they have now.
+        bytes: u64,
+    },
+    /// A device failed, and the runtime went on without.
+    FellBack(&'a Fallback),
+}
+
+/// Is told what happens, on the thread on which it does.
+pub trait Observer: Send + Sync {
+    /// Something happened. The devices wait until this returns.
+    fn saw(&self, event: Event<'_>);
+
+    /// Does it want to know of each launch? Devices are then a little slower. Else it is told of
+    /// what the host does.
+    fn wants_launches(&self) -> bool {
+        true
+    }
+}
+
+/// All who look on, at a moment.
+#[derive(Clone)]
+pub(crate) struct Observers(Arc<[Arc<dyn Observer>]>);
+
+impl Observers {
+    pub(crate) fn saw(&self, event: Event<'_>) {
+        self.0.iter().for_each(|observer| observer.saw(event));
+    }
+
+    pub(crate) fn want_launches(&self) -> bool {
+        self.0.iter().any(|observer| observer.wants_launches())
+    }
+}
+
+/// The place of a runtime's observers.
+pub(crate) struct Gallery {
+    is_taken: AtomicBool,
+    observers: RwLock<Observers>,
+}
+
+impl Default for Gallery {
+    fn default() -> Self {
+        Self {
+            is_taken: AtomicBool::new(false),
+            observers: RwLock::new(Observers(Arc::new([]))),
+        }
+    }
+}
+
+impl fmt::Debug for Gallery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.observers().map_or(0, |observers| observers.0.len());
+        write!(f, "{count} observers")
+    }
+}
+
+impl Gallery {
+    /// Those who look on, if there is anybody.
+    pub(crate) fn observers(&self) -> Option<Observers> {
+        if !self.is_taken.load(Ordering::Relaxed) {
+            return None;
+        }
+        let observers = self.observers.read();
+        Some(observers.unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    /// Tells who looks on.
+    pub(crate) fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
+        if let Some(observers) = self.observers() {
+            observers.saw(event());
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Arc<dyn Observer>>)) {
+        let observers = self.observers.write();
+        let mut observers = observers.unwrap_or_else(PoisonError::into_inner);
+        let mut all = observers.0.to_vec();
+        change(&mut all);
+        self.is_taken.store(!all.is_empty(), Ordering::Relaxed);
+        *observers = Observers(all.into());
+    }
+
+    pub(crate) fn add(&self, observer: Arc<dyn Observer>) {
+        self.change(|all| all.push(observer));
+    }
+
+    pub(crate) fn remove(&self, observer: &Arc<dyn Observer>) {
+        self.change(|all| all.retain(|other| !Arc::ptr_eq(other, observer)));
+    }
+
+    /// Begins something on this thread.
+    pub(crate) fn begin<N: AsRef<str>>(&self, work: HostWork, name: impl FnOnce() -> N) -> Span {
+        let observers = self.observers();
+        if let Some(observers) = &observers {
+            let name = name();
+            let name = name.as_ref();
+            observers.saw(Event::Begun { work, name });
+        }
+        Span(observers)
+    }
+}
+
+/// Something that the host is busy with until this is dropped, on the same thread.
+#[must_use = "it ends when it is dropped"]
+pub struct Span(Option<Observers>);
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        if let Some(observers) = &self.0 {
+            observers.saw(Event::Ended);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<String>>);
+
+    impl Observer for Notes {
+        fn saw(&self, event: Event<'_>) {
+            self.0.lock().unwrap().push(match event {
+                Event::Begun { name, .. } => format!("begin {name}"),
+                Event::Ended => "end".to_owned(),
+                other => format!("{other:?}"),
+            });
+        }
+    }
+
+    #[test]
+    fn those_who_look_on_are_told_while_they_do() {
+        let gallery = Gallery::default();
+        drop(gallery.begin(HostWork::Plan, || -> &str { panic!("nobody asks") }));
+        let notes = Arc::new(Notes::default());
+        let observer: Arc<dyn Observer> = notes.clone();
+        gallery.add(observer.clone());
+        let span = gallery.begin(HostWork::Range, || "a");
+        drop(gallery.begin(HostWork::Range, || "b"));
+        gallery.remove(&observer);
+        // What it saw begin, it sees end.
+        drop(span);
+        drop(gallery.begin(HostWork::Range, || "c"));
+        let expected = ["begin a", "begin b", "end", "end"];
+        assert_eq!(*notes.0.lock().unwrap(), expected);
+    }
+}
