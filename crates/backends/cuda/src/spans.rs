@@ -1,7 +1,6 @@
 //! How long the device works on what is queued without waiting, told once it is known.
 
 use std::collections::VecDeque;
-use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -95,7 +94,7 @@ impl State {
         };
         let time = time.unwrap_or_default();
         let begin = at_host(gap, span.queued, now, time);
-        if let Some((event, _)) = mem::replace(&mut self.last, Some((span.end, begin + time))) {
+        if let Some((event, _)) = self.last.replace((span.end, begin + time)) {
             self.free.push(event);
         }
         self.free.push(span.begin);
