@@ -57,7 +57,7 @@ struct Moment {
 /// A device; what nobody tells is `None`.
 #[derive(Serialize)]
 struct Device {
-    name: String,
+    device: String,
     #[serde(flatten)]
     told: GpuBenchmarkMetrics,
 }
@@ -84,7 +84,7 @@ impl Looker {
         let mut devices: Vec<Device> = processor.into_iter().collect();
         let gpus = self.gpus.sample().into_iter().enumerate();
         devices.extend(gpus.map(|(index, told)| Device {
-            name: format!("gpu {index}"),
+            device: format!("gpu {index}"),
             told,
         }));
         let running = status::folder().map(|folder| {
@@ -107,7 +107,7 @@ fn processor(system: &mut System) -> Device {
         .first()
         .map(|cpu| cpu.brand().trim().to_owned());
     Device {
-        name: "cpu".to_owned(),
+        device: "cpu".to_owned(),
         told: GpuBenchmarkMetrics {
             name: brand.unwrap_or_default(),
             source: "system",
@@ -222,7 +222,7 @@ impl Device {
             _ => "-".to_owned(),
         };
         [
-            self.name.clone(),
+            self.device.clone(),
             told.name.clone(),
             number(told.gpu_utilization_percent, "%"),
             memory,
@@ -339,7 +339,7 @@ mod tests {
     fn a_small_screen_shows_what_fits() {
         let moment = Moment {
             devices: vec![Device {
-                name: "gpu 0".to_owned(),
+                device: "gpu 0".to_owned(),
                 told: GpuBenchmarkMetrics {
                     name: "NVIDIA H100".to_owned(),
                     gpu_utilization_percent: Some(37.0),

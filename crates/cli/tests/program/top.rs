@@ -38,6 +38,7 @@ pub(crate) fn devices_and_programs_are_told() {
     let cache = folder.path();
     let told = top(cache);
     let cpu = &told["devices"][0];
+    assert_eq!(cpu["device"], "cpu");
     assert_eq!(cpu["source"], "system");
     assert!(cpu["gpu_memory_total_bytes"].as_u64().unwrap() > 0);
     let load = cpu["gpu_utilization_percent"].as_f64().unwrap();
