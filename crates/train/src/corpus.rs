@@ -228,6 +228,7 @@ fn write_whole(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut builder = tempfile::Builder::new();
+    builder.prefix(".tmp");
     // The mode of an ordinary new file, before the user's mask; the default is for secrets.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
