@@ -95,7 +95,7 @@ pub(crate) trait Ordered: PartialOrd + Copy + Send + Sync {
     /// The larger; NaN where one is NaN.
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
-        if other > self || other.is_unordered() {
+        if (other > self) | other.is_unordered() {
             other
         } else {
             self
@@ -105,7 +105,7 @@ pub(crate) trait Ordered: PartialOrd + Copy + Send + Sync {
     /// The smaller; NaN where one is NaN.
     #[inline(always)]
     fn smaller(self, other: Self) -> Self {
-        if other < self || other.is_unordered() {
+        if (other < self) | other.is_unordered() {
             other
         } else {
             self

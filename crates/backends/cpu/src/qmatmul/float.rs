@@ -56,6 +56,8 @@ impl<W: Float> Operand for Floats<W> {
     type Panel = Panel;
     type Pairs = [[Panel; 2]; 1];
 
+    const FLOATS: bool = true;
+
     #[inline(always)]
     fn convert<S: Simd>(_: S, values: &[f32; SLAB], x: &mut Values) {
         x.0 = *values;

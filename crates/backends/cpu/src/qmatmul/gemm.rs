@@ -97,12 +97,16 @@ fn multiply<O: Operand, S: Simd, const T: usize>(
     x: &mut &[O::X],
     sums: &mut &mut [Sums],
 ) {
-    if T > S::TOKENS {
+    let (tokens, pairs) = match O::FLOATS {
+        true => (S::SUMS, S::SUMS >= 12),
+        false => (S::TOKENS, S::PAIRS),
+    };
+    if T > tokens {
         return;
     }
     while let Some((slabs, rest)) = x.split_first_chunk::<T>() {
         let (lanes, more) = std::mem::take(sums).split_at_mut(T * panels.len());
-        if S::PAIRS {
+        if pairs {
             add::<O, S, T, 2>(s, panels, slabs, lanes);
         } else {
             add::<O, S, T, 1>(s, panels, slabs, lanes);

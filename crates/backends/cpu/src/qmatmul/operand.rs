@@ -22,6 +22,9 @@ pub(crate) trait Operand: Sized {
     /// As many pairs of panels as fit a first-level cache beside the activations.
     type Pairs: Pod + AsMut<[[Self::Panel; 2]]>;
 
+    /// Are they floats? Their products need no registers but for the operands and the sums.
+    const FLOATS: bool = false;
+
     /// The most rows of weights for one call of [`Self::multiply_many`].
     fn most_rows(_: Level) -> usize {
         ROWS * size_of::<Self::Pairs>() / size_of::<Self::Panel>()

@@ -34,7 +34,7 @@ impl<const VNNI: bool> Simd for Avx2<VNNI> {
 
     const TOKENS: usize = 1;
     const PAIRS: bool = true;
-    const SUMS: usize = 4;
+    const SUMS: usize = 6;
     const BIAS: u8 = if VNNI { 0x80 } else { 0 };
 
     #[inline(always)]

@@ -130,7 +130,7 @@ impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
 
     const TOKENS: usize = 6;
     const PAIRS: bool = false;
-    const SUMS: usize = 4;
+    const SUMS: usize = 6;
     // Bytes with sign are what is multiplied.
     const BIAS: u8 = 0;
 

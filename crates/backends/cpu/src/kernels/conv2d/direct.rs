@@ -274,17 +274,32 @@ impl Band<'_> {
     fn tiles<S: Simd, const R: usize, const T: usize>(&self, s: S) {
         let inner = self.offsets.len();
         let outputs = self.weight.len() / inner.max(1);
+        // Weights of channels that are computed together are neighbours.
+        let weights: Vec<[f32; R]> = (0..outputs)
+            .step_by(R)
+            .flat_map(|first| (0..inner).map(move |k| (first, k)))
+            .map(|(first, k)| Self::of_channels(first, outputs, |row| self.weight[row * inner + k]))
+            .collect();
         let places = (self.rows - 1) * self.width + self.across;
         for at in (0..places).step_by(16 * T) {
-            for first in (0..outputs).step_by(R) {
-                // Of channels past the last one, the last.
-                let row = |r: usize| (first + r).min(outputs - 1);
-                let weight: [&[f32]; R] = from_fn(|r| &self.weight[row(r) * inner..][..inner]);
-                let bias = from_fn(|r| self.bias.map_or(0.0, |bias| bias[row(r)]));
-                let sums = self.tile::<S, R, T>(s, at, weight, bias);
+            for (i, weights) in weights.chunks_exact(inner).enumerate() {
+                let first = i * R;
+                let bias = self.bias.map_or([0.0; R], |bias| {
+                    Self::of_channels(first, outputs, |row| bias[row])
+                });
+                let sums = self.tile::<S, R, T>(s, at, weights, bias);
                 self.write(&sums[..R.min(outputs - first)], first, at, places);
             }
         }
+    }
+
+    /// What `value` says of `R` channels from `first` on: of those past the last one, of the last.
+    fn of_channels<const R: usize>(
+        first: usize,
+        outputs: usize,
+        value: impl Fn(usize) -> f32,
+    ) -> [f32; R] {
+        from_fn(|r| value((first + r).min(outputs - 1)))
     }
 
     #[inline(always)]
@@ -292,18 +307,18 @@ impl Band<'_> {
         &self,
         s: S,
         at: usize,
-        weight: [&[f32]; R],
+        weights: &[[f32; R]],
         bias: [f32; R],
     ) -> [[[f32; 16]; T]; R] {
         let mut sums = bias.map(|bias| [s.splat_f32(bias); T]);
-        for (k, &offset) in self.offsets.iter().enumerate() {
+        for (&offset, weights) in self.offsets.iter().zip(weights) {
             let (x, _) = self.image[offset + at..][..16 * T].as_chunks::<16>();
             let mut pixels = [s.splat_f32(0.0); T];
             for (pixels, x) in pixels.iter_mut().zip(x) {
                 *pixels = s.load_f32(x);
             }
-            for (sums, weight) in sums.iter_mut().zip(weight) {
-                let weight = s.splat_f32(weight[k]);
+            for (sums, &weight) in sums.iter_mut().zip(weights) {
+                let weight = s.splat_f32(weight);
                 for (sum, pixels) in sums.iter_mut().zip(pixels) {
                     *sum = s.mul_add(*sum, pixels, weight);
                 }
