@@ -307,9 +307,11 @@ fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(start) = rest.find("{%") {
-        let Some(length) = rest[start..].find("%}") else {
+        // Of `{%}` the sign of per cent begins the tag, and ends none.
+        let Some(length) = rest[start + 2..].find("%}") else {
             break;
         };
+        let length = 2 + length;
         let (before, tag) = (&rest[..start], &rest[start..start + length]);
         let inner = tag[2..].trim_matches(['-', '+']).trim();
         let plain = match inner {

@@ -1,7 +1,6 @@
 //! Files of tensors: those of NumPy, PyTorch and safetensors, those that are written here, and wrong ones.
 
 mod arrays;
-mod damaged;
 mod dlpack;
 mod goldens;
 mod hostile;

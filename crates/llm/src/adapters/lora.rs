@@ -162,7 +162,7 @@ fn check_header(file: &AdapterFile, architecture: &str) -> Result<f32, LlmError>
     match text("general.architecture")? {
         Some(own) if own == architecture => {}
         own => {
-            let own = own.unwrap_or("no architecture");
+            let own = own.unwrap_or("no architecture").escape_debug();
             let problem = format!("an adapter for {own}, but the model is {architecture}");
             return Err(file.wrong(problem));
         }

@@ -45,7 +45,6 @@ fn main() -> ExitCode {
             adapters::adapters_of_other_models_are_refused,
             adapters::control_vectors_of_other_models_are_refused,
             adapters::impossible_rotary_embeddings_are_refused,
-            adapters::damaged_adapters_are_refused_or_loaded,
             coreml::a_whole_transformer_is_one_program,
             coreml::core_ml_chooses_the_tokens_of_the_cpu,
             coreml::half_precision_keeps_the_perplexity,

@@ -1,0 +1,340 @@
+//! How many instructions the processor takes for what it does around kernels, held to `instructions.json`: clocks are
+//! too noisy to see a few per cent, and counts are the same on every run.
+//!
+//! Counts need valgrind, on Linux on x86-64. They are those of one compiler, C library and valgrind, which the file
+//! names: elsewhere the tests are ignored. What was changed on purpose is counted anew by
+//!
+//! ```sh
+//! RUSTORCH_INSTRUCTIONS=write cargo test --release --workspace --test instructions
+//! ```
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use rustorch_cpu::Cpu;
+use rustorch_gguf::Gguf;
+use rustorch_ir::ops::UnaryOp;
+use rustorch_ir::{DType, Graph, TensorType};
+use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
+use rustorch_llm::{Model, load_tokenizer};
+use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
+use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, Trace, with_runtime};
+use rustorch_testing::{Suite, tests};
+use rustorch_tokenizer::EncodeOptions;
+use serde::{Deserialize, Serialize};
+
+/// Says what the program does instead of testing: `write` counts anew; a case's name runs that.
+const VARIABLE: &str = "RUSTORCH_INSTRUCTIONS";
+/// By how much a count may differ, as a part of it. Maps are hashed by other numbers in each run, which is a hundredth of that.
+const TOLERANCE: f64 = 0.01;
+
+/// What is counted: its name, and what makes ready, and returns, what is to be counted.
+type Case = (&'static str, fn() -> Box<dyn FnMut()>);
+
+const CASES: [Case; 7] = [
+    ("planner", planner),
+    ("replay", replay),
+    ("one operation", one_operation),
+    ("recording", recording),
+    ("tokenizer", tokenizer),
+    ("gguf", gguf),
+    ("sampler", sampler),
+];
+
+/// Callgrind counts within this function, which it finds by name.
+// SAFETY: no other function has this name.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn rustorch_counted(run: &mut dyn FnMut()) {
+    run();
+}
+
+fn runtime() -> Runtime {
+    Runtime::new([Arc::new(Cpu::new(1)) as Arc<dyn Backend>])
+}
+
+/// A few layers of a transformer, with weights of zeros.
+fn layers(x: &Tensor, weight: &Tensor) -> RusTorchResult<Tensor> {
+    let mut x = x.clone();
+    let width = x.shape()[1];
+    for _ in 0..8 {
+        let normed = x.rms_norm([width], None, 1e-5)?;
+        let heads = |x: &Tensor| x.linear(weight, None)?.reshape([1, 4, 4, width / 4]);
+        let [q, k, v] = [heads(&normed)?, heads(&normed)?, heads(&normed)?];
+        let mixed = q.scaled_dot_product_attention(&k, &v, AttentionOptions::default())?;
+        x = x.add(&mixed.reshape([4, width])?.linear(weight, None)?)?;
+        let normed = x.layer_norm([width], None, None, 1e-5)?;
+        let gate = normed.linear(weight, None)?.silu()?;
+        let wide = gate.mul(&normed.linear(weight, None)?)?;
+        x = x.add(&wide.linear(weight, None)?)?;
+    }
+    x.softmax(1)
+}
+
+fn trace() -> Trace {
+    with_runtime(&runtime(), Routing::AUTO, || {
+        let weight = Tensor::zeros([16, 16], DType::F32)?;
+        weight.eval()?;
+        let x = Tensor::placeholder([4, 16], DType::F32)?;
+        Trace::new(&[&x], &[&layers(&x, &weight)?])
+    })
+    .expect("a recording")
+}
+
+fn zeros(bytes: usize) -> Storage {
+    Storage::from_host(HostBuffer::zeroed(bytes).expect("a few bytes"))
+}
+
+/// Planning the layers.
+fn planner() -> Box<dyn FnMut()> {
+    let trace = trace();
+    Box::new(move || {
+        black_box(trace.executable().placement().expect("a plan"));
+    })
+}
+
+/// Running them again, of which little is kernels: matrices are small.
+fn replay() -> Box<dyn FnMut()> {
+    let (trace, input, mut outputs) = (trace(), [zeros(4 * 16 * 4)], Vec::new());
+    Box::new(move || trace.run_into(&input, &mut outputs).expect("a result"))
+}
+
+/// A graph of one operation, which is known.
+fn one_operation() -> Box<dyn FnMut()> {
+    let mut graph = Graph::new();
+    let x = graph
+        .input(TensorType::new([4], DType::F32))
+        .expect("an input");
+    let y = graph.unary(UnaryOp::Neg, x).expect("an operation");
+    graph.output(y);
+    let (runtime, input) = (runtime(), [zeros(16)]);
+    Box::new(move || {
+        let outputs = runtime.run(&graph, &input, Routing::AUTO);
+        black_box(outputs.expect("a result"));
+    })
+}
+
+/// Computing a tensor by operations that are recorded again each time, and known.
+fn recording() -> Box<dyn FnMut()> {
+    let runtime = runtime();
+    let x = with_runtime(&runtime, Routing::AUTO, || {
+        Tensor::from_slice(&[1.0_f32; 4], [4])
+    });
+    let x = x.expect("a tensor");
+    Box::new(move || {
+        let result = with_runtime(&runtime, Routing::AUTO, || {
+            x.add(1.5)?.mul(&x)?.eval().map(drop)
+        });
+        result.expect("a result");
+    })
+}
+
+fn models() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
+}
+
+fn bundled() -> Gguf {
+    Gguf::open(models().join("classics-13m-Q4_K_M.gguf")).expect("the bundled model")
+}
+
+/// Cutting 8 KiB of a book into tokens.
+fn tokenizer() -> Box<dyn FnMut()> {
+    let tokenizer = load_tokenizer(&bundled()).expect("a tokenizer");
+    let tokenizer = tokenizer.expect("a tokenizer");
+    let text = fs::read_to_string(models().join("classics-eval.txt")).expect("a text");
+    let text: String = text.chars().take(8 << 10).collect();
+    let options = EncodeOptions {
+        add_special: true,
+        parse_special: false,
+    };
+    Box::new(move || {
+        black_box(tokenizer.encode(&text, options));
+    })
+}
+
+/// Reading what is in front of the bundled model's tensors, and taking these for a model.
+fn gguf() -> Box<dyn FnMut()> {
+    Box::new(|| {
+        black_box(Model::load(bundled()).expect("a model"));
+    })
+}
+
+/// Choosing tokens by llama.cpp's chain of samplers, among 4,096.
+fn sampler() -> Box<dyn FnMut()> {
+    let config = SamplerConfig {
+        seed: Some(42),
+        repeat_penalty: 1.1,
+        ..SamplerConfig::default()
+    };
+    let mut chain = SamplerChain::new(&config).expect("a chain");
+    let mut state = 7_u32;
+    let mut logit = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / 1_048_576.0 - 8.0
+    };
+    let logits: Vec<f32> = (0..4096).map(|_| logit()).collect();
+    Box::new(move || {
+        let token = chain.sample(&logits).expect("a token");
+        chain.accept(token);
+    })
+}
+
+/// Counts, and what they were counted with.
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Counts {
+    with: Vec<String>,
+    instructions: BTreeMap<String, u64>,
+}
+
+impl Counts {
+    fn path() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/instructions.json")
+    }
+
+    fn read() -> Self {
+        let text = fs::read(Self::path()).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    }
+}
+
+/// What programs are called with an argument, and the first line that they print.
+const TOOLS: [[&str; 2]; 3] = [
+    ["rustc", "--version"],
+    ["ldd", "--version"],
+    ["valgrind", "--version"],
+];
+
+/// The versions of what counts depend on.
+fn tools() -> Result<Vec<String>, String> {
+    if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
+        return Err("counts are of Linux on x86-64".to_owned());
+    }
+    let version = |[program, argument]: [&str; 2]| {
+        let told = Command::new(program).arg(argument).output();
+        let told = told.map_err(|e| format!("{program}: {e}"))?;
+        let text = String::from_utf8_lossy(&told.stdout).into_owned();
+        Ok(text.lines().next().unwrap_or_default().to_owned())
+    };
+    TOOLS.into_iter().map(version).collect()
+}
+
+/// Is this the program whose instructions are counted?
+fn is_comparable(known: &Counts, tools: &[String]) -> Result<(), String> {
+    if cfg!(debug_assertions) {
+        return Err("counts are of `--release`".to_owned());
+    }
+    if env::var_os("LLVM_PROFILE_FILE").is_some() {
+        return Err("this program counts by itself what was covered".to_owned());
+    }
+    match known.with == tools {
+        true => Ok(()),
+        false => Err(format!(
+            "counted with {}, and here is {}",
+            known.with.join(", "),
+            tools.join(", ")
+        )),
+    }
+}
+
+/// The instructions of a case, by a run of this program under callgrind.
+fn count(case: &str) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("callgrind.out");
+    let mut valgrind = Command::new("valgrind");
+    valgrind
+        .arg("--tool=callgrind")
+        .arg("--toggle-collect=rustorch_counted")
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(env::current_exe().unwrap())
+        .env(VARIABLE, case)
+        // Valgrind knows no AVX-512, and processors without it are to count alike.
+        .env("RUSTORCH_CPU_LEVEL", "avx2");
+    let ran = valgrind.output().unwrap();
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{told}");
+    let text = fs::read_to_string(out).unwrap();
+    let total = text.lines().find_map(|line| line.strip_prefix("totals: "));
+    let total = total.unwrap_or_else(|| panic!("callgrind counted nothing: {told}"));
+    total.trim().parse().unwrap()
+}
+
+/// How much more, as a part, a case takes than it did; and that as a line.
+fn change(case: &str, is: u64, was: u64) -> (f64, String) {
+    let change = is as f64 / was as f64 - 1.0;
+    let line = format!(
+        "{case:16} {was:12} is now {is:12}: {:+.2} %",
+        100.0 * change
+    );
+    (change, line)
+}
+
+/// Fails if a case takes more instructions than it did, or fewer, which is to be kept.
+fn nothing_takes_more_instructions_than_it_did(known: &Counts) {
+    let cases = CASES.map(|(case, _)| change(case, count(case), known.instructions[case]));
+    let changed = cases
+        .iter()
+        .filter(|(change, _)| change.abs() > TOLERANCE)
+        .map(|(_, line)| line.as_str());
+    let changed: Vec<&str> = changed.collect();
+    assert!(
+        changed.is_empty(),
+        "{}\nIf that is meant: {VARIABLE}=write cargo test --release --workspace --test instructions",
+        changed.join("\n")
+    );
+}
+
+/// Counts all cases, prints them beside what they were, and writes them down.
+fn write() -> ExitCode {
+    let with = match tools() {
+        Ok(tools) => tools,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let known = Counts::read();
+    let mut instructions = BTreeMap::new();
+    for (case, _) in CASES {
+        let is = count(case);
+        let was = known.instructions.get(case).copied().unwrap_or(is);
+        println!("{}", change(case, is, was).1);
+        instructions.insert(case.to_owned(), is);
+    }
+    let counts = Counts { with, instructions };
+    let text = serde_json::to_string_pretty(&counts).unwrap() + "\n";
+    fs::write(Counts::path(), text).unwrap();
+    ExitCode::SUCCESS
+}
+
+fn main() -> ExitCode {
+    match env::var(VARIABLE).as_deref() {
+        Err(_) => {}
+        Ok("write") => return write(),
+        Ok(name) => {
+            let case = CASES.iter().find(|(case, _)| *case == name);
+            let (_, prepare) = case.unwrap_or_else(|| panic!("{VARIABLE}={name}: no such case"));
+            let mut run = prepare();
+            // The first ones take memory and remember.
+            (0..3).for_each(|_| run());
+            (0..50).for_each(|_| rustorch_counted(&mut *run));
+            return ExitCode::SUCCESS;
+        }
+    }
+    let tests = tests![nothing_takes_more_instructions_than_it_did];
+    let known = Counts::read();
+    let comparable = tools().map(|tools| is_comparable(&known, &tools));
+    match comparable {
+        // Valgrind was promised, not the compiler that the counts are of.
+        Ok(Err(other)) => Suite::new().on(Err(other), "", tests),
+        Ok(Ok(())) => Suite::new().on(Ok::<_, String>(known), PROMISE, tests),
+        Err(missing) => Suite::new().on(Err(missing), PROMISE, tests),
+    }
+    .run()
+}
+
+const PROMISE: &str = "RUSTORCH_TEST_VALGRIND";
