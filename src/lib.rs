@@ -50,7 +50,7 @@ pub use rustorch_runtime::{
     DeviceSelector, DeviceType, Estimate, Executable, Explanation, FailureClass, Fallback,
     FaultStatistics, GpuExecutionStrategy, Hardware, HostBuffer, HostPoolCounters, Loaded,
     MemoryManager, Moved, OpType, PlanCounters, PoolUsage, Reason, Route, RouteTraffic, Routing,
-    Rules, RunError, Runtime, Storage, Support, TensorInfo, TransferMethod,
+    Rules, RunError, Runtime, Storage, Support, TensorInfo, TransferMethod, WorkingMemory,
 };
 pub use rustorch_tensor::*;
 

@@ -24,6 +24,7 @@ examples! {
     attention = "../examples/attention.rs",
     autoencoder = "../examples/autoencoder.rs",
     char_lstm = "../examples/char_lstm.rs",
+    custom_gradient = "../examples/custom_gradient.rs",
     custom_kernel = "../examples/custom_kernel.rs",
     digits = "../examples/digits.rs",
     edges = "../examples/edges.rs",

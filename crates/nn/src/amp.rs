@@ -1,9 +1,10 @@
 //! Losses that are scaled so that gradients of `f16` do not vanish: `torch.amp.GradScaler`.
 
+use rustorch_files::Tensors;
 use rustorch_ir::DType;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
-use crate::error::require;
+use crate::error::{require, unexpected};
 use crate::optim::{Optimizer, Rule};
 
 /// Scales losses, so that gradients that are small are numbers of `f16`; leaves out updates whose gradients became too
@@ -49,6 +50,9 @@ pub struct GradScaler {
     /// Are there gradients that are no numbers? Of those that are not scaled any more.
     found_inf: Option<Tensor>,
 }
+
+/// Names of what a scaler goes on from.
+const STATE: [&str; 3] = ["scale", "growth_tracker", "skipped"];
 
 fn in_memory(value: f64, dtype: DType) -> RusTorchResult<Tensor> {
     let number = Tensor::scalar(value, dtype)?;
@@ -187,6 +191,57 @@ impl GradScaler {
     /// As [`GradScaler::get_scale`].
     pub fn skipped(&self) -> RusTorchResult<u64> {
         Ok(self.skipped.to_scalar::<i64>()? as u64)
+    }
+
+    /// The scale and what was counted, by name: what a scaler goes on from.
+    pub fn state_dict(&self) -> Tensors {
+        let mut state = Tensors::new();
+        for (name, tensor) in STATE.into_iter().zip(self.tensors()) {
+            state.insert(name, tensor.clone());
+        }
+        state
+    }
+
+    /// Takes what [`GradScaler::state_dict`] gave.
+    ///
+    /// # Errors
+    /// Other tensors; a scale that is not above 0.
+    pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
+        *self = self.with_state(state)?;
+        Ok(())
+    }
+
+    /// The same with a state, in memory of its own.
+    pub(crate) fn with_state(&self, state: &Tensors) -> RusTorchResult<Self> {
+        const NAME: &str = "load_state_dict";
+        let names: Vec<&str> = state.names().collect();
+        let expected = format!("the state of a scaler, {}", STATE.join(", "));
+        let fits = |(name, own): (&str, &Tensor)| {
+            let tensor = state.opt(name);
+            tensor.is_some_and(|x| x.dtype() == own.dtype() && x.shape() == own.shape())
+        };
+        let all_fit = STATE.into_iter().zip(self.tensors()).all(fits);
+        require(NAME, all_fit, &expected, names.join(", "))?;
+        let number = |name: &str| match state.opt(name) {
+            Some(tensor) => in_memory(tensor.item()?, tensor.dtype()),
+            None => Err(unexpected(NAME, &expected, "none")),
+        };
+        let [scale, growth_tracker, skipped] = STATE.map(number);
+        let value = scale.as_ref().map_or(Ok(1.0), Tensor::item)?;
+        let is_scale = value > 0.0 && value.is_finite();
+        require(NAME, is_scale, "a scale above 0", value)?;
+        Ok(Self {
+            scale: scale?,
+            growth_tracker: growth_tracker?,
+            skipped: skipped?,
+            found_inf: None,
+            ..*self
+        })
+    }
+
+    /// What steps write over.
+    pub(crate) fn tensors(&self) -> [&Tensor; 3] {
+        [&self.scale, &self.growth_tracker, &self.skipped]
     }
 
     /// The gradients without the scale.

@@ -5,6 +5,7 @@ extern crate rustorch_nn as rustorch;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{env, fs};
 
+use rustorch::amp::GradScaler;
 use rustorch::nn::{Dropout, Forward, Linear, MSELoss, Module, Sequential, Tanh, sequential};
 use rustorch::optim::lr_scheduler::ExponentialLR;
 use rustorch::optim::{AdamW, AdamWOptions, SGD, SGDOptions};
@@ -14,6 +15,7 @@ use rustorch_faulty::{Fault, FaultKind, Faulty, When};
 use rustorch_ir::DType;
 use rustorch_reference::Reference;
 use rustorch_runtime::{Backend, Routing, Runtime};
+use rustorch_tensor::amp::autocast;
 use rustorch_tensor::{Generator, RusTorchResult, Tensor, manual_seed, with_runtime};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -100,6 +102,56 @@ fn a_new_start_goes_on_where_it_was_saved() -> Outcome<()> {
         assert_eq!(losses, expected);
         assert_eq!(train.steps(), STEPS);
     }
+    Ok(())
+}
+
+/// A scale that shrinks at first and then grows is part of what training goes on from.
+#[test]
+fn a_scaler_goes_on_where_it_was_saved() -> Outcome<()> {
+    let _alone = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let new = || {
+        let scaler = GradScaler::new()?.init_scale(1e9)?.factors(2.0, 2, 0.25)?;
+        manual_seed(0);
+        let net = sequential![Linear::new(3, 1)?];
+        let sgd = SGD::new(net.named_parameters(), SGDOptions::default().lr(0.01))?;
+        let train = TrainStep::new(net, sgd, |net: &Sequential, batch| {
+            autocast(DType::F16, || {
+                MSELoss::default().forward(&net.forward(&batch[0])?, &batch[1])
+            })
+        });
+        RusTorchResult::Ok(train.grad_scaler(scaler))
+    };
+    let mut train = new()?;
+    let mut step = |train: &mut TrainStep<_, _>| -> RusTorchResult<(f64, f64, u64)> {
+        let tensors = batch(train.steps())?;
+        let loss = train.step(&tensors.iter().collect::<Vec<_>>())?.item()?;
+        let scaler = train.scaler().expect("one");
+        Ok((loss, scaler.get_scale()?, scaler.skipped()?))
+    };
+    let mut expected = Vec::new();
+    let folder = tempfile::tempdir()?;
+    let checkpoints = Checkpoints::new(folder.path(), 1)?;
+    for i in 0..20 {
+        if i == 11 {
+            checkpoints.save(&train)?;
+        }
+        expected.push(step(&mut train)?);
+    }
+    assert!(expected[19].2 > 0 && expected[19].1 < 1e9, "{expected:?}");
+    let mut again = new()?;
+    assert_eq!(checkpoints.load_latest(&mut again)?, Some(11));
+    let rest: Vec<_> = (11..20)
+        .map(|_| step(&mut again))
+        .collect::<RusTorchResult<_>>()?;
+    assert_eq!(rest, expected[11..]);
+
+    let mut state = train.state_dict()?;
+    state.insert("scaler.scale", Tensor::scalar(0.0, DType::F32)?);
+    let error = again.load_state_dict(&state).unwrap_err().to_string();
+    assert!(error.contains("a scale above 0"), "{error}");
+    state.insert("scaler.scale", Tensor::scalar(1.0, DType::F64)?);
+    let error = again.load_state_dict(&state).unwrap_err().to_string();
+    assert!(error.contains("the state of a scaler, scale"), "{error}");
     Ok(())
 }
 

@@ -2,10 +2,10 @@
 
 extern crate rustorch_nn as rustorch;
 
-use rustorch::nn::{self, Forward, Module, init, parameter};
+use rustorch::nn::{self, Forward, Module, Visit, init, parameter};
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
-use rustorch_tensor::{RusTorchResult, Tensor, assert_close, manual_seed, tensor};
+use rustorch_tensor::{RusTorchResult, Tensor, assert_close, manual_seed, no_grad, tensor};
 
 #[derive(Clone, Module)]
 struct Block {
@@ -355,6 +355,7 @@ fn rows_of_padding_are_zeros_and_large_rows_shrink() -> RusTorchResult<()> {
     let table = nn::Embedding::new(4, 3)?.padding_idx(-1)?;
     assert_eq!(table.forward(&tensor![3])?.to_vec::<f32>()?, [0.0; 3]);
     let table = nn::Embedding::new(4, 3)?.max_norm(0.1);
+    init::ones_(&mut table.weight.clone())?;
     let rows = table.forward(&tensor![[0, 2]])?;
     assert_eq!(rows.shape(), [1, 2, 3]);
     let norms = table.weight.detach().norm(2.0, 1, false)?.to_vec::<f32>()?;
@@ -408,5 +409,189 @@ fn mistakes_are_told_with_the_users_line() -> RusTorchResult<()> {
         let place = format!("{name} at {}:{line}:", file!());
         assert!(error.starts_with(&place), "{place} {error}");
     }
+    Ok(())
+}
+
+#[test]
+fn lazy_modules_find_their_shapes() -> RusTorchResult<()> {
+    let mut net = nn::sequential![
+        nn::LazyConv2d::new(4, 3, nn::ConvOptions::default()),
+        nn::LazyBatchNorm2d::new(),
+        nn::Flatten::default(),
+        nn::LazyLinear::new(2).and_then(|linear| Ok(linear.without_bias())),
+    ];
+    net.eval();
+    assert!(net.parameters().is_empty() && net.state_dict().names().next().is_none());
+    let x = Tensor::ones([5, 3, 6, 6], DType::F64)?;
+    assert_eq!(net.forward(&x)?.shape(), [5, 2]);
+    let state = net.state_dict();
+    let shapes: Vec<(&str, &[usize])> = state.iter().map(|(n, x)| (n, x.shape())).collect();
+    let expected: [(&str, &[usize]); 8] = [
+        ("0.weight", &[4, 3, 3, 3]),
+        ("0.bias", &[4]),
+        ("1.weight", &[4]),
+        ("1.bias", &[4]),
+        ("1.running_mean", &[4]),
+        ("1.running_var", &[4]),
+        ("1.num_batches_tracked", &[]),
+        ("3.weight", &[2, 64]),
+    ];
+    assert_eq!(shapes, expected);
+    assert!(
+        state
+            .iter()
+            .all(|(_, x)| matches!(x.dtype(), DType::F64 | DType::I64))
+    );
+    // Out of training statistics stay what they are.
+    assert_eq!(
+        state.opt("1.num_batches_tracked").map(Tensor::item),
+        Some(Ok(0.0))
+    );
+
+    let x = |shape: &[usize]| Tensor::ones(shape, DType::F32);
+    nn::LazyConv1d::new(2, 1, nn::ConvOptions::default()).forward(&x(&[3, 4])?)?;
+    nn::LazyConvTranspose3d::new(2, 1, nn::ConvTransposeOptions::default())
+        .forward(&x(&[3, 1, 1, 1])?)?;
+    nn::LazyBatchNorm1d::new().forward(&x(&[3, 4])?)?;
+    nn::LazyBatchNorm3d::new().forward(&x(&[1, 2, 3, 4, 5])?)?;
+    nn::LazyInstanceNorm1d::new().forward(&x(&[3, 4])?)?;
+    nn::LazyInstanceNorm2d::new().forward(&x(&[1, 3, 4, 2])?)?;
+    for refused in [
+        nn::LazyLinear::new(2).forward(&x(&[])?),
+        nn::LazyConv2d::new(2, 1, nn::ConvOptions::default()).forward(&x(&[3, 4])?),
+        nn::LazyBatchNorm1d::new().forward(&x(&[4])?),
+    ] {
+        assert!(refused.is_err_and(|e| e.to_string().contains("expected a tensor")));
+    }
+    Ok(())
+}
+
+#[test]
+fn norms_of_batches_are_computed_anew() -> RusTorchResult<()> {
+    let norm = nn::BatchNorm1d::new(2)?.momentum(0.3);
+    let mut net = nn::sequential![nn::Linear::new(3, 2)?, norm, nn::Dropout::default()];
+    net.eval();
+    let batches = [0.0, 1.0, 2.0]
+        .map(|i| Tensor::from_fn([4, 3], |at| (at[0] as f32 - i) * (at[1] as f32 + i)));
+    let batches = batches.into_iter().collect::<RusTorchResult<Vec<_>>>()?;
+    net.forward(&batches[0])?;
+    rustorch::optim::swa_utils::update_bn(batches.iter().cloned().map(Ok), &mut net)?;
+    let state = net.state_dict();
+    let linear = |x: &Tensor| x.linear(state.opt("0.weight").expect("one"), state.opt("0.bias"));
+    let mut means = Tensor::zeros([2], DType::F32)?;
+    for batch in &batches {
+        means = means.add(&linear(batch)?.mean(0, false)?.div(3.0)?)?;
+    }
+    let running = state.opt("1.running_mean").expect("one");
+    assert_close!(running, &means, 1e-5, 1e-5);
+    assert_eq!(
+        state.opt("1.num_batches_tracked").map(Tensor::item),
+        Some(Ok(3.0))
+    );
+    // As they were: momentum, and out of training.
+    let (mut momenta, mut modes) = (Vec::new(), Vec::new());
+    net.visit("", &mut |name, leaf| match leaf {
+        nn::Leaf::Momentum(momentum) => momenta.push((name.to_owned(), momentum)),
+        nn::Leaf::Training(training) => modes.push(training.is_on()),
+        _ => {}
+    });
+    assert_eq!(momenta, [("1.momentum".to_owned(), Some(0.3))]);
+    assert_eq!(modes, [false, false]);
+    let failed = [Err(batches[0].matmul(&batches[0]).unwrap_err())];
+    assert!(rustorch::optim::swa_utils::update_bn(failed, &mut net).is_err());
+    Ok(())
+}
+
+/// PyTorch's numbers, of weights and inputs that follow from places.
+#[test]
+fn classes_of_clusters_have_pytorchs_probabilities() -> RusTorchResult<()> {
+    let mut module = nn::AdaptiveLogSoftmaxWithLoss::new(4, 8, &[2, 5], 2.0)?;
+    module.to_dtype(DType::F64)?;
+    let names: Vec<String> = module
+        .named_parameters()
+        .into_iter()
+        .map(|(n, _)| n)
+        .collect();
+    let expected = [
+        "head.weight",
+        "tail.0.0.weight",
+        "tail.0.1.weight",
+        "tail.1.0.weight",
+        "tail.1.1.weight",
+    ];
+    assert_eq!(names, expected);
+    for (i, mut parameter) in module.parameters().into_iter().enumerate() {
+        let places = Tensor::arange(0, parameter.numel() as i64, 1, DType::I64)?;
+        let numbers = places.mul(7)?.add(3 * i as i64)?.remainder(11)?.sub(5)?;
+        let numbers = numbers.to_dtype(DType::F64)?.div(8.0)?;
+        let numbers = numbers.reshape(parameter.shape())?;
+        no_grad(|| parameter.copy_(&numbers).map(drop))?;
+        parameter.eval()?;
+    }
+    let places = Tensor::arange(0, 24, 1, DType::I64)?
+        .mul(5)?
+        .remainder(13)?
+        .sub(6)?;
+    let x = parameter(places.to_dtype(DType::F64)?.div(4.0)?.reshape([6, 4])?)?;
+    let (logs, loss) = module.forward(&x, &tensor![0i64, 7, 3, 1, 5, 4])?;
+    let expected = [
+        -1.9294034423,
+        -3.1508424111,
+        -1.9085399753,
+        -1.0022484497,
+        -1.9351670601,
+        -3.5388905775,
+    ];
+    assert_close!(
+        logs,
+        Tensor::from_slice(&expected, expected.len())?,
+        1e-9,
+        0.0
+    );
+    assert!((loss.item()? - 2.244181986004598).abs() < 1e-12);
+    loss.backward()?;
+    let row = |x: &Tensor, i: isize| x.grad().expect("a gradient").select(0, i);
+    let expected = [
+        -0.09732109626362308,
+        0.06597341965498602,
+        -0.11840212487750888,
+        0.019285819404191266,
+    ];
+    assert_close!(
+        row(&x, 1)?,
+        Tensor::from_slice(&expected, expected.len())?,
+        1e-12,
+        0.0
+    );
+    let expected = [
+        -0.03644851408801145,
+        0.04205123573119943,
+        0.05203764255528144,
+        -0.005048614160327099,
+    ];
+    assert_close!(
+        row(&module.tail[1][0].weight, 0)?,
+        Tensor::from_slice(&expected, expected.len())?,
+        1e-12,
+        0.0
+    );
+    assert_eq!(module.predict(&x)?.to_vec::<i64>()?, [2, 0, 1, 1, 1, 1]);
+    let sum = module.log_prob(&x)?.sum_all()?.item()?;
+    assert!((sum - -119.81118898473761).abs() < 1e-9, "{sum}");
+    // One row alone.
+    let (log, _) = module.forward(&x.select(0, 1)?, &tensor![7i64].squeeze(0)?)?;
+    assert!(log.shape().is_empty() && (log.item()? - -3.1508424111).abs() < 1e-9);
+    for wrong in [8, -1] {
+        let targets = Tensor::full([6], wrong, DType::I64)?;
+        let computed = module
+            .forward(&x, &targets)
+            .and_then(|(logs, _)| logs.eval().map(drop));
+        assert!(computed.is_err(), "{wrong}");
+    }
+    assert!(module.forward(&x, &tensor![0i64, 1]).is_err());
+    for cutoffs in [&[][..], &[0], &[3, 3], &[8]] {
+        assert!(nn::AdaptiveLogSoftmaxWithLoss::new(4, 8, cutoffs, 4.0).is_err());
+    }
+    assert!(nn::AdaptiveLogSoftmaxWithLoss::new(4, 8, &[2, 5], 4.0).is_err());
     Ok(())
 }

@@ -19,6 +19,7 @@ use rustorch::train::TrainStep;
 use rustorch_cpu::Cpu;
 use rustorch_ir::DType;
 use rustorch_runtime::{Backend, Routing, Runtime};
+use rustorch_tensor::amp::autocast;
 use rustorch_tensor::{
     Generator, RusTorchResult, Tensor, checkpoint, default_generator, eval_all, manual_seed,
     tensor, with_runtime,
@@ -221,6 +222,143 @@ fn ten_thousand_steps_are_planned_once_and_take_no_more_memory() -> RusTorchResu
         let end = (plans.new + plans.outdated + plans.evicted, used());
         assert_eq!(end, start, "plans and bytes");
         assert!(train.step(&[&batch[0], &batch[1]])?.item()?.is_finite());
+        Ok(())
+    })
+}
+
+/// Steps of a network in which values share memory, and in which they do not.
+fn same_without_sharing<M: Module>(
+    net: impl Fn() -> RusTorchResult<M>,
+    loss: impl Fn(&M, &[Tensor]) -> RusTorchResult<Tensor> + Clone + Send + Sync + 'static,
+    batch: &[&Tensor],
+) -> RusTorchResult<()> {
+    let steps = |cpu: Cpu| {
+        let cpu: Arc<dyn Backend> = Arc::new(cpu);
+        with_runtime(
+            &Runtime::new([cpu]),
+            Routing::AUTO,
+            || -> RusTorchResult<_> {
+                manual_seed(7);
+                let net = net()?;
+                let adam = AdamW::new(net.named_parameters(), AdamWOptions::default())?;
+                let train = TrainStep::new(net, adam, loss.clone());
+                let mut train = train.clip_grad_norm(1.0, 2.0)?.accumulate(2)?;
+                let losses = (0..4).map(|_| train.step(batch));
+                let losses: Vec<Tensor> = losses.collect::<RusTorchResult<_>>()?;
+                let working = train.memory(batch)?.working[0].bytes;
+                Ok((Trained::new(&losses, train.module())?, working))
+            },
+        )
+    };
+    let (shared, bytes) = steps(Cpu::new(1))?;
+    let (unshared, all) = steps(Cpu::new(1).with_unshared_values())?;
+    assert_eq!(shared, unshared);
+    assert!(
+        bytes < all,
+        "{bytes} bytes, and {all} bytes where none are shared"
+    );
+    Ok(())
+}
+
+#[test]
+fn values_that_share_memory_are_the_same_bit_by_bit() -> RusTorchResult<()> {
+    let _alone = generator();
+    let [x, y] = batches(1)?.remove(0);
+    let mse = |net: &Sequential, batch: &[Tensor]| loss(net, &batch[0], &batch[1]);
+    same_without_sharing(network, mse, &[&x, &y])?;
+    let mixed = move |net: &Sequential, batch: &[Tensor]| {
+        autocast(DType::BF16, || loss(net, &batch[0], &batch[1]))
+    };
+    same_without_sharing(network, mixed, &[&x, &y])?;
+
+    let images = Tensor::from_fn([2, 3, 8, 8], |i| ((i[1] + 3 * i[2] + 5 * i[3]) % 7) as f32)?;
+    let convolutions = || {
+        let around = nn::ConvOptions::default().padding(1);
+        Ok(sequential![
+            nn::Conv2d::new(3, 8, 3, around)?,
+            nn::BatchNorm2d::new(8)?,
+            nn::ReLU,
+            nn::MaxPool2d::new(2, nn::MaxPoolOptions::default()),
+            nn::Conv2d::new(8, 8, 3, around)?,
+            nn::GroupNorm::new(2, 8)?,
+            nn::SiLU,
+            nn::Flatten::default(),
+            Linear::new(128, 4)?,
+        ])
+    };
+    let classes = |net: &Sequential, batch: &[Tensor]| {
+        CrossEntropyLoss::default().forward(&net.forward(&batch[0])?, &batch[1])
+    };
+    same_without_sharing(convolutions, classes, &[&images, &tensor![1i64, 3]])?;
+
+    let sequence = Tensor::from_fn([5, 2, 8], |i| (i[0] as f32 - i[2] as f32) / 4.0)?;
+    let lstm = || {
+        nn::LSTM::new(
+            8,
+            6,
+            nn::RNNOptions {
+                num_layers: 2,
+                ..Default::default()
+            },
+        )
+    };
+    let squares =
+        |net: &nn::LSTM, batch: &[Tensor]| net.forward(&batch[0], None)?.0.square()?.mean_all();
+    same_without_sharing(lstm, squares, &[&sequence])?;
+    let options = nn::TransformerOptions {
+        dim_feedforward: 16,
+        ..Default::default()
+    };
+    let transformer = || nn::TransformerEncoderLayer::new(8, 2, options);
+    let squares = |net: &nn::TransformerEncoderLayer, batch: &[Tensor]| {
+        let y = net.forward(&batch[0], nn::SequenceMasks::default())?;
+        y.sub(1.0)?.square()?.mean_all()
+    };
+    same_without_sharing(transformer, squares, &[&sequence])
+}
+
+#[test]
+fn a_step_that_does_not_fit_is_told_before_it_is_made() -> RusTorchResult<()> {
+    let _alone = generator();
+    let cpu: Arc<dyn Backend> = Arc::new(Cpu::new(1));
+    let device = cpu.info().device;
+    let runtime = Runtime::new([cpu]);
+    with_runtime(&runtime, Routing::AUTO, || {
+        let net = sequential![
+            Linear::new(64, 64)?,
+            nn::Tanh,
+            Linear::new(64, 64)?,
+            nn::Tanh
+        ];
+        let sgd = SGD::new(net.named_parameters(), SGDOptions::default().momentum(0.9))?;
+        let before = net.named_parameters()[0].1.to_vec::<f32>()?;
+        let mut train = TrainStep::new(net, sgd, |net, batch| {
+            net.forward(&batch[0])?.square()?.mean_all()
+        });
+        let x = |n: usize| Tensor::ones([n, 64], DType::F32)?.contiguous();
+        let (large, small) = (x(4096)?, x(1024)?);
+        eval_all(&[&large, &small])?;
+        let memory = train.memory(&[&large])?;
+        let parameters = 2 * (64 * 64 + 64) * 4;
+        assert_eq!((memory.module, memory.states), (parameters, parameters));
+        // One layer's values at least have to be kept for the gradients.
+        let one = 4096 * 64 * 4;
+        assert!(
+            memory.peak() > parameters + one && memory.peak() < 12 * one,
+            "{memory}"
+        );
+        assert!(memory.to_string().contains("of values on cpu"), "{memory}");
+        train.module_mut();
+        let taken = runtime.memory().pools()[0].in_use;
+        runtime
+            .memory()
+            .set_limit(device, taken + memory.peak() as u64 / 2);
+        let error = train.step(&[&large]).unwrap_err().to_string();
+        let expected = "a step that fits into memory (batches of 1024 in place of 4096 do, ";
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(train.module().parameters()[0].to_vec::<f32>()?, before);
+        train.step(&[&small])?;
+        train.step(&[&small])?;
         Ok(())
     })
 }

@@ -77,6 +77,11 @@ impl Slot {
     /// Bytes that could be taken now, where it is known: as the device tells, or else, and where
     /// that makes no sense, what tensors leave of its capacity; no more than a limit leaves.
     pub(crate) fn free(&self) -> Option<u64> {
+        self.free_beside(0)
+    }
+
+    /// [`Slot::free`] for whom so much was counted as taken already.
+    pub(crate) fn free_beside(&self, leased: u64) -> Option<u64> {
         let (owner, capacity) = (&self.owner, self.capacity());
         let makes_sense = |free: &u64| *free > 0 && capacity.is_none_or(|all| *free <= all);
         let told = self.backend.memory().free();
@@ -92,7 +97,8 @@ impl Slot {
             });
         }
         let left = capacity.map(|all| all.saturating_sub(owner.usage().0));
-        believed.or(left).into_iter().chain(owner.left()).min()
+        let within = owner.left().map(|left| left.saturating_add(leased));
+        believed.or(left).into_iter().chain(within).min()
     }
 
     /// A buffer for a result: that of an earlier run, if nobody else holds it, else a new one.

@@ -82,6 +82,18 @@ pub struct Preference {
     pub reason: Reason,
 }
 
+/// What the runs of a graph work in on a device, besides the graph's inputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WorkingMemory {
+    /// The device.
+    pub device: DeviceType,
+    /// How much.
+    pub bytes: usize,
+    /// Bytes that could be taken there now, where it is known, with those that are set aside for these runs but
+    /// not taken yet.
+    pub free: Option<u64>,
+}
+
 /// A plan with its programs, and the memory that runs of it work in.
 struct Prepared {
     epoch: u64,
@@ -404,23 +416,44 @@ impl Executable {
         self.is_checked && stages.is_some_and(are_queued)
     }
 
-    /// Bytes that runs work in: intermediate values, and the results that segments hand on or
-    /// return, which are kept for the next run to overwrite. `None` before the first run.
+    /// Bytes that runs work in, on all devices: the sum of [`Executable::working_memory`]. `None` before it is
+    /// planned.
     pub fn working_bytes(&self) -> Option<usize> {
+        let working = self.working_memory()?;
+        Some(working.iter().map(|working| working.bytes).sum())
+    }
+
+    /// What runs work in on each device: intermediate values, and the results that segments hand on or
+    /// return, which are kept for the next run to overwrite. `None` before the first run, or
+    /// [`load`](Executable::load).
+    pub fn working_memory(&self) -> Option<Vec<WorkingMemory>> {
         let prepared = lock(&self.prepared);
         let stages = &prepared.as_ref()?.stages;
-        let mut bytes = 0;
+        let mut working: Vec<(DeviceId, usize, u64)> = Vec::new();
         // Of scratch memory from a pool, each size once.
         let mut pooled = HashSet::new();
         for stage in stages {
             let results = stage.targets.iter().map(|(_, bytes)| bytes);
-            bytes += results.sum::<usize>();
+            let mut bytes = results.sum::<usize>();
             let scratch = stage.program.scratch();
             if scratch.kept || pooled.insert((stage.device, scratch.bytes)) {
                 bytes += scratch.bytes;
             }
+            let leased = scratch.bytes as u64;
+            match working.iter_mut().find(|(id, ..)| *id == stage.device) {
+                Some(known) => (known.1, known.2) = (known.1 + bytes, known.2 + leased),
+                None => working.push((stage.device, bytes, leased)),
+            }
         }
-        Some(bytes)
+        let of_device = |(id, bytes, leased)| {
+            let slot = self.devices.slot(id);
+            WorkingMemory {
+                device: slot.owner.device,
+                bytes,
+                free: slot.free_beside(leased),
+            }
+        };
+        Some(working.into_iter().map(of_device).collect())
     }
 
     fn check(&self, inputs: Inputs) -> Result<(), RunError> {

@@ -82,7 +82,7 @@ pub use costs::{Bound, Costs, Curve, NoCurve, OpCost};
 pub use deadline::{Deadline, DeadlineError};
 pub use device::{Absent, DeviceInfo, Hardware, LARGEST_BUFFER};
 pub use error::{Call, DeviceError, FailureClass, Fallback, RunError};
-pub use executor::{Executable, Loaded, Preference, PreferredUnits};
+pub use executor::{Executable, Loaded, Preference, PreferredUnits, WorkingMemory};
 pub use host_pool::{HostPool, HostPoolCounters};
 pub use journal::{AccessCounters, FaultStatistics, Moved, PlanCounters};
 pub use launch::{Lowered, Operand, Part, Place, Reduction, Slot, Step};

@@ -31,6 +31,12 @@ pub trait Kernels {
     fn largest_buffer(&self) -> usize {
         usize::MAX
     }
+
+    /// Do values that are not alive at one time share memory? Else each has its own, which is to find whether
+    /// one of them is written over too early.
+    fn shares_memory(&self) -> bool {
+        true
+    }
 }
 
 struct Builder<'g, K> {
@@ -59,7 +65,13 @@ pub fn lower(graph: &Graph, kernels: &impl Kernels) -> Result<Lowered, OpError> 
     }
     let mut writers = builder.outputs();
     let steps = fuse(builder.steps, &mut writers);
-    Ok(place(steps, &writers, kernels.largest_buffer()))
+    let mut lifetimes = lifetimes(&steps, &writers);
+    if !kernels.shares_memory() {
+        for (_, lifetime) in &mut lifetimes {
+            (lifetime.first, lifetime.last) = (0, steps.len());
+        }
+    }
+    Ok(place(steps, &writers, &lifetimes, kernels.largest_buffer()))
 }
 
 impl<K: Kernels> Builder<'_, K> {
@@ -234,10 +246,9 @@ impl<T> IndexMut<ResultId> for PerResult<T> {
     }
 }
 
-/// Finds a buffer for each result: an output, the state that it is written over, or bytes of the
-/// arena that no value alive at that time uses.
-fn place(drafts: Vec<Draft>, writers: &[ResultId], largest_buffer: usize) -> Lowered {
-    let mut last_uses = PerResult::new(&drafts, |at| at);
+/// The results that are intermediate values: neither outputs nor written over others.
+fn lifetimes(drafts: &[Draft], writers: &[ResultId]) -> Vec<(ResultId, Lifetime)> {
+    let mut last_uses = PerResult::new(drafts, |at| at);
     for (at, draft) in drafts.iter().enumerate() {
         for root in &draft.roots {
             if let Root::Result(id) = *root {
@@ -245,28 +256,43 @@ fn place(drafts: Vec<Draft>, writers: &[ResultId], largest_buffer: usize) -> Low
             }
         }
     }
-    let mut slots = PerResult::new(&drafts, |_| Slot::Arena { buffer: 0, at: 0 });
-    for (i, &id) in writers.iter().enumerate() {
-        slots[id] = Slot::Output(i);
+    let mut is_output = PerResult::new(drafts, |_| false);
+    for &id in writers {
+        is_output[id] = true;
     }
-    let (mut ids, mut lifetimes) = (Vec::new(), Vec::new());
+    let mut lifetimes = Vec::new();
     for (at, draft) in drafts.iter().enumerate() {
         let step = &draft.step;
         for (result, place) in step.outputs.iter().enumerate() {
             let id = ResultId { step: at, result };
-            let is_output = matches!(slots[id], Slot::Output(_));
-            if step.overwrites(result).is_none() && !is_output {
-                ids.push(id);
-                lifetimes.push(Lifetime {
+            if step.overwrites(result).is_none() && !is_output[id] {
+                let lifetime = Lifetime {
                     bytes: place.ty.bytes(),
                     first: at,
                     last: last_uses[id],
-                });
+                };
+                lifetimes.push((id, lifetime));
             }
         }
     }
+    lifetimes
+}
+
+/// Finds a buffer for each result: an output, the state that it is written over, or bytes of the
+/// arena that no value alive at that time uses.
+fn place(
+    drafts: Vec<Draft>,
+    writers: &[ResultId],
+    values: &[(ResultId, Lifetime)],
+    largest_buffer: usize,
+) -> Lowered {
+    let mut slots = PerResult::new(&drafts, |_| Slot::Arena { buffer: 0, at: 0 });
+    for (i, &id) in writers.iter().enumerate() {
+        slots[id] = Slot::Output(i);
+    }
+    let lifetimes: Vec<Lifetime> = values.iter().map(|(_, lifetime)| *lifetime).collect();
     let arena = arrange(&lifetimes, largest_buffer);
-    for (id, &(buffer, at)) in ids.into_iter().zip(&arena.places) {
+    for (&(id, _), &(buffer, at)) in values.iter().zip(&arena.places) {
         slots[id] = Slot::Arena { buffer, at };
     }
     let finish = |(at, draft): (usize, Draft)| {

@@ -49,6 +49,7 @@ pub struct Cpu {
     memory: HostMemory,
     pool: Arc<Pool>,
     kernels: KernelTable<Launch>,
+    shares_values: bool,
 }
 
 impl Cpu {
@@ -77,6 +78,17 @@ impl Cpu {
             memory: HostMemory::new(DeviceType::Cpu),
             pool: Arc::new(pool),
             kernels: kernels::table(),
+            shares_values: true,
+        }
+    }
+
+    /// The same whose programs have memory of its own for each value, for tests: results that then differ were
+    /// written over too early.
+    #[must_use]
+    pub fn with_unshared_values(self) -> Self {
+        Self {
+            shares_values: false,
+            ..self
         }
     }
 }
@@ -145,5 +157,9 @@ impl Kernels for Cpu {
         let kernel = self.kernels.find(signature);
         let reduces = signature.op.kind() == OpKind::Reduce;
         kernel.is_some_and(|kernel| reduces || kernel.launch.fuses())
+    }
+
+    fn shares_memory(&self) -> bool {
+        self.shares_values
     }
 }

@@ -6,14 +6,16 @@
 //! | `containers.rs` | [`Sequential`], lists and dictionaries |
 //! | `layers.rs` | macros of small modules |
 //! | `linear.rs`, `convolution.rs`, `embedding.rs` | layers with weights |
+//! | `lazy.rs` | layers that find their shapes |
 //! | `normalization.rs`, `dropout.rs` | layers that differ between training and inference |
 //! | `activation.rs`, `pooling.rs`, `padding.rs`, `shape.rs` | layers without weights |
 //! | `recurrent.rs`, `transformer.rs` | networks of sequences |
-//! | `loss.rs` | losses |
+//! | `loss.rs`, `adaptive.rs` | losses |
 //! | `clip_grad.rs`, `parametrize.rs` | gradients kept small, weights that follow from others |
 //! | `init.rs` | initialisers |
 
 mod activation;
+mod adaptive;
 mod clip_grad;
 mod containers;
 mod convolution;
@@ -21,6 +23,7 @@ mod dropout;
 mod embedding;
 pub mod init;
 mod layers;
+mod lazy;
 mod linear;
 mod loss;
 mod module;
@@ -37,6 +40,7 @@ pub use activation::{
     LogSigmoid, LogSoftmax, Mish, PReLU, RReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax,
     Softmax2d, Softmin, Softplus, Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
 };
+pub use adaptive::AdaptiveLogSoftmaxWithLoss;
 pub(crate) use clip_grad::scaled;
 pub use clip_grad::{clip_grad_norm_, clip_grad_value_, get_total_norm};
 pub use containers::{
@@ -45,6 +49,11 @@ pub use containers::{
 pub use convolution::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
 pub use embedding::{Embedding, EmbeddingBag};
+pub use lazy::{
+    Lazy, LazyBatchNorm1d, LazyBatchNorm2d, LazyBatchNorm3d, LazyConv1d, LazyConv2d, LazyConv3d,
+    LazyConvTranspose1d, LazyConvTranspose2d, LazyConvTranspose3d, LazyInstanceNorm1d,
+    LazyInstanceNorm2d, LazyInstanceNorm3d, LazyLinear,
+};
 pub use linear::{Bilinear, Identity, Linear};
 pub use loss::{
     BCELoss, BCEWithLogitsLoss, CTCLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNLLLoss,

@@ -169,7 +169,7 @@ pub trait Module: Visit {
             let tensor = match leaf {
                 Leaf::Parameter(tensor) => tensor.detach(),
                 Leaf::Buffer(buffer) => buffer.get(),
-                Leaf::Training(_) => return,
+                Leaf::Training(_) | Leaf::Momentum(_) => return,
             };
             tensors.insert(name, tensor);
         });
@@ -190,7 +190,7 @@ pub trait Module: Visit {
             let tensor = match leaf {
                 Leaf::Parameter(tensor) => tensor.clone(),
                 Leaf::Buffer(buffer) => buffer.get(),
-                Leaf::Training(_) => return,
+                Leaf::Training(_) | Leaf::Momentum(_) => return,
             };
             own.insert(name.to_owned(), tensor);
         });
@@ -277,7 +277,7 @@ fn replace_all(
             buffer.set(replacement(&buffer.get())?);
             Ok(())
         }
-        LeafMut::Training(_) => Ok(()),
+        LeafMut::Training(_) | LeafMut::Momentum(_) => Ok(()),
     };
     module.visit_mut("", &mut |_, leaf| {
         if result.is_ok() {
@@ -316,6 +316,8 @@ pub enum Leaf<'a> {
     Buffer(&'a Buffer),
     /// Whether the module is in training.
     Training(&'a Training),
+    /// How much of a batch norm's next statistics is the batch's; `None`: all batches count the same.
+    Momentum(Option<f64>),
 }
 
 /// A leaf of a module's tree that may be changed.
@@ -326,6 +328,8 @@ pub enum LeafMut<'a> {
     Buffer(&'a mut Buffer),
     /// Whether the module is in training.
     Training(&'a mut Training),
+    /// How much of a batch norm's next statistics is the batch's; `None`: all batches count the same.
+    Momentum(&'a mut Option<f64>),
 }
 
 /// A module of which a tensor follows from one other.

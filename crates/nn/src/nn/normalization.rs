@@ -79,10 +79,10 @@ impl RunningStats {
 }
 
 /// Normalisation of channels, with running statistics by PyTorch's names: `running_mean`, `running_var`,
-/// `num_batches_tracked`. One line for each module: documentation, name, ranks, whether it has weights and statistics by
-/// default, and what is done.
+/// `num_batches_tracked`. One line for each module: documentation, name, ranks, whether it is of batches, which has weights and
+/// statistics by default, and what is done.
 macro_rules! channel_norms {
-    ($($(#[$about:meta])* $Norm:ident = $ranks:pat, $shapes:literal, $is_default:literal, $normed:ident;)*) => {
+    ($($(#[$about:meta])* $Norm:ident = $ranks:pat, $shapes:literal, $is_of_batches:literal, $normed:ident;)*) => {
         $(
             $(#[$about])*
             #[derive(Clone)]
@@ -118,7 +118,7 @@ macro_rules! channel_norms {
                         training: Training::default(),
                         channels: num_features,
                     };
-                    match $is_default {
+                    match $is_of_batches {
                         true => norm.with_affine()?.with_running_stats(),
                         false => Ok(norm),
                     }
@@ -174,6 +174,9 @@ macro_rules! channel_norms {
                     // Their names are the norm's own.
                     self.running.visit(name, visitor);
                     self.training.visit(&part("training"), visitor);
+                    if $is_of_batches {
+                        visitor(&part("momentum"), super::Leaf::Momentum(self.momentum));
+                    }
                 }
 
                 fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, super::LeafMut)) {
@@ -182,6 +185,9 @@ macro_rules! channel_norms {
                     self.bias.visit_mut(&part("bias"), visitor);
                     self.running.visit_mut(name, visitor);
                     self.training.visit_mut(&part("training"), visitor);
+                    if $is_of_batches {
+                        visitor(&part("momentum"), super::LeafMut::Momentum(&mut self.momentum));
+                    }
                 }
             }
 

@@ -91,9 +91,80 @@ fn tensors(module: &impl Module) -> Vec<(Tensor, bool)> {
     module.visit("", &mut |_, leaf| match leaf {
         Leaf::Parameter(tensor) => tensors.push((tensor.detach(), true)),
         Leaf::Buffer(buffer) => tensors.push((buffer.get(), false)),
-        Leaf::Training(_) => {}
+        Leaf::Training(_) | Leaf::Momentum(_) => {}
     });
     tensors
+}
+
+/// Computes the running statistics of all batch norms of `model` anew, as the mean of those of `batches`, which the
+/// model is called with in training: after weights were averaged, of which there are no statistics yet. Training and
+/// momenta are afterwards as they were.
+///
+/// ```
+/// use rustorch_nn::nn::{BatchNorm1d, Module};
+/// use rustorch_nn::optim::swa_utils::update_bn;
+/// use rustorch_tensor::tensor;
+///
+/// # fn main() -> rustorch_tensor::RusTorchResult<()> {
+/// let mut norm = BatchNorm1d::new(1)?;
+/// norm.eval();
+/// update_bn([Ok(tensor![[1.0], [3.0]]), Ok(tensor![[4.0], [8.0]])], &mut norm)?;
+/// let running = norm.running.as_ref().expect("statistics");
+/// assert_eq!(running.running_mean.get().to_vec::<f32>()?, [4.0]);
+/// assert_eq!(running.running_var.get().to_vec::<f32>()?, [5.0]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// The first of the batches'; one that the model refuses.
+#[track_calls]
+pub fn update_bn(
+    batches: impl IntoIterator<Item = RusTorchResult<Tensor>>,
+    model: &mut impl Forward,
+) -> RusTorchResult<()> {
+    let (mut momenta, mut modes) = (Vec::new(), Vec::new());
+    model.visit_mut("", &mut |name, leaf| match leaf {
+        LeafMut::Momentum(momentum) => {
+            let norm = name.strip_suffix("momentum").unwrap_or(name);
+            momenta.push((norm.to_owned(), momentum.take()));
+        }
+        LeafMut::Training(training) => {
+            modes.push(*training);
+            training.0 = true;
+        }
+        _ => {}
+    });
+    let result = no_grad(|| {
+        reset(model, &momenta)?;
+        let mut batches = batches.into_iter();
+        batches.try_for_each(|batch| model.forward(&batch?).map(|_| ()))
+    });
+    let (mut momenta, mut modes) = (momenta.into_iter(), modes.into_iter());
+    model.visit_mut("", &mut |_, leaf| match leaf {
+        LeafMut::Momentum(own) => *own = momenta.next().and_then(|(_, momentum)| momentum),
+        LeafMut::Training(own) => *own = modes.next().unwrap_or_default(),
+        _ => {}
+    });
+    result
+}
+
+/// Makes the statistics of norms, by the beginnings of their names, those of no batch.
+fn reset(model: &impl Module, norms: &[(String, Option<f64>)]) -> RusTorchResult<()> {
+    let mut written = Vec::new();
+    for (name, mut tensor) in model.named_buffers() {
+        let (norm, part) = name.split_at(name.rfind('.').map_or(0, |at| at + 1));
+        let first = match part {
+            "running_mean" | "num_batches_tracked" => 0,
+            "running_var" => 1,
+            _ => continue,
+        };
+        if norms.iter().any(|(n, _)| n == norm) {
+            tensor.fill_(first)?;
+            written.push(tensor);
+        }
+    }
+    eval_all(&written.iter().collect::<Vec<_>>())
 }
 
 /// Its names have `module.` before them.

@@ -4,14 +4,17 @@
 //! | --- | --- |
 //! | `step.rs` | [`TrainStep`]: the loss, its gradients, clipping and the update as one program |
 //! | `program.rs` | such a program, with what is another one in each run |
+//! | `memory.rs` | how much memory a step takes, and what would fit |
 //! | `anomaly.rs` | where numbers stop being finite |
 //! | `state.rs`, `checkpoints.rs` | what training goes on from; files of it, and training that goes on by itself |
 
 mod anomaly;
 mod checkpoints;
+mod memory;
 mod program;
 mod state;
 mod step;
 
 pub use checkpoints::{Checkpoints, Progress, Resumed, TrainError};
+pub use memory::StepMemory;
 pub use step::TrainStep;

@@ -1,7 +1,7 @@
 //! A recorded step, with what is another one in each run: the batch, random keys, the optimiser's numbers.
 
 use rustorch_ir::{DType, Scalar, TensorType};
-use rustorch_runtime::{HostBuffer, Storage};
+use rustorch_runtime::{HostBuffer, Storage, WorkingMemory};
 use rustorch_tensor::replay::RandomKeys;
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, runtime};
 
@@ -115,6 +115,18 @@ impl Program {
     /// The numbers that it was recorded with.
     pub(super) fn first_numbers(&self) -> Vec<Scalar> {
         self.numbers.clone()
+    }
+
+    /// Plans and compiles it, and brings what it works on to its devices, without a run.
+    pub(super) fn load(&self, batch: &[Storage]) -> RusTorchResult<()> {
+        let inputs: Vec<Storage> = batch.iter().chain(&self.data).cloned().collect();
+        self.trace.load(&inputs, |_| {})
+    }
+
+    /// What runs work in; nothing is known before it was loaded.
+    pub(super) fn working_memory(&self) -> Vec<WorkingMemory> {
+        let working = self.trace.executable().working_memory();
+        working.unwrap_or_default()
     }
 
     /// Runs it for a batch, with these numbers.

@@ -24,9 +24,9 @@ fn part(state: &Tensors, prefix: &str) -> Tensors {
 }
 
 impl<M: Module, R: Rule> TrainStep<M, R> {
-    /// All that training goes on from, by name: `module.…`, `optimizer.…`, `scheduler.…`, the number of steps, where the
-    /// default generator stands, and sums of gradients that have had no update yet. Tensors are handles on the memory
-    /// that steps write over: files keep what is in it now.
+    /// All that training goes on from, by name: `module.…`, `optimizer.…`, `scheduler.…`, `scaler.…`, the number of
+    /// steps, where the default generator stands, and sums of gradients that have had no update yet. Tensors are
+    /// handles on the memory that steps write over: files keep what is in it now.
     ///
     /// # Errors
     /// More than memory could hold.
@@ -51,6 +51,9 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         if let Some(scheduler) = &self.scheduler {
             add("scheduler.", scheduler.state_dict()?);
         }
+        if let Some(scaler) = &self.scaler {
+            add("scaler.", scaler.state_dict());
+        }
         for (i, sum) in self.sums.iter().enumerate().filter(|_| self.batches > 0) {
             state.insert(format!("sums.{i}"), sum.clone());
         }
@@ -61,7 +64,8 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     /// what they would have given then. Nothing is changed unless all of it fits.
     ///
     /// # Errors
-    /// What is no such state, is of a newer version, of another module, optimiser or schedule.
+    /// What is no such state, is of a newer version, of another module or optimiser; a schedule or scaler that one side
+    /// lacks.
     pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
         const NAME: &str = "load_state_dict";
         let numbers = state.opt("train").filter(|x| x.dtype() == DType::I64);
@@ -86,17 +90,21 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         let sums: Option<Vec<Tensor>> = sums.map(Result::ok).collect();
         let expected = "sums of gradients with no gap";
         require(NAME, sums.is_some(), expected, "others")?;
-        let has_scheduler = state.names().any(|name| name.starts_with("scheduler."));
-        let (expected, got) = match self.scheduler {
-            Some(_) => ("the state of a schedule", "none"),
-            None => ("no schedule", "the state of one"),
-        };
-        require(
-            NAME,
-            has_scheduler == self.scheduler.is_some(),
-            expected,
-            got,
-        )?;
+        let parts = [
+            ("schedule", "scheduler.", self.scheduler.is_some()),
+            ("scaler", "scaler.", self.scaler.is_some()),
+        ];
+        for (what, prefix, is_own) in parts {
+            let is_there = state.names().any(|name| name.starts_with(prefix));
+            let (expected, got) = match is_own {
+                true => (format!("the state of a {what}"), "none"),
+                false => (format!("no {what}"), "the state of one"),
+            };
+            require(NAME, is_there == is_own, expected, got)?;
+        }
+        let scaler = self.scaler.as_ref();
+        let scaler = scaler.map(|scaler| scaler.with_state(&part(state, "scaler.")));
+        let scaler = scaler.transpose()?;
         let optimizer = self
             .optimizer
             .check_state_dict(&part(state, "optimizer."))?;
@@ -112,6 +120,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             self.module.load_state_dict(&part(state, "module."), true)?;
         }
         self.optimizer.install(optimizer);
+        self.scaler = scaler;
         let own = |sum: &Tensor| {
             let mut memory = sum.zeros_like()?;
             memory.copy_(&sum.detach())?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rustorch_ir::Scalar;
-use rustorch_runtime::Storage;
+use rustorch_runtime::{Storage, WorkingMemory};
 use rustorch_tensor::autograd::grad_with;
 use rustorch_tensor::replay::{RandomKeys, record_keys};
 use rustorch_tensor::{GradOptions, RusTorchError, RusTorchResult, Tensor, no_grad};
@@ -62,9 +62,9 @@ pub struct TrainStep<M, R: Rule> {
     /// The largest norm of the gradients, and which norm.
     clip: Option<(f64, f64)>,
     /// Batches of an update.
-    every: usize,
+    pub(super) every: usize,
     is_checked: bool,
-    scaler: Option<GradScaler>,
+    pub(super) scaler: Option<GradScaler>,
     /// Is looked for numbers that are not finite?
     detects_anomaly: bool,
     /// Sums of the gradients of batches, of parameters that want one; none where each batch has its update.
@@ -74,7 +74,9 @@ pub struct TrainStep<M, R: Rule> {
     /// Batches so far.
     pub(super) steps: u64,
     pub(super) scheduler: Option<LrScheduler<Box<dyn Schedule>>>,
-    programs: Vec<Program>,
+    pub(super) programs: Vec<Program>,
+    /// What programs so far worked in: the next one may have the same memory.
+    pub(super) worked_in: Vec<WorkingMemory>,
     norm: Option<Tensor>,
 }
 
@@ -100,6 +102,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             steps: 0,
             scheduler: None,
             programs: Vec::new(),
+            worked_in: Vec::new(),
             norm: None,
         }
     }
@@ -213,14 +216,15 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     ///
     /// # Errors
     /// An option of the optimiser that has no such value; those of the function; a loss that is not a real number, or
-    /// has nothing to do with the parameters. Failures that no device could make good: where
+    /// has nothing to do with the parameters. A batch of such shapes for the first time whose step needs more memory than
+    /// there is: nothing was computed then, see [`TrainStep::memory`]. Failures that no device could make good: where
     /// [`is_data_lost`](rustorch_tensor::RusTorchError::is_data_lost) says so, parameters and states are to be
     /// loaded again, from a checkpoint.
     pub fn step(&mut self, batch: &[&Tensor]) -> RusTorchResult<Tensor> {
         let storages = batch.iter().map(|tensor| tensor.storage());
         let storages: Vec<Storage> = storages.collect::<RusTorchResult<_>>()?;
         let updates = self.batches + 1 >= self.every;
-        let (program, numbers) = self.program(batch, updates)?;
+        let (program, numbers) = self.program(batch, &storages, updates)?;
         let Ran {
             loss,
             norm,
@@ -250,9 +254,10 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     }
 
     /// The program of such a step, recorded if it is a new one, and its numbers.
-    fn program(
+    pub(super) fn program(
         &mut self,
         batch: &[&Tensor],
+        storages: &[Storage],
         updates: bool,
     ) -> RusTorchResult<(usize, Vec<Scalar>)> {
         let kind = Kind {
@@ -275,15 +280,8 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         }
         // What was lost with a device is nothing to record a step of.
         self.check_memory()?;
-        let placeholders = kind.batch.iter().map(placeholder);
-        let placeholders: Vec<Tensor> = placeholders.collect::<RusTorchResult<_>>()?;
-        let recorded = self.record(&placeholders, updates);
-        if recorded.is_err() {
-            // A device may be lost while there is recorded.
-            self.check_memory()?;
-        }
-        let recorded = recorded?;
-        let program = Program::new(kind, &placeholders, recorded, self.is_checked)?;
+        let program = self.new_program(kind)?;
+        self.check_fit(&program, storages)?;
         if self.programs.len() == KEPT {
             self.programs.remove(0);
         }
@@ -292,11 +290,24 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         Ok((self.programs.len() - 1, numbers))
     }
 
+    /// Records the program of such a step.
+    pub(super) fn new_program(&mut self, kind: Kind) -> RusTorchResult<Program> {
+        let placeholders = kind.batch.iter().map(placeholder);
+        let placeholders: Vec<Tensor> = placeholders.collect::<RusTorchResult<_>>()?;
+        let recorded = self.record(&placeholders, kind.updates);
+        if recorded.is_err() {
+            // A device may be lost while there is recorded.
+            self.check_memory()?;
+        }
+        Program::new(kind, &placeholders, recorded?, self.is_checked)
+    }
+
     /// Fails if something that steps write over was lost with a device.
     fn check_memory(&self) -> RusTorchResult<()> {
         let state = self.module.state_dict();
         let mut tensors: Vec<&Tensor> = state.iter().map(|(_, tensor)| tensor).collect();
         tensors.extend(self.optimizer.tensors().chain(&self.sums));
+        tensors.extend(self.scaler.iter().flat_map(GradScaler::tensors));
         tensors
             .iter()
             .try_for_each(|tensor| tensor.storage().map(drop))

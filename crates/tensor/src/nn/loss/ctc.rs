@@ -26,7 +26,9 @@ impl Tensor {
     /// probabilities `self` `[t, n, c]` or `[t, c]`, floats. `targets` are `[n, s]`, one behind another
     /// `[Σ lengths]`, or `[s]`; both lengths are `i64` or `i32` `[n]` or `[]`.
     ///
-    /// Targets one behind another are told apart by lengths that are read there and then.
+    /// Targets one behind another are told apart by lengths that are read there and then. The gradient
+    /// is PyTorch's, which takes `self` to be the result of a [`log_softmax`](Self::log_softmax): to that of
+    /// the definition it adds `exp(self)`, of which nothing is left behind the softmax.
     ///
     /// # Errors
     /// Shapes or dtypes other than these; a blank that is no class; when computed, a class that there
@@ -69,6 +71,10 @@ impl Tensor {
         let targets = in_rows(NAME, targets, &target_lengths, n)?.cast(NAME, DType::I64)?;
         let alpha = Alignment::new(NAME, &targets, &target_lengths, options.blank)?;
         let losses = alpha.losses(NAME, &x, &input_lengths, &target_lengths)?;
+        let losses = match losses.requires_grad() {
+            true => losses.add(&only_gradient(&probabilities(&x, &input_lengths)?)?)?,
+            false => losses,
+        };
         let losses = match options.zero_infinity {
             true => Self::where_(&losses.eq(f64::INFINITY)?, 0.0, &losses)?,
             false => losses,
@@ -185,6 +191,11 @@ impl Alignment {
         let place = Tensor::arange(0, places as i64, 1, DType::I64)?;
         let begins = place.le(1)?;
         let mut alpha = Tensor::where_(&begins, &logs.select(0, 0)?, f64::NEG_INFINITY)?;
+        // The gradient of a step is put among zeros of what the step was taken from: some steps.
+        let width = steps.isqrt();
+        let parts = (0..steps).step_by(width);
+        let parts = parts.map(|first| logs.narrow(0, first, width.min(steps - first)));
+        let parts: Vec<Tensor> = parts.collect::<RusTorchResult<_>>()?;
         for step in 1..steps {
             let from = |back: usize| -> RusTorchResult<Tensor> {
                 let moved = alpha.surrounded(name, &[(back, 0)], f64::NEG_INFINITY)?;
@@ -192,7 +203,8 @@ impl Alignment {
             };
             let skipped = Tensor::where_(&self.skips, &from(2)?, f64::NEG_INFINITY)?;
             let sum = log_add(&[&alpha, &from(1)?, &skipped])?;
-            let next = sum.add(&logs.select(0, step as isize)?)?;
+            let log = parts[step / width].select(0, (step % width) as isize)?;
+            let next = sum.add(&log)?;
             // Behind a sequence's end nothing changes.
             alpha = Tensor::where_(&input_lengths.gt(step as i64)?, &next, &alpha)?;
         }
@@ -212,23 +224,32 @@ impl Alignment {
     }
 }
 
-/// `log Σ exp(x)` over tensors.
+/// The sum of all classes' probabilities over a sequence's steps, `[n]`, of their logarithms `[t, n, c]`.
+fn probabilities(x: &Tensor, input_lengths: &Tensor) -> RusTorchResult<Tensor> {
+    let step = Tensor::arange(0, x.shape()[0] as i64, 1, DType::I64)?;
+    let is_there = step.unsqueeze(1)?.lt(&input_lengths.squeeze(1)?)?;
+    let sums = x.exp()?.sum(2, false)?;
+    Tensor::where_(&is_there, &sums, 0.0)?.sum(0, false)
+}
+
+/// Zeros with the gradient of `x`.
+fn only_gradient(x: &Tensor) -> RusTorchResult<Tensor> {
+    x.sub(x.detach())
+}
+
+/// `log Σ exp(x)` over tensors. Where all of them are the logarithms of 0 there is no gradient.
 fn log_add(terms: &[&Tensor]) -> RusTorchResult<Tensor> {
-    let mut largest = terms[0].clone();
+    // Whatever is taken out of the sum has no effect on the gradient.
+    let mut largest = terms[0].detach();
     for term in &terms[1..] {
-        largest = largest.maximum(*term)?;
+        largest = largest.maximum(term.detach())?;
     }
-    let largest = Tensor::where_(&largest.eq(f64::NEG_INFINITY)?, 0.0, &largest)?;
-    let mut sum: Option<Tensor> = None;
+    let is_none = largest.eq(f64::NEG_INFINITY)?;
+    let largest = Tensor::where_(&is_none, 0.0, &largest)?;
+    let mut sum = largest.zeros_like()?;
     for term in terms {
-        let part = term.sub(&largest)?.exp()?;
-        sum = Some(match sum {
-            Some(sum) => sum.add(&part)?,
-            None => part,
-        });
+        sum = sum.add(&term.sub(&largest)?.exp()?)?;
     }
-    match sum {
-        Some(sum) => sum.log()?.add(&largest),
-        None => Ok(largest),
-    }
+    let log = Tensor::where_(&is_none, 1.0, &sum)?.log()?.add(&largest)?;
+    Tensor::where_(&is_none, f64::NEG_INFINITY, &log)
 }

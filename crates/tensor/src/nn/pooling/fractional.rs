@@ -23,8 +23,8 @@ macro_rules! fractional_pools {
             $(#[doc = concat!("The largest element of each window of `kernel` elements of `self` `", $shape, "`,")]
             /// and where among the elements of its channel it is, in row-major order, `i64`. Windows
             /// begin where random `samples` `[n, c, dimensions]` from `[0, 1)` say, those of one
-            #[doc = concat!("channel together; they are in the order ", $order, ". Without samples (`None`) they")]
-            /// are drawn. `self` may lack the batch. Floats.
+            #[doc = concat!("channel together; they are in the order ", $order, ". Of samples for a larger batch")]
+            /// the first count. Without samples (`None`) they are drawn. `self` may lack the batch. Floats.
             ///
             /// # Errors
             /// Another shape or dtype; windows that do not fit.
@@ -70,10 +70,11 @@ impl Tensor {
             Some(samples) => samples.clone(),
             None => Self::rand([lead[0], lead[1], N], DType::F32)?,
         };
-        let expected = format_args!("samples [{}, {}, {N}]", lead[0], lead[1]);
-        let is_fit = *drawn.shape() == [lead[0], lead[1], N];
+        let expected = format_args!("samples [{}, {}, {N}], or more", lead[0], lead[1]);
+        let is_fit =
+            matches!(*drawn.shape(), [n, c, dims] if n >= lead[0] && c == lead[1] && dims == N);
         require(name, is_fit, expected, drawn.ty())?;
-        let drawn = drawn.widened(name)?;
+        let drawn = drawn.narrow(0, 0, lead[0])?.widened(name)?;
 
         let (mut values, mut indices) = (x.clone(), None::<Self>);
         let mut stride = 1;

@@ -139,6 +139,14 @@ fn replay_case(entry: &Entry, case: &Case, tensors: &Tensors) -> Result<Verdict>
     let mut built = None;
     let outcome = (|| {
         let mut module = (entry.build)(&Call::bind(entry.constructor, args, kwargs)?)?;
+        if entry.name.starts_with("nn.Lazy") {
+            // It has no parameters before.
+            module.run(&Call::bind(
+                entry.forward,
+                inputs.clone(),
+                input_kwargs.clone(),
+            )?)?;
+        }
         module.to_dtype(dtype)?;
         module.module().load_state_dict(&state, true)?;
         module.module().train(case.training);

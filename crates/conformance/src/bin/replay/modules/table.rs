@@ -70,6 +70,9 @@ const CONV: &str = "in_channels, out_channels, kernel_size, stride=1, padding=0,
      padding_mode='zeros'";
 const CONV_TRANSPOSE: &str = "in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, \
      bias=True, dilation=1, padding_mode='zeros'";
+const LAZY_CONV: &str = "out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode='zeros'";
+const LAZY_CONV_TRANSPOSE: &str = "out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, \
+     dilation=1, padding_mode='zeros'";
 const BATCH_NORM: &str =
     "num_features, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True, *, bias=True";
 const INSTANCE_NORM: &str =
@@ -136,6 +139,14 @@ macro_rules! conv_transpose {
     }};
 }
 
+macro_rules! lazy_conv {
+    ($c:ident, $Lazy:ident, $options:expr) => {{
+        $c.only("bias", "True")?;
+        $c.only("padding_mode", "'zeros'")?;
+        $Lazy::new($c.int("out_channels")?, $c.each("kernel_size")?, $options)
+    }};
+}
+
 macro_rules! norm {
     ($c:ident, $Norm:ident) => {{
         let norm = $Norm::new($c.int("num_features")?)?.eps($c.float("eps")?);
@@ -185,6 +196,18 @@ table! {
     "nn.ConvTranspose1d", CONV_TRANSPOSE, |c| conv_transpose!(c, ConvTranspose1d, 1);
     "nn.ConvTranspose2d", CONV_TRANSPOSE, |c| conv_transpose!(c, ConvTranspose2d, 2);
     "nn.ConvTranspose3d", CONV_TRANSPOSE, |c| conv_transpose!(c, ConvTranspose3d, 3);
+    "nn.LazyConv1d", LAZY_CONV, |c| lazy_conv!(c, LazyConv1d, ops::conv_options::<1>(c)?);
+    "nn.LazyConv2d", LAZY_CONV, |c| lazy_conv!(c, LazyConv2d, ops::conv_options::<2>(c)?);
+    "nn.LazyConv3d", LAZY_CONV, |c| lazy_conv!(c, LazyConv3d, ops::conv_options::<3>(c)?);
+    "nn.LazyConvTranspose1d", LAZY_CONV_TRANSPOSE, |c| {
+        lazy_conv!(c, LazyConvTranspose1d, ops::conv_transpose_options::<1>(c)?)
+    };
+    "nn.LazyConvTranspose2d", LAZY_CONV_TRANSPOSE, |c| {
+        lazy_conv!(c, LazyConvTranspose2d, ops::conv_transpose_options::<2>(c)?)
+    };
+    "nn.LazyConvTranspose3d", LAZY_CONV_TRANSPOSE, |c| {
+        lazy_conv!(c, LazyConvTranspose3d, ops::conv_transpose_options::<3>(c)?)
+    };
     "nn.BatchNorm1d", BATCH_NORM, |c| norm!(c, BatchNorm1d);
     "nn.BatchNorm2d", BATCH_NORM, |c| norm!(c, BatchNorm2d);
     "nn.BatchNorm3d", BATCH_NORM, |c| norm!(c, BatchNorm3d);

@@ -71,7 +71,7 @@ table! {
         let x = c.input_as("dtype")?;
         let dim = c.int::<isize>("dim")?;
         let is_masked = x.eq(f64::NEG_INFINITY)?.all(dim, true)?;
-        x.softmax(dim)?.masked_fill(&is_masked, 0)?
+        x.masked_fill(&is_masked, 0)?.softmax(dim)?.masked_fill(&is_masked, 0)?
     };
     "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu",
         "query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None", |c| {
