@@ -122,7 +122,7 @@ fn a_scaler_goes_on_where_it_was_saved() -> Outcome<()> {
         RusTorchResult::Ok(train.grad_scaler(scaler))
     };
     let mut train = new()?;
-    let mut step = |train: &mut TrainStep<_, _>| -> RusTorchResult<(f64, f64, u64)> {
+    let step = |train: &mut TrainStep<_, _>| -> RusTorchResult<(f64, f64, u64)> {
         let tensors = batch(train.steps())?;
         let loss = train.step(&tensors.iter().collect::<Vec<_>>())?.item()?;
         let scaler = train.scaler().expect("one");
