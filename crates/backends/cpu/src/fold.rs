@@ -1,6 +1,7 @@
 //! Combining many elements: sums, products, the largest and the smallest.
 
 use std::num::Wrapping;
+use std::ops::Add;
 
 use num_complex::Complex;
 use num_traits::{AsPrimitive, Num, Zero};
@@ -86,7 +87,7 @@ macro_rules! addends {
 addends!(i64, i32, i16, i8, u8, u16, u32, u64; f32, f64);
 
 /// A type with an order, NaN being beyond both ends.
-pub(crate) trait Ordered: PartialOrd + Copy + Send + Sync {
+pub(crate) trait Ordered: PartialOrd + Add<Output = Self> + Copy + Send + Sync {
     /// Not above any number.
     const LEAST: Self;
     /// Not below any number.
@@ -95,20 +96,22 @@ pub(crate) trait Ordered: PartialOrd + Copy + Send + Sync {
     /// The larger; NaN where one is NaN.
     #[inline(always)]
     fn larger(self, other: Self) -> Self {
-        if (other > self) | other.is_unordered() {
-            other
-        } else {
-            self
-        }
+        self.unless_nan(other, if other > self { other } else { self })
     }
 
     /// The smaller; NaN where one is NaN.
     #[inline(always)]
     fn smaller(self, other: Self) -> Self {
-        if (other < self) | other.is_unordered() {
-            other
-        } else {
-            self
+        self.unless_nan(other, if other < self { other } else { self })
+    }
+
+    /// `chosen`, or NaN where one is NaN: by a sum, for a choice between what is in memory and something
+    /// else is compiled to stores of some lanes, which AMD's processors do one by one.
+    #[inline(always)]
+    fn unless_nan(self, other: Self, chosen: Self) -> Self {
+        match self.partial_cmp(&other) {
+            None => self + other,
+            Some(_) => chosen,
         }
     }
 
