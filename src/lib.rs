@@ -49,8 +49,8 @@ pub use rustorch_runtime::{
     Absent, AccessCounters, Backend, Copied, Costs, DeviceCapability, DeviceError, DeviceInfo,
     DeviceSelector, DeviceType, Estimate, Executable, Explanation, FailureClass, Fallback,
     FaultStatistics, GpuExecutionStrategy, Hardware, HostBuffer, HostPoolCounters, Loaded,
-    MemoryManager, Moved, OpType, PlanCounters, PoolUsage, Reason, Route, RouteTraffic, Routing,
-    Rules, RunError, Runtime, Storage, Support, TensorInfo, TransferMethod, WorkingMemory,
+    MemoryManager, Moved, NodeNote, OpType, PlanCounters, PoolUsage, Reason, Route, RouteTraffic,
+    Routing, Rules, RunError, Runtime, Storage, Support, TensorInfo, TransferMethod, WorkingMemory,
 };
 pub use rustorch_tensor::*;
 

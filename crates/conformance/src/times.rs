@@ -53,7 +53,7 @@ pub fn check_times(device: Arc<dyn Backend>, fuses: bool) {
     let rows = executable.explain().unwrap();
     assert!(rows.iter().all(|row| row.measured.is_some()), "{rows:?}");
     let ops: Vec<&str> = rows.iter().map(|row| &*row.op).collect();
-    let is_fused = ops == ["linear", "activation, 2 binary", "softmax"];
-    let is_alone = ops == ["linear", "activation", "binary", "softmax"];
+    let is_fused = ops == ["linear", "silu, add, mul", "softmax"];
+    let is_alone = ops == ["linear", "silu", "add", "mul", "softmax"];
     assert!(is_fused || !fuses && is_alone, "{ops:?}");
 }

@@ -132,6 +132,11 @@ pub trait OpDef {
     /// Family of the operation on real numbers; `None` if it only moves data.
     fn op_type(&self) -> Option<OpType>;
 
+    /// PyTorch's name of the function that the operation computes, if it stands for several.
+    fn function(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Types of the results, of which there is at least one, or what is wrong with the operands.
     ///
     /// # Errors
@@ -320,6 +325,11 @@ impl Op {
                 false => e,
             }
         })
+    }
+
+    /// The name of what the operation computes: that of its [function](OpDef::function), or else its own.
+    pub fn function(&self) -> &'static str {
+        self.def().function().unwrap_or_else(|| self.name())
     }
 
     /// The operation's name.

@@ -8,13 +8,13 @@ use quote::{ToTokens, quote};
 use syn::parse::{Parse, ParseStream, Parser, Result};
 use syn::{Attribute, ImplItem, Signature, Token, Visibility, braced};
 
-/// The functions of an `impl` block, or a function alone, note who called them: errors found when
+/// The functions of an `impl` block or of a trait, or a function alone, note who called them: errors found when
 /// their operations are recorded or computed name the function and the line by which the user called
 /// the library. This is for the crates of the project alone that have `rustorch-tensor`'s module `call` at their
 /// root.
 ///
-/// Of an `impl` of a trait these are all functions, else the public ones that return a
-/// `RusTorchResult`, for others record nothing. `#[track_calls(linalg)]` is of functions whose names
+/// Of a trait, and of an `impl` of one, these are all functions that have a body, else the public ones that
+/// return a `RusTorchResult`, for others record nothing. `#[track_calls(linalg)]` is of functions whose names
 /// begin with `linalg.`
 #[proc_macro_attribute]
 pub fn track_calls(module: TokenStream, item: TokenStream) -> TokenStream {
@@ -88,11 +88,11 @@ impl Function {
     }
 }
 
-/// An `impl` block with its functions tracked.
+/// An `impl` block, or a trait, with its functions tracked.
 fn tracked_block(input: ParseStream, prefix: &str) -> Result<Tokens> {
     let (mut header, mut is_of_trait) = (Tokens::new(), false);
     loop {
-        is_of_trait |= input.peek(Token![for]);
+        is_of_trait |= input.peek(Token![for]) || input.peek(Token![trait]);
         match input.parse()? {
             TokenTree::Group(block) if block.delimiter() == proc_macro2::Delimiter::Brace => {
                 let items = |input: ParseStream| tracked_items(input, prefix, is_of_trait);

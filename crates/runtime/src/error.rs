@@ -53,13 +53,14 @@ impl fmt::Display for FailureClass {
 pub struct Call {
     /// The method.
     pub method: &'static str,
-    /// File, line and column of the call.
-    pub location: &'static Location<'static>,
+    /// File, line and column of the call, as far as it tells them: formatting does not.
+    pub location: Option<&'static Location<'static>>,
 }
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}", self.method, self.location)
+        f.write_str(self.method)?;
+        self.location.map_or(Ok(()), |at| write!(f, " at {at}"))
     }
 }
 

@@ -31,7 +31,7 @@ use crate::storage::StorageError;
 use crate::trace::{Known, explain};
 use crate::{
     DeviceBuffer, DeviceError, DeviceType, Explanation, FailureClass, Fallback, HostWork, NoProbe,
-    Probe, Reason, Routing, RunError, Storage,
+    NodeNote, Probe, Reason, Routing, RunError, Storage,
 };
 
 pub use loading::Loaded;
@@ -360,15 +360,15 @@ impl Executable {
     /// # Errors
     /// No device can run some operation.
     pub fn explain(&self) -> Result<Vec<Explanation>, RunError> {
-        self.explain_known(&self.places, &|_| None)
+        self.explain_known(&self.places, &|_| NodeNote::default())
     }
 
-    /// [`Executable::explain`], where more is known of the graph: where its inputs are, and why its nodes are
-    /// pinned.
+    /// [`Executable::explain`], where more is known of the graph: where its inputs are, and what its nodes
+    /// are.
     pub(crate) fn explain_known(
         &self,
         places: &Locations,
-        pinned: &dyn Fn(usize) -> Option<String>,
+        note: &dyn Fn(usize) -> NodeNote,
     ) -> Result<Vec<Explanation>, RunError> {
         let prepared = lock(&self.prepared);
         let epoch = self.devices.journal.epoch();
@@ -376,7 +376,7 @@ impl Executable {
         let known = Known {
             profile: current.map(|p| &p.profile),
             places,
-            pinned,
+            note,
         };
         match current {
             Some(p) => Ok(explain(&p.plan, &self.devices, &known)),

@@ -101,5 +101,5 @@ pub use rustorch_ir::{DeviceType, GpuDevice, OpType};
 pub use sources::Source;
 pub use storage::{Fetched, Storage, WeakStorage};
 pub use system_memory::SystemMemory;
-pub use trace::{Copied, Explanation};
+pub use trace::{Copied, Explanation, NodeNote};
 pub use transfers::{MemoryManager, PoolUsage, RouteTraffic, TransferMethod};

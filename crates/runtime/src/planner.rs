@@ -445,7 +445,7 @@ impl<'a> Planner<'a> {
         let assignment = |origin: SmallVec<[usize; 8]>| {
             let mut assignment = assignments[origin[0]].clone();
             if origin.len() > 1 {
-                let names = origin.iter().map(|&at| graph.nodes()[at].op.name());
+                let names = origin.iter().map(|&at| graph.nodes()[at].op.function());
                 assignment.replaces = names.collect();
                 assignment.parts = origin.iter().map(|&at| assignments[at].origin).collect();
             }
@@ -489,7 +489,7 @@ impl<'a> Planner<'a> {
             Way::Decomposed(parts) => {
                 let reason = match reason {
                     fallback @ Reason::Fallback(_) => fallback,
-                    _ => Reason::Decomposed(node.op.name()),
+                    _ => Reason::Decomposed(node.op.function()),
                 };
                 self.splice(&parts, node, &inputs, device, &reason)
             }

@@ -203,7 +203,7 @@ impl Probe for Whole {
 /// What a launch of these nodes is. What they hand on to each other does not reach memory.
 fn describe(graph: &Graph, nodes: &[usize], device: DeviceType) -> LaunchInfo {
     let all = || nodes.iter().map(|&at| &graph.nodes()[at]);
-    let names: SmallVec<[&'static str; 4]> = all().map(|node| node.op.name()).collect();
+    let names: SmallVec<[&'static str; 4]> = all().map(|node| node.op.function()).collect();
     let work = all().map(|node| Work::of(graph, node));
     let (bytes, macs) = work.fold((0.0, 0.0), |(bytes, macs), work| {
         (bytes + work.bytes, macs + work.macs)
@@ -223,10 +223,10 @@ fn describe(graph: &Graph, nodes: &[usize], device: DeviceType) -> LaunchInfo {
 }
 
 /// Names in order, with how many there are of each.
-pub(crate) fn describe_names(names: &[&'static str]) -> String {
+pub(crate) fn describe_names(names: &[impl AsRef<str> + PartialEq]) -> String {
     let runs = names.chunk_by(|a, b| a == b).map(|run| match run.len() {
-        1 => run[0].to_owned(),
-        n => format!("{n} {}", run[0]),
+        1 => run[0].as_ref().to_owned(),
+        n => format!("{n} {}", run[0].as_ref()),
     });
     runs.collect::<Vec<_>>().join(", ")
 }

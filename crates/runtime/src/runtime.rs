@@ -18,8 +18,8 @@ use crate::storage::StorageError;
 use crate::typical::{alone, typical};
 use crate::{
     Backend, Costs, DeviceCapability, DeviceInfo, DeviceSelector, DeviceType, Explanation,
-    Fallback, Fetched, Hardware, HostBuffer, HostWork, MemoryManager, Observer, OpType, Outline,
-    PlanCounters, Route, Routing, RunError, Source, Span, Storage, TensorInfo,
+    Fallback, Fetched, Hardware, HostBuffer, HostWork, MemoryManager, NodeNote, Observer, OpType,
+    Outline, PlanCounters, Route, Routing, RunError, Source, Span, Storage, TensorInfo,
 };
 
 /// Graphs that were run before.
@@ -261,8 +261,8 @@ impl Runtime {
         Executable::new(self.devices.clone(), graph, routing, Locations::new(), true)
     }
 
-    /// Where each operation of `graph` would go if it were run on these inputs now, and why. Of a node that
-    /// was pinned, `pinned` may say more, by its index.
+    /// Where each operation of `graph` would go if it were run on these inputs now, and why. `note` tells what
+    /// else is known of a node, by its index.
     ///
     /// # Errors
     /// No device can run some operation.
@@ -271,11 +271,11 @@ impl Runtime {
         graph: Graph,
         inputs: &[Storage],
         routing: Routing,
-        pinned: &dyn Fn(usize) -> Option<String>,
+        note: &dyn Fn(usize) -> NodeNote,
     ) -> Result<Vec<Explanation>, RunError> {
         let devices = self.devices.clone();
         let executable = Executable::new(devices, graph, routing, self.places(inputs), false);
-        executable.explain_known(&self.devices.places(inputs), pinned)
+        executable.explain_known(&self.devices.places(inputs), note)
     }
 
     /// Runs `graph` once; its program is remembered for graphs that are equal.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use rustorch_ir::{Node, Role, Signature, TensorType, ValueId};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use crate::costs::work::Workload;
 use crate::devices::Devices;
@@ -18,7 +18,8 @@ use crate::{Costs, DeviceType, TransferMethod};
 /// A row of `explain`: operations that go to one device for one reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// The operation's name; those of all that one launch was seen to compute.
+    /// What is computed, by PyTorch's name, behind that of the method which recorded it, if that has another and
+    /// is known; all that one launch was seen to compute.
     pub op: String,
     /// How many nodes of the plan, or launches of several.
     pub count: usize,
@@ -81,14 +82,23 @@ impl fmt::Display for Copied {
     }
 }
 
+/// What is known of a node by who made its graph.
+#[derive(Clone, Default, Debug)]
+pub struct NodeNote {
+    /// The method that recorded it.
+    pub method: Option<&'static str>,
+    /// Why it is pinned, if it is.
+    pub pinned: Option<String>,
+}
+
 /// What is known of a plan besides.
 pub(crate) struct Known<'a> {
     /// What was timed. Nodes that are launched together are known of that.
     pub(crate) profile: Option<&'a Profile>,
     /// Where the graph's inputs are.
     pub(crate) places: &'a Locations,
-    /// Why a node of the graph as it was given is pinned, by its index.
-    pub(crate) pinned: &'a dyn Fn(usize) -> Option<String>,
+    /// What is known of a node of the graph as it was given, by its index.
+    pub(crate) note: &'a dyn Fn(usize) -> NodeNote,
 }
 
 /// A plan as rows: launches of the same operations, device and reason counted together.
@@ -108,12 +118,18 @@ pub(crate) fn explain(plan: &Plan, devices: &Devices, known: &Known) -> Vec<Expl
             let seconds = launched.iter().map(|&at| workload.seconds(costs, at));
             duration(seconds.sum())
         };
-        let ops: SmallVec<[&'static str; 4]> = nodes().map(|node| node.op.name()).collect();
+        let ops = launched.iter().map(|&at| {
+            let function = plan.graph.nodes()[at].op.function();
+            match (known.note)(plan.assignments[at].origin).method {
+                Some(method) if method != function => format!("{method}: {function}"),
+                _ => function.to_owned(),
+            }
+        });
+        let ops: Vec<String> = ops.collect();
         let written = |s: &Signature| node.op.def().written(s);
         let mut reason = assignment.reason.to_string();
-        if let (Reason::Pinned(_), Some(why)) =
-            (&assignment.reason, (known.pinned)(assignment.origin))
-        {
+        let note = (known.note)(assignment.origin);
+        if let (Reason::Pinned(_), Some(why)) = (&assignment.reason, note.pinned) {
             reason = format!("{reason}, {why}");
         }
         let row = Explanation {

@@ -102,7 +102,7 @@ fn lowered_one(name: &'static str, x: &Tensor) -> RusTorchResult<Tensor> {
     }
     let is_same = |of: &Tensor| {
         let tracks = of.track().zip(x.track());
-        of.value().key() == x.value().key() && tracks.is_some_and(|(a, b)| Arc::ptr_eq(a, b))
+        of.value().key() == x.value().key() && tracks.is_some_and(|(a, b)| Arc::ptr_eq(&a, &b))
     };
     let known = CASTS.with_borrow(|casts| {
         let found = casts.iter().find(|(of, _)| is_same(of));

@@ -24,10 +24,21 @@ pub struct Entered {
 #[inline]
 #[track_caller]
 pub fn enter(method: &'static str) -> Entered {
+    let location = Some(Location::caller());
+    entered_by(Call { method, location })
+}
+
+/// Notes that `method` was called by a part of Rust that does not tell its own caller.
+pub(crate) fn enter_unseen(method: &'static str) -> Entered {
+    let location = None;
+    entered_by(Call { method, location })
+}
+
+#[inline]
+fn entered_by(call: Call) -> Entered {
     let is_outer = CALL.get().is_none();
     if is_outer {
-        let location = Location::caller();
-        CALL.set(Some(Call { method, location }));
+        CALL.set(Some(call));
     }
     Entered { is_outer }
 }
@@ -62,6 +73,6 @@ pub(crate) fn entered() -> Option<Call> {
 /// The user's call that led here; else that of `method` by the line that calls this.
 #[track_caller]
 pub(crate) fn current(method: &'static str) -> Call {
-    let location = Location::caller();
+    let location = Some(Location::caller());
     entered().unwrap_or(Call { method, location })
 }

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 use num_complex::Complex64;
 use rustorch_ir::DType;
 
-use crate::Tensor;
 use crate::error::RusTorchResult;
+use crate::{Tensor, call};
 
 /// Digits after the point.
 const PRECISION: usize = 4;
@@ -22,6 +22,7 @@ const INDENT: usize = 7;
 /// Prints the values, computing them first. What cannot be computed prints its error.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _call = call::enter_unseen("display");
         match Printed::new(self) {
             Ok(printed) => f.write_str(&printed.text()),
             Err(e) => write!(

@@ -1,7 +1,7 @@
 //! Where tensors would be computed, and why.
 
 use rustorch_macros::track_calls;
-use rustorch_runtime::Explanation;
+use rustorch_runtime::{Explanation, NodeNote};
 
 use crate::Tensor;
 use crate::capture::{Capture, Leaves};
@@ -13,7 +13,8 @@ use crate::value::{Pending, Value};
 #[track_calls]
 impl Tensor {
     /// Where the operations that this tensor follows from would be computed now, why there, and which operands have
-    /// to be copied; none, if it is computed. Nothing is computed by asking.
+    /// to be copied; none, if it is computed. Nothing is computed by asking. Operations that a method of another
+    /// name was made of stand behind that: `layer_norm: mean`.
     ///
     /// ```
     /// use rustorch_tensor::tensor;
@@ -21,7 +22,7 @@ impl Tensor {
     /// # fn main() -> rustorch_tensor::RusTorchResult<()> {
     /// let x = tensor![1.0, 2.0].to_device("cpu")?;
     /// let rows = x.exp()?.explain()?;
-    /// assert_eq!(rows[0].to_string(), "unary on cpu: pinned to cpu");
+    /// assert_eq!(rows[0].to_string(), "exp on cpu: pinned to cpu");
     /// # Ok(())
     /// # }
     /// ```
@@ -35,8 +36,14 @@ impl Tensor {
         let leaves = Leaves::of(&history, &runtime)?;
         let capture = Capture::once(&history, &leaves, &[self.value()])?;
         let graph = capture.outline.graph()?;
-        let pinned = |node| operands_apart(leaves.pending(&history, node)?);
-        Ok(runtime.explain(graph, &leaves.storages, routing, &pinned)?)
+        let note = |node| {
+            let recorded = leaves.pending(&history, node);
+            recorded.map_or_else(NodeNote::default, |pending| NodeNote {
+                method: Some(pending.call.method),
+                pinned: operands_apart(pending),
+            })
+        };
+        Ok(runtime.explain(graph, &leaves.storages, routing, &note)?)
     }
 }
 

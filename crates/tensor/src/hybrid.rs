@@ -10,7 +10,7 @@ use rustorch_runtime::{
 
 use crate::devices::{current, global, global_routing, with_runtime};
 use crate::error::{RusTorchError, RusTorchResult};
-use crate::{Tensor, with_device};
+use crate::{Tensor, call, with_device};
 
 /// A [`Runtime`] with a [`Routing`]: which device an operation goes to, and where it goes on
 /// when that fails. Everything it answers is what the planner does.
@@ -165,7 +165,7 @@ pub fn hybrid_operation<R>(
     };
     let mut failure = no_device(op_type, &info);
     for device in runtime.candidates(op_type, &info, routing) {
-        let attempt = || with_device(device, || operation(device));
+        let attempt = || with_device(device, || call::user(|| operation(device)));
         match with_runtime(&runtime, strict, attempt).and_then(|result| result) {
             Err(e) if is_device_error(&e) => failure = e,
             result => return result,

@@ -12,7 +12,7 @@ use rustorch_runtime::{DeviceType, Moment, RunError, Storage};
 
 use smallvec::smallvec;
 
-use crate::autograd::{Track, Tracks, is_grad_enabled, tracks};
+use crate::autograd::{Base, Track, Tracks, is_grad_enabled, tracks};
 use crate::call;
 use crate::devices::{current, runtime};
 use crate::dims::{Integer, IntoShape};
@@ -41,12 +41,15 @@ pub struct Tensor {
     value: Value,
     /// How it was computed, for whom a gradient is wanted of.
     track: Option<Arc<Track>>,
+    /// What it shares with the tensor that it is a view of, or with views of itself.
+    base: OnceLock<Arc<Base>>,
 }
 
 #[track_calls]
 impl Tensor {
     pub(crate) fn of(value: Value, track: Option<Arc<Track>>) -> Self {
-        Self { value, track }
+        let base = OnceLock::new();
+        Self { value, track, base }
     }
 
     /// A tensor whose elements are in memory.
@@ -116,16 +119,29 @@ impl Tensor {
             _ => None,
         };
         let pin = pin_of(inputs);
-        match (seen, tracks) {
-            (Some(view), None) => Ok(Self::ready(ty.dtype, inputs[0].pin(), view)),
+        let result = match (seen, tracks) {
+            (Some(view), None) => Self::ready(ty.dtype, inputs[0].pin(), view),
             (Some(view), Some(tracks)) => {
                 let value = Value::ready(ty.dtype, inputs[0].pin(), view);
                 let pending = recorded(name, op, inputs, pin);
                 let track = Track::result(pending, tracks, &value, &[]);
-                Ok(Self::of(value, Some(track)))
+                Self::of(value, Some(track))
             }
-            (None, tracks) => Self::pending(ty, recorded(name, op, inputs, pin), tracks),
+            (None, tracks) => Self::pending(ty, recorded(name, op, inputs, pin), tracks)?,
+        };
+        match (role, inputs) {
+            (Role::View, [input, ..]) => Ok(result.viewing(input)),
+            _ => Ok(result),
         }
+    }
+
+    /// This handle as a view of another tensor, so that a write through one is known by the other.
+    pub(crate) fn viewing(mut self, viewed: &Self) -> Self {
+        if is_grad_enabled() {
+            let new = || Base::new(&viewed.value, viewed.track.clone());
+            self.base = viewed.base.get_or_init(new).clone().into();
+        }
+        self
     }
 
     /// [`Tensor::apply`] of an operation of `N` results, which are computed together.
@@ -195,14 +211,33 @@ impl Tensor {
 
     pub(crate) fn set_value(&mut self, value: Value) {
         self.value = value;
+        self.base.take();
     }
 
-    pub(crate) fn track(&self) -> Option<&Arc<Track>> {
-        self.track.as_ref()
+    /// Is a gradient wanted of it?
+    #[inline]
+    pub(crate) fn is_tracked(&self) -> bool {
+        match self.base.get().filter(|base| base.is_changed()) {
+            Some(base) => base.track(&self.value, self.track.as_ref()).is_some(),
+            None => self.track.is_some(),
+        }
+    }
+
+    /// How its elements are computed, if a gradient is wanted of it.
+    pub(crate) fn track(&self) -> Option<Arc<Track>> {
+        match self.base.get().filter(|base| base.is_changed()) {
+            Some(base) => base.track(&self.value, self.track.as_ref()),
+            None => self.track.clone(),
+        }
     }
 
     pub(crate) fn set_track(&mut self, track: Option<Arc<Track>>) {
         self.track = track;
+        self.base.take();
+    }
+
+    pub(crate) fn base(&self) -> Option<&Arc<Base>> {
+        self.base.get()
     }
 
     fn pin(&self) -> Option<DeviceType> {
@@ -357,17 +392,29 @@ impl Tensor {
     /// Takes a value whose elements this tensor's have become in its memory. Where nothing is recorded for
     /// gradients, what this handle was computed by stays what it was.
     pub(crate) fn become_updated(&mut self, name: &'static str, updated: Self) {
-        self.track = match self.track.take() {
-            Some(track) if !is_grad_enabled() && !track.is_leaf() => {
-                // Recorded now, as the elements are those of now.
-                let pending = recorded(name, self.same(), &[self], self.pin());
-                let tracks = smallvec![Some(track)];
-                Some(Track::result(pending, tracks, &updated.value, &[]))
-            }
-            track if !is_grad_enabled() => track,
+        let track = match self.track() {
+            track if !is_grad_enabled() => self.still(name, track, &updated.value),
             _ => updated.track,
         };
+        self.set_track(track);
         self.value = updated.value;
+    }
+
+    /// The track of `value`, whose elements were written over since the one that it had: recorded now, as the
+    /// elements are those of now.
+    pub(crate) fn still(
+        &self,
+        name: &'static str,
+        track: Option<Arc<Track>>,
+        value: &Value,
+    ) -> Option<Arc<Track>> {
+        let track = track?;
+        if track.is_leaf() {
+            return Some(track);
+        }
+        let shape = value.ty().shape.clone();
+        let pending = recorded(name, Reshape { shape }.into(), &[self], self.pin());
+        Some(Track::result(pending, smallvec![Some(track)], value, &[]))
     }
 
     /// [`Tensor::dim`] of what counts a tensor of rank 0 as one of one dimension.

@@ -8,7 +8,7 @@ use rustorch_macros::track_calls;
 use rustorch_runtime::Storage;
 
 use crate::Tensor;
-use crate::autograd::{Track, is_grad_enabled};
+use crate::autograd::is_grad_enabled;
 use crate::devices::runtime;
 use crate::dims::Integer;
 use crate::error::{RusTorchResult, require};
@@ -24,13 +24,27 @@ impl Tensor {
     /// The change happens when the result is computed. What was recorded before it reads the old
     /// elements if it is computed before, or together with it, and is an error afterwards. Other
     /// handles on this memory show the new elements once they are there. Memory whose elements were
-    /// lost with a device, and a view of a part of some memory, are written at once; the latter costs as much
-    /// as writing all of that memory.
+    /// lost with a device, and a view of memory that others show, too, are written at once, so that nothing depends
+    /// on what becomes of the view; a part costs as much as writing all of that memory. Gradients of the tensor that
+    /// it is a view of, and of its other views, go through the write.
+    ///
+    /// ```
+    /// # use rustorch_tensor::{RusTorchResult, tensor};
+    /// # fn main() -> RusTorchResult<()> {
+    /// let mut w = tensor![1.0, 2.0];
+    /// w.requires_grad_(true)?;
+    /// let x = tensor![[0.0, 0.0], [5.0, 6.0]];
+    /// x.i(0)?.copy_(&w.square()?)?;
+    /// x.sum_all()?.backward()?;
+    /// assert_eq!(w.grad().expect("x follows from w").to_vec::<f32>()?, [2.0, 4.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// A `source` that cannot be broadcast; a block dtype; elements that lie in one place; outside
-    /// [`no_grad`](crate::no_grad) a leaf that wants a gradient, a view of one, and a view of a part of some memory
-    /// where this tensor or the source wants one.
+    /// [`no_grad`](crate::no_grad) a leaf that wants a gradient, and a view of one; where a gradient is wanted, a view
+    /// of what is not all of its memory, or was written over through another handle since.
     pub fn copy_(&mut self, source: &Self) -> RusTorchResult<&mut Self> {
         const NAME: &str = "copy_";
         if source.value().key() == self.value().key() {
@@ -40,7 +54,10 @@ impl Tensor {
         let lost = lost_memory(self.value());
         let part = match lost {
             Some(_) => None,
-            None => self.prepare_change(NAME)?,
+            None => {
+                let part = self.prepare_change(NAME)?;
+                part.or_else(|| self.shared_view().filter(|_| !source.is_traced()))
+            }
         };
         let shape = self.ty().shape.clone();
         let mut source = Self::apply(NAME, Expand { shape }, &[&source.cast(NAME, self.dtype())?])?;
@@ -64,7 +81,7 @@ impl Tensor {
     /// Fails for a leaf that wants a gradient, and a view of one, where gradients are recorded: what was computed
     /// from it would have another gradient than it says.
     pub(crate) fn require_no_leaf(&self, name: &'static str) -> RusTorchResult<()> {
-        let is_leaf = is_grad_enabled() && self.track().is_some_and(Track::shows_leaf);
+        let is_leaf = is_grad_enabled() && self.track().is_some_and(|track| track.shows_leaf());
         let expected = "a tensor that is neither a parameter nor a view of one, outside no_grad";
         require(name, !is_leaf, expected, "one that wants a gradient")
     }
@@ -127,6 +144,7 @@ impl Tensor {
             State::Pending(pending) if pending.is_update() => return Ok(None),
             State::Pending(_) | State::Ready(_) | State::Scalar(_) => {}
         }
+        self.show_memory()?;
         let view = self.view_of_value()?;
         if view.is_whole(self.dtype()) {
             return Ok(None);
@@ -137,24 +155,58 @@ impl Tensor {
         Ok(Some(view))
     }
 
-    /// Writes `source`, of this shape and dtype, over the part of some memory that this tensor is.
+    /// Computes what this tensor is a view of, where neither was computed, so that both show the same memory.
+    fn show_memory(&self) -> RusTorchResult<()> {
+        if let Some(viewed) = self.value().viewed() {
+            Self::of(viewed, None).eval()?;
+            self.value().show();
+        }
+        Ok(())
+    }
+
+    /// What this tensor shows, if it is a view whose elements others show as well.
+    fn shared_view(&self) -> Option<Arc<View>> {
+        self.value().view().filter(|view| view.is_shared())
+    }
+
+    /// Writes `source`, of this shape and dtype, over the part of some memory that this tensor is, and has
+    /// the tensor that it is a view of computed with that.
     fn write_part(&self, name: &'static str, part: &View, source: &Self) -> RusTorchResult<()> {
-        let is_tracked = self.track().is_some() || source.track().is_some();
-        let expected = "a tensor that is all of its memory, where a gradient is wanted (slice_scatter and its kin \
-                        give the whole tensor with the change)";
-        let got = format_args!("a view {}", self.ty());
-        require(name, !is_tracked || !is_grad_enabled(), expected, got)?;
         let size = self.dtype().size().unwrap_or(1);
         let count = [part.storage.bytes() / size];
         let whole = View::whole(part.storage.clone(), &count.into());
         let mut memory = Self::of(Value::ready(self.dtype(), self.value().pin(), whole), None);
+        let base = self.base();
+        let root = base.and_then(|base| base.root(&part.storage, self.dtype()));
+        let is_tracked = is_grad_enabled() && (self.is_tracked() || source.is_tracked());
+        let expected = "where a gradient is wanted, a view of a tensor that is all of its memory, and was written \
+                        over through none but views since (slice_scatter and its kin give the whole tensor with \
+                        the change)";
+        let got = format_args!("a view {}", self.ty());
+        require(name, !is_tracked || root.is_some(), expected, got)?;
+        let (old, source) = match &root {
+            Some(root) if is_tracked => (root.ravel()?, source.clone()),
+            _ => (memory.clone(), source.detach()),
+        };
         let Layout {
             shape,
             strides,
             offset,
         } = &part.layout;
-        let new = memory.as_strided_scatter(&source.detach(), &shape[..], &strides[..], *offset)?;
-        memory.copy_(&new)?.eval()?;
+        let new = match part.is_whole(self.dtype()) && !old.is_tracked() {
+            true => source.reshape(count)?,
+            false => old.as_strided_scatter(&source, &shape[..], &strides[..], *offset)?,
+        };
+        memory.copy_(&new.detach())?.eval()?;
+        if let Some((base, root)) = base.zip(root) {
+            let track = match is_tracked {
+                true => new.track(),
+                false => root.track(),
+            };
+            if track.is_some() {
+                base.change(&part.storage, memory.still(name, track, root.value()));
+            }
+        }
         Ok(())
     }
 

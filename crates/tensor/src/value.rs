@@ -22,6 +22,16 @@ thread_local! {
 #[derive(Clone)]
 pub(crate) struct Value(Arc<Node>);
 
+/// A value that may be gone; who has this does not keep it.
+pub(crate) struct WeakValue(Weak<Node>);
+
+impl WeakValue {
+    /// The value, if there still is a handle on it.
+    pub(crate) fn upgrade(&self) -> Option<Value> {
+        self.0.upgrade().map(Value)
+    }
+}
+
 pub(crate) struct Node {
     ty: TensorType,
     /// The device that this and what is computed from it are wanted on.
@@ -185,6 +195,8 @@ pub(crate) fn overwrites(op: &Op) -> bool {
 pub(crate) struct View {
     pub(crate) storage: Storage,
     pub(crate) layout: Layout,
+    /// Was it made as a look at another one's elements?
+    is_look: bool,
     origin: Origin,
 }
 
@@ -204,6 +216,7 @@ impl View {
         Self {
             storage,
             layout,
+            is_look: false,
             origin: Origin::default(),
         }
     }
@@ -224,6 +237,7 @@ impl View {
         Self {
             storage,
             layout,
+            is_look: true,
             origin,
         }
     }
@@ -242,6 +256,11 @@ impl View {
     /// Are its elements those that were there at a moment?
     pub(crate) fn is_of(&self, moment: Moment) -> bool {
         self.storage.overwritten() <= moment
+    }
+
+    /// Is it a look at elements that somebody else may show as well?
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_look && self.storage.handles() > 1
     }
 
     /// Does the view show all of its storage in row-major order, as `dtype`?
@@ -387,6 +406,40 @@ impl Value {
         }
     }
 
+    /// What it is a view of, if it is one that was not computed.
+    pub(crate) fn viewed(&self) -> Option<Self> {
+        let views = self.pending_views();
+        views.last().map(|(_, pending)| pending.inputs[0].clone())
+    }
+
+    /// Becomes a look at what it is a view of, if that is in memory.
+    pub(crate) fn show(&self) {
+        for (view, pending) in self.pending_views().iter().rev() {
+            let viewed = pending.inputs[0].view();
+            // What strides cannot show is a copy.
+            let Some(seen) = viewed.and_then(|viewed| viewed.seen(&pending.op)) else {
+                break;
+            };
+            view.store(seen);
+        }
+    }
+
+    /// This value and what it shows, as far as those are views that were not computed, on the same device.
+    fn pending_views(&self) -> Vec<(Self, Arc<Pending>)> {
+        let (mut value, mut views) = (self.clone(), Vec::new());
+        let is_view = |pending: &Arc<Pending>| {
+            let viewed = pending.inputs.first();
+            let is_here = viewed.is_some_and(|viewed| viewed.pin() == pending.pin);
+            is_here && pending.op.def().role() == Role::View
+        };
+        while let Some(pending) = value.pending().filter(is_view) {
+            let viewed = pending.inputs[0].clone();
+            views.push((value, pending));
+            value = viewed;
+        }
+        views
+    }
+
     /// Puts the value in memory in the place of its history.
     pub(crate) fn store(&self, view: impl Into<Arc<View>>) {
         let mut state = self.lock();
@@ -430,6 +483,11 @@ impl Value {
     /// Which result it is of the operation that computes it.
     pub(crate) fn result(&self) -> usize {
         self.0.result
+    }
+
+    /// The same value, which this keeps nobody from dropping.
+    pub(crate) fn downgrade(&self) -> WeakValue {
+        WeakValue(Arc::downgrade(&self.0))
     }
 
     /// Tells this value from others.

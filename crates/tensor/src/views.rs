@@ -180,7 +180,7 @@ impl Tensor {
             self.wrap_dim("transpose", b)?,
         );
         if a == b {
-            return Ok(self.clone());
+            return Ok(self.clone().viewing(self));
         }
         let mut dims: smallvec::SmallVec<[usize; 6]> = (0..self.rank()).collect();
         dims.swap(a, b);
@@ -291,7 +291,7 @@ impl Tensor {
         require("t", self.rank() <= 2, "rank 2 or less", self.ty())?;
         match self.rank() {
             2 => self.transpose(0, 1),
-            _ => Ok(self.clone()),
+            _ => Ok(self.clone().viewing(self)),
         }
     }
 
@@ -415,7 +415,7 @@ impl Tensor {
             check_type(name, &TensorType::new(layout.shape.clone(), self.dtype()))?;
             Ok(layout)
         };
-        let in_memory = self.value().view().filter(|_| self.track().is_none());
+        let in_memory = self.value().view().filter(|_| !self.is_tracked());
         let Some(view) = in_memory else {
             let layout = checked(&Layout::contiguous(&self.ty().shape))?;
             return Self::apply(name, AsStrided { layout }, &[&self.ravel()?]);
@@ -430,7 +430,7 @@ impl Tensor {
             got,
         )?;
         let value = Value::ready(self.dtype(), self.value().pin(), view.seen_as(layout));
-        Ok(Self::of(value, None))
+        Ok(Self::of(value, None).viewing(self))
     }
 
     /// Windows of `size` indices of `dim`, `step` apart: their number is the size of `dim`, and

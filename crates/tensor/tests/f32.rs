@@ -355,7 +355,7 @@ fn the_f32_hybrid_runs_on_core_ml_and_metal_without_a_copy() -> Outcome {
     let report = executor.execute(&[&y])?;
     let expected_places = [
         ("conv2d", COREML),
-        ("activation", COREML),
+        ("relu", COREML),
         ("linear", METAL),
         ("layer_norm", CPU),
         ("matmul", CPU),
@@ -444,7 +444,7 @@ fn operations_go_where_the_rules_say() -> Outcome {
     let report = executor.execute(&[&y])?;
     let expected_places = [
         ("conv2d", COREML),
-        ("activation", COREML),
+        ("relu", COREML),
         ("linear", METAL),
         ("layer_norm", CPU),
         // 640 elements.

@@ -44,6 +44,15 @@ impl OpDef for Activation {
         Some(OpType::Activation)
     }
 
+    fn function(&self) -> Option<&'static str> {
+        Some(match self.kind {
+            ActivationKind::Relu => "relu",
+            ActivationKind::Sigmoid => "sigmoid",
+            ActivationKind::Silu => "silu",
+            ActivationKind::Gelu | ActivationKind::GeluTanh => "gelu",
+        })
+    }
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_float(Self::NAME, x)?;

@@ -22,6 +22,13 @@ impl OpDef for ArgReduce {
         Some(OpType::Reduction)
     }
 
+    fn function(&self) -> Option<&'static str> {
+        Some(match self.largest {
+            true => "argmax",
+            false => "argmin",
+        })
+    }
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         let ordered = x.dtype.is_float() || x.dtype.is_int();

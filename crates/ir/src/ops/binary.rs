@@ -137,6 +137,30 @@ functions! {
 }
 
 impl BinaryOp {
+    /// PyTorch's name of the function.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Sub => "sub",
+            Self::Mul => "mul",
+            Self::Div => "div",
+            Self::FloorDivide => "floor_divide",
+            Self::Remainder => "remainder",
+            Self::Pow => "pow",
+            Self::Maximum => "maximum",
+            Self::Minimum => "minimum",
+            Self::And => "bitwise_and",
+            Self::Or => "bitwise_or",
+            Self::Xor => "bitwise_xor",
+            Self::ShiftLeft => "bitwise_left_shift",
+            Self::ShiftRight => "bitwise_right_shift",
+            Self::Gcd => "gcd",
+            Self::NextAfter => "nextafter",
+            Self::Complex => "complex",
+            other => other.defined().map_or(Binary::NAME, |(_, symbol)| symbol),
+        }
+    }
+
     /// Is the function defined for elements of `dtype`?
     pub fn accepts(self, dtype: DType) -> bool {
         let real = dtype.is_float() || dtype.is_int();
@@ -192,6 +216,10 @@ impl OpDef for Binary {
             BinaryOp::Complex => OpType::ComplexMath,
             _ => OpType::Activation,
         })
+    }
+
+    fn function(&self) -> Option<&'static str> {
+        Some(self.op.name())
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

@@ -47,6 +47,17 @@ impl OpDef for Compare {
         Some(OpType::Activation)
     }
 
+    fn function(&self) -> Option<&'static str> {
+        Some(match self.op {
+            CompareOp::Eq => "eq",
+            CompareOp::Ne => "ne",
+            CompareOp::Lt => "lt",
+            CompareOp::Le => "le",
+            CompareOp::Gt => "gt",
+            CompareOp::Ge => "ge",
+        })
+    }
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [a, b] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, a, b)?;

@@ -44,6 +44,13 @@ impl OpDef for Pool2d {
         Some(OpType::Convolution)
     }
 
+    fn function(&self) -> Option<&'static str> {
+        Some(match self.kind {
+            PoolKind::Max => "max_pool2d",
+            PoolKind::Average => "avg_pool2d",
+        })
+    }
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         require_float(Self::NAME, x)?;

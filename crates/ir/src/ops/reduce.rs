@@ -110,6 +110,15 @@ impl OpDef for Reduce {
         Some(OpType::Reduction)
     }
 
+    fn function(&self) -> Option<&'static str> {
+        Some(match self.op {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Prod => "prod",
+            ReduceOp::Max => "amax",
+            ReduceOp::Min => "amin",
+        })
+    }
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         let expected = "a dtype that it is defined for";

@@ -70,6 +70,16 @@ impl OpDef for Scan {
         Some(OpType::Reduction)
     }
 
+    fn function(&self) -> Option<&'static str> {
+        Some(match self.op {
+            ScanOp::Sum => "cumsum",
+            ScanOp::Prod => "cumprod",
+            ScanOp::Max => "cummax",
+            ScanOp::Min => "cummin",
+            ScanOp::LogSumExp => "logcumsumexp",
+        })
+    }
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [x] = operands(Self::NAME, inputs)?;
         let expected = "a dtype that it is defined for";

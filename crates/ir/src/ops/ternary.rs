@@ -39,6 +39,13 @@ impl OpDef for Ternary {
         Some(OpType::Activation)
     }
 
+    fn function(&self) -> Option<&'static str> {
+        Some(match self.op {
+            TernaryOp::Clamp => "clamp",
+            TernaryOp::Lerp => "lerp",
+        })
+    }
+
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
         let [a, b, c] = operands(Self::NAME, inputs)?;
         require_same(Self::NAME, a, b)?;

@@ -176,6 +176,35 @@ functions! {
 }
 
 impl UnaryOp {
+    /// PyTorch's name of the function.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Neg => "neg",
+            Self::Abs => "abs",
+            Self::Sign => "sign",
+            Self::Exp => "exp",
+            Self::Log => "log",
+            Self::Sqrt => "sqrt",
+            Self::Rsqrt => "rsqrt",
+            Self::Reciprocal => "reciprocal",
+            Self::Sin => "sin",
+            Self::Cos => "cos",
+            Self::Tan => "tan",
+            Self::Tanh => "tanh",
+            Self::Erf => "erf",
+            Self::Floor => "floor",
+            Self::Ceil => "ceil",
+            Self::Round => "round",
+            Self::Trunc => "trunc",
+            Self::IsNan => "isnan",
+            Self::Not => "logical_not",
+            Self::Conj => "conj",
+            Self::Real => "real",
+            Self::Imag => "imag",
+            other => other.defined().map_or(Unary::NAME, |(_, symbol)| symbol),
+        }
+    }
+
     /// Is the function defined for elements of `dtype`?
     pub fn accepts(self, dtype: DType) -> bool {
         match self {
@@ -230,6 +259,10 @@ impl OpDef for Unary {
             UnaryOp::Conj | UnaryOp::Real | UnaryOp::Imag => OpType::ComplexMath,
             _ => OpType::Activation,
         })
+    }
+
+    fn function(&self) -> Option<&'static str> {
+        Some(self.op.name())
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {

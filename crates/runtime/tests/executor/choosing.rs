@@ -281,7 +281,7 @@ fn the_f32_hybrid_keeps_state_where_products_read_it() {
     g.output(state);
     let rows = explain(&mac(), &g, Routing::F32_HYBRID);
     let places: Vec<_> = rows.iter().map(|r| (r.op.as_str(), r.device)).collect();
-    let expected = [("reduce", DeviceType::Cpu), ("update_slice", METAL)];
+    let expected = [("sum", DeviceType::Cpu), ("update_slice", METAL)];
     assert_eq!(places, expected);
 }
 
@@ -315,11 +315,11 @@ fn the_mac_hybrid_goes_by_the_operation() {
     let mac = mac();
     let by_operation = [
         ("conv2d", COREML),
-        ("reduce", COREML),
+        ("sum", COREML),
         ("matmul", METAL),
         ("rms_norm", METAL),
-        ("reduce", METAL),
-        ("unary", COREML),
+        ("sum", METAL),
+        ("neg", COREML),
     ];
     let by_operation = by_operation.map(|(op, device)| (op.to_owned(), device));
     let hybrid = Routing::MAC_HYBRID;
@@ -538,7 +538,7 @@ fn what_moves_data_goes_with_its_operand() {
         .map(|r| (r.op.as_str(), r.device, &r.reason[..]))
         .collect();
     let expected = [
-        ("unary", METAL, "first in the chain"),
+        ("neg", METAL, "first in the chain"),
         ("cast", METAL, "where its neighbour is"),
     ];
     assert_eq!(rows, expected);

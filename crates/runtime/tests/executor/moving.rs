@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use rustorch_ir::ops::{Cast, UpdateSlice};
 use rustorch_ir::{DType, Graph, TensorType};
 use rustorch_runtime::{
-    DeviceType, HostBuffer, Moved, Routing, RunError, Runtime, Storage, TransferMethod,
+    DeviceType, HostBuffer, Moved, NodeNote, Routing, RunError, Runtime, Storage, TransferMethod,
 };
 
 use crate::fake::{Fake, cpu};
@@ -333,7 +333,7 @@ fn explanations_tell_what_has_to_move() {
     assert_eq!(moved, [(DeviceType::Cpu, 0), (GPU, 32)]);
     assert_eq!(
         rows[1].to_string(),
-        "unary on opencl:0: pinned to opencl:0; copied there: operand 0, f32[8], from cpu"
+        "exp on opencl:0: pinned to opencl:0; copied there: operand 0, f32[8], from cpu"
     );
     let rows = runtime.prepare(graph(8, neg), on(GPU)).explain().unwrap();
     assert_eq!(rows[0].moved(), 32);
@@ -342,11 +342,14 @@ fn explanations_tell_what_has_to_move() {
     runtime.place(&input, GPU).unwrap();
     let mut g = graph(8, neg);
     for device in [GPU, DeviceType::Cpu] {
-        let told = format!("unary on {device}: pinned to {device}, as node 0 is");
+        let told = format!("opposite: neg on {device}: pinned to {device}, as node 0 is");
         g.pin(g.outputs()[0], Some(device));
-        let why = |node| Some(format!("as node {node} is"));
+        let note = |node| NodeNote {
+            method: Some("opposite"),
+            pinned: Some(format!("as node {node} is")),
+        };
         let inputs = std::slice::from_ref(&input);
-        let rows = runtime.explain(g.clone(), inputs, Routing::AUTO, &why);
+        let rows = runtime.explain(g.clone(), inputs, Routing::AUTO, &note);
         assert_eq!(rows.unwrap()[0].to_string(), told);
     }
 }

@@ -86,7 +86,7 @@ fn a_graph_goes_in_parts_where_that_takes_less() {
     assert!(planned.mul_f64(TIE) < best, "{planned:?} of {best:?}");
     let rows = executable.explain().unwrap();
     let places: Vec<_> = rows.iter().map(|row| (&row.op[..], row.device)).collect();
-    assert_eq!(places, [("matmul", GPU), ("unary", CPU)]);
+    assert_eq!(places, [("matmul", GPU), ("neg", CPU)]);
     // The choice and what else there was, best first.
     let why = &rows[0].reason;
     assert!(why.starts_with("measured: "), "{why}");
@@ -147,7 +147,7 @@ fn a_state_stays_with_who_updates_it() {
         let executable = runtime.prepare(g, Routing::AUTO).with_fresh_inputs(0);
         let rows = executable.explain().unwrap();
         let device = |op: &str| rows.iter().find(|row| row.op == op).unwrap().device;
-        [device("matmul"), device("unary")]
+        [device("matmul"), device("neg")]
     };
     assert_eq!(devices(false), [GPU, CPU]);
     assert_eq!(devices(true), [CPU, CPU]);

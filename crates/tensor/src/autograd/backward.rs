@@ -77,7 +77,7 @@ impl<'a> Walk<'a> {
     fn run(mut self) -> RusTorchResult<Vec<Option<Tensor>>> {
         for (output, cotangent) in &self.request.outputs {
             if let Some(track) = output.track() {
-                self.begin(track, cotangent.clone())?;
+                self.begin(&track, cotangent.clone())?;
             }
         }
         while let Some((_, node)) = self.visited.pop_last() {
@@ -226,7 +226,7 @@ impl<'a> Walk<'a> {
                 let result = enable_grad(|| f())?;
                 if let (Some(track), Some(cotangent)) = (result.track(), node.cotangents[0].take())
                 {
-                    self.begin(track, cotangent)?;
+                    self.begin(&track, cotangent)?;
                 }
             }
             Step::Operation(pending) if node.needed.contains(&true) => {

@@ -186,7 +186,7 @@ impl Tensor {
     /// Is a gradient wanted? As in PyTorch, results want one if an operand does. Such a handle
     /// keeps how it was computed, see [`Tensor::recorded`].
     pub fn requires_grad(&self) -> bool {
-        self.track().is_some()
+        self.is_tracked()
     }
 
     /// Says whether a gradient is wanted of this handle, its later clones, and what is computed from
@@ -316,11 +316,11 @@ impl Tensor {
     ) -> RusTorchResult<HookHandle> {
         let track = self.require_track("register_hook")?;
         let number = track.add_hook(Arc::new(hook));
-        let track = Arc::downgrade(track);
+        let track = Arc::downgrade(&track);
         Ok(HookHandle { track, number })
     }
 
-    fn require_track(&self, name: &'static str) -> RusTorchResult<&Arc<Track>> {
+    fn require_track(&self, name: &'static str) -> RusTorchResult<Arc<Track>> {
         let expected = "a tensor that requires a gradient";
         let none = || {
             OpError::new(

@@ -9,21 +9,25 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `track.rs` | what a tracked handle keeps |
+//! | `base.rs` | what handles on a tensor and on views of it share, where those are written over |
 //! | `backward.rs` | the way back through a history |
 //! | `gradients.rs` | `backward`, `grad`, hooks |
 //! | `functional.rs` | derivatives of functions: `vjp`, `jvp`, Jacobians |
 
 mod backward;
+mod base;
 mod functional;
 mod gradients;
 mod track;
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use rustorch_ir::DType;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+pub(crate) use base::Base;
 pub use functional::{hessian, jacobian, jvp, vjp};
 pub use gradients::{GradOptions, HookHandle, grad, grad_with};
 pub use track::Recorded;
@@ -71,18 +75,18 @@ pub(crate) fn tracks(
     inputs: &[&Tensor],
     dtype: DType,
 ) -> RusTorchResult<Option<Tracks>> {
-    let is_tracked = inputs.iter().any(|input| input.track().is_some());
+    let is_tracked = inputs.iter().any(|input| input.is_tracked());
     if !is_tracked || !dtype.has_gradient() || !is_grad_enabled() {
         return Ok(None);
     }
-    let is_as_tracked = |input: &&Tensor| {
-        let computed = input.track().filter(|track| !track.is_leaf());
+    let tracks: Tracks = inputs.iter().map(|input| input.track()).collect();
+    let is_as_tracked = |(input, track): (&&Tensor, &Option<Arc<Track>>)| {
+        let computed = track.as_ref().filter(|track| !track.is_leaf());
         computed.is_none_or(|track| input.value().is_of(track.id().0))
     };
     let expected = "operands that want a gradient as they were computed";
     let got = "one that was written over since, through another handle on its memory (go on with that handle)";
-    require(name, inputs.iter().all(is_as_tracked), expected, got)?;
-    Ok(Some(
-        inputs.iter().map(|input| input.track().cloned()).collect(),
-    ))
+    let are_as_tracked = inputs.iter().zip(&tracks).all(is_as_tracked);
+    require(name, are_as_tracked, expected, got)?;
+    Ok(Some(tracks))
 }

@@ -107,7 +107,7 @@ impl Track {
     ) -> Arc<Self> {
         let record = Record {
             step: Step::Again(Arc::new(f)),
-            inputs: inputs.iter().map(|input| input.track().cloned()).collect(),
+            inputs: inputs.iter().map(|input| input.track()).collect(),
             results: vec![result.value().clone()],
         };
         Self::new((Moment::next(), 0), Some(record))

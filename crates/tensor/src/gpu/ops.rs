@@ -84,6 +84,7 @@ impl GpuLinearAlgebra for Tensor {
 }
 
 /// Reductions that prefer a GPU: along one dimension, which goes, or over all.
+#[track_calls]
 pub trait GpuReduction {
     /// [`gpu_reduce`] to anything.
     ///

@@ -116,7 +116,7 @@ impl Located {
             .count();
         require(name, ellipses <= 1, "at most one ellipsis", ellipses)?;
         let (steps, choices) = (Vec::new(), Vec::new());
-        let part = x.clone();
+        let part = x.clone().viewing(x);
         let mut located = Self {
             steps,
             part,

@@ -159,20 +159,20 @@ fn explanations_tell_which_operand_decided() -> Outcome {
         let rows = [
             (
                 (&there + &here)?,
-                "binary on reference: pinned to reference, where operand 0 was moved, the first of \
+                "add on reference: pinned to reference, where operand 0 was moved, the first of \
                  several (operand 1 to cpu)",
                 SECOND,
             ),
             (
                 (&here + &there)?,
-                "binary on cpu: pinned to cpu, where operand 0 was moved, the first of several \
+                "add on cpu: pinned to cpu, where operand 0 was moved, the first of several \
                  (operand 1 to reference)",
                 CPU,
             ),
             // What nobody moved comes along.
             (
                 (&b + &there)?,
-                "binary on reference: pinned to reference",
+                "add on reference: pinned to reference",
                 SECOND,
             ),
         ];

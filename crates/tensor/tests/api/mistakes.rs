@@ -2,10 +2,13 @@
 //! it got.
 
 use rustorch_ir::DType;
-use rustorch_runtime::DeviceType;
+use rustorch_runtime::{DeviceType, OpType};
 use rustorch_tensor::autograd::jacobian;
 use rustorch_tensor::nn::CrossEntropyOptions;
-use rustorch_tensor::{RusTorchResult, Tensor, checkpoint, linalg, tensor, with_device};
+use rustorch_tensor::{
+    GpuLinearAlgebra, GpuReduction, RusTorchResult, Tensor, checkpoint, hybrid_operation, linalg,
+    tensor, with_device,
+};
 
 use crate::{Outcome, error};
 
@@ -169,8 +172,24 @@ fn mistakes_are_told_with_the_line_that_made_them() {
 }
 
 #[test]
+fn printing_tells_no_line_of_the_library() -> Outcome {
+    let x = Tensor::placeholder([2], DType::F32)?;
+    let printed = x.to_string();
+    assert!(
+        printed.starts_with("tensor(<display: eval: expected values: a placeholder"),
+        "{printed}"
+    );
+    // What was recorded before knows its line.
+    let (line, late) = (line!(), tensor![1.0, 2.0].index_select(0, &tensor![7])?);
+    let place = format!("tensor(<index_select at {}:{line}:", file!());
+    assert!(late.to_string().starts_with(&place), "{late}");
+    Ok(())
+}
+
+#[test]
 fn mistakes_in_closures_are_told_with_their_lines() {
     const CPU: DeviceType = DeviceType::Cpu;
+    const OP: OpType = OpType::LinearAlgebra;
     let (a, b) = (tensor![[1.0, 2.0, 3.0]], tensor![[1.0, 2.0]]);
     let c = b.clone();
     let line = line!() + 2;
@@ -178,6 +197,10 @@ fn mistakes_in_closures_are_told_with_their_lines() {
         ("matmul", checkpoint(move |x| x[0].matmul(&c), &[&a])),
         ("matmul", jacobian(|x| x.matmul(&b), &a)),
         ("matmul", with_device(CPU, || a.matmul(&b)).flatten()),
+        ("matmul", hybrid_operation(OP, &a, |_| a.matmul(&b))),
+        ("gpu_sum: sum", a.gpu_sum(Some(5))),
+        ("gpu_var: var", a.gpu_var(Some(5))),
+        ("gpu_matmul: matmul", a.gpu_matmul(&b)),
     ];
     assert_told(line, rows);
     // What comes behind such a call is the user's again.

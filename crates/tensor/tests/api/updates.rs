@@ -1,7 +1,7 @@
 //! Tensors whose memory is written over.
 
 use rustorch_ir::DType;
-use rustorch_tensor::{Tensor, Trace, eval_all, no_grad, tensor};
+use rustorch_tensor::{RusTorchResult, Tensor, Trace, autograd, eval_all, no_grad, tensor};
 
 use super::{Outcome, error};
 
@@ -149,9 +149,13 @@ fn what_cannot_be_written_over_says_so() -> Outcome {
             assert!(refused.contains(why), "{refused}");
         }
     }
-    let whole = x.mul(2)?.eval()?.clone();
+    // A view of what is itself a part.
+    let all = tensor![1.0, 2.0];
+    let whole = no_grad(|| all.narrow(0, 0, 1))?;
     let mut part = whole.narrow(0, 0, 1)?;
-    assert!(error(part.add_(1).map(|_| ())).contains("where a gradient is wanted"));
+    assert!(
+        error(part.add_(&x.narrow(0, 0, 1)?).map(|_| ())).contains("where a gradient is wanted")
+    );
     assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0]);
     Ok(())
 }
@@ -251,6 +255,127 @@ fn gradients_go_through_changes_in_place() -> Outcome {
     let loss = y.sum_all()?;
     loss.backward()?;
     assert_eq!((loss.item()?, gradient(&w)?), (2.0, vec![3.0; 2]));
+    Ok(())
+}
+
+/// A leaf that wants a gradient.
+fn leaf(numbers: &[f32]) -> RusTorchResult<Tensor> {
+    let mut leaf = Tensor::from_slice(numbers, numbers.len())?;
+    leaf.requires_grad_(true).cloned()
+}
+
+fn gradient(x: &Tensor) -> RusTorchResult<Vec<f32>> {
+    x.grad().expect("a gradient").to_vec()
+}
+
+#[test]
+fn gradients_go_through_writes_over_views() -> Outcome {
+    // What PyTorch gives for these: the tensor itself, another view of it, and the view that was written.
+    let w = leaf(&[1.0, 2.0, 3.0, 4.0])?;
+    let x = (&w * 2.0)?.reshape((2, 2))?;
+    let (mut row, column) = (x.i(0)?, x.i((.., 1))?);
+    row.mul_(3)?.exp_()?;
+    let e = [6f32.exp(), 12f32.exp()];
+    crate::assert_close(&x.ravel()?, &[e[0], e[1], 6.0, 8.0]);
+    let loss = (x.sum_all()? + (&column * 10)?.sum_all()?)?;
+    (loss + row.sum_all()?)?.backward()?;
+    crate::assert_close(
+        &w.grad().expect("one"),
+        &[12.0 * e[0], 72.0 * e[1], 2.0, 22.0],
+    );
+    // A tensor that wanted no gradient is filled row by row.
+    let (w, out) = (
+        leaf(&[1.0, 2.0])?,
+        Tensor::zeros([3, 2], DType::F32)?.eval()?.clone(),
+    );
+    for i in 0..3 {
+        out.i(i)?.copy_(&w.pow(i)?)?;
+    }
+    assert!(out.requires_grad() && !out.is_leaf());
+    assert_eq!(out.to_vec::<f32>()?, [1.0, 1.0, 1.0, 2.0, 1.0, 4.0]);
+    (&out * tensor![[1.0], [10.0], [100.0]])?
+        .sum_all()?
+        .backward()?;
+    assert_eq!(gradient(&w)?, [210.0, 410.0]);
+    // What is written over later has no part in it, and neither has what was computed before.
+    let (a, b) = (leaf(&[1.0, 2.0, 3.0])?, leaf(&[5.0, 7.0])?);
+    let x = a.mul(2)?;
+    let before = x.sum_all()?.eval()?.clone();
+    x.narrow(0, 1, 2)?.copy_(&b)?;
+    x.narrow(0, 2, 1)?.zero_()?;
+    (before + x.square()?.sum_all()?)?.backward()?;
+    assert_eq!(
+        (gradient(&a)?, gradient(&b)?),
+        (vec![10.0, 2.0, 2.0], vec![10.0, 0.0])
+    );
+    // By strides, through a view of a view, and of a view that shows all.
+    let w = leaf(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+    let x = w.mul(1)?;
+    x.reshape((2, 3))?
+        .t()?
+        .narrow(0, 1, 2)?
+        .mul_(tensor![[2.0, 3.0], [4.0, 5.0]])?;
+    x.view((3, 2))?.add_(1)?.mul_(10)?;
+    assert_eq!(x.to_vec::<f32>()?, [20.0, 50.0, 130.0, 50.0, 160.0, 310.0]);
+    x.sum_all()?.backward()?;
+    assert_eq!(gradient(&w)?, [10.0, 20.0, 40.0, 10.0, 30.0, 50.0]);
+    Ok(())
+}
+
+#[test]
+fn gradients_of_views_are_asked_for_by_them() -> Outcome {
+    let w = leaf(&[1.0, 2.0, 3.0])?;
+    let x = w.mul(1)?;
+    let (first, rest) = (x.narrow(0, 0, 1)?, x.narrow(0, 1, 2)?);
+    x.narrow(0, 0, 2)?.mul_(5)?;
+    let loss = ((&first * 2)?.sum_all()? + rest.square()?.sum_all()?)?;
+    let slopes = autograd::grad(&[&loss], &[&first, &rest, &w])?;
+    let slopes: Vec<Vec<f32>> = slopes
+        .iter()
+        .map(Tensor::to_vec)
+        .collect::<Result<_, _>>()?;
+    assert_eq!(slopes, [vec![2.0], vec![20.0, 6.0], vec![10.0, 100.0, 6.0]]);
+    // A rule that reads what was written over says so.
+    let x = w.exp()?;
+    let total = x.sum_all()?;
+    total.eval()?;
+    x.narrow(0, 0, 1)?.zero_()?;
+    assert!(error(total.backward()).contains(STALE));
+    // Without gradients recorded, what it was computed by stays.
+    let (w, c) = (leaf(&[1.0, 2.0])?, leaf(&[3.0, 4.0])?);
+    let x = w.mul(&c)?;
+    let y = x.i(0)?;
+    no_grad(|| y.clone().fill_(9).map(|_| ()))?;
+    (x.sum_all()? + y)?.sum_all()?.backward()?;
+    assert_eq!(gradient(&w)?, [6.0, 4.0]);
+    // So does a leaf.
+    let view = w.i(1)?;
+    no_grad(|| view.clone().fill_(8).map(|_| ()))?;
+    view.square()?.backward()?;
+    assert_eq!(gradient(&w)?, [6.0, 20.0]);
+    Ok(())
+}
+
+#[test]
+fn what_a_view_wrote_stays_when_it_goes() -> Outcome {
+    let x = tensor![1.0, 2.0, 3.0, 4.0];
+    x.view((2, 2))?.add_(1)?;
+    assert_eq!(x.to_vec::<f32>()?, [2.0, 3.0, 4.0, 5.0]);
+    no_grad(|| x.reshape((4, 1))?.mul_(2).map(|_| ()))?;
+    x.as_strided((2, 2), (1, 2), 0)?
+        .sub_(tensor![[0.0, 4.0], [0.0, 4.0]])?;
+    assert_eq!(x.to_vec::<f32>()?, [4.0, 6.0, 4.0, 6.0]);
+    // What was not computed yet is, constants, too.
+    let ones = Tensor::ones([2, 2], DType::F32)?;
+    ones.i(0)?.zero_()?;
+    ones.t()?.i(1)?.add_(5)?;
+    assert_eq!(ones.to_vec::<f32>()?, [0.0, 5.0, 1.0, 6.0]);
+    let y = x.add(1)?;
+    let z = y.mul(10)?;
+    z.eval()?;
+    y.view(-1)?.zero_()?;
+    assert_eq!(y.to_vec::<f32>()?, [0.0; 4]);
+    assert_eq!(z.to_vec::<f32>()?, [50.0, 70.0, 50.0, 70.0]);
     Ok(())
 }
 
