@@ -259,15 +259,14 @@ pub(crate) fn explain_places_every_operation() {
         );
         for operation in operations {
             assert_eq!(operation["device"], "reference", "{operation}");
-            assert!(
-                !operation["reason"].as_str().unwrap().is_empty(),
-                "{operation}"
-            );
-            assert!(
-                operation["expected_us"].as_f64().unwrap() > 0.0
-                    && operation["measured_us"].as_f64().unwrap() > 0.0,
-                "{operation}"
-            );
+            let reason = operation["reason"].as_str().unwrap();
+            assert!(!reason.is_empty(), "{operation}");
+            // A part within a chain of elementwise operations reads and writes no memory: nothing is
+            // expected of it by itself.
+            let [expected, measured] =
+                ["expected_us", "measured_us"].map(|key| operation[key].as_f64().unwrap());
+            let is_part = reason.starts_with("part of ");
+            assert!((expected > 0.0 || is_part) && measured > 0.0, "{operation}");
             assert_eq!(operation["moved_bytes"], 0, "{operation}");
         }
     }
