@@ -1,23 +1,36 @@
 #!/usr/bin/env bash
 # Lints and documents the program for Apple silicon, and lints the libraries for iOS, on any machine:
-# that needs neither a linker nor a Mac, only the standard library for each.
+# that needs neither a linker nor a Mac, only the standard library for each. `mac`, `documents` or `ios`
+# does one of the three.
 #
-# With arguments: cargo's, to lint that alone, as in `scripts/check-apple.sh -p rustorch-metal`.
+# With other arguments: cargo's, to lint that alone, as in `scripts/check-apple.sh -p rustorch-metal`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib-target.sh
 
-use_target aarch64-apple-darwin
-
-if (($#)); then
-    "${clippy[@]}" "${target_args[@]}" "$@" -- -D warnings
-    exit
-fi
 crates=(-p rustorch -p rustorch-metal -p rustorch-coreml)
-"${clippy[@]}" "${target_args[@]}" -p rustorch-cli "${crates[@]}" -p rustorch-coreml-emulator \
-    -- -D warnings
-RUSTDOCFLAGS="-D warnings" cargo doc "${target_args[@]}" --no-deps \
-    -p rustorch-cli -p rustorch-tensor "${crates[@]}"
+emulator=(-p rustorch-coreml-emulator)
+mac=aarch64-apple-darwin
 
-use_target aarch64-apple-ios
-"${clippy[@]}" "${target_args[@]}" "${crates[@]}" -p rustorch-coreml-emulator -- -D warnings
+lint() {
+    use_target "$1"
+    "${clippy[@]}" "${target_args[@]}" "${@:2}" -- -D warnings
+}
+
+document() {
+    use_target "$mac"
+    RUSTDOCFLAGS="-D warnings" cargo doc "${target_args[@]}" --no-deps \
+        -p rustorch-cli -p rustorch-tensor "${crates[@]}"
+}
+
+case ${1-all} in
+    mac) lint "$mac" -p rustorch-cli "${crates[@]}" "${emulator[@]}" ;;
+    documents) document ;;
+    ios) lint aarch64-apple-ios "${crates[@]}" "${emulator[@]}" ;;
+    all)
+        for part in mac documents ios; do
+            "$0" "$part"
+        done
+        ;;
+    *) lint "$mac" "$@" ;;
+esac

@@ -4,6 +4,7 @@
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
 
 use crate::element::Element;
+use crate::simd::from_fn;
 
 /// What an elementwise operation does.
 pub(crate) enum Function {
@@ -148,7 +149,7 @@ impl Function {
         f: impl Fn([&[u8]; N], &mut [u8]) + Send + Sync + 'static,
     ) -> Self {
         let run = move |operands: &[&[u8]], y: &mut [u8]| {
-            f(std::array::from_fn(|i| operands[i]), y);
+            f(from_fn(|i| operands[i]), y);
         };
         Self::Loop(Loop {
             run: Box::new(run),

@@ -8,6 +8,7 @@ use num_traits::{AsPrimitive, Num, Zero};
 
 use crate::element::Element;
 use crate::math::Real;
+use crate::simd::from_fn;
 
 /// A number that sums and products are made of.
 pub(crate) trait Addend: Copy {
@@ -160,7 +161,7 @@ pub(crate) fn fold<T: Copy, A: Copy>(
     let mut lanes = [start; LANES];
     let (chunks, rest) = x.as_chunks::<LANES>();
     for chunk in chunks {
-        lanes = std::array::from_fn(|i| step(lanes[i], chunk[i]));
+        lanes = from_fn(|i| step(lanes[i], chunk[i]));
     }
     for (lane, &x) in lanes.iter_mut().zip(rest) {
         *lane = step(*lane, x);
@@ -187,7 +188,7 @@ pub(crate) fn sum<T: Real>(x: &[T], f: impl Fn(T) -> T) -> f64 {
     let steps = fours.len();
     let mut totals = match x.len() {
         APART.. => {
-            let parts: [_; STREAMS] = std::array::from_fn(|i| &vectors[i * steps..][..steps]);
+            let parts: [_; STREAMS] = from_fn(|i| &vectors[i * steps..][..steps]);
             totals(steps, |at| parts.map(|part| &part[at]), &f)
         }
         _ => totals(steps, |at| fours[at].each_ref(), &f),
@@ -196,8 +197,8 @@ pub(crate) fn sum<T: Real>(x: &[T], f: impl Fn(T) -> T) -> f64 {
         let lanes = totals.iter_mut().zip(x);
         lanes.for_each(|(total, &x)| *total += f(x).as_());
     }
-    let eight: [f64; 8] = std::array::from_fn(|i| totals[i] + totals[i + 8]);
-    let four: [f64; 4] = std::array::from_fn(|i| eight[i] + eight[i + 4]);
+    let eight: [f64; 8] = from_fn(|i| totals[i] + totals[i + 8]);
+    let four: [f64; 4] = from_fn(|i| eight[i] + eight[i + 4]);
     (four[0] + four[2]) + (four[1] + four[3])
 }
 
@@ -213,11 +214,11 @@ fn totals<'a, T: Real>(
         let mut lanes = [[T::zero(); LANES]; STREAMS];
         for step in first..steps.min(first + FEW) {
             for (lanes, x) in lanes.iter_mut().zip(at(step)) {
-                *lanes = std::array::from_fn(|i| lanes[i] + f(x[i]));
+                *lanes = from_fn(|i| lanes[i] + f(x[i]));
             }
         }
         let [a, b, c, d] = lanes;
-        totals = std::array::from_fn(|i| totals[i] + ((a[i] + b[i]) + (c[i] + d[i])).as_());
+        totals = from_fn(|i| totals[i] + ((a[i] + b[i]) + (c[i] + d[i])).as_());
     }
     totals
 }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::element::Element;
 use crate::kernel::{SharedMut, for_ranges, for_rows};
 use crate::pool::Pool;
-use crate::simd::{Kernel, Level, Simd};
+use crate::simd::{Kernel, Level, Simd, from_fn};
 use crate::view::View;
 
 /// Elements along each side of the tiles that transposing copies go through: a cache line
@@ -267,11 +267,11 @@ pub(crate) fn transpose<T: Pod>(
         let start = |column| at + row * strides[0] + column * strides[1];
         // Of known sizes it is a matter of vectors.
         if size == [TILE; 2] && strides[0] == 1 {
-            let tile: [[T; TILE]; TILE] = std::array::from_fn(|i| {
+            let tile: [[T; TILE]; TILE] = from_fn(|i| {
                 let first = &data[start(column + i)..][..TILE];
-                std::array::from_fn(|i| first[i])
+                from_fn(|i| first[i])
             });
-            let line = |i| -> [T; TILE] { std::array::from_fn(|column| tile[column][i]) };
+            let line = |i| -> [T; TILE] { from_fn(|column| tile[column][i]) };
             (0..TILE).for_each(|i| write(row + i, column, &line(i)));
             continue;
         }

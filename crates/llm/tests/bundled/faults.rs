@@ -84,7 +84,7 @@ pub(crate) fn every_fault_of_an_opencl_device_at_every_kernel_of_every_token(ope
         let model = load("Q8_0");
         let (_, launches, runtime) = generate(&model, &faulty(device, u64::MAX, FaultKind::Lost));
         assert!(runtime.fallbacks().is_empty());
-        let tried = Extent::of_tests().choose(1..=launches[TOKENS], 30);
+        let tried = Extent::of_tests().choose(1..=launches[TOKENS], 12);
         every_fault(device, &model, tried.into_iter());
     }
 }

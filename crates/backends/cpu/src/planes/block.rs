@@ -1,7 +1,6 @@
 //! The product of a panel of `a` with a panel of `b`.
 
 use std::arch::x86_64::*;
-use std::array::from_fn;
 use std::mem::transmute;
 
 use bytemuck::Zeroable;
@@ -9,7 +8,7 @@ use bytemuck::Zeroable;
 use super::pack::{Number, Pair, SIDE};
 use crate::cache;
 use crate::simd::amx::{Bytes, ROWS, Tiles};
-use crate::simd::{Amx, Avx512, Bf16};
+use crate::simd::{Amx, Avx512, Bf16, from_fn};
 
 /// A result of 32 rows and columns in f32: the left and the right tile of the upper rows, then
 /// those of the lower.

@@ -5,7 +5,7 @@
 //! block of the weights has, 32 (with the scale rounded to f16, its `Q8_0`) or 256 (its `Q8_K`).
 //! They carry the sums that correct for weight codes being without sign.
 
-use crate::simd::Simd;
+use crate::simd::{Simd, map};
 use bytemuck::{Pod, Zeroable};
 use half::f16;
 
@@ -117,10 +117,10 @@ impl Rounded {
         match scheme.offset {
             Offset::ZeroPoint(_) | Offset::Bias => {
                 let zero = i32::from(scheme.offset.zero_point::<S>());
-                self.corrections = sums.map(|sum| -zero * sum);
+                self.corrections = map(sums, |sum| -zero * sum);
             }
             Offset::Minimum => {
-                self.sums = sums.map(|sum| sum as f32);
+                self.sums = map(sums, |sum| sum as f32);
                 for (split, sum) in self.split_sums.iter_mut().zip(sums) {
                     let (high, low) = ((sum & !63) as f32, (sum & 63) as f32);
                     *split = high.to_bits() >> 16 | low.to_bits();

@@ -4,7 +4,7 @@
 use super::operand::{Matrix, Operand};
 use super::tile::Tile;
 use crate::cache::prefetch;
-use crate::simd::{Kernel, Simd};
+use crate::simd::{Kernel, Simd, from_fn, map};
 
 /// The most rows of activations for which this beats unpacking weights into panels.
 pub(crate) const MAX_TOKENS: usize = 4;
@@ -42,10 +42,7 @@ impl<O: Operand> Kernel for Decode<'_, O> {
             _ => columns / STREAMS,
         };
         for column in 0..step {
-            self.dots(
-                s,
-                std::array::from_fn::<_, STREAMS, _>(|i| i * step + column),
-            );
+            self.dots(s, from_fn::<_, STREAMS>(|i| i * step + column));
         }
         for column in STREAMS * step..columns {
             self.dots(s, [column]);
@@ -71,9 +68,13 @@ impl<O: Operand> Decode<'_, O> {
         columns: [usize; R],
         mut token: usize,
     ) -> usize {
+        // Decided while compiling, so that it is not compiled in vain.
+        if const { T > S::TOKENS } {
+            return token;
+        }
         let tokens = self.y.rows();
-        while T <= S::TOKENS && token + T <= tokens {
-            let rows = columns.map(|column| self.weights.row(self.first + column));
+        while token + T <= tokens {
+            let rows = map(columns, |column| self.weights.row(self.first + column));
             let mut sums = [[s.splat_f32(0.0); T]; R];
             let mut xs = self.x.chunks_exact(tokens).map(|x| &x[token..]);
             for (slab, x) in (0..rows[0].0.len()).zip(&mut xs) {

@@ -4,9 +4,8 @@
 use super::operand::{Matrix, Operand, ROWS};
 use super::tile::Tile;
 use crate::cache::prefetch;
-use crate::simd::{Kernel, Simd};
+use crate::simd::{Kernel, Simd, from_fn, map};
 use bytemuck::Zeroable;
-use std::array::from_fn;
 
 /// Sums of a panel.
 pub(crate) type Sums = [f32; ROWS];
@@ -80,16 +79,28 @@ impl<'a, O: Operand> Gemm<'a, O> {
         let last = self.y.columns() - 1;
         let rows: [_; ROWS] = from_fn(|i| self.weights.row(self.first + last.min(column + i)));
         if slab < rows[0].0.len() {
-            rows.map(|(slabs, _)| &slabs[slab])
+            map(rows, |(slabs, _)| &slabs[slab])
         } else {
             let fill = rows.map(|(_, rest)| Matrix::<O>::fill(rest));
-            filled.insert(fill).each_ref()
+            let filled = &*filled.insert(fill);
+            from_fn(|i| &filled[i])
         }
     }
 }
 
+/// Slabs of activations that are multiplied at a time.
+const fn tokens<O: Operand, S: Simd>() -> usize {
+    if O::FLOATS { S::SUMS } else { S::TOKENS }
+}
+
+/// Are panels multiplied in pairs?
+const fn pairs<O: Operand, S: Simd>() -> bool {
+    if O::FLOATS { S::SUMS >= 12 } else { S::PAIRS }
+}
+
 /// Adds the products of the panels with the first slabs of `x` to the first of `sums`, `T` slabs at
-/// a time while so many are left, and leaves the rest of both.
+/// a time while so many are left, and leaves the rest of both. What a level has no registers for is not
+/// compiled: `const` decides.
 #[inline(always)]
 fn multiply<O: Operand, S: Simd, const T: usize>(
     s: S,
@@ -97,16 +108,12 @@ fn multiply<O: Operand, S: Simd, const T: usize>(
     x: &mut &[O::X],
     sums: &mut &mut [Sums],
 ) {
-    let (tokens, pairs) = match O::FLOATS {
-        true => (S::SUMS, S::SUMS >= 12),
-        false => (S::TOKENS, S::PAIRS),
-    };
-    if T > tokens {
+    if const { T > tokens::<O, S>() } {
         return;
     }
     while let Some((slabs, rest)) = x.split_first_chunk::<T>() {
         let (lanes, more) = std::mem::take(sums).split_at_mut(T * panels.len());
-        if pairs {
+        if const { pairs::<O, S>() } {
             add::<O, S, T, 2>(s, panels, slabs, lanes);
         } else {
             add::<O, S, T, 1>(s, panels, slabs, lanes);

@@ -13,7 +13,7 @@ use super::operand::{Operand, ROWS};
 use super::tiled::{self, Tiled};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::Level;
-use crate::simd::{Simd, transpose};
+use crate::simd::{Simd, from_fn, map, transpose};
 use bytemuck::{Pod, Zeroable};
 use std::marker::PhantomData;
 
@@ -112,7 +112,7 @@ impl<B: Unpack> Blocks<B> {
         if let Offset::Minimum = B::OFFSET {
             transpose(s, bytemuck::cast_mut(&mut panel.minima));
         }
-        units.map(|units| std::array::from_fn(|i| units[i]))
+        map(units, |units| from_fn(|i| units[i]))
     }
 }
 
@@ -134,7 +134,7 @@ impl<B: Unpack> Operand for Blocks<B> {
     #[cfg(target_arch = "x86_64")]
     fn multiply_many(level: Level, gemm: Gemm<'_, Self>) {
         match level.amx() {
-            Some(amx) => level.run(Tiled { amx, gemm }),
+            Some(amx) => amx.run(Tiled { amx, gemm }),
             None => level.run(gemm),
         }
     }
@@ -193,7 +193,6 @@ impl<B: Unpack> Operand for Blocks<B> {
     ) -> [[S::F; P]; T] {
         let one_scale = Self::SCHEME.scaled == SLAB;
         let steps = B::GROUP / 4;
-        let words = x.each_ref().map(|x| x.codes.as_chunks::<4>().0);
         let mut sums = [[s.splat_f32(0.0); P]; T];
         for group in 0..SLAB / B::GROUP {
             let lane = lane_of(group * B::GROUP / 16);
@@ -204,8 +203,8 @@ impl<B: Unpack> Operand for Blocks<B> {
                 }
             }
             let steps = group * steps..(group + 1) * steps;
-            let codes = panels.each_ref().map(|panel| &panel.codes[steps.clone()]);
-            let words = words.map(|words| &words[steps.clone()]);
+            let codes = from_fn(|p| &panels[p].codes[steps.clone()]);
+            let words = from_fn(|t| &x[t].codes.as_chunks::<4>().0[steps.clone()]);
             s.dot_panels(&mut dots, codes, words, is_wide(B::OFFSET));
             for (i, panel) in panels.iter().enumerate() {
                 let scales = s.load_f32(&panel.scales[lane]);

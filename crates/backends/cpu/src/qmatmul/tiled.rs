@@ -15,7 +15,7 @@ use super::operand::ROWS;
 use super::quantized::{self, Blocks, Unpack};
 use crate::cache::prefetch;
 use crate::simd::amx::{self, Amx, Tiles};
-use crate::simd::{Kernel, Simd};
+use crate::simd::{Kernel, Simd, from_fn, map};
 use bytemuck::{Pod, Zeroable};
 use std::mem::offset_of;
 
@@ -100,7 +100,7 @@ impl<B: Unpack> Kernel for Tiled<'_, B> {
                 let x = match x.first_chunk() {
                     Some(x) => x,
                     None => {
-                        padded = std::array::from_fn(|i| x[i.min(x.len() - 1)]);
+                        padded = from_fn(|i| x[i.min(x.len() - 1)]);
                         &padded
                     }
                 };
@@ -139,7 +139,7 @@ fn pack<B: Unpack, S: Simd>(
         for (tiles, rows) in tiles {
             let rows: &amx::Bytes = rows;
             for (i, row) in rows.iter().enumerate() {
-                tiles[i / 8][i] = row.map(|code| code.wrapping_sub(zero));
+                tiles[i / 8][i] = map(*row, |code| code.wrapping_sub(zero));
             }
         }
         for (group, scales) in panel.scales.iter_mut().enumerate() {
@@ -152,8 +152,8 @@ fn pack<B: Unpack, S: Simd>(
     let low_bytes = s.splat_i32(0x00FF_00FF);
     let mut factors = [[s.splat(0); 2]; SLAB / 16];
     for (sixteen, factors) in factors.iter_mut().enumerate() {
-        let scales = rows.scales[lane_of(sixteen)].map(|scale| scale as i32);
-        let offsets = scales.map(|scale| -i32::from(zero) * scale);
+        let scales = map(rows.scales[lane_of(sixteen)], |scale| scale as i32);
+        let offsets = map(scales, |scale| -i32::from(zero) * scale);
         *factors = [twice(s, offsets), twice(s, scales)];
     }
     for (i, (tiles, codes)) in tiles.enumerate() {
@@ -174,8 +174,9 @@ fn pack<B: Unpack, S: Simd>(
     }
     if let Offset::Minimum = B::OFFSET {
         for (tile, minima) in panel.minima.iter_mut().zip(&rows.minima) {
-            *tile =
-                bytemuck::cast(minima.map(|minimum| minimum.to_bits() | minimum.to_bits() >> 16));
+            *tile = bytemuck::cast(map(*minima, |minimum| {
+                minimum.to_bits() | minimum.to_bits() >> 16
+            }));
         }
     }
 }
@@ -183,7 +184,7 @@ fn pack<B: Unpack, S: Simd>(
 /// The low halves of lanes, each twice.
 #[inline(always)]
 fn twice<S: Simd>(s: S, lanes: [i32; ROWS]) -> S::V {
-    let lanes = lanes.map(|lane| lane & 0xFFFF | lane << 16);
+    let lanes = map(lanes, |lane| lane & 0xFFFF | lane << 16);
     s.load(bytemuck::cast_ref(&lanes))
 }
 
@@ -291,7 +292,7 @@ fn multiply<B: Unpack, S: Simd>(
             unit.multiply(step, codes, true, false);
             unit.store(&mut products[0]);
             let groups = [2 * step, 2 * step + 1];
-            let [first, second] = groups.map(|group| &panel.scales[group]);
+            let [first, second] = map(groups, |group| &panel.scales[group]);
             let factors = [
                 [s.load_f32(&first[0]), s.load_f32(&first[1])],
                 [s.load_f32(&second[0]), s.load_f32(&second[1])],

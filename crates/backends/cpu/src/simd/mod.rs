@@ -153,7 +153,7 @@ pub(crate) trait Simd: Copy {
     fn splat_f16(self, lane: u16) -> Self::F;
     /// [`Self::splat_f16`] of two.
     fn splat_f16s(self, lanes: [u16; 2]) -> [Self::F; 2] {
-        lanes.map(|lane| self.splat_f16(lane))
+        map(lanes, |lane| self.splat_f16(lane))
     }
     /// Lane `i` is `bytes[order[i]]`.
     fn pick_u8(self, bytes: &[u8; 16], order: &'static [u8; 16]) -> Self::F;
@@ -178,6 +178,23 @@ pub(crate) trait Simd: Copy {
     fn mul_sub(self, sum: Self::F, a: Self::F, b: Self::F) -> Self::F;
     /// The sum of the lanes: halves first, then quarters, then neighbours at distance two and one.
     fn sum(self, f: Self::F) -> f32;
+}
+
+/// [`std::array::from_fn`] of what can be copied. The kernels have thousands of such arrays, and a loop
+/// is a tenth of the code that the compiler must read.
+#[inline(always)]
+pub(crate) fn from_fn<T: Copy, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
+    let mut array = [f(0); N];
+    for (i, element) in array.iter_mut().enumerate() {
+        *element = f(i);
+    }
+    array
+}
+
+/// [`array::map`] as [`from_fn`].
+#[inline(always)]
+pub(crate) fn map<A: Copy, B: Copy, const N: usize>(from: [A; N], f: impl Fn(A) -> B) -> [B; N] {
+    from_fn(|i| f(from[i]))
 }
 
 /// [`Simd::dot_panels`] by [`Simd::dot4`].

@@ -2,10 +2,9 @@
 //! or is one instruction with the extension `dotprod`. With `i8mm` one instruction multiplies two
 //! rows of weights with two of activations, eight bytes each.
 
-use super::{Kernel, Simd, dot_steps};
+use super::{Kernel, Simd, dot_steps, from_fn, map};
 use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
-use std::array::from_fn;
 
 /// A machine with NEON, and with `dotprod` if `DOT`, and with `i8mm` if `MATRIX`.
 #[derive(Clone, Copy, Debug)]
@@ -214,7 +213,7 @@ impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
             from_fn(|i| veorq_u8(a[i], b[i]))
         }
         fn shl(v: [uint8x16_t; 4], by: u32) -> [uint8x16_t; 4] {
-            v.map(|v| shift(v, by as i32))
+            map(v, |v| shift(v, by as i32))
         }
         fn shr_halves(v: [uint8x16_t; 4], low: u32, high: u32) -> [uint8x16_t; 4] {
             let (low, high) = (-(low as i32), -(high as i32));
@@ -249,7 +248,7 @@ impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
             }
             // Eight codes of two rows to a register: in quarter q those of rows 4q and 4q + 1, then
             // those of the two after them.
-            let [a, b] = steps.map(|step| step.map(|v| vreinterpretq_u32_u8(v)));
+            let [a, b] = map(steps, |step| map(step, |v| vreinterpretq_u32_u8(v)));
             [
                 from_fn(|q| vreinterpretq_u8_u32(vzip1q_u32(a[q], b[q]))),
                 from_fn(|q| vreinterpretq_u8_u32(vzip2q_u32(a[q], b[q]))),
@@ -257,7 +256,7 @@ impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
         }
         fn sum_quarters(vs: [[uint8x16_t; 4]; 4]) -> [uint8x16_t; 4] {
             from_fn(|q| {
-                let [a, b, c, d] = vs.map(|v| vreinterpretq_s32_u8(v[q]));
+                let [a, b, c, d] = map(vs, |v| vreinterpretq_s32_u8(v[q]));
                 vreinterpretq_u8_s32(vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d)))
             })
         }
@@ -269,7 +268,7 @@ impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
                     let pairs = [
                         vtrn1q_u32(a, b), vtrn2q_u32(a, b), vtrn1q_u32(c, d), vtrn2q_u32(c, d),
                     ];
-                    let [ab02, ab13, cd02, cd13] = pairs.map(|v| vreinterpretq_u64_u32(v));
+                    let [ab02, ab13, cd02, cd13] = map(pairs, |v| vreinterpretq_u64_u32(v));
                     let quads = [
                         vtrn1q_u64(ab02, cd02), vtrn1q_u64(ab13, cd13),
                         vtrn2q_u64(ab02, cd02), vtrn2q_u64(ab13, cd13),
@@ -283,10 +282,10 @@ impl<const DOT: bool, const MATRIX: bool> Simd for Neon<DOT, MATRIX> {
         }
 
         fn to_f32(v: [uint8x16_t; 4]) -> [float32x4_t; 4] {
-            v.map(|v| vcvtq_f32_s32(vreinterpretq_s32_u8(v)))
+            map(v, |v| vcvtq_f32_s32(vreinterpretq_s32_u8(v)))
         }
         fn bits(f: [float32x4_t; 4]) -> [uint8x16_t; 4] {
-            f.map(|f| vreinterpretq_u8_f32(f))
+            map(f, |f| vreinterpretq_u8_f32(f))
         }
         fn load_f32(lanes: &[f32; 16]) -> [float32x4_t; 4] {
             from_fn(|i| vld1q_f32(lanes.as_ptr().add(4 * i)))

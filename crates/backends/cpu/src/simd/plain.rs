@@ -1,9 +1,8 @@
 //! Rust without vector instructions of its own: what the compiler makes of loops over arrays.
 
-use super::{Kernel, Simd};
+use super::{Kernel, Simd, from_fn, map};
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
-use std::array::from_fn;
 
 /// Any machine.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +75,7 @@ impl Simd for Plain {
 
     #[inline]
     fn shl(self, v: [u8; 64], by: u32) -> [u8; 64] {
-        v.map(|byte| byte << by)
+        map(v, |byte| byte << by)
     }
 
     #[inline]
@@ -118,7 +117,7 @@ impl Simd for Plain {
     #[inline]
     fn sum_quarters(self, vs: [[u8; 64]; 4]) -> [u8; 64] {
         let vs: [[[i32; 4]; 4]; 4] = bytemuck::cast(vs);
-        let sums: [[i32; 4]; 4] = from_fn(|quarter| vs.map(|v| v[quarter].iter().sum()));
+        let sums: [[i32; 4]; 4] = from_fn(|quarter| map(vs, |v| v[quarter].iter().sum()));
         bytemuck::cast(sums)
     }
 
@@ -131,7 +130,7 @@ impl Simd for Plain {
 
     #[inline]
     fn to_f32(self, v: [u8; 64]) -> [f32; 16] {
-        bytemuck::cast::<_, [i32; 16]>(v).map(|lane| lane as f32)
+        map(bytemuck::cast::<_, [i32; 16]>(v), |lane| lane as f32)
     }
 
     #[inline]
@@ -155,7 +154,7 @@ impl Simd for Plain {
 
     #[inline]
     fn load_bf16(self, lanes: &[u16; 16]) -> [f32; 16] {
-        lanes.map(|bits| f32::from_bits(u32::from(bits) << 16))
+        map(*lanes, |bits| f32::from_bits(u32::from(bits) << 16))
     }
 
     #[inline]
@@ -175,18 +174,18 @@ impl Simd for Plain {
 
     #[inline]
     fn pick_u8(self, bytes: &[u8; 16], order: &'static [u8; 16]) -> [f32; 16] {
-        order.map(|i| f32::from(bytes[usize::from(i)]))
+        map(*order, |i| f32::from(bytes[usize::from(i)]))
     }
 
     #[inline]
     fn pick_i8(self, bytes: &[i8; 16], order: &'static [u8; 16]) -> [f32; 16] {
-        order.map(|i| f32::from(bytes[usize::from(i)]))
+        map(*order, |i| f32::from(bytes[usize::from(i)]))
     }
 
     #[inline]
     fn pick_f16(self, halves: &[u16; 8], order: &'static [u8; 16]) -> [f32; 16] {
-        let halves = halves.map(|bits| f16::from_bits(bits).to_f32());
-        order.map(|i| halves[usize::from(i)])
+        let halves = map(*halves, |bits| f16::from_bits(bits).to_f32());
+        map(*order, |i| halves[usize::from(i)])
     }
 
     #[inline]
@@ -197,7 +196,7 @@ impl Simd for Plain {
     #[inline]
     fn round(self, x: &[f32; 32], factor: f32) -> [u8; 32] {
         // At 1.5 × 2²³ floats are integers, and the lowest bits are those of what is added.
-        x.map(|x| (x * factor + 12_582_912.0).to_bits() as u8)
+        map(*x, |x| (x * factor + 12_582_912.0).to_bits() as u8)
     }
 
     #[inline]

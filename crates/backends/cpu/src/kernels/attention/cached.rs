@@ -1,13 +1,12 @@
 //! Rows of the cache, as vectors of single precision and as the panels of products.
 
-use std::array::from_fn;
 use std::ops::Range;
 
 use rustorch_quant::BlockQ8_0;
 
 use super::product::{LANES, Panel};
 use crate::qmatmul::Float;
-use crate::simd::Simd;
+use crate::simd::{Simd, from_fn};
 
 /// What rows of keys and values are made of.
 pub(super) trait Cached: Sync + Sized {

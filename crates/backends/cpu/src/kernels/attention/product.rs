@@ -1,6 +1,6 @@
 //! Products of a few rows with a block of the cache, in registers.
 
-use crate::simd::Simd;
+use crate::simd::{Simd, from_fn};
 
 /// Lanes of a vector.
 pub(super) const LANES: usize = 16;
@@ -44,7 +44,7 @@ fn by_panels<S: Simd, const R: usize, const P: usize>(
     let count = panels.len() / depth;
     let together = count / P * P;
     for first in (0..together).step_by(P) {
-        let panels = std::array::from_fn(|i| &panels[(first + i) * depth..][..depth]);
+        let panels = from_fn(|i| &panels[(first + i) * depth..][..depth]);
         by_rows::<S, R, P>(s, a, panels, (&mut out[first * LANES..], width), add);
     }
     for first in together..count {

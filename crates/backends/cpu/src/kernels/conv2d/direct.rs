@@ -6,12 +6,11 @@
 //! slice, which starts at the element's offset, and no matrix of windows has to be made. What is
 //! computed between the rows of windows is left out of the result.
 
-use std::array::from_fn;
 use std::ops::Range;
 
 use crate::kernel::{SharedMut, for_ranges};
 use crate::pool::Pool;
-use crate::simd::{Kernel, Level, Simd};
+use crate::simd::{Kernel, Level, Simd, from_fn};
 use crate::window::Side;
 
 /// Tasks for each thread.

@@ -15,7 +15,7 @@ mod q8_1;
 mod q8_k;
 
 use super::activations::lane_of;
-use crate::simd::{Planes, Simd};
+use crate::simd::{Planes, Simd, map};
 
 /// For each lane the group of 16 weights that it belongs to: the inverse of [`lane_of`].
 static SIXTEENS: [u8; 16] = groups(16);
@@ -68,7 +68,9 @@ fn fives_of_32<S: Simd, B>(
 ) -> [S::V; 4] {
     let mut codes = nibbles_of_32(s, slab, nibbles);
     for (codes, [first, second]) in codes.iter_mut().zip(slab.as_chunks::<2>().0) {
-        let bits = [first, second].map(|block| u64::from(u32::from_le_bytes(high(block))));
+        let bits = map([first, second], |block| {
+            u64::from(u32::from_le_bytes(high(block)))
+        });
         *codes = s.or(*codes, s.spread_bits(bits[0] | bits[1] << 32, 1 << 4));
     }
     codes
@@ -79,7 +81,7 @@ fn fives_of_32<S: Simd, B>(
 fn bytes_of_32<S: Simd, B>(s: S, slab: &[B; 8], bytes: impl Fn(&B) -> &[i8; 32]) -> [S::V; 4] {
     let mut codes = [s.splat(S::BIAS); 4];
     for (codes, [first, second]) in codes.iter_mut().zip(slab.as_chunks::<2>().0) {
-        let halves = [first, second].map(|block| bytemuck::cast_ref(bytes(block)));
+        let halves = map([first, second], |block| bytemuck::cast_ref(bytes(block)));
         *codes = s.xor(*codes, s.load_halves(halves[0], halves[1]));
     }
     codes

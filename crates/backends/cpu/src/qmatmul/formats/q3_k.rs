@@ -3,7 +3,7 @@
 use super::SIXTEENS;
 use crate::qmatmul::activations::Offset;
 use crate::qmatmul::quantized::{Unpack, Unpacked};
-use crate::simd::{Planes, Simd};
+use crate::simd::{Planes, Simd, map};
 use rustorch_quant::BlockQ3K;
 
 impl Unpack for BlockQ3K {
@@ -28,7 +28,7 @@ impl Unpack for BlockQ3K {
             }
         }
         // From -32 to 31. Negated, so that they times codes from -4 to 3 fit bytes.
-        let scales = slab.group_scales().map(|scale| -scale);
+        let scales = map(slab.group_scales(), |scale| -scale);
         Unpacked {
             codes,
             scales: s.pick_i8(&scales, &SIXTEENS),

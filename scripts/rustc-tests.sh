@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# A compiler for `RUSTC_WORKSPACE_WRAPPER`, which compiles tests, and the program `replay`, which only they
+# run here, without optimising them: that is a third of the time that all takes. What they test is another
+# crate, and optimised. `.ci/run` sets it for the README's command.
+set -euo pipefail
+
+# Tests that compute much themselves, or count instructions.
+optimised=" rustorch_cpu rustorch_fft rustorch_linalg rustorch_quant rustorch_reference instructions "
+
+crate=
+tests=
+for ((i = 1; i <= $#; i++)); do
+    case ${!i} in
+        --crate-name) next=$((i + 1)) crate=${!next} ;;
+        --test) tests=1 ;;
+    esac
+done
+if [[ $crate == replay || -n $tests && $optimised != *" $crate "* ]]; then
+    exec "$@" -C opt-level=0
+fi
+exec "$@"
