@@ -5,9 +5,10 @@ use rustorch_files::Tensors;
 use rustorch_ir::DType;
 use rustorch_ir::ops::Rope;
 use rustorch_llm::{Config, Model};
+use rustorch_tensor::amp::autocast;
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
-use crate::TrainError;
+use crate::{Precision, TrainError};
 
 /// Standard deviation of first weights, as of GPT-2's.
 const DEVIATION: f64 = 0.02;
@@ -375,9 +376,16 @@ impl Decoder {
     ///
     /// # Errors
     /// Tensors of other shapes.
-    pub fn loss(&self, tokens: &Tensor, targets: &Tensor) -> RusTorchResult<Tensor> {
-        let logits = self.forward(tokens)?;
-        CrossEntropyLoss::default().forward(&logits.flatten(0, 1)?, &targets.flatten(0, -1)?)
+    pub fn loss(
+        &self,
+        tokens: &Tensor,
+        targets: &Tensor,
+        precision: Precision,
+    ) -> RusTorchResult<Tensor> {
+        autocast(precision.half(), || {
+            let logits = self.forward(tokens)?;
+            CrossEntropyLoss::default().forward(&logits.flatten(0, 1)?, &targets.flatten(0, -1)?)
+        })
     }
 }
 

@@ -35,6 +35,6 @@ pub use decoder::Decoder;
 pub use error::TrainError;
 pub use export::{gguf, metadata, save, save_adapter};
 pub use schedule::Schedule;
-pub use settings::{ModelSize, Settings};
+pub use settings::{ModelSize, Precision, Settings};
 pub use training::{History, Samples, Step, Training};
 pub use windows::Windows;

@@ -1,5 +1,6 @@
 //! What a run is asked for.
 
+use rustorch_ir::DType;
 use rustorch_ir::ops::{RopeLayout, RopeScaling};
 use rustorch_llm::Config;
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,29 @@ impl ModelSize {
     }
 }
 
+/// What steps compute with. Parameters and the optimiser's states are `f32` in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// All in `f32`.
+    F32,
+    /// Products and attention in `bf16`, as [`autocast`](rustorch_tensor::amp::autocast) has it.
+    BF16,
+    /// Products and attention in `f16`, with losses that a [`GradScaler`](rustorch_nn::amp::GradScaler) scales.
+    F16,
+}
+
+impl Precision {
+    /// What is computed in, where it is not `f32`.
+    pub(crate) fn half(self) -> Option<DType> {
+        match self {
+            Self::F32 => None,
+            Self::BF16 => Some(DType::BF16),
+            Self::F16 => Some(DType::F16),
+        }
+    }
+}
+
 /// What a run's losses follow from, besides model and data. Two runs with the same settings compute the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -95,6 +119,8 @@ pub struct Settings {
     pub weight_decay: f64,
     /// The largest norm of all gradients together; 0 for any.
     pub clip: f64,
+    /// What steps compute with.
+    pub precision: Precision,
     /// Of first weights and the order of samples.
     pub seed: u64,
     /// Steps from one validation and checkpoint to the next.

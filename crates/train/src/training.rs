@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use rustorch::nn::{Module, clip_grad_norm_};
+use rustorch::amp::GradScaler;
+use rustorch::nn::Module;
 use rustorch::optim::{AdamW, AdamWOptions};
+use rustorch::train::TrainStep;
 use rustorch_data::{DataLoader, Dataset, LoaderOptions, LoaderState};
 use rustorch_files::Tensors;
-use rustorch_tensor::{Tensor, eval_all, no_grad};
+use rustorch_tensor::{Tensor, no_grad};
 use serde_json::json;
 
-use crate::{Checkpoints, Decoder, Schedule, Settings, TrainError};
+use crate::{Checkpoints, Decoder, Precision, Schedule, Settings, TrainError};
 
 /// AdamW's, as language models are usually trained with.
 const BETAS: (f64, f64) = (0.9, 0.95);
@@ -46,9 +48,10 @@ pub struct Training {
     schedule: Schedule,
     /// What the run is of, for checkpoints to be told from those of others.
     subject: serde_json::Value,
-    decoder: Decoder,
-    parameters: Vec<Tensor>,
-    optimizer: AdamW,
+    /// The model, its optimiser, and the program of a step.
+    train: TrainStep<Decoder, AdamWOptions>,
+    /// Numbers that are trained.
+    parameters: usize,
     loader: DataLoader<Samples>,
     validation: Option<Samples>,
     history: History,
@@ -84,7 +87,7 @@ impl Training {
         };
         let is_matrix = |(_, tensor): &(String, Tensor)| tensor.rank() >= 2;
         let trained = decoder.trained();
-        let parameters = trained.iter().map(|(_, tensor)| tensor.clone()).collect();
+        let parameters = trained.iter().map(|(_, tensor)| tensor.numel()).sum();
         let named = trained.into_iter();
         let (matrices, others): (Vec<_>, Vec<_>) = named.partition(is_matrix);
         let with_decay = AdamWOptions::default()
@@ -93,22 +96,31 @@ impl Training {
             .weight_decay(settings.weight_decay);
         let mut optimizer = AdamW::new(matrices, with_decay)?;
         optimizer.add_param_group(others, with_decay.weight_decay(0.0))?;
+        let precision = settings.precision;
+        let mut train = TrainStep::new(decoder, optimizer, move |decoder: &Decoder, batch| {
+            decoder.loss(&batch[0], &batch[1], precision)
+        });
+        if settings.clip > 0.0 {
+            train = train.clip_grad_norm(settings.clip, 2.0)?;
+        }
+        if precision == Precision::F16 {
+            train = train.grad_scaler(GradScaler::new()?);
+        }
         Ok(Self {
             schedule: Schedule::from(&settings),
             parameters,
-            optimizer,
+            train,
             loader: DataLoader::new(samples, options)?,
             validation: validation.filter(|samples| !samples.is_empty()),
             history: History::default(),
             settings,
             subject,
-            decoder,
         })
     }
 
     /// The model as it is.
     pub fn decoder(&self) -> &Decoder {
-        &self.decoder
+        self.train.module()
     }
 
     /// What happened so far.
@@ -123,7 +135,7 @@ impl Training {
 
     /// Numbers that are trained.
     pub fn parameters(&self) -> usize {
-        self.parameters.iter().map(Tensor::numel).sum()
+        self.parameters
     }
 
     /// Tokens of a step.
@@ -139,28 +151,19 @@ impl Training {
     /// Makes the next step.
     ///
     /// # Errors
-    /// A computation fails; the loss is infinite, or no number. Then the model is as before.
+    /// A computation fails; it needs more memory than there is. The loss is infinite, or no number: then the model may
+    /// be of no use any more.
     pub fn step(&mut self) -> Result<Step, TrainError> {
         let step = self.steps() + 1;
         let lr = self.schedule.lr(step);
         let batch = self.loader.next_batch()?;
-        self.optimizer.zero_grad();
-        let loss = self.decoder.loss(&batch[0], &batch[1])?;
-        loss.backward()?;
-        // Loss and gradients come out of one pass, before the update writes over what they follow from.
-        let gradients: Vec<Tensor> = self.parameters.iter().filter_map(Tensor::grad).collect();
-        eval_all(&gradients.iter().chain([&loss]).collect::<Vec<_>>())?;
-        let loss = loss.item()?;
+        for group in self.train.optimizer_mut().param_groups_mut() {
+            group.options.lr = lr;
+        }
+        let loss = self.train.step(&[&batch[0], &batch[1]])?.item()?;
         if !loss.is_finite() {
             return Err(TrainError::Diverged { step, loss });
         }
-        if self.settings.clip > 0.0 {
-            clip_grad_norm_(&self.parameters, self.settings.clip, 2.0, false)?;
-        }
-        for group in self.optimizer.param_groups_mut() {
-            group.options.lr = lr;
-        }
-        self.optimizer.step()?;
         self.history.losses.push(loss);
         Ok(Step { step, loss, lr })
     }
@@ -181,7 +184,9 @@ impl Training {
             let targets: Vec<i64> = batch[1].flatten(0, -1)?.to_vec()?;
             let counted = targets.iter().filter(|target| **target >= 0).count() as f64;
             if counted > 0.0 {
-                sum += counted * no_grad(|| self.decoder.loss(&batch[0], &batch[1])?.item())?;
+                let precision = self.settings.precision;
+                let loss = || self.decoder().loss(&batch[0], &batch[1], precision)?.item();
+                sum += counted * no_grad(loss)?;
                 count += counted;
             }
         }
@@ -199,11 +204,19 @@ impl Training {
         tensors
             .metadata
             .insert("run".to_owned(), self.run().to_string());
-        for (name, tensor) in self.decoder.trained() {
+        for (name, tensor) in self.decoder().trained() {
             tensors.insert(format!("model.{name}"), tensor.detach());
         }
-        for (name, tensor) in self.optimizer.state_dict()? {
+        for (name, tensor) in self.train.optimizer().state_dict()? {
             tensors.insert(format!("optimizer.{name}"), tensor);
+        }
+        for (name, tensor) in self
+            .train
+            .scaler()
+            .iter()
+            .flat_map(|scaler| scaler.state_dict())
+        {
+            tensors.insert(format!("scaler.{name}"), tensor);
         }
         let numbers = |numbers: Vec<f64>| {
             let len = numbers.len();
@@ -275,11 +288,15 @@ impl Training {
         };
         // What is not trained is not in a checkpoint.
         let model = part("model.");
-        for (name, _) in self.decoder.trained() {
+        for (name, _) in self.decoder().trained() {
             model.get(&name)?;
         }
-        self.decoder.load_state_dict(&model, false)?;
-        self.optimizer.load_state_dict(&part("optimizer."))?;
+        self.train.module_mut().load_state_dict(&model, false)?;
+        let optimizer = self.train.optimizer_mut();
+        optimizer.load_state_dict(&part("optimizer."))?;
+        if let Some(scaler) = self.train.scaler_mut() {
+            scaler.load_state_dict(&part("scaler."))?;
+        }
         let (steps, batches) = (history.losses.len() as u64, self.loader.batches() as u64);
         self.loader.set_state(LoaderState {
             epoch: steps / batches,

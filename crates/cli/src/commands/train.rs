@@ -16,8 +16,8 @@ use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
 use rustorch_llm::{Event, GenerateOptions, Model, Session, SessionOptions, generate};
 use rustorch_tensor::with_runtime;
 use rustorch_train::{
-    Checkpoints, Conversations, Corpus, Decoder, ModelSize, Prepared, Samples, Settings, Step,
-    Text, TrainError, Training, Windows, loss_curve,
+    Checkpoints, Conversations, Corpus, Decoder, ModelSize, Precision, Prepared, Samples, Settings,
+    Step, Text, TrainError, Training, Windows, loss_curve,
 };
 use serde_json::json;
 
@@ -43,8 +43,20 @@ interrupted, on the same device. Ctrl-C ends a run after its step, with a checkp
 
 /// What steps compute with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Precision {
+enum Type {
     F32,
+    Bf16,
+    F16,
+}
+
+impl From<Type> for Precision {
+    fn from(ty: Type) -> Self {
+        match ty {
+            Type::F32 => Self::F32,
+            Type::Bf16 => Self::BF16,
+            Type::F16 => Self::F16,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -191,9 +203,9 @@ struct RunArgs {
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     clip: f64,
 
-    /// What steps compute with
+    /// What products and attention are computed in; weights stay f32, and f16 has its losses scaled
     #[arg(long, value_enum, value_name = "TYPE", default_value = "f32")]
-    precision: Precision,
+    precision: Type,
 
     /// Seed of the first weights and of the order of samples
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -429,7 +441,6 @@ impl Options {
     /// The settings, with defaults that follow from how many steps an epoch has.
     fn settings(&self, context: usize, epoch: u64) -> Settings {
         let run = &self.run;
-        let Precision::F32 = run.precision;
         let steps = run
             .steps
             .unwrap_or(run.epochs.unwrap_or(1).saturating_mul(epoch));
@@ -444,6 +455,7 @@ impl Options {
             warmup: run.warmup.unwrap_or(steps / 20),
             weight_decay: run.weight_decay,
             clip: run.clip,
+            precision: run.precision.into(),
             seed: run.seed,
             every: self.every.unwrap_or((steps / 10).max(1)),
         }

@@ -128,6 +128,7 @@ fn main() -> ExitCode {
             train::losses_are_those_of_pytorch,
             train::progress_is_told_to_people,
             train::a_run_that_is_killed_goes_on_as_if_it_had_not_been,
+            train::halves_learn_what_single_precision_learns,
             train::a_checkpoint_of_another_run_is_refused_and_a_damaged_one_passed_over,
             train::a_checkpoint_that_cannot_be_written_ends_nothing,
             train::a_model_learns_to_answer,

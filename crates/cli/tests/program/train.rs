@@ -233,6 +233,33 @@ pub(crate) fn a_run_that_is_killed_goes_on_as_if_it_had_not_been() {
     assert!(told.contains_key(&24));
 }
 
+pub(crate) fn halves_learn_what_single_precision_learns() {
+    let losses = |steps: &[Computed]| -> Vec<f64> {
+        let loss = |step: &Computed| step.1.split(' ').next().unwrap().parse().unwrap();
+        steps.iter().map(loss).collect()
+    };
+    let single = losses(&steps(&Folder::new().train("-o json").ok()));
+    for precision in ["bf16", "f16"] {
+        let options = format!("--precision {precision} -o json");
+        let straight = Folder::new();
+        let expected = steps(&straight.train(&options).ok());
+        let halves = losses(&expected);
+        assert_ne!(halves, single, "{precision}");
+        for (half, single) in halves.iter().zip(&single) {
+            assert!((half - single).abs() < 0.01 * single, "{half} and {single}");
+        }
+        // What scales losses is in checkpoints, too.
+        let folder = Folder::new();
+        let command = program(folder.args(&options))
+            .stdout(Stdio::piped())
+            .spawn();
+        kill_after(command.unwrap(), 12, Duration::ZERO);
+        let rest = steps(&folder.train(&format!("--resume {options}")).ok());
+        assert_eq!(rest[..], expected[expected.len() - rest.len()..]);
+        assert_eq!(folder.model(), straight.model(), "{precision}");
+    }
+}
+
 pub(crate) fn ctrl_c_keeps_what_was_learnt() {
     let folder = Folder::new();
     let mut command = program(folder.args("-o json"));

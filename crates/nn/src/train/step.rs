@@ -153,6 +153,12 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         self.scaler.as_ref()
     }
 
+    /// The scaler, which what was saved may be loaded into: steps are recorded anew.
+    pub fn scaler_mut(&mut self) -> Option<&mut GradScaler> {
+        self.forget_programs();
+        self.scaler.as_mut()
+    }
+
     /// The same, with each step's loss and gradients looked at before anything is updated: an infinite one, or `NaN`, is an
     /// error that names step, operation and module, by computing the step once more with a look at every value. Each step
     /// waits for that. Beside a [`GradScaler`], whose updates are left out instead, it looks at the loss alone.
