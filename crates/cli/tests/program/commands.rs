@@ -310,6 +310,30 @@ pub(crate) fn bench_rows_have_the_fields_of_llama_bench() {
     );
 }
 
+pub(crate) fn bench_measures_operations() {
+    let args = "bench --ops elementwise_add,hybrid_matmul,host_to_device -b cpu -t 1 -o json";
+    let json = run(args.split(' ')).json();
+    let rows = json["measured"].as_array().unwrap();
+    // Of one processor alone, which copies nothing.
+    assert_eq!(rows.len(), 6, "{json}");
+    for row in rows {
+        assert_eq!(
+            (&row["device"], &row["case"]),
+            (&json!("cpu"), &json!("elementwise_add"))
+        );
+        let bytes = if row["dtype"] == "f32" { 4.0 } else { 2.0 };
+        let elements = row["size"].as_f64().unwrap();
+        assert_eq!(row["bytes"].as_f64().unwrap(), 3.0 * bytes * elements);
+        assert!(row["seconds"].as_f64().unwrap() > 0.0);
+    }
+    assert_eq!(json["failed"], json!([]));
+    let unknown = run(["bench", "--ops", "sparkle"]).error(2);
+    assert!(
+        unknown.contains("sparkle") && unknown.contains("matmul"),
+        "{unknown}"
+    );
+}
+
 pub(crate) fn bench_makes_models_of_known_shapes() {
     let table = run([
         "bench",

@@ -1,9 +1,10 @@
-//! `bench`: how fast a model is, by llama-bench's methods.
+//! `bench`: how fast a model is, by llama-bench's methods, or operations are.
 
 mod bandwidth;
 pub(crate) mod kernels;
 mod limits;
 pub(crate) mod measure;
+mod ops;
 mod report;
 
 use std::io;
@@ -23,6 +24,7 @@ use crate::output::note;
 use crate::progress;
 use limits::Limits;
 use measure::Test;
+use ops::Operations;
 
 const METHOD: &str = "\
 Prompts (pp) and generation (tg) are measured apart, each after a run to warm up: prompts of random
@@ -33,7 +35,9 @@ CPU's threads reading, other devices copying a large vector. A model that fits t
 caches can exceed it. Beside prompts stands the share of the rate of matrix products: the
 multiplications and additions of the prompt's products and attention, of those of a large product
 of bf16 matrices on the same device. Where layers are split between devices, each counts with the
-layers that it holds; where operations are, the fastest device counts for all.";
+layers that it holds; where operations are, the fastest device counts for all. With --ops operations are
+measured, each on every device by itself: the median time of runs that follow each other, the bytes of
+operands and results and the multiplications and additions of products in a second.";
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
@@ -88,6 +92,11 @@ pub(crate) struct Options {
     )]
     n_depth: Vec<usize>,
 
+    /// Measure operations on every device in place of a model: all, or those named
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', num_args = 0..=1)]
+    #[arg(conflicts_with_all = ["model", "preset", "n_prompt", "n_gen", "n_depth", "repetitions"])]
+    ops: Option<Vec<String>>,
+
     /// How often each is measured
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -105,6 +114,9 @@ pub(crate) struct Options {
 }
 
 pub(super) fn run(options: &Options) -> Result<()> {
+    if let Some(names) = &options.ops {
+        return Operations::measure(names, &options.devices)?.write(options.output);
+    }
     if let (Some(preset), Some(path)) = (options.preset, &options.save) {
         let spinner = progress::spinner("making the model");
         preset.save(options.quant, path)?;

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Which operations does a change make slower? Two builds take turns on this machine, so that what else it does hits both:
+#
+# scripts/compare.sh OLD NEW [--rounds N] [OPTIONS OF `rustorch-cli bench --ops`…]
+#
+# OLD and NEW are commits, which are built, or programs. `-b cuda` compares on a GPU, `--ops matmul` one operation. Exits
+# with 1 if something is slower by more than noise: scripts/compare.py says how that is told.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The program that `$1` is, or that is built of it.
+program() {
+    if [ -f "$1" ] && [ -x "$1" ]; then
+        echo "$1"
+        return
+    fi
+    local commit tree
+    commit=$(git rev-parse --verify --quiet "$1^{commit}") || {
+        echo "$1: neither a program nor a commit" >&2
+        return 2
+    }
+    tree=$PWD/target/compare/$commit
+    if ! [ -x "$tree.program" ]; then
+        git worktree add --quiet --force --detach "$tree" "$commit"
+        # The same folder for both, as most of it does not change.
+        (cd "$tree" && CARGO_TARGET_DIR="$OLDPWD/target/compare/build" cargo build --release >&2)
+        cp target/compare/build/release/rustorch-cli "$tree.program"
+        git worktree remove --force "$tree"
+    fi
+    echo "$tree.program"
+}
+
+old=$(program "${1:?an old build}")
+new=$(program "${2:?a new build}")
+shift 2
+exec scripts/compare.py "$old" "$new" "$@"
