@@ -30,7 +30,8 @@ program() {
     echo "$tree.program"
 }
 
-old=$(program "${1:?an old build}")
-new=$(program "${2:?a new build}")
+(($# >= 2)) || { echo "scripts/compare.sh OLD NEW: commits or programs" >&2; exit 2; }
+old=$(program "$1")
+new=$(program "$2")
 shift 2
 exec scripts/compare.py "$old" "$new" "$@"

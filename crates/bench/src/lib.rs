@@ -16,8 +16,10 @@
 //! # }
 //! ```
 
+mod case;
 mod cases;
 mod measure;
 
+pub use case::Case;
 pub use cases::*;
 pub use measure::{Bench, Measured, Prepared};

@@ -8,7 +8,7 @@ use rustorch_runtime::{Backend, DeviceType, HostBuffer, Routing, Rules, Runtime,
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, with_runtime};
 use serde::{Deserialize, Serialize};
 
-use crate::cases::{Case, Work};
+use crate::case::{Case, Work};
 
 /// Time for which a case is repeated.
 const TIME: Duration = Duration::from_millis(100);
