@@ -153,6 +153,13 @@ impl Call {
         missing(format!("{name}={value}"))
     }
 
+    /// A copy of the input, which may be written over although the input is a leaf that wants a gradient.
+    pub(crate) fn copied(&self) -> Found<Tensor> {
+        let input = self.input()?;
+        let mut copy = input.empty_like()?;
+        Ok(copy.copy_(input)?.clone())
+    }
+
     /// The first argument, a tensor.
     pub(crate) fn input(&self) -> Found<&Tensor> {
         match self.arguments.first() {

@@ -121,7 +121,7 @@ table! {
             .to_dtype(c.dtype_or("dtype", DType::I64)?)?
     };
     "zero_", "input", |c| {
-        let mut x = c.input()?.contiguous()?;
+        let mut x = c.copied()?;
         x.zero_()?.clone()
     };
     "zeros", "*size, *, dtype=None", |c| {

@@ -6,19 +6,19 @@ use rustorch_tensor::Tensor;
 table! {
     "bernoulli", "input", |c| Tensor::bernoulli(c.input()?)?;
     "cauchy", "input, median=0, sigma=1", |c| {
-        let mut x = c.input()?.contiguous()?;
+        let mut x = c.copied()?;
         x.cauchy_(c.operand("median")?, c.operand("sigma")?)?.clone()
     };
     "exponential", "input, lambd=1", |c| {
-        let mut x = c.input()?.contiguous()?;
+        let mut x = c.copied()?;
         x.exponential_(c.operand("lambd")?)?.clone()
     };
     "geometric", "input, p", |c| {
-        let mut x = c.input()?.contiguous()?;
+        let mut x = c.copied()?;
         x.geometric_(c.operand("p")?)?.clone()
     };
     "log_normal", "input, mean=1, std=2", |c| {
-        let mut x = c.input()?.contiguous()?;
+        let mut x = c.copied()?;
         x.log_normal_(c.operand("mean")?, c.operand("std")?)?.clone()
     };
     "multinomial", "input, num_samples, replacement=False", |c| {
@@ -33,7 +33,7 @@ table! {
         }
     };
     "normal.in_place", "input, mean=0, std=1", |c| {
-        let mut x = c.input()?.contiguous()?;
+        let mut x = c.copied()?;
         x.normal_(c.operand("mean")?, c.operand("std")?)?.clone()
     };
     "rand_like", "input, *, dtype=None, memory_format=None", |c| {
@@ -64,7 +64,7 @@ table! {
         input.randn_like_with(c.dtype_or("dtype", input.dtype())?)?
     };
     "uniform", "input, from=0, to=1", |c| {
-        let mut x = c.input()?.contiguous()?;
+        let mut x = c.copied()?;
         x.uniform_(c.operand("from")?, c.operand("to")?)?.clone()
     };
 }
