@@ -111,7 +111,7 @@ pub mod windows;
 
 pub use activity::Activity;
 pub use autograd::{GradOptions, Recorded, enable_grad, is_grad_enabled, no_grad};
-pub use checkpoint::checkpoint;
+pub use checkpoint::{checkpoint, checkpoint_budget};
 pub use custom::KernelCheck;
 pub use devices::{DeviceOptions, Discovered, backends, discover, host, runtime, with_runtime};
 pub use dims::{Dims, Integer, IntoDims, IntoShape, IntoSizes, OptionalDim, Size, Sizes};

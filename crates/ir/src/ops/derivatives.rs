@@ -52,9 +52,11 @@ impl UnaryOp {
                 return g.binary(BinaryOp::Complex, zero, ct);
             }
             Self::Abs if dtype.is_complex() => {
-                let (size, ct) = (g.cast(y, dtype)?, g.cast(ct, dtype)?);
-                let sign = ratio(g, x, size)?;
-                return g.mul(ct, sign);
+                // By parts: a complex quotient overflows where the modulus does not.
+                let (real, imag) = (g.unary(Self::Real, x)?, g.unary(Self::Imag, x)?);
+                let (real, imag) = (ratio(g, real, y)?, ratio(g, imag, y)?);
+                let (real, imag) = (g.mul(ct, real)?, g.mul(ct, imag)?);
+                return g.binary(BinaryOp::Complex, real, imag);
             }
             Self::Sign | Self::Floor | Self::Ceil | Self::Round | Self::Trunc => {
                 return g.zeros_like(ct);

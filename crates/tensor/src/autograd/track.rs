@@ -1,5 +1,6 @@
 //! What a handle that wants a gradient keeps.
 
+use std::collections::BTreeSet;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -111,6 +112,55 @@ impl Track {
             results: vec![result.value().clone()],
         };
         Self::new((Moment::next(), 0), Some(record))
+    }
+
+    /// Has a track of a function that is called again call another one, which gives the same.
+    pub(crate) fn call_again(
+        &self,
+        f: impl Fn() -> RusTorchResult<Tensor> + Send + Sync + 'static,
+    ) {
+        let old = (lock(&self.record).as_mut())
+            .map(|record| mem::replace(&mut record.step, Step::Again(Arc::new(f))));
+        drop(old);
+    }
+
+    /// The bytes of what was recorded since on the way to this value, with what its operations read without
+    /// a gradient. Views count nothing: they are of other values' memory.
+    pub(crate) fn bytes_since(self: &Arc<Self>, begun: Moment) -> usize {
+        let is_view = |pending: &Pending| pending.op.def().role() == Role::View;
+        let mut counted = BTreeSet::new();
+        let mut bytes = 0;
+        let mut count = |value: &Value| {
+            if counted.insert(value.key()) {
+                bytes += value.ty().bytes();
+            }
+        };
+        let (mut seen, mut next) = (BTreeSet::new(), vec![self.clone()]);
+        while let Some(track) = next.pop() {
+            let moment = track.id.0;
+            if track.is_leaf || moment < begun || !seen.insert(moment) {
+                continue;
+            }
+            let Some(record) = track.record() else {
+                continue;
+            };
+            if let Step::Operation(pending) = &record.step {
+                let operands = pending.inputs.iter().zip(&record.inputs);
+                for (value, _) in operands.filter(|(_, track)| track.is_none()) {
+                    let made = value.pending();
+                    if made.is_some_and(|made| made.recorded >= begun && !is_view(&made)) {
+                        count(value);
+                    }
+                }
+                if is_view(pending) {
+                    next.extend(record.inputs.into_iter().flatten());
+                    continue;
+                }
+            }
+            record.results.iter().for_each(&mut count);
+            next.extend(record.inputs.into_iter().flatten());
+        }
+        bytes
     }
 
     pub(super) fn id(&self) -> TrackId {

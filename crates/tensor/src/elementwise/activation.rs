@@ -210,7 +210,12 @@ composed_methods! {
     "`min(max(x + 3, 0), 6) / 6`."
     hardsigmoid() = |x| x.add(3)?.clamp(0, 6)?.div(6);
     "`x · min(max(x + 3, 0), 6) / 6`."
-    hardswish() = |x| x.mul(&x.add(3)?.clamp(0, 6)?)?.div(6);
+    hardswish() = |x| {
+        // From 3 on it is x itself, whose slope at 3 is 1, as in PyTorch.
+        let low = x.clamp_max(3)?;
+        let bent = low.mul(&low.add(3)?.clamp_min(0)?)?.div(6)?;
+        Tensor::where_(&x.lt(3)?, &bent, x)
+    };
     "0 from `-lambda` to `lambda`, `x` outside."
     hardshrink(lambda: f64) = |x| Tensor::where_(&x.abs()?.le(lambda)?, 0.0, x);
     "`x · tanh(ln(1 + eˣ))`."

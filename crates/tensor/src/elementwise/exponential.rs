@@ -200,7 +200,8 @@ impl Tensor {
         self.require_float(NAME)?;
         let x = self.cast(NAME, super::compute_dtype(self.dtype()))?;
         let plain = x.isfinite()?.logical_and(&x.ne(0)?)?;
-        let near = x.abs()?.log2()?.floor()?.add(1)?;
+        // The exponent is a whole number, which has no slope.
+        let near = x.detach().abs()?.log2()?.floor()?.add(1)?;
         let exponent = Self::where_(&plain, &near, 0)?;
         let scaled = |e: &Self| x.binary(NAME, BinaryOp::Ldexp, (&e.neg()?).into(), |d| d);
         // The logarithm of a number beside a power of 2 may round to that power's.

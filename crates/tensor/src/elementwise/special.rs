@@ -83,9 +83,11 @@ composed_methods! {
     "Logarithm of the standard normal distribution function. Real; integers as `f32`."
     log_ndtr() = |x| {
         let t = x.mul(std::f64::consts::FRAC_1_SQRT_2)?;
+        // Each side is computed where it is finite, or its slope would be NaN on the other one.
+        let (below, above) = (t.clamp_max(0)?, t.clamp_min(-1)?);
         // The tail times `exp(t²)`, whose logarithm is known.
-        let tail = t.neg()?.erfcx()?.mul(0.5)?.log()?.sub(&t.square()?)?;
-        Tensor::where_(&x.lt(-1.0)?, &tail, &t.erfc()?.mul(-0.5)?.log1p()?)
+        let tail = below.neg()?.erfcx()?.mul(0.5)?.log()?.sub(&below.square()?)?;
+        Tensor::where_(&x.lt(-1.0)?, &tail, &above.erfc()?.mul(-0.5)?.log1p()?)
     };
     "`-x ln x`: 0 at 0, −∞ below. Real; integers as `f32`."
     entr() = |x| {

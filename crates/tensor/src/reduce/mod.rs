@@ -276,14 +276,16 @@ impl Tensor {
         let expected = "elements, of which this order has an extreme one";
         require(name, some, expected, self.ty())?;
         let sum = |x: Self| x.reduce(name, ReduceOp::Sum, dims, keepdim);
-        // The gradient of nothing but zeros is 0, as PyTorch has it, not that of a root at 0.
-        let root = |sum: Self, root: &dyn Fn(&Self) -> RusTorchResult<Self>| {
-            if !sum.requires_grad() {
-                return root(&sum);
+        // The gradient where the norm is 0 is 0, as PyTorch has it, not that of a root at 0, or of
+        // a negative power.
+        let masked = |x: Self, at: f64, is: f64, f: &dyn Fn(&Self) -> RusTorchResult<Self>| {
+            if !x.requires_grad() {
+                return f(&x);
             }
-            let is_zero = sum.eq(0)?;
-            Self::where_(&is_zero, 0.0, &root(&Self::where_(&is_zero, 1.0, &sum)?)?)
+            let is_there = x.eq(at)?;
+            Self::where_(&is_there, is, &f(&Self::where_(&is_there, 1.0, &x)?)?)
         };
+        let root = |sum: Self, f: &dyn Fn(&Self) -> RusTorchResult<Self>| masked(sum, 0.0, 0.0, f);
         let norm = match p {
             f64::INFINITY => length.reduce(name, ReduceOp::Max, dims, keepdim)?,
             f64::NEG_INFINITY => length.reduce(name, ReduceOp::Min, dims, keepdim)?,
@@ -295,7 +297,10 @@ impl Tensor {
                 root(sum(square)?, &Self::sqrt)?
             }
             _ if p > 0.0 => root(sum(length.pow(p)?)?, &|sum| sum.pow(1.0 / p))?,
-            _ => sum(length.pow(p)?)?.pow(1.0 / p)?,
+            _ => {
+                let powers = masked(length, 0.0, f64::INFINITY, &|x| x.pow(p))?;
+                masked(sum(powers)?, f64::INFINITY, 0.0, &|sum| sum.pow(1.0 / p))?
+            }
         };
         norm.cast(name, self.dtype().real())
     }
