@@ -22,6 +22,11 @@ use rustorch_runtime::Absent;
 
 use crate::{Api, CommandError, Dispatch, Properties};
 
+// Without it Metal has no devices for a program without windows (Apple's page on
+// `MTLCreateSystemDefaultDevice`).
+#[link(name = "CoreGraphics", kind = "framework")]
+unsafe extern "C" {}
+
 /// A device with a queue.
 pub(crate) struct Device {
     device: Retained<ProtocolObject<dyn MTLDevice>>,
