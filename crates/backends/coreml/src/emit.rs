@@ -480,16 +480,27 @@ impl Writer {
         })
     }
 
-    fn input(&mut self, index: usize, ty: &TensorType) -> Result<Var, EmitError> {
+    /// An input of the graph as one of the program, or as a state that it keeps.
+    fn parameter(
+        &self,
+        index: usize,
+        ty: &TensorType,
+        is_state: bool,
+    ) -> Result<(Feature, Var), EmitError> {
         let feature = self.feature(INPUT, "x", index, ty)?;
         let var = Var {
             name: feature.name.clone(),
             data_type: feature.data_type(),
             shape: feature.shape.clone(),
             is_constant: false,
-            is_state: false,
-            origin: Some(Origin::whole(index, &ty.shape)),
+            is_state,
+            origin: (!is_state).then(|| Origin::whole(index, &ty.shape)),
         };
+        Ok((feature, var))
+    }
+
+    fn input(&mut self, index: usize, ty: &TensorType) -> Result<Var, EmitError> {
+        let (feature, var) = self.parameter(index, ty, false)?;
         self.inputs.push(feature);
         let inside = self.builder.data_type(ty.dtype);
         let inside = inside.unwrap_or(var.data_type);
@@ -499,17 +510,8 @@ impl Writer {
         })
     }
 
-    /// A state that the program keeps.
     fn state(&mut self, index: usize, ty: &TensorType) -> Result<Var, EmitError> {
-        let feature = self.feature(INPUT, "x", index, ty)?;
-        let var = Var {
-            name: feature.name.clone(),
-            data_type: feature.data_type(),
-            shape: feature.shape.clone(),
-            is_constant: false,
-            is_state: true,
-            origin: None,
-        };
+        let (feature, var) = self.parameter(index, ty, true)?;
         self.states.push(feature);
         Ok(var)
     }
