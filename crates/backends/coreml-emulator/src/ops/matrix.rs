@@ -74,11 +74,12 @@ pub(super) fn linear(args: &Arguments) -> Result<Tensor, String> {
     }
     let shape = [batch, &[*n]].concat();
     let (a, w) = (x.as_floats()?, weight.as_floats()?);
-    let mut out = Vec::with_capacity(shape.iter().product());
-    for row in a.chunks_exact(k.max(1)) {
-        for column in 0..*n {
-            let bias = bias.map_or(0.0, |bias| bias[column]);
-            out.push(dot(row, &w[column * k..][..k]) + bias);
+    let mut out = vec![0.0; shape.iter().product()];
+    // Each row of the weights, of which there are many, is read from memory once.
+    for (column, w) in w.chunks_exact(k.max(1)).enumerate() {
+        let bias = bias.map_or(0.0, |bias| bias[column]);
+        for (row, a) in a.chunks_exact(k.max(1)).enumerate() {
+            out[row * n + column] = dot(a, w) + bias;
         }
     }
     Ok(Tensor::floats(x.data_type, &shape, out))
