@@ -38,8 +38,8 @@ pub struct Options {
     /// systems that know such a thing?
     pub states: bool,
     /// Are programs compiled and first loaded by a child process, for the case that Core ML ends it?
-    /// This program then has to do what [`help`](crate::help) does where its first argument is
-    /// [`COMMAND`](crate::COMMAND).
+    /// What Apple's compiler writes to standard output is then not seen either. This program has to do
+    /// what [`help`](crate::help) does where its first argument is [`COMMAND`](crate::COMMAND).
     pub isolated: bool,
 }
 
@@ -438,7 +438,10 @@ struct Kept<State> {
 
 impl<A: Api> Program for Loaded<A> {
     fn preferred_units(&self) -> Vec<(Option<String>, usize)> {
-        let counts = match self.shared.preferences(&self.model.compiled()) {
+        let (shared, compiled) = (self.shared.clone(), self.model.compiled());
+        let deadline = shared.loader.deadline;
+        let told = deadline.watch(move || shared.preferences(&compiled));
+        let counts = match told.unwrap_or_else(|| Err(ModelError::new(0, "no answer in time"))) {
             Ok(counts) => counts,
             Err(e) => {
                 tracing::debug!("{}: no compute plan: {e}", self.shared.device);

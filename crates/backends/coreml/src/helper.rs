@@ -11,10 +11,10 @@
 //! ```
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustorch_runtime::Deadline;
@@ -82,20 +82,56 @@ impl Helper {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+            .stderr(Stdio::piped());
         let failed = |e: io::Error| {
             let program = self.program.display();
             ModelError::new(0, format!("{program} cannot be started: {e}"))
         };
         let mut child = command.spawn().map_err(failed)?;
+        let answer = last_line(child.stdout.take(), answer).map_err(failed)?;
+        let said = last_line(child.stderr.take(), said).map_err(failed)?;
         let status = wait(&mut child, deadline).map_err(failed)?;
-        let mut told = String::new();
-        if let Some(mut output) = child.stdout.take() {
-            // What is not told is no different from nothing.
-            let _ = output.read_to_string(&mut told);
+        if status.success() {
+            return Ok(());
         }
-        result(status, &told)
+        let answer = answer.join().ok().flatten();
+        Err(answer.unwrap_or_else(|| {
+            let said = said.join().ok().flatten();
+            let said = said.map_or_else(String::new, |said| format!(": {said}"));
+            ModelError::new(
+                0,
+                format!("its process ended on this model ({status}){said}"),
+            )
+        }))
     }
+}
+
+/// The last line of which there is something, of what a child writes. It is read while the child runs:
+/// Apple's compiler writes more than a pipe holds.
+fn last_line<T: Send + 'static>(
+    output: Option<impl Read + Send + 'static>,
+    something: fn(&[u8]) -> Option<T>,
+) -> io::Result<JoinHandle<Option<T>>> {
+    thread::Builder::new().spawn(move || {
+        let lines = BufReader::new(output?).split(b'\n').map_while(Result::ok);
+        lines.filter_map(|line| something(&line)).last()
+    })
+}
+
+/// What a child says that has failed, among what Apple's compiler writes before it and behind it.
+fn answer(line: &[u8]) -> Option<ModelError> {
+    let error: Value = serde_json::from_slice(line).ok()?;
+    Some(ModelError {
+        code: error["code"].as_i64()? as isize,
+        message: error["message"].as_str()?.to_owned(),
+        is_out_of_memory: error["is_out_of_memory"].as_bool()?,
+    })
+}
+
+/// A line with a text.
+fn said(line: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(line.trim_ascii());
+    (!text.is_empty()).then(|| text.into_owned())
 }
 
 /// Waits for a child, which is ended at the deadline.
@@ -114,27 +150,6 @@ fn wait(child: &mut Child, deadline: Deadline) -> io::Result<ExitStatus> {
         }
         thread::sleep(PAUSE);
     }
-}
-
-/// What a child that has ended says.
-fn result(status: ExitStatus, told: &str) -> Result<(), ModelError> {
-    if status.success() {
-        return Ok(());
-    }
-    let last = told.lines().next_back().unwrap_or_default();
-    let told: Option<ModelError> = serde_json::from_str(last).ok().and_then(|e| read(&e));
-    Err(told.unwrap_or_else(|| {
-        let message = format!("its process ended on this model ({status})");
-        ModelError::new(0, message)
-    }))
-}
-
-fn read(error: &Value) -> Option<ModelError> {
-    Some(ModelError {
-        code: error["code"].as_i64()? as isize,
-        message: error["message"].as_str()?.to_owned(),
-        is_out_of_memory: error["is_out_of_memory"].as_bool()?,
-    })
 }
 
 /// Does what a [`Helper`] was asked for: the status to end with. `args` are those behind the
@@ -163,7 +178,7 @@ pub fn help_with<A: Api>(api: &A, args: &[OsString]) -> ExitCode {
         "message": e.message,
         "is_out_of_memory": e.is_out_of_memory,
     });
-    // Without a reader nobody has to be told.
-    let _ = writeln!(io::stdout(), "{error}");
+    // On a line of its own, whatever was written before. Without a reader nobody has to be told.
+    let _ = writeln!(io::stdout(), "\n{error}");
     ExitCode::FAILURE
 }
