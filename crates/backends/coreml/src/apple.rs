@@ -121,22 +121,36 @@ fn unit(device: &ProtocolObject<dyn MLComputeDeviceProtocol>) -> Option<ComputeU
 fn error(error: &NSError) -> ModelError {
     ModelError {
         code: error.code(),
-        message: error.localizedDescription().to_string(),
+        message: message(error),
         is_out_of_memory: is_out_of_memory(error),
     }
 }
 
+/// An error's text in one line, with those of the errors that it comes from, which tell more.
+fn message(error: &NSError) -> String {
+    let text = error.localizedDescription().to_string();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match cause(error).map(|cause| message(&cause)) {
+        Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
+        _ => text,
+    }
+}
+
+/// The error that an error comes from.
+fn cause(error: &NSError) -> Option<Retained<NSError>> {
+    // SAFETY: a constant of the system's, which is never changed.
+    let underlying = unsafe { NSUnderlyingErrorKey };
+    let cause = error.userInfo().objectForKey(underlying);
+    cause?.downcast().ok()
+}
+
 /// Is this, or an error that it comes from, the system's refusal of memory?
 fn is_out_of_memory(error: &NSError) -> bool {
-    // SAFETY: constants of the system's, which are never changed.
-    let (posix, underlying) = unsafe { (NSPOSIXErrorDomain, NSUnderlyingErrorKey) };
+    // SAFETY: a constant of the system's, which is never changed.
+    let posix = unsafe { NSPOSIXErrorDomain };
     let refused = libc::ENOMEM as isize;
-    if error.code() == refused && error.domain().isEqualToString(posix) {
-        return true;
-    }
-    let cause = error.userInfo().objectForKey(underlying);
-    let cause = cause.and_then(|cause| cause.downcast::<NSError>().ok());
-    cause.is_some_and(|cause| is_out_of_memory(&cause))
+    let is_refusal = error.code() == refused && error.domain().isEqualToString(posix);
+    is_refusal || cause(error).is_some_and(|cause| is_out_of_memory(&cause))
 }
 
 /// The error that a completion handler was given.
@@ -183,24 +197,13 @@ fn await_handler<T>(told: &Receiver<Result<T, ModelError>>) -> Result<T, ModelEr
     told.recv().map_err(lost)?
 }
 
-/// `compileModelAtURL`, in the form that the system has: the URL of a temporary folder.
+/// `compileModelAtURL`: the URL of a temporary folder. It is the form that waits, as Apple's own coremltools
+/// calls it on every system: there is a thread for it, and of macOS 12 there is no other.
 fn compiled(package: &NSURL) -> Result<Retained<NSURL>, ModelError> {
-    if !available!(macos = 13.0, ios = 16.0) {
-        // SAFETY: the method is there from the first version on; it takes a URL and tells an error.
-        let compiled: Result<Retained<NSURL>, Retained<NSError>> =
-            unsafe { msg_send![MLModel::class(), compileModelAtURL: package, error: _] };
-        return compiled.map_err(|e| error(&e));
-    }
-    let (tell, told) = mpsc::channel();
-    let handler = RcBlock::new(move |url: *mut NSURL, error: *mut NSError| {
-        // SAFETY: a handler is given a valid URL or none.
-        let url = unsafe { Retained::retain(url) };
-        // Nobody may be left who wants it.
-        let _ = tell.send(url.ok_or_else(|| handed(error)));
-    });
-    // SAFETY: the handler uses nothing that is another thread's.
-    unsafe { MLModel::compileModelAtURL_completionHandler(package, &handler) };
-    await_handler(&told)
+    // SAFETY: the method is there from the first version on; it takes a URL and tells an error.
+    let compiled: Result<Retained<NSURL>, Retained<NSError>> =
+        unsafe { msg_send![MLModel::class(), compileModelAtURL: package, error: _] };
+    compiled.map_err(|e| error(&e))
 }
 
 /// A loaded model.
