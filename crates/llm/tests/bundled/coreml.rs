@@ -10,12 +10,12 @@ use rustorch_coreml::{CoreMl, Options, Precision, Settings};
 use rustorch_coreml_emulator::{Call, Emulated, Fault};
 use rustorch_cpu::Cpu;
 use rustorch_faulty::{Fault as Injected, FaultKind, Faulty, When};
-use rustorch_ir::{Graph, Signature};
+use rustorch_ir::{Graph, OpKind, Signature};
 use rustorch_llm::golden::largest;
 use rustorch_llm::{Model, Session, SessionOptions, perplexity};
 use rustorch_runtime::{
     Backend, Compilation, Deadline, DeviceError, DeviceInfo, DeviceMemory, DeviceType,
-    FailureClass, GpuDevice, Hardware, Program, Routing, Runtime,
+    FailureClass, Fallback, GpuDevice, Hardware, Program, Routing, Runtime,
 };
 use rustorch_tokenizer::EncodeOptions;
 
@@ -382,6 +382,46 @@ fn strike(model: &Model, expected: &[u32], warm: &Path, (call, nth, fault): (Cal
     assert_eq!(fallbacks.len(), 1, "{what}: {fallbacks:?}");
     assert_eq!(fallbacks[0].error.device, COREML, "{what}");
     assert_eq!(fallbacks[0].error.class, class, "{what}");
+}
+
+/// What the bundled model's programs are made of.
+const OPERATIONS: [OpKind; 8] = [
+    OpKind::Embedding,
+    OpKind::RmsNorm,
+    OpKind::Linear,
+    OpKind::Rope,
+    OpKind::UpdateSlice,
+    OpKind::Attention,
+    OpKind::Activation,
+    OpKind::Binary,
+];
+
+/// Whatever operation it is that Core ML refuses, at each of its launches, it goes on with the others.
+pub(crate) fn a_core_ml_that_refuses_an_operation_changes_no_token() {
+    let model = load("f16");
+    let expected = on_the_cpu(&model);
+    for kind in Extent::of_tests().choose(OPERATIONS, 3) {
+        let (folder, name) = (tempfile::tempdir().unwrap(), kind.name());
+        let fault = Injected {
+            device: COREML,
+            op: Some(kind),
+            when: When::Probability { p: 1.0, seed: 0 },
+            kind: FaultKind::Unsupported,
+        };
+        let coreml: Arc<dyn Backend> = Arc::new(Faulty::new(coreml(folder.path()), [fault]));
+        let runtime = Runtime::new([coreml, cpu()]);
+        assert_eq!(generate(&model, &runtime, COREML), expected, "{name}");
+        assert!(
+            used(&runtime).contains(&COREML),
+            "{name}: {:?}",
+            used(&runtime)
+        );
+        let fallbacks = runtime.fallbacks();
+        assert!(!fallbacks.is_empty(), "{name}");
+        for Fallback { error, .. } in fallbacks {
+            assert_eq!(error.op, Some(name), "{error}");
+        }
+    }
 }
 
 /// Emulated Metal and an OpenCL device.

@@ -50,6 +50,7 @@ fn main() -> ExitCode {
             coreml::half_precision_keeps_the_perplexity,
             coreml::programs_that_keep_the_cache_choose_the_same_tokens,
             coreml::every_fault_at_every_call_of_core_ml,
+            coreml::a_core_ml_that_refuses_an_operation_changes_no_token,
             coreml::the_first_token_does_not_wait_for_core_mls_compiler,
             f32_hybrid::the_goldens_without_a_conversion_or_a_copy,
             f32_hybrid::what_it_is_compared_with_really_converts,
