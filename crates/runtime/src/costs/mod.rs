@@ -65,7 +65,7 @@ impl Costs {
     /// Seconds of some work beyond its launch.
     ///
     /// A product of few rows is bound by the bytes of its weights, one of many by its
-    /// multiplications: the slower of the two counts.
+    /// multiplications, as convolutions of few and of many channels are: the slower of the two counts.
     pub(crate) fn seconds(&self, work: &Work) -> f64 {
         let by_bytes = || self.curve(work, Bound::Bytes, work.kind);
         let bytes = |curve: &Curve| curve.seconds(work.bytes);

@@ -197,15 +197,18 @@ pub(super) fn all() -> Vec<Probe> {
             linear(g, ROWS, n, dtype)
         }));
     }
+    // Of many channels the multiplications count, of few what is read and written.
     all.push(probe(
         Bound::Macs,
         DType::F32,
         &[8, 32, 64, 128],
-        |g, n, dtype| {
-            let x = input(g, [1, n, 32, 32], dtype)?;
-            let weight = input(g, [n, n, 3, 3], dtype)?;
-            g.push(Conv2d::default(), &[x, weight])
-        },
+        |g, n, dtype| convolution(g, n, 32, dtype),
+    ));
+    all.push(probe(
+        Bound::Bytes,
+        DType::F32,
+        &[16, 64, 256],
+        |g, n, dtype| convolution(g, 4, n, dtype),
     ));
     all.push(probe(
         Bound::Macs,
@@ -258,6 +261,22 @@ fn activation(
 fn linear(g: &mut Graph, rows: usize, n: usize, dtype: DType) -> Result<ValueId, OpError> {
     let [x, weight] = [input(g, [rows, n], DType::F32)?, input(g, [n, n], dtype)?];
     g.push(Linear, &[x, weight])
+}
+
+/// 3 × 3, from and to as many channels of images with such a side.
+fn convolution(
+    g: &mut Graph,
+    channels: usize,
+    side: usize,
+    dtype: DType,
+) -> Result<ValueId, OpError> {
+    let x = input(g, [1, channels, side, side], dtype)?;
+    let weight = input(g, [channels, channels, 3, 3], dtype)?;
+    let op = Conv2d {
+        padding: [1; 2],
+        ..Conv2d::default()
+    };
+    g.push(op, &[x, weight])
 }
 
 /// `queries` to `keys`.
