@@ -36,8 +36,11 @@ pub(crate) fn go_on(
         .collect::<Result<_>>()?;
     // Where the system does not tell, that is 0.
     let mut system = System::new().ok();
+    // Processes that end before every target had a turn begin with others.
+    let first = (seed % runs.len() as u64) as usize;
     loop {
         for turn in 0..runs.len() {
+            let turn = (first + turn) % runs.len();
             let end_of_turn = end.min(Instant::now() + TURN);
             runs[turn].go_on(end_of_turn)?;
             let counts = Counts {
