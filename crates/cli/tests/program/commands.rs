@@ -327,6 +327,22 @@ pub(crate) fn bench_measures_operations() {
         assert!(row["seconds"].as_f64().unwrap() > 0.0);
     }
     assert_eq!(json["failed"], json!([]));
+    // The same by turns, as lines of standard input ask.
+    let on_request: Vec<&str> = args.split(" ").chain(["--on-request"]).collect();
+    let told = run_with_input(&on_request, b"0 3\n4 1\n").ok();
+    let lines: Vec<Value> = told
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0][0], json!(["cpu", "elementwise_add", "f32", 4096]));
+    assert_eq!((lines[0].as_array().unwrap().len(), lines.len()), (6, 3));
+    assert!(
+        lines[1..]
+            .iter()
+            .all(|seconds| seconds.as_f64().unwrap() > 0.0)
+    );
+    let line = run_with_input(&on_request, b"6 1\n").error(1);
+    assert!(line.contains("expected CASE RUNS"), "{line}");
     let unknown = run(["bench", "--ops", "sparkle"]).error(2);
     assert!(
         unknown.contains("sparkle") && unknown.contains("matmul"),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::opencl::OpenCl;
 
 /// Commands that are not run, with the reasons.
-const NOT_RUN: [(&str, &str); 10] = [
+const NOT_RUN: [(&str, &str); 12] = [
     ("cargo test --release --workspace", "runs this very test"),
     (
         "target/release/rustorch-cli verify",
@@ -28,6 +28,14 @@ const NOT_RUN: [(&str, &str); 10] = [
     (
         "target/release/rustorch-cli report",
         "takes minutes; `report.rs` runs it on less",
+    ),
+    (
+        "target/release/rustorch-cli report --html report.html",
+        "takes minutes; `report.rs` runs it on less",
+    ),
+    (
+        "target/release/rustorch-cli report -b cpu --only operations,memory -o new.json --html new.html",
+        "takes a minute; `report.rs` runs it on less",
     ),
     (
         "target/release/rustorch-cli calibrate --check",

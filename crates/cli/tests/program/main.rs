@@ -119,6 +119,7 @@ fn main() -> ExitCode {
             opencl::without_drivers_the_cpu_takes_over,
             opencl::gpus_can_be_disabled,
             report::types_on_the_cpu_and_f32_beside_others,
+            report::a_page_shows_it_beside_an_older_one,
             report::what_cannot_be_compared_is_told,
             speculation::a_draft_model_changes_no_text,
             speculation::a_text_that_repeats_itself_is_guessed,

@@ -15,6 +15,8 @@ pub(crate) fn types_on_the_cpu_and_f32_beside_others() {
         "Q4_K_M,F32",
         "-r",
         "1",
+        "--only",
+        "models,f32",
         "-o",
         "-",
     ];
@@ -55,6 +57,54 @@ pub(crate) fn types_on_the_cpu_and_f32_beside_others() {
     assert!(
         named("f16 cache")["cache_bytes"].as_u64() < named("hybrid-f32")["cache_bytes"].as_u64()
     );
+}
+
+pub(crate) fn a_page_shows_it_beside_an_older_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [old, new, page] = ["old.json", "new.json", "page.html"]
+        .map(|name| folder.path().join(name).display().to_string());
+    let measured = [
+        "-b",
+        "cpu",
+        "--types",
+        "Q4_K_M",
+        "-r",
+        "1",
+        "--only",
+        "memory,models",
+    ];
+    let report = |more: &[&str]| run(["report"].iter().chain(&measured).chain(more)).ok();
+    report(&["-o", &old]);
+    report(&["-o", &new, "--html", &page, "--before", &old]);
+    let html = std::fs::read_to_string(&page).unwrap();
+    for part in [
+        "<h2>Before and after</h2>",
+        "Q4_K_M, generation",
+        "<h2>Memory over time</h2>",
+        "-b cpu: cpu at most",
+        "<h2>Backends and types</h2>",
+        "</html>",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    // It needs nothing from elsewhere.
+    for foreign in ["http:", "https:", "<script", "<link", "src="] {
+        assert!(!html.contains(foreign), "{foreign}");
+    }
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(&new).unwrap()).unwrap();
+    let points = json["memory"]["runs"][0]["devices"]["cpu"]
+        .as_array()
+        .unwrap();
+    let bytes = |point: &Value| point[1].as_u64().unwrap();
+    assert!(points.iter().map(bytes).max() > Some(1 << 20), "{points:?}");
+    assert!(points.is_sorted_by_key(|point| point[0].as_f64().unwrap().to_bits()));
+    let line = run(["report", "--html", &page, "--before", &page]).error(1);
+    assert!(
+        line.contains("--before") && line.contains("no report"),
+        "{line}"
+    );
+    let line = run(["report", "--html", "/no/such/page.html"]).error(1);
+    assert!(line.contains("/no/such/page.html"), "{line}");
 }
 
 pub(crate) fn what_cannot_be_compared_is_told() {

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use rustorch_ir::ops::{Distribution, Random, UnaryOp};
 use rustorch_ir::{DType, Graph, OpError, Shape, TensorType, ValueId};
 use rustorch_runtime::{DeviceType, HostBuffer, Routing, Runtime, Storage};
+use serde::{Deserialize, Serialize};
 
 use super::bandwidth;
 use super::kernels::fastest_run;
@@ -20,6 +21,33 @@ const VECTORS: [usize; 2] = [1 << 22, 1 << 30];
 const MATRICES: [usize; 2] = [256, 8192];
 /// Of the memory that is free, the part that an operand may take.
 const PART: u64 = 8;
+
+/// The roofs of a device: what it reached with work that needs nothing but memory, and nothing but products.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Roofs {
+    pub(crate) device: String,
+    /// Bytes read and written in a second by a copy of a large vector.
+    pub(crate) bytes_per_second: Option<f64>,
+    /// Operations in a second of large products of matrices, by types.
+    pub(crate) flops_per_second: Vec<(String, f64)>,
+}
+
+impl Roofs {
+    /// Measures a device; what cannot be measured there is left out.
+    pub(crate) fn measure(runtime: &Runtime, device: DeviceType) -> Self {
+        let bytes_per_second = copy_rate(runtime, device).ok();
+        let products = [DType::F32, DType::BF16].map(|dtype| {
+            let rate = matrix_rate(runtime, device, dtype).ok()?;
+            Some((dtype.to_string(), rate))
+        });
+        runtime.memory().trim();
+        Self {
+            device: device.to_string(),
+            bytes_per_second,
+            flops_per_second: products.into_iter().flatten().collect(),
+        }
+    }
+}
 
 /// What a device reached.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +79,10 @@ impl Limits {
                 };
                 (
                     told("memory", copy_rate(runtime, device)),
-                    told("a matrix product", matrix_rate(runtime, device)),
+                    told(
+                        "a matrix product",
+                        matrix_rate(runtime, device, DType::BF16),
+                    ),
                 )
             }
         };
@@ -99,12 +130,12 @@ fn copy_rate(runtime: &Runtime, device: DeviceType) -> Result<f64> {
 }
 
 /// Operations in a second of a product of square matrices.
-fn matrix_rate(runtime: &Runtime, device: DeviceType) -> Result<f64> {
+fn matrix_rate(runtime: &Runtime, device: DeviceType, dtype: DType) -> Result<f64> {
     let time = |n: usize| {
         let shape = Shape::from([n, n].as_slice());
-        time(runtime, device, shape, DType::BF16, |g, x| g.matmul(x, x))
+        time(runtime, device, shape, dtype, |g, x| g.matmul(x, x))
     };
-    let bytes = |n: usize| n * n * size_of::<u16>();
+    let bytes = |n: usize| dtype.bytes_of(&[n, n]).unwrap_or(usize::MAX);
     let (n, time) = longest(runtime, device, MATRICES, bytes, time)?;
     Ok(2.0 * (n as f64).powi(3) / time.as_secs_f64())
 }

@@ -2,9 +2,9 @@
 
 mod bandwidth;
 pub(crate) mod kernels;
-mod limits;
+pub(crate) mod limits;
 pub(crate) mod measure;
-mod ops;
+pub(crate) mod ops;
 mod report;
 
 use std::io;
@@ -24,7 +24,6 @@ use crate::output::note;
 use crate::progress;
 use limits::Limits;
 use measure::Test;
-use ops::Operations;
 
 const METHOD: &str = "\
 Prompts (pp) and generation (tg) are measured apart, each after a run to warm up: prompts of random
@@ -97,6 +96,11 @@ pub(crate) struct Options {
     #[arg(conflicts_with_all = ["model", "preset", "n_prompt", "n_gen", "n_depth", "repetitions"])]
     ops: Option<Vec<String>>,
 
+    /// Run operations when standard input asks for it, one line each: CASE RUNS. What there is comes first,
+    /// as a line of JSON; each answer is the seconds that the runs took
+    #[arg(long, requires = "ops", hide = true)]
+    on_request: bool,
+
     /// How often each is measured
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -115,7 +119,11 @@ pub(crate) struct Options {
 
 pub(super) fn run(options: &Options) -> Result<()> {
     if let Some(names) = &options.ops {
-        return Operations::measure(names, &options.devices)?.write(options.output);
+        let benches = ops::Benches::open(names, &options.devices)?;
+        return match options.on_request {
+            true => benches.answer(),
+            false => benches.run(options.output),
+        };
     }
     if let (Some(preset), Some(path)) = (options.preset, &options.save) {
         let spinner = progress::spinner("making the model");

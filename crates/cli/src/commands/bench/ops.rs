@@ -1,31 +1,41 @@
 //! Operations on every device: `bench --ops`.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
-use anyhow::Result;
-use rustorch_bench::{Bench, CASES, Case, Measured};
+use anyhow::{Result, anyhow, bail};
+use rustorch_bench::{Bench, CASES, Case, Measured, Prepared};
+use rustorch_ir::DType;
 use rustorch_runtime::DeviceType;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::args::{BackendArg, DeviceArgs, DocumentFormat};
+use crate::args::{DeviceArgs, DocumentFormat};
 use crate::devices::discover;
 use crate::failure::Usage;
 use crate::machine::{Machine, PROGRAM, now};
-use crate::output::note;
+use crate::output::{json_line, note};
 use crate::progress;
 use crate::subject::Subject;
 use crate::table::Table;
 
-/// All that was measured.
-#[derive(Serialize)]
-pub(super) struct Operations {
-    pub(super) program: &'static str,
-    pub(super) finished: String,
-    /// What the machine is, as names and values.
-    pub(super) machine: Vec<(&'static str, String)>,
-    pub(super) measured: Vec<Measured>,
+/// What was measured of operations.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Operations {
+    pub(crate) measured: Vec<Measured>,
     /// What could not be measured, and why.
-    pub(super) failed: Vec<String>,
+    pub(crate) failed: Vec<String>,
+}
+
+/// What `bench --ops` writes as JSON.
+#[derive(Serialize)]
+struct Output<'o> {
+    program: &'static str,
+    finished: String,
+    /// What the machine is, as names and values.
+    machine: Vec<(&'static str, String)>,
+    #[serde(flatten)]
+    operations: &'o Operations,
 }
 
 /// The cases that were asked for; all if none was.
@@ -43,64 +53,162 @@ fn cases(names: &[String]) -> Result<Vec<&'static Case>> {
     }
 }
 
-impl Operations {
-    /// Measures operations of these names, or all, on what was asked for, or every device.
-    pub(super) fn measure(names: &[String], options: &DeviceArgs) -> Result<Self> {
+/// Where operations are measured, of what a model is: a device, or the f32 hybrid.
+fn bench(subject: &Subject) -> Option<Bench> {
+    match subject.device() {
+        Some(device) => Some(Bench::on(device.clone())),
+        None => (subject.is_f32_hybrid()).then(|| Bench::hybrid(subject.backends.iter().cloned())),
+    }
+}
+
+/// Operations, and where they are measured.
+pub(crate) struct Benches {
+    cases: Vec<&'static Case>,
+    benches: Vec<Bench>,
+}
+
+/// One to be measured.
+struct Job<'b> {
+    bench: &'b Bench,
+    case: &'static Case,
+    size: usize,
+    dtype: DType,
+}
+
+impl Job<'_> {
+    fn told(&self, e: impl Display) -> String {
+        let Self {
+            bench,
+            case,
+            size,
+            dtype,
+        } = self;
+        format!("{} of {size} {dtype} on {}: {e}", case.name, bench.name())
+    }
+}
+
+impl Benches {
+    /// Operations of these names, or all, on what was asked for, or every device.
+    pub(super) fn open(names: &[String], options: &DeviceArgs) -> Result<Self> {
         let cases = cases(names)?;
         let found = discover(options.coreml.options(options.workers), &[]);
-        let asked: &[Option<BackendArg>] = match &*options.backend {
-            [] => &[None],
-            backends => &backends.iter().copied().map(Some).collect::<Vec<_>>(),
-        };
-        let mut benches = Vec::new();
-        for &backend in asked {
-            for subject in Subject::find(backend, &found)? {
-                match subject.device() {
-                    Some(device) => benches.push(Bench::on(device.clone())),
-                    None if subject.is_f32_hybrid() => {
-                        benches.push(Bench::hybrid(subject.backends.iter().cloned()));
-                    }
-                    None => {}
+        let mut subjects = Vec::new();
+        match &*options.backend {
+            [] => subjects = Subject::find(None, &found)?,
+            backends => {
+                for &backend in backends {
+                    subjects.extend(Subject::find(Some(backend), &found)?);
                 }
             }
         }
+        Ok(Self {
+            cases,
+            benches: subjects.iter().filter_map(bench).collect(),
+        })
+    }
+
+    /// All operations on each of these.
+    pub(crate) fn of_all(subjects: &[Subject]) -> Self {
+        Self {
+            cases: CASES.iter().collect(),
+            benches: subjects.iter().filter_map(bench).collect(),
+        }
+    }
+
+    /// What makes sense.
+    fn jobs(&self) -> Vec<Job<'_>> {
         let mut all = Vec::new();
-        for bench in &benches {
-            for case in cases.iter().filter(|case| bench.suits(case)) {
+        for bench in &self.benches {
+            for case in self.cases.iter().filter(|case| bench.suits(case)) {
                 for &dtype in case.dtypes {
-                    all.extend(case.sizes.iter().map(|&size| (bench, *case, dtype, size)));
+                    all.extend(case.sizes.iter().map(|&size| Job {
+                        bench,
+                        case,
+                        size,
+                        dtype,
+                    }));
                 }
             }
         }
-        let bar = progress::steps("measuring", all.len());
-        let (mut measured, mut failed) = (Vec::new(), Vec::new());
-        for (bench, case, dtype, size) in all {
-            match bench.measure(case, size, dtype) {
-                Ok(one) => measured.push(one),
-                Err(e) => failed.push(format!(
-                    "{} of {size} {dtype} on {}: {e}",
-                    case.name,
-                    bench.name()
-                )),
+        all
+    }
+
+    /// Measures all.
+    pub(crate) fn measure(&self) -> Operations {
+        let jobs = self.jobs();
+        let bar = progress::steps("operations", jobs.len());
+        let mut operations = Operations::default();
+        for job in jobs {
+            match job.bench.measure(job.case, job.size, job.dtype) {
+                Ok(one) => operations.measured.push(one),
+                Err(e) => operations.failed.push(job.told(e)),
             }
             bar.inc(1);
         }
         bar.finish_and_clear();
-        Ok(Self {
-            program: PROGRAM,
-            finished: now(),
-            machine: Machine::this().facts(),
-            measured,
-            failed,
-        })
+        operations
     }
 
+    /// Measures all, and writes that.
+    pub(super) fn run(&self, format: DocumentFormat) -> Result<()> {
+        self.measure().write(format)
+    }
+
+    /// Runs what lines of standard input ask for until there are no more, so that two programs can take turns of
+    /// milliseconds. One case at a time is ready.
+    pub(super) fn answer(&self) -> Result<()> {
+        let jobs = self.jobs();
+        let mut out = io::stdout().lock();
+        let told = |job: &Job| {
+            json!([
+                job.bench.name(),
+                job.case.name,
+                job.dtype.to_string(),
+                job.size
+            ])
+        };
+        json_line(&mut out, &jobs.iter().map(told).collect::<Vec<_>>())?;
+        let mut ready: Option<(usize, Prepared)> = None;
+        for line in io::stdin().lines() {
+            let line = line?;
+            let asked = line.split_once(' ').and_then(|(case, runs)| {
+                let (case, runs) = (case.parse::<usize>().ok()?, runs.parse().ok()?);
+                Some((case, jobs.get(case)?, runs))
+            });
+            let Some((case, job, runs)) = asked else {
+                bail!("{line:?}: expected CASE RUNS");
+            };
+            let mut prepared = match ready.take() {
+                Some((last, prepared)) if last == case => prepared,
+                // Its memory goes first.
+                other => {
+                    drop(other);
+                    let prepared = job.bench.prepare(job.case, job.size, job.dtype);
+                    prepared.map_err(|e| anyhow!("{}", job.told(e)))?
+                }
+            };
+            let time = prepared.time(runs);
+            let time = time.map_err(|e| anyhow!("{}", job.told(e)))?;
+            json_line(&mut out, &time.as_secs_f64())?;
+            ready = Some((case, prepared));
+        }
+        Ok(())
+    }
+}
+
+impl Operations {
     /// Writes it as a table, or as JSON.
-    pub(super) fn write(&self, format: DocumentFormat) -> Result<()> {
+    fn write(&self, format: DocumentFormat) -> Result<()> {
         let mut out = io::stdout().lock();
         match format {
             DocumentFormat::Json => {
-                serde_json::to_writer_pretty(&mut out, self)?;
+                let output = Output {
+                    program: PROGRAM,
+                    finished: now(),
+                    machine: Machine::this().facts(),
+                    operations: self,
+                };
+                serde_json::to_writer_pretty(&mut out, &output)?;
                 writeln!(out)?;
             }
             DocumentFormat::Md => {
@@ -111,7 +219,8 @@ impl Operations {
         Ok(())
     }
 
-    fn table(&self) -> Table {
+    /// All that was measured.
+    pub(crate) fn table(&self) -> Table {
         let header = [
             "device",
             "operation",
@@ -143,7 +252,7 @@ impl Operations {
     }
 
     /// How many times as fast as the processor a device is.
-    pub(super) fn beside_cpu(&self, row: &Measured) -> Option<f64> {
+    pub(crate) fn beside_cpu(&self, row: &Measured) -> Option<f64> {
         let cpu = DeviceType::Cpu.to_string();
         let same = |other: &&Measured| {
             other.device == cpu

@@ -1,18 +1,25 @@
-//! `report`: backends and types of models beside each other, and f32 beside f16.
+//! `report`: operations, backends and types of models beside each other, and f32 beside f16; as text, as JSON, and as a
+//! page with charts.
 
+mod before;
 #[cfg(feature = "coreml")]
 mod coreml;
+mod html;
 mod hybrid;
+mod memory;
 mod models;
+mod operations;
+mod svg;
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::Result;
-use clap::Args;
+use anyhow::{Context, Result};
 use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueEnum};
 use rustorch_llm::F32Workload;
 use rustorch_llm::quantize::FileType;
 use serde::Serialize;
@@ -21,20 +28,27 @@ use crate::args::{BackendArg, CoreMlArgs, DocumentArgs, ThreadArgs};
 use crate::devices::discover;
 use crate::document::Document;
 use crate::machine::{Machine, PROGRAM, now};
+use crate::output::note;
 use crate::resume::{Progress, identity};
 use crate::subject::Subject;
 use crate::variants::Variants;
+use before::Before;
 #[cfg(feature = "coreml")]
 use coreml::{CoreMl, Workload};
 use hybrid::Hybrid;
+use memory::Memory;
 use models::Models;
+use operations::Measurements;
 
 const METHOD: &str = "\
-Compared are the bundled model's types on every backend: speed as `bench` measures it, agreement
+Measured are operations on every device by itself, as `bench --ops` does, beside what the device reaches
+at most, and its memory over the time of a short run. Compared are the bundled model's types on every backend: speed as `bench` measures it, agreement
 with llama.cpp, memory; Core ML in f32 and in f16 on each set of its units, and what its cache saves;
 and runs in f32 on all devices with runs that keep halves, or convert what
 goes from one device to another. Types of which there is no file are made with random weights, which
-take the same time and memory and answer nothing: -m models/classics-13m-f16.gguf gives real ones. If
+take the same time and memory and answer nothing: -m models/classics-13m-f16.gguf gives real ones.
+--html makes a page of it, which needs nothing but a browser: rooflines, speeds by size and type, memory
+over time, the CPU beside devices, and with --before what changed since an older report. If
 the program ends before the report is there, the same command goes on where it ended.";
 
 #[derive(Debug, Args)]
@@ -48,6 +62,18 @@ pub(crate) struct Options {
     /// May be given often
     #[arg(short, long, value_name = "FILE")]
     model: Vec<PathBuf>,
+
+    /// Only these parts
+    #[arg(long, value_enum, value_name = "PART,…", value_delimiter = ',')]
+    only: Vec<Part>,
+
+    /// A page with charts, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// An older report in JSON, which the page shows beside this one
+    #[arg(long, value_name = "FILE", requires = "html")]
+    before: Option<PathBuf>,
 
     /// Types to be compared
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',')]
@@ -78,8 +104,41 @@ pub(crate) struct Options {
     document: DocumentArgs,
 }
 
+/// A part of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Operations on devices
+    Operations,
+    /// Memory over time
+    Memory,
+    /// Types of models on backends
+    Models,
+    /// Core ML in f32 and f16
+    #[cfg(feature = "coreml")]
+    Coreml,
+    /// f32 on all devices
+    F32,
+}
+
+impl Options {
+    /// What `work` gives, if this part was asked for.
+    fn part<T>(&self, part: Part, work: impl FnOnce() -> T) -> Option<T> {
+        (self.only.is_empty() || self.only.contains(&part)).then(work)
+    }
+}
+
 pub(super) fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
+    let before = options.before.as_deref().map(Before::read).transpose()?;
+    // Before the work, for what cannot be written is better told then.
+    let page = match &options.html {
+        Some(path) => {
+            let file = File::create(path);
+            let failed = || format!("the page cannot be written to {}", path.display());
+            Some((path, file.with_context(failed)?))
+        }
+        None => None,
+    };
     let found = discover(options.coreml.options(options.workers), &[]);
     let variants = Variants::open(&options.model)?;
     for (file, why) in &variants.useless {
@@ -97,15 +156,24 @@ pub(super) fn run(options: &Options) -> Result<()> {
     let document = Document::open(&options.document, "rustorch-report")?;
     let progress = &mut Progress::open(document.path(), &identity());
     let report = Report {
-        models: Models::measure(&subjects, &variants, options, text.as_deref(), progress),
+        operations: options.part(Part::Operations, || {
+            Measurements::measure(&subjects, progress)
+        }),
+        memory: options.part(Part::Memory, || {
+            Memory::measure(&subjects, variants.bundled(), progress)
+        }),
+        models: options.part(Part::Models, || {
+            Models::measure(&subjects, &variants, options, text.as_deref(), progress)
+        }),
         #[cfg(feature = "coreml")]
-        coreml: CoreMl::measure(
-            variants.bundled(),
-            Workload::of(options.repetitions),
-            &rustorch_coreml::devices_with,
-            progress,
-        ),
-        hybrid: Hybrid::measure(&found, &variants, F32Workload::default(), progress),
+        coreml: options.part(Part::Coreml, || {
+            let workload = Workload::of(options.repetitions);
+            let open = &rustorch_coreml::devices_with;
+            CoreMl::measure(variants.bundled(), workload, open, progress)
+        }),
+        hybrid: options.part(Part::F32, || {
+            Hybrid::measure(&found, &variants, F32Workload::default(), progress)
+        }),
         program: PROGRAM,
         machine: Machine::this(),
         finished: now(),
@@ -119,6 +187,13 @@ pub(super) fn run(options: &Options) -> Result<()> {
     };
     if let Some(file) = document.write(&report)? {
         writeln!(io::stdout().lock(), "The report: {file}")?;
+    }
+    if let Some((path, mut file)) = page {
+        let page = html::page(&report, before.as_ref());
+        let path = path.display().to_string();
+        file.write_all(page.as_bytes())
+            .with_context(|| path.clone())?;
+        note(format_args!("The page: {path}"));
     }
     std::mem::take(progress).finish();
     Ok(())
@@ -135,10 +210,17 @@ struct Report {
     devices: Vec<(String, String)>,
     /// Names, and why they are not there.
     missing: Vec<(String, String)>,
-    models: Models,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operations: Option<Measurements>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Memory>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    models: Option<Models>,
     #[cfg(feature = "coreml")]
-    coreml: CoreMl,
-    hybrid: Hybrid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coreml: Option<CoreMl>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hybrid: Option<Hybrid>,
 }
 
 impl fmt::Display for Report {
@@ -155,9 +237,15 @@ impl fmt::Display for Report {
         for (device, reason) in &self.missing {
             writeln!(f, "- {device}: missing, {reason}")?;
         }
-        writeln!(f, "\n## Backends and types\n\n{}", self.models)?;
+        let mut part = |title: &str, part: Option<&dyn fmt::Display>| match part {
+            Some(part) => write!(f, "\n## {title}\n\n{part}"),
+            None => Ok(()),
+        };
+        part("Operations", self.operations.as_ref().map(|p| p as _))?;
+        part("Memory", self.memory.as_ref().map(|p| p as _))?;
+        part("Backends and types", self.models.as_ref().map(|p| p as _))?;
         #[cfg(feature = "coreml")]
-        writeln!(f, "## Core ML\n\n{}", self.coreml)?;
-        write!(f, "## f32 on all devices\n\n{}", self.hybrid)
+        part("Core ML", self.coreml.as_ref().map(|p| p as _))?;
+        part("f32 on all devices", self.hybrid.as_ref().map(|p| p as _))
     }
 }

@@ -31,26 +31,26 @@ const GENERATION: Test = Test {
 const CHUNK: usize = 512;
 
 /// All that was measured.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(super) struct Models {
-    rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
     /// What could not be measured, and why.
-    failed: Vec<String>,
+    pub(super) failed: Vec<String>,
 }
 
 /// A type on a backend.
 #[derive(Serialize, Deserialize)]
-struct Row {
-    backend: String,
-    file_type: String,
+pub(super) struct Row {
+    pub(super) backend: String,
+    pub(super) file_type: String,
     /// Without a file, its weights are random.
     random_weights: bool,
     /// The devices that computed.
     devices: Vec<String>,
     /// Tokens a second, and as a multiple of the CPU's.
-    prompt: f64,
+    pub(super) prompt: f64,
     prompt_by_cpu: Option<f64>,
-    generation: f64,
+    pub(super) generation: f64,
     generation_by_cpu: Option<f64>,
     /// Differences from llama.cpp's logits.
     logits_mean: Option<f32>,
