@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Which operations does a change make slower? Two builds take turns on this machine, so that what else it does hits both:
+# Which operations does a change make slower? Two builds take turns of milliseconds, so that what else the machine does
+# hits both:
 #
-# scripts/compare.sh OLD NEW [--rounds N] [OPTIONS OF `rustorch-cli bench --ops`…]
+# scripts/compare.sh OLD NEW [--rounds N] [--seconds S] [--instructions] [OPTIONS OF `rustorch-cli bench --ops`…]
 #
 # OLD and NEW are commits, which are built, or programs. `-b cuda` compares on a GPU, `--ops matmul` one operation. Exits
 # with 1 if something is slower by more than noise: scripts/compare.py says how that is told.
