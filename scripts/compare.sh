@@ -20,15 +20,15 @@ program() {
         echo "$1: neither a program nor a commit" >&2
         return 2
     }
-    tree=$PWD/target/compare/$commit
-    if ! [ -x "$tree.program" ]; then
-        git worktree add --quiet --force --detach "$tree" "$commit"
-        # The same folder for both, as most of it does not change.
-        (cd "$tree" && CARGO_TARGET_DIR="$OLDPWD/target/compare/build" cargo build --release >&2)
-        cp target/compare/build/release/rustorch-cli "$tree.program"
-        git worktree remove --force "$tree"
+    local folder=$PWD/target/compare
+    tree=$folder/tree
+    if ! [ -x "$folder/$commit" ]; then
+        # One tree and one folder for all commits, as most of it does not change.
+        [ -e "$tree" ] || git worktree add --quiet --force --detach "$tree" "$commit"
+        (cd "$tree" && git checkout --quiet --detach "$commit" && CARGO_TARGET_DIR="$folder/build" cargo build --release >&2)
+        cp "$folder/build/release/rustorch-cli" "$folder/$commit"
     fi
-    echo "$tree.program"
+    echo "$folder/$commit"
 }
 
 (($# >= 2)) || { echo "scripts/compare.sh OLD NEW: commits or programs" >&2; exit 2; }
