@@ -15,9 +15,11 @@
 //! | `timeline.rs` | what is on which track |
 //! | `averages.rs` | times by what they were spent on |
 //! | `limits.rs` | what devices were measured to do at most |
-//! | `nvtx.rs` | ranges for tools of NVIDIA's |
+//! | `nvtx.rs`, `apple.rs` | ranges for tools of NVIDIA's, signposts for Apple's |
 //! | `record.rs` | what was seen |
 
+#[cfg(target_vendor = "apple")]
+mod apple;
 mod averages;
 mod chrome;
 mod limits;

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 use rustorch_runtime::{Observer, Runtime};
 
+#[cfg(target_vendor = "apple")]
+use crate::apple::Signposts;
 use crate::nvtx::Nvtx;
 use crate::profiler::{Profile, Profiler, ProfilerOptions};
 
@@ -15,14 +17,14 @@ const VARIABLE: &str = "RUSTORCH_TRACE";
 struct State {
     path: Option<PathBuf>,
     profiler: Option<Profiler>,
-    /// For a tool of NVIDIA's that looks on; `None` within if it cannot be told.
-    nvtx: Option<Option<Arc<dyn Observer>>>,
+    /// For a tool of NVIDIA's or Apple's that looks on; `None` within if there is none, or it cannot be told.
+    tool: Option<Option<Arc<dyn Observer>>>,
 }
 
 static STATE: Mutex<State> = Mutex::new(State {
     path: None,
     profiler: None,
-    nvtx: None,
+    tool: None,
 });
 
 fn state() -> MutexGuard<'static, State> {
@@ -34,19 +36,27 @@ pub fn set_trace_path(path: impl Into<PathBuf>) {
     state().path = Some(path.into());
 }
 
+/// What tells the tool that looks on at this process, if one does.
+fn tool() -> Option<Arc<dyn Observer>> {
+    #[cfg(target_vendor = "apple")]
+    if let Some(signposts) = Signposts::wanted() {
+        return Some(Arc::new(signposts));
+    }
+    if !Nvtx::is_wanted() {
+        return None;
+    }
+    let loaded = Nvtx::load().map_err(|why| tracing::warn!("{why}"));
+    Some(Arc::new(loaded.ok()?))
+}
+
 /// From now on, if the process [is traced](set_trace_path) or `RUSTORCH_TRACE` names a file, that is a
 /// trace of this runtime, too. It is written as the process goes on, and ends with it. Where a tool of
-/// NVIDIA's looks on at the process, it is told what the host does.
+/// NVIDIA's or Apple's looks on at the process, it is told what the host does.
 pub fn trace_runtime(runtime: &Runtime) {
     let mut state = state();
-    if Nvtx::is_wanted() {
-        let nvtx = state.nvtx.get_or_insert_with(|| {
-            let loaded = Nvtx::load().map_err(|why| tracing::warn!("{why}"));
-            loaded.ok().map(|nvtx| Arc::new(nvtx) as Arc<dyn Observer>)
-        });
-        nvtx.iter()
-            .for_each(|nvtx| runtime.add_observer(nvtx.clone()));
-    }
+    let tool = state.tool.get_or_insert_with(tool);
+    tool.iter()
+        .for_each(|tool| runtime.add_observer(tool.clone()));
     let of_environment = || {
         let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
         path.map(PathBuf::from)

@@ -87,3 +87,105 @@ mod tests {
         assert!(reasons(ThrottleReasons::GPU_IDLE).is_empty());
     }
 }
+
+/// Other versions of the library, which are loaded in processes of their own.
+#[cfg(all(test, target_os = "linux"))]
+mod versions {
+    use std::fs;
+    use std::path::Path;
+    use std::process::Command;
+
+    use crate::GpuMonitor;
+
+    const NAME: &str = "libnvidia-ml.so.1";
+    /// What every version has. What fails does so with this status.
+    const LIBRARY: &str = r#"
+        #include <string.h>
+        int nvmlInit_v2(void) { return STATUS; }
+        int nvmlInitWithFlags(unsigned flags) { return STATUS; }
+        int nvmlShutdown(void) { return 0; }
+        const char* nvmlErrorString(int status) { return "a status"; }
+        int nvmlDeviceGetCount_v2(unsigned* count) { return *count = 1, 0; }
+        int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) { return *device = &nvmlInit_v2, 0; }
+        int nvmlDeviceGetName(void* device, char* name, unsigned room) { return strcpy(name, "Old GPU"), 0; }
+    "#;
+    /// What a newer one has beside it.
+    const MORE: &str = r#"
+        int nvmlDeviceGetUtilizationRates(void* device, unsigned* rates) { return rates[0] = 37, rates[1] = 5, 0; }
+        int nvmlDeviceGetPowerUsage(void* device, unsigned* power) { return *power = 61500, 0; }
+        int nvmlDeviceGetTemperature(void* device, int sensor, unsigned* celsius) { return 3; }
+    "#;
+
+    /// Run by the test below, with the library in its path.
+    #[test]
+    #[ignore = "run by another, in a process of its own"]
+    fn tell() {
+        let monitor = GpuMonitor::open();
+        println!("= absent {:?}", monitor.nvml_absent());
+        for gpu in monitor.sample().iter().filter(|gpu| gpu.source == "NVML") {
+            println!("= {gpu}");
+        }
+    }
+
+    /// What is told where the library in a folder is the only one.
+    fn told(folder: &Path) -> Vec<String> {
+        let ran = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "metrics::nvml::versions::tell",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env("LD_LIBRARY_PATH", folder)
+            .output()
+            .unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        let out = String::from_utf8(ran.stdout).unwrap();
+        let lines = out.lines().filter_map(|line| line.split_once("= "));
+        lines.map(|(_, told)| told.to_owned()).collect()
+    }
+
+    fn with_library(source: &str, status: u32) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nvml.c");
+        fs::write(&file, source).unwrap();
+        let compiled = Command::new("cc")
+            .args(["-shared", "-fPIC", "-w", "-o"])
+            .arg(folder.path().join(NAME))
+            .arg(format!("-DSTATUS={status}"))
+            .arg(&file)
+            .status();
+        assert!(compiled.expect("a C compiler").success());
+        told(folder.path())
+    }
+
+    #[test]
+    fn what_a_version_does_not_have_is_not_told() {
+        let old = with_library(LIBRARY, 0);
+        assert_eq!(old, ["absent None", "Old GPU"]);
+        let newer = with_library(&format!("{LIBRARY}{MORE}"), 0);
+        let figures = "Old GPU, gpu_utilization_percent 37, gpu_power_watts 61.5";
+        assert_eq!(newer, ["absent None", figures]);
+    }
+
+    #[test]
+    fn a_library_that_is_missing_or_not_the_drivers_is_told_in_one_line() {
+        // It is there, and of another version than the driver.
+        let other = with_library(LIBRARY, 18);
+        let [line] = &other[..] else {
+            panic!("{other:?}");
+        };
+        assert!(
+            line.starts_with("absent Some(\"NVML: ") && !line.contains("\\n"),
+            "{line}"
+        );
+        // There is a file that is no library.
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(NAME), "no library").unwrap();
+        let none = told(folder.path());
+        assert!(
+            none.len() == 1 && none[0].starts_with("absent Some(\"NVML: "),
+            "{none:?}"
+        );
+    }
+}
