@@ -1,5 +1,6 @@
 //! What a machine's devices were measured to do, in a file of the user's.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -58,7 +59,7 @@ pub enum CalibrationError {
         error: io::Error,
     },
     /// The file is truncated, damaged, or no calibration.
-    #[error("{path}: damaged ({error}); {CURE}")]
+    #[error("{path}: damaged ({}); {CURE}", one_line(error))]
     Damaged {
         /// Which file.
         path: PathBuf,
@@ -66,10 +67,10 @@ pub enum CalibrationError {
         error: serde_json::Error,
     },
     /// Made by another version of the program, whose kernels may take other times.
-    #[error("made by version {0} of this program; {CURE}")]
+    #[error("made by version {} of this program; {CURE}", one_line(.0))]
     Version(String),
     /// It tells of another device, driver or setting.
-    #[error("{device} was {was}, and is {is}; {CURE}")]
+    #[error("{device} was {}, and is {is}; {CURE}", one_line(was))]
     Changed {
         /// By which name.
         device: DeviceType,
@@ -199,6 +200,18 @@ impl Calibration {
         }
         Ok(())
     }
+}
+
+/// What a file says, on one line: control characters are escaped.
+fn one_line(text: &impl fmt::Display) -> String {
+    let mut line = String::new();
+    for c in text.to_string().chars() {
+        match c.is_control() {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line
 }
 
 fn identity(info: &DeviceInfo) -> Vec<(String, String)> {

@@ -140,24 +140,31 @@ impl Context {
     }
 
     /// Calls `queue` so often, and tells how long the device worked on what this thread queued each
-    /// time. Nothing of it may be queued elsewhere before.
+    /// time; `None` where the driver does not tell. Nothing of it may be queued elsewhere before.
     pub(crate) fn time(
         &self,
         steps: usize,
         queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
-    ) -> Result<Vec<Duration>, DeviceError> {
+    ) -> Result<Option<Vec<Duration>>, DeviceError> {
         let fail = |failure| self.failed(failure);
         self.finish().map_err(fail)?;
-        TIMED.set(self.timed_queue().map_err(fail)?);
+        let Ok(timed) = self.timed_queue() else {
+            // The driver has no such queue; if anything else is wrong, the other one tells.
+            (0..steps).try_for_each(queue)?;
+            self.finish().map_err(fail)?;
+            return Ok(None);
+        };
+        TIMED.set(timed);
         let timed = self.marked(steps, queue);
         let finished = self.finish().map_err(fail);
         TIMED.set(ptr::null_mut());
         let events = timed?;
         finished?;
-        let ends = events.iter().map(|event| self.end_of(event));
-        let ends: Vec<u64> = ends.collect::<Result<_, _>>().map_err(fail)?;
+        // All is done; when it was, some drivers do not tell.
+        let ends = events.iter().map(|event| self.end_of(event).ok());
+        let ends: Option<Vec<u64>> = ends.collect();
         let time = |pair: &[u64]| Duration::from_nanos(pair[1].saturating_sub(pair[0]));
-        Ok(ends.windows(2).map(time).collect())
+        Ok(ends.map(|ends| ends.windows(2).map(time).collect()))
     }
 
     /// An event before and behind each step.

@@ -250,7 +250,7 @@ impl Driver for OpenCl {
         steps: usize,
         queue: &mut dyn FnMut(usize) -> Result<(), DeviceError>,
     ) -> Result<Option<Vec<Duration>>, DeviceError> {
-        self.context.time(steps, queue).map(Some)
+        self.context.time(steps, queue)
     }
 
     fn wait(&self) -> Result<(), DeviceError> {

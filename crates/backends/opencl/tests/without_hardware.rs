@@ -1,12 +1,19 @@
-//! What drivers say of memory and limits, and what is made of it: by a driver that is made for
+//! What drivers say of memory, limits and times, and what is made of it: by a driver that is made for
 //! these tests, in processes of their own.
 
 #![cfg(target_os = "linux")]
 
 mod fake;
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use rustorch_gpu::{Driver, Gpu};
-use rustorch_runtime::{Backend, Runtime};
+use rustorch_ir::ops::{Unary, UnaryOp};
+use rustorch_ir::{DType, Graph, TensorType};
+use rustorch_runtime::{
+    Backend, DeviceType, Event, HostBuffer, Observer, Routing, Runtime, Storage,
+};
 
 const MEMORY: &str = "FAKE_101f";
 const BUFFER: &str = "FAKE_1010";
@@ -27,9 +34,7 @@ fn list_device() {
     let (limits, told) = (*device.limits(), device.free_memory());
     let backend = Gpu::new(device);
     assert_eq!(backend.info().memory_bytes, Some(limits.memory));
-    let pools = Runtime::new([std::sync::Arc::new(backend) as _])
-        .memory()
-        .pools();
+    let pools = Runtime::new([Arc::new(backend) as _]).memory().pools();
     let mib = |bytes: u64| bytes >> 20;
     println!(
         "= told {:?}, free {:?} of {}, buffers {}, groups {}, units {}, local {}",
@@ -83,4 +88,57 @@ fn limits_that_cannot_be_are_replaced() {
     }
     let line = told(&[("FAKE_1004", "0")]);
     assert!(line.contains("groups 64"), "{line}");
+}
+
+/// The launches that are told of, with their times.
+#[derive(Default)]
+struct Seen(Mutex<Vec<(String, Duration)>>);
+
+impl Observer for Seen {
+    fn saw(&self, event: Event<'_>) {
+        if let Event::Launched { launch, time, .. } = event {
+            let name = launch.name.to_string();
+            self.0.lock().unwrap().push((name, time));
+        }
+    }
+}
+
+/// A launch that is looked at.
+#[test]
+#[ignore = "run by others, in a process of its own"]
+fn look_at_launches() {
+    let mut graph = Graph::new();
+    let x = graph.input(TensorType::new([4, 4], DType::F32)).unwrap();
+    let y = graph.push(Unary { op: UnaryOp::Neg }, &[x]).unwrap();
+    graph.output(y);
+    let device = rustorch_opencl::devices().unwrap().remove(0);
+    let runtime = Runtime::new([Arc::new(Gpu::new(device)) as _]);
+    let seen = Arc::new(Seen::default());
+    runtime.add_observer(seen.clone());
+    let routing = Routing {
+        device: DeviceType::OpenCL(0),
+        strict: true,
+        ..Routing::AUTO
+    };
+    let input = Storage::from_host(HostBuffer::zeroed(4 * 16).unwrap());
+    runtime.run(&graph, &[input], routing).unwrap();
+    assert!(runtime.fallbacks().is_empty());
+    for (name, time) in seen.0.lock().unwrap().iter() {
+        println!("= {name} {}", *time == Duration::from_micros(1));
+    }
+}
+
+#[test]
+fn a_driver_that_tells_no_times_has_segments_timed() {
+    let launches = |answers: &[(&str, &str)]| {
+        let out = fake::apart("look_at_launches", answers);
+        let told = out.lines().filter_map(|line| line.split_once("= "));
+        told.map(|(_, launch)| launch.to_owned())
+            .collect::<Vec<_>>()
+    };
+    // The driver's times are microseconds.
+    assert_eq!(launches(&[]), ["neg true"]);
+    for what in ["queue", "event"] {
+        assert_eq!(launches(&[("FAKE_UNTIMED", what)]), ["neg false"], "{what}");
+    }
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use rustorch_ir::ops::UnaryOp;
 use rustorch_ir::{DType, DeviceType, Graph, OpKind, TensorType};
-use rustorch_runtime::{Bound, Calibration, Costs, Curve, Executable, OpCost, Routing, Runtime};
+use rustorch_runtime::{
+    Bound, Calibration, CalibrationError, Costs, Curve, Executable, OpCost, Routing, Runtime,
+};
 use rustorch_tensor::host;
 use rustorch_testing::memory::within;
 
@@ -49,19 +51,21 @@ pub(super) fn calibration(bytes: &[u8]) -> Result<(), String> {
         let executable = runtime.prepare(graph, Routing::AUTO);
         (runtime, executable)
     });
-    let read = || serde_json::from_slice::<Calibration>(bytes);
-    let calibration =
-        within(64 * bytes.len() + 4096, read).map_err(|e| e.to_string().replace('\n', " "))?;
+    let path = tempfile::NamedTempFile::new()
+        .expect("a file")
+        .into_temp_path();
+    std::fs::write(&path, bytes).expect("the file can be written");
+    let told = |e: CalibrationError| e.to_string().replace(&path.display().to_string(), "FILE");
+    let read = || Calibration::load(&path);
+    let calibration = within(64 * bytes.len() + 4096, read).map_err(told)?;
+    let calibration = calibration.expect("there is a file");
     let (runtime, executable) = &*PLANNED;
     for (device, costs) in calibration.devices() {
         runtime.set_costs(device, Some(costs.clone()));
     }
     executable.placement().expect("a plan");
     executable.estimate().expect("a plan");
-    // What devices said of themselves is told as it is in the user's file.
-    calibration
-        .check(runtime.devices())
-        .map_err(|e| e.to_string().replace('\n', " "))
+    calibration.check(runtime.devices()).map_err(told)
 }
 
 /// Compiled kernels in two packs, whose checksums are left out: [`pack`] makes them, or none but those would be damaged.

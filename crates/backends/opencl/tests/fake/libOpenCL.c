@@ -1,7 +1,8 @@
 // A driver for tests: it has one GPU, whose answers are in the environment where that has
 // FAKE_ and the number of the property, and otherwise sound. It keeps bytes and copies them, but
 // its kernels do nothing. What FAKE_HANG names, `marker`, `read`, `write` or `build`, hangs until
-// fake_release is called, and is done then.
+// fake_release is called, and is done then. FAKE_UNTIMED says what tells no times: no `queue`, or no
+// `event`; without, each event ends a microsecond behind the one before.
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
@@ -136,9 +137,22 @@ void* clCreateContext(const void* properties, unsigned count, const void* device
     return &here;
 }
 
+static int untimed(const char* what) {
+    const char* named = getenv("FAKE_UNTIMED");
+    return named && !strcmp(named, what);
+}
+
 void* clCreateCommandQueue(void* context, void* device, uint64_t properties, int* status) {
-    *status = 0;
-    return &here;
+    int refused = properties & 2 && untimed("queue");  // CL_QUEUE_PROFILING_ENABLE
+    *status = refused ? -35 : 0;                       // CL_INVALID_QUEUE_PROPERTIES
+    return refused ? 0 : &here;
+}
+
+int clGetEventProfilingInfo(void* event, unsigned what, size_t room, void* to, size_t* needed) {
+    static uint64_t time;
+    if (untimed("event")) return -7;  // CL_PROFILING_INFO_NOT_AVAILABLE
+    time += 1000;
+    return answer(&time, sizeof time, room, to, needed);
 }
 
 struct memory {
@@ -249,7 +263,6 @@ RELEASE(clReleaseProgram)
 RELEASE(clReleaseKernel)
 NOTHING(clFlush)
 NOTHING(clSetMemObjectDestructorCallback)
-NOTHING(clGetEventProfilingInfo)
 NOTHING(clWaitForEvents)
 NOTHING(clEnqueueMapBuffer)
 NOTHING(clEnqueueUnmapMemObject)
