@@ -22,6 +22,7 @@ use rustorch_ir::ops::UnaryOp;
 use rustorch_ir::{DType, Graph, TensorType};
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
 use rustorch_llm::{Model, load_tokenizer};
+use rustorch_profile::ProfilerOptions;
 use rustorch_runtime::{Backend, HostBuffer, Routing, Runtime, Storage};
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor, Trace, with_runtime};
 use rustorch_testing::{Suite, tests};
@@ -45,6 +46,11 @@ const CASES: [Case; 7] = [
     ("gguf", gguf),
     ("sampler", sampler),
 ];
+
+/// Running the layers after they were profiled, and while they are: what `replay` is compared with.
+const PROFILED: [Case; 2] = [("once profiled", once_profiled), ("profiled", profiled)];
+/// What a run may take more because it was profiled once, as a part of it: as two counts of the same differ.
+const NOTHING: f64 = 0.001;
 
 /// Callgrind counts within this function, which it finds by name.
 // SAFETY: no other function has this name.
@@ -76,8 +82,8 @@ fn layers(x: &Tensor, weight: &Tensor) -> RusTorchResult<Tensor> {
     x.softmax(1)
 }
 
-fn trace() -> Trace {
-    with_runtime(&runtime(), Routing::AUTO, || {
+fn trace(runtime: &Runtime) -> Trace {
+    with_runtime(runtime, Routing::AUTO, || {
         let weight = Tensor::zeros([16, 16], DType::F32)?;
         weight.eval()?;
         let x = Tensor::placeholder([4, 16], DType::F32)?;
@@ -92,7 +98,7 @@ fn zeros(bytes: usize) -> Storage {
 
 /// Planning the layers.
 fn planner() -> Box<dyn FnMut()> {
-    let trace = trace();
+    let trace = trace(&runtime());
     Box::new(move || {
         black_box(trace.executable().placement().expect("a plan"));
     })
@@ -100,8 +106,35 @@ fn planner() -> Box<dyn FnMut()> {
 
 /// Running them again, of which little is kernels: matrices are small.
 fn replay() -> Box<dyn FnMut()> {
-    let (trace, input, mut outputs) = (trace(), [zeros(4 * 16 * 4)], Vec::new());
+    replay_on(&runtime())
+}
+
+fn replay_on(runtime: &Runtime) -> Box<dyn FnMut()> {
+    let (trace, input, mut outputs) = (trace(runtime), [zeros(4 * 16 * 4)], Vec::new());
     Box::new(move || trace.run_into(&input, &mut outputs).expect("a result"))
+}
+
+/// The same, when nobody looks on any more.
+fn once_profiled() -> Box<dyn FnMut()> {
+    let runtime = runtime();
+    let mut run = replay_on(&runtime);
+    let profiler = ProfilerOptions::new().start(&runtime);
+    run();
+    let profile = profiler.finish();
+    let averages = profile.key_averages();
+    assert!(averages.find("linear").is_some(), "{averages}");
+    run
+}
+
+/// The same while it is profiled.
+fn profiled() -> Box<dyn FnMut()> {
+    let runtime = runtime();
+    let mut run = replay_on(&runtime);
+    let profiler = ProfilerOptions::new().start(&runtime);
+    Box::new(move || {
+        let _looks_on = &profiler;
+        run();
+    })
 }
 
 /// A graph of one operation, which is known.
@@ -288,6 +321,15 @@ fn nothing_takes_more_instructions_than_it_did(known: &Counts) {
     );
 }
 
+/// Fails if a run takes more instructions than one of a process in which nobody ever looked on.
+fn a_profiler_that_is_off_costs_nothing(_: &Counts) {
+    let never = count("replay");
+    let [(once, told), (during, _)] = PROFILED.map(|(case, _)| change(case, count(case), never));
+    assert!(once.abs() < NOTHING, "{told}");
+    // It was looked on: that is what the others do without.
+    assert!(during > 10.0 * NOTHING, "{during}");
+}
+
 /// Counts all cases, prints them beside what they were, and writes them down.
 fn write() -> ExitCode {
     let with = match tools() {
@@ -316,7 +358,8 @@ fn main() -> ExitCode {
         Err(_) => {}
         Ok("write") => return write(),
         Ok(name) => {
-            let case = CASES.iter().find(|(case, _)| *case == name);
+            let mut all = CASES.iter().chain(&PROFILED);
+            let case = all.find(|(case, _)| *case == name);
             let (_, prepare) = case.unwrap_or_else(|| panic!("{VARIABLE}={name}: no such case"));
             let mut run = prepare();
             // The first ones take memory and remember.
@@ -325,7 +368,10 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     }
-    let tests = tests![nothing_takes_more_instructions_than_it_did];
+    let tests = tests![
+        nothing_takes_more_instructions_than_it_did,
+        a_profiler_that_is_off_costs_nothing,
+    ];
     let known = Counts::read();
     let comparable = tools().map(|tools| is_comparable(&known, &tools));
     match comparable {
