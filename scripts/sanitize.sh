@@ -24,7 +24,6 @@ host=x86_64-unknown-linux-gnu
 export CARGO_TARGET_DIR=$PWD/target/$how
 # A test that takes minutes under them all and touches no memory: 240,000 numbers are rounded.
 slow=(--skip round_ties_away_is_round)
-# Programs of tests that count what is allocated have an allocator of their own, and a limit that sanitizers do not keep.
 sanitized() {
     local build=()
     [ "$how" = address ] || build=(-Z build-std)
