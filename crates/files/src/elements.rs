@@ -27,13 +27,14 @@ pub(crate) enum ByteOrder {
 /// their size; else they are copied, as are booleans other than 0 and 1.
 ///
 /// # Errors
-/// The bytes are not those of this shape and dtype; there is no memory for a copy.
+/// The bytes are not those of this shape and dtype; there is no memory for a copy; more dimensions than are read.
 pub(crate) fn tensor(
     name: &str,
     data: &Source,
     dtype: DType,
     shape: &[usize],
 ) -> FileResult<Tensor> {
+    check_rank(name, shape)?;
     if dtype == DType::Bool && data.iter().any(|&byte| byte > 1) {
         let normal = converted(name, data, |bytes| {
             for byte in bytes {
@@ -88,6 +89,20 @@ fn converted(name: &str, data: &[u8], change: impl FnOnce(&mut [u8])) -> FileRes
     bytes.extend_from_slice(data);
     change(&mut bytes);
     Ok(bytes.into())
+}
+
+/// Fails if a tensor has more dimensions than NumPy's arrays may have; a header can list millions of them.
+pub(crate) fn check_rank(name: &str, shape: &[usize]) -> FileResult<()> {
+    const LARGEST: usize = 64;
+    match shape.len() {
+        ..=LARGEST => Ok(()),
+        rank => {
+            let place = format!("tensor {}", rustorch_gguf::quoted(name));
+            let found = format!("a shape of {rank} dimensions");
+            let advice = format!("reshape it to {LARGEST} at most");
+            Err(FileError::unsupported(place, found, advice))
+        }
+    }
 }
 
 /// There is no memory for what belongs to the tensor `name`.

@@ -136,7 +136,7 @@ impl FileError {
     pub(crate) fn damaged(place: impl ToString, problem: impl ToString) -> Self {
         Self::Damaged {
             place: place.to_string(),
-            problem: problem.to_string(),
+            problem: one_line(&problem.to_string()),
         }
     }
 
@@ -168,4 +168,20 @@ impl FileError {
             advice: advice.to_owned(),
         }
     }
+}
+
+/// What may be made of a file's own words, as a line that is not too long.
+fn one_line(text: &str) -> String {
+    const LONGEST: usize = 400;
+    let mut line = String::new();
+    for c in text.chars().take(LONGEST) {
+        match c.is_control() {
+            true => line.extend(c.escape_debug()),
+            false => line.push(c),
+        }
+    }
+    if text.chars().nth(LONGEST).is_some() {
+        line.push('…');
+    }
+    line
 }

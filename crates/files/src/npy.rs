@@ -61,22 +61,11 @@ pub fn read(source: &Source) -> FileResult<Tensor> {
 
 /// [`read`] of the tensor `name`.
 pub(crate) fn read_named(name: &str, source: &Source) -> FileResult<Tensor> {
-    let place = format!("array {}", quoted(name));
+    let place = place(name);
     let header = Header::read(&place, source)?;
-    let bytes = header.dtype.bytes_of(&header.shape).ok_or_else(|| {
-        let problem = format!(
-            "the shape {:?} of {} does not fit any memory",
-            header.shape, header.dtype
-        );
-        FileError::damaged(&place, problem)
-    })?;
-    let data = source.part(&place, header.end as u64, bytes as u64)?;
-    let rest = source.len() - header.end - bytes;
-    if rest != 0 {
-        let problem =
-            format!("{rest} bytes are behind the array; of a file of several, only one is read");
-        return Err(FileError::damaged(place, problem));
-    }
+    elements::check_rank(name, &header.shape)?;
+    let bytes = header.elements(&place, source.len() as u64)?;
+    let data = source.part(&place, header.end as u64, bytes)?;
     let data = elements::native(name, data, header.dtype, header.order)?;
     if !header.is_fortran {
         return elements::tensor(name, &data, header.dtype, &header.shape);
@@ -85,6 +74,20 @@ pub(crate) fn read_named(name: &str, source: &Source) -> FileResult<Tensor> {
     let back: Vec<isize> = (0..reversed.len() as isize).rev().collect();
     let tensor = elements::tensor(name, &data, header.dtype, &reversed)?;
     tensor.permute(back).map_err(FileError::tensor(name))
+}
+
+/// Fails if the array that `begin` is the begin of has not `size` bytes in all, or nothing that could be read. What
+/// has a longer header is not looked at.
+pub(crate) fn check_size(name: &str, begin: &Source, size: u64) -> FileResult<()> {
+    let place = place(name);
+    match Header::read(&place, begin) {
+        Err(FileError::Truncated { .. }) if (begin.len() as u64) < size => Ok(()),
+        header => header?.elements(&place, size).map(drop),
+    }
+}
+
+fn place(name: &str) -> String {
+    format!("array {}", quoted(name))
 }
 
 /// Writes a file, as [`write()`].
@@ -199,6 +202,34 @@ impl Header {
             .map_err(|_| FileError::damaged(place, "the header is not UTF-8"))?;
         // The part was within the bytes, so that its end fits.
         Self::parse(place, text, (at + width + len) as usize)
+    }
+
+    /// How many bytes the elements have, behind which a file of `size` bytes has to end.
+    fn elements(&self, place: &str, size: u64) -> FileResult<u64> {
+        let bytes = self.dtype.bytes_of(&self.shape).ok_or_else(|| {
+            let problem = format!(
+                "the shape {:?} of {} does not fit any memory",
+                self.shape, self.dtype
+            );
+            FileError::damaged(place, problem)
+        })?;
+        let (offset, needed) = (self.end as u64, bytes as u64);
+        let left = size.saturating_sub(offset);
+        match left.checked_sub(needed) {
+            Some(0) => Ok(needed),
+            Some(rest) => {
+                let problem = format!(
+                    "{rest} bytes are behind the array; of a file of several, only one is read"
+                );
+                Err(FileError::damaged(place, problem))
+            }
+            None => Err(FileError::Truncated {
+                place: place.to_owned(),
+                offset,
+                needed,
+                left,
+            }),
+        }
     }
 
     fn parse(place: &str, text: &str, end: usize) -> FileResult<Self> {

@@ -55,11 +55,14 @@ pub fn read_within(source: &Source, limit: u64) -> FileResult<Tensors> {
                 advice,
             ));
         };
-        let Some(data) = archive.data(entry) else {
-            continue;
-        };
-        let tensor = npy::read_named(name, &data?)?;
-        tensors.insert(name, tensor);
+        // Before anything large is decompressed.
+        if let Some(begin) = archive.begin(entry) {
+            let (size, begin) = begin?;
+            npy::check_size(name, &begin, size)?;
+        }
+        if let Some(data) = archive.data(entry) {
+            tensors.insert(name, npy::read_named(name, &data?)?);
+        }
     }
     Ok(tensors)
 }

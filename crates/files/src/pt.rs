@@ -5,6 +5,7 @@
 //! pickles and then the storages. Both are read. Nothing of the pickle is run: what it may name is a closed list, and
 //! any other name is an error.
 
+mod place;
 mod reading;
 mod writing;
 
@@ -17,6 +18,8 @@ use rustorch_tensor::Tensor;
 use crate::error::{FileError, FileResult};
 use crate::source::Source;
 use crate::tensors::Tensors;
+
+use place::Place;
 
 pub use writing::{save, write};
 
@@ -56,32 +59,31 @@ impl Value {
         let mut tensors = Tensors::new();
         match self {
             Self::Tensor(tensor) => drop(tensors.insert(Tensors::ONLY, tensor.clone())),
-            value => value.collect("", &mut tensors)?,
+            value => value.collect(Place::Whole, &mut tensors)?,
         }
         Ok(tensors)
     }
 
-    fn collect(&self, name: &str, tensors: &mut Tensors) -> FileResult<()> {
-        let inside = |key: &str| match name {
-            "" => key.to_owned(),
-            name => format!("{name}.{key}"),
-        };
+    fn collect(&self, place: Place<'_>, tensors: &mut Tensors) -> FileResult<()> {
         match self {
-            Self::Tensor(tensor) => match tensors.insert(name, tensor.clone()) {
+            Self::Tensor(tensor) => match tensors.insert(place.to_string(), tensor.clone()) {
                 None => Ok(()),
                 Some(_) => {
-                    let problem = format!("two tensors get the name {}", quoted(name));
+                    let name = quoted(&place.to_string());
+                    let problem = format!("two tensors get the name {name}");
                     Err(FileError::damaged("the state", problem))
                 }
             },
-            Self::List(list) | Self::Tuple(list) => (list.iter().enumerate())
-                .try_for_each(|(at, value)| value.collect(&inside(&at.to_string()), tensors)),
+            Self::List(list) | Self::Tuple(list) => {
+                let mut numbered = (0..).zip(list);
+                numbered.try_for_each(|(at, value)| value.collect(Place::At(&place, at), tensors))
+            }
             Self::Dict(entries) => entries.iter().try_for_each(|(key, value)| match key {
-                Self::Text(key) => value.collect(&inside(key), tensors),
-                Self::Int(key) => value.collect(&inside(&key.to_string()), tensors),
+                Self::Text(key) => value.collect(Place::Key(&place, key), tensors),
+                Self::Int(key) => value.collect(Place::At(&place, *key), tensors),
                 _ if !value.has_tensors() => Ok(()),
                 _ => {
-                    let found = format!("a key of another kind in {}", quoted(name));
+                    let found = format!("a key of another kind in {}", quoted(&place.to_string()));
                     let advice = "use pt::load_value, which keeps all keys";
                     Err(FileError::unsupported("the state", found, advice))
                 }

@@ -6,6 +6,7 @@ use rustorch_gguf::quoted;
 use rustorch_ir::DType;
 use rustorch_tensor::Tensor;
 
+use super::place::Place;
 use super::{LEGACY_MAGIC, Value};
 use crate::elements::{self, ByteOrder};
 use crate::error::{FileError, FileResult};
@@ -18,9 +19,12 @@ const PICKLE: &str = "the pickle";
 /// How deep containers may be in each other.
 const DEEPEST: usize = 100;
 
-/// How often an object may be visited, on average for each byte of the pickle: containers may be there several times,
-/// but a small file must not become large by that.
-const VISITS_PER_BYTE: usize = 4;
+/// How many bytes of values and of tensors' names there may be for each byte of the pickle: what is in it may be
+/// there several times, but a small file must not become large by that.
+const VALUES_PER_BYTE: usize = 2 * size_of::<Value>();
+
+/// Bytes that an entry may have which is not a storage's, if it is compressed. PyTorch compresses none.
+const LARGEST_PACKED: u64 = 4 << 20;
 
 /// Bytes that a tensor may show if its storage has fewer, as an expanded one does.
 const LARGEST_EXPANDED: usize = 1 << 30;
@@ -37,13 +41,17 @@ pub(super) fn archive(source: &Source) -> FileResult<Value> {
     };
     let root = &pickle[..pickle.len() - DATA.len()];
     let missing = || FileError::damaged("the zip archive", "it has no pickle");
-    let bytes = archive.data(pickle).ok_or_else(missing)??;
-    let order = match archive.data(&format!("{root}byteorder")).transpose()? {
+    let read = |name: &str| archive.data_within(name, LARGEST_PACKED);
+    let bytes = read(pickle).ok_or_else(missing)??;
+    let order = match read(&format!("{root}byteorder")).transpose()? {
         Some(order) if *order == *b"big" => ByteOrder::Big,
         _ => ByteOrder::Little,
     };
     let (pickled, _) = unpickle(PICKLE, &bytes)?;
-    let find = |key: &str| archive.data(&format!("{root}data/{key}")).transpose();
+    let find = |key: &str, bytes: usize| {
+        let name = format!("{root}data/{key}");
+        archive.data_within(&name, bytes as u64).transpose()
+    };
     Reader::new(&pickled, order, bytes.len(), &find).value()
 }
 
@@ -67,7 +75,7 @@ pub(super) fn legacy(source: &Source) -> FileResult<Value> {
     let (keys, len) = unpickle("the list of storages", &source[at..])?;
     at += len;
     let storages = legacy_storages(source, &value, &keys, at)?;
-    let find = |key: &str| Ok(storages.get(key).cloned());
+    let find = |key: &str, _: usize| Ok(storages.get(key).cloned());
     Reader::new(&value, order, at - begin, &find).value()
 }
 
@@ -134,58 +142,71 @@ fn bytes_of(storage: &StorageObject<'_>) -> FileResult<usize> {
     })
 }
 
+/// The bytes of a storage, by its key and how many they have to be.
+type Find<'a> = dyn Fn(&str, usize) -> FileResult<Option<Source>> + 'a;
+
 /// Makes values of objects.
 struct Reader<'a> {
     pickled: &'a Pickled<'a>,
     order: ByteOrder,
-    /// The bytes of a storage, by its key.
-    find: &'a dyn Fn(&str) -> FileResult<Option<Source>>,
+    find: &'a Find<'a>,
     /// Storages as tensors of one dimension, by the dtypes that they were seen as.
     storages: HashMap<(&'a str, DType), Tensor>,
-    /// How many objects may still be visited.
-    visits: usize,
+    /// How many bytes of values and names may still be made.
+    left: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn new(
-        pickled: &'a Pickled<'a>,
-        order: ByteOrder,
-        bytes: usize,
-        find: &'a dyn Fn(&str) -> FileResult<Option<Source>>,
-    ) -> Self {
+    fn new(pickled: &'a Pickled<'a>, order: ByteOrder, bytes: usize, find: &'a Find<'a>) -> Self {
         Self {
             pickled,
             order,
             find,
             storages: HashMap::new(),
-            visits: bytes.saturating_mul(VISITS_PER_BYTE),
+            left: bytes.saturating_mul(VALUES_PER_BYTE),
         }
     }
 
     fn value(&mut self) -> FileResult<Value> {
-        self.make(self.pickled.value, "", DEEPEST)
+        self.make(self.pickled.value, Place::Whole, DEEPEST)
     }
 
-    /// The value of an object that `name` leads to, which may have others in it `depth` deep.
-    fn make(&mut self, id: Id, name: &str, depth: usize) -> FileResult<Value> {
-        let wrong = |problem: &str| Err(FileError::damaged(PICKLE, problem));
-        let (Some(depth), Some(visits)) = (depth.checked_sub(1), self.visits.checked_sub(1)) else {
-            return wrong(
-                "containers are in each other too deep or too often, or one is in itself",
-            );
+    /// Fails if there are too many bytes with these.
+    fn spend(&mut self, bytes: usize) -> FileResult<()> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => self.left = left,
+            None => {
+                let problem = "the same containers, texts or tensors are there too often, or one is in itself";
+                return Err(FileError::damaged(PICKLE, problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of an object at a place, which may have others in it `depth` deep.
+    fn make(&mut self, id: Id, place: Place<'_>, depth: usize) -> FileResult<Value> {
+        let Some(depth) = depth.checked_sub(1) else {
+            let problem = "containers are in each other too deep, or one is in itself";
+            return Err(FileError::damaged(PICKLE, problem));
         };
-        self.visits = visits;
+        self.spend(size_of::<Value>())?;
         let pickled = self.pickled;
         Ok(match &pickled.objects[id] {
             Object::None => Value::None,
             Object::Bool(value) => Value::Bool(*value),
             Object::Int(value) => Value::Int(*value),
             Object::Float(value) => Value::Float(*value),
-            Object::Text(text) => Value::Text((*text).to_owned()),
-            Object::List(list) => Value::List(self.list(list, name, depth)?),
-            Object::Tuple(list) => Value::Tuple(self.list(list, name, depth)?),
-            Object::Dict(entries) => Value::Dict(self.dict(entries, name, depth)?),
-            Object::Tensor(tensor) => Value::Tensor(self.tensor(tensor, name)?),
+            Object::Text(text) => {
+                self.spend(text.len())?;
+                Value::Text((*text).to_owned())
+            }
+            Object::List(list) => Value::List(self.list(list, place, depth)?),
+            Object::Tuple(list) => Value::Tuple(self.list(list, place, depth)?),
+            Object::Dict(entries) => Value::Dict(self.dict(entries, place, depth)?),
+            Object::Tensor(tensor) => {
+                self.spend(place.bytes())?;
+                Value::Tensor(self.tensor(tensor, &place.to_string())?)
+            }
             Object::Storage(_) => {
                 let advice = "save the tensor that it is of";
                 return Err(FileError::unsupported(PICKLE, "a storage alone", advice));
@@ -198,29 +219,27 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn list(&mut self, list: &[Id], name: &str, depth: usize) -> FileResult<Vec<Value>> {
-        let mut values = Vec::new();
-        for (at, &id) in list.iter().enumerate() {
-            values.push(self.make(id, &format!("{name}.{at}"), depth)?);
-        }
-        Ok(values)
+    fn list(&mut self, list: &[Id], place: Place<'_>, depth: usize) -> FileResult<Vec<Value>> {
+        let numbered = (0..).zip(list);
+        let values = numbered.map(|(at, &id)| self.make(id, Place::At(&place, at), depth));
+        values.collect()
     }
 
     fn dict(
         &mut self,
         entries: &[(Id, Id)],
-        name: &str,
+        place: Place<'_>,
         depth: usize,
     ) -> FileResult<Vec<(Value, Value)>> {
         let mut values = Vec::new();
         for &(key, value) in entries {
-            let key = self.make(key, name, depth)?;
+            let key = self.make(key, place, depth)?;
             let inside = match &key {
-                Value::Text(key) if name.is_empty() => key.clone(),
-                Value::Text(key) => format!("{name}.{key}"),
-                _ => format!("{name}.…"),
+                Value::Text(key) => Place::Key(&place, key),
+                Value::Int(key) => Place::At(&place, *key),
+                _ => Place::Other(&place),
             };
-            let value = self.make(value, &inside, depth)?;
+            let value = self.make(value, inside, depth)?;
             values.push((key, value));
         }
         Ok(values)
@@ -231,6 +250,7 @@ impl<'a> Reader<'a> {
         let Object::Storage(storage) = &pickled.objects[tensor.storage] else {
             return Err(FileError::damaged(PICKLE, "a tensor has no storage"));
         };
+        elements::check_rank(name, &tensor.shape)?;
         let shown = tensor.dtype.bytes_of(&tensor.shape);
         let limit = bytes_of(storage)?.max(LARGEST_EXPANDED);
         if shown.is_none_or(|bytes| bytes > limit) {
@@ -257,10 +277,10 @@ impl<'a> Reader<'a> {
             return Ok(known.clone());
         }
         let place = place(storage.key);
-        let Some(data) = (self.find)(storage.key)? else {
+        let bytes = bytes_of(storage)?;
+        let Some(data) = (self.find)(storage.key, bytes)? else {
             return Err(FileError::damaged(place, "its bytes are not in the file"));
         };
-        let bytes = bytes_of(storage)?;
         let data = data.part(&place, 0, bytes as u64)?;
         let size = dtype.size().unwrap_or(1);
         if !bytes.is_multiple_of(size) {

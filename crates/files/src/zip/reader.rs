@@ -1,6 +1,6 @@
 //! Reading an archive by its central directory.
 
-use std::io::Read;
+use std::io::{self, Read};
 
 use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
@@ -92,12 +92,34 @@ impl Archive {
     /// The data of an entry, where it is stored, or decompressed. The checksum is only compared with what is
     /// decompressed, since what is stored need not be read at all.
     pub(crate) fn data(&self, name: &str) -> Option<FileResult<Source>> {
+        self.data_within(name, self.limit)
+    }
+
+    /// [`Archive::data`] that may decompress to `limit` bytes.
+    pub(crate) fn data_within(&self, name: &str, limit: u64) -> Option<FileResult<Source>> {
         let entry = self.entries.get(name)?;
         let stored = (self.source).part(place(name), entry.data, entry.compressed);
         Some(stored.and_then(|stored| match entry.method {
             STORED => Ok(stored),
-            _ => entry.inflate(name, &stored, self.limit),
+            _ => entry.inflate(name, &stored, limit.min(self.limit)),
         }))
+    }
+
+    /// How large the data of an entry is, and what it begins with.
+    pub(crate) fn begin(&self, name: &str) -> Option<FileResult<(u64, Source)>> {
+        let entry = self.entries.get(name)?;
+        let stored = (self.source).part(place(name), entry.data, entry.compressed);
+        let begin = stored.and_then(|stored| match entry.method {
+            STORED => Ok(stored),
+            _ => {
+                let mut begin = Vec::new();
+                let mut decoder = DeflateDecoder::new(&*stored).take(CHUNK as u64);
+                (decoder.read_to_end(&mut begin))
+                    .map_err(|error| entry.wrong_data(name, &error))?;
+                Ok(begin.into())
+            }
+        });
+        Some(begin.map(|begin| (entry.size, begin)))
     }
 }
 
@@ -288,6 +310,13 @@ impl Entry {
         }
     }
 
+    fn wrong_data(&self, name: &str, error: &io::Error) -> FileError {
+        FileError::damaged(
+            place(name),
+            format!("its compressed data is wrong ({error})"),
+        )
+    }
+
     /// The data, decompressed. Memory is taken as it comes.
     fn inflate(&self, name: &str, deflated: &Source, limit: u64) -> FileResult<Source> {
         if self.size > limit {
@@ -303,8 +332,7 @@ impl Entry {
         let mut chunk = vec![0; CHUNK.min(self.size as usize + 1)];
         loop {
             let read = decoder.read(&mut chunk);
-            let read =
-                read.map_err(|error| wrong(format!("its compressed data is wrong ({error})")))?;
+            let read = read.map_err(|error| self.wrong_data(name, &error))?;
             if read == 0 {
                 break;
             }

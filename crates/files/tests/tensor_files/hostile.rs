@@ -1,11 +1,13 @@
 //! Files that are wrong on purpose: each is one error that says what, where, and what to do.
 
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 
+use flate2::write::DeflateEncoder;
 use rustorch_files::npz::Compression;
-use rustorch_files::{Source, Tensors, load, npy, npz, pt, safetensors};
+use rustorch_files::{FileResult, Source, Tensors, load, npy, npz, pt, safetensors};
 use rustorch_ir::DType;
 use rustorch_tensor::Tensor;
+use rustorch_testing::memory::within;
 
 use crate::{error, golden, on_cpu};
 
@@ -285,17 +287,175 @@ fn archives_that_claim_too_much_are_refused() {
             "{text}"
         );
         let text = error(npz::read(&with_size(whole - 1)));
-        assert!(text.contains("decompresses to more than"), "{text}");
-        let text = error(npz::read(&with_size(whole + 1)));
         assert!(
-            text.contains("decompresses to 262272 of 262273 bytes"),
+            text.contains("needs 262144 bytes but 262143 are left"),
             "{text}"
         );
+        let text = error(npz::read(&with_size(whole + 1)));
+        assert!(text.contains("1 bytes are behind the array"), "{text}");
         let text = error(npz::read_within(&file.clone().into(), 1000));
         assert!(
             text.contains("262272 bytes of memory are needed, and the limit is 1000"),
             "{text}"
         );
+    });
+}
+
+/// An archive of deflated entries.
+fn deflated(entries: &[(&str, &[u8])]) -> Source {
+    let (mut file, mut directory) = (Vec::new(), Vec::new());
+    for (name, data) in entries {
+        let mut encoder = DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(data).unwrap();
+        let packed = encoder.finish().unwrap();
+        let mut crc = flate2::Crc::new();
+        crc.update(data);
+        // Version, flags, method, time, checksum, sizes, length of the name; no extra field.
+        let mut fields = vec![20, 0, 0, 0, 8, 0, 0, 0, 0, 0];
+        for number in [crc.sum(), packed.len() as u32, data.len() as u32] {
+            fields.extend(number.to_le_bytes());
+        }
+        fields.extend([name.len() as u8, 0, 0, 0]);
+        directory.extend(b"PK\x01\x02\x14\x00");
+        directory.extend(&fields);
+        directory.extend([0; 10]);
+        directory.extend((file.len() as u32).to_le_bytes());
+        directory.extend(name.bytes());
+        file.extend(b"PK\x03\x04");
+        file.extend(&fields);
+        file.extend(name.bytes());
+        file.extend(&packed);
+    }
+    let (begin, count) = (file.len() as u32, entries.len() as u8);
+    file.extend(&directory);
+    file.extend(b"PK\x05\x06\x00\x00\x00\x00");
+    file.extend([count, 0, count, 0]);
+    file.extend((directory.len() as u32).to_le_bytes());
+    file.extend(begin.to_le_bytes());
+    file.extend([0, 0]);
+    file.into()
+}
+
+/// The error of a file of `bytes`, which takes no more memory than what follows from that.
+fn small<T>(bytes: usize, read: impl FnOnce() -> FileResult<T>) -> String {
+    const SLACK: usize = 1 << 20;
+    error(within(128 * bytes + SLACK, read))
+}
+
+#[test]
+fn what_a_small_file_has_often_takes_no_memory() {
+    const TEXT: usize = 1 << 16;
+    let mut text = b"X".to_vec();
+    text.extend((TEXT as u32).to_le_bytes());
+    text.extend([b'a'; TEXT]);
+    text.extend(b"q\x00");
+    let with = |parts: &[&[u8]]| [&b"\x80\x02"[..], &text[..], &parts.concat(), b"."].concat();
+    let shown = tensor(b"K\x00K\x02\x85K\x01\x85");
+    let shown = [&shown[2..shown.len() - 1], b"q\x01"].concat();
+    let cases = [
+        // A long text in a list, as a key, and in the names of tensors.
+        with(&[b"](", &b"h\x00".repeat(TEXT), b"e"]),
+        with(&[b"}(", &b"h\x00N".repeat(TEXT), b"u"]),
+        with(&[b"}h\x00](", &shown, &b"h\x01".repeat(TEXT), b"es"]),
+        with(&[
+            b"}",
+            &b"h\x00}".repeat(90),
+            b"h\x00",
+            &shown,
+            &b"s".repeat(91),
+        ]),
+    ];
+    on_cpu(|_| {
+        for pickle in cases {
+            let file = with_pickle(&pickle);
+            let text = small(file.len(), || pt::read(&file));
+            assert!(text.contains("are there too often"), "{text}");
+        }
+        // Nobody asks for the name of what is no tensor.
+        let file = with_pickle(&with(&[b"}h\x00](", &b"N".repeat(TEXT), b"es"]));
+        assert!(
+            within(128 * file.len(), || pt::read(&file))
+                .unwrap()
+                .is_empty()
+        );
+    });
+}
+
+#[test]
+fn what_is_compressed_is_looked_at_before_it_takes_memory() {
+    let zeros = vec![0; 16 << 20];
+    let storage = tensor(b"K\x00K\x02\x85K\x01\x85");
+    let lists = [&b"\x80\x02"[..], &b"]".repeat(8 << 20)[..], b"."].concat();
+    let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }";
+    let array = array(header, &zeros);
+    on_cpu(|_| {
+        let pickles = [
+            (
+                deflated(&[("a/data.pkl", &storage[..]), ("a/data/0", &zeros[..])]),
+                "the limit is 16",
+            ),
+            (
+                deflated(&[("a/data.pkl", &lists[..])]),
+                "the limit is 4194304",
+            ),
+        ];
+        for (file, expected) in pickles {
+            let text = small(file.len() / 64, || pt::read(&file));
+            assert!(text.contains(expected), "{text}");
+        }
+        let arrays = [
+            (deflated(&[("a.npy", &zeros[..])]), "it begins with [00, 00"),
+            (
+                deflated(&[("a.npy", &array[..])]),
+                "bytes are behind the array",
+            ),
+        ];
+        for (file, expected) in arrays {
+            let text = small(file.len() / 64, || npz::read(&file));
+            assert!(text.contains(expected), "{text}");
+        }
+    });
+}
+
+#[test]
+fn long_lists_and_texts_of_a_header_become_short_errors() {
+    const MANY: usize = 100_000;
+    let sizes = "1,".repeat(MANY);
+    let dict = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({sizes}), }}");
+    let mut version2 = b"\x93NUMPY\x02\x00".to_vec();
+    version2.extend((dict.len() as u32).to_le_bytes());
+    version2.extend(dict.bytes());
+    version2.extend([0; 4]);
+    let shape = |shape: &str| {
+        let entry = format!(r#"{{"a":{{"dtype":"F32","shape":{shape},"data_offsets":[0,4]}}}}"#);
+        with_header(&entry, &[0; 4])
+    };
+    let sizes = sizes.trim_end_matches(',');
+    let text = format!(r#"["\u001b[2J\n{}"]"#, "a".repeat(MANY));
+    let tensors = [&b"("[..], &b"K\x01".repeat(MANY)[..], b"t"].concat();
+    let pickle = tensor(&[&b"K\x00"[..], &tensors[..], &tensors].concat());
+    on_cpu(|_| {
+        let cases = [
+            (
+                error(npy::read(&version2.into())),
+                "a shape of 100000 dimensions",
+            ),
+            (
+                error(safetensors::read(&shape(&format!("[{sizes}]")))),
+                "a shape of 100000 dimensions",
+            ),
+            (
+                error(safetensors::read(&shape(&text))),
+                r#"invalid type: string "\u{1b}[2J\naaa"#,
+            ),
+            (
+                error(pt::read(&with_pickle(&pickle))),
+                "a shape of 100000 dimensions",
+            ),
+        ];
+        for (text, expected) in cases {
+            assert!(text.contains(expected) && text.len() < 600, "{text}");
+        }
     });
 }
 

@@ -15,6 +15,10 @@ use rustorch_files::{FileResult, Tensors};
 use rustorch_ir::{BlockFormat, DType, Scalar};
 use rustorch_runtime::{Routing, Runtime};
 use rustorch_tensor::{Tensor, host, with_runtime};
+use rustorch_testing::memory::Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Runs a test on the processor alone.
 fn on_cpu<T>(test: impl FnOnce(&Runtime) -> T) -> T {
