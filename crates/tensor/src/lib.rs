@@ -63,6 +63,7 @@ mod explain;
 mod f32;
 pub mod fft;
 mod gpu;
+mod hints;
 mod histogram;
 mod history;
 mod hybrid;

@@ -65,7 +65,8 @@ macro_rules! operators {
         $(operator!($Trait::$function for [R: AsOperand] &Tensor, R: |a, b| Tensor::$method(a, b));
         operator!($Trait::$function for [R: AsOperand] Tensor, R: |a, b| Tensor::$method(&a, b));
         operator!($Trait::$function for [] RusTorchResult<Tensor>, Tensor: |a, b| Tensor::$method(&a?, b));
-        operator!($Trait::$function for [] RusTorchResult<Tensor>, &Tensor: |a, b| Tensor::$method(&a?, b));)*
+        operator!($Trait::$function for [] RusTorchResult<Tensor>, &Tensor: |a, b| Tensor::$method(&a?, b));
+        operator!($Trait::$function for [] RusTorchResult<Tensor>, OthersAfterAQuestionMark: |_a, b| match b {});)*
     };
 }
 
@@ -102,6 +103,10 @@ macro_rules! operator {
         }
     };
 }
+
+/// What stands for results and numbers beside a result, where the compiler lists what may stand there: Rust does not let
+/// a library join them, and no message of the library's own is shown for it.
+pub enum OthersAfterAQuestionMark {}
 
 /// A number on the left of a tensor, as one of rank 0.
 fn beside(op: &'static str, number: impl Number, tensor: &Tensor) -> RusTorchResult<Tensor> {

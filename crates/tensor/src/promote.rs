@@ -98,6 +98,13 @@ impl<T: AsOperand + ?Sized> AsOperand for &T {
     }
 }
 
+impl<T: AsOperand + ?Sized> AsOperand for &mut T {
+    #[inline]
+    fn as_operand(&self) -> RusTorchResult<Operand<'_>> {
+        (**self).as_operand()
+    }
+}
+
 impl<'a> From<&'a Tensor> for Operand<'a> {
     fn from(tensor: &'a Tensor) -> Self {
         Self::Tensor(tensor)

@@ -191,15 +191,16 @@ impl Tensor {
 
     /// Says whether a gradient is wanted of this handle, its later clones, and what is computed from
     /// them. It begins here: how the tensor itself was computed is forgotten where that changes.
+    /// Such a clone is returned, so that `Tensor::zeros(3, DType::F32)?.requires_grad_(true)?` is a parameter.
     ///
     /// # Errors
     /// A dtype that is neither a float nor complex.
-    pub fn requires_grad_(&mut self, requires_grad: bool) -> RusTorchResult<&mut Self> {
+    pub fn requires_grad_(&mut self, requires_grad: bool) -> RusTorchResult<Self> {
         let (dtype, expected) = (self.dtype(), "a floating-point or complex dtype");
         let legal = !requires_grad || dtype.has_gradient();
         require("requires_grad_", legal, expected, dtype)?;
         self.want_gradient(requires_grad);
-        Ok(self)
+        Ok(self.clone())
     }
 
     /// [`Tensor::requires_grad_`] of a dtype that can have a gradient.

@@ -437,7 +437,6 @@ drawn_by_default! {
     );
     exponential(rate: impl AsOperand, shape: impl IntoShape, dtype: DType);
     geometric(probability: impl AsOperand, shape: impl IntoShape, dtype: DType);
-    bernoulli(probabilities: &Tensor);
     gamma(concentration: impl AsOperand, rate: impl AsOperand);
     beta(a: impl AsOperand, b: impl AsOperand);
     dirichlet(concentration: &Tensor);
@@ -447,6 +446,24 @@ drawn_by_default! {
     poisson(rates: &Tensor);
     binomial(count: impl AsOperand, probability: impl AsOperand);
     randperm(n: usize, dtype: DType);
-    multinomial(weights: &Tensor, samples: usize, replacement: bool);
     categorical(weights: &Tensor);
+}
+
+#[rustorch_macros::track_calls]
+impl Tensor {
+    /// [`Generator::bernoulli`] of the [default one](default_generator), of these probabilities.
+    ///
+    /// # Errors
+    /// Those of the generator's.
+    pub fn bernoulli(&self) -> RusTorchResult<Self> {
+        default_generator().bernoulli(self)
+    }
+
+    /// [`Generator::multinomial`] of the [default one](default_generator), of these weights.
+    ///
+    /// # Errors
+    /// Those of the generator's.
+    pub fn multinomial(&self, samples: usize, replacement: bool) -> RusTorchResult<Self> {
+        default_generator().multinomial(self, samples, replacement)
+    }
 }

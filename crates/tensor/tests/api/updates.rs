@@ -214,10 +214,7 @@ fn parts_are_written_at_once() -> Outcome {
 
 #[test]
 fn gradients_go_through_changes_in_place() -> Outcome {
-    let leaf = |numbers: [f64; 2]| {
-        let mut leaf = tensor!(numbers);
-        leaf.requires_grad_(true).cloned()
-    };
+    let leaf = |numbers: [f64; 2]| tensor!(numbers).requires_grad_(true);
     let gradient = |x: &Tensor| x.grad().expect("a gradient").to_vec::<f32>();
     let (w, v) = (leaf([1.0, -2.0])?, leaf([3.0, 4.0])?);
     // What PyTorch 2.15 gives for y = w * 3; y.mul_(v).sin_().add_(1).relu_(); y.sum().backward().
@@ -260,8 +257,7 @@ fn gradients_go_through_changes_in_place() -> Outcome {
 
 /// A leaf that wants a gradient.
 fn leaf(numbers: &[f32]) -> RusTorchResult<Tensor> {
-    let mut leaf = Tensor::from_slice(numbers, numbers.len())?;
-    leaf.requires_grad_(true).cloned()
+    Tensor::from_slice(numbers, numbers.len())?.requires_grad_(true)
 }
 
 fn gradient(x: &Tensor) -> RusTorchResult<Vec<f32>> {
