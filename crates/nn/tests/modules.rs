@@ -330,7 +330,7 @@ fn initialisers_draw_as_they_say() -> RusTorchResult<()> {
     let mut kernel = Tensor::zeros([4, 2, 3], DType::F32)?;
     init::dirac_(&mut kernel, 2)?;
     let x = Tensor::rand([1, 4, 6], DType::F32)?;
-    let options = nn::ConvOptions::default().padding(1).groups(2usize);
+    let options = nn::ConvOptions::default().padding(1).groups(2);
     assert_close!(x.conv1d(&kernel, None, &options)?, x);
     assert!(init::xavier_normal_(&mut Tensor::zeros(3, DType::F32)?, 1.0).is_err());
     Ok(())
@@ -338,7 +338,7 @@ fn initialisers_draw_as_they_say() -> RusTorchResult<()> {
 
 #[test]
 fn arguments_that_do_not_fit_are_errors() {
-    assert!(nn::Conv2d::new(3, 4, 3, nn::ConvOptions::default().groups(2usize)).is_err());
+    assert!(nn::Conv2d::new(3, 4, 3, nn::ConvOptions::default().groups(2)).is_err());
     assert!(nn::GroupNorm::new(3, 4).is_err());
     assert!(nn::Dropout::new(1.5).is_err());
     assert!(

@@ -36,9 +36,11 @@ impl PerDim<3> for (usize, usize, usize) {
 }
 
 /// The methods that set options one by one. One line for each type: its options, which are named like its
-/// fields; those for each dimension stand in brackets, those of a plain type behind them.
+/// fields; those for each dimension stand in brackets, behind them what others convert to, then those of a plain type: `2`
+/// would not be known for a `usize` if other integers converted to it.
 macro_rules! window_options {
-    ($($Options:ident: [$($size:ident),*] [$($optional:ident),*] {$($plain:ident: $Plain:ty),*};)*) => {
+    ($($Options:ident: [$($size:ident),*] [$($optional:ident),*]
+        {$($made:ident: $Made:ty),*} {$($plain:ident: $Plain:ty),*};)*) => {
         $(impl<const N: usize> $Options<N> {
             $(#[doc = concat!("The same with another `", stringify!($size), "`: one for all dimensions, or one for each.")]
             #[must_use]
@@ -54,10 +56,17 @@ macro_rules! window_options {
                 self
             })*
 
+            $(#[doc = concat!("The same with another `", stringify!($made), "`.")]
+            #[must_use]
+            pub fn $made(mut self, $made: impl Into<$Made>) -> Self {
+                self.$made = $made.into();
+                self
+            })*
+
             $(#[doc = concat!("The same with another `", stringify!($plain), "`.")]
             #[must_use]
-            pub fn $plain(mut self, $plain: impl Into<$Plain>) -> Self {
-                self.$plain = $plain.into();
+            pub fn $plain(mut self, $plain: $Plain) -> Self {
+                self.$plain = $plain;
                 self
             })*
         })*

@@ -88,8 +88,8 @@ impl<const N: usize> Default for ConvTransposeOptions<N> {
 }
 
 window_options! {
-    ConvOptions: [stride, dilation] [] {padding: ConvPadding<N>, groups: usize};
-    ConvTransposeOptions: [stride, padding, output_padding, dilation] [] {groups: usize};
+    ConvOptions: [stride, dilation] [] {padding: ConvPadding<N>} {groups: usize};
+    ConvTransposeOptions: [stride, padding, output_padding, dilation] [] {} {groups: usize};
 }
 
 /// One method for each line: documentation, name, number of dimensions, options, how.

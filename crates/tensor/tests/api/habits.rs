@@ -247,6 +247,21 @@ fn candle_s_names() -> Outcome {
 }
 
 #[test]
+fn parameters_and_draws_are_methods() -> Outcome {
+    let w = Tensor::zeros(3, DType::F32)?.requires_grad_(true)?;
+    assert!(w.requires_grad() && w.is_leaf());
+    assert_eq!(
+        tensor![0.0, 1.0].multinomial(2, true)?.to_vec1::<i64>()?,
+        [1, 1]
+    );
+    assert_close!(tensor![0.0, 1.0].bernoulli()?, tensor![0.0, 1.0]);
+    let mut x = tensor![1.0];
+    let x = &mut x;
+    assert_close!((&w.detach() + x)?, tensor![1.0, 1.0, 1.0]);
+    Ok(())
+}
+
+#[test]
 fn lists_of_tensors() -> Outcome {
     let (a, b) = (tensor![1.0, 2.0], tensor![3.0, 4.0]);
     let both = vec![a.clone(), b.clone()];
@@ -269,6 +284,7 @@ fn windows_of_one_size_for_all_dimensions() -> Outcome {
         x.conv2d(&w, None, &ConvOptions::default().padding(1)) => [1, 2, 4, 4],
         x.conv2d(&w, None, &ConvOptions::default().stride(2).padding([1, 1])) => [1, 2, 2, 2],
         x.conv2d(&w, None, &ConvOptions::default().padding(ConvPadding::Same)) => [1, 2, 4, 4],
+        x.conv2d(&w, None, &ConvOptions::default().groups(1)) => [1, 2, 2, 2],
         x.max_pool2d(2, &MaxPoolOptions::default()) => [1, 1, 2, 2],
         x.max_pool2d((2, 2), &MaxPoolOptions::default().stride(1)) => [1, 1, 3, 3],
         x.avg_pool2d([4, 2], &AvgPoolOptions::default().ceil_mode(true)) => [1, 1, 1, 2],
