@@ -320,6 +320,11 @@ tuples_of_dims!(a: A, b: B, c: C, d: D, e: E);
 tuples_of_dims!(a: A, b: B, c: C, d: D, e: E, f: F);
 
 impl Sizes {
+    /// The sizes as they were given.
+    pub(crate) fn as_slice(&self) -> &[isize] {
+        &self.0
+    }
+
     /// A shape of `elements`: −1 is what the other sizes leave.
     pub(crate) fn infer(&self, op: &'static str, elements: usize) -> RusTorchResult<Shape> {
         let unfit = || {

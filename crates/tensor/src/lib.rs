@@ -164,4 +164,4 @@ pub use statistics::Spacing;
 pub use tensor::Tensor;
 pub use trace::Trace;
 pub use unique::Unique;
-pub use windowed::PerDim;
+pub use windowed::{OutputSize, PerDim};

@@ -5,6 +5,7 @@ use rustorch_ir::{DType, OpError, Scalar};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
+use crate::dims::IntoSizes;
 use crate::error::{RusTorchResult, require};
 
 /// What [`Tensor::pad`] puts around a tensor.
@@ -43,15 +44,10 @@ impl Tensor {
     /// An odd number of entries, or more than two for each dimension; more taken away than there
     /// is. Of the other modes, also: a block format; a padding that is not smaller than the
     /// dimension (reflect), larger than it (circular), or around an empty one (replicate).
-    pub fn pad<N: Copy + TryInto<isize>>(
-        &self,
-        padding: impl AsRef<[N]>,
-        mode: impl Into<PadMode>,
-    ) -> RusTorchResult<Self> {
+    pub fn pad(&self, padding: impl IntoSizes, mode: impl Into<PadMode>) -> RusTorchResult<Self> {
         const NAME: &str = "pad";
-        // What is larger than any size stays so.
-        let sizes = padding.as_ref().iter();
-        let padding: Vec<isize> = sizes.map(|&n| n.try_into().unwrap_or(isize::MAX)).collect();
+        let sizes = padding.into_sizes();
+        let padding = sizes.as_slice();
         let (pairs, rest) = padding.as_chunks::<2>();
         let fits = rest.is_empty() && pairs.len() <= self.rank();
         let expected = format_args!("a pair for each of the last of {} dimensions", self.rank());

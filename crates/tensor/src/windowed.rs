@@ -35,6 +35,47 @@ impl PerDim<3> for (usize, usize, usize) {
     }
 }
 
+/// How many windows each of `N` dimensions becomes: one `usize` for all, one for each, or `None` for as many as a dimension
+/// has elements.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no number of windows for each of {N} dimensions",
+    label = "expected one `usize`, or {N} of `usize` or `Option<usize>`"
+)]
+pub trait OutputSize<const N: usize> {
+    /// The number of each dimension.
+    fn output_size(self) -> [Option<usize>; N];
+}
+
+impl<const N: usize> OutputSize<N> for [Option<usize>; N] {
+    fn output_size(self) -> Self {
+        self
+    }
+}
+
+impl<const N: usize> OutputSize<N> for usize {
+    fn output_size(self) -> [Option<usize>; N] {
+        [Some(self); N]
+    }
+}
+
+impl<const N: usize> OutputSize<N> for [usize; N] {
+    fn output_size(self) -> [Option<usize>; N] {
+        self.map(Some)
+    }
+}
+
+impl OutputSize<2> for (usize, usize) {
+    fn output_size(self) -> [Option<usize>; 2] {
+        self.per_dim().map(Some)
+    }
+}
+
+impl OutputSize<3> for (usize, usize, usize) {
+    fn output_size(self) -> [Option<usize>; 3] {
+        self.per_dim().map(Some)
+    }
+}
+
 /// The methods that set options one by one. One line for each type: its options, which are named like its
 /// fields; those for each dimension stand in brackets, behind them what others convert to, then those of a plain type: `2`
 /// would not be known for a `usize` if other integers converted to it.

@@ -2,7 +2,7 @@
 
 use rustorch_macros::track_calls;
 use rustorch_tensor::nn::{AvgPoolOptions, FractionalSize, MaxPoolOptions};
-use rustorch_tensor::{PerDim, RusTorchResult, Tensor};
+use rustorch_tensor::{OutputSize, PerDim, RusTorchResult, Tensor};
 
 use super::{Buffer, Forward, Module};
 
@@ -156,8 +156,8 @@ macro_rules! pools {
             #[track_calls($AdaptiveMaxPool)]
             impl $AdaptiveMaxPool {
                 /// To so many windows.
-                pub fn new(output_size: [Option<usize>; $n]) -> Self {
-                    Self { output_size }
+                pub fn new(output_size: impl OutputSize<$n>) -> Self {
+                    Self { output_size: output_size.output_size() }
                 }
 
                 /// What [`Forward::forward`] gives, and where each element was.
@@ -186,8 +186,8 @@ macro_rules! pools {
 
             impl $AdaptiveAvgPool {
                 /// To so many windows.
-                pub fn new(output_size: [Option<usize>; $n]) -> Self {
-                    Self { output_size }
+                pub fn new(output_size: impl OutputSize<$n>) -> Self {
+                    Self { output_size: output_size.output_size() }
                 }
             }
 

@@ -34,6 +34,18 @@ impl<const N: usize> From<[f64; N]> for InterpolateSize {
     }
 }
 
+impl From<(usize, usize)> for InterpolateSize {
+    fn from(size: (usize, usize)) -> Self {
+        <[usize; 2]>::from(size).into()
+    }
+}
+
+impl From<(usize, usize, usize)> for InterpolateSize {
+    fn from(size: (usize, usize, usize)) -> Self {
+        <[usize; 3]>::from(size).into()
+    }
+}
+
 /// How elements between others are found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum InterpolateMode {

@@ -5,7 +5,9 @@ use half::{bf16, f16};
 use num_complex::Complex;
 use rustorch_ir::DType;
 use rustorch_runtime::DeviceType;
-use rustorch_tensor::nn::{AvgPoolOptions, ConvOptions, ConvPadding, MaxPoolOptions};
+use rustorch_tensor::nn::{
+    AvgPoolOptions, ConvOptions, ConvPadding, InterpolateOptions, MaxPoolOptions,
+};
 use rustorch_tensor::{Ellipsis, NewAxis, RusTorchResult, Tensor, assert_close, no_grad, tensor};
 
 use crate::{Outcome, error};
@@ -286,6 +288,10 @@ fn windows_of_one_size_for_all_dimensions() -> Outcome {
         x.conv2d(&w, None, &ConvOptions::default().padding(ConvPadding::Same)) => [1, 2, 4, 4],
         x.conv2d(&w, None, &ConvOptions::default().groups(1)) => [1, 2, 2, 2],
         x.max_pool2d(2, &MaxPoolOptions::default()) => [1, 1, 2, 2],
+        x.adaptive_avg_pool2d(1) => [1, 1, 1, 1],
+        x.adaptive_max_pool2d((2, 1)) => [1, 1, 2, 1],
+        x.interpolate((8, 2), &InterpolateOptions::default()) => [1, 1, 8, 2],
+        x.pad((1, 2), 0.0) => [1, 1, 4, 7],
         x.max_pool2d((2, 2), &MaxPoolOptions::default().stride(1)) => [1, 1, 3, 3],
         x.avg_pool2d([4, 2], &AvgPoolOptions::default().ceil_mode(true)) => [1, 1, 1, 2],
     }

@@ -3,6 +3,7 @@
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::nn::windows::Axis;
+use crate::windowed::OutputSize;
 
 /// Three methods for each line: their names, number of dimensions, shape.
 macro_rules! adaptive_pools {
@@ -15,8 +16,8 @@ macro_rules! adaptive_pools {
             ///
             /// # Errors
             /// Another shape or dtype; a dimension without elements.
-            pub fn $average(&self, output_size: [Option<usize>; $n]) -> RusTorchResult<Self> {
-                self.adaptive_mean(stringify!($average), output_size)
+            pub fn $average(&self, output_size: impl OutputSize<$n>) -> RusTorchResult<Self> {
+                self.adaptive_mean(stringify!($average), output_size.output_size())
             }
 
             #[doc = concat!("The largest elements of `self` `", $shape, "` in windows as those of")]
@@ -24,9 +25,10 @@ macro_rules! adaptive_pools {
             ///
             /// # Errors
             #[doc = concat!("As [`Tensor::", stringify!($average), "`].")]
-            pub fn $maximum(&self, output_size: [Option<usize>; $n]) -> RusTorchResult<Self> {
+            pub fn $maximum(&self, output_size: impl OutputSize<$n>) -> RusTorchResult<Self> {
                 const NAME: &str = stringify!($maximum);
-                let (axes, x, has_batch) = self.adaptive_axes(NAME, output_size)?;
+                let size = output_size.output_size();
+                let (axes, x, has_batch) = self.adaptive_axes(NAME, size)?;
                 x.max_of_windows(NAME, &axes)?.without_batch(has_batch)
             }
 
@@ -37,10 +39,11 @@ macro_rules! adaptive_pools {
             #[doc = concat!("As [`Tensor::", stringify!($average), "`].")]
             pub fn $with_indices(
                 &self,
-                output_size: [Option<usize>; $n],
+                output_size: impl OutputSize<$n>,
             ) -> RusTorchResult<(Self, Self)> {
                 const NAME: &str = stringify!($with_indices);
-                let (axes, x, has_batch) = self.adaptive_axes(NAME, output_size)?;
+                let size = output_size.output_size();
+                let (axes, x, has_batch) = self.adaptive_axes(NAME, size)?;
                 let found = x.max_of_windows_with_indices(NAME, &axes)?;
                 let [values, indices] = found.each_ref().map(|x| x.without_batch(has_batch));
                 Ok((values?, indices?))
