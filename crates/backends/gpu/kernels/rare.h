@@ -1,5 +1,5 @@
-// What kernels of u16, u64 and 8-bit floats can use beside prelude.h, which others do without: so
-// their sources, by which compiled kernels are kept, do not depend on it.
+// What kernels of u16, u64, 8-bit floats and complex numbers can use beside prelude.h, which others do
+// without: so their sources, by which compiled kernels are kept, do not depend on it.
 
 typedef ushort storage_u16;
 typedef ulong storage_u64;
@@ -77,3 +77,26 @@ FUNCTION ulong pow_u64(ulong base, ulong exponent) {
 
 #define cut_u16(x) ((ushort)CUT_UNSIGNED(uint, x, 65536.0f, 65535))
 #define cut_u64(x) CUT_UNSIGNED(ulong, x, 18446744073709551616.0f, 18446744073709551615UL)
+
+// Divisions by the larger part of the divisor on its own, so that neither squares overflow nor a division
+// by 0 loses the infinities (R. L. Smith 1962, Algorithm 116: Complex division).
+#define COMPLEX_DIVISIONS(C, R) \
+    FUNCTION C divided_##C(C z, R x) { return make_##C(z.x / x, z.y / x); } \
+    FUNCTION R larger_##C(C z) { return fabs(z.x) >= fabs(z.y) ? z.x : z.y; } \
+    FUNCTION C scaled_##C(C z) { \
+        return fabs(z.x) >= fabs(z.y) ? make_##C(1, z.y / z.x) : make_##C(z.x / z.y, 1); \
+    } \
+    FUNCTION C quotient_##C(C a, C b) { \
+        const R larger = larger_##C(b); \
+        return b.x == 0 && b.y == 0 ? divided_##C(a, fabs(larger)) \
+                                    : divided_##C(div_##C(a, scaled_##C(b)), larger); \
+    } \
+    FUNCTION C reciprocal_##C(C z) { \
+        const R larger = larger_##C(z); \
+        return z.x == 0 && z.y == 0 ? divided_##C(make_##C(1, 0), fabs(larger)) \
+                                    : divided_##C(inverse_##C(scaled_##C(z)), larger); \
+    }
+COMPLEX_DIVISIONS(complex64, float)
+#if HAS_F64
+COMPLEX_DIVISIONS(complex128, double)
+#endif

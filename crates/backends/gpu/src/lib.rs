@@ -169,7 +169,7 @@ impl<D: Driver> Gpu<D> {
 
 /// What a kernel's source asks for beside the prelude.
 fn rare_dtypes(source: &str) -> &'static str {
-    let names = ["u16", "u64", "f8e4m3", "f8e5m2"];
+    let names = ["u16", "u64", "f8e4m3", "f8e5m2", "complex"];
     match names.into_iter().any(|name| source.contains(name)) {
         true => include_str!("../kernels/rare.h"),
         false => "",

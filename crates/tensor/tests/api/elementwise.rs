@@ -233,6 +233,47 @@ fn complex_numbers() -> Outcome {
 }
 
 #[test]
+fn complex_numbers_divided_by_0_infinity_and_what_squares_beyond_it() -> Outcome {
+    let (inf, nan, big) = (f32::INFINITY, f32::NAN, 1e30);
+    // By PyTorch: dividend, divisor, quotient.
+    let rows: [[[f32; 2]; 3]; 10] = [
+        [[1.0, 1.0], [0.0, 0.0], [inf, inf]],
+        [[-1.0, 0.0], [-0.0, 0.0], [-inf, nan]],
+        [[0.0, 0.0], [0.0, 0.0], [nan, nan]],
+        [[inf, 1.0], [0.0, 0.0], [inf, inf]],
+        [[1.0, 1.0], [0.0, inf], [0.0, -0.0]],
+        [[1.0, 1.0], [inf, inf], [nan, nan]],
+        [[1.0, 1.0], [nan, 0.0], [nan, nan]],
+        [[1.0, 1.0], [big, big], [1.0 / big, 0.0]],
+        [[1.0, 0.0], [1.0 / big, 1.0 / big], [0.5 * big, -0.5 * big]],
+        [[inf, 1.0], [big, big], [inf, -inf]],
+    ];
+    let numbers = |column: usize, dtype| {
+        let part_at = |at: usize| {
+            let numbers: Vec<f32> = rows.iter().map(|row| row[column][at]).collect();
+            Tensor::from_slice(&numbers, [rows.len()])?.to_dtype(dtype)
+        };
+        Tensor::complex(&part_at(0)?, &part_at(1)?)
+    };
+    let parts = |z: &Tensor| -> RusTorchResult<Vec<f32>> {
+        z.view_as_real()?.to_dtype(DType::F32)?.to_vec()
+    };
+    for dtype in [DType::F32, DType::F64] {
+        let quotient = numbers(0, dtype)?.div(&numbers(1, dtype)?)?;
+        let expected = parts(&numbers(2, dtype)?)?;
+        for (at, (found, expected)) in parts(&quotient)?.iter().zip(&expected).enumerate() {
+            let is_near = (found - expected).abs() <= 1e-6 * expected.abs();
+            let is_it = found == expected || is_near || found.is_nan() && expected.is_nan();
+            assert!(is_it, "{dtype}, {:?}: {found}", rows[at / 2]);
+        }
+    }
+    let zero = Tensor::from_slice(&[Complex::new(0.0f32, 0.0)], [1])?;
+    let found = parts(&zero.reciprocal()?)?;
+    assert!(found[0] == inf && found[1].is_nan(), "{found:?}");
+    Ok(())
+}
+
+#[test]
 fn conversions() -> Outcome {
     let x = tensor![-1.9, 0.0, 300.7, f64::NAN];
     assert_eq!(x.to_dtype(DType::I32)?.to_vec::<i32>()?, [-1, 0, 300, 0]);

@@ -288,7 +288,24 @@ fn complex<F: Real>(op: BinaryOp) -> Option<Loop2<Complex<F>>> {
         BinaryOp::Add => |a, b, out| apply2(a, b, out, |a, b| a + b),
         BinaryOp::Sub => |a, b, out| apply2(a, b, out, |a, b| a - b),
         BinaryOp::Mul => |a, b, out| apply2(a, b, out, |a, b| a * b),
-        BinaryOp::Div => |a, b, out| apply2(a, b, out, |a, b| a / b),
+        BinaryOp::Div => |a, b, out| apply2(a, b, out, quotient),
         _ => return None,
     })
+}
+
+/// Divides by the larger part of the divisor on its own, so that neither squares overflow nor a division by 0
+/// loses the infinities (R. L. Smith 1962, *Algorithm 116: Complex division*).
+#[inline(always)]
+pub(super) fn quotient<F: Real>(a: Complex<F>, b: Complex<F>) -> Complex<F> {
+    let is_real = b.re.abs() >= b.im.abs();
+    let larger = if is_real { b.re } else { b.im };
+    let ratio = if is_real { b.im } else { b.re } / larger;
+    let re = if is_real { F::one() } else { ratio };
+    let im = if is_real { ratio } else { F::one() };
+    let (ordinary, by_zero) = (a / Complex::new(re, im) / larger, a / larger.abs());
+    let is_zero = b.re == F::zero() && b.im == F::zero();
+    Complex::new(
+        if is_zero { by_zero.re } else { ordinary.re },
+        if is_zero { by_zero.im } else { ordinary.im },
+    )
 }

@@ -1,11 +1,12 @@
 //! Functions of each element.
 
 use num_complex::Complex;
-use num_traits::{PrimInt, WrappingSub};
+use num_traits::{One, PrimInt, WrappingSub};
 use rustorch_ir::ops::UnaryOp;
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use super::binary::quotient;
 use crate::element::{Element, unknown, with_type};
 use crate::elementwise::{Function, Loop1};
 use crate::kernel::Misuse;
@@ -159,7 +160,7 @@ fn complex<F: Real>(op: UnaryOp) -> Option<Loop1<Complex<F>>> {
     Some(match op {
         UnaryOp::Neg => |x, y| apply(x, y, |z| -z),
         UnaryOp::Exp => |x, y| apply(x, y, |z| z.exp()),
-        UnaryOp::Reciprocal => |x, y| apply(x, y, |z| z.inv()),
+        UnaryOp::Reciprocal => |x, y| apply(x, y, |z| quotient(Complex::one(), z)),
         UnaryOp::Conj => |x, y| apply(x, y, |z| z.conj()),
         _ => return None,
     })

@@ -51,7 +51,7 @@ fn unary(op: UnaryOp, dtype: DType, x: &str) -> Option<String> {
             UnaryOp::Neg => format!("make_{t}(-{x}.x, -{x}.y)"),
             UnaryOp::Conj => format!("make_{t}({x}.x, -{x}.y)"),
             UnaryOp::Exp => format!("exp_{t}({x})"),
-            UnaryOp::Reciprocal => format!("inverse_{t}({x})"),
+            UnaryOp::Reciprocal => format!("reciprocal_{t}({x})"),
             UnaryOp::Abs => format!("hypot({x}.x, {x}.y)"),
             UnaryOp::Real => format!("{x}.x"),
             UnaryOp::Imag => format!("{x}.y"),
@@ -109,7 +109,7 @@ fn binary(op: BinaryOp, dtype: DType, a: &str, b: &str) -> Option<String> {
             BinaryOp::Add => "add",
             BinaryOp::Sub => "sub",
             BinaryOp::Mul => "mul",
-            BinaryOp::Div => "div",
+            BinaryOp::Div => "quotient",
             _ => return None,
         };
         return Some(format!("{function}_{t}({a}, {b})"));

@@ -162,7 +162,20 @@ fn complex(op: BinaryOp, a: Complex64, b: Complex64) -> Complex64 {
         BinaryOp::Add => a + b,
         BinaryOp::Sub => a - b,
         BinaryOp::Mul => a * b,
-        BinaryOp::Div => a / b,
+        BinaryOp::Div => quotient(a, b),
         _ => unreachable!("{op:?} of complex numbers"),
     }
+}
+
+/// `a / b`: no square overflows, and 0 divides each part (R. L. Smith 1962, *Algorithm 116: Complex
+/// division*).
+pub(crate) fn quotient(a: Complex64, b: Complex64) -> Complex64 {
+    if b == Complex64::ZERO {
+        return a / 0.0;
+    }
+    let (larger, scaled) = match b.re.abs() >= b.im.abs() {
+        true => (b.re, Complex64::new(1.0, b.im / b.re)),
+        false => (b.im, Complex64::new(b.re / b.im, 1.0)),
+    };
+    a / scaled / larger
 }

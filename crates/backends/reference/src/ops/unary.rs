@@ -1,6 +1,7 @@
 use num_complex::Complex64;
 use rustorch_ir::ops::{Unary, UnaryOp};
 
+use super::binary::quotient;
 use crate::Values;
 use crate::operand::{Call, Misuse};
 
@@ -63,7 +64,7 @@ fn complex(op: UnaryOp, z: Complex64) -> Complex64 {
     match op {
         UnaryOp::Neg => -z,
         UnaryOp::Exp => z.exp(),
-        UnaryOp::Reciprocal => z.inv(),
+        UnaryOp::Reciprocal => quotient(Complex64::ONE, z),
         UnaryOp::Conj => z.conj(),
         _ => unreachable!("{op:?} of a complex number"),
     }
