@@ -11,6 +11,8 @@ use smallvec::SmallVec;
 pub struct Outline<'a> {
     inputs: SmallVec<[&'a TensorType; 4]>,
     nodes: SmallVec<[Part<'a>; 2]>,
+    /// The nodes' operands, one node's behind the other's.
+    operands: SmallVec<[ValueId; 8]>,
     outputs: SmallVec<[ValueId; 2]>,
     /// Results of all nodes.
     results: u32,
@@ -19,15 +21,9 @@ pub struct Outline<'a> {
 /// A node.
 struct Part<'a> {
     op: &'a Op,
-    operands: SmallVec<[ValueId; 4]>,
+    /// How many operands it has.
+    operands: usize,
     pin: Option<DeviceType>,
-}
-
-impl Part<'_> {
-    /// What says which one it is among those on the same values: as a graph's nodes are compared.
-    fn identity(&self) -> (&Op, &[ValueId], Option<DeviceType>) {
-        (self.op, &self.operands, self.pin)
-    }
 }
 
 impl<'a> Outline<'a> {
@@ -39,9 +35,10 @@ impl<'a> Outline<'a> {
         }
     }
 
-    /// Makes room for so many nodes.
-    pub fn reserve(&mut self, nodes: usize) {
+    /// Makes room for so many nodes, which have so many operands together.
+    pub fn reserve(&mut self, nodes: usize, operands: usize) {
         self.nodes.reserve(nodes);
+        self.operands.reserve(operands);
     }
 
     /// Number of inputs, which are the first values.
@@ -54,13 +51,18 @@ impl<'a> Outline<'a> {
     pub fn push(
         &mut self,
         op: &'a Op,
-        operands: &[ValueId],
+        operands: impl IntoIterator<Item = ValueId>,
         results: usize,
         pin: Option<DeviceType>,
     ) -> ValueId {
         let first = ValueId(self.inputs.len() as u32 + self.results);
         self.results += results as u32;
-        let operands = SmallVec::from_slice(operands);
+        let before = self.operands.len();
+        // One by one, which is shorter for a few than extending the list.
+        operands
+            .into_iter()
+            .for_each(|operand| self.operands.push(operand));
+        let operands = self.operands.len() - before;
         self.nodes.push(Part { op, operands, pin });
         first
     }
@@ -85,9 +87,9 @@ impl<'a> Outline<'a> {
         for &ty in &self.inputs {
             graph.input(ty.clone())?;
         }
-        for Part { op, operands, pin } in &self.nodes {
-            let first = graph.push((*op).clone(), operands)?;
-            graph.pin(first, *pin);
+        for (op, operands, pin) in self.nodes() {
+            let first = graph.push(op.clone(), operands)?;
+            graph.pin(first, pin);
         }
         for &value in &self.outputs {
             graph.output(value);
@@ -95,16 +97,27 @@ impl<'a> Outline<'a> {
         Ok(graph)
     }
 
+    /// What says of each node which one it is among those on the same values: as a graph's nodes are compared.
+    #[inline]
+    fn nodes(&self) -> impl Iterator<Item = (&Op, &[ValueId], Option<DeviceType>)> {
+        let mut rest = &self.operands[..];
+        self.nodes.iter().map(move |part| {
+            let (own, others) = rest.split_at(part.operands);
+            rest = others;
+            (part.op, own, part.pin)
+        })
+    }
+
     /// Is it this graph?
     pub(crate) fn is(&self, graph: &Graph) -> bool {
         let nodes = graph.nodes();
-        let is_node = |(part, node): (&Part, &Node)| {
-            part.identity() == (&node.op, &node.inputs[..], node.pin)
+        let is_node = |(part, node): ((&Op, &[ValueId], Option<DeviceType>), &Node)| {
+            part == (&node.op, &node.inputs[..], node.pin)
         };
         nodes.len() == self.nodes.len()
             && graph.inputs().iter().eq(self.inputs.iter().copied())
             && graph.outputs() == &self.outputs[..]
-            && self.nodes.iter().zip(nodes).all(is_node)
+            && self.nodes().zip(nodes).all(is_node)
     }
 }
 
@@ -113,8 +126,7 @@ impl Hash for Outline<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.inputs.hash(state);
         self.nodes.len().hash(state);
-        let nodes = self.nodes.iter();
-        nodes.for_each(|part| part.identity().hash(state));
+        self.nodes().for_each(|node| node.hash(state));
         self.outputs.hash(state);
     }
 }
@@ -144,11 +156,11 @@ mod tests {
         .into();
         let outline = |last, pin| {
             let mut outline = Outline::new([&ty, &number]);
-            let sum = outline.push(&add, &[ValueId(0), ValueId(1)], 1, pin);
-            let best = outline.push(&top, &[sum], 2, None);
+            let sum = outline.push(&add, [ValueId(0), ValueId(1)], 1, pin);
+            let best = outline.push(&top, [sum], 2, None);
             assert_eq!(best, ValueId(3));
             let index = ValueId(best.0 + 1);
-            let last = outline.push(last, &[best, best], 1, None);
+            let last = outline.push(last, [best, best], 1, None);
             outline.output(last);
             outline.output(index);
             outline

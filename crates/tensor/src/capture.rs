@@ -92,7 +92,11 @@ impl<'a> Capture<'a> {
     ) -> RusTorchResult<Self> {
         history.check_operands()?;
         let mut outline = leaves.outline();
-        outline.reserve(history.nodes.len());
+        let operands = history
+            .nodes
+            .iter()
+            .map(|(_, pending)| pending.inputs.len());
+        outline.reserve(history.nodes.len(), operands.sum());
         let mut computed =
             Values::with_capacity_and_hasher(history.nodes.len(), Default::default());
         // The inputs that updated states are.
@@ -109,7 +113,7 @@ impl<'a> Capture<'a> {
                 Some(first) if is_update => states.get(first).copied(),
                 _ => None,
             };
-            let first = outline.push(&pending.op, &operands, pending.count(), pending.pin);
+            let first = outline.push(&pending.op, operands, pending.count(), pending.pin);
             if let Some(input) = state {
                 states.insert(first, input);
                 written.push((input, pending.recorded));
@@ -256,7 +260,7 @@ impl Leaves {
     fn outline(&self) -> Outline<'_> {
         let mut outline = Outline::new(&self.inputs);
         for Made { op, operand, pin } in &self.made {
-            outline.push(op, operand.as_slice(), 1, *pin);
+            outline.push(op, *operand, 1, *pin);
         }
         outline
     }

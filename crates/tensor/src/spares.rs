@@ -16,19 +16,23 @@ impl<T> Spares<T> {
         Self(RefCell::new(Vec::new()))
     }
 
-    /// Memory with `value` in it.
-    pub(crate) fn fill(&self, value: T) -> Arc<T> {
+    /// Memory with a `T` made of `content`: what was kept is filled by `renew`, whose work is less than
+    /// dropping it and moving another one there; new memory by `make`.
+    #[inline]
+    pub(crate) fn fill<C>(
+        &self,
+        content: C,
+        renew: impl FnOnce(&mut T, C),
+        make: impl FnOnce(C) -> T,
+    ) -> Arc<T> {
         let spare = self.0.borrow_mut().pop();
-        match spare {
-            Some(mut spare) => match Arc::get_mut(&mut spare) {
-                Some(place) => {
-                    *place = value;
-                    spare
-                }
-                None => Arc::new(value),
-            },
-            None => Arc::new(value),
+        if let Some(mut spare) = spare
+            && let Some(place) = Arc::get_mut(&mut spare)
+        {
+            renew(place, content);
+            return spare;
         }
+        Arc::new(make(content))
     }
 
     /// Keeps memory that nobody else has a handle on.

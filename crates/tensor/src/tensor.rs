@@ -10,7 +10,7 @@ use rustorch_ir::{
 use rustorch_macros::track_calls;
 use rustorch_runtime::{DeviceType, Moment, RunError, Storage};
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::autograd::{Base, Track, Tracks, is_grad_enabled, tracks};
 use crate::call;
@@ -455,11 +455,16 @@ fn recorded(
     pin: Option<DeviceType>,
 ) -> Arc<Pending> {
     let values = inputs.iter().map(|input| &input.value);
+    // One by one, which is shorter for a few than collecting them.
+    let mut operands = SmallVec::new();
+    values
+        .clone()
+        .for_each(|value| operands.push(value.clone()));
     let pending = Pending {
         op,
         call: call::current(name),
-        extent: Extent::of(values.clone()),
-        inputs: values.cloned().collect(),
+        extent: Extent::of(values),
+        inputs: operands,
         pin,
         recorded: Moment::next(),
         results: OnceLock::new(),

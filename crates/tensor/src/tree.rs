@@ -20,6 +20,8 @@ const FEW: usize = 16;
 pub(crate) struct Tree {
     /// The operations, operands first.
     nodes: SmallVec<[Node; 2]>,
+    /// Their operands, one operation's behind the other's.
+    operands: SmallVec<[Operand; 4]>,
     /// What is in memory, and where.
     inputs: SmallVec<[Value; 4]>,
     pub(crate) storages: SmallVec<[Storage; 4]>,
@@ -27,7 +29,6 @@ pub(crate) struct Tree {
 
 struct Node {
     pending: Arc<Pending>,
-    operands: SmallVec<[Operand; 3]>,
     /// Is its result in the memory of an input?
     is_look: bool,
 }
@@ -39,10 +40,10 @@ enum Operand {
     Node(u32),
 }
 
-/// An operation of which some operands are in the tree already.
+/// An operation of which so many operands are in the tree already.
 struct Open {
     pending: Arc<Pending>,
-    operands: SmallVec<[Operand; 3]>,
+    operands: usize,
 }
 
 impl Tree {
@@ -63,6 +64,8 @@ impl Tree {
         let depth = most.min(pending.extent.depth as usize);
         self.nodes.reserve(depth);
         let mut path: SmallVec<[Open; 4]> = SmallVec::with_capacity(depth);
+        // Operands that belong to the operations of the path, from the first one's on.
+        let mut open_operands: SmallVec<[Operand; 8]> = SmallVec::new();
         let mut next = Some(pending);
         loop {
             if let Some(pending) = next.take() {
@@ -72,23 +75,25 @@ impl Tree {
                 if count >= most || !is_small || !is_single || pending.is_update() {
                     return Ok(false);
                 }
-                path.push(Open {
-                    pending,
-                    operands: SmallVec::new(),
-                });
+                let operands = 0;
+                path.push(Open { pending, operands });
             }
             let Some(open) = path.last_mut() else {
                 return Ok(self.nodes.last().is_some_and(|node| !node.is_look));
             };
-            let Some(value) = open.pending.inputs.get(open.operands.len()) else {
-                let node = path.pop().map(|open| self.close(open));
-                if let (Some(user), Some(node)) = (path.last_mut(), node) {
-                    user.operands.push(node);
+            let Some(value) = open.pending.inputs.get(open.operands) else {
+                let count = open.operands;
+                if let Some(Open { pending, .. }) = path.pop() {
+                    let own = open_operands.len() - count;
+                    let node = self.close(pending, &open_operands[own..]);
+                    open_operands.truncate(own);
+                    open_operands.push(node);
                 }
                 continue;
             };
+            open.operands += 1;
             if let Some(input) = self.known(value, open.pending.recorded) {
-                open.operands.push(input);
+                open_operands.push(input);
                 continue;
             }
             let dtype = value.ty().dtype;
@@ -105,22 +110,21 @@ impl Tree {
                     return Ok(false);
                 }
             };
-            open.operands.push(operand);
+            open_operands.push(operand);
         }
     }
 
     /// Adds an operation behind those that compute its operands.
-    fn close(&mut self, Open { pending, operands }: Open) -> Operand {
+    fn close(&mut self, pending: Arc<Pending>, operands: &[Operand]) -> Operand {
         let is_look = pending.op.def().role() == Role::View
             && match operands.first() {
                 Some(&Operand::Node(at)) => self.nodes[at as usize].is_look,
                 Some(Operand::Input(_)) | None => true,
             };
-        self.nodes.push(Node {
-            pending,
-            operands,
-            is_look,
-        });
+        operands
+            .iter()
+            .for_each(|&operand| self.operands.push(operand));
+        self.nodes.push(Node { pending, is_look });
         Operand::Node(self.nodes.len() as u32 - 1)
     }
 
@@ -146,15 +150,16 @@ impl Tree {
     /// The graph, whose output is the value.
     pub(crate) fn outline(&self) -> Outline<'_> {
         let mut outline = Outline::new(self.inputs.iter().map(Value::ty));
-        outline.reserve(self.nodes.len());
+        outline.reserve(self.nodes.len(), self.operands.len());
         let inputs = self.inputs.len() as u32;
         let id = |operand: &Operand| match *operand {
             Operand::Input(at) => ValueId(at),
             Operand::Node(at) => ValueId(inputs + at),
         };
-        for node in &self.nodes {
-            let operands: SmallVec<[ValueId; 4]> = node.operands.iter().map(id).collect();
-            outline.push(&node.pending.op, &operands, 1, node.pending.pin);
+        let mut operands = self.operands.iter().map(id);
+        for Node { pending, .. } in &self.nodes {
+            let own = operands.by_ref().take(pending.inputs.len());
+            outline.push(&pending.op, own, 1, pending.pin);
         }
         outline.output(ValueId(inputs + self.nodes.len() as u32 - 1));
         outline

@@ -133,21 +133,40 @@ impl Pending {
     /// A handle on it.
     #[inline]
     pub(crate) fn shared(self) -> Arc<Self> {
-        PENDING.with(|spares| spares.fill(self))
+        let renew = |place: &mut Self, new: Self| {
+            place.op = new.op;
+            place.call = new.call;
+            place.inputs = new.inputs;
+            place.pin = new.pin;
+            place.extent = new.extent;
+            place.recorded = new.recorded;
+            place.results = new.results;
+        };
+        PENDING.with(|spares| spares.fill(self, renew, |new| new))
     }
 
-    /// Takes the operands, if this is the last handle.
-    fn take_inputs(mut pending: Arc<Self>) -> SmallVec<[Value; 4]> {
+    /// Puts the operands to others, if this is the last handle.
+    fn release(mut pending: Arc<Self>, released: &mut SmallVec<[Value; 4]>) {
         let Some(alone) = alone(&mut pending) else {
-            return Arc::into_inner(pending).map_or_else(SmallVec::new, |p| p.inputs);
+            if let Some(mut alone) = Arc::into_inner(pending) {
+                alone.release_inputs(released);
+            }
+            return;
         };
-        let inputs = mem::take(&mut alone.inputs);
+        alone.release_inputs(released);
         // Nothing else that it holds is kept.
         alone.op = Contiguous.into();
         alone.results.take();
         // At a thread's end there is nowhere to keep it.
         let _ = PENDING.try_with(|spares| spares.keep(pending));
-        inputs
+    }
+
+    /// One by one, which is shorter for a few than moving the whole list.
+    #[inline]
+    fn release_inputs(&mut self, released: &mut SmallVec<[Value; 4]>) {
+        while let Some(input) = self.inputs.pop() {
+            released.push(input);
+        }
     }
 
     /// Is it written over its first operand?
@@ -279,15 +298,13 @@ impl View {
 }
 
 impl Node {
-    /// Forgets the state but for the inputs, which are returned, so that dropping a node never drops
+    /// Forgets the state but for the inputs, which are put to others, so that dropping a node never drops
     /// another inside it.
-    fn take_inputs(&mut self) -> SmallVec<[Value; 4]> {
+    #[inline]
+    fn release(&mut self, released: &mut SmallVec<[Value; 4]>) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        match mem::replace(state, State::Placeholder) {
-            State::Pending(pending) => Pending::take_inputs(pending),
-            State::Ready(_) | State::Scalar(_) | State::Placeholder | State::Failed(_) => {
-                SmallVec::new()
-            }
+        if let State::Pending(pending) = mem::replace(state, State::Placeholder) {
+            Pending::release(pending, released);
         }
     }
 }
@@ -303,13 +320,14 @@ fn alone<T>(shared: &mut Arc<T>) -> Option<&mut T> {
 impl Drop for Node {
     /// A history can be long: it is taken apart in a loop, not by recursion.
     fn drop(&mut self) {
-        let mut rest = self.take_inputs();
+        let mut rest = SmallVec::new();
+        self.release(&mut rest);
         while let Some(Value(mut node)) = rest.pop() {
             if let Some(alone) = alone(&mut node) {
-                rest.extend(alone.take_inputs());
+                alone.release(&mut rest);
                 let _ = NODES.try_with(|spares| spares.keep(node));
             } else if let Some(mut node) = Arc::into_inner(node) {
-                rest.extend(node.take_inputs());
+                node.release(&mut rest);
             }
         }
     }
@@ -323,15 +341,24 @@ impl Value {
 
     #[inline]
     fn of_result(result: usize, ty: TensorType, pin: Option<DeviceType>, state: State) -> Self {
-        let node = Node {
+        let extent = Extent::of_state(&state).packed();
+        let renew = |node: &mut Node, (ty, state)| {
+            node.ty = ty;
+            node.pin = pin;
+            node.result = result;
+            node.updated = OnceLock::new();
+            *node.extent.get_mut() = extent;
+            *node.state.get_mut().unwrap_or_else(PoisonError::into_inner) = state;
+        };
+        let make = |(ty, state)| Node {
             ty,
             pin,
             result,
             updated: OnceLock::new(),
-            extent: AtomicU64::new(Extent::of_state(&state).packed()),
+            extent: AtomicU64::new(extent),
             state: Mutex::new(state),
         };
-        Self(NODES.with(|spares| spares.fill(node)))
+        Self(NODES.with(|spares| spares.fill((ty, state), renew, make)))
     }
 
     /// The results of a new operation, of these types.

@@ -125,6 +125,11 @@ impl Tensor {
             (BinaryOp::Mul, DType::Bool) => BinaryOp::And,
             (op, _) => op,
         };
+        if let Operand::Tensor(other) = other
+            && [self.dtype(), other.dtype()] == [dtype; 2]
+        {
+            return Self::apply(name, Binary { op }, &[self, other]);
+        }
         let (a, b) = (this.as_tensor(name, dtype)?, other.as_tensor(name, dtype)?);
         Self::apply(name, Binary { op }, &[&a, &b])
     }
