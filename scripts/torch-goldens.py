@@ -65,7 +65,7 @@ DTYPES = {
 }
 
 # Families of tensors that are no arrays of numbers, and functions that only GPUs have.
-LEFT_OUT = re.compile(r"sparse|nested|^masked\.|quantize|^jiterator_|^to_sparse")
+LEFT_OUT = re.compile(r"sparse|nested|quantize|^jiterator_")
 
 # Their results are memory as it was found.
 UNINITIALISED = {

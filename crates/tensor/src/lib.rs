@@ -27,6 +27,7 @@
 //! | `reduce/`, `scatter_reduce.rs`, `segments.rs` | elements combined |
 //! | `linalg/`, `fft.rs` | linear algebra, Fourier transforms |
 //! | `nn/` | `torch.nn.functional` |
+//! | `masked.rs` | `torch.masked` |
 //! | `vision.rs` | `torchvision.ops` |
 //! | `display.rs` | printing |
 //! | `rows.rs` | tensors taken apart: rows, nested vectors |
@@ -75,6 +76,7 @@ mod leaves;
 pub mod linalg;
 mod macros;
 mod manager;
+pub mod masked;
 mod names;
 pub mod nn;
 mod ops_traits;

@@ -21,6 +21,7 @@ mod history;
 mod index;
 mod layouts;
 mod linalg;
+mod masked;
 mod messages;
 mod mistakes;
 mod nn;

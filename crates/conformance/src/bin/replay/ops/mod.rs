@@ -24,6 +24,7 @@ families!(
     fft,
     images,
     losses,
+    masked,
     nn,
     random,
     special,
