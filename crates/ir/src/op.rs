@@ -293,7 +293,8 @@ ops! {
     // Fourier transforms
     fft::Fft,
     // Convolution
-    conv2d::Conv2d, conv_transpose2d::ConvTranspose2d, pool2d::Pool2d, resample::Resample,
+    conv2d::Conv2d, conv_transpose2d::ConvTranspose2d, conv2d_weight::Conv2dWeight,
+    pool2d::Pool2d, resample::Resample,
     // Normalisation
     softmax::Softmax, cross_entropy::CrossEntropy, layer_norm::LayerNorm, group_norm::GroupNorm,
     rms_norm::RmsNorm, batch_norm::BatchNorm,

@@ -17,6 +17,11 @@ macro_rules! with_type {
         $crate::element::with_type!(@ $dtype, $T => $body,
             F64: f64, F32: f32; F16: half::f16, BF16: half::bf16)
     };
+    // Floats that are computed with in single precision.
+    ($dtype:expr, singles $T:ident => $body:expr) => {
+        $crate::element::with_type!(@ $dtype, $T => $body,
+            F32: f32; F16: half::f16, BF16: half::bf16)
+    };
     ($dtype:expr, ints $T:ident => $body:expr) => {
         $crate::element::with_type!(@ $dtype, $T => $body,
             I64: i64, I32: i32, U8: u8, Bool: u8; I16: i16, I8: i8, U16: u16, U32: u32, U64: u64)

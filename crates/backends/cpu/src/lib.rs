@@ -5,6 +5,7 @@
 //! [`pool::Pool`] of threads.
 
 mod cache;
+mod convolution;
 mod element;
 mod elementwise;
 mod fold;

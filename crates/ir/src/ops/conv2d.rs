@@ -103,8 +103,7 @@ impl Conv2d {
         g.push(transposed, &[ct, weight])
     }
 
-    /// The gradient of a weight of the type of `weight`: a convolution of the operand by the result's
-    /// gradient, whose batch and channels change places, and stride and dilation with them.
+    /// The gradient of a weight of the type of `weight`, whose windows in `x` have the gradient `ct`.
     pub(crate) fn weight_gradient(
         &self,
         g: &mut Graph,
@@ -112,26 +111,9 @@ impl Conv2d {
         ct: ValueId,
         weight: ValueId,
     ) -> Result<ValueId, OpError> {
-        let groups = self.groups;
-        let kernel = g.ty(weight).shape.clone();
-        let mut by_group = |v: ValueId, order: [usize; 5]| {
-            let [n, c, h, w] = [0, 1, 2, 3].map(|d| g.ty(v).shape[d]);
-            let split = g.reshape(v, [n, groups, c / groups, h, w])?;
-            Ok::<_, OpError>((g.permute(split, &order)?, n, c / groups, [h, w]))
-        };
-        let (x, n, channels, [h, w]) = by_group(x, [2, 1, 0, 3, 4])?;
-        let (ct, _, outputs, [kh, kw]) = by_group(ct, [1, 2, 0, 3, 4])?;
-        let x = g.reshape(x, [channels, groups * n, h, w])?;
-        let ct = g.reshape(ct, [groups * outputs, n, kh, kw])?;
-        let conv = Self {
-            stride: self.dilation,
-            padding: self.padding,
-            dilation: self.stride,
-            groups,
-        };
-        let gradient = g.push(conv, &[x, ct])?;
-        let gradient = g.permute(gradient, &[1, 0, 2, 3])?;
-        cut(g, gradient, [kernel[2], kernel[3]])
+        let kernel = [2, 3].map(|d| g.ty(weight).shape[d]);
+        let conv = self.clone();
+        g.push(Conv2dWeight { conv, kernel }, &[x, ct])
     }
 }
 

@@ -1,7 +1,5 @@
-//! Convolution: of single precision from slices of the image (`direct`), else as a matrix product
+//! Convolution: of single precision as [`crate::convolution`] does it, else as a matrix product
 //! with the windows as columns, tile by tile.
-
-mod direct;
 
 use std::any::TypeId;
 use std::ops::{AddAssign, Range};
@@ -12,13 +10,13 @@ use rustorch_ir::ops::Conv2d;
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use crate::convolution::{Convolution, Phases, Weights};
 use crate::element::{Element, with_type};
 use crate::kernel::{Args, Misuse, SharedMut};
 use crate::launch::Launch;
 use crate::product::{Matrix, for_tiles, multiply};
 use crate::reader::{Reader, read_all};
 use crate::window::Side;
-use direct::{Convolution, Phases};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Conv2d,
@@ -70,19 +68,24 @@ where
     let (pixels, image) = (to[2] * to[3], channels * from[2] * from[3]);
     let sizes = [outputs, inner, pixels];
     let is_single = TypeId::of::<T::Compute>() == TypeId::of::<f32>();
-    let direct = (is_single && !windows.are_pixels()).then(|| Convolution {
-        sides: [Phases::new(side(0), kh), Phases::new(side(1), kw)],
+    let convolution = (is_single && !windows.are_pixels()).then(|| Convolution {
+        sides: [0, 1].map(|i| Phases::of_windows(side(i), windows.kernel[i])),
         channels,
         outputs,
         groups: op.groups,
         x: cast_slice(x),
-        weight: cast_slice(weight),
+        weight: Weights {
+            data: cast_slice(weight),
+            strides: [outputs * inner, inner, kh * kw],
+            width: kw,
+        },
         bias: bias.as_deref().map(cast_slice),
+        result: [to[2], to[3]],
     });
 
     T::write(args.output.data::<T>(), &mut Vec::new(), |out| {
-        if let Some(direct) = direct.filter(Convolution::pays) {
-            return direct.run(pool, cast_slice_mut(out));
+        if let Some(convolution) = convolution.filter(|c| c.pays(out.len())) {
+            return convolution.run(pool, cast_slice_mut(out));
         }
         let out = SharedMut::new(out);
         for_tiles(pool, to[0] * op.groups, sizes, |batch, rows, columns| {

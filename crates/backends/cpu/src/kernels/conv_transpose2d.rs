@@ -1,13 +1,17 @@
-//! Transposed convolution: for each channel of the result, products of the weights with
-//! all channels of the operand, spread to their windows.
+//! Transposed convolution: of single precision as a convolution for each phase of the result
+//! ([`crate::convolution`]), else for each channel of the result products of the weights with all channels of the
+//! operand, spread to their windows.
 
+use std::any::TypeId;
 use std::ops::AddAssign;
 
+use bytemuck::{cast_slice, cast_slice_mut};
 use num_traits::{One, Zero};
 use rustorch_ir::ops::ConvTranspose2d;
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
+use crate::convolution::{Convolution, Phases, Weights};
 use crate::element::{Element, with_type};
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
@@ -62,7 +66,33 @@ where
     let weight = weight.all();
     let (plane, pixels) = (to[2] * to[3], from[2] * from[3]);
 
+    let is_single = TypeId::of::<T::Compute>() == TypeId::of::<f32>();
+    let strides = [0, 1].map(|i| if is_single { op.stride[i] } else { 0 });
+    let phases = (0..strides[0]).flat_map(|i| (0..strides[1]).map(move |j| [i, j]));
+    let convolution = |[i, j]: [usize; 2]| Convolution {
+        sides: [
+            Phases::of_spread(sides[0], kh, i),
+            Phases::of_spread(sides[1], kw, j),
+        ],
+        channels,
+        outputs,
+        groups: op.groups,
+        x: cast_slice(x),
+        weight: Weights {
+            data: cast_slice(weight),
+            strides: [channels * outputs * kernel, kernel, outputs * kernel],
+            width: kw,
+        },
+        bias: bias.as_deref().map(cast_slice),
+        result: [to[2], to[3]],
+    };
+    let convolutions: Vec<Convolution> = phases.map(convolution).collect();
+
     T::write(args.output.data::<T>(), &mut Vec::new(), |out| {
+        if is_single && convolutions.iter().all(|c| c.pays(out.len())) {
+            let out = cast_slice_mut(out);
+            return convolutions.iter().for_each(|c| c.run(pool, out));
+        }
         let work = kernel * channels * pixels;
         for_rows(pool, out, plane, work, |first, part| {
             let mut products = vec![T::Compute::zero(); kernel * pixels];

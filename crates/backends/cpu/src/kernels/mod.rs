@@ -12,6 +12,7 @@ mod compare;
 mod concat;
 mod contiguous;
 mod conv2d;
+mod conv2d_weight;
 mod conv_transpose2d;
 mod cross_entropy;
 mod embedding;
@@ -88,6 +89,7 @@ fn families() -> Vec<(Option<&'static str>, Vec<KernelEntry<Launch>>)> {
                 concat::KERNEL,
                 contiguous::KERNEL,
                 conv2d::KERNEL,
+                conv2d_weight::KERNEL,
                 conv_transpose2d::KERNEL,
                 cross_entropy::KERNEL,
                 scan::KERNEL,
