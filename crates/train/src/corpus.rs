@@ -96,8 +96,8 @@ pub struct Prepared {
     pub validation: Option<Text>,
     /// The size of the vocabulary that was asked for; `None` if it is that of `model`.
     pub vocab: Option<usize>,
-    /// The model that is trained further.
-    pub model: Option<Text>,
+    /// The files of the model that is trained further.
+    pub model: Vec<Text>,
 }
 
 /// Texts as tokens, and their vocabulary.

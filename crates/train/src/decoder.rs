@@ -307,6 +307,16 @@ impl Decoder {
         named
     }
 
+    /// The matrices that tokens' features are multiplied by.
+    pub(crate) fn matrices(&self) -> impl Iterator<Item = Tensor> {
+        // A table is looked up, unless it is the head, too.
+        let is_looked_up = |name: &str| name == "token_embd.weight" && self.output.is_some();
+        let named = self.named_parameters().into_iter();
+        let matrices =
+            named.filter(move |(name, tensor)| tensor.rank() == 2 && !is_looked_up(name));
+        matrices.map(|(_, tensor)| tensor)
+    }
+
     fn build(config: Config, mut weights: Weights) -> Result<Self, TrainError> {
         let c = &config;
         let blk: Result<_, _> = (0..c.layers)

@@ -22,6 +22,7 @@ mod curve;
 mod decoder;
 mod error;
 mod export;
+pub mod hugging_face;
 mod schedule;
 mod settings;
 mod training;

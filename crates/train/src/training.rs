@@ -8,6 +8,7 @@ use rustorch::optim::{AdamW, AdamWOptions};
 use rustorch::train::TrainStep;
 use rustorch_data::{DataLoader, Dataset, LoaderOptions, LoaderState};
 use rustorch_files::Tensors;
+use rustorch_ir::DType;
 use rustorch_tensor::{Tensor, no_grad};
 use serde_json::json;
 
@@ -69,22 +70,7 @@ impl Training {
         samples: Samples,
         validation: Option<Samples>,
     ) -> Result<Self, TrainError> {
-        settings.check()?;
-        let (count, batch) = (samples.len(), settings.batch);
-        if count < batch {
-            let context = settings.context;
-            return Err(TrainError::Setting(format!(
-                "the text is too short: it has {count} samples of {context} tokens, fewer than the {batch} of a batch; \
-                 give more text, or a smaller --batch or --context"
-            )));
-        }
-        let options = LoaderOptions {
-            batch_size: batch,
-            shuffle: Some(settings.seed),
-            drop_last: true,
-            workers: 1,
-            ..LoaderOptions::default()
-        };
+        let loader = loader(&settings, samples)?;
         let is_matrix = |(_, tensor): &(String, Tensor)| tensor.rank() >= 2;
         let trained = decoder.trained();
         let parameters = trained.iter().map(|(_, tensor)| tensor.numel()).sum();
@@ -110,12 +96,65 @@ impl Training {
             schedule: Schedule::from(&settings),
             parameters,
             train,
-            loader: DataLoader::new(samples, options)?,
+            loader,
             validation: validation.filter(|samples| !samples.is_empty()),
             history: History::default(),
             settings,
             subject,
         })
+    }
+
+    /// The largest batch, a power of two up to `most`, whose step fits into the memory that is free now.
+    ///
+    /// # Errors
+    /// Not even a single sample's does; a step cannot be planned.
+    pub fn largest_batch(&mut self, most: usize) -> Result<usize, TrainError> {
+        let most = most.min(self.loader.dataset().len()).max(1);
+        let context = self.settings.context;
+        let mut batch = 1 << most.ilog2();
+        loop {
+            let zeros = |dtype| Tensor::zeros([batch, context], dtype);
+            let tokens = [zeros(DType::I32)?, zeros(DType::I64)?];
+            let memory = self.train.memory(&[&tokens[0], &tokens[1]])?;
+            let mut working = memory.working.iter();
+            match working.find(|w| w.free.is_some_and(|free| w.bytes as u64 > free)) {
+                None => return Ok(batch),
+                Some(_) if batch > 1 => batch /= 2,
+                Some(_) => {
+                    return Err(TrainError::Setting(format!(
+                        "not even a step of one sample fits into memory: it takes {memory}; give a smaller --context or model"
+                    )));
+                }
+            }
+        }
+    }
+
+    /// Goes on with another batch, and what follows from it, before the first step.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_settings(mut self, settings: Settings) -> Result<Self, TrainError> {
+        self.loader = loader(&settings, self.loader.dataset().clone())?;
+        self.schedule = Schedule::from(&settings);
+        self.settings = settings;
+        Ok(self)
+    }
+
+    /// The batch of the newest checkpoint that is whole, if there is one.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn saved_batch(checkpoints: &Checkpoints) -> Result<Option<usize>, TrainError> {
+        for (_, path) in checkpoints.list()? {
+            let Ok(tensors) = rustorch_files::safetensors::load(&path) else {
+                continue;
+            };
+            let run = tensors.metadata.get("run");
+            let run: Option<serde_json::Value> = run.and_then(|run| serde_json::from_str(run).ok());
+            let batch = run.and_then(|run| run["settings"]["batch"].as_u64());
+            return Ok(batch.map(|batch| batch as usize));
+        }
+        Ok(None)
     }
 
     /// The model as it is.
@@ -141,6 +180,22 @@ impl Training {
     /// Tokens of a step.
     pub fn tokens_per_step(&self) -> u64 {
         (self.settings.batch * self.settings.context) as u64
+    }
+
+    /// Operations that a step's products take, a multiplication and an addition being two: of the pass forward, and of
+    /// its two gradients, of which weights that stay have one.
+    pub fn operations_per_step(&self) -> f64 {
+        let decoder = self.decoder();
+        let config = decoder.config();
+        // A token attends to half of the context before it, by its keys and its values.
+        let width = config.heads * (config.key_width + config.value_width);
+        let attention = (config.layers * width * self.settings.context) as f64 / 2.0;
+        let passes = |matrix: Tensor| match matrix.requires_grad() {
+            true => 3.0 * matrix.numel() as f64,
+            false => 2.0 * matrix.numel() as f64,
+        };
+        let products: f64 = decoder.matrices().map(passes).sum();
+        2.0 * (products + 3.0 * attention) * self.tokens_per_step() as f64
     }
 
     /// Steps of an epoch.
@@ -310,6 +365,27 @@ impl Training {
     fn run(&self) -> serde_json::Value {
         json!({ "settings": self.settings, "subject": self.subject })
     }
+}
+
+/// Batches of samples, shuffled.
+fn loader(settings: &Settings, samples: Samples) -> Result<DataLoader<Samples>, TrainError> {
+    settings.check()?;
+    let (count, batch) = (samples.len(), settings.batch);
+    if count < batch {
+        let context = settings.context;
+        return Err(TrainError::Setting(format!(
+            "the text is too short: it has {count} samples of {context} tokens, fewer than the {batch} of a batch; \
+             give more text, or a smaller --batch or --context"
+        )));
+    }
+    let options = LoaderOptions {
+        batch_size: batch,
+        shuffle: Some(settings.seed),
+        drop_last: true,
+        workers: 1,
+        ..LoaderOptions::default()
+    };
+    Ok(DataLoader::new(samples, options)?)
 }
 
 /// Where two runs differ first: the names of what differs, and both values.

@@ -6,18 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use rustorch_gguf::Metadata;
+use rustorch_ir::DType;
 use rustorch_llm::sampler::{SamplerChain, SamplerConfig};
 use rustorch_llm::{Event, GenerateOptions, Model, Session, SessionOptions, generate};
-use rustorch_tensor::with_runtime;
+use rustorch_tensor::{RusTorchResult, Tensor, with_runtime};
 use rustorch_train::{
     Checkpoints, Conversations, Corpus, Decoder, ModelSize, Precision, Prepared, Samples, Settings,
-    Step, Text, TrainError, Training, Windows, loss_curve,
+    Step, Text, TrainError, Training, Windows, hugging_face, loss_curve,
 };
 use serde_json::json;
 
@@ -147,7 +148,8 @@ struct SizeArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Another model")]
 struct TuningArgs {
-    /// Train this model further, rather than a new one
+    /// Train this model further, rather than a new one: a GGUF file, or a folder with config.json,
+    /// tokenizer.json and safetensors files
     #[arg(long, value_name = "MODEL", conflicts_with = "SizeArgs")]
     finetune: Option<PathBuf>,
 
@@ -167,13 +169,49 @@ impl TuningArgs {
     }
 }
 
+/// Samples of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Batch {
+    /// So many.
+    Of(usize),
+    /// As many as fit.
+    Auto,
+}
+
+/// The most that fit are.
+const LARGEST_BATCH: usize = 256;
+
+fn batch(text: &str) -> Result<Batch, String> {
+    match text {
+        "auto" => Ok(Batch::Auto),
+        _ => match text.parse() {
+            Ok(samples) => Ok(Batch::Of(samples)),
+            Err(_) => Err("expected a number of samples, or auto".to_owned()),
+        },
+    }
+}
+
+fn gpus(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(1) => Ok(1),
+        Ok(0) => Err("-b cpu trains without a GPU".to_owned()),
+        Ok(_) => Err("a run uses one GPU; start one for each, or leave --gpus out".to_owned()),
+        Err(_) => Err("expected a number of GPUs".to_owned()),
+    }
+}
+
 /// How it is trained.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = "Training")]
 struct RunArgs {
-    /// Samples of a step, each as long as the context
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    batch: usize,
+    /// Samples of a step, each as long as the context; auto for the largest power of two up to 256 whose step fits
+    /// into memory
+    #[arg(long, value_name = "N", default_value = "8", value_parser = batch)]
+    batch: Batch,
+
+    /// GPUs; a run uses one
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = gpus)]
+    gpus: u32,
 
     /// Steps
     #[arg(long, value_name = "N", conflicts_with = "epochs")]
@@ -223,14 +261,18 @@ pub(super) fn run(options: &Options) -> Result<ExitCode> {
 fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Result<ExitCode> {
     // Settings that make no sense are told before texts are read.
     let asked = options.context.unwrap_or(CONTEXT);
-    options.settings(asked, 1).check().map_err(told)?;
+    let batch = match options.run.batch {
+        Batch::Of(batch) => batch,
+        Batch::Auto => 1,
+    };
+    options.settings(asked, batch, 1).check().map_err(told)?;
     let size = options.size.model(options.size.vocab, asked);
     size.config().map_err(told)?;
     let base = options
         .tuning
         .finetune
         .as_ref()
-        .map(|path| Source::new(Some(path.clone())).load())
+        .map(|path| base(path))
         .transpose()?;
     let context = options.context(base.as_ref())?;
     let folder = options
@@ -251,12 +293,18 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         validation,
         metadata,
     } = options.learnt(&prepared, base.as_ref(), &folder, context)?;
-    let settings = options.settings(context, (samples.len() / options.run.batch) as u64);
+    let batch = match options.run.batch {
+        Batch::Auto if options.resume => Training::saved_batch(&checkpoints)?,
+        Batch::Auto => None,
+        Batch::Of(batch) => Some(batch),
+    };
+    let count = samples.len();
+    let settings = |batch: usize| options.settings(context, batch, (count / batch) as u64);
     let (size, decoder) = match &base {
         Some(model) => {
             let mut decoder = Decoder::load(model)?;
             if let (Some(rank), Some(alpha)) = (options.tuning.lora, options.tuning.alpha()) {
-                decoder.adapt(rank.into(), alpha, settings.seed)?;
+                decoder.adapt(rank.into(), alpha, options.run.seed)?;
             }
             (None, decoder)
         }
@@ -271,27 +319,36 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
             let size = options.size.model(vocab, context);
             (
                 Some(size),
-                Decoder::new(size.config().map_err(told)?, settings.seed)?,
+                Decoder::new(size.config().map_err(told)?, options.run.seed)?,
             )
         }
     };
     let hashes = |texts: &[Text]| Vec::from_iter(texts.iter().map(|text| text.sha256.clone()));
     let subject = json!({
         "model": size,
-        "finetune": hashes(prepared.model.as_slice()),
+        "finetune": hashes(&prepared.model),
         "lora": options.tuning.lora,
         "texts": hashes(&prepared.texts),
         "validation": hashes(prepared.validation.as_slice()),
     });
     let metadata = options.metadata(&decoder, metadata, base.as_ref());
-    let mut training = Training::new(
-        settings.clone(),
+    let begun = Training::new(
+        settings(batch.unwrap_or(1)),
         subject,
         decoder,
         samples,
         Some(validation),
-    )
-    .map_err(told)?;
+    );
+    let mut training = begun.map_err(told)?;
+    let settings = match batch {
+        Some(batch) => settings(batch),
+        None => {
+            let batch = training.largest_batch(LARGEST_BATCH).map_err(told)?;
+            note(format_args!("--batch {batch} fits into memory"));
+            training = training.with_settings(settings(batch)).map_err(told)?;
+            settings(batch)
+        }
+    };
     if options.resume {
         for damaged in training.resume(&checkpoints)? {
             note(format_args!("{damaged}; going on from the one before"));
@@ -308,6 +365,7 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         bar: progress::steps("training", settings.steps as usize),
         begin: Instant::now(),
         first: 0,
+        limit: limit(settings.precision),
     };
     run.begin();
     while run.training.steps() < settings.steps {
@@ -338,11 +396,61 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
 /// The context of new models, unless another is asked for.
 const CONTEXT: usize = 512;
 
+/// The model that is trained further: a GGUF file, or a folder as Hugging Face's `transformers` saves models.
+fn base(path: &Path) -> Result<Model> {
+    match hugging_face::folder(path) {
+        Some(folder) => {
+            let loaded = hugging_face::read(&folder).map(Model::load)?;
+            loaded.with_context(|| folder.display().to_string())
+        }
+        None => Source::new(Some(path.to_owned())).load(),
+    }
+}
+
 /// Settings that make no sense are bad usage.
 fn told(error: TrainError) -> anyhow::Error {
     match error {
         TrainError::Setting(problem) => Usage(problem).into(),
         error => error.into(),
+    }
+}
+
+/// Operations a second of a large product, in what steps compute with, where they compute: what no step can exceed.
+/// Infinite where it cannot be measured.
+fn limit(precision: Precision) -> f64 {
+    /// Rows and columns of the smallest and largest matrices.
+    const SIDES: [usize; 2] = [1024, 8192];
+    /// Products take at least this long, so that launching them does not count.
+    const LONG: Duration = Duration::from_millis(5);
+    const ROUNDS: usize = 3;
+    let dtype = match precision {
+        Precision::F32 => DType::F32,
+        Precision::BF16 => DType::BF16,
+        Precision::F16 => DType::F16,
+    };
+    let measured = |side: usize| -> RusTorchResult<Duration> {
+        let matrix = Tensor::rand_seeded([side, side], dtype, 0)?;
+        let mut best = Duration::MAX;
+        for _ in 0..ROUNDS {
+            let begin = Instant::now();
+            // An element is read, so that it has been computed.
+            let product = matrix.matmul(&matrix)?;
+            product
+                .eval()?
+                .select(0, 0)?
+                .to_dtype(DType::F32)?
+                .to_vec::<f32>()?;
+            best = best.min(begin.elapsed());
+        }
+        Ok(best)
+    };
+    let [mut side, largest] = SIDES;
+    loop {
+        match measured(side) {
+            Ok(time) if time < LONG && side < largest => side *= 2,
+            Ok(time) => return 2.0 * (side as f64).powi(3) / time.as_secs_f64(),
+            Err(_) => return f64::INFINITY,
+        }
     }
 }
 
@@ -369,7 +477,14 @@ impl Options {
     /// The texts and the model that is trained further, read once.
     fn prepared(&self) -> Result<Prepared> {
         let texts = self.text.iter().chain(&self.chat);
-        let all = || texts.clone().chain(&self.val).chain(&self.tuning.finetune);
+        let model = match &self.tuning.finetune {
+            Some(path) => match hugging_face::folder(path) {
+                Some(folder) => hugging_face::weights(&folder)?,
+                None => vec![path.clone()],
+            },
+            None => Vec::new(),
+        };
+        let all = || texts.clone().chain(&self.val).chain(&model);
         let bar = progress::bytes(
             "reading",
             all()
@@ -382,7 +497,7 @@ impl Options {
             texts: texts.clone().map(open).collect::<Result<_, _>>()?,
             validation: self.val.as_ref().map(open).transpose()?,
             vocab: self.tuning.finetune.is_none().then_some(self.size.vocab),
-            model: self.tuning.finetune.as_ref().map(open).transpose()?,
+            model: model.iter().map(open).collect::<Result<_, _>>()?,
         };
         bar.finish_and_clear();
         Ok(prepared)
@@ -439,7 +554,7 @@ impl Options {
     }
 
     /// The settings, with defaults that follow from how many steps an epoch has.
-    fn settings(&self, context: usize, epoch: u64) -> Settings {
+    fn settings(&self, context: usize, batch: usize, epoch: u64) -> Settings {
         let run = &self.run;
         let steps = run
             .steps
@@ -448,7 +563,7 @@ impl Options {
         let lr = run.lr.unwrap_or(if tunes_all { 1e-4 } else { 1e-3 });
         Settings {
             context,
-            batch: run.batch,
+            batch,
             steps,
             lr,
             min_lr: run.min_lr.unwrap_or(lr / 10.0),
@@ -503,6 +618,8 @@ struct Run<'a> {
     /// When this process began with steps, and how many there were already.
     begin: Instant,
     first: u64,
+    /// Operations a second of a large product.
+    limit: f64,
 }
 
 impl Run<'_> {
@@ -530,9 +647,9 @@ impl Run<'_> {
         let Step { step, loss, lr } = step;
         let made = (step - self.first) * self.training.tokens_per_step();
         let rate = made as f64 / self.begin.elapsed().as_secs_f64();
+        let speed = self.speed(step, rate);
         self.bar.set_position(step);
-        self.bar
-            .set_message(format!("loss {loss:.4}, {} tokens/s", count(rate as u64)));
+        self.bar.set_message(format!("loss {loss:.4}, {speed}"));
         let mut out = io::stdout().lock();
         if self.options.output == Format::Json {
             let line = json!({
@@ -550,13 +667,29 @@ impl Run<'_> {
             self.bar.suspend(|| {
                 writeln!(
                     out,
-                    "step {step} of {}: loss {loss:.4}, validation {validation:.4}, {} tokens/s\n  {text}",
+                    "step {step} of {}: loss {loss:.4}, validation {validation:.4}, {speed}\n  {text}",
                     self.total,
-                    count(rate as u64)
                 )
             })?;
         }
         Ok(())
+    }
+
+    /// How fast it goes, what of the device's limit that is, and how long it takes from here.
+    fn speed(&self, step: u64, rate: f64) -> String {
+        let per_step = self.training.tokens_per_step() as f64;
+        let operations = self.training.operations_per_step() * rate / per_step;
+        let share = 100.0 * operations / self.limit;
+        let left = (self.total - step) as f64 * per_step / rate;
+        let left = Duration::try_from_secs_f64(left.round()).unwrap_or(Duration::MAX);
+        let rate = count(rate as u64);
+        match left.is_zero() {
+            true => format!("{rate} tokens/s, {share:.0} % of the limit"),
+            false => {
+                let left = humantime::format_duration(left);
+                format!("{rate} tokens/s, {share:.0} % of the limit, {left} left")
+            }
+        }
     }
 
     /// What the model tells now, on one line.

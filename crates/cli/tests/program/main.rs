@@ -128,6 +128,7 @@ fn main() -> ExitCode {
             speculation::drafts_that_cannot_be_used_are_refused,
             train::a_text_becomes_a_model,
             train::losses_are_those_of_pytorch,
+            train::a_batch_that_fits_is_chosen_and_gone_on_with,
             train::progress_is_told_to_people,
             train::a_run_that_is_killed_goes_on_as_if_it_had_not_been,
             train::halves_learn_what_single_precision_learns,

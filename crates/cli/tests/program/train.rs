@@ -182,7 +182,45 @@ pub(crate) fn progress_is_told_to_people() {
         lines[8].starts_with("step 24 of 24: ") && lines[8].contains("validation "),
         "{told}"
     );
+    assert!(
+        lines[0].contains(" % of the limit, ") && lines[0].ends_with(" left"),
+        "{told}"
+    );
     assert!(lines[9].starts_with("  \""), "{told}");
+}
+
+pub(crate) fn a_batch_that_fits_is_chosen_and_gone_on_with() {
+    let folder = Folder::new();
+    let told = folder.train(&format!(
+        "--batch auto --steps 3 --every 1 --checkpoint {}",
+        arg(&folder.path("c"))
+    ));
+    let chosen = told
+        .stderr
+        .lines()
+        .find(|line| line.contains("fits into memory"));
+    // There are fewer than 256 samples in the text.
+    let samples = chosen.unwrap_or_else(|| panic!("{}", told.stderr));
+    let batch: u32 = samples
+        .split_whitespace()
+        .find_map(|word| word.parse().ok())
+        .unwrap();
+    assert!(
+        batch.is_power_of_two() && (32..=256).contains(&batch),
+        "{samples}"
+    );
+    told.ok();
+    // The same batch, whatever fits now.
+    let resumed = folder.train(&format!(
+        "--batch auto --steps 3 --every 1 --resume --checkpoint {}",
+        arg(&folder.path("c"))
+    ));
+    assert!(
+        !resumed.stderr.contains("fits into memory"),
+        "{}",
+        resumed.stderr
+    );
+    resumed.ok();
 }
 
 /// Starts a run, and kills it when it has told `lines` steps, after a while.
@@ -501,6 +539,8 @@ pub(crate) fn what_cannot_be_trained_is_told() {
     refused("--layers 0", 2, &["at least 1"]);
     refused("--context 0", 2, &["--context 0"]);
     refused("--batch 0", 2, &["--batch 0"]);
+    refused("--batch many", 2, &["many", "or auto"]);
+    refused("--gpus 2", 2, &["--gpus", "one GPU"]);
     refused("--lr=-1", 2, &["--lr -1"]);
     refused("--min-lr 1", 2, &["--min-lr 1", "--lr 0.001"]);
     refused("--vocab 100", 1, &["vocabulary of 100", "258"]);
