@@ -35,6 +35,7 @@
 //! - `nn`, `optim` and `train` (feature `nn`) have layers, losses, initialisers, optimisers and training steps;
 //!   [`amp`] is mixed precision.
 //! - `profiler` (feature `profile`) tells what ran when, and for how long.
+//! - `data` (feature `data`) has data sets, readers, transforms and loaders.
 //! - `files` (feature `files`) reads and writes safetensors, NumPy's, PyTorch's and GGUF files.
 //!
 //! A device that fails hands its work to the next one; [`Runtime::fallbacks`] tells what
@@ -54,6 +55,8 @@ pub use rustorch_runtime::{
 };
 pub use rustorch_tensor::*;
 
+#[cfg(feature = "data")]
+pub use rustorch_data as data;
 #[cfg(feature = "files")]
 pub use rustorch_files as files;
 #[cfg(feature = "nn")]
@@ -125,6 +128,11 @@ struct CustomGuide;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/gradients.md")]
 struct GradientsGuide;
+
+/// The example of the guide to data.
+#[cfg(all(doctest, feature = "data"))]
+#[doc = include_str!("../docs/data.md")]
+struct DataGuide;
 
 /// The examples of the book.
 #[cfg(doctest)]

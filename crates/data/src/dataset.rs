@@ -1,5 +1,6 @@
 //! Samples by their numbers.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustorch_tensor::Tensor;
@@ -30,23 +31,40 @@ pub trait Dataset: Send + Sync {
     /// # Errors
     /// One cannot be read or made; their shapes differ.
     fn get_batch(&self, indices: &[usize]) -> DataResult<Batch> {
-        let samples: Vec<Batch> = indices
-            .iter()
-            .map(|&index| self.get(index))
-            .collect::<Result<_, _>>()?;
-        let parts = samples.first().map_or(0, Vec::len);
-        let stack = |part| {
-            let tensors: Option<Vec<Tensor>> = samples
-                .iter()
-                .map(|sample| sample.get(part).cloned())
-                .collect();
-            let tensors = tensors.ok_or_else(|| {
-                DataError::Other("samples with fewer tensors than others".to_owned())
-            })?;
-            Ok(Tensor::stack(&tensors, 0)?)
-        };
-        (0..parts).map(stack).collect()
+        stacked(indices.iter().map(|&index| self.get(index)))
     }
+
+    /// [`Self::get`] in an epoch, which makes a difference where samples are changed at random.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    fn get_in(&self, _epoch: u64, index: usize) -> DataResult<Batch> {
+        self.get(index)
+    }
+
+    /// [`Self::get_batch`] in an epoch, which makes a difference where samples are changed at random.
+    ///
+    /// # Errors
+    /// As [`Self::get_batch`].
+    fn get_batch_in(&self, _epoch: u64, indices: &[usize]) -> DataResult<Batch> {
+        self.get_batch(indices)
+    }
+}
+
+/// Samples in new first dimensions of their tensors.
+pub(crate) fn stacked(samples: impl Iterator<Item = DataResult<Batch>>) -> DataResult<Batch> {
+    let samples: Vec<Batch> = samples.collect::<Result<_, _>>()?;
+    let parts = samples.first().map_or(0, Vec::len);
+    let stack = |part| {
+        let tensors: Option<Vec<Tensor>> = samples
+            .iter()
+            .map(|sample| sample.get(part).cloned())
+            .collect();
+        let tensors = tensors
+            .ok_or_else(|| DataError::Other("samples with fewer tensors than others".to_owned()))?;
+        Ok(Tensor::stack(&tensors, 0)?)
+    };
+    (0..parts).map(stack).collect()
 }
 
 impl<D: Dataset + ?Sized> Dataset for Arc<D> {
@@ -60,6 +78,14 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
 
     fn get_batch(&self, indices: &[usize]) -> DataResult<Batch> {
         (**self).get_batch(indices)
+    }
+
+    fn get_in(&self, epoch: u64, index: usize) -> DataResult<Batch> {
+        (**self).get_in(epoch, index)
+    }
+
+    fn get_batch_in(&self, epoch: u64, indices: &[usize]) -> DataResult<Batch> {
+        (**self).get_batch_in(epoch, indices)
     }
 }
 
@@ -92,6 +118,30 @@ impl TensorDataset {
                 )))
             }
         }
+    }
+}
+
+impl TensorDataset {
+    /// Of tensors in a file, by their names: `.npz`, `.safetensors` and the other formats of
+    /// [`rustorch_files`]. An `.npy` file has one, of whatever name. They stay where the file is mapped.
+    ///
+    /// # Errors
+    /// The file is damaged, or lacks one; as [`Self::new`].
+    pub fn from_file(path: impl AsRef<Path>, names: &[&str]) -> DataResult<Self> {
+        let path = path.as_ref();
+        let tensors = rustorch_files::load(path)?;
+        let named = |name: &&str| match tensors.len() {
+            1 => Ok(tensors.iter().next().map(|(_, tensor)| tensor.clone())),
+            _ => tensors.get(name).map(|tensor| Some(tensor.clone())),
+        };
+        let named = names.iter().map(named).collect::<Result<Vec<_>, _>>();
+        let tensors = named.map_err(|error| DataError::in_file(path, error))?;
+        Self::new(tensors.into_iter().flatten().collect())
+    }
+
+    /// The tensors.
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
     }
 }
 

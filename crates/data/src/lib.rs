@@ -1,4 +1,5 @@
-//! Data for training: samples by their numbers, and batches of them in an order that can be gone on with.
+//! Data for training: samples by their numbers, read from files and changed at random, and batches of them in an
+//! order that can be gone on with.
 //!
 //! ```
 //! use rustorch_data::{DataLoader, LoaderOptions, TensorDataset};
@@ -18,12 +19,39 @@
 //! # }
 //! ```
 
+//!
+//! Samples come of tensors and files: [`TensorDataset`] (also of `.npy`, `.npz` and safetensors), [`TextDataset`],
+//! [`mnist`], [`cifar10`], [`cifar100`], and with the features of their names `read_csv` (`csv`), pictures in folders
+//! (`image`: PNG and JPEG) and `read_parquet` (`parquet`). [`Transformed`] changes them by [`transforms`].
+
+mod cifar;
+#[cfg(feature = "csv")]
+mod csv;
 mod dataset;
 mod error;
+#[cfg(feature = "image")]
+mod folder;
 mod loader;
+mod mnist;
 mod order;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod table;
+mod text;
+pub mod transforms;
 
+pub use cifar::{Labels, cifar10, cifar100, parse_cifar100};
+#[cfg(feature = "csv")]
+pub use csv::{CsvOptions, parse_csv, read_csv};
 pub use dataset::{Batch, Dataset, TensorDataset};
 pub use error::{DataError, DataResult};
+#[cfg(feature = "image")]
+pub use folder::{ImageFolder, parse_image, read_image};
 pub use loader::{DataLoader, LoaderOptions, LoaderState};
-pub use order::permutation;
+pub use mnist::{Split, mnist, parse_idx, read_idx};
+pub use order::{Random, permutation};
+#[cfg(feature = "parquet")]
+pub use parquet::{parse_parquet, read_parquet};
+pub use table::{Column, Table};
+pub use text::TextDataset;
+pub use transforms::{Compose, Transform, Transformed};

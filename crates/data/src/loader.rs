@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
+use rustorch_runtime::{DeviceType, Routing};
+use rustorch_tensor::{runtime, with_runtime};
+
 use crate::dataset::{Batch, Dataset};
 use crate::error::{DataError, DataResult};
 use crate::order::permutation;
@@ -21,6 +24,9 @@ pub struct LoaderOptions {
     pub workers: usize,
     /// Batches that each of them makes ahead.
     pub prefetch: usize,
+    /// The device that batches are brought to. Workers do so while earlier batches are computed with; for CUDA by
+    /// way of page-locked memory. Without a device batches stay on the host until something reads them elsewhere.
+    pub device: Option<DeviceType>,
 }
 
 impl Default for LoaderOptions {
@@ -31,6 +37,7 @@ impl Default for LoaderOptions {
             drop_last: false,
             workers: 0,
             prefetch: 2,
+            device: None,
         }
     }
 }
@@ -151,17 +158,38 @@ impl<D: Dataset + 'static> DataLoader<D> {
         for worker in 0..options.workers {
             let (give, take) = sync_channel(options.prefetch.max(1));
             let (dataset, order) = (self.dataset.clone(), order.clone());
+            // What computes and holds tensors here does so for the worker.
+            let (runtime, epoch) = (runtime(), self.state.epoch);
             thread::spawn(move || {
-                for batch in (first + worker..end).step_by(options.workers) {
-                    let made = dataset.get_batch(indices(&order, batch, options.batch_size));
-                    if give.send(made).is_err() {
-                        break;
+                with_runtime(&runtime, Routing::AUTO, || {
+                    for batch in (first + worker..end).step_by(options.workers) {
+                        let indices = indices(&order, batch, options.batch_size);
+                        if give.send(made(&*dataset, options, epoch, indices)).is_err() {
+                            break;
+                        }
                     }
-                }
+                });
             });
             self.workers.push(take);
         }
     }
+}
+
+/// A batch, on its device.
+fn made(
+    dataset: &impl Dataset,
+    options: LoaderOptions,
+    epoch: u64,
+    indices: &[usize],
+) -> DataResult<Batch> {
+    let mut batch = dataset.get_batch_in(epoch, indices)?;
+    if let Some(device) = options.device {
+        for tensor in &mut batch {
+            tensor.eval()?;
+            *tensor = tensor.to_device(device)?;
+        }
+    }
+    Ok(batch)
 }
 
 /// The samples of a batch.
@@ -186,10 +214,11 @@ impl<D: Dataset + 'static> Iterator for DataLoader<D> {
         if self.workers.is_empty() && self.options.workers > 0 {
             self.start(&order);
         }
-        let made = match self.workers.len() {
-            0 => self
-                .dataset
-                .get_batch(indices(&order, self.state.batch, self.options.batch_size)),
+        let batch = match self.workers.len() {
+            0 => {
+                let indices = indices(&order, self.state.batch, self.options.batch_size);
+                made(&*self.dataset, self.options, self.state.epoch, indices)
+            }
             workers => {
                 let received = self.workers[self.taken % workers].recv();
                 self.taken += 1;
@@ -201,7 +230,7 @@ impl<D: Dataset + 'static> Iterator for DataLoader<D> {
             }
         };
         self.state.batch += 1;
-        Some(made)
+        Some(batch)
     }
 }
 
@@ -301,6 +330,21 @@ mod tests {
         }
         let foreign = LoaderState { epoch: 0, batch: 8 };
         assert!(straight.set_state(foreign).is_err());
+    }
+
+    #[test]
+    fn batches_come_to_be_on_a_device() {
+        for workers in [0, 2] {
+            let options = LoaderOptions {
+                batch_size: 4,
+                workers,
+                device: Some(DeviceType::Cpu),
+                ..Default::default()
+            };
+            let batch = loader(10, options).next_batch();
+            assert_eq!(batch.as_ref().unwrap()[0].device(), Some(DeviceType::Cpu));
+            assert_eq!(numbers(batch), [0, 1, 2, 3]);
+        }
     }
 
     #[test]

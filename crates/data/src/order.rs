@@ -3,8 +3,7 @@
 /// The numbers below `len` in an order that follows from `seed` and `epoch` alone, each as likely as any other:
 /// Fisher and Yates' shuffle by SplitMix64 ([Steele et al.](https://doi.org/10.1145/2714064.2660195)).
 pub fn permutation(len: usize, seed: u64, epoch: u64) -> Vec<usize> {
-    // Seeds and epochs that are near each other begin far apart.
-    let mut random = SplitMix(SplitMix(seed).next() ^ SplitMix(!epoch).next());
+    let mut random = SplitMix::of(seed, epoch);
     let mut order: Vec<usize> = (0..len).collect();
     for last in (1..len).rev() {
         order.swap(last, random.below(last as u64 + 1) as usize);
@@ -12,9 +11,38 @@ pub fn permutation(len: usize, seed: u64, epoch: u64) -> Vec<usize> {
     order
 }
 
+/// Numbers that follow from a seed, an epoch and a sample's number alone, whoever asks for them and when.
+#[derive(Clone, Debug)]
+pub struct Random(SplitMix);
+
+impl Random {
+    /// Those of a sample.
+    pub fn of_sample(seed: u64, epoch: u64, index: usize) -> Self {
+        let of_epoch = SplitMix::of(seed, epoch).next();
+        Self(SplitMix::of(of_epoch, index as u64))
+    }
+
+    /// A whole number below `bound`; 0 if that is 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0.below(bound as u64) as usize
+    }
+
+    /// A number from 0 on and below 1.
+    pub fn uniform(&mut self) -> f64 {
+        const BITS: u32 = f64::MANTISSA_DIGITS;
+        (self.0.next() >> (u64::BITS - BITS)) as f64 / (1u64 << BITS) as f64
+    }
+}
+
+#[derive(Clone, Debug)]
 struct SplitMix(u64);
 
 impl SplitMix {
+    /// Of two numbers. Those that are near each other begin far apart.
+    fn of(seed: u64, other: u64) -> Self {
+        Self(Self(seed).next() ^ Self(!other).next())
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -54,6 +82,23 @@ mod tests {
         assert_ne!(order, permutation(1000, 1, 1));
         assert_ne!(order, permutation(1000, 2, 0));
         assert!(permutation(0, 1, 1).is_empty());
+    }
+
+    #[test]
+    fn numbers_of_a_sample_follow_from_seed_epoch_and_index() {
+        let first = |seed, epoch, index| Random::of_sample(seed, epoch, index).below(usize::MAX);
+        let all = [
+            first(1, 0, 0),
+            first(1, 0, 1),
+            first(1, 1, 0),
+            first(2, 0, 0),
+        ];
+        assert_eq!(first(1, 0, 1), all[1]);
+        assert!((1..4).all(|i| all[..i].iter().all(|other| *other != all[i])));
+        let mut random = Random::of_sample(3, 0, 0);
+        assert_eq!(random.below(0), 0);
+        let mean = (0..1000).map(|_| random.uniform()).sum::<f64>() / 1000.0;
+        assert!((0.45..0.55).contains(&mean), "{mean}");
     }
 
     #[test]

@@ -55,7 +55,8 @@ macro_rules! readers {
         #[test]
         fn all_are_tried() {
             let tried = [$($name),+];
-            assert!(TARGETS.iter().all(|target| tried.contains(&target.name) || target.name == "kernel-pack"));
+            let apart = ["kernel-pack", "csv", "image", "parquet"];
+            assert!(TARGETS.iter().all(|target| tried.contains(&target.name) || apart.contains(&target.name)));
         }
     };
 }
@@ -70,6 +71,8 @@ readers! {
     npz "npz",
     pytorch "pytorch",
     tensors_gguf "tensors-gguf",
+    idx "idx",
+    cifar "cifar",
     gbnf "gbnf",
     regex "regex",
     json_schema "json-schema",
@@ -85,4 +88,22 @@ readers! {
 #[test]
 fn kernel_pack() {
     stands("kernel-pack");
+}
+
+#[cfg(feature = "csv")]
+#[test]
+fn csv() {
+    stands("csv");
+}
+
+#[cfg(feature = "image")]
+#[test]
+fn image() {
+    stands("image");
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet() {
+    stands("parquet");
 }

@@ -3,6 +3,7 @@
 mod graph;
 mod machine;
 mod models;
+mod samples;
 mod tensors;
 mod texts;
 
@@ -46,6 +47,14 @@ pub const TARGETS: &[Target] = &[
     target("tensors-gguf", 20_000, tensors::gguf, |bytes| {
         tensors::read(bytes, rustorch_files::Format::Gguf)
     }),
+    #[cfg(feature = "csv")]
+    target("csv", 5000, samples::csvs, samples::csv),
+    target("idx", 20_000, samples::idxs, samples::idx),
+    target("cifar", 2000, samples::cifars, samples::cifar),
+    #[cfg(feature = "image")]
+    target("image", 2000, samples::images, samples::image),
+    #[cfg(feature = "parquet")]
+    target("parquet", 2000, samples::parquets, samples::parquet),
     target("gbnf", 2000, texts::gbnfs, texts::gbnf),
     target("regex", 2000, texts::regexes, texts::regex),
     target("json-schema", 1500, texts::schemas, texts::schema),

@@ -21,7 +21,7 @@ const LARGE: usize = 1 << 20;
 
 const GOLDENS: &str = "crates/files/tests/goldens";
 
-fn on_cpu<T>(f: impl FnOnce() -> T) -> T {
+pub(super) fn on_cpu<T>(f: impl FnOnce() -> T) -> T {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new(host(1)));
     with_runtime(&RUNTIME, Routing::AUTO, f)
 }

@@ -1,0 +1,147 @@
+//! Folders of pictures (feature `image`).
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use image::{DynamicImage, ImageReader, Limits};
+use rustorch_files::image::from_image;
+use rustorch_tensor::Tensor;
+
+use crate::dataset::{Batch, Dataset};
+use crate::error::{DataError, DataResult, reading};
+
+/// Memory that a picture may take, whatever its file says.
+const LARGEST: u64 = 1 << 30;
+
+/// What pictures are called.
+const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
+
+/// Pictures in a folder for each class, as `torchvision.datasets.ImageFolder` has them: images `[3, h, w]`, `u8`, of sizes of
+/// their own, and the class's number, `i64`. Classes, and the pictures of each, are in the order of their names.
+pub struct ImageFolder {
+    classes: Vec<String>,
+    pictures: Vec<(PathBuf, i64)>,
+}
+
+impl ImageFolder {
+    /// The pictures of a folder's folders.
+    ///
+    /// # Errors
+    /// A folder cannot be read; there is no picture.
+    pub fn open(folder: impl AsRef<Path>) -> DataResult<Self> {
+        let folder = folder.as_ref();
+        let list = |folder: &Path| -> DataResult<Vec<PathBuf>> {
+            let read = || -> std::io::Result<Vec<PathBuf>> {
+                fs::read_dir(folder)?
+                    .map(|entry| Ok(entry?.path()))
+                    .collect()
+            };
+            let mut paths = read().map_err(|error| DataError::in_file(folder, error))?;
+            paths.sort();
+            Ok(paths)
+        };
+        let (mut classes, mut pictures) = (Vec::new(), Vec::new());
+        for class in list(folder)?.into_iter().filter(|path| path.is_dir()) {
+            let is_picture = |path: &PathBuf| {
+                let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+                ending.is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
+            };
+            let number = classes.len() as i64;
+            let paths = list(&class)?.into_iter().filter(is_picture);
+            pictures.extend(paths.map(|path| (path, number)));
+            classes.push(class.file_name().unwrap_or_default().display().to_string());
+        }
+        if pictures.is_empty() {
+            let problem = "there is no .png, .jpg or .jpeg file in a folder of this folder";
+            return Err(DataError::in_file(
+                folder,
+                DataError::Other(problem.to_owned()),
+            ));
+        }
+        Ok(Self { classes, pictures })
+    }
+
+    /// The classes' names, which are their folders'.
+    pub fn classes(&self) -> &[String] {
+        &self.classes
+    }
+}
+
+impl Dataset for ImageFolder {
+    fn len(&self) -> usize {
+        self.pictures.len()
+    }
+
+    fn get(&self, index: usize) -> DataResult<Batch> {
+        let (path, class) = &self.pictures[index];
+        Ok(vec![read_image(path)?, Tensor::from_vec(vec![*class], [])?])
+    }
+}
+
+/// A PNG or JPEG file as a tensor `[3, h, w]`, `u8`, of red, green and blue.
+///
+/// # Errors
+/// The file cannot be read, or is damaged; it would take more than 1 GiB.
+pub fn read_image(path: impl AsRef<Path>) -> DataResult<Tensor> {
+    reading(path.as_ref(), |source| parse_image(source))
+}
+
+/// The picture of a file's bytes, as [`read_image`].
+///
+/// # Errors
+/// As there.
+pub fn parse_image(bytes: &[u8]) -> DataResult<Tensor> {
+    // Deflate and JPEG make of a byte at most so many: what claims more is refused before memory is taken.
+    const RATIO: u64 = 1 << 14;
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+    let mut limits = Limits::no_limits();
+    limits.max_alloc = Some((bytes.len() as u64).saturating_mul(RATIO).min(LARGEST));
+    reader.limits(limits);
+    let damaged = |error: image::ImageError| {
+        let text = error.to_string();
+        DataError::Damaged(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let picture = reader.decode().map_err(damaged)?;
+    Ok(from_image(DynamicImage::ImageRgb8(picture.into_rgb8()))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use image::{ImageFormat, Rgb, RgbImage};
+
+    use super::*;
+
+    #[test]
+    fn folders_are_classes() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        for class in ["b", "a"] {
+            fs::create_dir(path(class)).unwrap();
+        }
+        let picture = RgbImage::from_fn(3, 2, |x, y| Rgb([x as u8, y as u8, 7]));
+        picture
+            .save_with_format(path("b/1.PNG"), ImageFormat::Png)
+            .unwrap();
+        picture
+            .save_with_format(path("a/0.jpg"), ImageFormat::Jpeg)
+            .unwrap();
+        fs::write(path("a/notes.txt"), "none").unwrap();
+        let samples = ImageFolder::open(root.path()).unwrap();
+        assert_eq!(
+            (samples.len(), samples.classes()),
+            (2, &["a".to_owned(), "b".to_owned()][..])
+        );
+        let sample = samples.get(1).unwrap();
+        assert_eq!(sample[0].shape(), [3, 2, 3]);
+        let expected = [0, 1, 2, 0, 1, 2, 0, 0, 0, 1, 1, 1, 7, 7, 7, 7, 7, 7];
+        assert_eq!(sample[0].to_vec::<u8>().unwrap(), expected);
+        assert_eq!(sample[1].to_vec::<i64>().unwrap(), [1]);
+        assert_eq!(samples.get(0).unwrap()[0].shape(), [3, 2, 3]);
+        fs::write(path("b/1.PNG"), "none").unwrap();
+        let error = samples.get(1).unwrap_err().to_string();
+        assert!(error.contains("1.PNG") && !error.contains('\n'), "{error}");
+        let error = ImageFolder::open(path("a")).err().unwrap().to_string();
+        assert!(error.contains("there is no .png"), "{error}");
+    }
+}
