@@ -21,7 +21,7 @@
 
 //!
 //! Samples come of tensors and files: [`TensorDataset`] (also of `.npy`, `.npz` and safetensors), [`TextDataset`],
-//! [`mnist`], [`cifar10`], [`cifar100`], and with the features of their names `read_csv` (`csv`), pictures in folders
+//! [`mnist()`], [`cifar10`], [`cifar100`], and with the features of their names `read_csv` (`csv`), pictures in folders
 //! (`image`: PNG and JPEG) and `read_parquet` (`parquet`). [`Transformed`] changes them by [`transforms`].
 
 mod cifar;

@@ -56,7 +56,7 @@ const NOT_RUN: [(&str, &str); 12] = [
 ];
 
 /// Features of the crate `rustorch` alone: of what programs do not use.
-const OF_THE_LIBRARY: [&str; 4] = ["files", "image", "ndarray", "nn"];
+const OF_THE_LIBRARY: [&str; 7] = ["csv", "data", "files", "image", "ndarray", "nn", "parquet"];
 
 /// Features that `rustorch-cli` always has: those that choose what the processor has kernels of, and
 /// the profiler.

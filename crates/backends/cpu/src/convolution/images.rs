@@ -89,6 +89,9 @@ impl Convolution<'_> {
     pub(super) fn way(&self, images: usize) -> Option<Way> {
         let (windows, inner) = (self.windows(), self.inner());
         let across = &self.sides[1];
+        if self.channels == 0 {
+            return None;
+        }
         if windows == 0 || inner == 0 {
             return Some(Way::Direct);
         }
