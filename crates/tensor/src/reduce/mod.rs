@@ -296,6 +296,11 @@ impl Tensor {
                 let square = Self::apply(name, Binary { op }, &[&length, &length])?;
                 root(sum(square)?, &Self::sqrt)?
             }
+            // The slope of such a power at 0 is infinite, and that of the norm is none.
+            _ if p > 0.0 && p < 1.0 => {
+                let powers = masked(length, 0.0, 0.0, &|x| x.pow(p))?;
+                root(sum(powers)?, &|sum| sum.pow(1.0 / p))?
+            }
             _ if p > 0.0 => root(sum(length.pow(p)?)?, &|sum| sum.pow(1.0 / p))?,
             _ => {
                 let powers = masked(length, 0.0, f64::INFINITY, &|x| x.pow(p))?;

@@ -401,6 +401,25 @@ fn a_budget_says_how_many_functions_are_computed_again() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn gradients_are_pytorch_s_where_there_is_none() -> Outcome {
+    // Of an element that another one was written over: that of its place.
+    let x = leaf(tensor![[[1.0, 2.0, 3.0]]])?;
+    let indices = Tensor::from_slice(&[0i64, 2, 2], [1, 1, 3])?;
+    let y = x.max_unpool1d(&indices, [2], &Default::default(), None)?;
+    y.mul(&tensor![[[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]]])?
+        .sum_all()?
+        .backward()?;
+    assert_eq!(elements_of_grad(&x)?, [1.0, 4.0, 4.0]);
+    // Of norms at 0, whose powers have infinite slopes.
+    for p in [0.5, -1.0, 1.0, 2.0] {
+        let x = leaf(tensor![0.0, 0.0])?;
+        x.norm(p, None, false)?.backward()?;
+        assert_eq!(elements_of_grad(&x)?, [0.0, 0.0], "{p}");
+    }
+    Ok(())
+}
+
 /// `x²`, with its own gradient or that of its parts.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct Square {

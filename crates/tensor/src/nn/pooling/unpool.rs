@@ -1,7 +1,8 @@
 //! Max-pooling undone: the largest elements where they were, zeros elsewhere.
 
-use rustorch_ir::ops::{Scatter, ScatterMode};
-use rustorch_ir::{DType, OpError};
+use rustorch_ir::autodiff::{Cotangents, Differentiated};
+use rustorch_ir::ops::{Composite, Custom, Gather, Scatter, ScatterMode};
+use rustorch_ir::{DType, Graph, OpError, OpType, Results, ValueId};
 
 use super::MaxPoolOptions;
 use crate::Tensor;
@@ -15,7 +16,8 @@ macro_rules! max_unpools {
             $(#[doc = concat!("Zeros of `output_size`, with the elements of `self` `", $shape, "` at the `indices`,")]
             /// `i64` of its shape, that a maximum over windows gave. Without a size (`None`) it is
             /// the least that the windows' kernel, stride and padding fit. `self` may lack the
-            /// batch. Numbers.
+            /// batch. Numbers. The gradient of an element is that of its place, as in PyTorch, also
+            /// where another one was written over it.
             ///
             /// # Errors
             /// Another shape or dtype; a stride of 0; a size that another stride would have given;
@@ -77,13 +79,38 @@ impl Tensor {
         let lead = &x.shape()[..2];
         let flat = |x: &Self| x.reshape([lead[0], lead[1], sizes.iter().product()]);
         let zeros = Self::zeros([lead[0], lead[1], whole.iter().product()], self.dtype())?;
-        let scatter = Scatter {
-            dim: 2,
-            mode: ScatterMode::Set,
-        };
         let indices = indices.with_batch(name, N)?.0;
-        let y = Self::apply(name, scatter, &[&zeros, &flat(&indices)?, &flat(&x)?])?;
+        let operands = [&zeros, &flat(&indices)?, &flat(&x)?];
+        let y = Self::apply(name, Custom::new(Placed), &operands)?;
         y.reshape(&[lead, &whole].concat()[..])?
             .without_batch(has_batch)
+    }
+}
+
+/// Elements at places along dimension 2.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Placed;
+
+impl Composite for Placed {
+    fn name(&self) -> &'static str {
+        "max_unpool"
+    }
+
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
+        let (dim, mode) = (2, ScatterMode::Set);
+        let placed = g.push(Scatter { dim, mode }, inputs)?;
+        Ok([placed].into_iter().collect())
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let ct = node.cotangent(g, 0)?;
+        node.each(g, |g, i| match i {
+            0 => g.zeros_like(ct),
+            _ => g.push(Gather { dim: 2 }, &[ct, node.inputs[1]]),
+        })
+    }
+
+    fn op_type(&self) -> Option<OpType> {
+        None
     }
 }
