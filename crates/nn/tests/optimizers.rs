@@ -239,3 +239,116 @@ fn later_steps_are_planned_once() -> RusTorchResult<()> {
         Ok(())
     })
 }
+
+/// A complex parameter after three steps, with its state saved and loaded after two.
+fn complex_steps<R: Rule>(options: R) -> RusTorchResult<Vec<f64>> {
+    let pairs = |values: [f64; 4]| Tensor::from_slice(&values, [2, 2])?.view_as_complex();
+    let weight = parameter(pairs([1.0, 2.0, -0.5, 0.25])?)?;
+    let gradient = pairs([1.0, -1.0, 0.5, 2.0])?;
+    let new = |options| Optimizer::new(vec![("weight".to_owned(), weight.clone())], options);
+    let mut optimizer = new(options.clone())?;
+    for step in 1..=3 {
+        if step == 3 {
+            let state = optimizer.state_dict()?;
+            optimizer = new(options.clone())?;
+            optimizer.load_state_dict(&state)?;
+        }
+        optimizer.step_with(|_, _| gradient.mul(f64::from(step)).ok())?;
+    }
+    weight.detach().view_as_real()?.flatten(0, -1)?.to_vec()
+}
+
+/// PyTorch 2.15: `p = torch.tensor([1+2j, -0.5+0.25j], dtype=torch.complex128)`, whose gradient in step `t` is
+/// `t * [1-1j, 0.5+2j]`.
+#[test]
+fn complex_parameters_are_pytorch_s() -> RusTorchResult<()> {
+    fn check(options: impl Rule, expected: [f64; 4], name: &str) -> RusTorchResult<()> {
+        let got = complex_steps(options)?;
+        for (got, expected) in got.iter().zip(expected) {
+            assert!(
+                (got - expected).abs() < 1e-9,
+                "{name}: {got}, not {expected}"
+            );
+        }
+        Ok(())
+    }
+    let sgd = SGDOptions::default().lr(0.1).momentum(0.9);
+    check(sgd, [0.049, 2.951, -0.9755, -1.652], "SGD")?;
+    let adam = AdamOptions::default().lr(0.1);
+    let expected = [
+        0.707681677062,
+        2.292318322938,
+        -0.792318320885,
+        -0.042318323965,
+    ];
+    check(adam, expected, "Adam")?;
+    let adam = AdamWOptions::default().lr(0.1);
+    let expected = [
+        0.704981094262,
+        2.286027902738,
+        -0.790523402187,
+        -0.042771156014,
+    ];
+    check(adam, expected, "AdamW")?;
+    let adam = AdamaxOptions::default().lr(0.1);
+    let expected = [
+        0.754680522101,
+        2.245319477899,
+        -0.745319476287,
+        0.004680521295,
+    ];
+    check(adam, expected, "Adamax")?;
+    let adam = NAdamOptions::default().lr(0.1);
+    let expected = [
+        0.701880197423,
+        2.298119802577,
+        -0.798119800466,
+        -0.048119803632,
+    ];
+    // Its product of momenta is of single precision, and so is where Rprop's step sizes begin.
+    let is_near = |got: Vec<f64>, expected: [f64; 4]| {
+        let mut pairs = got.into_iter().zip(expected);
+        pairs.all(|(got, expected)| (got - expected).abs() < 1e-6)
+    };
+    assert!(is_near(complex_steps(adam)?, expected), "NAdam");
+    let adam = RAdamOptions::default().lr(0.1);
+    let expected = [
+        0.540357350942,
+        2.459642649058,
+        -0.729821324529,
+        -0.669285298116,
+    ];
+    check(adam, expected, "RAdam")?;
+    let rms = RMSpropOptions::default().lr(0.1);
+    let expected = [
+        -1.698827294474,
+        4.698827294474,
+        -3.198827132873,
+        -2.448827375274,
+    ];
+    check(rms, expected, "RMSprop")?;
+    let ada = AdagradOptions::default().lr(0.1);
+    let expected = [
+        0.730378908342,
+        2.269621091658,
+        -0.769621091641,
+        -0.019621091666,
+    ];
+    check(ada, expected, "Adagrad")?;
+    let ada = AdadeltaOptions::default().lr(0.1);
+    let expected = [
+        0.998792796098,
+        2.001207203902,
+        -0.50120719011,
+        0.24879279265,
+    ];
+    check(ada, expected, "Adadelta")?;
+    let rprop = RpropOptions::default().lr(0.1);
+    let expected = [0.636, 2.364, -0.864, -0.114];
+    assert!(is_near(complex_steps(rprop)?, expected), "Rprop");
+    let weight = parameter(Tensor::from_slice(&[1.0f64, 2.0], [1, 2])?.view_as_complex()?)?;
+    let refused = Adafactor::new(vec![weight], AdafactorOptions::default());
+    let message = refused.err().unwrap().to_string();
+    assert!(message.contains("parameters of floats"), "{message}");
+    Ok(())
+}

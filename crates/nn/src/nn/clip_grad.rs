@@ -5,10 +5,10 @@ use rustorch_tensor::{RusTorchResult, Tensor};
 
 use crate::error::require;
 
-/// The `norm_type`-norm of all tensors together, of rank 0, in the first one's dtype.
+/// The `norm_type`-norm of all tensors together, of rank 0, in the first one's dtype or that of its parts.
 ///
 /// # Errors
-/// Dtypes other than floats; if asked for, a norm that is infinite or no number.
+/// Dtypes other than floats and complex numbers; if asked for, a norm that is infinite or no number.
 #[track_calls]
 pub fn get_total_norm(
     tensors: &[Tensor],
@@ -18,9 +18,10 @@ pub fn get_total_norm(
     let Some(first) = tensors.first() else {
         return Tensor::zeros([], rustorch_ir::DType::F32);
     };
-    let norms = tensors
-        .iter()
-        .map(|x| x.norm(norm_type, None, false)?.to_dtype(first.dtype()));
+    let norms = tensors.iter().map(|x| {
+        x.norm(norm_type, None, false)?
+            .to_dtype(first.dtype().real())
+    });
     let norms: Vec<Tensor> = norms.collect::<RusTorchResult<_>>()?;
     let total = Tensor::stack(&norms, 0)?.norm(norm_type, None, false)?;
     if error_if_nonfinite {

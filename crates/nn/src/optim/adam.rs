@@ -343,6 +343,7 @@ impl Rule for RAdamOptions {
 
 impl Rule for SparseAdamOptions {
     const NAME: &'static str = "SparseAdam";
+    const TAKES_COMPLEX: bool = false;
 
     fn check(&self) -> RusTorchResult<()> {
         let Self { lr, eps, .. } = *self;

@@ -92,6 +92,7 @@ fn mean_square(x: &Tensor, dim: isize) -> RusTorchResult<Tensor> {
 
 impl Rule for AdafactorOptions {
     const NAME: &'static str = "Adafactor";
+    const TAKES_COMPLEX: bool = false;
 
     fn check(&self) -> RusTorchResult<()> {
         let Self {
@@ -172,6 +173,7 @@ fn epsilon(dtype: DType) -> f64 {
 
 impl Rule for MuonOptions {
     const NAME: &'static str = "Muon";
+    const TAKES_COMPLEX: bool = false;
 
     fn check(&self) -> RusTorchResult<()> {
         let Self {

@@ -19,6 +19,9 @@ pub trait Rule: Options + Default + Send + Sync {
     /// The optimiser's name, for errors.
     const NAME: &'static str;
 
+    /// Does it take complex parameters, as pairs of real numbers?
+    const TAKES_COMPLEX: bool = true;
+
     /// Fails for values that an option may not have.
     ///
     /// # Errors
@@ -54,6 +57,8 @@ pub struct State {
     stored: IndexMap<&'static str, Tensor>,
     /// What comes into it with this step.
     next: IndexMap<&'static str, Tensor>,
+    /// What was not there and begins as zeros like these.
+    zeros: IndexMap<&'static str, Tensor>,
 }
 
 #[track_calls(State)]
@@ -62,7 +67,7 @@ impl State {
     fn begun(&self) -> Self {
         Self {
             stored: self.stored.clone(),
-            next: IndexMap::new(),
+            ..Self::default()
         }
     }
 
@@ -88,7 +93,10 @@ impl State {
     ///
     /// # Errors
     /// A block format.
-    pub fn get_or_zeros(&self, name: &str, tensor: &Tensor) -> RusTorchResult<Tensor> {
+    pub fn get_or_zeros(&mut self, name: &'static str, tensor: &Tensor) -> RusTorchResult<Tensor> {
+        if self.get(name).is_none() {
+            self.zeros.insert(name, tensor.clone());
+        }
         self.get_or(name, || tensor.zeros_like())
     }
 
@@ -218,7 +226,12 @@ impl<R: Rule> Optimizer<R> {
                 "leaves to train",
                 "was computed from others",
             )?;
-            check(tensor.dtype().is_float(), "parameters of floats", "is not")?;
+            let is_complex = tensor.dtype().is_complex() && R::TAKES_COMPLEX;
+            let expected = match R::TAKES_COMPLEX {
+                true => "parameters of floats or complex numbers",
+                false => "parameters of floats",
+            };
+            check(tensor.dtype().is_float() || is_complex, expected, "is not")?;
             options.check_parameter(&name, &tensor)?;
             // Of rank 0 it may be a number that is in no memory of its own yet.
             tensor.storage()?;
@@ -306,9 +319,11 @@ impl<R: Rule> Optimizer<R> {
                     .iter_mut()
                     .flat_map(|group| &mut group.parameters);
                 for (parameter, (tensor, stored, step)) in parameters.zip(before) {
-                    let next = IndexMap::new();
                     (parameter.tensor, parameter.step) = (tensor, step);
-                    parameter.state = State { stored, next };
+                    parameter.state = State {
+                        stored,
+                        ..State::default()
+                    };
                 }
             }
             stepped
@@ -565,9 +580,31 @@ impl Parameter {
         let described = |x: &Tensor| format!("{}{:?}", x.dtype(), x.shape());
         let expected = format_args!("a gradient {} of {}", described(&self.tensor), self.name);
         require(R::NAME, fits, expected, described(gradient))?;
+        self.updated(options, gradient)
+    }
+
+    /// The same by a gradient that fits. Complex numbers are pairs of real ones to a rule, as in PyTorch.
+    fn updated<R: Rule>(&self, options: &R, gradient: &Tensor) -> RusTorchResult<(Tensor, State)> {
+        let (p, step) = (self.tensor.detach(), self.step + 1.0);
         let mut state = self.state.begun();
-        let next = options.update(self.step + 1.0, &self.tensor.detach(), gradient, &mut state)?;
-        Ok((next, state))
+        if !p.dtype().is_complex() {
+            let next = options.update(step, &p, gradient, &mut state)?;
+            return Ok((next, state));
+        }
+        for stored in state.stored.values_mut() {
+            if stored.dtype().is_complex() {
+                *stored = stored.view_as_real()?;
+            }
+        }
+        let pairs = p.view_as_real()?;
+        let next = options.update(step, &pairs, &gradient.view_as_real()?, &mut state)?;
+        for tensor in state.next.values_mut().chain(state.zeros.values_mut()) {
+            if tensor.shape() == pairs.shape() {
+                *tensor = tensor.view_as_complex()?;
+            }
+        }
+        state.stored = self.state.stored.clone();
+        Ok((next.view_as_complex()?, state))
     }
 
     /// Records a step.

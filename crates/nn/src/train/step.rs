@@ -29,8 +29,8 @@ type Loss<M> = dyn Fn(&M, &[Tensor]) -> RusTorchResult<Tensor> + Send + Sync;
 ///
 /// The function that computes the loss is called to record the step, once for each set of shapes; from then on steps
 /// run what was recorded. Learning rates, numbers of steps and the keys of random numbers are data of it, so that
-/// schedules and dropout need no other program. An optimiser's first step, which has no state to read yet, is one of
-/// its own. The numbers are those of the same step made by [`Tensor::backward`] and [`Optimizer::step`].
+/// schedules and dropout need no other program. A first step whose optimiser's states do not begin as zeros
+/// ([`SGD`](crate::optim::SGD) with momentum) is one of its own. The numbers are those of the same step made by [`Tensor::backward`] and [`Optimizer::step`].
 ///
 /// ```
 /// # extern crate rustorch_nn as rustorch;
@@ -297,7 +297,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     }
 
     /// Records the program of such a step.
-    pub(super) fn new_program(&mut self, kind: Kind) -> RusTorchResult<Program> {
+    pub(super) fn new_program(&mut self, mut kind: Kind) -> RusTorchResult<Program> {
         let placeholders = kind.batch.iter().map(placeholder);
         let placeholders: Vec<Tensor> = placeholders.collect::<RusTorchResult<_>>()?;
         let recorded = self.record(&placeholders, kind.updates);
@@ -305,7 +305,10 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             // A device may be lost while there is recorded.
             self.check_memory()?;
         }
-        Program::new(kind, &placeholders, recorded?, self.is_checked)
+        let recorded = recorded?;
+        // States have got their memory.
+        kind.memory = self.optimizer.memory();
+        Program::new(kind, &placeholders, recorded, self.is_checked)
     }
 
     /// Fails if something that steps write over was lost with a device.
@@ -407,6 +410,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         updates: bool,
     ) -> RusTorchResult<(Recorded, RandomKeys)> {
         let wanted = self.wanted();
+        no_grad(|| self.optimizer.prepare())?;
         if self.every > 1 && self.sums.len() != wanted.len() {
             let sums = wanted.iter().map(|parameter| {
                 let sum = parameter.detach().zeros_like()?;

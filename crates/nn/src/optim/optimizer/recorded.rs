@@ -27,6 +27,8 @@ struct Kind {
     /// One of them, by its place.
     parameter: usize,
     rehearsed: Rehearsed,
+    /// The kind before whose numbers are its, too, as far as was seen yet.
+    same_numbers: Option<usize>,
 }
 
 /// What a step of a parameter would be recorded as.
@@ -41,22 +43,17 @@ impl Rehearsed {
     fn is_same_program(&self, other: &Self) -> bool {
         self.ops == other.ops && self.dtypes == other.dtypes
     }
+
+    fn has_same_numbers(&self, other: &Self) -> bool {
+        self.numbers == other.numbers && self.dtypes == other.dtypes
+    }
 }
 
 impl Parameter {
     /// What the next step would be recorded as. Nothing is computed.
     fn rehearse<R: Rule>(&self, options: &R) -> RusTorchResult<(Rehearsed, Vec<VaryingNumber>)> {
         let gradient = Tensor::placeholder(self.tensor.shape(), self.tensor.dtype())?;
-        let (outcome, numbers) = record_numbers(&[], || {
-            let mut state = self.state.begun();
-            let next = options.update(
-                self.step + 1.0,
-                &self.tensor.detach(),
-                &gradient,
-                &mut state,
-            )?;
-            Ok::<_, rustorch_tensor::RusTorchError>((next, state))
-        });
+        let (outcome, numbers) = record_numbers(&[], || self.updated(options, &gradient));
         let (next, state) = outcome?;
         let results: Vec<&Tensor> = [&next].into_iter().chain(state.next.values()).collect();
         let rehearsed = Rehearsed {
@@ -72,6 +69,36 @@ impl Parameter {
 }
 
 impl<R: Rule> Optimizer<R> {
+    /// Gives states that begin as zeros their memory, so that the first step is the same program as those behind it.
+    ///
+    /// # Errors
+    /// An option that has no such value; more than memory could hold.
+    pub(crate) fn prepare(&mut self) -> RusTorchResult<()> {
+        let mut new = Vec::new();
+        for group in &mut self.groups {
+            group.options.check()?;
+            let fresh = |parameter: &&mut Parameter| {
+                parameter.step == 0.0
+                    && parameter.state.stored.is_empty()
+                    && parameter.tensor.requires_grad()
+            };
+            for parameter in group.parameters.iter_mut().filter(fresh) {
+                let gradient =
+                    Tensor::placeholder(parameter.tensor.shape(), parameter.tensor.dtype())?;
+                let (_, state) = parameter.next(&group.options, &gradient)?;
+                for (name, like) in state.zeros {
+                    let memory = Tensor::zeros(like.shape(), like.dtype())?;
+                    new.push(memory.clone());
+                    parameter.state.stored.insert(name, memory);
+                }
+            }
+        }
+        for memory in new {
+            memory.storage()?;
+        }
+        Ok(())
+    }
+
     /// Records a step by gradients as [`Optimizer::step_with`] does, for a program that is run often; where `skips` is
     /// true when it runs, nothing changes. The optimiser stays as it is until [`Optimizer::advance`].
     ///
@@ -110,7 +137,17 @@ impl<R: Rule> Optimizer<R> {
                 let kind = match update.kinds.iter().position(is_its) {
                     Some(kind) => kind,
                     None => {
-                        let (rehearsed, numbers) = parameter.rehearse(&group.options)?;
+                        let (rehearsed, mut numbers) = parameter.rehearse(&group.options)?;
+                        let is_alike = |kind: &Kind| {
+                            kind.same_numbers.is_none()
+                                && kind.group == i
+                                && kind.rehearsed.has_same_numbers(&rehearsed)
+                        };
+                        let same_numbers = update.kinds.iter().position(is_alike);
+                        match same_numbers {
+                            Some(known) => numbers.clone_from(&shared[known]),
+                            None => update.numbers.extend(numbers.iter().cloned()),
+                        }
                         update.kinds.push(Kind {
                             group: i,
                             step: parameter.step,
@@ -118,8 +155,8 @@ impl<R: Rule> Optimizer<R> {
                             dtype,
                             parameter: place,
                             rehearsed,
+                            same_numbers,
                         });
-                        update.numbers.extend(numbers.iter().cloned());
                         shared.push(numbers);
                         shared.len() - 1
                     }
@@ -153,14 +190,21 @@ impl<R: Rule> Optimizer<R> {
     /// An option that has no such value.
     pub(crate) fn numbers(&self, update: &RecordedUpdate) -> RusTorchResult<Option<Vec<Scalar>>> {
         let mut numbers = Vec::with_capacity(update.numbers.len());
+        let mut known: Vec<Rehearsed> = Vec::with_capacity(update.kinds.len());
         for kind in &update.kinds {
             let group = &self.groups[kind.group];
             group.options.check()?;
             let (rehearsed, _) = group.parameters[kind.parameter].rehearse(&group.options)?;
-            if !rehearsed.is_same_program(&kind.rehearsed) {
+            let are_same = |before: usize| known[before].has_same_numbers(&rehearsed);
+            if !rehearsed.is_same_program(&kind.rehearsed)
+                || !kind.same_numbers.is_none_or(are_same)
+            {
                 return Ok(None);
             }
-            numbers.extend(rehearsed.numbers);
+            if kind.same_numbers.is_none() {
+                numbers.extend_from_slice(&rehearsed.numbers);
+            }
+            known.push(rehearsed);
         }
         Ok(Some(numbers))
     }
