@@ -261,9 +261,10 @@ impl Rule for RpropOptions {
         let [least, most] = self.step_sizes;
         let product = g.mul(&state.get_or_zeros("prev", p)?)?;
         let (stays, turns) = (product.gt(0.0)?, product.lt(0.0)?);
-        let factor = Tensor::where_(&turns, minus, &Tensor::where_(&stays, plus, 1.0)?)?;
+        let grown = Tensor::where_(&stays, plus, &p.ones_like()?)?;
+        let factor = Tensor::where_(&turns, minus, &grown)?;
         let size = state.get_or("step_size", || p.full_like(self.lr))?;
-        let size = size.mul(&factor.to_dtype(p.dtype())?)?.clamp(least, most)?;
+        let size = size.mul(&factor)?.clamp(least, most)?;
         let g = Tensor::where_(&turns, 0.0, &g)?;
         state.set("step_size", &size);
         state.set("prev", &g);
