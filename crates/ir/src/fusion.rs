@@ -6,6 +6,7 @@
 //! node has to run between those that are replaced, and whatever reads a state still does so before
 //! the state is written over.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
 
 use smallvec::SmallVec;
@@ -35,6 +36,8 @@ pub struct Finder<'g> {
     /// For each value, the nodes that read it.
     readers: Vec<SmallVec<[usize; 2]>>,
     is_output: Vec<bool>,
+    /// Found once for all nodes, see [`Finder::updates`].
+    updates: OnceCell<Vec<Match>>,
 }
 
 impl<'g> Finder<'g> {
@@ -57,7 +60,13 @@ impl<'g> Finder<'g> {
             graph,
             readers,
             is_output,
+            updates: OnceCell::new(),
         }
+    }
+
+    /// The updates of states that can be made together, which `find` looks for once.
+    pub(crate) fn updates(&self, find: impl FnOnce(&Self) -> Vec<Match>) -> &[Match] {
+        self.updates.get_or_init(|| find(self))
     }
 
     /// The graph.
@@ -290,8 +299,10 @@ impl<'f, 'g> Groups<'f, 'g> {
         for (i, ty) in graph.inputs().iter().enumerate() {
             out.values[i] = Some(out.graph.input(ty.clone())?);
         }
+        let needed = self.needed();
         for node in self.order() {
             match self.of[node] {
+                None if !needed[node] => {}
                 None => out.node(graph, node)?,
                 Some(group) => out.composite(&self.matches[group])?,
             }
@@ -303,6 +314,31 @@ impl<'f, 'g> Groups<'f, 'g> {
             graph: out.graph,
             origins: out.origins,
         })
+    }
+
+    /// For each node, is it still needed? Those are not that a match computes again, if it alone read them.
+    fn needed(&self) -> Vec<bool> {
+        let graph = self.finder.graph;
+        let mut needed = vec![false; self.of.len()];
+        let is_end = |&at: &usize| {
+            let node = &graph.nodes()[at];
+            let is_read = |value| !self.finder.readers(value).is_empty();
+            node.has_effects()
+                || node.results().any(|value| self.finder.is_output(value))
+                || !node.results().any(is_read)
+        };
+        let mut ahead: Vec<usize> = (0..self.of.len()).filter(is_end).collect();
+        while let Some(at) = ahead.pop() {
+            if std::mem::replace(&mut needed[at], true) {
+                continue;
+            }
+            let read = match self.of[at] {
+                Some(group) => &self.matches[group].inputs[..],
+                None => self.finder.operands(at),
+            };
+            ahead.extend(read.iter().filter_map(|&value| graph.producer(value)));
+        }
+        needed
     }
 
     /// The nodes, the first of a match for all of it, each after what it needs.

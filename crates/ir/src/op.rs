@@ -150,10 +150,15 @@ pub trait OpDef {
 
     /// The operand that a result is written over, if it has no memory of its own. That operand is
     /// a state: a graph input, or what another operation wrote over one. Nothing may read it
-    /// afterwards. The operation itself writes the same however often it runs: what follows from
-    /// the old value is computed before.
+    /// afterwards. The operation itself writes the same however often it runs, unless it
+    /// [reads](Self::reads_state) the old value: what follows from that is else computed before.
     fn overwrites(&self, _result: usize) -> Option<usize> {
         None
+    }
+
+    /// Does what is [written over](Self::overwrites) a state follow from its old value?
+    fn reads_state(&self, _result: usize) -> bool {
+        false
     }
 
     /// The operand whose elements a result has that is [written over](Self::overwrites) a state.
@@ -300,6 +305,7 @@ ops! {
     rms_norm::RmsNorm, batch_norm::BatchNorm,
     // What rules of fusion put in place of others
     fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
+    foreach::Foreach, foreach_reduce::ForeachReduce,
     // What others define
     custom::Custom, host::Host,
 }

@@ -14,7 +14,7 @@ use rustorch_ir::{Graph, Node, Op, OpError};
 use crate::placement::Assignment;
 use crate::{DeviceError, Probe, Watcher};
 
-/// For each node, does it write over a state that other nodes read before?
+/// For each node, does it write over a state that other nodes, or the node itself, read before?
 fn unrepeatable(graph: &Graph) -> Vec<bool> {
     let nodes = graph.nodes();
     let mut readers = vec![0_u32; graph.len()];
@@ -25,7 +25,10 @@ fn unrepeatable(graph: &Graph) -> Vec<bool> {
     }
     let is_read_before = |node: &Node| {
         let mut states = node.overwrites();
-        states.any(|(_, state)| readers[node.inputs[state].index()] > 1)
+        states.any(|(result, state)| {
+            let is_read = readers[node.inputs[state].index()] > 1;
+            is_read || node.op.def().reads_state(result)
+        })
     };
     nodes.iter().map(is_read_before).collect()
 }

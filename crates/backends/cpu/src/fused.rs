@@ -6,6 +6,7 @@
 //! functions on registers, which threads run block by block (`worker`).
 
 mod blocks;
+mod foreach;
 mod program;
 mod source;
 mod worker;
@@ -18,6 +19,7 @@ use crate::element::unknown;
 use crate::elementwise::{Function, Loop};
 use crate::kernel::{Args, Misuse};
 pub(crate) use blocks::Blocks;
+pub(crate) use foreach::Groups;
 use program::Program;
 use source::{Data, Source};
 

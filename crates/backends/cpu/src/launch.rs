@@ -5,7 +5,8 @@ use rustorch_runtime::{DeviceError, DeviceType, FailureClass, KernelTable, Opera
 use smallvec::SmallVec;
 
 use crate::elementwise::Function;
-use crate::fused::Plan;
+use crate::foreach::{self, Number};
+use crate::fused::{Groups, Plan};
 use crate::fused_reduce::FusedReduce;
 use crate::kernel::{Args, Misuse};
 
@@ -21,6 +22,10 @@ pub(crate) enum Launch {
         /// What the operands have to pass before; an operation with this is not fused.
         check: Option<Check>,
     },
+    /// Elementwise operations on several groups of tensors.
+    Foreach,
+    /// A number of each of several groups of tensors.
+    ForeachReduce,
 }
 
 impl Launch {
@@ -46,9 +51,13 @@ pub(crate) enum Prepared {
     },
     /// A reduction among elementwise operations.
     Reduce(Box<FusedReduce>),
+    /// Elementwise operations on several groups of tensors.
+    Foreach(Box<Groups>),
+    /// A number of each of several groups of tensors.
+    ForeachReduce(Vec<Number>),
 }
 
-fn unsupported(part: &Part, why: String) -> DeviceError {
+pub(crate) fn unsupported(part: &Part, why: String) -> DeviceError {
     DeviceError::new(DeviceType::Cpu, FailureClass::Unsupported, why).at(part.node, part.op.name())
 }
 
@@ -96,6 +105,8 @@ impl Prepared {
             match kernel.launch {
                 Launch::Whole(_) if is_fused => functions.push(None),
                 Launch::Whole(launch) => return Ok(Self::Whole(launch)),
+                Launch::Foreach => return foreach::updates(part, kernels),
+                Launch::ForeachReduce => return foreach::numbers(step, kernels),
                 Launch::Elementwise { function, check } => {
                     let function = function(&signature).map_err(|why| unsupported(part, why.0))?;
                     functions.push(Some(function));
@@ -124,6 +135,8 @@ impl Prepared {
                 Ok(())
             }
             Self::Reduce(fused) => fused.run(args),
+            Self::Foreach(groups) => groups.run(args),
+            Self::ForeachReduce(numbers) => foreach::run(numbers, args),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch_gpu::{Dialect, Driver, Gpu, Launch, Limits};
 use rustorch_ir::ops::{
-    Activation, ActivationKind, Attention, BinaryOp, Linear, RmsNorm, Rope, RopeLayout,
-    RopeScaling, UpdateSlice,
+    Activation, ActivationKind, Assign, Attention, BinaryOp, Concat, Linear, Reduce, ReduceOp,
+    RmsNorm, Rope, RopeLayout, RopeScaling, UnaryOp, UpdateSlice,
 };
 use rustorch_ir::{BlockFormat, DType, Graph, Param, TensorType, ValueId};
 use rustorch_runtime::{
@@ -194,6 +194,11 @@ fn layer(t: usize, kind: ActivationKind) -> Graph {
 
 /// Runs a graph of zeros, and tells what was asked of the device for it.
 fn run(pose: Pose, graph: &Graph) -> Asked {
+    run_by(pose, graph, true)
+}
+
+/// The same, with composites in place of other operations or without.
+fn run_by(pose: Pose, graph: &Graph, fuses: bool) -> Asked {
     let asked = pose.asked.clone();
     let runtime = Runtime::new([Arc::new(Gpu::new(pose)) as _]);
     let zeros = |ty: &TensorType| {
@@ -203,6 +208,7 @@ fn run(pose: Pose, graph: &Graph) -> Asked {
     let inputs: Vec<Storage> = graph.inputs().iter().map(zeros).collect();
     let routing = Routing {
         strict: true,
+        fuses,
         ..Routing::default()
     };
     runtime
@@ -269,4 +275,75 @@ fn values_are_in_buffers_that_the_device_has() {
     let mut pose = Pose::new(80);
     pose.limits.max_buffer = limit as u64;
     assert!(largest_of(run(pose, &graph)) <= Some(limit));
+}
+
+/// AdamW of so many parameters, whose gradients are clipped by their norm.
+fn updates(parameters: usize) -> Graph {
+    let mut g = Graph::new();
+    let shape = |i: usize| TensorType::new([3 + i % 7, 300], DType::F32);
+    let mut input = |ty| g.input(ty).unwrap();
+    let lr = input(TensorType::new([], DType::F32));
+    let groups: Vec<[ValueId; 4]> = (0..parameters)
+        .map(|i| [(); 4].map(|()| input(shape(i))))
+        .collect();
+    let mut norms = Vec::new();
+    for &[.., gradient] in &groups {
+        let square = g.mul(gradient, gradient).unwrap();
+        let (op, keepdim) = (ReduceOp::Sum, false);
+        let dims = [0, 1].into_iter().collect();
+        let sum = g.push(Reduce { op, dims, keepdim }, &[square]).unwrap();
+        let norm = g.unary(UnaryOp::Sqrt, sum).unwrap();
+        norms.push(g.reshape(norm, [1]).unwrap());
+    }
+    let norms = g.push(Concat { dim: 0 }, &norms).unwrap();
+    let total = g.mul(norms, norms).unwrap();
+    let total = g.reduce(ReduceOp::Sum, total, 0).unwrap();
+    let factor = g.unary(UnaryOp::Rsqrt, total).unwrap();
+    for &[p, m, v, gradient] in &groups {
+        let clipped = g.mul(gradient, factor).unwrap();
+        let kept = g.mul_scalar(m, 0.9).unwrap();
+        let new = g.mul_scalar(clipped, 0.1).unwrap();
+        let mean = g.add(kept, new).unwrap();
+        let kept = g.mul_scalar(v, 0.999).unwrap();
+        let square = g.mul(clipped, clipped).unwrap();
+        let new = g.mul_scalar(square, 0.001).unwrap();
+        let variance = g.add(kept, new).unwrap();
+        let root = g.unary(UnaryOp::Sqrt, variance).unwrap();
+        let root = g.add_scalar(root, 1e-8).unwrap();
+        let step = g.div(mean, root).unwrap();
+        let step = g.mul(step, lr).unwrap();
+        let next = g.sub(p, step).unwrap();
+        for (state, next) in [(p, next), (m, mean), (v, variance)] {
+            let state = g.push(Assign, &[state, next]).unwrap();
+            g.output(state);
+        }
+    }
+    g
+}
+
+#[test]
+fn updates_of_many_parameters_are_few_launches() {
+    let count = |capability: u32, fuses: bool| {
+        let mut kernels = run_by(Pose::new(capability), &updates(150), fuses).kernels;
+        let count = kernels.len();
+        kernels.dedup();
+        (kernels, count)
+    };
+    let [(_, alone), (_, alone_opencl)] = [90, 0].map(|capability| count(capability, false));
+    let (kernels, cuda) = count(90, true);
+    assert_eq!(
+        kernels,
+        [
+            "foreach_reduce",
+            "foreach_reduce_parts",
+            "reduce",
+            "pointwise",
+            "foreach"
+        ]
+    );
+    let (_, opencl) = count(0, true);
+    // As many as there is room for pointers in a launch's parameters.
+    println!("{cuda} of {alone} launches on CUDA, {opencl} of {alone_opencl} on OpenCL");
+    assert!(cuda <= 10 && opencl <= 25, "{cuda} and {opencl}");
+    assert!(alone >= 6 * 150, "{alone}");
 }

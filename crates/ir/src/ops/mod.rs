@@ -28,6 +28,8 @@ pub(crate) mod embedding;
 pub(crate) mod expand;
 pub(crate) mod fft;
 pub(crate) mod flip;
+pub(crate) mod foreach;
+pub(crate) mod foreach_reduce;
 pub(crate) mod full;
 pub(crate) mod fused_linear;
 pub(crate) mod gather;
@@ -96,6 +98,8 @@ pub use embedding::Embedding;
 pub use expand::Expand;
 pub use fft::{Fft, FftKind};
 pub use flip::Flip;
+pub use foreach::Foreach;
+pub use foreach_reduce::ForeachReduce;
 pub use full::Full;
 pub use fused_linear::{Epilogue, FusedLinear, Prologue};
 pub use gather::Gather;
@@ -144,6 +148,8 @@ pub const RULES: &[Rule] = &[
     cached_attention::cached_attention,
     fused_linear::fused_linear,
     add_rms_norm::add_rms_norm,
+    foreach::foreach,
+    foreach_reduce::foreach_reduce,
 ];
 
 /// The operands as an array, or an error that says how many there should be.

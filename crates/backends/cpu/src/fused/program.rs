@@ -67,6 +67,20 @@ impl Registers {
 impl Program {
     /// The calls in order; the result of the last is the step's.
     pub(super) fn new(sources: &[Source], calls: Vec<Call>) -> Self {
+        Self::of(sources, calls, None).0
+    }
+
+    /// The calls in order, those of which `kept` has the results stay in the registers that are told for
+    /// each call.
+    pub(super) fn keeping(
+        sources: &[Source],
+        calls: Vec<Call>,
+        kept: &[Value],
+    ) -> (Self, Vec<Typed>) {
+        Self::of(sources, calls, Some(kept))
+    }
+
+    fn of(sources: &[Source], calls: Vec<Call>, kept: Option<&[Value]>) -> (Self, Vec<Typed>) {
         let sizes = sources.iter().map(|source| source.size);
         let widest = sizes.chain(calls.iter().map(|call| call.size)).max();
         let work = calls.iter().map(|call| call.function.work).sum();
@@ -99,14 +113,16 @@ impl Program {
                 }),
             };
             let operands = call.operands.iter().map(&mut operand).collect();
-            let to = (at + 1 < count).then(|| registers.take(call.size));
+            let is_between = kept.is_some() || at + 1 < count;
+            let to = is_between.then(|| registers.take(call.size));
             computed.extend(to);
             instructions.push(Instruction::Compute {
                 function: call.function,
                 operands,
                 to,
             });
-            for value in released {
+            let is_kept = |value: &Value| kept.is_some_and(|kept| kept.contains(value));
+            for value in released.into_iter().filter(|value| !is_kept(value)) {
                 match value {
                     Value::Call(call) => registers.release(computed[call]),
                     Value::Source(index) if sources[index].keeps_register() => {}
@@ -116,14 +132,15 @@ impl Program {
                 }
             }
         }
-        Self {
+        let program = Self {
             widest: widest.unwrap_or(1),
             work,
             registers: registers.count,
             repeated,
             broadcasts,
             instructions,
-        }
+        };
+        (program, computed)
     }
 
     /// Is it one function?

@@ -123,8 +123,13 @@ impl Source {
 
     /// The bytes that the layout counts from.
     pub(super) fn data<'a>(&'a self, operands: &[View<'a>]) -> &'a [u8] {
+        self.found(|i| operands[i].span(self.size))
+    }
+
+    /// The bytes that the layout counts from, where `find` knows those of operands.
+    pub(super) fn found<'a>(&'a self, find: impl Fn(usize) -> &'a [u8]) -> &'a [u8] {
         match &self.data {
-            Data::Operand(i) => operands[*i].span(self.size),
+            Data::Operand(i) => find(*i),
             Data::Constant(word) => &bytemuck::bytes_of(word)[..self.size],
         }
     }

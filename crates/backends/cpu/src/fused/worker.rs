@@ -16,7 +16,7 @@ use crate::view::View;
 
 /// Bytes of a block's widest elements: so many that a function of them takes longer than its
 /// call, so few that some registers fit the nearest caches.
-const BLOCK_BYTES: usize = 8 * 1024;
+pub(super) const BLOCK_BYTES: usize = 8 * 1024;
 
 /// The same of a program that keeps nothing in registers.
 const LONE_BYTES: usize = 32 * 1024;
@@ -146,10 +146,22 @@ impl<'a> Worker<'a> {
         len: usize,
         streams: bool,
     ) -> Self {
+        let data = sources.iter().map(|source| source.data(operands)).collect();
+        Self::over(program, sources, data, len, streams)
+    }
+
+    /// The same, with what the sources read.
+    pub(super) fn over(
+        program: &'a Program,
+        sources: &'a [Source],
+        data: SmallVec<[&'a [u8]; 16]>,
+        len: usize,
+        streams: bool,
+    ) -> Self {
         let mut worker = Self {
             program,
             sources,
-            data: sources.iter().map(|source| source.data(operands)).collect(),
+            data,
             places: SmallVec::new(),
             registers: REGISTERS.take(),
             streams,
@@ -229,6 +241,11 @@ impl<'a> Worker<'a> {
                 }
             }
         }
+    }
+
+    /// The `len` elements that were computed into a register.
+    pub(super) fn register(&self, typed: Typed, len: usize) -> &[u8] {
+        &self.registers[typed.register].bytes()[..len * typed.size]
     }
 
     /// Computes `len` elements of `result` from those in registers.

@@ -19,6 +19,7 @@ mod embedding;
 #[cfg(feature = "fft")]
 mod fft;
 mod flip;
+mod foreach;
 mod full;
 mod fused_linear;
 mod gather;
@@ -95,6 +96,8 @@ fn families() -> Vec<(Option<&'static str>, Vec<KernelEntry<Launch>>)> {
                 scan::KERNEL,
                 embedding::KERNEL,
                 flip::KERNEL,
+                foreach::NUMBERS,
+                foreach::UPDATES,
                 full::KERNEL,
                 gather::KERNEL,
                 group_norm::KERNEL,

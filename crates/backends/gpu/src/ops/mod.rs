@@ -18,6 +18,7 @@ pub(crate) mod custom;
 mod embedding;
 mod fft;
 mod flip;
+mod foreach;
 mod functions;
 pub(crate) mod fused_linear;
 mod gather;
@@ -92,6 +93,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
     ];
     kernels.extend(attention::KERNELS);
     kernels.extend(conv2d::KERNELS);
+    kernels.extend(foreach::KERNELS);
     kernels.extend(fused_linear::KERNELS);
     kernels.extend(linear::KERNELS);
     kernels.extend(matmul::KERNELS);

@@ -359,7 +359,7 @@ fn value(
     expression(&part.op, from, part.dtype, &names).unwrap_or_default()
 }
 
-fn divides_integers(op: &Op, dtype: DType) -> bool {
+pub(super) fn divides_integers(op: &Op, dtype: DType) -> bool {
     let divides = |op: BinaryOp| matches!(op, BinaryOp::FloorDivide | BinaryOp::Remainder);
     matches!(op, Op::Binary(b) if divides(b.op)) && !dtype.is_float()
 }

@@ -1,0 +1,776 @@
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::*;
+use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
+use crate::fusion::{Finder, Match};
+use crate::ops::{Assign, Full, Reduce};
+use crate::{
+    Graph, Named, Node, Op, OpDef, OpKind, OpType, ResultTypes, Results, Role, Shape, ValueId,
+};
+
+/// The shape that stands for any in a [`Foreach::body`].
+const ANY: [usize; 1] = [2];
+
+/// Operations of a body and operands of a group: a kernel has all of them in registers.
+const MAX_PARTS: usize = 64;
+const MAX_OPERANDS: usize = 16;
+
+/// The same elementwise operations on each of several groups of tensors, such as an optimiser's update of
+/// all parameters, as PyTorch's `_foreach_` functions.
+///
+/// Operands: those of each group, one group after the other, then those that all groups read. A group's are
+/// of one shape, or numbers of rank 0. Results: those of each group, one group after the other, of the
+/// group's shape.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Foreach {
+    /// What is done to a group. Inputs of one dimension stand for tensors of the group's shape, those of none
+    /// for numbers. Outputs by [`Assign`] are written over their states.
+    pub body: Arc<Graph>,
+    /// How many of the body's inputs each group has for itself.
+    pub own: usize,
+    /// How many groups.
+    pub count: usize,
+}
+
+impl Foreach {
+    /// The operand that an input of the body is in a group.
+    pub fn operand(&self, group: usize, input: usize) -> usize {
+        match input < self.own {
+            true => group * self.own + input,
+            false => self.count * self.own + input - self.own,
+        }
+    }
+
+    /// Is an input of the body a number?
+    pub fn is_number(&self, input: usize) -> bool {
+        self.body.inputs()[input].rank() == 0
+    }
+
+    /// The input of the body that its output of this index is written over.
+    pub fn state(&self, output: usize) -> Option<usize> {
+        let value = *self.body.outputs().get(output)?;
+        self.body.previous(value).map(ValueId::index)
+    }
+
+    /// The shape of each group, if the operands fit.
+    pub(super) fn shapes(
+        &self,
+        name: &'static str,
+        inputs: &[&TensorType],
+    ) -> Result<Vec<Shape>, OpError> {
+        let (body, own) = (&self.body, self.own);
+        let all = body.inputs().len();
+        let is_sound = own <= all && self.count > 0 && !body.outputs().is_empty();
+        require(name, is_sound, "a group or more, with results", self.count)?;
+        let count = self.count * own + all - own;
+        let expected = format_args!("{count} operands");
+        require(name, inputs.len() == count, expected, inputs.len())?;
+        let tensor = (0..own).find(|&input| !self.is_number(input));
+        let mut shapes = Vec::with_capacity(self.count);
+        for group in 0..self.count {
+            let shape = match tensor {
+                Some(input) => inputs[self.operand(group, input)].shape.clone(),
+                None => Shape::default(),
+            };
+            for (input, ty) in body.inputs().iter().enumerate() {
+                let operand = inputs[self.operand(group, input)];
+                let wanted = match self.is_number(input) {
+                    true => TensorType::new([], ty.dtype),
+                    false => TensorType::new(shape.clone(), ty.dtype),
+                };
+                let expected = format_args!("an operand {wanted} of group {group}");
+                require(name, *operand == wanted, expected, operand)?;
+            }
+            shapes.push(shape);
+        }
+        Ok(shapes)
+    }
+
+    /// The operands of a group, in the order of the body's inputs.
+    pub(super) fn operands<T: Copy>(&self, group: usize, inputs: &[T]) -> Vec<T> {
+        let all = 0..self.body.inputs().len();
+        all.map(|input| inputs[self.operand(group, input)])
+            .collect()
+    }
+}
+
+/// Appends what `body` does to operands.
+pub(super) fn instantiate(
+    g: &mut Graph,
+    body: &Graph,
+    operands: &[ValueId],
+) -> Result<Results, OpError> {
+    let mut values = operands.to_vec();
+    for node in body.nodes() {
+        let inputs: SmallVec<[ValueId; 4]> = node
+            .inputs
+            .iter()
+            .map(|value| values[value.index()])
+            .collect();
+        let op = match &node.op {
+            Op::Reduce(reduce) => Reduce {
+                dims: (0..g.ty(inputs[0]).rank()).collect(),
+                ..reduce.clone()
+            }
+            .into(),
+            op => op.clone(),
+        };
+        values.push(g.push(op, &inputs)?);
+    }
+    let results = body.outputs().iter().map(|value| values[value.index()]);
+    Ok(results.collect())
+}
+
+impl OpDef for Foreach {
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Activation)
+    }
+
+    fn overwrites(&self, result: usize) -> Option<usize> {
+        let outputs = self.body.outputs().len();
+        let state = self.state(result % outputs.max(1))?;
+        Some(self.operand(result / outputs, state))
+    }
+
+    fn reads_state(&self, result: usize) -> bool {
+        let outputs = self.body.outputs().len();
+        self.state(result % outputs.max(1)).is_some_and(|state| {
+            let readers = self.body.nodes().iter().flat_map(|node| &node.inputs);
+            readers.filter(|value| value.index() == state).count() > 1
+        })
+    }
+
+    fn source(&self, result: usize) -> usize {
+        self.overwrites(result).unwrap_or_default()
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let mut results = ResultTypes::new();
+        for shape in self.shapes(Self::NAME, inputs)? {
+            for &output in self.body.outputs() {
+                let ty = self.body.ty(output);
+                require(Self::NAME, ty.rank() == 1, "results of a group's shape", ty)?;
+                results.push(TensorType::new(shape.clone(), ty.dtype));
+            }
+        }
+        Ok(results)
+    }
+
+    fn is_composite(&self) -> bool {
+        true
+    }
+
+    fn replaces(&self) -> Vec<OpKind> {
+        let body: Vec<OpKind> = self
+            .body
+            .nodes()
+            .iter()
+            .map(|node| node.op.kind())
+            .collect();
+        body.repeat(self.count)
+    }
+
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
+        let mut results = Results::new();
+        for group in 0..self.count {
+            results.extend(instantiate(g, &self.body, &self.operands(group, inputs))?);
+        }
+        Ok(results)
+    }
+}
+
+/// Is it an operation on each element?
+pub(super) fn is_elementwise(op: &Op) -> bool {
+    matches!(
+        op.kind(),
+        OpKind::Cast
+            | OpKind::Unary
+            | OpKind::Binary
+            | OpKind::Compare
+            | OpKind::Where
+            | OpKind::Activation
+            | OpKind::Ternary
+    )
+}
+
+/// What an operand of a group is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Found {
+    /// A tensor of the group's shape.
+    Tensor(ValueId),
+    /// A number.
+    Number(ValueId),
+    /// A constant, by its node.
+    Constant(usize),
+}
+
+/// What an operand of an elementwise operation on tensors of `shape` is; `None` if it is broadcast otherwise.
+fn operand(f: &Finder, value: ValueId, shape: &Shape) -> Option<Found> {
+    let mut root = value;
+    // One number is what it is a view of.
+    while let Some(at) = f.producer(root) {
+        let is_view = f.op(at).def().role() == Role::View;
+        match is_view && f.ty(f.operands(at)[0]).shape.elements() == 1 {
+            true => root = f.operands(at)[0],
+            false => break,
+        }
+    }
+    if let Some(at) = f.producer(root)
+        && f.op(at).kind() == OpKind::Full
+    {
+        return Some(Found::Constant(at));
+    }
+    match () {
+        () if f.ty(value).shape == *shape => Some(Found::Tensor(value)),
+        () if f.ty(root).rank() == 0 => Some(Found::Number(root)),
+        () => None,
+    }
+}
+
+/// Is it so cheap that it is computed again rather than read: a tensor scaled by a number?
+fn is_scaled(f: &Finder, at: usize) -> bool {
+    let shape = &f.ty(f.result(at)).shape;
+    let is_product =
+        matches!(f.op(at), Op::Binary(b) if matches!(b.op, BinaryOp::Mul | BinaryOp::Div));
+    let is_number = |&value: &ValueId| {
+        let found = operand(f, value, shape);
+        matches!(found, Some(Found::Number(_) | Found::Constant(_)))
+    };
+    is_product && f.operands(at).iter().any(is_number)
+}
+
+/// `ends` and the nodes before them on elements of the shape that they read, which nobody else needs or which are
+/// cheap, in order.
+pub(super) fn chain(f: &Finder, ends: &[usize]) -> Vec<usize> {
+    let nodes = chain_by(f, ends, is_scaled);
+    let own = hidden(f, &nodes, ends);
+    // What is written over is not to be read once more, later.
+    let reads_state = |at: usize| f.operands(at).iter().any(|&x| f.graph().is_overwritten(x));
+    match nodes.iter().any(|at| !own.contains(at) && reads_state(*at)) {
+        true => chain_by(f, ends, |_, _| false),
+        false => nodes,
+    }
+}
+
+/// [`chain`], of which `is_repeated` says what is computed again where others need it, too.
+fn chain_by(
+    f: &Finder,
+    ends: &[usize],
+    is_repeated: impl Fn(&Finder, usize) -> bool,
+) -> Vec<usize> {
+    let mut nodes: Vec<usize> = ends.to_vec();
+    let mut ahead: Vec<usize> = ends.to_vec();
+    let is_within = |nodes: &[usize], value: ValueId, shape: &Shape| {
+        let readers = f.readers(value);
+        let is_reader = |reader: &usize| {
+            let is_alike = f.ty(f.result(*reader)).shape == *shape;
+            nodes.contains(reader) && (is_alike || ends.contains(reader))
+        };
+        !f.is_output(value) && readers.iter().all(is_reader)
+    };
+    // A node is looked at again when another of its readers is found to be within.
+    while let Some(reader) = ahead.pop() {
+        for &value in f.operands(reader) {
+            let Some(at) = f.producer(value).filter(|at| !nodes.contains(at)) else {
+                continue;
+            };
+            let shape = &f.ty(value).shape;
+            let are_known = |at: usize| {
+                let mut operands = f.operands(at).iter();
+                operands.all(|&x| operand(f, x, shape).is_some())
+            };
+            let is_alike = ends.contains(&reader) || f.ty(f.result(reader)).shape == *shape;
+            let fits =
+                is_elementwise(f.op(at)) && is_alike && nodes.len() < MAX_PARTS && are_known(at);
+            if fits && (is_within(&nodes, value, shape) || is_repeated(f, at)) {
+                nodes.push(at);
+                ahead.push(at);
+            }
+        }
+    }
+    nodes.sort_unstable();
+    nodes
+}
+
+/// Those of `nodes`, which end with `ends`, that nobody else needs.
+pub(super) fn hidden(f: &Finder, nodes: &[usize], ends: &[usize]) -> Vec<usize> {
+    let mut hidden: Vec<usize> = Vec::new();
+    for &at in nodes.iter().rev() {
+        let mut readers = f.readers(f.result(at)).iter();
+        let is_alone = !f.is_output(f.result(at)) && readers.all(|reader| hidden.contains(reader));
+        if ends.contains(&at) || is_alone {
+            hidden.push(at);
+        }
+    }
+    hidden.reverse();
+    hidden
+}
+
+/// Nodes that can become a group of [`Foreach`].
+pub(super) struct Group {
+    /// All nodes, in order.
+    pub(super) nodes: Vec<usize>,
+    /// The shape of its tensors.
+    shape: Shape,
+    /// Operands that are tensors, then those that are numbers, each as it is first read.
+    pub(super) operands: Vec<ValueId>,
+    pub(super) results: Vec<ValueId>,
+}
+
+impl Group {
+    /// Of nodes on tensors of `shape`, in order, that give results.
+    pub(super) fn new(
+        f: &Finder,
+        shape: &Shape,
+        nodes: Vec<usize>,
+        results: Vec<ValueId>,
+    ) -> Option<Self> {
+        let (mut tensors, mut numbers) = (Vec::new(), Vec::new());
+        let known: HashSet<ValueId> = nodes.iter().map(|&at| f.result(at)).collect();
+        for &value in nodes.iter().flat_map(|&at| f.operands(at)) {
+            let list = match operand(f, value, shape)? {
+                Found::Tensor(value) | Found::Number(value) if known.contains(&value) => continue,
+                Found::Tensor(value) => (&mut tensors, value),
+                Found::Number(value) => (&mut numbers, value),
+                Found::Constant(_) => continue,
+            };
+            if !list.0.contains(&list.1) {
+                list.0.push(list.1);
+            }
+        }
+        let operands = [tensors, numbers].concat();
+        (operands.len() <= MAX_OPERANDS).then(|| Self {
+            nodes,
+            shape: shape.clone(),
+            operands,
+            results,
+        })
+    }
+
+    /// What is done, with operands in this order.
+    pub(super) fn body(&self, f: &Finder, operands: &[ValueId]) -> Option<Graph> {
+        let mut body = Graph::new();
+        let mut values: HashMap<Found, ValueId> = HashMap::new();
+        for &value in operands {
+            let found = operand(f, value, &self.shape)?;
+            let shape: &[usize] = match found {
+                Found::Tensor(_) => &ANY,
+                Found::Number(_) | Found::Constant(_) => &[],
+            };
+            let input = body.input(TensorType::new(shape, f.ty(value).dtype)).ok()?;
+            values.insert(found, input);
+        }
+        for &at in &self.nodes {
+            let mut inputs: SmallVec<[ValueId; 4]> = SmallVec::new();
+            for &value in f.operands(at) {
+                let found = operand(f, value, &self.shape)?;
+                inputs.push(match (values.get(&found), found) {
+                    (Some(&known), _) => known,
+                    (None, Found::Constant(node)) => {
+                        let Op::Full(full) = f.op(node) else {
+                            return None;
+                        };
+                        let number = Full {
+                            shape: Shape::default(),
+                            ..full.clone()
+                        };
+                        let value = body.push(number, &[]).ok()?;
+                        values.insert(found, value);
+                        value
+                    }
+                    (None, _) => return None,
+                });
+            }
+            let op = match f.op(at) {
+                Op::Reduce(reduce) => Reduce {
+                    dims: smallvec![0],
+                    ..reduce.clone()
+                }
+                .into(),
+                op => op.clone(),
+            };
+            let result = body.push(op, &inputs).ok()?;
+            values.insert(Found::Tensor(f.result(at)), result);
+            values.insert(Found::Number(f.result(at)), result);
+        }
+        for &value in &self.results {
+            body.output(*values.get(&Found::Tensor(value))?);
+        }
+        Some(body)
+    }
+
+    /// The states that are written over.
+    fn states<'f>(&'f self, f: &'f Finder) -> impl Iterator<Item = ValueId> + 'f {
+        let graph = f.graph();
+        self.results
+            .iter()
+            .filter_map(|&result| graph.previous(result))
+    }
+}
+
+/// Updates of states by the same operations, found by the first of them.
+pub(crate) fn foreach(f: &Finder, at: usize) -> Vec<Match> {
+    if f.op(at).kind() != OpKind::Assign {
+        return Vec::new();
+    }
+    let all = f.updates(updates);
+    let found = all.iter().filter(|found| found.nodes[0] == at);
+    found.cloned().collect()
+}
+
+/// All that can be updated together.
+fn updates(f: &Finder) -> Vec<Match> {
+    let nodes = f.graph().nodes();
+    let is_update = |(at, node): (usize, &Node)| {
+        let is_update = matches!(node.op, Op::Assign(_)) && node.pin.is_none();
+        is_update.then_some(at)
+    };
+    let ends: Vec<usize> = nodes.iter().enumerate().filter_map(is_update).collect();
+    let mut kinds: Vec<(Graph, Vec<Group>)> = Vec::new();
+    let mut places: HashMap<Graph, usize> = HashMap::new();
+    for ends in together(f, &ends) {
+        let shape = &f.ty(f.result(ends[0])).shape;
+        let results = ends.iter().map(|&at| f.result(at)).collect();
+        let Some(group) = Group::new(f, shape, chain(f, &ends), results) else {
+            continue;
+        };
+        let body = group.body(f, &group.operands);
+        let are_tensors = |body: &Graph| {
+            let mut results = body.outputs().iter();
+            results.all(|&value| body.ty(value).shape[..] == ANY)
+        };
+        let Some(body) = body.filter(are_tensors) else {
+            continue;
+        };
+        let place = *places.entry(body.clone()).or_insert(kinds.len());
+        match kinds.get_mut(place) {
+            Some((_, groups)) => groups.push(group),
+            None => kinds.push((body, vec![group])),
+        }
+    }
+    let matches = kinds
+        .into_iter()
+        .filter_map(|(_, groups)| of_kind(f, groups));
+    matches.collect()
+}
+
+/// Updates, those together that have operations in common which only they need.
+fn together(f: &Finder, ends: &[usize]) -> Vec<Vec<usize>> {
+    // For each node that an update is computed by, the first of the updates.
+    let mut firsts: HashMap<usize, usize> = HashMap::new();
+    let mut sets: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for &end in ends {
+        let reached = reached(f, end);
+        let known = reached.iter().filter_map(|node| firsts.get(node));
+        let mut merged: Vec<usize> = known.copied().collect();
+        merged.sort_unstable();
+        merged.dedup();
+        let first = merged.first().copied().unwrap_or(end);
+        let mut set = vec![end];
+        for &other in &merged {
+            set.extend(sets.remove(&other).unwrap_or_default());
+        }
+        set.sort_unstable();
+        if merged.len() > 1 {
+            for owner in firsts.values_mut().filter(|owner| merged.contains(owner)) {
+                *owner = first;
+            }
+        }
+        firsts.extend(reached.into_iter().map(|node| (node, first)));
+        sets.insert(first, set);
+    }
+    sets.into_values().collect()
+}
+
+/// The elementwise nodes that an update is computed by and that updates alone, or such nodes, read.
+fn reached(f: &Finder, end: usize) -> Vec<usize> {
+    let shape = &f.ty(f.result(end)).shape;
+    let mut reached = Vec::new();
+    let mut ahead = vec![end];
+    while let Some(reader) = ahead.pop() {
+        for &value in f.operands(reader) {
+            let Some(at) = f.producer(value) else {
+                continue;
+            };
+            let readers = f.readers(value);
+            let is_part = |&reader: &usize| {
+                let op = f.op(reader);
+                (is_elementwise(op) || op.kind() == OpKind::Assign)
+                    && f.ty(f.result(reader)).shape == *shape
+            };
+            let fits = is_elementwise(f.op(at))
+                && f.ty(value).shape == *shape
+                && !f.is_output(value)
+                && readers.iter().all(is_part)
+                && reached.len() < MAX_PARTS;
+            if fits && !reached.contains(&at) {
+                reached.push(at);
+                ahead.push(at);
+            }
+        }
+    }
+    reached
+}
+
+/// Groups of one body as one operation.
+fn of_kind(f: &Finder, mut groups: Vec<Group>) -> Option<Match> {
+    // What is written over is read by nobody else at that time.
+    let states: HashSet<ValueId> = groups.iter().flat_map(|group| group.states(f)).collect();
+    groups.retain(|group| {
+        let own: Vec<ValueId> = group.states(f).collect();
+        let is_other =
+            |value: &ValueId| own.contains(value) || !states.contains(&f.graph().base(*value));
+        group.operands.iter().all(is_other)
+    });
+    let op = each(f, &groups)?;
+    let ends = |group: &Group| -> Vec<usize> {
+        group
+            .results
+            .iter()
+            .filter_map(|&result| f.producer(result))
+            .collect()
+    };
+    let hidden = groups
+        .iter()
+        .flat_map(|group| hidden(f, &group.nodes, &ends(group)));
+    let mut nodes: SmallVec<[usize; 8]> = hidden.collect();
+    if nodes.len() < 2 {
+        return None;
+    }
+    // It is found by the first update.
+    let first = groups.iter().flat_map(ends).min()?;
+    let place = nodes.iter().position(|&at| at == first)?;
+    nodes.swap(0, place);
+    Some(Match {
+        inputs: op.1,
+        results: groups
+            .iter()
+            .flat_map(|group| group.results.iter().copied())
+            .collect(),
+        nodes,
+        op: op.0.into(),
+    })
+}
+
+/// What is done to groups of one body, with the operands.
+pub(super) fn each(f: &Finder, groups: &[Group]) -> Option<(Foreach, SmallVec<[ValueId; 8]>)> {
+    let first = groups.first()?;
+    let is_shared = |&k: &usize| {
+        let value = first.operands[k];
+        let is_number = matches!(operand(f, value, &first.shape), Some(Found::Number(_)));
+        is_number && groups.iter().all(|group| group.operands[k] == value)
+    };
+    let all = 0..first.operands.len();
+    let (shared, own): (Vec<usize>, Vec<usize>) = all.partition(is_shared);
+    let order = [&own[..], &shared].concat();
+    let operands: Vec<ValueId> = order.iter().map(|&k| first.operands[k]).collect();
+    let op = Foreach {
+        body: Arc::new(first.body(f, &operands)?),
+        own: own.len(),
+        count: groups.len(),
+    };
+    let of_groups = groups
+        .iter()
+        .flat_map(|group| own.iter().map(|&k| group.operands[k]));
+    let shared = shared.iter().map(|&k| first.operands[k]);
+    Some((op, of_groups.chain(shared).collect()))
+}
+
+impl Named for Foreach {
+    const NAME: &'static str = "foreach";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::FLOATS {
+            let Some(momentum) = momentum(dtype) else {
+                continue;
+            };
+            let tensor = |shape: &[usize]| Operand::new(shape, dtype);
+            let number = Operand::new([], dtype);
+            let shapes: [&[usize]; 6] = [&[], &[1], &[0, 3], &[67], &[2, 3, 4, 17], &[40, 300]];
+            for shapes in [&shapes[..1], &shapes[3..5], &shapes[..]] {
+                let groups = shapes
+                    .iter()
+                    .flat_map(|shape| [(); 3].map(|()| tensor(shape)));
+                let op = Self {
+                    count: shapes.len(),
+                    ..momentum.clone()
+                };
+                cases.push(Case::new(
+                    op,
+                    groups.chain([number.clone()]).collect::<Vec<_>>(),
+                ));
+            }
+            // More groups than a launch has room for.
+            let op = Self {
+                count: 90,
+                ..momentum.clone()
+            };
+            let groups = (0..3 * 90).map(|i| tensor(&[1 + i / 3 % 5]));
+            cases.push(Case::new(
+                op,
+                groups.chain([number.clone()]).collect::<Vec<_>>(),
+            ));
+            for arrange in ARRANGEMENTS
+                .into_iter()
+                .filter(|&a| a != Arrange::Contiguous)
+            {
+                let op = Self {
+                    count: 2,
+                    ..momentum.clone()
+                };
+                let group = || {
+                    let x = tensor(&[3, 5, 7]);
+                    [x.clone(), x.clone(), x.arrange(arrange)]
+                };
+                let groups = group().into_iter().chain(group());
+                cases.push(Case::new(
+                    op,
+                    groups.chain([number.clone()]).collect::<Vec<_>>(),
+                ));
+            }
+        }
+        cases
+    }
+}
+
+/// Momentum and descent: `m ← 0.5 m + g`, `p ← p − lr · m` of `p`, `m` and `g`, with the rate as a number of all;
+/// and `|m|`.
+fn momentum(dtype: DType) -> Option<Foreach> {
+    let build = || -> Result<Graph, OpError> {
+        let mut g = Graph::new();
+        let [p, m, gradient] = [(); 3].map(|()| g.input(TensorType::new(ANY, dtype)));
+        let (p, m, gradient) = (p?, m?, gradient?);
+        let lr = g.input(TensorType::new([], dtype))?;
+        let half = g.mul_scalar(m, 0.5)?;
+        let next = g.add(half, gradient)?;
+        let step = g.mul(next, lr)?;
+        let size = g.unary(UnaryOp::Abs, next)?;
+        let descended = g.sub(p, step)?;
+        let p = g.push(Assign, &[p, descended])?;
+        let m = g.push(Assign, &[m, next])?;
+        for value in [p, m, size] {
+            g.output(value);
+        }
+        Ok(g)
+    };
+    let body = Arc::new(build().ok()?);
+    Some(Foreach {
+        body,
+        own: 3,
+        count: 1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fusion::{Fused, fuse};
+
+    fn fused(g: &Graph) -> Option<Fused> {
+        fuse(g, RULES, |_| (), |(), _| true).unwrap()
+    }
+
+    /// Descent with momentum of tensors of these shapes, by gradients that are scaled by what follows from all
+    /// of them.
+    fn descent(shapes: &[&[usize]]) -> Graph {
+        let mut g = Graph::new();
+        let mut input = |shape: &[usize]| g.input(TensorType::new(shape, DType::F32)).unwrap();
+        let lr = input(&[]);
+        let groups: Vec<[ValueId; 3]> = shapes
+            .iter()
+            .map(|shape| [(); 3].map(|()| input(shape)))
+            .collect();
+        let mut norm = lr;
+        for (&[_, _, gradient], shape) in groups.iter().zip(shapes) {
+            let square = g.mul(gradient, gradient).unwrap();
+            let (op, dims, keepdim) = (ReduceOp::Sum, (0..shape.len()).collect(), false);
+            let sum = g.push(Reduce { op, dims, keepdim }, &[square]).unwrap();
+            norm = g.add(norm, sum).unwrap();
+        }
+        let factor = g.unary(UnaryOp::Rsqrt, norm).unwrap();
+        for &[p, m, gradient] in &groups {
+            let clipped = g.mul(gradient, factor).unwrap();
+            let half = g.mul_scalar(m, 0.5).unwrap();
+            let next = g.add(half, clipped).unwrap();
+            let step = g.mul(next, lr).unwrap();
+            let descended = g.sub(p, step).unwrap();
+            let p = g.push(Assign, &[p, descended]).unwrap();
+            let m = g.push(Assign, &[m, next]).unwrap();
+            g.output(p);
+            g.output(m);
+        }
+        g
+    }
+
+    #[test]
+    fn updates_of_many_tensors_are_one_operation() {
+        let g = descent(&[&[3, 4], &[5], &[2, 2]]);
+        let fused = fused(&g).unwrap();
+        let found: Vec<&Node> = (fused.graph.nodes().iter())
+            .filter(|node| node.op.kind() == OpKind::Foreach)
+            .collect();
+        let [node] = found[..] else {
+            panic!("{}", fused.graph)
+        };
+        let Op::Foreach(op) = &node.op else {
+            panic!("{}", fused.graph)
+        };
+        // The rate and the factor are of all groups.
+        assert_eq!((op.count, op.own, op.body.inputs().len()), (3, 3, 5));
+        assert!((0..6).all(|result| op.overwrites(result).is_some() && op.reads_state(result)));
+        assert!(
+            !fused
+                .graph
+                .nodes()
+                .iter()
+                .any(|node| node.op.kind() == OpKind::Assign)
+        );
+        assert_eq!(fused.graph.outputs().len(), g.outputs().len());
+    }
+
+    #[test]
+    fn what_reads_another_s_state_stays_apart() {
+        // The second is updated by the first's state as it was.
+        let mut g = Graph::new();
+        let [a, b, x] = [(); 3].map(|()| g.input(TensorType::new([4], DType::F32)).unwrap());
+        let next_a = g.mul(a, x).unwrap();
+        let next_b = g.mul(b, a).unwrap();
+        let b = g.push(Assign, &[b, next_b]).unwrap();
+        let a = g.push(Assign, &[a, next_a]).unwrap();
+        g.output(a);
+        g.output(b);
+        let fused = fused(&g).unwrap();
+        let counts: Vec<usize> = (fused.graph.nodes().iter())
+            .filter_map(|node| match &node.op {
+                Op::Foreach(op) => Some(op.count),
+                _ => None,
+            })
+            .collect();
+        assert!(counts.iter().all(|&count| count == 1), "{}", fused.graph);
+    }
+
+    #[test]
+    fn held_values_and_other_shapes_stay_outside() {
+        let mut g = Graph::new();
+        let p = g.input(TensorType::new([4, 2], DType::F32)).unwrap();
+        let row = g.input(TensorType::new([2], DType::F32)).unwrap();
+        let scaled = g.mul(p, row).unwrap();
+        let held = g.unary(UnaryOp::Exp, scaled).unwrap();
+        let next = g.sub(p, held).unwrap();
+        let p = g.push(Assign, &[p, next]).unwrap();
+        g.output(p);
+        g.output(held);
+        let fused = fused(&g).unwrap();
+        let names: Vec<&str> = fused
+            .graph
+            .nodes()
+            .iter()
+            .map(|node| node.op.name())
+            .collect();
+        assert_eq!(names, ["binary", "unary", "foreach"]);
+    }
+}
