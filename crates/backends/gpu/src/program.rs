@@ -1,6 +1,5 @@
 //! Launches on buffers.
 
-use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,10 @@ use crate::pool::{GpuBuffer, Pool};
 /// Launches that are made sooner as a recording, at least: fewer take the host and the device longer
 /// so than one by one.
 const WORTH_RECORDING: usize = 4;
+
+/// Sets of buffers that a program has recordings for: runs whose operands or results alternate between
+/// some, as batches and losses do in training, find theirs again.
+const RECORDINGS: usize = 4;
 
 /// The launches of a graph.
 pub(crate) struct GpuProgram<D: Driver> {
@@ -52,18 +55,29 @@ struct Kept<D: Driver> {
     recorded: Recorded<D>,
 }
 
-/// The launches on the buffers of the last run.
+/// The launches on the buffers of the last runs.
 struct Recorded<D: Driver> {
-    /// Made when the same buffers come for the second time.
-    launches: Option<D::Recording>,
-    /// Where the last run's operands were, its arena and its scratch memory.
-    addresses: Vec<u64>,
+    /// Where a run's operands were, its arena and its scratch memory, with what is made when they come for
+    /// the second time. Those of the last run come first.
+    known: Vec<(Vec<u64>, Option<D::Recording>)>,
+    /// Where those of this run are.
+    now: Vec<u64>,
 }
 
 impl<D: Driver> Recorded<D> {
-    fn forget(&mut self) {
-        self.launches = None;
-        self.addresses.clear();
+    /// Puts those of this run first, and tells whether they were known.
+    fn find(&mut self) -> bool {
+        match self.known.iter().position(|(known, _)| *known == self.now) {
+            Some(at) => {
+                self.known[..=at].rotate_right(1);
+                true
+            }
+            None => {
+                self.known.truncate(RECORDINGS - 1);
+                self.known.insert(0, (self.now.clone(), None));
+                false
+            }
+        }
     }
 }
 
@@ -100,8 +114,8 @@ impl<D: Driver> GpuProgram<D> {
                 status: None,
                 counters: None,
                 recorded: Recorded {
-                    launches: None,
-                    addresses: Vec::new(),
+                    known: Vec::new(),
+                    now: Vec::new(),
                 },
             }),
         }
@@ -253,7 +267,7 @@ impl<D: Driver> GpuProgram<D> {
         Ok(kept.as_ref())
     }
 
-    /// Queues the launches: one by one, or all at once if the last run had the same buffers.
+    /// Queues the launches: one by one, or all at once if one of the last runs had the same buffers.
     fn start(
         &self,
         buffers: &Buffers<'_, D>,
@@ -267,25 +281,21 @@ impl<D: Driver> GpuProgram<D> {
         let operands = buffers.inputs.iter().chain(buffers.outputs);
         let memory = buffers.arena.iter().chain([buffers.scratch]);
         let all = operands.map(|b| self.own(b)).chain(memory.map(Ok));
-        let count = buffers.inputs.len() + buffers.outputs.len() + buffers.arena.len() + 1;
-        let mut are_same = recorded.addresses.len() == count;
-        recorded.addresses.resize(count, 0);
-        for (last, buffer) in recorded.addresses.iter_mut().zip(all) {
-            let address = driver.address(buffer?.inner());
-            are_same &= mem::replace(last, address) == address;
+        recorded.now.clear();
+        for buffer in all {
+            recorded.now.push(driver.address(buffer?.inner()));
         }
-        if !are_same {
-            recorded.launches = None;
+        if !recorded.find() {
             return self.queue(buffers, probe);
         }
         for part in self.steps.iter().flat_map(|step| &step.parts) {
             probe.before(part.node, &part.op)?;
         }
-        if recorded.launches.is_none() {
-            let recording = driver.record(&mut || self.queue(buffers, &NoProbe))?;
-            recorded.launches = Some(recording);
+        let launches = &mut recorded.known[0].1;
+        if launches.is_none() {
+            *launches = Some(driver.record(&mut || self.queue(buffers, &NoProbe))?);
         }
-        match &recorded.launches {
+        match launches {
             // SAFETY: as for its launches, whose buffers are the same.
             Some(recording) => unsafe { driver.replay(recording) },
             None => Ok(()),
@@ -386,7 +396,7 @@ impl<D: Driver> GpuProgram<D> {
         if result.is_err() {
             // Launches that never came have not set their counters back.
             *counters = None;
-            recorded.forget();
+            recorded.known.clear();
         }
         result.and_then(|()| self.date(moment, inputs, outputs))
     }
