@@ -8,7 +8,7 @@ use rustorch_ir::OpKind;
 
 /// What has none, gives no floats, has no case in double precision, or is put in place of others by rules of
 /// fusion.
-const UNTRIED: [&str; 13] = [
+const UNTRIED: [&str; 15] = [
     "full",
     "arange",
     "random",
@@ -21,6 +21,8 @@ const UNTRIED: [&str; 13] = [
     "fused_linear",
     "cached_attention",
     "add_rms_norm",
+    "foreach",
+    "foreach_reduce",
     "host",
 ];
 

@@ -562,6 +562,8 @@ mod tests {
             OpKind::FusedLinear,
             OpKind::CachedAttention,
             OpKind::AddRmsNorm,
+            OpKind::Foreach,
+            OpKind::ForeachReduce,
         ];
         for case in kinds.into_iter().flat_map(OpKind::cases) {
             let mut g = Graph::new();
