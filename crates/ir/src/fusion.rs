@@ -431,7 +431,10 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
-    use crate::ops::{Activation, ActivationKind, BinaryOp, Linear, RULES, RmsNorm, UnaryOp};
+    use crate::ops::{
+        Activation, ActivationKind, BinaryOp, LayerNorm, Linear, NormBackward, RULES, RmsNorm,
+        UnaryOp,
+    };
     use crate::ops::{UpdateSlice, add_rms_norm::add_rms_norm};
     use crate::{DType, OpKind, Param};
 
@@ -544,6 +547,76 @@ mod tests {
     }
 
     #[test]
+    fn a_layer_norm_has_the_residual_before_it_and_the_conversion_behind() {
+        let mut g = Graph::new();
+        let x = input(&mut g, &[4, 8]);
+        let half = g.input(TensorType::new([4, 8], DType::BF16)).unwrap();
+        let added = g.cast(half, DType::F32).unwrap();
+        let sum = g.add(x, added).unwrap();
+        let layer_norm = LayerNorm {
+            dims: 1,
+            eps: Param(1e-5),
+        };
+        let normed = g.push(layer_norm, &[sum]).unwrap();
+        let normed = g.cast(normed, DType::BF16).unwrap();
+        // The sum is needed once more, behind the norm.
+        let next = g.unary(UnaryOp::Exp, sum).unwrap();
+        g.output(normed);
+        g.output(next);
+        let fused = all(&g).unwrap();
+        assert_eq!(names(&fused), ["fused_layer_norm", "unary"]);
+        let node = &fused.graph.nodes()[0];
+        let types: Vec<DType> = node.results().map(|v| fused.graph.ty(v).dtype).collect();
+        assert_eq!(types, [DType::F32, DType::BF16]);
+    }
+
+    #[test]
+    fn a_norm_s_gradient_reads_halves_and_adds_what_comes_from_elsewhere() {
+        let mut g = Graph::new();
+        let (x, other) = (input(&mut g, &[4, 8]), input(&mut g, &[4, 8]));
+        let half = g.input(TensorType::new([4, 8], DType::BF16)).unwrap();
+        let ct = g.cast(half, DType::F32).unwrap();
+        let backward = NormBackward {
+            dims: 1,
+            eps: Param(1e-5),
+            is_centred: true,
+            has_weight: false,
+            adds: false,
+            also: None,
+        };
+        let dx = g.push(backward, &[x, ct]).unwrap();
+        let sum = g.add(other, dx).unwrap();
+        g.output(sum);
+        let fused = all(&g).unwrap();
+        assert_eq!(names(&fused), ["norm_backward"]);
+        let inputs = &fused.graph.nodes()[0].inputs;
+        assert_eq!(inputs.as_slice(), [x, half, other]);
+    }
+
+    #[test]
+    fn gradients_of_parts_are_joined() {
+        let sum_of = |starts: [usize; 3]| {
+            let mut g = Graph::new();
+            let parts = starts.map(|_| input(&mut g, &[4, 2]));
+            let mut pads = Vec::new();
+            for (start, part) in starts.into_iter().zip(parts) {
+                pads.push(g.pad(part, 1, start, 4 - start).unwrap());
+            }
+            let sum = g.add(pads[0], pads[1]).unwrap();
+            let sum = g.add(pads[2], sum).unwrap();
+            g.output(sum);
+            (parts, all(&g))
+        };
+        let (parts, fused) = sum_of([2, 0, 4]);
+        let fused = fused.unwrap();
+        assert_eq!(names(&fused), ["concat"]);
+        let inputs = &fused.graph.nodes()[0].inputs;
+        assert_eq!(inputs.as_slice(), [parts[1], parts[0], parts[2]]);
+        // Two at one place are added.
+        assert!(sum_of([2, 0, 2]).1.is_none());
+    }
+
+    #[test]
     fn devices_and_support_limit_it() {
         let mut g = Graph::new();
         let x = input(&mut g, &[4, 8]);
@@ -564,6 +637,7 @@ mod tests {
             OpKind::AddRmsNorm,
             OpKind::Foreach,
             OpKind::ForeachReduce,
+            OpKind::FusedLayerNorm,
         ];
         for case in kinds.into_iter().flat_map(OpKind::cases) {
             let mut g = Graph::new();

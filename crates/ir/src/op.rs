@@ -302,10 +302,12 @@ ops! {
     pool2d::Pool2d, resample::Resample,
     // Normalisation
     softmax::Softmax, cross_entropy::CrossEntropy, layer_norm::LayerNorm, group_norm::GroupNorm,
-    rms_norm::RmsNorm, batch_norm::BatchNorm,
+    rms_norm::RmsNorm, batch_norm::BatchNorm, cross_entropy_backward::CrossEntropyBackward,
+    norm_backward::NormBackward,
     // What rules of fusion put in place of others
     fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
     foreach::Foreach, foreach_reduce::ForeachReduce,
+    fused_layer_norm::FusedLayerNorm,
     // What others define
     custom::Custom, host::Host,
 }

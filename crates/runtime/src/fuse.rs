@@ -15,7 +15,7 @@ use crate::launch::{Draft, Operand, Part, Place, ResultId, Root, Step};
 const MAX_INPUTS: usize = 8;
 const MAX_NUMBERS: usize = 8;
 
-/// Operations of a fused step, so that a processor's registers and caches hold its values.
+/// Operations of a fused step but constants, so that a processor's registers and caches hold its values.
 const MAX_PARTS: usize = 24;
 
 /// Fuses steps with the only step that reads them. `writers` are the results that are written to
@@ -80,7 +80,7 @@ fn candidate(
         // A constant costs less to repeat than to read.
         let constant = is_constant(&producer.step);
         let free = constant || users[from].as_slice() == [at];
-        let parts = into.step.parts.len() + producer.step.parts.len();
+        let parts = computed(&into.step) + computed(&producer.step);
         if !free || needed[from] || parts > MAX_PARTS {
             return None;
         }
@@ -152,6 +152,12 @@ impl From<usize> for Root {
     fn from(step: usize) -> Self {
         Self::Result(ResultId { step, result: 0 })
     }
+}
+
+/// The number of parts that are no constants.
+fn computed(step: &Step) -> usize {
+    let parts = step.parts.iter();
+    parts.filter(|part| part.op.kind() != OpKind::Full).count()
 }
 
 /// One number everywhere?

@@ -32,6 +32,12 @@ pub trait Kernels {
         usize::MAX
     }
 
+    /// The operand in whose memory the only result may lie, where nobody needs that operand afterwards: the kernel has
+    /// read an element for the last time before it writes in its place. Layouts are then the same.
+    fn writes_over(&self, _signature: &Signature) -> Option<usize> {
+        None
+    }
+
     /// Do values that are not alive at one time share memory? Else each has its own, which is to find whether
     /// one of them is written over too early.
     fn shares_memory(&self) -> bool {
@@ -66,12 +72,17 @@ pub fn lower(graph: &Graph, kernels: &impl Kernels) -> Result<Lowered, OpError> 
     let mut writers = builder.outputs();
     let steps = fuse(builder.steps, &mut writers);
     let mut lifetimes = lifetimes(&steps, &writers);
-    if !kernels.shares_memory() {
-        for (_, lifetime) in &mut lifetimes {
-            (lifetime.first, lifetime.last) = (0, steps.len());
+    let mut heirs = Vec::new();
+    match kernels.shares_memory() {
+        true => heirs = inherit(&steps, &mut lifetimes, kernels),
+        false => {
+            for (_, lifetime) in &mut lifetimes {
+                (lifetime.first, lifetime.last) = (0, steps.len());
+            }
         }
     }
-    Ok(place(steps, &writers, &lifetimes, kernels.largest_buffer()))
+    let largest_buffer = kernels.largest_buffer();
+    Ok(place(steps, &writers, &lifetimes, &heirs, largest_buffer))
 }
 
 impl<K: Kernels> Builder<'_, K> {
@@ -278,12 +289,65 @@ fn lifetimes(drafts: &[Draft], writers: &[ResultId]) -> Vec<(ResultId, Lifetime)
     lifetimes
 }
 
+/// A result and the value whose memory it takes over.
+type Heir = (ResultId, ResultId);
+
+/// Finds results that take over the memory of an operand, which then lives as long as they do.
+fn inherit(
+    drafts: &[Draft],
+    values: &mut Vec<(ResultId, Lifetime)>,
+    kernels: &impl Kernels,
+) -> Vec<Heir> {
+    let mut heirs: Vec<Heir> = Vec::new();
+    for (at, draft) in drafts.iter().enumerate() {
+        let ([_], [result]) = (&draft.step.parts[..], &draft.step.outputs[..]) else {
+            continue;
+        };
+        let types: SmallVec<[&TensorType; 4]> = draft.step.inputs.iter().map(|x| &x.ty).collect();
+        let signature = Signature {
+            op: &draft.step.last().op,
+            inputs: &types,
+            outputs: std::slice::from_ref(&result.ty),
+        };
+        let Some(operand) = kernels.writes_over(&signature) else {
+            continue;
+        };
+        let (id, root) = (
+            ResultId {
+                step: at,
+                result: 0,
+            },
+            draft.roots[operand],
+        );
+        let Root::Result(from) = root else { continue };
+        // It may itself be in memory of another's.
+        let owner = heirs.iter().find(|(heir, _)| *heir == from);
+        let owner = owner.map_or(from, |&(_, owner)| owner);
+        let place = |id: ResultId| values.iter().position(|(known, _)| *known == id);
+        let (Some(own), Some(theirs)) = (place(id), place(owner)) else {
+            continue;
+        };
+        let layout = &draft.step.inputs[operand].layout;
+        let fits = values[theirs].1.last == at
+            && values[own].1.bytes == drafts[from.step].step.outputs[from.result].ty.bytes()
+            && (layout.offset == 0 && layout.is_contiguous() && layout.shape == result.ty.shape)
+            && draft.roots.iter().filter(|&&other| other == root).count() == 1;
+        if fits {
+            values[theirs].1.last = values[own].1.last;
+            values.remove(own);
+            heirs.push((id, owner));
+        }
+    }
+    heirs
+}
+
 /// Finds a buffer for each result: an output, the state that it is written over, or bytes of the
 /// arena that no value alive at that time uses.
 fn place(
     drafts: Vec<Draft>,
     writers: &[ResultId],
     values: &[(ResultId, Lifetime)],
+    heirs: &[Heir],
     largest_buffer: usize,
 ) -> Lowered {
     let mut slots = PerResult::new(&drafts, |_| Slot::Arena { buffer: 0, at: 0 });
@@ -294,6 +358,9 @@ fn place(
     let arena = arrange(&lifetimes, largest_buffer);
     for (&(id, _), &(buffer, at)) in values.iter().zip(&arena.places) {
         slots[id] = Slot::Arena { buffer, at };
+    }
+    for &(heir, owner) in heirs {
+        slots[heir] = slots[owner];
     }
     let finish = |(at, draft): (usize, Draft)| {
         let Draft {
@@ -356,6 +423,44 @@ mod tests {
         assert_eq!(lowered.steps.len(), 10);
         assert_eq!(lowered.arena, [2 * 64 * 4]);
         assert_eq!(lowered.steps[9].output().slot, Slot::Output(0));
+    }
+
+    /// Kernels whose results may lie where their operands were.
+    struct WritesOver;
+
+    impl Kernels for WritesOver {
+        fn layouts(&self, _: &Signature) -> Layouts {
+            Layouts::Any
+        }
+
+        fn fuses(&self, _: &Signature) -> bool {
+            false
+        }
+
+        fn writes_over(&self, _: &Signature) -> Option<usize> {
+            Some(0)
+        }
+    }
+
+    #[test]
+    fn results_take_over_what_nobody_needs_any_more() {
+        // The first one reads a graph's input, and the last one is its output.
+        let lowered = lower(&chain(10), &WritesOver).unwrap();
+        assert_eq!(lowered.arena, [64 * 4]);
+        let mut g = Graph::new();
+        let x = g.input(TensorType::new([64], DType::F32)).unwrap();
+        let a = g.unary(UnaryOp::Neg, x).unwrap();
+        let b = g.unary(UnaryOp::Exp, a).unwrap();
+        let both = g.add(b, a).unwrap();
+        let twice = g.add(both, both).unwrap();
+        let half = g.cast(twice, DType::F16).unwrap();
+        g.output(half);
+        let Lowered { steps, arena } = lower(&g, &WritesOver).unwrap();
+        // `a` is needed behind `b`, `both` is read twice, and a half is smaller.
+        assert_eq!(arena, [2 * 64 * 4]);
+        assert_eq!(steps[2].output().slot, steps[1].output().slot);
+        assert_ne!(steps[1].output().slot, steps[0].output().slot);
+        assert_ne!(steps[3].output().slot, steps[2].output().slot);
     }
 
     #[test]

@@ -432,7 +432,9 @@ impl Tensor {
 fn singles(name: &str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<Option<Vec<Tensor>>> {
     let is_half = |x: &&Tensor| matches!(x.dtype(), DType::F16 | DType::BF16);
     let is_asked = lower().is_some() && inputs.iter().any(is_half);
-    if !is_asked || matches!(op, Op::Cast(_)) || !is_single(name) {
+    // A cross entropy computes in single precision, and gives that, whatever it reads: logits are not written again.
+    let is_there = matches!(op, Op::Cast(_) | Op::CrossEntropy(_));
+    if !is_asked || is_there || !is_single(name) {
         return Ok(None);
     }
     let single = |x: &&Tensor| match is_half(x) {

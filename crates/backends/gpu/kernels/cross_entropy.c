@@ -1,7 +1,7 @@
 // The cross entropy of lines along one dimension with a class each: a team for each line.
 //
 // X, Y: dtypes of the elements and of the results. ACCUMULATOR: type that is computed in. LOWEST: its
-// smallest number. Lines that are not held in registers are read twice, as by softmax.c.
+// smallest number. VECTOR: see log_sum.h.
 
 KERNEL_BEGIN
     LOCAL_ARRAY(ACCUMULATOR, shared, GROUP);
@@ -11,19 +11,7 @@ KERNEL_BEGIN
     ADD_OFFSET(x_start, exists ? line : 0, p.starts_rank, p.starts_shape, p.x_strides);
     ADD_OFFSET(class_start, exists ? line : 0, p.starts_rank, p.starts_shape, p.class_strides);
 
-    ACCUMULATOR largest = LOWEST;
-    HOLD(ACCUMULATOR);
-    FOR_OWN(k, j) {
-        const ACCUMULATOR v = OWN(k, j);
-        largest = MAX_OR_NAN(v, largest);
-    }
-    TEAM_REDUCE(shared, largest, MAX_OR_NAN);
-    ACCUMULATOR sum = 0;
-    FOR_OWN(k, j) {
-        const ACCUMULATOR v = OWN(k, j);
-        sum += exp(v - largest);
-    }
-    TEAM_REDUCE(shared, sum, PLUS);
+    LOG_SUM(ACCUMULATOR, shared, largest, sum)
     if (exists && MEMBER == 0) {
         const long class_index = LOAD(i64, classes, class_start);
         const long ignored = (long)((ulong)p.ignored[0] | (ulong)p.ignored[1] << 32);

@@ -2,12 +2,20 @@
 // for each element of the index, sorted by `order`. The first of those with one place goes
 // through them all. `y` begins as a copy of `x`.
 //
-// X, INDEX: dtypes. COMBINE(a, b): what becomes of `a` where `b` is put.
+// X, INDEX: dtypes. COMBINE(a, b): what becomes of `a` where `b` is put. IS_ACROSS: are neighbours in memory of different
+// lines? Neighbouring work-items are, too, then.
 
 KERNEL_BEGIN
     const uint item = GROUP_ID(0) * GROUP + LANE;
     if (item < p.count) {
+#if IS_ACROSS
+        const uint lines = p.count / p.picks;
+        const uint line = item % lines;
+        uint i = item / lines;
+#else
         const uint line = item / p.picks;
+        uint i = item % p.picks;
+#endif
         uint to = 0, at = 0, source_at = 0, order_at = 0;
         ADD_OFFSET(to, line, p.lines_rank, p.lines_shape, p.y_strides);
         ADD_OFFSET(at, line, p.lines_rank, p.lines_shape, p.index_strides);
@@ -15,7 +23,6 @@ KERNEL_BEGIN
         ADD_OFFSET(order_at, line, p.lines_rank, p.lines_shape, p.order_strides);
 #define SORTED(i) LOAD(u32, order, order_at + (i) * p.order_step)
 #define PICK(i) LOAD(INDEX, index, at + SORTED(i) * p.index_step)
-        uint i = item % p.picks;
         const long pick = PICK(i);
         if (pick < 0 || pick >= (long)p.size) {
             REPORT(status, p.status_code);

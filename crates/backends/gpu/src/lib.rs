@@ -336,6 +336,11 @@ impl<D: Driver> Kernels for Gpu<D> {
         ops::pointwise::accepts(signature) || signature.op.kind() == OpKind::Reduce
     }
 
+    fn writes_over(&self, signature: &Signature) -> Option<usize> {
+        // Whole tables of logits.
+        (signature.op.kind() == OpKind::CrossEntropyBackward).then_some(0)
+    }
+
     fn largest_buffer(&self) -> usize {
         usize::try_from(self.driver().limits().max_buffer).unwrap_or(usize::MAX)
     }
@@ -351,6 +356,10 @@ impl<D: Driver> Kernels for Alone<'_, D> {
 
     fn fuses(&self, _: &Signature) -> bool {
         false
+    }
+
+    fn writes_over(&self, signature: &Signature) -> Option<usize> {
+        self.0.writes_over(signature)
     }
 
     fn largest_buffer(&self) -> usize {

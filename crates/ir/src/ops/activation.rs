@@ -13,6 +13,9 @@ pub struct Activation {
     pub kind: ActivationKind,
 }
 
+/// The share of the cube in what [`ActivationKind::GeluTanh`] has the hyperbolic tangent of.
+const CUBIC: f64 = 0.044715;
+
 /// Activation functions, as PyTorch names them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ActivationKind {
@@ -83,7 +86,7 @@ impl OpDef for Activation {
             }
             ActivationKind::GeluTanh => {
                 let square = g.mul(x, x)?;
-                let cubic = g.mul_scalar(square, 0.044715)?;
+                let cubic = g.mul_scalar(square, CUBIC)?;
                 let factor = g.add_scalar(cubic, 1.0)?;
                 let inner = g.mul(x, factor)?;
                 let inner = g.mul_scalar(inner, (2.0 / std::f64::consts::PI).sqrt())?;
@@ -104,13 +107,10 @@ impl OpDef for Activation {
             return node.each(g, |g, _| g.select(is_flat, zero, ct));
         }
         let compute = compute_dtype(g.ty(x).dtype);
-        let [x, y, ct] = [
-            g.cast(x, compute)?,
-            g.cast(y, compute)?,
-            g.cast(ct, compute)?,
-        ];
+        let [x, ct] = [g.cast(x, compute)?, g.cast(ct, compute)?];
         let slope = match self.kind {
-            ActivationKind::Sigmoid => {
+            ActivationKind::Relu | ActivationKind::Sigmoid => {
+                let y = g.cast(y, compute)?;
                 let rest = one_minus(g, y)?;
                 g.mul(y, rest)?
             }
@@ -133,8 +133,25 @@ impl OpDef for Activation {
                 let change = g.mul(x, density)?;
                 g.add(share, change)?
             }
-            ActivationKind::Relu | ActivationKind::GeluTanh => {
-                return node.through_parts(g, |g, inputs| self.decompose(g, inputs));
+            ActivationKind::GeluTanh => {
+                let scale = (2.0 / std::f64::consts::PI).sqrt();
+                let square = g.mul(x, x)?;
+                let factor = g.mul_scalar(square, CUBIC)?;
+                let factor = g.add_scalar(factor, 1.0)?;
+                let inner = g.mul(x, factor)?;
+                let inner = g.mul_scalar(inner, scale)?;
+                let tanh = g.unary(UnaryOp::Tanh, inner)?;
+                let share = g.mul_scalar(tanh, 0.5)?;
+                let share = g.add_scalar(share, 0.5)?;
+                // Half the slope of tanh, and that of what it is of.
+                let slope = g.mul(tanh, tanh)?;
+                let slope = g.mul_scalar(slope, -0.5 * scale)?;
+                let slope = g.add_scalar(slope, 0.5 * scale)?;
+                let of_inner = g.mul_scalar(square, 3.0 * CUBIC)?;
+                let of_inner = g.add_scalar(of_inner, 1.0)?;
+                let change = g.mul(x, slope)?;
+                let change = g.mul(change, of_inner)?;
+                g.add(share, change)?
             }
         };
         node.each(g, |g, _| g.mul(ct, slope))

@@ -3,7 +3,8 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes};
+use crate::fusion::{Finder, Match};
+use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Scalar};
 
 /// Operands of one dtype joined along a dimension; their other sizes are equal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -50,6 +51,54 @@ impl OpDef for Concat {
             g.slice(ct, self.dim, parts[i].start, parts[i].end)
         })
     }
+}
+
+/// The sum of tensors that lie behind each other along a dimension, with zeros around each: what gradients of the parts of
+/// a tensor are. Found by the last addition.
+pub(crate) fn sum_of_parts(f: &Finder, at: usize) -> Vec<Match> {
+    find(f, at).into_iter().collect()
+}
+
+fn find(f: &Finder, at: usize) -> Option<Match> {
+    let is_sum = |node: usize| matches!(f.op(node), Op::Binary(op) if op.op == BinaryOp::Add);
+    if !is_sum(at) {
+        return None;
+    }
+    let (mut dim, mut parts) = (None, Vec::new());
+    let (mut nodes, mut left) = (vec![at], f.operands(at).to_vec());
+    while let Some(value) = left.pop() {
+        let by = f.producer(value)?;
+        f.only_reader(value)?;
+        nodes.push(by);
+        if is_sum(by) {
+            left.extend_from_slice(f.operands(by));
+            continue;
+        }
+        let Op::Pad(pad) = f.op(by) else { return None };
+        let zero = Scalar::Int(0).to_bytes(f.ty(value).dtype);
+        let padded = |&(_, &(before, after)): &(usize, &(usize, usize))| before + after > 0;
+        let mut padded = pad.padding.iter().enumerate().filter(padded);
+        let (along, &(before, _)) = padded.next()?;
+        let fits = padded.next().is_none()
+            && *dim.get_or_insert(along) == along
+            && pad.value.to_bytes(f.ty(value).dtype) == zero;
+        fits.then(|| parts.push((before, f.operands(by)[0])))?;
+    }
+    let dim = dim?;
+    parts.sort_unstable();
+    let mut end = 0;
+    for &(start, part) in &parts {
+        (start == end).then_some(())?;
+        end += f.ty(part).shape[dim];
+    }
+    (end == f.ty(f.result(at)).shape[dim]).then_some(())?;
+    nodes.sort_unstable();
+    Some(Match {
+        op: Concat { dim }.into(),
+        inputs: parts.into_iter().map(|(_, part)| part).collect(),
+        nodes: nodes.into(),
+        results: smallvec![f.result(at)],
+    })
 }
 
 impl Named for Concat {

@@ -63,34 +63,16 @@ impl OpDef for CrossEntropy {
     }
 
     fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
-        let (x, class) = (node.inputs[0], node.inputs[1]);
-        let ty = g.ty(x).clone();
-        let x = g.cast(x, compute_dtype(ty.dtype))?;
-        let softmax = Softmax {
-            dim: self.dim,
-            log: false,
-        };
-        let weights = g.push(softmax, &[x])?;
-        let mut along: Shape = ty.shape.iter().map(|_| 1).collect();
-        along.to_mut()[self.dim] = ty.shape[self.dim];
-        let classes = g.arange(ty.shape[self.dim], DType::I64)?;
-        let classes = g.reshape(classes, along)?;
-        let class = g.unsqueeze(class, self.dim)?;
-        let is_class = g.compare(CompareOp::Eq, classes, class)?;
-        let less = g.add_scalar(weights, -1.0)?;
-        let change = g.select(is_class, less, weights)?;
-        let ignored = g.constant(self.ignore_index, DType::I64)?;
-        let counts = g.compare(CompareOp::Ne, class, ignored)?;
         let ct = node.cotangent(g, 0)?;
-        let ct = g.unsqueeze(ct, self.dim)?;
-        let zero = g.constant(0.0, g.ty(ct).dtype)?;
-        let ct = g.select(counts, ct, zero)?;
-        node.each(g, |g, _| g.mul(ct, change))
+        let backward = CrossEntropyBackward { loss: self.clone() };
+        node.each(g, |g, _| {
+            g.push(backward.clone(), &[node.inputs[0], node.inputs[1], ct])
+        })
     }
 }
 
 /// The shape of `x` without a dimension.
-fn others(x: &TensorType, dim: usize) -> Shape {
+pub(super) fn others(x: &TensorType, dim: usize) -> Shape {
     let sizes = x.shape.iter().enumerate();
     sizes.filter(|&(d, _)| d != dim).map(|(_, &n)| n).collect()
 }

@@ -1,6 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
@@ -14,6 +15,14 @@ pub struct LayerNorm {
     pub dims: usize,
     /// Added to the variance.
     pub eps: Param,
+}
+
+impl LayerNorm {
+    /// The sizes that are normalised apart, and together.
+    pub fn lines(&self, x: &TensorType) -> [usize; 2] {
+        let (outer, inner) = x.shape.split_at(x.rank() - self.dims);
+        [outer, inner].map(|sizes| sizes.iter().product())
+    }
 }
 
 impl OpDef for LayerNorm {
@@ -53,10 +62,9 @@ impl OpDef for LayerNorm {
     fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let out = g.ty(inputs[0]).clone();
         let compute = compute_dtype(out.dtype);
-        let (outer, inner) = out.shape.split_at(out.rank() - self.dims);
-        let inner = inner.iter().product();
+        let [outer, inner] = self.lines(&out);
         let x = g.cast(inputs[0], compute)?;
-        let x = g.reshape(x, [outer.iter().product(), inner])?;
+        let x = g.reshape(x, [outer, inner])?;
         let mean = g.mean(x, 1)?;
         let centred = g.sub(x, mean)?;
         let square = g.mul(centred, centred)?;
@@ -76,6 +84,18 @@ impl OpDef for LayerNorm {
         }
         let y = g.reshape(y, out.shape)?;
         Ok(smallvec![g.cast(y, out.dtype)?])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let backward = NormBackward {
+            dims: self.dims,
+            eps: self.eps,
+            is_centred: true,
+            has_weight: node.inputs.len() > 1,
+            adds: false,
+            also: None,
+        };
+        backward.of(g, node)
     }
 }
 

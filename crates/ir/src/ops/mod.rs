@@ -19,6 +19,7 @@ pub(crate) mod conv2d;
 mod conv2d_weight;
 pub(crate) mod conv_transpose2d;
 pub(crate) mod cross_entropy;
+pub(crate) mod cross_entropy_backward;
 pub(crate) mod custom;
 mod custom_kernel;
 mod derivatives;
@@ -31,6 +32,7 @@ pub(crate) mod flip;
 pub(crate) mod foreach;
 pub(crate) mod foreach_reduce;
 pub(crate) mod full;
+pub(crate) mod fused_layer_norm;
 pub(crate) mod fused_linear;
 pub(crate) mod gather;
 pub(crate) mod geqrf;
@@ -47,6 +49,7 @@ pub(crate) mod lu_pivots_to_permutation;
 pub(crate) mod matmul;
 pub(crate) mod matrices;
 pub(crate) mod matrix_exp;
+pub(crate) mod norm_backward;
 pub(crate) mod pad;
 pub(crate) mod permute;
 pub(crate) mod pool2d;
@@ -90,6 +93,7 @@ pub use conv_transpose2d::ConvTranspose2d;
 pub use conv2d::Conv2d;
 pub use conv2d_weight::Conv2dWeight;
 pub use cross_entropy::CrossEntropy;
+pub use cross_entropy_backward::CrossEntropyBackward;
 pub use custom::{Composite, Custom, Parameters};
 pub use custom_kernel::{CustomKernel, KernelLanguage};
 pub use eig::Eig;
@@ -101,6 +105,7 @@ pub use flip::Flip;
 pub use foreach::Foreach;
 pub use foreach_reduce::ForeachReduce;
 pub use full::Full;
+pub use fused_layer_norm::FusedLayerNorm;
 pub use fused_linear::{Epilogue, FusedLinear, Prologue};
 pub use gather::Gather;
 pub use geqrf::Geqrf;
@@ -116,6 +121,7 @@ pub use lu::Lu;
 pub use lu_pivots_to_permutation::LuPivotsToPermutation;
 pub use matmul::Matmul;
 pub use matrix_exp::MatrixExp;
+pub use norm_backward::NormBackward;
 pub use pad::Pad;
 pub use permute::Permute;
 pub use pool2d::{Pool2d, PoolKind};
@@ -148,6 +154,9 @@ pub const RULES: &[Rule] = &[
     cached_attention::cached_attention,
     fused_linear::fused_linear,
     add_rms_norm::add_rms_norm,
+    concat::sum_of_parts,
+    fused_layer_norm::fused_layer_norm,
+    norm_backward::norm_backward,
     foreach::foreach,
     foreach_reduce::foreach_reduce,
 ];

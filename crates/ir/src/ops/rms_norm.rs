@@ -1,6 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
 
@@ -60,6 +61,18 @@ impl OpDef for RmsNorm {
             y = g.mul(y, weight)?;
         }
         Ok(smallvec![g.cast(y, out.dtype)?])
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let backward = NormBackward {
+            dims: 1,
+            eps: self.eps,
+            is_centred: false,
+            has_weight: node.inputs.len() > 1,
+            adds: false,
+            also: None,
+        };
+        backward.of(g, node)
     }
 }
 

@@ -15,6 +15,7 @@ mod conv2d;
 mod conv2d_weight;
 mod conv_transpose2d;
 mod cross_entropy;
+mod cross_entropy_backward;
 mod embedding;
 #[cfg(feature = "fft")]
 mod fft;
@@ -32,6 +33,7 @@ mod linalg;
 mod linear;
 mod lu_pivots_to_permutation;
 mod matmul;
+mod norm_backward;
 mod pad;
 mod pool2d;
 mod random;
@@ -93,6 +95,7 @@ fn families() -> Vec<(Option<&'static str>, Vec<KernelEntry<Launch>>)> {
                 conv2d_weight::KERNEL,
                 conv_transpose2d::KERNEL,
                 cross_entropy::KERNEL,
+                cross_entropy_backward::KERNEL,
                 scan::KERNEL,
                 embedding::KERNEL,
                 flip::KERNEL,
@@ -106,6 +109,7 @@ fn families() -> Vec<(Option<&'static str>, Vec<KernelEntry<Launch>>)> {
                 host::KERNEL,
                 lu_pivots_to_permutation::KERNEL,
                 matmul::KERNEL,
+                norm_backward::KERNEL,
                 pad::KERNEL,
                 pool2d::KERNEL,
                 random::KERNEL,

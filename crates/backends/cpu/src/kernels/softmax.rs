@@ -45,9 +45,9 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
 
 /// The softmax of a line. One that sees nothing at all (a mask of −∞) becomes NaN, as by
 /// definition.
-struct Line<'a, T> {
-    x: &'a [T],
-    y: &'a mut [T],
+pub(super) struct Line<'a, T> {
+    pub(super) x: &'a [T],
+    pub(super) y: &'a mut [T],
 }
 
 impl<T: Real> Kernel for Line<'_, T> {

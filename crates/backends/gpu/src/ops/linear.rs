@@ -16,16 +16,20 @@ const fn entry(accepts: fn(&Signature) -> bool, launch: GpuKernel) -> KernelEntr
     }
 }
 
-pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 5] = [
+/// By the driver's library, which reads operands of one dtype as they are, or by a kernel of ours.
+const ON_TENSOR_CORES: GpuKernel = GpuKernel {
+    emit: |step, emitter| product(step).emit_on_tensor_cores(emitter),
+    suits: cuda::has_warpgroups,
+};
+
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 6] = [
     fused_linear::few(OpKind::Linear),
-    fused_linear::many(OpKind::Linear),
     entry(
-        is_dense,
-        GpuKernel {
-            emit: |step, emitter| product(step).emit_on_tensor_cores(emitter),
-            suits: cuda::has_warpgroups,
-        },
+        |s| is_dense(s) && s.inputs[0].dtype == s.inputs[1].dtype,
+        ON_TENSOR_CORES,
     ),
+    fused_linear::many(OpKind::Linear),
+    entry(is_dense, ON_TENSOR_CORES),
     entry(
         |s| s.inputs[1].dtype.is_block(),
         GpuKernel::everywhere(quantized::emit),

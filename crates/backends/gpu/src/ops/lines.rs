@@ -1,7 +1,7 @@
 //! Lines of elements, and how groups share them: the Rust side of `lines.h`.
 
 use rustorch_ir::Layout;
-use rustorch_runtime::Step;
+use rustorch_runtime::{Place, Step};
 
 use super::views::{Memory, PARTS, WIDEST, nearest, split, walk};
 use crate::driver::Limits;
@@ -169,6 +169,84 @@ impl Tile {
         kernel.word("team", self.team);
         kernel.word("line_step", line_step);
         kernel.word("member_step", member_step);
+    }
+}
+
+/// Rows without gaps that teams hold in registers, see `rows.h`.
+pub(super) struct Rows {
+    pub(super) tile: Tile,
+    /// Elements of a lane.
+    held: usize,
+    /// How many of them are neighbours.
+    vector: usize,
+}
+
+impl Rows {
+    /// Elements of a row that a group of any device can hold.
+    pub(super) const LONGEST: usize = 8192;
+
+    /// Work-items of a group, where a row does not need more.
+    const GROUP: usize = 128;
+
+    /// Elements that a lane holds, where there may be more lanes.
+    const HELD: usize = 24;
+
+    /// For rows of `len` elements in all of these places.
+    pub(super) fn new(limits: &Limits, len: usize, places: &[&Place]) -> Self {
+        let size = |place: &&Place| place.ty.dtype.size().unwrap_or(1);
+        let widest = places.iter().map(size).max().unwrap_or(1);
+        let vector = WIDEST / widest;
+        // Vectors of the other dtypes are of 8 bytes at least.
+        let fits = |place: &&Place| {
+            let bytes = vector * size(place);
+            PARTS.contains(&place.ty.dtype)
+                && bytes >= WIDEST / 2
+                && place.layout.offset.is_multiple_of(vector)
+        };
+        let fits = vector > 1 && len.is_multiple_of(vector) && places.iter().all(fits);
+        let vector = if fits { vector } else { 1 };
+        let vectors = len.div_ceil(vector).max(1);
+        let most = match limits.is_processor {
+            true => 1,
+            false => 1 << limits.max_group.clamp(1, GROUP).ilog2(),
+        };
+        let held = |team: usize| vectors.div_ceil(team) * vector;
+        let mut team = most.min(NEIGHBOURS).min(vectors.next_power_of_two());
+        while team < most && held(team) > Self::HELD {
+            team *= 2;
+        }
+        let group = most.min(Self::GROUP.max(team));
+        Self {
+            tile: Tile {
+                lines: group / team,
+                team,
+                is_across: false,
+                enough: limits.compute_units.saturating_mul(GROUPS_OF_UNIT),
+            },
+            held: held(team),
+            vector,
+        }
+    }
+
+    /// Rows that each group goes through, so that there are no more groups than keep the device busy.
+    pub(super) fn each(&self, count: usize) -> usize {
+        let rows = count.div_ceil(self.tile.enough.max(1)).max(1);
+        rows.next_multiple_of(self.tile.lines)
+    }
+
+    /// The parameters that `lines.h` and `rows.h` ask for.
+    pub(super) fn declare(&self, kernel: &mut Kernel) {
+        self.tile.declare(kernel);
+        kernel.define("HELD", self.held);
+        kernel.define("VECTOR", self.vector);
+    }
+
+    /// The macro `name` for a place's dtype, and how many words its vectors are.
+    pub(super) fn define(&self, kernel: &mut Kernel, name: &str, place: &Place) {
+        let dtype = place.ty.dtype;
+        kernel.define_dtype(name, dtype);
+        let words = self.vector * dtype.size().unwrap_or(1) / size_of::<u32>();
+        kernel.define(&format!("{name}_WORDS"), words);
     }
 }
 

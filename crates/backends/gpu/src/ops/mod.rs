@@ -20,6 +20,7 @@ mod fft;
 mod flip;
 mod foreach;
 mod functions;
+mod fused_layer_norm;
 pub(crate) mod fused_linear;
 mod gather;
 mod group_norm;
@@ -28,6 +29,7 @@ mod layer_norm;
 mod linear;
 mod lines;
 mod matmul;
+mod norm_backward;
 mod pad;
 pub(crate) mod pointwise;
 mod pool2d;
@@ -68,15 +70,16 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         concat::KERNEL,
         conv_transpose2d::KERNEL,
         scan::KERNEL,
-        cross_entropy::KERNEL,
         custom::KERNEL,
         embedding::KERNEL,
         fft::KERNEL,
         flip::KERNEL,
+        fused_layer_norm::KERNEL,
         gather::KERNEL,
         group_norm::KERNEL,
         index_select::KERNEL,
         layer_norm::KERNEL,
+        norm_backward::KERNEL,
         pad::KERNEL,
         pool2d::KERNEL,
         random::KERNEL,
@@ -94,6 +97,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
     kernels.extend(attention::KERNELS);
     kernels.extend(conv2d::KERNELS);
     kernels.extend(foreach::KERNELS);
+    kernels.extend(cross_entropy::KERNELS);
     kernels.extend(fused_linear::KERNELS);
     kernels.extend(linear::KERNELS);
     kernels.extend(matmul::KERNELS);

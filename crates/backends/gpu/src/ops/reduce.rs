@@ -247,7 +247,7 @@ pub(super) struct Lines<'a> {
 impl Lines<'_> {
     /// Writes each line's result to `y`, which lies without gaps, by way of the epilogue of the step
     /// that has one.
-    fn reduce(
+    pub(super) fn reduce(
         &self,
         combination: &Combination,
         y: Memory,

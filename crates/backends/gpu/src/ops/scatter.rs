@@ -44,7 +44,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Scatter(op) = &step.last().op else {
         return;
     };
-    let (lines, along) = split(&step.inputs[1].layout, op.dim);
+    let (lines, along) = split(&distinct(&step.inputs[1], op.dim).layout, op.dim);
     if along.elements() <= FEW_PICKS {
         by_places(step, op, emitter);
     } else if let Some(chains) = Chains::of(step, op, emitter) {
@@ -159,24 +159,37 @@ fn by_tiles(step: &Step, op: &Scatter, sorted: &Sorted, emitter: &mut Emitter) {
     emitter.launch(kernel.groups(groups, size.div_ceil(segment.max(1)), 1));
 }
 
-/// The order of each line of the index by what it picks; what comes first stays first.
-fn sorted(step: &Step, op: &Scatter, emitter: &mut Emitter) -> Memory<'static> {
-    let index = &step.inputs[1];
+/// An index without the lines that are others once more.
+fn distinct(index: &Place, dim: usize) -> Place {
+    let mut place = index.clone();
+    for d in (0..index.layout.rank()).filter(|&d| d != dim) {
+        if index.layout.strides[d] == 0 && index.layout.shape[d] > 1 {
+            place.layout.shape.to_mut()[d] = 1;
+            place.ty.shape.to_mut()[d] = 1;
+        }
+    }
+    place
+}
+
+/// The order of each line of the index by what it picks; what comes first stays first. Lines that are the same have one
+/// order.
+fn sorted(step: &Step, op: &Scatter, emitter: &mut Emitter) -> (Memory<'static>, Layout) {
+    let index = distinct(&step.inputs[1], op.dim);
     let view = Layout::contiguous(&index.ty.shape);
     let bytes = DType::U32.size().unwrap_or(0) * view.elements();
     let order = Memory::Scratch(DType::U32, emitter.scratch(bytes));
     let best = Best {
-        x: index,
+        x: &index,
         dim: op.dim,
         largest: false,
     };
     best.find(order, None, &view, emitter);
-    order
+    (order, view.broadcast_to(&step.inputs[1].ty.shape))
 }
 
 /// Each line of the index is gone through in order, by one work-item or, where it is sorted, by
 /// one for each place.
-fn by_lines(step: &Step, op: &Scatter, order: Option<Memory>, emitter: &mut Emitter) {
+fn by_lines(step: &Step, op: &Scatter, order: Option<(Memory, Layout)>, emitter: &mut Emitter) {
     copy(&step.inputs[0], step.output(), emitter);
     let index = &step.inputs[1].layout;
     let whole = Layout {
@@ -186,27 +199,30 @@ fn by_lines(step: &Step, op: &Scatter, order: Option<Memory>, emitter: &mut Emit
     let (y_lines, y_along) = split(&whole, op.dim);
     let (index_lines, _) = split(index, op.dim);
     let (source_lines, _) = split(&step.inputs[2].layout, op.dim);
-    let (order_lines, order_along) = split(&Layout::contiguous(&index.shape), op.dim);
+    let mut views = vec![
+        ("y", &y_lines),
+        ("index", &index_lines),
+        ("source", &source_lines),
+    ];
+    let order_lines;
     let mut kernel = match order {
         None => {
             let text = include_str!("../../kernels/scatter_lines.c");
             for_each("scatter_lines", text, index_lines.elements())
         }
-        Some(order) => {
+        Some((order, view)) => {
             let text = include_str!("../../kernels/scatter_sorted.c");
             let mut kernel = for_each("scatter_sorted", text, index.elements());
             order.read(&mut kernel, "order");
-            kernel.word("order_step", order_along.strides[0]);
+            let (lines, along) = split(&view, op.dim);
+            kernel.word("order_step", along.strides[0]);
+            kernel.define("IS_ACROSS", u8::from(is_across(&y_lines, &y_along)));
+            order_lines = lines;
+            views.push(("order", &order_lines));
             kernel
         }
     };
     declare(step, op, &mut kernel, emitter);
-    let views = [
-        ("y", &y_lines),
-        ("index", &index_lines),
-        ("source", &source_lines),
-        ("order", &order_lines),
-    ];
     walk(&mut kernel, "lines", &views);
     kernel.word("y_step", y_along.strides[0]);
     emitter.launch(kernel);

@@ -1,0 +1,209 @@
+use smallvec::{SmallVec, smallvec};
+
+use super::*;
+use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::fusion::{Finder, Match};
+use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};
+
+/// A [`LayerNorm`] with the residual before it and a conversion behind it.
+///
+/// Operands: `x`, floating point; if it `adds`, what is added to it, of its shape and any floating-point dtype; optionally
+/// the norm's `weight`, then its `bias`. Results: the sum, of `x`'s type, if there is one; the norm of it, in `dtype`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FusedLayerNorm {
+    /// The norm.
+    pub norm: LayerNorm,
+    /// Is something added before?
+    pub adds: bool,
+    /// Is that of another dtype than `x`?
+    pub converts: bool,
+    /// The norm's dtype, floating point, if that is another one than `x`'s.
+    pub dtype: Option<DType>,
+}
+
+impl FusedLayerNorm {
+    /// The number of operands before those of the norm.
+    fn before(&self) -> usize {
+        usize::from(self.adds)
+    }
+}
+
+impl OpDef for FusedLayerNorm {
+    fn op_type(&self) -> Option<OpType> {
+        Some(OpType::Normalization)
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<ResultTypes, OpError> {
+        let expected = "x, what is added to it, and weights";
+        let fits = inputs.len() > self.before();
+        require(Self::NAME, fits, expected, inputs.len())?;
+        let x = inputs[0];
+        if self.adds {
+            let other = inputs[1];
+            require_float(Self::NAME, other)?;
+            let expected = format_args!("a residual {}", x.shape);
+            let fits = other.shape == x.shape && self.converts == (other.dtype != x.dtype);
+            require(Self::NAME, fits, expected, other)?;
+        }
+        let of_norm = [&[x], &inputs[1 + self.before()..]].concat();
+        let normed = self.norm.infer(&of_norm).map_err(|e| OpError {
+            op: Self::NAME,
+            ..e
+        })?;
+        let dtype = self.dtype.unwrap_or(x.dtype);
+        require(Self::NAME, dtype.is_float(), "a float dtype", dtype)?;
+        let normed = TensorType::new(normed[0].shape.clone(), dtype);
+        Ok(match self.adds {
+            true => smallvec![x.clone(), normed],
+            false => smallvec![normed],
+        })
+    }
+
+    fn is_composite(&self) -> bool {
+        true
+    }
+
+    fn replaces(&self) -> Vec<OpKind> {
+        let parts = [
+            self.converts.then_some(OpKind::Cast),
+            self.adds.then_some(OpKind::Binary),
+            Some(OpKind::LayerNorm),
+            self.dtype.map(|_| OpKind::Cast),
+        ];
+        parts.into_iter().flatten().collect()
+    }
+
+    fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
+        let mut x = inputs[0];
+        if self.adds {
+            let other = g.cast(inputs[1], g.ty(x).dtype)?;
+            x = g.add(x, other)?;
+        }
+        let of_norm = [&[x], &inputs[1 + self.before()..]].concat();
+        let mut normed = g.push(self.norm.clone(), &of_norm)?;
+        if let Some(dtype) = self.dtype {
+            normed = g.cast(normed, dtype)?;
+        }
+        Ok(match self.adds {
+            true => smallvec![x, normed],
+            false => smallvec![normed],
+        })
+    }
+}
+
+/// A layer norm, with the sum that it is of and the only conversion of it, if there are.
+pub(crate) fn fused_layer_norm(f: &Finder, at: usize) -> Vec<Match> {
+    let Op::LayerNorm(norm) = f.op(at) else {
+        return Vec::new();
+    };
+    let x = f.operands(at)[0];
+    let sum = || {
+        let by = f.producer(x)?;
+        let is_sum = matches!(f.op(by), Op::Binary(op) if op.op == BinaryOp::Add);
+        let &[a, b] = f.operands(by) else {
+            return None;
+        };
+        let fits = is_sum && a != b && f.ty(a) == f.ty(x) && f.ty(b) == f.ty(x);
+        fits.then_some((by, [a, b]))
+    };
+    let cast = || {
+        let reader = f.only_reader(f.result(at))?;
+        let dtype = f.ty(f.result(reader)).dtype;
+        (matches!(f.op(reader), Op::Cast(_)) && dtype.is_float()).then_some(reader)
+    };
+    // What is added may be converted first, by a node that nobody else needs.
+    let converted = |v: ValueId| {
+        let by = f.producer(v)?;
+        let from = f.operands(by).first().copied()?;
+        let fits = matches!(f.op(by), Op::Cast(_))
+            && f.only_reader(v).is_some()
+            && f.ty(from).dtype.is_float();
+        fits.then_some((by, from))
+    };
+    let (sum, cast) = (sum(), cast());
+    let found = |sum: Option<(usize, [ValueId; 2])>| {
+        let mut nodes: SmallVec<[usize; 8]> = smallvec![];
+        let mut inputs: SmallVec<[ValueId; 8]> = smallvec![x];
+        let mut results: SmallVec<[ValueId; 4]> = smallvec![];
+        if let Some((by, [a, b])) = sum {
+            let (kept, added) = match (converted(b), converted(a)) {
+                (Some(added), _) => (a, Some(added)),
+                (None, Some(added)) => (b, Some(added)),
+                (None, None) => (a, None),
+            };
+            let other = match added {
+                Some((cast, from)) => {
+                    nodes.push(cast);
+                    from
+                }
+                None => b,
+            };
+            inputs = smallvec![kept, other];
+            nodes.push(by);
+            results.push(x);
+        }
+        inputs.extend_from_slice(&f.operands(at)[1..]);
+        nodes.push(at);
+        nodes.extend(cast);
+        let last = cast.map_or(f.result(at), |cast| f.result(cast));
+        results.push(last);
+        let op = FusedLayerNorm {
+            norm: norm.clone(),
+            adds: sum.is_some(),
+            converts: inputs
+                .get(1)
+                .is_some_and(|&v| sum.is_some() && f.ty(v).dtype != f.ty(x).dtype),
+            dtype: cast.map(|_| f.ty(last).dtype),
+        };
+        Match {
+            op: op.into(),
+            inputs,
+            nodes,
+            results,
+        }
+    };
+    let with_sum = sum.map(|sum| found(Some(sum)));
+    let alone = cast.map(|_| found(None));
+    with_sum.into_iter().chain(alone).collect()
+}
+
+impl Named for FusedLayerNorm {
+    const NAME: &'static str = "fused_layer_norm";
+
+    fn cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for dtype in DType::FLOATS {
+            for (adds, other, result) in [
+                (true, dtype, dtype),
+                (true, DType::BF16, DType::BF16),
+                (true, dtype, DType::F16),
+                (false, dtype, DType::BF16),
+            ] {
+                let mut push = |shape: &[usize], dims: usize, weights: usize, arrange| {
+                    let eps = 1e-5.into();
+                    let op = Self {
+                        norm: LayerNorm { dims, eps },
+                        adds,
+                        converts: adds && other != dtype,
+                        dtype: (result != dtype).then_some(result),
+                    };
+                    let mut operands = vec![Operand::new(shape, dtype).arrange(arrange)];
+                    operands.extend(adds.then(|| Operand::new(shape, other).arrange(arrange)));
+                    let weight = Operand::new(&shape[shape.len() - dims..], dtype);
+                    operands.extend(vec![weight; weights]);
+                    cases.push(Case::new(op, operands));
+                };
+                for arrange in ARRANGEMENTS {
+                    push(&[2, 3, 4, 37], 1, 2, arrange);
+                }
+                let contiguous = ARRANGEMENTS[0];
+                push(&[3, 64], 1, 0, contiguous);
+                push(&[9, 768], 1, 2, contiguous);
+                push(&[3, 4, 16], 2, 1, contiguous);
+                push(&[2, 9000], 1, 2, contiguous);
+                push(&[0, 8], 1, 2, contiguous);
+            }
+        }
+        cases
+    }
+}
