@@ -1,4 +1,4 @@
-//! Benchmarks of operations on every device: elementwise operations, products of matrices, convolutions, pooling,
+//! Benchmarks of operations on every device, and of training. Operations are elementwise operations, products of matrices, convolutions, pooling,
 //! copies between the host and the device, and products that the f32 hybrid places.
 //!
 //! [`CASES`] is the one list of them. `rustorch-cli bench --ops` and `cargo bench --workspace --bench devices` measure
@@ -15,11 +15,18 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`RECIPES`] are trainings, of which `rustorch-cli bench --train` measures steps.
+
+// What `#[derive(Module)]` writes names this crate as users do.
+extern crate rustorch_nn as rustorch;
 
 mod case;
 mod cases;
 mod measure;
+mod training;
 
 pub use case::Case;
 pub use cases::*;
 pub use measure::{Bench, Measured, Prepared};
+pub use training::{Launch, RECIPES, Recipe, Trained};

@@ -37,7 +37,7 @@ pub(crate) enum Command {
     /// How well a model predicts a text, measured as llama.cpp does
     Perplexity(perplexity::Options),
     /// Measure speed, of a file or of a well-known shape with random weights
-    Bench(bench::Options),
+    Bench(Box<bench::Options>),
     /// Train a language model on texts, and write it as a GGUF file
     Train(Box<train::Options>),
     /// Write a smaller file of a model

@@ -350,6 +350,33 @@ pub(crate) fn bench_measures_operations() {
     );
 }
 
+pub(crate) fn bench_measures_steps_of_training() {
+    let args =
+        "bench --train resnet-18,gpt2-20m --batch 1 --length 32 --steps 1 --hottest 3 -b cpu";
+    let args: Vec<&str> = args.split(' ').collect();
+    let printed = run([&args[..], &["-o", "json"]].concat()).ok();
+    let json: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    for (row, unit, each) in [(0, "images", 1.0), (1, "tokens", 32.0)] {
+        let row = &json["measured"][row];
+        let figure = |name: &str| row[name].as_f64().unwrap();
+        assert_eq!(row["unit"], unit);
+        let per_second = figure("per_second");
+        assert!((per_second * figure("seconds") / each - 1.0).abs() < 1e-9);
+        // Parameters, their gradients and the two moments.
+        assert!(figure("peak_bytes") > 16.0 * figure("parameters"));
+        let losses = row["losses"].as_array().unwrap();
+        let losses: Vec<f64> = losses.iter().map(|l| l.as_f64().unwrap()).collect();
+        assert!(losses[2] < losses[0], "{losses:?}");
+        let launches = row["launches"].as_array().unwrap();
+        assert!(launches.iter().any(|l| l["flops"].as_f64().unwrap() > 0.0));
+    }
+    let unknown = run(["bench", "--train", "gpt5"]).error(2);
+    assert!(
+        unknown.contains("gpt5") && unknown.contains("resnet-50"),
+        "{unknown}"
+    );
+}
+
 pub(crate) fn bench_makes_models_of_known_shapes() {
     let table = run([
         "bench",

@@ -85,6 +85,7 @@ fn main() -> ExitCode {
             commands::explain_places_every_operation,
             commands::bench_rows_have_the_fields_of_llama_bench,
             commands::bench_makes_models_of_known_shapes,
+            commands::bench_measures_steps_of_training,
             commands::bench_measures_operations,
             forms::a_text_is_json_of_its_schema,
             forms::a_text_is_of_its_grammar,

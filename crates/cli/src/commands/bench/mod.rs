@@ -1,4 +1,4 @@
-//! `bench`: how fast a model is, by llama-bench's methods, or operations are.
+//! `bench`: how fast a model is, by llama-bench's methods, or operations or training are.
 
 mod bandwidth;
 pub(crate) mod kernels;
@@ -6,6 +6,7 @@ pub(crate) mod limits;
 pub(crate) mod measure;
 pub(crate) mod ops;
 mod report;
+mod train;
 
 use std::io;
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use crate::output::note;
 use crate::progress;
 use limits::Limits;
 use measure::Test;
+use train::{TrainArgs, Trainings};
 
 const METHOD: &str = "\
 Prompts (pp) and generation (tg) are measured apart, each after a run to warm up: prompts of random
@@ -36,7 +38,9 @@ multiplications and additions of the prompt's products and attention, of those o
 of bf16 matrices on the same device. Where layers are split between devices, each counts with the
 layers that it holds; where operations are, the fastest device counts for all. With --ops operations are
 measured, each on every device by itself: the median time of runs that follow each other, the bytes of
-operands and results and the multiplications and additions of products in a second.";
+operands and results and the multiplications and additions of products in a second. With --train steps
+of training are, of random weights by random samples: forward, backward, clipping and AdamW as one
+program, after five steps to warm up.";
 
 #[derive(Debug, Args)]
 #[command(after_help = METHOD)]
@@ -101,6 +105,9 @@ pub(crate) struct Options {
     #[arg(long, requires = "ops", hide = true)]
     on_request: bool,
 
+    #[command(flatten)]
+    train: TrainArgs,
+
     /// How often each is measured
     #[arg(short, long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -124,6 +131,9 @@ pub(super) fn run(options: &Options) -> Result<()> {
             true => benches.answer(),
             false => benches.run(options.output),
         };
+    }
+    if !options.train.recipes.is_empty() {
+        return Trainings::measure(&options.train, &options.devices)?.write(options.output);
     }
     if let (Some(preset), Some(path)) = (options.preset, &options.save) {
         let spinner = progress::spinner("making the model");

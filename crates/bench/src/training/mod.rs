@@ -1,0 +1,248 @@
+//! Steps of training as programs: how many samples a second, and what of a step takes how long.
+
+mod gpt2;
+mod launches;
+mod resnet;
+
+use std::time::Instant;
+
+use rustorch::nn::Module;
+use rustorch::optim::{AdamW, AdamWOptions};
+use rustorch::train::TrainStep;
+use rustorch_ir::DType;
+use rustorch_tensor::amp::autocast;
+use rustorch_tensor::{RusTorchResult, Tensor, manual_seed, runtime};
+use serde::Serialize;
+
+use gpt2::Gpt2;
+pub use launches::Launch;
+use launches::Launches;
+use resnet::ResNet;
+
+/// Steps before those that are measured: the first two have programs of their own, and devices record theirs next.
+const WARM_UP: usize = 5;
+/// Steps whose losses are told.
+const TOLD: usize = 3;
+/// Steps whose launches are looked at: as many as a device that makes them at once makes launch by launch first.
+const WATCHED: usize = 2;
+
+/// What is trained, on random samples.
+#[derive(Clone, Copy, Debug)]
+enum Network {
+    /// Layers, width, tokens that there are.
+    Gpt2 {
+        layers: usize,
+        width: usize,
+        vocabulary: usize,
+    },
+    /// Blocks of each stage, and whether they are bottlenecks.
+    ResNet {
+        blocks: [usize; 4],
+        is_deep: bool,
+        classes: usize,
+    },
+}
+
+/// A training to be measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Recipe {
+    /// What it is called.
+    pub name: &'static str,
+    network: Network,
+    /// Samples of a step.
+    pub batch: usize,
+    /// Tokens of a sample, or the side of a square picture.
+    pub length: usize,
+    /// What products are computed in: `f32`, or `bf16` and `f16` by autocast.
+    pub precision: DType,
+}
+
+const fn gpt2(name: &'static str, layers: usize, width: usize) -> Recipe {
+    Recipe {
+        name,
+        network: Network::Gpt2 {
+            layers,
+            width,
+            // GPT-2's 50257, and as many as make a multiple of 128.
+            vocabulary: 50304,
+        },
+        batch: 8,
+        length: 1024,
+        precision: DType::BF16,
+    }
+}
+
+/// All recipes.
+pub const RECIPES: [Recipe; 5] = [
+    gpt2("gpt2-124m", 12, 768),
+    gpt2("gpt2-1.5b", 48, 1600),
+    Recipe {
+        name: "gpt2-20m",
+        network: Network::Gpt2 {
+            layers: 6,
+            width: 384,
+            vocabulary: 24576,
+        },
+        batch: 4,
+        length: 256,
+        precision: DType::F32,
+    },
+    Recipe {
+        name: "resnet-50",
+        network: Network::ResNet {
+            blocks: [3, 4, 6, 3],
+            is_deep: true,
+            classes: 1000,
+        },
+        batch: 256,
+        length: 224,
+        precision: DType::BF16,
+    },
+    Recipe {
+        name: "resnet-18",
+        network: Network::ResNet {
+            blocks: [2; 4],
+            is_deep: false,
+            classes: 1000,
+        },
+        batch: 8,
+        length: 64,
+        precision: DType::F32,
+    },
+];
+
+/// What a training took.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Trained {
+    /// The recipe.
+    pub name: &'static str,
+    /// Samples of a step.
+    pub batch: usize,
+    /// Tokens of a sample, or the side of a square picture.
+    pub length: usize,
+    /// What products were computed in.
+    pub precision: String,
+    /// Numbers of all parameters.
+    pub parameters: usize,
+    /// The time of the first steps, with planning and compiling.
+    pub first_seconds: f64,
+    /// The time of each step after these.
+    pub seconds: f64,
+    /// What is counted: `tokens` or `images`.
+    pub unit: &'static str,
+    /// How many of them there were in a second.
+    pub per_second: f64,
+    /// Bytes that a step takes at its peak: parameters, states, and what it works in.
+    pub peak_bytes: u64,
+    /// Losses of the first steps.
+    pub losses: Vec<f64>,
+    /// Launches of a step, what takes longest first; empty where they were not looked at
+    pub launches: Vec<Launch>,
+}
+
+impl Recipe {
+    /// The recipe of a name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        RECIPES.iter().find(|recipe| recipe.name == name)
+    }
+
+    /// Makes so many steps and measures them, on the current thread's runtime: AdamW, and gradients whose norm is
+    /// clipped. `watches` has a few more steps looked at launch by launch.
+    ///
+    /// # Errors
+    /// The device cannot do it, or has too little memory.
+    pub fn measure(&self, steps: usize, watches: bool) -> RusTorchResult<Trained> {
+        manual_seed(0);
+        let (batch, length) = (self.batch, self.length);
+        match self.network {
+            Network::Gpt2 {
+                layers,
+                width,
+                vocabulary,
+            } => {
+                let tokens =
+                    Tensor::randint(0, vocabulary as i64, [batch, length + 1], DType::I64)?;
+                let model = Gpt2::new(layers, width, vocabulary, length)?;
+                let loss = |model: &Gpt2, batch: &[Tensor]| model.loss(&batch[0]);
+                self.train(model, loss, &[tokens], steps, watches)
+            }
+            Network::ResNet {
+                blocks,
+                is_deep,
+                classes,
+            } => {
+                let images = Tensor::randn([batch, 3, length, length], DType::F32)?;
+                let labels = Tensor::randint(0, classes as i64, [batch], DType::I64)?;
+                let model = ResNet::new(blocks, is_deep, classes)?;
+                let loss = |model: &ResNet, batch: &[Tensor]| model.loss(&batch[0], &batch[1]);
+                self.train(model, loss, &[images, labels], steps, watches)
+            }
+        }
+    }
+
+    fn train<M: Module>(
+        &self,
+        model: M,
+        loss: impl Fn(&M, &[Tensor]) -> RusTorchResult<Tensor> + Send + Sync + 'static,
+        samples: &[Tensor],
+        steps: usize,
+        watches: bool,
+    ) -> RusTorchResult<Trained> {
+        let precision = self.precision;
+        let parameters = model.parameters().iter().map(Tensor::numel).sum();
+        let options = AdamWOptions::default().lr(3e-4).betas((0.9, 0.95));
+        let adam = AdamW::new(model.named_parameters(), options.weight_decay(0.1))?;
+        let mut train = TrainStep::new(model, adam, move |model: &M, batch| match precision {
+            DType::F32 => loss(model, batch),
+            half => autocast(half, || loss(model, batch)),
+        })
+        .clip_grad_norm(1.0, 2.0)?
+        .with_checked_values();
+        let samples: Vec<&Tensor> = samples.iter().collect();
+
+        let start = Instant::now();
+        let mut losses = Vec::with_capacity(TOLD);
+        for step in 0..WARM_UP {
+            let loss = train.step(&samples)?.item()?;
+            if step < TOLD {
+                losses.push(loss);
+            }
+        }
+        let first_seconds = start.elapsed().as_secs_f64();
+        let steps = steps.max(1);
+        let start = Instant::now();
+        for _ in 1..steps {
+            train.step(&samples)?;
+        }
+        train.step(&samples)?.item()?;
+        let seconds = start.elapsed().as_secs_f64() / steps as f64;
+
+        let peak_bytes = train.memory(&samples)?.peak() as u64;
+        let mut launches = Vec::new();
+        if watches {
+            let watched = Launches::watch(&runtime());
+            for _ in 0..WATCHED {
+                train.step(&samples)?.item()?;
+            }
+            launches = watched.of_each(WATCHED);
+        }
+        let (unit, each) = match self.network {
+            Network::Gpt2 { .. } => ("tokens", self.length),
+            Network::ResNet { .. } => ("images", 1),
+        };
+        Ok(Trained {
+            name: self.name,
+            batch: self.batch,
+            length: self.length,
+            precision: precision.to_string(),
+            parameters,
+            first_seconds,
+            seconds,
+            unit,
+            per_second: (self.batch * each) as f64 / seconds,
+            peak_bytes,
+            losses,
+            launches,
+        })
+    }
+}
