@@ -291,6 +291,7 @@ ops! {
     index_select::IndexSelect, gather::Gather, scatter::Scatter,
     // Linear algebra
     matmul::Matmul, linear::Linear, embedding::Embedding, rope::Rope, attention::Attention,
+    attention_backward::AttentionBackward,
     // Factorisations
     cholesky::Cholesky, ldl::Ldl, ldl_solve::LdlSolve, lu::Lu, lu_pivots_to_permutation::LuPivotsToPermutation, qr::Qr, svd::Svd, eigh::Eigh, eig::Eig, geqrf::Geqrf,
     householder_product::HouseholderProduct, solve_triangular::SolveTriangular,

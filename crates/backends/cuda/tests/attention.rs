@@ -1,4 +1,4 @@
-//! Attention of the widths that language models have: by itself, and in a layer that turns
+//! Attention of the widths that language models have: by itself, with its gradients, and in a layer that turns
 //! queries and keys by their positions and writes keys and values to a cache.
 
 mod common;
@@ -7,8 +7,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use common::{Gpus, run};
-use rustorch_ir::ops::{Attention, Linear, RmsNorm, Rope, RopeLayout, RopeScaling, UpdateSlice};
-use rustorch_ir::{DType, Graph, TensorType, ValueId};
+use rustorch_ir::autodiff::backward;
+use rustorch_ir::ops::{
+    Attention, Concat, Linear, RmsNorm, Rope, RopeLayout, RopeScaling, UpdateSlice,
+};
+use rustorch_ir::{DType, Graph, Node, OpKind, TensorType, ValueId};
 use rustorch_runtime::{Backend, Executable, HostBuffer, Routing, Runtime, Storage};
 use rustorch_testing::tests;
 
@@ -133,6 +136,78 @@ fn attention_of_models_equals_that_of_the_cpu(gpus: &Gpus) {
     }
 }
 
+/// The gradients of queries, keys and values, one after the other, of causal attention among `t`
+/// tokens, whose heads lie as models have them, or of all of them to `s` keys.
+fn gradients(t: usize, s: usize, d: usize, causal: bool, dtype: DType) -> Graph {
+    let kv_heads = HEADS / 2;
+    let mut g = Graph::new();
+    let shapes = [(HEADS, t), (kv_heads, s), (kv_heads, s), (HEADS, t)];
+    let given = shapes.map(|(heads, rows)| {
+        let ty = TensorType::new([rows, heads, d], DType::F32);
+        g.input(ty).unwrap()
+    });
+    let operands = given.map(|x| {
+        let x = g.cast(x, dtype).unwrap();
+        g.permute(x, &[1, 0, 2]).unwrap()
+    });
+    let [q, k, v, d_y] = operands;
+    let first = g.nodes().len();
+    let op = Attention {
+        causal,
+        past: false,
+        log_sum_exp: true,
+        ..attention(d)
+    };
+    let y = g.push(op, &[q, k, v]).unwrap();
+    let nodes = first..g.nodes().len();
+    let found = backward(&mut g, nodes, &[(y, d_y)], &[q, k, v]).unwrap();
+    let is_backward = |node: &Node| node.op.kind() == OpKind::AttentionBackward;
+    assert_eq!(g.nodes().iter().filter(|node| is_backward(node)).count(), 1);
+    let flat = found.into_iter().map(|x| {
+        let x = x.unwrap();
+        let x = g.reshape(x, [g.ty(x).shape.elements()]).unwrap();
+        g.cast(x, DType::F32).unwrap()
+    });
+    let flat: Vec<ValueId> = flat.collect();
+    let all = g.push(Concat { dim: 0 }, &flat).unwrap();
+    g.output(all);
+    g
+}
+
+fn gradients_of_attention_equal_those_of_the_cpu(gpus: &Gpus) {
+    for gpu in gpus {
+        for dtype in [DType::F16, DType::BF16] {
+            for (t, s, d, causal) in [
+                (1, 1, 64, true),
+                (300, 300, 64, true),
+                (130, 70, 64, true),
+                (70, 333, 64, true),
+                (77, 301, 64, false),
+                (256, 256, 128, true),
+                (200, 333, 128, false),
+            ] {
+                let graph = gradients(t, s, d, causal, dtype);
+                let inputs = [
+                    floats(t * HEADS * d, 1),
+                    floats(s * HEADS / 2 * d, 2),
+                    floats(s * HEADS / 2 * d, 3),
+                    floats(t * HEADS * d, 4),
+                ];
+                let ready = Ready::new(gpu.clone(), &graph);
+                let y = ready.run(&inputs);
+                let cpu = Arc::new(rustorch_cpu::Cpu::new(0));
+                let expected = Ready::new(cpu, &graph).run(&inputs);
+                let error = error(&y, &expected);
+                // That of weights and their gradients in this type.
+                let limit = if dtype == DType::BF16 { 5e-5 } else { 1e-6 };
+                assert!(error < limit, "{dtype} {t} {s} {d} {causal}: {error:.1e}");
+                // There is nothing that is added in an order of chance.
+                assert_eq!(ready.run(&inputs), y);
+            }
+        }
+    }
+}
+
 /// A layer's attention for a token, from the norm on.
 fn layer(s: usize, d: usize, kv_heads: usize, dtype: DType, rope: &Rope) -> Graph {
     let width = HEADS * d;
@@ -215,6 +290,7 @@ fn the_attention_of_a_layer_equals_that_of_the_cpu(gpus: &Gpus) {
 fn main() -> ExitCode {
     run(tests![
         attention_of_models_equals_that_of_the_cpu,
+        gradients_of_attention_equal_those_of_the_cpu,
         the_attention_of_a_layer_equals_that_of_the_cpu
     ])
 }

@@ -126,6 +126,8 @@ KERNEL_BEGIN
                 partial_peaks[at * p.splits + split] = peak[i];
                 partial_totals[at * p.splits + split] = total[i];
             }
+#elif HAS_TOTALS
+            if (COLUMN_OF(lane) == 0) totals[at] = LOG_OF_TOTAL(peak[i], total[i]);
 #endif
             for (uint j = 0; j < LANE_VALUES; j++) {
                 const uint d = COLUMN_OF(lane) + j * COLUMN_STEP;

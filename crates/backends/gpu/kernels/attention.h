@@ -2,8 +2,9 @@
 // query r % t of head r / t. A group has ROWS of them, and of the keys those from `from` to `to`.
 //
 // X, C: dtypes of the queries and of the cache. WIDTH, VALUES: widths of keys and values at most.
-// HAS_PAST, HAS_MASK, HAS_CAP: as the operation says. IS_SPLIT: do p.splits groups share the
-// keys, each with a partial result for attention_combine?
+// HAS_PAST, HAS_MASK, HAS_CAP: as the operation says. HAS_TOTALS: is the logarithm of the weights'
+// total wanted? IS_SPLIT: do p.splits groups share the keys, each with a partial result for
+// attention_combine?
 
 #if HAS_MASK
 #define MASK_START \
@@ -86,5 +87,8 @@
 
 // What scores are relative to; 0 while none is more than minus infinity.
 #define BASE_OF(peak) ((peak) == -INFINITY ? 0 : (peak))
+
+// The logarithm of the total of weights that are relative to the largest score.
+#define LOG_OF_TOTAL(peak, total) (BASE_OF(peak) + log(total))
 
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))

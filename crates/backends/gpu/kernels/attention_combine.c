@@ -1,7 +1,7 @@
 // Puts together what groups of attention have made of their parts of the keys: a group for each
 // row of queries, a work-item for each of its values.
 //
-// X: dtype.
+// X: dtype. HAS_TOTALS: is the logarithm of the weights' total wanted?
 
 KERNEL_BEGIN
     const uint row = GROUP_ID(0);
@@ -17,5 +17,8 @@ KERNEL_BEGIN
             sum = MULTIPLY_ADD(weight, partial_sums[at * p.dv + d], sum);
         }
         STORE(X, y, row * p.dv + d, sum / total);
+#if HAS_TOTALS
+        if (d == 0) totals[row] = LOG_OF_TOTAL(peak, total);
+#endif
     }
 KERNEL_END

@@ -1,8 +1,9 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::ops::{CompareOp, ReduceOp, Softmax};
+use crate::ops::{AttentionBackward, CompareOp, ReduceOp, Softmax};
 use crate::{
     BlockFormat, Graph, Named, OpDef, OpType, Param, ResultTypes, Results, Signature, ValueId,
 };
@@ -15,7 +16,7 @@ use crate::{
 /// `past`, one `i32` read at run time.
 ///
 /// Results: `[…, h, t, dv]` of `q`'s dtype; then, if `log_sum_exp`, `log Σ exp(score)` over the
-/// keys that a query sees, `f32` `[…, h, t]`: −∞ where it sees none.
+/// keys that a query sees, `[…, h, t]`, `f64` of `f64` queries, else `f32`: −∞ where it sees none.
 ///
 /// Query `i` sees keys `0 ..= i + past` if `causal`, else all keys. A causal run without
 /// `past` aligns the first query with the first key.
@@ -97,7 +98,7 @@ impl OpDef for Attention {
             require(Self::NAME, one, "past of one i32, with causal", past)?;
         }
         let shape = q.shape.clone().with_dim(r - 1, v.shape[r - 1]);
-        let totals = || TensorType::new(&q.shape[..r - 1], DType::F32);
+        let totals = || TensorType::new(&q.shape[..r - 1], compute_dtype(q.dtype));
         let mut results = smallvec![TensorType {
             shape,
             dtype: q.dtype,
@@ -111,6 +112,79 @@ impl OpDef for Attention {
     }
 
     fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
+        let scores = self.scores(g, inputs)?;
+        let (q_ty, v_ty) = (g.ty(inputs[0]).clone(), g.ty(inputs[2]).clone());
+        let dim = q_ty.rank();
+        let softmax = Softmax { dim, log: false };
+        let weights = softmax.decompose(g, &[scores.masked])?[0];
+        let y = g.matmul(weights, scores.v)?;
+        let shape = q_ty.shape.clone().with_dim(dim - 1, v_ty.shape[dim - 1]);
+        let y = g.reshape(y, shape)?;
+        let mut results = smallvec![g.cast(y, q_ty.dtype)?];
+        if self.log_sum_exp {
+            let totals = log_sum_exp(g, scores.masked, dim)?;
+            let totals = g.reshape(totals, &q_ty.shape[..dim - 1])?;
+            results.push(totals);
+        }
+        Ok(results)
+    }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        let [q, k, v] = [0, 1, 2].map(|i| node.inputs[i]);
+        let is_mask_needed = self.mask && node.needed[3];
+        if is_mask_needed || g.ty(k).dtype.is_block() {
+            return node.through_parts(g, |g, inputs| self.decompose(g, inputs));
+        }
+        let results: Results = match self.log_sum_exp {
+            true => node.results.into(),
+            false => {
+                let op = Self {
+                    log_sum_exp: true,
+                    ..self.clone()
+                };
+                let y = g.push(op, node.inputs)?;
+                g.results(y)
+            }
+        };
+        let (y, totals) = (results[0], results[1]);
+        let (compute, dim) = (g.ty(totals).dtype, g.ty(y).rank() - 1);
+        let d_y = node.cotangent(g, 0)?;
+        let [y, wide] = [y, d_y].map(|x| g.cast(x, compute));
+        let product = g.mul(y?, wide?)?;
+        let delta = g.reduce(ReduceOp::Sum, product, dim)?;
+        let mut delta = g.reshape(delta, g.ty(totals).shape.clone())?;
+        if let Some(&Some(d_totals)) = node.cotangents.get(1) {
+            delta = g.sub(delta, d_totals)?;
+        }
+        let mut inputs = vec![q, k, v, totals, d_y, delta];
+        inputs.extend(&node.inputs[3..]);
+        let backward = AttentionBackward {
+            attention: self.clone(),
+        };
+        let d_q = g.push(backward, &inputs)?;
+        let gradients = g.results(d_q);
+        node.each(g, |_, i| Ok(gradients[i]))
+    }
+}
+
+/// What attention is made of, in the dtype that is computed in. Queries of one group share its keys:
+/// `[…, g, h / g, t, d]` with `[…, g, 1, s, d]`.
+pub(super) struct Scores {
+    pub(super) q: ValueId,
+    pub(super) k: ValueId,
+    /// Where a row may be one that no query sees, it is 0: it may hold anything, NaN included.
+    pub(super) v: ValueId,
+    /// `tanh(score / c)`, where scores are capped.
+    pub(super) tanh: Option<ValueId>,
+    /// `[…, g, h / g, t, s]`: −∞ where a query does not see a key.
+    pub(super) masked: ValueId,
+    /// Keys that any query sees, `[s, 1]`, where not all need be.
+    pub(super) seen: Option<ValueId>,
+}
+
+impl Attention {
+    /// Scores of the operands of an attention.
+    pub(super) fn scores(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Scores, OpError> {
         let (q_ty, k_ty, v_ty) = (g.ty(inputs[0]), g.ty(inputs[1]), g.ty(inputs[2]));
         let (q_ty, k_ty, v_ty) = (q_ty.clone(), k_ty.clone(), v_ty.clone());
         let r = q_ty.rank();
@@ -120,30 +194,31 @@ impl OpDef for Attention {
         let each = heads / groups;
         let compute = compute_dtype(q_ty.dtype);
 
-        // Queries of one group share its keys: [.., g, each, t, d] with [.., g, 1, s, d].
         let q = g.cast(inputs[0], compute)?;
         let q = g.reshape(q, [lead, &[groups, each, t, q_ty.shape[r - 1]]].concat())?;
         let shared = |g: &mut Graph, x: ValueId, ty: &TensorType| {
             let x = g.cast(x, compute)?;
             g.reshape(x, [lead, &[groups, 1, s, ty.shape[r - 1]]].concat())
         };
-        let (k, v) = (shared(g, inputs[1], &k_ty)?, shared(g, inputs[2], &v_ty)?);
-        let k = g.transpose(k)?;
-        let scores = g.matmul(q, k)?;
-        let mut scores = g.mul_scalar(scores, self.scale.0)?;
+        let (k, mut v) = (shared(g, inputs[1], &k_ty)?, shared(g, inputs[2], &v_ty)?);
+        let columns = g.transpose(k)?;
+        let scores = g.matmul(q, columns)?;
+        let mut masked = g.mul_scalar(scores, self.scale.0)?;
+        let mut tanh = None;
         if let Some(cap) = self.soft_cap {
-            let x = g.mul_scalar(scores, 1.0 / cap.0)?;
+            let x = g.mul_scalar(masked, 1.0 / cap.0)?;
             let x = g.unary(UnaryOp::Tanh, x)?;
-            scores = g.mul_scalar(x, cap.0)?;
+            masked = g.mul_scalar(x, cap.0)?;
+            tanh = Some(x);
         }
         if self.mask {
             let mask = g.cast(inputs[3], compute)?;
             let full = [lead, &[heads, t, s]].concat();
             let mask = g.broadcast(mask, full)?;
             let mask = g.reshape(mask, [lead, &[groups, each, t, s]].concat())?;
-            scores = g.add(scores, mask)?;
+            masked = g.add(masked, mask)?;
         }
-        let mut seen_by_any = None;
+        let mut seen = None;
         if self.causal {
             let keys = g.arange(s, DType::I32)?;
             let queries = g.arange(t, DType::I32)?;
@@ -154,31 +229,23 @@ impl OpDef for Attention {
                 last = g.add(last, past)?;
                 newest = g.add(newest, past)?;
             }
-            let seen = g.compare(CompareOp::Le, keys, last)?;
+            let sees = g.compare(CompareOp::Le, keys, last)?;
             let never = g.constant(f64::NEG_INFINITY, compute)?;
-            scores = g.select(seen, scores, never)?;
-            seen_by_any = Some(g.compare(CompareOp::Le, keys, newest)?);
+            masked = g.select(sees, masked, never)?;
+            let any = g.compare(CompareOp::Le, keys, newest)?;
+            let any = g.reshape(any, [s, 1])?;
+            let zero = g.constant(0.0, compute)?;
+            v = g.select(any, v, zero)?;
+            seen = Some(any);
         }
-        let dim = r;
-        let weights = Softmax { dim, log: false }.decompose(g, &[scores])?[0];
-        // Cache rows that no query sees may hold anything, NaN included.
-        let v = match seen_by_any {
-            Some(any) => {
-                let any = g.reshape(any, [s, 1])?;
-                let zero = g.constant(0.0, compute)?;
-                g.select(any, v, zero)?
-            }
-            None => v,
-        };
-        let y = g.matmul(weights, v)?;
-        let y = g.reshape(y, q_ty.shape.clone().with_dim(r - 1, v_ty.shape[r - 1]))?;
-        let mut results = smallvec![g.cast(y, q_ty.dtype)?];
-        if self.log_sum_exp {
-            let totals = log_sum_exp(g, scores, dim)?;
-            let totals = g.reshape(totals, &q_ty.shape[..r - 1])?;
-            results.push(g.cast(totals, DType::F32)?);
-        }
-        Ok(results)
+        Ok(Scores {
+            q,
+            k,
+            v,
+            tanh,
+            masked,
+            seen,
+        })
     }
 }
 

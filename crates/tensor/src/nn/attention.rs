@@ -4,9 +4,9 @@ use rustorch_ir::ops::{Attention, Rope};
 use rustorch_ir::{DType, Param, broadcast_shapes};
 use rustorch_macros::track_calls;
 
-use crate::Tensor;
 use crate::amp::lowered;
 use crate::error::{RusTorchResult, require};
+use crate::{Tensor, is_grad_enabled};
 
 /// The optional arguments of [`Tensor::scaled_dot_product_attention`].
 #[derive(Clone, Copy, Default)]
@@ -51,8 +51,13 @@ impl Tensor {
         let [q, k, v] = matched(NAME, [q, k, v])?;
         let y = match options.dropout_p == 0.0 {
             true => {
-                let (op, operands) = q.attention(NAME, [&k, &v], options, false)?;
-                Self::apply(NAME, op, &operands.iter().collect::<Vec<_>>())?
+                // A gradient is computed from the totals, too.
+                let tracked = [Some(&q), Some(&k), Some(&v), options.mask];
+                let is_tracked = tracked.into_iter().flatten().any(Self::is_tracked);
+                let log_sum_exp = is_tracked && is_grad_enabled();
+                let (op, operands) = q.attention(NAME, [&k, &v], options, log_sum_exp)?;
+                let operands: Vec<&Self> = operands.iter().collect();
+                Self::apply_node(NAME, op.into(), &operands)?.swap_remove(0)
             }
             false => q.attention_with_dropout(NAME, [&k, &v], options)?,
         };
@@ -120,8 +125,8 @@ impl Tensor {
     }
 
     /// [`Tensor::scaled_dot_product_attention`], and `log Σ exp(score)` over the keys that a
-    /// query sees, `f32` `[…, h, t]`: −∞ where it sees none. With it, attention to parts of the
-    /// keys can be put together. Slower: it is computed step by step.
+    /// query sees, `[…, h, t]`, `f64` of `f64` queries, else `f32`: −∞ where it sees none. With it,
+    /// attention to parts of the keys can be put together.
     ///
     /// # Errors
     /// As [`Tensor::scaled_dot_product_attention`]; a `dropout_p`.

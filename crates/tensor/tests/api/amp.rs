@@ -292,3 +292,40 @@ fn gradients_have_the_dtype_of_parameters() -> RusTorchResult<()> {
     }
     Ok(())
 }
+
+/// Products of a backward pass, and the gradients of attention, are computed in the lower precision as well, whose sums
+/// backends make in single precision.
+#[test]
+fn gradients_are_computed_as_the_operations_were() -> RusTorchResult<()> {
+    let mut w = Tensor::ones([8, 8], DType::F32)?.mul(0.125)?;
+    w.requires_grad_(true)?;
+    let x = Tensor::arange(0, 32, 1, DType::F32)?.reshape([1, 4, 8])?;
+    let loss = autocast(DType::BF16, || {
+        let heads = x.linear(&w, None)?.reshape([1, 4, 2, 4])?.transpose(1, 2)?;
+        let y = heads.scaled_dot_product_attention(&heads, &heads, AttentionOptions::default())?;
+        y.transpose(1, 2)?
+            .reshape([1, 4, 8])?
+            .linear(&w, None)?
+            .sum_all()
+    })?;
+    loss.backward()?;
+    let gradient = w.grad().expect("loss follows from w");
+    let operations = rustorch_tensor::replay::operations(&[&loss, &gradient]);
+    let count = |name: &str| {
+        let of_name = operations.iter().filter(|o| o.op.name() == name);
+        // Of attention these are queries, keys and values; others are its totals.
+        let halves =
+            of_name.filter(|o| o.operands.iter().take(3).all(|x| x.dtype() == DType::BF16));
+        halves.count()
+    };
+    let is_product = |name: &str| ["matmul", "attention", "attention_backward"].contains(&name);
+    let products = operations
+        .iter()
+        .filter(|o| is_product(o.op.name()))
+        .count();
+    // Both gradients of a linear layer, one of the first.
+    assert_eq!(count("matmul"), 3);
+    assert_eq!((count("attention"), count("attention_backward")), (1, 1));
+    assert_eq!(products, 5);
+    eval_all(&[&loss, &gradient])
+}

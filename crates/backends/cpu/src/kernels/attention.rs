@@ -31,7 +31,7 @@ use crate::kernel::{Args, Misuse, SharedMut};
 use crate::launch::Launch;
 use crate::qmatmul::MAX_FEW;
 use crate::simd::Level;
-use crate::view::View;
+use crate::view::{Target, View};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Attention,
@@ -95,7 +95,9 @@ fn room<T: bytemuck::Pod>(buffer: &mut Vec<T>, len: usize) -> &mut [T] {
 fn accepts(s: &Signature) -> bool {
     let cache = s.inputs[1].dtype;
     let blocks = DType::Block(BlockFormat::Q8_0);
-    s.outputs.len() == 1
+    // Where there are no values, there is nothing to put together.
+    let has_values = s.output().shape.last() != Some(&0);
+    (s.outputs.len() == 1 || has_values)
         && s.output().dtype == DType::F32
         && (matches!(cache, DType::F32 | DType::F16 | DType::BF16) || cache == blocks)
 }
@@ -234,6 +236,15 @@ impl Call<'_> {
 
     fn run<T: Cached>(&self, args: &mut Args, [keys, values]: [&[T]; 2]) {
         let out = args.output.data::<f32>();
+        // For each row its own; for none, where they are no result.
+        let logs = args.others.first_mut().map(Target::data::<f32>);
+        let logs = logs.unwrap_or_default();
+        let logs_of_row = usize::from(!logs.is_empty());
+        let logs = SharedMut::new(logs);
+        // SAFETY: each task has rows of its own.
+        let logs = |first: usize, count: usize| unsafe {
+            logs.range(first * logs_of_row, count * logs_of_row)
+        };
         let seen = self.seen(0..self.rows);
         let parts = seen.div_ceil(PART);
         if self.rows_of_token() <= FEW && parts > 1 {
@@ -266,6 +277,7 @@ impl Call<'_> {
                             &totals[first..][..count],
                             &sums[first * width..][..count * width],
                             out,
+                            logs(start / self.dv, self.rows),
                         );
                     });
             });
@@ -296,7 +308,7 @@ impl Call<'_> {
             TILE.with_borrow_mut(|results| {
                 let (totals, sums) = results.room(count, self.dv.next_multiple_of(LANES));
                 self.compute(task, [keys, values], totals, sums);
-                self.join(totals, sums, out);
+                self.join(totals, sums, out, logs(first, count));
             });
         });
     }
@@ -364,8 +376,8 @@ impl Call<'_> {
 
     /// Puts the results for parts of the keys together: those of some rows for the first part, for
     /// the next and so on. A row that sees nothing at all (a mask of −∞) becomes NaN, as by
-    /// definition.
-    fn join(&self, totals: &[Total], sums: &[f32], out: &mut [f32]) {
+    /// definition. `logs` has the logarithm of each row's total, or is empty.
+    fn join(&self, totals: &[Total], sums: &[f32], out: &mut [f32], logs: &mut [f32]) {
         let rows = out.len() / self.dv;
         let width = sums.len() / totals.len();
         for (row, out) in out.chunks_exact_mut(self.dv).enumerate() {
@@ -377,6 +389,9 @@ impl Call<'_> {
             };
             let factor = |at: usize| (totals[at].largest - all.base()).exp();
             let sum: f32 = parts().map(|at| factor(at) * totals[at].sum).sum();
+            if let Some(log) = logs.get_mut(row) {
+                *log = all.base() + sum.ln();
+            }
             out.fill(0.0);
             for at in parts() {
                 let factor = factor(at) / sum;

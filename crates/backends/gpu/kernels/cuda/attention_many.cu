@@ -10,11 +10,7 @@
 // TERMS: 3 if all are single precision, as sums of so many bf16 numbers, see gemm.cu; keys and
 // values are what terms.cu makes of them. Else 1. Rows that become no numbers are computed again
 // as by definition.
-//
-// Tiles are in local memory as the tensor cores take them: columns of 64, in which rows have
-// 128 bytes; of these, the 16 bytes i of row r are at i ^ r % 8.
 
-#define COLUMNS (D / 64)
 #define Q_TERM_BYTES (128 * D * 2)
 #define KV_TERM_BYTES (KEYS * D * 2)
 #define KV_BYTES (TERMS * KV_TERM_BYTES)
@@ -24,63 +20,6 @@
 #define FULL_V(stage) (barriers + STAGES + (stage))
 #define FREE_K(stage) (barriers + 2 * STAGES + (stage))
 #define FREE_V(stage) (barriers + 3 * STAGES + (stage))
-
-FUNCTION void arrive(ulong* barrier) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(local_address(barrier))
-                 : "memory");
-}
-
-// A tile of 64-column blocks at `address`, for wgmma: 1024 bytes from 8 rows to the next, and
-// `across` from one block to the next.
-FUNCTION ulong descriptor(uint address, uint across) {
-    return (ulong)1 << 62 | (ulong)(1024 / 16) << 32 | (ulong)(across / 16) << 16
-        | (address & 0x3ffff) / 16;
-}
-
-#define FLOATS_8(x, i) \
-    "+f"((x)[i]), "+f"((x)[i + 1]), "+f"((x)[i + 2]), "+f"((x)[i + 3]), "+f"((x)[i + 4]), \
-    "+f"((x)[i + 5]), "+f"((x)[i + 6]), "+f"((x)[i + 7])
-#define FLOATS_32(x, i) \
-    FLOATS_8(x, i), FLOATS_8(x, i + 8), FLOATS_8(x, i + 16), FLOATS_8(x, i + 24)
-#define REGISTERS_32 \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
-    "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define REGISTERS_64 \
-    REGISTERS_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, " \
-    "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define WGMMA(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." MMA "." MMA
-
-// Scores: queries by keys, both in local memory; `adds` to them, or begins anew.
-FUNCTION void multiply_keys(float* sum, ulong queries, ulong keys, uint adds) {
-#if KEYS == 64
-    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %34, 0;\n"
-                 WGMMA(64) " {" REGISTERS_32 "}, %32, %33, adds, 1, 1, 0, 0;\n}"
-                 : FLOATS_32(sum, 0)
-                 : "l"(queries), "l"(keys), "r"(adds));
-#else
-    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %66, 0;\n"
-                 WGMMA(128) " {" REGISTERS_64 "}, %64, %65, adds, 1, 1, 0, 0;\n}"
-                 : FLOATS_32(sum, 0), FLOATS_32(sum, 32)
-                 : "l"(queries), "l"(keys), "r"(adds));
-#endif
-}
-
-// Adds weights, in registers, by values.
-FUNCTION void multiply_values(float* sum, const uint* weights, ulong values) {
-#if D == 128
-    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, 1, 0;\n"
-                 WGMMA(128) " {" REGISTERS_64 "}, {%64, %65, %66, %67}, %68, adds, 1, 1, 1;\n}"
-                 : FLOATS_32(sum, 0), FLOATS_32(sum, 32)
-                 : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]),
-                   "l"(values));
-#else
-    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, 1, 0;\n"
-                 WGMMA(64) " {" REGISTERS_32 "}, {%32, %33, %34, %35}, %36, adds, 1, 1, 1;\n}"
-                 : FLOATS_32(sum, 0)
-                 : "r"(weights[0]), "r"(weights[1]), "r"(weights[2]), "r"(weights[3]),
-                   "l"(values));
-#endif
-}
 
 // The same; what bf16 has not of the two numbers is left of them, where they are sums of TERMS.
 FUNCTION uint packed_term(float& first, float& second) {
@@ -95,25 +34,13 @@ FUNCTION uint packed_term(float& first, float& second) {
 #define PACK_TERM packed
 #endif
 
-// Begins products, after which registers were written; ends a group of them; and waits until
-// no more than `pending` groups are at work.
-#define BEGIN_PRODUCTS asm volatile("wgmma.fence.sync.aligned;" ::: "memory")
-#define END_PRODUCTS asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory")
-#define WAIT_PRODUCTS(pending) \
-    asm volatile("wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
-
-// From here on a compiler may not use what the registers were before.
-FUNCTION void renew(float* x, uint count) {
-    UNROLL for (uint i = 0; i < count; i += 8) asm volatile("" : FLOATS_8(x, i) :: "memory");
-}
-
 // Adds the products of weights' and values' terms.
 #define WEIGH_VALUES(values) \
     UNROLL for (uint n = 0; n < TERMS; n++) { \
         UNROLL for (uint m = 0; m < TERMS - n; m++) { \
             UNROLL for (uint j = 0; j < KEYS / 16; j++) { \
-                multiply_values(sum, weight[n] + 4 * j, \
-                                (values) + (m * KV_TERM_BYTES + j * 2048) / 16); \
+                multiply_columns<D>(sum, weight[n] + 4 * j, \
+                                    (values) + (m * KV_TERM_BYTES + j * 2048) / 16); \
             } \
         } \
     }
@@ -143,8 +70,7 @@ FUNCTION void bring(uint to, const STORAGE(C)* from, uint stride, ulong term, ui
         }
         row += lines * (ulong)stride;
     }
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];"
-                 :: "r"(local_address(barrier)) : "memory");
+    arrive_after_copies(barrier);
 }
 
 KERNEL_BEGIN
@@ -237,8 +163,7 @@ KERNEL_BEGIN
             const uint stage = i % STAGES, phase = i / STAGES % 2;
             const uint last_stage = (i + STAGES - 1) % STAGES, last_phase = (i - 1) / STAGES % 2;
             barrier_wait(FULL_K(stage), phase);
-            // What was copied is for the tensor cores.
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            COPIES_TO_PRODUCTS;
             TAKE_TURN(member);
             renew(score, KEYS / 2);
             BEGIN_PRODUCTS;
@@ -248,15 +173,15 @@ KERNEL_BEGIN
                     UNROLL for (uint j = 0; j < D / 16; j++) {
                         const uint q_step = n * Q_TERM_BYTES + j / 4 * 8192 + j % 4 * 32;
                         const uint k_step = m * KV_TERM_BYTES + j / 4 * (KEYS * 128) + j % 4 * 32;
-                        multiply_keys(score, q_descriptor + q_step / 16,
-                                      k_descriptor + k_step / 16, n + m + j > 0);
+                        multiply_tiles<KEYS>(score, q_descriptor + q_step / 16,
+                                             k_descriptor + k_step / 16, n + m + j > 0);
                     }
                 }
             }
             END_PRODUCTS;
             if (i > 0) {
                 barrier_wait(FULL_V(last_stage), last_phase);
-                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                COPIES_TO_PRODUCTS;
                 renew(sum, D / 2);
                 BEGIN_PRODUCTS;
                 const ulong v_descriptor =
@@ -315,7 +240,7 @@ KERNEL_BEGIN
         }
         const uint last = count - 1;
         barrier_wait(FULL_V(last % STAGES), last / STAGES % 2);
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        COPIES_TO_PRODUCTS;
         renew(sum, D / 2);
         BEGIN_PRODUCTS;
         const ulong v_descriptor = descriptor(v_tiles + last % STAGES * KV_BYTES, KEYS * 128);
@@ -361,10 +286,16 @@ KERNEL_BEGIN
                             fma(sum[4 * j + 2 * n + 1], older, newer * from[8 * j + 1]);
                     }
                 }
+                peak[n] = largest / factor;
             }
 #endif
             const float share = 1 / total[n];
             if (row + n * 8 >= p.t) continue;
+#if HAS_TOTALS
+            if (SIMD_LANE % 4 == 0) {
+                totals[head * p.t + row + n * 8] = LOG_OF_TOTAL(peak[n] * SCALE, total[n]);
+            }
+#endif
             STORAGE(X)* const line = y + (head * p.t + row + n * 8) * (ulong)D + column;
             UNROLL for (uint j = 0; j < D / 8; j++) {
                 const float a = sum[4 * j + 2 * n] * share, b = sum[4 * j + 2 * n + 1] * share;

@@ -93,6 +93,8 @@ KERNEL_BEGIN
             partial_peaks[at * p.splits + split] = peak;
             partial_totals[at * p.splits + split] = total;
         }
+#elif HAS_TOTALS
+        if (member == 0) totals[at] = LOG_OF_TOTAL(peak, total);
 #endif
         for (uint d = member; d < p.dv; d += 8) {
 #if IS_SPLIT

@@ -76,6 +76,8 @@ KERNEL_BEGIN
                 partial_peaks[at * p.splits + split] = peak[i];
                 partial_totals[at * p.splits + split] = total[i];
             }
+#elif HAS_TOTALS
+            if (SIMD_LANE == 0) totals[at] = LOG_OF_TOTAL(peak[i], total[i]);
 #endif
             UNROLL for (uint j = 0; j < LANE_VALUES; j++) {
                 const uint d = SIMD_LANE + j * SIMD_WIDTH;

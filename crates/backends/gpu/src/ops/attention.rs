@@ -39,7 +39,9 @@ const WIDEST: usize = 256;
 
 fn accepts(s: &Signature) -> bool {
     let width = |i: usize| s.inputs[i].shape.last().is_some_and(|&w| w <= WIDEST);
-    s.outputs.len() == 1 && width(1) && width(2) && !s.inputs[1].dtype.is_block()
+    // Where there are no values, there is nothing to put together.
+    let has_values = s.output().shape.last() != Some(&0);
+    (s.outputs.len() == 1 || has_values) && width(1) && width(2) && !s.inputs[1].dtype.is_block()
 }
 
 /// Sizes of a call.
@@ -230,6 +232,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let grid = groups * splits;
     if splits == 1 {
         kernel.write("y", step.output());
+        totals(&mut kernel, step);
         emitter.launch(kernel.groups(grid, 1, 1));
         return;
     }
@@ -258,6 +261,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         kernel.scratch(name, partial, memory, false);
     }
     kernel.write("y", step.output());
+    totals(&mut kernel, step);
     kernel.word("splits", splits);
     kernel.word("dv", dv);
     emitter.launch(kernel.groups(all_heads * rows, 1, 1));
@@ -294,6 +298,15 @@ pub(crate) fn strides(kernel: &mut Kernel, name: &str, place: &Place) {
     let (lead, strides) = place.layout.strides.split_at(place.layout.rank() - 3);
     kernel.words(&format!("{name}_lead"), lead);
     kernel.words(&format!("{name}_strides"), strides);
+}
+
+/// The totals of a step that is an attention, if they are wanted.
+pub(crate) fn totals(kernel: &mut Kernel, step: &Step) {
+    let totals = step.outputs.get(1);
+    kernel.define("HAS_TOTALS", u8::from(totals.is_some()));
+    if let Some(totals) = totals {
+        kernel.write("totals", totals);
+    }
 }
 
 /// The mask and the past of a step that is an attention.

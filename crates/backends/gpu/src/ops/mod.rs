@@ -5,6 +5,7 @@ mod arange;
 mod arg_reduce;
 mod assign;
 pub(crate) mod attention;
+mod attention_backward;
 mod batch_norm;
 mod blocks;
 mod cached_attention;
@@ -65,6 +66,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         arg_reduce::KERNEL,
         assign::KERNEL,
         batch_norm::KERNEL,
+        attention_backward::KERNEL,
         cached_attention::KERNEL,
         cast::KERNEL,
         concat::KERNEL,

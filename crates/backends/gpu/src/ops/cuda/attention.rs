@@ -8,7 +8,7 @@ use rustorch_runtime::{Place, Step};
 use super::matmul::Numbers;
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
-use crate::ops::attention::{operand, options, others, shape, strides};
+use crate::ops::attention::{operand, options, others, shape, strides, totals};
 use crate::ops::rope::turns;
 use crate::ops::views::{dims, walk};
 
@@ -41,11 +41,12 @@ pub(crate) fn accepts(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
     let is_half = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
     let are_halves = is_half(k.dtype) && (q.dtype == DType::F32 || is_half(q.dtype));
     let are_single = [q, k, v].iter().all(|ty| ty.dtype == DType::F32);
+    let is_many = q.shape[q.rank() - 2] > FEW;
     !op.mask
-        && !op.log_sum_exp
         && op.soft_cap.is_none()
         && op.scale.0 > 0.0
-        && (are_halves || are_single && q.shape[q.rank() - 2] > FEW)
+        && (is_many || are_halves && !op.log_sum_exp)
+        && (are_halves || are_single)
         && matches!(width(k), Some(64 | 128))
         && width(v) == width(k)
 }
@@ -87,6 +88,7 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     options(op, [q, k], others(op, step), step, &mut kernel, emitter);
     kernel.define("NEW_TOKEN", 0);
     kernel.write("y", step.output());
+    totals(&mut kernel, step);
     emitter.launch(kernel.groups(groups, 1, 1));
 }
 
@@ -158,6 +160,7 @@ fn many(operands: [&Place; 3], terms: usize) -> (Kernel, usize) {
         "attention.h",
         "cuda/async.h",
         "cuda/attention.h",
+        "cuda/warpgroups.h",
         "cuda/attention_many.cu"
     );
     // A warpgroup that loads and two that compute.
@@ -180,6 +183,80 @@ fn many(operands: [&Place; 3], terms: usize) -> (Kernel, usize) {
     kernel.word("together", (CACHED / (2 * s * row_bytes)).max(1) * each);
     let tiles = q.ty.shape[lead + 1].div_ceil(ROWS_OF_MANY);
     (kernel, heads * tiles)
+}
+
+/// Is there a kernel for the gradients of this attention?
+pub(crate) fn accepts_backward(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
+    let is_half = matches!(q.dtype, DType::F16 | DType::BF16);
+    accepts(op, [q, k, v]) && is_half && q.dtype == k.dtype && !op.past && q.shape.elements() > 0
+}
+
+/// Rows of keys or queries of a group, and those of the other side that it takes at a time.
+const ROWS: usize = 128;
+const STEP: usize = 64;
+
+/// Appends the launches that make the gradient of the queries, and those of keys and values.
+pub(crate) fn emit_backward(step: &Step, emitter: &mut Emitter) {
+    let Op::AttentionBackward(op) = &step.last().op else {
+        return;
+    };
+    let [q, k, v, totals, d_y, delta] = [0, 1, 2, 3, 4, 5].map(|i| &step.inputs[i]);
+    let lead = k.ty.rank() - 3;
+    let [heads, s, d] = [0, 1, 2].map(|i| k.ty.shape[lead + i]);
+    let (q_heads, t) = (q.ty.shape[lead], q.ty.shape[lead + 1]);
+    let each = q_heads / heads;
+    let batch: usize = q.ty.shape[..lead].iter().product();
+    let text = text!(
+        "attention.h",
+        "cuda/async.h",
+        "cuda/attention.h",
+        "cuda/warpgroups.h",
+        "cuda/attention_backward.cu"
+    );
+    let row_bytes = d * size_of::<u16>();
+    // Tiles of columns in local memory.
+    let stages = if d == 64 { 4 } else { 3 };
+    for of_keys in [false, true] {
+        // A warpgroup that loads and two that compute.
+        let mut kernel = Kernel::new("attention_backward", text, 384);
+        define(&mut kernel, [q, k, v]);
+        kernel.define("OF_KEYS", u8::from(of_keys));
+        kernel.define("STEP", STEP);
+        kernel.define("STAGES", stages);
+        for (name, place) in [("q", q), ("k", k), ("v", v), ("d_y", d_y)] {
+            operand(&mut kernel, name, place);
+        }
+        for (name, place) in [("totals", totals), ("delta", delta)] {
+            kernel.read(name, place);
+            let (lead, strides) = place.layout.strides.split_at(lead);
+            kernel.words(&format!("{name}_lead"), lead);
+            kernel.words(&format!("{name}_strides"), strides);
+        }
+        options(&op.attention, [q, k], [None; 2], step, &mut kernel, emitter);
+        // Rows of all heads, and what those of a head are multiplied by.
+        let (all_heads, rows, columns, shared) = match of_keys {
+            true => (batch * heads, s, each * t, 1),
+            false => (batch * q_heads, t, s, each),
+        };
+        let items = all_heads * rows.div_ceil(ROWS);
+        kernel.word("all_heads", all_heads);
+        kernel.word("tiles", rows.div_ceil(ROWS));
+        kernel.word("items", items);
+        let together = (CACHED / (2 * columns * row_bytes)).max(1) * shared;
+        kernel.word("together", together.min(all_heads));
+        let outputs: &[(&str, usize)] = match of_keys {
+            true => &[("d_k", 1), ("d_v", 2)],
+            false => &[("d_q", 0)],
+        };
+        for &(name, i) in outputs {
+            kernel.write(name, &step.outputs[i]);
+        }
+        // Rows and columns, each of two operands; then two numbers for each column.
+        let tiles = 2 * (ROWS + stages * STEP) * row_bytes;
+        kernel.dynamic_local(tiles + stages * 2 * STEP * size_of::<f32>() + 1024);
+        let groups = items.min(emitter.limits.compute_units);
+        emitter.launch(kernel.groups(groups, 1, 1));
+    }
 }
 
 /// Appends the launch of the attention of a token that is rotated and written to the cache on the
