@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustorch_ir::autodiff::Differentiated;
-use rustorch_ir::{Graph, Op, OpError, ValueId};
+use rustorch_ir::ops::{Concat, Pad};
+use rustorch_ir::{Graph, Op, OpError, Scalar, ValueId};
 use rustorch_runtime::Moment;
 use smallvec::{SmallVec, smallvec};
 
@@ -191,12 +192,12 @@ impl<'a> Walk<'a> {
         if let Some(node) = self.visited.get_mut(&id.0) {
             let sum = &mut node.cotangents[id.1];
             *sum = Some(match sum.take() {
-                Some(other) => other.add(&cotangent)?,
+                Some(other) => added(other, cotangent)?,
                 None => cotangent,
             });
         } else if self.is_wanted(track) {
             let sum = match self.found.remove(&id) {
-                Some((_, other)) => other.add(&cotangent)?,
+                Some((_, other)) => added(other, cotangent)?,
                 None => cotangent,
             };
             self.found.insert(id, (track.clone(), sum));
@@ -266,6 +267,84 @@ impl<'a> Walk<'a> {
                 .for_each(|track| track.forget());
         }
         Ok(())
+    }
+}
+
+/// The sum of two gradients. Those of slices that lie side by side are joined: sums of what is mostly zeros would
+/// be written and read as often as there are slices.
+fn added(a: Tensor, b: Tensor) -> RusTorchResult<Tensor> {
+    let (Some(first), Some(second)) = (Padded::of(&a), Padded::of(&b)) else {
+        return a.add(&b);
+    };
+    let follows = |a: &Padded, b: &Padded| a.dim == b.dim && a.before + a.len() == b.before;
+    match () {
+        () if follows(&first, &second) => first.joined(second),
+        () if follows(&second, &first) => second.joined(first),
+        () => a.add(&b),
+    }
+}
+
+/// A gradient that is still to be computed, as neighbours along a dimension with zeros around them.
+struct Padded {
+    dim: usize,
+    neighbours: Vec<Tensor>,
+    /// Zeros in front.
+    before: usize,
+    /// Zeros behind.
+    after: usize,
+}
+
+impl Padded {
+    /// `None` of other tensors, and of those that a gradient is wanted of in turn.
+    fn of(x: &Tensor) -> Option<Self> {
+        let pending = x.value().pending().filter(|_| !x.is_tracked())?;
+        let Op::Pad(pad) = &pending.op else {
+            return None;
+        };
+        let mut padded = pad
+            .padding
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| **p != (0, 0));
+        let (dim, &(before, after)) = padded.next()?;
+        if pad.value != Scalar::Int(0) || padded.next().is_some() {
+            return None;
+        }
+        let untracked = |value: &Value| Tensor::of(value.clone(), None);
+        let [inner] = &pending.inputs[..] else {
+            return None;
+        };
+        let neighbours = match inner.pending() {
+            Some(inner) if inner.op == (Concat { dim }).into() => {
+                inner.inputs.iter().map(untracked).collect()
+            }
+            _ => vec![untracked(inner)],
+        };
+        Some(Self {
+            dim,
+            neighbours,
+            before,
+            after,
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.neighbours.iter().map(|x| x.shape()[self.dim]).sum()
+    }
+
+    /// With what begins where this ends.
+    fn joined(self, next: Self) -> RusTorchResult<Tensor> {
+        const NAME: &str = "backward";
+        let dim = self.dim;
+        let all: Vec<&Tensor> = self.neighbours.iter().chain(&next.neighbours).collect();
+        let whole = Tensor::apply(NAME, Concat { dim }, &all)?;
+        let mut padding: SmallVec<[(usize, usize); 6]> = smallvec![(0, 0); whole.rank()];
+        padding[dim] = (self.before, next.after);
+        if padding[dim] == (0, 0) {
+            return Ok(whole);
+        }
+        let value = Scalar::Int(0);
+        Tensor::apply(NAME, Pad { padding, value }, &[&whole])
     }
 }
 

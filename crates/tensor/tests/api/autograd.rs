@@ -455,3 +455,46 @@ fn operations_of_others_have_gradients() -> Outcome {
     }
     Ok(())
 }
+
+/// Gradients of slices that lie side by side are joined, in whatever order they come; others, and those that gradients
+/// are wanted of in turn, are added.
+#[test]
+fn gradients_of_neighbouring_slices_are_joined() -> Outcome {
+    let names = |x: &Tensor| {
+        let operations = rustorch_tensor::replay::operations(&[x]).into_iter();
+        operations.map(|o| o.op.name()).collect::<Vec<_>>()
+    };
+    let x = leaf(Tensor::arange(0, 12, 1, DType::F32)?.reshape([2, 6])?)?;
+    for order in [[0, 1, 2], [2, 1, 0], [0, 2, 1], [1, 2, 0]] {
+        // The last that was cut out comes first on the way back.
+        let [a, b, c] = order.map(|i| x.narrow(1, 2 * i, 2)?.mul(i as i64 + 1));
+        let loss = a?.mul(&b?)?.add(&c?)?.sum_all()?;
+        for create_graph in [false, true] {
+            let options = GradOptions::default()
+                .retain_graph(true)
+                .create_graph(create_graph);
+            let found = grad_with(&[&loss], &[&x], &options)?
+                .remove(0)
+                .expect("one");
+            let joins = order != [1, 2, 0] && !create_graph;
+            assert_eq!(names(&found).contains(&"concat"), joins, "{order:?}");
+            let [first, second, third] = order;
+            let factor = ((first + 1) * (second + 1)) as f32;
+            let value = |row: usize, i: usize| (row * 6 + i) as f32;
+            let mut expected = [[0f32; 6]; 2];
+            for (row, expected) in expected.iter_mut().enumerate() {
+                for i in 0..2 {
+                    expected[first * 2 + i] = factor * value(row, second * 2 + i);
+                    expected[second * 2 + i] = factor * value(row, first * 2 + i);
+                    expected[third * 2 + i] = (third + 1) as f32;
+                }
+            }
+            assert_eq!(found.to_vec::<f32>()?, expected.as_flattened());
+        }
+    }
+    // Of slices that overlap the sum is what it was.
+    let loss = x.narrow(1, 0, 4)?.mul(&x.narrow(1, 2, 4)?)?.sum_all()?;
+    let found = grad(&[&loss], &[&x])?.remove(0);
+    assert_eq!(found.i(0)?.to_vec::<f32>()?, [2.0, 3.0, 4.0, 6.0, 2.0, 3.0]);
+    Ok(())
+}
