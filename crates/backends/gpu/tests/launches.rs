@@ -297,7 +297,9 @@ fn updates(parameters: usize) -> Graph {
     }
     let norms = g.push(Concat { dim: 0 }, &norms).unwrap();
     let total = g.mul(norms, norms).unwrap();
-    let total = g.reduce(ReduceOp::Sum, total, 0).unwrap();
+    let (op, keepdim) = (ReduceOp::Sum, false);
+    let dims = [0].into_iter().collect();
+    let total = g.push(Reduce { op, dims, keepdim }, &[total]).unwrap();
     let factor = g.unary(UnaryOp::Rsqrt, total).unwrap();
     for &[p, m, v, gradient] in &groups {
         let clipped = g.mul(gradient, factor).unwrap();

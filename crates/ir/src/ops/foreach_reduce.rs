@@ -209,7 +209,8 @@ fn norm(dtype: DType) -> Option<Foreach> {
         let scaled = g.mul(x, scale)?;
         let scaled = g.cast(scaled, wide)?;
         let square = g.mul(scaled, scaled)?;
-        let sum = g.reduce(ReduceOp::Sum, square, 0)?;
+        let (op, dims, keepdim) = (ReduceOp::Sum, smallvec![0], false);
+        let sum = g.push(Reduce { op, dims, keepdim }, &[square])?;
         let norm = g.unary(UnaryOp::Sqrt, sum)?;
         let norm = g.cast(norm, dtype)?;
         g.output(norm);
