@@ -72,7 +72,7 @@ fn third_step<R: Rule + 'static>(options: R, fuses: bool) -> RusTorchResult<(Vec
 }
 
 #[test]
-fn updates_of_150_parameters_are_a_handful_of_launches() -> RusTorchResult<()> {
+fn norms_and_writes_of_150_parameters_are_a_handful_of_launches() -> RusTorchResult<()> {
     fn few(options: impl Rule + 'static, name: &str) -> RusTorchResult<()> {
         let (fused, loss) = third_step(options.clone(), true)?;
         let (alone, same_loss) = third_step(options, false)?;
