@@ -196,6 +196,16 @@ pub(super) fn is_elementwise(op: &Op) -> bool {
     )
 }
 
+/// Is it a view of its operand as that is, as writes over states record one of what they write?
+fn is_same(f: &Finder, at: usize) -> bool {
+    f.op(at).kind() == OpKind::Expand && f.ty(f.operands(at)[0]) == f.ty(f.result(at))
+}
+
+/// Is it an operation on each element, or none at all?
+fn is_part(f: &Finder, at: usize) -> bool {
+    is_elementwise(f.op(at)) || is_same(f, at)
+}
+
 /// What an operand of a group is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Found {
@@ -283,8 +293,7 @@ fn chain_by(
                 operands.all(|&x| operand(f, x, shape).is_some())
             };
             let is_alike = ends.contains(&reader) || f.ty(f.result(reader)).shape == *shape;
-            let fits =
-                is_elementwise(f.op(at)) && is_alike && nodes.len() < MAX_PARTS && are_known(at);
+            let fits = is_part(f, at) && is_alike && nodes.len() < MAX_PARTS && are_known(at);
             if fits && (is_within(&nodes, value, shape) || is_repeated(f, at)) {
                 nodes.push(at);
                 ahead.push(at);
@@ -383,6 +392,10 @@ impl Group {
                     }
                     (None, _) => return None,
                 });
+            }
+            if is_same(f, at) {
+                values.insert(Found::Tensor(f.result(at)), inputs[0]);
+                continue;
             }
             let op = match f.op(at) {
                 Op::Reduce(reduce) => Reduce {
@@ -496,15 +509,14 @@ fn reached(f: &Finder, end: usize) -> Vec<usize> {
                 continue;
             };
             let readers = f.readers(value);
-            let is_part = |&reader: &usize| {
-                let op = f.op(reader);
-                (is_elementwise(op) || op.kind() == OpKind::Assign)
+            let is_reader = |&reader: &usize| {
+                (is_part(f, reader) || f.op(reader).kind() == OpKind::Assign)
                     && f.ty(f.result(reader)).shape == *shape
             };
-            let fits = is_elementwise(f.op(at))
+            let fits = is_part(f, at)
                 && f.ty(value).shape == *shape
                 && !f.is_output(value)
-                && readers.iter().all(is_part)
+                && readers.iter().all(is_reader)
                 && reached.len() < MAX_PARTS;
             if fits && !reached.contains(&at) {
                 reached.push(at);
@@ -698,10 +710,13 @@ mod tests {
             let next = g.add(half, clipped).unwrap();
             let step = g.mul(next, lr).unwrap();
             let descended = g.sub(p, step).unwrap();
-            let p = g.push(Assign, &[p, descended]).unwrap();
-            let m = g.push(Assign, &[m, next]).unwrap();
-            g.output(p);
-            g.output(m);
+            for (state, next) in [(p, descended), (m, next)] {
+                // As writes record it.
+                let shape = g.ty(state).shape.clone();
+                let next = g.push(crate::ops::Expand { shape }, &[next]).unwrap();
+                let state = g.push(Assign, &[state, next]).unwrap();
+                g.output(state);
+            }
         }
         g
     }
