@@ -122,7 +122,7 @@ fn once_profiled() -> Box<dyn FnMut()> {
     run();
     let profile = profiler.finish();
     let averages = profile.key_averages();
-    assert!(averages.find("linear").is_some(), "{averages}");
+    assert!(averages.find("fused_linear").is_some(), "{averages}");
     run
 }
 

@@ -1,14 +1,16 @@
 //! How operations are launched.
 
+mod foreach;
+
 use rustorch_ir::{Signature, TensorType};
 use rustorch_runtime::{DeviceError, DeviceType, FailureClass, KernelTable, Operand, Part, Step};
 use smallvec::SmallVec;
 
 use crate::elementwise::Function;
-use crate::foreach::{self, Number};
 use crate::fused::{Groups, Plan};
 use crate::fused_reduce::FusedReduce;
 use crate::kernel::{Args, Misuse};
+use foreach::Number;
 
 /// How the kernel of an operation is launched.
 #[derive(Clone, Copy)]

@@ -9,7 +9,6 @@ mod convolution;
 mod element;
 mod elementwise;
 mod fold;
-mod foreach;
 mod fused;
 mod fused_reduce;
 mod half_precision;

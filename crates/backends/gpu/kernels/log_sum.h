@@ -16,7 +16,7 @@
         UNROLL \
         for (uint e_ = 0; e_ < VECTOR; e_++) { \
             values_[e_] = PART(X, words_, e_); \
-            most_ = fmax(most_, values_[e_]); \
+            most_ = values_[e_] > most_ ? values_[e_] : most_; \
         } \
         sum *= EXP(largest - most_); \
         UNROLL \

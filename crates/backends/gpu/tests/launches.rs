@@ -339,7 +339,6 @@ fn updates_of_many_parameters_are_few_launches() {
             "foreach_reduce",
             "foreach_reduce_parts",
             "reduce",
-            "pointwise",
             "foreach"
         ]
     );

@@ -681,7 +681,7 @@ impl Run<'_> {
         let operations = self.training.operations_per_step() * rate / per_step;
         let share = 100.0 * operations / self.limit;
         let left = (self.total - step) as f64 * per_step / rate;
-        let left = Duration::try_from_secs_f64(left.round()).unwrap_or(Duration::MAX);
+        let left = Duration::try_from_secs_f64(left.ceil()).unwrap_or(Duration::MAX);
         let rate = count(rate as u64);
         match left.is_zero() {
             true => format!("{rate} tokens/s, {share:.0} % of the limit"),

@@ -352,11 +352,11 @@ pub(crate) fn bench_measures_operations() {
 
 pub(crate) fn bench_measures_steps_of_training() {
     let args =
-        "bench --train resnet-18,gpt2-20m --batch 1 --length 32 --steps 1 --hottest 3 -b cpu";
+        "bench --train resnet-18,gpt2-20m --batch 2 --length 32 --steps 1 --hottest 3 -b cpu";
     let args: Vec<&str> = args.split(' ').collect();
     let printed = run([&args[..], &["-o", "json"]].concat()).ok();
     let json: serde_json::Value = serde_json::from_str(&printed).unwrap();
-    for (row, unit, each) in [(0, "images", 1.0), (1, "tokens", 32.0)] {
+    for (row, unit, each) in [(0, "images", 2.0), (1, "tokens", 64.0)] {
         let row = &json["measured"][row];
         let figure = |name: &str| row[name].as_f64().unwrap();
         assert_eq!(row["unit"], unit);

@@ -188,6 +188,6 @@ pub(crate) fn bash_completes_commands_and_their_options(bash: &Tool) {
             "{command}: {missing:?}"
         );
     }
-    let preset = complete(&["bench", "--pre"]);
+    let preset = complete(&["bench", "--pres"]);
     assert_eq!(preset, BTreeSet::from(["--preset".to_owned()]));
 }

@@ -196,9 +196,10 @@ pub(super) fn is_elementwise(op: &Op) -> bool {
     )
 }
 
-/// Is it a view of its operand as that is, as writes over states record one of what they write?
+/// Has it the elements of its operand as they are, as what writes over states record of what they write?
 fn is_same(f: &Finder, at: usize) -> bool {
-    f.op(at).kind() == OpKind::Expand && f.ty(f.operands(at)[0]) == f.ty(f.result(at))
+    let moves = matches!(f.op(at).kind(), OpKind::Expand | OpKind::Contiguous);
+    moves && f.ty(f.operands(at)[0]) == f.ty(f.result(at))
 }
 
 /// Is it an operation on each element, or none at all?
@@ -529,12 +530,18 @@ fn reached(f: &Finder, end: usize) -> Vec<usize> {
 
 /// Groups of one body as one operation.
 fn of_kind(f: &Finder, mut groups: Vec<Group>) -> Option<Match> {
-    // What is written over is read by nobody else at that time.
+    // What is written over is read by nobody else at that time, and what one group gives by no other.
     let states: HashSet<ValueId> = groups.iter().flat_map(|group| group.states(f)).collect();
+    let results = groups
+        .iter()
+        .flat_map(|group| group.results.iter().copied());
+    let results: HashSet<ValueId> = results.collect();
     groups.retain(|group| {
         let own: Vec<ValueId> = group.states(f).collect();
-        let is_other =
-            |value: &ValueId| own.contains(value) || !states.contains(&f.graph().base(*value));
+        let is_other = |value: &ValueId| {
+            let is_state = !own.contains(value) && states.contains(&f.graph().base(*value));
+            !is_state && !results.contains(value)
+        };
         group.operands.iter().all(is_other)
     });
     let op = each(f, &groups)?;
@@ -714,6 +721,7 @@ mod tests {
                 // As writes record it.
                 let shape = g.ty(state).shape.clone();
                 let next = g.push(crate::ops::Expand { shape }, &[next]).unwrap();
+                let next = g.push(crate::ops::Contiguous, &[next]).unwrap();
                 let state = g.push(Assign, &[state, next]).unwrap();
                 g.output(state);
             }

@@ -336,7 +336,8 @@ fn emit_numbers(step: &Step, emitter: &mut Emitter) {
     let bytes = ends[each.count] * partial.size().unwrap_or(0);
     let memory = Memory::Scratch(partial, emitter.scratch(bytes));
     let shared = body.inputs().len() - each.own;
-    let room_for_elements = room(emitter.dialect, each.own, shared);
+    // The partial results are one more that all have.
+    let room_for_elements = room(emitter.dialect, each.own, shared + 1);
     for start in (0..each.count).step_by(room_for_elements) {
         let groups = Groups {
             groups: start..each.count.min(start + room_for_elements),
