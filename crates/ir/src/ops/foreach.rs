@@ -452,11 +452,14 @@ fn updates(f: &Finder) -> Vec<Match> {
             continue;
         };
         let body = group.body(f, &group.operands);
-        let are_tensors = |body: &Graph| {
+        let are_updates = |body: &Graph| {
+            let states = body.inputs().len();
             let mut results = body.outputs().iter();
-            results.all(|&value| body.ty(value).shape[..] == ANY)
+            // A state that is written over twice is none of the operands the second time.
+            let is_of_operand = |value| body.previous(value).is_none_or(|s| s.index() < states);
+            results.all(|&value| body.ty(value).shape[..] == ANY && is_of_operand(value))
         };
-        let Some(body) = body.filter(are_tensors) else {
+        let Some(body) = body.filter(are_updates) else {
             continue;
         };
         let place = *places.entry(body.clone()).or_insert(kinds.len());

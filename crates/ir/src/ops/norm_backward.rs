@@ -288,7 +288,12 @@ impl Named for NormBackward {
                         adds,
                         also: copies.then_some(copy),
                     };
-                    for arrange in ARRANGEMENTS {
+                    // Every option is a kernel of its own, so that one of them is tried in every arrangement.
+                    let all = match adds && !copies {
+                        true => &ARRANGEMENTS[..],
+                        false => &ARRANGEMENTS[..1],
+                    };
+                    for &arrange in all {
                         push(op.clone(), &[2, 3, 4, 37], dtype, arrange);
                     }
                     push(op.clone(), &[70, 3, 64], dtype, contiguous);
