@@ -372,7 +372,9 @@ impl Launch<'_> {
             let bias = of_set("bias");
             let added = set.bias.map_or("0".to_owned(), |place| {
                 kernel.read(&bias, place);
-                format!("LOAD(Y, {bias}, i)")
+                let stride = place.layout.strides.last().copied().unwrap_or(1);
+                kernel.word(&format!("{bias}_stride"), stride);
+                format!("LOAD(Y, {bias}, (i) * p.{bias}_stride)")
             });
             kernel.define(&format!("{}(i)", bias.to_uppercase()), added);
             if let Some(y) = self.results.get(at) {
