@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch_gpu::{Dialect, Driver, Gpu, Launch, Limits};
 use rustorch_ir::ops::{
-    Activation, ActivationKind, Assign, Attention, BinaryOp, Concat, Linear, Reduce, ReduceOp,
-    RmsNorm, Rope, RopeLayout, RopeScaling, UnaryOp, UpdateSlice,
+    Activation, ActivationKind, Assign, Attention, BinaryOp, Concat, ConvTranspose2d, Linear,
+    Reduce, ReduceOp, RmsNorm, Rope, RopeLayout, RopeScaling, UnaryOp, UpdateSlice,
 };
 use rustorch_ir::{BlockFormat, DType, Graph, Param, TensorType, ValueId};
 use rustorch_runtime::{
@@ -244,6 +244,31 @@ fn prompts_are_products_of_panels_on_hopper() {
              panels gemm panels gemm panels gemm"
         );
     }
+}
+
+/// The kernels of a convolution transposed, of few channels, as Hopper has it.
+fn spread(stride: usize, kernel: usize) -> String {
+    let mut g = Graph::new();
+    let [x, w] = [[2, 8, 5, 5], [8, 3, kernel, kernel]]
+        .map(|shape| g.input(TensorType::new(shape, DType::BF16)).unwrap());
+    let op = ConvTranspose2d {
+        stride: [stride; 2],
+        padding: [kernel / 2; 2],
+        ..ConvTranspose2d::default()
+    };
+    let y = g.push(op, &[x, w]).unwrap();
+    g.output(y);
+    run(Pose::new(90), &g).kernels.join(" ")
+}
+
+#[test]
+fn transposed_convolutions_are_one_for_each_phase_on_hopper() {
+    let phases = |count: usize| ["channels_last gemm"].repeat(count).join(" ");
+    assert_eq!(spread(1, 3), format!("channels_last {}", phases(1)));
+    assert_eq!(spread(2, 3), format!("channels_last {}", phases(4)));
+    // No window reaches the pixels of the other phases.
+    let filled = format!("fill_channels channels_last {}", phases(1));
+    assert_eq!(spread(2, 1), filled);
 }
 
 #[test]

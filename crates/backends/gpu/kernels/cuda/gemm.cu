@@ -5,7 +5,8 @@
 // x are panels, see panels.cu. OPERAND: what is multiplied, f16 or bf16. W_KIND: is w BLOCKS,
 // made OPERAND in registers, LINES of OPERAND one after the other, or PANELS like x? PIXELS make
 // a convolution: x are its weights, and a row of w is what a pixel of the result sees of images
-// with their channels last, see channels_last.cu.
+// with their channels last, see channels_last.cu. Its padding and dilation may be negative: they
+// are added modulo 2^32. Results are where y's strides say.
 // TERMS: 3 if w and x are single precision, as sums of so many bf16 numbers, of which the products
 // that matter are made (Henry, Tang and Heinecke 2019, arXiv:1904.06376); else 1. What is too large
 // for that, or infinite, makes a result that is no number: it is computed again as by definition.
@@ -461,8 +462,10 @@ KERNEL_BEGIN
             const uint to_0 = min(to, work.n - 1), to_8 = min(to + (IS_GATED ? 0 : 8), work.n - 1);
             // Where these rows are in a column of y, and from one column to the next.
 #if W_KIND == PIXELS
-#define PLACE(to) ((ulong)((to) / p.plane) * p.m * p.plane + (to) % p.plane)
-            const uint step = p.plane;
+#define PLACE(to) \
+    ((ulong)((to) / p.plane) * p.y_strides[0] + (to) % p.plane / p.out_width * p.y_strides[2] \
+     + (to) % p.plane % p.out_width * p.y_strides[3])
+            const uint step = p.y_strides[1];
 #else
 #define PLACE(to) (to)
             const uint step = work.n;

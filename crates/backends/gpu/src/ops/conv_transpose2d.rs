@@ -3,19 +3,29 @@
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
+use super::cuda;
 use super::windows::{Windows, convolution};
 use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
-    kind: OpKind::ConvTranspose2d,
-    accepts,
-    layouts: Layouts::Any,
-    launch: GpuKernel::everywhere(emit),
-};
-
-fn accepts(_: &Signature) -> bool {
-    true
+const fn entry(accepts: fn(&Signature) -> bool, launch: GpuKernel) -> KernelEntry<GpuKernel> {
+    KernelEntry {
+        kind: OpKind::ConvTranspose2d,
+        accepts,
+        layouts: Layouts::Any,
+        launch,
+    }
 }
+
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
+    entry(
+        cuda::conv_transpose2d::accepts,
+        GpuKernel {
+            emit: cuda::conv_transpose2d::emit,
+            suits: cuda::has_warpgroups,
+        },
+    ),
+    entry(|_| true, GpuKernel::everywhere(emit)),
+];
 
 fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::ConvTranspose2d(op) = &step.last().op else {

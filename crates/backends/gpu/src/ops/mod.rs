@@ -70,7 +70,6 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         cached_attention::KERNEL,
         cast::KERNEL,
         concat::KERNEL,
-        conv_transpose2d::KERNEL,
         scan::KERNEL,
         custom::KERNEL,
         embedding::KERNEL,
@@ -98,6 +97,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
     ];
     kernels.extend(attention::KERNELS);
     kernels.extend(conv2d::KERNELS);
+    kernels.extend(conv_transpose2d::KERNELS);
     kernels.extend(foreach::KERNELS);
     kernels.extend(cross_entropy::KERNELS);
     kernels.extend(fused_linear::KERNELS);

@@ -9,15 +9,19 @@ use super::matmul::{Kind, Launch, Memory, Numbers, Panels, Weights};
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
 use crate::ops::conv2d::windows;
+use crate::ops::windows::Windows;
 
 /// Channels that are copied at a time.
 const PIECE: usize = 8;
 
 /// Is this convolution one of those?
 pub(crate) fn accepts(s: &Signature) -> bool {
-    let dtype = s.output().dtype;
-    matches!(s.op, Op::Conv2d(op) if op.groups == 1)
-        && matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
+    matches!(s.op, Op::Conv2d(op) if op.groups == 1) && has_numbers(s)
+}
+
+/// Are there weights, and numbers that tensor cores have?
+pub(super) fn has_numbers(s: &Signature) -> bool {
+    matches!(s.output().dtype, DType::F32 | DType::F16 | DType::BF16)
         && s.inputs[1].shape.elements() > 0
 }
 
@@ -26,49 +30,107 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Conv2d(op) = &step.last().op else {
         return;
     };
-    let windows = windows(op, &step.inputs[1].ty.shape);
-    let (x, w, y) = (&step.inputs[0], &step.inputs[1], step.output());
-    let pieces = x.ty.shape[1].div_ceil(PIECE);
-    let taps = windows.kernel_size.iter().product::<usize>();
-    let k = taps * pieces * PIECE;
-    let numbers = Numbers::of(y.ty.dtype);
-    let weights = Panels::new(w.ty.shape[0], k, Kind::Pixels, numbers, emitter);
-    channels_last(w, pieces, Target::Panels(&weights), numbers, emitter);
-    let size = [x.ty.shape[2], x.ty.shape[3]];
-    let term_pieces = x.ty.shape[0] * size[0] * size[1] * pieces;
-    let images = emitter.scratch(numbers.terms * term_pieces * PIECE * 2);
-    channels_last(x, pieces, Target::Rows(images), numbers, emitter);
-
-    let plane = y.ty.shape[2] * y.ty.shape[3];
-    let launch = Launch {
-        m: y.ty.shape[1],
-        k,
-        x: weights,
-        kind: Kind::Pixels,
-        w_stride: 0,
-        weights: smallvec![Weights {
-            w: Memory::Scratch(images),
-            n: y.ty.shape[0] * plane,
-            bias: step.inputs.get(2),
-        }],
-        results: smallvec![y],
-        other: None,
-        gate: None,
-        given: (numbers.terms > 1).then(|| [w, x].map(|place| (place, strides(place)))),
-        words: vec![
-            ("channels", vec![x.ty.shape[1]]),
-            ("term_pieces", vec![term_pieces]),
-            ("plane", vec![plane]),
-            ("out_width", vec![y.ty.shape[3]]),
-            ("pieces_count", vec![pieces]),
-            ("size", size.to_vec()),
-            ("kernel_size", windows.kernel_size.to_vec()),
-            ("stride", windows.stride.to_vec()),
-            ("padding", windows.padding.to_vec()),
-            ("dilation", windows.dilation.to_vec()),
-        ],
+    let (x, w) = (&step.inputs[0], &step.inputs[1]);
+    let convolution = Convolution {
+        windows: windows(op, &w.ty.shape),
+        w,
+        bias: step.inputs.get(2),
+        y: step.output(),
     };
-    launch.emit(emitter);
+    convolution.emit(&Images::new(x, emitter), emitter);
+}
+
+/// A convolution of images: their windows times the weights `w` are `y`, a view.
+pub(super) struct Convolution<'a> {
+    /// Paddings and dilations are numbers modulo 2³², of which those above the half stand for
+    /// negative ones.
+    pub(super) windows: Windows,
+    pub(super) w: &'a Place,
+    pub(super) bias: Option<&'a Place>,
+    pub(super) y: &'a Place,
+}
+
+impl Convolution<'_> {
+    /// Appends the launches.
+    pub(super) fn emit(&self, images: &Images, emitter: &mut Emitter) {
+        let Self {
+            windows,
+            w,
+            bias,
+            y,
+        } = self;
+        let &Images {
+            place: x,
+            numbers,
+            pieces,
+            term_pieces,
+            memory,
+        } = images;
+        let taps = windows.kernel_size.iter().product::<usize>();
+        let k = taps * pieces * PIECE;
+        let weights = Panels::new(w.ty.shape[0], k, Kind::Pixels, numbers, emitter);
+        channels_last(w, pieces, Target::Panels(&weights), numbers, emitter);
+        let plane = y.ty.shape[2] * y.ty.shape[3];
+        let launch = Launch {
+            m: y.ty.shape[1],
+            k,
+            x: weights,
+            kind: Kind::Pixels,
+            w_stride: 0,
+            weights: smallvec![Weights {
+                w: Memory::Scratch(memory),
+                n: y.ty.shape[0] * plane,
+                bias: *bias,
+            }],
+            results: smallvec![*y],
+            other: None,
+            gate: None,
+            given: (numbers.terms > 1).then(|| [*w, x].map(|place| (place, strides(place)))),
+            words: vec![
+                ("channels", vec![x.ty.shape[1]]),
+                ("term_pieces", vec![term_pieces]),
+                ("plane", vec![plane]),
+                ("out_width", vec![y.ty.shape[3]]),
+                ("y_strides", strides(y)),
+                ("pieces_count", vec![pieces]),
+                ("size", x.ty.shape[2..].to_vec()),
+                ("kernel_size", windows.kernel_size.to_vec()),
+                ("stride", windows.stride.to_vec()),
+                ("padding", windows.padding.to_vec()),
+                ("dilation", windows.dilation.to_vec()),
+            ],
+        };
+        launch.emit(emitter);
+    }
+}
+
+/// Images with their channels last, in `pieces` pieces a pixel.
+pub(super) struct Images<'a> {
+    place: &'a Place,
+    numbers: Numbers,
+    pieces: usize,
+    /// Pieces of each of the terms.
+    term_pieces: usize,
+    memory: Scratch,
+}
+
+impl<'a> Images<'a> {
+    /// Appends the launch that makes them.
+    pub(super) fn new(place: &'a Place, emitter: &mut Emitter) -> Self {
+        let shape = &place.ty.shape;
+        let numbers = Numbers::of(place.ty.dtype);
+        let pieces = shape[1].div_ceil(PIECE);
+        let term_pieces = shape[0] * shape[2] * shape[3] * pieces;
+        let memory = emitter.scratch(numbers.terms * term_pieces * PIECE * 2);
+        channels_last(place, pieces, Target::Rows(memory), numbers, emitter);
+        Self {
+            place,
+            numbers,
+            pieces,
+            term_pieces,
+            memory,
+        }
+    }
 }
 
 fn strides(place: &Place) -> Vec<usize> {
