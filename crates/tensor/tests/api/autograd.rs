@@ -407,7 +407,7 @@ fn gradients_are_pytorch_s_where_there_is_none() -> Outcome {
     let x = leaf(tensor![[[1.0, 2.0, 3.0]]])?;
     let indices = Tensor::from_slice(&[0i64, 2, 2], [1, 1, 3])?;
     let y = x.max_unpool1d(&indices, [2], &Default::default(), None)?;
-    y.mul(&tensor![[[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]]])?
+    y.mul(tensor![[[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]]])?
         .sum_all()?
         .backward()?;
     assert_eq!(elements_of_grad(&x)?, [1.0, 4.0, 4.0]);
