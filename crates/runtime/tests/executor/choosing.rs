@@ -584,8 +584,10 @@ fn capabilities_are_asked_of_the_device() {
             OpKind::Random,
             OpKind::VarMean,
             OpKind::Matmul,
+            OpKind::AttentionBackward,
             OpKind::BatchNorm,
             OpKind::CachedAttention,
+            OpKind::FusedLayerNorm,
             OpKind::Custom,
         ]
     );

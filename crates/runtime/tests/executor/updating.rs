@@ -130,7 +130,7 @@ fn updates_come_last() {
     let executable = runtime.prepare(g, Routing::AUTO);
     let (planned, _) = executable.placement().unwrap();
     let names: Vec<&str> = planned.nodes().iter().map(|node| node.op.name()).collect();
-    assert_eq!(names, ["full", "binary", "unary", "assign", "unary"]);
+    assert_eq!(names, ["unary", "foreach", "unary"]);
     let outputs = executable
         .run(&[storage(&[1.0; 4]), storage(&[0.0; 4])])
         .unwrap();
