@@ -387,7 +387,7 @@ fn vocabulary(folder: &Path, config: &Config, metadata: &mut Metadata) -> Result
         metadata.insert("tokenizer.ggml.bos_token_id", bos);
     }
     let eos = config.eos_token_id.as_ref();
-    let eos = eos.and_then(|eos| eos.as_u64().or(eos.get(0)?.as_u64()));
+    let eos = eos.and_then(|eos| eos.as_u64().or_else(|| eos.get(0)?.as_u64()));
     if let Some(eos) = eos.and_then(|eos| u32::try_from(eos).ok()) {
         metadata.insert("tokenizer.ggml.eos_token_id", eos);
     }
