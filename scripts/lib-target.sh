@@ -6,7 +6,8 @@
 # fetch it, packages of Debian's have a compiler with the library's source. Those are unpacked,
 # not installed, into target/debian.
 use_target() {
-    clippy=(cargo clippy)
+    # In the tests' profile: what runs while others are compiled is compiled once for both.
+    clippy=(cargo clippy --release)
     target_args=(--locked --target "$1")
     rustup target add "$1" 2> /dev/null || use_debian
 }
@@ -31,5 +32,5 @@ use_debian() {
     # For `-Z build-std` alone: the code stays stable Rust.
     export RUSTC_BOOTSTRAP=1
     target_args+=(-Z build-std=std,panic_abort)
-    clippy=("$root/usr/bin/cargo-clippy" clippy)
+    clippy=("$root/usr/bin/cargo-clippy" clippy --release)
 }

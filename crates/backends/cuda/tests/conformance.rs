@@ -12,7 +12,7 @@ use rustorch_testing::tests;
 /// The operations of these families, on every device.
 fn conform(gpus: &Gpus, types: &[Option<OpType>]) {
     for device in gpus {
-        let report = check_types(device.clone(), types);
+        let report = check_types(device.clone(), types, 1);
         println!("{report}");
         report.assert_complete();
     }

@@ -9,7 +9,7 @@ KERNEL_BEGIN
     LOCAL_ARRAY(ACCUMULATOR, shared, GROUP);
 #if HAS_WEIGHT
     ACCUMULATOR weight_sums[HELD], bias_sums[HELD];
-    UNROLL
+    UNROLL_ROW
     for (uint k = 0; k < HELD; k++) weight_sums[k] = bias_sums[k] = 0;
 #endif
     const uint first = GROUP_ID(0) * p.rows_each;
@@ -79,7 +79,7 @@ KERNEL_BEGIN
     }
 #if HAS_WEIGHT
     // The sums of the group's teams, one after the other.
-    UNROLL
+    UNROLL_ROW
     for (uint k = 0; k < HELD; k++) {
         const uint j = FIRST(k / VECTOR * VECTOR) + k % VECTOR;
         for (uint s = 0; s < 1 + IS_CENTRED; s++) {

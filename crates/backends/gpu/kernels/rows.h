@@ -4,7 +4,15 @@
 // Element `k` of a lane is element FIRST(k) of the row where `k` is a multiple of VECTOR, and its neighbours follow.
 
 #define FIRST(k) (((k) / VECTOR * p.team + MEMBER) * VECTOR)
-#define FOR_VECTORS(v) UNROLL for (uint v = 0; v < HELD; v += VECTOR) if (FIRST(v) < p.len)
+
+// A lane that holds a whole row, as on processors, goes through it in loops: unrolled, they take minutes to compile.
+#if HELD > 64
+#define UNROLL_ROW
+#else
+#define UNROLL_ROW UNROLL
+#endif
+
+#define FOR_VECTORS(v) UNROLL_ROW for (uint v = 0; v < HELD; v += VECTOR) if (FIRST(v) < p.len)
 #define FOR_ROW(k, j) \
     FOR_VECTORS(v_) \
     UNROLL \

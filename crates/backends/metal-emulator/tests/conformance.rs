@@ -12,7 +12,7 @@ use rustorch_testing::{Suite, tests};
 fn conform(types: &[Option<OpType>]) {
     let emulator = Emulator::new().unwrap();
     let devices = rustorch_metal::backends(vec![emulator]).unwrap();
-    let report = check_types(devices[0].clone(), types);
+    let report = check_types(devices[0].clone(), types, 3);
     println!("{report}");
     report.assert_complete();
 }

@@ -21,7 +21,7 @@ const IS_WORKER: &str = "RUSTORCH_CONFORMANCE_WORKER";
 fn conform(devices: &[Arc<dyn Backend>], test: &str, types: &[Option<OpType>]) {
     in_a_process(test, || {
         for device in devices {
-            let report = check_types(device.clone(), types);
+            let report = check_types(device.clone(), types, 3);
             println!("{report}");
             report.assert_complete();
         }
