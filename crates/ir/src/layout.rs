@@ -129,6 +129,25 @@ impl Layout {
         out
     }
 
+    /// The same elements where each `piece` of them, as they lie without gaps, begins `step` elements behind the one before,
+    /// and the first at `offset`; `None` if a dimension leads out of a piece into the middle of others.
+    pub fn spread(&self, piece: usize, step: usize, offset: usize) -> Option<Self> {
+        let mut out = Self {
+            offset,
+            ..self.clone()
+        };
+        let mut reach = 0;
+        for (stride, &size) in out.strides.iter_mut().zip(&self.shape[..]) {
+            match size {
+                0 => return None,
+                1 => {}
+                _ if stride.is_multiple_of(piece) => *stride = *stride / piece * step,
+                _ => reach += (size - 1) * *stride,
+            }
+        }
+        (reach < piece && self.offset == 0).then_some(out)
+    }
+
     /// The same elements in another shape without moving them, if strides allow.
     pub fn reshape(&self, shape: &Shape) -> Option<Self> {
         if self.elements() == 0 {
@@ -282,6 +301,21 @@ mod tests {
                 .broadcast_to(&[4].into())
                 .is_contiguous()
         );
+    }
+
+    #[test]
+    fn pieces_are_spread() {
+        let heads = Layout::contiguous(&[2, 5, 3, 8].into()).permute(&[0, 2, 1, 3]);
+        let spread = heads.spread(24, 72, 48).unwrap();
+        assert_eq!(
+            (spread.offset, &spread.strides[..]),
+            (48, &[360, 8, 72, 1][..])
+        );
+        // Rows of 8 are no pieces of 24, and no multiples of 12.
+        assert!(heads.spread(16, 64, 0).is_none());
+        assert!(heads.spread(12, 24, 0).is_none());
+        let none = Layout::contiguous(&[2, 0].into());
+        assert!(none.spread(0, 4, 0).is_none());
     }
 
     #[test]

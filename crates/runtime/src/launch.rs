@@ -43,7 +43,8 @@ pub struct Step {
     pub reduction: Option<Reduction>,
     /// The operands.
     pub inputs: SmallVec<[Place; 4]>,
-    /// The results, contiguous; those that are written over an operand lie where it does.
+    /// The results, row-major without gaps unless the kernel [writes others](crate::Kernels::result_layouts); those that are
+    /// written over an operand lie where it does.
     pub outputs: SmallVec<[Place; 1]>,
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 use std::ops::{Index, IndexMut};
 
-use rustorch_ir::ops::Contiguous;
+use rustorch_ir::ops::{Concat, Contiguous};
 use rustorch_ir::{
     FoldingHasher, Graph, Layout, Node, Op, OpError, OpKind, Role, Signature, TensorType, ValueId,
 };
@@ -32,10 +32,16 @@ pub trait Kernels {
         usize::MAX
     }
 
-    /// The operand in whose memory the only result may lie, where nobody needs that operand afterwards: the kernel has
+    /// The operand in whose memory the first result may lie, where nobody needs that operand afterwards: the kernel has
     /// read an element for the last time before it writes in its place. Layouts are then the same.
     fn writes_over(&self, _signature: &Signature) -> Option<usize> {
         None
+    }
+
+    /// The layouts that the kernel for this writes its results in, as the [places](Place) of a step tell it: where
+    /// who reads a result sees it in another order, or joins it with others, it is written as that is wanted.
+    fn result_layouts(&self, _signature: &Signature) -> Layouts {
+        Layouts::Contiguous
     }
 
     /// Do values that are not alive at one time share memory? Else each has its own, which is to find whether
@@ -70,11 +76,14 @@ pub fn lower(graph: &Graph, kernels: &impl Kernels) -> Result<Lowered, OpError> 
         builder.node(index, node);
     }
     let mut writers = builder.outputs();
-    let steps = fuse(builder.steps, &mut writers);
+    let mut steps = fuse(builder.steps, &mut writers);
     let mut lifetimes = lifetimes(&steps, &writers);
     let mut heirs = Vec::new();
     match kernels.shares_memory() {
-        true => heirs = inherit(&steps, &mut lifetimes, kernels),
+        true => {
+            heirs = join_in_place(&mut steps, &mut lifetimes, kernels);
+            heirs.extend(inherit(&steps, &mut lifetimes, kernels));
+        }
         false => {
             for (_, lifetime) in &mut lifetimes {
                 (lifetime.first, lifetime.last) = (0, steps.len());
@@ -115,13 +124,63 @@ impl<K: Kernels> Builder<'_, K> {
                                 step: first,
                                 result,
                             };
-                            (Root::Result(id), Layout::contiguous(&ty.shape))
+                            let layout = match self.wanted(index, node, result) {
+                                Some(layout) => {
+                                    self.steps[first].step.outputs[result].layout = layout.clone();
+                                    layout
+                                }
+                                None => Layout::contiguous(&ty.shape),
+                            };
+                            (Root::Result(id), layout)
                         }
                     };
                     self.values.push(value);
                 }
             }
         }
+    }
+
+    /// The layout that readers of a node's result want, if that is another than row-major and the kernel can write it:
+    /// the one that makes the first reordering of its dimensions dense, if all others read it as well.
+    fn wanted(&self, index: usize, node: &Node, result: usize) -> Option<Layout> {
+        let graph = self.graph;
+        let accepted = graph.with_signature(node, |s| self.kernels.result_layouts(s));
+        (accepted != Layouts::Contiguous).then_some(())?;
+        let value = node.result(result);
+        let ty = graph.ty(value);
+        // Also of what shows it as it is.
+        let mut shown: SmallVec<[ValueId; 2]> = [value].into_iter().collect();
+        let mut readers: SmallVec<[&Node; 4]> = SmallVec::new();
+        for reader in &graph.nodes()[index + 1..] {
+            if !reader.inputs.iter().any(|x| shown.contains(x)) {
+                continue;
+            }
+            match reader.op.kind() == OpKind::Reshape && graph.ty(reader.result(0)) == ty {
+                true => shown.push(reader.result(0)),
+                false => readers.push(reader),
+            }
+        }
+        let permute = readers.iter().find_map(|reader| match &reader.op {
+            Op::Permute(permute) => Some(permute),
+            _ => None,
+        })?;
+        let mut inverse = permute.dims.clone();
+        for (to, &from) in permute.dims.iter().enumerate() {
+            inverse[from] = to;
+        }
+        let dense = Layout::contiguous(&ty.shape).permute(&permute.dims);
+        let layout = Layout::contiguous(&dense.shape).permute(&inverse);
+        let is_readable = |reader: &&Node| match reader.op.def().role() {
+            Role::View => reader.op.def().view(&layout).is_some(),
+            Role::Compute => {
+                let read = graph.with_signature(reader, |s| self.kernels.layouts(s));
+                read.include(&layout, ty.dtype)
+            }
+        };
+        let fits = accepted.include(&layout, ty.dtype)
+            && !graph.outputs().iter().any(|output| shown.contains(output))
+            && readers.iter().all(is_readable);
+        fits.then_some(layout)
     }
 
     fn value(&self, value: ValueId) -> &(Root, Layout) {
@@ -292,6 +351,90 @@ fn lifetimes(drafts: &[Draft], writers: &[ResultId]) -> Vec<(ResultId, Lifetime)
 /// A result and the value whose memory it takes over.
 type Heir = (ResultId, ResultId);
 
+/// Finds what is joined with others and can be written where it is wanted at once, which leaves the join nothing to do
+/// for it.
+fn join_in_place(
+    drafts: &mut [Draft],
+    values: &mut Vec<(ResultId, Lifetime)>,
+    kernels: &impl Kernels,
+) -> Vec<Heir> {
+    let mut heirs: Vec<Heir> = Vec::new();
+    let joins = drafts.iter().enumerate();
+    let joins = joins.filter(|(_, draft)| draft.step.last().op.kind() == OpKind::Concat);
+    let joins: Vec<usize> = joins.map(|(at, _)| at).collect();
+    for at in joins {
+        let Op::Concat(Concat { dim }) = drafts[at].step.last().op else {
+            continue;
+        };
+        let whole = ResultId {
+            step: at,
+            result: 0,
+        };
+        let joined = drafts[at].step.output().layout.clone();
+        let mut start = 0;
+        for k in 0..drafts[at].roots.len() {
+            let size = drafts[at].step.inputs[k].ty.shape[dim];
+            let part = joined.slice(dim, start, size, 1);
+            start += size;
+            let Root::Result(id) = drafts[at].roots[k] else {
+                continue;
+            };
+            let Some(layout) = in_join(
+                drafts,
+                id,
+                &drafts[at].step.inputs[k],
+                [&part, &joined],
+                dim,
+                kernels,
+            ) else {
+                continue;
+            };
+            let place = |id: ResultId| values.iter().position(|(known, _)| *known == id);
+            let (Some(own), Some(theirs)) = (place(whole), place(id)) else {
+                continue;
+            };
+            values[own].1.first = values[own].1.first.min(values[theirs].1.first);
+            values.remove(theirs);
+            drafts[id.step].step.outputs[id.result].layout = layout;
+            drafts[at].step.inputs[k].layout = part;
+            heirs.push((id, whole));
+        }
+    }
+    heirs
+}
+
+/// The layout of a result in `part` of `joined`, as which `operand` is joined along `dim`, if its kernel can write it and
+/// nobody else reads it.
+fn in_join(
+    drafts: &[Draft],
+    id: ResultId,
+    operand: &Place,
+    [part, joined]: [&Layout; 2],
+    dim: usize,
+    kernels: &impl Kernels,
+) -> Option<Layout> {
+    let step = &drafts[id.step].step;
+    let result = &step.outputs[id.result];
+    let inputs: SmallVec<[&TensorType; 4]> = step.inputs.iter().map(|x| &x.ty).collect();
+    let outputs: SmallVec<[TensorType; 2]> = step.outputs.iter().map(|y| y.ty.clone()).collect();
+    let accepted = kernels.result_layouts(&Signature {
+        op: &step.last().op,
+        inputs: &inputs,
+        outputs: &outputs,
+    });
+    let roots = drafts.iter().flat_map(|draft| &draft.roots);
+    let is_dense = |layout: &Layout| layout.offset == 0 && layout.is_contiguous();
+    let fits = accepted != Layouts::Contiguous
+        && is_dense(&operand.layout)
+        && operand.layout.elements() == result.layout.elements()
+        && roots.filter(|&&root| root == Root::Result(id)).count() == 1;
+    fits.then_some(())?;
+    // What lies together before and after.
+    let [piece, step] = [part, joined].map(|layout| layout.shape[dim..].iter().product::<usize>());
+    let layout = result.layout.spread(piece, step, part.offset)?;
+    accepted.include(&layout, result.ty.dtype).then_some(layout)
+}
+
 /// Finds results that take over the memory of an operand, which then lives as long as they do.
 fn inherit(
     drafts: &[Draft],
@@ -300,14 +443,22 @@ fn inherit(
 ) -> Vec<Heir> {
     let mut heirs: Vec<Heir> = Vec::new();
     for (at, draft) in drafts.iter().enumerate() {
-        let ([_], [result]) = (&draft.step.parts[..], &draft.step.outputs[..]) else {
+        let ([_], [result, ..]) = (&draft.step.parts[..], &draft.step.outputs[..]) else {
             continue;
+        };
+        let several: SmallVec<[TensorType; 2]>;
+        let outputs = match &draft.step.outputs[..] {
+            [only] => std::slice::from_ref(&only.ty),
+            outputs => {
+                several = outputs.iter().map(|y| y.ty.clone()).collect();
+                &several
+            }
         };
         let types: SmallVec<[&TensorType; 4]> = draft.step.inputs.iter().map(|x| &x.ty).collect();
         let signature = Signature {
             op: &draft.step.last().op,
             inputs: &types,
-            outputs: std::slice::from_ref(&result.ty),
+            outputs,
         };
         let Some(operand) = kernels.writes_over(&signature) else {
             continue;
@@ -461,6 +612,83 @@ mod tests {
         assert_eq!(steps[2].output().slot, steps[1].output().slot);
         assert_ne!(steps[1].output().slot, steps[0].output().slot);
         assert_ne!(steps[3].output().slot, steps[2].output().slot);
+    }
+
+    /// Kernels that write rows wherever they are wanted.
+    struct WritesRows;
+
+    impl Kernels for WritesRows {
+        fn layouts(&self, _: &Signature) -> Layouts {
+            Layouts::Any
+        }
+
+        fn fuses(&self, _: &Signature) -> bool {
+            false
+        }
+
+        fn result_layouts(&self, signature: &Signature) -> Layouts {
+            match signature.op.kind() {
+                OpKind::Unary => Layouts::AlignedRows,
+                _ => Layouts::Contiguous,
+            }
+        }
+    }
+
+    /// `of` of each of three inputs `[2, 3, 5, 8]`, seen as `[2, 5, 24]`.
+    fn heads(g: &mut Graph) -> [ValueId; 3] {
+        [(); 3].map(|()| {
+            let x = g.input(TensorType::new([2, 3, 5, 8], DType::F32)).unwrap();
+            let y = g.unary(UnaryOp::Exp, x).unwrap();
+            let rows = g.permute(y, &[0, 2, 1, 3]).unwrap();
+            g.reshape(rows, [2, 5, 24]).unwrap()
+        })
+    }
+
+    #[test]
+    fn results_lie_as_readers_see_them() {
+        let mut g = Graph::new();
+        let [a, ..] = heads(&mut g);
+        let y = g.unary(UnaryOp::Neg, a).unwrap();
+        g.output(y);
+        let steps = lower(&g, &WritesRows).unwrap().steps;
+        let count = |steps: &[Step]| {
+            steps
+                .iter()
+                .filter(|s| s.last().op.kind() == OpKind::Contiguous)
+                .count()
+        };
+        assert_eq!(count(&steps), 0);
+        assert_eq!(steps[0].output().layout.strides[..], [120, 8, 24, 1]);
+        assert!(steps[3].inputs[0].layout.is_contiguous());
+        // Who reads all of it has to be able to.
+        let steps = lower(&g, &Reads(Layouts::Any)).unwrap().steps;
+        assert_eq!(count(&steps), 1);
+    }
+
+    #[test]
+    fn what_is_joined_is_written_there() {
+        let mut g = Graph::new();
+        let [a, b, c] = heads(&mut g);
+        // One of them is needed elsewhere, too.
+        let other = g.unary(UnaryOp::Neg, c).unwrap();
+        let all = g.push(Concat { dim: 2 }, &[a, b, c]).unwrap();
+        let y = g.unary(UnaryOp::Neg, all).unwrap();
+        g.output(other);
+        g.output(y);
+        let Lowered { steps, arena } = lower(&g, &WritesRows).unwrap();
+        let join = steps
+            .iter()
+            .find(|s| s.last().op.kind() == OpKind::Concat)
+            .unwrap();
+        for (k, offset) in [(0, 0), (1, 24)] {
+            assert_eq!(join.inputs[k].slot, join.output().slot);
+            assert_eq!(steps[k].output().slot, join.output().slot);
+            assert_eq!(steps[k].output().layout.offset, offset);
+            assert_eq!(steps[k].output().layout.strides[..], [360, 8, 72, 1]);
+        }
+        assert_ne!(join.inputs[2].slot, join.output().slot);
+        // What is joined, and the one that is copied there.
+        assert_eq!(arena.iter().sum::<usize>(), 4 * 240 * 4);
     }
 
     #[test]

@@ -341,6 +341,15 @@ impl<D: Driver> Kernels for Gpu<D> {
         (signature.op.kind() == OpKind::CrossEntropyBackward).then_some(0)
     }
 
+    fn result_layouts(&self, signature: &Signature) -> Layouts {
+        let writes_rows = ops::cuda::attention::writes_rows(signature)
+            && ops::cuda::has_warpgroups(&self.device(), signature);
+        match writes_rows {
+            true => Layouts::AlignedRows,
+            false => Layouts::Contiguous,
+        }
+    }
+
     fn largest_buffer(&self) -> usize {
         usize::try_from(self.driver().limits().max_buffer).unwrap_or(usize::MAX)
     }
@@ -360,6 +369,10 @@ impl<D: Driver> Kernels for Alone<'_, D> {
 
     fn writes_over(&self, signature: &Signature) -> Option<usize> {
         self.0.writes_over(signature)
+    }
+
+    fn result_layouts(&self, signature: &Signature) -> Layouts {
+        self.0.result_layouts(signature)
     }
 
     fn largest_buffer(&self) -> usize {

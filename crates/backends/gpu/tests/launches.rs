@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustorch_gpu::{Dialect, Driver, Gpu, Launch, Limits};
 use rustorch_ir::ops::{
-    Activation, ActivationKind, Assign, Attention, BinaryOp, Concat, ConvTranspose2d, Linear,
-    Reduce, ReduceOp, RmsNorm, Rope, RopeLayout, RopeScaling, UnaryOp, UpdateSlice,
+    Activation, ActivationKind, Assign, Attention, AttentionBackward, BinaryOp, Concat,
+    ConvTranspose2d, Linear, Reduce, ReduceOp, RmsNorm, Rope, RopeLayout, RopeScaling, UnaryOp,
+    UpdateSlice,
 };
 use rustorch_ir::{BlockFormat, DType, Graph, Param, TensorType, ValueId};
 use rustorch_runtime::{
@@ -240,8 +241,8 @@ fn prompts_are_products_of_panels_on_hopper() {
     for &kind in ActivationKind::ALL {
         assert_eq!(
             kernels(90, 100, kind),
-            "panels gemm panels gemm rope rope update_slice update_slice attention_many pointwise \
-             panels gemm panels gemm panels gemm"
+            "panels gemm panels gemm rope rope update_slice update_slice attention_many panels gemm \
+             panels gemm panels gemm"
         );
     }
 }
@@ -372,4 +373,37 @@ fn updates_of_many_parameters_are_few_launches() {
     println!("{cuda} of {alone} launches on CUDA, {opencl} of {alone_opencl} on OpenCL");
     assert!(cuda <= 10 && opencl <= 25, "{cuda} and {opencl}");
     assert!(alone >= 6 * 150, "{alone}");
+}
+
+#[test]
+fn gradients_of_heads_are_written_where_they_are_joined() {
+    let mut g = Graph::new();
+    let half = TensorType::new([2, 4, 160, 64], DType::BF16);
+    let [q, k, v, d_y] = [(); 4].map(|()| g.input(half.clone()).unwrap());
+    let row = TensorType::new([2, 4, 160], DType::F32);
+    let [totals, delta] = [(); 2].map(|()| g.input(row.clone()).unwrap());
+    let attention = Attention {
+        scale: Param(0.125),
+        causal: true,
+        soft_cap: None,
+        mask: false,
+        past: false,
+        log_sum_exp: true,
+    };
+    let backward = AttentionBackward { attention };
+    let first = g.push(backward, &[q, k, v, totals, d_y, delta]).unwrap();
+    let heads: Vec<ValueId> = (g.results(first).into_iter())
+        .map(|heads| {
+            let rows = g.permute(heads, &[0, 2, 1, 3]).unwrap();
+            g.reshape(rows, [2, 160, 256]).unwrap()
+        })
+        .collect();
+    let joined = g.push(Concat { dim: 2 }, &heads).unwrap();
+    let y = g.unary(UnaryOp::Neg, joined).unwrap();
+    g.output(y);
+    let asked = run(Pose::new(90), &g);
+    assert_eq!(
+        asked.kernels,
+        ["attention_backward", "attention_backward", "pointwise"]
+    );
 }

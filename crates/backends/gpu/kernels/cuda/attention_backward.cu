@@ -98,11 +98,12 @@ FUNCTION void add_columns(float* sum, const uint* shares, uint tile) {
     }
 }
 
-// Writes a lane's part of 64 rows.
-FUNCTION void write_rows(STORAGE(X)* to, const float* sum, float factor, uint row, uint end) {
+// Writes a lane's part of 64 rows, each `stride` behind the one before.
+FUNCTION void write_rows(STORAGE(X)* to, uint stride, const float* sum, float factor, uint row,
+                         uint end) {
     UNROLL for (uint n = 0; n < 2; n++) {
         if (row + n * 8 >= end) continue;
-        uint* line = (uint*)(to + (row + n * 8) * D) + SIMD_LANE % 4;
+        uint* line = (uint*)(to + (row + n * 8) * stride) + SIMD_LANE % 4;
         UNROLL for (uint j = 0; j < D / 8; j++) {
             line[4 * j] = packed(sum[4 * j + 2 * n] * factor, sum[4 * j + 2 * n + 1] * factor);
         }
@@ -325,10 +326,17 @@ KERNEL_BEGIN
             }
 #if OF_KEYS
             renew(grad_b, D / 2);
-            write_rows(d_k + head * p.s * (ulong)D, grad_a, SCALE, row, p.s);
-            write_rows(d_v + head * p.s * (ulong)D, grad_b, 1, row, p.s);
+            const uint batch = head / p.heads, kv_head = head % p.heads;
+            uint d_k_start = kv_head * p.d_k_strides[0], d_v_start = kv_head * p.d_v_strides[0];
+            ADD_OFFSET(d_k_start, batch, LEAD_RANK, p.lead, p.d_k_lead);
+            ADD_OFFSET(d_v_start, batch, LEAD_RANK, p.lead, p.d_v_lead);
+            write_rows(d_k + d_k_start, p.d_k_strides[1], grad_a, SCALE, row, p.s);
+            write_rows(d_v + d_v_start, p.d_v_strides[1], grad_b, 1, row, p.s);
 #else
-            write_rows(d_q + head * p.t * (ulong)D, grad_a, SCALE, row, p.t);
+            const uint q_heads = p.heads * p.each, batch = head / q_heads;
+            uint d_q_start = head % q_heads * p.d_q_strides[0];
+            ADD_OFFSET(d_q_start, batch, LEAD_RANK, p.lead, p.d_q_lead);
+            write_rows(d_q + d_q_start, p.d_q_strides[1], grad_a, SCALE, row, p.t);
 #endif
         }
     }

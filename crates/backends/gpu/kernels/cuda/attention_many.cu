@@ -296,7 +296,9 @@ KERNEL_BEGIN
                 totals[head * p.t + row + n * 8] = LOG_OF_TOTAL(peak[n] * SCALE, total[n]);
             }
 #endif
-            STORAGE(X)* const line = y + (head * p.t + row + n * 8) * (ulong)D + column;
+            uint y_start = q_head * p.y_strides[0];
+            ADD_OFFSET(y_start, batch, LEAD_RANK, p.lead, p.y_lead);
+            STORAGE(X)* const line = y + y_start + (row + n * 8) * p.y_strides[1] + column;
             UNROLL for (uint j = 0; j < D / 8; j++) {
                 const float a = sum[4 * j + 2 * n] * share, b = sum[4 * j + 2 * n + 1] * share;
 #if CONVERTS

@@ -300,6 +300,12 @@ pub(crate) fn strides(kernel: &mut Kernel, name: &str, place: &Place) {
     kernel.words(&format!("{name}_strides"), strides);
 }
 
+/// A result of three dimensions behind those of the batch.
+pub(crate) fn result(kernel: &mut Kernel, name: &str, place: &Place) {
+    kernel.write(name, place);
+    strides(kernel, name, place);
+}
+
 /// The totals of a step that is an attention, if they are wanted.
 pub(crate) fn totals(kernel: &mut Kernel, step: &Step) {
     let totals = step.outputs.get(1);

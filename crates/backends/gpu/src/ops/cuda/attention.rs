@@ -2,13 +2,13 @@
 //! a token; and of many.
 
 use rustorch_ir::ops::{Attention, RopeLayout};
-use rustorch_ir::{DType, Layout, Op, TensorType};
+use rustorch_ir::{DType, Layout, Op, Signature, TensorType};
 use rustorch_runtime::{Place, Step};
 
 use super::matmul::Numbers;
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
-use crate::ops::attention::{operand, options, others, shape, strides, totals};
+use crate::ops::attention::{operand, options, others, result, shape, strides, totals};
 use crate::ops::rope::turns;
 use crate::ops::views::{dims, walk};
 
@@ -51,6 +51,17 @@ pub(crate) fn accepts(op: &Attention, [q, k, v]: [&TensorType; 3]) -> bool {
         && width(v) == width(k)
 }
 
+/// Are results written to rows that begin anywhere? Then the operation is one that there is a kernel for.
+pub(crate) fn writes_rows(s: &Signature) -> bool {
+    match (s.op, s.inputs) {
+        (Op::Attention(op), &[q, k, v, ..]) => {
+            accepts(op, [q, k, v]) && q.shape[q.rank() - 2] > FEW
+        }
+        (Op::AttentionBackward(_), _) => true,
+        _ => false,
+    }
+}
+
 /// What all kernels are told.
 fn define(kernel: &mut Kernel, operands: [&Place; 3]) {
     let [_, k, _] = operands;
@@ -87,7 +98,7 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     }
     options(op, [q, k], others(op, step), step, &mut kernel, emitter);
     kernel.define("NEW_TOKEN", 0);
-    kernel.write("y", step.output());
+    result(&mut kernel, "y", step.output());
     totals(&mut kernel, step);
     emitter.launch(kernel.groups(groups, 1, 1));
 }
@@ -249,7 +260,7 @@ pub(crate) fn emit_backward(step: &Step, emitter: &mut Emitter) {
             false => &[("d_q", 0)],
         };
         for &(name, i) in outputs {
-            kernel.write(name, &step.outputs[i]);
+            result(&mut kernel, name, &step.outputs[i]);
         }
         // Rows and columns, each of two operands; then two numbers for each column.
         let tiles = 2 * (ROWS + stages * STEP) * row_bytes;
