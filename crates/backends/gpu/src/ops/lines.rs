@@ -176,9 +176,9 @@ impl Tile {
 pub(super) struct Rows {
     pub(super) tile: Tile,
     /// Elements of a lane.
-    held: usize,
+    pub(super) held: usize,
     /// How many of them are neighbours.
-    vector: usize,
+    pub(super) vector: usize,
 }
 
 impl Rows {
@@ -189,7 +189,7 @@ impl Rows {
     const GROUP: usize = 128;
 
     /// Elements that a lane holds, where there may be more lanes.
-    const HELD: usize = 24;
+    pub(super) const HELD: usize = 24;
 
     /// For rows of `len` elements in all of these places.
     pub(super) fn new(limits: &Limits, len: usize, places: &[&Place]) -> Self {

@@ -4,10 +4,12 @@ use rustorch_ir::ops::ReduceOp;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
+use super::cuda;
 use super::functions::rounded;
 use super::lines::Rows;
 use super::reduce::{Combination, Elements, Lines};
 use super::views::Memory;
+use crate::dialect::Dialect;
 use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, accumulator};
 
@@ -32,35 +34,51 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::NormBackward(op) = &step.last().op else {
         return;
     };
-    let text = concat!(
-        include_str!("../../kernels/lines.h"),
-        include_str!("../../kernels/vectors.h"),
-        include_str!("../../kernels/rows.h"),
-        include_str!("../../kernels/norm_backward.c")
-    );
-    let (x, ct) = (&step.inputs[0], &step.inputs[1]);
+    let x = &step.inputs[0];
     let [count, len] = op.lines(&x.ty);
     let places: Vec<_> = step.inputs.iter().chain(&step.outputs).collect();
     let rows = Rows::new(emitter.limits, len, &places);
-    let each = rows.each(count);
-    let groups = count.div_ceil(each);
     let dtype = x.ty.dtype;
-    let mut kernel = Kernel::new("norm_backward", text, rows.tile.group());
-    rows.declare(&mut kernel);
+    let resident = (RESIDENT / rows.tile.group()).max(1);
+    let is_of_warps =
+        emitter.dialect == Dialect::Cuda && cuda::norm_backward::accepts(dtype, &rows);
+    let (each, mut kernel) = match is_of_warps {
+        true => {
+            let groups = emitter
+                .limits
+                .compute_units
+                .saturating_mul(resident as usize);
+            let each = count.div_ceil(groups.max(1)).max(1);
+            let each = each.next_multiple_of(rows.tile.lines);
+            (each, cuda::norm_backward::kernel(&rows, len))
+        }
+        false => {
+            let text = concat!(
+                include_str!("../../kernels/lines.h"),
+                include_str!("../../kernels/vectors.h"),
+                include_str!("../../kernels/rows.h"),
+                include_str!("../../kernels/norm_backward.c")
+            );
+            let mut kernel = Kernel::new("norm_backward", text, rows.tile.group());
+            rows.declare(&mut kernel);
+            kernel.define("ACCUMULATOR", accumulator(dtype));
+            (rows.each(count), kernel)
+        }
+    };
+    let groups = count.div_ceil(each);
     if dtype != DType::F64 {
         // Rows wait for each other's sums: there have to be several under way.
-        kernel.residence(rows.tile.group(), (RESIDENT / rows.tile.group()).max(1));
+        kernel.residence(rows.tile.group(), resident);
     }
     rows.define(&mut kernel, "X", x);
-    rows.define(&mut kernel, "CT", ct);
-    kernel.define("ACCUMULATOR", accumulator(dtype));
+    rows.define(&mut kernel, "CT", &step.inputs[1]);
     kernel.define("ROUNDED(x)", rounded(dtype, "(x)".to_owned()));
     kernel.real("EPS", dtype, op.eps.0);
     kernel.define("IS_CENTRED", u8::from(op.is_centred));
     kernel.define("HAS_WEIGHT", u8::from(op.has_weight));
     kernel.define("HAS_OTHER", u8::from(op.adds));
     kernel.read("x", x);
-    kernel.read("cts", ct);
+    kernel.read("cts", &step.inputs[1]);
     kernel.write("y", step.output());
     if op.has_weight {
         kernel.read("w", &step.inputs[2]);
@@ -94,6 +112,9 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     kernel.word("len", len);
     kernel.word("rows_each", each);
     emitter.launch(kernel.groups(groups, 1, 1));
+    if is_of_warps && !partial.is_empty() {
+        return cuda::norm_backward::add_up(&partial, sums_of, [groups, len], emitter);
+    }
     for (memory, result) in partial.into_iter().zip(sums_of) {
         let line = |size: usize, stride: usize| Layout {
             shape: [size].into(),

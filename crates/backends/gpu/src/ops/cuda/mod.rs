@@ -6,6 +6,7 @@ pub(crate) mod conv_transpose2d;
 pub(crate) mod matmul;
 pub(crate) mod matvec;
 
+pub(crate) mod norm_backward;
 use rustorch_ir::Signature;
 
 use crate::emit::Device;
