@@ -432,8 +432,8 @@ mod tests {
 
     use super::*;
     use crate::ops::{
-        Activation, ActivationKind, BinaryOp, LayerNorm, Linear, NormBackward, RULES, RmsNorm,
-        UnaryOp,
+        Activation, ActivationKind, BinaryOp, CrossEntropy, CrossEntropyBackward, LayerNorm,
+        Linear, NormBackward, RULES, RmsNorm, UnaryOp,
     };
     use crate::ops::{UpdateSlice, add_rms_norm::add_rms_norm};
     use crate::{DType, OpKind, Param};
@@ -600,6 +600,42 @@ mod tests {
             let parts = starts.map(|_| input(&mut g, &[4, 2]));
             let mut pads = Vec::new();
             for (start, part) in starts.into_iter().zip(parts) {
+    #[test]
+    fn a_loss_and_its_gradient_are_one_pass() {
+        let fused = |of_loss: bool| {
+            let mut g = Graph::new();
+            let x = input(&mut g, &[4, 8]);
+            let class = g.input(TensorType::new([4], DType::I64)).unwrap();
+            let given = input(&mut g, &[4]);
+            let loss = CrossEntropy {
+                dim: 1,
+                ignore_index: -100,
+            };
+            let losses = g.push(loss.clone(), &[x, class]).unwrap();
+            let ct = match of_loss {
+                true => g.unary(UnaryOp::Exp, losses).unwrap(),
+                false => given,
+            };
+            let backward = CrossEntropyBackward {
+                loss,
+                also_loss: false,
+            };
+            let dx = g.push(backward, &[x, class, ct]).unwrap();
+            g.output(losses);
+            g.output(dx);
+            all(&g)
+        };
+        let together = fused(false).unwrap();
+        assert_eq!(names(&together), ["cross_entropy_backward"]);
+        let types: Vec<usize> = together.graph.nodes()[0]
+            .results()
+            .map(|value| together.graph.ty(value).rank())
+            .collect();
+        assert_eq!(types, [2, 1]);
+        // A factor that follows from the loss comes after it.
+        assert!(fused(true).is_none());
+    }
+
                 pads.push(g.pad(part, 1, start, 4 - start).unwrap());
             }
             let sum = g.add(pads[0], pads[1]).unwrap();

@@ -1,7 +1,7 @@
-// The gradient of the cross entropy's lines: a team for each line, which reads it a second time to write what it makes
-// of it, out of a cache.
+// The gradient of the cross entropy's lines, and the loss if HAS_LOSS: a team for each line, which reads it a second time to
+// write what it makes of it, out of a cache.
 //
-// X, CT: dtypes of elements and of the losses' gradients. ACCUMULATOR: type that is computed in. LOWEST: its smallest
+// X, Y, CT: dtypes of elements, of losses and of their gradients. ACCUMULATOR: type that is computed in. LOWEST: its smallest
 // number. VECTOR: see log_sum.h; the result's lines are then like the operand's.
 
 KERNEL_BEGIN
@@ -22,6 +22,20 @@ KERNEL_BEGIN
     const ACCUMULATOR scale = ct / sum;
     // No element of the line where there is no such class.
     const uint own = class_index >= 0 && class_index < (long)p.len ? (uint)class_index : ~0u;
+#if HAS_LOSS
+    if (exists && MEMBER == 0) {
+        ACCUMULATOR loss = 0;
+        if (own != ~0u) {
+            const ACCUMULATOR v = LOAD(X, x, x_start + own * p.x_step);
+            loss = class_index == ignored ? 0 : log(sum) - (v - largest);
+        } else if (class_index != ignored) {
+            REPORT(status, p.status_code);
+        }
+        STORE(Y, losses, line, loss);
+    }
+    // Before the gradient is written there, which may be in the same memory.
+    BARRIER;
+#endif
     if (exists) {
 #if VECTOR > 1
         FOR_PIECES(first) {

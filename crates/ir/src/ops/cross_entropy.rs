@@ -64,7 +64,10 @@ impl OpDef for CrossEntropy {
 
     fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
         let ct = node.cotangent(g, 0)?;
-        let backward = CrossEntropyBackward { loss: self.clone() };
+        let backward = CrossEntropyBackward {
+            loss: self.clone(),
+            also_loss: false,
+        };
         node.each(g, |g, _| {
             g.push(backward.clone(), &[node.inputs[0], node.inputs[1], ct])
         })

@@ -3,17 +3,21 @@ use smallvec::smallvec;
 use super::cross_entropy::others;
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes, Results, Shape, ValueId};
+use crate::fusion::{Finder, Match};
+use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, Shape, ValueId};
 
 /// The gradient of a [`CrossEntropy`]'s `x`: `ct · (softmax(x) - is_class)`, and 0 where the class is the one to be
 /// ignored.
 ///
-/// Operands: `x` and the class, as the loss has them; `ct`, the gradient of the loss, of its type. The result is of
-/// `x`'s type. Another class than there is has a gradient without any class.
+/// Operands: `x` and the class, as the loss has them; `ct`, the gradient of the loss, of its type. Results: the gradient,
+/// of `x`'s type, and behind it the loss, if that is asked. Another class than there is has a gradient without any class, and
+/// as the loss has it it is the caller's mistake.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CrossEntropyBackward {
     /// The loss.
     pub loss: CrossEntropy,
+    /// Is the loss itself wanted as well, out of one pass over `x`?
+    pub also_loss: bool,
 }
 
 impl OpDef for CrossEntropyBackward {
@@ -30,15 +34,31 @@ impl OpDef for CrossEntropyBackward {
         let loss = self.loss.infer(&[x, class]).map_err(renamed)?;
         let expected = format_args!("a gradient {}", loss[0]);
         require(Self::NAME, *ct == loss[0], expected, ct)?;
-        Ok(smallvec![x.clone()])
+        let loss = self.also_loss.then(|| loss[0].clone());
+        Ok([x.clone()].into_iter().chain(loss).collect())
     }
 
     fn is_composite(&self) -> bool {
         true
     }
 
+    fn replaces(&self) -> Vec<OpKind> {
+        match self.also_loss {
+            true => vec![OpKind::CrossEntropy, OpKind::CrossEntropyBackward],
+            false => Vec::new(),
+        }
+    }
+
     fn decompose(&self, g: &mut Graph, inputs: &[ValueId]) -> Result<Results, OpError> {
         let [x, class, ct] = [inputs[0], inputs[1], inputs[2]];
+        if self.also_loss {
+            let loss = g.push(self.loss.clone(), &[x, class])?;
+            let alone = Self {
+                also_loss: false,
+                ..self.clone()
+            };
+            return Ok(smallvec![g.push(alone, inputs)?, loss]);
+        }
         let CrossEntropy { dim, ignore_index } = self.loss;
         let ty = g.ty(x).clone();
         let x = g.cast(x, compute_dtype(ty.dtype))?;
@@ -61,6 +81,32 @@ impl OpDef for CrossEntropyBackward {
     }
 }
 
+/// A cross entropy and its gradient, where that is by a factor which does not follow from the loss.
+pub(crate) fn cross_entropy_backward(f: &Finder, at: usize) -> Vec<Match> {
+    let Op::CrossEntropy(loss) = f.op(at) else {
+        return Vec::new();
+    };
+    let operands = f.operands(at);
+    let readers = f.readers(operands[0]).iter();
+    let found = readers.filter_map(|&reader| {
+        let Op::CrossEntropyBackward(op) = f.op(reader) else {
+            return None;
+        };
+        let fits = !op.also_loss && op.loss == *loss && f.operands(reader)[..2] == *operands;
+        let op = CrossEntropyBackward {
+            also_loss: true,
+            ..op.clone()
+        };
+        fits.then(|| Match {
+            op: op.into(),
+            inputs: f.operands(reader).into(),
+            nodes: smallvec![at, reader],
+            results: smallvec![f.result(reader), f.result(at)],
+        })
+    });
+    found.collect()
+}
+
 impl Named for CrossEntropyBackward {
     const NAME: &'static str = "cross_entropy_backward";
 
@@ -73,8 +119,10 @@ impl Named for CrossEntropyBackward {
                 let class = Operand::new(shape.clone(), DType::I64).fill(Fill::Ints(0, classes));
                 let ct = Operand::new(shape, compute_dtype(dtype));
                 let operands = [x, class, ct].map(|operand| operand.arrange(arrange));
-                let loss = CrossEntropy { dim, ignore_index };
-                cases.push(Case::new(Self { loss }, operands));
+                for also_loss in [false, true] {
+                    let loss = CrossEntropy { dim, ignore_index };
+                    cases.push(Case::new(Self { loss, also_loss }, operands.clone()));
+                }
             };
             for arrange in ARRANGEMENTS {
                 for dim in 0..3 {

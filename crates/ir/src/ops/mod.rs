@@ -159,6 +159,7 @@ pub const RULES: &[Rule] = &[
     concat::sum_of_parts,
     fused_layer_norm::fused_layer_norm,
     norm_backward::norm_backward,
+    cross_entropy_backward::cross_entropy_backward,
     foreach::foreach,
     foreach_reduce::foreach_reduce,
 ];

@@ -23,7 +23,7 @@ fn accepts(s: &Signature) -> bool {
         return false;
     };
     let x = s.inputs[0];
-    x.dtype == DType::F32 && op.loss.dim + 1 == x.shape.len()
+    x.dtype == DType::F32 && op.loss.dim + 1 == x.shape.len() && !op.also_loss
 }
 
 fn launch(mut args: Args) -> Result<(), Misuse> {

@@ -4,6 +4,7 @@ use rustorch_ir::ops::CrossEntropy;
 use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
 
+use super::cuda;
 use super::lines::{Tile, vector};
 use super::softmax::lowest;
 use super::views::{Memory, split, walk};
@@ -94,6 +95,17 @@ impl<'a> Classified<'a> {
         kernel
     }
 
+    /// Tells the kernel of losses their dtype, and how a mistake is told.
+    fn losses(&self, kernel: &mut Kernel, emitter: &mut Emitter) {
+        let dtype = self.step.outputs[self.step.outputs.len() - 1].ty.dtype;
+        kernel.define_dtype("Y", dtype);
+        // Which one is outside is not looked for: the class that does not count may be as well.
+        let (len, x) = (self.along.elements(), &self.step.inputs[0].ty);
+        let classes = format!("the {len} classes of dimension {} of {x}", self.loss.dim);
+        let message = format!("a class is outside {classes}");
+        kernel.status("status", emitter.mistake(self.step, 0, message));
+    }
+
     fn groups(&self) -> usize {
         self.tile.groups(self.starts.elements())
     }
@@ -111,12 +123,7 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     );
     let lines = Classified::new(step, op, emitter);
     let mut kernel = lines.kernel("cross_entropy", text, lines.vector(), &[]);
-    kernel.define_dtype("Y", step.output().ty.dtype);
-    // Which one is outside is not looked for: the class that does not count may be as well.
-    let (len, x) = (lines.along.elements(), &step.inputs[0].ty);
-    let classes = format!("the {len} classes of dimension {} of {x}", op.dim);
-    let message = format!("a class is outside {classes}");
-    kernel.status("status", emitter.mistake(step, 0, message));
+    lines.losses(&mut kernel, emitter);
     emitter.launch(kernel.groups(lines.groups(), 1, 1));
 }
 
@@ -124,13 +131,13 @@ fn emit_backward(step: &Step, emitter: &mut Emitter) {
     let Op::CrossEntropyBackward(op) = &step.last().op else {
         return;
     };
-    let text = concat!(
+    let mut text = concat!(
         include_str!("../../kernels/lines.h"),
         include_str!("../../kernels/vectors.h"),
         include_str!("../../kernels/log_sum.h"),
         include_str!("../../kernels/cross_entropy_backward.c")
     );
-    let lines = Classified::new(step, &op.loss, emitter);
+    let mut lines = Classified::new(step, &op.loss, emitter);
     let whole = Layout::contiguous(&step.output().ty.shape);
     let (starts, along) = split(&whole, op.loss.dim);
     let of_y = vector(
@@ -142,7 +149,24 @@ fn emit_backward(step: &Step, emitter: &mut Emitter) {
     let vector = lines.vector().min(of_y);
     let ct = &step.inputs[2];
     let views = [("y", &starts), ("ct", &ct.layout)];
+    let len = lines.along.elements();
+    let bytes = len * step.inputs[0].ty.dtype.size().unwrap_or(0);
+    let is_local = cuda::cross_entropy::accepts(step.inputs[0].ty.dtype, vector, bytes, emitter);
+    if is_local {
+        text = cuda::cross_entropy::BACKWARD;
+        lines.tile = Tile::of_groups(cuda::cross_entropy::GROUP);
+    }
     let mut kernel = lines.kernel("cross_entropy_backward", text, vector, &views);
+    if is_local {
+        let is_half = step.inputs[0].ty.dtype != DType::F32;
+        kernel.define("IS_HALF", u8::from(is_half));
+        kernel.dynamic_local(bytes);
+    }
+    kernel.define("HAS_LOSS", u8::from(op.also_loss));
+    if op.also_loss {
+        lines.losses(&mut kernel, emitter);
+        kernel.write("losses", &step.outputs[1]);
+    }
     kernel.define_dtype("CT", ct.ty.dtype);
     kernel.read("cts", ct);
     kernel.word("y_step", along.strides[0]);

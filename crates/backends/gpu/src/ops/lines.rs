@@ -90,6 +90,16 @@ impl Tile {
         }
     }
 
+    /// For lines that have a group of so many work-items each.
+    pub(super) fn of_groups(group: usize) -> Self {
+        Self {
+            lines: 1,
+            team: group,
+            is_across: false,
+            enough: 0,
+        }
+    }
+
     /// The same for a kernel where a line is one group's.
     pub(super) fn whole_lines(limits: &Limits, starts: &Layout, along: &Layout) -> Self {
         let tile = Self::new(limits, starts, along);

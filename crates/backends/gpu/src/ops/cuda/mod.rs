@@ -3,13 +3,17 @@
 pub(crate) mod attention;
 pub(crate) mod conv2d;
 pub(crate) mod conv_transpose2d;
+pub(crate) mod cross_entropy;
 pub(crate) mod matmul;
 pub(crate) mod matvec;
-
 pub(crate) mod norm_backward;
+
 use rustorch_ir::Signature;
 
 use crate::emit::Device;
+
+/// Ampere's compute capability: copies to local memory in the background, and arithmetic of bf16, came with it.
+const AMPERE: u32 = 80;
 
 /// Hopper's compute capability: the copy engine, clusters and dependent launches came with it and
 /// stayed; products of warpgroups are its own.
