@@ -26,7 +26,7 @@ const PER_LANE: [usize; 2] = [16, 4];
 
 /// Lanes of a line that read whole pieces of memory: fewer of them for a line, and it has to be
 /// short.
-const NEIGHBOURS: usize = 32;
+pub(super) const NEIGHBOURS: usize = 32;
 
 /// Elements for each lane of a segment that is worth a group of its own.
 const PER_SEGMENT: usize = 16;
@@ -95,6 +95,18 @@ impl Tile {
         Self {
             lines: 1,
             team: group,
+            is_across: false,
+            enough: 0,
+        }
+    }
+
+    /// For lines of so many elements, or vectors of them, that each lane of a team has one of.
+    pub(super) fn of_short_lines(limits: &Limits, len: usize) -> Self {
+        let team = len.next_power_of_two();
+        let group = 1 << GROUP.min(limits.max_group.max(team)).ilog2();
+        Self {
+            lines: group / team,
+            team,
             is_across: false,
             enough: 0,
         }

@@ -8,8 +8,8 @@ use rustorch_ir::{DType, Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Operand, Step};
 
 use super::functions::rounded;
-use super::lines::{Tile, VECTORS, vector};
-use super::views::{Memory, define_rank, walk};
+use super::lines::{NEIGHBOURS, Tile, VECTORS, vector};
+use super::views::{Memory, PARTS, WIDEST, define_rank, walk};
 use super::{pointwise, special};
 use crate::driver::Limits;
 use crate::emit::{Emitter, GpuKernel};
@@ -24,6 +24,16 @@ pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
 
 /// Elements, or vectors of them, that a lane reads at a time.
 const EACH: usize = VECTORS;
+
+/// Elements of lines beside each other from which on they are read in vectors, in segments of some of them.
+const LONG: usize = 1024;
+
+/// Vectors of such lines that a lane reads at a time, and lanes that have the same of them.
+const EACH_ACROSS: usize = 8;
+const TEAM_ACROSS: usize = 8;
+
+/// Groups of a compute unit for them.
+const GROUPS_ACROSS: usize = 4;
 
 fn accepts(_: &Signature) -> bool {
     true
@@ -109,10 +119,39 @@ impl<'a> Chain<'a> {
         }
     }
 
-    /// Tells a kernel how elements are computed, and returns the text for it.
-    fn declare(&self, kernel: &mut Kernel, emitter: &mut Emitter) -> String {
+    /// How many neighbours of a line can be loaded of each operand at once; 1 if they are not all of one size and in
+    /// whole vectors.
+    fn vector(&self) -> usize {
+        let of_lines = self
+            .operands
+            .iter()
+            .filter_map(|(k, lines)| Some((*k, lines.as_ref()?)));
+        let vectors = of_lines.map(|(k, (starts, along))| {
+            let place = &self.step.inputs[k];
+            let size = place
+                .ty
+                .dtype
+                .size()
+                .filter(|_| PARTS.contains(&place.ty.dtype))?;
+            let vector = WIDEST / size;
+            let [line] = Layout::collapse([along]);
+            let mut steps = starts.strides.iter().chain([&along.offset]);
+            let fits = line.strides[..] == [1]
+                && along.elements().is_multiple_of(vector)
+                && steps.all(|step| step.is_multiple_of(vector));
+            fits.then_some(vector)
+        });
+        let vectors: Option<Vec<usize>> = vectors.collect();
+        match vectors.as_deref() {
+            Some([first, rest @ ..]) if rest.iter().all(|vector| vector == first) => *first,
+            _ => 1,
+        }
+    }
+
+    /// Tells a kernel how elements are computed, `vector` at a time, and returns the text for it.
+    fn declare(&self, vector: usize, kernel: &mut Kernel, emitter: &mut Emitter) -> String {
         let step = self.step;
-        let (mut begin, mut element) = (String::new(), String::new());
+        let (mut begin, mut load, mut element) = (String::new(), String::new(), String::new());
         let mut views = (Vec::new(), Vec::new());
         for (k, lines) in &self.operands {
             let place = &step.inputs[*k];
@@ -128,18 +167,25 @@ impl<'a> Chain<'a> {
                         "uint s{k} = 0; ADD_OFFSET(s{k}, line, p.starts_rank, p.starts_shape, \
                          p.starts{k}_strides) "
                     );
-                    let _ = write!(
-                        element,
-                        "uint a{k} = s{k}; ADD_OFFSET(a{k}, j, ALONG_RANK, p.along_shape, \
-                         p.along{k}_strides) "
-                    );
+                    let _ = match vector {
+                        1 => write!(
+                            element,
+                            "uint a{k} = s{k}; ADD_OFFSET(a{k}, j, ALONG_RANK, p.along_shape, \
+                             p.along{k}_strides) "
+                        ),
+                        _ => write!(
+                            load,
+                            "uint w{k}[4]; LOAD_4_WORDS(w{k}, x{k}, (s{k} + (j)) / VECTOR) "
+                        ),
+                    };
                     format!("a{k}")
                 }
             };
-            let _ = write!(
-                element,
-                "const compute_{t} v{k}_0 = LOAD({t}, x{k}, {at}); "
-            );
+            let value = match lines {
+                Some(_) if vector > 1 => format!("PART({t}, w{k}, j)"),
+                _ => format!("LOAD({t}, x{k}, {at})"),
+            };
+            let _ = write!(element, "const compute_{t} v{k}_0 = {value}; ");
         }
         walk_lines(kernel, &named(&views.0), &named(&views.1));
         for at in 0..self.reduction {
@@ -151,7 +197,11 @@ impl<'a> Chain<'a> {
         let t = name(step.parts[last].dtype);
         let _ = write!(element, "const compute_{t} name = t{last};");
         let element = element.replace('\n', " ");
-        format!("#define BEGIN_LINE(line) {begin}\n#define ELEMENT(name, j) {element}\n")
+        let load = match vector {
+            1 => String::new(),
+            _ => format!("#define LOAD_ELEMENTS(j) {load}\n"),
+        };
+        format!("#define BEGIN_LINE(line) {begin}\n{load}#define ELEMENT(name, j) {element}\n")
     }
 }
 
@@ -255,6 +305,13 @@ impl Lines<'_> {
         emitter: &mut Emitter,
     ) {
         let (count, len) = (self.starts.elements(), self.along.elements());
+        if let Some(vector) = self.short_vector(combination, emitter.limits) {
+            return self.pass_short(combination, vector, y, epilogue, emitter);
+        }
+        if let Some(across) = self.across(combination, emitter.limits) {
+            let partial = self.pass_across(combination, &across, emitter);
+            return partial.reduce(combination, y, epilogue, emitter);
+        }
         let tile = self.tile(emitter.limits, len);
         let segment = tile.segment(count, len);
         if segment >= len {
@@ -281,6 +338,138 @@ impl Lines<'_> {
             along: line(segments, strides[1]),
         };
         partial.reduce(combination, y, epilogue, emitter);
+    }
+
+    /// How many neighbours a lane has of lines that are computed, where a vector for each lane of few is all of a line.
+    fn short_vector(&self, combination: &Combination, limits: &Limits) -> Option<usize> {
+        let Elements::Computed(chain) = &self.x else {
+            return None;
+        };
+        let (vector, len) = (chain.vector(), self.along.elements());
+        let fits = vector > 1
+            && (2..=NEIGHBOURS).contains(&(len / vector))
+            && combination.start.is_some()
+            && !limits.is_processor;
+        fits.then_some(vector)
+    }
+
+    /// Reduces such lines.
+    fn pass_short(
+        &self,
+        combination: &Combination,
+        vector: usize,
+        y: Memory,
+        step: Option<&Step>,
+        emitter: &mut Emitter,
+    ) {
+        let Elements::Computed(chain) = &self.x else {
+            return;
+        };
+        let (count, len) = (self.starts.elements(), self.along.elements());
+        let tile = Tile::of_short_lines(emitter.limits, len / vector);
+        let mut kernel = Kernel::new("reduce_short", "", tile.group());
+        kernel.define_dtype("Y", y.dtype());
+        combination.define(&mut kernel);
+        kernel.define("VECTOR", vector);
+        let mut text = ["SEPARATE_ROUNDING\n", combination.functions].concat();
+        text += &chain.declare(vector, &mut kernel, emitter);
+        if let Some(step) = step {
+            text += &epilogue(step, Some(chain), &mut kernel, emitter);
+        }
+        y.write(&mut kernel, "y");
+        tile.declare(&mut kernel);
+        kernel.word("count", count);
+        kernel.word("len", len);
+        text += concat!(
+            include_str!("../../kernels/lines.h"),
+            include_str!("../../kernels/vectors.h"),
+            include_str!("../../kernels/reduce_short.c")
+        );
+        kernel.set_text(special::with_definitions(text));
+        emitter.launch(kernel.groups(tile.groups(count), 1, 1));
+    }
+
+    /// How lines that lie beside each other are read in vectors, if they are long.
+    fn across(&self, combination: &Combination, limits: &Limits) -> Option<Across> {
+        let Elements::Memory(x) = self.x else {
+            return None;
+        };
+        let size = x.dtype().size().filter(|_| PARTS.contains(&x.dtype()))?;
+        let vector = WIDEST / size;
+        let [starts, along] = [&self.starts, &self.along].map(|layout| Layout::collapse([layout]));
+        let ([starts], [along]) = (starts, along);
+        let (&[count], &[1], &[len], &[step]) = (
+            &starts.shape[..],
+            &starts.strides[..],
+            &along.shape[..],
+            &along.strides[..],
+        ) else {
+            return None;
+        };
+        let mut sizes = [count, step, x.offset()].into_iter();
+        let fits = vector > 1
+            && count > 0
+            && len >= LONG
+            && sizes.all(|size| size.is_multiple_of(vector))
+            && combination.start.is_some()
+            && limits.max_group >= NEIGHBOURS * TEAM_ACROSS
+            && !limits.is_processor;
+        fits.then_some(())?;
+        let groups = count.div_ceil(NEIGHBOURS * vector);
+        let wanted = limits.compute_units.saturating_mul(GROUPS_ACROSS) / groups;
+        let segments = wanted.clamp(1, len / (TEAM_ACROSS * EACH_ACROSS));
+        let segment = len.div_ceil(segments);
+        Some(Across {
+            vector,
+            groups,
+            step,
+            segment,
+            segments: len.div_ceil(segment),
+        })
+    }
+
+    /// Reduces each segment of such lines.
+    fn pass_across(
+        &self,
+        combination: &Combination,
+        across: &Across,
+        emitter: &mut Emitter,
+    ) -> Lines<'static> {
+        let (count, len) = (self.starts.elements(), self.along.elements());
+        let dtype = combination.dtype;
+        let bytes = dtype.size().unwrap_or(0) * count * across.segments;
+        let partial = Memory::Scratch(dtype, emitter.scratch(bytes));
+        let mut kernel = Kernel::new("reduce_across", "", (NEIGHBOURS * TEAM_ACROSS) as u32);
+        combination.define(&mut kernel);
+        kernel.define("EACH", EACH_ACROSS);
+        kernel.define("TEAM", TEAM_ACROSS);
+        kernel.define("LANES", NEIGHBOURS);
+        kernel.define("VECTOR", across.vector);
+        if let Elements::Memory(x) = self.x {
+            kernel.define_dtype("X", x.dtype());
+            x.read(&mut kernel, "x");
+        }
+        partial.write(&mut kernel, "y");
+        kernel.word("count", count);
+        kernel.word("len", len);
+        kernel.word("segment", across.segment);
+        kernel.word("step", across.step);
+        let text = concat!(
+            include_str!("../../kernels/vectors.h"),
+            include_str!("../../kernels/reduce_across.c")
+        );
+        kernel.set_text([combination.functions, text].concat());
+        emitter.launch(kernel.groups(across.groups, across.segments, 1));
+        let line = |n: usize, stride: usize| Layout {
+            shape: [n].into(),
+            strides: [stride].into_iter().collect(),
+            offset: 0,
+        };
+        Lines {
+            x: Elements::Memory(partial),
+            starts: line(count, 1),
+            along: line(across.segments, count),
+        }
     }
 
     /// How many neighbours lanes load at a time, of segments of `segment` elements.
@@ -322,7 +511,7 @@ impl Lines<'_> {
                 walk_lines(&mut kernel, &[starts], &[along]);
             }
             Elements::Computed(computed) => {
-                text += &computed.declare(&mut kernel, emitter);
+                text += &computed.declare(1, &mut kernel, emitter);
                 chain = Some(computed);
             }
         }
@@ -351,6 +540,19 @@ impl Lines<'_> {
         let segments = len.div_ceil(segment.max(1)).max(1);
         emitter.launch(kernel.groups(tile.groups(count), segments, 1));
     }
+}
+
+/// How lines beside each other are read.
+struct Across {
+    /// Of how many of them a lane reads an element at a time.
+    vector: usize,
+    /// Groups for all of them.
+    groups: usize,
+    /// From an element of a line to the next.
+    step: usize,
+    /// Elements of a segment, and how many there are.
+    segment: usize,
+    segments: usize,
 }
 
 /// How elements are combined.
