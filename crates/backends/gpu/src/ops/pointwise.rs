@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use rustorch_ir::ops::{BinaryOp, Full};
+use rustorch_ir::ops::{ActivationKind, BinaryOp, Full, UnaryOp};
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Operand, Part, Place, Step};
 
@@ -74,6 +74,23 @@ fn each(step: &Step, indices: &Indices, emitter: &Emitter) -> usize {
     if is_worth_it && is_possible { each } else { 1 }
 }
 
+/// Is it enough to compute what takes longest less precisely than in single precision, as all that is read and what
+/// comes of it are halves?
+fn is_rough(step: &Step, emitter: &Emitter) -> bool {
+    let is_half = |dtype: DType| matches!(dtype, DType::F16 | DType::BF16);
+    let is_slow = |part: &Part| match &part.op {
+        Op::Unary(op) => matches!(op.op, UnaryOp::Exp | UnaryOp::Tanh),
+        Op::Activation(op) => op.kind != ActivationKind::Relu,
+        _ => false,
+    };
+    let is_single = |dtype: DType| dtype == DType::F32 || is_half(dtype);
+    emitter.dialect == Dialect::Cuda
+        && is_half(step.output().ty.dtype)
+        && step.inputs.iter().all(|place| is_half(place.ty.dtype))
+        && step.parts.iter().all(|part| is_single(part.dtype))
+        && step.parts.iter().any(is_slow)
+}
+
 /// Appends the kernel of a step.
 pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let n = step.output().ty.shape.elements();
@@ -87,7 +104,13 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
         body,
         "    const uint lane = GROUP_ID(0) * GROUP + LANE, i = lane * {each};"
     );
+    if is_rough(step, emitter) {
+        body.insert_str(0, include_str!("../../kernels/cuda/rough.h"));
+    }
     if each > 1 {
+        if step.output().ty.dtype == DType::BF16 {
+            body.insert_str(0, include_str!("../../kernels/cuda/halves.h"));
+        }
         body.insert_str(0, include_str!("../../kernels/vectors.h"));
     }
     // All loads come first: what is stored may be what is loaded next, for all that compilers
