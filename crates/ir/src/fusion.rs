@@ -36,8 +36,9 @@ pub struct Finder<'g> {
     /// For each value, the nodes that read it.
     readers: Vec<SmallVec<[usize; 2]>>,
     is_output: Vec<bool>,
-    /// Found once for all nodes, see [`Finder::updates`].
+    /// Found once for all nodes, see [`Finder::updates`] and [`Finder::conversions`].
     updates: OnceCell<Vec<Match>>,
+    conversions: OnceCell<Vec<Match>>,
 }
 
 impl<'g> Finder<'g> {
@@ -61,12 +62,18 @@ impl<'g> Finder<'g> {
             readers,
             is_output,
             updates: OnceCell::new(),
+            conversions: OnceCell::new(),
         }
     }
 
     /// The updates of states that can be made together, which `find` looks for once.
     pub(crate) fn updates(&self, find: impl FnOnce(&Self) -> Vec<Match>) -> &[Match] {
         self.updates.get_or_init(|| find(self))
+    }
+
+    /// The conversions that can be made together, which `find` looks for once.
+    pub(crate) fn conversions(&self, find: impl FnOnce(&Self) -> Vec<Match>) -> &[Match] {
+        self.conversions.get_or_init(|| find(self))
     }
 
     /// The graph.
@@ -594,13 +601,6 @@ mod tests {
     }
 
     #[test]
-    fn gradients_of_parts_are_joined() {
-        let sum_of = |starts: [usize; 3]| {
-            let mut g = Graph::new();
-            let parts = starts.map(|_| input(&mut g, &[4, 2]));
-            let mut pads = Vec::new();
-            for (start, part) in starts.into_iter().zip(parts) {
-    #[test]
     fn a_loss_and_its_gradient_are_one_pass() {
         let fused = |of_loss: bool| {
             let mut g = Graph::new();
@@ -636,6 +636,13 @@ mod tests {
         assert!(fused(true).is_none());
     }
 
+    #[test]
+    fn gradients_of_parts_are_joined() {
+        let sum_of = |starts: [usize; 3]| {
+            let mut g = Graph::new();
+            let parts = starts.map(|_| input(&mut g, &[4, 2]));
+            let mut pads = Vec::new();
+            for (start, part) in starts.into_iter().zip(parts) {
                 pads.push(g.pad(part, 1, start, 4 - start).unwrap());
             }
             let sum = g.add(pads[0], pads[1]).unwrap();

@@ -474,6 +474,86 @@ fn updates(f: &Finder) -> Vec<Match> {
     matches.collect()
 }
 
+/// Conversions of many tensors, found by the first of them.
+pub(crate) fn foreach_cast(f: &Finder, at: usize) -> Vec<Match> {
+    if f.op(at).kind() != OpKind::Cast {
+        return Vec::new();
+    }
+    let all = f.conversions(conversions);
+    let found = all.iter().filter(|found| found.nodes[0] == at);
+    found.cloned().collect()
+}
+
+/// All conversions that can be made together without being made earlier or later than something else asks for: those of
+/// states, which are there from the beginning, and those of what is computed that nobody reads before all of it is, such
+/// as gradients that are clipped.
+fn conversions(f: &Finder) -> Vec<Match> {
+    let mut kinds: BTreeMap<(bool, &str, &str), Vec<usize>> = BTreeMap::new();
+    for (at, node) in f.graph().nodes().iter().enumerate() {
+        let Op::Cast(cast) = &node.op else { continue };
+        let (x, result) = (node.inputs[0], node.result(0));
+        let is_state = f.producer(x).is_none() && f.graph().is_overwritten(x);
+        let is_free = node.pin.is_none() && !f.is_output(result);
+        // Updates take conversions that they alone need into what they do themselves.
+        let mut readers = f.readers(result).iter().copied();
+        let is_shared = match is_state {
+            true => readers.any(|reader| !is_part(f, reader)),
+            false => {
+                let (reduce, others): (Vec<usize>, Vec<usize>) =
+                    readers.partition(|&reader| is_reduced(f, reader));
+                is_dense(f, x) && !reduce.is_empty() && !others.is_empty()
+            }
+        };
+        if is_free && is_shared {
+            let kind = (is_state, f.ty(x).dtype.name(), cast.dtype.name());
+            kinds.entry(kind).or_default().push(at);
+        }
+    }
+    let matches = kinds.into_iter().filter_map(|((is_state, ..), mut nodes)| {
+        let made = |&at: &usize| f.producer(f.operands(at)[0]);
+        let last = nodes.iter().filter_map(made).max();
+        let waits = |&at: &usize| f.readers(f.result(at)).first().copied() > last;
+        nodes.retain(|at| is_state || waits(at));
+        together_as_they_are(f, &nodes)
+    });
+    matches.collect()
+}
+
+/// Is it a reduction, or needed by one alone?
+fn is_reduced(f: &Finder, at: usize) -> bool {
+    let is_reduction = |at: usize| f.op(at).kind() == OpKind::Reduce;
+    is_reduction(at) || f.only_reader(f.result(at)).is_some_and(is_reduction)
+}
+
+/// Is it computed, and lies as it was computed?
+fn is_dense(f: &Finder, mut value: ValueId) -> bool {
+    while let Some(at) = f.producer(value) {
+        match f.op(at).def().role() {
+            Role::Compute => return true,
+            Role::View if f.op(at).kind() == OpKind::Reshape => value = f.operands(at)[0],
+            Role::View => return false,
+        }
+    }
+    false
+}
+
+/// Nodes of one kind, each a group of its own.
+fn together_as_they_are(f: &Finder, nodes: &[usize]) -> Option<Match> {
+    let group = |&at: &usize| {
+        let result = f.result(at);
+        Group::new(f, &f.ty(result).shape, vec![at], vec![result])
+    };
+    let groups: Vec<Group> = nodes.iter().map(group).collect::<Option<_>>()?;
+    (groups.len() > 1).then_some(())?;
+    let (op, inputs) = each(f, &groups)?;
+    Some(Match {
+        op: op.into(),
+        inputs,
+        nodes: nodes.into(),
+        results: nodes.iter().map(|&at| f.result(at)).collect(),
+    })
+}
+
 /// Updates, those together that have operations in common which only they need.
 fn together(f: &Finder, ends: &[usize]) -> Vec<Vec<usize>> {
     // For each node that an update is computed by, the first of the updates.
@@ -756,6 +836,51 @@ mod tests {
                 .any(|node| node.op.kind() == OpKind::Assign)
         );
         assert_eq!(fused.graph.outputs().len(), g.outputs().len());
+    }
+
+    #[test]
+    fn conversions_are_made_together() {
+        let mut g = Graph::new();
+        let tensor = TensorType::new([3, 4], DType::F32);
+        let states = [(); 2].map(|()| g.input(tensor.clone()).unwrap());
+        let x = g.input(TensorType::new([3, 4], DType::BF16)).unwrap();
+        let halves = states.map(|p| {
+            let half = g.cast(p, DType::BF16).unwrap();
+            let half = g.transpose(half).unwrap();
+            g.matmul(x, half).unwrap()
+        });
+        // Of what is computed: read by a reduction and an update.
+        let gradients = halves.map(|y| {
+            let y = g.matmul(y, x).unwrap();
+            g.cast(y, DType::F32).unwrap()
+        });
+        let norms = gradients.map(|gradient| {
+            let (op, dims, keepdim) = (ReduceOp::Sum, smallvec![0, 1], false);
+            g.push(Reduce { op, dims, keepdim }, &[gradient]).unwrap()
+        });
+        let norm = g.add(norms[0], norms[1]).unwrap();
+        for (p, gradient) in states.into_iter().zip(gradients) {
+            let change = g.mul(gradient, norm).unwrap();
+            let next = g.sub(p, change).unwrap();
+            let p = g.push(Assign, &[p, next]).unwrap();
+            g.output(p);
+        }
+        let fused = fused(&g).unwrap();
+        let kinds = |kind: OpKind| {
+            fused
+                .graph
+                .nodes()
+                .iter()
+                .filter(move |node| node.op.kind() == kind)
+        };
+        assert_eq!(kinds(OpKind::Cast).count(), 0, "{}", fused.graph);
+        let counts: Vec<usize> = kinds(OpKind::Foreach)
+            .filter_map(|node| match &node.op {
+                Op::Foreach(op) => Some(op.count),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(counts, [2, 2, 2], "{}", fused.graph);
     }
 
     #[test]

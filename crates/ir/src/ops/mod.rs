@@ -162,6 +162,7 @@ pub const RULES: &[Rule] = &[
     cross_entropy_backward::cross_entropy_backward,
     foreach::foreach,
     foreach_reduce::foreach_reduce,
+    foreach::foreach_cast,
 ];
 
 /// The operands as an array, or an error that says how many there should be.
