@@ -70,7 +70,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         let (program, _) = self.program(batch, &storages, updates)?;
         let bytes = |tensor: &Tensor| TensorType::new(tensor.shape(), tensor.dtype()).bytes();
         let state = self.module.state_dict();
-        let states = self.optimizer.tensors().chain(&self.sums);
+        let states = self.optimizer.states().chain(&self.sums);
         Ok(StepMemory {
             module: state.iter().map(|(_, tensor)| bytes(tensor)).sum(),
             states: states.map(bytes).sum(),

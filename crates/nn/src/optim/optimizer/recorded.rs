@@ -228,6 +228,12 @@ impl<R: Rule> Optimizer<R> {
         })
     }
 
+    /// The states of all parameters.
+    pub(crate) fn states(&self) -> impl Iterator<Item = &Tensor> {
+        self.parameters()
+            .flat_map(|parameter| parameter.state.stored.values())
+    }
+
     /// The memory of parameters and their states, by which a recorded step knows whether it is still of these.
     pub(crate) fn memory(&self) -> Vec<usize> {
         self.tensors().map(memory).collect()
