@@ -439,8 +439,8 @@ mod tests {
 
     use super::*;
     use crate::ops::{
-        Activation, ActivationKind, BinaryOp, CrossEntropy, CrossEntropyBackward, LayerNorm,
-        Linear, NormBackward, RULES, RmsNorm, UnaryOp,
+        Activation, ActivationKind, BatchNormTrain, BinaryOp, CrossEntropy, CrossEntropyBackward,
+        LayerNorm, Linear, NormBackward, RULES, RmsNorm, UnaryOp,
     };
     use crate::ops::{UpdateSlice, add_rms_norm::add_rms_norm};
     use crate::{DType, OpKind, Param};
@@ -634,6 +634,35 @@ mod tests {
         assert_eq!(types, [2, 1]);
         // A factor that follows from the loss comes after it.
         assert!(fused(true).is_none());
+    }
+
+    #[test]
+    fn norms_of_batches_and_their_gradients_take_in_sums_and_positive_parts() {
+        let mut g = Graph::new();
+        let (x, other) = (input(&mut g, &[4, 3, 2]), input(&mut g, &[4, 3, 2]));
+        let (w, b) = (input(&mut g, &[3]), input(&mut g, &[3]));
+        let cts = [(); 2].map(|()| input(&mut g, &[4, 3, 2]));
+        let norm = BatchNormTrain {
+            eps: Param(1e-5),
+            adds: false,
+            relu: false,
+        };
+        let y = g.push(norm, &[x, w, b]).unwrap();
+        let sum = g.add(y, other).unwrap();
+        let kind = ActivationKind::Relu;
+        let y = g.push(Activation { kind }, &[sum]).unwrap();
+        g.output(y);
+        let forward = 0..g.nodes().len();
+        let ct = g.add(cts[0], cts[1]).unwrap();
+        let wanted = [x, w, b, other];
+        let gradients = crate::autodiff::backward(&mut g, forward, &[(y, ct)], &wanted).unwrap();
+        for gradient in gradients.into_iter().flatten() {
+            g.output(gradient);
+        }
+        let fused = all(&g).unwrap();
+        assert_eq!(names(&fused), ["batch_norm_train", "batch_norm_backward"]);
+        let backward = &fused.graph.nodes()[1];
+        assert_eq!([backward.inputs.len(), backward.outputs.len()], [7, 4]);
     }
 
     #[test]

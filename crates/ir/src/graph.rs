@@ -318,6 +318,34 @@ impl Graph {
     pub fn expand(&mut self, op: &Op, inputs: &[ValueId]) -> Result<Results, OpError> {
         op.def().decompose(self, inputs)
     }
+
+    /// The graph with what composite nodes are made of in place of those that `chosen` tells.
+    ///
+    /// # Errors
+    /// A chosen one is a primitive.
+    pub fn expanded(&self, chosen: impl Fn(&Node) -> bool) -> Result<Self, OpError> {
+        let mut out = Self::new();
+        let mut values: Vec<ValueId> = Vec::with_capacity(self.len());
+        for ty in &self.inputs {
+            values.push(out.input(ty.clone())?);
+        }
+        for node in &self.nodes {
+            let operands: SmallVec<[ValueId; 4]> =
+                node.inputs.iter().map(|v| values[v.index()]).collect();
+            let results = match chosen(node) {
+                true => out.expand(&node.op, &operands)?,
+                false => {
+                    let first = out.push_node(node, &operands)?;
+                    out.results(first)
+                }
+            };
+            values.extend(results);
+        }
+        for value in &self.outputs {
+            out.output(values[value.index()]);
+        }
+        Ok(out)
+    }
 }
 
 fn check_bytes(op: &'static str, ty: &TensorType) -> Result<(), OpError> {

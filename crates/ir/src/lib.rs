@@ -8,6 +8,7 @@
 pub mod autodiff;
 mod build;
 pub mod case;
+pub mod channels_last;
 pub mod check;
 mod device;
 mod dtype;

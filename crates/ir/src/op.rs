@@ -300,11 +300,13 @@ ops! {
     fft::Fft,
     // Convolution
     conv2d::Conv2d, conv_transpose2d::ConvTranspose2d, conv2d_weight::Conv2dWeight,
-    pool2d::Pool2d, resample::Resample,
+    pool2d::Pool2d, max_pool2d_backward::MaxPool2dBackward, resample::Resample,
+    channels_last::ChannelsLast,
     // Normalisation
     softmax::Softmax, cross_entropy::CrossEntropy, layer_norm::LayerNorm, group_norm::GroupNorm,
     rms_norm::RmsNorm, batch_norm::BatchNorm, cross_entropy_backward::CrossEntropyBackward,
-    norm_backward::NormBackward,
+    norm_backward::NormBackward, batch_norm_train::BatchNormTrain,
+    batch_norm_backward::BatchNormBackward,
     // What rules of fusion put in place of others
     fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
     foreach::Foreach, foreach_reduce::ForeachReduce,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use rustorch_ir::channels_last::arrange;
 use rustorch_ir::fusion::fuse;
 use rustorch_ir::ops::RULES;
 use rustorch_ir::{
@@ -439,9 +440,6 @@ impl<'a> Planner<'a> {
                 && devices.backend(device).supports(signature)
         };
         let rules = [&request.policy.fusions[..], RULES].concat();
-        let Some(fused) = fuse(&graph, &rules, |at| runs[at], supports)? else {
-            return Ok((graph, assignments));
-        };
         let assignment = |origin: SmallVec<[usize; 8]>| {
             let mut assignment = assignments[origin[0]].clone();
             if origin.len() > 1 {
@@ -451,8 +449,30 @@ impl<'a> Planner<'a> {
             }
             assignment
         };
-        let assignments = fused.origins.into_iter().map(assignment).collect();
-        Ok((fused.graph, assignments))
+        let (graph, assignments) = match fuse(&graph, &rules, |at| runs[at], supports)? {
+            Some(fused) => {
+                let assignments = fused.origins.into_iter().map(assignment).collect();
+                (fused.graph, assignments)
+            }
+            None => (graph, assignments),
+        };
+        let device = |at: usize| (at, assignments[at].device);
+        let Some(arranged) = arrange(&graph, device, supports)? else {
+            return Ok((graph, assignments));
+        };
+        let nodes = graph.nodes();
+        let assignment = |(node, origin): (&Node, SmallVec<[usize; 8]>)| {
+            let mut assignment = assignments[origin[0]].clone();
+            // A view for the node is none of those that this replaces.
+            if node.op.def().role() == Role::View && nodes[origin[0]].op != node.op {
+                assignment.replaces.clear();
+                assignment.parts.clear();
+            }
+            assignment
+        };
+        let origins = arranged.graph.nodes().iter().zip(arranged.origins);
+        let assignments = origins.map(assignment).collect();
+        Ok((arranged.graph, assignments))
     }
 
     /// Places a node on the first device that can run it.
@@ -700,7 +720,16 @@ impl<'a> Planner<'a> {
         }
         // The node on its own, so that its parts can be tried before they are spliced in.
         let alone = isolate(self.source, node).map_err(|e| e.to_string())?;
-        let parts = decompose(&alone, &node.op).map_err(|e| e.to_string())?;
+        let mut parts = decompose(&alone, &node.op).map_err(|e| e.to_string())?;
+        // Parts may be made of others themselves.
+        let is_made_of_others = |parts: &Graph, part: &Node| {
+            part.op.def().is_composite() && parts.with_signature(part, declines).is_some()
+        };
+        while (parts.nodes().iter()).any(|part| is_made_of_others(&parts, part)) {
+            parts = parts
+                .expanded(|part| is_made_of_others(&parts, part))
+                .map_err(|e| e.to_string())?;
+        }
         for part in parts.nodes() {
             if part.op.def().role() == Role::View {
                 continue;

@@ -2,14 +2,20 @@
 //
 // X: dtype. ACCUMULATOR: type that is computed in. START, COMBINE(a, b), FINISH(a): what becomes
 // of a window's elements. HAS_INDICES: is it written, too, where in its plane each window's maximum
-// is: the first of equals, the last NaN? Pairs are (height, width).
+// is: the first of equals, the last NaN? CHANNELS_LAST: are results [n, h, w, c] in memory? Pairs are (height, width).
 
 KERNEL_BEGIN
     const uint i = GROUP_ID(0) * GROUP + LANE;
     if (i < p.count) {
+#if CHANNELS_LAST
+        const uint c = i % p.out[1], pixel = i / p.out[1];
+        const uint column = pixel % p.out[3], row = pixel / p.out[3] % p.out[2];
+        const uint n = pixel / p.out[3] / p.out[2];
+#else
         const uint column = i % p.out[3], row = i / p.out[3] % p.out[2];
         const uint plane = i / p.out[3] / p.out[2];
         const uint c = plane % p.out[1], n = plane / p.out[1];
+#endif
         const uint x_start = n * p.x_strides[0] + c * p.x_strides[1];
         ACCUMULATOR value = START;
 #if HAS_INDICES

@@ -445,3 +445,71 @@ fn yarn() {
     ];
     check_rope(&mixed, None, &expected);
 }
+
+#[test]
+fn norms_of_batches_and_their_gradients() {
+    let eps = 0.0.into();
+    // Channels 1 3 5 7 and 0 0 2 2.
+    let x = || double([2, 2, 2], &[1.0, 3.0, 0.0, 0.0, 5.0, 7.0, 2.0, 2.0]);
+    let (weight, bias) = (double([2], &[2.0, 3.0]), double([2], &[10.0, -1.0]));
+    let root = 5f64.sqrt();
+    let normed = |x: f64| 2.0 * (x - 4.0) / root + 10.0;
+    let op = BatchNormTrain {
+        eps,
+        adds: false,
+        relu: true,
+    };
+    let results = eval_all(op, &[x(), weight.clone(), bias]);
+    let [a, b, c, d] = [1.0, 3.0, 5.0, 7.0].map(normed);
+    assert_floats(&results[0], &[a, b, 0.0, 0.0, c, d, 2.0, 2.0]);
+    assert_floats(&results[1], &[5.0, 1.0]);
+    assert_floats(&results[2], &[4.0, 1.0]);
+
+    let ct = double([2, 2, 2], &[0.5, 0.0, 7.0, 1.0, 0.0, 0.0, 1.0, 5.0]);
+    let other = double([2, 2, 2], &[0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    let positive = double([2, 2, 2], &[1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0]);
+    let (var, mean) = (double([2], &[5.0, 1.0]), double([2], &[4.0, 1.0]));
+    let op = BatchNormBackward {
+        eps,
+        sums: true,
+        relu: true,
+        also: true,
+    };
+    let results = eval_all(op, &[x(), ct, var, mean, weight, other, positive]);
+    let [a, b, c, d] = [0.3, -0.4, -0.1, 0.2].map(|g| g * 2.0 / root);
+    assert_floats(&results[0], &[a, b, -1.5, 1.5, c, d, 1.5, -1.5]);
+    assert_floats(&results[1], &[-3.0 / root, 0.0]);
+    assert_floats(&results[2], &[1.0, 2.0]);
+    let of_normed = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0];
+    assert_floats(&results[3], &of_normed);
+}
+
+#[test]
+fn maxima_of_images_with_their_channels_last_and_their_gradient() {
+    let pool = Pool2d {
+        kind: PoolKind::Max,
+        kernel: [2, 2],
+        stride: [1, 1],
+        padding: [0, 0],
+        dilation: [1, 1],
+        indices: false,
+    };
+    let op = ChannelsLast {
+        op: Box::new(pool.into()),
+    };
+    let x = double([1, 2, 2, 2], &[1.0, 8.0, 2.0, 7.0, 3.0, 6.0, 4.0, 5.0]);
+    assert_floats(&eval(op, &[x]), &[4.0, 8.0]);
+
+    let op = MaxPool2dBackward {
+        kernel: [2, 2],
+        stride: [1, 1],
+        padding: [0, 0],
+        dilation: [1, 1],
+        sides: [2, 3],
+    };
+    let (index, ct) = (
+        int([1, 1, 1, 2], DType::I64, &[4, 4]),
+        double([1, 1, 1, 2], &[2.0, 3.0]),
+    );
+    assert_floats(&eval(op, &[index, ct]), &[0.0, 0.0, 0.0, 0.0, 5.0, 0.0]);
+}

@@ -9,9 +9,12 @@ pub(crate) mod assign;
 pub(crate) mod attention;
 pub(crate) mod attention_backward;
 pub(crate) mod batch_norm;
+pub(crate) mod batch_norm_backward;
+pub(crate) mod batch_norm_train;
 pub(crate) mod binary;
 pub(crate) mod cached_attention;
 pub(crate) mod cast;
+mod channels_last;
 pub(crate) mod cholesky;
 pub(crate) mod compare;
 pub(crate) mod concat;
@@ -50,6 +53,7 @@ pub(crate) mod lu_pivots_to_permutation;
 pub(crate) mod matmul;
 pub(crate) mod matrices;
 pub(crate) mod matrix_exp;
+mod max_pool2d_backward;
 pub(crate) mod norm_backward;
 pub(crate) mod pad;
 pub(crate) mod permute;
@@ -84,9 +88,12 @@ pub use assign::Assign;
 pub use attention::Attention;
 pub use attention_backward::AttentionBackward;
 pub use batch_norm::BatchNorm;
+pub use batch_norm_backward::BatchNormBackward;
+pub use batch_norm_train::BatchNormTrain;
 pub use binary::{Binary, BinaryOp};
 pub use cached_attention::CachedAttention;
 pub use cast::Cast;
+pub use channels_last::ChannelsLast;
 pub use cholesky::Cholesky;
 pub use compare::{Compare, CompareOp};
 pub use concat::Concat;
@@ -123,6 +130,7 @@ pub use lu::Lu;
 pub use lu_pivots_to_permutation::LuPivotsToPermutation;
 pub use matmul::Matmul;
 pub use matrix_exp::MatrixExp;
+pub use max_pool2d_backward::MaxPool2dBackward;
 pub use norm_backward::NormBackward;
 pub use pad::Pad;
 pub use permute::Permute;
@@ -160,6 +168,8 @@ pub const RULES: &[Rule] = &[
     fused_layer_norm::fused_layer_norm,
     norm_backward::norm_backward,
     cross_entropy_backward::cross_entropy_backward,
+    batch_norm_train::batch_norm_train,
+    batch_norm_backward::batch_norm_backward,
     foreach::foreach,
     foreach_reduce::foreach_reduce,
     foreach::foreach_cast,

@@ -98,12 +98,14 @@ impl OpDef for Pool2d {
                         g.results(both)[1]
                     }
                 };
-                let planes = [shape[0], shape[1], h * w];
-                let index = g.reshape(index, planes)?;
-                let ct = g.reshape(ct, planes)?;
-                let plane = [shape[0], shape[1], shape[2] * shape[3]].into();
-                let sums = g.scatter_add(plane, 2, index, ct)?;
-                g.reshape(sums, shape.clone())
+                let backward = MaxPool2dBackward {
+                    kernel: self.kernel,
+                    stride: self.stride,
+                    padding: self.padding,
+                    dilation: self.dilation,
+                    sides: [shape[2], shape[3]],
+                };
+                g.push(backward, &[index, ct])
             }
             PoolKind::Average => {
                 let dtype = compute_dtype(g.ty(x).dtype);
@@ -113,6 +115,18 @@ impl OpDef for Pool2d {
                 let like = g.reshape(x, [planes, 1, shape[2], shape[3]])?;
                 let [kh, kw] = self.kernel;
                 let share = 1.0 / (kh * kw) as f64;
+                let are_tiles = self.stride == self.kernel
+                    && self.padding == [0; 2]
+                    && self.dilation == [1; 2]
+                    && shape[2..] == [h * kh, w * kw];
+                if are_tiles {
+                    // What each element gives is the same for all of its window.
+                    let ct = g.mul_scalar(ct, share)?;
+                    let ct = g.cast(ct, g.ty(x).dtype)?;
+                    let ct = g.reshape(ct, [planes, h, 1, w, 1])?;
+                    let ct = g.broadcast(ct, [planes, h, kh, w, kw])?;
+                    return g.reshape(ct, shape.clone());
+                }
                 let window = g.full([1, 1, kh, kw].into(), share, dtype)?;
                 let conv = Conv2d {
                     stride: self.stride,
@@ -142,6 +156,7 @@ impl Named for Pool2d {
                     ([2, 2], [2, 2], [0, 0], [1, 1]),
                     ([3, 2], [1, 2], [1, 1], [1, 1]),
                     ([3, 3], [2, 1], [1, 0], [2, 1]),
+                    ([7, 2], [7, 2], [0, 0], [1, 1]),
                 ] {
                     let op = Self {
                         kind,

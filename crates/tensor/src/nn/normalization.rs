@@ -1,6 +1,6 @@
 //! The norms, by statistics of their own or by given ones.
 
-use rustorch_ir::ops::{BatchNorm, GroupNorm, LayerNorm, RmsNorm, VarMean};
+use rustorch_ir::ops::{BatchNorm, BatchNormTrain, GroupNorm, LayerNorm, RmsNorm, VarMean};
 use rustorch_ir::{DType, OpError, Param};
 use rustorch_macros::track_calls;
 
@@ -94,12 +94,26 @@ impl Tensor {
         let members = self.numel().checked_div(self.shape()[1]).unwrap_or(0);
         let expected = "more than one value for each channel in training";
         require(NAME, members != 1, expected, self.ty())?;
-        let stats = VarMean {
-            dims: (0..self.rank()).filter(|&d| d != 1).collect(),
-            keepdim: false,
-            correction: Param(0.0),
+        let (output, var, mean) = match (options.weight, options.bias) {
+            (Some(weight), Some(bias)) if weight.dtype() == bias.dtype() => {
+                let norm = BatchNormTrain {
+                    eps: Param(options.eps),
+                    adds: false,
+                    relu: false,
+                };
+                let [output, var, mean] = Self::apply_all(NAME, norm, &[self, weight, bias])?;
+                (output, var, mean)
+            }
+            _ => {
+                let stats = VarMean {
+                    dims: (0..self.rank()).filter(|&d| d != 1).collect(),
+                    keepdim: false,
+                    correction: Param(0.0),
+                };
+                let [var, mean] = Self::apply_all(NAME, stats, &[self])?;
+                (self.batch_normed(NAME, [&mean, &var], options)?, var, mean)
+            }
         };
-        let [var, mean] = Self::apply_all(NAME, stats, &[self])?;
         let next = |running: Option<&Self>, batch: &Self| {
             let next = |running: &Self| {
                 let kept = running.mul(1.0 - options.momentum)?;
@@ -110,7 +124,7 @@ impl Tensor {
         };
         let unbiased = var.mul(members as f64 / (members as f64 - 1.0))?;
         Ok(BatchNormed {
-            output: self.batch_normed(NAME, [&mean, &var], options)?,
+            output,
             running_mean: next(running_mean, &mean)?,
             running_var: next(running_var, &unbiased)?,
             rstd: var.add(options.eps)?.rsqrt()?,

@@ -1,10 +1,19 @@
 // A tensor [images, channels, height, width] that is BIAS(i) in all of channel i: a work-item for
-// each element.
+// each element, in the order of memory. shape, strides: of the dimensions in that order, of which CHANNELS is that of the
+// channels.
 //
 // Y: dtype.
 
 KERNEL_BEGIN
     LAUNCH_NEXT;
-    const uint i = GROUP_ID(0) * GROUP + LANE;
-    if (i < p.count) STORE(Y, y, i, BIAS(i / p.plane % p.channels));
+    uint rest = GROUP_ID(0) * GROUP + LANE;
+    if (rest >= p.count) return;
+    uint at = 0, channel = 0;
+    UNROLL for (uint d = 4; d-- > 0;) {
+        const uint place = rest % p.shape[d];
+        rest /= p.shape[d];
+        at += place * p.strides[d];
+        if (d == CHANNELS) channel = place;
+    }
+    STORE(Y, y, at, BIAS(channel));
 KERNEL_END

@@ -6,7 +6,7 @@
 // made OPERAND in registers, LINES of OPERAND one after the other, or PANELS like x? PIXELS make
 // a convolution: x are its weights, and a row of w is what a pixel of the result sees of images
 // with their channels last, see channels_last.cu. Its padding and dilation may be negative: they
-// are added modulo 2^32. Results are where y's strides say.
+// are added modulo 2^32. Results are where y's strides say; IS_WIDE: are columns neighbours there, in vectors of eight?
 // TERMS: 3 if w and x are single precision, as sums of so many bf16 numbers, of which the products
 // that matter are made (Henry, Tang and Heinecke 2019, arXiv:1904.06376); else 1. What is too large
 // for that, or infinite, makes a result that is no number: it is computed again as by definition.
@@ -288,6 +288,28 @@ template <class T> FUNCTION T* behind(T* p, ulong elements) {
     __builtin_assume(__isGlobal(p));
     return p;
 }
+
+#if IS_WIDE
+// Of four groups of eight columns, of which each of four lanes has two: all eight of the group that is as many behind
+// the first as the lane behind the first of the four. `sums` are 4 further from one group to the next.
+FUNCTION uint4 neighbours(const float* sums) {
+    uint words[4];
+    UNROLL for (uint i = 0; i < 4; i++) {
+        asm("cvt.rn." TEXT(OPERAND) "x2.f32 %0, %1, %2;"
+            : "=r"(words[i]) : "f"(sums[i * 4 + 1]), "f"(sums[i * 4]));
+    }
+    UNROLL for (uint mask = 1; mask < 4; mask *= 2) {
+        const bool is_upper = SIMD_LANE & mask;
+        UNROLL for (uint i = 0; i < 4; i++) {
+            if (i & mask) continue;
+            const uint given = simd_xor(is_upper ? words[i] : words[i + mask], mask);
+            if (is_upper) words[i] = given;
+            else words[i + mask] = given;
+        }
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+#endif
 
 #if TERMS > 1
 // The sum for row `column` of x and row `row` of w, from what their terms were made of.
@@ -618,10 +640,22 @@ KERNEL_BEGIN
             }
 #endif
             STORAGE(Y)* result = PICK(y, y_1, y_2);
+#if IS_WIDE
+            UNROLL for (uint i = 0; i < COLUMNS / 2; i += 16) {
+                const uint column = work.column + i * 2 + SIMD_LANE % 4 * 8;
+                UNROLL for (uint of = 0; of < 2; of++) {
+                    const uint4 eight = neighbours(sums + i + of * 2);
+                    if (column < p.m && (of == 0 ? has_0 : has_8)) {
+                        *(uint4*)(result + (place_0 + of * place_8 + column)) = eight;
+                    }
+                }
+            }
+#else
             EACH_COLUMN(i, column, at, result) {
                 if (column < p.m && has_0) STORE(Y, at, 0, sums[i]);
                 if (column < p.m && has_8) STORE(Y, at, place_8, sums[i + 2]);
             }
+#endif
 #if TERMS > 1
             bool are_finite = true;
             UNROLL for (uint i = 0; i < COLUMNS / 2; i++) {

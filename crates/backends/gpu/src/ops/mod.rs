@@ -7,11 +7,14 @@ mod assign;
 pub(crate) mod attention;
 mod attention_backward;
 mod batch_norm;
+mod batch_norm_train;
 mod blocks;
 mod cached_attention;
 mod cast;
+mod channels_last;
 mod concat;
 pub(crate) mod conv2d;
+mod conv2d_weight;
 mod conv_transpose2d;
 mod cross_entropy;
 pub(crate) mod cuda;
@@ -30,6 +33,7 @@ mod layer_norm;
 mod linear;
 mod lines;
 mod matmul;
+mod max_pool2d_backward;
 mod norm_backward;
 mod pad;
 pub(crate) mod pointwise;
@@ -70,6 +74,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         cached_attention::KERNEL,
         cast::KERNEL,
         concat::KERNEL,
+        conv2d_weight::KERNEL,
         scan::KERNEL,
         custom::KERNEL,
         embedding::KERNEL,
@@ -80,6 +85,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         group_norm::KERNEL,
         index_select::KERNEL,
         layer_norm::KERNEL,
+        max_pool2d_backward::KERNEL,
         norm_backward::KERNEL,
         pad::KERNEL,
         pool2d::KERNEL,
@@ -96,6 +102,8 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         var_mean::KERNEL,
     ];
     kernels.extend(attention::KERNELS);
+    kernels.extend(batch_norm_train::KERNELS);
+    kernels.extend(channels_last::KERNELS);
     kernels.extend(conv2d::KERNELS);
     kernels.extend(conv_transpose2d::KERNELS);
     kernels.extend(foreach::KERNELS);

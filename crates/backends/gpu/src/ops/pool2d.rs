@@ -1,8 +1,8 @@
 //! The maximum or average of 2-D windows, and where maxima are.
 
-use rustorch_ir::ops::PoolKind;
+use rustorch_ir::ops::{Pool2d, PoolKind};
 use rustorch_ir::{Op, OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, Step};
+use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::windows::{Windows, kernel};
 use crate::emit::{Emitter, GpuKernel};
@@ -22,6 +22,18 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Pool2d(op) = &step.last().op else {
         return;
     };
+    let results: Vec<&Place> = step.outputs.iter().collect();
+    pool(op, &step.inputs[0], &results, false, emitter);
+}
+
+/// Appends the launch that pools x. Results are in memory as they are, or with their channels last.
+pub(super) fn pool(
+    op: &Pool2d,
+    x: &Place,
+    results: &[&Place],
+    is_last: bool,
+    emitter: &mut Emitter,
+) {
     let windows = Windows {
         kernel_size: op.kernel,
         stride: op.stride,
@@ -29,8 +41,8 @@ fn emit(step: &Step, emitter: &mut Emitter) {
         dilation: op.dilation,
     };
     let text = include_str!("../../kernels/pool2d.c");
-    let count = step.output().ty.shape.elements();
-    let mut kernel = kernel("pool2d", text, step, &windows, count);
+    let count = results[0].ty.shape.elements();
+    let mut kernel = kernel("pool2d", text, [x, results[0]], &windows, count);
     let (start, combine, finish) = match op.kind {
         PoolKind::Max => ("-INFINITY", "MAX_OR_NAN(a, b)", "(a)"),
         PoolKind::Average => (
@@ -42,9 +54,10 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     kernel.define("START", start);
     kernel.define("COMBINE(a, b)", combine);
     kernel.define("FINISH(a)", finish);
+    kernel.define("CHANNELS_LAST", u8::from(is_last));
     kernel.define("HAS_INDICES", u8::from(op.indices));
     if op.indices {
-        kernel.write("indices", &step.outputs[1]);
+        kernel.write("indices", results[1]);
     }
     emitter.launch(kernel);
 }

@@ -1,6 +1,6 @@
 //! What kernels that go through 2-D windows have in common.
 
-use rustorch_runtime::Step;
+use rustorch_runtime::{Place, Step};
 
 use super::views::for_each;
 use crate::kernel::{Kernel, accumulator};
@@ -22,11 +22,10 @@ pub(super) struct Windows {
 pub(super) fn kernel(
     name: &'static str,
     text: &'static str,
-    step: &Step,
+    [x, result]: [&Place; 2],
     windows: &Windows,
     count: usize,
 ) -> Kernel {
-    let (x, result) = (&step.inputs[0], step.output());
     let mut kernel = for_each(name, text, count);
     kernel.define_dtype("X", x.ty.dtype);
     kernel.define("ACCUMULATOR", accumulator(x.ty.dtype));
@@ -63,7 +62,8 @@ pub(super) fn convolution(
     };
     let planes = result[0] * result[1] / outputs;
     let count = planes * result[2].div_ceil(places) * result[3];
-    let mut kernel = kernel(name, text, step, windows, count);
+    let operands = [&step.inputs[0], step.output()];
+    let mut kernel = kernel(name, text, operands, windows, count);
     kernel.define("OUTPUTS", outputs);
     kernel.define("PLACES", places);
     kernel.read("w", weight);

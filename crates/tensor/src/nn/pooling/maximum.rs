@@ -3,10 +3,10 @@
 use rustorch_ir::ops::{Pool2d, PoolKind};
 
 use super::Windows;
-use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::nn::windows::{Axis, Side};
 use crate::windowed::{PerDim, window_options};
+use crate::{Tensor, is_grad_enabled};
 
 /// The optional arguments of a maximum over windows of `N` dimensions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -176,13 +176,18 @@ impl Tensor {
             stride: sides.map(|side| side.stride),
             padding: sides.each_ref().map(own),
             dilation: sides.map(|side| side.dilation),
-            indices,
+            // Gradients follow from them.
+            indices: indices || is_grad_enabled() && x.is_tracked(),
         };
-        if !indices {
+        if !op.indices {
             let values = Self::apply(name, op, &[&x])?;
             return Ok([values.clone(), values]);
         }
-        let [values, mut indices] = Self::apply_all(name, op, &[&x])?;
+        let [values, places] = Self::apply_all(name, op, &[&x])?;
+        if !indices {
+            return Ok([values.clone(), values]);
+        }
+        let mut indices = places;
         let (from, to) = (x.shape()[3], sides[1].size);
         if around != [(0, 0); 2] {
             let row = indices.floor_divide(from as i64)?.sub(around[0].0 as i64)?;

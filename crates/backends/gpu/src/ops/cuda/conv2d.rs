@@ -1,6 +1,7 @@
 //! Convolutions as products, without a matrix of windows: the rows of pixels that are
 //! multiplied are gathered on their way to local memory.
 
+use rustorch_ir::ops::{ChannelsLast, Conv2d};
 use rustorch_ir::{DType, Op, Signature};
 use rustorch_runtime::{Place, Step};
 use smallvec::smallvec;
@@ -30,12 +31,18 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::Conv2d(op) = &step.last().op else {
         return;
     };
-    let (x, w) = (&step.inputs[0], &step.inputs[1]);
+    let operands: Vec<&Place> = step.inputs.iter().collect();
+    convolve(op, &operands, step.output(), emitter);
+}
+
+/// Appends the launches of the convolution of x by a weight and perhaps a bias.
+pub(crate) fn convolve(op: &Conv2d, operands: &[&Place], y: &Place, emitter: &mut Emitter) {
+    let (x, w) = (operands[0], operands[1]);
     let convolution = Convolution {
         windows: windows(op, &w.ty.shape),
         w,
-        bias: step.inputs.get(2),
-        y: step.output(),
+        bias: operands.get(2).copied(),
+        y,
     };
     convolution.emit(&Images::new(x, emitter), emitter);
 }
@@ -78,13 +85,14 @@ impl Convolution<'_> {
             kind: Kind::Pixels,
             w_stride: 0,
             weights: smallvec![Weights {
-                w: Memory::Scratch(memory),
+                w: memory,
                 n: y.ty.shape[0] * plane,
                 bias: *bias,
             }],
             results: smallvec![*y],
             other: None,
             gate: None,
+            is_wide: numbers.terms == 1 && has_pieces(y),
             given: (numbers.terms > 1).then(|| [*w, x].map(|place| (place, strides(place)))),
             words: vec![
                 ("channels", vec![x.ty.shape[1]]),
@@ -108,21 +116,30 @@ impl Convolution<'_> {
 pub(super) struct Images<'a> {
     place: &'a Place,
     numbers: Numbers,
-    pieces: usize,
+    pub(super) pieces: usize,
     /// Pieces of each of the terms.
     term_pieces: usize,
-    memory: Scratch,
+    pub(super) memory: Memory<'a>,
 }
 
 impl<'a> Images<'a> {
-    /// Appends the launch that makes them.
+    /// Appends the launch that makes them, where they are not so already.
     pub(super) fn new(place: &'a Place, emitter: &mut Emitter) -> Self {
         let shape = &place.ty.shape;
         let numbers = Numbers::of(place.ty.dtype);
         let pieces = shape[1].div_ceil(PIECE);
         let term_pieces = shape[0] * shape[2] * shape[3] * pieces;
-        let memory = emitter.scratch(numbers.terms * term_pieces * PIECE * 2);
-        channels_last(place, pieces, Target::Rows(memory), numbers, emitter);
+        let is_so = numbers.terms == 1
+            && has_pieces(place)
+            && place.layout.permute(&ChannelsLast::ORDER).is_contiguous();
+        let memory = match is_so {
+            true => Memory::Place(place),
+            false => {
+                let memory = emitter.scratch(numbers.terms * term_pieces * PIECE * 2);
+                channels_last(place, pieces, Target::Rows(memory), numbers, emitter);
+                Memory::Scratch(memory)
+            }
+        };
         Self {
             place,
             numbers,
@@ -131,6 +148,14 @@ impl<'a> Images<'a> {
             memory,
         }
     }
+}
+
+/// Are the channels of all pixels pieces that begin at multiples of 16 bytes?
+fn has_pieces(place: &Place) -> bool {
+    let layout = &place.layout;
+    let others = [layout.shape[1], layout.offset, layout.strides[0]];
+    layout.strides[1] == 1
+        && (others.iter().chain(&layout.strides[2..])).all(|n| n.is_multiple_of(PIECE))
 }
 
 fn strides(place: &Place) -> Vec<usize> {

@@ -20,12 +20,18 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let Op::ConvTranspose2d(op) = &step.last().op else {
         return;
     };
-    let (w, bias, y) = (&step.inputs[1], step.inputs.get(2), step.output());
+    let operands: Vec<&Place> = step.inputs.iter().collect();
+    spread(op, &operands, step.output(), emitter);
+}
+
+/// Appends the launches of the transposed convolution of an operand by a weight and perhaps a bias.
+pub(crate) fn spread(op: &ConvTranspose2d, operands: &[&Place], y: &Place, emitter: &mut Emitter) {
+    let (w, bias) = (operands[1], operands.get(2).copied());
     let [rows, columns] = [0, 1].map(|i| Phase::all(op, i, w.ty.shape[2 + i], y.ty.shape[2 + i]));
     if rows.iter().chain(&columns).any(|phase| phase.taps == 0) {
         fill(y, bias, emitter);
     }
-    let images = Images::new(&step.inputs[0], emitter);
+    let images = Images::new(operands[0], emitter);
     for row in &rows {
         for column in columns.iter().filter(|column| row.taps * column.taps > 0) {
             let seen = w.layout.permute(&[1, 0, 2, 3]);
@@ -105,8 +111,13 @@ fn fill(y: &Place, bias: Option<&Place>, emitter: &mut Emitter) {
     let mut kernel = for_each("fill_channels", text, y.ty.shape.elements());
     kernel.define_dtype("Y", y.ty.dtype);
     kernel.write("y", y);
-    kernel.word("channels", y.ty.shape[1]);
-    kernel.word("plane", y.ty.shape[2] * y.ty.shape[3]);
+    let strides = &y.layout.strides;
+    let mut order = [0, 1, 2, 3];
+    order.sort_by_key(|&d| std::cmp::Reverse(strides[d]));
+    let channels = order.iter().position(|&d| d == 1).unwrap_or(1);
+    kernel.define("CHANNELS", channels);
+    kernel.words("shape", &order.map(|d| y.ty.shape[d]));
+    kernel.words("strides", &order.map(|d| strides[d]));
     let value = bias.map_or("0".to_owned(), |place| {
         kernel.read("bias", place);
         kernel.word("bias_stride", place.layout.strides[0]);

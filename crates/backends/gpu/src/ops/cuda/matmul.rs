@@ -64,6 +64,8 @@ pub(super) struct Launch<'a> {
     pub(super) other: Option<&'a Place>,
     /// The result is this of the first product times the second.
     pub(super) gate: Option<ActivationKind>,
+    /// Are columns of a convolution's result neighbours in memory, in vectors?
+    pub(super) is_wide: bool,
     /// x and w themselves and their strides, where their panels are of several terms.
     pub(super) given: Option<[(&'a Place, Vec<usize>); 2]>,
     /// Further parameters of a kind.
@@ -87,6 +89,7 @@ impl<'a> Weights<'a> {
     }
 }
 
+#[derive(Clone, Copy)]
 pub(super) enum Memory<'a> {
     Place(&'a Place),
     Scratch(Scratch),
@@ -141,6 +144,7 @@ pub(crate) fn emit(linears: &Linears, emitter: &mut Emitter) {
             results: each.iter().filter_map(|linear| linear.y).collect(),
             other: linears.other,
             gate: linears.gate,
+            is_wide: false,
             given: None,
             words: Vec::new(),
         };
@@ -199,6 +203,7 @@ pub(crate) fn emit_dense<'a>(product: &Product<'a>, emitter: &mut Emitter) {
         results: smallvec![product.y],
         other: None,
         gate: None,
+        is_wide: false,
         given: (numbers.terms > 1).then(|| [given(&product.a), given(&product.b)]),
         words: Vec::new(),
     };
@@ -354,6 +359,7 @@ impl Launch<'_> {
         kernel.dynamic_local(local.bytes);
         kernel.define("SETS", self.results.len());
         kernel.define("IS_GATED", u8::from(is_gated));
+        kernel.define("IS_WIDE", u8::from(self.is_wide));
         kernel.define_dtype("OPERAND", dtype);
         kernel.define("TERMS", terms);
         kernel.scratch("x", dtype, self.x.memory, false);

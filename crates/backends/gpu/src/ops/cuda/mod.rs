@@ -2,6 +2,7 @@
 
 pub(crate) mod attention;
 pub(crate) mod conv2d;
+pub(crate) mod conv2d_weight;
 pub(crate) mod conv_transpose2d;
 pub(crate) mod cross_entropy;
 pub(crate) mod matmul;
