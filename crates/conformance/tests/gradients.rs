@@ -8,7 +8,7 @@ use rustorch_ir::OpKind;
 
 /// What has none, gives no floats, has no case in double precision, or is put in place of others by rules of
 /// fusion.
-const UNTRIED: [&str; 15] = [
+const UNTRIED: [&str; 16] = [
     "full",
     "arange",
     "random",
@@ -18,6 +18,7 @@ const UNTRIED: [&str; 15] = [
     "ldl_solve",
     "lu_pivots_to_permutation",
     "geqrf",
+    "channels_last",
     "fused_linear",
     "cached_attention",
     "add_rms_norm",

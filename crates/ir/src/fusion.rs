@@ -666,6 +666,28 @@ mod tests {
     }
 
     #[test]
+    fn what_a_norm_of_a_batch_became_is_found_again_in_its_gradient() {
+        let mut g = Graph::new();
+        let (x, ct) = (input(&mut g, &[4, 3, 2]), input(&mut g, &[4, 3, 2]));
+        let (w, b) = (input(&mut g, &[3]), input(&mut g, &[3]));
+        let norm = BatchNormTrain {
+            eps: Param(1e-5),
+            adds: false,
+            relu: false,
+        };
+        let y = g.push(norm, &[x, w, b]).unwrap();
+        let kind = ActivationKind::Relu;
+        let y = g.push(Activation { kind }, &[y]).unwrap();
+        let forward = 0..g.nodes().len();
+        let gradients = crate::autodiff::backward(&mut g, forward, &[(y, ct)], &[x]).unwrap();
+        g.output(gradients[0].unwrap());
+        let fused = all(&g).unwrap();
+        let backward = fused.graph.nodes().last().unwrap();
+        assert!(matches!(&backward.op, Op::BatchNormBackward(op) if op.relu && op.by_bias));
+        assert_eq!(backward.inputs.last(), Some(&b));
+    }
+
+    #[test]
     fn gradients_of_parts_are_joined() {
         let sum_of = |starts: [usize; 3]| {
             let mut g = Graph::new();

@@ -1,33 +1,47 @@
 // The gradients of channels that were normalised by their own statistics; see channels.h.
 //
 // IS_SUMS: are they the sums over segments of lines of the gradients, and of these times the distance from the mean? Else
-// the gradient of x, by what channel_totals.c made of those. X: dtype of images. S: that of statistics. ACCUMULATOR: type
+// the gradient of x, by what channel_totals.c made of those. X, W: dtypes of images and weights. S: that of statistics. EPS: added to the variance. ACCUMULATOR: type
 // that is computed in. HAS_OTHER: is another gradient, `other`, added? HAS_RELU: is the gradient nothing where `positive`
-// is? HAS_COPY: is the gradient after both of these in `copy`, which the sums write? ROUNDED(x): x as a number of X.
+// is? HAS_BIAS: is that what the norm became, with a bias `b`, and has to be found again? HAS_COPY: is the gradient after both of these in `copy`, which the sums write? ROUNDED(x): x as a number of X.
 
 // Is the gradient made of its parts?
 #define IS_MADE (IS_SUMS || !HAS_COPY)
+// Is what became positive found again?
+#define FINDS (IS_MADE && HAS_RELU && HAS_BIAS)
 
 KERNEL_BEGIN
     const uint begin = GROUP_ID(1) * p.segment, end = min(begin + p.segment, p.lines);
     ACCUMULATOR centre[OWN];
+#if !IS_SUMS || FINDS
+    ACCUMULATOR scale[OWN];
+#endif
+#if FINDS
+    ACCUMULATOR bias[OWN];
+#endif
 #if IS_SUMS
     LOCAL_ARRAY(ACCUMULATOR, shared, GROUP * OWN);
     ACCUMULATOR sums[OWN], along[OWN];
     UNROLL
     for (uint e = 0; e < OWN; e++) sums[e] = along[e] = 0;
 #else
-    ACCUMULATOR scale[OWN], level[OWN], slope[OWN];
+    ACCUMULATOR level[OWN], slope[OWN];
 #endif
     if (COLUMN < p.vectors) {
         UNROLL
         for (uint e = 0; e < OWN; e++) {
             const uint channel = COLUMN * OWN + e;
             centre[e] = LOAD(S, mean, channel);
+#if !IS_SUMS || FINDS
+            const ACCUMULATOR variance = LOAD(S, var, channel);
+            scale[e] = LOAD(W, w, channel) / sqrt(variance + EPS);
+#endif
+#if FINDS
+            bias[e] = LOAD(W, b, channel);
+#endif
 #if !IS_SUMS
-            scale[e] = LOAD(S, shares, channel);
-            level[e] = LOAD(S, shares, CHANNELS + channel);
-            slope[e] = LOAD(S, shares, 2 * CHANNELS + channel);
+            level[e] = LOAD(S, shares, channel);
+            slope[e] = LOAD(S, shares, CHANNELS + channel);
 #endif
         }
         for (uint line = begin + LANE / COLUMNS; line < end; line += STEP * EACH) {
@@ -39,7 +53,7 @@ KERNEL_BEGIN
             KEPT others[EACH * WORDS];
             FOR_LINES(k, line, end, at) GET_WORDS(X, others + k * WORDS, other, at)
 #endif
-#if HAS_RELU
+#if HAS_RELU && !FINDS
             KEPT positives[EACH * WORDS];
             FOR_LINES(k, line, end, at) GET_WORDS(X, positives + k * WORDS, positive, at)
 #endif
@@ -54,10 +68,14 @@ KERNEL_BEGIN
 #if IS_MADE && HAS_OTHER
                     g = ROUNDED(g + NUMBER(X, others + k * WORDS, e));
 #endif
-#if IS_MADE && HAS_RELU
+                    const ACCUMULATOR v = NUMBER(X, words + k * WORDS, e) - centre[OF(e)];
+#if FINDS
+                    // As channel_norm.c made it.
+                    const ACCUMULATOR y = MULTIPLY_ADD(v, scale[OF(e)], bias[OF(e)]);
+                    g = ROUNDED(y) <= 0 ? 0 : g;
+#elif IS_MADE && HAS_RELU
                     g = NUMBER(X, positives + k * WORDS, e) <= 0 ? 0 : g;
 #endif
-                    const ACCUMULATOR v = NUMBER(X, words + k * WORDS, e) - centre[OF(e)];
 #if IS_SUMS
                     sums[OF(e)] += g;
                     along[OF(e)] = MULTIPLY_ADD(g, v, along[OF(e)]);

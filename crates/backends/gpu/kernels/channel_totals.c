@@ -31,10 +31,8 @@ KERNEL_BEGIN
         const ACCUMULATOR inverse = 1 / sqrt(variance + EPS);
         STORE(W, of_weight, channel, second * inverse);
         STORE(W, of_bias, channel, first);
-        const ACCUMULATOR weight = LOAD(W, w, channel);
-        STORE(S, shares, channel, inverse * weight);
-        STORE(S, shares, p.channels + channel, first / p.members);
-        STORE(S, shares, 2 * p.channels + channel, second / p.members * inverse * inverse);
+        STORE(S, shares, channel, first / p.members);
+        STORE(S, shares, p.channels + channel, second / p.members * inverse * inverse);
     }
 #else
 #define COUNT(i) min(p.segment, p.members - (i) * p.segment)

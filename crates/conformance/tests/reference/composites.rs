@@ -473,6 +473,7 @@ fn norms_of_batches_and_their_gradients() {
         eps,
         sums: true,
         relu: true,
+        by_bias: false,
         also: true,
     };
     let results = eval_all(op, &[x(), ct, var, mean, weight, other, positive]);

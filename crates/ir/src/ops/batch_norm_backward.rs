@@ -1,6 +1,6 @@
 use smallvec::smallvec;
 
-use super::batch_norm_train::{by_channel, require_channels, within_channels};
+use super::batch_norm_train::{by_channel, normed, require_channels, within_channels};
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::fusion::{Finder, Match};
@@ -10,8 +10,8 @@ use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results
 ///
 /// Operands: the norm's `x` `[n, c, …]`, floating point; `ct`, the gradient of its result, of `x`'s type; the variance and
 /// the mean of the batch, `[c]`, at least in single precision; the norm's `weight`; a gradient that is added to `ct`, if
-/// there is one; the positive part `y` of what the norm became, if there is one: where it is 0, the gradient is. Both have
-/// `x`'s type. Results: the gradient of `x`, of its type, and those of weight and bias, of the weight's; then, if that is
+/// there is one; the positive part of what the norm became, if it was taken: where it is 0, the gradient is. Both have
+/// `x`'s type. Where the norm alone became positive, its bias is enough for that. Results: the gradient of `x`, of its type, and those of weight and bias, of the weight's; then, if that is
 /// asked, the gradient of what the positive part was taken of.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BatchNormBackward {
@@ -21,6 +21,8 @@ pub struct BatchNormBackward {
     pub sums: bool,
     /// Was the result's positive part taken (ReLU)?
     pub relu: bool,
+    /// Is the norm's bias given, in place of that?
+    pub by_bias: bool,
     /// Is the gradient of what that was taken of wanted, too?
     pub also: bool,
 }
@@ -32,7 +34,14 @@ impl BatchNormBackward {
         if self.sums {
             ct = g.add(ct, inputs[5])?;
         }
-        if let (true, Some(&y)) = (self.relu, inputs.last()) {
+        if let (true, Some(&last)) = (self.relu, inputs.last()) {
+            let y = match self.by_bias {
+                true => {
+                    let [x, var, mean, weight] = [0, 2, 3, 4].map(|i| inputs[i]);
+                    normed(g, self.eps, [x, var, mean], [weight, last])?
+                }
+                false => last,
+            };
             let zero = g.constant(0.0, g.ty(y).dtype)?;
             let is_flat = g.compare(CompareOp::Le, y, zero)?;
             ct = g.select(is_flat, zero, ct)?;
@@ -52,8 +61,13 @@ impl OpDef for BatchNormBackward {
         require(Self::NAME, inputs.len() == count, expected, inputs.len())?;
         let (x, weight) = (inputs[0], inputs[4]);
         require_channels(Self::NAME, x, &inputs[2..4])?;
-        require_channels(Self::NAME, x, &[weight])?;
-        for same in inputs[1..2].iter().chain(&inputs[5..]) {
+        let (others, bias) = match (self.relu && self.by_bias, inputs.split_last()) {
+            (true, Some((bias, others))) => (&others[5..], Some(*bias)),
+            _ => (&inputs[5..], None),
+        };
+        let of_channels: Vec<&TensorType> = [weight].into_iter().chain(bias).collect();
+        require_channels(Self::NAME, x, &of_channels)?;
+        for same in inputs[1..2].iter().chain(others) {
             require(
                 Self::NAME,
                 *same == x,
@@ -89,6 +103,7 @@ impl OpDef for BatchNormBackward {
             let alone = Self {
                 sums: false,
                 relu: false,
+                by_bias: false,
                 also: false,
                 ..self.clone()
             };
@@ -185,14 +200,16 @@ fn with_relu(f: &Finder, op: &BatchNormBackward, found: &Match) -> Option<Match>
     (is_le && same && is_zero(zero) && is_zero(least)).then_some(())?;
     let also = f.only_reader(masked).is_none();
     let mut found = found.clone();
+    let bias = bias_of(f, y, &found.inputs);
     found.op = BatchNormBackward {
         relu: true,
+        by_bias: bias.is_some(),
         also,
         ..op.clone()
     }
     .into();
     found.inputs[1] = ct;
-    found.inputs.push(y);
+    found.inputs.push(bias.unwrap_or(y));
     // Others may ask the same of y.
     if f.only_reader(condition).is_some() {
         found.nodes.insert(0, compare);
@@ -201,6 +218,19 @@ fn with_relu(f: &Finder, op: &BatchNormBackward, found: &Match) -> Option<Match>
     found.nodes.insert(before_last, choice);
     found.results.extend(also.then_some(masked));
     Some(found)
+}
+
+/// The bias of the norm that `y` is the positive part of, if it is that of the gradients with these operands.
+fn bias_of(f: &Finder, y: ValueId, inputs: &[ValueId]) -> Option<ValueId> {
+    let relu = f.producer(y)?;
+    let is_relu = matches!(f.op(relu), Op::Activation(op) if op.kind == ActivationKind::Relu);
+    let &normed = f.operands(relu).first().filter(|_| is_relu)?;
+    let norm = f.producer(normed)?;
+    let (Op::BatchNormTrain(op), &[x, weight, bias]) = (f.op(norm), f.operands(norm)) else {
+        return None;
+    };
+    let is_it = f.result(norm) == normed && [x, weight] == [inputs[0], inputs[4]];
+    (is_it && !op.relu).then_some(bias)
 }
 
 /// The same with the sum that `ct` is.
@@ -234,28 +264,32 @@ impl Named for BatchNormBackward {
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
         for dtype in DType::FLOATS {
-            let mut push =
-                |[sums, relu, also]: [bool; 3], shape: &[usize], weight: DType, arrange| {
-                    let op = Self {
-                        eps: 1e-5.into(),
-                        sums,
-                        relu,
-                        also,
-                    };
-                    let x = Operand::new(shape, dtype).arrange(arrange);
-                    let of_channels = Operand::new([shape[1]], compute_dtype(dtype));
-                    let var = of_channels.clone().fill(Fill::Uniform(0.1, 2.0));
-                    let weight = Operand::new([shape[1]], weight);
-                    let mut operands = vec![x.clone(), x.clone(), var, of_channels, weight];
-                    operands.extend(sums.then(|| x.clone()));
-                    operands.extend(relu.then_some(x));
-                    cases.push(Case::new(op, operands));
+            let mut push = |[sums, relu, by_bias, also]: [bool; 4],
+                            shape: &[usize],
+                            weight: DType,
+                            arrange| {
+                let op = Self {
+                    eps: 1e-5.into(),
+                    sums,
+                    relu,
+                    by_bias,
+                    also,
                 };
+                let x = Operand::new(shape, dtype).arrange(arrange);
+                let of_channels = Operand::new([shape[1]], compute_dtype(dtype));
+                let var = of_channels.clone().fill(Fill::Uniform(0.1, 2.0));
+                let weight = Operand::new([shape[1]], weight);
+                let mut operands = vec![x.clone(), x.clone(), var, of_channels, weight.clone()];
+                operands.extend(sums.then(|| x.clone()));
+                operands.extend(relu.then_some(if by_bias { weight } else { x }));
+                cases.push(Case::new(op, operands));
+            };
             for options in [
-                [false; 3],
-                [false, true, false],
-                [false, true, true],
-                [true; 3],
+                [false; 4],
+                [false, true, false, false],
+                [false, true, true, false],
+                [true, true, false, true],
+                [true; 4],
             ] {
                 let all = match options[0] {
                     true => &ARRANGEMENTS[..],
@@ -266,9 +300,9 @@ impl Named for BatchNormBackward {
                 }
                 push(options, &[2, 24, 9, 8], DType::F32, ARRANGEMENTS[0]);
             }
-            push([false; 3], &[60, 5], dtype, ARRANGEMENTS[0]);
-            push([true; 3], &[2, 16, 40, 41], DType::F32, ARRANGEMENTS[0]);
-            push([false; 3], &[0, 4, 2], dtype, ARRANGEMENTS[0]);
+            push([false; 4], &[60, 5], dtype, ARRANGEMENTS[0]);
+            push([true; 4], &[2, 16, 40, 41], DType::F32, ARRANGEMENTS[0]);
+            push([false; 4], &[0, 4, 2], dtype, ARRANGEMENTS[0]);
         }
         cases
     }

@@ -225,28 +225,34 @@ fn gradients(op: &BatchNormBackward, step: &Step, is_last: bool, emitter: &mut E
     let [x, ct, var, mean, w] = [0, 1, 2, 3, 4].map(|i| &step.inputs[i]);
     let [dx, of_weight, of_bias] = [0, 1, 2].map(|i| &step.outputs[i]);
     let copy = step.outputs.get(3);
-    let images: Vec<&Place> = (step.inputs[..2].iter().chain(&step.inputs[5..]))
-        .chain([dx])
+    let others = step.inputs[5..]
+        .iter()
+        .filter(|place| place.ty.shape == x.ty.shape);
+    let images: Vec<&Place> = ([x, ct, dx].into_iter().chain(others))
         .chain(copy)
         .collect();
     let lines = Lines::new(&images, is_last, emitter.limits);
     let parts = lines.parts(emitter);
-    let shares = lines.of_channels(3, emitter);
+    let shares = lines.of_channels(2, emitter);
     let kernel = |is_sums: bool| {
         let mut kernel = lines.kernel("channel_gradients", text!("channel_gradients.c"));
         kernel.define("IS_SUMS", u8::from(is_sums));
         kernel.define("HAS_OTHER", u8::from(op.sums));
         kernel.define("HAS_RELU", u8::from(op.relu));
+        kernel.define("HAS_BIAS", u8::from(op.by_bias));
         kernel.define("HAS_COPY", u8::from(op.also));
-        kernel.read("x", x);
-        kernel.read("mean", mean);
+        kernel.define_dtype("W", w.ty.dtype);
+        kernel.real("EPS", lines.sums, op.eps.0);
+        for (name, place) in [("x", x), ("var", var), ("mean", mean), ("w", w)] {
+            kernel.read(name, place);
+        }
         if is_sums || copy.is_none() {
             kernel.read("ct", ct);
             if op.sums {
                 kernel.read("other", &step.inputs[5]);
             }
-            if let (true, Some(positive)) = (op.relu, step.inputs.last()) {
-                kernel.read("positive", positive);
+            if let (true, Some(last)) = (op.relu, step.inputs.last()) {
+                kernel.read(if op.by_bias { "b" } else { "positive" }, last);
             }
         }
         kernel
@@ -265,7 +271,6 @@ fn gradients(op: &BatchNormBackward, step: &Step, is_last: bool, emitter: &mut E
     totals.define_dtype("W", w.ty.dtype);
     totals.real("EPS", lines.sums, op.eps.0);
     totals.read("var", var);
-    totals.read("w", w);
     totals.write("of_weight", of_weight);
     totals.write("of_bias", of_bias);
     shares.write(&mut totals, "shares");

@@ -1,5 +1,7 @@
 //! Pooling to a given number of windows, of about one size.
 
+use rustorch_ir::ops::{Pool2d, PoolKind};
+
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::nn::windows::Axis;
@@ -81,6 +83,22 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         self.require_float(name)?;
         let (axes, x, has_batch) = self.adaptive_axes(name, output_size)?;
+        // Windows that are tiles of planes are those of a pool.
+        let tiles = axes.iter().zip(&x.shape()[2..]).map(|(axis, &size)| {
+            let side = size.checked_div(axis.count)?;
+            (side > 0 && side * axis.count == size).then_some(side)
+        });
+        if let Some([down, across]) = tiles.collect::<Option<Vec<_>>>().as_deref() {
+            let op = Pool2d {
+                kind: PoolKind::Average,
+                kernel: [*down, *across],
+                stride: [*down, *across],
+                padding: [0; 2],
+                dilation: [1; 2],
+                indices: false,
+            };
+            return Self::apply(name, op, &[&x])?.without_batch(has_batch);
+        }
         let sums = x.widened(name)?.sum_of_windows(name, &axes)?;
         let members = Axis::members_of(&axes);
         let members = Self::from_vec(members, axes.each_ref().map(|axis| axis.count))?;
