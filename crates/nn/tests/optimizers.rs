@@ -6,11 +6,13 @@ use rustorch_ir::DType;
 use rustorch_nn::nn::parameter;
 use rustorch_nn::optim::{
     ASGDOptions, AdadeltaOptions, Adafactor, AdafactorOptions, AdagradOptions, Adam, AdamOptions,
-    AdamWOptions, AdamaxOptions, Muon, MuonOptions, NAdamOptions, Optimizer, RAdamOptions,
-    RMSpropOptions, RpropOptions, Rule, SGD, SGDOptions, SparseAdamOptions,
+    AdamWOptions, AdamaxOptions, LBFGS, LBFGSOptions, Muon, MuonOptions, NAdamOptions, Optimizer,
+    RAdamOptions, RMSpropOptions, RpropOptions, Rule, SGD, SGDOptions, SparseAdamOptions,
 };
 use rustorch_runtime::{Routing, Runtime};
-use rustorch_tensor::{RusTorchResult, Tensor, assert_close, host, tensor, with_runtime};
+use rustorch_tensor::{
+    RusTorchResult, Tensor, assert_close, eval_all, host, no_grad, tensor, with_runtime,
+};
 
 /// The gradient of `Σ (x - 1)²`.
 fn pull(_: &str, x: &Tensor) -> Option<Tensor> {
@@ -161,6 +163,65 @@ fn state_is_saved_and_loaded_by_name() -> Result<(), Box<dyn std::error::Error>>
     resumes(SparseAdamOptions::default())?;
     resumes(AdafactorOptions::default().eps1(0.001))?;
     resumes(MuonOptions::default())
+}
+
+#[test]
+fn lbfgs_goes_on_where_it_was_saved() -> Result<(), Box<dyn std::error::Error>> {
+    for search in [false, true] {
+        let new = || -> RusTorchResult<(Vec<(String, Tensor)>, LBFGS)> {
+            let weights = weights()?;
+            let options = LBFGSOptions::default()
+                .max_iter(3usize)
+                .strong_wolfe(search);
+            let optimizer = LBFGS::new(weights.clone(), options)?;
+            Ok((weights, optimizer))
+        };
+        let step = |weights: &[(String, Tensor)], optimizer: &mut LBFGS| {
+            let evaluate = || {
+                weights.iter().for_each(|(_, weight)| weight.zero_grad());
+                let mut loss = Tensor::scalar(0.0, DType::F32)?;
+                for (_, weight) in weights {
+                    let away = weight.sub(0.3)?;
+                    loss = loss.add(&away.pow(4)?.add(&away.square()?)?.sum_all()?)?;
+                }
+                loss.backward()?;
+                Ok(loss)
+            };
+            optimizer.step(evaluate).map(drop)
+        };
+        let (weights, mut optimizer) = new()?;
+        for _ in 0..2 {
+            step(&weights, &mut optimizer)?;
+        }
+        let state = optimizer.state_dict()?;
+        let (others, mut other) = new()?;
+        no_grad(|| {
+            let pairs = weights.iter().zip(&others);
+            pairs.into_iter().try_for_each(|((_, from), (_, to))| {
+                let mut to = to.clone();
+                to.copy_(&from.detach()).map(drop)
+            })
+        })?;
+        eval_all(&others.iter().map(|(_, other)| other).collect::<Vec<_>>())?;
+        other.load_state_dict(&state)?;
+        for _ in 0..2 {
+            step(&weights, &mut optimizer)?;
+            step(&others, &mut other)?;
+        }
+        for ((_, a), (_, b)) in weights.iter().zip(&others) {
+            assert_eq!(a.to_vec::<f32>()?, b.to_vec::<f32>()?);
+        }
+        let of_sgd = SGD::new(weights.clone(), SGDOptions::default())?.state_dict()?;
+        let error = other.load_state_dict(&of_sgd).unwrap_err().to_string();
+        assert!(
+            error.contains("no param_groups.0.max_iter")
+                && error.contains("an unknown param_groups.0.momentum"),
+            "{error}"
+        );
+    }
+    let nan = LBFGSOptions::default().lr(f64::NAN);
+    assert!(LBFGS::new(weights()?, nan).is_err());
+    Ok(())
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! L-BFGS: Nocedal and Wright, Numerical Optimization, algorithms 7.4, 7.5, 3.5 and 3.6.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
+use rustorch_files::Tensors;
+use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
-use super::IntoParameters;
+use super::optimizer::number;
 use super::options::{at_least_zero, options};
+use super::{IntoParameters, LearningRates, Options};
 use crate::call;
 use crate::error::require;
 
@@ -32,6 +35,9 @@ options! {
     }
 }
 
+/// The version of what [`LBFGS::state_dict`] gives.
+const VERSION: f64 = 1.0;
+
 /// A change of the parameters, and of the gradient by it.
 struct Change {
     gradient: Tensor,
@@ -49,6 +55,7 @@ struct Last {
 
 /// A quasi-Newton method that remembers some changes. A step evaluates the objective several times.
 pub struct LBFGS {
+    names: Vec<String>,
     parameters: Vec<Tensor>,
     /// They may be changed between steps.
     pub options: LBFGSOptions,
@@ -73,14 +80,16 @@ impl LBFGS {
     /// # Errors
     /// An option that has no such value; a parameter that is no leaf or not of floats.
     pub fn new(parameters: impl IntoParameters, options: LBFGSOptions) -> RusTorchResult<Self> {
+        check(&options)?;
         let named = parameters.into_parameters(0);
         for (name, tensor) in &named {
             let fits = tensor.is_leaf() && tensor.dtype().is_float();
             require("LBFGS", fits, "leaves of floats", name)?;
         }
-        let parameters: Vec<Tensor> = named.into_iter().map(|(_, tensor)| tensor).collect();
+        let (names, parameters): (Vec<String>, Vec<Tensor>) = named.into_iter().unzip();
         eval_all(&parameters.iter().collect::<Vec<_>>())?;
         Ok(Self {
+            names,
             parameters,
             options,
             changes: VecDeque::new(),
@@ -104,18 +113,13 @@ impl LBFGS {
         mut evaluate: impl FnMut() -> RusTorchResult<Tensor>,
     ) -> RusTorchResult<Tensor> {
         let mut evaluate = || call::user(&mut evaluate);
+        check(&self.options)?;
         let LBFGSOptions {
             lr,
             tolerance_grad,
             tolerance_change,
             ..
         } = self.options;
-        let checked = [
-            ("lr", lr),
-            ("tolerance_grad", tolerance_grad),
-            ("tolerance_change", tolerance_change),
-        ];
-        at_least_zero("LBFGS", &checked)?;
         let first = evaluate()?.detach();
         if self.parameters.is_empty() {
             return Ok(first);
@@ -181,6 +185,166 @@ impl LBFGS {
             }
         }
         Ok(first)
+    }
+
+    /// The state by names: `state.NAME.direction`, `state.NAME.old_dirs.0` and so on, `param_groups.0.lr` and so on, and
+    /// a version.
+    ///
+    /// # Errors
+    /// More than memory could hold.
+    pub fn state_dict(&self) -> RusTorchResult<Tensors> {
+        let mut tensors = Tensors::new();
+        let mut numbers = vec![("version", VERSION), ("changes", self.changes.len() as f64)];
+        numbers.extend(self.last.iter().map(|last| ("step_size", last.step)));
+        numbers.extend(self.last.iter().map(|_| ("scale", self.scale)));
+        for (name, number) in numbers {
+            tensors.insert(name, Tensor::scalar(number, DType::F64)?);
+        }
+        for (key, vector) in self.vectors() {
+            for (name, part) in self.names.iter().zip(self.parts(vector)?) {
+                tensors.insert(format!("state.{name}.{key}"), part);
+            }
+        }
+        let mut options = Vec::new();
+        (self.options.clone()).each(&mut |name, value| options.push((name, value.numbers())));
+        for (name, numbers) in options {
+            let length = numbers.len();
+            let tensor = Tensor::from_vec(numbers, length)?;
+            tensors.insert(format!("param_groups.0.{name}"), tensor);
+        }
+        Ok(tensors)
+    }
+
+    /// What it remembers of all parameters, by names.
+    fn vectors(&self) -> impl Iterator<Item = (String, &Tensor)> {
+        let last = self.last.iter().flat_map(|last| {
+            let Last {
+                direction,
+                gradient,
+                ..
+            } = last;
+            [("direction", direction), ("gradient", gradient)]
+        });
+        let changes = self.changes.iter().enumerate().flat_map(|(i, change)| {
+            [
+                (format!("old_dirs.{i}"), &change.gradient),
+                (format!("old_stps.{i}"), &change.parameters),
+            ]
+        });
+        last.map(|(name, vector)| (name.to_owned(), vector))
+            .chain(changes)
+    }
+
+    /// What of a vector is of each parameter.
+    fn parts(&self, vector: &Tensor) -> RusTorchResult<Vec<Tensor>> {
+        let mut start = 0;
+        let part = |parameter: &Tensor| {
+            let part = vector.narrow(0, start, parameter.numel())?;
+            start += parameter.numel();
+            part.reshape(parameter.shape())
+        };
+        self.parameters.iter().map(part).collect()
+    }
+
+    /// Takes a state that [`LBFGS::state_dict`] gave, by the names of parameters. Nothing is changed if it does not fit.
+    ///
+    /// # Errors
+    /// All that does not fit, in one: a newer version, other options or parameters, other shapes.
+    pub fn load_state_dict(&mut self, state: &Tensors) -> RusTorchResult<()> {
+        let mut problems = Vec::new();
+        let mut known = HashSet::new();
+        let mut take = |name: String, problems: &mut Vec<String>| {
+            let found = state.opt(&name).cloned();
+            if found.is_none() {
+                problems.push(format!("no {name}"));
+            }
+            known.insert(name);
+            found
+        };
+        let version = take("version".to_owned(), &mut problems);
+        let version = version.map(|version| number(&version, "version"));
+        if let Some(version) = version.transpose()?.filter(|version| *version != VERSION) {
+            problems.push(format!(
+                "version {version}, where this is for version {VERSION} (a newer rustorch reads it)"
+            ));
+        }
+        let (mut options, mut names) = (self.options, Vec::new());
+        options.each(&mut |name, _| names.push(name));
+        for name in names {
+            let Some(tensor) = take(format!("param_groups.0.{name}"), &mut problems) else {
+                continue;
+            };
+            let numbers = tensor.to_dtype(DType::F64)?.flatten(0, -1)?;
+            if !options.set_option(name, &numbers.to_vec::<f64>()?) {
+                problems.push(format!("another {name}"));
+            }
+        }
+        let has_last = state.opt("step_size").is_some();
+        let mut numbers = [0.0; 3];
+        let wanted = ["changes", "step_size", "scale"];
+        let count = if has_last { 3 } else { 1 };
+        for (value, name) in numbers.iter_mut().zip(wanted).take(count) {
+            if let Some(found) = take(name.to_owned(), &mut problems) {
+                *value = number(&found, name)?;
+            }
+        }
+        let [changes, step, scale] = numbers;
+        // A number that is none, or beyond what there is, counts as what there is.
+        let changes = (changes as usize).min(state.len());
+        let mut vector = |key: &str, problems: &mut Vec<String>| {
+            let mut parts = Vec::new();
+            for (name, parameter) in self.names.iter().zip(&self.parameters) {
+                let name = format!("state.{name}.{key}");
+                let Some(part) = take(name.clone(), problems) else {
+                    continue;
+                };
+                if part.shape() != parameter.shape() {
+                    let (shape, own) = (part.shape(), parameter.shape());
+                    problems.push(format!("{name} {shape:?} for a parameter {own:?}"));
+                    continue;
+                }
+                let part = part.detach().to_dtype(parameter.dtype())?;
+                parts.push(part.flatten(0, -1)?);
+            }
+            match parts.is_empty() {
+                true => Tensor::zeros(0, DType::F32),
+                false => Tensor::cat(&parts, 0)?.contiguous(),
+            }
+        };
+        let mut last = None;
+        if has_last {
+            let direction = vector("direction", &mut problems)?;
+            let gradient = vector("gradient", &mut problems)?;
+            last = Some(Last {
+                direction,
+                step,
+                gradient,
+            });
+        }
+        let mut remembered = VecDeque::new();
+        for i in 0..changes {
+            let gradient = vector(&format!("old_dirs.{i}"), &mut problems)?;
+            let parameters = vector(&format!("old_stps.{i}"), &mut problems)?;
+            remembered.push_back((gradient, parameters));
+        }
+        let unknown = state.iter().filter(|(name, _)| !known.contains(*name));
+        problems.extend(unknown.map(|(name, _)| format!("an unknown {name}")));
+        problems.extend(check(&options).err().map(|e| e.to_string()));
+        let expected = "the state of LBFGS with these parameters";
+        let fits = problems.is_empty();
+        require("load_state_dict", fits, expected, problems.join("; "))?;
+        let change = |(gradient, parameters): (Tensor, Tensor)| {
+            let rho = 1.0 / dot(&gradient, &parameters)?;
+            Ok(Change {
+                gradient,
+                parameters,
+                rho,
+            })
+        };
+        self.changes = (remembered.into_iter().map(change)).collect::<RusTorchResult<_>>()?;
+        (self.options, self.last) = (options, last);
+        self.scale = if has_last { scale } else { 1.0 };
+        Ok(())
     }
 
     /// The objective, which becomes smaller.
@@ -380,7 +544,8 @@ fn minimum_of_cubic(a: &Point, b: &Point, bounds: Option<[f64; 2]>) -> f64 {
     let [least, most] = bounds.unwrap_or(between);
     let d1 = a.slope + b.slope - 3.0 * (a.loss - b.loss) / (a.at - b.at);
     let square = d1 * d1 - a.slope * b.slope;
-    if square < 0.0 {
+    // Also where an objective is infinite, and the square is no number.
+    if square.is_nan() || square < 0.0 {
         return (least + most) / 2.0;
     }
     let (a, b, d2) = if a.at <= b.at {
@@ -392,10 +557,34 @@ fn minimum_of_cubic(a: &Point, b: &Point, bounds: Option<[f64; 2]>) -> f64 {
     at.max(least).min(most)
 }
 
+/// Have all options a value that makes sense?
+fn check(options: &LBFGSOptions) -> RusTorchResult<()> {
+    let checked = [
+        ("lr", options.lr),
+        ("tolerance_grad", options.tolerance_grad),
+        ("tolerance_change", options.tolerance_change),
+    ];
+    at_least_zero("LBFGS", &checked)
+}
+
 fn dot(a: &Tensor, b: &Tensor) -> RusTorchResult<f64> {
     a.mul(b)?.sum(None, false)?.item()
 }
 
 fn largest(x: &Tensor) -> RusTorchResult<f64> {
     x.abs()?.max(None, false)?.item()
+}
+
+impl LearningRates for LBFGS {
+    fn groups(&self) -> usize {
+        1
+    }
+
+    fn option(&self, group: usize, name: &str) -> Option<Vec<f64>> {
+        (group == 0).then(|| self.options.option(name))?
+    }
+
+    fn set_option(&mut self, group: usize, name: &str, numbers: &[f64]) -> bool {
+        group == 0 && self.options.set_option(name, numbers)
+    }
 }
