@@ -18,11 +18,12 @@ use rustorch::optim::{
 use rustorch::train::TrainStep;
 use rustorch_cpu::Cpu;
 use rustorch_ir::DType;
+use rustorch_reference::Reference;
 use rustorch_runtime::{Backend, Routing, Runtime};
 use rustorch_tensor::amp::autocast;
 use rustorch_tensor::{
     Generator, RusTorchResult, Tensor, checkpoint, default_generator, eval_all, manual_seed,
-    tensor, with_runtime,
+    no_grad, tensor, with_runtime,
 };
 
 /// Held by who draws random numbers, whose generator is the process's.
@@ -362,6 +363,57 @@ fn a_step_that_does_not_fit_is_told_before_it_is_made() -> RusTorchResult<()> {
         assert_eq!(train.memory(&[&small])?.states, parameters);
         Ok(())
     })
+}
+
+#[test]
+fn a_step_that_does_not_fit_goes_down_the_chain() -> RusTorchResult<()> {
+    let _alone = generator();
+    let losses = |limit: &dyn Fn(&Runtime, u64)| {
+        let devices: [Arc<dyn Backend>; 2] = [Arc::new(Cpu::new(1)), Arc::new(Reference::new())];
+        let runtime = Runtime::new(devices);
+        let losses = with_runtime(&runtime, Routing::AUTO, || {
+            let net = sequential![Linear::new(8, 8)?, nn::Tanh, Linear::new(8, 1)?];
+            for (_, mut parameter) in net.named_parameters() {
+                no_grad(|| parameter.fill_(0.1))?;
+            }
+            let sgd = SGD::new(net.named_parameters(), SGDOptions::default().lr(0.1))?;
+            let mut train = TrainStep::new(net, sgd, |net, batch| {
+                net.forward(&batch[0])?.sub(1.0)?.square()?.mean_all()
+            });
+            let x = Tensor::ones([256, 8], DType::F32)?.contiguous()?;
+            x.eval()?;
+            let memory = train.memory(&[&x])?;
+            train.module_mut();
+            limit(&runtime, memory.peak() as u64 * 5 / 8);
+            let losses = (0..3).map(|_| train.step(&[&x])?.item());
+            losses.collect::<RusTorchResult<Vec<f64>>>()
+        });
+        (losses, runtime)
+    };
+    let limited = |count: usize| {
+        move |runtime: &Runtime, part: u64| {
+            let pools = runtime.memory().pools();
+            for pool in &pools[..count] {
+                runtime.memory().set_limit(pool.device, pool.in_use + part);
+            }
+        }
+    };
+    let (whole, _) = losses(&limited(0));
+    let (lower, runtime) = losses(&limited(1));
+    for (whole, lower) in whole?.iter().zip(lower?) {
+        assert!((whole - lower).abs() < 1e-6, "{whole} and {lower}");
+    }
+    let fallbacks = runtime.fallbacks();
+    let told = fallbacks.last().expect("the CPU had no room").to_string();
+    assert!(
+        told.contains("out of memory: a run works in") && told.contains("now on reference"),
+        "{told}"
+    );
+    let (refused, _) = losses(&limited(2));
+    let error = refused.unwrap_err().to_string();
+    let expected = "a step that fits into memory (batches of 128 in place of 256 do, ";
+    assert!(error.contains(expected), "{error}");
+    Ok(())
 }
 
 #[test]

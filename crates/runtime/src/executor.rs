@@ -428,7 +428,12 @@ impl Executable {
     /// [`load`](Executable::load).
     pub fn working_memory(&self) -> Option<Vec<WorkingMemory>> {
         let prepared = lock(&self.prepared);
-        let stages = &prepared.as_ref()?.stages;
+        let working = self.working_memory_of(&prepared.as_ref()?.stages);
+        Some(working.into_iter().map(|(_, working)| working).collect())
+    }
+
+    /// What stages work in on each device.
+    fn working_memory_of(&self, stages: &[Stage]) -> Vec<(DeviceId, WorkingMemory)> {
         let mut working: Vec<(DeviceId, usize, u64)> = Vec::new();
         // Of scratch memory from a pool, each size once.
         let mut pooled = HashSet::new();
@@ -447,13 +452,14 @@ impl Executable {
         }
         let of_device = |(id, bytes, leased)| {
             let slot = self.devices.slot(id);
-            WorkingMemory {
+            let working = WorkingMemory {
                 device: slot.owner.device,
                 bytes,
                 free: slot.free_beside(leased),
-            }
+            };
+            (id, working)
         };
-        Some(working.into_iter().map(of_device).collect())
+        working.into_iter().map(of_device).collect()
     }
 
     fn check(&self, inputs: Inputs) -> Result<(), RunError> {

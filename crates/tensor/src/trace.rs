@@ -2,7 +2,7 @@
 
 use rustorch_ir::{DType, OpError, TensorType};
 use rustorch_macros::track_calls;
-use rustorch_runtime::{Call, Executable, Loaded, Moment, RunError, Storage};
+use rustorch_runtime::{Call, Executable, Loaded, Moment, RunError, Storage, WorkingMemory};
 
 use crate::Tensor;
 use crate::capture::{Capture, Leaves};
@@ -155,6 +155,16 @@ impl Trace {
     pub fn load(&self, inputs: &[Storage], each: impl FnMut(Loaded)) -> RusTorchResult<()> {
         let fresh = self.placeholders;
         let loaded = self.executable.load(&[inputs, &self.leaves], fresh, each);
+        Ok(loaded.map_err(|e| self.by_call(e))?)
+    }
+
+    /// [`Trace::load`] for runs that are to have room for what they work in, as [`Executable::load_with_room`] does.
+    ///
+    /// # Errors
+    /// As [`Trace::run`].
+    pub fn load_with_room(&self, inputs: &[Storage], held: &[WorkingMemory]) -> RusTorchResult<()> {
+        let (fresh, inputs) = (self.placeholders, [inputs, &self.leaves]);
+        let loaded = self.executable.load_with_room(&inputs, fresh, held, |_| {});
         Ok(loaded.map_err(|e| self.by_call(e))?)
     }
 

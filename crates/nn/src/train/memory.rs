@@ -78,7 +78,8 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         })
     }
 
-    /// Fails if there is not enough memory for a new program by a batch, and says of which size one would do.
+    /// Fails if no device has enough memory for a new program by a batch, and says of which size one would do. A device
+    /// that has too little is passed over, as one that is out of memory.
     pub(super) fn check_fit(&mut self, program: &Program, batch: &[Storage]) -> RusTorchResult<()> {
         let Some(lack) = self.lack(program, batch)? else {
             return Ok(());
@@ -91,25 +92,16 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         Err(unexpected("TrainStep", expected, lack))
     }
 
-    /// What there is too little of for a program, if there is.
+    /// What there is too little of for a program, if no device has room for it.
     fn lack(&mut self, program: &Program, batch: &[Storage]) -> RusTorchResult<Option<String>> {
-        match program.load(batch) {
+        match program.load(batch, &self.worked_in) {
             Err(error) if is_full(&error) => return Ok(Some(error.to_string())),
             loaded => loaded?,
         }
         for working in program.working_memory() {
-            let WorkingMemory { device, bytes, .. } = working;
-            let before = self.worked_in.iter_mut().find(|w| w.device == device);
-            let more = bytes.saturating_sub(before.as_ref().map_or(0, |before| before.bytes));
-            let free = working.free.unwrap_or(u64::MAX);
-            if more as u64 > free {
-                let (more, free) = (Bytes(more), Bytes(free as usize));
-                return Ok(Some(format!(
-                    "one of {more} on {device}, where {free} are free"
-                )));
-            }
-            match before {
-                Some(before) => before.bytes = before.bytes.max(bytes),
+            let mut known = self.worked_in.iter_mut();
+            match known.find(|known| known.device == working.device) {
+                Some(known) => known.bytes = known.bytes.max(working.bytes),
                 None => self.worked_in.push(working),
             }
         }

@@ -117,10 +117,11 @@ impl Program {
         self.numbers.clone()
     }
 
-    /// Plans and compiles it, and brings what it works on to its devices, without a run.
-    pub(super) fn load(&self, batch: &[Storage]) -> RusTorchResult<()> {
+    /// Plans and compiles it for devices that have room for it beside what is `held`, and brings what it works on
+    /// there, without a run.
+    pub(super) fn load(&self, batch: &[Storage], held: &[WorkingMemory]) -> RusTorchResult<()> {
         let inputs: Vec<Storage> = batch.iter().chain(&self.data).cloned().collect();
-        self.trace.load(&inputs, |_| {})
+        self.trace.load_with_room(&inputs, held)
     }
 
     /// What runs work in; nothing is known before it was loaded.

@@ -1,7 +1,7 @@
 //! Bringing inputs to devices before the first run.
 
-use super::{Attempt, Executable, Inputs, Prepared, RunMemory, Source, Stage};
-use crate::{RunError, Storage};
+use super::{Attempt, Executable, Inputs, Prepared, RunMemory, Source, Stage, WorkingMemory};
+use crate::{DeviceError, FailureClass, RunError, Storage};
 
 /// An input that is at its place.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,56 @@ impl Executable {
         let inputs = Inputs(inputs);
         self.check(inputs)?;
         self.persist(|prepared, memory| self.bring(prepared, inputs, fresh, memory, &mut each))
+    }
+
+    /// [`Executable::load`] for runs that are to have room for what they work in: a device that has less free is
+    /// out of memory, so that the next one is asked. What devices work in already, and these runs may use as well,
+    /// is `held`.
+    ///
+    /// # Errors
+    /// As [`Executable::load`].
+    pub fn load_with_room(
+        &self,
+        inputs: &[&[Storage]],
+        fresh: usize,
+        held: &[WorkingMemory],
+        mut each: impl FnMut(Loaded),
+    ) -> Result<(), RunError> {
+        let inputs = Inputs(inputs);
+        self.check(inputs)?;
+        self.persist(|prepared, memory| {
+            self.bring(prepared, inputs, fresh, memory, &mut each)?;
+            self.find_room(prepared, held)
+        })
+    }
+
+    fn find_room(
+        &self,
+        prepared: &Option<Prepared>,
+        held: &[WorkingMemory],
+    ) -> Result<(), Attempt> {
+        let Some(Prepared { stages, plan, .. }) = prepared else {
+            return Ok(());
+        };
+        for (id, working) in self.working_memory_of(stages) {
+            let WorkingMemory {
+                device,
+                bytes,
+                free,
+            } = working;
+            let held = held.iter().find(|held| held.device == device);
+            let more = bytes.saturating_sub(held.map_or(0, |held| held.bytes));
+            let Some(free) = free.filter(|&free| more as u64 > free) else {
+                continue;
+            };
+            let message = format!("a run works in {more} bytes more, where {free} are free");
+            let class = FailureClass::OutOfMemory { never_fits: false };
+            let error = DeviceError::new(device, class, message);
+            let first = stages.iter().find(|stage| stage.device == id);
+            let first = first.map_or(0, |stage| stage.first);
+            return Err(self.failed(plan, first, id, error));
+        }
+        Ok(())
     }
 
     fn bring(
