@@ -7,7 +7,7 @@ use rustorch_ir::{DType, Graph, Node, OpKind};
 use rustorch_runtime::DeviceType;
 
 /// What only the CPU computes.
-const FACTORISATIONS: [OpKind; 13] = [
+const FACTORISATIONS: [OpKind; 14] = [
     OpKind::Cholesky,
     OpKind::Ldl,
     OpKind::LdlSolve,
@@ -15,6 +15,7 @@ const FACTORISATIONS: [OpKind; 13] = [
     OpKind::LuPivotsToPermutation,
     OpKind::Qr,
     OpKind::Svd,
+    OpKind::PseudoInverse,
     OpKind::Eigh,
     OpKind::Eig,
     OpKind::Geqrf,

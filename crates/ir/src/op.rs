@@ -293,7 +293,7 @@ ops! {
     matmul::Matmul, linear::Linear, embedding::Embedding, rope::Rope, attention::Attention,
     attention_backward::AttentionBackward,
     // Factorisations
-    cholesky::Cholesky, ldl::Ldl, ldl_solve::LdlSolve, lu::Lu, lu_pivots_to_permutation::LuPivotsToPermutation, qr::Qr, svd::Svd, eigh::Eigh, eig::Eig, geqrf::Geqrf,
+    cholesky::Cholesky, ldl::Ldl, ldl_solve::LdlSolve, lu::Lu, lu_pivots_to_permutation::LuPivotsToPermutation, qr::Qr, svd::Svd, pseudo_inverse::PseudoInverse, eigh::Eigh, eig::Eig, geqrf::Geqrf,
     householder_product::HouseholderProduct, solve_triangular::SolveTriangular,
     matrix_exp::MatrixExp,
     // Fourier transforms

@@ -585,6 +585,7 @@ fn capabilities_are_asked_of_the_device() {
             OpKind::VarMean,
             OpKind::Matmul,
             OpKind::AttentionBackward,
+            OpKind::PseudoInverse,
             OpKind::BatchNorm,
             OpKind::CachedAttention,
             OpKind::FusedLayerNorm,

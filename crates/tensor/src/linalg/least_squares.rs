@@ -1,8 +1,10 @@
 //! What singular values decide: rank, pseudo-inverse, least squares.
 
+use rustorch_ir::ops::PseudoInverse;
+use rustorch_ir::{DType, broadcast_shapes};
 use rustorch_macros::track_calls;
 
-use super::factors::{eigh, hermitian_values, singular_values, svd};
+use super::factors::{hermitian_values, singular_values, svd};
 use super::{adjoint, batch, broadcast, sizes, square};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
@@ -17,37 +19,38 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// The bound for each matrix `[…, 1]`, whose values' moduli are `[…, k]`.
-    fn bound(&self, name: &'static str, a: &Tensor, values: &Tensor) -> RusTorchResult<Tensor> {
+    /// Bounds for matrices whose values have the dtype `real`, `[…, 1]` or `[1]`: an absolute one, and one that is
+    /// multiplied by the largest value. The larger one counts.
+    fn bounds(&self, name: &'static str, a: &Tensor, real: DType) -> RusTorchResult<[Tensor; 2]> {
         let [m, n] = sizes(name, a)?;
-        let real = values.dtype();
         let epsilon = match real {
-            rustorch_ir::DType::F64 => f64::EPSILON,
+            DType::F64 => f64::EPSILON,
             _ => f64::from(f32::EPSILON),
         };
-        let default = match self.atol {
-            Some(_) => 0.0,
-            None => m.max(n) as f64 * epsilon,
-        };
-        let given = |x: &Option<Tensor>, otherwise: f64| match x {
-            Some(x) => x.cast(name, real)?.unsqueeze(-1),
-            None => Tensor::full([1], otherwise, real),
-        };
-        let mut largest = Tensor::zeros([batch(a), &[1]].concat(), real)?;
-        if m.min(n) > 0 {
-            largest = values.max(-1, true)?;
-        }
-        let relative = given(&self.rtol, default)?.mul(&largest)?;
-        let absolute = match &self.atol {
+        let default = m.max(n) as f64 * epsilon;
+        let given = |x: &Tensor| x.cast(name, real)?.unsqueeze(-1);
+        let number = |x: f64| Tensor::full([1], x, real);
+        Ok(match (&self.atol, &self.rtol) {
+            (None, None) => [number(0.0)?, number(default)?],
+            (None, Some(rtol)) => [number(0.0)?, given(rtol)?],
             // An absolute one that is 0 leaves the choice to the default of the relative one.
-            Some(atol) if self.rtol.is_none() => {
-                let chosen = atol.cast(name, real)?.unsqueeze(-1)?;
-                let otherwise = largest.mul(m.max(n) as f64 * epsilon)?;
-                Tensor::where_(&chosen.gt(0)?, &chosen, &otherwise)?
+            (Some(atol), None) => {
+                let absolute = given(atol)?;
+                let relative = Tensor::where_(&absolute.gt(0)?, 0.0, &number(default)?)?;
+                [absolute, relative]
             }
-            atol => given(atol, 0.0)?,
+            (Some(atol), Some(rtol)) => [given(atol)?, given(rtol)?],
+        })
+    }
+
+    /// The bound for each matrix `[…, 1]`, whose values' moduli are `[…, k]`.
+    fn bound(&self, name: &'static str, a: &Tensor, values: &Tensor) -> RusTorchResult<Tensor> {
+        let [absolute, relative] = self.bounds(name, a, values.dtype())?;
+        let largest = match values.shape().last() {
+            Some(0) | None => Tensor::zeros([batch(a), &[1]].concat(), values.dtype())?,
+            Some(_) => values.max(-1, true)?,
         };
-        absolute.clamp(&relative, f64::INFINITY)
+        absolute.clamp(&relative.mul(&largest)?, f64::INFINITY)
     }
 }
 
@@ -88,22 +91,17 @@ fn rank(
     values.gt(&bound)?.sum(-1, false)
 }
 
-/// The pseudo-inverses (Moore and Penrose) of matrices `[…, m, n]`: `[…, n, m]`.
+/// The pseudo-inverses (Moore and Penrose) of matrices `[…, m, n]`: `[…, n, m]`. Their gradient is that of
+/// matrices that keep their rank.
 ///
 /// # Errors
 /// As [`matrix_rank`].
 #[track_calls(linalg)]
 pub fn pinv(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
-    const NAME: &str = "linalg.pinv";
-    sizes(NAME, a)?;
-    let (u, s, vh) = svd(a, false)?;
-    let inverse = inverted(&s, &tolerance.bound(NAME, a, &s)?)?;
-    adjoint(&vh)?
-        .mul(&inverse.unsqueeze(-2)?)?
-        .matmul(&adjoint(&u)?)
+    inverse("linalg.pinv", a, tolerance)
 }
 
-/// [`pinv`] of Hermitian matrices, by their eigenvalues.
+/// [`pinv`] of Hermitian matrices, of which the lower triangles are read. The gradient is one of all elements.
 ///
 /// # Errors
 /// As [`matrix_rank_hermitian`].
@@ -111,17 +109,33 @@ pub fn pinv(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
 pub fn pinv_hermitian(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.pinv";
     square(NAME, a)?;
-    let (values, vectors) = eigh(a, false)?;
-    let bound = tolerance.bound(NAME, a, &values.abs()?)?;
-    let inverse = inverted(&values, &bound)?;
-    vectors
-        .mul(&inverse.unsqueeze(-2)?)?
-        .matmul(&adjoint(&vectors)?)
+    let known = a.detach();
+    // The lower triangle with half of the diagonal, of which the real part counts.
+    let half = known.tril(0)?.add(&known.tril(-1)?)?.mul(0.5)?;
+    let whole = half.add(&adjoint(&half)?)?;
+    let whole = match a.requires_grad() {
+        // The numbers of the whole matrix, and the gradient of the given one.
+        true => a.add(&whole.sub(&known)?)?,
+        false => whole,
+    };
+    inverse(NAME, &whole, tolerance)
 }
 
-/// The reciprocals of values whose moduli are above the bound, 0 for the others.
+fn inverse(name: &'static str, a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
+    sizes(name, a)?;
+    let [absolute, relative] = tolerance.bounds(name, a, a.dtype().real())?;
+    // Several bounds for one matrix give several inverses.
+    let shape = broadcast_shapes(name, &[batch(a), &[1]].concat(), absolute.shape())?;
+    let shape = broadcast_shapes(name, &shape, relative.shape())?;
+    let matrix = [&shape[..shape.len() - 1], &a.shape()[batch(a).len()..]].concat();
+    let a = a.expand(&matrix[..])?;
+    let [absolute, relative] = [absolute.expand(&shape[..])?, relative.expand(&shape[..])?];
+    Tensor::apply(name, PseudoInverse, &[&a, &absolute, &relative])
+}
+
+/// The reciprocals of values that are above the bound, 0 for the others.
 fn inverted(values: &Tensor, bound: &Tensor) -> RusTorchResult<Tensor> {
-    let counts = values.abs()?.gt(bound)?;
+    let counts = values.gt(bound)?;
     let zero = counts.logical_not()?;
     values
         .masked_fill(&zero, 1)?
@@ -174,10 +188,16 @@ pub fn lstsq_with(a: &Tensor, b: &Tensor, tolerance: &Tolerance) -> RusTorchResu
     let [a, matrix] = broadcast(NAME, a, &matrix)?;
     let (u, s, vh) = svd(&a, false)?;
     let bound = tolerance.bound(NAME, &a, &s)?;
-    let scaled = adjoint(&u)?
-        .matmul(&matrix)?
-        .mul(&inverted(&s, &bound)?.unsqueeze(-1)?)?;
-    let x = adjoint(&vh)?.matmul(&scaled)?;
+    let x = match a.requires_grad() {
+        // Its gradient needs no singular vectors.
+        true => inverse(NAME, &a, tolerance)?.matmul(&matrix)?,
+        false => {
+            let scaled = adjoint(&u)?
+                .matmul(&matrix)?
+                .mul(&inverted(&s, &bound)?.unsqueeze(-1)?)?;
+            adjoint(&vh)?.matmul(&scaled)?
+        }
+    };
     let rank = s.gt(&bound)?.sum(-1, false)?;
     let is_full = m > n && rank.eq(n as i64)?.all(None, false)?.to_scalar::<bool>()?;
     let residuals = match is_full {
