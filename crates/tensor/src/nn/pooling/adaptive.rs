@@ -31,7 +31,15 @@ macro_rules! adaptive_pools {
                 const NAME: &str = stringify!($maximum);
                 let size = output_size.output_size();
                 let (axes, x, has_batch) = self.adaptive_axes(NAME, size)?;
-                x.max_of_windows(NAME, &axes)?.without_batch(has_batch)
+                let values = match self.requires_grad() {
+                    // A gradient goes to the first one of equals.
+                    true => {
+                        let [values, _] = x.max_of_windows_with_indices(NAME, &axes)?;
+                        values
+                    }
+                    false => x.max_of_windows(NAME, &axes)?,
+                };
+                values.without_batch(has_batch)
             }
 
             #[doc = concat!("[`Tensor::", stringify!($maximum), "`], and where among the elements of its channel")]

@@ -131,7 +131,15 @@ impl Tensor {
             [down, across] => self.max_of_planes(name, [down, across], indices),
             [deep, down, across] => {
                 let [plane, columns] = [down.size * across.size, down.count * across.count];
-                let planes = self.flatten(1, 2)?;
+                let is_one = |side: &Side| side.axis().members().all(|members| members > 0);
+                // A gradient is that of elements at their places, all added up in the order of the windows.
+                let by_place = self.requires_grad() && sides.iter().all(is_one);
+                let x = match by_place {
+                    true => self.detach(),
+                    false => self.clone(),
+                };
+                let planes = x.flatten(1, 2)?;
+                let indices = indices || by_place;
                 let [values, places] = planes.max_of_planes(name, [down, across], indices)?;
                 let shape = [self.shape()[0], self.shape()[1], deep.size, columns];
                 let flat = values.reshape(shape)?;
@@ -147,6 +155,10 @@ impl Tensor {
                 let depth = best.floor_divide(columns as i64)?;
                 let place = places.reshape([shape[0], shape[1], deep.size * columns])?;
                 let place = place.gather(2, &best)?.add(&depth.mul(plane as i64)?)?;
+                let values = match by_place {
+                    true => self.flatten(2, -1)?.gather(2, &place)?.reshape(counts)?,
+                    false => values,
+                };
                 Ok([values, place.reshape(counts)?])
             }
             _ => Ok([self.clone(), self.clone()]),
