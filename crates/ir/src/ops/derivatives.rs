@@ -248,12 +248,14 @@ impl BinaryOp {
             Self::FloorDivide => g.zeros_like(ct),
             Self::Remainder | Self::Fmod if is_first => Ok(ct),
             Self::Remainder | Self::Fmod => {
-                let ratio = g.div(a, b)?;
+                // Not by a quotient alone, which in halves may be rounded to the next whole number.
                 let whole = match self {
-                    Self::Remainder => UnaryOp::Floor,
-                    _ => UnaryOp::Trunc,
+                    Self::Remainder => g.binary(Self::FloorDivide, a, b)?,
+                    _ => {
+                        let ratio = g.div(a, b)?;
+                        g.unary(UnaryOp::Trunc, ratio)?
+                    }
                 };
-                let whole = g.unary(whole, ratio)?;
                 let slope = g.neg(whole)?;
                 g.mul(ct, slope)
             }

@@ -3,7 +3,9 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
-use crate::{Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature, broadcast_shapes};
+use crate::{
+    Graph, Named, OpDef, OpType, ResultTypes, Shape, Signature, ValueId, broadcast_shapes,
+};
 
 /// Matrix product of `a` `[…, m, k]` and `b` `[…, k, n]`; leading dimensions broadcast.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -42,17 +44,44 @@ impl OpDef for Matmul {
 
     fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
         let ct = node.cotangent(g, 0)?;
-        node.each(g, |g, i| match i {
-            0 => {
-                let b = g.adjoint(node.inputs[1])?;
-                g.matmul(ct, b)
-            }
-            _ => {
-                let a = g.adjoint(node.inputs[0])?;
-                g.matmul(a, ct)
+        node.each(g, |g, i| {
+            let (own, other) = (node.inputs[i], node.inputs[1 - i]);
+            let is_shared = batch(g, own) == 1 && batch(g, ct) > 1;
+            let [ct, other] = match is_shared {
+                true => [side_by_side(g, ct, i)?, side_by_side(g, other, i)?],
+                false => [ct, other],
+            };
+            let other = g.adjoint(other)?;
+            let gradient = match i {
+                0 => g.matmul(ct, other)?,
+                _ => g.matmul(other, ct)?,
+            };
+            match is_shared {
+                true => g.reshape(gradient, g.ty(own).shape.clone()),
+                false => Ok(gradient),
             }
         })
     }
+}
+
+/// How many matrices there are.
+fn batch(g: &Graph, x: ValueId) -> usize {
+    let shape = &g.ty(x).shape;
+    shape[..shape.len() - 2].iter().product()
+}
+
+/// Matrices as one, side by side (0) or one below the other (1): what all of them share gets its gradient by one
+/// product, whose sums are rounded once.
+fn side_by_side(g: &mut Graph, x: ValueId, dim: usize) -> Result<ValueId, OpError> {
+    let shape = &g.ty(x).shape;
+    let (count, rank) = (batch(g, x), shape.len());
+    let (rows, columns) = (shape[rank - 2], shape[rank - 1]);
+    if dim == 1 {
+        return g.reshape(x, [count * rows, columns]);
+    }
+    let x = g.reshape(x, [count, rows, columns])?;
+    let x = g.permute(x, &[1, 0, 2])?;
+    g.reshape(x, [rows, count * columns])
 }
 
 impl Named for Matmul {
