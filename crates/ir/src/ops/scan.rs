@@ -140,6 +140,9 @@ impl OpDef for Scan {
             }
             // Sums of ct·exp(x - y), those of positive and of negative gradients each by its logarithm.
             ScanOp::LogSumExp => {
+                let dtype = compute_dtype(dtype);
+                let ct = g.cast(ct, dtype)?;
+                let (x, y) = (g.cast(x, dtype)?, g.cast(y, dtype)?);
                 let part = |g: &mut Graph, sign: f64| {
                     let signed = g.mul_scalar(ct, sign)?;
                     let (zero, one) = (g.constant(0.0, dtype)?, g.constant(1.0, dtype)?);
