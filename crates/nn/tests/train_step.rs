@@ -403,12 +403,12 @@ fn a_step_that_does_not_fit_goes_down_the_chain() -> RusTorchResult<()> {
     for (whole, lower) in whole?.iter().zip(lower?) {
         assert!((whole - lower).abs() < 1e-6, "{whole} and {lower}");
     }
-    let fallbacks = runtime.fallbacks();
-    let told = fallbacks.last().expect("the CPU had no room").to_string();
-    assert!(
-        told.contains("out of memory: a run works in") && told.contains("now on reference"),
-        "{told}"
-    );
+    let told: Vec<String> = (runtime.fallbacks().iter())
+        .map(ToString::to_string)
+        .collect();
+    let goes_on =
+        |told: &String| told.contains("out of memory") && told.contains("now on reference");
+    assert!(told.iter().any(goes_on), "{told:?}");
     let (refused, _) = losses(&limited(2));
     let error = refused.unwrap_err().to_string();
     let expected = "a step that fits into memory (batches of 128 in place of 256 do, ";
