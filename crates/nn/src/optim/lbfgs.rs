@@ -381,6 +381,8 @@ impl LBFGS {
         };
         let change = gradient.sub(&last.gradient)?;
         let moved = last.direction.mul(last.step)?;
+        // In memory, as they are where a state was loaded, so that their product is the same.
+        eval_all(&[&change, &moved])?;
         let product = dot(&change, &moved)?;
         if product > 1e-10 {
             if self.changes.len() == self.options.history_size {
