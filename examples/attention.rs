@@ -10,10 +10,7 @@ pub(crate) fn main() -> RusTorchResult<()> {
     let later = Tensor::ones([16, 16], DType::Bool)?.triu(1)?;
     let weights = scores.masked_fill(&later, f64::NEG_INFINITY)?.softmax(-1)?;
     let defined = weights.matmul(&v)?;
-    let options = AttentionOptions {
-        is_causal: true,
-        ..Default::default()
-    };
+    let options = AttentionOptions::default().is_causal(true);
     let fused = q.scaled_dot_product_attention(&k, &v, options)?;
     let largest = defined.sub(&fused)?.abs()?.max(None, false)?.item()?;
     println!("they differ by {largest:.1e} at most");

@@ -15,10 +15,7 @@ pub(crate) fn main() -> RusTorchResult<()> {
     let mut cells = Tensor::from_vec(cells, [1, 1, SIZE, SIZE])?;
     let around =
         tensor![[1.0, 1.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 1.0]].reshape([1, 1, 3, 3])?;
-    let same = ConvOptions {
-        padding: ConvPadding::Same,
-        ..Default::default()
-    };
+    let same = ConvOptions::default().padding(ConvPadding::Same);
     for _ in 0..8 {
         let neighbours = cells.conv2d(&around, None, &same)?;
         let born = neighbours.eq(3.0)?;

@@ -595,3 +595,29 @@ fn classes_of_clusters_have_pytorchs_probabilities() -> RusTorchResult<()> {
     assert!(nn::AdaptiveLogSoftmaxWithLoss::new(4, 8, &[2, 5], 4.0).is_err());
     Ok(())
 }
+
+#[test]
+fn options_are_plain_numbers() -> RusTorchResult<()> {
+    let x = Tensor::ones((1, 4, 2, 2), DType::F32)?;
+    let shapes = [
+        nn::PixelShuffle::new(2).forward(&x)?,
+        nn::ChannelShuffle::new(2).forward(&x)?,
+        nn::Softmax::new(1).forward(&x)?,
+        nn::Flatten::default().start_dim(2).forward(&x)?,
+        nn::Unflatten::new(1, [2, -1]).forward(&x)?,
+        nn::Upsample::new([4, 4]).forward(&x)?,
+        nn::LocalResponseNorm::new(2).alpha(1).forward(&x)?,
+    ]
+    .map(|y| y.shape().to_vec());
+    let expected: [&[usize]; 7] = [
+        &[1, 1, 4, 4],
+        &[1, 4, 2, 2],
+        &[1, 4, 2, 2],
+        &[1, 4, 4],
+        &[1, 2, 2, 2, 2],
+        &[1, 4, 4, 4],
+        &[1, 4, 2, 2],
+    ];
+    assert_eq!(shapes, expected);
+    Ok(())
+}

@@ -117,7 +117,7 @@ impl Golden {
                 let parts: Vec<Box<dyn Schedule>> = vec![
                     Box::new(ConstantLR::new().factor(0.1).total_iters(3usize)),
                     Box::new(ExponentialLR::new(0.9)),
-                    Box::new(StepLR::new(2usize).gamma(0.5)),
+                    Box::new(StepLR::new(2).gamma(0.5)),
                 ];
                 Box::new(SequentialLR::new(parts, [3, 7])?)
             }

@@ -11,6 +11,7 @@ use rustorch_macros::track_calls;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::padding::PadMode;
+use crate::setting::setters;
 
 /// By what transforms of `n` numbers are divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -357,6 +358,11 @@ pub struct Stft {
     pub onesided: bool,
 }
 
+setters!(Stft {
+    hop_length: Option<usize>, win_length: Option<usize>, center: bool, reflect: bool,
+    normalized: bool, onesided: bool,
+});
+
 impl Stft {
     /// PyTorch's defaults for a real signal.
     pub fn new(n_fft: usize) -> Self {
@@ -405,6 +411,26 @@ impl Stft {
 impl Tensor {
     /// Fourier transforms of a signal `[n]` or `[b, n]`, part by part, weighted by a window:
     /// `[…, frequencies, parts]`, complex.
+    ///
+    /// ```
+    /// use rustorch_ir::DType;
+    /// use rustorch_tensor::fft::Stft;
+    /// use rustorch_tensor::{Tensor, assert_close};
+    ///
+    /// // A tone of 1000 Hz at 8000 numbers a second.
+    /// let steps = Tensor::arange(0, 8000, 1, DType::F32)?;
+    /// let tone = steps.mul(std::f64::consts::TAU * 1000.0 / 8000.0)?.sin()?;
+    /// let window = Tensor::hann_window(256, true, DType::F32)?;
+    /// let options = Stft::new(256).hop_length(64);
+    /// let spectrum = tone.stft(&options, Some(&window))?;
+    /// assert_eq!(spectrum.shape(), [129, 126]);
+    /// // Frequencies are 8000 / 256 Hz apart.
+    /// let loudest = spectrum.abs()?.mean(1, false)?.argmax(None, false)?;
+    /// assert_eq!(loudest.item()?, 1000.0 / (8000.0 / 256.0));
+    /// let again = spectrum.istft(&options, Some(&window), None, false)?;
+    /// assert_close!(again, tone, 0.0, 1e-4);
+    /// # Ok::<(), rustorch_tensor::RusTorchError>(())
+    /// ```
     ///
     /// # Errors
     /// Another shape or dtype; sizes that do not fit; a signal shorter than one part.

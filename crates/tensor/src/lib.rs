@@ -39,7 +39,7 @@
 //! | `preferences.rs` | what Cargo features ask for |
 //! | `activity.rs`, `converting.rs` | conversions and copies: counted, and made to compare with |
 //! | `f32/` | tensors and devices of the f32 hybrid (feature `hybrid-f32`) |
-//! | `dims.rs`, `windowed.rs`, `element.rs`, `error.rs` | types of arguments and errors |
+//! | `dims.rs`, `windowed.rs`, `setting.rs`, `element.rs`, `error.rs` | types of arguments and errors |
 
 mod activity;
 pub mod amp;
@@ -99,6 +99,7 @@ mod rows;
 mod scatter_reduce;
 mod search;
 mod segments;
+mod setting;
 mod spares;
 mod statistics;
 mod tensor;
@@ -162,6 +163,7 @@ pub use rows::Rows;
 pub use rustorch_ir::{F8E4M3, F8E5M2};
 pub use scatter_reduce::ScatterReduce;
 pub use segments::Segments;
+pub use setting::{Converted, Setting};
 pub use statistics::Spacing;
 pub use tensor::Tensor;
 pub use trace::Trace;

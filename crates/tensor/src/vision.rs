@@ -11,6 +11,7 @@ use crate::element::Element;
 use crate::error::{RusTorchResult, require};
 use crate::nn::sampling::{Tap, combined, sampled, taps};
 use crate::nn::{GridSampleOptions, GridSamplePadding};
+use crate::setting::setters;
 use crate::windowed::PerDim;
 use crate::{Patches, Tensor};
 
@@ -86,6 +87,8 @@ pub struct RoiAlignOptions {
     /// Are pixels' middles at halves, rather than at whole numbers, and boxes never made larger?
     pub aligned: bool,
 }
+
+setters!(RoiAlignOptions { spatial_scale: f64, sampling_ratio: Option<usize>, aligned: bool });
 
 impl Default for RoiAlignOptions {
     fn default() -> Self {

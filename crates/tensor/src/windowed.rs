@@ -77,11 +77,10 @@ impl OutputSize<3> for (usize, usize, usize) {
 }
 
 /// The methods that set options one by one. One line for each type: its options, which are named like its
-/// fields; those for each dimension stand in brackets, behind them what others convert to, then those of a plain type: `2`
-/// would not be known for a `usize` if other integers converted to it.
+/// fields; those for each dimension stand in brackets, those of a plain type behind them.
 macro_rules! window_options {
     ($($Options:ident: [$($size:ident),*] [$($optional:ident),*]
-        {$($made:ident: $Made:ty),*} {$($plain:ident: $Plain:ty),*};)*) => {
+        {$($plain:ident: $Plain:ty),*};)*) => {
         $(impl<const N: usize> $Options<N> {
             $(#[doc = concat!("The same with another `", stringify!($size), "`: one for all dimensions, or one for each.")]
             #[must_use]
@@ -97,17 +96,10 @@ macro_rules! window_options {
                 self
             })*
 
-            $(#[doc = concat!("The same with another `", stringify!($made), "`.")]
-            #[must_use]
-            pub fn $made(mut self, $made: impl Into<$Made>) -> Self {
-                self.$made = $made.into();
-                self
-            })*
-
             $(#[doc = concat!("The same with another `", stringify!($plain), "`.")]
             #[must_use]
-            pub fn $plain(mut self, $plain: $Plain) -> Self {
-                self.$plain = $plain;
+            pub fn $plain(mut self, $plain: impl $crate::setting::Setting<$Plain>) -> Self {
+                self.$plain = $crate::setting::Setting::setting($plain);
                 self
             })*
         })*

@@ -16,6 +16,8 @@ pub enum GeluApproximate {
     Tanh,
 }
 
+impl rustorch_tensor::Converted for GeluApproximate {}
+
 layers! {
     /// `max(x, 0)`.
     ReLU => |x| x.relu();

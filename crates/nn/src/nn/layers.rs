@@ -56,8 +56,8 @@ macro_rules! layers {
 
             impl $Layer {
                 #[doc = concat!("By `", $(stringify!($needed), "`, `",)* "…`, and PyTorch's defaults.")]
-                pub fn new($($needed: impl Into<$Needed>),*) -> Self {
-                    Self { $($needed: $needed.into(),)* $($($option: $default,)*)? }
+                pub fn new($($needed: impl rustorch_tensor::Setting<$Needed>),*) -> Self {
+                    Self { $($needed: rustorch_tensor::Setting::setting($needed),)* $($($option: $default,)*)? }
                 }
 
                 $($crate::nn::layers::setters!($($option: $Option;)*);)?
@@ -74,8 +74,8 @@ macro_rules! setters {
         $(
             #[doc = concat!("The same with another `", stringify!($option), "`.")]
             #[must_use]
-            pub fn $option(mut self, $option: impl Into<$Option>) -> Self {
-                self.$option = $option.into();
+            pub fn $option(mut self, $option: impl rustorch_tensor::Setting<$Option>) -> Self {
+                self.$option = rustorch_tensor::Setting::setting($option);
                 self
             }
         )*

@@ -187,15 +187,15 @@ macro_rules! schedules {
 
             impl $Schedule {
                 #[doc = concat!("By `", $(stringify!($needed), "`, `",)* "…`, and PyTorch's defaults.")]
-                pub fn new($($needed: impl Into<$Needed>),*) -> Self {
-                    Self { $($needed: $needed.into(),)* $($option: $default,)* }
+                pub fn new($($needed: impl rustorch_tensor::Setting<$Needed>),*) -> Self {
+                    Self { $($needed: rustorch_tensor::Setting::setting($needed),)* $($option: $default,)* }
                 }
 
                 $(
                     #[doc = concat!("The same with another `", stringify!($option), "`.")]
                     #[must_use]
-                    pub fn $option(mut self, $option: impl Into<$Option>) -> Self {
-                        self.$option = $option.into();
+                    pub fn $option(mut self, $option: impl rustorch_tensor::Setting<$Option>) -> Self {
+                        self.$option = rustorch_tensor::Setting::setting($option);
                         self
                     }
                 )*
@@ -369,6 +369,8 @@ pub enum AnnealStrategy {
     Linear,
 }
 
+impl rustorch_tensor::Converted for AnnealStrategy {}
+
 impl AnnealStrategy {
     /// The number at a part of the way.
     fn between(self, start: f64, end: f64, part: f64) -> f64 {
@@ -470,6 +472,8 @@ pub enum CyclicMode {
     /// Times `gamma` with each step.
     ExpRange,
 }
+
+impl rustorch_tensor::Converted for CyclicMode {}
 
 /// Up and down between two learning rates ([Smith](https://arxiv.org/abs/1506.01186)), and momentum the other way.
 #[derive(Clone, PartialEq, Debug)]

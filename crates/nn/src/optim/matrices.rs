@@ -20,6 +20,8 @@ pub enum AdjustLr {
     SpectralUnclamped,
 }
 
+impl rustorch_tensor::Converted for AdjustLr {}
+
 impl OptionValue for AdjustLr {
     fn numbers(&self) -> Vec<f64> {
         vec![*self as u8 as f64]

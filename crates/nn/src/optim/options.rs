@@ -122,8 +122,8 @@ macro_rules! options {
                 $(
                     #[doc = concat!("The same with another `", stringify!($option), "`.")]
                     #[must_use]
-                    pub fn $option(mut self, $option: impl Into<$Option>) -> Self {
-                        self.$option = $option.into();
+                    pub fn $option(mut self, $option: impl rustorch_tensor::Setting<$Option>) -> Self {
+                        self.$option = rustorch_tensor::Setting::setting($option);
                         self
                     }
                 )*

@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 
 use crate::amp::lowered;
 use crate::error::{RusTorchResult, require};
+use crate::setting::setters;
 use crate::{Tensor, is_grad_enabled};
 
 /// The optional arguments of [`Tensor::scaled_dot_product_attention`].
@@ -26,6 +27,11 @@ pub struct AttentionOptions<'a> {
     /// With which probability each weight is set to 0, the others being scaled.
     pub dropout_p: f64,
 }
+
+setters!(AttentionOptions<'a> {
+    mask: Option<&'a Tensor>, is_causal: bool, scale: Option<f64>, soft_cap: Option<f64>,
+    past: Option<&'a Tensor>, dropout_p: f64,
+});
 
 #[track_calls]
 impl Tensor {

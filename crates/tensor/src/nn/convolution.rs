@@ -10,6 +10,7 @@ use rustorch_ir::{DType, OpError, Shape};
 use crate::Tensor;
 use crate::amp::{lowered, lowered_if_some};
 use crate::error::{RusTorchError, RusTorchResult, require};
+use crate::setting::Converted;
 use crate::windowed::window_options;
 
 /// How many zeros are put around each dimension.
@@ -87,9 +88,11 @@ impl<const N: usize> Default for ConvTransposeOptions<N> {
     }
 }
 
+impl<const N: usize> Converted for ConvPadding<N> {}
+
 window_options! {
-    ConvOptions: [stride, dilation] [] {padding: ConvPadding<N>} {groups: usize};
-    ConvTransposeOptions: [stride, padding, output_padding, dilation] [] {} {groups: usize};
+    ConvOptions: [stride, dilation] [] {padding: ConvPadding<N>, groups: usize};
+    ConvTransposeOptions: [stride, padding, output_padding, dilation] [] {groups: usize};
 }
 
 /// One method for each line: documentation, name, number of dimensions, options, how.

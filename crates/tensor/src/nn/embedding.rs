@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::setting::{Converted, setters};
 
 /// What becomes of the rows of a bag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -18,6 +19,8 @@ pub enum EmbeddingBagMode {
     /// The largest number of each column.
     Max,
 }
+
+impl Converted for EmbeddingBagMode {}
 
 /// The optional arguments of [`Tensor::embedding_bag`].
 #[derive(Clone, Copy, Default)]
@@ -38,6 +41,12 @@ pub struct EmbeddingBagOptions<'a> {
     /// Which norm: 2 if it is not given.
     pub norm_type: Option<f64>,
 }
+
+setters!(EmbeddingBagOptions<'a> {
+    mode: EmbeddingBagMode, offsets: Option<&'a Tensor>, include_last_offset: bool,
+    per_sample_weights: Option<&'a Tensor>, padding_idx: Option<isize>, max_norm: Option<f64>,
+    norm_type: Option<f64>,
+});
 
 #[track_calls]
 impl Tensor {

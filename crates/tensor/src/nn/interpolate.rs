@@ -9,6 +9,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::setting::{Converted, setters};
 
 /// The size that [`Tensor::interpolate`] gives: of each dimension behind the channels, or of all of
 /// them by one number.
@@ -21,6 +22,8 @@ pub enum InterpolateSize {
     /// Sizes, and the scales that say how far apart their elements are.
     SizeAndScale(Vec<usize>, Vec<f64>),
 }
+
+impl Converted for InterpolateSize {}
 
 impl<const N: usize> From<[usize; N]> for InterpolateSize {
     fn from(size: [usize; N]) -> Self {
@@ -63,6 +66,8 @@ pub enum InterpolateMode {
     Area,
 }
 
+impl Converted for InterpolateMode {}
+
 /// The optional arguments of [`Tensor::interpolate`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct InterpolateOptions {
@@ -75,6 +80,13 @@ pub struct InterpolateOptions {
     /// Do shrunk images have all elements count? Of linear and bicubic images.
     pub antialias: bool,
 }
+
+setters!(InterpolateOptions {
+    mode: InterpolateMode,
+    align_corners: bool,
+    recompute_scale_factor: bool,
+    antialias: bool,
+});
 
 /// Elements that a new one is made of, along one dimension: `weights[tap][i]` times the one at
 /// `places[tap][i]`, for each tap.

@@ -6,6 +6,7 @@ use rustorch_macros::track_calls;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::setting::setters;
 
 /// What projects queries, keys and values of width `e`.
 #[derive(Clone, Copy)]
@@ -43,6 +44,13 @@ pub struct MultiHeadOptions<'a> {
     /// Is it their mean over the heads?
     pub average_attn_weights: bool,
 }
+
+setters!(MultiHeadOptions<'a> {
+    in_proj_bias: Option<&'a Tensor>, out_proj_bias: Option<&'a Tensor>,
+    bias_kv: Option<[&'a Tensor; 2]>, add_zero_attn: bool, static_kv: [Option<&'a Tensor>; 2],
+    dropout_p: f64, training: bool, key_padding_mask: Option<&'a Tensor>,
+    attn_mask: Option<&'a Tensor>, need_weights: bool, average_attn_weights: bool,
+});
 
 #[track_calls]
 impl Tensor {

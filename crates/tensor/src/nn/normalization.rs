@@ -8,6 +8,7 @@ use super::AvgPoolOptions;
 use crate::Tensor;
 use crate::dims::{IntoDims, IntoShape};
 use crate::error::{RusTorchResult, require, require_dtype};
+use crate::setting::setters;
 
 /// The optional arguments of [`Tensor::batch_norm`].
 #[derive(Clone, Copy)]
@@ -23,6 +24,10 @@ pub struct BatchNormOptions<'a> {
     /// Added to the variance.
     pub eps: f64,
 }
+
+setters!(BatchNormOptions<'a> {
+    weight: Option<&'a Tensor>, bias: Option<&'a Tensor>, training: bool, momentum: f64, eps: f64,
+});
 
 impl Default for BatchNormOptions<'_> {
     fn default() -> Self {

@@ -8,6 +8,7 @@ use rustorch_macros::track_calls;
 use crate::Tensor;
 use crate::dims::IntoShape;
 use crate::error::{RusTorchResult, require};
+use crate::setting::{Converted, setters};
 
 /// How [`Tensor::grid_sample`] finds elements between others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,6 +22,8 @@ pub enum GridSampleMode {
     Bicubic,
 }
 
+impl Converted for GridSampleMode {}
+
 /// What there is outside an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum GridSamplePadding {
@@ -33,6 +36,8 @@ pub enum GridSamplePadding {
     Reflection,
 }
 
+impl Converted for GridSamplePadding {}
+
 /// The optional arguments of [`Tensor::grid_sample`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GridSampleOptions {
@@ -43,6 +48,12 @@ pub struct GridSampleOptions {
     /// Are −1 and 1 the middles of the outer elements, not their outer edges?
     pub align_corners: bool,
 }
+
+setters!(GridSampleOptions {
+    mode: GridSampleMode,
+    padding: GridSamplePadding,
+    align_corners: bool
+});
 
 #[track_calls]
 impl Tensor {

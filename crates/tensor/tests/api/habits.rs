@@ -5,8 +5,10 @@ use half::{bf16, f16};
 use num_complex::Complex;
 use rustorch_ir::DType;
 use rustorch_runtime::DeviceType;
+use rustorch_tensor::fft::Stft;
 use rustorch_tensor::nn::{
-    AvgPoolOptions, ConvOptions, ConvPadding, InterpolateOptions, MaxPoolOptions,
+    AttentionOptions, AvgPoolOptions, ConvOptions, ConvPadding, CrossEntropyOptions,
+    InterpolateOptions, MaxPoolOptions, Reduction,
 };
 use rustorch_tensor::{Ellipsis, NewAxis, RusTorchResult, Tensor, assert_close, no_grad, tensor};
 
@@ -292,8 +294,29 @@ fn windows_of_one_size_for_all_dimensions() -> Outcome {
         x.adaptive_max_pool2d((2, 1)) => [1, 1, 2, 1],
         x.interpolate((8, 2), &InterpolateOptions::default()) => [1, 1, 8, 2],
         x.pad((1, 2), 0.0) => [1, 1, 4, 7],
+        x.interpolate([2.0, 2.0], &InterpolateOptions::default().align_corners(false)) => [1, 1, 8, 8],
         x.max_pool2d((2, 2), &MaxPoolOptions::default().stride(1)) => [1, 1, 3, 3],
         x.avg_pool2d([4, 2], &AvgPoolOptions::default().ceil_mode(true)) => [1, 1, 1, 2],
+    }
+    Ok(())
+}
+
+#[test]
+fn options_are_set_one_by_one() -> Outcome {
+    let logits = tensor![[2.0, 1.0, 0.0], [0.0, 1.0, 2.0]];
+    let options = CrossEntropyOptions::default()
+        .ignore_index(0)
+        .label_smoothing(0.1)
+        .reduction(Reduction::Sum);
+    let loss = logits.cross_entropy(&tensor![0, 2], &options)?;
+    let log = logits.i(1)?.log_softmax(0)?;
+    let expected = ((log.i(2)? * -0.9)? - log.mean(.., false)? * 0.1)?;
+    assert_close!(loss, expected);
+    let x = Tensor::randn((1, 2, 4, 8), DType::F32)?;
+    let options = AttentionOptions::default().is_causal(true).scale(0.5);
+    shapes! {
+        x.scaled_dot_product_attention(&x, &x, options) => [1, 2, 4, 8],
+        tensor![1.0, 2.0, 3.0, 4.0].stft(&Stft::new(2).hop_length(1).center(false), None) => [2, 3],
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use rustorch_macros::track_calls;
 use super::Reduction;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::setting::setters;
 
 /// The class index that does not count by itself.
 const DEFAULT_IGNORE: i64 = -100;
@@ -23,6 +24,10 @@ pub struct CrossEntropyOptions<'a> {
     /// Which part of the target is even over all classes.
     pub label_smoothing: f64,
 }
+
+setters!(CrossEntropyOptions<'a> {
+    weight: Option<&'a Tensor>, ignore_index: i64, reduction: Reduction, label_smoothing: f64,
+});
 
 impl Default for CrossEntropyOptions<'_> {
     fn default() -> Self {

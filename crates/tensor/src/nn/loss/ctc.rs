@@ -8,6 +8,7 @@ use rustorch_macros::track_calls;
 use super::Reduction;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::setting::setters;
 
 /// The optional arguments of [`Tensor::ctc_loss`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,6 +20,12 @@ pub struct CtcOptions {
     /// Do infinite losses count as 0?
     pub zero_infinity: bool,
 }
+
+setters!(CtcOptions {
+    blank: usize,
+    reduction: Reduction,
+    zero_infinity: bool
+});
 
 #[track_calls]
 impl Tensor {

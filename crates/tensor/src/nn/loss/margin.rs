@@ -7,6 +7,7 @@ use rustorch_macros::track_calls;
 use super::Reduction;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::setting::setters;
 
 /// The optional arguments of [`Tensor::triplet_margin_loss`].
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -22,6 +23,14 @@ pub struct TripletOptions {
     /// What becomes of the losses.
     pub reduction: Reduction,
 }
+
+setters!(TripletOptions {
+    margin: f64,
+    p: f64,
+    eps: f64,
+    swap: bool,
+    reduction: Reduction
+});
 
 impl Default for TripletOptions {
     fn default() -> Self {

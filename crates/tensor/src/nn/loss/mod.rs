@@ -16,6 +16,7 @@ use rustorch_ir::broadcast_shapes;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::setting::Converted;
 
 /// What becomes of the losses of all elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,6 +29,8 @@ pub enum Reduction {
     /// Their sum.
     Sum,
 }
+
+impl Converted for Reduction {}
 
 impl Reduction {
     fn of(self, losses: &Tensor) -> RusTorchResult<Tensor> {

@@ -37,7 +37,7 @@ impl<const N: usize> Default for AvgPoolOptions<N> {
 }
 
 window_options! {
-    AvgPoolOptions: [padding] [stride] {} {ceil_mode: bool, count_include_pad: bool};
+    AvgPoolOptions: [padding] [stride] {ceil_mode: bool, count_include_pad: bool};
 }
 
 /// Two methods for each line: their names, number of dimensions, shape.

@@ -33,7 +33,7 @@ impl<const N: usize> Default for MaxPoolOptions<N> {
 }
 
 window_options! {
-    MaxPoolOptions: [padding, dilation] [stride] {} {ceil_mode: bool};
+    MaxPoolOptions: [padding, dilation] [stride] {ceil_mode: bool};
 }
 
 /// Two methods for each line: their names, number of dimensions, shape.
