@@ -60,12 +60,16 @@ fn cpu() -> Arc<dyn Backend> {
     Arc::new(Cpu::new(1))
 }
 
-fn generate(model: &Model, runtime: &Runtime, device: DeviceType) -> Vec<u32> {
-    let routing = Routing {
+/// A device before all others.
+fn first(device: DeviceType) -> Routing {
+    Routing {
         device,
         ..Routing::AUTO
-    };
-    generate_by(model, runtime, routing)
+    }
+}
+
+fn generate(model: &Model, runtime: &Runtime, device: DeviceType) -> Vec<u32> {
+    generate_by(model, runtime, first(device))
 }
 
 /// Greedy tokens, the largest at each step.
@@ -256,20 +260,27 @@ pub(crate) fn programs_that_keep_the_cache_choose_the_same_tokens() {
 /// Tokens of the evaluation text in chunks of a context, of which a few are tried.
 const CHUNK: usize = 128;
 
-/// Within 0.3 % of what the processor gives, which computes in single precision.
+/// By programs of Core ML's in halves: of some chunks of the text, with `RUSTORCH_TEST_FULL` of all.
 pub(crate) fn half_precision_keeps_the_perplexity() {
+    keeps_the_perplexity(6, None);
+}
+
+/// By such programs and Metal, which share the work.
+pub(crate) fn half_precision_of_the_mac_hybrid_keeps_the_perplexity(metal: &Devices) {
+    keeps_the_perplexity(2, Some(&metal[0]));
+}
+
+/// `sample`: how many chunks of the text are tried, of which there have to be two.
+fn keeps_the_perplexity(sample: usize, metal: Option<&Arc<dyn Backend>>) {
     let (model, folder) = (load("f16"), tempfile::tempdir().unwrap());
     let text = std::fs::read_to_string(models().join("classics-eval.txt")).unwrap();
     let tokenizer = model.tokenizer().unwrap();
     let tokens = tokenizer.encode(&text, EncodeOptions::default());
-    let chunks = Extent::of_tests().choose(tokens.chunks_exact(CHUNK), 6);
-    let measured = |runtime: &Runtime, device| {
+    let chunks = Extent::of_tests().choose(tokens.chunks_exact(CHUNK), sample);
+    let measured = |runtime: &Runtime, routing: Routing| {
         let options = SessionOptions {
             context: CHUNK,
-            routing: Routing {
-                device,
-                ..Routing::AUTO
-            },
+            routing,
             ..SessionOptions::default()
         };
         let mut session = Session::new(&model, runtime, options).unwrap();
@@ -278,12 +289,16 @@ pub(crate) fn half_precision_keeps_the_perplexity() {
         assert_eq!(result.chunks, chunks.len());
         result.value
     };
-    let expected = measured(&Runtime::new([cpu()]), DeviceType::Cpu);
+    let expected = measured(&Runtime::new([cpu()]), Routing::AUTO);
     let coreml: Arc<dyn Backend> = coreml_of(15, Precision::F16, folder.path());
-    let runtime = Runtime::new([coreml, cpu()]);
-    let value = measured(&runtime, COREML);
+    let (routing, devices) = match metal {
+        Some(metal) => (Routing::MAC_HYBRID, vec![COREML, metal.info().device]),
+        None => (first(COREML), vec![COREML]),
+    };
+    let runtime = Runtime::new([coreml].into_iter().chain(metal.cloned()).chain([cpu()]));
+    let value = measured(&runtime, routing);
     println!("perplexity {value:.4} in halves, {expected:.4} on the processor");
-    assert_eq!(used(&runtime), [COREML]);
+    assert_eq!(used(&runtime), devices);
     let off = (value / expected - 1.0).abs();
     assert!(
         off < 0.003,

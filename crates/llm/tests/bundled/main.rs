@@ -29,6 +29,7 @@ fn main() -> ExitCode {
     ];
     let metal = tests![
         adapters::adapters_on_emulated_metal,
+        coreml::half_precision_of_the_mac_hybrid_keeps_the_perplexity,
         coreml::the_mac_hybrid_chooses_the_tokens_of_the_cpu,
         faults::every_fault_of_a_metal_device,
         goldens::on_emulated_metal,
