@@ -20,6 +20,7 @@ mod hash;
 mod layout;
 mod op;
 pub mod ops;
+pub mod order;
 mod scalar;
 mod shape;
 pub mod special;

@@ -1,7 +1,7 @@
 //! Where intermediate values lie: bytes of a few buffers, shared by values that are not alive at
 //! the same time.
 
-use std::cmp::Reverse;
+use rustorch_ir::order::order as sorted_by;
 
 /// Alignment of values: a cache line, and what vector loads like best.
 const ALIGNMENT: usize = 64;
@@ -81,7 +81,8 @@ pub(crate) fn arrange(values: &[Lifetime], largest: usize) -> Arrangement {
     ];
     let mut orders: [Vec<usize>; 5] = std::array::from_fn(|_| (0..values.len()).collect());
     for (order, key) in orders[1..].iter_mut().zip(keys) {
-        order.sort_by_cached_key(|&i| Reverse(key(i)));
+        let keys: Vec<[usize; 3]> = (0..values.len()).map(key).collect();
+        *order = sorted_by(values.len(), &|a, b| keys[b].cmp(&keys[a]));
     }
     let mut best: Option<Arrangement> = None;
     for _ in 0..MENDING_ROUNDS {

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, Graph, Layout, Op, OpKind, Signature};
 
 use crate::{DeviceBuffer, DeviceError, DeviceInfo, DeviceMemory, HostBuffer};
@@ -309,7 +310,7 @@ pub struct KernelTable<L> {
 impl<L> KernelTable<L> {
     /// A table of these, those of one operation in their order.
     pub fn new(mut entries: Vec<KernelEntry<L>>) -> Self {
-        entries.sort_by_key(|entry| entry.kind as usize);
+        sort_by_key(&mut entries, |entry| entry.kind as usize);
         let before = |kind: usize| entries.partition_point(|entry| (entry.kind as usize) < kind);
         let of_kind =
             (OpKind::ALL.iter()).map(|&kind| before(kind as usize)..before(kind as usize + 1));

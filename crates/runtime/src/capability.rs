@@ -1,5 +1,6 @@
 //! What a device can do: asked of it, operation by operation.
 
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, OpKind, OpType, Role, Signature, TensorType};
 
 use crate::{Backend, DeviceType};
@@ -76,8 +77,10 @@ impl DeviceCapability {
         for &kind in OpKind::ALL {
             found.ask_for(kind, backend);
         }
-        (found.dtypes).sort_by_key(|dtype| (dtype.is_block(), dtype.to_string()));
-        found.operations.sort();
+        sort_by_key(&mut found.dtypes, |dtype| {
+            (dtype.is_block(), dtype.to_string())
+        });
+        sort_by_key(&mut found.operations, |operation| *operation);
         found
     }
 

@@ -5,6 +5,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, FoldingHasher, Op, Role, Scalar, Signature, TensorType};
 use smallvec::SmallVec;
 
@@ -148,7 +149,7 @@ impl Devices {
             doubted: Once::new(),
         };
         let mut slots: Vec<Slot> = backends.into_iter().map(slot).collect();
-        slots.sort_by_key(|slot| place_in_chain(slot.backend.info()));
+        sort_by_key(&mut slots, |slot| place_in_chain(slot.backend.info()));
         let chain = Chain(slots.iter().map(|s| s.backend.info().clone()).collect());
         Self {
             slots,

@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{Graph, Node, Op, OpError};
 
 use crate::placement::Assignment;
@@ -61,7 +62,7 @@ pub(crate) fn last(graph: Graph, assignments: Vec<Assignment>) -> Result<Ordered
         late[at] = late[at] || makers.any(|maker| late[maker]);
     }
     let mut order: Vec<usize> = (0..late.len()).collect();
-    order.sort_by_key(|&at| late[at]);
+    sort_by_key(&mut order, |&at| late[at]);
     Ok(Ordered {
         graph: graph.reordered(&order)?,
         assignments: order.iter().map(|&at| assignments[at].clone()).collect(),

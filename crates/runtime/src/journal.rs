@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustorch_ir::Graph;
+use rustorch_ir::order::sort_by_key;
 
 use crate::observer::Gallery;
 use crate::{DeviceError, DeviceInfo, DeviceType, Event, FailureClass, Fallback};
@@ -177,7 +178,9 @@ impl Journal {
     pub(crate) fn faults(&self) -> FaultStatistics {
         let faults = lock(&self.faults);
         let mut faults: Vec<_> = faults.iter().map(|(&(d, c), &n)| (d, c, n)).collect();
-        faults.sort_by_key(|(device, class, _)| (device.to_string(), class.to_string()));
+        sort_by_key(&mut faults, |(device, class, _)| {
+            (device.to_string(), class.to_string())
+        });
         FaultStatistics(faults)
     }
 

@@ -4,6 +4,7 @@ mod probes;
 
 use std::time::{Duration, Instant};
 
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, Graph, TensorType};
 
 use self::probes::{Probe, TABLE};
@@ -131,7 +132,7 @@ impl Runtime {
             let y = (0..n).try_fold(x, |y, _| graph.matmul(y, x))?;
             graph.output(y);
             let mut run = self.prepared(device, graph, operands)?;
-            fastest(&mut [Some(&mut || run())], effort)?[0].ok_or_else(|| absent(device))
+            usual(&mut [Some(&mut || run())], effort)?[0].ok_or_else(|| absent(device))
         };
         let (one, many) = (chain(1)?, chain(1 + CHAIN)?);
         let launch = many.saturating_sub(one) / CHAIN as u32;
@@ -158,7 +159,7 @@ impl Runtime {
                 self.place(&storage, candidate.device)?;
                 Ok(start.elapsed())
             };
-            if let Some(time) = fastest(&mut [Some(&mut upload)], effort)?[0] {
+            if let Some(time) = usual(&mut [Some(&mut upload)], effort)?[0] {
                 up.push((bytes as f64, time.as_secs_f64()));
             }
             let mut graph = Graph::new();
@@ -174,7 +175,7 @@ impl Runtime {
             };
             // Without a backend of the host, nothing is ever brought to it.
             if self.devices().any(|info| info.device == DeviceType::Cpu)
-                && let Some(time) = fastest(&mut [Some(&mut download)], effort)?[0]
+                && let Some(time) = usual(&mut [Some(&mut download)], effort)?[0]
             {
                 down.push((bytes as f64, time.as_secs_f64()));
             }
@@ -202,7 +203,7 @@ impl Runtime {
         let mut runs: Vec<Option<Run>> = (runs.iter_mut())
             .map(|run| run.as_mut().map(|run| run as Run))
             .collect();
-        fastest(&mut runs, effort)
+        usual(&mut runs, effort)
     }
 
     /// A graph that has run once on a device, so that all is compiled and in place, and that
@@ -229,9 +230,9 @@ impl Runtime {
 /// Something that runs, and says how long it took.
 type Run<'a> = &'a mut dyn FnMut() -> Result<Duration, RunError>;
 
-/// The fastest of each one's times, for whatever else the machine does only adds to them; in
-/// turns, so that it adds to all.
-fn fastest(runs: &mut [Option<Run>], effort: Duration) -> Result<Vec<Option<Duration>>, RunError> {
+/// The median of each one's times, in turns, so that what else the machine does adds to all. The
+/// fastest would be too good to be true: of many threads one is mostly late.
+fn usual(runs: &mut [Option<Run>], effort: Duration) -> Result<Vec<Option<Duration>>, RunError> {
     let mut times: Vec<Vec<Duration>> = vec![Vec::new(); runs.len()];
     let [least, most] = RUNS;
     for _ in 0..most {
@@ -244,8 +245,11 @@ fn fastest(runs: &mut [Option<Run>], effort: Duration) -> Result<Vec<Option<Dura
             }
         }
     }
-    let fastest = times.into_iter().map(|times| times.into_iter().min());
-    Ok(fastest.collect())
+    let medians = times.into_iter().map(|mut times| {
+        sort_by_key(&mut times, |time| *time);
+        times.get(times.len() / 2).copied()
+    });
+    Ok(medians.collect())
 }
 
 /// Was the last size quick enough for the next one?
@@ -335,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_run_counts_and_slow_ones_are_few() {
+    fn the_median_counts_and_slow_runs_are_few() {
         let mut times = [9, 3, 5].into_iter().cycle();
         let mut quick = || Ok(Duration::from_millis(times.next().unwrap_or(0)));
         let mut runs = 0;
@@ -344,9 +348,9 @@ mod tests {
             Ok(Duration::from_secs(1))
         };
         let mut both: [Option<Run>; 3] = [Some(&mut quick), Some(&mut slow), None];
-        let found = fastest(&mut both, Duration::from_millis(30)).unwrap();
+        let found = usual(&mut both, Duration::from_millis(30)).unwrap();
         let expected = [
-            Some(Duration::from_millis(3)),
+            Some(Duration::from_millis(5)),
             Some(Duration::from_secs(1)),
             None,
         ];

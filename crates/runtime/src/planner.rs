@@ -6,6 +6,7 @@ use std::time::Duration;
 use rustorch_ir::channels_last::arrange;
 use rustorch_ir::fusion::fuse;
 use rustorch_ir::ops::RULES;
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{
     DType, Graph, Node, Op, OpError, Results, Role, Signature, TensorType, ValueId, check,
 };
@@ -243,7 +244,9 @@ pub(crate) fn candidates(graph: &Graph, request: &Request, custom_kernel: bool) 
     if !is_chosen && !request.routing.strict {
         // One operation may be too few for those that compile slowly.
         let least = |id: &DeviceId| request.devices.slot(*id).compilation;
-        able.sort_by_key(|id| least(id).is_some_and(|c| c.least_operations > 1));
+        sort_by_key(&mut able, |id| {
+            least(id).is_some_and(|c| c.least_operations > 1)
+        });
     }
     able
 }
@@ -277,7 +280,7 @@ pub(crate) fn estimate(graph: &Graph, request: &Request) -> Result<Option<Estima
 /// The bytes that a graph is judged by: of its inputs and of its outputs.
 fn bytes_of(graph: &Graph) -> usize {
     let mut computed = graph.outputs().to_vec();
-    computed.sort();
+    sort_by_key(&mut computed, |v| *v);
     computed.dedup();
     computed.retain(|&v| graph.node(v).is_some() && graph.state_root(v).is_none());
     let outputs = computed.into_iter().map(|v| graph.ty(v));

@@ -12,6 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 use rustorch_ir::fusion::Rule;
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, OpKind};
 use smallvec::SmallVec;
 
@@ -297,7 +298,7 @@ fn sort_by_time(offer: &mut Offer, routing: Routing, subject: &Subject, all: &Ch
     }
     let tie = least.mul_f64(TIE);
     let is_elsewhere = |id| split.is_some_and(|(_, device)| id != device);
-    measured.sort_by_key(|&(id, time)| {
+    sort_by_key(&mut measured, |&(id, time)| {
         let time = if time <= tie { least } else { time };
         (is_elsewhere(id), time)
     });
@@ -319,7 +320,7 @@ fn sort_by_time(offer: &mut Offer, routing: Routing, subject: &Subject, all: &Ch
         },
         Some((split, _)) => {
             let mut alone: Vec<_> = times.iter().map(named).collect();
-            alone.sort_by_key(|(_, time)| *time);
+            sort_by_key(&mut alone, |(_, time)| *time);
             Reason::Split {
                 time: split.time,
                 segments: split.segments,
@@ -331,7 +332,7 @@ fn sort_by_time(offer: &mut Offer, routing: Routing, subject: &Subject, all: &Ch
 
 /// Puts the devices that `is_first` tells of before the others, which keep their order.
 fn put_first(ids: &mut [DeviceId], is_first: &dyn Fn(DeviceId) -> bool) {
-    ids.sort_by_key(|&id| !is_first(id));
+    sort_by_key(ids, |&id| !is_first(id));
 }
 
 /// Puts the devices that `is_late` tells of behind the last GPU, where they stood before it.

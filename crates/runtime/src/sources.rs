@@ -1,5 +1,6 @@
 //! Storages that are kept so that what was computed from them can be computed again.
 
+use rustorch_ir::order::sort_by_key;
 use std::collections::HashMap;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,7 +89,7 @@ impl Ledger {
         let kept = lock(&self.kept);
         let mut all: Vec<Arc<Kept>> = kept.values().filter_map(Weak::upgrade).collect();
         drop(kept);
-        all.sort_unstable_by_key(|kept| kept.number);
+        sort_by_key(&mut all, |kept| kept.number);
         all
     }
 

@@ -5,6 +5,7 @@
 //! [`DeviceBuffer::host`]: its own writes are then visible, and it will see those of others
 //! with its next launch.
 
+use rustorch_ir::order::sort_by_key;
 use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -632,7 +633,7 @@ impl Copies {
         let host = self.host.as_ref().map(|_| DeviceType::Cpu);
         let devices = self.devices.iter().map(|c| c.owner.device);
         let mut valid: SmallVec<[DeviceType; 2]> = host.into_iter().chain(devices).collect();
-        valid.sort_by_key(|device| *device != DeviceType::Cpu);
+        sort_by_key(&mut valid, |device| *device != DeviceType::Cpu);
         valid.dedup();
         valid
     }

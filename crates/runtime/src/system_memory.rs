@@ -1,7 +1,5 @@
 //! The host's memory, as its system tells.
 
-use sysinfo::{MemoryRefreshKind, RefreshKind, System};
-
 /// Bytes of the host's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SystemMemory {
@@ -15,17 +13,39 @@ impl SystemMemory {
     /// As it is now; `None` where the system does not tell. On Linux no more than the control
     /// groups that the process is in may take, as in a container.
     pub fn now() -> Option<Self> {
-        let what = MemoryRefreshKind::nothing().with_ram();
-        let system = System::new_with_specifics(RefreshKind::nothing().with_memory(what)).ok()?;
-        let total = system.total_memory();
-        let memory = Self {
-            total,
-            // What is called available on macOS includes what other programs are using.
-            free: total.saturating_sub(system.used_memory()),
-        };
+        let memory = Self::of_system()?;
         #[cfg(target_os = "linux")]
         let memory = memory.within(cgroups::left(std::path::Path::new("/")));
         (memory.total > 0).then_some(memory)
+    }
+
+    /// By `/proc/meminfo` (`man 5 proc_meminfo`).
+    #[cfg(target_os = "linux")]
+    fn of_system() -> Option<Self> {
+        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let bytes = |key: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+            let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+            Some(kib << 10)
+        };
+        Some(Self {
+            total: bytes("MemTotal:")?,
+            free: bytes("MemAvailable:")?,
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn of_system() -> Option<Self> {
+        use sysinfo::{MemoryRefreshKind, RefreshKind, System};
+
+        let what = MemoryRefreshKind::nothing().with_ram();
+        let system = System::new_with_specifics(RefreshKind::nothing().with_memory(what)).ok()?;
+        let total = system.total_memory();
+        Some(Self {
+            total,
+            // What is called available on macOS includes what other programs are using.
+            free: total.saturating_sub(system.used_memory()),
+        })
     }
 
     /// With limits on it as well.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{Node, Role, Signature, TensorType, ValueId};
 use smallvec::smallvec;
 
@@ -178,7 +179,7 @@ fn launches(plan: &Plan, profile: Option<&Profile>) -> Vec<(Launched, Option<Dur
     let others =
         others.filter(|(at, node)| node.op.def().role() != Role::View && !known.contains(at));
     all.extend(others.map(|(at, _)| (smallvec![at], None)));
-    all.sort_by_key(|(nodes, _)| nodes.last().copied());
+    sort_by_key(&mut all, |(nodes, _)| nodes.last().copied());
     all
 }
 

@@ -1,5 +1,6 @@
 //! What is in the devices' memory, and what moves between them.
 
+use rustorch_ir::order::sort_by_key;
 use std::fmt;
 use std::sync::Arc;
 
@@ -122,7 +123,7 @@ impl MemoryManager {
         let mut routes: Vec<_> = ways
             .map(|((from, to), moved)| RouteTraffic { from, to, moved })
             .collect();
-        routes.sort_by_key(|r| (r.from.to_string(), r.to.to_string()));
+        sort_by_key(&mut routes, |r| (r.from.to_string(), r.to.to_string()));
         routes
     }
 

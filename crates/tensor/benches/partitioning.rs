@@ -3,7 +3,8 @@
 //! `cargo bench -p rustorch-tensor --bench partitioning -- DEVICE DEVICE… [THREADS]`
 //!
 //! Measures the devices, then runs each graph on each of them and as it is planned, in turns of two
-//! runs, of which the second one is timed; the median counts. Inputs are new in every run, weights are not.
+//! runs, of which the second one is timed; the median counts. Beside it stands what the graph should take.
+//! Inputs are new in every run, weights are not.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ fn main() {
     }
     print!("{:<36}", "graph");
     for device in &devices {
-        print!(" {:>12}", device.to_string());
+        print!(" {:>12} {:>12}", device.to_string(), "expected");
     }
     println!(
         " {:>12} {:>12} {:>8} {:>6}",
@@ -97,12 +98,16 @@ fn row(
     let (planned, alone) = (times[devices.len()], &times[..devices.len()]);
     let best = alone.iter().min().copied().unwrap_or_default();
     print!("{:<36}", case.name);
-    for time in &times {
-        print!(" {:>9.1} µs", time.as_secs_f64() * 1e6);
+    let micros = |time: Duration| format!("{:>9.1} µs", time.as_secs_f64() * 1e6);
+    for (device, &time) in devices.iter().zip(alone) {
+        let expected = estimate.alone.iter().find(|(known, _)| known == device);
+        let expected = expected.map_or(Duration::ZERO, |(_, time)| *time);
+        print!(" {} {}", micros(time), micros(expected));
     }
     println!(
-        " {:>9.1} µs {:>8} {:>6.2}",
-        estimate.planned.as_secs_f64() * 1e6,
+        " {} {} {:>8} {:>6.2}",
+        micros(planned),
+        micros(estimate.planned),
         estimate.segments,
         planned.as_secs_f64() / best.as_secs_f64()
     );

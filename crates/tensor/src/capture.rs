@@ -6,6 +6,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use rustorch_ir::ops::Full;
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, FoldingHasher, Op, Scalar, TensorType, ValueId};
 use rustorch_runtime::{Call, DeviceType, Moment, Outline, Runtime, Storage};
 use smallvec::SmallVec;
@@ -198,7 +199,7 @@ impl Leaves {
         }
         // States, and then values that are their whole storage, give their input its shape: what is
         // written over has to be an input, and most need no view at all.
-        views.sort_by_key(|(value, view)| {
+        sort_by_key(&mut views, |(value, view)| {
             let is_state = history.overwritten.contains_key(&value.key());
             (!is_state, !view.is_whole(value.ty().dtype))
         });

@@ -2,6 +2,7 @@
 
 use std::ops::RangeFull;
 
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{OpError, Shape, normalize_dim};
 use smallvec::SmallVec;
 
@@ -131,7 +132,7 @@ impl Dims {
         rank: usize,
     ) -> RusTorchResult<SmallVec<[usize; 6]>> {
         let mut indices = self.listed(op, rank)?;
-        indices.sort_unstable();
+        sort_by_key(&mut indices, |dim| *dim);
         Ok(indices)
     }
 }

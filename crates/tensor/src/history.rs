@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{FoldingHasher, Layout, Role};
 use rustorch_runtime::{Moment, Storage};
 use smallvec::SmallVec;
@@ -84,7 +85,7 @@ impl History {
         }
         // What reads a state is then ahead of what writes over it.
         let nodes = &mut history.nodes;
-        nodes.sort_unstable_by_key(|(_, pending)| pending.recorded);
+        sort_by_key(nodes, |(_, pending)| pending.recorded);
         history
     }
 

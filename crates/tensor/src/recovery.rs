@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use rustorch_ir::TensorType;
+use rustorch_ir::order::sort_by_key;
 use rustorch_runtime::{Routing, RunError, Runtime, Storage};
 use smallvec::SmallVec;
 
@@ -112,7 +113,7 @@ pub(crate) fn recover_lost<'a>(
     });
     let mut lost: Vec<(u32, &Value)> = lost.collect();
     // Others are computed from what is there again.
-    lost.sort_by_key(|(depth, _)| *depth);
+    sort_by_key(&mut lost, |(depth, _)| *depth);
     for (_, value) in &lost {
         recover(value, runtime, routing)?;
     }

@@ -1,5 +1,6 @@
 //! Computations that are recorded once and run often.
 
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{DType, OpError, TensorType};
 use rustorch_macros::track_calls;
 use rustorch_runtime::{Call, Executable, Loaded, Moment, RunError, Storage, WorkingMemory};
@@ -64,7 +65,7 @@ impl Trace {
         let calls = nodes.map(|node| leaves.recorded(&history, node)).collect();
         let executable = runtime.prepare(graph, routing);
         let mut states: Vec<usize> = capture.written.iter().map(|(input, _)| *input).collect();
-        states.sort_unstable();
+        sort_by_key(&mut states, |state| *state);
         states.dedup();
         Ok(Self {
             executable: executable.with_fresh_inputs(placeholders.len()),

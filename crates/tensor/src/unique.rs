@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use rustorch_ir::DType;
 use rustorch_ir::ops::{Scatter, ScatterMode};
+use rustorch_ir::order::order;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -159,11 +160,10 @@ impl Unique {
 /// The order of `count` rows of equal length.
 fn sorted_rows<T>(elements: &[T], count: usize, compare: impl Fn(&T, &T) -> Ordering) -> Vec<i64> {
     let width = elements.len() / count.max(1);
-    let row = |i: &i64| &elements[*i as usize * width..][..width];
-    let mut order: Vec<i64> = (0..count as i64).collect();
-    order.sort_by(|a, b| {
+    let row = |i: usize| &elements[i * width..][..width];
+    let order = order(count, &|a, b| {
         let mut pairs = row(a).iter().zip(row(b)).map(|(a, b)| compare(a, b));
         pairs.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     });
-    order
+    order.into_iter().map(|i| i as i64).collect()
 }

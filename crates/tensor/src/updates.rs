@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustorch_ir::ops::{Assign, Contiguous, Expand, UpdateSlice};
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{Layout, Role};
 use rustorch_macros::track_calls;
 use rustorch_runtime::Storage;
@@ -237,7 +238,7 @@ impl Tensor {
 fn may_overlap(layout: &Layout) -> bool {
     let dims = layout.strides.iter().zip(&*layout.shape);
     let mut dims: Vec<_> = dims.filter(|(_, size)| **size > 1).collect();
-    dims.sort();
+    sort_by_key(&mut dims, |dim| *dim);
     let mut reached = 0;
     !dims.into_iter().all(|(stride, size)| {
         let is_beyond = *stride > reached;

@@ -4,6 +4,7 @@ use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::fusion::{Finder, Match};
+use crate::order::sort_by_key;
 use crate::{Graph, Named, Op, OpDef, OpType, ResultTypes, Scalar};
 
 /// Operands of one dtype joined along a dimension; their other sizes are equal.
@@ -85,14 +86,14 @@ fn find(f: &Finder, at: usize) -> Option<Match> {
         fits.then(|| parts.push((before, f.operands(by)[0])))?;
     }
     let dim = dim?;
-    parts.sort_unstable();
+    sort_by_key(&mut parts, |part| *part);
     let mut end = 0;
     for &(start, part) in &parts {
         (start == end).then_some(())?;
         end += f.ty(part).shape[dim];
     }
     (end == f.ty(f.result(at)).shape[dim]).then_some(())?;
-    nodes.sort_unstable();
+    sort_by_key(&mut nodes, |node| *node);
     Some(Match {
         op: Concat { dim }.into(),
         inputs: parts.into_iter().map(|(_, part)| part).collect(),

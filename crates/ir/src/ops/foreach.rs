@@ -7,6 +7,7 @@ use super::*;
 use crate::case::{ARRANGEMENTS, Arrange, Case, Operand};
 use crate::fusion::{Finder, Match};
 use crate::ops::{Assign, Full, Reduce};
+use crate::order::sort_by_key;
 use crate::{
     Graph, Named, Node, Op, OpDef, OpKind, OpType, ResultTypes, Results, Role, Shape, ValueId,
 };
@@ -301,7 +302,7 @@ fn chain_by(
             }
         }
     }
-    nodes.sort_unstable();
+    sort_by_key(&mut nodes, |node| *node);
     nodes
 }
 
@@ -563,14 +564,14 @@ fn together(f: &Finder, ends: &[usize]) -> Vec<Vec<usize>> {
         let reached = reached(f, end);
         let known = reached.iter().filter_map(|node| firsts.get(node));
         let mut merged: Vec<usize> = known.copied().collect();
-        merged.sort_unstable();
+        sort_by_key(&mut merged, |first| *first);
         merged.dedup();
         let first = merged.first().copied().unwrap_or(end);
         let mut set = vec![end];
         for &other in &merged {
             set.extend(sets.remove(&other).unwrap_or_default());
         }
-        set.sort_unstable();
+        sort_by_key(&mut set, |end| *end);
         if merged.len() > 1 {
             for owner in firsts.values_mut().filter(|owner| merged.contains(owner)) {
                 *owner = first;

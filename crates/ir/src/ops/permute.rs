@@ -3,6 +3,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Operand};
+use crate::order::sort_by_key;
 use crate::{Graph, Layout, Named, OpDef, OpType, ResultTypes, Role};
 use smallvec::SmallVec;
 
@@ -26,7 +27,7 @@ impl OpDef for Permute {
         let [x] = operands(Self::NAME, inputs)?;
         require_scalar(Self::NAME, x)?;
         let mut sorted = self.dims.clone();
-        sorted.sort_unstable();
+        sort_by_key(&mut sorted, |dim| *dim);
         let valid = sorted.iter().copied().eq(0..x.rank());
         let expected = format_args!("each dimension of {x} once");
         require(Self::NAME, valid, expected, format_args!("{:?}", self.dims))?;

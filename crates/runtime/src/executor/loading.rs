@@ -2,6 +2,7 @@
 
 use super::{Attempt, Executable, Inputs, Prepared, RunMemory, Source, Stage, WorkingMemory};
 use crate::{DeviceError, FailureClass, RunError, Storage};
+use rustorch_ir::order::sort_by_key;
 
 /// An input that is at its place.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +110,9 @@ impl Executable {
                 }));
             }
         }
-        wanted.sort_by_key(|w| (w.storage.host_address(), w.input, w.stage.device.0));
+        sort_by_key(&mut wanted, |w| {
+            (w.storage.host_address(), w.input, w.stage.device.0)
+        });
         wanted.dedup_by_key(|w| (w.input, w.stage.device.0));
         let total = wanted.iter().map(|w| w.storage.bytes() as u64).sum();
         let mut done = 0;

@@ -48,8 +48,10 @@ impl Probe {
 const STREAM: &[usize] = &[1, 64, 1024, 8192];
 /// Rows where that would take long.
 const SHORT: &[usize] = &[1, 64, 1024];
-/// Inputs, and outputs, of products.
-const SQUARE: &[usize] = &[256, 1024, 2048, 4096];
+/// Inputs, and outputs, of products: from what takes as long as it takes threads to share it. Weights in blocks have to be
+/// multiples of a block.
+const SQUARE: &[usize] = &[64, 256, 1024, 2048, 4096];
+const SQUARE_OF_BLOCKS: &[usize] = &[256, 1024, 2048, 4096];
 
 /// All of them. The first of an operation stands for the element types that are not here.
 pub(super) fn all() -> Vec<Probe> {
@@ -190,10 +192,14 @@ pub(super) fn all() -> Vec<Probe> {
     ));
     let formats = [BlockFormat::Q4K, BlockFormat::Q6K, BlockFormat::Q8_0].map(DType::Block);
     for dtype in [DType::F32, DType::F16].into_iter().chain(formats) {
-        all.push(probe(Bound::Bytes, dtype, SQUARE, |g, n, dtype| {
+        let sizes = match dtype.is_block() {
+            true => SQUARE_OF_BLOCKS,
+            false => SQUARE,
+        };
+        all.push(probe(Bound::Bytes, dtype, sizes, |g, n, dtype| {
             linear(g, 1, n, dtype)
         }));
-        all.push(probe(Bound::Macs, dtype, SQUARE, |g, n, dtype| {
+        all.push(probe(Bound::Macs, dtype, sizes, |g, n, dtype| {
             linear(g, ROWS, n, dtype)
         }));
     }
@@ -201,13 +207,13 @@ pub(super) fn all() -> Vec<Probe> {
     all.push(probe(
         Bound::Macs,
         DType::F32,
-        &[8, 32, 64, 128],
+        &[2, 8, 32, 64, 128],
         |g, n, dtype| convolution(g, n, 32, dtype),
     ));
     all.push(probe(
         Bound::Bytes,
         DType::F32,
-        &[16, 64, 256],
+        &[8, 16, 64, 256],
         |g, n, dtype| convolution(g, 4, n, dtype),
     ));
     all.push(probe(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustorch_ir::OpError;
+use rustorch_ir::order::sort_by_key;
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
@@ -110,7 +111,7 @@ fn parse(equation: &str, operands: &[&Tensor]) -> RusTorchResult<(Vec<Vec<Label>
                 let count = inputs.iter().flatten().filter(|l| *l == label).count();
                 matches!(label, Label::Letter(_)) && count == 1
             });
-            letters.sort_unstable();
+            sort_by_key(&mut letters, |letter| *letter);
             (0..dots).rev().map(Label::Dots).chain(letters).collect()
         }
     };

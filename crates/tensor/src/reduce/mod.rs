@@ -242,8 +242,13 @@ impl Tensor {
     ///
     /// # Errors
     /// There are no such dimensions; another dtype; no elements for an infinite or a negative `p`.
-    pub fn norm(&self, p: f64, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
-        self.vector_norm("norm", p, &dims.into_dims(), keepdim)
+    pub fn norm(
+        &self,
+        p: impl Into<f64>,
+        dims: impl IntoDims,
+        keepdim: bool,
+    ) -> RusTorchResult<Self> {
+        self.vector_norm("norm", p.into(), &dims.into_dims(), keepdim)
     }
 
     /// [`Tensor::norm`]: `torch.linalg.vector_norm`.

@@ -62,6 +62,7 @@ fn shapes_are_written_in_any_way() -> Outcome {
         x.unsqueeze(dim) => [2, 3, 1, 4],
         x.sum(dim, false) => [2, 3],
         x.sum((0, 1), true) => [1, 1, 4],
+        x.norm(2, 1, false) => [2, 4],
         x.sum(vec![0, 1], false) => [4],
         x.sum(.., false) => [],
         x.mean(-1i64, true) => [2, 3, 1],

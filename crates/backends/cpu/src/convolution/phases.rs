@@ -1,5 +1,6 @@
 //! Sides of images as windows see them.
 
+use rustorch_ir::order::sort_by_key;
 use std::ops::Range;
 
 use crate::window::Side;
@@ -36,7 +37,7 @@ impl Phases {
     pub(crate) fn of_windows(side: Side, kernel: usize) -> Self {
         let places = || (0..kernel).map(|k| k * side.dilation);
         let mut phases: Vec<usize> = places().map(|at| at % side.stride).collect();
-        phases.sort_unstable();
+        sort_by_key(&mut phases, |phase| *phase);
         phases.dedup();
         let taps = places().enumerate().map(|(element, at)| Tap {
             element,

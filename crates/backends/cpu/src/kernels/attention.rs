@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use half::{bf16, f16};
 use rustorch_ir::ops::Attention;
+use rustorch_ir::order::sort_by_key;
 use rustorch_ir::{BlockFormat, DType, Op, OpKind, Shape, Signature};
 use rustorch_quant::BlockQ8_0;
 use rustorch_runtime::{KernelEntry, Layouts};
@@ -298,7 +299,9 @@ impl Call<'_> {
             })
             .collect();
         // The longest first, so that threads are done at about the same time.
-        tasks.sort_unstable_by_key(|task| std::cmp::Reverse(task.keys.end * task.rows.len()));
+        sort_by_key(&mut tasks, |task| {
+            std::cmp::Reverse(task.keys.end * task.rows.len())
+        });
         let out = SharedMut::new(out);
         args.pool.run(tasks.len(), &|task| {
             let task = &tasks[task];

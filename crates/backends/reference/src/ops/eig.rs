@@ -1,5 +1,6 @@
 use num_complex::Complex64;
 use rustorch_ir::ops::Eig;
+use rustorch_ir::order::sort_by;
 
 use super::geqrf::{factor, product};
 use crate::Values;
@@ -69,7 +70,9 @@ fn eigenvalues(a: &Matrix) -> Vec<Complex64> {
         }
         values.push(a[[n - 1, n - 1]]);
     }
-    values.sort_by(|x, y| x.re.total_cmp(&y.re).then(y.im.total_cmp(&x.im)));
+    sort_by(&mut values, |x, y| {
+        x.re.total_cmp(&y.re).then(y.im.total_cmp(&x.im))
+    });
     values
 }
 

@@ -1,4 +1,5 @@
 use rustorch_ir::ops::Eigh;
+use rustorch_ir::order::order;
 
 use super::svd::{rotate, rotation};
 use crate::Values;
@@ -42,8 +43,7 @@ fn eigh(lower: &Matrix) -> (Vec<f64>, Matrix) {
             }
         }
     }
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|&i, &j| a[[i, i]].re.total_cmp(&a[[j, j]].re));
+    let order = order(n, &|i, j| a[[i, i]].re.total_cmp(&a[[j, j]].re));
     let mut v = v.columns(&order);
     for j in 0..n {
         let phase = v.phase(j);

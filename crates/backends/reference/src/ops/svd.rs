@@ -1,5 +1,6 @@
 use num_complex::Complex64;
 use rustorch_ir::ops::{Svd, SvdVectors};
+use rustorch_ir::order::order;
 
 use crate::Values;
 use crate::matrix::{self, Matrix};
@@ -62,8 +63,7 @@ fn tall(a: &Matrix) -> (Matrix, Vec<f64>, Matrix) {
         }
     }
     let lengths: Vec<f64> = (0..a.n).map(|j| u.length(j)).collect();
-    let mut order: Vec<usize> = (0..a.n).collect();
-    order.sort_by(|&i, &j| lengths[j].total_cmp(&lengths[i]));
+    let order = order(a.n, &|i, j| lengths[j].total_cmp(&lengths[i]));
     (0..a.n).for_each(|j| u.scale(j, (1.0 / lengths[j]).into()));
     let s = order.iter().map(|&j| lengths[j]).collect();
     (u.columns(&order), s, v.columns(&order))

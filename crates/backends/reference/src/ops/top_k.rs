@@ -29,9 +29,8 @@ fn nan_last(a: f64, b: f64) -> Ordering {
 /// In each run of `size` elements, the indices of the best.
 fn best<T>(x: &[T], size: usize, op: &TopK, order: impl Fn(&T, &T) -> Ordering) -> Vec<i128> {
     let indices = |run: &[T]| {
-        let mut indices: Vec<usize> = (0..run.len()).collect();
-        // A stable sort leaves equal elements in their order.
-        indices.sort_by(|&i, &j| match op.largest {
+        // Equal elements stay in their order.
+        let mut indices = rustorch_ir::order::order(run.len(), &|i, j| match op.largest {
             true => order(&run[j], &run[i]),
             false => order(&run[i], &run[j]),
         });
