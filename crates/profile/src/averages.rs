@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustorch_runtime::{DeviceType, LaunchInfo};
@@ -178,12 +179,24 @@ fn time(ns: u64) -> String {
 /// What rows are told apart by.
 type Key = (Kind, Option<DeviceType>, String);
 
+/// Launches that are counted apart, at most.
+const APART: usize = 1 << 12;
+
 /// Adds up what is seen.
 #[derive(Default)]
 pub(crate) struct Totals {
     rows: HashMap<Key, KeyAverage>,
+    /// What is not in `rows` yet: launches by their address, which says which it is sooner than its name does.
+    launches: HashMap<usize, Launched>,
     /// What each thread has begun, innermost last.
     open: HashMap<u32, Vec<Open>>,
+}
+
+/// How often a launch was made, and its time.
+struct Launched {
+    launch: Arc<LaunchInfo>,
+    calls: u64,
+    time: u64,
 }
 
 /// Something that a thread has begun.
@@ -201,8 +214,8 @@ impl Totals {
             What::Replayed { replay, time } => {
                 let all: u128 = replay.launches.iter().map(|(_, t)| t.as_nanos()).sum();
                 if all == 0 {
-                    let row = self.row(Kind::Launch, Some(replay.device), "replay");
-                    row.add(*time, 0, 0);
+                    let row = row(&mut self.rows, Kind::Launch, Some(replay.device), "replay");
+                    row.add(1, *time, 0, 0);
                     return;
                 }
                 for (launch, its) in &replay.launches {
@@ -221,8 +234,7 @@ impl Totals {
                     device => *device,
                 };
                 let name = format!("{from} → {to}");
-                self.row(Kind::Transfer, Some(device), &name)
-                    .add(*time, *bytes, 0);
+                row(&mut self.rows, Kind::Transfer, Some(device), &name).add(1, *time, *bytes, 0);
             }
             What::Begun { name, .. } => {
                 self.open.entry(record.thread).or_default().push(Open {
@@ -238,8 +250,8 @@ impl Totals {
                 if let Some(outer) = open.last_mut() {
                     outer.inner += total;
                 }
-                let row = self.row(Kind::Host, None, &ended.name);
-                row.add(total, 0, 0);
+                let row = row(&mut self.rows, Kind::Host, None, &ended.name);
+                row.add(1, total, 0, 0);
                 row.self_ns -= ended.inner.min(total);
             }
             What::Cut => self.open.clear(),
@@ -247,29 +259,29 @@ impl Totals {
         }
     }
 
-    fn launch(&mut self, launch: &LaunchInfo, time: u64) {
-        let row = self.row(Kind::Launch, Some(launch.device), &launch.name);
-        row.add(time, launch.bytes, launch.flops);
-    }
-
-    fn row(&mut self, kind: Kind, device: Option<DeviceType>, name: &str) -> &mut KeyAverage {
-        let key = (kind, device, name.to_owned());
-        self.rows.entry(key).or_insert_with(|| KeyAverage {
-            name: name.to_owned(),
-            kind,
-            device,
+    fn launch(&mut self, launch: &Arc<LaunchInfo>, time: u64) {
+        if self.launches.len() == APART {
+            self.launches
+                .drain()
+                .for_each(|(_, launched)| launched.add_to(&mut self.rows));
+        }
+        let launched = self.launches.entry(Arc::as_ptr(launch).addr());
+        let launched = launched.or_insert_with(|| Launched {
+            launch: launch.clone(),
             calls: 0,
-            total_ns: 0,
-            self_ns: 0,
-            bytes: 0,
-            flops: 0,
-            share_of_limit: None,
-        })
+            time: 0,
+        });
+        launched.calls += 1;
+        launched.time += time;
     }
 
     /// What was seen so far, beside what devices can do at most.
     pub(crate) fn averages(&self, limits: &Limits) -> KeyAverages {
-        let mut rows: Vec<KeyAverage> = self.rows.values().cloned().collect();
+        let mut rows = self.rows.clone();
+        self.launches
+            .values()
+            .for_each(|launched| launched.add_to(&mut rows));
+        let mut rows: Vec<KeyAverage> = rows.into_values().collect();
         for row in rows.iter_mut().filter(|row| row.kind == Kind::Launch) {
             let limit = row.device.and_then(|device| limits.of_device(device));
             let seconds = row.total_ns as f64 / 1e9;
@@ -290,9 +302,42 @@ impl Totals {
     }
 }
 
+impl Launched {
+    fn add_to(&self, rows: &mut HashMap<Key, KeyAverage>) {
+        let launch = &self.launch;
+        let row = row(rows, Kind::Launch, Some(launch.device), &launch.name);
+        row.add(
+            self.calls,
+            self.time,
+            self.calls * launch.bytes,
+            self.calls * launch.flops,
+        );
+    }
+}
+
+fn row<'a>(
+    rows: &'a mut HashMap<Key, KeyAverage>,
+    kind: Kind,
+    device: Option<DeviceType>,
+    name: &str,
+) -> &'a mut KeyAverage {
+    let key = (kind, device, name.to_owned());
+    rows.entry(key).or_insert_with(|| KeyAverage {
+        name: name.to_owned(),
+        kind,
+        device,
+        calls: 0,
+        total_ns: 0,
+        self_ns: 0,
+        bytes: 0,
+        flops: 0,
+        share_of_limit: None,
+    })
+}
+
 impl KeyAverage {
-    fn add(&mut self, time: u64, bytes: u64, flops: u64) {
-        self.calls += 1;
+    fn add(&mut self, calls: u64, time: u64, bytes: u64, flops: u64) {
+        self.calls += calls;
         self.total_ns += time;
         self.self_ns += time;
         self.bytes += bytes;

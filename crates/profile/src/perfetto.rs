@@ -3,6 +3,9 @@
 //!
 //! It is kept small: each track is a sequence of packets of its own, whose defaults name the track
 //! and a clock that counts from packet to packet, and names are written once in each.
+//!
+//! Events are nearly all of a trace. They are written [field by field](Wire), where everything else is a message that
+//! `prost` encodes: building one for each costs many times what it takes to write it.
 
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,19 +19,27 @@ const BOOTTIME: u32 = 6;
 const REALTIME: u32 = 1;
 const STEPS: u32 = 64;
 
-const SLICE_BEGIN: i32 = 1;
-const SLICE_END: i32 = 2;
-const INSTANT: i32 = 3;
-const COUNTER: i32 = 4;
+/// Types of events.
+const SLICE_BEGIN: u64 = 1;
+const SLICE_END: u64 = 2;
+const INSTANT: u64 = 3;
+const COUNTER: u64 = 4;
+
+/// Fields of a trace, of its packets, and of their events.
+const PACKET: u32 = 1;
+const TIMESTAMP: u32 = 8;
+const SEQUENCE: u32 = 10;
+const TRACK_EVENT: u32 = 11;
+const INTERNED_DATA: u32 = 12;
+const CATEGORY: u32 = 3;
+const ANNOTATION: u32 = 4;
+const TYPE: u32 = 9;
+const NAME: u32 = 10;
+const COUNTER_VALUE: u32 = 30;
+const DOUBLE_COUNTER_VALUE: u32 = 44;
 
 /// What is interned may be forgotten: here a sequence begins.
 const STATE_CLEARED: u32 = 1;
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Trace {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) packet: Vec<Packet>,
-}
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Packet {
@@ -38,10 +49,6 @@ pub(crate) struct Packet {
     pub(crate) timestamp: Option<u64>,
     #[prost(uint32, optional, tag = "10")]
     pub(crate) trusted_packet_sequence_id: Option<u32>,
-    #[prost(message, optional, tag = "11")]
-    pub(crate) track_event: Option<TrackEvent>,
-    #[prost(message, optional, tag = "12")]
-    pub(crate) interned_data: Option<InternedData>,
     #[prost(uint32, optional, tag = "13")]
     pub(crate) sequence_flags: Option<u32>,
     #[prost(uint32, optional, tag = "58")]
@@ -126,32 +133,6 @@ pub(crate) struct Counter {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct TrackEvent {
-    #[prost(uint64, repeated, packed = "false", tag = "3")]
-    pub(crate) category_iids: Vec<u64>,
-    #[prost(message, repeated, tag = "4")]
-    pub(crate) debug_annotations: Vec<Annotation>,
-    #[prost(int32, optional, tag = "9")]
-    pub(crate) r#type: Option<i32>,
-    #[prost(uint64, optional, tag = "10")]
-    pub(crate) name_iid: Option<u64>,
-    #[prost(int64, optional, tag = "30")]
-    pub(crate) counter_value: Option<i64>,
-    #[prost(double, optional, tag = "44")]
-    pub(crate) double_counter_value: Option<f64>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Annotation {
-    #[prost(uint64, optional, tag = "1")]
-    pub(crate) name_iid: Option<u64>,
-    #[prost(uint64, optional, tag = "3")]
-    pub(crate) uint_value: Option<u64>,
-    #[prost(string, optional, tag = "6")]
-    pub(crate) string_value: Option<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
 pub(crate) struct InternedData {
     #[prost(message, repeated, tag = "1")]
     pub(crate) event_categories: Vec<Interned>,
@@ -177,31 +158,110 @@ pub(crate) struct Perfetto {
 }
 
 /// The packets of a track.
+#[derive(Default)]
 struct Sequence {
     /// Of the last packet.
     at: u64,
-    names: Names,
-    categories: Names,
-    notes: Names,
+    names: HashMap<String, u64>,
+    categories: Few,
+    notes: Few,
 }
 
-/// Names with their numbers.
+/// A few names, in the order of their numbers.
 #[derive(Default)]
-struct Names(HashMap<String, u64>);
+struct Few(Vec<&'static str>);
 
-impl Names {
+impl Few {
     /// The number of a name, which `new` is told if it was not known.
-    fn number(&mut self, name: &str, new: &mut Vec<Interned>) -> u64 {
-        if let Some(&number) = self.0.get(name) {
-            return number;
-        }
-        let number = self.0.len() as u64 + 1;
-        self.0.insert(name.to_owned(), number);
-        new.push(Interned {
+    fn number(&mut self, name: &'static str, new: &mut Vec<Interned>) -> u64 {
+        let known = self.0.iter().position(|known| *known == name);
+        let index = known.unwrap_or_else(|| {
+            self.0.push(name);
+            new.push(Interned::new(self.0.len() as u64, name));
+            self.0.len() - 1
+        });
+        index as u64 + 1
+    }
+}
+
+impl Interned {
+    fn new(number: u64, name: &str) -> Self {
+        Self {
             iid: Some(number),
             name: Some(name.to_owned()),
-        });
+        }
+    }
+}
+
+impl Sequence {
+    /// From the last packet until `at`, which is the last one now.
+    fn step(&mut self, at: u64) -> u64 {
+        let step = at.saturating_sub(self.at);
+        self.at = at;
+        step
+    }
+
+    fn name(&mut self, name: &str, new: &mut Vec<Interned>) -> u64 {
+        if let Some(&number) = self.names.get(name) {
+            return number;
+        }
+        let number = self.names.len() as u64 + 1;
+        self.names.insert(name.to_owned(), number);
+        new.push(Interned::new(number, name));
         number
+    }
+}
+
+/// A message, as protocol buffers have it.
+struct Wire<'a>(&'a mut Vec<u8>);
+
+impl Wire<'_> {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    /// A field with a whole number.
+    fn number(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field) << 3);
+        self.varint(value);
+    }
+
+    fn double(&mut self, field: u32, value: f64) {
+        self.varint(u64::from(field) << 3 | 1);
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn text(&mut self, field: u32, text: &str) {
+        self.message(field, |message| {
+            message.0.extend_from_slice(text.as_bytes())
+        });
+    }
+
+    /// The fields of a message.
+    fn encode(&mut self, message: &impl Message) {
+        // A vector takes whatever is written to it.
+        let _ = message.encode(self.0);
+    }
+
+    /// A field with what `fill` writes, which has its length in front.
+    fn message(&mut self, field: u32, fill: impl FnOnce(&mut Wire<'_>)) {
+        self.varint(u64::from(field) << 3 | 2);
+        let length = self.0.len();
+        // Nearly all are so short that a byte is enough.
+        self.0.push(0);
+        fill(self);
+        let filled = (self.0.len() - length - 1) as u64;
+        if filled < 0x80 {
+            self.0[length] = filled as u8;
+            return;
+        }
+        let mut longer = Vec::new();
+        Wire(&mut longer).varint(filled);
+        self.0.splice(length..=length, longer);
     }
 }
 
@@ -245,58 +305,50 @@ impl Perfetto {
     }
 
     fn write(&mut self, packet: Packet) {
-        let packet = vec![packet];
-        // A vector takes whatever is written to it.
-        let _ = Trace { packet }.encode(&mut self.out);
+        Wire(&mut self.out).message(PACKET, |out| out.encode(&packet));
     }
 
-    /// Writes an event on a track.
-    fn event(&mut self, track: TrackId, at: u64, event: TrackEvent, new: InternedData) {
-        let sequence = &mut self.sequences[track as usize];
-        let step = at.saturating_sub(sequence.at);
-        sequence.at = at;
-        let is_any = new != InternedData::default();
-        self.write(Packet {
-            timestamp: Some(step),
-            trusted_packet_sequence_id: Some(track + 2),
-            track_event: Some(event),
-            interned_data: is_any.then_some(new),
-            ..Packet::default()
+    /// Writes an event on a track, whose fields `fill` writes.
+    fn event(&mut self, track: TrackId, at: u64, fill: impl FnOnce(&mut Wire<'_>)) {
+        let step = self.sequences[track as usize].step(at);
+        Wire(&mut self.out).message(PACKET, |packet| {
+            packet.number(TIMESTAMP, step);
+            packet.number(SEQUENCE, u64::from(track) + 2);
+            packet.message(TRACK_EVENT, fill);
         });
     }
 
-    fn labelled(&mut self, track: TrackId, at: u64, r#type: i32, label: &Label<'_>) {
+    fn labelled(&mut self, track: TrackId, at: u64, r#type: u64, label: &Label<'_>) {
         let sequence = &mut self.sequences[track as usize];
+        let step = sequence.step(at);
         let mut new = InternedData::default();
-        let notes = label.notes.iter().map(|(name, note)| {
-            let number = (sequence.notes).number(name, &mut new.debug_annotation_names);
-            let name_iid = Some(number);
-            match note {
-                Note::Count(count) => Annotation {
-                    name_iid,
-                    uint_value: Some(*count),
-                    string_value: None,
-                },
-                Note::Text(text) => Annotation {
-                    name_iid,
-                    uint_value: None,
-                    string_value: Some((*text).to_owned()),
-                },
+        Wire(&mut self.out).message(PACKET, |packet| {
+            packet.number(TIMESTAMP, step);
+            packet.number(SEQUENCE, u64::from(track) + 2);
+            packet.message(TRACK_EVENT, |event| {
+                // All launches of a device's track are of one.
+                if label.category != "launch" {
+                    let names = &mut new.event_categories;
+                    event.number(CATEGORY, sequence.categories.number(label.category, names));
+                }
+                for (name, note) in label.notes {
+                    let names = &mut new.debug_annotation_names;
+                    let number = sequence.notes.number(name, names);
+                    event.message(ANNOTATION, |annotation| {
+                        annotation.number(1, number);
+                        match note {
+                            Note::Count(count) => annotation.number(3, *count),
+                            Note::Text(text) => annotation.text(6, text),
+                        }
+                    });
+                }
+                event.number(TYPE, r#type);
+                event.number(NAME, sequence.name(label.name, &mut new.event_names));
+            });
+            if new != InternedData::default() {
+                packet.message(INTERNED_DATA, |out| out.encode(&new));
             }
         });
-        let debug_annotations = notes.collect();
-        let event = TrackEvent {
-            // All launches of a device's track are of one.
-            category_iids: match label.category {
-                "launch" => Vec::new(),
-                name => vec![(sequence.categories).number(name, &mut new.event_categories)],
-            },
-            debug_annotations,
-            r#type: Some(r#type),
-            name_iid: Some((sequence.names).number(label.name, &mut new.event_names)),
-            ..TrackEvent::default()
-        };
-        self.event(track, at, event, new);
     }
 }
 
@@ -367,12 +419,7 @@ impl Sink for Perfetto {
             }),
             ..Packet::default()
         });
-        self.sequences.push(Sequence {
-            at: 0,
-            names: Names::default(),
-            categories: Names::default(),
-            notes: Names::default(),
-        });
+        self.sequences.push(Sequence::default());
     }
 
     fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
@@ -380,11 +427,7 @@ impl Sink for Perfetto {
     }
 
     fn end(&mut self, track: TrackId, at: u64) {
-        let event = TrackEvent {
-            r#type: Some(SLICE_END),
-            ..TrackEvent::default()
-        };
-        self.event(track, at, event, InternedData::default());
+        self.event(track, at, |event| event.number(TYPE, SLICE_END));
     }
 
     fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
@@ -393,13 +436,13 @@ impl Sink for Perfetto {
 
     fn counter(&mut self, track: TrackId, at: u64, value: f64) {
         let is_whole = value.fract() == 0.0 && value.abs() < 2f64.powi(53);
-        let event = TrackEvent {
-            r#type: Some(COUNTER),
-            counter_value: is_whole.then_some(value as i64),
-            double_counter_value: (!is_whole).then_some(value),
-            ..TrackEvent::default()
-        };
-        self.event(track, at, event, InternedData::default());
+        self.event(track, at, |event| {
+            event.number(TYPE, COUNTER);
+            match is_whole {
+                true => event.number(COUNTER_VALUE, (value as i64).cast_unsigned()),
+                false => event.double(DOUBLE_COUNTER_VALUE, value),
+            }
+        });
     }
 
     /// A trace may end anywhere between packets.

@@ -291,8 +291,10 @@ impl Timeline {
 
     fn lane(&mut self, device: DeviceType, kind: Kind, lane: usize) -> TrackId {
         let whole = self.device(device);
-        let name = match (kind, lane) {
-            (Kind::Launches, 0) => return whole,
+        if (kind, lane) == (Kind::Launches, 0) {
+            return whole;
+        }
+        let name = || match (kind, lane) {
             (Kind::Launches, n) => format!("{device} ({})", n + 1),
             (Kind::Transfers, 0) => format!("{device} transfers"),
             (Kind::Transfers, n) => format!("{device} transfers ({})", n + 1),
@@ -302,38 +304,39 @@ impl Timeline {
 
     fn device(&mut self, device: DeviceType) -> TrackId {
         let key = Key::Device(device);
-        self.track(key, device.to_string(), TrackKind::Device)
+        self.track(key, || device.to_string(), TrackKind::Device)
     }
 
     fn thread(&mut self, thread: u32) -> TrackId {
         let key = Key::Thread(thread);
-        self.track(key, thread_name(thread), TrackKind::Thread(thread))
+        self.track(key, || thread_name(thread), TrackKind::Thread(thread))
     }
 
     fn counter(&mut self, gpu: Gpu, name: &'static str, unit: Unit, at: u64, value: f64) {
-        let (whole, its) = match &gpu {
-            Gpu::Device(device) => (self.device(*device), device.to_string()),
+        let whole = match &gpu {
+            Gpu::Device(device) => self.device(*device),
             Gpu::Other(other) => {
                 let key = Key::Other(other.clone());
-                let whole = self.track(key, other.to_string(), TrackKind::Device);
-                (whole, other.to_string())
+                self.track(key, || other.to_string(), TrackKind::Device)
             }
         };
-        let key = Key::Counter(gpu, name);
-        let track = self.track(
-            key,
-            format!("{its} {name}"),
-            TrackKind::Counter(whole, unit),
-        );
+        let its = || match &gpu {
+            Gpu::Device(device) => format!("{device} {name}"),
+            Gpu::Other(other) => format!("{other} {name}"),
+        };
+        let key = Key::Counter(gpu.clone(), name);
+        let track = self.track(key, its, TrackKind::Counter(whole, unit));
         let at = self.not_before(track, at);
         self.sink.counter(track, at, value);
     }
 
-    fn track(&mut self, key: Key, name: String, kind: TrackKind) -> TrackId {
+    /// The track of a key; if it is new, with what `name` says.
+    fn track(&mut self, key: Key, name: impl FnOnce() -> String, kind: TrackKind) -> TrackId {
         let next = self.ends.len() as TrackId;
         let track = *self.tracks.entry(key).or_insert(next);
         if track == next {
             self.ends.push(0);
+            let name = name();
             self.sink.track(&Track { name, kind });
         }
         track
