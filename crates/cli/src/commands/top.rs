@@ -1,18 +1,12 @@
 //! `top`: how busy the devices of this machine are, and with what.
 
+mod screen;
+
 use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use crossterm::cursor::{Hide, MoveTo, Show};
-use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use crossterm::style::Print;
-use crossterm::terminal::{
-    self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
-    LeaveAlternateScreen,
-};
-use crossterm::{execute, queue};
 use rustorch_profile::{GpuBenchmarkMetrics, GpuMonitor};
 use serde::Serialize;
 use sysinfo::{
@@ -134,8 +128,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     match options.format {
         Format::Text if io::stdout().is_terminal() => {
             let interval = Duration::from_secs_f64(options.interval);
-            let screen = Screen::open(out).context("the terminal cannot be drawn on")?;
-            Ok(screen.show(&mut looker, interval)?)
+            screen::show(&mut looker, interval).context("the terminal cannot be drawn on")
         }
         Format::Text => {
             std::thread::sleep(FIRST);
@@ -145,49 +138,6 @@ pub(super) fn run(options: &Options) -> Result<()> {
             std::thread::sleep(FIRST);
             Ok(json_line(out, &looker.look())?)
         }
-    }
-}
-
-/// A terminal that is drawn on as a whole; what was there before comes back.
-struct Screen<'a, W: Write>(&'a mut W);
-
-impl<'a, W: Write> Screen<'a, W> {
-    fn open(out: &'a mut W) -> io::Result<Self> {
-        terminal::enable_raw_mode()?;
-        let screen = Self(out);
-        execute!(screen.0, EnterAlternateScreen, Hide)?;
-        Ok(screen)
-    }
-
-    /// Shows the machine until somebody ends it.
-    fn show(self, looker: &mut Looker, interval: Duration) -> io::Result<()> {
-        let mut wait = FIRST;
-        loop {
-            draw(&looker.look(), self.0)?;
-            let next = Instant::now() + wait;
-            wait = interval;
-            while event::poll(next.saturating_duration_since(Instant::now()))? {
-                match event::read()? {
-                    Event::Key(key) if key.kind != KeyEventKind::Release => {
-                        let is_ctrl_c = key.code == KeyCode::Char('c')
-                            && key.modifiers.contains(KeyModifiers::CONTROL);
-                        if is_ctrl_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
-                            return Ok(());
-                        }
-                    }
-                    Event::Resize(..) => break,
-                    _ => {}
-                }
-            }
-        }
-    }
-}
-
-impl<W: Write> Drop for Screen<'_, W> {
-    fn drop(&mut self) {
-        // Whoever cannot be drawn on any more has nothing to be restored.
-        let _ = execute!(self.0, Show, LeaveAlternateScreen);
-        let _ = terminal::disable_raw_mode();
     }
 }
 
@@ -278,90 +228,4 @@ fn text(moment: &Moment, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{line}")?;
     }
     Ok(())
-}
-
-/// What a screen of so many columns and lines shows: no line is longer, and the keys come last.
-fn lines(moment: &Moment, (columns, rows): (u16, u16)) -> Vec<String> {
-    let mut all = Vec::new();
-    let mut part = |title: &str, lines: Vec<String>| {
-        if !all.is_empty() {
-            all.push(String::new());
-        }
-        all.push(title.to_owned());
-        all.extend(lines);
-    };
-    let rows_of =
-        |table: Table| -> Vec<String> { table.to_string().lines().map(str::to_owned).collect() };
-    let devices = moment.devices.iter().map(|device| device.cells().to_vec());
-    part("devices", rows_of(Table::new(DEVICES, devices)));
-    let programs = moment.running.iter().map(|status| running(status).to_vec());
-    part(
-        "running",
-        match moment.running.is_empty() {
-            true => vec!["nothing of RusTorch's".to_owned()],
-            false => rows_of(Table::new(RUNNING, programs)),
-        },
-    );
-    let fallbacks = moment.fallbacks();
-    part(
-        "fallbacks",
-        match fallbacks.is_empty() {
-            true => vec!["none".to_owned()],
-            false => fallbacks,
-        },
-    );
-    all.truncate(usize::from(rows).saturating_sub(1));
-    all.push("q ends".to_owned());
-    let cut = |line: String| line.chars().take(columns.into()).collect();
-    all.into_iter().map(cut).collect()
-}
-
-fn draw(moment: &Moment, out: &mut impl Write) -> io::Result<()> {
-    let lines = lines(moment, terminal::size()?);
-    queue!(out, BeginSynchronizedUpdate)?;
-    for (row, line) in (0..).zip(&lines) {
-        queue!(
-            out,
-            MoveTo(0, row),
-            Print(line),
-            Clear(ClearType::UntilNewLine)
-        )?;
-    }
-    queue!(out, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate)?;
-    out.flush()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_small_screen_shows_what_fits() {
-        let moment = Moment {
-            devices: vec![Device {
-                device: "gpu 0".to_owned(),
-                told: GpuBenchmarkMetrics {
-                    name: "NVIDIA H100".to_owned(),
-                    gpu_utilization_percent: Some(37.0),
-                    gpu_memory_used_bytes: Some(1 << 30),
-                    throttle_reasons: Some(vec!["power cap"]),
-                    ..GpuBenchmarkMetrics::default()
-                },
-            }],
-            running: Vec::new(),
-        };
-        let all = lines(&moment, (200, 50));
-        assert!(
-            all[3].contains("37 %") && all[3].contains("1.0 GiB"),
-            "{all:?}"
-        );
-        assert!(
-            all[3].contains("power cap") && all[3].contains(" - "),
-            "{all:?}"
-        );
-        assert_eq!(all.last().unwrap(), "q ends");
-        let small = lines(&moment, (12, 4));
-        assert_eq!(small.len(), 4);
-        assert!(small.iter().all(|line| line.chars().count() <= 12));
-    }
 }
