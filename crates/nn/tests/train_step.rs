@@ -15,7 +15,7 @@ use rustorch::optim::{
     ASGDOptions, AdafactorOptions, AdamOptions, AdamW, AdamWOptions, NAdamOptions, Optimizer,
     RAdamOptions, RpropOptions, Rule, SGD, SGDOptions,
 };
-use rustorch::train::TrainStep;
+use rustorch::train::{StepMemory, TrainStep};
 use rustorch_cpu::Cpu;
 use rustorch_ir::DType;
 use rustorch_reference::Reference;
@@ -318,6 +318,78 @@ fn values_that_share_memory_are_the_same_bit_by_bit() -> RusTorchResult<()> {
 }
 
 #[test]
+fn a_budget_has_values_computed_again_and_the_same_losses() -> RusTorchResult<()> {
+    let _alone = generator();
+    let cpu: Arc<dyn Backend> = Arc::new(Cpu::new(1));
+    let device = cpu.info().device;
+    let runtime = Runtime::new([cpu]);
+    with_runtime(&runtime, Routing::AUTO, || {
+        let x = Tensor::from_fn([64, 32], |i| ((3 * i[0] + i[1]) % 11) as f32 / 11.0)?;
+        eval_all(&[&x])?;
+        // Layers whose random numbers have to be the same when they are computed again.
+        let new = |budget: Option<usize>| {
+            manual_seed(1);
+            let mut net = Sequential::new();
+            for _ in 0..6 {
+                net = net.append(Linear::new(32, 32)?).append(LayerNorm::new(32)?);
+                net = net.append(nn::SiLU).append(Dropout::new(0.1)?);
+            }
+            let adam = AdamW::new(net.named_parameters(), AdamWOptions::default())?;
+            let train = TrainStep::new(net, adam, |net: &Sequential, batch| {
+                net.forward(&batch[0])?.square()?.mean_all()
+            });
+            let train = match budget {
+                Some(bytes) => train.memory_budget(bytes),
+                None => train,
+            };
+            RusTorchResult::Ok(train)
+        };
+        let losses = |budget| -> RusTorchResult<(Vec<u32>, StepMemory)> {
+            let mut train = new(budget)?;
+            let memory = train.memory(&[&x])?;
+            let mut losses = Vec::new();
+            for _ in 0..4 {
+                losses.push(train.step(&[&x])?.to_vec::<f32>()?[0].to_bits());
+            }
+            Ok((losses, memory))
+        };
+        let (expected, whole) = losses(None)?;
+        let kept = whole.module + whole.states;
+        let working = whole.peak() - kept;
+        // All fits: nothing is computed again.
+        assert_eq!(losses(Some(whole.peak()))?.1, whole);
+        for part in [0.9, 0.75, 0.6] {
+            let budget = kept + (part * working as f64) as usize;
+            let (own, memory) = losses(Some(budget))?;
+            assert_eq!(own, expected, "{part}");
+            assert!(memory.peak() <= budget, "{memory} for {budget}");
+        }
+        // Too little says what would do.
+        let mut train = new(Some(kept + 1))?;
+        assert!(!train.fits(&[&x])?);
+        let error = train.step(&[&x]).unwrap_err().to_string();
+        for part in [
+            "a step within a memory budget of ",
+            "at the least, with values computed again",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        // Where a step does not fit, a budget that does is told, and does.
+        let mut train = new(None)?;
+        let taken = runtime.memory().pools()[0].in_use;
+        runtime
+            .memory()
+            .set_limit(device, taken + (0.8 * working as f64) as u64);
+        let error = train.step(&[&x]).unwrap_err().to_string();
+        assert!(
+            error.contains("a memory budget of ") && error.contains("batches of"),
+            "{error}"
+        );
+        Ok(())
+    })
+}
+
+#[test]
 fn a_step_that_does_not_fit_is_told_before_it_is_made() -> RusTorchResult<()> {
     let _alone = generator();
     let cpu: Arc<dyn Backend> = Arc::new(Cpu::new(1));
@@ -355,8 +427,9 @@ fn a_step_that_does_not_fit_is_told_before_it_is_made() -> RusTorchResult<()> {
             .memory()
             .set_limit(device, taken + memory.peak() as u64 / 2);
         let error = train.step(&[&large]).unwrap_err().to_string();
-        let expected = "a step that fits into memory (batches of 1024 in place of 4096 do, ";
+        let expected = "a step that fits into memory (batches of 1024 in place of 4096 do";
         assert!(error.contains(expected), "{error}");
+        assert!(!train.fits(&[&large])? && train.fits(&[&small])?);
         assert_eq!(train.module().parameters()[0].to_vec::<f32>()?, before);
         train.step(&[&small])?;
         train.step(&[&small])?;

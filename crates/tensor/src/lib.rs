@@ -9,7 +9,7 @@
 //! | `tensor.rs`, `value.rs`, `spares.rs` | the handle, recording, shape and dtype; what it is on; memory for the next |
 //! | `call.rs` | the method and the line by which the user called the library |
 //! | `history.rs`, `autograd/` | operations still to be computed; gradients |
-//! | `checkpoint.rs` | gradients for less memory |
+//! | `checkpoint.rs`, `recompute.rs` | gradients for less memory: functions called again, values of a trace computed again |
 //! | `precision.rs`, `amp.rs` | automatic mixed precision |
 //! | `recipe.rs`, `recovery.rs` | how values were computed, for when their device is lost |
 //! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
@@ -91,6 +91,7 @@ mod promote;
 mod random;
 mod rearrange;
 mod recipe;
+mod recompute;
 mod recording;
 mod recovery;
 mod reduce;

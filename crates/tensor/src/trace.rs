@@ -11,6 +11,7 @@ use crate::converting::converting;
 use crate::devices::current;
 use crate::error::{RusTorchResult, require};
 use crate::history::History;
+use crate::recompute::{Recomputation, peak};
 use crate::value::Value;
 
 /// A recorded computation: inputs that differ from run to run, tensors in memory that stay
@@ -109,6 +110,40 @@ impl Trace {
             // Casts stand between the nodes.
             calls: Vec::new(),
         })
+    }
+
+    /// The same computation, whose values take about `bytes` at once, as [`Trace::peak_bytes`] counts them, or as few as can
+    /// be: of those that were computed for the output of this index, as for a loss, and are read behind it, as by gradients, some
+    /// are computed again there, first those that save the most bytes for what that costs. The results are the same.
+    ///
+    /// # Errors
+    /// There is no such output.
+    pub fn recomputing(&self, output: usize, bytes: usize) -> RusTorchResult<Self> {
+        let graph = self.executable.graph();
+        let last = graph.outputs().get(output).copied();
+        let is_there = last.filter(|_| output < self.outputs.len());
+        let (expected, count) = ("an output of the trace", self.outputs.len());
+        let last = is_there.ok_or_else(|| {
+            OpError::new("recomputing", expected, format_args!("{output} of {count}"))
+        })?;
+        let (graph, origins) = Recomputation::new(graph, last).within(bytes)?;
+        let call = |origin: usize| self.calls.get(origin).copied().flatten();
+        let (runtime, _) = current();
+        let executable = runtime.prepare(graph, self.executable.routing());
+        Ok(Self {
+            executable: executable.with_fresh_inputs(self.placeholders),
+            placeholders: self.placeholders,
+            leaves: self.leaves.clone(),
+            states: self.states.clone(),
+            outputs: self.outputs.clone(),
+            calls: origins.into_iter().map(call).collect(),
+        })
+    }
+
+    /// Bytes of the values that are alive at once, at most, as they were recorded. Devices keep those that a chain of
+    /// operations hands on in registers.
+    pub fn peak_bytes(&self) -> usize {
+        peak(self.executable.graph())
     }
 
     /// Runs with values for the placeholders, in their order, and returns the outputs'

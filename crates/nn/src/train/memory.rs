@@ -15,6 +15,9 @@ use crate::optim::Rule;
 /// How often a batch is halved to find one that fits.
 const HALVINGS: usize = 12;
 
+/// Of what is alive at once at least such a part is saved by a round of computing values again.
+const SHARES: usize = 32;
+
 /// Bytes that a step of training takes at its peak.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepMemory {
@@ -58,43 +61,157 @@ impl fmt::Display for Bytes {
 }
 
 impl<M: Module, R: Rule> TrainStep<M, R> {
+    /// The same with steps that take at most so many bytes, as [`TrainStep::memory`] counts them. Where one would take more, some
+    /// of the values that gradients need are computed again rather than kept: first those that save the most bytes for
+    /// what they cost, as results of norms and activations, last those of products. Losses are the same. A function of the
+    /// host's is never called again.
+    ///
+    /// ```
+    /// # extern crate rustorch_nn as rustorch;
+    /// # use rustorch::nn::{Forward, Linear, Module};
+    /// # use rustorch::optim::{SGD, SGDOptions};
+    /// # use rustorch::train::TrainStep;
+    /// # fn main() -> rustorch_tensor::RusTorchResult<()> {
+    /// # let net = Linear::new(4, 4)?;
+    /// # let sgd = SGD::new(net.named_parameters(), SGDOptions::default())?;
+    /// # let train = TrainStep::new(net, sgd, |net, x| net.forward(&x[0])?.tanh()?.mean_all());
+    /// let mut train = train.memory_budget(1 << 30);
+    /// let x = rustorch_tensor::tensor![[1.0, 2.0, 3.0, 4.0]];
+    /// assert!(train.memory(&[&x])?.peak() <= 1 << 30);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn memory_budget(mut self, bytes: usize) -> Self {
+        self.forget_programs();
+        self.budget = Some(bytes);
+        self
+    }
+
     /// What the next step takes, by a batch of such shapes, without making it: it is planned, and has its places in
     /// memory.
     ///
     /// # Errors
     /// As [`TrainStep::step`].
     pub fn memory(&mut self, batch: &[&Tensor]) -> RusTorchResult<StepMemory> {
-        let updates = self.batches + 1 >= self.every;
         let storages = batch.iter().map(|tensor| tensor.storage());
         let storages: Vec<Storage> = storages.collect::<RusTorchResult<_>>()?;
-        let (program, _) = self.program(batch, &storages, updates)?;
-        let bytes = |tensor: &Tensor| TensorType::new(tensor.shape(), tensor.dtype()).bytes();
-        let state = self.module.state_dict();
-        let states = self.optimizer.states().chain(&self.sums);
+        let (program, _) = self.program(batch, &storages)?;
         Ok(StepMemory {
-            module: state.iter().map(|(_, tensor)| bytes(tensor)).sum(),
-            states: states.map(bytes).sum(),
             working: self.programs[program].working_memory(),
+            ..self.kept_memory()
         })
     }
 
-    /// Fails if no device has enough memory for a new program by a batch, and says of which size one would do. A device
-    /// that has too little is passed over, as one that is out of memory.
-    pub(super) fn check_fit(&mut self, program: &Program, batch: &[Storage]) -> RusTorchResult<()> {
-        let Some(lack) = self.lack(program, batch)? else {
+    /// What is there between steps.
+    fn kept_memory(&self) -> StepMemory {
+        let bytes = |tensor: &Tensor| TensorType::new(tensor.shape(), tensor.dtype()).bytes();
+        let state = self.module.state_dict();
+        let states = self.optimizer.states().chain(&self.sums);
+        StepMemory {
+            module: state.iter().map(|(_, tensor)| bytes(tensor)).sum(),
+            states: states.map(bytes).sum(),
+            working: Vec::new(),
+        }
+    }
+
+    /// Does the next step, by a batch of such shapes, fit into the memory that is free now, and into the budget?
+    ///
+    /// # Errors
+    /// As [`TrainStep::step`], but for those of memory.
+    pub fn fits(&mut self, batch: &[&Tensor]) -> RusTorchResult<bool> {
+        let storages = batch.iter().map(|tensor| tensor.storage());
+        let storages: Vec<Storage> = storages.collect::<RusTorchResult<_>>()?;
+        let mut program = self.new_program(self.kind(batch))?;
+        let over = self.over_budget(&mut program, &storages)?;
+        Ok(over.is_none() && self.lack(&program, &storages)?.is_none())
+    }
+
+    /// Has a new program by a batch keep to the budget, if there is one. Returns the bytes by which it does not.
+    fn over_budget(
+        &self,
+        program: &mut Program,
+        batch: &[Storage],
+    ) -> RusTorchResult<Option<usize>> {
+        let Some(budget) = self.budget else {
+            return Ok(None);
+        };
+        let kept = self.kept_memory().peak();
+        let over = |working: &[WorkingMemory]| {
+            let bytes = working.iter().map(|w| w.bytes).sum::<usize>();
+            (kept + bytes).saturating_sub(budget)
+        };
+        shrink(program, batch, over)
+    }
+
+    /// Has a new program by a batch keep to the budget, if there is one.
+    pub(super) fn keep_to_budget(
+        &mut self,
+        program: &mut Program,
+        batch: &[Storage],
+    ) -> RusTorchResult<()> {
+        let over = self.over_budget(program, batch)?;
+        let (Some(budget), Some(over)) = (self.budget, over) else {
             return Ok(());
         };
         let smaller = match self.fitting(&program.kind) {
-            Some((size, of)) => format!("batches of {size} in place of {of} do, and "),
+            Some((size, of)) => format!(" (batches of {size} in place of {of} do)"),
             None => String::new(),
         };
-        let expected = format!("a step that fits into memory ({smaller}checkpoint takes less)");
+        let expected = format!(
+            "a step within a memory budget of {}{smaller}",
+            Bytes(budget)
+        );
+        let got = match over {
+            usize::MAX => "one that does not fit into memory at all".to_owned(),
+            over => {
+                let least = Bytes(budget + over);
+                format!("one that takes {least} at the least, with values computed again")
+            }
+        };
+        Err(unexpected("TrainStep", expected, got))
+    }
+
+    /// Fails if no device has enough memory for a new program by a batch, and says which one would do: of a smaller batch,
+    /// or one that computes values again. A device that has too little is passed over, as one that is out of memory.
+    pub(super) fn check_fit(
+        &mut self,
+        program: &mut Program,
+        batch: &[Storage],
+    ) -> RusTorchResult<()> {
+        let Some(lack) = self.lack(program, batch)? else {
+            return Ok(());
+        };
+        let mut advice = Vec::new();
+        if let Some((size, of)) = self.fitting(&program.kind) {
+            advice.push(format!("batches of {size} in place of {of} do"));
+        }
+        if self.budget.is_none() {
+            let lacking = |w: &WorkingMemory| {
+                let free = w.free.unwrap_or(u64::MAX);
+                usize::try_from((w.bytes as u64).saturating_sub(free)).unwrap_or(usize::MAX)
+            };
+            let fits = shrink(program, batch, |working| working.iter().map(lacking).sum())?;
+            if fits.is_none() {
+                let working = program.working_memory();
+                let kept = self.kept_memory();
+                let peak = Bytes(StepMemory { working, ..kept }.peak());
+                advice.push(format!(
+                    "a memory budget of {peak} does, with values computed again"
+                ));
+            }
+        }
+        let advice = match &advice[..] {
+            [] => String::new(),
+            advice => format!(" ({})", advice.join("; ")),
+        };
+        let expected = format!("a step that fits into memory{advice}");
         Err(unexpected("TrainStep", expected, lack))
     }
 
     /// What there is too little of for a program, if no device has room for it.
     fn lack(&mut self, program: &Program, batch: &[Storage]) -> RusTorchResult<Option<String>> {
-        match program.load(batch, &self.worked_in) {
+        match program.load_with_room(batch, &self.worked_in) {
             Err(error) if is_full(&error) => return Ok(Some(error.to_string())),
             loaded => loaded?,
         }
@@ -131,12 +248,41 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
                 .iter()
                 .map(zeros)
                 .collect::<RusTorchResult<Vec<_>>>();
-            let program = self.new_program(kind).ok()?;
-            if let Ok(None) = self.lack(&program, &batch.ok()?) {
+            let (mut program, batch) = (self.new_program(kind).ok()?, batch.ok()?);
+            let over = self.over_budget(&mut program, &batch).ok()?;
+            if let (None, Ok(None)) = (over, self.lack(&program, &batch)) {
                 return Some((half, size));
             }
         }
         None
+    }
+}
+
+/// Has a new program by a batch compute values again, until what it works in is no longer `over` what it may be, by bytes.
+/// Returns by how much it still is, if nothing is left that could be computed again; all, if it cannot be loaded.
+fn shrink(
+    program: &mut Program,
+    batch: &[Storage],
+    over: impl Fn(&[WorkingMemory]) -> usize,
+) -> RusTorchResult<Option<usize>> {
+    loop {
+        let over = match program.load(batch) {
+            Err(error) if is_full(&error) => usize::MAX,
+            loaded => {
+                loaded?;
+                over(&program.working_memory())
+            }
+        };
+        if over == 0 {
+            return Ok(None);
+        }
+        let peak = program.peak_bytes();
+        let less = over.clamp(peak / SHARES, peak / 2);
+        let smaller = program.recomputing(peak - less)?;
+        if smaller.peak_bytes() >= peak {
+            return Ok(Some(over));
+        }
+        program.replace(smaller);
     }
 }
 

@@ -32,6 +32,7 @@ pub(super) struct Program {
     numbers: Vec<Scalar>,
     /// What the last run computed, which the next one may overwrite.
     outputs: Vec<Storage>,
+    is_checked: bool,
     has_norm: bool,
     has_skips: bool,
 }
@@ -51,6 +52,16 @@ pub(super) struct Ran {
     pub(super) norm: Option<Tensor>,
     /// Was nothing updated?
     pub(super) is_skipped: bool,
+}
+
+/// The loss among a trace's outputs.
+const LOSS: usize = 0;
+
+fn checked(trace: Trace, is_checked: bool) -> Trace {
+    match is_checked {
+        true => trace.with_checked_values(),
+        false => trace,
+    }
 }
 
 fn in_memory(bytes: &[u8]) -> RusTorchResult<Storage> {
@@ -98,18 +109,33 @@ impl Program {
         }
         Ok(Self {
             kind,
-            trace: match is_checked {
-                true => trace.with_checked_values(),
-                false => trace,
-            },
+            trace: checked(trace, is_checked),
             keys,
             numbers: numbers.iter().map(|number| number.value).collect(),
             update,
             data,
             outputs: Vec::new(),
+            is_checked,
             has_norm: norm.is_some(),
             has_skips: skips.is_some(),
         })
+    }
+
+    /// Bytes of the values that are alive at once, as [`Trace::peak_bytes`] counts them.
+    pub(super) fn peak_bytes(&self) -> usize {
+        self.trace.peak_bytes()
+    }
+
+    /// How it computes what it does in about so many bytes: with values that gradients need computed again.
+    pub(super) fn recomputing(&self, bytes: usize) -> RusTorchResult<Trace> {
+        let trace = self.trace.recomputing(LOSS, bytes)?;
+        Ok(checked(trace, self.is_checked))
+    }
+
+    /// Goes on by another trace of the same computation.
+    pub(super) fn replace(&mut self, trace: Trace) {
+        self.outputs.clear();
+        self.trace = trace;
     }
 
     /// The numbers that it was recorded with.
@@ -117,11 +143,22 @@ impl Program {
         self.numbers.clone()
     }
 
-    /// Plans and compiles it for devices that have room for it beside what is `held`, and brings what it works on
-    /// there, without a run.
-    pub(super) fn load(&self, batch: &[Storage], held: &[WorkingMemory]) -> RusTorchResult<()> {
-        let inputs: Vec<Storage> = batch.iter().chain(&self.data).cloned().collect();
-        self.trace.load_with_room(&inputs, held)
+    /// Plans and compiles it, and brings what it works on to its devices, without a run.
+    pub(super) fn load(&self, batch: &[Storage]) -> RusTorchResult<()> {
+        self.trace.load(&self.inputs(batch), |_| {})
+    }
+
+    /// The same for devices that have room for it beside what is `held`.
+    pub(super) fn load_with_room(
+        &self,
+        batch: &[Storage],
+        held: &[WorkingMemory],
+    ) -> RusTorchResult<()> {
+        self.trace.load_with_room(&self.inputs(batch), held)
+    }
+
+    fn inputs(&self, batch: &[Storage]) -> Vec<Storage> {
+        batch.iter().chain(&self.data).cloned().collect()
     }
 
     /// What runs work in; nothing is known before it was loaded.
@@ -155,7 +192,7 @@ impl Program {
         };
         let skips = usize::from(self.has_norm) + 1;
         Ok(Ran {
-            loss: output(0)?,
+            loss: output(LOSS)?,
             norm: self.has_norm.then(|| output(1)).transpose()?,
             is_skipped: self.has_skips && output(skips)?.to_scalar()?,
         })

@@ -65,6 +65,8 @@ pub struct TrainStep<M, R: Rule> {
     pub(super) every: usize,
     is_checked: bool,
     pub(super) scaler: Option<GradScaler>,
+    /// Bytes that a step may take.
+    pub(super) budget: Option<usize>,
     /// Is looked for numbers that are not finite?
     detects_anomaly: bool,
     /// Sums of the gradients of batches, of parameters that want one; none where each batch has its update.
@@ -96,6 +98,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             every: 1,
             is_checked: false,
             scaler: None,
+            budget: None,
             detects_anomaly: false,
             sums: Vec::new(),
             batches: 0,
@@ -229,8 +232,7 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
     pub fn step(&mut self, batch: &[&Tensor]) -> RusTorchResult<Tensor> {
         let storages = batch.iter().map(|tensor| tensor.storage());
         let storages: Vec<Storage> = storages.collect::<RusTorchResult<_>>()?;
-        let updates = self.batches + 1 >= self.every;
-        let (program, numbers) = self.program(batch, &storages, updates)?;
+        let (program, numbers) = self.program(batch, &storages)?;
         let Ran {
             loss,
             norm,
@@ -259,18 +261,22 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         Ok(loss)
     }
 
+    /// What the program of the next step, by such a batch, is for.
+    pub(super) fn kind(&self, batch: &[&Tensor]) -> Kind {
+        Kind {
+            batch: Program::types(batch),
+            updates: self.batches + 1 >= self.every,
+            memory: self.optimizer.memory(),
+        }
+    }
+
     /// The program of such a step, recorded if it is a new one, and its numbers.
     pub(super) fn program(
         &mut self,
         batch: &[&Tensor],
         storages: &[Storage],
-        updates: bool,
     ) -> RusTorchResult<(usize, Vec<Scalar>)> {
-        let kind = Kind {
-            batch: Program::types(batch),
-            updates,
-            memory: self.optimizer.memory(),
-        };
+        let kind = self.kind(batch);
         // Memory that is no more is that of no later step.
         self.programs
             .retain(|program| program.kind.memory == kind.memory);
@@ -286,8 +292,9 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         }
         // What was lost with a device is nothing to record a step of.
         self.check_memory()?;
-        let program = self.new_program(kind)?;
-        self.check_fit(&program, storages)?;
+        let mut program = self.new_program(kind)?;
+        self.keep_to_budget(&mut program, storages)?;
+        self.check_fit(&mut program, storages)?;
         if self.programs.len() == KEPT {
             self.programs.remove(0);
         }
