@@ -72,6 +72,11 @@ pub enum TrainError {
 }
 
 impl TrainError {
+    /// Were weights lost with a device, so that a run has to go on from a checkpoint?
+    pub fn is_data_lost(&self) -> bool {
+        matches!(self, Self::Tensor(error) if error.is_data_lost())
+    }
+
     /// What to map errors of the system by.
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Io {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use rustorch::amp::GradScaler;
 use rustorch::nn::Module;
 use rustorch::optim::{AdamW, AdamWOptions};
-use rustorch::train::TrainStep;
+use rustorch::train::{StepMemory, TrainStep};
 use rustorch_data::{DataLoader, Dataset, LoaderOptions, LoaderState};
 use rustorch_files::Tensors;
-use rustorch_ir::DType;
+use rustorch_ir::{DType, DeviceType};
 use rustorch_tensor::{Tensor, no_grad};
 use serde_json::json;
 
@@ -56,6 +56,8 @@ pub struct Training {
     loader: DataLoader<Samples>,
     validation: Option<Samples>,
     history: History,
+    /// Learning rate and loss of a step that was begun and not told.
+    ahead: Option<(f64, Tensor)>,
 }
 
 impl Training {
@@ -85,7 +87,8 @@ impl Training {
         let precision = settings.precision;
         let mut train = TrainStep::new(decoder, optimizer, move |decoder: &Decoder, batch| {
             decoder.loss(&batch[0], &batch[1], precision)
-        });
+        })
+        .with_checked_values();
         if settings.clip > 0.0 {
             train = train.clip_grad_norm(settings.clip, 2.0)?;
         }
@@ -99,6 +102,7 @@ impl Training {
             loader,
             validation: validation.filter(|samples| !samples.is_empty()),
             history: History::default(),
+            ahead: None,
             settings,
             subject,
         })
@@ -110,34 +114,44 @@ impl Training {
     /// Not even a single sample's does; a step cannot be planned.
     pub fn largest_batch(&mut self, most: usize) -> Result<usize, TrainError> {
         let most = most.min(self.loader.dataset().len()).max(1);
-        let context = self.settings.context;
         let mut batch = 1 << most.ilog2();
         loop {
-            let zeros = |dtype| Tensor::zeros([batch, context], dtype);
-            let tokens = [zeros(DType::I32)?, zeros(DType::I64)?];
-            let memory = self.train.memory(&[&tokens[0], &tokens[1]])?;
-            let mut working = memory.working.iter();
-            match working.find(|w| w.free.is_some_and(|free| w.bytes as u64 > free)) {
-                None => return Ok(batch),
-                Some(_) if batch > 1 => batch /= 2,
-                Some(_) => {
+            let [tokens, targets] = self.zeros(batch)?;
+            let tokens = [&tokens, &targets];
+            match self.train.fits(&tokens)? {
+                true => return Ok(batch),
+                false if batch > 1 => batch /= 2,
+                false => {
+                    let problem = self.train.memory(&tokens).err();
+                    let problem = problem.map_or_else(String::new, |error| error.to_string());
                     return Err(TrainError::Setting(format!(
-                        "not even a step of one sample fits into memory: it takes {memory}; give a smaller --context or model"
+                        "not even a step of one sample fits into memory; give a smaller --context or model ({problem})"
                     )));
                 }
             }
         }
     }
 
-    /// Goes on with another batch, and what follows from it, before the first step.
+    /// Has steps take at most so many bytes: see [`TrainStep::memory_budget`].
+    #[must_use]
+    pub fn memory_budget(mut self, bytes: usize) -> Self {
+        self.train = self.train.memory_budget(bytes);
+        self
+    }
+
+    /// What a step takes.
     ///
     /// # Errors
-    /// As [`Self::new`].
-    pub fn with_settings(mut self, settings: Settings) -> Result<Self, TrainError> {
-        self.loader = loader(&settings, self.loader.dataset().clone())?;
-        self.schedule = Schedule::from(&settings);
-        self.settings = settings;
-        Ok(self)
+    /// It does not fit into memory, or cannot be planned.
+    pub fn memory(&mut self) -> Result<StepMemory, TrainError> {
+        let [tokens, targets] = self.zeros(self.settings.batch)?;
+        Ok(self.train.memory(&[&tokens, &targets])?)
+    }
+
+    /// A batch of so many samples, of nothing.
+    fn zeros(&self, batch: usize) -> Result<[Tensor; 2], TrainError> {
+        let zeros = |dtype| Tensor::zeros([batch, self.settings.context], dtype);
+        Ok([zeros(DType::I32)?, zeros(DType::I64)?])
     }
 
     /// The batch of the newest checkpoint that is whole, if there is one.
@@ -167,7 +181,7 @@ impl Training {
         &self.history
     }
 
-    /// Steps that were made.
+    /// Steps that were made, and whose losses are known.
     pub fn steps(&self) -> u64 {
         self.history.losses.len() as u64
     }
@@ -203,24 +217,70 @@ impl Training {
         self.loader.batches() as u64
     }
 
-    /// Makes the next step.
+    /// Begins the next step, and returns those that are done and were not told yet, none or several. A GPU has its next step
+    /// before the loss of the last one is read, so that it does not wait for that; all are done where a validation and a
+    /// checkpoint are due, and at the end.
     ///
     /// # Errors
     /// A computation fails; it needs more memory than there is. The loss is infinite, or no number: then the model may
     /// be of no use any more.
-    pub fn step(&mut self) -> Result<Step, TrainError> {
-        let step = self.steps() + 1;
+    pub fn step(&mut self) -> Result<Vec<Step>, TrainError> {
+        let step = self.begun() + 1;
         let lr = self.schedule.lr(step);
         let batch = self.loader.next_batch()?;
+        self.check(&batch)?;
         for group in self.train.optimizer_mut().param_groups_mut() {
             group.options.lr = lr;
         }
-        let loss = self.train.step(&[&batch[0], &batch[1]])?.item()?;
+        let loss = self.train.step(&[&batch[0], &batch[1]])?;
+        let is_done = loss.device() == Some(DeviceType::Cpu);
+        let is_due = step.is_multiple_of(self.settings.every) || step == self.settings.steps;
+        let mut done = Vec::from_iter(self.finish()?);
+        self.ahead = Some((lr, loss));
+        if is_done || is_due {
+            done.extend(self.finish()?);
+        }
+        Ok(done)
+    }
+
+    /// Waits for the step that was begun and not told, if there is one.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub fn finish(&mut self) -> Result<Option<Step>, TrainError> {
+        let Some((lr, loss)) = self.ahead.take() else {
+            return Ok(None);
+        };
+        let (step, loss) = (self.steps() + 1, loss.item()?);
         if !loss.is_finite() {
             return Err(TrainError::Diverged { step, loss });
         }
         self.history.losses.push(loss);
-        Ok(Step { step, loss, lr })
+        Ok(Some(Step { step, loss, lr }))
+    }
+
+    /// Steps that were begun.
+    pub fn begun(&self) -> u64 {
+        self.steps() + u64::from(self.ahead.is_some())
+    }
+
+    /// Fails for tokens that are not in the vocabulary, as of a file that is damaged: kernels do not look.
+    fn check(&self, batch: &[Tensor]) -> Result<(), TrainError> {
+        let vocab = self.decoder().config().vocab;
+        let inputs = batch[0].flatten(0, -1)?.to_vec::<i32>()?;
+        let targets = batch[1].flatten(0, -1)?.to_vec::<i64>()?;
+        let inputs = inputs.into_iter().map(i64::from);
+        let wrong = inputs
+            .clone()
+            .find(|id| *id < 0)
+            .or_else(|| inputs.chain(targets).find(|id| *id >= vocab as i64));
+        match wrong {
+            None => Ok(()),
+            Some(id) => Err(TrainError::Setting(format!(
+                "token {id} is not among the {vocab} of the vocabulary: the tokens in the --checkpoint folder are \
+                 damaged; begin with another folder"
+            ))),
+        }
     }
 
     /// The mean loss on the text that is only predicted, if there is one.
@@ -250,7 +310,7 @@ impl Training {
         Ok(Some(loss))
     }
 
-    /// Writes a checkpoint.
+    /// Writes a checkpoint, of a run whose steps are all [done](Self::finish).
     ///
     /// # Errors
     /// It cannot be written.

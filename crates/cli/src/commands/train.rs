@@ -24,11 +24,11 @@ use serde_json::json;
 
 use super::chat;
 use super::generate::interrupts;
-use crate::args::{DeviceArgs, Format};
+use crate::args::{ByteCount, DeviceArgs, Format};
 use crate::devices::Devices;
 use crate::failure::{INTERRUPTED, Usage};
 use crate::model::Source;
-use crate::output::{count, json_line, note};
+use crate::output::{bytes, count, json_line, note};
 use crate::progress;
 
 const METHOD: &str = "\
@@ -209,6 +209,11 @@ struct RunArgs {
     #[arg(long, value_name = "N", default_value = "8", value_parser = batch)]
     batch: Batch,
 
+    /// What a step may take, weights and optimiser included, such as 6G: values that gradients need are computed again
+    /// rather than kept, the cheapest first, until it takes no more. Losses stay the same
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<ByteCount>,
+
     /// GPUs; a run uses one
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true, value_parser = gpus)]
     gpus: u32,
@@ -268,6 +273,13 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
     options.settings(asked, batch, 1).check().map_err(told)?;
     let size = options.size.model(options.size.vocab, asked);
     size.config().map_err(told)?;
+    // A run that ends with a file that cannot be written has taken long by then.
+    let files = [Some(&options.out), options.tuning.merged.as_ref()];
+    if let Some(folder) = files.into_iter().flatten().find(|path| path.is_dir()) {
+        let folder = folder.display();
+        let problem = format!("{folder}: this is a directory; give the path of a .gguf file");
+        return Err(Usage(problem).into());
+    }
     let base = options
         .tuning
         .finetune
@@ -300,55 +312,51 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
     };
     let count = samples.len();
     let settings = |batch: usize| options.settings(context, batch, (count / batch) as u64);
-    let (size, decoder) = match &base {
-        Some(model) => {
-            let mut decoder = Decoder::load(model)?;
-            if let (Some(rank), Some(alpha)) = (options.tuning.lora, options.tuning.alpha()) {
-                decoder.adapt(rank.into(), alpha, options.run.seed)?;
-            }
-            (None, decoder)
-        }
-        None => {
-            let vocab = metadata.str_array("tokenizer.ggml.tokens")?.len();
-            if vocab < options.size.vocab {
-                note(format_args!(
-                    "the texts give {vocab} tokens rather than {}",
-                    options.size.vocab
-                ));
-            }
-            let size = options.size.model(vocab, context);
-            (
-                Some(size),
-                Decoder::new(size.config().map_err(told)?, options.run.seed)?,
-            )
-        }
-    };
+    let vocab = metadata.str_array("tokenizer.ggml.tokens")?.len();
+    let size = options.size.model(vocab, context);
+    if base.is_none() && vocab < options.size.vocab {
+        note(format_args!(
+            "the texts give {vocab} tokens rather than {}",
+            options.size.vocab
+        ));
+    }
     let hashes = |texts: &[Text]| Vec::from_iter(texts.iter().map(|text| text.sha256.clone()));
     let subject = json!({
-        "model": size,
+        "model": base.is_none().then_some(size),
         "finetune": hashes(&prepared.model),
         "lora": options.tuning.lora,
         "texts": hashes(&prepared.texts),
         "validation": hashes(prepared.validation.as_slice()),
     });
-    let metadata = options.metadata(&decoder, metadata, base.as_ref());
-    let begun = Training::new(
-        settings(batch.unwrap_or(1)),
-        subject,
-        decoder,
-        samples,
-        Some(validation),
-    );
-    let mut training = begun.map_err(told)?;
+    let begun = |settings: Settings| -> Result<Training> {
+        let decoder = options.decoder(size, base.as_ref())?;
+        let (samples, validation) = (samples.clone(), validation.clone());
+        let begun = Training::new(
+            settings,
+            subject.clone(),
+            decoder,
+            samples,
+            Some(validation),
+        );
+        let training = begun.map_err(told)?;
+        Ok(match options.run.memory {
+            Some(ByteCount(bytes)) => {
+                training.memory_budget(usize::try_from(bytes).unwrap_or(usize::MAX))
+            }
+            None => training,
+        })
+    };
     let settings = match batch {
         Some(batch) => settings(batch),
         None => {
-            let batch = training.largest_batch(LARGEST_BATCH).map_err(told)?;
+            let batch = begun(settings(1))?.largest_batch(LARGEST_BATCH);
+            let batch = batch.map_err(told)?;
             note(format_args!("--batch {batch} fits into memory"));
-            training = training.with_settings(settings(batch)).map_err(told)?;
             settings(batch)
         }
     };
+    let mut training = begun(settings.clone())?;
+    let metadata = options.metadata(training.decoder(), metadata, base.as_ref());
     if options.resume {
         for damaged in training.resume(&checkpoints)? {
             note(format_args!("{damaged}; going on from the one before"));
@@ -366,25 +374,29 @@ fn train(options: &Options, devices: &Devices, interrupted: &AtomicBool) -> Resu
         begin: Instant::now(),
         first: 0,
         limit: limit(settings.precision),
+        lost: (0, 0),
     };
-    run.begin();
+    run.begin()?;
     while run.training.steps() < settings.steps {
-        let step = run.training.step()?;
-        let is_last = step.step == settings.steps;
-        let validated = match step.step % settings.every == 0 || is_last {
-            true => run.training.validate()?,
-            false => None,
-        };
-        run.tell(step, validated)?;
-        if step.step % settings.every == 0 && !is_last {
-            run.keep();
+        if let Err(error) = run.step(&settings) {
+            match error.downcast::<TrainError>() {
+                Ok(lost) if lost.is_data_lost() => {
+                    run.recover(lost, || begun(settings.clone()))?;
+                }
+                Ok(error) => return Err(error.into()),
+                Err(error) => return Err(error),
+            }
         }
-        if interrupted.load(Ordering::Relaxed) && !is_last {
+        if interrupted.load(Ordering::Relaxed) && run.training.begun() < settings.steps {
+            if let Some(step) = run.training.finish()? {
+                run.tell(step, None)?;
+            }
             run.training.save(&run.checkpoints)?;
             run.bar.finish_and_clear();
             note(format_args!(
                 "stopped after step {} of {}; the same with --resume goes on",
-                step.step, settings.steps
+                run.training.steps(),
+                settings.steps
             ));
             return Ok(ExitCode::from(INTERRUPTED));
         }
@@ -528,7 +540,19 @@ impl Options {
         let windows = |tokens| Windows::new(Arc::new(tokens), context);
         let learnt = windows(corpus.tokens);
         let [samples, validation] = match corpus.validation {
-            Some(tokens) => [learnt, windows(tokens)],
+            Some(tokens) => {
+                let count = tokens.len();
+                let predicted = windows(tokens);
+                if predicted.steps(1) == 0 {
+                    let val = self.val.as_deref().unwrap_or(Path::new("")).display();
+                    return Err(Usage(format!(
+                        "{val}: the text is too short: it has {count} tokens, and a sample {context} and one more; \
+                         give more text, or a smaller --context"
+                    ))
+                    .into());
+                }
+                [learnt, predicted]
+            }
             None => learnt.split_last(),
         };
         Ok(Learnt {
@@ -551,6 +575,19 @@ impl Options {
         let mut metadata = model.gguf().metadata.clone();
         metadata.insert("general.name", &*name);
         metadata
+    }
+
+    /// The model at the beginning: a new one of this size, or the one that is trained further, with adapters if they are
+    /// what is trained.
+    fn decoder(&self, size: ModelSize, base: Option<&Model>) -> Result<Decoder> {
+        let Some(base) = base else {
+            return Ok(Decoder::new(size.config().map_err(told)?, self.run.seed)?);
+        };
+        let mut decoder = Decoder::load(base)?;
+        if let (Some(rank), Some(alpha)) = (self.tuning.lora, self.tuning.alpha()) {
+            decoder.adapt(rank.into(), alpha, self.run.seed)?;
+        }
+        Ok(decoder)
     }
 
     /// The settings, with defaults that follow from how many steps an epoch has.
@@ -620,10 +657,16 @@ struct Run<'a> {
     first: u64,
     /// Operations a second of a large product.
     limit: f64,
+    /// The last step that was lost with a device, and how often it was.
+    lost: (u64, usize),
 }
 
+/// Tries of a step that is lost with one device after the other.
+const TRIES: usize = 3;
+
 impl Run<'_> {
-    fn begin(&mut self) {
+    fn begin(&mut self) -> Result<()> {
+        let memory = self.training.memory()?.peak() as u64;
         self.first = self.training.steps();
         self.bar.set_position(self.first);
         self.bar.reset_eta();
@@ -634,12 +677,55 @@ impl Run<'_> {
             first => format!(", from step {first} on"),
         };
         note(format_args!(
-            "{} parameters, {} steps of {per_step} tokens ({epochs:.1} epochs) on {}{from}",
+            "{} parameters, {} steps of {per_step} tokens ({epochs:.1} epochs) on {}{from}; a step takes {}",
             count(parameters as u64),
             self.total,
             self.devices.name,
+            bytes(memory),
         ));
         self.begin = Instant::now();
+        Ok(())
+    }
+
+    /// Begins a step, and shows those that are done.
+    fn step(&mut self, settings: &Settings) -> Result<()> {
+        for step in self.training.step()? {
+            let is_last = step.step == settings.steps;
+            let is_due = step.step % settings.every == 0;
+            let validated = match is_due || is_last {
+                true => self.training.validate()?,
+                false => None,
+            };
+            self.tell(step, validated)?;
+            if is_due && !is_last {
+                self.keep();
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on from the newest checkpoint, or from the beginning, after weights were lost with a device.
+    fn recover(&mut self, error: TrainError, new: impl FnOnce() -> Result<Training>) -> Result<()> {
+        let lost = self.training.steps() + 1;
+        self.lost = match self.lost {
+            (step, times) if step == lost => (step, times + 1),
+            _ => (lost, 1),
+        };
+        if self.lost.1 > TRIES {
+            return Err(error.into());
+        }
+        self.training = new()?;
+        self.training.resume(&self.checkpoints)?;
+        self.first = self.training.steps();
+        self.begin = Instant::now();
+        self.bar.set_position(self.first);
+        self.bar.suspend(|| {
+            note(format_args!(
+                "warning: step {lost} was lost: {error}; going on from step {}",
+                self.first
+            ))
+        });
+        Ok(())
     }
 
     /// Shows a step.

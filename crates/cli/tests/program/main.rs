@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         opencl::running_out_of_memory_moves_on,
         opencl::bench_measures_the_device_that_computes,
         opencl::a_kernel_cache_that_is_of_no_use_costs_only_time,
+        train::a_lost_device_costs_steps_and_no_run,
         verify::a_wrong_opencl_device_is_found_too,
     ];
     let suite = Suite::new()
@@ -131,6 +132,7 @@ fn main() -> ExitCode {
             train::losses_are_those_of_pytorch,
             train::a_batch_that_fits_is_chosen_and_gone_on_with,
             train::progress_is_told_to_people,
+            train::less_memory_changes_no_loss,
             train::a_run_that_is_killed_goes_on_as_if_it_had_not_been,
             train::halves_learn_what_single_precision_learns,
             train::a_checkpoint_of_another_run_is_refused_and_a_damaged_one_passed_over,
@@ -175,6 +177,8 @@ fn main() -> ExitCode {
         tools::any_template_takes_tools,
         tools::wrong_files_and_names_are_told,
     ]);
+    #[cfg(target_os = "linux")]
+    let suite = suite.always(always![train::a_text_may_be_larger_than_memory]);
     #[cfg(unix)]
     let suite = suite.on(
         bad_input::find_secret(),

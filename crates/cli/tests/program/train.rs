@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustorch_conformance::Extent;
 use serde_json::Value;
 
+use crate::opencl::OpenCl;
 use crate::support::{Run, model, program, run};
 
 /// A tiny model, on one thread.
@@ -221,6 +222,123 @@ pub(crate) fn a_batch_that_fits_is_chosen_and_gone_on_with() {
         resumed.stderr
     );
     resumed.ok();
+}
+
+/// The bytes that a run said a step takes.
+fn planned(told: &Run) -> f64 {
+    let line = told
+        .stderr
+        .lines()
+        .find_map(|line| line.split_once("; a step takes "));
+    let (_, size) = line.unwrap_or_else(|| panic!("{}", told.stderr));
+    let (number, unit) = size.split_once(' ').unwrap();
+    let power = ["B", "KiB", "MiB", "GiB"]
+        .iter()
+        .position(|u| *u == unit)
+        .unwrap();
+    number.parse::<f64>().unwrap() * 1024_f64.powi(power as i32)
+}
+
+pub(crate) fn less_memory_changes_no_loss() {
+    let layers = "--layers 4 --context 64 --steps 6";
+    let told = |folder: &Folder, more: &str| folder.train(&format!("{layers} -o json {more}"));
+    let whole = Folder::new();
+    let expected = told(&whole, "");
+    let bytes = planned(&expected);
+    let losses = |output: &str| -> Vec<String> {
+        let line = |line: &str| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            format!("{} {}", line["loss"], line["val_loss"])
+        };
+        output.lines().map(line).collect()
+    };
+    let expected = losses(&expected.ok());
+    for part in [0.9, 0.7] {
+        let folder = Folder::new();
+        let less = told(&folder, &format!("--memory {}", (part * bytes) as u64));
+        // What is told is rounded to a tenth of a mebibyte.
+        assert!(
+            planned(&less) <= part * bytes + 0.05 * 1024_f64.powi(2),
+            "{}",
+            less.stderr
+        );
+        assert_eq!(losses(&less.ok()), expected);
+        assert_eq!(folder.model(), whole.model());
+    }
+    let least = told(&Folder::new(), "--memory 64K").error(1);
+    for part in [
+        "memory budget of 64.0 KiB",
+        "at the least, with values computed again",
+    ] {
+        assert!(least.contains(part), "{least}");
+    }
+}
+
+/// Steps go on from the last checkpoint when the device of the weights is lost, on the next device.
+pub(crate) fn a_lost_device_costs_steps_and_no_run(_: &OpenCl) {
+    let folder = Folder::new();
+    let lost = "--steps 8 --every 3 -o json -b opencl --inject device=opencl:0;op=foreach;nth=12;kind=lost";
+    let told = folder.train(lost);
+    assert!(
+        told.stderr.contains(" was lost: ") && told.stderr.contains("; going on from step "),
+        "{}",
+        told.stderr
+    );
+    let output = told.ok();
+    let lines: Vec<u64> = output
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["step"]
+                .as_u64()
+                .unwrap()
+        })
+        .collect();
+    // Some steps are told twice, none is left out.
+    let mut steps = lines.clone();
+    steps.sort_unstable();
+    steps.dedup();
+    assert_eq!(steps, (1..=8).collect::<Vec<_>>());
+    assert!(lines.len() > 8, "{lines:?}");
+    let straight = Folder::new().train("--steps 8 --every 3 -o json").ok();
+    let last = |output: &str| loss(output.lines().last().unwrap(), "loss");
+    assert!((last(&output) / last(&straight) - 1.0).abs() < 1e-3);
+}
+
+/// A text of some times the memory that the program may have for its data.
+#[cfg(target_os = "linux")]
+pub(crate) fn a_text_may_be_larger_than_memory() {
+    use std::io::Write;
+
+    let (limit_kib, bytes) = match Extent::of_tests() {
+        Extent::Full => (64 << 10, 384 << 20),
+        Extent::Sample(_) => (40 << 10, 64 << 20),
+    };
+    let folder = Folder::new();
+    let prose = fs::read_to_string(model("classics-eval.txt")).unwrap();
+    let mut text = std::io::BufWriter::new(fs::File::create(folder.path("text.txt")).unwrap());
+    for i in 0..bytes / prose.len() {
+        // Not all parts are the same.
+        let start = (i % 1000 * 100..).find(|&at| prose.is_char_boundary(at));
+        text.write_all(&prose.as_bytes()[start.unwrap()..]).unwrap();
+    }
+    drop(text);
+    let program = program(folder.args("--steps 2 -o json"));
+    let mut limited = Command::new("sh");
+    limited
+        .args([
+            "-c",
+            &format!("ulimit -d {limit_kib} && exec \"$0\" \"$@\""),
+        ])
+        .arg(program.get_program())
+        .args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    let told: Run = limited.output().unwrap().into();
+    assert_eq!(steps(&told.ok()).len(), 2);
 }
 
 /// Starts a run, and kills it when it has told `lines` steps, after a while.
@@ -553,6 +671,16 @@ pub(crate) fn what_cannot_be_trained_is_told() {
         told.starts_with("error: the loss of step ") && told.contains("--lr"),
         "{told}"
     );
+    let short = folder.path("short.txt");
+    fs::write(&short, "Too short.").unwrap();
+    let val = format!("--val {}", arg(&short));
+    refused(&val, 2, &["short.txt", "too short", "--context"]);
+    fs::write(&short, "").unwrap();
+    refused(&val, 1, &["short.txt", "empty"]);
+    fs::create_dir(folder.path("m.gguf")).unwrap();
+    refused("", 2, &["m.gguf", "directory"]);
+    fs::remove_dir(folder.path("m.gguf")).unwrap();
+    refused("--memory much", 2, &["--memory", "such as 500M"]);
     fs::write(&text, "").unwrap();
     refused("", 1, &["text.txt", "empty"]);
     fs::write(&text, b"text \xff text").unwrap();
