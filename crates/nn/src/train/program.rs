@@ -184,7 +184,7 @@ impl Program {
             }
         }
         self.numbers = numbers;
-        let inputs: Vec<Storage> = batch.iter().chain(&self.data).cloned().collect();
+        let inputs = self.inputs(batch);
         self.trace.run_into(&inputs, &mut self.outputs)?;
         let output = |i: usize| {
             let ty = &self.trace.outputs()[i];
