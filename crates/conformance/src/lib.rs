@@ -46,11 +46,7 @@ pub fn check(backend: Arc<dyn Backend>, kinds: impl Fn(OpKind) -> bool) -> Repor
 
 /// [`check`] of the operations of these families; `None` are those that only move data. Of a sample, one operation of
 /// `one_of`: where a processor compiles kernels for itself, all would take minutes.
-pub fn check_types(
-    backend: Arc<dyn Backend>,
-    types: &[Option<OpType>],
-    one_of: usize,
-) -> Report {
+pub fn check_types(backend: Arc<dyn Backend>, types: &[Option<OpType>], one_of: usize) -> Report {
     let is_meant = |kind: &&OpKind| {
         let mut cases = kind.cases().into_iter();
         cases.any(|case| types.contains(&case.op.def().op_type()))
