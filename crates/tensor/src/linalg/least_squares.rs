@@ -109,6 +109,8 @@ pub fn pinv(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
 pub fn pinv_hermitian(a: &Tensor, tolerance: &Tolerance) -> RusTorchResult<Tensor> {
     const NAME: &str = "linalg.pinv";
     square(NAME, a)?;
+    let fits = a.dtype().is_float() || a.dtype().is_complex();
+    require(NAME, fits, "floats or complex numbers", a.ty())?;
     let known = a.detach();
     // The lower triangle with half of the diagonal, of which the real part counts.
     let half = known.tril(0)?.add(&known.tril(-1)?)?.mul(0.5)?;
