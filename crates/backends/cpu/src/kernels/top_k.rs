@@ -5,6 +5,7 @@ use std::ops::{BitXor, Not};
 
 use rustorch_ir::{Layout, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
+use smallvec::SmallVec;
 
 use crate::element::with_type;
 use crate::index::{Check, Indices, take};
@@ -25,6 +26,10 @@ const WORK: usize = 16;
 
 /// Elements that are looked at together.
 const CHUNK: usize = 16;
+
+/// How many are kept in order while more are looked for: an insertion moves few then, and is sooner done than one
+/// in a heap.
+const FEW: usize = 32;
 
 fn accepts(_: &Signature) -> bool {
     true
@@ -160,30 +165,68 @@ fn top_by<T: Keyed, P: Packed<T::Key>>(x: &[T], largest: bool, best: &mut [i64])
     let key = |x: T| x.key() ^ flipped;
     let k = best.len();
     let pack = |(place, &x): (usize, &T)| P::new(key(x), place);
-    let sorted = if 2 * k >= x.len() {
+    if 2 * k >= x.len() {
         let mut all: Vec<P> = x.iter().enumerate().map(pack).collect();
         all.sort_unstable();
-        all
+        write(&all, best);
+    } else if k <= FEW {
+        let mut few: SmallVec<[P; FEW]> = x[..k].iter().enumerate().map(pack).collect();
+        few.sort_unstable();
+        let Some(worst) = few.last().map(|worst| worst.key()) else {
+            return;
+        };
+        better(&x[k..], worst, key, |place, x| {
+            let candidate = pack((k + place, &x));
+            let mut at = k - 1;
+            while at > 0 && candidate < few[at - 1] {
+                few[at] = few[at - 1];
+                at -= 1;
+            }
+            few[at] = candidate;
+            few[k - 1].key()
+        });
+        write(&few, best);
     } else {
         // The best so far, of which the worst is on top.
         let mut heap: BinaryHeap<P> = x[..k].iter().enumerate().map(pack).collect();
-        for (i, x) in x[k..].chunks(CHUNK).enumerate() {
-            let Some(worst) = heap.peek().map(|worst| worst.key()) else {
-                return;
-            };
-            if !x.iter().fold(false, |any, &x| any | (key(x) < worst)) {
-                continue;
+        let Some(worst) = heap.peek().map(|worst| worst.key()) else {
+            return;
+        };
+        better(&x[k..], worst, key, |place, x| {
+            let candidate = pack((k + place, &x));
+            if let Some(mut worst) = heap.peek_mut() {
+                *worst = candidate;
             }
-            for (place, x) in (k + i * CHUNK..).zip(x) {
-                let candidate = pack((place, x));
-                if let Some(mut worst) = heap.peek_mut().filter(|worst| candidate < **worst) {
-                    *worst = candidate;
-                }
-            }
-        }
-        heap.into_sorted_vec()
-    };
+            heap.peek().map_or(worst, |worst| worst.key())
+        });
+        write(&heap.into_sorted_vec(), best);
+    }
+}
+
+/// Writes the places of elements in order.
+fn write<K, P: Packed<K>>(sorted: &[P], best: &mut [i64]) {
     for (best, packed) in best.iter_mut().zip(sorted) {
         *best = packed.place();
+    }
+}
+
+/// Offers each element whose key is less than that of the worst so far, with its place. `offer` takes it in and
+/// tells the key of the worst from then on. Of equal ones the first is better, so a later one is none.
+#[inline(always)]
+fn better<T: Copy, K: Ord + Copy>(
+    x: &[T],
+    mut worst: K,
+    key: impl Fn(T) -> K,
+    mut offer: impl FnMut(usize, T) -> K,
+) {
+    for (i, chunk) in x.chunks(CHUNK).enumerate() {
+        if !chunk.iter().fold(false, |any, &x| any | (key(x) < worst)) {
+            continue;
+        }
+        for (place, &x) in (i * CHUNK..).zip(chunk) {
+            if key(x) < worst {
+                worst = offer(place, x);
+            }
+        }
     }
 }
