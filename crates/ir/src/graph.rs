@@ -74,11 +74,11 @@ impl Node {
 pub struct Graph {
     inputs: Vec<TensorType>,
     nodes: Vec<Node>,
-    outputs: Vec<ValueId>,
+    outputs: SmallVec<[ValueId; 4]>,
     /// For each value but the inputs, the index of its node.
-    producers: Vec<u32>,
+    producers: SmallVec<[u32; 4]>,
     /// Values that a node was written over, in its order.
-    overwritten: Vec<ValueId>,
+    overwritten: SmallVec<[ValueId; 4]>,
 }
 
 impl PartialEq for Graph {

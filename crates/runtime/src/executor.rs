@@ -104,12 +104,12 @@ struct Prepared {
     /// Which graph inputs are updated as state.
     writes: Arc<[bool]>,
     /// Where the graph's outputs are.
-    outputs: Vec<Source>,
+    outputs: SmallVec<[Source; 1]>,
     /// What the stages compute. After a run, what the next one may overwrite.
-    results: Vec<Option<Storage>>,
+    results: SmallVec<[Option<Storage>; 1]>,
     /// Buffers of the stage that is running.
-    operands: Vec<Arc<dyn DeviceBuffer>>,
-    targets: Vec<Arc<dyn DeviceBuffer>>,
+    operands: SmallVec<[Arc<dyn DeviceBuffer>; 4]>,
+    targets: SmallVec<[Arc<dyn DeviceBuffer>; 1]>,
     profile: Profile,
     /// What those who look on are told of each stage's launches.
     launches: Vec<Launches>,
@@ -141,9 +141,9 @@ struct Stage {
     device: DeviceId,
     program: Compiled,
     /// What it reads, and whether it updates that as state.
-    operands: Vec<(Source, bool)>,
+    operands: SmallVec<[(Source, bool); 4]>,
     /// What it computes: a number among the results, and bytes.
-    targets: Vec<(usize, usize)>,
+    targets: SmallVec<[(usize, usize); 1]>,
     /// Index of its first node in the plan's graph.
     first: usize,
     /// Its first node that must not run twice.
@@ -578,7 +578,7 @@ impl Executable {
         let (plan, awaited) = self.plan_to_run(inputs, memory)?;
         drop(planning);
         let graph = &plan.graph;
-        let mut sources: Vec<Option<Source>> = vec![None; graph.len()];
+        let mut sources: SmallVec<[Option<Source>; 8]> = SmallVec::from_elem(None, graph.len());
         for (i, source) in sources[..graph.inputs().len()].iter_mut().enumerate() {
             *source = Some(Source::Input(i));
         }
@@ -592,7 +592,7 @@ impl Executable {
                 tried: "a value is computed by no segment".to_owned(),
             })
         };
-        let mut writes = vec![false; graph.inputs().len()];
+        let mut writes: SmallVec<[bool; 8]> = SmallVec::from_elem(false, graph.inputs().len());
         let mut stages = Vec::with_capacity(plan.segments.len());
         let mut constants = Constants::default();
         let mut results = 0;
@@ -606,7 +606,7 @@ impl Executable {
             drop(compiling);
             constants.extend(segment, known);
             let scratch = slot.owner.lease(program.scratch().bytes).map_err(fail)?;
-            let mut operands = Vec::with_capacity(segment.inputs.len());
+            let mut operands = SmallVec::with_capacity(segment.inputs.len());
             for (&value, &write) in segment.inputs.iter().zip(&segment.writes) {
                 let source = at(&sources, value)?;
                 if let (Source::Input(i), true) = (source, write) {
@@ -614,7 +614,7 @@ impl Executable {
                 }
                 operands.push((source, write));
             }
-            let mut targets = Vec::with_capacity(segment.outputs.len());
+            let mut targets = SmallVec::with_capacity(segment.outputs.len());
             for &value in &segment.outputs {
                 sources[value.index()] = Some(Source::Result(results));
                 targets.push((results, graph.ty(value).bytes()));
@@ -640,11 +640,11 @@ impl Executable {
             epoch,
             stages,
             constants,
-            writes: writes.into(),
+            writes: Arc::from(&writes[..]),
             outputs,
-            results: vec![None; results],
-            operands: Vec::new(),
-            targets: Vec::new(),
+            results: SmallVec::from_elem(None, results),
+            operands: SmallVec::new(),
+            targets: SmallVec::new(),
             profile: Profile::default(),
             launches: plan.segments.iter().map(|_| Launches::default()).collect(),
             awaited,

@@ -3,13 +3,11 @@
 //! elementwise operations become one launch, and intermediate values share one arena by their
 //! lifetimes.
 
-use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
 use std::ops::{Index, IndexMut};
 
 use rustorch_ir::ops::{Concat, Contiguous};
 use rustorch_ir::{
-    FoldingHasher, Graph, Layout, Node, Op, OpError, OpKind, Role, Signature, TensorType, ValueId,
+    Graph, Layout, Node, Op, OpError, OpKind, Role, Signature, TensorType, ValueId,
 };
 use smallvec::SmallVec;
 
@@ -262,28 +260,29 @@ impl<K: Kernels> Builder<'_, K> {
     /// Gives each graph output a result that is written to it, and returns those results.
     fn outputs(&mut self) -> Vec<ResultId> {
         let mut writers: Vec<ResultId> = Vec::with_capacity(self.graph.outputs().len());
-        let mut known: HashSet<ResultId, BuildHasherDefault<FoldingHasher>> = HashSet::default();
+        let mut known = PerResult::new(&self.steps, |_| false);
         for &output in self.graph.outputs() {
             let (root, layout) = self.value(output).clone();
             let whole = layout.offset == 0 && layout.is_contiguous();
             let direct = match root {
-                Root::Result(id) if whole && !known.contains(&id) => {
+                Root::Result(id) if whole && !known[id] => {
                     let ty = &self.steps[id.step].step.outputs[id.result].ty;
                     (ty.shape.elements() == layout.elements()).then_some(id)
                 }
                 _ => None,
             };
-            let writer = direct.unwrap_or_else(|| {
-                let last = self.graph.nodes().len().saturating_sub(1);
-                let ty = self.graph.ty(output).clone();
-                self.copy(last, root, layout, ty);
-                ResultId {
-                    step: self.steps.len() - 1,
-                    result: 0,
-                }
+            if let Some(writer) = direct {
+                known[writer] = true;
+                writers.push(writer);
+                continue;
+            }
+            let last = self.graph.nodes().len().saturating_sub(1);
+            let ty = self.graph.ty(output).clone();
+            self.copy(last, root, layout, ty);
+            writers.push(ResultId {
+                step: self.steps.len() - 1,
+                result: 0,
             });
-            known.insert(writer);
-            writers.push(writer);
         }
         writers
     }

@@ -17,11 +17,11 @@ pub(crate) struct Segment {
     /// Index of its first node in the plan's graph.
     pub(crate) first: usize,
     /// The values of the plan's graph that are its inputs.
-    pub(crate) inputs: Vec<ValueId>,
+    pub(crate) inputs: SmallVec<[ValueId; 4]>,
     /// For each input, is it updated as state?
-    pub(crate) writes: Vec<bool>,
+    pub(crate) writes: SmallVec<[bool; 4]>,
     /// The values of the plan's graph that are its outputs.
-    pub(crate) outputs: Vec<ValueId>,
+    pub(crate) outputs: SmallVec<[ValueId; 4]>,
 }
 
 impl Segment {
@@ -113,8 +113,8 @@ fn whole(graph: &Graph, device: DeviceId) -> Option<Segment> {
         graph: graph.clone(),
         first: 0,
         inputs: (0..inputs as u32).map(ValueId).collect(),
-        writes: vec![false; inputs],
-        outputs: outputs.to_vec(),
+        writes: SmallVec::from_elem(false, inputs),
+        outputs: SmallVec::from_slice(outputs),
     })
 }
 
@@ -131,9 +131,9 @@ fn segment(
         device,
         graph: Graph::new(),
         first: nodes.start,
-        inputs: Vec::new(),
-        writes: Vec::new(),
-        outputs: Vec::new(),
+        inputs: SmallVec::new(),
+        writes: SmallVec::new(),
+        outputs: SmallVec::new(),
     };
     out.graph.reserve(nodes.len());
     let here = nodes.start;
