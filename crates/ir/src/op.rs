@@ -305,8 +305,8 @@ ops! {
     // Normalisation
     softmax::Softmax, cross_entropy::CrossEntropy, layer_norm::LayerNorm, group_norm::GroupNorm,
     rms_norm::RmsNorm, batch_norm::BatchNorm, cross_entropy_backward::CrossEntropyBackward,
-    norm_backward::NormBackward, batch_norm_train::BatchNormTrain,
-    batch_norm_backward::BatchNormBackward,
+    cross_entropy_mean::CrossEntropyMean, norm_backward::NormBackward,
+    batch_norm_train::BatchNormTrain, batch_norm_backward::BatchNormBackward,
     // What rules of fusion put in place of others
     fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
     foreach::Foreach, foreach_reduce::ForeachReduce,

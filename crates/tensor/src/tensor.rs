@@ -433,7 +433,10 @@ fn singles(name: &str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<Option<Vec
     let is_half = |x: &&Tensor| matches!(x.dtype(), DType::F16 | DType::BF16);
     let is_asked = lower().is_some() && inputs.iter().any(is_half);
     // A cross entropy computes in single precision, and gives that, whatever it reads: logits are not written again.
-    let is_there = matches!(op, Op::Cast(_) | Op::CrossEntropy(_));
+    let is_there = matches!(
+        op,
+        Op::Cast(_) | Op::CrossEntropy(_) | Op::CrossEntropyMean(_)
+    );
     if !is_asked || is_there || !is_single(name) {
         return Ok(None);
     }

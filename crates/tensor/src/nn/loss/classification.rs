@@ -1,7 +1,7 @@
 //! Losses of classes that should be others.
 
 use rustorch_ir::DType;
-use rustorch_ir::ops::{CrossEntropy, Gather};
+use rustorch_ir::ops::{CrossEntropy, CrossEntropyMean, Gather};
 use rustorch_macros::track_calls;
 
 use super::Reduction;
@@ -90,13 +90,12 @@ impl Tensor {
         let (target, dim) = self.classes(name, target)?;
         let ignore_index = options.ignore_index;
         let op = CrossEntropy { dim, ignore_index };
-        let loss = Self::apply(name, op, &[self, &target])?;
         let loss = match options.reduction {
             Reduction::Mean => {
-                let counts = target.ne(ignore_index)?.cast(name, loss.dtype())?;
-                loss.sum(None, false)?.div(&counts.sum(None, false)?)?
+                let mean = CrossEntropyMean { loss: op };
+                Self::apply(name, mean, &[self, &target])?
             }
-            other => other.of(&loss)?,
+            other => other.of(&Self::apply(name, op, &[self, &target])?)?,
         };
         loss.cast(name, self.dtype())
     }
