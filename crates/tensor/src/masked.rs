@@ -12,118 +12,59 @@ use crate::dims::{Dims, Integer, IntoDims, OptionalDim};
 use crate::elementwise::float_of;
 use crate::error::{RusTorchResult, require};
 
-/// Sum of what counts; of integers and booleans in `i64`.
-///
-/// # Errors
-/// There are no such dimensions; a mask that does not broadcast to the shape.
-#[track_calls(masked)]
-pub fn sum(
-    x: &Tensor,
-    dims: impl IntoDims,
-    keepdim: bool,
-    mask: Option<&Tensor>,
-) -> RusTorchResult<Tensor> {
-    filled("masked.sum", x, mask, 0)?.sum(dims, keepdim)
+/// Functions of what a mask lets count: documentation, name and arguments; what stands for what does not count, which
+/// changes nothing there; and what is made of a tensor that has it.
+macro_rules! functions {
+    ($($doc:literal $name:ident($($argument:ident: $type:ty),+): $neutral:expr, |$filled:ident| $made:expr;)+) => {$(
+        #[doc = $doc]
+        ///
+        /// # Errors
+        /// There are no such dimensions; a mask that does not broadcast to the shape; a dtype that the function of all
+        /// elements is not defined for.
+        #[track_calls(masked)]
+        pub fn $name(
+            x: &Tensor,
+            $($argument: $type,)+
+            mask: Option<&Tensor>,
+        ) -> RusTorchResult<Tensor> {
+            let name = concat!("masked.", stringify!($name));
+            let $filled = filled(name, x, mask, $neutral(name, x)?)?;
+            $made
+        }
+    )+};
 }
 
-/// Product of what counts; of integers and booleans in `i64`.
-///
-/// # Errors
-/// As [`sum`].
-#[track_calls(masked)]
-pub fn prod(
-    x: &Tensor,
-    dims: impl IntoDims,
-    keepdim: bool,
-    mask: Option<&Tensor>,
-) -> RusTorchResult<Tensor> {
-    filled("masked.prod", x, mask, 1)?.prod(dims, keepdim)
-}
-
-/// Sums up to each element, in the dtype of `x`, as PyTorch's masked sum.
-///
-/// # Errors
-/// As [`sum`].
-#[track_calls(masked)]
-pub fn cumsum(x: &Tensor, dim: impl Integer, mask: Option<&Tensor>) -> RusTorchResult<Tensor> {
-    const NAME: &str = "masked.cumsum";
-    filled(NAME, x, mask, 0)?.cumsum(dim)?.cast(NAME, x.dtype())
-}
-
-/// Products up to each element, in the dtype of `x`, as PyTorch's masked product.
-///
-/// # Errors
-/// As [`sum`].
-#[track_calls(masked)]
-pub fn cumprod(x: &Tensor, dim: impl Integer, mask: Option<&Tensor>) -> RusTorchResult<Tensor> {
-    const NAME: &str = "masked.cumprod";
-    filled(NAME, x, mask, 1)?
-        .cumprod(dim)?
-        .cast(NAME, x.dtype())
-}
-
-/// The largest of what counts: −∞, or the least integer, where nothing does. Real numbers.
-///
-/// # Errors
-/// As [`sum`]; there are no elements; another dtype.
-#[track_calls(masked)]
-pub fn amax(
-    x: &Tensor,
-    dims: impl IntoDims,
-    keepdim: bool,
-    mask: Option<&Tensor>,
-) -> RusTorchResult<Tensor> {
-    const NAME: &str = "masked.amax";
-    filled(NAME, x, mask, least(NAME, x)?)?.max(dims, keepdim)
-}
-
-/// The smallest of what counts: ∞, or the largest integer, where nothing does. Real numbers.
-///
-/// # Errors
-/// As [`amax`].
-#[track_calls(masked)]
-pub fn amin(
-    x: &Tensor,
-    dims: impl IntoDims,
-    keepdim: bool,
-    mask: Option<&Tensor>,
-) -> RusTorchResult<Tensor> {
-    const NAME: &str = "masked.amin";
-    filled(NAME, x, mask, most(NAME, x)?)?.min(dims, keepdim)
-}
-
-/// Where the largest of what counts is, in the dtype of `x`, as PyTorch gives it. Real numbers.
-///
-/// # Errors
-/// As [`amax`].
-#[track_calls(masked)]
-pub fn argmax(
-    x: &Tensor,
-    dim: impl OptionalDim,
-    keepdim: bool,
-    mask: Option<&Tensor>,
-) -> RusTorchResult<Tensor> {
-    const NAME: &str = "masked.argmax";
-    filled(NAME, x, mask, least(NAME, x)?)?
-        .argmax(dim, keepdim)?
-        .cast(NAME, x.dtype())
-}
-
-/// Where the smallest of what counts is, in the dtype of `x`, as PyTorch gives it. Real numbers.
-///
-/// # Errors
-/// As [`amax`].
-#[track_calls(masked)]
-pub fn argmin(
-    x: &Tensor,
-    dim: impl OptionalDim,
-    keepdim: bool,
-    mask: Option<&Tensor>,
-) -> RusTorchResult<Tensor> {
-    const NAME: &str = "masked.argmin";
-    filled(NAME, x, mask, most(NAME, x)?)?
-        .argmin(dim, keepdim)?
-        .cast(NAME, x.dtype())
+functions! {
+    "Sum of what counts; of integers and booleans in `i64`."
+    sum(dims: impl IntoDims, keepdim: bool): zero, |x| x.sum(dims, keepdim);
+    "Product of what counts; of integers and booleans in `i64`."
+    prod(dims: impl IntoDims, keepdim: bool): one, |x| x.prod(dims, keepdim);
+    "Sums up to each element, in the dtype of `x`, as PyTorch's masked sum."
+    cumsum(dim: impl Integer): zero, |x| x.cumsum(dim)?.cast("masked.cumsum", x.dtype());
+    "Products up to each element, in the dtype of `x`, as PyTorch's masked product."
+    cumprod(dim: impl Integer): one, |x| x.cumprod(dim)?.cast("masked.cumprod", x.dtype());
+    "The largest of what counts: −∞, or the least integer, where nothing does. Real numbers, of which there are some."
+    amax(dims: impl IntoDims, keepdim: bool): least, |x| x.max(dims, keepdim);
+    "The smallest of what counts: ∞, or the largest integer, where nothing does. Real numbers, of which there are some."
+    amin(dims: impl IntoDims, keepdim: bool): most, |x| x.min(dims, keepdim);
+    "Where the largest of what counts is, in the dtype of `x`, as PyTorch gives it. Real numbers, of which there are some."
+    argmax(dim: impl OptionalDim, keepdim: bool): least,
+        |x| x.argmax(dim, keepdim)?.cast("masked.argmax", x.dtype());
+    "Where the smallest of what counts is, in the dtype of `x`, as PyTorch gives it. Real numbers, of which there are some."
+    argmin(dim: impl OptionalDim, keepdim: bool): most,
+        |x| x.argmin(dim, keepdim)?.cast("masked.argmin", x.dtype());
+    "`ln Σ eˣ` of what counts, in the dtype of `x`. Numbers."
+    logsumexp(dims: impl IntoDims, keepdim: bool): least,
+        |x| x.logsumexp(dims, keepdim)?.cast("masked.logsumexp", x.dtype());
+    "The norm `(Σ|x|ᵖ)^(1/p)` of what counts, see [`Tensor::norm`]. Floats and complex numbers."
+    norm(p: f64, dims: impl IntoDims, keepdim: bool):
+        if p == f64::NEG_INFINITY { most } else { zero }, |x| x.norm(p, dims, keepdim);
+    "Softmax of what counts, 0 elsewhere; NaN where nothing does. Floats."
+    softmax(dim: impl Integer): least, |x| x.softmax(dim);
+    "Logarithm of [`softmax`], −∞ elsewhere. Floats."
+    log_softmax(dim: impl Integer): least, |x| x.log_softmax(dim);
+    "[`softmax`] of the opposite numbers. Floats."
+    softmin(dim: impl Integer): most, |x| x.softmin(dim);
 }
 
 /// Mean of what counts, NaN where nothing does. Floats and complex numbers.
@@ -169,27 +110,6 @@ pub fn median(
     median.cast(NAME, x.dtype())
 }
 
-/// `ln Σ eˣ` of what counts, in the dtype of `x`.
-///
-/// # Errors
-/// As [`sum`]; booleans.
-#[track_calls(masked)]
-pub fn logsumexp(
-    x: &Tensor,
-    dims: impl IntoDims,
-    keepdim: bool,
-    mask: Option<&Tensor>,
-) -> RusTorchResult<Tensor> {
-    const NAME: &str = "masked.logsumexp";
-    let identity = match x.dtype().is_complex() {
-        true => f64::NEG_INFINITY.into(),
-        false => least(NAME, x)?,
-    };
-    filled(NAME, x, mask, identity)?
-        .logsumexp(dims, keepdim)?
-        .cast(NAME, x.dtype())
-}
-
 /// `ln(eᵃ + eᵇ)`, each operand −∞ where its mask is `false`. Floats.
 ///
 /// # Errors
@@ -206,25 +126,6 @@ pub fn logaddexp(
     one(a, a_mask)?
         .logaddexp(&one(b, b_mask)?)?
         .cast(NAME, a.dtype())
-}
-
-/// The norm `(Σ|x|ᵖ)^(1/p)` of what counts, see [`Tensor::norm`].
-///
-/// # Errors
-/// As [`sum`]; other than floats and complex numbers.
-#[track_calls(masked)]
-pub fn norm(
-    x: &Tensor,
-    p: f64,
-    dims: impl IntoDims,
-    keepdim: bool,
-    mask: Option<&Tensor>,
-) -> RusTorchResult<Tensor> {
-    let identity = match p == f64::NEG_INFINITY {
-        true => f64::INFINITY,
-        false => 0.0,
-    };
-    filled("masked.norm", x, mask, identity)?.norm(p, dims, keepdim)
 }
 
 /// What counts divided by its norm along `dim`, or by `eps` if that is larger; 0 elsewhere.
@@ -289,36 +190,6 @@ pub fn std(
     var(x, dims, correction, keepdim, mask)?.sqrt()
 }
 
-/// Softmax of what counts, 0 elsewhere; NaN where nothing does. Floats.
-///
-/// # Errors
-/// There is no such dimension; a mask that does not broadcast; another dtype.
-#[track_calls(masked)]
-pub fn softmax(x: &Tensor, dim: impl Integer, mask: Option<&Tensor>) -> RusTorchResult<Tensor> {
-    const NAME: &str = "masked.softmax";
-    filled(NAME, x, mask, least(NAME, x)?)?.softmax(dim)
-}
-
-/// Logarithm of [`softmax`], −∞ elsewhere.
-///
-/// # Errors
-/// As [`softmax`].
-#[track_calls(masked)]
-pub fn log_softmax(x: &Tensor, dim: impl Integer, mask: Option<&Tensor>) -> RusTorchResult<Tensor> {
-    const NAME: &str = "masked.log_softmax";
-    filled(NAME, x, mask, least(NAME, x)?)?.log_softmax(dim)
-}
-
-/// [`softmax`] of the opposite numbers.
-///
-/// # Errors
-/// As [`softmax`].
-#[track_calls(masked)]
-pub fn softmin(x: &Tensor, dim: impl Integer, mask: Option<&Tensor>) -> RusTorchResult<Tensor> {
-    const NAME: &str = "masked.softmin";
-    filled(NAME, x, mask, most(NAME, x)?)?.softmin(dim)
-}
-
 /// `x`, with `identity` where the mask is `false`.
 fn filled(
     name: &'static str,
@@ -355,10 +226,20 @@ fn counts(
     counting.sum(dims.clone(), keepdim)
 }
 
+/// What changes no sum.
+fn zero(_: &'static str, _: &Tensor) -> RusTorchResult<Scalar> {
+    Ok(0.into())
+}
+
+/// What changes no product.
+fn one(_: &'static str, _: &Tensor) -> RusTorchResult<Scalar> {
+    Ok(1.into())
+}
+
 /// What no number of the dtype of `x` is below.
 fn least(name: &'static str, x: &Tensor) -> RusTorchResult<Scalar> {
-    Ok(match real(name, x)? {
-        d if d.is_float() => f64::NEG_INFINITY.into(),
+    Ok(match number(name, x)? {
+        d if !d.is_int() => f64::NEG_INFINITY.into(),
         d if d.is_unsigned() => 0.into(),
         d => (i64::MIN >> (64 - bits(d))).into(),
     })
@@ -366,18 +247,18 @@ fn least(name: &'static str, x: &Tensor) -> RusTorchResult<Scalar> {
 
 /// What no number of the dtype of `x` is above.
 fn most(name: &'static str, x: &Tensor) -> RusTorchResult<Scalar> {
-    Ok(match real(name, x)? {
-        d if d.is_float() => f64::INFINITY.into(),
+    Ok(match number(name, x)? {
+        d if !d.is_int() => f64::INFINITY.into(),
         d if d.is_unsigned() => (u64::MAX >> (64 - bits(d))).into(),
         d => (i64::MAX >> (64 - bits(d))).into(),
     })
 }
 
-/// The dtype of `x`, of real numbers.
-fn real(name: &'static str, x: &Tensor) -> RusTorchResult<DType> {
+/// The dtype of `x`, of numbers.
+fn number(name: &'static str, x: &Tensor) -> RusTorchResult<DType> {
     let dtype = x.dtype();
-    let is_real = dtype.is_float() || dtype.is_int();
-    require(name, is_real, "real numbers", x.ty())?;
+    let is_number = dtype.is_float() || dtype.is_int() || dtype.is_complex();
+    require(name, is_number, "numbers", x.ty())?;
     Ok(dtype)
 }
 
