@@ -162,6 +162,48 @@ impl Tensor {
             .reduce("count_nonzero", ReduceOp::Sum, &dims.into_dims(), false)
     }
 
+    /// The exclusive or of the elements' bits, `u64`, by which tensors are told apart: of floats as `f64`, of integers
+    /// and booleans as 64 bits; 0 where there are none. The elements are computed.
+    ///
+    /// # Errors
+    /// There are no such dimensions; complex numbers, a block format; those of [`Tensor::eval`].
+    pub fn hash_tensor(&self, dims: impl IntoDims, keepdim: bool) -> RusTorchResult<Self> {
+        const NAME: &str = "hash_tensor";
+        let dims = dims.into_dims();
+        let reduced = dims.resolve(NAME, self.rank())?;
+        let wide = match self.dtype() {
+            DType::U64 => DType::U64,
+            dtype if dtype.is_float() => DType::F64,
+            _ => DType::I64,
+        };
+        let is_real = !self.dtype().is_complex() && !self.dtype().is_block();
+        require(NAME, is_real, "real numbers or booleans", self.ty())?;
+        let storage = self.cast(NAME, wide)?.storage()?;
+        let mut bits = Self::from_storage(storage, self.shape(), DType::U64)?;
+        for &dim in &reduced {
+            let at = dim as isize;
+            if bits.shape()[dim] == 0 {
+                bits = Self::zeros(bits.ty().shape.clone().with_dim(dim, 1), DType::U64)?;
+            }
+            while bits.shape()[dim] > 1 {
+                let (half, odd) = (bits.shape()[dim] / 2, bits.shape()[dim] % 2);
+                let part = |from, len| bits.narrow(at, from, len);
+                let both = part(0, half)?.bitwise_xor(&part(half, half)?)?;
+                bits = match odd {
+                    0 => both,
+                    _ => Self::cat(&[&both, &part(2 * half, 1)?], at)?,
+                };
+            }
+        }
+        let hash = match keepdim {
+            true => bits,
+            false => bits.squeezed(NAME, &dims)?,
+        };
+        // As long as they are as they were hashed.
+        hash.eval()?;
+        Ok(hash)
+    }
+
     /// Is any element other than 0? Result `bool`, or as PyTorch has it `u8` of `u8`; false where
     /// there are none.
     ///

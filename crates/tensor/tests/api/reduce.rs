@@ -364,3 +364,27 @@ fn reductions_of_all_dtypes() -> Outcome {
     assert_eq!(none.softmax(0)?.shape(), [0, 2]);
     Ok(())
 }
+
+#[test]
+fn hashes_are_the_exclusive_or_of_bits() -> Outcome {
+    let (two, three) = (2f64.to_bits(), 3f64.to_bits());
+    let x = tensor![[1.0, 2.0], [1.0, 3.0], [1.0, 3.0]];
+    let hash = |x: &Tensor| x.hash_tensor(None, false)?.to_scalar::<u64>();
+    assert_eq!(hash(&x)?, 1f64.to_bits() ^ two);
+    assert_eq!(
+        x.hash_tensor(0, false)?.to_vec::<u64>()?,
+        [1f64.to_bits(), two]
+    );
+    let rows = x.t()?.hash_tensor(-2, true)?;
+    assert_eq!(rows.shape(), [1, 3]);
+    assert_eq!(rows.to_vec::<u64>()?[1], 1f64.to_bits() ^ three);
+    assert_eq!(hash(&tensor![-1i32, 0, 0])?, u64::MAX);
+    assert_eq!(hash(&tensor![true, true, true])?, 1);
+    assert_eq!(hash(&Tensor::zeros([0, 2], DType::F32)?)?, 0);
+    assert!(
+        Tensor::zeros([1], DType::Complex64)?
+            .hash_tensor(None, false)
+            .is_err()
+    );
+    Ok(())
+}

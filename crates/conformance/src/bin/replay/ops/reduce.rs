@@ -52,6 +52,9 @@ table! {
         c.input()?.diff(c.int("n")?, c.int::<isize>("dim")?, c.optional("prepend")?, c.optional("append")?)?
     };
     "equal", "input, other", |c| c.input()?.equal(c.tensor("other")?)?;
+    "hash_tensor", "input, dim=None, keepdim=False, mode=0", |c| {
+        c.input()?.hash_tensor(c.dims_or_all("dim")?, c.bool("keepdim")?)?
+    };
     "index_reduce", "input, dim, index, source, reduce, *, include_self=True", |c| {
         let (index, source) = (c.tensor("index")?, c.tensor("source")?);
         c.input()?.index_reduce(c.int::<isize>("dim")?, index, source, reduction(c)?, c.bool("include_self")?)?
