@@ -1,5 +1,6 @@
 //! Arguments at the ends of their ranges are errors or have a result; nothing panics.
 
+use num_complex::Complex;
 use rustorch_ir::DType;
 use rustorch_runtime::{Routing, Runtime};
 use rustorch_tensor::nn::{AvgPoolOptions, ConvOptions, ConvTransposeOptions, MaxPoolOptions};
@@ -138,4 +139,68 @@ fn nothing_at_all() -> Outcome {
         assert_eq!(none.sum(0, false)?.to_vec::<f32>()?, [0.0; 3]);
         Ok(())
     })
+}
+
+#[test]
+fn tensors_of_rank_0_and_images_without_a_batch() -> Outcome {
+    on_each_device(|| {
+        let x = tensor!(2.0);
+        for reduced in [
+            x.sum(0, false)?,
+            x.mean(-1, true)?,
+            x.max(None, false)?,
+            x.cumsum(0)?,
+            x.logsumexp(0, false)?,
+            x.topk(1, 0, true)?.0,
+            x.sort(0, false)?.0,
+        ] {
+            assert_eq!(reduced.rank(), 0);
+            assert_eq!(reduced.to_scalar::<f32>()?, 2.0);
+        }
+        assert_eq!(x.softmax(0)?.to_scalar::<f32>()?, 1.0);
+        assert_eq!(x.argmax(0, false)?.to_scalar::<i64>()?, 0);
+        assert!(x.sum(1, false).is_err() && x.topk(2, 0, true).is_err());
+        let image = Tensor::ones([2, 4, 4], DType::F32)?;
+        let weight = Tensor::ones([3, 2, 3, 3], DType::F32)?;
+        let seen = image.conv2d(&weight, None, &ConvOptions::default())?;
+        assert_eq!(seen.shape(), [3, 2, 2]);
+        assert_eq!(seen.to_vec::<f32>()?, [18.0; 12]);
+        // An empty vector goes with anything.
+        let (none, rows) = (Tensor::zeros([0], DType::F32)?, image.flatten(0, 1)?);
+        for dim in [0, 1] {
+            assert_eq!(Tensor::cat(&[&none, &rows], dim)?.shape(), rows.shape());
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn roots_logarithms_and_powers_of_complex_numbers() -> Outcome {
+    on_each_device(|| {
+        let z = Tensor::full([1], -4.0, DType::Complex64)?;
+        let near = |x: Tensor, re: f32, im: f32| -> Outcome {
+            let (found, expected) = (x.to_scalar::<Complex<f32>>()?, Complex::new(re, im));
+            let apart = (found - expected).norm_sqr() / expected.norm_sqr();
+            assert!(apart < 1e-10, "{found}, not {expected}");
+            Ok(())
+        };
+        near(z.sqrt()?, 0.0, 2.0)?;
+        near(z.log()?, 4f32.ln(), std::f32::consts::PI)?;
+        near(z.pow(0.5)?, 0.0, 2.0)?;
+        near(z.pow(2)?, 16.0, 0.0)
+    })
+}
+
+#[test]
+fn both_whole_shapes_of_products_that_do_not_fit_are_told() -> Outcome {
+    let ones = |shape: [usize; 3]| Tensor::ones(shape, DType::F32);
+    for told in [
+        ones([2, 3, 4])?.matmul(&ones([3, 4, 5])?),
+        ones([2, 3, 4])?.bmm(&ones([3, 4, 5])?),
+    ] {
+        let text = crate::error(told);
+        let both = ["f32[2, 3, 4]", "f32[3, 4, 5]"];
+        assert!(both.iter().all(|shape| text.contains(shape)), "{text}");
+    }
+    Ok(())
 }
