@@ -26,23 +26,7 @@
 #define FULL_ROWS (barriers + 2 * STAGES)
 #define FREE_ROWS (barriers + 2 * STAGES + 1)
 
-// Brings `count` rows from `first` on, up to `end`; the rest become 0.
-FUNCTION void bring(uint to, const STORAGE(X)* from, uint stride, uint first, uint end,
-                    uint count) {
-    const uint thread = LANE % 128, piece = thread % (D / 8), line = thread / (D / 8);
-    const uint lines = 128 / (D / 8);
-    to += piece / 8 * (count * 128) + line * 128 + (piece % 8 ^ line % 8) * 16;
-    const STORAGE(X)* row = from + (first + line) * (ulong)stride + piece * 8;
-    UNROLL for (uint i = 0; i < count / lines; i++) {
-        const bool is_there = first + line + i * lines < end;
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                     :: "r"(to + i * lines * 128), "l"(is_there ? row : from),
-                        "r"(is_there ? 16 : 0) : "memory");
-        row += lines * (ulong)stride;
-    }
-}
-
-// The same of one number.
+// Brings one number.
 FUNCTION void bring_scalar(uint to, const float* from, bool is_there) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
                  :: "r"(to), "l"(from), "r"(is_there ? 4 : 0) : "memory");
@@ -143,11 +127,11 @@ KERNEL_BEGIN
                 if (e == 0) {
                     barrier_wait(FREE_ROWS, row_phase ^ 1);
 #if OF_KEYS
-                    bring(rows_a, k + k_start, p.k_strides[1], first_row, p.s, ROWS);
-                    bring(rows_b, v + v_start, p.v_strides[1], first_row, p.s, ROWS);
+                    bring<ROWS>(rows_a, k + k_start, p.k_strides[1], first_row, p.s);
+                    bring<ROWS>(rows_b, v + v_start, p.v_strides[1], first_row, p.s);
 #else
-                    bring(rows_a, q + q_start, p.q_strides[1], first_row, p.t, ROWS);
-                    bring(rows_b, d_y + d_y_start, p.d_y_strides[1], first_row, p.t, ROWS);
+                    bring<ROWS>(rows_a, q + q_start, p.q_strides[1], first_row, p.t);
+                    bring<ROWS>(rows_b, d_y + d_y_start, p.d_y_strides[1], first_row, p.t);
 #endif
                     arrive_after_copies(FULL_ROWS);
                 }
@@ -156,8 +140,8 @@ KERNEL_BEGIN
                     const uint to = columns + stage * STAGE_BYTES;
 #if OF_KEYS
                     const uint first = (from + i) * STEP;
-                    bring(to, q + q_start, p.q_strides[1], first, p.t, STEP);
-                    bring(to + TILE_BYTES, d_y + d_y_start, p.d_y_strides[1], first, p.t, STEP);
+                    bring<STEP>(to, q + q_start, p.q_strides[1], first, p.t);
+                    bring<STEP>(to + TILE_BYTES, d_y + d_y_start, p.d_y_strides[1], first, p.t);
                     if (LANE < 2 * STEP) {
                         const uint query = first + LANE % STEP;
                         const bool is_there = query < p.t;
@@ -168,8 +152,8 @@ KERNEL_BEGIN
                     }
 #else
                     const uint first = (count - 1 - i) * STEP;
-                    bring(to, k + k_start, p.k_strides[1], first, p.s, STEP);
-                    bring(to + TILE_BYTES, v + v_start, p.v_strides[1], first, p.s, STEP);
+                    bring<STEP>(to, k + k_start, p.k_strides[1], first, p.s);
+                    bring<STEP>(to + TILE_BYTES, v + v_start, p.v_strides[1], first, p.s);
 #endif
                     arrive_after_copies(FULL(stage));
                     NEXT_STAGE;

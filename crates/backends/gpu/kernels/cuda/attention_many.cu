@@ -52,27 +52,6 @@ FUNCTION uint packed_term(float& first, float& second) {
 #define GIVE_TURN(member) \
     asm volatile("bar.arrive %0, 256;" :: "r"(3 + (member)) : "memory")
 
-// Brings rows of keys or values from `first` on, up to `end`; the rest become 0. Their terms are
-// `term` elements apart.
-FUNCTION void bring(uint to, const STORAGE(C)* from, uint stride, ulong term, uint first,
-                    uint end, ulong* barrier) {
-    const uint thread = LANE % 128, piece = thread % (D / 8), line = thread / (D / 8);
-    const uint lines = 128 / (D / 8);
-    to += piece / 8 * (KEYS * 128) + line * 128 + (piece % 8 ^ line % 8) * 16;
-    const STORAGE(C)* row = from + (first + line) * (ulong)stride + piece * 8;
-    UNROLL for (uint i = 0; i < KEYS / lines; i++) {
-        const bool is_there = first + line + i * lines < end;
-        UNROLL for (uint n = 0; n < TERMS; n++) {
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                         :: "r"(to + n * KV_TERM_BYTES + i * lines * 128),
-                            "l"(is_there ? row + n * term : from), "r"(is_there ? 16 : 0)
-                         : "memory");
-        }
-        row += lines * (ulong)stride;
-    }
-    arrive_after_copies(barrier);
-}
-
 KERNEL_BEGIN
     LOCAL_ARRAY(ulong, barriers, 4 * STAGES);
     const uint local = (local_address(DYNAMIC_LOCAL) + 1023) / 1024 * 1024;
@@ -114,11 +93,13 @@ KERNEL_BEGIN
             const uint stage = i % STAGES, phase = i / STAGES % 2;
             const uint first = (count - 1 - i) * KEYS;
             barrier_wait(FREE_K(stage), phase ^ 1);
-            bring(k_tiles + stage * KV_BYTES, k + k_start, p.k_strides[1], p.k_term, first, to,
-                  FULL_K(stage));
+            bring<KEYS, TERMS>(k_tiles + stage * KV_BYTES, k + k_start, p.k_strides[1], first, to,
+                               p.k_term);
+            arrive_after_copies(FULL_K(stage));
             barrier_wait(FREE_V(stage), phase ^ 1);
-            bring(v_tiles + stage * KV_BYTES, v + v_start, p.v_strides[1], p.v_term, first, to,
-                  FULL_V(stage));
+            bring<KEYS, TERMS>(v_tiles + stage * KV_BYTES, v + v_start, p.v_strides[1], first, to,
+                               p.v_term);
+            arrive_after_copies(FULL_V(stage));
         }
         asm volatile("cp.async.wait_all;" ::: "memory");
     } else {

@@ -172,6 +172,7 @@ fn many(operands: [&Place; 3], terms: usize) -> (Kernel, usize) {
         "cuda/async.h",
         "cuda/attention.h",
         "cuda/warpgroups.h",
+        "cuda/attention_rows.h",
         "cuda/attention_many.cu"
     );
     // A warpgroup that loads and two that compute.
@@ -222,6 +223,7 @@ pub(crate) fn emit_backward(step: &Step, emitter: &mut Emitter) {
         "cuda/async.h",
         "cuda/attention.h",
         "cuda/warpgroups.h",
+        "cuda/attention_rows.h",
         "cuda/attention_backward.cu"
     );
     let row_bytes = d * size_of::<u16>();
