@@ -1,8 +1,9 @@
 //! Bringing inputs to devices before the first run.
 
+use rustorch_ir::order::sort_by_key;
+
 use super::{Attempt, Executable, Inputs, Prepared, RunMemory, Source, Stage, WorkingMemory};
 use crate::{DeviceError, FailureClass, RunError, Storage};
-use rustorch_ir::order::sort_by_key;
 
 /// An input that is at its place.
 #[derive(Clone, Copy, Debug)]
