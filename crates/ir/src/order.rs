@@ -55,7 +55,7 @@ mod tests {
             sort_by_key(&mut list, |(key, _)| *key);
             assert_eq!(list, expected, "{len}");
             sort_by(&mut list, |a, b| b.1.cmp(&a.1));
-            expected.sort_by(|a, b| b.1.cmp(&a.1));
+            expected.sort_by_key(|&(_, at)| std::cmp::Reverse(at));
             assert_eq!(list, expected, "{len}");
         }
     }
