@@ -4,7 +4,8 @@
 //! 1`). `goldens/failing.json` lists which of it fails, and why: nothing else may, and what is mended
 //! leaves the list. `modules.tar.gz` and `failing-modules.json` are likewise of `scripts/module-goldens.py` (seed 0,
 //! `--sample 3 --max-kib 3`), `gradients.tar.gz` and `failing-gradients.json` of some operations' gradients (seed 0,
-//! `--grad --sample 4 --max-kib 1 --ops` those of its manifest).
+//! `--grad --sample 4 --max-kib 1 --ops` those of its manifest). `onnx.tar.gz` is a sample of ONNX's own tests by
+//! `scripts/onnx-sample.py`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -148,6 +149,19 @@ fn check(folder: &Path, arguments: &[&str], list: &str) {
     let counts = format!("{passed} passed, {failed} failed, {not_implemented} not implemented");
     assert_eq!(summary.lines().last(), Some(&counts[..]));
     assert_eq!(output.status.code(), Some(i32::from(failed > 0)));
+}
+
+#[test]
+fn onnx_is_computed_as_its_tests_say() {
+    let folder = unpacked("onnx.tar.gz", "goldens-onnx");
+    let output = replay(&folder, &["--onnx"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let last = text.lines().last();
+    assert_eq!(
+        last,
+        Some("508 passed, 0 failed, 0 not implemented"),
+        "{text}"
+    );
 }
 
 #[test]
