@@ -67,6 +67,8 @@ pub enum KLDivReduction {
     BatchMean,
 }
 
+impl rustorch_tensor::Converted for KLDivReduction {}
+
 impl From<Reduction> for KLDivReduction {
     fn from(reduction: Reduction) -> Self {
         Self::Each(reduction)

@@ -20,6 +20,8 @@ pub enum RNNNonlinearity {
     Relu,
 }
 
+impl rustorch_tensor::Converted for RNNNonlinearity {}
+
 /// How a state follows from the one before.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Cell {
