@@ -6,9 +6,7 @@
 use std::ops::{Index, IndexMut};
 
 use rustorch_ir::ops::{Concat, Contiguous};
-use rustorch_ir::{
-    Graph, Layout, Node, Op, OpError, OpKind, Role, Signature, TensorType, ValueId,
-};
+use rustorch_ir::{Graph, Layout, Node, Op, OpError, OpKind, Role, Signature, TensorType, ValueId};
 use smallvec::SmallVec;
 
 use crate::Layouts;
