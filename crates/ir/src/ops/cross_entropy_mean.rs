@@ -66,6 +66,7 @@ impl OpDef for CrossEntropyMean {
         let ct = node.cotangent(g, 0)?;
         let backward = CrossEntropyBackward {
             loss: self.loss.clone(),
+            also_loss: false,
         };
         node.each(g, |g, _| {
             let [x, class] = [node.inputs[0], node.inputs[1]];
