@@ -631,10 +631,11 @@ mod tests {
         }
     }
 
-    /// `of` of each of three inputs `[2, 3, 5, 8]`, seen as `[2, 5, 24]`.
+    /// The exponentials of each of three inputs `[2, 3, 5, 8]`, seen as `[2, 5, 24]`.
     fn heads(g: &mut Graph) -> [ValueId; 3] {
-        [(); 3].map(|()| {
-            let x = g.input(TensorType::new([2, 3, 5, 8], DType::F32)).unwrap();
+        let heads = TensorType::new([2, 3, 5, 8], DType::F32);
+        let inputs = [(); 3].map(|()| g.input(heads.clone()).unwrap());
+        inputs.map(|x| {
             let y = g.unary(UnaryOp::Exp, x).unwrap();
             let rows = g.permute(y, &[0, 2, 1, 3]).unwrap();
             g.reshape(rows, [2, 5, 24]).unwrap()
@@ -659,7 +660,7 @@ mod tests {
         assert!(steps[3].inputs[0].layout.is_contiguous());
         // Who reads all of it has to be able to.
         let steps = lower(&g, &Reads(Layouts::Any)).unwrap().steps;
-        assert_eq!(count(&steps), 1);
+        assert_eq!(count(&steps), 3);
     }
 
     #[test]
