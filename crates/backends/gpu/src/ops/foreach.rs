@@ -34,7 +34,7 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] = [
 const GROUP: usize = 256;
 
 /// Elements of a work-item: of what is updated, and of what is reduced.
-const EACH: usize = 4;
+const EACH: usize = 8;
 const EACH_REDUCED: usize = 16;
 
 /// Buffers of a kernel in Metal, one of which has the parameters.
@@ -135,11 +135,13 @@ impl Groups<'_> {
         let last = self.groups.len() - 1;
         let _ = writeln!(
             body,
-            "    uint group = 0, first = 0;\n    \
-                 while (group < {last} && GROUP_ID(0) >= p.ends[group]) {{\n        \
-                     first = p.ends[group];\n        \
-                     group++;\n    \
+            "    uint group = 0;\n    \
+                 for (uint most = {last}; group < most;) {{\n        \
+                     const uint middle = (group + most) / 2;\n        \
+                     if (GROUP_ID(0) >= p.ends[middle]) group = middle + 1;\n        \
+                     else most = middle;\n    \
                  }}\n    \
+                 const uint first = group == 0 ? 0 : p.ends[group - 1];\n    \
                  const uint n = p.sizes[group];"
         );
         let inputs = 0..self.each.body.inputs().len();
@@ -222,6 +224,44 @@ impl<'a> Text<'a> {
         }
     }
 
+    /// Loads the operands of a work-item's elements, of which `begin` is the first, so that all are on their way together.
+    fn load_ahead(&self, each: &Foreach, text: &mut String) {
+        let mut loads = String::new();
+        for (input, ty) in self.body.inputs().iter().enumerate() {
+            let t = name(ty.dtype);
+            let _ = match each.is_number(input) {
+                true => writeln!(
+                    text,
+                    "        const compute_{t} v{input} = LOAD({t}, x{input}, 0);"
+                ),
+                false => {
+                    let _ = writeln!(text, "        compute_{t} w{input}[{EACH}];");
+                    writeln!(loads, "            w{input}[e] = LOAD({t}, x{input}, i);")
+                }
+            };
+        }
+        let _ = writeln!(
+            text,
+            "        UNROLL\n        \
+                 for (uint e = 0; e < {EACH}; e++) {{\n            \
+                     const uint i = min((uint)(begin + e * GROUP), (uint)(n - 1));\n\
+             {loads}        }}"
+        );
+    }
+
+    /// Declares element `e` of those.
+    fn take(&self, each: &Foreach, text: &mut String) {
+        for (input, ty) in self.body.inputs().iter().enumerate() {
+            if !each.is_number(input) {
+                let t = name(ty.dtype);
+                let _ = writeln!(
+                    text,
+                    "            const compute_{t} v{input} = w{input}[e];"
+                );
+            }
+        }
+    }
+
     /// Computes a node of the body.
     fn compute(&mut self, at: usize, kernel: &mut Kernel, text: &mut String) {
         let node = &self.body.nodes()[at];
@@ -278,12 +318,19 @@ fn emit_updates(step: &Step, emitter: &mut Emitter) {
         let count = groups.find(&mut kernel, &mut text, &results, EACH * GROUP);
         let _ = writeln!(
             text,
-            "    for (uint e = 0; e < {EACH}; e++) {{\n        \
-                 const uint i = ((GROUP_ID(0) - first) * {EACH} + e) * GROUP + LANE;\n        \
-                 if (i < n) {{"
+            "    const uint begin = (GROUP_ID(0) - first) * ({EACH} * GROUP) + LANE;\n    \
+                 if (begin < n) {{"
         );
         let mut parts = Text::new(body);
-        parts.load(each, |_| true, &mut text);
+        parts.load_ahead(each, &mut text);
+        let _ = writeln!(
+            text,
+            "        UNROLL\n        \
+                 for (uint e = 0; e < {EACH}; e++) {{\n            \
+                     const uint i = begin + e * GROUP;\n            \
+                     if (i >= n) break;"
+        );
+        parts.take(each, &mut text);
         for at in 0..body.nodes().len() {
             parts.compute(at, &mut kernel, &mut text);
         }
