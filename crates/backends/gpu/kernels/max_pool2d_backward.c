@@ -4,6 +4,11 @@
 // X: dtype. ACCUMULATOR: type that is computed in. CHANNELS_LAST: is the result [n, h, w, c] in memory? Pairs are (height,
 // width).
 
+// Windows, from the first to that behind the last, that reach the element `at`, padding counted, along dimension `d`.
+#define REACH(d) ((p.kernel_size[d] - 1) * p.dilation[d])
+#define BEGIN(d, at) ((at) <= REACH(d) ? 0 : ((at) - REACH(d) + p.stride[d] - 1) / p.stride[d])
+#define END(d, at) min((at) / p.stride[d] + 1, p.size[d])
+
 KERNEL_BEGIN
     const uint i = GROUP_ID(0) * GROUP + LANE;
     if (i < p.count) {
@@ -19,16 +24,11 @@ KERNEL_BEGIN
         const uint ct_start = n * p.x_strides[0] + c * p.x_strides[1];
         const uint index_start = n * p.index_strides[0] + c * p.index_strides[1];
         const long own = row * p.out[3] + column;
+        const uint down = row + p.padding[0], right = column + p.padding[1];
+        const uint end_y = END(0, down), end_z = END(1, right);
         ACCUMULATOR sum = 0;
-        for (uint ky = 0; ky < p.kernel_size[0]; ky++) {
-            // What lies ahead of the first window wraps, and is behind the last as well.
-            const uint down = row + p.padding[0] - ky * p.dilation[0];
-            const uint y = down / p.stride[0];
-            if (y >= p.size[0] || y * p.stride[0] != down) continue;
-            for (uint kx = 0; kx < p.kernel_size[1]; kx++) {
-                const uint right = column + p.padding[1] - kx * p.dilation[1];
-                const uint z = right / p.stride[1];
-                if (z >= p.size[1] || z * p.stride[1] != right) continue;
+        for (uint y = BEGIN(0, down); y < end_y; y++) {
+            for (uint z = BEGIN(1, right); z < end_z; z++) {
                 const uint at = index_start + y * p.index_strides[2] + z * p.index_strides[3];
                 if (LOAD(i64, index, at) != own) continue;
                 sum += LOAD(X, x, ct_start + y * p.x_strides[2] + z * p.x_strides[3]);

@@ -63,8 +63,8 @@ impl fmt::Display for Bytes {
 impl<M: Module, R: Rule> TrainStep<M, R> {
     /// The same with steps that take at most so many bytes, as [`TrainStep::memory`] counts them. Where one would take more, some
     /// of the values that gradients need are computed again rather than kept: first those that save the most bytes for
-    /// what they cost, as results of norms and activations, last those of products. Losses are the same. A function of the
-    /// host's is never called again.
+    /// what they cost, as results of norms and activations, last those of products. Losses are the same, up to the rounding of
+    /// a device that fuses them with other neighbours. A function of the host's is never called again.
     ///
     /// ```
     /// # extern crate rustorch_nn as rustorch;
