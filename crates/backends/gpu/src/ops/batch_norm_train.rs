@@ -243,8 +243,11 @@ fn gradients(op: &BatchNormBackward, step: &Step, is_last: bool, emitter: &mut E
         kernel.define("HAS_COPY", u8::from(op.also));
         kernel.define_dtype("W", w.ty.dtype);
         kernel.real("EPS", lines.sums, op.eps.0);
-        for (name, place) in [("x", x), ("var", var), ("mean", mean), ("w", w)] {
-            kernel.read(name, place);
+        kernel.read("x", x);
+        kernel.read("mean", mean);
+        if !is_sums || op.relu && op.by_bias {
+            kernel.read("var", var);
+            kernel.read("w", w);
         }
         if is_sums || copy.is_none() {
             kernel.read("ct", ct);
