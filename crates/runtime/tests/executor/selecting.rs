@@ -179,7 +179,7 @@ fn a_family_is_placed_where_it_was_said_for_every_dtype_and_size() {
             {
                 let said = runtime.candidates(op_type, &info, routing);
                 let (op, inputs) = typical(op_type, &info.ty);
-                let placed = planned(&runtime, &op, &inputs, routing)
+                let placed = planned(&runtime, &op, &inputs, routing, None)
                     .filter(|_| op_type != OpType::ComplexMath || dtype.is_complex())
                     .filter(|_| op_type == OpType::ComplexMath || !dtype.is_complex());
                 assert_eq!(said.first().copied(), placed, "{op_type:?} of {}", info.ty);
