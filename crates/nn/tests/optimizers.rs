@@ -413,3 +413,13 @@ fn complex_parameters_are_pytorch_s() -> RusTorchResult<()> {
     assert!(message.contains("parameters of floats"), "{message}");
     Ok(())
 }
+
+#[test]
+fn nothing_to_train_is_refused() {
+    let nothing = SGD::new(Vec::<Tensor>::new(), SGDOptions::default());
+    let error = nothing.err().unwrap().to_string();
+    assert!(
+        error.contains("expected parameters to train, got none"),
+        "{error}"
+    );
+}

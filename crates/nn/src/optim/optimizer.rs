@@ -194,10 +194,12 @@ impl<R: Rule> Optimizer<R> {
     /// Of one group.
     ///
     /// # Errors
-    /// Those of [`Optimizer::add_param_group`].
+    /// No parameter, and those of [`Optimizer::add_param_group`].
     pub fn new(parameters: impl IntoParameters, options: R) -> RusTorchResult<Self> {
         let mut optimizer = Self { groups: Vec::new() };
         optimizer.add_param_group(parameters, options)?;
+        let has_some = optimizer.parameters().next().is_some();
+        require(R::NAME, has_some, "parameters to train", "none")?;
         Ok(optimizer)
     }
 
