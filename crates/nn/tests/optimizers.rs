@@ -199,7 +199,7 @@ fn lbfgs_goes_on_where_it_was_saved() -> Result<(), Box<dyn std::error::Error>> 
             let pairs = weights.iter().zip(&others);
             pairs.into_iter().try_for_each(|((_, from), (_, to))| {
                 let mut to = to.clone();
-                to.copy_(&from.detach())?.eval()
+                to.copy_(&from.detach())?.eval().map(drop)
             })
         })?;
         eval_all(&others.iter().map(|(_, other)| other).collect::<Vec<_>>())?;
