@@ -70,7 +70,7 @@ pub enum CalibrationError {
     #[error("made by version {} of this program; {CURE}", one_line(.0))]
     Version(String),
     /// It tells of another device, driver or setting.
-    #[error("{device} was {}, and is {is}; {CURE}", one_line(was))]
+    #[error("{device} was {}, and is {}; {CURE}", one_line(was), one_line(is))]
     Changed {
         /// By which name.
         device: DeviceType,

@@ -110,6 +110,18 @@ fn a_folder_that_takes_no_files_is_named() {
 }
 
 #[test]
+fn what_a_damaged_file_names_stays_on_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("calibration.json");
+    calibration().save(&path).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"driver\"", r#""dri\nver""#)).unwrap();
+    let damaged = Calibration::load(&path).unwrap().unwrap();
+    let line = problem(&damaged, &Runtime::new([cpu(), driver("1.0")]));
+    assert!(line.contains(r"and is without dri\nver; "), "{line}");
+}
+
+#[test]
 fn another_driver_or_machine_makes_it_invalid() {
     let calibration = calibration();
     let newer = Runtime::new([cpu(), driver("1.1")]);
