@@ -1,6 +1,6 @@
 //! Products of vectors and matrices.
 
-use rustorch_ir::ops::{Expand, Linear, Matmul, Reshape};
+use rustorch_ir::ops::{Expand, Matmul, Reshape};
 use rustorch_ir::{DType, OpError, Scalar};
 use rustorch_macros::track_calls;
 
@@ -31,12 +31,6 @@ impl Tensor {
         let got = format_args!("{} and {}", x.ty(), y.ty());
         let expected = "operands of rank 1 or more";
         require(name, ranks.0 > 0 && ranks.1 > 0, expected, got)?;
-        // A matrix times a vector is one operation, as that vector times the matrix transposed.
-        let is_single = [x.dtype(), y.dtype()] == [DType::F32; 2];
-        let fits = ranks == (2, 1) && x.shape()[1] == y.shape()[0] && x.numel() > 0;
-        if is_single && fits && x.is_contiguous() {
-            return Self::apply(name, Linear, &[&**y, &**x]);
-        }
         let row = match ranks.0 {
             1 => x.unsqueeze(0)?,
             _ => Self::clone(x),
