@@ -5,6 +5,7 @@ extern crate rustorch_nn as rustorch;
 use rustorch::nn::{self, Forward, Module, Visit, init, parameter};
 use rustorch_files::Tensors;
 use rustorch_ir::DType;
+use rustorch_tensor::nn::TripletOptions;
 use rustorch_tensor::{RusTorchResult, Tensor, assert_close, manual_seed, no_grad, tensor};
 
 #[derive(Clone, Module)]
@@ -620,4 +621,17 @@ fn options_are_plain_numbers() -> RusTorchResult<()> {
     ];
     assert_eq!(shapes, expected);
     Ok(())
+}
+
+#[test]
+fn options_of_types_of_their_own_are_set() {
+    let options = nn::TransformerOptions::default().activation(nn::TransformerActivation::Gelu);
+    assert_eq!(options.activation, nn::TransformerActivation::Gelu);
+    let options = nn::RNNOptions::default().nonlinearity(nn::RNNNonlinearity::Relu);
+    assert_eq!(options.nonlinearity, nn::RNNNonlinearity::Relu);
+    let loss = nn::KLDivLoss::default().reduction(nn::KLDivReduction::BatchMean);
+    assert_eq!(loss.reduction, nn::KLDivReduction::BatchMean);
+    let options = TripletOptions::default().margin(2);
+    let loss = nn::TripletMarginLoss::default().options(options);
+    assert_eq!(loss.options.margin, 2.0);
 }

@@ -233,6 +233,8 @@ pub enum TransformerActivation {
     Gelu,
 }
 
+impl rustorch_tensor::Converted for TransformerActivation {}
+
 /// The options of transformers and their layers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TransformerOptions {

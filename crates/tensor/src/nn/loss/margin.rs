@@ -7,7 +7,7 @@ use rustorch_macros::track_calls;
 use super::Reduction;
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
-use crate::setting::setters;
+use crate::setting::{Converted, setters};
 
 /// The optional arguments of [`Tensor::triplet_margin_loss`].
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -23,6 +23,8 @@ pub struct TripletOptions {
     /// What becomes of the losses.
     pub reduction: Reduction,
 }
+
+impl Converted for TripletOptions {}
 
 setters!(TripletOptions {
     margin: f64,
