@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use smallvec::SmallVec;
 
+use crate::ops::BinaryOp;
 use crate::{Graph, Op, OpError, Role, Signature, TensorType, ValueId};
 
 /// What can replace nodes of which the first is node `at`: the best first.
@@ -122,6 +123,22 @@ impl<'g> Finder<'g> {
             [reader] if !self.is_output(value) => Some(reader),
             _ => None,
         }
+    }
+
+    /// The terms of a node that is a sum.
+    pub fn terms(&self, at: usize) -> Option<[ValueId; 2]> {
+        match (self.op(at), self.operands(at)) {
+            (Op::Binary(op), &[a, b]) if op.op == BinaryOp::Add => Some([a, b]),
+            _ => None,
+        }
+    }
+
+    /// The sum that alone needs a value, and its other term: another value of that type.
+    pub fn sum_with(&self, value: ValueId) -> Option<(usize, ValueId)> {
+        let at = self.only_reader(value)?;
+        let [a, b] = self.terms(at)?;
+        let other = if a == value { b } else { a };
+        (a != b && self.ty(other) == self.ty(value)).then_some((at, other))
     }
 
     /// Are the nodes' results that `found` does not give needed by its own nodes only?

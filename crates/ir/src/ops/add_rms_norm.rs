@@ -66,13 +66,8 @@ fn find(f: &Finder, at: usize) -> Option<Match> {
     };
     let sum = f.operands(at)[0];
     let at_sum = f.producer(sum)?;
-    let is_sum = matches!(f.op(at_sum), Op::Binary(op) if op.op == BinaryOp::Add);
-    let &[a, b] = f.operands(at_sum) else {
-        return None;
-    };
-    if !is_sum || f.ty(a) != f.ty(b) {
-        return None;
-    }
+    let [a, b] = f.terms(at_sum)?;
+    (f.ty(a) == f.ty(b)).then_some(())?;
     let op = AddRmsNorm { norm: norm.clone() };
     let weight = f.operands(at)[1..].iter().copied();
     Some(Match {

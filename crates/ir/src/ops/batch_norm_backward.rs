@@ -240,12 +240,9 @@ fn with_sum(f: &Finder, found: &Match) -> Option<Match> {
     };
     let ct = found.inputs[1];
     let by = f.producer(ct)?;
-    let is_sum = matches!(f.op(by), Op::Binary(op) if op.op == BinaryOp::Add);
-    let &[a, b] = f.operands(by) else {
-        return None;
-    };
+    let [a, b] = f.terms(by)?;
     let same = [a, b].iter().all(|&v| f.ty(v) == f.ty(ct));
-    (is_sum && same && f.only_reader(ct).is_some()).then_some(())?;
+    (same && f.only_reader(ct).is_some()).then_some(())?;
     let mut found = found.clone();
     found.op = BatchNormBackward {
         sums: true,

@@ -213,15 +213,8 @@ pub(crate) fn batch_norm_train(f: &Finder, at: usize) -> Vec<Match> {
 }
 
 fn with_sum(f: &Finder, op: &BatchNormTrain, found: &Match) -> Option<Match> {
-    let y = found.results[0];
-    let reader = f.only_reader(y)?;
-    let is_sum = matches!(f.op(reader), Op::Binary(op) if op.op == BinaryOp::Add);
-    let &[a, b] = f.operands(reader) else {
-        return None;
-    };
-    let other = if a == y { b } else { a };
-    let fits = is_sum && !op.adds && !op.relu && a != b && f.ty(other) == f.ty(y);
-    fits.then_some(())?;
+    let (reader, other) = f.sum_with(found.results[0])?;
+    (!op.adds && !op.relu).then_some(())?;
     let mut found = found.clone();
     found.op = BatchNormTrain {
         adds: true,

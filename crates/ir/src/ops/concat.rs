@@ -61,18 +61,14 @@ pub(crate) fn sum_of_parts(f: &Finder, at: usize) -> Vec<Match> {
 }
 
 fn find(f: &Finder, at: usize) -> Option<Match> {
-    let is_sum = |node: usize| matches!(f.op(node), Op::Binary(op) if op.op == BinaryOp::Add);
-    if !is_sum(at) {
-        return None;
-    }
     let (mut dim, mut parts) = (None, Vec::new());
-    let (mut nodes, mut left) = (vec![at], f.operands(at).to_vec());
+    let (mut nodes, mut left) = (vec![at], f.terms(at)?.to_vec());
     while let Some(value) = left.pop() {
         let by = f.producer(value)?;
         f.only_reader(value)?;
         nodes.push(by);
-        if is_sum(by) {
-            left.extend_from_slice(f.operands(by));
+        if let Some(terms) = f.terms(by) {
+            left.extend(terms);
             continue;
         }
         let Op::Pad(pad) = f.op(by) else { return None };

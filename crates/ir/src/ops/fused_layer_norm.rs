@@ -99,11 +99,8 @@ pub(crate) fn fused_layer_norm(f: &Finder, at: usize) -> Vec<Match> {
     let x = f.operands(at)[0];
     let sum = || {
         let by = f.producer(x)?;
-        let is_sum = matches!(f.op(by), Op::Binary(op) if op.op == BinaryOp::Add);
-        let &[a, b] = f.operands(by) else {
-            return None;
-        };
-        let fits = is_sum && a != b && f.ty(a) == f.ty(x) && f.ty(b) == f.ty(x);
+        let [a, b] = f.terms(by)?;
+        let fits = a != b && f.ty(a) == f.ty(x) && f.ty(b) == f.ty(x);
         fits.then_some((by, [a, b]))
     };
     let cast = || {

@@ -280,15 +280,8 @@ fn matches(f: &Finder, before: &Before, products: &[usize]) -> Vec<Match> {
 
 /// The sum that alone reads a product, with its other term.
 fn sum(f: &Finder, product: usize) -> Option<(Epilogue, SmallVec<[usize; 2]>, Option<ValueId>)> {
-    let y = f.result(product);
-    let at = f.only_reader(y)?;
-    let is_sum = matches!(f.op(at), Op::Binary(op) if op.op == BinaryOp::Add);
-    let other = match *f.operands(at) {
-        [a, b] if is_sum && a == y && b != y => b,
-        [a, b] if is_sum && b == y && a != y => a,
-        _ => return None,
-    };
-    (f.ty(other) == f.ty(y)).then(|| (Epilogue::Add, smallvec![at], Some(other)))
+    let (at, other) = f.sum_with(f.result(product))?;
+    Some((Epilogue::Add, smallvec![at], Some(other)))
 }
 
 /// The gate that alone reads two products: an activation of the first times the second.

@@ -193,15 +193,8 @@ pub(crate) fn norm_backward(f: &Finder, at: usize) -> Vec<Match> {
 
 /// The same with the sum that the gradient of `x` is an operand of.
 fn with_sum(f: &Finder, op: &NormBackward, found: &Match) -> Option<Match> {
-    let dx = found.results[0];
-    let reader = f.only_reader(dx)?;
-    let is_sum = matches!(f.op(reader), Op::Binary(op) if op.op == BinaryOp::Add);
-    let &[a, b] = f.operands(reader) else {
-        return None;
-    };
-    let other = if a == dx { b } else { a };
-    let fits = is_sum && !op.adds && op.also.is_none() && a != b && f.ty(other) == f.ty(dx);
-    fits.then_some(())?;
+    let (reader, other) = f.sum_with(found.results[0])?;
+    (!op.adds && op.also.is_none()).then_some(())?;
     let mut found = found.clone();
     found.op = NormBackward {
         adds: true,

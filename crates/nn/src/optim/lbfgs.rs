@@ -7,7 +7,7 @@ use rustorch_ir::DType;
 use rustorch_macros::track_calls;
 use rustorch_tensor::{RusTorchResult, Tensor, eval_all, no_grad};
 
-use super::optimizer::number;
+use super::optimizer::{VERSION, number, other_version};
 use super::options::{at_least_zero, options};
 use super::{IntoParameters, LearningRates, Options};
 use crate::call;
@@ -34,9 +34,6 @@ options! {
         maximize: bool = false,
     }
 }
-
-/// The version of what [`LBFGS::state_dict`] gives.
-const VERSION: f64 = 1.0;
 
 /// A change of the parameters, and of the gradient by it.
 struct Change {
@@ -264,9 +261,7 @@ impl LBFGS {
         let version = take("version".to_owned(), &mut problems);
         let version = version.map(|version| number(&version, "version"));
         if let Some(version) = version.transpose()?.filter(|version| *version != VERSION) {
-            problems.push(format!(
-                "version {version}, where this is for version {VERSION} (a newer rustorch reads it)"
-            ));
+            problems.push(other_version(version));
         }
         let (mut options, mut names) = (self.options, Vec::new());
         options.each(&mut |name, _| names.push(name));

@@ -186,8 +186,13 @@ pub struct Optimizer<R: Rule> {
     groups: Vec<ParamGroup<R>>,
 }
 
-/// The version of what [`Optimizer::state_dict`] gives.
-const VERSION: f64 = 1.0;
+/// The version of what optimisers' `state_dict` gives.
+pub(super) const VERSION: f64 = 1.0;
+
+/// What is wrong with a state of another version.
+pub(super) fn other_version(version: f64) -> String {
+    format!("version {version}, where this is for version {VERSION} (a newer rustorch reads it)")
+}
 
 #[track_calls(Optimizer)]
 impl<R: Rule> Optimizer<R> {
@@ -405,9 +410,7 @@ impl<R: Rule> Optimizer<R> {
             .map(|version| number(version, "version"));
         match version.transpose()? {
             Some(VERSION) => {}
-            Some(version) => loaded.problems.push(format!(
-                "version {version}, where this is for version {VERSION} (a newer rustorch reads it)"
-            )),
+            Some(version) => loaded.problems.push(other_version(version)),
             None => loaded
                 .problems
                 .push("no version (is it the state of an optimiser?)".to_owned()),
