@@ -8,8 +8,8 @@ use rustorch_ir::{DType, Graph, OpError, Results, ValueId};
 use rustorch_runtime::{Routing, Runtime};
 use rustorch_tensor::autograd::{grad, grad_with, hessian, jacobian, jvp, vjp};
 use rustorch_tensor::{
-    GradOptions, RusTorchError, RusTorchResult, Tensor, Trace, assert_close, checkpoint,
-    checkpoint_budget, eval_all, host, no_grad, tensor, with_runtime,
+    GradOptions, RusTorchResult, Tensor, Trace, assert_close, eval_all, host, no_grad, tensor,
+    with_runtime,
 };
 
 use crate::{Outcome, error};
@@ -288,116 +288,6 @@ fn long_histories_go_back_in_a_loop() -> Outcome {
     y.backward()?;
     let gradient = x.grad().expect("one").item()?;
     assert!((gradient / 1.0001f64.powi(20_000) - 1.0).abs() < 1e-9);
-    Ok(())
-}
-
-#[test]
-fn a_checkpoint_gives_the_gradients_that_it_has_without() -> Outcome {
-    let x = Tensor::randn_seeded([4, 3], DType::F64, 1)?;
-    let w = leaf(Tensor::randn_seeded([3, 3], DType::F64, 2)?)?;
-    let block = |w: &Tensor| {
-        let w = w.clone();
-        move |x: &[&Tensor]| {
-            let noise = Tensor::rand([4, 3], DType::F64)?;
-            x[0].matmul(&w)?.tanh()?.mul(&noise)
-        }
-    };
-    let run = |uses_checkpoints: bool| -> RusTorchResult<_> {
-        rustorch_tensor::manual_seed(7);
-        let x = leaf(x.clone())?;
-        w.zero_grad();
-        let mut y = x.clone();
-        for _ in 0..3 {
-            y = match uses_checkpoints {
-                true => checkpoint(block(&w), &[&y])?,
-                false => block(&w)(&[&y])?,
-            };
-        }
-        let drawn = rustorch_tensor::default_generator().state();
-        y.square()?.sum_all()?.backward()?;
-        assert_eq!(rustorch_tensor::default_generator().state(), drawn);
-        Ok([x.grad().expect("one"), w.grad().expect("one"), y.detach()])
-    };
-    let (plain, less) = (run(false)?, run(true)?);
-    for (a, b) in plain.iter().zip(&less) {
-        assert_close!(a, b);
-    }
-    Ok(())
-}
-
-#[test]
-fn a_budget_says_how_many_functions_are_computed_again() -> Outcome {
-    const LAYERS: usize = 4;
-    // Of each a product, its hyperbolic tangent, the noise and the result.
-    const BYTES: usize = 4 * 4 * 3 * size_of::<f64>();
-    let start = Tensor::randn_seeded([4, 3], DType::F64, 1)?;
-    let w = leaf(Tensor::randn_seeded([3, 3], DType::F64, 2)?)?;
-    let run = |budget: Option<usize>| -> RusTorchResult<_> {
-        rustorch_tensor::manual_seed(7);
-        w.zero_grad();
-        let x = leaf(start.clone())?;
-        let calls = Arc::new(Mutex::new(Vec::new()));
-        let layer = |i: usize| {
-            let (w, calls) = (w.clone(), calls.clone());
-            move |x: &Tensor| {
-                calls.lock().expect("no panic").push(i);
-                let noise = Tensor::rand([4, 3], DType::F64)?;
-                x.matmul(&w)?.tanh()?.mul(&noise)
-            }
-        };
-        let layers = (0..LAYERS).map(layer);
-        let y = match budget {
-            Some(budget) => checkpoint_budget(layers, &x, budget)?,
-            None => layers
-                .into_iter()
-                .try_fold(x.clone(), |x, layer| layer(&x))?,
-        };
-        let drawn = rustorch_tensor::default_generator().state();
-        y.square()?.sum_all()?.backward()?;
-        assert_eq!(rustorch_tensor::default_generator().state(), drawn);
-        let calls = calls.lock().expect("no panic").clone();
-        let tensors = [x.grad().expect("one"), w.grad().expect("one"), y.detach()];
-        Ok((tensors, calls))
-    };
-    let (plain, _) = run(None)?;
-    for kept in 0..=LAYERS {
-        // One byte less keeps one function less.
-        for (budget, kept) in [
-            (kept * BYTES, kept),
-            (kept * BYTES + BYTES - 1, kept.min(LAYERS)),
-        ] {
-            let (less, calls) = run(Some(budget))?;
-            for (a, b) in plain.iter().zip(&less) {
-                assert_close!(a, b);
-            }
-            let again = (0..LAYERS - kept).rev();
-            let expected: Vec<usize> = (0..LAYERS).chain(again).collect();
-            assert_eq!(calls, expected, "{budget} bytes");
-        }
-    }
-    // Without gradients nothing is kept or called again.
-    let (result, calls) = no_grad(|| {
-        let calls = Arc::new(Mutex::new(0));
-        let counted = calls.clone();
-        let f = move |x: &Tensor| {
-            *counted.lock().expect("no panic") += 1;
-            x.mul(&w)
-        };
-        let result = checkpoint_budget([f], &Tensor::ones([3, 3], DType::F64)?, 0)?;
-        let calls = *calls.lock().expect("no panic");
-        Ok::<_, RusTorchError>((result, calls))
-    })?;
-    assert!(!result.requires_grad() && calls == 1);
-    // A function that fails the second time says so in the backward pass.
-    let x = leaf(start)?;
-    let calls = Mutex::new(0);
-    let f = move |x: &Tensor| {
-        let mut calls = calls.lock().expect("no panic");
-        *calls += 1;
-        x.exp()?.reshape(if *calls == 1 { [3, 4] } else { [5, 5] })
-    };
-    let y = checkpoint_budget([f], &x, 0)?.sum_all()?;
-    assert!(error(y.backward()).contains("reshape"));
     Ok(())
 }
 
