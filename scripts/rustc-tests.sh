@@ -3,20 +3,13 @@
 # run here, without optimising them, or little: that is a third of the time that all takes. What they test is another
 # crate, and optimised. `.ci/run` sets it for the README's command.
 set -euo pipefail
+source "${BASH_SOURCE%/*}/lib-rustc.sh"
 
 # Tests that compute much themselves.
 computing=" rustorch_cpu rustorch_fft rustorch_linalg rustorch_quant rustorch_reference "
 # Tests that count instructions.
 counting=" instructions "
 
-crate=
-tests=
-for ((i = 1; i <= $#; i++)); do
-    case ${!i} in
-        --crate-name) next=$((i + 1)) crate=${!next} ;;
-        --test) tests=1 ;;
-    esac
-done
 level=
 if [[ $crate == replay ]]; then
     level=0
