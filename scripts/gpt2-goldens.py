@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's training of a GPT-2 with random weights, in files that `cargo test -p rustorch-nn --test gpt2` compares with.
+"""PyTorch's training of a GPT-2 with random weights, in files that `cargo test -p rustorch-bench --test gpt2` compares with.
 
 scripts/gpt2-goldens.py --out DIR [--size tiny|124m] [--steps N] [--batch N] [--length N] [--lr F] [--seed N]
 (pip install torch numpy safetensors)

@@ -29,4 +29,4 @@ mod training;
 pub use case::Case;
 pub use cases::*;
 pub use measure::{Bench, Measured, Prepared};
-pub use training::{Launch, RECIPES, Recipe, Trained};
+pub use training::{Gpt2, Launch, RECIPES, Recipe, Trained};

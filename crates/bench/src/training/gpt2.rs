@@ -6,13 +6,12 @@ use rustorch::nn::{
 use rustorch_ir::DType;
 use rustorch_tensor::{AttentionOptions, RusTorchResult, Tensor};
 
-/// Numbers of a head.
-const HEAD: usize = 64;
-
 #[derive(Module)]
 struct Attention {
     c_attn: Linear,
     c_proj: Linear,
+    #[module(skip)]
+    heads: usize,
 }
 
 impl Forward for Attention {
@@ -20,7 +19,7 @@ impl Forward for Attention {
         let [batch, length, width] = [x.size(0)?, x.size(1)?, x.size(2)?];
         let parts = self.c_attn.forward(x)?.chunk(3, 2)?;
         let heads = |part: &Tensor| {
-            let heads = part.reshape([batch, length, width / HEAD, HEAD])?;
+            let heads = part.reshape([batch, length, self.heads, width / self.heads])?;
             heads.transpose(1, 2)
         };
         let options = AttentionOptions {
@@ -61,8 +60,9 @@ impl Forward for Block {
     }
 }
 
+/// GPT-2 under the names of Hugging Face's, but that weights of linear layers are `[out, in]`, and without dropout.
 #[derive(Module)]
-pub(super) struct Gpt2 {
+pub struct Gpt2 {
     wte: Embedding,
     wpe: Embedding,
     h: ModuleList<Block>,
@@ -70,10 +70,15 @@ pub(super) struct Gpt2 {
 }
 
 impl Gpt2 {
-    /// Without dropout; weights of matrices are normal numbers with a deviation of 0.02.
-    pub(super) fn new(
+    /// Weights of matrices are normal numbers with a deviation of 0.02.
+    ///
+    /// # Errors
+    ///
+    /// Sizes of zero.
+    pub fn new(
         layers: usize,
         width: usize,
+        heads: usize,
         vocabulary: usize,
         length: usize,
     ) -> RusTorchResult<Self> {
@@ -83,6 +88,7 @@ impl Gpt2 {
                 attn: Attention {
                     c_attn: Linear::new(width, 3 * width)?,
                     c_proj: Linear::new(width, width)?,
+                    heads,
                 },
                 ln_2: LayerNorm::new(width)?,
                 mlp: Mlp {
@@ -103,8 +109,12 @@ impl Gpt2 {
         Ok(model)
     }
 
-    /// The loss of tokens `[batch, length + 1]`, each of which follows from those before.
-    pub(super) fn loss(&self, tokens: &Tensor) -> RusTorchResult<Tensor> {
+    /// The loss of tokens `[batch, length + 1]`, each of which follows from those before: a tensor of rank 0.
+    ///
+    /// # Errors
+    ///
+    /// Tokens of another rank or dtype, or more than the model's length.
+    pub fn loss(&self, tokens: &Tensor) -> RusTorchResult<Tensor> {
         let length = tokens.size(1)? - 1;
         let places = Tensor::arange(0, length as i64, 1, DType::I64)?;
         let given = self.wte.forward(&tokens.narrow(1, 0, length)?)?;

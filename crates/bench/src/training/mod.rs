@@ -14,7 +14,7 @@ use rustorch_tensor::amp::autocast;
 use rustorch_tensor::{RusTorchResult, Tensor, manual_seed, runtime};
 use serde::Serialize;
 
-use gpt2::Gpt2;
+pub use gpt2::Gpt2;
 pub use launches::Launch;
 use launches::Launches;
 use resnet::ResNet;
@@ -25,6 +25,9 @@ const WARM_UP: usize = 5;
 const TOLD: usize = 3;
 /// Steps whose launches are looked at: as many as a device that makes them at once makes launch by launch first.
 const WATCHED: usize = 2;
+
+/// Numbers of a head of attention.
+const HEAD: usize = 64;
 
 /// What is trained, on random samples.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +165,7 @@ impl Recipe {
             } => {
                 let tokens =
                     Tensor::randint(0, vocabulary as i64, [batch, length + 1], DType::I64)?;
-                let model = Gpt2::new(layers, width, vocabulary, length)?;
+                let model = Gpt2::new(layers, width, width / HEAD, vocabulary, length)?;
                 let loss = |model: &Gpt2, batch: &[Tensor]| model.loss(&batch[0]);
                 self.train(model, loss, &[tokens], steps, watches)
             }
