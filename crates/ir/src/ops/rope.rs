@@ -1,6 +1,7 @@
 use smallvec::smallvec;
 
 use super::*;
+use crate::autodiff::{Cotangents, Differentiated};
 use crate::case::{ARRANGEMENTS, Case, Fill, Operand};
 use crate::ops::{BinaryOp, Concat};
 use crate::{Graph, Named, OpDef, OpType, Param, ResultTypes, Results, ValueId};
@@ -274,6 +275,17 @@ impl OpDef for Rope {
         let y = g.push(Concat { dim: rank - 1 }, &[turned, rest])?;
         Ok(smallvec![g.cast(y, out.dtype)?])
     }
+
+    fn vjp(&self, g: &mut Graph, node: &Differentiated) -> Result<Cotangents, OpError> {
+        if node.needed.get(2) == Some(&true) {
+            return node.through_parts(g, |g, inputs| self.decompose(g, inputs));
+        }
+        // The transpose of a rotation turns back.
+        let ct = node.cotangent(g, 0)?;
+        let back = g.unary(UnaryOp::Neg, node.inputs[1])?;
+        let operands = [&[ct, back], &node.inputs[2..]].concat();
+        node.each(g, |g, _| g.push(self.clone(), &operands))
+    }
 }
 
 impl Named for Rope {
@@ -303,7 +315,7 @@ impl Named for Rope {
                                 scaling,
                             };
                             let x = Operand::new([2, 5, 16], dtype).arrange(arrange);
-                            let at = Operand::new([5], DType::I32).fill(Fill::Ints(0, 5000));
+                            let at = Operand::new([5], DType::I32).fill(Fill::Ints(-5000, 5000));
                             let factors = Operand::new([dims / 2], DType::F32);
                             let factors = factors.fill(Fill::Uniform(1.0, 8.0));
                             cases.push(Case::new(op.clone(), [x.clone(), at.clone()]));
@@ -320,6 +332,7 @@ impl Named for Rope {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Op, autodiff};
 
     #[test]
     fn llama3_keeps_short_waves_and_stretches_long_ones() {
@@ -343,5 +356,23 @@ mod tests {
             TensorType::new([2], DType::I32),
         );
         assert!(op.infer(&[&x, &p]).is_err());
+    }
+    #[test]
+    fn the_gradient_is_one_rotation() {
+        let op = Rope {
+            dims: 4,
+            layout: RopeLayout::Halves,
+            base: 1e4.into(),
+            scaling: RopeScaling::NONE,
+        };
+        let mut g = Graph::new();
+        let types = [DType::F32, DType::F32].map(|dtype| TensorType::new([2, 4], dtype));
+        let [x, ct] = types.map(|ty| g.input(ty).unwrap());
+        let positions = g.input(TensorType::new([2], DType::I32)).unwrap();
+        let y = g.push(op.clone(), &[x, positions]).unwrap();
+        let gradients = autodiff::backward(&mut g, 0..1, &[(y, ct)], &[x]).unwrap();
+        let node = g.node(gradients[0].unwrap()).unwrap();
+        assert_eq!(node.op, Op::from(op));
+        assert_eq!(node.inputs[0], ct);
     }
 }
