@@ -10,7 +10,7 @@
 //! | `call.rs` | the method and the line by which the user called the library |
 //! | `history.rs`, `autograd/` | operations still to be computed; gradients |
 //! | `checkpoint.rs`, `recompute.rs` | gradients for less memory: functions called again, values of a trace computed again |
-//! | `precision.rs`, `amp.rs` | automatic mixed precision |
+//! | `precision.rs`, `amp.rs`, `repeats.rs` | automatic mixed precision, whose conversions a trace makes once |
 //! | `recipe.rs`, `recovery.rs` | how values were computed, for when their device is lost |
 //! | `leaves.rs`, `capture.rs`, `eval.rs`, `trace.rs` | from tensors to graphs, computing, replaying |
 //! | `recording.rs`, `replay.rs` | what is another one in each run: numbers, random keys |
@@ -95,6 +95,7 @@ mod recompute;
 mod recording;
 mod recovery;
 mod reduce;
+mod repeats;
 pub mod replay;
 mod rows;
 mod scatter_reduce;

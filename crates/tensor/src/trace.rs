@@ -12,6 +12,7 @@ use crate::devices::current;
 use crate::error::{RusTorchResult, require};
 use crate::history::History;
 use crate::recompute::{Recomputation, peak};
+use crate::repeats::without_repeats;
 use crate::value::Value;
 
 /// A recorded computation: inputs that differ from run to run, tensors in memory that stay
@@ -61,9 +62,9 @@ impl Trace {
         let leaves = Leaves::of_trace(&history, placeholders)?;
         let capture = Capture::trace(&history, &leaves, &values)?;
         let (runtime, routing) = current();
-        let graph = capture.outline.graph()?;
-        let nodes = 0..graph.nodes().len();
-        let calls = nodes.map(|node| leaves.recorded(&history, node)).collect();
+        let (graph, origins) = without_repeats(capture.outline.graph()?)?;
+        let calls = origins.into_iter();
+        let calls = calls.map(|node| leaves.recorded(&history, node)).collect();
         let executable = runtime.prepare(graph, routing);
         let mut states: Vec<usize> = capture.written.iter().map(|(input, _)| *input).collect();
         sort_by_key(&mut states, |state| *state);

@@ -1,0 +1,124 @@
+//! Conversions that a recorded computation makes twice, as autocast does for each product that reads a tensor.
+
+use std::collections::HashMap;
+
+use rustorch_ir::{Graph, Op, OpError, ValueId};
+use smallvec::SmallVec;
+
+/// The graph with conversions to a smaller dtype made once, where what the first one gave is still needed when the same
+/// follows: so nothing takes more memory, and what is computed again to save some still is. Conversions to a larger dtype
+/// stay, for kernels make them as they read. With it, for its nodes, those of the given graph that they are.
+///
+/// # Errors
+/// Those of [`Graph::push`].
+pub(crate) fn without_repeats(graph: Graph) -> Result<(Graph, Vec<usize>), OpError> {
+    let same = repeats(&graph);
+    let count = graph.nodes().len();
+    if same.is_empty() {
+        return Ok((graph, (0..count).collect()));
+    }
+    let (mut out, mut origins) = (Graph::new(), Vec::with_capacity(count));
+    let mut values = Vec::with_capacity(graph.len());
+    for ty in graph.inputs() {
+        values.push(out.input(ty.clone())?);
+    }
+    for (at, node) in graph.nodes().iter().enumerate() {
+        if let Some(first) = same.get(&node.result(0)) {
+            values.push(values[first.index()]);
+            continue;
+        }
+        let operands: SmallVec<[ValueId; 4]> =
+            node.inputs.iter().map(|v| values[v.index()]).collect();
+        let first = out.push_node(node, &operands)?;
+        origins.push(at);
+        values.extend(out.results(first));
+    }
+    for &value in graph.outputs() {
+        out.output(values[value.index()]);
+    }
+    Ok((out, origins))
+}
+
+/// The conversions that are not made again, with what they are.
+fn repeats(graph: &Graph) -> HashMap<ValueId, ValueId> {
+    // Of each value the last node that reads it or a view of it.
+    let mut last = vec![0; graph.len()];
+    for (at, node) in graph.nodes().iter().enumerate() {
+        for &value in &node.inputs {
+            last[graph.base(value).index()] = at;
+        }
+    }
+    let mut is_output = vec![false; graph.len()];
+    for &value in graph.outputs() {
+        is_output[graph.base(value).index()] = true;
+    }
+    let (mut firsts, mut same) = (HashMap::new(), HashMap::new());
+    for (at, node) in graph.nodes().iter().enumerate() {
+        let Op::Cast(cast) = &node.op else {
+            continue;
+        };
+        let value = node.result(0);
+        let is_smaller = graph.ty(value).bytes() < graph.ty(node.inputs[0]).bytes();
+        if !is_smaller || is_output[value.index()] {
+            continue;
+        }
+        let first = firsts
+            .entry((node.inputs[0], cast.dtype, node.pin))
+            .or_insert(value);
+        if *first == value || last[first.index()] < at {
+            *first = value;
+            continue;
+        }
+        last[first.index()] = last[first.index()].max(last[value.index()]);
+        same.insert(value, *first);
+    }
+    same
+}
+
+#[cfg(test)]
+mod tests {
+    use rustorch_ir::{DType, TensorType};
+
+    use super::*;
+
+    const HALF: DType = DType::BF16;
+
+    fn casts(graph: &Graph) -> usize {
+        let nodes = graph.nodes().iter();
+        nodes.filter(|node| matches!(node.op, Op::Cast(_))).count()
+    }
+
+    #[test]
+    fn a_conversion_is_made_once_while_it_is_needed() -> Result<(), OpError> {
+        let mut graph = Graph::new();
+        let x = graph.input(TensorType::new([4], DType::F32))?;
+        let [a, b] = [graph.cast(x, HALF)?, graph.cast(x, HALF)?];
+        let sum = graph.add(a, b)?;
+        let product = graph.mul(a, sum)?;
+        // Behind the last that reads the others.
+        let later = graph.cast(x, HALF)?;
+        let y = graph.add(product, later)?;
+        let wide = [graph.cast(y, DType::F32)?, graph.cast(y, DType::F32)?];
+        let y = graph.mul(wide[0], wide[1])?;
+        graph.output(y);
+        let (less, origins) = without_repeats(graph.clone())?;
+        assert_eq!([casts(&graph), casts(&less)], [5, 4]);
+        assert_eq!(origins, [0, 2, 3, 4, 5, 6, 7, 8]);
+        let sum = &less.nodes()[1];
+        assert_eq!(sum.inputs[0], sum.inputs[1]);
+        Ok(())
+    }
+
+    #[test]
+    fn outputs_are_conversions_of_their_own() -> Result<(), OpError> {
+        let mut graph = Graph::new();
+        let x = graph.input(TensorType::new([4], DType::F32))?;
+        let [a, b] = [graph.cast(x, HALF)?, graph.cast(x, HALF)?];
+        let sum = graph.add(a, b)?;
+        for value in [a, b, sum] {
+            graph.output(value);
+        }
+        assert_eq!(casts(&without_repeats(graph)?.0), 2);
+        Ok(())
+    }
+}
