@@ -3,7 +3,8 @@
 // through them all. `y` begins as a copy of `x`.
 //
 // X, INDEX: dtypes. COMBINE(a, b): what becomes of `a` where `b` is put. IS_ACROSS: are neighbours in memory of different
-// lines? Neighbouring work-items are, too, then.
+// lines? Neighbouring work-items are, too, then. AHEAD: elements that are loaded at once, so that those of a place with many
+// do not each wait for the one before.
 
 KERNEL_BEGIN
     const uint item = GROUP_ID(0) * GROUP + LANE;
@@ -29,10 +30,26 @@ KERNEL_BEGIN
         } else if (i == 0 || PICK(i - 1) != pick) {
             const uint place = to + (uint)pick * p.y_step;
             COMPUTE(X) value = LOAD(X, y, place);
-            for (; i < p.picks && PICK(i) == pick; i++) {
-                const COMPUTE(X) other = LOAD(X, source, source_at + SORTED(i) * p.source_step);
-                value = COMBINE(value, other);
-            }
+            bool is_own[AHEAD];
+            do {
+                uint from[AHEAD];
+                COMPUTE(X) others[AHEAD];
+                UNROLL
+                for (uint k = 0; k < AHEAD; k++) from[k] = SORTED(min(i + k, p.picks - 1));
+                UNROLL
+                for (uint k = 0; k < AHEAD; k++) {
+                    is_own[k] = i + k < p.picks && LOAD(INDEX, index, at + from[k] * p.index_step) == pick;
+                }
+                UNROLL
+                for (uint k = 0; k < AHEAD; k++) {
+                    if (is_own[k]) others[k] = LOAD(X, source, source_at + from[k] * p.source_step);
+                }
+                UNROLL
+                for (uint k = 0; k < AHEAD; k++) {
+                    if (is_own[k]) value = COMBINE(value, others[k]);
+                }
+                i += AHEAD;
+            } while (is_own[AHEAD - 1]);
             STORE(X, y, place, value);
         }
     }

@@ -32,6 +32,9 @@ const READ_AT_ONCE: usize = 8;
 /// Elements of a group's part of a line, for each of the index: sorting costs less.
 const SEGMENT: usize = 4;
 
+/// Elements of one place that a work-item loads at once.
+const AHEAD: usize = 16;
+
 /// Work-items of a group that chains elements, and bytes of its local memory, at most.
 const CHAIN_GROUP: usize = 256;
 const CHAIN_BYTES: usize = 32 << 10;
@@ -217,6 +220,12 @@ fn by_lines(step: &Step, op: &Scatter, order: Option<(Memory, Layout)>, emitter:
             let (lines, along) = split(&view, op.dim);
             kernel.word("order_step", along.strides[0]);
             kernel.define("IS_ACROSS", u8::from(is_across(&y_lines, &y_along)));
+            let ahead = if emitter.limits.is_processor {
+                1
+            } else {
+                AHEAD
+            };
+            kernel.define("AHEAD", ahead);
             order_lines = lines;
             views.push(("order", &order_lines));
             kernel
