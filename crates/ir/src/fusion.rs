@@ -571,27 +571,30 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_norm_has_the_residual_before_it_and_the_conversion_behind() {
-        let mut g = Graph::new();
-        let x = input(&mut g, &[4, 8]);
-        let half = g.input(TensorType::new([4, 8], DType::BF16)).unwrap();
-        let added = g.cast(half, DType::F32).unwrap();
-        let sum = g.add(x, added).unwrap();
+    fn a_norm_has_the_residual_before_it_and_the_conversion_behind() {
         let layer_norm = LayerNorm {
             dims: 1,
             eps: Param(1e-5),
         };
-        let normed = g.push(layer_norm, &[sum]).unwrap();
-        let normed = g.cast(normed, DType::BF16).unwrap();
-        // The sum is needed once more, behind the norm.
-        let next = g.unary(UnaryOp::Exp, sum).unwrap();
-        g.output(normed);
-        g.output(next);
-        let fused = all(&g).unwrap();
-        assert_eq!(names(&fused), ["fused_layer_norm", "unary"]);
-        let node = &fused.graph.nodes()[0];
-        let types: Vec<DType> = node.results().map(|v| fused.graph.ty(v).dtype).collect();
-        assert_eq!(types, [DType::F32, DType::BF16]);
+        let rms_norm = RmsNorm { eps: Param(1e-5) };
+        for norm in [Op::from(layer_norm), rms_norm.into()] {
+            let mut g = Graph::new();
+            let x = input(&mut g, &[4, 8]);
+            let half = g.input(TensorType::new([4, 8], DType::BF16)).unwrap();
+            let added = g.cast(half, DType::F32).unwrap();
+            let sum = g.add(x, added).unwrap();
+            let normed = g.push(norm, &[sum]).unwrap();
+            let normed = g.cast(normed, DType::BF16).unwrap();
+            // The sum is needed once more, behind the norm.
+            let next = g.unary(UnaryOp::Exp, sum).unwrap();
+            g.output(normed);
+            g.output(next);
+            let fused = all(&g).unwrap();
+            assert_eq!(names(&fused), ["fused_norm", "unary"]);
+            let node = &fused.graph.nodes()[0];
+            let types: Vec<DType> = node.results().map(|v| fused.graph.ty(v).dtype).collect();
+            assert_eq!(types, [DType::F32, DType::BF16]);
+        }
     }
 
     #[test]
@@ -748,7 +751,7 @@ mod tests {
             OpKind::AddRmsNorm,
             OpKind::Foreach,
             OpKind::ForeachReduce,
-            OpKind::FusedLayerNorm,
+            OpKind::FusedNorm,
         ];
         for case in kinds.into_iter().flat_map(OpKind::cases) {
             let mut g = Graph::new();

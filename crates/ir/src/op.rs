@@ -310,7 +310,7 @@ ops! {
     // What rules of fusion put in place of others
     fused_linear::FusedLinear, cached_attention::CachedAttention, add_rms_norm::AddRmsNorm,
     foreach::Foreach, foreach_reduce::ForeachReduce,
-    fused_layer_norm::FusedLayerNorm,
+    fused_norm::FusedNorm,
     // What others define
     custom::Custom, host::Host,
 }

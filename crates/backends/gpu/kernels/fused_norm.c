@@ -1,8 +1,10 @@
-// Rows without gaps, with what is added to them, as `y`, and with mean 0 and variance 1, as `normed`: a team for each.
+// Rows without gaps, with what is added to them, as `y`, and with mean 0 and variance 1, or divided by the root of their mean
+// square, as `normed`: a team for each.
 //
 // X, O, N: dtypes of the rows, of what is added and of the norm; X_WORDS, O_WORDS, N_WORDS: of their vectors. ACCUMULATOR:
-// type that is computed in. EPS: added to the variance. ROUNDED: a number as it is when it was stored as X. HAS_OTHER: is
-// there something that is added? HAS_WEIGHT, HAS_BIAS: are there a weight `w` and a bias `b`?
+// type that is computed in. IS_CENTRED: is the mean subtracted? EPS: added to the variance, or to the mean square. ROUNDED: a
+// number as it is when it was stored as X. HAS_OTHER: is there something that is added? HAS_WEIGHT, HAS_BIAS: are there a
+// weight `w` and a bias `b`?
 
 KERNEL_BEGIN
     LOCAL_ARRAY(ACCUMULATOR, shared, GROUP);
@@ -20,15 +22,15 @@ KERNEL_BEGIN
         if (exists) { PUT_VECTOR(X, X_WORDS, y, start + FIRST(k), v + k) }
     }
 #endif
+#if IS_CENTRED
     ACCUMULATOR sum = 0;
     FOR_ROW(k, j) sum += v[k];
     TEAM_REDUCE(shared, sum, PLUS);
     const ACCUMULATOR mean = sum / p.len;
+    FOR_ROW(k, j) v[k] -= mean;
+#endif
     ACCUMULATOR squares = 0;
-    FOR_ROW(k, j) {
-        v[k] -= mean;
-        squares += v[k] * v[k];
-    }
+    FOR_ROW(k, j) squares += v[k] * v[k];
     TEAM_REDUCE(shared, squares, PLUS);
     const ACCUMULATOR scale = 1 / sqrt(squares / p.len + EPS);
     if (exists) {

@@ -3,16 +3,20 @@ use smallvec::{SmallVec, smallvec};
 use super::*;
 use crate::case::{ARRANGEMENTS, Case, Operand};
 use crate::fusion::{Finder, Match};
-use crate::{Graph, Named, Op, OpDef, OpKind, OpType, ResultTypes, Results, ValueId};
+use crate::{Graph, Named, Op, OpDef, OpKind, OpType, Param, ResultTypes, Results, ValueId};
 
-/// A [`LayerNorm`] with the residual before it and a conversion behind it.
+/// A [`LayerNorm`] or an [`RmsNorm`] with the residual before it and a conversion behind it.
 ///
 /// Operands: `x`, floating point; if it `adds`, what is added to it, of its shape and any floating-point dtype; optionally
 /// the norm's `weight`, then its `bias`. Results: the sum, of `x`'s type, if there is one; the norm of it, in `dtype`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct FusedLayerNorm {
-    /// The norm.
-    pub norm: LayerNorm,
+pub struct FusedNorm {
+    /// Number of dimensions, from the last, that are normalised together; of an RMS norm one.
+    pub dims: usize,
+    /// Added to the variance, or to the mean square.
+    pub eps: Param,
+    /// Is it a layer norm, which subtracts the mean?
+    pub is_centred: bool,
     /// Is something added before?
     pub adds: bool,
     /// Is that of another dtype than `x`?
@@ -21,14 +25,29 @@ pub struct FusedLayerNorm {
     pub dtype: Option<DType>,
 }
 
-impl FusedLayerNorm {
+impl FusedNorm {
+    /// The norm alone.
+    fn norm(&self) -> Op {
+        let (dims, eps) = (self.dims, self.eps);
+        match self.is_centred {
+            true => LayerNorm { dims, eps }.into(),
+            false => RmsNorm { eps }.into(),
+        }
+    }
+
+    /// The sizes that are normalised apart, and together.
+    pub fn lines(&self, x: &TensorType) -> [usize; 2] {
+        let (dims, eps) = (self.dims, self.eps);
+        LayerNorm { dims, eps }.lines(x)
+    }
+
     /// The number of operands before those of the norm.
     fn before(&self) -> usize {
         usize::from(self.adds)
     }
 }
 
-impl OpDef for FusedLayerNorm {
+impl OpDef for FusedNorm {
     fn op_type(&self) -> Option<OpType> {
         Some(OpType::Normalization)
     }
@@ -45,8 +64,15 @@ impl OpDef for FusedLayerNorm {
             let fits = other.shape == x.shape && self.converts == (other.dtype != x.dtype);
             require(Self::NAME, fits, expected, other)?;
         }
+        let is_one = self.is_centred || self.dims == 1;
+        require(
+            Self::NAME,
+            is_one,
+            "one dimension of an RMS norm",
+            self.dims,
+        )?;
         let of_norm = [&[x], &inputs[1 + self.before()..]].concat();
-        let normed = self.norm.infer(&of_norm).map_err(|e| OpError {
+        let normed = self.norm().infer(&of_norm).map_err(|e| OpError {
             op: Self::NAME,
             ..e
         })?;
@@ -67,7 +93,7 @@ impl OpDef for FusedLayerNorm {
         let parts = [
             self.converts.then_some(OpKind::Cast),
             self.adds.then_some(OpKind::Binary),
-            Some(OpKind::LayerNorm),
+            Some(self.norm().kind()),
             self.dtype.map(|_| OpKind::Cast),
         ];
         parts.into_iter().flatten().collect()
@@ -80,7 +106,7 @@ impl OpDef for FusedLayerNorm {
             x = g.add(x, other)?;
         }
         let of_norm = [&[x], &inputs[1 + self.before()..]].concat();
-        let mut normed = g.push(self.norm.clone(), &of_norm)?;
+        let mut normed = g.push(self.norm(), &of_norm)?;
         if let Some(dtype) = self.dtype {
             normed = g.cast(normed, dtype)?;
         }
@@ -91,10 +117,12 @@ impl OpDef for FusedLayerNorm {
     }
 }
 
-/// A layer norm, with the sum that it is of and the only conversion of it, if there are.
-pub(crate) fn fused_layer_norm(f: &Finder, at: usize) -> Vec<Match> {
-    let Op::LayerNorm(norm) = f.op(at) else {
-        return Vec::new();
+/// A norm, with the sum that it is of and the only conversion of it, if there are.
+pub(crate) fn fused_norm(f: &Finder, at: usize) -> Vec<Match> {
+    let (dims, eps, is_centred) = match f.op(at) {
+        Op::LayerNorm(norm) => (norm.dims, norm.eps, true),
+        Op::RmsNorm(norm) => (1, norm.eps, false),
+        _ => return Vec::new(),
     };
     let x = f.operands(at)[0];
     let sum = || {
@@ -144,8 +172,10 @@ pub(crate) fn fused_layer_norm(f: &Finder, at: usize) -> Vec<Match> {
         nodes.extend(cast);
         let last = cast.map_or(f.result(at), |cast| f.result(cast));
         results.push(last);
-        let op = FusedLayerNorm {
-            norm: norm.clone(),
+        let op = FusedNorm {
+            dims,
+            eps,
+            is_centred,
             adds: sum.is_some(),
             converts: inputs
                 .get(1)
@@ -160,12 +190,14 @@ pub(crate) fn fused_layer_norm(f: &Finder, at: usize) -> Vec<Match> {
         }
     };
     let with_sum = sum.map(|sum| found(Some(sum)));
+    // An RMS norm that nothing is converted for is an `AddRmsNorm`.
+    let with_sum = with_sum.filter(|found| is_centred || found.nodes.len() > 2);
     let alone = cast.map(|_| found(None));
     with_sum.into_iter().chain(alone).collect()
 }
 
-impl Named for FusedLayerNorm {
-    const NAME: &'static str = "fused_layer_norm";
+impl Named for FusedNorm {
+    const NAME: &'static str = "fused_norm";
 
     fn cases() -> Vec<Case> {
         let mut cases = Vec::new();
@@ -177,9 +209,10 @@ impl Named for FusedLayerNorm {
                 (false, dtype, DType::BF16),
             ] {
                 let mut push = |shape: &[usize], dims: usize, weights: usize, arrange| {
-                    let eps = 1e-5.into();
                     let op = Self {
-                        norm: LayerNorm { dims, eps },
+                        dims,
+                        eps: 1e-5.into(),
+                        is_centred: weights != 1 || dims > 1,
                         adds,
                         converts: adds && other != dtype,
                         dtype: (result != dtype).then_some(result),
@@ -192,10 +225,12 @@ impl Named for FusedLayerNorm {
                 };
                 for arrange in ARRANGEMENTS {
                     push(&[2, 3, 4, 37], 1, 2, arrange);
+                    push(&[2, 3, 4, 37], 1, 1, arrange);
                 }
                 let contiguous = ARRANGEMENTS[0];
                 push(&[3, 64], 1, 0, contiguous);
                 push(&[9, 768], 1, 2, contiguous);
+                push(&[9, 768], 1, 1, contiguous);
                 push(&[3, 4, 16], 2, 1, contiguous);
                 push(&[2, 9000], 1, 2, contiguous);
                 push(&[0, 8], 1, 2, contiguous);

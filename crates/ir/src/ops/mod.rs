@@ -37,8 +37,8 @@ pub(crate) mod flip;
 pub(crate) mod foreach;
 pub(crate) mod foreach_reduce;
 pub(crate) mod full;
-pub(crate) mod fused_layer_norm;
 pub(crate) mod fused_linear;
+pub(crate) mod fused_norm;
 pub(crate) mod gather;
 pub(crate) mod geqrf;
 pub(crate) mod group_norm;
@@ -117,8 +117,8 @@ pub use flip::Flip;
 pub use foreach::Foreach;
 pub use foreach_reduce::ForeachReduce;
 pub use full::Full;
-pub use fused_layer_norm::FusedLayerNorm;
 pub use fused_linear::{Epilogue, FusedLinear, Prologue};
+pub use fused_norm::FusedNorm;
 pub use gather::Gather;
 pub use geqrf::Geqrf;
 pub use group_norm::GroupNorm;
@@ -167,9 +167,9 @@ use crate::{DType, OpError, TensorType};
 pub const RULES: &[Rule] = &[
     cached_attention::cached_attention,
     fused_linear::fused_linear,
+    fused_norm::fused_norm,
     add_rms_norm::add_rms_norm,
     concat::sum_of_parts,
-    fused_layer_norm::fused_layer_norm,
     norm_backward::norm_backward,
     cross_entropy_backward::cross_entropy_backward,
     batch_norm_train::batch_norm_train,

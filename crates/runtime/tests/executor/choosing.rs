@@ -593,7 +593,7 @@ fn capabilities_are_asked_of_the_device() {
             OpKind::BatchNormTrain,
             OpKind::BatchNormBackward,
             OpKind::CachedAttention,
-            OpKind::FusedLayerNorm,
+            OpKind::FusedNorm,
             OpKind::Custom,
         ]
     );

@@ -1,4 +1,4 @@
-//! Layer norms with the residual before them and a conversion behind.
+//! Norms with the residual before them and a conversion behind.
 
 use rustorch_ir::{Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts, Step};
@@ -9,41 +9,42 @@ use crate::emit::{Emitter, GpuKernel};
 use crate::kernel::{Kernel, accumulator};
 
 pub(crate) const KERNEL: KernelEntry<GpuKernel> = KernelEntry {
-    kind: OpKind::FusedLayerNorm,
+    kind: OpKind::FusedNorm,
     accepts,
     layouts: Layouts::Contiguous,
     launch: GpuKernel::everywhere(emit),
 };
 
 fn accepts(s: &Signature) -> bool {
-    let Op::FusedLayerNorm(op) = s.op else {
+    let Op::FusedNorm(op) = s.op else {
         return false;
     };
-    (1..=Rows::LONGEST).contains(&op.norm.lines(s.inputs[0])[1])
+    (1..=Rows::LONGEST).contains(&op.lines(s.inputs[0])[1])
 }
 
 fn emit(step: &Step, emitter: &mut Emitter) {
-    let Op::FusedLayerNorm(op) = &step.last().op else {
+    let Op::FusedNorm(op) = &step.last().op else {
         return;
     };
     let text = concat!(
         include_str!("../../kernels/lines.h"),
         include_str!("../../kernels/vectors.h"),
         include_str!("../../kernels/rows.h"),
-        include_str!("../../kernels/fused_layer_norm.c")
+        include_str!("../../kernels/fused_norm.c")
     );
     let x = &step.inputs[0];
-    let [count, len] = op.norm.lines(&x.ty);
+    let [count, len] = op.lines(&x.ty);
     let places: Vec<_> = step.inputs.iter().chain(&step.outputs).collect();
     let rows = Rows::new(emitter.limits, len, &places);
     let dtype = x.ty.dtype;
-    let mut kernel = Kernel::new("fused_layer_norm", text, rows.tile.group());
+    let mut kernel = Kernel::new("fused_norm", text, rows.tile.group());
     rows.declare(&mut kernel);
     rows.define(&mut kernel, "X", x);
     kernel.define("ACCUMULATOR", accumulator(dtype));
     kernel.define("ROUNDED(x)", rounded(dtype, "(x)".to_owned()));
-    kernel.real("EPS", dtype, op.norm.eps.0);
+    kernel.real("EPS", dtype, op.eps.0);
     kernel.read("x", x);
+    kernel.define("IS_CENTRED", u8::from(op.is_centred));
     kernel.define("HAS_OTHER", u8::from(op.adds));
     let before = 1 + usize::from(op.adds);
     if op.adds {

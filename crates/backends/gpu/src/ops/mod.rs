@@ -24,8 +24,8 @@ mod fft;
 mod flip;
 mod foreach;
 mod functions;
-mod fused_layer_norm;
 pub(crate) mod fused_linear;
+mod fused_norm;
 mod gather;
 mod group_norm;
 mod index_select;
@@ -80,7 +80,7 @@ pub(crate) fn table() -> KernelTable<GpuKernel> {
         embedding::KERNEL,
         fft::KERNEL,
         flip::KERNEL,
-        fused_layer_norm::KERNEL,
+        fused_norm::KERNEL,
         gather::KERNEL,
         group_norm::KERNEL,
         index_select::KERNEL,
