@@ -8,7 +8,7 @@ use rustorch_ir::OpKind;
 
 /// What has none, gives no floats, has no case in double precision, or is put in place of others by rules of
 /// fusion.
-const UNTRIED: [&str; 16] = [
+const UNTRIED: [&str; 17] = [
     "full",
     "arange",
     "random",
@@ -24,6 +24,7 @@ const UNTRIED: [&str; 16] = [
     "add_rms_norm",
     "foreach",
     "foreach_reduce",
+    "fused_norm",
     "host",
 ];
 
