@@ -47,15 +47,34 @@ impl Tensor {
         if !self.dtype().is_complex() || self.numel() == 0 {
             return self.scan(NAME, ScanOp::LogSumExp, dim);
         }
-        let max = self.real()?.max(dim, true)?;
-        let max = max.masked_fill(&max.isinf()?, 0.0)?;
-        let sums = self.sub(&max)?.exp()?.scan(NAME, ScanOp::Sum, dim)?;
-        let principal = sums.log()?.add(&max)?;
-        if self.rank() == 0 || self.size(dim)? == 0 {
+        let dim = self.wrap_dim(NAME, dim)? as isize;
+        if self.rank() == 0 {
             return Ok(self.clone());
         }
+        let principal = self.summed_exponentials(dim)?;
         let phase = self.unwound(NAME, &principal, dim)?;
         Self::complex(&principal.real()?, &phase)
+    }
+
+    /// The running logarithms of sums, up to whole turns: those of twice as many elements in each round, relative to
+    /// the larger one of the two that are added, so that none is lost beside a much larger one behind it.
+    fn summed_exponentials(&self, dim: isize) -> RusTorchResult<Self> {
+        let size = self.size(dim)?;
+        let (mut sums, mut count) = (self.clone(), 1);
+        while count < size {
+            let before = sums.narrow(dim, 0, size - count)?;
+            let after = sums.narrow(dim, count, size - count)?;
+            let larger = before.real()?.maximum(&after.real()?)?.detach();
+            let larger = larger.masked_fill(&larger.isinf()?, 0)?;
+            let both = before
+                .sub(&larger)?
+                .exp()?
+                .add(after.sub(&larger)?.exp()?)?;
+            let both = both.log()?.add(&larger)?;
+            sums = Self::cat(&[&sums.narrow(dim, 0, count)?, &both], dim)?;
+            count *= 2;
+        }
+        Ok(sums)
     }
 
     /// The imaginary parts of running logarithms of sums, without jumps: each is as near as it can be

@@ -194,6 +194,18 @@ fn scans() -> Outcome {
         &tensor![0.0, 0.0, 100.0].logcumsumexp(0)?,
         &[0.0, std::f32::consts::LN_2, 100.0],
     );
+    // Of complex numbers far apart, as PyTorch 2.15 gives them.
+    let (re, im) = (tensor![-1e4, 0.0, 5.0, -3.0], tensor![1.0, 0.0, 3.0, 1.0]);
+    let x = Tensor::complex(&re, &im)?.requires_grad_(true)?;
+    let y = x.logcumsumexp(0)?;
+    assert_close(&y.real()?, &[-1e4, 0.0, 4.993_307_6, 4.993_167_4]);
+    assert_close(&y.imag()?, &[1.0, 0.0, 2.999_042_8, 2.998_735_5]);
+    y.abs()?.sum_all()?.backward()?;
+    let slope = x.grad().expect("a gradient");
+    let re = [-1.0, -0.012_506_096, 1.727_323_8, -2.783_816e-4];
+    let im = [1e-4, -0.005_260_238, 1.034_804_3, 1.912_778_8e-4];
+    assert_close(&slope.real()?, &re);
+    assert_close(&slope.imag()?, &im);
     let y = tensor![[1.0, 4.0, 9.0], [0.0, 1.0, 3.0]];
     assert_close(&y.diff(1, -1, None, None)?, &[3.0, 5.0, 1.0, 2.0]);
     assert_close(&y.trapezoid(2.0, -1)?, &[18.0, 5.0]);
