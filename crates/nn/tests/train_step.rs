@@ -613,3 +613,46 @@ fn what_is_wrong_is_told() -> RusTorchResult<()> {
     told(clipped.map(drop), "a largest norm of 0 or more");
     Ok(())
 }
+
+#[test]
+fn what_is_written_in_place_is_what_the_next_step_reads() -> RusTorchResult<()> {
+    let _alone = generator();
+    let net = sequential![Linear::new(2, 3)?, BatchNorm1d::new(3)?, Linear::new(3, 1)?];
+    let fill = |net: &Sequential| {
+        no_grad(|| {
+            let mut state = net.parameters();
+            state.extend(net.buffers());
+            let floats = state.iter_mut().filter(|tensor| tensor.dtype().is_float());
+            floats
+                .into_iter()
+                .try_for_each(|tensor| tensor.fill_(0.5).map(|_| ()))
+        })
+    };
+    fill(&net)?;
+    for parameter in net.parameters() {
+        let numbers = parameter.to_vec::<f32>()?;
+        assert!(numbers.iter().all(|&number| number == 0.5), "{numbers:?}");
+    }
+    let sgd = SGD::new(net.named_parameters(), SGDOptions::default().lr(0.1))?;
+    let mut train = TrainStep::new(net, sgd, |net: &Sequential, batch: &[Tensor]| {
+        net.forward(&batch[0])?.square()?.mean_all()
+    });
+    let x = tensor![[1.0, 2.0], [-1.0, 0.5]];
+    let mut made = || -> RusTorchResult<(f64, Vec<f32>)> {
+        let loss = train.step(&[&x])?.item()?;
+        let mut numbers = Vec::new();
+        for (_, tensor) in train.module().state_dict().iter() {
+            numbers.extend(tensor.to_dtype(DType::F32)?.to_vec::<f32>()?);
+        }
+        fill(train.module())?;
+        Ok((loss, numbers))
+    };
+    let (first, second, third) = (made()?, made()?, made()?);
+    assert_eq!(first.0, second.0);
+    assert_eq!(first.0, third.0);
+    // All but the number of batches.
+    let differ = first.1.iter().zip(&second.1).filter(|(a, b)| a != b);
+    assert_eq!(differ.count(), 1);
+    assert_eq!(first.1.len(), third.1.len());
+    Ok(())
+}

@@ -33,6 +33,19 @@ const READ_BYTES: usize = 256 * 1024;
 /// [runs ahead](rustorch_runtime::Backend::runs_ahead), reading tells of such a mistake.
 #[track_calls]
 pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
+    tensors.iter().try_for_each(|tensor| tensor.settle())?;
+    let result = eval_settled(tensors);
+    if result.as_ref().is_err_and(|error| !error.is_device_error()) {
+        // Where gradients are in play, a write that is a mistake goes on to be one.
+        for tensor in tensors {
+            let base = tensor.base().filter(|base| !base.is_changed());
+            base.iter().for_each(|base| base.forget(tensor.value()));
+        }
+    }
+    result
+}
+
+fn eval_settled(tensors: &[&Tensor]) -> RusTorchResult<()> {
     let (runtime, routing) = current();
     if let [tensor] = tensors
         && eval_tree(tensor.value(), &runtime, routing)?

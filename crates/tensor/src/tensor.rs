@@ -30,19 +30,29 @@ use crate::value::{Extent, Pending, State, Value, View, overwrites};
 /// [`Tensor::to_vec`], printing), so that the runtime sees them together and chooses
 /// devices for them. Shapes and dtypes are checked when an operation is recorded.
 ///
-/// Clones are handles on the same value. Views of computed tensors share their memory.
+/// Clones are handles on the same value. Views of computed tensors share their memory. What is written in place
+/// through one of these is seen through the others.
 ///
 /// What is computed keeps the value of everything on the way that there still is a handle on, so
 /// that nothing is computed, and no random number drawn, twice. A history that nobody asks for is
 /// computed when it is 1000 operations long, or keeps 256 MiB that nobody else holds; its errors
 /// then come from the operation that made it so long.
-#[derive(Clone)]
 pub struct Tensor {
     value: Value,
     /// How it was computed, for whom a gradient is wanted of.
     track: Option<Arc<Track>>,
-    /// What it shares with the tensor that it is a view of, or with views of itself.
+    /// What it shares with the tensor that it is a clone or a view of, or with those of itself.
     base: OnceLock<Arc<Base>>,
+}
+
+impl Clone for Tensor {
+    fn clone(&self) -> Self {
+        Self {
+            value: self.value.clone(),
+            track: self.track.clone(),
+            base: self.shared().clone().into(),
+        }
+    }
 }
 
 #[track_calls]
@@ -106,6 +116,7 @@ impl Tensor {
             return with_lower(None, || Self::apply(name, op, &singles));
         }
         let ty = infer(name, &op, inputs)?.swap_remove(0);
+        settle(inputs)?;
         let tracks = tracks(name, inputs, ty.dtype)?;
         let role = op.def().role();
         if overwrites(&op) {
@@ -137,11 +148,35 @@ impl Tensor {
 
     /// This handle as a view of another tensor, so that a write through one is known by the other.
     pub(crate) fn viewing(mut self, viewed: &Self) -> Self {
-        if is_grad_enabled() {
-            let new = || Base::new(&viewed.value, viewed.track.clone());
-            self.base = viewed.base.get_or_init(new).clone().into();
+        let base = viewed.shared();
+        self.base = match is_grad_enabled() {
+            true => base.clone(),
+            false => base.unrecorded(&self.value),
         }
+        .into();
         self
+    }
+
+    /// What it shares with its clones and views.
+    fn shared(&self) -> &Arc<Base> {
+        let new = || Base::new(&self.value, self.track.clone());
+        self.base.get_or_init(new)
+    }
+
+    /// Has what was written over its memory through other handles computed.
+    #[inline]
+    pub(crate) fn settle(&self) -> RusTorchResult<()> {
+        match self.base.get() {
+            Some(base) => base.settle(&self.value),
+            None => Ok(()),
+        }
+    }
+
+    /// The same value, with another track.
+    pub(crate) fn with_track(&self, track: Option<Arc<Track>>) -> Self {
+        let base = self.shared().beside(&self.value, track.clone()).into();
+        let value = self.value.clone();
+        Self { value, track, base }
     }
 
     /// [`Tensor::apply`] of an operation of `N` results, which are computed together.
@@ -169,6 +204,7 @@ impl Tensor {
         if types.len() == 1 {
             return Ok(vec![Self::apply(name, op, inputs)?]);
         }
+        settle(inputs)?;
         let pending = recorded(name, op, inputs, pin_of(inputs));
         let values = Value::results(types, &pending);
         let result = |value: &Value| {
@@ -232,8 +268,10 @@ impl Tensor {
     }
 
     pub(crate) fn set_track(&mut self, track: Option<Arc<Track>>) {
+        let base = self.base.take();
+        let base = base.map(|base| base.beside(&self.value, track.clone()));
+        self.base = base.map_or_else(OnceLock::new, OnceLock::from);
         self.track = track;
-        self.base.take();
     }
 
     pub(crate) fn base(&self) -> Option<&Arc<Base>> {
@@ -353,6 +391,7 @@ impl Tensor {
     fn moved(&self, device: DeviceType) -> RusTorchResult<Self> {
         const NAME: &str = "to_device";
         require_device(device)?;
+        self.settle()?;
         let pin = pin(device);
         let op = || self.same();
         let tracks = tracks(NAME, &[self], self.dtype())?;
@@ -380,7 +419,8 @@ impl Tensor {
         let value = Value::ready(self.dtype(), pin, view);
         let pending = || recorded(NAME, op(), &[self], pin);
         let track = tracks.map(|tracks| Track::result(pending(), tracks, &value, &[]));
-        Ok(Self::of(value, track))
+        let base = self.shared().beside(&value, track.clone()).into();
+        Ok(Self { value, track, base })
     }
 
     /// The operation that gives this tensor as it is.
@@ -389,14 +429,21 @@ impl Tensor {
         Reshape { shape }.into()
     }
 
-    /// Takes a value whose elements this tensor's have become in its memory. Where nothing is recorded for
-    /// gradients, what this handle was computed by stays what it was.
+    /// Takes a value whose elements this tensor's have become in its memory, and tells the other handles on that. Where
+    /// nothing is recorded for gradients, what the tensor was computed by stays what it was. What is recorded to be run
+    /// many times, or known only then, is this handle's alone.
     pub(crate) fn become_updated(&mut self, name: &'static str, updated: Self) {
         let track = match self.track() {
             track if !is_grad_enabled() => self.still(name, track, &updated.value),
-            _ => updated.track,
+            _ => updated.track.clone(),
         };
-        self.set_track(track);
+        if updated.is_traced() || recording::is_recording() {
+            self.base.take();
+        }
+        if let Some((base, memory)) = self.base.get().zip(self.value.memory()) {
+            base.write(&memory, &updated.value, track.as_ref());
+        }
+        self.track = track;
         self.value = updated.value;
     }
 
@@ -449,6 +496,12 @@ fn singles(name: &str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<Option<Vec
         .map(single)
         .collect::<RusTorchResult<_>>()
         .map(Some)
+}
+
+/// Has what was written over operands' memory through other handles computed.
+#[inline]
+fn settle(inputs: &[&Tensor]) -> RusTorchResult<()> {
+    inputs.iter().try_for_each(|input| input.settle())
 }
 
 /// An operation on tensors; `name` is what errors call it if the user called no method.

@@ -51,12 +51,19 @@ impl Trace {
     /// for the current [`runtime`](crate::runtime).
     ///
     /// A tensor in memory that the computation updates ([`Tensor::update_slice_`],
-    /// [`Tensor::copy_`]) is updated in place by every run.
+    /// [`Tensor::copy_`]) is updated in place by every run, and by these alone where the result is one of `outputs`.
     ///
     /// # Errors
     /// A placeholder in the computation that is not among `placeholders`; an old state that was
     /// read behind its update.
     pub fn new(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
+        outputs.iter().try_for_each(|output| output.settle())?;
+        for output in outputs {
+            output
+                .base()
+                .iter()
+                .for_each(|base| base.forget(output.value()));
+        }
         let values: Vec<&Value> = outputs.iter().map(|t| t.value()).collect();
         let history = History::of(values.iter().copied());
         let leaves = Leaves::of_trace(&history, placeholders)?;
@@ -148,7 +155,8 @@ impl Trace {
     }
 
     /// Runs with values for the placeholders, in their order, and returns the outputs'
-    /// elements, each contiguous. An output that is a state is that state's storage.
+    /// elements, each contiguous. An output that is a state is that state's storage. What was written in place over a
+    /// tensor that the computation reads has to be [evaluated](Tensor::eval) before: memory is read as it is.
     ///
     /// # Errors
     /// Another number of storages than placeholders, or of other sizes; those of

@@ -22,12 +22,13 @@ impl Tensor {
     /// on the tensor with that change. `source` is broadcast to this tensor's shape and converted
     /// to its dtype. Gradients go to `source`.
     ///
-    /// The change happens when the result is computed. What was recorded before it reads the old
-    /// elements if it is computed before, or together with it, and is an error afterwards. Other
-    /// handles on this memory show the new elements once they are there. Memory whose elements were
-    /// lost with a device, and a view of memory that others show, too, are written at once, so that nothing depends
-    /// on what becomes of the view; a part costs as much as writing all of that memory. Gradients of the tensor that
-    /// it is a view of, and of its other views, go through the write.
+    /// The change happens when the result is computed, or a clone or a view of this tensor is used, whichever is
+    /// first, also where this handle is gone by then. What was recorded before it reads the old
+    /// elements if it is computed before, or together with it, and is an error afterwards. Memory whose elements were
+    /// lost with a device, and a view of memory that others show, too, are written at once; a part costs as much as
+    /// writing all of that memory. Gradients of the tensor that this is a clone or a view of, and of its other views,
+    /// go through the write. Where `source` is known only when a [`Trace`](crate::Trace) is run, other handles show
+    /// what the runs have written.
     ///
     /// ```
     /// # use rustorch_tensor::{RusTorchResult, tensor};
@@ -56,6 +57,7 @@ impl Tensor {
         let part = match lost {
             Some(_) => None,
             None => {
+                self.settle()?;
                 let part = self.prepare_change(NAME)?;
                 part.or_else(|| self.shared_view().filter(|_| !source.is_traced()))
             }
@@ -68,6 +70,7 @@ impl Tensor {
         }
         if let Some((value, memory)) = lost {
             source.write_to(&memory)?;
+            self.base().iter().for_each(|base| base.drop_write(&memory));
             self.set_value(value);
             return Ok(self);
         }

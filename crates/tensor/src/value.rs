@@ -433,6 +433,18 @@ impl Value {
         }
     }
 
+    /// The memory that it is in, or that the updates which it is computed by write over.
+    pub(crate) fn memory(&self) -> Option<Storage> {
+        let mut value = self.clone();
+        loop {
+            value = match &*value.clone().lock() {
+                State::Ready(view) => return Some(view.storage.clone()),
+                State::Pending(pending) if pending.is_update() => pending.inputs[0].clone(),
+                _ => return None,
+            }
+        }
+    }
+
     /// What it is a view of, if it is one that was not computed.
     pub(crate) fn viewed(&self) -> Option<Self> {
         let views = self.pending_views();

@@ -415,6 +415,7 @@ impl Tensor {
             check_type(name, &TensorType::new(layout.shape.clone(), self.dtype()))?;
             Ok(layout)
         };
+        self.settle()?;
         let in_memory = self.value().view().filter(|_| !self.is_tracked());
         let Some(view) = in_memory else {
             let layout = checked(&Layout::contiguous(&self.ty().shape))?;

@@ -3,7 +3,7 @@
 use rustorch_ir::{DType, Scalar, TensorType};
 use rustorch_runtime::{HostBuffer, Storage, WorkingMemory};
 use rustorch_tensor::replay::RandomKeys;
-use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, runtime};
+use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, Trace, eval_all, runtime};
 
 use crate::optim::RecordedUpdate;
 
@@ -23,6 +23,8 @@ pub(super) struct Recorded {
 /// A program that is run for batches of the same shapes.
 pub(super) struct Program {
     pub(super) kind: Kind,
+    /// Handles on the module's tensors: what was written through others since the last run is computed before the next one.
+    state: Vec<Tensor>,
     trace: Trace,
     keys: RandomKeys,
     pub(super) update: Option<RecordedUpdate>,
@@ -78,6 +80,7 @@ impl Program {
         kind: Kind,
         batch: &[Tensor],
         (recorded, keys): (Recorded, RandomKeys),
+        state: Vec<Tensor>,
         is_checked: bool,
     ) -> RusTorchResult<Self> {
         let Recorded {
@@ -109,6 +112,7 @@ impl Program {
         }
         Ok(Self {
             kind,
+            state,
             trace: checked(trace, is_checked),
             keys,
             numbers: numbers.iter().map(|number| number.value).collect(),
@@ -169,6 +173,7 @@ impl Program {
 
     /// Runs it for a batch, with these numbers.
     pub(super) fn run(&mut self, batch: &[Storage], numbers: Vec<Scalar>) -> RusTorchResult<Ran> {
+        eval_all(&self.state.iter().collect::<Vec<_>>())?;
         let runtime = runtime();
         let keys = self.keys.draw();
         let (of_keys, of_numbers) = self.data.split_at(keys.len());

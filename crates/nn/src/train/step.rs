@@ -315,7 +315,9 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
         let recorded = recorded?;
         // States have got their memory.
         kind.memory = self.optimizer.memory();
-        Program::new(kind, &placeholders, recorded, self.is_checked)
+        let state = self.module.state_dict();
+        let state = state.iter().map(|(_, tensor)| tensor.clone()).collect();
+        Program::new(kind, &placeholders, recorded, state, self.is_checked)
     }
 
     /// Fails if something that steps write over was lost with a device.

@@ -1,29 +1,48 @@
-//! Gradients of tensors that are written over through views.
+//! What handles on the same memory know of writes over it.
 //!
-//! Such a write changes the tensor that the view shows, and with it how that tensor and its other views were
-//! computed: what PyTorch's `CopySlices` does. Handles know of it by a [`Base`], which the tensor's handle makes
-//! when the first view is made of it. Only handles hold one, never a history, so that no history holds itself.
+//! A write through one handle is seen through its clones and views, also where the handle is dropped before anything
+//! is computed: the group of them keeps it ([`Writes`]). It changes the tensor that a view shows, and with it how that
+//! tensor and its other views were computed: what PyTorch's `CopySlices` does. Handles know of it by a [`Base`], which
+//! a tensor's handle makes when it is first cloned or viewed. Only handles hold one, never a history, so that no
+//! history holds itself.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustorch_ir::{DType, Layout, Shape};
 use rustorch_runtime::{Moment, Storage};
+use smallvec::SmallVec;
 
 use super::enable_grad;
 use super::track::Track;
 use crate::Tensor;
+use crate::error::{RusTorchError, RusTorchResult};
 use crate::value::{Value, View, WeakValue};
 
-/// What a tensor's handle, its later clones, and the views that were made of them share.
+/// What a tensor's handle, its clones, and the views that were made of them share.
 pub(crate) struct Base {
-    /// The tensor, as long as somebody else has a handle on it.
-    root: WeakValue,
-    /// Was it written over through a view?
+    /// The tensor, as long as somebody else has a handle on it. None of a view that was made where nothing is
+    /// recorded for gradients.
+    root: Option<WeakValue>,
+    /// Was it written over, with gradients in play?
     is_changed: AtomicBool,
     state: Mutex<State>,
+    /// Shared with handles on the same memory of which other gradients are wanted, once there are such, or a write.
+    writes: OnceLock<Arc<Writes>>,
 }
+
+/// The writes over memory that several handles show.
+#[derive(Default)]
+struct Writes {
+    /// Was there any?
+    is_any: AtomicBool,
+    last: Mutex<Last>,
+}
+
+/// The last writes, until they are computed: the memory's id and the tensor with it. Views that turned out to be copies
+/// have memory of their own.
+type Last = SmallVec<[(usize, Value); 1]>;
 
 struct State {
     /// The tensor's shape.
@@ -44,27 +63,106 @@ fn whole(memory: &Storage, shape: &Shape, dtype: DType) -> Value {
 }
 
 impl Base {
-    /// That of a value with its track, of which a view is made now.
+    /// That of a value with its track, of which a clone or a view is made now.
     pub(crate) fn new(root: &Value, track: Option<Arc<Track>>) -> Arc<Self> {
+        Arc::new(Self::of(root, Some(root.downgrade()), track))
+    }
+
+    fn of(value: &Value, root: Option<WeakValue>, track: Option<Arc<Track>>) -> Self {
         let state = State {
-            shape: root.ty().shape.clone(),
+            shape: value.ty().shape.clone(),
             track,
             moment: Moment::next(),
             memory: None,
             views: Vec::new(),
         };
-        Arc::new(Self {
-            root: root.downgrade(),
+        Self {
+            root,
             is_changed: AtomicBool::new(false),
             state: Mutex::new(state),
+            writes: OnceLock::new(),
+        }
+    }
+
+    /// That of a handle on the same memory whose track is another one.
+    pub(crate) fn beside(&self, value: &Value, track: Option<Arc<Track>>) -> Arc<Self> {
+        self.with_writes(Self::of(value, Some(value.downgrade()), track))
+    }
+
+    /// That of a view for which nothing is recorded.
+    pub(crate) fn unrecorded(&self, view: &Value) -> Arc<Self> {
+        self.with_writes(Self::of(view, None, None))
+    }
+
+    fn with_writes(&self, other: Self) -> Arc<Self> {
+        let writes = self.writes.get_or_init(Arc::default).clone();
+        Arc::new(Self {
+            writes: writes.into(),
+            ..other
         })
+    }
+
+    /// Keeps a write over all of some memory, `written`, for the other handles on that, until it is computed; its
+    /// elements are computed like this.
+    pub(crate) fn write(&self, memory: &Storage, written: &Value, track: Option<&Arc<Track>>) {
+        let writes = self.writes.get_or_init(Arc::default);
+        let entry = (memory.id(), written.clone());
+        writes.without(memory).push(entry);
+        writes.is_any.store(true, Ordering::Relaxed);
+        let is_known = self.is_changed() || track.is_some() || self.state().track.is_some();
+        if !is_known {
+            self.state().moment = Moment::next();
+        } else if self.is_of(memory, written.ty().dtype) {
+            self.change(memory, track.cloned());
+        }
+    }
+
+    /// A write that is not made: a mistake came of it, and whoever asked for it was told, or it is a trace's.
+    pub(crate) fn forget(&self, written: &Value) {
+        if let Some(writes) = self.writes.get() {
+            let mut last = writes.last();
+            last.retain(|(_, known)| known.key() != written.key());
+        }
+    }
+
+    /// Something else was written over all of some memory.
+    pub(crate) fn drop_write(&self, memory: &Storage) {
+        if let Some(writes) = self.writes.get() {
+            drop(writes.without(memory));
+        }
+    }
+
+    /// Is this the tensor's memory, seen as this dtype?
+    fn is_of(&self, memory: &Storage, dtype: DType) -> bool {
+        let state = self.state();
+        let root = self.root.as_ref().and_then(WeakValue::upgrade);
+        match (&state.memory, root) {
+            (Some(known), _) => known.same_as(memory),
+            (None, Some(root)) => root.memory().is_some_and(|known| known.same_as(memory)),
+            // Views of it are all that is left.
+            (None, None) => dtype.bytes_of(&state.shape) == Some(memory.bytes()),
+        }
+    }
+
+    /// Has what was written through other handles than the one on `value` computed, if that shows the memory.
+    ///
+    /// # Errors
+    /// Those of computing it.
+    #[inline]
+    pub(crate) fn settle(&self, value: &Value) -> RusTorchResult<()> {
+        match self.writes.get() {
+            Some(writes) if writes.is_any.load(Ordering::Relaxed) => {
+                writes.settle(value, self.is_changed())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Was the tensor written over through a view, with gradients in play?
+    /// Was the tensor written over, with gradients in play?
     pub(crate) fn is_changed(&self) -> bool {
         self.is_changed.load(Ordering::Relaxed)
     }
@@ -73,7 +171,7 @@ impl Base {
     /// had when it was last known how they are computed.
     pub(crate) fn root(&self, memory: &Storage, dtype: DType) -> Option<Tensor> {
         let state = self.state();
-        let is_it = match (&state.memory, self.root.upgrade()) {
+        let is_it = match (&state.memory, self.root.as_ref()?.upgrade()) {
             (Some(known), _) => known.same_as(memory),
             (None, Some(root)) => root.view().is_some_and(|view| {
                 let is_whole = root.ty().dtype == dtype && view.is_whole(dtype);
@@ -134,5 +232,35 @@ impl Base {
         let track = view.ok()?.track()?;
         self.state().views.push((layout, track.clone()));
         Some(track)
+    }
+}
+
+impl Writes {
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The writes without those that are computed, and without that over this memory.
+    fn without(&self, memory: &Storage) -> MutexGuard<'_, Last> {
+        let mut last = self.last();
+        last.retain(|(id, written)| *id != memory.id() && written.view().is_none());
+        last
+    }
+
+    /// See [`Base::settle`]. A mistake is kept, or told once: the memory is as it was then.
+    fn settle(&self, value: &Value, keeps_mistakes: bool) -> RusTorchResult<()> {
+        value.show();
+        // Whoever else asks waits: it is written once.
+        let mut last = self.last();
+        let is_last = last.iter().any(|(_, written)| written.key() == value.key());
+        let memory = value.memory().filter(|_| !is_last);
+        let at = memory.and_then(|memory| last.iter().position(|(id, _)| *id == memory.id()));
+        let Some(at) = at else { return Ok(()) };
+        let result = Tensor::of(last[at].1.clone(), None).eval().map(|_| ());
+        let is_over = |error: &RusTorchError| !keeps_mistakes && !error.is_device_error();
+        if result.as_ref().err().is_none_or(is_over) {
+            last.remove(at);
+        }
+        result
     }
 }

@@ -194,11 +194,14 @@ impl Tensor {
     /// Such a clone is returned, so that `Tensor::zeros(3, DType::F32)?.requires_grad_(true)?` is a parameter.
     ///
     /// # Errors
-    /// A dtype that is neither a float nor complex.
+    /// A dtype that is neither a float nor complex; `false` for what was computed from tensors that want one.
     pub fn requires_grad_(&mut self, requires_grad: bool) -> RusTorchResult<Self> {
+        const NAME: &str = "requires_grad_";
         let (dtype, expected) = (self.dtype(), "a floating-point or complex dtype");
         let legal = !requires_grad || dtype.has_gradient();
-        require("requires_grad_", legal, expected, dtype)?;
+        require(NAME, legal, expected, dtype)?;
+        let expected = "true, or a leaf (detach gives a value that wants no gradient)";
+        require(NAME, requires_grad || self.is_leaf(), expected, self.ty())?;
         self.want_gradient(requires_grad);
         Ok(self.clone())
     }
@@ -212,9 +215,7 @@ impl Tensor {
 
     /// The same value, of which no gradient is wanted.
     pub fn detach(&self) -> Self {
-        let mut same = self.clone();
-        same.set_track(None);
-        same
+        self.with_track(None)
     }
 
     /// Does no history for gradients lead here? True of tensors that want none, and of those that
