@@ -1,6 +1,5 @@
 //! Times by what they were spent on, as PyTorch's `key_averages` has them.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use rustorch_runtime::{DeviceType, LaunchInfo};
 use serde::Serialize;
 
+use crate::Map;
 use crate::limits::Limits;
 use crate::record::{Record, What};
 
@@ -185,11 +185,11 @@ const APART: usize = 1 << 12;
 /// Adds up what is seen.
 #[derive(Default)]
 pub(crate) struct Totals {
-    rows: HashMap<Key, KeyAverage>,
+    rows: Map<Key, KeyAverage>,
     /// What is not in `rows` yet: launches by their address, which says which it is sooner than its name does.
-    launches: HashMap<usize, Launched>,
+    launches: Map<usize, Launched>,
     /// What each thread has begun, innermost last.
-    open: HashMap<u32, Vec<Open>>,
+    open: Map<u32, Vec<Open>>,
 }
 
 /// How often a launch was made, and its time.
@@ -303,7 +303,7 @@ impl Totals {
 }
 
 impl Launched {
-    fn add_to(&self, rows: &mut HashMap<Key, KeyAverage>) {
+    fn add_to(&self, rows: &mut Map<Key, KeyAverage>) {
         let launch = &self.launch;
         let row = row(rows, Kind::Launch, Some(launch.device), &launch.name);
         row.add(
@@ -316,7 +316,7 @@ impl Launched {
 }
 
 fn row<'a>(
-    rows: &'a mut HashMap<Key, KeyAverage>,
+    rows: &'a mut Map<Key, KeyAverage>,
     kind: Kind,
     device: Option<DeviceType>,
     name: &str,

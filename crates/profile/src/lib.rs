@@ -33,6 +33,9 @@ mod record;
 mod recorder;
 mod timeline;
 
+/// A map that is asked for every event: by a hash that is quick, as its keys are the program's own.
+type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
+
 pub use averages::{KeyAverage, KeyAverages, Kind};
 pub use limits::Limit;
 pub use metrics::{GpuBenchmarkMetrics, GpuMonitor};

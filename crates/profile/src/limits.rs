@@ -1,8 +1,8 @@
 //! How much a device was measured to do at most.
 
-use std::collections::HashMap;
-
 use rustorch_runtime::{Bound, Costs, DeviceType, LaunchInfo, OpCost, Runtime};
+
+use crate::Map;
 
 /// What a device was measured to reach with its largest work, by
 /// [calibration](rustorch_runtime::Runtime::measure).
@@ -49,7 +49,7 @@ impl Limit {
 
 /// Those of the devices that were measured.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Limits(HashMap<DeviceType, Limit>);
+pub(crate) struct Limits(Map<DeviceType, Limit>);
 
 impl Limits {
     pub(crate) fn of(runtime: &Runtime) -> Self {

@@ -7,11 +7,11 @@
 //! Events are nearly all of a trace. They are written [field by field](Wire), where everything else is a message that
 //! `prost` encodes: building one for each costs many times what it takes to write it.
 
-use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prost::Message;
 
+use crate::Map;
 use crate::timeline::{Label, Note, Sink, Track, TrackId, TrackKind, Unit};
 
 /// Clocks: of the trace, of the calendar, and the one that counts from packet to packet.
@@ -162,7 +162,7 @@ pub(crate) struct Perfetto {
 struct Sequence {
     /// Of the last packet.
     at: u64,
-    names: HashMap<String, u64>,
+    names: Map<String, u64>,
     categories: Few,
     notes: Few,
 }
@@ -172,12 +172,12 @@ struct Sequence {
 struct Few(Vec<&'static str>);
 
 impl Few {
-    /// The number of a name, which `new` is told if it was not known.
-    fn number(&mut self, name: &'static str, new: &mut Vec<Interned>) -> u64 {
+    /// The number of a name; if it was not known, `new` is told.
+    fn number(&mut self, name: &'static str, new: impl FnOnce(Interned)) -> u64 {
         let known = self.0.iter().position(|known| *known == name);
         let index = known.unwrap_or_else(|| {
             self.0.push(name);
-            new.push(Interned::new(self.0.len() as u64, name));
+            new(Interned::new(self.0.len() as u64, name));
             self.0.len() - 1
         });
         index as u64 + 1
@@ -201,13 +201,14 @@ impl Sequence {
         step
     }
 
-    fn name(&mut self, name: &str, new: &mut Vec<Interned>) -> u64 {
+    /// The number of a name; if it was not known, `new` is told.
+    fn name(&mut self, name: &str, new: impl FnOnce(Interned)) -> u64 {
         if let Some(&number) = self.names.get(name) {
             return number;
         }
         let number = self.names.len() as u64 + 1;
         self.names.insert(name.to_owned(), number);
-        new.push(Interned::new(number, name));
+        new(Interned::new(number, name));
         number
     }
 }
@@ -321,19 +322,24 @@ impl Perfetto {
     fn labelled(&mut self, track: TrackId, at: u64, r#type: u64, label: &Label<'_>) {
         let sequence = &mut self.sequences[track as usize];
         let step = sequence.step(at);
-        let mut new = InternedData::default();
+        // Mostly nothing.
+        let mut new = None::<InternedData>;
         Wire(&mut self.out).message(PACKET, |packet| {
             packet.number(TIMESTAMP, step);
             packet.number(SEQUENCE, u64::from(track) + 2);
             packet.message(TRACK_EVENT, |event| {
                 // All launches of a device's track are of one.
                 if label.category != "launch" {
-                    let names = &mut new.event_categories;
-                    event.number(CATEGORY, sequence.categories.number(label.category, names));
+                    let number = sequence.categories.number(label.category, |its| {
+                        new.get_or_insert_default().event_categories.push(its);
+                    });
+                    event.number(CATEGORY, number);
                 }
                 for (name, note) in label.notes {
-                    let names = &mut new.debug_annotation_names;
-                    let number = sequence.notes.number(name, names);
+                    let number = sequence.notes.number(name, |its| {
+                        let new = new.get_or_insert_default();
+                        new.debug_annotation_names.push(its);
+                    });
                     event.message(ANNOTATION, |annotation| {
                         annotation.number(1, number);
                         match note {
@@ -343,9 +349,12 @@ impl Perfetto {
                     });
                 }
                 event.number(TYPE, r#type);
-                event.number(NAME, sequence.name(label.name, &mut new.event_names));
+                let number = sequence.name(label.name, |its| {
+                    new.get_or_insert_default().event_names.push(its);
+                });
+                event.number(NAME, number);
             });
-            if new != InternedData::default() {
+            if let Some(new) = new {
                 packet.message(INTERNED_DATA, |out| out.encode(&new));
             }
         });

@@ -224,17 +224,20 @@ impl Writer {
 
     /// Writes until nothing comes any more.
     fn work(&mut self, shared: &Shared) {
+        // Two vectors take turns: those who compute never meet memory that is not theirs yet.
+        let mut records = Vec::with_capacity(BATCH);
         loop {
-            let (records, dropped, is_over) = {
+            let (dropped, is_over) = {
                 let is_quiet =
                     |buffer: &mut Buffer| !buffer.is_over && buffer.records.len() < BATCH;
                 let waited = (shared.wake).wait_timeout_while(shared.buffer(), PERIOD, is_quiet);
                 let (mut buffer, _) = waited.unwrap_or_else(PoisonError::into_inner);
-                let room = Vec::with_capacity(buffer.records.len());
-                let records = mem::replace(&mut buffer.records, room);
-                (records, mem::take(&mut buffer.dropped), buffer.is_over)
+                mem::swap(&mut buffer.records, &mut records);
+                (mem::take(&mut buffer.dropped), buffer.is_over)
             };
-            records.into_iter().for_each(|record| self.add(record));
+            records.drain(..).for_each(|record| self.add(record));
+            // What a slow disk has made it is given back.
+            records.shrink_to(2 * BATCH);
             if dropped > 0 {
                 tracing::warn!("{dropped} events came faster than they could be written");
                 self.add(Record {

@@ -3,11 +3,12 @@
 //! A device is a track, and so is each thread of the host. Slices of a track do not overlap: what
 //! a device does at the same time, because several threads give it work, is on further tracks.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustorch_runtime::{DeviceType, HostWork, LaunchInfo, Replay};
+use smallvec::SmallVec;
 
+use crate::Map;
 use crate::limits::Limits;
 use crate::record::{Gpu, Record, What, thread_name};
 
@@ -94,11 +95,11 @@ enum Kind {
 pub(crate) struct Timeline {
     sink: Box<dyn Sink>,
     limits: Limits,
-    tracks: HashMap<Key, TrackId>,
+    tracks: Map<Key, TrackId>,
     /// For each track, when what is on it ends.
     ends: Vec<u64>,
     /// For each thread's track, how many slices are open.
-    open: HashMap<TrackId, u32>,
+    open: Map<TrackId, u32>,
 }
 
 impl Timeline {
@@ -106,9 +107,9 @@ impl Timeline {
         Self {
             sink,
             limits,
-            tracks: HashMap::new(),
+            tracks: Map::default(),
             ends: Vec::new(),
-            open: HashMap::new(),
+            open: Map::default(),
         }
     }
 
@@ -229,7 +230,7 @@ impl Timeline {
 
     fn launch(&mut self, launch: &LaunchInfo, at: u64, time: u64) {
         let seconds = time as f64 / 1e9;
-        let mut notes = Vec::with_capacity(3);
+        let mut notes = SmallVec::<[_; 3]>::new();
         if launch.bytes > 0 {
             notes.push(("MB/s", Note::Count(rate(launch.bytes, seconds))));
         }
