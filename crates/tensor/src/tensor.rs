@@ -433,10 +433,14 @@ impl Tensor {
     /// nothing is recorded for gradients, what the tensor was computed by stays what it was. What is recorded to be run
     /// many times, or known only then, is this handle's alone.
     pub(crate) fn become_updated(&mut self, name: &'static str, updated: Self) {
-        let track = match self.track() {
-            track if !is_grad_enabled() => self.still(name, track, &updated.value),
-            _ => updated.track.clone(),
+        let old = self.track();
+        let track = match is_grad_enabled() {
+            true => updated.track.clone(),
+            false => self.still(name, old.clone(), &updated.value),
         };
+        if let Some(track) = &track {
+            track.retain_as(old.as_ref());
+        }
         if updated.is_traced() || recording::is_recording() {
             self.base.take();
         }

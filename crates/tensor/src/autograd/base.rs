@@ -189,6 +189,9 @@ impl Base {
     pub(crate) fn change(&self, memory: &Storage, track: Option<Arc<Track>>) {
         let old = {
             let mut state = self.state();
+            if let Some(track) = &track {
+                track.retain_as(state.track.as_ref());
+            }
             let new = State {
                 shape: state.shape.clone(),
                 track,

@@ -218,6 +218,13 @@ impl Track {
         self.retains.store(true, Ordering::Relaxed);
     }
 
+    /// Keeps the gradient of elements that were written over others, if that of those was to be kept.
+    pub(crate) fn retain_as(&self, old: Option<&Arc<Self>>) {
+        if old.is_some_and(|old| !old.is_leaf && old.retains()) {
+            self.retain();
+        }
+    }
+
     /// Adds a hook, and returns its number.
     pub(super) fn add_hook(&self, hook: Arc<Hook>) -> u64 {
         let number = HOOKS.fetch_add(1, Ordering::Relaxed);

@@ -179,6 +179,17 @@ fn what_a_clone_of_a_parameter_wrote_is_seen() -> Outcome {
     assert!(out.requires_grad() && part.requires_grad());
     (out.sum_all()? + (part * 5)?)?.backward()?;
     assert_eq!(gradient(&w)?, [9.0, 14.0]);
+    // A gradient that is kept is that of the elements that are there at last.
+    let w = leaf(&[1.0, 2.0])?;
+    let y = w.mul(2)?;
+    y.retain_grad()?;
+    y.clone().mul_(3)?;
+    y.i(0)?.mul_(5)?;
+    y.sum_all()?.backward()?;
+    assert_eq!(
+        (gradient(&w)?, gradient(&y)?),
+        (vec![30.0, 6.0], vec![1.0; 2])
+    );
     Ok(())
 }
 
