@@ -368,3 +368,203 @@ fn category(work: HostWork) -> &'static str {
         HostWork::Range => "user",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use rustorch_runtime::{DeviceError, FailureClass, Fallback};
+
+    use super::*;
+
+    /// Notes what it is told to write, a line each.
+    #[derive(Default)]
+    struct Notes {
+        tracks: Vec<String>,
+        lines: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Notes {
+        fn note(&mut self, track: TrackId, what: String) {
+            let track = &self.tracks[track as usize];
+            self.lines.lock().unwrap().push(format!("{track}: {what}"));
+        }
+    }
+
+    impl Sink for Notes {
+        fn track(&mut self, track: &Track) {
+            self.tracks.push(track.name.clone());
+        }
+
+        fn begin(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
+            self.note(track, format!("{at} begin {}", label.name));
+        }
+
+        fn end(&mut self, track: TrackId, at: u64) {
+            self.note(track, format!("{at} end"));
+        }
+
+        fn instant(&mut self, track: TrackId, at: u64, label: &Label<'_>) {
+            let notes = label.notes;
+            self.note(track, format!("{at} {} {notes:?}", label.name));
+        }
+
+        fn counter(&mut self, track: TrackId, at: u64, value: f64) {
+            self.note(track, format!("{at} {value}"));
+        }
+
+        fn finish(&mut self) {}
+
+        fn take(&mut self) -> Vec<u8> {
+            Vec::new()
+        }
+    }
+
+    const GPU: DeviceType = DeviceType::OpenCL(0);
+
+    /// What is written of records, each with its moment, all of one thread that nobody has named.
+    fn written(records: Vec<(u64, What)>) -> Vec<String> {
+        let notes = Notes::default();
+        let lines = notes.lines.clone();
+        let mut timeline = Timeline::new(Box::new(notes), Limits::default());
+        for (at, what) in records {
+            let thread = u32::MAX;
+            timeline.add(&Record { at, thread, what });
+        }
+        timeline.finish(1000);
+        let lines = lines.lock().unwrap();
+        let thread = format!("thread {}", u32::MAX);
+        lines
+            .iter()
+            .map(|line| line.replace(&thread, "thread"))
+            .collect()
+    }
+
+    fn launch(time: u64) -> What {
+        let launch = Arc::new(LaunchInfo {
+            name: "matmul".to_owned(),
+            device: GPU,
+            bytes: 0,
+            flops: 0,
+        });
+        What::Launched { launch, time }
+    }
+
+    fn moved(from: DeviceType, to: DeviceType, time: u64) -> What {
+        let bytes = 8;
+        What::Moved {
+            from,
+            to,
+            bytes,
+            time,
+        }
+    }
+
+    #[test]
+    fn what_a_device_does_at_the_same_time_is_on_further_tracks() {
+        let cpu = DeviceType::Cpu;
+        let lines = written(vec![
+            (10, launch(20)),
+            (15, launch(20)),
+            (30, launch(5)),
+            (40, moved(cpu, GPU, 10)),
+            (45, moved(GPU, cpu, 10)),
+        ]);
+        let expected = [
+            "opencl:0: 10 begin matmul",
+            "opencl:0: 30 end",
+            "opencl:0 (2): 15 begin matmul",
+            "opencl:0 (2): 35 end",
+            "opencl:0: 30 begin matmul",
+            "opencl:0: 35 end",
+            "opencl:0 transfers: 40 begin cpu → opencl:0",
+            "opencl:0 transfers: 50 end",
+            "opencl:0 transfers (2): 45 begin opencl:0 → cpu",
+            "opencl:0 transfers (2): 55 end",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn launches_at_once_are_one_slice() {
+        let What::Launched { launch, .. } = launch(1) else {
+            unreachable!()
+        };
+        let replay = |count| {
+            let launches = vec![(launch.clone(), Duration::ZERO); count];
+            let device = GPU;
+            let replay = Arc::new(Replay { device, launches });
+            What::Replayed { replay, time: 5 }
+        };
+        let lines = written(vec![(0, replay(2)), (5, replay(0))]);
+        let expected = [
+            "opencl:0: 0 begin replay of 2 launches",
+            "opencl:0: 5 end",
+            "opencl:0: 5 begin replay",
+            "opencl:0: 10 end",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn what_is_open_ends_where_records_are_cut_and_at_the_end() {
+        let begun = |name: &str| What::Begun {
+            work: HostWork::Range,
+            name: name.into(),
+        };
+        let lines = written(vec![
+            (0, What::Ended), // What began before anybody looked on.
+            (1, begun("a")),
+            (2, begun("b")),
+            (3, What::Cut),
+            (4, What::Ended),
+            (6, begun("c")),
+            (5, What::Dropped(7)), // Clocks are read before what they are read for is in order.
+        ]);
+        let expected = [
+            "thread: 1 begin a",
+            "thread: 2 begin b",
+            "thread: 3 end",
+            "thread: 3 end",
+            "thread: 6 begin c",
+            "thread: 6 7 events were not kept []",
+            "thread: 1000 end",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn fallbacks_and_figures_are_told_with_what_is_known() {
+        let mut error = DeviceError::new(GPU, FailureClass::Lost, "no room");
+        let to = Some(DeviceType::Cpu);
+        let alone = Fallback {
+            error: error.clone(),
+            to: None,
+        };
+        error.op = Some("matmul");
+        let class = error.class.to_string();
+        let named = Gpu::Other("card 00:01".into());
+        let figure = |gpu, name, value| What::Figure { gpu, name, value };
+        let lines = written(vec![
+            (1, What::FellBack(Box::new(Fallback { error, to }))),
+            (2, What::FellBack(Box::new(alone))),
+            (3, figure(named, "gpu_temperature_celsius", 41.5)),
+            (
+                4,
+                What::Memory {
+                    device: GPU,
+                    bytes: 64,
+                },
+            ),
+        ]);
+        let reasons = format!(r#"("class", Text("{class}")), ("reason", Text("no room"))"#);
+        let expected = [
+            format!(r#"thread: 1 fallback: opencl:0 → cpu [{reasons}, ("op", Text("matmul"))]"#),
+            format!("thread: 2 fallback: opencl:0 → nobody [{reasons}]"),
+            "card 00:01 gpu_temperature_celsius: 3 41.5".to_owned(),
+            "opencl:0 memory: 4 64".to_owned(),
+        ];
+        assert_eq!(lines, expected);
+    }
+}
