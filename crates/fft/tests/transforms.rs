@@ -5,8 +5,8 @@ use std::f64::consts::TAU;
 use num_complex::{Complex, Complex64};
 use rustorch_fft::Float;
 
-/// Lengths with factors 2, 3 and 5, primes, and none of these.
-const LENGTHS: [usize; 9] = [1, 2, 3, 8, 15, 31, 60, 97, 128];
+/// Lengths with factors 2, 3 and 5, primes, none of these, and what is computed in several blocks.
+const LENGTHS: [usize; 13] = [1, 2, 3, 4, 6, 8, 15, 31, 60, 97, 128, 254, 600];
 
 fn definition(x: &[Complex64], inverse: bool) -> Vec<Complex64> {
     let n = x.len();
@@ -51,7 +51,7 @@ fn transforms_are_the_sums<T: Float + Into<f64>>(narrow: impl Fn(f64) -> T, epsi
             .collect();
         for inverse in [false, true] {
             let mut y = x.clone();
-            T::complex(n, inverse).transform(&mut y);
+            T::complex(n, inverse).transform(&x, &mut y);
             assert_near(&wide(&y), &definition(&wide(&x), inverse), epsilon);
         }
 

@@ -1,7 +1,7 @@
 //! Fourier transforms, through `rustorch-fft` (feature `fft`).
 
 use num_complex::Complex;
-use rustorch_fft::Float;
+use rustorch_fft::{Float, PairsPlan, RealPlan};
 use rustorch_ir::ops::{Fft, FftKind};
 use rustorch_ir::{DType, Op, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
@@ -10,6 +10,7 @@ use crate::element::{Element, unknown};
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
 use crate::lines::map_lines;
+use crate::simd::{Kernel, Level, Simd};
 
 pub(crate) const KERNEL: KernelEntry<Launch> = KernelEntry {
     kind: OpKind::Fft,
@@ -47,8 +48,15 @@ where
         FftKind::Forward => false,
         FftKind::Inverse => true,
         FftKind::RealToComplex => {
-            let plan = T::real(size);
-            return map_lines::<T, Complex<T>>(args, dim, WORK, |x, y| plan.transform(x, y));
+            return match T::real(size) {
+                RealPlan::Pairs(plan) => map_lines::<T, Complex<T>>(args, dim, WORK, |x, y| {
+                    plan.transform(x, y);
+                    Level::current().run(Separate { plan: &plan, y });
+                }),
+                RealPlan::Odd(plan) => {
+                    map_lines::<T, Complex<T>>(args, dim, WORK, |x, y| plan.transform(x, y));
+                }
+            };
         }
         FftKind::ComplexToReal { n } => {
             let plan = T::inverse_real(n);
@@ -56,8 +64,18 @@ where
         }
     };
     let plan = T::complex(size, inverse);
-    map_lines::<Complex<T>, Complex<T>>(args, dim, WORK, |x, y| {
-        y.copy_from_slice(x);
-        plan.transform(y);
-    });
+    map_lines::<Complex<T>, Complex<T>>(args, dim, WORK, |x, y| plan.transform(x, y));
+}
+
+/// [`PairsPlan::separate`].
+struct Separate<'a, T> {
+    plan: &'a PairsPlan<T>,
+    y: &'a mut [Complex<T>],
+}
+
+impl<T: Float> Kernel for Separate<'_, T> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        self.plan.separate(self.y);
+    }
 }
