@@ -390,9 +390,15 @@ fn reduce<T: Element, Y: Element, A: Copy + Send + Sync>(
                     };
                     for (block, results) in results.chunks_mut(BLOCK).enumerate() {
                         let column = column + block * BLOCK;
-                        for row in segment * each..len.min((segment + 1) * each) {
-                            let x = x.read(row * count + column, results.len());
-                            (combine.columns)(results, x);
+                        // Whole rows follow each other.
+                        let rows = match results.len() == count {
+                            true => (x.block() / count).max(1),
+                            false => 1,
+                        };
+                        let end = len.min((segment + 1) * each);
+                        for row in (segment * each..end).step_by(rows) {
+                            let some = rows.min(end - row) * results.len();
+                            (combine.columns)(results, x.read(row * count + column, some));
                         }
                     }
                 }
@@ -473,7 +479,7 @@ impl<X: Copy, C: Combine<X>> Kernel for Rows<'_, X, C::Total, C> {
     }
 }
 
-/// Combines each of `x` with a result of its own.
+/// Combines each of `x`, which is one row of them or several, with the result of its column.
 struct Columns<'a, X, A, C> {
     results: &'a mut [A],
     x: &'a [X],
@@ -494,8 +500,23 @@ impl<'a, X, A, C> Columns<'a, X, A, C> {
 impl<X: Copy, C: Combine<X>> Kernel for Columns<'_, X, C::Total, C> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        for (result, &x) in self.results.iter_mut().zip(self.x) {
-            *result = C::step(*result, x);
+        /// Rows that are gone through together, so that results are loaded once for all of them.
+        const TOGETHER: usize = 4;
+        let width = self.results.len();
+        let mut fours = self.x.chunks_exact(TOGETHER * width);
+        for rows in &mut fours {
+            let (first, last) = rows.split_at(2 * width);
+            let ((a, b), (c, d)) = (first.split_at(width), last.split_at(width));
+            let rows = a.iter().zip(b).zip(c.iter().zip(d));
+            for (result, ((&a, &b), (&c, &d))) in self.results.iter_mut().zip(rows) {
+                let two = C::step(C::step(*result, a), b);
+                *result = C::step(C::step(two, c), d);
+            }
+        }
+        for row in fours.remainder().chunks_exact(width) {
+            for (result, &x) in self.results.iter_mut().zip(row) {
+                *result = C::step(*result, x);
+            }
         }
     }
 }
