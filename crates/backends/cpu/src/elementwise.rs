@@ -2,6 +2,7 @@
 //! of elements as bytes.
 
 use bytemuck::{Pod, Zeroable, cast_slice, cast_slice_mut};
+use rustorch_ir::ops::BinaryOp;
 
 use crate::element::Element;
 use crate::simd::from_fn;
@@ -38,9 +39,48 @@ pub(crate) struct Loop {
     pub(crate) work: usize,
     /// May an operand be one element, which stands for all?
     pub(crate) broadcasts: bool,
+    /// Which of the four operations on singles it is, if it is one.
+    pub(crate) arithmetic: Option<BinaryOp>,
 }
 
 impl Loop {
+    /// `f` of blocks of operands, each of which may also be one element.
+    pub(crate) fn broadcasting<T: Element<Compute = T>, const N: usize>(
+        work: usize,
+        f: impl Fn([&[T]; N], &mut [T]) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            broadcasts: true,
+            ..Self::of(work, f)
+        }
+    }
+
+    /// `f` of blocks of `N` operands of one type.
+    fn of<X: Pod, Y: Pod, const N: usize>(
+        work: usize,
+        f: impl Fn([&[X]; N], &mut [Y]) + Send + Sync + 'static,
+    ) -> Self {
+        Self::of_bytes(work, move |operands: [&[u8]; N], y| {
+            f(operands.map(cast_slice), cast_slice_mut(y));
+        })
+    }
+
+    /// `f` of the bytes of blocks of `N` operands.
+    fn of_bytes<const N: usize>(
+        work: usize,
+        f: impl Fn([&[u8]; N], &mut [u8]) + Send + Sync + 'static,
+    ) -> Self {
+        let run = move |operands: &[&[u8]], y: &mut [u8]| {
+            f(from_fn(|i| operands[i]), y);
+        };
+        Self {
+            run: Box::new(run),
+            work,
+            broadcasts: false,
+            arithmetic: None,
+        }
+    }
+
     /// Computes the elements of a block from those of the operands, which are as many.
     pub(crate) fn run(&self, operands: &[&[u8]], out: &mut [u8]) {
         (self.run)(operands, out);
@@ -107,13 +147,15 @@ impl Function {
         work: usize,
         f: impl Fn([&[T]; N], &mut [T]) + Send + Sync + 'static,
     ) -> Self {
-        match Self::of(work, f) {
-            Self::Loop(function) => Self::Loop(Loop {
-                broadcasts: true,
-                ..function
-            }),
-            other => other,
-        }
+        Self::Loop(Loop::broadcasting(work, f))
+    }
+
+    /// One of the four operations on singles, of operands that may also be one element.
+    pub(crate) fn arithmetic(op: BinaryOp, f: Loop2<f32>) -> Self {
+        Self::Loop(Loop {
+            arithmetic: Some(op),
+            ..Loop::broadcasting(1, move |[a, b], y: &mut [f32]| f(a, b, y))
+        })
     }
 
     /// `y = f(a, b, c)`, of an element costing `work`.
@@ -134,13 +176,11 @@ impl Function {
     }
 
     /// `f` of blocks of `N` operands of one type.
-    fn of<X: Pod, Y: Pod, const N: usize>(
+    pub(crate) fn of<X: Pod, Y: Pod, const N: usize>(
         work: usize,
         f: impl Fn([&[X]; N], &mut [Y]) + Send + Sync + 'static,
     ) -> Self {
-        Self::of_bytes(work, move |operands: [&[u8]; N], y| {
-            f(operands.map(cast_slice), cast_slice_mut(y));
-        })
+        Self::Loop(Loop::of(work, f))
     }
 
     /// `f` of the bytes of blocks of `N` operands.
@@ -148,13 +188,6 @@ impl Function {
         work: usize,
         f: impl Fn([&[u8]; N], &mut [u8]) + Send + Sync + 'static,
     ) -> Self {
-        let run = move |operands: &[&[u8]], y: &mut [u8]| {
-            f(from_fn(|i| operands[i]), y);
-        };
-        Self::Loop(Loop {
-            run: Box::new(run),
-            work,
-            broadcasts: false,
-        })
+        Self::Loop(Loop::of_bytes(work, f))
     }
 }

@@ -7,7 +7,9 @@
 
 mod blocks;
 mod foreach;
+mod products;
 mod program;
+mod rows;
 mod source;
 mod worker;
 
@@ -21,6 +23,7 @@ use crate::kernel::{Args, Misuse};
 pub(crate) use blocks::Blocks;
 pub(crate) use foreach::Groups;
 use program::Program;
+use rows::Rows;
 use source::{Data, Source};
 
 /// What a step of elementwise operations does.
@@ -30,6 +33,8 @@ pub(crate) struct Plan {
     /// Bytes of an element of the result.
     size: usize,
     body: Body,
+    /// How all of it is computed faster than by the body's blocks.
+    rows: Option<Rows>,
 }
 
 enum Body {
@@ -49,7 +54,7 @@ enum Value {
 /// A function with its operands.
 struct Call {
     function: Loop,
-    operands: SmallVec<[Value; 3]>,
+    operands: SmallVec<[Value; 4]>,
     /// Bytes of an element of the result.
     size: usize,
 }
@@ -96,11 +101,12 @@ impl Plan {
             dtype,
             parts,
         } = chain;
-        let mut sources = Vec::new();
-        let mut calls: Vec<Call> = Vec::new();
+        let operands = parts.iter().map(|(_, part, _)| part.operands.len());
+        let mut sources = Vec::with_capacity(operands.sum());
+        let mut calls: Vec<Call> = Vec::with_capacity(parts.len());
         let mut values: Vec<(Operand, Value)> = Vec::new();
         for (at, part, function) in parts {
-            let mut operands: SmallVec<[Value; 3]> = SmallVec::new();
+            let mut operands: SmallVec<[Value; 4]> = SmallVec::new();
             for &operand in &part.operands {
                 let known = values.iter().find(|(known, _)| *known == operand);
                 operands.push(match known {
@@ -136,6 +142,10 @@ impl Plan {
             };
             values.push((Operand::Part(at), value));
         }
+        let rows = match &calls[..] {
+            [call] => Rows::new(&sources, call, shape.elements()),
+            _ => None,
+        };
         let body = match values.last() {
             Some(&(_, Value::Source(source))) => Body::Copy(source),
             _ => Body::Compute(Program::new(&sources, calls)),
@@ -144,6 +154,7 @@ impl Plan {
             sources,
             size: size(dtype)?,
             body,
+            rows,
         })
     }
 
@@ -159,9 +170,10 @@ impl Plan {
         if out.is_empty() {
             return;
         }
-        match &self.body {
-            Body::Copy(source) => self.sources[*source].copy_all(inputs, pool, out),
-            Body::Compute(program) => {
+        match (&self.body, &self.rows) {
+            (Body::Copy(source), _) => self.sources[*source].copy_all(inputs, pool, out),
+            (_, Some(rows)) => rows.run(&self.sources, inputs, pool, out),
+            (Body::Compute(program), None) => {
                 worker::run(program, &self.sources, inputs, pool, out, self.size);
             }
         }

@@ -28,19 +28,29 @@ pub(crate) fn round_f16(x: &[f32], to: &mut [f16]) {
 
 /// Converts each element exactly.
 pub(crate) fn widen_bf16(x: &[bf16], to: &mut [f32]) {
-    apply(x, to, |x| f32::from_bits(u32::from(x.to_bits()) << 16));
+    apply(x, to, single_of);
 }
 
 /// Rounds each element to the nearest, ties to even.
 pub(crate) fn round_bf16(x: &[f32], to: &mut [bf16]) {
-    apply(x, to, |x| {
-        let bits = x.to_bits();
-        let even = (bits >> 16) & 1;
-        let nearest = bits.wrapping_add(0x7FFF + even) >> 16;
-        // Of a NaN the upper bits may all be zero.
-        let quiet = bits >> 16 | 0x40;
-        bf16::from_bits(if x.is_nan() { quiet } else { nearest } as u16)
-    });
+    apply(x, to, nearest_bf16);
+}
+
+/// The same number.
+#[inline(always)]
+pub(crate) fn single_of(x: bf16) -> f32 {
+    f32::from_bits(u32::from(x.to_bits()) << 16)
+}
+
+/// The nearest number, ties to even.
+#[inline(always)]
+pub(crate) fn nearest_bf16(x: f32) -> bf16 {
+    let bits = x.to_bits();
+    let even = (bits >> 16) & 1;
+    let nearest = bits.wrapping_add(0x7FFF + even) >> 16;
+    // Of a NaN the upper bits may all be zero.
+    let quiet = bits >> 16 | 0x40;
+    bf16::from_bits(if x.is_nan() { quiet } else { nearest } as u16)
 }
 
 /// Converts each element exactly.

@@ -528,3 +528,86 @@ fn kinds_of_numbers() -> Outcome {
     assert!(error(tensor![1].addcdiv(&tensor![2], &tensor![3], 1)).contains("to divide"));
     Ok(())
 }
+
+/// Numbers that are no short fractions.
+fn thirds(shape: &[usize]) -> RusTorchResult<Tensor> {
+    let count: usize = shape.iter().product();
+    let number = |i: usize| (i * 37 % 101) as f32 / 3.0 - 15.0;
+    Tensor::from_slice(&(0..count).map(number).collect::<Vec<f32>>(), shape)
+}
+
+#[test]
+fn sums_of_products_are_rounded_step_by_step() -> Outcome {
+    let shapes: [&[usize]; 5] = [&[40, 300], &[300], &[40, 1], &[1], &[]];
+    let computed = |x: RusTorchResult<Tensor>| -> RusTorchResult<Tensor> { Ok(x?.eval()?.clone()) };
+    for shape in shapes {
+        let (x, a) = (thirds(&[40, 300])?, thirds(&[40, 300])?.flip([0, 1])?);
+        let (b, c) = (thirds(shape)?, thirds(shape)?.add(0.7)?);
+        for operand in [&a, &b, &c] {
+            operand.eval()?;
+        }
+        let product = computed(a.mul(&b))?;
+        let scaled = computed(product.mul(0.3))?;
+        let other = computed(b.mul(&c))?;
+        for (together, steps) in [
+            (x.addcmul(&a, &b, 0.3)?, x.add(&scaled)?),
+            (a.mul(&b)?.add(&x)?, product.add(&x)?),
+            (x.add(&b.mul(&a)?)?, x.add(&product)?),
+            (c.add(&a.mul(&b)?)?, c.add(&product)?),
+            (a.mul(&b)?.add(&b.mul(&c)?)?, product.add(&other)?),
+            (
+                x.add(&c.mul(&a.mul(&b)?)?)?,
+                x.add(&computed(c.mul(&product))?)?,
+            ),
+        ] {
+            assert_eq!(
+                together.to_vec::<f32>()?,
+                steps.to_vec::<f32>()?,
+                "{shape:?}"
+            );
+        }
+        // What somebody else reads, too, is there.
+        let read = a.mul(&b)?;
+        let sum = x.add(&read)?;
+        assert_eq!(read.sub(&sum)?.neg()?.numel(), x.numel());
+        assert_eq!(read.to_vec::<f32>()?, product.to_vec::<f32>()?);
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_and_columns() -> Outcome {
+    for width in [20, 300, 3000] {
+        let (row, column) = (thirds(&[width])?, thirds(&[40, 1])?.add(0.9)?);
+        let whole = thirds(&[80, 2 * width])?;
+        let (left, odd) = (
+            whole
+                .slice(1, 1, 1 + width as isize, 1)?
+                .slice(0, 0, 80, 2)?,
+            whole
+                .slice(1, 0, 2 * width as isize, 2)?
+                .slice(0, 0, 40, 1)?,
+        );
+        for x in [&row, &column, &left, &odd] {
+            for y in [&row, &column, &left, &odd] {
+                let expand = |t: &Tensor| t.expand([40, width])?.contiguous()?.to_vec::<f32>();
+                let (a, b) = (expand(x)?, expand(y)?);
+                for (got, f) in [
+                    (x.add(y)?, (|a, b| a + b) as fn(f32, f32) -> f32),
+                    (x.sub(y)?, |a, b| a - b),
+                    (x.mul(y)?, |a, b| a * b),
+                    (x.div(y)?, |a, b| a / b),
+                ] {
+                    let got = got.expand([40, width])?.to_vec::<f32>()?;
+                    let pairs = got.iter().zip(a.iter().zip(&b));
+                    let differ = |&(got, (&a, &b)): &(&f32, (&f32, &f32))| {
+                        let want = f(a, b);
+                        got.to_bits() != want.to_bits() && !(got.is_nan() && want.is_nan())
+                    };
+                    assert_eq!(pairs.filter(differ).count(), 0, "{width}");
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::products::joined;
 use super::source::Source;
 use super::{Call, Value};
 use crate::elementwise::Loop;
@@ -37,7 +38,7 @@ pub(super) enum Instruction {
     /// Computes a block.
     Compute {
         function: Loop,
-        operands: SmallVec<[Typed; 3]>,
+        operands: SmallVec<[Typed; 4]>,
         /// Where the result goes: to the step's, if nowhere else.
         to: Option<Typed>,
     },
@@ -67,7 +68,7 @@ impl Registers {
 impl Program {
     /// The calls in order; the result of the last is the step's.
     pub(super) fn new(sources: &[Source], calls: Vec<Call>) -> Self {
-        Self::of(sources, calls, None).0
+        Self::of(sources, joined(calls), None).0
     }
 
     /// The calls in order, those of which `kept` has the results stay in the registers that are told for
@@ -151,7 +152,7 @@ impl Program {
 }
 
 /// For each call, the operands that no later one reads.
-fn last_uses(calls: &[Call]) -> Vec<SmallVec<[Value; 3]>> {
+fn last_uses(calls: &[Call]) -> Vec<SmallVec<[Value; 4]>> {
     (1..=calls.len())
         .map(|next| {
             let operands = &calls[next - 1].operands;

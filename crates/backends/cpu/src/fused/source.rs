@@ -116,6 +116,18 @@ impl Source {
         (self.panel.is_none()).then_some(*row)
     }
 
+    /// The distances of rows of `width` elements, and of elements within one, if these are the same
+    /// everywhere, and elements neighbours or one again and again.
+    pub(super) fn rows_of(&self, width: usize) -> Option<[usize; 2]> {
+        let (far, near) = match (&self.layout.shape[..], &self.layout.strides[..]) {
+            (&[_, row], &[far, near]) if row == width => (far, near),
+            (&[_], &[near]) => (near * width, near),
+            (&[], &[]) => (0, 0),
+            _ => return None,
+        };
+        (near <= 1).then_some([far, near])
+    }
+
     /// Does it need a register of its own?
     pub(super) fn keeps_register(&self) -> bool {
         self.is_repeated() || self.panel.is_some()

@@ -250,7 +250,7 @@ impl<'a> Worker<'a> {
 
     /// Computes `len` elements of `result` from those in registers.
     fn compute(&self, function: &Loop, operands: &[Typed], len: usize, result: &mut [u8]) {
-        let mut contents = [&[][..]; 3];
+        let mut contents = [&[][..]; 4];
         for (contents, Typed { register, size }) in contents.iter_mut().zip(operands) {
             *contents = match self.places[*register] {
                 Place::Memory(bytes) => bytes,

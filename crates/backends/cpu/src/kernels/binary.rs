@@ -1,5 +1,6 @@
 //! Functions of two operands.
 
+use half::bf16;
 use num_complex::Complex;
 use num_traits::{CheckedRem, PrimInt, WrappingAdd, WrappingMul, WrappingSub};
 use rustorch_ir::ops::BinaryOp;
@@ -8,6 +9,7 @@ use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, unknown, with_type};
 use crate::elementwise::{Function, Loop2};
+use crate::half_precision::{nearest_bf16, single_of};
 use crate::index::coordinates;
 use crate::kernel::{Args, Misuse};
 use crate::launch::Launch;
@@ -55,6 +57,7 @@ fn function(signature: &Signature) -> Result<Function, Misuse> {
         DType::F32 if op == BinaryOp::Complex => Some(pair::<f32>()),
         DType::F64 if op == BinaryOp::Complex => Some(pair::<f64>()),
         DType::F32 => broadcasting(op).or_else(|| same::<f32>(op, real(op))),
+        DType::BF16 => at_once(op).or_else(|| same::<bf16>(op, real(op))),
         d if d.is_float() => with_type!(d, floats T => Ok(same::<T>(op, real(op))))?,
         d if d.is_complex() => with_type!(d, complex T => Ok(same::<T>(op, complex(op))))?,
         d => with_type!(d, ints T => Ok(same::<T>(op, int(op))))?,
@@ -81,9 +84,30 @@ fn broadcasting(op: BinaryOp) -> Option<Function> {
         BinaryOp::Div => |a, b, out| apply2_broadcast(a, b, out, |a, b| a / b),
         _ => return None,
     };
-    Some(Function::broadcasting(1, move |[a, b], out: &mut [f32]| {
-        f(a, b, out)
-    }))
+    Some(Function::arithmetic(op, f))
+}
+
+/// The functions of bf16 that take less time than the conversions, which go in the same loop.
+fn at_once(op: BinaryOp) -> Option<Function> {
+    let f: Loop2<bf16> = match op {
+        BinaryOp::Add => {
+            |a, b, out| apply2(a, b, out, |a, b| nearest_bf16(single_of(a) + single_of(b)))
+        }
+        BinaryOp::Sub => {
+            |a, b, out| apply2(a, b, out, |a, b| nearest_bf16(single_of(a) - single_of(b)))
+        }
+        BinaryOp::Mul => {
+            |a, b, out| apply2(a, b, out, |a, b| nearest_bf16(single_of(a) * single_of(b)))
+        }
+        BinaryOp::Div => {
+            |a, b, out| apply2(a, b, out, |a, b| nearest_bf16(single_of(a) / single_of(b)))
+        }
+        _ => return None,
+    };
+    Some(Function::of(
+        1,
+        move |[a, b]: [&[bf16]; 2], out: &mut [bf16]| f(a, b, out),
+    ))
 }
 
 fn pair<T: Element<Compute = T>>() -> Function

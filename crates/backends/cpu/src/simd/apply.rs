@@ -81,25 +81,110 @@ pub(crate) fn apply3_broadcast<T: Copy>(
     y: &mut [T],
     f: impl Fn(T, T, T) -> T,
 ) {
+    match (a, b, c) {
+        (&[a], &[b], &[c]) => y.fill(f(a, b, c)),
+        (a, &[b], &[c]) => apply(a, y, move |a| f(a, b, c)),
+        _ => by_chunks([a, b, c], y, |[a, b, c], y| apply3(a, b, c, y, &f)),
+    }
+}
+
+/// `y[i] = f(a[i], b[i], c[i], d[i])` with the machine's best vector instructions, where each of the four may be
+/// one element, which stands for all.
+pub(crate) fn apply4_broadcast<T: Copy>(
+    operands: [&[T]; 4],
+    y: &mut [T],
+    f: impl Fn(T, T, T, T) -> T,
+) {
+    match operands {
+        [a, b, c, &[d]] if [a, b, c].iter().all(|x| x.len() == y.len()) => {
+            apply3(a, b, c, y, move |a, b, c| f(a, b, c, d));
+        }
+        _ => by_chunks(operands, y, |[a, b, c, d], y| {
+            let ends = c.iter().copied().zip(d.iter().copied());
+            let x = a.iter().copied().zip(b.iter().copied()).zip(ends);
+            let f = |_, ((a, b), (c, d))| f(a, b, c, d);
+            Level::current().run(Apply { x, y, f });
+        }),
+    }
+}
+
+/// Calls `apply` with operands that are as many as `y`, of which one element is repeated.
+fn by_chunks<T: Copy, const N: usize>(
+    operands: [&[T]; N],
+    y: &mut [T],
+    apply: impl Fn([&[T]; N], &mut [T]),
+) {
     /// Elements for which one is repeated at a time.
     const CHUNK: usize = 256;
-    if let (&[b], &[c]) = (b, c) {
-        return match a {
-            &[a] => y.fill(f(a, b, c)),
-            a => apply(a, y, move |a| f(a, b, c)),
-        };
+    if operands.iter().all(|x| x.len() == y.len()) {
+        return apply(operands, y);
     }
-    if [a, b, c].iter().all(|x| x.len() == y.len()) {
-        return apply3(a, b, c, y, f);
-    }
-    let repeated = [a, b, c].map(|x| [x[0]; CHUNK]);
+    let repeated = operands.map(|x| [x[0]; CHUNK]);
     for (at, y) in y.chunks_mut(CHUNK).enumerate() {
-        let part = |i: usize| match [a, b, c][i] {
+        let part = |i: usize| match operands[i] {
             &[_] => &repeated[i][..y.len()],
             x => &x[at * CHUNK..][..y.len()],
         };
-        let [a, b, c] = [part(0), part(1), part(2)];
-        apply3(a, b, c, y, &f);
+        apply(std::array::from_fn(part), y);
+    }
+}
+
+/// Singles in rows: element `j` of row `i` is at `i · far + j · near`, and `near` is 0 or 1.
+#[derive(Clone, Copy)]
+pub(crate) struct Strided<'a> {
+    pub(crate) data: &'a [f32],
+    pub(crate) far: usize,
+    pub(crate) near: usize,
+}
+
+/// `y = f(a, b)` of each element of rows of `width` with the machine's best vector instructions.
+pub(crate) fn apply2_rows(
+    a: Strided,
+    b: Strided,
+    width: usize,
+    y: &mut [f32],
+    f: impl Fn(f32, f32) -> f32,
+) {
+    Level::current().run(ApplyRows { a, b, width, y, f });
+}
+
+struct ApplyRows<'a, F> {
+    a: Strided<'a>,
+    b: Strided<'a>,
+    width: usize,
+    y: &'a mut [f32],
+    f: F,
+}
+
+impl<F: Fn(f32, f32) -> f32> Kernel for ApplyRows<'_, F> {
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let Self { width, f, .. } = self;
+        for (i, y) in self.y.chunks_exact_mut(width).enumerate() {
+            let (a, b) = (
+                &self.a.data[i * self.a.far..],
+                &self.b.data[i * self.b.far..],
+            );
+            match (self.a.near, self.b.near) {
+                (0, 0) => y.fill(f(a[0], b[0])),
+                (0, _) => {
+                    let a = a[0];
+                    y.iter_mut()
+                        .zip(&b[..width])
+                        .for_each(|(y, &b)| *y = f(a, b));
+                }
+                (_, 0) => {
+                    let b = b[0];
+                    y.iter_mut()
+                        .zip(&a[..width])
+                        .for_each(|(y, &a)| *y = f(a, b));
+                }
+                _ => {
+                    let x = a[..width].iter().zip(&b[..width]);
+                    y.iter_mut().zip(x).for_each(|(y, (&a, &b))| *y = f(a, b));
+                }
+            }
+        }
     }
 }
 

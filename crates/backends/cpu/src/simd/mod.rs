@@ -30,8 +30,8 @@ mod plain;
 pub use level::Level;
 
 pub(crate) use apply::{
-    Arithmetic, all, apply, apply_function, apply2, apply2_at, apply2_broadcast, apply3,
-    apply3_broadcast,
+    Arithmetic, Strided, all, apply, apply_function, apply2, apply2_at, apply2_broadcast,
+    apply2_rows, apply3, apply3_broadcast, apply4_broadcast,
 };
 pub(crate) use plain::Plain;
 
