@@ -1,6 +1,6 @@
 //! Products of vectors and matrices.
 
-use rustorch_ir::ops::{Expand, Matmul, Reshape};
+use rustorch_ir::ops::{Expand, Linear, Matmul, Reshape};
 use rustorch_ir::{DType, OpError, Scalar};
 use rustorch_macros::track_calls;
 
@@ -31,6 +31,13 @@ impl Tensor {
         let got = format_args!("{} and {}", x.ty(), y.ty());
         let expected = "operands of rank 1 or more";
         require(name, ranks.0 > 0 && ranks.1 > 0, expected, got)?;
+        // A matrix times a vector is one operation, as that vector times the matrix transposed.
+        let is_single = [x.dtype(), y.dtype()] == [DType::F32; 2];
+        let fits = ranks == (2, 1) && x.shape()[1] == y.shape()[0] && x.numel() > 0;
+        let is_in_order = || x.is_contiguous() && x.value().viewed().is_none();
+        if is_single && fits && is_in_order() {
+            return Self::apply(name, Linear, &[&**y, &**x]);
+        }
         let row = match ranks.0 {
             1 => x.unsqueeze(0)?,
             _ => Self::clone(x),
@@ -165,6 +172,7 @@ macro_rules! added_methods {
                 const NAME: &str = stringify!($name);
                 let [input, $a, $b] = &lowered(NAME, [self, $a, $b])?;
                 let dtype = result_dtype(NAME, &[(&**input).into(), (&**$a).into()])?;
+                let input = &input.cast(NAME, dtype)?;
                 // Different dtypes are the product's to refuse.
                 let [$a, $b] = &match $a.dtype() == $b.dtype() {
                     true => [$a.widened(NAME)?, $b.widened(NAME)?],

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use rustorch_ir::{DType, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use super::matmul::products;
+use super::matmul::{dots, products};
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
 use crate::product::{Batch, Matrix};
@@ -54,7 +54,13 @@ fn launch(mut args: Args) -> Result<(), Misuse> {
     let rows: usize = args.output.shape().iter().rev().skip(1).product();
     let out: &mut [f32] = args.output.data();
     let is_single = weight.weight_type() == WeightType::F32;
-    if is_single && rows > qmatmul::MAX_FEW && qmatmul::pads(k) {
+    if is_single && args.inputs[0].shape().len() == 1 {
+        let rows = Matrix {
+            data: args.inputs[1].data(),
+            strides: [k, 1],
+        };
+        dots(args.pool, rows, x, out);
+    } else if is_single && rows > qmatmul::MAX_FEW && qmatmul::pads(k) {
         let matrix = |data, strides| Batch::one(Matrix { data, strides });
         let (x, w) = (matrix(x, [k, 1]), matrix(args.inputs[1].data(), [1, k]));
         products(args.pool, &x, &w, [rows, k, n], out);

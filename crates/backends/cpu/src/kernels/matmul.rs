@@ -152,6 +152,15 @@ fn column(matrix: Matrix<f32>, k: usize) -> impl Iterator<Item = f32> {
     repeated.chain(elements).take(k).copied()
 }
 
+/// Computes the products of rows, whose elements are neighbours, with a vector: as many as `out` has elements.
+pub(super) fn dots(pool: &Pool, rows: Matrix<f32>, x: &[f32], out: &mut [f32]) {
+    let level = Level::current();
+    for_rows(pool, out, 1, x.len(), |first, out| {
+        let rows = rows.from(first, 0);
+        level.run(Dots { rows, x, out });
+    });
+}
+
 /// The products of rows with a vector.
 struct Dots<'a> {
     rows: Matrix<'a, f32>,
