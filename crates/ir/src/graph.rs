@@ -111,7 +111,8 @@ impl Graph {
 
     /// Makes room for so many nodes of one result each, for who knows how many will come.
     pub fn reserve(&mut self, nodes: usize) {
-        self.nodes.reserve(nodes);
+        // No more than that: graphs are many, and are kept.
+        self.nodes.reserve_exact(nodes);
         self.producers.reserve(nodes);
     }
 

@@ -64,10 +64,11 @@ pub fn lower(graph: &Graph, kernels: &impl Kernels) -> Result<Lowered, OpError> 
         graph,
         kernels,
         steps: Vec::with_capacity(graph.nodes().len()),
-        values: (graph.inputs().iter().enumerate())
-            .map(|(i, ty)| (Root::Input(i), Layout::contiguous(&ty.shape)))
-            .collect(),
+        values: Vec::with_capacity(graph.len()),
     };
+    let inputs = graph.inputs().iter().enumerate();
+    let inputs = inputs.map(|(i, ty)| (Root::Input(i), Layout::contiguous(&ty.shape)));
+    builder.values.extend(inputs);
     for (index, node) in graph.nodes().iter().enumerate() {
         builder.node(index, node);
     }

@@ -16,23 +16,10 @@ impl<T> Spares<T> {
         Self(RefCell::new(Vec::new()))
     }
 
-    /// Memory with a `T` made of `content`: what was kept is filled by `renew`, whose work is less than
-    /// dropping it and moving another one there; new memory by `make`.
+    /// Memory that was kept, if there is some. To fill it is less work than to make a `T` and move that there.
     #[inline]
-    pub(crate) fn fill<C>(
-        &self,
-        content: C,
-        renew: impl FnOnce(&mut T, C),
-        make: impl FnOnce(C) -> T,
-    ) -> Arc<T> {
-        let spare = self.0.borrow_mut().pop();
-        if let Some(mut spare) = spare
-            && let Some(place) = Arc::get_mut(&mut spare)
-        {
-            renew(place, content);
-            return spare;
-        }
-        Arc::new(make(content))
+    pub(crate) fn take(&self) -> Option<Arc<T>> {
+        self.0.borrow_mut().pop()
     }
 
     /// Keeps memory that nobody else has a handle on.

@@ -8,9 +8,9 @@ use rustorch_ir::{
     normalize_dim,
 };
 use rustorch_macros::track_calls;
-use rustorch_runtime::{DeviceType, Moment, RunError, Storage};
+use rustorch_runtime::{DeviceType, RunError, Storage};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
 use crate::autograd::{Base, Track, Tracks, is_grad_enabled, tracks};
 use crate::call;
@@ -22,7 +22,7 @@ use crate::manager::{IntoDevice, current_pin, pin, require_device};
 use crate::precision::{is_single, lower, with_lower};
 use crate::recording;
 use crate::recovery::recover_lost;
-use crate::value::{Extent, Pending, State, Value, View, overwrites};
+use crate::value::{Pending, State, Value, View, overwrites};
 
 /// A multi-dimensional array of one element type.
 ///
@@ -516,22 +516,8 @@ fn recorded(
     inputs: &[&Tensor],
     pin: Option<DeviceType>,
 ) -> Arc<Pending> {
-    let values = inputs.iter().map(|input| &input.value);
-    // One by one, which is shorter for a few than collecting them.
-    let mut operands = SmallVec::new();
-    values
-        .clone()
-        .for_each(|value| operands.push(value.clone()));
-    let pending = Pending {
-        op,
-        call: call::current(name),
-        extent: Extent::of(values),
-        inputs: operands,
-        pin,
-        recorded: Moment::next(),
-        results: OnceLock::new(),
-    };
-    pending.shared()
+    let inputs = inputs.iter().map(|input| &input.value);
+    Pending::new(op, call::current(name), inputs, pin)
 }
 
 /// Where an operation is wanted: work goes where what it works on was moved to.

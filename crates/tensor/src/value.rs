@@ -130,19 +130,36 @@ impl Extent {
 }
 
 impl Pending {
-    /// A handle on it.
+    /// An operation of one result on `inputs`, recorded now.
     #[inline]
-    pub(crate) fn shared(self) -> Arc<Self> {
-        let renew = |place: &mut Self, new: Self| {
-            place.op = new.op;
-            place.call = new.call;
-            place.inputs = new.inputs;
-            place.pin = new.pin;
-            place.extent = new.extent;
-            place.recorded = new.recorded;
-            place.results = new.results;
-        };
-        PENDING.with(|spares| spares.fill(self, renew, |new| new))
+    pub(crate) fn new<'a>(
+        op: Op,
+        call: Call,
+        inputs: impl Iterator<Item = &'a Value> + Clone,
+        pin: Option<DeviceType>,
+    ) -> Arc<Self> {
+        let (extent, recorded) = (Extent::of(inputs.clone()), Moment::next());
+        if let Some(mut pending) = PENDING.with(Spares::take)
+            && let Some(place) = Arc::get_mut(&mut pending)
+        {
+            place.op = op;
+            place.call = call;
+            // One by one, which is shorter for a few than collecting them.
+            inputs.for_each(|input| place.inputs.push(input.clone()));
+            place.pin = pin;
+            place.extent = extent;
+            place.recorded = recorded;
+            return pending;
+        }
+        Arc::new(Self {
+            op,
+            call,
+            inputs: inputs.cloned().collect(),
+            pin,
+            extent,
+            recorded,
+            results: OnceLock::new(),
+        })
     }
 
     /// Puts the operands to others, if this is the last handle.
@@ -342,23 +359,28 @@ impl Value {
     #[inline]
     fn of_result(result: usize, ty: TensorType, pin: Option<DeviceType>, state: State) -> Self {
         let extent = Extent::of_state(&state).packed();
-        let renew = |node: &mut Node, (ty, state)| {
-            node.ty = ty;
-            node.pin = pin;
-            node.result = result;
-            node.updated = OnceLock::new();
-            *node.extent.get_mut() = extent;
-            *node.state.get_mut().unwrap_or_else(PoisonError::into_inner) = state;
-        };
-        let make = |(ty, state)| Node {
+        if let Some(mut node) = NODES.with(Spares::take)
+            && let Some(place) = Arc::get_mut(&mut node)
+        {
+            place.ty = ty;
+            place.pin = pin;
+            place.result = result;
+            place.updated = OnceLock::new();
+            *place.extent.get_mut() = extent;
+            *place
+                .state
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner) = state;
+            return Self(node);
+        }
+        Self(Arc::new(Node {
             ty,
             pin,
             result,
             updated: OnceLock::new(),
             extent: AtomicU64::new(extent),
             state: Mutex::new(state),
-        };
-        Self(NODES.with(|spares| spares.fill((ty, state), renew, make)))
+        }))
     }
 
     /// The results of a new operation, of these types.
