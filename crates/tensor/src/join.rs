@@ -179,12 +179,14 @@ impl Tensor {
     /// broadcast to the shape of the grid. Numbers are vectors of one element.
     ///
     /// # Errors
-    /// Rank above 1; no tensor.
+    /// Rank above 1; dtypes that differ; no tensor.
     pub fn meshgrid(tensors: &[&Self], indexing: Indexing) -> RusTorchResult<Vec<Self>> {
         const NAME: &str = "meshgrid";
         require(NAME, !tensors.is_empty(), "at least one tensor", "none")?;
         for t in tensors {
             require(NAME, t.rank() <= 1, "vectors, or numbers", t.ty())?;
+            let got = format_args!("{} and {}", tensors[0].dtype(), t.dtype());
+            require(NAME, t.dtype() == tensors[0].dtype(), "one dtype", got)?;
         }
         let swaps = indexing == Indexing::Xy && tensors.len() > 1;
         let dim_of = |i: usize| if swaps && i < 2 { 1 - i } else { i };

@@ -151,9 +151,11 @@ impl Tensor {
     /// A dtype without order; `low` above `high`.
     pub fn hardtanh(&self, low: f64, high: f64) -> RusTorchResult<Self> {
         const NAME: &str = "hardtanh";
+        // A bound that is NaN makes all of it NaN.
+        let is_empty = low > high;
         require(
             NAME,
-            low <= high,
+            !is_empty,
             "low up to high",
             format!("{low} and {high}"),
         )?;

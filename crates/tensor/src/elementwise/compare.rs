@@ -203,12 +203,12 @@ impl Tensor {
             .to_scalar()
     }
 
-    /// Are shape, dtype and every element equal? NaN differs from itself.
+    /// Are shape and every element equal, in the dtype that both promote to? NaN differs from itself.
     ///
     /// # Errors
-    /// Those of evaluation.
+    /// Dtypes that do not promote; those of evaluation.
     pub fn equal(&self, other: &Self) -> RusTorchResult<bool> {
-        match self.ty() == other.ty() {
+        match self.shape() == other.shape() {
             true => self.eq(other)?.all(None, false)?.to_scalar(),
             false => Ok(false),
         }

@@ -95,7 +95,7 @@ impl Tensor {
     /// `i64` or `i32`, `[bags, n]` or, with offsets, `[n]`. An empty bag gives 0.
     ///
     /// # Errors
-    /// Shapes or dtypes other than these; weights of other than sums; when computed, an id outside
+    /// Shapes or dtypes other than these; weights of other than sums; a `padding_idx` of no row; when computed, an id outside
     /// the table, or offsets that do not begin with 0.
     pub fn embedding_bag(&self, ids: &Self, options: &EmbeddingBagOptions) -> RusTorchResult<Self> {
         const NAME: &str = "embedding_bag";
@@ -125,8 +125,10 @@ impl Tensor {
         let counts = match options.padding_idx {
             Some(id) => {
                 let size = self.shape()[0] as i64;
-                let id = if id < 0 { id as i64 + size } else { id as i64 };
-                ids.ne(id)?
+                let row = if id < 0 { id as i64 + size } else { id as i64 };
+                let expected = format_args!("a padding_idx of one of {size} rows");
+                require(NAME, (0..size).contains(&row), expected, id)?;
+                ids.ne(row)?
             }
             None => Self::full(ids.shape(), 1, DType::Bool)?,
         };

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use rustorch_ir::ops::{IndexSelect, Resample};
-use rustorch_ir::{DType, OpError};
+use rustorch_ir::{DType, OpError, TensorType};
 use rustorch_macros::track_calls;
 
 use crate::Tensor;
-use crate::error::{RusTorchResult, require};
+use crate::error::{RusTorchError, RusTorchResult, require};
 use crate::setting::{Converted, setters};
+use crate::tensor::check_type;
 
 /// The size that [`Tensor::interpolate`] gives: of each dimension behind the channels, or of all of
 /// them by one number.
@@ -230,6 +231,16 @@ impl Tensor {
             "sizes with elements",
             format_args!("{sizes:?}"),
         )?;
+        let whole = [&self.shape()[..2], &sizes].concat();
+        check_type(name, &TensorType::new(&whole[..], self.dtype()))?;
+        // Of each element it is noted where it comes from: there has to be room for that at least.
+        for &size in &sizes {
+            let room = Vec::<[f64; 2]>::new().try_reserve_exact(size);
+            room.map_err(|_| RusTorchError::OutOfMemory {
+                op: name,
+                bytes: size.saturating_mul(size_of::<[f64; 2]>()),
+            })?;
+        }
         let line = |((&from, &to), &scale): ((&usize, &usize), &Option<f64>)| Line {
             from,
             to,

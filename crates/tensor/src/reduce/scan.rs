@@ -170,14 +170,14 @@ impl Tensor {
     ) -> RusTorchResult<Self> {
         const NAME: &str = "diff";
         require(NAME, self.rank() > 0, "at least one dimension", self.ty())?;
-        if n == 0 {
-            return Ok(self.clone());
-        }
         let parts: Vec<&Self> = prepend.into_iter().chain([self]).chain(append).collect();
         let mut x = match parts.len() {
             1 => self.clone(),
             _ => Self::cat(&parts, dim)?,
         };
+        if n == 0 {
+            return Ok(self.clone());
+        }
         let whole = x.shape()[x.dim(NAME, dim)?];
         for _ in 0..n.min(whole) {
             let (before, after) = x.neighbours(NAME, dim.to_isize())?;

@@ -25,6 +25,7 @@ mod masked;
 mod messages;
 mod mistakes;
 mod nn;
+mod odd;
 mod random;
 mod reading;
 mod rearrange;

@@ -2,7 +2,7 @@
 
 use rustorch_macros::track_calls;
 
-use super::Reduction;
+use super::{Reduction, promoted};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 
@@ -160,14 +160,14 @@ impl Tensor {
             true => var.unsqueeze(-1)?,
             false => var.clone(),
         };
-        let var = var.widened(NAME)?.maximum(eps)?;
-        let squares = x.sub(&y)?.square()?.div(&var)?;
-        let losses = var.log()?.add(&squares)?.mul(0.5)?;
+        let variances = var.widened(NAME)?.maximum(eps)?;
+        let squares = x.sub(&y)?.square()?.div(&variances)?;
+        let losses = variances.log()?.add(&squares)?.mul(0.5)?;
         let losses = match full {
             true => losses.add(std::f64::consts::TAU.ln() / 2.0)?,
             false => losses,
         };
-        reduction.of_like(NAME, &losses, self)
+        reduction.of_like(NAME, &losses, promoted(NAME, &[self, target, &var])?)
     }
 
     /// `ln(1 + exp(-y x))` for targets `y` of 1 or −1. They broadcast. Floats.

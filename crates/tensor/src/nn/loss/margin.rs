@@ -4,7 +4,7 @@ use rustorch_ir::DType;
 use rustorch_ir::ops::{Gather, Scatter, ScatterMode};
 use rustorch_macros::track_calls;
 
-use super::Reduction;
+use super::{Reduction, promoted};
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
 use crate::setting::{Converted, setters};
@@ -102,7 +102,7 @@ impl Tensor {
         let (near, far) = (cos.neg()?.add(1.0)?, cos.sub(margin)?.maximum(0.0)?);
         let near = Self::where_(&target.eq(1)?, &near, 0.0)?;
         let losses = near.add(&Self::where_(&target.eq(-1)?, &far, 0.0)?)?;
-        reduction.of_like(NAME, &losses, self)
+        reduction.of_like(NAME, &losses, promoted(NAME, &[self, other])?)
     }
 
     /// `max(0, -target (x - other) + margin)`: with a target of 1, `x` should be the larger by the
@@ -188,7 +188,9 @@ impl Tensor {
         }
         let losses = to_near.sub(&to_far)?.add(options.margin)?.maximum(0.0)?;
         match self.dtype().is_float() && losses.dtype().is_float() {
-            true => options.reduction.of_like(name, &losses, self),
+            true => options
+                .reduction
+                .of_like(name, &losses, promoted(name, &all)?),
             false => options.reduction.of(&losses),
         }
     }

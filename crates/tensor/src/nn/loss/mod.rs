@@ -16,6 +16,7 @@ use rustorch_ir::broadcast_shapes;
 
 use crate::Tensor;
 use crate::error::{RusTorchResult, require};
+use crate::promote::{Operand, result_dtype};
 use crate::setting::Converted;
 
 /// What becomes of the losses of all elements.
@@ -68,4 +69,12 @@ impl Tensor {
         broadcast_shapes(name, self.shape(), other.shape())?;
         Ok([self.widened(name)?, other.widened(name)?])
     }
+}
+
+/// The one of `all` whose dtype they promote to together, if one has it; else the first.
+fn promoted<'a>(name: &'static str, all: &[&'a Tensor]) -> RusTorchResult<&'a Tensor> {
+    let operands: Vec<Operand> = all.iter().map(|&x| x.into()).collect();
+    let dtype = result_dtype(name, &operands)?;
+    let found = all.iter().find(|x| x.dtype() == dtype);
+    Ok(found.unwrap_or(&all[0]))
 }
