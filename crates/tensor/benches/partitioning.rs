@@ -82,8 +82,11 @@ fn row(
         .collect();
     // The first run compiles, and brings weights to devices.
     runs.iter_mut().try_for_each(|run| run.run().map(|_| ()))?;
-    for _ in 0..RUNS {
-        for run in &mut runs {
+    let count = runs.len();
+    for round in 0..RUNS {
+        // Each in turn is the first one: who comes behind another would else always be the same.
+        for at in 0..count {
+            let run = &mut runs[(round + at) % count];
             if run.times.iter().sum::<Duration>() < ENOUGH {
                 // Whoever ran before has left caches and threads as it needs them.
                 run.run()?;

@@ -313,7 +313,7 @@ fn main() {
             for size in &SIZES {
                 match time(&runtime, subject, size) {
                     Ok(time) => {
-                        println!("{}\t{}\t{:.7}", subject.name, size.name, time.as_secs_f64())
+                        println!("{}\t{}\t{:.9}", subject.name, size.name, time.as_secs_f64())
                     }
                     Err(error) => println!("{}\t{}\t{error}", subject.name, size.name),
                 }
