@@ -1,17 +1,22 @@
 //! Matrix products, cut into tiles that threads share.
 
+mod panels;
+
+use std::any::TypeId;
 #[cfg(not(feature = "simd"))]
 use std::array::from_fn;
 use std::ops::Range;
 
+use bytemuck::Pod;
 #[cfg(feature = "simd")]
 use gemm::Parallelism;
 use num_traits::{One, Zero};
 use rustorch_ir::{Layout, Shape};
 use smallvec::{SmallVec, smallvec};
 
-use crate::kernel::for_ranges;
+use crate::kernel::{SharedMut, for_ranges};
 use crate::pool::Pool;
+use crate::simd::Level;
 
 /// A matrix in a slice: element `(i, j)` is at `i · strides[0] + j · strides[1]`.
 #[derive(Clone, Copy)]
@@ -74,6 +79,18 @@ impl<'a, T> Batch<'a, T> {
             data,
             starts,
             strides,
+        }
+    }
+
+    /// The matrices as those of another type of the same size.
+    fn cast<U: Pod>(&self) -> Batch<'a, U>
+    where
+        T: Pod,
+    {
+        Batch {
+            data: bytemuck::cast_slice(self.data),
+            starts: self.starts.clone(),
+            strides: self.strides,
         }
     }
 
@@ -187,6 +204,52 @@ fn multiply_rows<'o, T: Zero + One + Copy + 'o>(
             }
         }
     }
+}
+
+/// Writes the products of `a [m, k]` with `b [k, n]` to `out [m, n]`, for all of a batch.
+///
+/// # Panics
+/// Unless `out` holds the results, or if an operand has fewer elements.
+pub(crate) fn products<T: Pod + Zero + One + Send + Sync>(
+    pool: &Pool,
+    a: &Batch<T>,
+    b: &Batch<T>,
+    sizes: [usize; 3],
+    out: &mut [T],
+) {
+    products_at(Level::current(), pool, a, b, sizes, out);
+}
+
+/// [`products`] at a level.
+pub(crate) fn products_at<T: Pod + Zero + One + Send + Sync>(
+    level: Level,
+    pool: &Pool,
+    a: &Batch<T>,
+    b: &Batch<T>,
+    [m, k, n]: [usize; 3],
+    out: &mut [T],
+) {
+    if TypeId::of::<T>() == TypeId::of::<f32>() && goes_by_panels(level, [m, k, n]) {
+        let (a, b, out) = (a.cast(), b.cast(), bytemuck::cast_slice_mut(out));
+        return panels::multiply(level, pool, [m, k, n], &a, &b, out);
+    }
+    let out = SharedMut::new(out);
+    for_tiles(pool, a.len(), [m, k, n], |batch, rows, columns| {
+        let a = a.get(batch).from(rows.start, 0);
+        let b = b.get(batch).from(0, columns.start);
+        let sizes = [rows.len(), k, columns.len()];
+        let start = (batch * m + rows.start) * n + columns.start;
+        // SAFETY: tiles lie within the result, which nothing else uses, and are disjoint.
+        unsafe { multiply(sizes, a, b, out.at(start), n) };
+    });
+}
+
+/// Are products of f32 of these sizes so large that packing their operands pays, and has the level vectors that they
+/// were measured with?
+pub(crate) fn goes_by_panels(level: Level, [m, k, n]: [usize; 3]) -> bool {
+    let is_large =
+        m >= 32 && n >= 64 && k >= 32 && m.saturating_mul(k).saturating_mul(n) >= 1 << 21;
+    is_large && level.has_vectors()
 }
 
 /// Calls `body` with each of `batches` and each tile, as rows and columns, of a result

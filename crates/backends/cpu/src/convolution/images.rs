@@ -6,7 +6,7 @@ use super::phases::Phases;
 use super::tiles::{LANES, ROWS, Tiles, Together};
 use crate::kernel::{SharedMut, for_ranges};
 use crate::pool::Pool;
-use crate::simd::Level;
+use crate::simd::{Level, map};
 
 /// Tasks for each thread.
 const TASKS: usize = 4;
@@ -398,12 +398,26 @@ fn interleave<'a, const R: usize>(
     row: impl Fn(usize) -> usize,
     to: &mut [f32],
 ) {
+    /// Elements of the usual windows.
+    const USUAL: usize = 9;
     let rows: [usize; R] = std::array::from_fn(row);
     let (to, _) = to.as_chunks_mut::<R>();
+    if taps.iter().copied().eq(0..USUAL) {
+        for (i, to) in to.as_chunks_mut::<USUAL>().0.iter_mut().enumerate() {
+            let weights = channel(i);
+            let rows = map(rows, |row| {
+                &weights[row..][..USUAL].as_chunks::<USUAL>().0[0]
+            });
+            for (tap, to) in to.iter_mut().enumerate() {
+                *to = map(rows, |row| row[tap]);
+            }
+        }
+        return;
+    }
     for (i, to) in to.chunks_exact_mut(taps.len().max(1)).enumerate() {
         let weights = channel(i);
         for (to, tap) in to.iter_mut().zip(taps) {
-            *to = rows.map(|row| weights[row + tap]);
+            *to = map(rows, |row| weights[row + tap]);
         }
     }
 }

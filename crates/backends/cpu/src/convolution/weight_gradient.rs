@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use super::images::copy_rows;
-use super::phases::Phases;
-use crate::kernel::{SharedMut, for_ranges};
+use super::phases::{Phases, Tap};
+use crate::kernel::{SharedMut, for_ranges, for_rows};
 use crate::pool::Pool;
+use crate::product::{Batch, Matrix, goes_by_panels, products_at};
 use crate::simd::{Kernel, Level, Simd, from_fn};
 
 /// Windows that are gone through together: what they see, and their gradients, stay in a second-level cache.
@@ -73,6 +74,11 @@ impl WeightGradient<'_> {
                 rows: row..height.min(row + rows),
             }));
         }
+        if let [block] = &blocks[..]
+            && self.by_product(level, pool, block, out)
+        {
+            return;
+        }
         let together = (ORDERED / (lanes * rows * images * width).max(1)).max(1);
 
         let plane = down.reach(rows) * across.reach(width);
@@ -104,6 +110,84 @@ impl WeightGradient<'_> {
                 write(pool, &sums, lanes, inner, out);
             }
         }
+    }
+
+    /// Writes the gradient as the product of those of the windows of a block, which are all, with what they see, if it is a
+    /// large one: where there are few windows and many weights, writing these takes longest.
+    fn by_product(&self, level: Level, pool: &Pool, block: &Block, out: &mut [f32]) -> bool {
+        let [down, across] = &self.sides;
+        let plane = down.reach(down.count) * across.reach(across.count);
+        let channel = down.planes() * across.planes() * plane;
+        let taps = self.taps(plane);
+        let inner = self.channels * taps.len();
+        let pixels = down.count * across.count;
+        let places = self.places(block, self.channels * channel);
+        let sizes = [self.outputs, places.len(), inner];
+        if !goes_by_panels(level, sizes) {
+            return false;
+        }
+        let mut copies = vec![0.0; self.images * self.channels * channel];
+        let mut windows = vec![0.0; places.len() * inner];
+        let mut gradients = vec![0.0; self.outputs * places.len()];
+        let parts = out.chunks_exact_mut(self.outputs * inner);
+        for (group, out) in (0..self.groups).zip(parts) {
+            for_rows(pool, &mut copies, channel, channel, |first, copies| {
+                for (i, to) in (first..).zip(copies.chunks_exact_mut(channel)) {
+                    let (image, c) = (i / self.channels, i % self.channels);
+                    let from = (image * self.groups + group) * self.channels + c;
+                    copy_rows(&self.sides, self.x, from, 0..down.count, plane, to);
+                }
+            });
+            for_rows(pool, &mut windows, inner, inner, |first, windows| {
+                for (place, window) in places[first..].iter().zip(windows.chunks_exact_mut(inner)) {
+                    let channels = copies[*place..].chunks(channel);
+                    for (from, to) in channels.zip(window.chunks_exact_mut(taps.len())) {
+                        to.iter_mut()
+                            .zip(&taps)
+                            .for_each(|(to, tap)| *to = from[*tap]);
+                    }
+                }
+            });
+            for (output, row) in gradients.chunks_exact_mut(places.len()).enumerate() {
+                for (image, to) in row.chunks_exact_mut(pixels).enumerate() {
+                    let from = (image * self.groups + group) * self.outputs + output;
+                    to.copy_from_slice(&self.gradient[from * pixels..][..pixels]);
+                }
+            }
+            let matrix = |data, width| {
+                Batch::one(Matrix {
+                    data,
+                    strides: [width, 1],
+                })
+            };
+            let a = matrix(&gradients[..], places.len());
+            let b = matrix(&windows[..], inner);
+            products_at(level, pool, &a, &b, sizes, out);
+        }
+        true
+    }
+
+    /// Where in a channel's copies, of `plane` elements, the elements of the first window are.
+    fn taps(&self, plane: usize) -> Vec<usize> {
+        let [down, across] = &self.sides;
+        let (planes, width) = (across.planes(), across.reach(across.count));
+        let of_row = |y: &Tap| {
+            let (row, first) = (y.plane * planes, y.distance * width);
+            let across = across.taps.iter();
+            across.map(move |x| (row + x.plane) * plane + first + x.distance)
+        };
+        down.taps.iter().flat_map(of_row).collect()
+    }
+
+    /// Where in the copies of a block's images, of `image` elements, its windows begin.
+    fn places(&self, block: &Block, image: usize) -> Vec<usize> {
+        let across = &self.sides[1];
+        let row = |(i, row): (usize, usize)| {
+            let first = (i - block.images.start) * image;
+            let first = first + (row - block.rows.start) * across.reach(across.count);
+            first..first + across.count
+        };
+        block.all().flat_map(row).collect()
     }
 
     /// Writes the gradients of windows, one after the other, with the result's channels as neighbours.
@@ -143,15 +227,8 @@ impl WeightGradient<'_> {
         sums: &mut [f32],
         out: Option<&mut [f32]>,
     ) {
-        let [down, across] = &self.sides;
-        let (planes, width) = (across.planes(), across.reach(across.count));
-        let taps: Vec<usize> = (down.taps.iter())
-            .flat_map(|y| {
-                across.taps.iter().map(move |x| {
-                    (y.plane * planes + x.plane) * plane + y.distance * width + x.distance
-                })
-            })
-            .collect();
+        let across = &self.sides[1];
+        let taps = self.taps(plane);
         let inner = self.channels * taps.len();
         let (sums, out) = (SharedMut::new(sums), out.map(SharedMut::new));
         let tiles = inner.div_ceil(TAPS);
@@ -167,7 +244,7 @@ impl WeightGradient<'_> {
                 // SAFETY: the sums of these elements are this thread's alone.
                 None => unsafe { sums.range(elements.start * lanes, elements.len() * lanes) },
             };
-            let (mut copies, mut places) = (Vec::new(), Vec::new());
+            let mut copies = Vec::new();
             let mut gradients = gradients;
             for block in blocks {
                 copies.clear();
@@ -185,12 +262,7 @@ impl WeightGradient<'_> {
                         );
                     }
                 }
-                places.clear();
-                places.extend(block.all().flat_map(|(i, row)| {
-                    let first = (i - block.images.start) * image;
-                    let first = first + (row - block.rows.start) * width;
-                    first..first + across.count
-                }));
+                let places = self.places(block, image);
                 let (some, rest) = gradients.split_at(places.len() * lanes);
                 gradients = rest;
                 level.run(Products {

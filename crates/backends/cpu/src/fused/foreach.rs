@@ -184,6 +184,28 @@ impl Groups {
                     .collect();
                 let worker = self.program.as_ref().map(|program| {
                     let mut worker = Worker::over(program, &self.sources, data.clone(), len, false);
+                    // What the next block of the group reads comes while this one is computed.
+                    let next = self.block.min(elements(group) - start - len);
+                    for (result, output) in self.results.iter().enumerate() {
+                        if output.state.is_some() {
+                            // SAFETY: a block, or the end, is behind this one.
+                            let state = unsafe {
+                                targets[group * outputs + result].at((start + len) * output.size)
+                            };
+                            worker.ask_for(state, next * output.size);
+                        }
+                    }
+                    for (input, source) in self.sources.iter().enumerate() {
+                        let is_state = self
+                            .results
+                            .iter()
+                            .any(|output| output.state.is_some_and(|(state, _)| state == input));
+                        if source.contiguous && !is_state {
+                            let block = data[input];
+                            let behind = block.as_ptr().wrapping_add(block.len());
+                            worker.ask_for(behind, next * source.size);
+                        }
+                    }
                     worker.block(0, len, &mut []);
                     worker
                 });

@@ -129,6 +129,8 @@ pub(super) struct Worker<'a> {
     /// Elements of them to ask for with each instruction, for memory and the computation to
     /// go on at the same time.
     pace: usize,
+    /// Addresses, with as many bytes behind them, that are asked for in the same way.
+    ahead: SmallVec<[(usize, usize); 8]>,
 }
 
 impl Drop for Worker<'_> {
@@ -167,6 +169,7 @@ impl<'a> Worker<'a> {
             streams,
             streamed: SmallVec::new(),
             pace: len.div_ceil(program.instructions.len()),
+            ahead: SmallVec::new(),
         };
         worker.begin(len);
         worker
@@ -200,10 +203,22 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// Has the next block ask for memory, which need not be valid, and so many bytes of it: what is read after that block.
+    pub(super) fn ask_for(&mut self, memory: *const u8, bytes: usize) {
+        self.ahead.push((memory.addr(), bytes));
+    }
+
     /// Computes `len` elements of the result, from number `start` on.
     pub(super) fn block(&mut self, start: usize, len: usize, out: &mut [u8]) {
         let mut next = start + AHEAD * len;
-        for instruction in &self.program.instructions {
+        let count = self.program.instructions.len();
+        for (done, instruction) in self.program.instructions.iter().enumerate() {
+            for &(address, bytes) in &self.ahead {
+                let share = bytes.div_ceil(count).next_multiple_of(cache::LINE);
+                let from = bytes.min(done * share);
+                let memory = std::ptr::without_provenance(address.wrapping_add(from));
+                cache::prefetch(memory, share.min(bytes - from));
+            }
             for &(data, size) in &self.streamed {
                 let range = next * size..(next + self.pace) * size;
                 let data = data.get(range).unwrap_or_default();

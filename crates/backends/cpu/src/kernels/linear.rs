@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use rustorch_ir::{DType, OpKind, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
-use super::matmul::{dots, products};
+use super::matmul::dots;
 use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
-use crate::product::{Batch, Matrix};
+use crate::product::{Batch, Matrix, products};
 use crate::qmatmul::{self, Scratch, Weight, WeightType};
 use crate::view::View;
 

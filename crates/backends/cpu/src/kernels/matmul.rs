@@ -9,12 +9,11 @@ use rustorch_ir::{DType, Layout, OpKind, Shape, Signature};
 use rustorch_runtime::{KernelEntry, Layouts};
 
 use crate::element::{Element, with_type};
-use crate::kernel::{Args, Misuse, SharedMut, for_rows};
+use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
 #[cfg(target_arch = "x86_64")]
 use crate::planes::{self, Number, Unit};
-use crate::pool::Pool;
-use crate::product::{Batch, Matrix, for_tiles, multiply};
+use crate::product::{Batch, Matrix, products};
 use crate::reader::Reader;
 use crate::simd::{Kernel, Level, Simd};
 use crate::view::View;
@@ -215,24 +214,6 @@ fn row_major<'a, T: Element>(
 ) -> Batch<'a, T::Compute> {
     let layout = Layout::contiguous(&view.ty.shape);
     Batch::new(reader.all(), &layout, lead)
-}
-
-pub(super) fn products<T: Zero + One + Copy + Send + Sync + 'static>(
-    pool: &Pool,
-    a: &Batch<T>,
-    b: &Batch<T>,
-    [m, k, n]: [usize; 3],
-    out: &mut [T],
-) {
-    let out = SharedMut::new(out);
-    for_tiles(pool, a.len(), [m, k, n], |batch, rows, columns| {
-        let a = a.get(batch).from(rows.start, 0);
-        let b = b.get(batch).from(0, columns.start);
-        let sizes = [rows.len(), k, columns.len()];
-        let start = (batch * m + rows.start) * n + columns.start;
-        // SAFETY: tiles lie within the result, which nothing else uses, and are disjoint.
-        unsafe { multiply(sizes, a, b, out.at(start), n) };
-    });
 }
 
 /// Products of integers, which wrap.

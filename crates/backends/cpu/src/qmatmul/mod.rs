@@ -33,7 +33,6 @@ pub use weight::{Weight, WeightError, WeightType};
 #[cfg(target_arch = "x86_64")]
 use crate::planes::{self, Number};
 use crate::pool::Pool;
-#[cfg(target_arch = "x86_64")]
 use crate::product::{self, Batch};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::Amx;
@@ -120,7 +119,7 @@ impl Linear<'_> {
                 epilogue,
                 self.scratch,
             );
-        } else if y > 0 && !self.in_tiles() {
+        } else if y > 0 && !self.in_tiles() && !self.by_panels() {
             (self.w.weight_type().kernels().product)(self);
         }
     }
@@ -150,6 +149,23 @@ impl Linear<'_> {
             strides: w,
         });
         planes::multiply::<_, _, _, P, Q>(amx, self.pool, [self.t, k, n], &x, &w, self.y)
+    }
+}
+
+impl Linear<'_> {
+    /// Computes large products of f32 as those of any matrices.
+    fn by_panels(&mut self) -> bool {
+        let (n, k) = (self.w.n(), self.w.k());
+        let sizes = [self.t, k, n];
+        let is_single = self.w.weight_type() == WeightType::F32;
+        let goes = is_single && product::goes_by_panels(self.level, sizes);
+        if goes {
+            let matrix = |data, strides| Batch::one(product::Matrix { data, strides });
+            let x = matrix(self.x, [k, 1]);
+            let w = matrix(bytemuck::cast_slice(self.w.bytes()), [1, k]);
+            product::products_at(self.level, self.pool, &x, &w, sizes, self.y);
+        }
+        goes
     }
 }
 
