@@ -481,6 +481,11 @@ fn a_step_that_does_not_fit_goes_down_the_chain() -> RusTorchResult<()> {
         .collect();
     let goes_on = |told: &String| told.contains("in memory: ") && told.contains("now on reference");
     assert!(told.iter().any(goes_on), "{told:?}");
+    // Nowhere: also the last of the chain is counted.
+    let refused = losses(&limited(2)).0.unwrap_err().to_string();
+    let expected = "a step that fits into memory (batches of 1";
+    assert!(refused.contains(expected), "{refused}");
+    assert!(refused.contains("reference: a run works in "), "{refused}");
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use rustorch_ir::TensorType;
-use rustorch_runtime::{FailureClass, RunError, Storage, WorkingMemory};
+use rustorch_runtime::{DeviceType, FailureClass, RunError, Storage, WorkingMemory};
 use rustorch_tensor::{RusTorchError, RusTorchResult, Tensor, runtime};
 
 use super::TrainStep;
@@ -215,7 +215,17 @@ impl<M: Module, R: Rule> TrainStep<M, R> {
             Err(error) if is_full(&error) => return Ok(Some(error.to_string())),
             loaded => loaded?,
         }
-        for working in program.working_memory() {
+        let working = program.working_memory();
+        // The reference plans no memory: each value has some of its own as long as it is read.
+        if let [alone] = &working[..]
+            && let (DeviceType::Reference, Some(free)) = (alone.device, alone.free)
+            && program.peak_bytes() as u64 > free
+        {
+            let bytes = program.peak_bytes();
+            let lack = format!("reference: a run works in {bytes} bytes, where {free} are free");
+            return Ok(Some(lack));
+        }
+        for working in working {
             let mut known = self.worked_in.iter_mut();
             match known.find(|known| known.device == working.device) {
                 Some(known) => known.bytes = known.bytes.max(working.bytes),
