@@ -1,10 +1,11 @@
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rustorch_files::FileError;
 use rustorch_tensor::RusTorchError;
 
 /// Why there is no sample, or no loader. Its text is one line that says what is wrong, and what to do.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
     /// Any of the failures below, in a file whose path is known.
@@ -30,6 +31,13 @@ pub enum DataError {
     /// Anything else.
     #[error("{0}")]
     Other(String),
+}
+
+/// The line of [`Display`](fmt::Display), as Rust prints this form of an error that `main` returns.
+impl fmt::Debug for DataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl DataError {

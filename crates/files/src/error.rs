@@ -1,5 +1,6 @@
 //! Every way in which reading or writing a file of tensors can fail.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use thiserror::Error;
 pub type FileResult<T> = Result<T, FileError>;
 
 /// A failure to read or write a file of tensors. Its text is one line that says what is wrong, where, and what to do.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum FileError {
     /// Any of the failures below, in a file whose path is known.
@@ -114,6 +115,13 @@ pub enum FileError {
         /// What there is.
         present: String,
     },
+}
+
+/// The line of [`Display`](fmt::Display), as Rust prints this form of an error that `main` returns.
+impl fmt::Debug for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl FileError {

@@ -1,5 +1,7 @@
 //! What can go wrong with tensors.
 
+use std::fmt;
+
 use rustorch_ir::{FLOAT8_ADVICE, OpError, TensorType};
 use rustorch_runtime::{Absent, Call, DeviceError, DeviceType, FailureClass, RunError};
 
@@ -9,7 +11,7 @@ use crate::call;
 pub type RusTorchResult<T> = Result<T, RusTorchError>;
 
 /// Why a tensor could not be made, read or computed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RusTorchError {
     /// The arguments do not fit the operation: which one, what it expected, what it got.
@@ -79,6 +81,13 @@ pub enum RusTorchError {
         /// How many.
         bytes: usize,
     },
+}
+
+/// The line of [`Display`](fmt::Display), as Rust prints this form of an error that `main` returns.
+impl fmt::Debug for RusTorchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl RusTorchError {

@@ -21,7 +21,7 @@ pub struct Checkpoints {
 }
 
 /// Why training cannot go on.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
     /// A step failed, or a state does not fit.
@@ -48,6 +48,13 @@ pub enum TrainError {
         /// The last failure.
         error: Box<RusTorchError>,
     },
+}
+
+/// The line of [`Display`](fmt::Display), as Rust prints this form of an error that `main` returns.
+impl fmt::Debug for TrainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Steps that were lost with a device, and are made again.

@@ -186,6 +186,18 @@ fn printing_tells_no_line_of_the_library() -> Outcome {
     Ok(())
 }
 
+/// What `main` prints of an error that it returns is its line, no dump of its fields.
+#[test]
+fn errors_that_nobody_handles_are_lines_too() {
+    let x = tensor![[1.0, 2.0, 3.0]];
+    let missing = x.to_device(DeviceType::OpenCL(99)).unwrap_err();
+    for error in [x.matmul(&x).unwrap_err(), missing] {
+        let printed = format!("{error:?}");
+        assert_eq!(printed, error.to_string());
+        assert!(printed.contains("mistakes.rs:"), "{printed}");
+    }
+}
+
 #[test]
 fn mistakes_in_closures_are_told_with_their_lines() {
     const CPU: DeviceType = DeviceType::Cpu;
