@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rustorch_files::Tensors;
 use rustorch_tensor::Tensor;
 
 use crate::error::{DataError, DataResult};
@@ -123,20 +124,22 @@ impl TensorDataset {
 
 impl TensorDataset {
     /// Of tensors in a file, by their names: `.npz`, `.safetensors` and the other formats of
-    /// [`rustorch_files`]. An `.npy` file has one, of whatever name. They stay where the file is mapped.
+    /// [`rustorch_files`]. The one of a file without names, such as `.npy`, has whatever name is asked for. They stay where
+    /// the file is mapped.
     ///
     /// # Errors
     /// The file is damaged, or lacks one; as [`Self::new`].
     pub fn from_file(path: impl AsRef<Path>, names: &[&str]) -> DataResult<Self> {
         let path = path.as_ref();
         let tensors = rustorch_files::load(path)?;
-        let named = |name: &&str| match tensors.len() {
-            1 => Ok(tensors.iter().next().map(|(_, tensor)| tensor.clone())),
-            _ => tensors.get(name).map(|tensor| Some(tensor.clone())),
+        let only = tensors.opt(Tensors::ONLY).filter(|_| tensors.len() == 1);
+        let named = |name: &&str| match only {
+            Some(tensor) => Ok(tensor.clone()),
+            None => tensors.get(name).cloned(),
         };
         let named = names.iter().map(named).collect::<Result<Vec<_>, _>>();
         let tensors = named.map_err(|error| DataError::in_file(path, error))?;
-        Self::new(tensors.into_iter().flatten().collect())
+        Self::new(tensors).map_err(|error| DataError::in_file(path, error))
     }
 
     /// The tensors.
@@ -153,5 +156,55 @@ impl Dataset for TensorDataset {
     fn get(&self, index: usize) -> DataResult<Batch> {
         let row = |tensor: &Tensor| Ok(tensor.select(0, index as isize)?);
         self.tensors.iter().map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zeros(rows: usize) -> Tensor {
+        Tensor::from_vec(vec![0.0f32; 2 * rows], [rows, 2]).unwrap()
+    }
+
+    #[test]
+    fn tensors_of_files_are_those_that_were_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let save = |name: &str, tensors: &[(&str, usize)]| {
+            let mut file = Tensors::new();
+            for &(name, rows) in tensors {
+                file.insert(name, zeros(rows));
+            }
+            let path = folder.path().join(name);
+            rustorch_files::save(&path, &file).unwrap();
+            path
+        };
+        let both = save("both.npz", &[("x", 3), ("y", 3), ("z", 4)]);
+        assert_eq!(
+            TensorDataset::from_file(&both, &["y", "x"]).unwrap().len(),
+            3
+        );
+        let one = save("one.npz", &[("x", 5)]);
+        assert_eq!(TensorDataset::from_file(&one, &["x"]).unwrap().len(), 5);
+        // An array without a name is the one that is meant.
+        let npy = save("x.npy", &[("x", 6)]);
+        assert_eq!(
+            TensorDataset::from_file(&npy, &["images"]).unwrap().len(),
+            6
+        );
+        for (path, names, told) in [
+            (&both, &["x", "z"][..], "equally many rows"),
+            (&both, &[], "equally many rows"),
+            // Not `x` in its place, as of a file without names.
+            (&one, &["labels"], "labels"),
+            (&one, &["x", "labels"], "labels"),
+        ] {
+            let error = TensorDataset::from_file(path, names)
+                .err()
+                .unwrap()
+                .to_string();
+            let is_named = error.contains(".npz") && error.contains(told);
+            assert!(is_named && !error.contains('\n'), "{error}");
+        }
     }
 }

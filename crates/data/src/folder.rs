@@ -94,14 +94,24 @@ pub fn read_image(path: impl AsRef<Path>) -> DataResult<Tensor> {
 pub fn parse_image(bytes: &[u8]) -> DataResult<Tensor> {
     // Deflate and JPEG make of a byte at most so many: what claims more is refused before memory is taken.
     const RATIO: u64 = 1 << 14;
-    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
-    let mut limits = Limits::no_limits();
-    limits.max_alloc = Some((bytes.len() as u64).saturating_mul(RATIO).min(LARGEST));
-    reader.limits(limits);
+    let reader = || ImageReader::new(Cursor::new(bytes)).with_guessed_format();
+    let most = (bytes.len() as u64).saturating_mul(RATIO).min(LARGEST);
     let damaged = |error: image::ImageError| {
         let text = error.to_string();
         DataError::Damaged(text.split_whitespace().collect::<Vec<_>>().join(" "))
     };
+    // As three bytes a pixel, whatever the file has.
+    let (width, height) = reader()?.into_dimensions().map_err(damaged)?;
+    let size = u64::from(width) * u64::from(height);
+    if size.saturating_mul(3) > most {
+        return Err(DataError::Damaged(format!(
+            "a picture of {width} × {height} would take more than {most} bytes"
+        )));
+    }
+    let mut reader = reader()?;
+    let mut limits = Limits::no_limits();
+    limits.max_alloc = Some(most);
+    reader.limits(limits);
     let picture = reader.decode().map_err(damaged)?;
     Ok(from_image(DynamicImage::ImageRgb8(picture.into_rgb8()))?)
 }
@@ -143,5 +153,29 @@ mod tests {
         assert!(error.contains("1.PNG") && !error.contains('\n'), "{error}");
         let error = ImageFolder::open(path("a")).err().unwrap().to_string();
         assert!(error.contains("there is no .png"), "{error}");
+    }
+
+    /// A picture of bytes of grey takes three of them in memory; a file may be said to be larger than it is.
+    #[test]
+    fn pictures_take_no_more_memory_than_is_told() {
+        let chunk = |kind: &[u8], bytes: &[u8]| {
+            let mut check = flate2::Crc::new();
+            check.update(kind);
+            check.update(bytes);
+            let (len, sum) = (bytes.len() as u32, check.sum());
+            [&len.to_be_bytes(), kind, bytes, &sum.to_be_bytes()].concat()
+        };
+        let png = |side: u32, bytes: usize| {
+            let sides = [side.to_be_bytes(), side.to_be_bytes()].concat();
+            let header = chunk(b"IHDR", &[&sides[..], &[8, 0, 0, 0, 0]].concat());
+            let rest = [chunk(b"IDAT", &vec![0; bytes]), chunk(b"IEND", &[])].concat();
+            [&b"\x89PNG\r\n\x1a\n"[..], &header, &rest].concat()
+        };
+        for (side, bytes) in [(20_000, 100_000), (5000, 100)] {
+            let error = parse_image(&png(side, bytes)).unwrap_err().to_string();
+            assert!(error.contains("would take more than"), "{error}");
+        }
+        let error = parse_image(&png(u32::MAX, 10)).unwrap_err().to_string();
+        assert!(!error.contains('\n'), "{error}");
     }
 }

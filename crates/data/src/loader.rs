@@ -1,5 +1,7 @@
 //! Batches, one after the other.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -20,9 +22,10 @@ pub struct LoaderOptions {
     pub shuffle: Option<u64>,
     /// Whether the last samples of an epoch are left out, if they are too few for a batch.
     pub drop_last: bool,
-    /// Threads that make batches; 0: they are made when they are asked for.
+    /// Threads that make batches, of which no more are started than there are batches; 0: they are made when they are
+    /// asked for. What panics in one is an error of its batch.
     pub workers: usize,
-    /// Batches that each of them makes ahead.
+    /// Batches that each of them makes ahead, beside the one that it is at.
     pub prefetch: usize,
     /// The device that batches are brought to. Workers do so while earlier batches are computed with; for CUDA by
     /// way of page-locked memory. Without a device batches stay on the host until something reads them elsewhere.
@@ -152,27 +155,58 @@ impl<D: Dataset + 'static> DataLoader<D> {
     }
 
     /// Starts workers on what is left of the epoch.
-    fn start(&mut self, order: &Arc<[usize]>) {
+    fn start(&mut self, order: &Arc<[usize]>) -> DataResult<()> {
         let (options, first, end) = (self.options, self.state.batch, self.batches());
+        let left = end - first;
+        let workers = options.workers.min(left);
         self.taken = 0;
-        for worker in 0..options.workers {
-            let (give, take) = sync_channel(options.prefetch.max(1));
+        for worker in 0..workers {
+            let (give, take) = sync_channel(options.prefetch.clamp(1, left));
             let (dataset, order) = (self.dataset.clone(), order.clone());
             // What computes and holds tensors here does so for the worker.
             let (runtime, epoch) = (runtime(), self.state.epoch);
-            thread::spawn(move || {
+            let work = move || {
                 with_runtime(&runtime, Routing::AUTO, || {
-                    for batch in (first + worker..end).step_by(options.workers) {
+                    for batch in (first + worker..end).step_by(workers) {
                         let indices = indices(&order, batch, options.batch_size);
-                        if give.send(made(&*dataset, options, epoch, indices)).is_err() {
+                        let make = || made(&*dataset, options, epoch, indices);
+                        // Nothing that a panic leaves half done is seen: what it made is dropped.
+                        let batch = catch_unwind(AssertUnwindSafe(make));
+                        if give
+                            .send(batch.unwrap_or_else(|panic| Err(told(&*panic, indices))))
+                            .is_err()
+                        {
                             break;
                         }
                     }
                 });
-            });
+            };
+            let started = thread::Builder::new()
+                .name("rustorch-data".to_owned())
+                .spawn(work);
+            started.map_err(|error| {
+                self.workers.clear();
+                DataError::Other(format!(
+                    "{workers} workers cannot be started: {error}; ask for fewer"
+                ))
+            })?;
             self.workers.push(take);
         }
+        Ok(())
     }
+}
+
+/// What panicked in a worker.
+fn told(panic: &(dyn Any + Send), indices: &[usize]) -> DataError {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text: Vec<&str> = text.unwrap_or("no text").split_whitespace().collect();
+    let text = text.join(" ");
+    let samples = match indices {
+        [first, .., last] => format!("samples {first} to {last} in their order"),
+        _ => format!("sample {indices:?}"),
+    };
+    DataError::Other(format!("a worker panicked while it made {samples}: {text}"))
 }
 
 /// A batch, on its device.
@@ -205,14 +239,17 @@ impl<D: Dataset + 'static> Iterator for DataLoader<D> {
         if self.state.batch >= self.batches() {
             self.stop();
             self.state = LoaderState {
-                epoch: self.state.epoch + 1,
+                epoch: self.state.epoch.wrapping_add(1),
                 batch: 0,
             };
             return None;
         }
         let order = self.order();
-        if self.workers.is_empty() && self.options.workers > 0 {
-            self.start(&order);
+        if self.workers.is_empty()
+            && self.options.workers > 0
+            && let Err(error) = self.start(&order)
+        {
+            return Some(Err(error));
         }
         let batch = match self.workers.len() {
             0 => {
@@ -223,9 +260,7 @@ impl<D: Dataset + 'static> Iterator for DataLoader<D> {
                 let received = self.workers[self.taken % workers].recv();
                 self.taken += 1;
                 received.unwrap_or_else(|_| {
-                    Err(DataError::Other(
-                        "a worker that made samples has panicked".to_owned(),
-                    ))
+                    Err(DataError::Other("a worker has ended too early".to_owned()))
                 })
             }
         };
@@ -236,6 +271,8 @@ impl<D: Dataset + 'static> Iterator for DataLoader<D> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use rustorch_tensor::Tensor;
 
     use super::*;
@@ -345,6 +382,75 @@ mod tests {
             assert_eq!(batch.as_ref().unwrap()[0].device(), Some(DeviceType::Cpu));
             assert_eq!(numbers(batch), [0, 1, 2, 3]);
         }
+    }
+
+    /// Numbers, one of which panics, that count how many samples were made.
+    struct Counted(AtomicUsize, Option<usize>);
+
+    impl Dataset for Counted {
+        fn len(&self) -> usize {
+            20
+        }
+
+        fn get(&self, index: usize) -> DataResult<Batch> {
+            assert!(self.1 != Some(index), "no {index}\nhere");
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Numbers(20, None).get(index)
+        }
+    }
+
+    #[test]
+    fn a_panic_of_a_worker_is_an_error_of_its_batch() {
+        let options = LoaderOptions {
+            batch_size: 4,
+            workers: 2,
+            ..Default::default()
+        };
+        let samples = Counted(AtomicUsize::new(0), Some(5));
+        let batches: Vec<_> = DataLoader::new(samples, options).unwrap().collect();
+        assert_eq!(batches.len(), 5);
+        assert_eq!(
+            batches[1].as_ref().unwrap_err().to_string(),
+            "a worker panicked while it made samples 4 to 7 in their order: no 5 here"
+        );
+        assert!([0, 2, 3, 4].into_iter().all(|i| batches[i].is_ok()));
+    }
+
+    #[test]
+    fn any_number_of_workers_and_batches_ahead_gives_the_same() {
+        for (workers, prefetch) in [(usize::MAX, 1), (3, usize::MAX), (usize::MAX, 0)] {
+            let options = LoaderOptions {
+                batch_size: 30,
+                workers,
+                prefetch,
+                ..Default::default()
+            };
+            let batches: Vec<_> = loader(20, options).map(numbers).collect();
+            assert!(batches.len() == 1 && batches[0].iter().copied().eq(0..20));
+        }
+    }
+
+    #[test]
+    fn workers_make_no_more_ahead_than_they_are_told() {
+        let options = LoaderOptions {
+            workers: 2,
+            prefetch: 3,
+            ..Default::default()
+        };
+        let samples = Counted(AtomicUsize::new(0), None);
+        let mut loader = DataLoader::new(samples, options).unwrap();
+        for given in 1..=20 {
+            loader.next_batch().unwrap();
+            // Each has three batches in its queue and one in its hands at most.
+            let made = loader.dataset().0.load(Ordering::SeqCst);
+            assert!(made <= given + 2 * 4, "{made} after {given}");
+        }
+        let last = LoaderState {
+            epoch: u64::MAX,
+            batch: 20,
+        };
+        loader.set_state(last).unwrap();
+        assert!(loader.next().is_none());
     }
 
     #[test]

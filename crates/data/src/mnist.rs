@@ -101,7 +101,9 @@ fn elements<T: Element, const N: usize>(
     shape: Vec<usize>,
     element: impl Fn([u8; N]) -> T,
 ) -> DataResult<Tensor> {
-    let size = (shape.iter()).try_fold(N, |size, &side| size.checked_mul(side));
+    // Distances of elements have to be numbers, too, where there are no elements.
+    let size = (shape.iter()).try_fold(N, |size, &side| size.checked_mul(side.max(1)));
+    let size = size.map(|size| if shape.contains(&0) { 0 } else { size });
     let size = size.and_then(|size| u64::try_from(size).ok());
     let wrong = || DataError::Damaged(format!("the file has not the elements of {shape:?}"));
     let size = size.filter(|&size| size < u64::MAX).ok_or_else(wrong)?;
@@ -190,6 +192,15 @@ mod tests {
             (idx(8, &[1], &[1, 2]), "has not the elements of [1]"),
             (idx(7, &[1], &[1]), "type 0x07"),
             (idx(8, &[u32::MAX; 3], &[]), "has not the elements"),
+            (
+                idx(8, &[0, u32::MAX, u32::MAX, u32::MAX], &[]),
+                "has not the elements",
+            ),
+            (
+                idx(8, &[u32::MAX, u32::MAX, u32::MAX, 0], &[]),
+                "has not the elements",
+            ),
+            (idx(8, &[2; 255], &[]), "has not the elements"),
             (vec![0, 0, 8, 2, 0], "ends within its header"),
         ] {
             let error = parse_idx(&bytes).unwrap_err().to_string();

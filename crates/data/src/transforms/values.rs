@@ -44,7 +44,7 @@ impl Transform for Normalize {
             )));
         }
         let mut values = tensor.to_vec::<f32>()?;
-        let pixels = (values.len() / channels).max(1);
+        let pixels = values.len().checked_div(channels).unwrap_or(0).max(1);
         for (values, (mean, std)) in values
             .chunks_exact_mut(pixels)
             .zip(self.mean.iter().zip(&self.std))
@@ -106,6 +106,12 @@ mod tests {
             std: vec![0.5],
         };
         assert!(wrong.apply(image, random).is_err());
+        let none = Normalize {
+            mean: Vec::new(),
+            std: Vec::new(),
+        };
+        let nothing = Tensor::from_vec(Vec::<f32>::new(), [0, 2]).unwrap();
+        assert_eq!(none.apply(nothing, random).unwrap().shape(), [0, 2]);
         let class = |number: i64| Tensor::from_vec(vec![number], []).unwrap();
         let one_hot = OneHot { classes: 2 };
         let vector = one_hot.apply(class(1), random).unwrap();
