@@ -1,13 +1,9 @@
 //! Matrix products, cut into tiles that threads share.
 
-mod panels;
-
-use std::any::TypeId;
 #[cfg(not(feature = "simd"))]
 use std::array::from_fn;
 use std::ops::Range;
 
-use bytemuck::Pod;
 #[cfg(feature = "simd")]
 use gemm::Parallelism;
 use num_traits::{One, Zero};
@@ -16,7 +12,6 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::kernel::{SharedMut, for_ranges};
 use crate::pool::Pool;
-use crate::simd::Level;
 
 /// A matrix in a slice: element `(i, j)` is at `i · strides[0] + j · strides[1]`.
 #[derive(Clone, Copy)]
@@ -79,18 +74,6 @@ impl<'a, T> Batch<'a, T> {
             data,
             starts,
             strides,
-        }
-    }
-
-    /// The matrices as those of another type of the same size.
-    fn cast<U: Pod>(&self) -> Batch<'a, U>
-    where
-        T: Pod,
-    {
-        Batch {
-            data: bytemuck::cast_slice(self.data),
-            starts: self.starts.clone(),
-            strides: self.strides,
         }
     }
 
@@ -210,29 +193,13 @@ fn multiply_rows<'o, T: Zero + One + Copy + 'o>(
 ///
 /// # Panics
 /// Unless `out` holds the results, or if an operand has fewer elements.
-pub(crate) fn products<T: Pod + Zero + One + Send + Sync>(
-    pool: &Pool,
-    a: &Batch<T>,
-    b: &Batch<T>,
-    sizes: [usize; 3],
-    out: &mut [T],
-) {
-    products_at(Level::current(), pool, a, b, sizes, out);
-}
-
-/// [`products`] at a level.
-pub(crate) fn products_at<T: Pod + Zero + One + Send + Sync>(
-    level: Level,
+pub(crate) fn products<T: Zero + One + Copy + Send + Sync + 'static>(
     pool: &Pool,
     a: &Batch<T>,
     b: &Batch<T>,
     [m, k, n]: [usize; 3],
     out: &mut [T],
 ) {
-    if TypeId::of::<T>() == TypeId::of::<f32>() && goes_by_panels(level, [m, k, n]) {
-        let (a, b, out) = (a.cast(), b.cast(), bytemuck::cast_slice_mut(out));
-        return panels::multiply(level, pool, [m, k, n], &a, &b, out);
-    }
     let out = SharedMut::new(out);
     for_tiles(pool, a.len(), [m, k, n], |batch, rows, columns| {
         let a = a.get(batch).from(rows.start, 0);
@@ -244,12 +211,10 @@ pub(crate) fn products_at<T: Pod + Zero + One + Send + Sync>(
     });
 }
 
-/// Are products of f32 of these sizes so large that packing their operands pays, and has the level vectors that they
-/// were measured with?
-pub(crate) fn goes_by_panels(level: Level, [m, k, n]: [usize; 3]) -> bool {
-    let is_large =
-        m >= 32 && n >= 64 && k >= 32 && m.saturating_mul(k).saturating_mul(n) >= 1 << 21;
-    is_large && level.has_vectors()
+/// Are products of f32 of these sizes so large that none are faster than [`products`]?
+pub(crate) fn is_large([m, k, n]: [usize; 3]) -> bool {
+    let fills = m >= 32 && n >= 64 && k >= 32;
+    cfg!(feature = "simd") && fills && m.saturating_mul(k).saturating_mul(n) >= 1 << 21
 }
 
 /// Calls `body` with each of `batches` and each tile, as rows and columns, of a result
@@ -263,8 +228,9 @@ pub(crate) fn for_tiles(
 ) {
     let side =
         |size: usize, parts: usize, most| size.div_ceil(parts).next_multiple_of(64).min(most);
-    // Tall and narrow ones are the fastest, by measurement.
-    let (height, width) = (side(m, 2, 1024), side(n, 8, 128));
+    // Tall and narrow ones are the fastest, by measurement, but for those so narrow that the left operand, which each
+    // reads as a whole, takes longer than the products.
+    let (height, width) = (side(m, 2, 1024), side(n, 3, 128));
     if height == 0 || width == 0 {
         return;
     }

@@ -6,7 +6,7 @@ use super::images::copy_rows;
 use super::phases::{Phases, Tap};
 use crate::kernel::{SharedMut, for_ranges, for_rows};
 use crate::pool::Pool;
-use crate::product::{Batch, Matrix, goes_by_panels, products_at};
+use crate::product::{Batch, Matrix, is_large, products};
 use crate::simd::{Kernel, Level, Simd, from_fn};
 
 /// Windows that are gone through together: what they see, and their gradients, stay in a second-level cache.
@@ -75,7 +75,7 @@ impl WeightGradient<'_> {
             }));
         }
         if let [block] = &blocks[..]
-            && self.by_product(level, pool, block, out)
+            && self.by_product(pool, block, out)
         {
             return;
         }
@@ -114,7 +114,7 @@ impl WeightGradient<'_> {
 
     /// Writes the gradient as the product of those of the windows of a block, which are all, with what they see, if it is a
     /// large one: where there are few windows and many weights, writing these takes longest.
-    fn by_product(&self, level: Level, pool: &Pool, block: &Block, out: &mut [f32]) -> bool {
+    fn by_product(&self, pool: &Pool, block: &Block, out: &mut [f32]) -> bool {
         let [down, across] = &self.sides;
         let plane = down.reach(down.count) * across.reach(across.count);
         let channel = down.planes() * across.planes() * plane;
@@ -123,7 +123,7 @@ impl WeightGradient<'_> {
         let pixels = down.count * across.count;
         let places = self.places(block, self.channels * channel);
         let sizes = [self.outputs, places.len(), inner];
-        if !goes_by_panels(level, sizes) {
+        if !is_large(sizes) {
             return false;
         }
         let mut copies = vec![0.0; self.images * self.channels * channel];
@@ -162,7 +162,7 @@ impl WeightGradient<'_> {
             };
             let a = matrix(&gradients[..], places.len());
             let b = matrix(&windows[..], inner);
-            products_at(level, pool, &a, &b, sizes, out);
+            products(pool, &a, &b, sizes, out);
         }
         true
     }

@@ -119,7 +119,7 @@ impl Linear<'_> {
                 epilogue,
                 self.scratch,
             );
-        } else if y > 0 && !self.in_tiles() && !self.by_panels() {
+        } else if y > 0 && !self.in_tiles() && !self.as_matrices() {
             (self.w.weight_type().kernels().product)(self);
         }
     }
@@ -153,17 +153,16 @@ impl Linear<'_> {
 }
 
 impl Linear<'_> {
-    /// Computes large products of f32 as those of any matrices.
-    fn by_panels(&mut self) -> bool {
+    /// Computes large products of f32 as those of any matrices, without filling rows up to whole slabs.
+    fn as_matrices(&mut self) -> bool {
         let (n, k) = (self.w.n(), self.w.k());
         let sizes = [self.t, k, n];
-        let is_single = self.w.weight_type() == WeightType::F32;
-        let goes = is_single && product::goes_by_panels(self.level, sizes);
+        let goes = self.w.weight_type() == WeightType::F32 && product::is_large(sizes);
         if goes {
             let matrix = |data, strides| Batch::one(product::Matrix { data, strides });
             let x = matrix(self.x, [k, 1]);
             let w = matrix(bytemuck::cast_slice(self.w.bytes()), [1, k]);
-            product::products_at(self.level, self.pool, &x, &w, sizes, self.y);
+            product::products(self.pool, &x, &w, sizes, self.y);
         }
         goes
     }

@@ -95,11 +95,6 @@ impl Level {
         }
     }
 
-    /// Does it have vectors of x86-64, and their kernels?
-    pub(crate) fn has_vectors(self) -> bool {
-        SIMD && cfg!(target_arch = "x86_64") && !matches!(self.0, Token::Plain)
-    }
-
     /// The level that products use: the machine's best, or the one that `RUSTORCH_CPU_LEVEL` names
     /// if the machine has it. Found once.
     pub fn current() -> Self {
