@@ -143,17 +143,20 @@ impl<'a> Timer<'a> {
             let computing = |&at: &usize| told.graph.nodes()[at].op.def().role() == Role::Compute;
             let nodes: Launched = nodes.filter(computing).collect();
             if !nodes.is_empty() {
-                told.tell(nodes, begin, begin.elapsed());
+                told.tell(nodes.iter().copied(), begin, begin.elapsed());
             }
         }
     }
 }
 
 impl Telling<'_> {
-    fn tell(&mut self, nodes: Launched, begin: Instant, time: Duration) {
+    fn tell(&mut self, nodes: impl Iterator<Item = usize> + Clone, begin: Instant, time: Duration) {
         let Launches { known, times, .. } = &mut *self.launches;
-        if known.get(self.count).is_none_or(|(its, _)| *its != nodes) {
+        // Mostly they are the same in each run: no list is made of them.
+        let is_known = |(its, _): &(Launched, _)| its.iter().copied().eq(nodes.clone());
+        if !known.get(self.count).is_some_and(is_known) {
             known.truncate(self.count);
+            let nodes: Launched = nodes.collect();
             let launch = Arc::new(describe(self.graph, &nodes, self.device));
             known.push((nodes, launch));
         }
@@ -177,9 +180,9 @@ impl Probe for Timer<'_> {
     }
 
     fn took(&self, nodes: &[usize], begin: Instant, time: Duration) {
-        let nodes: Launched = nodes.iter().map(|node| self.first + node).collect();
+        let nodes = nodes.iter().map(|node| self.first + node);
         if let Some(times) = &self.times {
-            *lock(times).entry(nodes.clone()).or_default() += time;
+            *lock(times).entry(nodes.clone().collect()).or_default() += time;
         }
         if let Some(told) = &self.told {
             lock(told).tell(nodes, begin, time);

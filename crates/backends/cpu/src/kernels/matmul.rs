@@ -13,6 +13,7 @@ use crate::kernel::{Args, Misuse, for_rows};
 use crate::launch::Launch;
 #[cfg(target_arch = "x86_64")]
 use crate::planes::{self, Number, Unit};
+use crate::pool::Pool;
 use crate::product::{Batch, Matrix, products};
 use crate::reader::Reader;
 use crate::simd::{Kernel, Level, Simd};
