@@ -15,6 +15,7 @@ use crate::devices::current;
 use crate::error::{RusTorchError, RusTorchResult, require};
 use crate::history::History;
 use crate::recovery::{Recipes, of_history, of_one, recover_from, recover_lost};
+use crate::tensor::settle;
 use crate::tree::Tree;
 use crate::value::{State, Value, View};
 use crate::{Element, Tensor};
@@ -33,7 +34,7 @@ const READ_BYTES: usize = 256 * 1024;
 /// [runs ahead](rustorch_runtime::Backend::runs_ahead), reading tells of such a mistake.
 #[track_calls]
 pub fn eval_all(tensors: &[&Tensor]) -> RusTorchResult<()> {
-    tensors.iter().try_for_each(|tensor| tensor.settle())?;
+    settle(tensors)?;
     let result = eval_settled(tensors);
     if result.as_ref().is_err_and(|error| !error.is_device_error()) {
         // Where gradients are in play, a write that is a mistake goes on to be one.

@@ -502,9 +502,9 @@ fn singles(name: &str, op: &Op, inputs: &[&Tensor]) -> RusTorchResult<Option<Vec
         .map(Some)
 }
 
-/// Has what was written over operands' memory through other handles computed.
+/// [`Tensor::settle`] of each.
 #[inline]
-fn settle(inputs: &[&Tensor]) -> RusTorchResult<()> {
+pub(crate) fn settle(inputs: &[&Tensor]) -> RusTorchResult<()> {
     inputs.iter().try_for_each(|input| input.settle())
 }
 

@@ -13,6 +13,7 @@ use crate::error::{RusTorchResult, require};
 use crate::history::History;
 use crate::recompute::{Recomputation, peak};
 use crate::repeats::without_repeats;
+use crate::tensor::settle;
 use crate::value::Value;
 
 /// A recorded computation: inputs that differ from run to run, tensors in memory that stay
@@ -57,7 +58,7 @@ impl Trace {
     /// A placeholder in the computation that is not among `placeholders`; an old state that was
     /// read behind its update.
     pub fn new(placeholders: &[&Tensor], outputs: &[&Tensor]) -> RusTorchResult<Self> {
-        outputs.iter().try_for_each(|output| output.settle())?;
+        settle(outputs)?;
         for output in outputs {
             output
                 .base()
