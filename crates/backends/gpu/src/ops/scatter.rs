@@ -32,8 +32,13 @@ const READ_AT_ONCE: usize = 8;
 /// Elements of a group's part of a line, for each of the index: sorting costs less.
 const SEGMENT: usize = 4;
 
-/// Elements of one place that a work-item loads at once.
+/// Elements of sorted lines that a work-item of a GPU goes through, at most and at least, and loads at once.
+const MOST_OF_PART: usize = 64;
+const LEAST_OF_PART: usize = 8;
 const AHEAD: usize = 16;
+
+/// Work-items that keep a compute unit busy.
+const ITEMS_PER_UNIT: usize = 1024;
 
 /// Work-items of a group that chains elements, and bytes of its local memory, at most.
 const CHAIN_GROUP: usize = 256;
@@ -55,10 +60,9 @@ fn emit(step: &Step, emitter: &mut Emitter) {
     } else if let Some(sorted) = tile(step, op, emitter.limits) {
         by_tiles(step, op, &sorted, emitter);
     } else if lines.elements() >= MANY_LINES {
-        by_lines(step, op, None, emitter);
+        by_lines(step, op, emitter);
     } else {
-        let order = sorted(step, op, emitter);
-        by_lines(step, op, Some(order), emitter);
+        by_parts(step, op, emitter);
     }
 }
 
@@ -190,51 +194,96 @@ fn sorted(step: &Step, op: &Scatter, emitter: &mut Emitter) -> (Memory<'static>,
     (order, view.broadcast_to(&step.inputs[1].ty.shape))
 }
 
-/// Each line of the index is gone through in order, by one work-item or, where it is sorted, by
-/// one for each place.
-fn by_lines(step: &Step, op: &Scatter, order: Option<(Memory, Layout)>, emitter: &mut Emitter) {
+/// Each line of the index is gone through in order by one work-item.
+fn by_lines(step: &Step, op: &Scatter, emitter: &mut Emitter) {
     copy(&step.inputs[0], step.output(), emitter);
+    let [y, index, source] = lines(step, op);
+    let text = include_str!("../../kernels/scatter_lines.c");
+    let mut kernel = for_each("scatter_lines", text, index.0.elements());
+    declare(step, op, &mut kernel, emitter);
+    let views = [("y", &y.0), ("index", &index.0), ("source", &source.0)];
+    walk(&mut kernel, "lines", &views);
+    kernel.word("y_step", y.1.strides[0]);
+    emitter.launch(kernel);
+}
+
+/// Lines of the result, as many as the index has, of the index and of the source, with what is along them.
+fn lines(step: &Step, op: &Scatter) -> [(Layout, Layout); 3] {
     let index = &step.inputs[1].layout;
-    let whole = Layout {
+    let y = Layout {
         shape: index.shape.clone(),
         ..Layout::contiguous(&step.output().ty.shape)
     };
-    let (y_lines, y_along) = split(&whole, op.dim);
-    let (index_lines, _) = split(index, op.dim);
-    let (source_lines, _) = split(&step.inputs[2].layout, op.dim);
-    let mut views = vec![
-        ("y", &y_lines),
-        ("index", &index_lines),
-        ("source", &source_lines),
-    ];
-    let order_lines;
-    let mut kernel = match order {
-        None => {
-            let text = include_str!("../../kernels/scatter_lines.c");
-            for_each("scatter_lines", text, index_lines.elements())
-        }
-        Some((order, view)) => {
-            let text = include_str!("../../kernels/scatter_sorted.c");
-            let mut kernel = for_each("scatter_sorted", text, index.elements());
-            order.read(&mut kernel, "order");
-            let (lines, along) = split(&view, op.dim);
-            kernel.word("order_step", along.strides[0]);
-            kernel.define("IS_ACROSS", u8::from(is_across(&y_lines, &y_along)));
-            let ahead = if emitter.limits.is_processor {
-                1
-            } else {
-                AHEAD
-            };
-            kernel.define("AHEAD", ahead);
-            order_lines = lines;
-            views.push(("order", &order_lines));
-            kernel
-        }
+    [&y, index, &step.inputs[2].layout].map(|layout| split(layout, op.dim))
+}
+
+/// Lines of the index are sorted, and parts of them combined by a work-item each; what goes to one place in several parts is
+/// combined in a second launch.
+fn by_parts(step: &Step, op: &Scatter, emitter: &mut Emitter) {
+    let (order, order_view) = sorted(step, op, emitter);
+    copy(&step.inputs[0], step.output(), emitter);
+    let [y, index, source] = lines(step, op);
+    let (order_lines, order_along) = split(&order_view, op.dim);
+    let (count, picks) = (index.0.elements(), index.1.elements());
+    let limits = emitter.limits;
+    let part = count * picks / (limits.compute_units * ITEMS_PER_UNIT).max(1);
+    let part = part.clamp(LEAST_OF_PART, MOST_OF_PART);
+    let parts = picks.div_ceil(part);
+    let ahead = match limits.is_processor {
+        true => 1,
+        false => AHEAD.min(part),
     };
-    declare(step, op, &mut kernel, emitter);
-    walk(&mut kernel, "lines", &views);
-    kernel.word("y_step", y_along.strides[0]);
-    emitter.launch(kernel);
+    let sums = match step.output().ty.dtype {
+        dtype if dtype.is_float() && dtype != DType::F64 => DType::F32,
+        dtype => dtype,
+    };
+    // Of each part what belongs to a place of the part before, and to one of the part behind.
+    let bytes = sums.size().unwrap_or(1) * parts * count;
+    let [begins, ends] = [(); 2].map(|()| Memory::Scratch(sums, emitter.scratch(bytes)));
+    for (name, text) in [
+        (
+            "scatter_parts",
+            concat!(
+                include_str!("../../kernels/scatter_parts.h"),
+                include_str!("../../kernels/scatter_parts.c")
+            ),
+        ),
+        (
+            "scatter_between",
+            concat!(
+                include_str!("../../kernels/scatter_parts.h"),
+                include_str!("../../kernels/scatter_between.c")
+            ),
+        ),
+    ] {
+        let mut kernel = for_each(name, text, parts * count);
+        let place = declare(step, op, &mut kernel, emitter);
+        let sums = match op.mode {
+            ScatterMode::Set => place(step.output()).ty.dtype,
+            _ => sums,
+        };
+        kernel.define_dtype("SUMS", sums);
+        for (name, memory) in [("begins", begins), ("ends", ends)] {
+            if let Memory::Scratch(_, scratch) = memory {
+                kernel.scratch(name, sums, scratch, true);
+            }
+        }
+        order.read(&mut kernel, "order");
+        let views = [
+            ("y", &y.0),
+            ("index", &index.0),
+            ("source", &source.0),
+            ("order", &order_lines),
+        ];
+        walk(&mut kernel, "lines", &views);
+        kernel.word("y_step", y.1.strides[0]);
+        kernel.word("order_step", order_along.strides[0]);
+        kernel.word("part", part);
+        kernel.word("parts", parts);
+        kernel.define("IS_ACROSS", u8::from(is_across(&y.0, &y.1)));
+        kernel.define("AHEAD", ahead);
+        emitter.launch(kernel);
+    }
 }
 
 /// Each element of the result looks for what is put there.
