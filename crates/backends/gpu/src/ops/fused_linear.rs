@@ -10,10 +10,43 @@ use smallvec::SmallVec;
 
 use super::cuda::{self, matmul, matvec};
 use super::functions::activated;
+use super::linear;
 use crate::emit::{Emitter, GpuKernel};
 
-pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 2] =
-    [few(OpKind::FusedLinear), many(OpKind::FusedLinear)];
+pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 3] =
+    [few(OpKind::FusedLinear), ALONE, many(OpKind::FusedLinear)];
+
+/// Products of many rows with nothing before or behind them: the driver's library makes each faster than one launch of ours
+/// makes all.
+const ALONE: KernelEntry<GpuKernel> = KernelEntry {
+    kind: OpKind::FusedLinear,
+    accepts: are_of_library,
+    layouts: Layouts::Contiguous,
+    launch: GpuKernel {
+        emit: emit_alone,
+        suits: cuda::has_warpgroups,
+    },
+};
+
+fn are_of_library(s: &Signature) -> bool {
+    let (Some(op), Some((x, weights))) = (description(s.op, s.inputs.len()), factors(s)) else {
+        return false;
+    };
+    let is_plain = op.norm.is_none() && op.epilogue.is_none();
+    is_plain && weights.iter().all(|w| linear::is_of_library(x, w))
+}
+
+fn emit_alone(step: &Step, emitter: &mut Emitter) {
+    let Some(op) = description(&step.last().op, step.inputs.len()) else {
+        return;
+    };
+    let linears = Linears::new(&op, step);
+    for each in &linears.each {
+        if let Some(y) = each.y {
+            linear::product_of(linears.x, each.w, each.bias, y).emit_on_tensor_cores(emitter);
+        }
+    }
+}
 
 /// The kernel for few rows.
 pub(super) const fn few(kind: OpKind) -> KernelEntry<GpuKernel> {

@@ -1,7 +1,7 @@
 //! `x · wᵀ + bias`.
 
-use rustorch_ir::{OpKind, Signature};
-use rustorch_runtime::{KernelEntry, Layouts, Step};
+use rustorch_ir::{OpKind, Signature, TensorType};
+use rustorch_runtime::{KernelEntry, Layouts, Place, Step};
 
 use super::product::{Factor, Product};
 use super::{cuda, fused_linear, quantized};
@@ -24,12 +24,9 @@ const ON_TENSOR_CORES: GpuKernel = GpuKernel {
 
 pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 6] = [
     fused_linear::few(OpKind::Linear),
-    entry(
-        |s| is_dense(s) && s.inputs[0].dtype == s.inputs[1].dtype,
-        ON_TENSOR_CORES,
-    ),
+    entry(|s| is_of_library(s.inputs[0], s.inputs[1]), ON_TENSOR_CORES),
     fused_linear::many(OpKind::Linear),
-    entry(is_dense, ON_TENSOR_CORES),
+    entry(|s| is_dense(s.inputs[0], s.inputs[1]), ON_TENSOR_CORES),
     entry(
         |s| s.inputs[1].dtype.is_block(),
         GpuKernel::everywhere(quantized::emit),
@@ -40,9 +37,13 @@ pub(crate) const KERNELS: [KernelEntry<GpuKernel>; 6] = [
     ),
 ];
 
+/// Is it a product that the driver's library makes of operands as they are?
+pub(super) fn is_of_library(x: &TensorType, w: &TensorType) -> bool {
+    is_dense(x, w) && x.dtype == w.dtype
+}
+
 /// Is it a product of dense matrices that tensor cores can make?
-fn is_dense(s: &Signature) -> bool {
-    let (x, w) = (s.inputs[0], s.inputs[1]);
+fn is_dense(x: &TensorType, w: &TensorType) -> bool {
     let (n, k) = (w.shape[0], w.shape[1]);
     let m = x.shape.elements().checked_div(k).unwrap_or(0);
     !w.dtype.is_block() && cuda::matmul::accepts_dense([x.dtype, w.dtype], [m, n, k])
@@ -50,6 +51,16 @@ fn is_dense(s: &Signature) -> bool {
 
 fn product(step: &Step) -> Product<'_> {
     let (x, w) = (&step.inputs[0], &step.inputs[1]);
+    product_of(x, w, step.inputs.get(2), step.output())
+}
+
+/// `y = x · wᵀ + bias`.
+pub(super) fn product_of<'a>(
+    x: &'a Place,
+    w: &'a Place,
+    bias: Option<&'a Place>,
+    y: &'a Place,
+) -> Product<'a> {
     let (n, k) = (w.ty.shape[0], w.ty.shape[1]);
     let rows = |place| Factor {
         place,
@@ -58,13 +69,13 @@ fn product(step: &Step) -> Product<'_> {
         batch: Vec::new(),
     };
     Product {
-        m: step.output().ty.shape.elements() / n,
+        m: y.ty.shape.elements() / n,
         k,
         n,
         batch: Vec::new(),
         a: rows(x),
         b: rows(w),
-        bias: step.inputs.get(2),
-        y: step.output(),
+        bias,
+        y,
     }
 }
