@@ -2,13 +2,13 @@
 // heads, by the same angle. Those behind the last pair copy the features that do not turn.
 //
 // X: dtype. INTERLEAVED: are pairs neighbours? HAS_FACTORS: are frequencies divided?
-// IN_F64: are angles computed in double precision? Otherwise see rope.h.
+// IN_F64: are angles computed in double precision? Otherwise see rope.h. AT_ONCE: heads that are loaded at once.
 
 KERNEL_BEGIN
     const uint units = p.pairs + p.rest;
-    const uint i = GROUP_ID(0) * GROUP + LANE;
-    if (i < p.t * units) {
-        const uint unit = i % units, row = i / units;
+    const uint item = GROUP_ID(0) * GROUP + LANE;
+    if (item < p.t * units) {
+        const uint unit = item % units, row = item / units;
         const bool turns = unit < p.pairs;
         const uint pair = p.first_pair + unit;
         uint first = p.dims + unit - p.pairs, second = first;
@@ -37,18 +37,28 @@ KERNEL_BEGIN
             cosine = cos(angle) * MAGNITUDE;
             sine = sin(angle) * MAGNITUDE;
         }
-        const uint end = min((GROUP_ID(1) + 1) * p.each, p.heads);
-        for (uint head = GROUP_ID(1) * p.each; head < end; head++) {
-            uint from = row * p.row_stride;
-            ADD_OFFSET(from, head, LEAD_RANK, p.lead, p.lead_strides);
-            const uint to = (head * p.t + row) * p.d;
-            const ACCUMULATOR a = LOAD(X, x, from + first * p.stride);
-            if (turns) {
-                const ACCUMULATOR b = LOAD(X, x, from + second * p.stride);
-                STORE(X, y, to + first, a * cosine - b * sine);
-                STORE(X, y, to + second, a * sine + b * cosine);
-            } else {
-                STORE(X, y, to + first, a);
+        const uint begin = GROUP_ID(1) * p.each, end = min(begin + p.each, p.heads);
+        for (uint i = begin; i < end; i += AT_ONCE) {
+            ACCUMULATOR a[AT_ONCE], b[AT_ONCE];
+            UNROLL
+            for (uint k = 0; k < AT_ONCE; k++) {
+                const uint head = min(i + k, end - 1);
+                uint from = row * p.row_stride;
+                ADD_OFFSET(from, head, LEAD_RANK, p.lead, p.lead_strides);
+                a[k] = LOAD(X, x, from + first * p.stride);
+                if (turns) b[k] = LOAD(X, x, from + second * p.stride);
+            }
+            UNROLL
+            for (uint k = 0; k < AT_ONCE; k++) {
+                const uint to = ((i + k) * p.t + row) * p.d;
+                if (i + k < end) {
+                    if (turns) {
+                        STORE(X, y, to + first, a[k] * cosine - b[k] * sine);
+                        STORE(X, y, to + second, a[k] * sine + b[k] * cosine);
+                    } else {
+                        STORE(X, y, to + first, a[k]);
+                    }
+                }
             }
         }
     }

@@ -20,8 +20,12 @@ const GROUP: u32 = 64;
 /// Pairs of one launch: their frequencies are parameters, of which 1024 bytes are sure to fit.
 const PAIRS: usize = 64;
 
-/// Heads that a work-item of a GPU turns by the angle that it has computed.
-const HEADS: usize = 4;
+/// Heads that a work-item of a GPU turns by the angle that it has computed, at least and at most, and loads at once.
+const LEAST_HEADS: usize = 4;
+const MOST_HEADS: usize = 32;
+
+/// Work-items that keep a compute unit busy.
+const ITEMS_PER_UNIT: usize = 2048;
 
 fn accepts(_: &Signature) -> bool {
     true
@@ -89,10 +93,16 @@ fn part(
 
     let rest = if with_rest { d - op.dims } else { 0 };
     let heads: usize = x.ty.shape[..lead].iter().product();
-    let each = match emitter.limits.is_processor {
-        true => heads,
-        false => HEADS,
+    let items = t * (pairs + rest);
+    let busy = emitter.limits.compute_units.max(1) * ITEMS_PER_UNIT;
+    let (each, at_once) = match emitter.limits.is_processor {
+        true => (heads, 1),
+        false => (
+            (heads * items / busy).clamp(LEAST_HEADS, MOST_HEADS),
+            LEAST_HEADS,
+        ),
     };
+    kernel.define("AT_ONCE", at_once);
     kernel.word("first_pair", first);
     kernel.word("pairs", pairs);
     kernel.word("rest", rest);
@@ -106,7 +116,6 @@ fn part(
     kernel.define("LEAD_RANK", lead);
     kernel.words("lead", &x.ty.shape[..lead]);
     kernel.words("lead_strides", &x.layout.strides[..lead]);
-    let items = t * (pairs + rest);
     kernel.groups(items.div_ceil(GROUP as usize), heads.div_ceil(each), 1)
 }
 
