@@ -62,6 +62,7 @@ mod eval;
 mod explain;
 #[cfg(feature = "hybrid-f32")]
 mod f32;
+mod fetch;
 pub mod fft;
 mod gpu;
 mod hints;
@@ -130,6 +131,7 @@ pub use f32::{
     DeviceState, F32DeviceSelector, F32HybridExecutor, F32MemoryPool, F32Operand, F32Operation,
     F32Report, F32SyncManager, F32Tensor, F32Transfer, F32UnifiedBuffer,
 };
+pub use fetch::FetchedItem;
 pub use gpu::{
     ComplexOperations, ElementwiseOp, GpuBatchMatrixExecutor, GpuBatchParallelOp, GpuConvolution,
     GpuConvolutionExecutor, GpuLinearAlgebra, GpuMatrixExecutor, GpuParallelOp, GpuPooling,

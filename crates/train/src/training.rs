@@ -9,7 +9,7 @@ use rustorch::train::{StepMemory, TrainStep};
 use rustorch_data::{DataLoader, Dataset, LoaderOptions, LoaderState};
 use rustorch_files::Tensors;
 use rustorch_ir::{DType, DeviceType};
-use rustorch_tensor::{Tensor, no_grad};
+use rustorch_tensor::{FetchedItem, Tensor, no_grad};
 use serde_json::json;
 
 use crate::{Checkpoints, Decoder, Precision, Schedule, Settings, TrainError};
@@ -57,7 +57,7 @@ pub struct Training {
     validation: Option<Samples>,
     history: History,
     /// Learning rate and loss of a step that was begun and not told.
-    ahead: Option<(f64, Tensor)>,
+    ahead: Option<(f64, FetchedItem)>,
 }
 
 impl Training {
@@ -234,6 +234,8 @@ impl Training {
         }
         let loss = self.train.step(&[&batch[0], &batch[1]])?;
         let is_done = loss.device() == Some(DeviceType::Cpu);
+        // Sent at once: behind the next step it would be late.
+        let loss = loss.fetch_item()?;
         let is_due = step.is_multiple_of(self.settings.every) || step == self.settings.steps;
         let mut done = Vec::from_iter(self.finish()?);
         self.ahead = Some((lr, loss));

@@ -17,6 +17,9 @@ const PIECE: usize = 4 << 20;
 /// Pieces of a copy that are under way for each thread.
 const DEPTH: usize = 2;
 
+/// Pieces of copies to the device that may wait behind what it computes before a thread waits for one of them.
+const QUEUED: usize = 4;
+
 /// Below, the driver's own staging is as good, and nothing has to be waited for.
 const SMALL: usize = 64 << 10;
 
@@ -89,6 +92,8 @@ impl Drop for Slot {
 #[derive(Default)]
 pub(crate) struct Staging {
     pieces: Mutex<Vec<Slot>>,
+    /// Pieces that were copied to the device, so that each copy goes on with the slot that waits longest.
+    turns: AtomicUsize,
     /// Slots of [`SMALL`] bytes that no fetch uses.
     small: Arc<Mutex<Vec<Slot>>>,
 }
@@ -187,13 +192,15 @@ impl Staging {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (from.len() / PER_THREAD).clamp(1, MOST_THREADS.min(cores));
         let mut slots = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        while slots.len() < threads * DEPTH {
+        while slots.len() < QUEUED.max(threads * DEPTH) {
             slots.push(Slot::new(PIECE)?);
         }
+        let pieces = from.len().div_ceil(PIECE);
+        let turn = self.turns.fetch_add(pieces, Ordering::Relaxed);
         let next = AtomicUsize::new(0);
         let work = |slots: &mut [Slot]| -> Result<(), Failure> {
             context.enter()?;
-            for turn in 0.. {
+            for turn in turn.. {
                 let start = next.fetch_add(PIECE, Ordering::Relaxed);
                 if start >= from.len() {
                     break;
