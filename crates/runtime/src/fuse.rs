@@ -37,28 +37,28 @@ pub(crate) fn fuse(drafts: Vec<Draft>, writers: &mut [ResultId]) -> Vec<Draft> {
     let mut needed = vec![false; drafts.len()];
     writers.iter().for_each(|writer| needed[writer.step] = true);
     let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
-    for at in 0..drafts.len() {
-        while let Some(from) = candidate(&drafts, &users, &needed, at) {
-            let Some(into) = drafts[at].take() else { break };
-            let Some(producer) = drafts[from].take() else {
-                break;
-            };
-            let alone = users[from].as_slice() == [at];
-            for root in &producer.roots {
-                if let Root::Result(ResultId { step: s, .. }) = *root {
-                    let known = users[s].contains(&at);
-                    users[s].retain(|u| *u != from || !known);
-                    users[s]
-                        .iter_mut()
-                        .filter(|u| **u == from)
-                        .for_each(|u| *u = at);
+    // What is repeated is known once all else is one launch: within that it is computed once.
+    for repeating in [false, true] {
+        for at in 0..drafts.len() {
+            while let Some(from) = candidate(&drafts, &users, &needed, at, repeating) {
+                let Some(into) = drafts[at].take() else { break };
+                let Some(producer) = drafts[from].take() else {
+                    break;
+                };
+                let alone = users[from].as_slice() == [at];
+                for root in &producer.roots {
+                    if let Root::Result(ResultId { step: s, .. }) = *root {
+                        // Where others read it, too, it stays.
+                        users[s].retain(|u| *u != at && (*u != from || !alone));
+                        users[s].push(at);
+                    }
                 }
+                users[from].retain(|u| *u != at);
+                if !alone {
+                    drafts[from] = Some(producer.clone());
+                }
+                drafts[at] = Some(merge(producer, into, from));
             }
-            users[from].retain(|u| *u != at);
-            if !alone {
-                drafts[from] = Some(producer.clone());
-            }
-            drafts[at] = Some(merge(producer, into, from));
         }
     }
     renumber(drafts, writers)
@@ -70,6 +70,7 @@ fn candidate(
     users: &[SmallVec<[usize; 4]>],
     needed: &[bool],
     at: usize,
+    repeating: bool,
 ) -> Option<usize> {
     let into = drafts[at].as_ref().filter(|d| d.fuses)?;
     let fits = |from: usize| {
@@ -79,7 +80,9 @@ fn candidate(
         }
         // A constant costs less to repeat than to read.
         let constant = is_constant(&producer.step);
-        let free = constant || users[from].as_slice() == [at];
+        let free = constant
+            || users[from].as_slice() == [at]
+            || repeating && is_repeated(drafts, &users[from], &producer.step);
         let parts = computed(&into.step) + computed(&producer.step);
         if !free || needed[from] || parts > MAX_PARTS {
             return None;
@@ -124,6 +127,25 @@ fn candidate(
         })
     };
     find(false).or_else(|| find(true))
+}
+
+/// Is `producer` better repeated by all who read it? They read its one operand in place of its result, which is no smaller,
+/// and the result is not written at all.
+fn is_repeated(drafts: &[Option<Draft>], users: &[usize], producer: &Step) -> bool {
+    let ([operand], [part]) = (producer.inputs.as_slice(), producer.parts.as_slice()) else {
+        return false;
+    };
+    let result = producer.output();
+    let is_taken = |user: &usize| {
+        let into = drafts[*user].as_ref().filter(|into| into.fuses);
+        into.is_some_and(|into| {
+            into.step.reduction.is_none() && *into.step.domain() == result.ty.shape
+        })
+    };
+    producer.reduction.is_none()
+        && operand.layout == result.layout
+        && operand.ty.dtype.size() <= part.dtype.size()
+        && users.iter().all(is_taken)
 }
 
 /// Is there a place in `into` for `producer`? There is one reduction in a step, and nothing but
@@ -235,7 +257,7 @@ fn renumber(drafts: Vec<Option<Draft>>, writers: &mut [ResultId]) -> Vec<Draft> 
 #[cfg(test)]
 mod tests {
     use crate::{Kernels, Layouts, Lowered, Step, lower};
-    use rustorch_ir::ops::{BinaryOp, ReduceOp, UnaryOp};
+    use rustorch_ir::ops::{BinaryOp, Contiguous, ReduceOp, UnaryOp};
     use rustorch_ir::{DType, Graph, OpKind, Signature, TensorType, ValueId};
 
     struct Elementwise;
@@ -313,6 +335,24 @@ mod tests {
         // exp is read in two orders, and the first neg is an output of its own.
         assert_eq!(lowered.steps.len(), 4);
         assert!(lowered.steps.iter().all(|s| s.parts.len() == 1));
+    }
+
+    #[test]
+    fn what_costs_no_more_to_read_before_is_repeated() {
+        let lowered = lowered(|g, x| {
+            let other = g.input(TensorType::new([4, 6], DType::F32)).unwrap();
+            let turned = g.permute(x, &[1, 0]).unwrap();
+            let turned = g.push(Contiguous, &[turned]).unwrap();
+            let back = g.reshape(turned, [4, 6]).unwrap();
+            let t = g.unary(UnaryOp::Exp, back).unwrap();
+            let y = g.mul(t, other).unwrap();
+            let z = g.sub(other, t).unwrap();
+            g.output(y);
+            g.output(z);
+        });
+        // What is read in its place stays for all.
+        let parts: Vec<usize> = lowered.steps.iter().map(|s| s.parts.len()).collect();
+        assert_eq!(parts, [1, 2, 2]);
     }
 
     #[test]
