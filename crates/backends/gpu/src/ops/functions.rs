@@ -208,7 +208,7 @@ fn activation(kind: ActivationKind, dtype: DType, x: &str) -> Option<String> {
         DType::F64 => format!("{value:?}"),
         _ => format!("{:?}f", value as f32),
     };
-    let sigmoid = format!("(1 / (1 + exp(-{x})))");
+    let sigmoid = format!("QUOTIENT(1, 1 + exp(-{x}))");
     Some(match kind {
         ActivationKind::Relu => format!("({x} < 0 ? 0 : {x})"),
         ActivationKind::Sigmoid => sigmoid,
@@ -218,10 +218,11 @@ fn activation(kind: ActivationKind, dtype: DType, x: &str) -> Option<String> {
             format!("({half} * {x} * (1 + erf({x} * {root})))")
         }
         ActivationKind::GeluTanh => {
-            let scale = number((2.0 / std::f64::consts::PI).sqrt());
-            let (half, cubic) = (number(0.5), number(0.044715));
+            // x / 2 · (1 + tanh z) is x / (1 + exp(-2z)).
+            let scale = number(-2.0 * (2.0 / std::f64::consts::PI).sqrt());
+            let cubic = number(0.044715);
             let inner = format!("{scale} * ({x} + {cubic} * {x} * {x} * {x})");
-            format!("({half} * {x} * (1 + {}({inner})))", tanh(dtype))
+            format!("QUOTIENT({x}, 1 + exp({inner}))")
         }
     })
 }
