@@ -266,27 +266,39 @@ fn mark_nullable(edges: &[(NodeId, Edge)], rules: &mut [Automaton], nodes: usize
 }
 
 /// Adds to `reached` the nodes from which edges of `along` lead there, calls if the start of the
-/// rule is there, too.
+/// rule is there, too. Each edge is looked at once, a call twice.
 fn reach(
     edges: &[(NodeId, Edge)],
     rules: &[Automaton],
     reached: &mut [bool],
     along: impl Fn(&Edge) -> bool,
 ) {
-    let mut changed = true;
-    while changed {
-        changed = false;
-        // Edges mostly lead to nodes that come later.
-        for (from, edge) in edges.iter().rev() {
-            let leads = match *edge {
-                Edge::Call { rule, to } => {
-                    reached[to as usize] && reached[rules[rule as usize].start as usize]
-                }
-                _ => reached[edge.to() as usize],
-            };
-            if leads && !reached[*from as usize] && along(edge) {
+    let called = |edge: &Edge| match *edge {
+        Edge::Call { rule, .. } => Some(rules[rule as usize].start),
+        _ => None,
+    };
+    // The edges that a node is waited for by, in the order of nodes.
+    let mut waiting: Vec<(NodeId, u32)> = Vec::new();
+    for (i, (_, edge)) in edges.iter().enumerate() {
+        if along(edge) {
+            waiting.push((edge.to(), i as u32));
+            waiting.extend(called(edge).map(|start| (start, i as u32)));
+        }
+    }
+    waiting.sort_unstable();
+    let mut left: Vec<NodeId> = (0..reached.len() as NodeId)
+        .filter(|&node| reached[node as usize])
+        .collect();
+    while let Some(node) = left.pop() {
+        let first = waiting.partition_point(|&(other, _)| other < node);
+        let of_node = waiting[first..].iter();
+        for &(_, i) in of_node.take_while(|(other, _)| *other == node) {
+            let (from, edge) = &edges[i as usize];
+            let is_there = |node: NodeId| reached[node as usize];
+            let leads = is_there(edge.to()) && called(edge).is_none_or(is_there);
+            if leads && !is_there(*from) {
                 reached[*from as usize] = true;
-                changed = true;
+                left.push(*from);
             }
         }
     }

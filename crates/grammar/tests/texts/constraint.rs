@@ -86,6 +86,25 @@ fn deep_grammars_are_held_to_or_refused() {
     assert!(!accepts(&constraint, &by_bytes(&text(499))));
 }
 
+/// Ends of characters come before their begins in a network: whatever goes through it as often as there are characters
+/// takes minutes here.
+#[test]
+fn regular_expressions_as_large_as_may_be_are_read_at_once() {
+    let pattern = r"\p{Greek}+|(?:é|中){150000}[^\s&& S]?";
+    let mut constraint = constrain(Grammar::Regex(pattern.to_owned())).unwrap();
+    for token in by_bytes("é中é") {
+        constraint.accept(token).unwrap();
+        assert!(!constraint.is_accepting().unwrap());
+    }
+    for token in by_bytes("αS") {
+        let allowed = constraint.allows(token).unwrap();
+        assert!(!allowed, "the repetition is not at its end");
+    }
+    let larger = pattern.replace("150000", "300000");
+    let refused = constrain(Grammar::Regex(larger)).err().unwrap().to_string();
+    assert!(refused.contains("too large; repeat less"), "{refused}");
+}
+
 #[test]
 fn every_kind_of_grammar_holds() {
     let regex = constrain(Grammar::Regex(r"[a-c]+/\d{2}".to_owned())).unwrap();
