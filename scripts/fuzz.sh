@@ -3,7 +3,7 @@
 #
 # scripts/fuzz.sh SECONDS [-p PROCESSES] [TARGET…]
 #
-# Each process goes on from a seed of its own; the sum of what they did comes at the end, and is in
+# Each process goes on from a seed of its own and what target/fuzz/corpus has from earlier; the sum of what they did comes at the end, and is in
 # target/fuzz/counts.json all the time. Inputs that a reader panics on are kept in target/fuzz, and in a folder for each process
 # if there are several, as are those that end a process (TARGET-ended-PROCESS, or of one process the files that end in .input);
 # `target/release/rustorch-fuzz --input FILE TARGET` tries one again. Whatever is found becomes a test: it is mended,
@@ -14,4 +14,4 @@ cd "$(dirname "$0")/.."
 seconds=${1:?how many seconds?}
 shift
 cargo build --release --workspace --bin rustorch-fuzz
-nice -n 19 target/release/rustorch-fuzz --seconds "$seconds" "$@"
+nice -n 19 target/release/rustorch-fuzz --corpus target/fuzz/corpus --seconds "$seconds" "$@"

@@ -10,6 +10,8 @@ use crate::Target;
 /// Inputs that are gone on from, at most, and their size.
 const MOST_INPUTS: usize = 4096;
 const LARGEST_INPUT: usize = 1 << 20;
+/// Inputs up to this size are looked through for each word of an error.
+const SHORT: usize = 1024;
 
 /// Damages inputs of a target. An input that got an answer of a new kind is damaged further, as coverage is not known.
 pub struct Fuzzer {
@@ -57,16 +59,25 @@ impl Fuzzer {
         input
     }
 
-    /// What the target answered to an input.
-    pub fn answered(&mut self, input: Vec<u8>, answer: &Result<(), String>) {
-        let answer = match answer {
-            Ok(()) => String::new(),
-            Err(line) => kind(line),
-        };
-        let is_small = input.len() <= LARGEST_INPUT && self.inputs.len() < MOST_INPUTS;
-        if self.answers.insert(answer) && is_small {
+    /// An input of another run, to go on from.
+    pub fn go_on_from(&mut self, input: Vec<u8>) {
+        if input.len() <= LARGEST_INPUT && self.inputs.len() < MOST_INPUTS {
             self.inputs.push(input);
         }
+    }
+
+    /// What the target answered to an input: the input, if it is one to go on from.
+    pub fn answered(&mut self, input: Vec<u8>, answer: &Result<(), String>) -> Option<&[u8]> {
+        let answer = match answer {
+            Ok(()) => String::new(),
+            Err(line) => kind(line, &input),
+        };
+        if !self.answers.insert(answer) {
+            return None;
+        }
+        let before = self.inputs.len();
+        self.go_on_from(input);
+        self.inputs.get(before).map(Vec::as_slice)
     }
 
     /// How many kinds of answers there were.
@@ -75,13 +86,43 @@ impl Fuzzer {
     }
 }
 
-/// An error without what it quotes of the input.
-fn kind(line: &str) -> String {
+/// An error without what it quotes of the input: its plain words outside of quotes and lists, unless they are the input's.
+fn kind(line: &str, input: &[u8]) -> String {
+    let mut unquoted = String::new();
+    let mut quote = None;
+    let mut before = ' ';
+    for char in line.chars() {
+        match quote {
+            Some(end) => {
+                // A sign behind `\` ends nothing.
+                if char == end && before != '\\' {
+                    quote = None;
+                }
+                let is_pair = (before, char) == ('\\', '\\');
+                before = if is_pair { ' ' } else { char };
+            }
+            None => {
+                // An apostrophe within a word is none.
+                quote = match char {
+                    '"' | '`' | '\'' if !before.is_alphanumeric() => Some(char),
+                    '[' => Some(']'),
+                    _ => None,
+                };
+                // What is quoted is no part of a word.
+                unquoted.push(if quote.is_some() { '.' } else { char });
+                before = char;
+            }
+        }
+    }
+    let is_quoted = |word: &str| {
+        let mut places = input.windows(word.len().max(1));
+        input.len() <= SHORT && places.any(|place| place == word.as_bytes())
+    };
     let mut kind = String::new();
-    for (i, part) in line.split(['"', '`', '\'']).enumerate() {
-        // What is between quotes.
-        if i % 2 == 0 {
-            kind.extend(part.chars().filter(char::is_ascii_alphabetic));
+    for word in unquoted.split_whitespace() {
+        let word = word.trim_end_matches([',', ':', ';', '.', ')']);
+        if word.bytes().all(|byte| byte.is_ascii_lowercase()) && !is_quoted(word) {
+            kind.push_str(word);
         }
     }
     kind.truncate(200);
@@ -95,9 +136,18 @@ mod tests {
     #[test]
     fn answers_are_alike_whatever_they_quote() {
         let expected = "nokeyatbyte";
-        for line in ["no key \"a\" at byte 7", "no key \"other\" at byte 12"] {
-            assert_eq!(kind(line), expected);
+        for line in [
+            "no key \"a\" at byte 7",
+            "no key \"other\" at byte 12",
+            "no key `\\\'ab\"c` at byte 12",
+            "no key \"a\\\"b c\\\\\" at byte 12",
+            "no key blk.0.attn at byte 1",
+            "no key [ed, ad, 00] at byte 1",
+            "no key term at byte 1",
+        ] {
+            assert_eq!(kind(line, b"(terms)"), expected, "{line}");
         }
-        assert_ne!(kind("no value at byte 7"), expected);
+        assert_eq!(kind("what isn't here, 'a", b""), "whathere");
+        assert_ne!(kind("no value at byte 7", b""), expected);
     }
 }

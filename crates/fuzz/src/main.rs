@@ -3,6 +3,7 @@
 mod counts;
 mod processes;
 mod run;
+mod watch;
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,6 +14,8 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use rustorch_fuzz::{TARGETS, Target};
 use rustorch_testing::memory::Counting;
+
+use crate::run::Folders;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -40,9 +43,8 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
 
-    /// Where inputs that are found are kept, and counts.json
-    #[arg(long, value_name = "FOLDER", default_value = "target/fuzz")]
-    found: PathBuf,
+    #[command(flatten)]
+    folders: Folders,
 }
 
 fn main() -> Result<ExitCode> {
@@ -68,11 +70,12 @@ fn main() -> Result<ExitCode> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seed = options.seed.unwrap_or(now?.as_nanos() as u64);
     println!("seed {seed}");
-    fs::create_dir_all(&options.found).with_context(|| options.found.display().to_string())?;
+    let found = &options.folders.found;
+    fs::create_dir_all(found).with_context(|| found.display().to_string())?;
     let time = Duration::from_secs(options.seconds);
     let counts = match options.processes {
-        1 => run::go_on(&targets, seed, time, &options.found)?,
-        several => processes::go_on(&targets, seed, time, &options.found, several)?,
+        1 => run::go_on(&targets, seed, time, &options.folders)?,
+        several => processes::go_on(&targets, seed, time, &options.folders, several)?,
     };
     print!("{counts}");
     Ok(match counts.is_clean() {

@@ -1,6 +1,7 @@
 //! Several processes at once, as the memory that an input takes, or its end, is a process's.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +12,7 @@ use anyhow::{Context, Result};
 use rustorch_fuzz::Target;
 
 use crate::counts::Counts;
+use crate::run::Folders;
 
 /// How often it is looked whether they have ended, and what came of them so far is written down.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -20,10 +22,11 @@ pub(crate) fn go_on(
     targets: &[&'static Target],
     seed: u64,
     time: Duration,
-    folder: &Path,
+    folders: &Folders,
     processes: u64,
 ) -> Result<Counts> {
     let program = env::current_exe()?;
+    let folder = &folders.found;
     let mut running = Vec::new();
     for number in 0..processes {
         let its = folder.join(number.to_string());
@@ -35,6 +38,11 @@ pub(crate) fn go_on(
             .arg(format!("--seed={}", seed.wrapping_add(number)))
             .arg("--found")
             .arg(&its)
+            .args(folders.corpus.iter().map(|corpus| {
+                let mut arg = OsString::from("--corpus=");
+                arg.push(corpus);
+                arg
+            }))
             .stdout(Stdio::null())
             .spawn()
             .with_context(|| program.display().to_string())?;

@@ -4,38 +4,44 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::process::{self, abort};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustorch_fuzz::{Fuzzer, Target};
-use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 use crate::counts::{Count, Counts};
+use crate::watch::{self, ProcessorTime};
 
 /// Time that a target has before the next one's turn.
 const TURN: Duration = Duration::from_secs(5);
-/// Time that no input takes.
-const HANG: Duration = Duration::from_secs(60);
+
+/// Where it writes.
+#[derive(clap::Args)]
+pub(crate) struct Folders {
+    /// Where inputs that are found are kept, and counts.json
+    #[arg(long, value_name = "FOLDER", default_value = "target/fuzz")]
+    pub(crate) found: PathBuf,
+
+    /// Where inputs with new answers are kept, to go on from next time [default: nowhere]
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) corpus: Option<PathBuf>,
+}
 
 /// Tries damaged input on targets, which have turns, for so long.
 pub(crate) fn go_on(
     targets: &[&'static Target],
     seed: u64,
     time: Duration,
-    folder: &Path,
+    folders: &Folders,
 ) -> Result<Counts> {
     let end = Instant::now() + time;
-    watch();
+    watch::begin();
     let mut runs: Vec<Run> = targets
         .iter()
-        .map(|target| Run::new(target, seed, folder))
+        .map(|target| Run::new(target, seed, folders))
         .collect::<Result<_>>()?;
-    // Where the system does not tell, that is 0.
-    let mut system = System::new().ok();
+    let mut processor_time = ProcessorTime::default();
     // Processes that end before every target had a turn begin with others.
     let first = (seed % runs.len() as u64) as usize;
     loop {
@@ -46,10 +52,10 @@ pub(crate) fn go_on(
             let counts = Counts {
                 processes: 1,
                 died: 0,
-                processor_seconds: system.as_mut().map_or(0.0, processor_seconds),
+                processor_seconds: processor_time.used().as_secs_f64(),
                 targets: runs.iter().map(Run::count).collect(),
             };
-            counts.write(folder)?;
+            counts.write(&folders.found)?;
             if Instant::now() >= end {
                 return Ok(counts);
             }
@@ -57,42 +63,12 @@ pub(crate) fn go_on(
     }
 }
 
-/// What this process used of processors, in seconds.
-fn processor_seconds(system: &mut System) -> f64 {
-    let pid = Pid::from_u32(process::id());
-    let what = ProcessRefreshKind::nothing().with_cpu();
-    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, what);
-    let used = system
-        .process(pid)
-        .map(sysinfo::Process::accumulated_cpu_time);
-    used.unwrap_or(0) as f64 / 1e3
-}
-
-/// Inputs that were tried, of all targets.
-static TRIED: AtomicU64 = AtomicU64::new(0);
-
-/// Ends the program if an input takes too long.
-fn watch() {
-    thread::spawn(|| {
-        let mut before = u64::MAX;
-        loop {
-            let tried = TRIED.load(Ordering::Relaxed);
-            if tried == before {
-                eprintln!(
-                    "an input takes longer than {HANG:?}: it is the file that ends in .input"
-                );
-                abort();
-            }
-            before = tried;
-            thread::sleep(HANG);
-        }
-    });
-}
-
 /// A target, and what came of it.
 struct Run {
     fuzzer: Fuzzer,
     folder: PathBuf,
+    /// Where inputs with answers of new kinds are kept.
+    corpus: Option<PathBuf>,
     /// The last input, for the case that the program ends with it.
     last: PathBuf,
     tried: u64,
@@ -103,12 +79,22 @@ struct Run {
 }
 
 impl Run {
-    fn new(target: &'static Target, seed: u64, folder: &Path) -> Result<Self> {
-        let last = folder.join(format!("{}.input", target.name));
+    fn new(target: &'static Target, seed: u64, folders: &Folders) -> Result<Self> {
+        let last = folders.found.join(format!("{}.input", target.name));
         File::create(&last).with_context(|| last.display().to_string())?;
+        let mut fuzzer = Fuzzer::new(target, seed);
+        let corpus = folders.corpus.as_ref().map(|all| all.join(target.name));
+        if let Some(corpus) = &corpus {
+            let unreadable = || corpus.display().to_string();
+            fs::create_dir_all(corpus).with_context(unreadable)?;
+            for entry in fs::read_dir(corpus).with_context(unreadable)? {
+                fuzzer.go_on_from(fs::read(entry?.path()).with_context(unreadable)?);
+            }
+        }
         Ok(Self {
-            fuzzer: Fuzzer::new(target, seed),
-            folder: folder.to_owned(),
+            fuzzer,
+            folder: folders.found.clone(),
+            corpus,
             last,
             tried: 0,
             taken: 0,
@@ -126,12 +112,16 @@ impl Run {
             match catch_unwind(AssertUnwindSafe(|| target.try_input(&input))) {
                 Ok(answer) => {
                     self.taken += u64::from(answer.is_ok());
-                    self.fuzzer.answered(input, &answer);
+                    if let (Some(new), Some(corpus)) =
+                        (self.fuzzer.answered(input, &answer), &self.corpus)
+                    {
+                        fs::write(corpus.join(name_of(new)), new)?;
+                    }
                 }
                 Err(panic) => self.keep(&input, &*panic)?,
             }
             self.tried += 1;
-            TRIED.fetch_add(1, Ordering::Relaxed);
+            watch::tried();
         }
         self.time += start.elapsed();
         Ok(())
@@ -146,9 +136,7 @@ impl Run {
         if self.found.contains_key(&kind) {
             return Ok(());
         }
-        let mut hash = DefaultHasher::new();
-        input.hash(&mut hash);
-        let name = format!("{}-{:016x}", self.fuzzer.target().name, hash.finish());
+        let name = format!("{}-{}", self.fuzzer.target().name, name_of(input));
         let path = self.folder.join(name);
         fs::write(&path, input)?;
         eprintln!("found {}", path.display());
@@ -166,4 +154,11 @@ impl Run {
             found: self.found.len(),
         }
     }
+}
+
+/// A name for the file of an input, the same whenever it is found.
+fn name_of(input: &[u8]) -> String {
+    let mut hash = DefaultHasher::new();
+    input.hash(&mut hash);
+    format!("{:016x}", hash.finish())
 }

@@ -36,6 +36,35 @@ fn processes_add_up_what_they_tried() {
 }
 
 #[test]
+fn inputs_with_new_answers_are_kept_to_go_on_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name).to_str().unwrap().to_owned();
+    let kept =
+        || std::fs::read_dir(folder.path().join("corpus/template")).map_or(0, Iterator::count);
+    let mut before = 0;
+    for seed in ["5", "6"] {
+        let args = ["template", "-s", "1", "-p", "2", "--seed", seed];
+        let places = ["--found", &path("found"), "--corpus", &path("corpus")];
+        let ran = fuzz(&[&args[..], &places].concat());
+        assert!(ran.status.success(), "{ran:?}");
+        assert!(kept() > before, "of seed {seed}");
+        before = kept();
+    }
+    let corpus = path("corpus/template/dead");
+    std::fs::create_dir(&corpus).unwrap();
+    let ran = fuzz(&[
+        "template",
+        "--found",
+        &path("found"),
+        "--corpus",
+        &path("corpus"),
+    ]);
+    let said = String::from_utf8(ran.stderr).unwrap();
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains(&path("corpus/template")), "{said}");
+}
+
+#[test]
 fn one_input_is_tried_again() {
     let input = concat!(
         env!("CARGO_MANIFEST_DIR"),
