@@ -23,6 +23,12 @@ const DEEPEST: usize = 100;
 /// there several times, but a small file must not become large by that.
 const VALUES_PER_BYTE: usize = 2 * size_of::<Value>();
 
+/// What a tensor takes of that: a little more than its node, shape and strides.
+const TENSOR: usize = 1024;
+
+/// What it takes wherever it is, besides its name: an entry of a map of such, which has room for as many again.
+const ENTRY: usize = 2 * size_of::<(u64, String, Tensor)>();
+
 /// Bytes that an entry may have which is not a storage's, if it is compressed. PyTorch compresses none.
 const LARGEST_PACKED: u64 = 4 << 20;
 
@@ -152,6 +158,8 @@ struct Reader<'a> {
     find: &'a Find<'a>,
     /// Storages as tensors of one dimension, by the dtypes that they were seen as.
     storages: HashMap<(&'a str, DType), Tensor>,
+    /// Tensors that were made: an object that is there several times is one.
+    tensors: HashMap<Id, Tensor>,
     /// How many bytes of values and names may still be made.
     left: usize,
 }
@@ -163,6 +171,7 @@ impl<'a> Reader<'a> {
             order,
             find,
             storages: HashMap::new(),
+            tensors: HashMap::new(),
             left: bytes.saturating_mul(VALUES_PER_BYTE),
         }
     }
@@ -204,8 +213,17 @@ impl<'a> Reader<'a> {
             Object::Tuple(list) => Value::Tuple(self.list(list, place, depth)?),
             Object::Dict(entries) => Value::Dict(self.dict(entries, place, depth)?),
             Object::Tensor(tensor) => {
-                self.spend(place.bytes())?;
-                Value::Tensor(self.tensor(tensor, &place.to_string())?)
+                self.spend(place.bytes() + ENTRY)?;
+                let known = self.tensors.get(&id).cloned();
+                Value::Tensor(match known {
+                    Some(known) => known,
+                    None => {
+                        self.spend(TENSOR)?;
+                        let made = self.tensor(tensor, &place.to_string())?;
+                        self.tensors.insert(id, made.clone());
+                        made
+                    }
+                })
             }
             Object::Storage(_) => {
                 let advice = "save the tensor that it is of";
