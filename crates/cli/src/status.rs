@@ -9,8 +9,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustorch_runtime::{Runtime, cache_folder};
+use rustorch_runtime::{DeviceType, Runtime, cache_folder};
 use serde::{Deserialize, Serialize};
+use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 /// How often it is told; programs that are done sooner tell nothing.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -44,7 +45,8 @@ pub(crate) struct Used {
     pub(crate) device: String,
     /// Segments of graphs that it ran.
     pub(crate) runs: u64,
-    /// Bytes that tensors have of its memory.
+    /// Bytes that tensors have of its memory; if that is the host's, all that the process has there now: what such a
+    /// device computes with is mostly not its own, as the pages of a model's file. 0 if it is not known.
     pub(crate) memory_bytes: u64,
 }
 
@@ -92,6 +94,7 @@ fn tell(runtime: &Runtime, folder: &Path, stopped: &Receiver<()>) {
     let command = command(std::env::args().skip(1));
     let path = folder.join(format!("{}.json", std::process::id()));
     let (mut last, mut before) = (Instant::now(), 0);
+    let mut system = System::new().ok();
     while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
         let tokens = rustorch_llm::tokens_processed();
         let seconds = last.elapsed().as_secs_f64();
@@ -102,7 +105,7 @@ fn tell(runtime: &Runtime, folder: &Path, stopped: &Receiver<()>) {
             started,
             tokens,
             tokens_per_second: (tokens - before) as f64 / seconds,
-            devices: used(runtime),
+            devices: used(runtime, system.as_mut().and_then(resident).unwrap_or(0)),
             fallback_count: runtime.fallbacks().len(),
             fallbacks: latest(runtime),
         };
@@ -116,16 +119,31 @@ fn tell(runtime: &Runtime, folder: &Path, stopped: &Receiver<()>) {
     let _ = fs::remove_file(path);
 }
 
-fn used(runtime: &Runtime) -> Vec<Used> {
+fn used(runtime: &Runtime, resident: u64) -> Vec<Used> {
     let pools = runtime.memory().pools();
+    let shares = |device: DeviceType| {
+        let mut infos = runtime.devices().filter(|info| info.device == device);
+        infos.any(|info| info.shares_host_memory)
+    };
     let used = runtime.used_devices().into_iter();
     used.map(|(device, runs)| Used {
         device: device.to_string(),
         runs,
-        memory_bytes: (pools.iter().find(|pool| pool.device == device))
-            .map_or(0, |pool| pool.in_use),
+        memory_bytes: match pools.iter().find(|pool| pool.device == device) {
+            _ if shares(device) => resident,
+            Some(pool) => pool.in_use,
+            None => 0,
+        },
     })
     .collect()
+}
+
+/// Bytes that this process has in memory, if the system tells.
+fn resident(system: &mut System) -> Option<u64> {
+    let pid = Pid::from_u32(std::process::id());
+    let what = ProcessRefreshKind::nothing().with_memory();
+    system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, what);
+    system.process(pid).map(sysinfo::Process::memory)
 }
 
 fn latest(runtime: &Runtime) -> Vec<String> {

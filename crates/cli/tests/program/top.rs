@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use serde_json::Value;
 
 use crate::chat::{Terminal, Tmux};
-use crate::support::{Run, program, run};
+use crate::support::{Run, model_arg, program, run};
 
 /// A program that computes until it is killed.
 struct Running(Child);
@@ -56,6 +56,12 @@ pub(crate) fn devices_and_programs_are_told() {
     assert_eq!(seen[0]["pid"], running.0.id());
     assert_eq!(seen[0]["command"], "generate");
     assert_eq!(seen[0]["devices"][0]["device"], "cpu");
+    // The weights, which the processor uses where they are, count.
+    let memory = seen[0]["devices"][0]["memory_bytes"].as_u64().unwrap();
+    let model = std::fs::metadata(model_arg("classics-13m-Q4_K_M.gguf"))
+        .unwrap()
+        .len();
+    assert!(memory > model, "{memory} of a model of {model} bytes");
     assert_eq!(seen[0]["fallback_count"], 0);
     drop(running);
     // What was killed has left its file.
