@@ -6,6 +6,7 @@ use rustorch_ir::{DType, Layout, Op, Signature, TensorType};
 use rustorch_runtime::{Place, Step};
 
 use super::matmul::Numbers;
+use crate::driver::Limits;
 use crate::emit::Emitter;
 use crate::kernel::{Kernel, Scratch};
 use crate::ops::attention::{operand, options, others, result, shape, strides, totals};
@@ -80,8 +81,8 @@ pub(crate) fn emit(step: &Step, emitter: &mut Emitter) {
     let terms = Numbers::of(k.ty.dtype).terms;
     let (mut kernel, groups) = match (terms, t <= FEW) {
         (1, true) => few([q, k, v]),
-        (1, false) => many([q, k, v], terms),
-        _ => many([q, &of_halves(k), &of_halves(v)], terms),
+        (1, false) => many([q, k, v], terms, emitter.limits),
+        _ => many([q, &of_halves(k), &of_halves(v)], terms, emitter.limits),
     };
     operand(&mut kernel, "q", q);
     let halves = (terms > 1).then(|| split([k, v], terms, emitter));
@@ -161,7 +162,7 @@ fn few(operands: [&Place; 3]) -> (Kernel, usize) {
 }
 
 /// The kernel for many rows, and its number of groups. Numbers are sums of so many terms.
-fn many(operands: [&Place; 3], terms: usize) -> (Kernel, usize) {
+fn many(operands: [&Place; 3], terms: usize, limits: &Limits) -> (Kernel, usize) {
     let [q, k, _] = operands;
     let lead = k.ty.rank() - 3;
     let (s, d) = (k.ty.shape[lead + 1], k.ty.shape[lead + 2]);
@@ -192,9 +193,11 @@ fn many(operands: [&Place; 3], terms: usize) -> (Kernel, usize) {
     // The tiles begin at a multiple of 1024.
     kernel.dynamic_local((ROWS_OF_MANY + 2 * stages * keys) * row_bytes + 1024);
     kernel.word("all_heads", heads);
-    kernel.word("together", (CACHED / (2 * s * row_bytes)).max(1) * each);
-    let tiles = q.ty.shape[lead + 1].div_ceil(ROWS_OF_MANY);
-    (kernel, heads * tiles)
+    let together = (CACHED / (2 * s * row_bytes)).max(1) * each;
+    kernel.word("together", together.min(heads));
+    let items = heads * q.ty.shape[lead + 1].div_ceil(ROWS_OF_MANY);
+    kernel.word("items", items);
+    (kernel, items.min(limits.compute_units))
 }
 
 /// Is there a kernel for the gradients of this attention?
